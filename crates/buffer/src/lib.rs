@@ -1,0 +1,1 @@
+//! Packet memory: regions, buffer indices, per-worker caches

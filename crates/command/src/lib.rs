@@ -1,0 +1,2 @@
+//! Command language and typed-operation machinery; knows no packets
+#![forbid(unsafe_code)]

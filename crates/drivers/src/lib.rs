@@ -1,0 +1,1 @@
+//! Device drivers behind the port contract

@@ -1,0 +1,1 @@
+//! Nodes, frames, dispatcher, counters, clock, trace and the port contract

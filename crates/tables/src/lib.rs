@@ -1,0 +1,1 @@
+//! Lookup tables, timers and reclamation; knows no packets

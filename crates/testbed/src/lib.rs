@@ -1,0 +1,1 @@
+//! Test hosts in anonymous network namespaces; development only

@@ -1,0 +1,2 @@
+//! Header views, checksums and endian types; knows bytes only
+#![forbid(unsafe_code)]

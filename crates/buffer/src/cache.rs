@@ -1,0 +1,197 @@
+//! A worker's own stack of free buffers. Last in, first out: the lines it hands out are the ones still in the cache.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::Pool;
+
+/// Buffers moved between cache and pool at a time.
+const BULK: usize = 256;
+/// Buffers that a cache keeps before it gives a bulk back.
+const KEEP: usize = 2 * BULK;
+
+/// Free buffers of one worker. `!Sync` by use: each worker owns one.
+pub struct Cache {
+    pools: Vec<Arc<Pool>>,
+    home: usize,
+    free: Vec<u32>,
+    foreign: Vec<Vec<u32>>,
+    levels: Vec<Arc<AtomicU32>>,
+}
+
+impl Cache {
+    /// A cache that draws from `pools[home]` and returns foreign buffers to the pool they came from.
+    pub fn new(pools: Vec<Arc<Pool>>, home: usize) -> Self {
+        let home = home.min(pools.len().saturating_sub(1));
+        let foreign = pools.iter().map(|_| Vec::new()).collect();
+        let levels = pools.iter().map(|p| p.register_level()).collect();
+        Self { pools, home, free: Vec::with_capacity(KEEP + BULK), foreign, levels }
+    }
+
+    /// One free buffer, or `None` when the pool is empty.
+    #[inline]
+    pub fn alloc(&mut self) -> Option<u32> {
+        if self.free.is_empty() {
+            self.refill();
+        }
+        self.free.pop()
+    }
+
+    /// Appends up to `wanted` free buffers to `out`; returns how many.
+    pub fn alloc_bulk(&mut self, wanted: usize, out: &mut Vec<u32>) -> usize {
+        while self.free.len() < wanted && self.refill() > 0 {}
+        let n = wanted.min(self.free.len());
+        out.extend(self.free.drain(self.free.len() - n..).rev());
+        n
+    }
+
+    /// Gives one buffer back.
+    #[inline]
+    pub fn free(&mut self, index: u32) {
+        if self.pools.len() > 1 {
+            let numa = self.pools[self.home].region().numa_of(index) as usize;
+            if numa != self.home {
+                self.free_foreign(index, numa);
+                return;
+            }
+        }
+        self.free.push(index);
+        if self.free.len() >= KEEP {
+            self.spill();
+        }
+    }
+
+    /// Gives buffers back.
+    #[inline]
+    pub fn free_bulk(&mut self, indices: &[u32]) {
+        if self.pools.len() > 1 {
+            for index in indices {
+                self.free(*index);
+            }
+            return;
+        }
+        self.free.extend_from_slice(indices);
+        while self.free.len() >= KEEP {
+            self.spill();
+        }
+    }
+
+    #[cold]
+    fn refill(&mut self) -> usize {
+        self.pools[self.home].take(BULK, &mut self.free)
+    }
+
+    /// The oldest bulk goes back, the newest stays: it is what the processor's cache still holds.
+    #[cold]
+    fn spill(&mut self) {
+        let pool = &self.pools[self.home];
+        let n = BULK.min(self.free.len());
+        pool.give(&self.free[..n]);
+        self.free.drain(..n);
+    }
+
+    #[cold]
+    fn free_foreign(&mut self, index: u32, numa: usize) {
+        let list = &mut self.foreign[numa];
+        list.push(index);
+        if list.len() >= 64 {
+            self.pools[numa].give(list);
+            list.clear();
+        }
+    }
+
+    /// Shows the fill level to whoever counts buffers; called once a loop.
+    #[inline]
+    pub fn publish(&self) {
+        for (numa, level) in self.levels.iter().enumerate() {
+            let mine = if numa == self.home { self.free.len() } else { 0 };
+            level.store((mine + self.foreign[numa].len()) as u32, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives everything back to the pools.
+    pub fn flush(&mut self) {
+        self.pools[self.home].give(&self.free);
+        self.free.clear();
+        for (pool, list) in self.pools.iter().zip(&mut self.foreign) {
+            pool.give(list);
+            list.clear();
+        }
+        self.publish();
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PageSize, Region, RegionConfig};
+
+    fn pools(numa_nodes: u32) -> Vec<Arc<Pool>> {
+        let config = RegionConfig { buffers_per_numa: 2048, numa_nodes, page_size: PageSize::Kb4, ..Default::default() };
+        let region = Arc::new(Region::new(&config).unwrap());
+        (0..numa_nodes).map(|n| Arc::new(Pool::new(region.clone(), n))).collect()
+    }
+
+    #[test]
+    fn the_last_buffer_freed_is_the_next_one_handed_out() {
+        let mut cache = Cache::new(pools(1), 0);
+        let a = cache.alloc().unwrap();
+        let b = cache.alloc().unwrap();
+        cache.free(a);
+        cache.free(b);
+        assert_eq!(cache.alloc(), Some(b));
+        assert_eq!(cache.alloc(), Some(a));
+    }
+
+    #[test]
+    fn steady_load_touches_a_bounded_set_of_buffers() {
+        let mut cache = Cache::new(pools(1), 0);
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..1000 {
+            let mut vector = Vec::new();
+            assert_eq!(cache.alloc_bulk(256, &mut vector), 256);
+            seen.extend(vector.iter().copied());
+            cache.free_bulk(&vector);
+        }
+        assert!(seen.len() <= KEEP + BULK, "{} buffers for vectors of 256", seen.len());
+    }
+
+    #[test]
+    fn counts_add_up_at_every_moment() {
+        let pools = pools(2);
+        let mut cache = Cache::new(pools.clone(), 0);
+        let mut held = Vec::new();
+        cache.alloc_bulk(1000, &mut held);
+        cache.publish();
+        assert_eq!(pools[0].usage().used(), 1000);
+        pools[1].take(500, &mut held);
+        assert_eq!(pools[1].usage().used(), 500);
+        cache.free_bulk(&held);
+        cache.publish();
+        for pool in &pools {
+            assert_eq!(pool.usage().used(), 0);
+        }
+        drop(cache);
+        for pool in &pools {
+            assert_eq!(pool.usage().available, pool.usage().total);
+        }
+    }
+
+    #[test]
+    fn an_empty_pool_is_an_answer_and_not_a_fault() {
+        let pools = pools(1);
+        let mut cache = Cache::new(pools.clone(), 0);
+        let mut held = Vec::new();
+        let total = pools[0].usage().total as usize;
+        assert_eq!(cache.alloc_bulk(total + 10, &mut held), total);
+        assert_eq!(cache.alloc(), None);
+        cache.free_bulk(&held);
+        assert!(cache.alloc().is_some());
+    }
+}

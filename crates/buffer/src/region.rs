@@ -1,0 +1,372 @@
+//! The memory region all buffers live in.
+
+use std::ffi::c_void;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+use crate::{Geometry, GeometryError, Meta};
+
+/// Page size of the region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageSize {
+    /// 2 MB pages, or 4 kB pages with a notice when none are free.
+    Default,
+    /// 4 kB pages.
+    Kb4,
+    /// 2 MB pages or an error.
+    Mb2,
+    /// 1 GB pages or an error.
+    Gb1,
+}
+
+impl PageSize {
+    const fn bytes(self) -> usize {
+        match self {
+            Self::Kb4 => 4 << 10,
+            Self::Default | Self::Mb2 => 2 << 20,
+            Self::Gb1 => 1 << 30,
+        }
+    }
+}
+
+/// What to build.
+#[derive(Clone, Copy, Debug)]
+pub struct RegionConfig {
+    /// Usable buffers on each NUMA node.
+    pub buffers_per_numa: u32,
+    /// NUMA nodes that get a pool.
+    pub numa_nodes: u32,
+    /// Bytes of the data area of each buffer.
+    pub data_size: u32,
+    /// Pages to use.
+    pub page_size: PageSize,
+}
+
+impl Default for RegionConfig {
+    fn default() -> Self {
+        Self { buffers_per_numa: 16_384, numa_nodes: 1, data_size: crate::DEFAULT_DATA_SIZE as u32, page_size: PageSize::Default }
+    }
+}
+
+/// Why a region could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum RegionError {
+    /// The data size does not work.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// No buffers asked for, or more than 32-bit indices or the address space carry.
+    #[error("buffers-per-numa {0} is outside 256..=16777216")]
+    Count(u32),
+    /// The pages are not there.
+    #[error("no memory for {mbytes} MB of packet buffers on {pages} pages: {error}")]
+    Memory {
+        /// Size asked for, MB.
+        mbytes: usize,
+        /// Kind of page.
+        pages: &'static str,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
+}
+
+/// Packet bytes of all buffers, and the private metadata beside them.
+///
+/// Invariants (cited by `unsafe` code here and in the layers above):
+/// * R1: `base..base+len` is one live read-write mapping for the life of the region, and so is `meta..meta+capacity×64`.
+/// * R2: for every `index < capacity` the bytes `base + index × stride .. + stride` lie inside the mapping.
+/// * R3: an index that [`Region::usable`] refuses is never handed out, so no handed-out buffer crosses a 2 MB boundary.
+pub struct Region {
+    base: NonNull<u8>,
+    len: usize,
+    meta: NonNull<Meta>,
+    meta_len: usize,
+    geometry: Geometry,
+    capacity: u32,
+    per_numa: u32,
+    numa_nodes: u32,
+    pages: &'static str,
+    notice: Option<String>,
+    fd: OwnedFd,
+}
+
+// SAFETY: the region hands out addresses only; who may touch the bytes behind an index is the owner rule of the crate doc.
+unsafe impl Send for Region {}
+// SAFETY: as above; the region itself is never changed after construction.
+unsafe impl Sync for Region {}
+
+const BOUNDARY: usize = 2 << 20;
+
+impl Region {
+    /// Maps a region.
+    ///
+    /// # Errors
+    /// Sizes out of range, or no memory (explicit page sizes do not fall back; `Default` does, with a [`Region::notice`]).
+    pub fn new(config: &RegionConfig) -> Result<Self, RegionError> {
+        let geometry = Geometry::new(config.data_size)?;
+        if !(256..=16 << 20).contains(&config.buffers_per_numa) || config.numa_nodes == 0 || config.numa_nodes > 64 {
+            return Err(RegionError::Count(config.buffers_per_numa));
+        }
+        let per_numa = indices_for(config.buffers_per_numa, geometry.stride());
+        let capacity = per_numa
+            .checked_mul(config.numa_nodes)
+            .filter(|c| *c < u32::MAX / 2)
+            .ok_or(RegionError::Count(config.buffers_per_numa))?;
+        let bytes = capacity as usize * geometry.stride() as usize;
+        let (fd, base, len, pages, notice) = map_pages(bytes, config.page_size)?;
+        let meta_len = capacity as usize * size_of::<Meta>();
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing memory.
+        let meta = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                meta_len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        };
+        let meta = match meta {
+            Ok(p) => p,
+            Err(e) => {
+                // SAFETY: `base`/`len` were returned by mmap just above and nothing refers to them yet.
+                let _ = unsafe { munmap(base.as_ptr().cast(), len) };
+                return Err(RegionError::Memory { mbytes: meta_len >> 20, pages: "4 kB", error: e.into() });
+            }
+        };
+        let region = Self {
+            base,
+            len,
+            // mmap never returns null on success.
+            meta: NonNull::new(meta.cast()).unwrap_or(NonNull::dangling()),
+            meta_len,
+            geometry,
+            capacity,
+            per_numa,
+            numa_nodes: config.numa_nodes,
+            pages,
+            notice,
+            fd,
+        };
+        region.bind_to_nodes();
+        Ok(region)
+    }
+
+    /// Asks the kernel to place each node's part on its node; without effect where there is one node.
+    fn bind_to_nodes(&self) {
+        if self.numa_nodes < 2 {
+            return;
+        }
+        const MPOL_BIND: libc::c_int = 2;
+        for node in 0..self.numa_nodes {
+            let start = ((node * self.per_numa) as usize * self.geometry.stride() as usize) & !(BOUNDARY - 1);
+            let end = (((node + 1) * self.per_numa) as usize * self.geometry.stride() as usize) & !(BOUNDARY - 1);
+            let mask: u64 = 1 << node;
+            // SAFETY: the range lies inside the mapping (R1) and `mask` lives through the call; a refusal is harmless
+            // (pages are then placed by first touch), so the result is not needed.
+            unsafe {
+                libc::syscall(libc::SYS_mbind, self.base.as_ptr().add(start), end - start, MPOL_BIND, &raw const mask, 64_usize, 0);
+            }
+        }
+    }
+
+    /// Layout of a buffer.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Number of indices, usable ones and those that cross a 2 MB boundary.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// NUMA nodes with a part of the region.
+    pub fn numa_nodes(&self) -> u32 {
+        self.numa_nodes
+    }
+
+    /// The indices of a node.
+    pub fn indices_of(&self, numa: u32) -> std::ops::Range<u32> {
+        numa * self.per_numa..(numa + 1) * self.per_numa
+    }
+
+    /// The node that an index belongs to.
+    pub fn numa_of(&self, index: u32) -> u32 {
+        index / self.per_numa
+    }
+
+    /// Whether an index may be handed out: its bytes do not cross a 2 MB page.
+    pub fn usable(&self, index: u32) -> bool {
+        usable(index, self.geometry.stride())
+    }
+
+    /// First byte of the region.
+    #[inline(always)]
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// First metadata line.
+    #[inline(always)]
+    pub fn meta_base(&self) -> *mut Meta {
+        self.meta.as_ptr()
+    }
+
+    /// First byte of a buffer (its headroom). Reading or writing it is for the owner of the index.
+    ///
+    /// # Safety
+    /// `index < capacity()`.
+    #[inline(always)]
+    pub unsafe fn buffer(&self, index: u32) -> *mut u8 {
+        debug_assert!(index < self.capacity);
+        // SAFETY: R2 with the caller's promise.
+        unsafe { self.base.as_ptr().add(index as usize * self.geometry.stride() as usize) }
+    }
+
+    /// Metadata line of a buffer. Reading or writing it is for the owner of the index.
+    ///
+    /// # Safety
+    /// `index < capacity()`.
+    #[inline(always)]
+    pub unsafe fn meta(&self, index: u32) -> *mut Meta {
+        debug_assert!(index < self.capacity);
+        // SAFETY: R1 with the caller's promise.
+        unsafe { self.meta.as_ptr().add(index as usize) }
+    }
+
+    /// Bytes of the mapping.
+    pub fn bytes(&self) -> usize {
+        self.len
+    }
+
+    /// Kind of page in use, for display.
+    pub fn pages(&self) -> &'static str {
+        self.pages
+    }
+
+    /// What the user should know: a fall-back to small pages, and how to get large ones.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
+    }
+
+    /// The memory as a file descriptor, for devices that map it.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: both mappings were made in `new` with these sizes and end here (R1).
+        unsafe {
+            let _ = munmap(self.base.as_ptr().cast::<c_void>(), self.len);
+            let _ = munmap(self.meta.as_ptr().cast::<c_void>(), self.meta_len);
+        }
+    }
+}
+
+/// Whether the bytes of `index` stay inside one 2 MB page.
+fn usable(index: u32, stride: u32) -> bool {
+    let start = index as usize * stride as usize;
+    let end = start + stride as usize - 1;
+    start / BOUNDARY == end / BOUNDARY
+}
+
+/// Number of indices to lay out so that `wanted` of them are usable.
+fn indices_for(wanted: u32, stride: u32) -> u32 {
+    let mut indices = wanted;
+    loop {
+        let crossing = (indices as usize * stride as usize).div_ceil(BOUNDARY) as u32;
+        if indices - crossing >= wanted {
+            return indices;
+        }
+        indices = wanted + crossing + 1;
+    }
+}
+
+type Mapped = (OwnedFd, NonNull<u8>, usize, &'static str, Option<String>);
+
+fn map_pages(bytes: usize, page: PageSize) -> Result<Mapped, RegionError> {
+    let (flags, name) = match page {
+        PageSize::Kb4 => (MemfdFlags::CLOEXEC, "4 kB"),
+        PageSize::Default | PageSize::Mb2 => (MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB, "2 MB"),
+        PageSize::Gb1 => (MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_1GB, "1 GB"),
+    };
+    let len = bytes.next_multiple_of(page.bytes());
+    match map_file(len, flags) {
+        Ok((fd, base)) => Ok((fd, base, len, name, None)),
+        Err(error) if page == PageSize::Default => {
+            let (fd, base, len, name, _) = map_pages(bytes, PageSize::Kb4)?;
+            let notice = format!(
+                "packet buffers on 4 kB pages: {} MB of 2 MB pages not available ({error}); mend: sysctl -w vm.nr_hugepages={}",
+                len >> 20,
+                len.div_ceil(2 << 20)
+            );
+            Ok((fd, base, len, name, Some(notice)))
+        }
+        Err(error) => Err(RegionError::Memory { mbytes: len >> 20, pages: name, error }),
+    }
+}
+
+fn map_file(len: usize, flags: MemfdFlags) -> std::io::Result<(OwnedFd, NonNull<u8>)> {
+    let fd = memfd_create(c"quiver-buffers", flags)?;
+    ftruncate(&fd, len as u64)?;
+    // Huge pages are taken now: without POPULATE a missing page would be a SIGBUS in the data path instead of an error here.
+    let populate = if flags.contains(MemfdFlags::HUGETLB) { MapFlags::POPULATE } else { MapFlags::empty() };
+    // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+    let base = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | populate, &fd, 0) }?;
+    NonNull::new(base.cast()).map(|base| (fd, base)).ok_or_else(|| std::io::Error::from(std::io::ErrorKind::OutOfMemory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usable_buffers_are_as_many_as_asked_and_cross_no_large_page() {
+        for (count, data) in [(256, 256), (16_384, 2048), (1000, 9216), (4096, 16384)] {
+            let region =
+                Region::new(&RegionConfig { buffers_per_numa: count, data_size: data, page_size: PageSize::Kb4, numa_nodes: 1 })
+                    .unwrap();
+            let usable = (0..region.capacity()).filter(|i| region.usable(*i)).count();
+            assert!(usable >= count as usize, "{usable} of {count}");
+            assert!(usable < count as usize + 600, "{usable} of {count}");
+        }
+    }
+
+    #[test]
+    fn memory_of_every_index_can_be_written() {
+        let region = Region::new(&RegionConfig { buffers_per_numa: 300, page_size: PageSize::Kb4, ..Default::default() }).unwrap();
+        for index in 0..region.capacity() {
+            // SAFETY: index < capacity, and the test is the only owner.
+            unsafe {
+                region.buffer(index).write_bytes(0xa5, region.geometry().stride() as usize);
+                *region.meta(index) = Meta::EMPTY;
+            }
+        }
+    }
+
+    #[test]
+    fn two_nodes_share_one_region() {
+        let region =
+            Region::new(&RegionConfig { buffers_per_numa: 1000, numa_nodes: 2, page_size: PageSize::Kb4, ..Default::default() })
+                .unwrap();
+        assert_eq!(region.numa_of(region.indices_of(1).start), 1);
+        assert_eq!(region.numa_of(region.indices_of(1).start - 1), 0);
+        assert_eq!(region.indices_of(1).end, region.capacity());
+    }
+
+    #[test]
+    fn counts_out_of_range_are_refused() {
+        for count in [0, 255, (16 << 20) + 1] {
+            let e = Region::new(&RegionConfig { buffers_per_numa: count, ..Default::default() }).err().map(|e| e.to_string());
+            assert_eq!(e, Some(format!("buffers-per-numa {count} is outside 256..=16777216")));
+        }
+    }
+
+    #[test]
+    fn pages_that_are_not_there_are_an_error_and_not_a_fault() {
+        let config = RegionConfig { buffers_per_numa: 16 << 20, page_size: PageSize::Gb1, ..Default::default() };
+        assert!(matches!(Region::new(&config), Err(RegionError::Memory { .. })));
+    }
+}

@@ -130,11 +130,9 @@ impl Pool {
 
     /// How many buffers are where. Exact while nothing moves and every cache has published its level.
     pub fn usage(&self) -> PoolUse {
-        PoolUse {
-            total: self.total,
-            available: self.available.load(Ordering::Relaxed),
-            cached: self.cached.load(Ordering::Relaxed),
-        }
+        let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        let cached = levels.iter().filter_map(Weak::upgrade).map(|l| l.load(Ordering::Relaxed)).sum();
+        PoolUse { total: self.total, available: self.available.load(Ordering::Relaxed), cached }
     }
 }
 

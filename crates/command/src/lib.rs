@@ -1,2 +1,23 @@
-//! Command language and typed-operation machinery; knows no packets
+//! Command language and typed-operation machinery; knows no packets.
+//!
+//! Everything an operator can ask of the router is an [`Operation`](operation::Operation): a typed
+//! request, a typed reply, a name. The faces only convert to requests and render replies:
+//!
+//! ```text
+//!  bytes ── session ── line ──► grammar ──► Invocation ─┐
+//!  JSON  ── session ── value ─► Registry ──► Invocation ─┼─► Operation::run(&mut C, Request)
+//!  startup.conf ─ config ─ values ─► the daemon ─────────┘          │
+//!                                                        text or JSON ◄── Reply
+//! ```
+//!
+//! `C` is the state of the main thread that operations work on; it is defined by the layer above and
+//! never looked into here. This crate does no input or output and has no clock of its own: bytes come
+//! in, events go out, and whoever owns the sockets moves both. It may use serde and the standard
+//! library; it must never learn about packets, interfaces or threads.
+//!
+//! - [`operation`]: requests, replies, errors, long operations in slices, and the registry of all.
+//! - [`grammar`]: the command tree, the argument cursor, help, completion.
 #![forbid(unsafe_code)]
+
+pub mod grammar;
+pub mod operation;

@@ -1,0 +1,141 @@
+//! Descriptions of commands: `help`, `?`, `choices`, and the reference in Markdown.
+
+use super::{
+    command::Command,
+    tree::{Tree, join},
+};
+use crate::operation::{Align, Text, TextTable, View};
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// One command as a reader sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CommandHelp {
+    /// Its words.
+    pub path: String,
+    /// What may follow them.
+    pub syntax: &'static str,
+    /// What it does; for words that only lead to others, how many those are.
+    pub help: String,
+}
+
+/// The answer to `help`, `?` and `choices`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HelpReply {
+    /// The command that was asked about, where the words name one.
+    pub command: Option<CommandHelp>,
+    /// What may follow.
+    pub choices: Vec<CommandHelp>,
+}
+
+impl HelpReply {
+    /// Describes a node: its command and its children, or all commands below it.
+    pub(crate) fn new<C>(node: &Tree<C>, path: &str, all: bool) -> Self {
+        let choices = if all {
+            let own = usize::from(node.entry.is_some());
+            node.entries()
+                .into_iter()
+                .skip(own)
+                .map(|entry| describe(&entry.command))
+                .collect()
+        } else {
+            node.children
+                .iter()
+                .map(|(word, child)| child_help(&join(path, word), child))
+                .collect()
+        };
+        Self {
+            command: node.entry.as_ref().map(|entry| describe(&entry.command)),
+            choices,
+        }
+    }
+}
+
+fn describe<C>(command: &Command<C>) -> CommandHelp {
+    let path = command
+        .path
+        .split_ascii_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    CommandHelp {
+        path,
+        syntax: command.syntax,
+        help: command.help.to_owned(),
+    }
+}
+
+fn child_help<C>(path: &str, node: &Tree<C>) -> CommandHelp {
+    match (&node.entry, node.entries().as_slice()) {
+        (Some(entry), _) => CommandHelp {
+            path: path.to_owned(),
+            ..describe(&entry.command)
+        },
+        (None, [only]) => CommandHelp {
+            path: path.to_owned(),
+            syntax: "...",
+            help: only.command.help.to_owned(),
+        },
+        (None, many) => CommandHelp {
+            path: path.to_owned(),
+            syntax: "...",
+            help: format!("{} commands", many.len()),
+        },
+    }
+}
+
+impl Text for HelpReply {
+    fn text(&self, out: &mut String, _view: &View) {
+        if let Some(command) = &self.command {
+            let _ = writeln!(
+                out,
+                "{}\n    {}",
+                with_syntax(&command.path, command.syntax),
+                command.help
+            );
+        }
+        let lines: Vec<_> = self
+            .choices
+            .iter()
+            .map(|choice| with_syntax(&choice.path, choice.syntax))
+            .collect();
+        // Wide enough for most; a longer line pushes its own help to the right.
+        let width = lines
+            .iter()
+            .map(|line| line.chars().count())
+            .filter(|width| *width <= 44)
+            .max()
+            .unwrap_or(0);
+        let table = TextTable::new()
+            .column("", 2, Align::Left)
+            .column("", width + 2, Align::Left)
+            .trim();
+        for (line, choice) in lines.iter().zip(&self.choices) {
+            table.row(out, &[&"", line, &choice.help]);
+        }
+    }
+}
+
+fn with_syntax(path: &str, syntax: &str) -> String {
+    if syntax.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{path} {syntax}")
+    }
+}
+
+/// The reference of all commands in Markdown, one section for each first word.
+pub(crate) fn markdown<C>(root: &Tree<C>) -> String {
+    let mut out = String::from(
+        "# Commands\n\nGenerated from the command tree. Each word may be shortened to what is unique among the words at its level;\narguments come in any order unless the syntax says otherwise. `<x>` is a value, `[ ]` is optional, `|` separates\nalternatives.\n",
+    );
+    for (word, node) in &root.children {
+        let _ = writeln!(out, "\n## {word}\n");
+        out.push_str("| command | what it does |\n| --- | --- |\n");
+        for entry in node.entries() {
+            let help = describe(&entry.command);
+            let line = with_syntax(&help.path, help.syntax).replace('|', "\\|");
+            let _ = writeln!(out, "| `{line}` | {} |", help.help.replace('|', "\\|"));
+        }
+    }
+    out
+}

@@ -1,0 +1,146 @@
+//! A request bound to its operation, without its types.
+
+use super::{Job, OpError, Operation, Outcome, Render, Step, Text, View, retval};
+use std::{marker::PhantomData, time::Duration};
+
+/// A rendered reply.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The text of the command language: complete lines or nothing.
+    pub text: String,
+    /// The reply as one line of JSON, where it was asked for.
+    pub json: Option<String>,
+}
+
+impl Answer {
+    /// Renders a reply as `view` asks for.
+    pub fn render<R: serde::Serialize + Text>(reply: &R, view: &View) -> Result<Self, OpError> {
+        let mut answer = Self::default();
+        if view.render != Render::Json {
+            reply.text(&mut answer.text, view);
+        }
+        if view.render != Render::Text {
+            let json = serde_json::to_string(reply).map_err(|error| {
+                OpError::new(
+                    retval::UNSPECIFIED,
+                    format!("reply cannot be JSON: {error}"),
+                )
+            })?;
+            answer.json = Some(json);
+        }
+        Ok(answer)
+    }
+}
+
+/// An operation together with its request, ready to run.
+pub struct Invocation<C>(Box<dyn Erased<C>>);
+
+impl<C: 'static> Invocation<C> {
+    /// Binds a request to operation `O`.
+    pub fn new<O: Operation<C>>(request: O::Request) -> Self {
+        Self(Box::new(Bound::<C, O> {
+            request,
+            types: PhantomData,
+        }))
+    }
+
+    /// The operation's name.
+    pub fn operation(&self) -> &'static str {
+        self.0.operation()
+    }
+
+    /// The request as JSON, as a JSON client would send it.
+    pub fn request_json(&self) -> Result<serde_json::Value, OpError> {
+        self.0.request_json()
+    }
+
+    /// Runs it and renders the reply.
+    pub fn run(self, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError> {
+        self.0.run(control, view)
+    }
+}
+
+impl<C> std::fmt::Debug for Invocation<C> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let request = self.0.request_json().unwrap_or_default();
+        write!(formatter, "{} {request}", self.0.operation())
+    }
+}
+
+trait Erased<C> {
+    fn operation(&self) -> &'static str;
+    fn request_json(&self) -> Result<serde_json::Value, OpError>;
+    fn run(self: Box<Self>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError>;
+}
+
+struct Bound<C, O: Operation<C>> {
+    request: O::Request,
+    types: PhantomData<fn(&mut C)>,
+}
+
+impl<C: 'static, O: Operation<C>> Erased<C> for Bound<C, O> {
+    fn operation(&self) -> &'static str {
+        O::NAME
+    }
+
+    fn request_json(&self) -> Result<serde_json::Value, OpError> {
+        serde_json::to_value(&self.request)
+            .map_err(|error| OpError::unspecified(format!("request cannot be JSON: {error}")))
+    }
+
+    fn run(self: Box<Self>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError> {
+        Ok(match O::run(control, self.request)? {
+            Outcome::Done(reply) => Outcome::Done(Answer::render(&reply, view)?),
+            Outcome::Job(job) => Outcome::job(Rendered { job, view: *view }),
+        })
+    }
+}
+
+/// A job whose reply is rendered when it ends.
+struct Rendered<C, R> {
+    job: Box<dyn Job<C, R>>,
+    view: View,
+}
+
+impl<C, R: serde::Serialize + Text> Job<C, Answer> for Rendered<C, R> {
+    fn step(&mut self, control: &mut C, budget: Duration) -> Step<Answer> {
+        match self.job.step(control, budget) {
+            Step::Again => Step::Again,
+            Step::Sleep(pause) => Step::Sleep(pause),
+            Step::Print(text) => Step::Print(text),
+            Step::Done(Ok(reply)) => Step::Done(Answer::render(&reply, &self.view)),
+            Step::Done(Err(error)) => Step::Done(Err(error)),
+        }
+    }
+
+    fn exclusive(&self) -> bool {
+        self.job.exclusive()
+    }
+
+    fn cancel(&mut self, control: &mut C) {
+        self.job.cancel(control);
+    }
+}
+
+/// A job whose errors carry the path of the command that started it.
+pub(crate) struct InCommand<C> {
+    pub(crate) job: Box<dyn Job<C, Answer>>,
+    pub(crate) path: String,
+}
+
+impl<C> Job<C, Answer> for InCommand<C> {
+    fn step(&mut self, control: &mut C, budget: Duration) -> Step<Answer> {
+        match self.job.step(control, budget) {
+            Step::Done(Err(error)) => Step::Done(Err(error.in_command(&self.path))),
+            step => step,
+        }
+    }
+
+    fn exclusive(&self) -> bool {
+        self.job.exclusive()
+    }
+
+    fn cancel(&mut self, control: &mut C) {
+        self.job.cancel(control);
+    }
+}

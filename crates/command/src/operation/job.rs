@@ -1,0 +1,64 @@
+//! Long operations, run in slices.
+
+use super::OpError;
+use std::time::Duration;
+
+/// What [`Operation::run`](super::Operation::run) hands back.
+pub enum Outcome<C, R> {
+    /// Finished: the reply.
+    Done(R),
+    /// Not finished: step this until it is.
+    Job(Box<dyn Job<C, R>>),
+}
+
+impl<C, R> Outcome<C, R> {
+    /// Wraps a job.
+    pub fn job(job: impl Job<C, R> + 'static) -> Self {
+        Self::Job(Box::new(job))
+    }
+}
+
+/// What one slice of a [`Job`] came to.
+#[derive(Debug)]
+pub enum Step<R> {
+    /// Call again as soon as other work has had its turn.
+    Again,
+    /// Call again after this time, or when cancelled.
+    Sleep(Duration),
+    /// Progress text for whoever asked (complete lines); call again.
+    Print(String),
+    /// Finished.
+    Done(Result<R, OpError>),
+}
+
+/// A long operation in slices; the main loop owns when it runs.
+pub trait Job<C, R> {
+    /// Works for at most about `budget` and says how to go on. Not called again after [`Step::Done`].
+    fn step(&mut self, control: &mut C, budget: Duration) -> Step<R>;
+
+    /// Whether no other operation may run before this one ends. True for what changes configuration
+    /// in several slices (one total order), false for what only watches, such as `ping`.
+    fn exclusive(&self) -> bool;
+
+    /// Whoever asked is gone or pressed a key: stop early. The job is stepped on until it says
+    /// [`Step::Done`], so that it can still give a summary and clean up; it must end promptly.
+    fn cancel(&mut self, control: &mut C);
+}
+
+/// Steps a job to its end without yielding, collecting what it printed. For tests and for start-up,
+/// when nothing else wants to run; `sleep` is called for pauses.
+pub fn run_to_end<C, R>(
+    job: &mut dyn Job<C, R>,
+    control: &mut C,
+    printed: &mut String,
+    mut sleep: impl FnMut(Duration),
+) -> Result<R, OpError> {
+    loop {
+        match job.step(control, Duration::MAX) {
+            Step::Again => {}
+            Step::Sleep(pause) => sleep(pause),
+            Step::Print(text) => printed.push_str(&text),
+            Step::Done(result) => return result,
+        }
+    }
+}

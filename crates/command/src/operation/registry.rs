@@ -1,0 +1,234 @@
+//! All operations and commands of a running router.
+
+use super::{Answer, Invocation, OpError, Operation, Outcome, View, invocation::InCommand, retval};
+use crate::grammar::{self, Args, Command, Completion, HelpReply, Parsed, Resolved, Tree, nearest};
+use serde_json::Value;
+use std::{borrow::Cow, collections::BTreeMap};
+
+type FromJson<C> = fn(Value) -> Result<Invocation<C>, OpError>;
+type Values<C> = fn(&C) -> Vec<String>;
+
+/// Operations by name, the command tree, and the names that complete values. Each part of the router,
+/// and each plugin, adds its own at start.
+///
+/// ```
+/// use quiver_command::grammar::{Args, Command};
+/// use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, View};
+/// use serde::{Deserialize, Serialize};
+///
+/// struct Counter(u64);
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct AddRequest { count: u64 }
+///
+/// struct Add;
+/// impl Operation<Counter> for Add {
+///     const NAME: &'static str = "counter_add";
+///     type Request = AddRequest;
+///     type Reply = ();
+///     fn run(counter: &mut Counter, request: AddRequest) -> Result<Outcome<Counter, ()>, OpError> {
+///         counter.0 += request.count;
+///         Ok(Outcome::Done(()))
+///     }
+/// }
+///
+/// fn parse_add(args: &mut Args<'_>, _: &Counter) -> Result<Invocation<Counter>, OpError> {
+///     let count = args.number("count")?;
+///     Ok(Invocation::new::<Add>(AddRequest { count }))
+/// }
+///
+/// let mut registry = Registry::new();
+/// registry.operation::<Add>().command(Command {
+///     path: "counter add",
+///     syntax: "<n>",
+///     help: "Adds to the counter",
+///     parse: parse_add,
+/// });
+/// assert!(registry.problems().is_empty());
+///
+/// let mut counter = Counter(1);
+/// registry.execute(&mut counter, "cou ad 0x10", &View::TEXT)?;
+/// registry.request("counter_add", serde_json::json!({"count": 1}))?.run(&mut counter, &View::JSON)?;
+/// assert_eq!(counter.0, 18);
+/// # Ok::<(), OpError>(())
+/// ```
+pub struct Registry<C> {
+    operations: BTreeMap<&'static str, FromJson<C>>,
+    tree: Tree<C>,
+    values: BTreeMap<&'static str, Values<C>>,
+    problems: Vec<String>,
+}
+
+impl<C> Default for Registry<C> {
+    fn default() -> Self {
+        Self {
+            operations: BTreeMap::new(),
+            tree: Tree::default(),
+            values: BTreeMap::new(),
+            problems: Vec::new(),
+        }
+    }
+}
+
+impl<C: 'static> Registry<C> {
+    /// An empty registry.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an operation for JSON clients.
+    pub fn operation<O: Operation<C>>(&mut self) -> &mut Self {
+        if self.operations.insert(O::NAME, from_json::<C, O>).is_some() {
+            self.problems
+                .push(format!("operation `{}' is declared twice", O::NAME));
+        }
+        self
+    }
+
+    /// Adds a command.
+    pub fn command(&mut self, command: Command<C>) -> &mut Self {
+        if let Err(problem) = self.tree.insert(command) {
+            self.problems.push(problem);
+        }
+        self
+    }
+
+    /// Adds the names that complete values written `<kind>` in syntax strings.
+    pub fn values(&mut self, kind: &'static str, names: Values<C>) -> &mut Self {
+        self.values.insert(kind, names);
+        self
+    }
+
+    /// What is wrong with the declarations (duplicates, bad words). Whoever assembles the router refuses
+    /// to start unless this is empty.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// The names of all operations, sorted.
+    pub fn operations(&self) -> impl Iterator<Item = &'static str> {
+        self.operations.keys().copied()
+    }
+
+    /// Binds a JSON request to the operation of this name. A request that is missing (`null`) stands for
+    /// an empty one.
+    pub fn request(&self, operation: &str, request: Value) -> Result<Invocation<C>, OpError> {
+        let Some(from_json) = self.operations.get(operation) else {
+            let error = OpError::new(retval::UNIMPLEMENTED, "no such operation")
+                .key("op")
+                .value(operation);
+            return Err(match nearest(operation, self.operations()) {
+                Some(meant) => error.remedy(format!("did you mean `{meant}'?")),
+                None => error,
+            });
+        };
+        from_json(request)
+    }
+
+    /// Reads a command line.
+    pub fn parse(&self, line: &str, control: &C) -> Result<Parsed<C>, OpError> {
+        let mut line = Cow::Borrowed(line);
+        loop {
+            if line.trim().is_empty() {
+                return Ok(Parsed::Nothing);
+            }
+            let (entry, arguments) = match self.tree.resolve(&line)? {
+                Resolved::Comment => return Ok(Parsed::Nothing),
+                Resolved::Help { node, path, all } => {
+                    return Ok(Parsed::Help(HelpReply::new(node, &path, all)));
+                }
+                Resolved::Uncomment { path, text } => {
+                    // The text inside is shorter than the line, so this ends.
+                    line = Cow::Owned(grammar::join(&path, text.trim()));
+                    continue;
+                }
+                Resolved::Command(entry, arguments) => (entry, arguments),
+            };
+            let path = || {
+                entry
+                    .command
+                    .path
+                    .split_ascii_whitespace()
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            };
+            let mut args = Args::with_syntax(arguments, &entry.syntax);
+            let invocation = (entry.command.parse)(&mut args, control)
+                .and_then(|invocation| args.finish().map(|()| invocation))
+                .map_err(|error| {
+                    self.hint(error, arguments, entry.command.path)
+                        .in_command(&path())
+                })?;
+            return Ok(Parsed::Run(invocation, path()));
+        }
+    }
+
+    /// Reads a command line and runs it.
+    pub fn execute(
+        &self,
+        control: &mut C,
+        line: &str,
+        view: &View,
+    ) -> Result<Outcome<C, Answer>, OpError> {
+        match self.parse(line, control)? {
+            Parsed::Nothing => Ok(Outcome::Done(Answer::render(&(), view)?)),
+            Parsed::Help(reply) => Ok(Outcome::Done(Answer::render(&reply, view)?)),
+            Parsed::Run(invocation, path) => match invocation.run(control, view) {
+                Ok(Outcome::Job(job)) => Ok(Outcome::job(InCommand { job, path })),
+                Ok(done) => Ok(done),
+                Err(error) => Err(error.in_command(&path)),
+            },
+        }
+    }
+
+    /// What may stand at byte `cursor` of a line.
+    pub fn complete(&self, line: &str, cursor: usize, control: &C) -> Completion {
+        grammar::complete(&self.tree, line, cursor, |kind| {
+            self.values
+                .get(kind)
+                .map(|names| names(control))
+                .unwrap_or_default()
+        })
+    }
+
+    /// The reference of all commands, in Markdown.
+    pub fn markdown(&self) -> String {
+        grammar::markdown(&self.tree)
+    }
+
+    /// A command that also leads to longer ones may have got a mistyped word of those.
+    fn hint(&self, error: OpError, arguments: &str, path: &str) -> OpError {
+        if error.remedy.is_some() {
+            return error;
+        }
+        let node = path
+            .split_ascii_whitespace()
+            .try_fold(&self.tree, |node, word| node.children.get(word));
+        let typed = arguments.split_whitespace().next();
+        match node.zip(typed).and_then(|(node, typed)| node.hint(typed)) {
+            Some(meant) => error.remedy(format!("did you mean `{meant}'?")),
+            None => error,
+        }
+    }
+}
+
+fn from_json<C: 'static, O: Operation<C>>(request: Value) -> Result<Invocation<C>, OpError> {
+    let empty = matches!(&request, Value::Null)
+        || request.as_object().is_some_and(serde_json::Map::is_empty);
+    let parsed = serde_json::from_value::<O::Request>(request).or_else(|error| {
+        if !empty {
+            return Err(error);
+        }
+        // A request without fields is `{}` for a struct and `null` for `()`: take either for either.
+        serde_json::from_value(Value::Null)
+            .or_else(|_| serde_json::from_value(Value::Object(serde_json::Map::new())))
+            .map_err(|_| error)
+    });
+    parsed.map(Invocation::new::<O>).map_err(|error| {
+        OpError::new(
+            retval::INVALID_ARGUMENT,
+            format!("request of {}: {error}", O::NAME),
+        )
+        .key("request")
+    })
+}

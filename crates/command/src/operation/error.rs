@@ -12,7 +12,7 @@ use std::fmt::{self, Display, Write as _};
 /// use quiver_command::operation::{OpError, retval};
 /// let error = OpError::new(retval::NO_SUCH_FIB, "no such table").key("table").value(9)
 ///     .remedy("create it with `ip table add 9'");
-/// assert_eq!(error.to_string(), "no such table (table 9); create it with `ip table add 9'");
+/// assert_eq!(error.to_string(), "no such table (9); create it with `ip table add 9'");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OpError {

@@ -31,7 +31,7 @@ struct Column {
 /// let mut out = String::new();
 /// table.heading(&mut out);
 /// table.row(&mut out, &[&"pg0", &2]);
-/// assert_eq!(out, "   Name    Idx \npg0            2\n");
+/// assert_eq!(out, "   Name    Idx \npg0           2\n");
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct TextTable {

@@ -1,3 +1,4 @@
 //! Nodes, frames, dispatcher, counters, clock, trace and the port contract
 
+pub mod clock;
 pub mod stats;

@@ -41,11 +41,7 @@ unsafe impl<const WORDS: usize> Sync for Rows<WORDS> {}
 
 impl<const WORDS: usize> Rows<WORDS> {
     /// Reserves the rows; nothing where the segment has no room for them.
-    pub(super) fn reserve(
-        segment: &Arc<Segment>,
-        writer: &mut Writer,
-        capacity: u32,
-    ) -> Option<Self> {
+    pub(super) fn reserve(segment: &Arc<Segment>, writer: &mut Writer, capacity: u32) -> Option<Self> {
         let elements = capacity as usize + 1;
         let stride = (VECTOR_HEADER + elements * WORDS * 8).next_multiple_of(ROW_ALIGN);
         let bytes = stride * (MAX_THREADS + 1);
@@ -54,19 +50,9 @@ impl<const WORDS: usize> Rows<WORDS> {
         let rows = segment.pointer(first_row, bytes - VECTOR_HEADER)?;
         for thread in 0..MAX_THREADS {
             let address = segment.address(first_row + thread * stride);
-            segment
-                .word(outer + thread * 8)
-                .store(address, Ordering::Relaxed);
+            segment.word(outer + thread * 8).store(address, Ordering::Relaxed);
         }
-        let rows = Self {
-            rows,
-            stride,
-            capacity,
-            len: AtomicU32::new(0),
-            outer,
-            first_row,
-            segment: Arc::clone(segment),
-        };
+        let rows = Self { rows, stride, capacity, len: AtomicU32::new(0), outer, first_row, segment: Arc::clone(segment) };
         rows.show_threads();
         Some(rows)
     }
@@ -76,9 +62,7 @@ impl<const WORDS: usize> Rows<WORDS> {
         let threads = self.segment.threads();
         self.show_len();
         // At most MAX_THREADS, so the conversion keeps the value.
-        self.segment
-            .count(self.outer)
-            .store(threads as u32, Ordering::Release);
+        self.segment.count(self.outer).store(threads as u32, Ordering::Release);
     }
 
     fn show_len(&self) {
@@ -117,10 +101,7 @@ impl<const WORDS: usize> Rows<WORDS> {
     #[inline(always)]
     fn add<const WORD: usize>(&self, thread: usize, index: u32, n: u64) {
         let word = self.word::<WORD>(thread, index);
-        word.store(
-            word.load(Ordering::Relaxed).wrapping_add(n),
-            Ordering::Relaxed,
-        );
+        word.store(word.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
     fn get<const WORD: usize>(&self, thread: usize, index: u32) -> u64 {
@@ -132,18 +113,14 @@ impl<const WORDS: usize> Rows<WORDS> {
 
     fn sum<const WORD: usize>(&self, index: u32) -> u64 {
         let threads = 0..self.segment.threads();
-        threads.fold(0u64, |sum, thread| {
-            sum.wrapping_add(self.get::<WORD>(thread, index))
-        })
+        threads.fold(0u64, |sum, thread| sum.wrapping_add(self.get::<WORD>(thread, index)))
     }
 
     fn ignored(&self) -> u64 {
         let spare = |row| self.word::<0>(row, self.capacity).load(Ordering::Relaxed);
-        let threads =
-            (0..self.segment.threads()).fold(0u64, |sum, row| sum.wrapping_add(spare(row)));
+        let threads = (0..self.segment.threads()).fold(0u64, |sum, row| sum.wrapping_add(spare(row)));
         // The row of nobody as a whole: only its elements up to the visible length are worth a look.
-        let nobody = (0..self.len.load(Ordering::Relaxed))
-            .map(|index| self.word::<0>(MAX_THREADS, index).load(Ordering::Relaxed));
+        let nobody = (0..self.len.load(Ordering::Relaxed)).map(|index| self.word::<0>(MAX_THREADS, index).load(Ordering::Relaxed));
         nobody.fold(threads.wrapping_add(spare(MAX_THREADS)), u64::wrapping_add)
     }
 
@@ -170,8 +147,7 @@ impl<const WORDS: usize> Rows<WORDS> {
             for index in 0..self.capacity {
                 self.clear_index(thread, index);
             }
-            self.word::<0>(thread, self.capacity)
-                .store(0, Ordering::Relaxed);
+            self.word::<0>(thread, self.capacity).store(0, Ordering::Relaxed);
         }
         self.len.store(0, Ordering::Relaxed);
         self.show_threads();
@@ -266,10 +242,7 @@ impl CombinedCounters {
 
     /// One thread's (packets, bytes) of an object; zeros where there is none.
     pub fn get(&self, thread: usize, index: u32) -> (u64, u64) {
-        (
-            self.0.get::<0>(thread, index),
-            self.0.get::<1>(thread, index),
-        )
+        (self.0.get::<0>(thread, index), self.0.get::<1>(thread, index))
     }
 
     /// An object's (packets, bytes) over all threads.

@@ -18,9 +18,7 @@ impl Scalar {
 
     /// Sets the value.
     pub fn set(&self, value: u64) {
-        self.segment
-            .word(self.value)
-            .store(value, Ordering::Relaxed);
+        self.segment.word(self.value).store(value, Ordering::Relaxed);
     }
 
     /// The value.
@@ -38,18 +36,10 @@ pub struct Names {
 }
 
 impl Names {
-    pub(super) fn reserve(
-        segment: &Arc<Segment>,
-        writer: &mut Writer,
-        capacity: u32,
-    ) -> Option<Self> {
+    pub(super) fn reserve(segment: &Arc<Segment>, writer: &mut Writer, capacity: u32) -> Option<Self> {
         let data = writer.vector(capacity as usize * 8)?;
         let segment = Arc::clone(segment);
-        Some(Self {
-            segment,
-            data,
-            capacity,
-        })
+        Some(Self { segment, data, capacity })
     }
 
     /// Sets the name at `index`, and makes the vector longer where needed. Returns whether there was room for it.
@@ -70,9 +60,7 @@ impl Names {
             for hole in count.load(Ordering::Relaxed)..=index {
                 self.slot(hole).store(empty, Ordering::Relaxed);
             }
-            let old = self
-                .slot(index)
-                .swap(segment.address(string), Ordering::Release);
+            let old = self.slot(index).swap(segment.address(string), Ordering::Release);
             count.fetch_max(index + 1, Ordering::Release);
             old
         });

@@ -65,15 +65,9 @@ pub enum StatsError {
 impl fmt::Display for StatsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BadName(name) => write!(
-                f,
-                "statistics entry `{name}`: names have 1 to 127 bytes and no NUL"
-            ),
+            Self::BadName(name) => write!(f, "statistics entry `{name}`: names have 1 to 127 bytes and no NUL"),
             Self::Taken(name) => write!(f, "statistics entry `{name}` exists with another type"),
-            Self::Full(name) => write!(
-                f,
-                "no room for statistics entry `{name}`: raise statseg size"
-            ),
+            Self::Full(name) => write!(f, "no room for statistics entry `{name}`: raise statseg size"),
             Self::NoTarget(name) => {
                 write!(f, "statistics symlink to `{name}`, which is no counter")
             }
@@ -200,32 +194,27 @@ impl Stats {
     /// The simple counters called `name`, made with room for `capacity` objects unless they exist. Where that is
     /// impossible the result has capacity 0, and the name is in [`refused`](Self::refused).
     pub fn simple(&self, name: &str, capacity: u32) -> Arc<SimpleCounters> {
-        self.try_simple(name, capacity)
-            .unwrap_or_else(|error| self.refuse(error, &self.no_simple))
+        self.try_simple(name, capacity).unwrap_or_else(|error| self.refuse(error, &self.no_simple))
     }
 
     /// The combined counters called `name`; otherwise as [`simple`](Self::simple).
     pub fn combined(&self, name: &str, capacity: u32) -> Arc<CombinedCounters> {
-        self.try_combined(name, capacity)
-            .unwrap_or_else(|error| self.refuse(error, &self.no_combined))
+        self.try_combined(name, capacity).unwrap_or_else(|error| self.refuse(error, &self.no_combined))
     }
 
     /// The number called `name`, which only grows or is set once; otherwise as [`simple`](Self::simple).
     pub fn scalar(&self, name: &str) -> Arc<Scalar> {
-        self.try_scalar(name, Type::Scalar)
-            .unwrap_or_else(|error| self.refuse(error, &self.no_scalar))
+        self.try_scalar(name, Type::Scalar).unwrap_or_else(|error| self.refuse(error, &self.no_scalar))
     }
 
     /// The number called `name`, which may go down; otherwise as [`simple`](Self::simple).
     pub fn gauge(&self, name: &str) -> Arc<Scalar> {
-        self.try_scalar(name, Type::Gauge)
-            .unwrap_or_else(|error| self.refuse(error, &self.no_scalar))
+        self.try_scalar(name, Type::Gauge).unwrap_or_else(|error| self.refuse(error, &self.no_scalar))
     }
 
     /// The vector of names called `name`; otherwise as [`simple`](Self::simple).
     pub fn names(&self, name: &str) -> Arc<Names> {
-        self.try_names(name)
-            .unwrap_or_else(|error| self.refuse(error, &self.no_names))
+        self.try_names(name).unwrap_or_else(|error| self.refuse(error, &self.no_names))
     }
 
     /// As [`simple`](Self::simple), with an error where that is impossible.
@@ -248,12 +237,7 @@ impl Stats {
             _ => Arc::new(SimpleCounters::new(self.rows(name, capacity)?)),
         };
         let value = self.segment.address(counters.rows().outer);
-        self.insert(
-            &mut registry,
-            name,
-            Entry::Simple(Arc::clone(&counters)),
-            value,
-        )?;
+        self.insert(&mut registry, name, Entry::Simple(Arc::clone(&counters)), value)?;
         Ok(counters)
     }
 
@@ -261,11 +245,7 @@ impl Stats {
     ///
     /// # Errors
     /// A bad name, a name of another type, no room.
-    pub fn try_combined(
-        &self,
-        name: &str,
-        capacity: u32,
-    ) -> Result<Arc<CombinedCounters>, StatsError> {
+    pub fn try_combined(&self, name: &str, capacity: u32) -> Result<Arc<CombinedCounters>, StatsError> {
         let mut registry = self.registry();
         match registry.by_name.get(name) {
             Some((_, Entry::Combined(counters))) => return Ok(Arc::clone(counters)),
@@ -281,12 +261,7 @@ impl Stats {
             _ => Arc::new(CombinedCounters::new(self.rows(name, capacity)?)),
         };
         let value = self.segment.address(counters.rows().outer);
-        self.insert(
-            &mut registry,
-            name,
-            Entry::Combined(Arc::clone(&counters)),
-            value,
-        )?;
+        self.insert(&mut registry, name, Entry::Combined(Arc::clone(&counters)), value)?;
         Ok(counters)
     }
 
@@ -364,13 +339,10 @@ impl Stats {
             return false;
         };
         let slot = *slot;
-        let links = registry
-            .by_name
-            .iter()
-            .filter_map(|(link, (_, entry))| match entry {
-                Entry::Symlink { target } if *target == slot => Some(link.clone()),
-                _ => None,
-            });
+        let links = registry.by_name.iter().filter_map(|(link, (_, entry))| match entry {
+            Entry::Symlink { target } if *target == slot => Some(link.clone()),
+            _ => None,
+        });
         for link in links.collect::<Vec<_>>() {
             self.remove_entry(&mut registry, &link);
         }
@@ -391,34 +363,18 @@ impl Stats {
         Arc::clone(stand_in)
     }
 
-    fn rows<const WORDS: usize>(
-        &self,
-        name: &str,
-        capacity: u32,
-    ) -> Result<Rows<WORDS>, StatsError> {
+    fn rows<const WORDS: usize>(&self, name: &str, capacity: u32) -> Result<Rows<WORDS>, StatsError> {
         check_name(name)?;
-        Rows::reserve(&self.segment, &mut self.segment.lock(), capacity)
-            .ok_or_else(|| StatsError::Full(name.to_owned()))
+        Rows::reserve(&self.segment, &mut self.segment.lock(), capacity).ok_or_else(|| StatsError::Full(name.to_owned()))
     }
 
-    fn insert(
-        &self,
-        registry: &mut Registry,
-        name: &str,
-        entry: Entry,
-        value: u64,
-    ) -> Result<usize, StatsError> {
+    fn insert(&self, registry: &mut Registry, name: &str, entry: Entry, value: u64) -> Result<usize, StatsError> {
         check_name(name)?;
         let mut writer = self.segment.lock();
-        for (slot, _) in registry
-            .held_slots
-            .extract_if(.., |(_, entry)| entry.is_ours_alone())
-        {
+        for (slot, _) in registry.held_slots.extract_if(.., |(_, entry)| entry.is_ours_alone()) {
             writer.free_entry(slot);
         }
-        let slot = writer
-            .take_entry()
-            .ok_or_else(|| StatsError::Full(name.to_owned()))?;
+        let slot = writer.take_entry().ok_or_else(|| StatsError::Full(name.to_owned()))?;
         self.write_entry(&writer, slot, entry.type_of(), value, name);
         registry.by_name.insert(name.to_owned(), (slot, entry));
         Ok(slot)
@@ -456,10 +412,7 @@ impl Stats {
 impl Registry {
     /// A removed entry of the wanted shape that nobody holds any more.
     fn reuse(&mut self, same: impl Fn(&Entry) -> bool) -> Option<Entry> {
-        let at = self
-            .retired
-            .iter()
-            .position(|e| same(e) && e.is_ours_alone())?;
+        let at = self.retired.iter().position(|e| same(e) && e.is_ours_alone())?;
         Some(self.retired.swap_remove(at))
     }
 }

@@ -75,36 +75,19 @@ pub(super) struct Writer {
 
 impl Segment {
     pub(super) fn new(size: usize) -> io::Result<Self> {
-        let len = size
-            .clamp(SIZE_MIN, isize::MAX as usize - PAGE)
-            .next_multiple_of(PAGE);
+        let len = size.clamp(SIZE_MIN, isize::MAX as usize - PAGE).next_multiple_of(PAGE);
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = memfd_create("quiver-stats", flags)?;
         ftruncate(&fd, len as u64)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing; `len` is not 0.
-        let address = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                len,
-                protection,
-                MapFlags::SHARED | MapFlags::NORESERVE,
-                &fd,
-                0,
-            )
-        }?;
+        let address = unsafe { mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED | MapFlags::NORESERVE, &fd, 0) }?;
         // A client gets this descriptor. It must neither write what workers count nor cut the file under their feet.
         // A kernel without these seals still works.
         let _ = fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW);
         let _ = fcntl_add_seals(&fd, SealFlags::FUTURE_WRITE);
         let base = NonNull::new(address.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let segment = Self {
-            base,
-            len,
-            fd,
-            threads: AtomicUsize::new(1),
-            writer: Mutex::new(Writer::new(len)),
-        };
+        let segment = Self { base, len, fd, threads: AtomicUsize::new(1), writer: Mutex::new(Writer::new(len)) };
         segment.write_header();
         Ok(segment)
     }
@@ -113,9 +96,7 @@ impl Segment {
         let mut writer = self.lock();
         let entries_max = (self.len / 16 / ENTRY_BYTES).min(ENTRIES_MAX);
         // Neither can fail: the smallest segment has room for both.
-        let directory = writer
-            .vector(entries_max * ENTRY_BYTES)
-            .unwrap_or(FIRST_FREE);
+        let directory = writer.vector(entries_max * ENTRY_BYTES).unwrap_or(FIRST_FREE);
         writer.directory = directory;
         writer.entries_max = entries_max;
         writer.empty = writer.string(self, "").unwrap_or(FIRST_FREE);
@@ -290,9 +271,7 @@ impl Writer {
     /// Makes all entries taken so far visible. To be called within [`Segment::change`].
     pub(super) fn publish_entries(&self, segment: &Segment) {
         let count = u32::try_from(self.entries).unwrap_or(u32::MAX);
-        segment
-            .count(self.directory)
-            .store(count, Ordering::Release);
+        segment.count(self.directory).store(count, Ordering::Release);
     }
 }
 
@@ -308,9 +287,7 @@ pub(super) fn write_text(segment: &Segment, offset: usize, room: usize, text: &[
         let tail = text.get(start..).unwrap_or_default();
         let length = tail.len().min(8);
         word[..length].copy_from_slice(&tail[..length]);
-        segment
-            .word(offset + start)
-            .store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        segment.word(offset + start).store(u64::from_ne_bytes(word), Ordering::Relaxed);
     }
 }
 

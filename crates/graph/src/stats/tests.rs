@@ -29,26 +29,14 @@ impl Reader {
         let fd = rustix::io::dup(stats.fd()).unwrap();
         let len = fstat(fd.as_fd()).unwrap().st_size as usize;
         // SAFETY: a new read-only mapping at an address of the kernel's choice.
-        let map = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ,
-                MapFlags::SHARED,
-                fd,
-                0,
-            )
-        };
+        let map = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, fd, 0) };
         let map = map.unwrap().cast_const().cast();
         Self { map, len }
     }
 
     fn word(&self, offset: u64) -> u64 {
         let offset = offset as usize;
-        assert!(
-            offset.is_multiple_of(8) && offset + 8 <= self.len,
-            "pointer outside: {offset:#x}"
-        );
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.len, "pointer outside: {offset:#x}");
         // SAFETY: inside the mapping and aligned by the assertion; read atomically.
         unsafe { &*self.map.add(offset).cast::<AtomicU64>() }.load(Ordering::Relaxed)
     }
@@ -65,9 +53,7 @@ impl Reader {
     }
 
     fn at(&self, pointer: u64) -> u64 {
-        pointer
-            .checked_sub(self.word(8))
-            .expect("pointer below the base")
+        pointer.checked_sub(self.word(8)).expect("pointer below the base")
     }
 
     fn count(&self, data: u64) -> u64 {
@@ -87,11 +73,7 @@ impl Reader {
         Some(match self.half(entry) {
             0 | 5 => return None,
             1 | 9 => Value::Scalar(self.word(entry + 8)),
-            2 => Value::Simple(
-                rows(8)
-                    .map(|row| row.map(|at| self.word(at)).collect())
-                    .collect(),
-            ),
+            2 => Value::Simple(rows(8).map(|row| row.map(|at| self.word(at)).collect()).collect()),
             3 => {
                 let pair = |at| (self.word(at), self.word(at + 8));
                 Value::Combined(rows(16).map(|row| row.map(pair).collect()).collect())
@@ -135,10 +117,7 @@ impl Reader {
         let entry = |index| {
             let entry = directory + index * 144;
             let name = self.bytes(entry + 16, 128);
-            let end = name
-                .iter()
-                .position(|&b| b == 0)
-                .expect("names end with NUL");
+            let end = name.iter().position(|&b| b == 0).expect("names end with NUL");
             let name = String::from_utf8(name[..end].to_vec()).unwrap();
             Some((name, (index, self.value(entry)?)))
         };
@@ -175,26 +154,15 @@ fn a_foreign_reader_sees_every_kind_of_entry() {
     stats.scalar("/sys/heartbeat").set(42);
     stats.gauge("/sys/vector_rate").set(17);
     stats.names("/if/names").set(2, "loop0");
-    stats
-        .symlink("/interfaces/loop0/drops", "/if/drops", 2)
-        .unwrap();
+    stats.symlink("/interfaces/loop0/drops", "/if/drops", 2).unwrap();
 
     let seen = Reader::new(&stats).read();
     let value = |name: &str| seen[name].1.clone();
-    assert_eq!(
-        value("/if/drops"),
-        Value::Simple(vec![vec![0, 5, 0], vec![0, 0, 7]])
-    );
-    assert_eq!(
-        value("/if/rx"),
-        Value::Combined(vec![vec![(0, 0); 2], vec![(2, 128), (0, 0)]])
-    );
+    assert_eq!(value("/if/drops"), Value::Simple(vec![vec![0, 5, 0], vec![0, 0, 7]]));
+    assert_eq!(value("/if/rx"), Value::Combined(vec![vec![(0, 0); 2], vec![(2, 128), (0, 0)]]));
     assert_eq!(value("/sys/heartbeat"), Value::Scalar(42));
     assert_eq!(value("/sys/vector_rate"), Value::Scalar(17));
-    assert_eq!(
-        value("/if/names"),
-        Value::Names(["", "", "loop0"].map(String::from).to_vec())
-    );
+    assert_eq!(value("/if/names"), Value::Names(["", "", "loop0"].map(String::from).to_vec()));
     let target = seen["/if/drops"].0 as u32;
     assert_eq!(value("/interfaces/loop0/drops"), Value::Link(target, 2));
     assert_eq!(seen.len(), 6);
@@ -215,10 +183,7 @@ fn an_index_or_thread_outside_is_counted_as_ignored() {
         if capacity > 0 {
             counters.add(MAX_THREADS, 0, 10_000);
         }
-        assert_eq!(
-            counters.ignored(),
-            1111 + if capacity > 0 { 10_000 } else { 0 }
-        );
+        assert_eq!(counters.ignored(), 1111 + if capacity > 0 { 10_000 } else { 0 });
         assert!((0..=capacity).all(|index| counters.sum(index) == 0));
     }
 }
@@ -263,15 +228,9 @@ fn clearing_touches_only_the_thread_and_index_named() {
     counters.clear_index_thread(0, 2);
     counters.clear_index_thread(9_999, 2);
     counters.clear_index_thread(0, 9_999);
-    assert_eq!(
-        (0..4).map(|i| counters.sum(i).0).collect::<Vec<_>>(),
-        [2, 2, 1, 2]
-    );
+    assert_eq!((0..4).map(|i| counters.sum(i).0).collect::<Vec<_>>(), [2, 2, 1, 2]);
     counters.clear_thread(1);
-    assert_eq!(
-        (0..4).map(|i| counters.sum(i).1).collect::<Vec<_>>(),
-        [10, 10, 0, 10]
-    );
+    assert_eq!((0..4).map(|i| counters.sum(i).1).collect::<Vec<_>>(), [10, 10, 0, 10]);
 }
 
 #[test]
@@ -279,19 +238,13 @@ fn a_name_gives_the_same_counter_again_and_another_type_is_refused() {
     let stats = stats();
     stats.simple("/x", 4).add(0, 1, 3);
     assert_eq!(stats.simple("/x", 99).get(0, 1), 3);
-    assert_eq!(
-        stats.try_combined("/x", 4).err(),
-        Some(StatsError::Taken("/x".into()))
-    );
+    assert_eq!(stats.try_combined("/x", 4).err(), Some(StatsError::Taken("/x".into())));
     let stand_in = stats.combined("/x", 4);
     stand_in.add(0, 0, 1, 1);
     assert_eq!((stand_in.capacity(), stats.refused().len()), (0, 1));
     let long = "n".repeat(128);
     for name in ["", long.as_str(), "a\0b"] {
-        assert!(matches!(
-            stats.try_simple(name, 1),
-            Err(StatsError::BadName(_))
-        ));
+        assert!(matches!(stats.try_simple(name, 1), Err(StatsError::BadName(_))));
     }
     assert!(stats.try_simple(&long[..127], 1).is_ok());
     assert!(Reader::new(&stats).get(&long[..127]).is_some());
@@ -300,10 +253,7 @@ fn a_name_gives_the_same_counter_again_and_another_type_is_refused() {
 #[test]
 fn a_full_segment_refuses_and_goes_on() {
     let stats = Stats::new(0).unwrap();
-    assert!(matches!(
-        stats.try_simple("/big", u32::MAX),
-        Err(StatsError::Full(_))
-    ));
+    assert!(matches!(stats.try_simple("/big", u32::MAX), Err(StatsError::Full(_))));
     stats.simple("/big", u32::MAX).add(0, 7, 7);
     assert_eq!(stats.refused().len(), 1);
     let mut made = 0;
@@ -343,10 +293,7 @@ fn a_removed_scalar_still_held_does_not_write_into_the_next_entry() {
     assert!(stats.remove("/old"));
     let new = stats.scalar("/new");
     old.set(5);
-    assert_eq!(
-        (new.get(), Reader::new(&stats).get("/new")),
-        (0, Some(Value::Scalar(0)))
-    );
+    assert_eq!((new.get(), Reader::new(&stats).get("/new")), (0, Some(Value::Scalar(0))));
 }
 
 #[test]
@@ -355,14 +302,8 @@ fn a_symlink_needs_a_counter_and_may_be_pointed_elsewhere() {
     stats.simple("/a", 1);
     stats.simple("/b", 1);
     stats.scalar("/s");
-    assert_eq!(
-        stats.symlink("/l", "/s", 0),
-        Err(StatsError::NoTarget("/s".into()))
-    );
-    assert_eq!(
-        stats.symlink("/b", "/a", 0),
-        Err(StatsError::Taken("/b".into()))
-    );
+    assert_eq!(stats.symlink("/l", "/s", 0), Err(StatsError::NoTarget("/s".into())));
+    assert_eq!(stats.symlink("/b", "/a", 0), Err(StatsError::Taken("/b".into())));
     stats.symlink("/l", "/a", 0).unwrap();
     stats.symlink("/l", "/b", 7).unwrap();
     let seen = Reader::new(&stats).read();
@@ -376,16 +317,7 @@ fn a_client_can_neither_write_nor_truncate_the_file() {
     let stats = stats();
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice; it is expected to be refused.
-    let map = unsafe {
-        mmap(
-            std::ptr::null_mut(),
-            4096,
-            protection,
-            MapFlags::SHARED,
-            stats.fd(),
-            0,
-        )
-    };
+    let map = unsafe { mmap(std::ptr::null_mut(), 4096, protection, MapFlags::SHARED, stats.fd(), 0) };
     assert!(map.is_err());
     assert!(rustix::fs::ftruncate(stats.fd(), 0).is_err());
 }
@@ -445,13 +377,8 @@ fn a_reader_under_concurrent_changes_sees_only_consistent_states() {
         let mut last = 0;
         while rounds.load(Ordering::Relaxed) < 300 {
             let seen = reader.read();
-            let Value::Simple(rows) = &seen["/hot"].1 else {
-                panic!("type")
-            };
-            assert!(
-                rows.iter().all(|row| row.len() == rows[0].len()),
-                "rows of one length"
-            );
+            let Value::Simple(rows) = &seen["/hot"].1 else { panic!("type") };
+            assert!(rows.iter().all(|row| row.len() == rows[0].len()), "rows of one length");
             assert!(rows[0][3] >= last, "counts do not go down");
             last = rows[0][3];
             if let Some((_, Value::Names(names))) = seen.get("/if/names") {

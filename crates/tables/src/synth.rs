@@ -1,0 +1,1 @@
+//! Generated routing tables with the prefix lengths of real ones.

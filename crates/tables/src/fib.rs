@@ -1,0 +1,333 @@
+//! Prefix tables for the control side: a prefix store and the lookup structure that is kept in step with it.
+
+use crate::address::Address;
+use crate::error::TableError;
+use crate::lpm::LpmWriter;
+use crate::lpm4::{self, Lpm4, Lpm4Lookup, StrideWriter};
+use crate::lpm6::{Lpm6, PoptrieWriter};
+use crate::mem::{Budget, PageKind};
+use crate::qsbr::Domain;
+use crate::store::{Iter, PrefixStore};
+use crate::{LEAF_MAX, OutOfMemory};
+
+#[cfg(test)]
+mod tests;
+
+/// The parts that both families share: every change goes to the store first, then to the lookup structure, and is taken
+/// back in the store if that fails.
+#[derive(Debug)]
+struct Table<A: Address, W> {
+    store: PrefixStore<A>,
+    lpm: W,
+    budget: Budget,
+}
+
+impl<A: Address, W: LpmWriter<A>> Table<A, W> {
+    fn insert(&mut self, prefix: A, len: u8, leaf: u32) -> Result<Option<u32>, TableError> {
+        check(A::BITS, len)?;
+        if leaf == 0 || leaf > LEAF_MAX {
+            return Err(TableError::Leaf(leaf));
+        }
+        let old = self.store.insert(prefix, len, leaf)?;
+        if old == Some(leaf) {
+            return Ok(old);
+        }
+        let done = if len == 0 {
+            self.lpm.set_default(leaf);
+            Ok(())
+        } else {
+            self.lpm.insert(prefix, len, leaf, &self.store)
+        };
+        if let Err(e) = done {
+            match old {
+                Some(old) => _ = self.store.insert(prefix, len, old),
+                None => _ = self.store.remove(prefix, len),
+            }
+            return Err(e.into());
+        }
+        Ok(old)
+    }
+
+    fn remove(&mut self, prefix: A, len: u8) -> Result<Option<u32>, TableError> {
+        check(A::BITS, len)?;
+        let Some(old) = self.store.remove(prefix, len) else {
+            return Ok(None);
+        };
+        let done = if len == 0 {
+            self.lpm.set_default(0);
+            Ok(())
+        } else {
+            // The default route is a word of its own: where only it covers, the structure has no leaf.
+            let cover = self
+                .store
+                .cover(prefix, len)
+                .filter(|(cover_len, _)| *cover_len > 0)
+                .map_or(0, |(_, leaf)| leaf);
+            self.lpm.remove(prefix, len, cover, &self.store)
+        };
+        if let Err(e) = done {
+            // The store kept the nodes of what it has just removed, so this finds room.
+            let back: Result<_, OutOfMemory> = self.store.insert(prefix, len, old);
+            debug_assert!(back.is_ok());
+            return Err(e.into());
+        }
+        Ok(Some(old))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.store.memory_bytes() + self.lpm.memory_bytes()
+    }
+}
+
+fn check(bits: u8, len: u8) -> Result<(), TableError> {
+    if len <= bits {
+        Ok(())
+    } else {
+        Err(TableError::PrefixLength { len, bits })
+    }
+}
+
+macro_rules! fib {
+    ($(#[$doc:meta])* $name:ident, $addr:ty, $writer:ty, $reader:ty) => {
+        $(#[$doc])*
+        ///
+        /// Prefix bits past the length are ignored. Leaves are 1 to 2^30 - 1. A failed operation has changed nothing.
+        #[derive(Debug)]
+        pub struct $name {
+            table: Table<$addr, $writer>,
+        }
+
+        impl $name {
+            /// Sets the leaf of a prefix; returns the one that it had.
+            pub fn insert(&mut self, prefix: $addr, len: u8, leaf: u32) -> Result<Option<u32>, TableError> {
+                self.table.insert(prefix, len, leaf)
+            }
+
+            /// Takes a prefix out; returns the leaf that it had. Its addresses fall back to the prefix that covers it.
+            pub fn remove(&mut self, prefix: $addr, len: u8) -> Result<Option<u32>, TableError> {
+                self.table.remove(prefix, len)
+            }
+
+            /// The leaf of exactly this prefix.
+            pub fn get(&self, prefix: $addr, len: u8) -> Option<u32> {
+                self.table.store.get(prefix, len)
+            }
+
+            /// The longest prefix that contains this one and is not it: its length and leaf.
+            pub fn cover(&self, prefix: $addr, len: u8) -> Option<(u8, u32)> {
+                self.table.store.cover(prefix, len)
+            }
+
+            /// The longest prefix that contains `addr`: its length and leaf. Always up to date, also inside a batch.
+            pub fn longest_match(&self, addr: $addr) -> Option<(u8, u32)> {
+                self.table.store.lookup(addr)
+            }
+
+            /// All prefixes as `(first address, length, leaf)`, by address, shorter before longer.
+            pub fn iter(&self) -> Iter<'_, $addr> {
+                self.table.store.iter()
+            }
+
+            /// The prefixes in `prefix`/`len`, itself included, in order.
+            pub fn iter_under(&self, prefix: $addr, len: u8) -> Iter<'_, $addr> {
+                self.table.store.iter_under(prefix, len)
+            }
+
+            /// The prefixes after `prefix`/`len` in order: resumes a walk that has let others run in between.
+            pub fn iter_after(&self, prefix: $addr, len: u8) -> Iter<'_, $addr> {
+                self.table.store.iter_after(prefix, len)
+            }
+
+            /// How many prefixes there are, the default route included.
+            pub fn len(&self) -> usize {
+                self.table.store.len()
+            }
+
+            /// Whether there is no prefix.
+            pub fn is_empty(&self) -> bool {
+                self.table.store.is_empty()
+            }
+
+            /// Bytes of real memory that the table takes.
+            pub fn memory_bytes(&self) -> usize {
+                self.table.memory_bytes()
+            }
+
+            /// The table's memory limit, to read or to change.
+            pub fn budget(&self) -> &Budget {
+                &self.table.budget
+            }
+
+            /// Frees what is past its grace period. Every change does so too.
+            pub fn reclaim(&mut self) {
+                self.table.lpm.reclaim();
+            }
+
+            /// Makes many changes cheaper: readers may see none of them until `f` is done, then see all of them. Each
+            /// change succeeds or fails by itself.
+            pub fn batch<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
+                self.begin();
+                let result = f(self);
+                self.commit();
+                result
+            }
+
+            /// Starts a batch that ends with [`commit`](Self::commit); see [`batch`](Self::batch).
+            pub fn begin(&mut self) {
+                self.table.lpm.begin();
+            }
+
+            /// Ends a batch: readers see its changes. Cannot fail.
+            pub fn commit(&mut self) {
+                self.table.lpm.commit();
+            }
+        }
+    };
+}
+
+fib! {
+    /// An IPv4 table.
+    Fib4, u32, Writer4, Lpm4
+}
+
+fib! {
+    /// An IPv6 table.
+    Fib6, u128, PoptrieWriter, Lpm6
+}
+
+/// What a table may be told when it is made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Huge pages for the lookup structure.
+    pub pages: PageKind,
+    /// The limit of all its parts together.
+    pub budget: Budget,
+}
+
+impl Fib4 {
+    /// An empty table whose readers are those of `domain`. DIR-24-8 asks for transparent huge pages.
+    pub fn new(kind: lpm4::Kind, domain: &Domain) -> Result<Self, TableError> {
+        let pages = if kind == lpm4::Kind::Dir24 {
+            PageKind::Transparent
+        } else {
+            PageKind::Base
+        };
+        Self::with_options(
+            kind,
+            domain,
+            Options {
+                pages,
+                ..Options::default()
+            },
+        )
+    }
+
+    /// An empty table with a memory limit or a choice of pages.
+    pub fn with_options(
+        kind: lpm4::Kind,
+        domain: &Domain,
+        options: Options,
+    ) -> Result<Self, TableError> {
+        let Options { pages, budget } = options;
+        let lpm = match kind {
+            lpm4::Kind::Dir24 => Writer4::Dir24(StrideWriter::new(domain, &budget, pages)?),
+            lpm4::Kind::Trie16 => Writer4::Trie16(StrideWriter::new(domain, &budget, pages)?),
+        };
+        Ok(Fib4 {
+            table: Table {
+                store: PrefixStore::new(&budget),
+                lpm,
+                budget,
+            },
+        })
+    }
+
+    /// The data path's handle: cheap to clone, to be used by threads that are registered with the domain.
+    pub fn reader(&self) -> Lpm4 {
+        match &self.table.lpm {
+            Writer4::Dir24(w) => Lpm4::Dir24(w.reader()),
+            Writer4::Trie16(w) => Lpm4::Trie16(w.reader()),
+        }
+    }
+
+    /// What the data path answers: the leaf, or 0.
+    pub fn lookup(&self, addr: u32) -> u32 {
+        self.reader().lookup(addr)
+    }
+}
+
+impl Fib6 {
+    /// An empty table whose readers are those of `domain`.
+    pub fn new(domain: &Domain) -> Result<Self, TableError> {
+        Self::with_options(domain, Options::default())
+    }
+
+    /// An empty table with a memory limit or a choice of pages.
+    pub fn with_options(domain: &Domain, options: Options) -> Result<Self, TableError> {
+        let Options { pages, budget } = options;
+        let lpm = PoptrieWriter::new(domain, &budget, pages)?;
+        Ok(Fib6 {
+            table: Table {
+                store: PrefixStore::new(&budget),
+                lpm,
+                budget,
+            },
+        })
+    }
+
+    /// The data path's handle: cheap to clone, to be used by threads that are registered with the domain.
+    pub fn reader(&self) -> Lpm6 {
+        self.table.lpm.reader()
+    }
+
+    /// What the data path answers: the leaf, or 0.
+    pub fn lookup(&self, addr: u128) -> u32 {
+        self.reader().lookup(addr)
+    }
+}
+
+/// The writing side of either IPv4 structure.
+#[derive(Debug)]
+enum Writer4 {
+    Dir24(StrideWriter<24>),
+    Trie16(StrideWriter<16>),
+}
+
+macro_rules! either {
+    ($self:ident, $w:ident => $e:expr) => {
+        match $self {
+            Writer4::Dir24($w) => $e,
+            Writer4::Trie16($w) => $e,
+        }
+    };
+}
+
+impl LpmWriter<u32> for Writer4 {
+    fn insert(
+        &mut self,
+        prefix: u32,
+        len: u8,
+        leaf: u32,
+        store: &PrefixStore<u32>,
+    ) -> Result<(), OutOfMemory> {
+        either!(self, w => w.insert(prefix, len, leaf, store))
+    }
+    fn remove(
+        &mut self,
+        prefix: u32,
+        len: u8,
+        leaf: u32,
+        store: &PrefixStore<u32>,
+    ) -> Result<(), OutOfMemory> {
+        either!(self, w => w.remove(prefix, len, leaf, store))
+    }
+    fn set_default(&mut self, leaf: u32) {
+        either!(self, w => w.set_default(leaf));
+    }
+    fn reclaim(&mut self) {
+        either!(self, w => w.reclaim());
+    }
+    fn memory_bytes(&self) -> usize {
+        either!(self, w => w.memory_bytes())
+    }
+}

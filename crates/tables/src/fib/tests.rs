@@ -1,0 +1,216 @@
+//! Tables against a linear scan.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// What the model test needs of a table; both families have it.
+trait Fib<A: Address> {
+    fn insert(&mut self, p: A, len: u8, leaf: u32) -> Result<Option<u32>, TableError>;
+    fn remove(&mut self, p: A, len: u8) -> Result<Option<u32>, TableError>;
+    fn lookups(&self, addrs: &[A]) -> (Vec<u32>, Vec<u32>);
+    fn lpm_match(&self, addr: A) -> Option<(u8, u32)>;
+    fn all(&self) -> Vec<(A, u8, u32)>;
+    fn batch_edge(&mut self, begin: bool);
+}
+
+macro_rules! fib_of {
+    ($t:ty, $a:ty) => {
+        impl Fib<$a> for $t {
+            fn insert(&mut self, p: $a, len: u8, leaf: u32) -> Result<Option<u32>, TableError> {
+                <$t>::insert(self, p, len, leaf)
+            }
+            fn remove(&mut self, p: $a, len: u8) -> Result<Option<u32>, TableError> {
+                <$t>::remove(self, p, len)
+            }
+            fn lookups(&self, addrs: &[$a]) -> (Vec<u32>, Vec<u32>) {
+                let reader = self.reader();
+                let mut out = vec![u32::MAX; addrs.len()];
+                reader.lookup_batch(addrs, &mut out);
+                (addrs.iter().map(|a| reader.lookup(*a)).collect(), out)
+            }
+            fn lpm_match(&self, addr: $a) -> Option<(u8, u32)> {
+                self.longest_match(addr)
+            }
+            fn all(&self) -> Vec<($a, u8, u32)> {
+                self.iter().collect()
+            }
+            fn batch_edge(&mut self, begin: bool) {
+                if begin { self.begin() } else { self.commit() }
+            }
+        }
+    };
+}
+fib_of!(Fib4, u32);
+fib_of!(Fib6, u128);
+
+type Model<A> = BTreeMap<(A, u8), u32>;
+
+fn best<A: Address>(model: &Model<A>, addr: A) -> u32 {
+    let hits = model.iter().filter(|((p, len), _)| addr.first(*len) == *p);
+    hits.max_by_key(|((_, len), _)| *len)
+        .map_or(0, |(_, leaf)| *leaf)
+}
+
+/// Addresses at both sides of every edge that a prefix makes.
+fn probes<A: Address>(model: &Model<A>, extra: &[A]) -> Vec<A> {
+    let mut all: Vec<A> = extra.to_vec();
+    for (p, len) in model.keys() {
+        let last = p.last(*len);
+        all.extend([*p, last]);
+        all.extend(p.previous());
+        all.extend(last.next());
+    }
+    all
+}
+
+#[derive(Clone, Debug)]
+enum Op<A> {
+    Insert(A, u8, u32),
+    Remove(A, u8),
+    Batch,
+}
+
+fn run<A: Address>(fib: &mut impl Fib<A>, ops: &[Op<A>]) {
+    let (mut model, mut batch) = (Model::new(), false);
+    for op in ops {
+        match *op {
+            Op::Insert(p, len, leaf) => {
+                assert_eq!(
+                    fib.insert(p, len, leaf),
+                    Ok(model.insert((p.first(len), len), leaf))
+                );
+            }
+            Op::Remove(p, len) => {
+                assert_eq!(fib.remove(p, len), Ok(model.remove(&(p.first(len), len))))
+            }
+            Op::Batch => {
+                batch = !batch;
+                fib.batch_edge(batch);
+            }
+        }
+        if !batch {
+            check(fib, &model);
+        }
+    }
+    fib.batch_edge(false);
+    check(fib, &model);
+    for (p, len) in model.clone().into_keys() {
+        assert_eq!(fib.remove(p, len), Ok(model.remove(&(p, len))));
+    }
+    check(fib, &model);
+}
+
+fn check<A: Address>(fib: &impl Fib<A>, model: &Model<A>) {
+    let addrs = probes(model, &[A::default(), A::default().last(0)]);
+    let (single, batch) = fib.lookups(&addrs);
+    for (i, addr) in addrs.iter().enumerate() {
+        let want = best(model, *addr);
+        assert_eq!(
+            (single[i], batch[i]),
+            (want, want),
+            "{addr:x?} of {model:x?}"
+        );
+        assert_eq!(fib.lpm_match(*addr).map_or(0, |(_, leaf)| leaf), want);
+    }
+    assert_eq!(
+        fib.all(),
+        model
+            .iter()
+            .map(|((p, len), leaf)| (*p, *len, *leaf))
+            .collect::<Vec<_>>()
+    );
+}
+
+/// Prefixes that nest and touch: few base addresses, all lengths.
+fn ops<A: Address>(bases: Vec<A>) -> impl Strategy<Value = Vec<Op<A>>> {
+    let prefix = (prop::sample::select(bases), 0..=A::BITS);
+    let op = prop_oneof![
+        6 => (prefix.clone(), 1u32..5).prop_map(|((p, len), leaf)| Op::Insert(p, len, leaf)),
+        3 => prefix.prop_map(|(p, len)| Op::Remove(p, len)),
+        1 => Just(Op::Batch),
+    ];
+    prop::collection::vec(op, 1..60)
+}
+
+fn bases4() -> Vec<u32> {
+    vec![
+        0,
+        0x0a00_0000,
+        0x0a00_0001,
+        0x0a00_00ff,
+        0x0a00_8000,
+        0x0aff_ffff,
+        0xffff_ffff,
+        0x8000_0000,
+    ]
+}
+
+fn bases6() -> Vec<u128> {
+    let doc = 0x2001_0db8u128 << 96;
+    vec![
+        0,
+        doc,
+        doc | 1,
+        doc | 3,
+        doc | 0xffff,
+        doc | 1 << 64,
+        doc | 1 << 80,
+        u128::MAX,
+        0x2001 << 112,
+        1 << 127,
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn dir_24_8_agrees_with_a_scan(ops in ops(bases4())) {
+        run(&mut Fib4::new(lpm4::Kind::Dir24, &Domain::new()).unwrap(), &ops);
+    }
+    #[test]
+    fn trie_16_8_8_agrees_with_a_scan(ops in ops(bases4())) {
+        run(&mut Fib4::new(lpm4::Kind::Trie16, &Domain::new()).unwrap(), &ops);
+    }
+    #[test]
+    fn poptrie_agrees_with_a_scan(ops in ops(bases6())) {
+        run(&mut Fib6::new(&Domain::new()).unwrap(), &ops);
+    }
+}
+
+#[test]
+fn bad_arguments_are_refused_with_their_reason() {
+    let d = Domain::new();
+    let mut f = Fib4::new(lpm4::Kind::Trie16, &d).unwrap();
+    assert_eq!(
+        f.insert(0, 33, 1),
+        Err(TableError::PrefixLength { len: 33, bits: 32 })
+    );
+    assert_eq!(
+        (f.insert(0, 8, 0), f.insert(0, 8, 1 << 30)),
+        (Err(TableError::Leaf(0)), Err(TableError::Leaf(1 << 30)))
+    );
+    assert_eq!(
+        (f.remove(0, 255), f.remove(0, 8)),
+        (
+            Err(TableError::PrefixLength { len: 255, bits: 32 }),
+            Ok(None)
+        )
+    );
+    assert_eq!(
+        (f.insert(0, 8, LEAF_MAX), f.lookup(5)),
+        (Ok(None), LEAF_MAX)
+    );
+    let mut f = Fib6::new(&d).unwrap();
+    assert_eq!(
+        f.insert(0, 129, 1),
+        Err(TableError::PrefixLength {
+            len: 129,
+            bits: 128
+        })
+    );
+    assert_eq!(
+        (f.insert(1, 128, LEAF_MAX), f.lookup(1), f.lookup(2)),
+        (Ok(None), LEAF_MAX, 0)
+    );
+}

@@ -1,0 +1,177 @@
+//! IPv6 longest-prefix match: a poptrie, 18 bits directly and then 6 bits a level, leaves compressed.
+//!
+//! ```text
+//!   root: 2^18 words              nodes (24 bytes)                          leaves (4 bytes)
+//!   +------+------+--        +--------------------------------+
+//!   | leaf | node-+--------->| vector  : which of 64 have a   |      +---+---+---+---+
+//!   +------+------+--        |           node below           |  .-->| 0 | 5 | 0 | 7 |  one for each run
+//!                            | leafvec : where a run of equal |  |   +---+---+---+---+  of equal leaves
+//!                            |           leaves begins        |  |
+//!                            | bases   : nodes, leaves -------+--'--> nodes of one node, side by side
+//!                            +--------------------------------+
+//! ```
+//!
+//! A step takes 6 bits `b`. If bit `b` of `vector` is set, the next node is the one at `nodes + popcount(vector up to b)`,
+//! else the answer is the leaf at `leaves + popcount(leafvec up to b)`. Both bases are stored one too low, because a
+//! count that includes the bit itself starts at 1.
+//!
+//! The trie is a function from addresses to leaves and nothing more: a node whose 64 answers are equal does not exist,
+//! whatever prefixes it was made of. Nodes and leaves are never changed once published. An update makes new arrays for the
+//! node it changes and for those on the way up to the root word, and publishes all of it by one store (`writer`).
+//!
+//! Lookups of several addresses at a time overlap their cache misses: [`Lpm6::lookup_batch`] walks eight in step.
+
+use crate::mem::{Budget, PageKind, SharedArray};
+use crate::{LEAF_MAX, error::OutOfMemory};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+mod arrays;
+mod writer;
+pub(crate) use writer::PoptrieWriter;
+
+/// Address bits that index the root.
+const ROOT_BITS: u32 = 18;
+/// Address bits of a step.
+const STEP_BITS: u32 = 6;
+/// Steps to the end of an address: (128 - 18) / 6, rounded up.
+const STEPS: u32 = (128 - ROOT_BITS).div_ceil(STEP_BITS);
+/// Marks a root word as the index of a node.
+const NODE: u32 = 1 << 31;
+/// Addresses that a batch walks in step.
+const LANES: usize = 8;
+
+/// `vector`, `leafvec`, and the bases: nodes in the high half, leaves in the low one.
+type NodeWords = [AtomicU64; 3];
+
+#[derive(Debug)]
+struct Table {
+    root: SharedArray<AtomicU32>,
+    nodes: SharedArray<NodeWords>,
+    leaves: SharedArray<AtomicU32>,
+    /// The leaf of ::/0, or 0.
+    default: AtomicU32,
+}
+
+/// Nodes and leaves for which address space is reserved; 402 MB and 134 MB.
+const NODES: usize = 1 << 24;
+const LEAVES: usize = 1 << 25;
+/// Entries past the last array, so that an index made of one node's base and another's vector stays inside.
+const SLACK: usize = 64;
+
+impl Table {
+    fn new(budget: &Budget, pages: PageKind) -> Result<Self, OutOfMemory> {
+        let root = SharedArray::reserve(1 << ROOT_BITS, PageKind::Base, budget)?;
+        root.commit(1 << ROOT_BITS)?;
+        Ok(Table {
+            root,
+            nodes: SharedArray::reserve(NODES + SLACK, pages, budget)?,
+            leaves: SharedArray::reserve(LEAVES + SLACK, pages, budget)?,
+            default: AtomicU32::new(0),
+        })
+    }
+
+    #[inline(always)]
+    fn root_word(&self, addr: u128) -> u32 {
+        // SAFETY: 18 bits index a root of 2^18 words.
+        unsafe { self.root.at((addr >> (128 - ROOT_BITS)) as usize) }.load(Ordering::Acquire)
+    }
+
+    /// One step from node `index` by the six highest bits of `key`: the next node (with [`NODE`]) or a leaf.
+    #[inline(always)]
+    fn step(&self, index: u32, key: u128) -> u32 {
+        // Indices are below NODES + SLACK: they come from the root, or from a base (at most NODES) and a count (at most
+        // SLACK). That holds for any mixture of old and new words, so a reader outside QSBR reads nonsense, not strangers.
+        // SAFETY: as just said.
+        let node = unsafe { self.nodes.at(index as usize) };
+        let [vector, leafvec, bases] =
+            [&node[0], &node[1], &node[2]].map(|w| w.load(Ordering::Relaxed));
+        let b = (key >> (128 - STEP_BITS)) as u32;
+        let upto = (2u64 << b).wrapping_sub(1);
+        if vector >> b & 1 != 0 {
+            ((bases >> 32) as u32).wrapping_add((vector & upto).count_ones()) | NODE
+        } else {
+            let at = (bases as u32).wrapping_add((leafvec & upto).count_ones());
+            // SAFETY: as for nodes, with LEAVES.
+            unsafe { self.leaves.at(at as usize) }.load(Ordering::Relaxed)
+        }
+    }
+
+    #[inline(always)]
+    fn or_default(&self, leaf: u32) -> u32 {
+        if leaf == 0 {
+            self.default.load(Ordering::Relaxed)
+        } else {
+            leaf & LEAF_MAX
+        }
+    }
+}
+
+/// The reading side of an IPv6 table. Cheap to clone, and shared by any number of threads.
+///
+/// Threads must be registered with the table's [`Domain`](crate::qsbr::Domain). The bodies are `inline(always)`, so that
+/// `count_ones` becomes what the caller's target features allow (POPCNT from x86-64-v2 on).
+#[derive(Clone, Debug)]
+pub struct Lpm6 {
+    table: Arc<Table>,
+}
+
+impl Lpm6 {
+    /// The leaf of the longest prefix that contains `addr`, or 0.
+    #[inline(always)]
+    pub fn lookup(&self, addr: u128) -> u32 {
+        let table = &*self.table;
+        let mut word = table.root_word(addr);
+        let mut key = addr << ROOT_BITS;
+        let mut left = STEPS;
+        while word & NODE != 0 && left > 0 {
+            word = table.step(word & !NODE, key);
+            key <<= STEP_BITS;
+            left -= 1;
+        }
+        table.or_default(word)
+    }
+
+    /// Looks every address up, eight at a time; stops at the end of the shorter slice.
+    #[inline(always)]
+    pub fn lookup_batch(&self, addrs: &[u128], out: &mut [u32]) {
+        let n = addrs.len().min(out.len());
+        let (groups, rest) = addrs[..n].as_chunks::<LANES>();
+        let (results, rest_out) = out[..n].as_chunks_mut::<LANES>();
+        for (group, result) in groups.iter().zip(results) {
+            *result = self.lookup_lanes(group);
+        }
+        for (addr, leaf) in rest.iter().zip(rest_out) {
+            *leaf = self.lookup(*addr);
+        }
+    }
+
+    #[inline(always)]
+    fn lookup_lanes(&self, addrs: &[u128; LANES]) -> [u32; LANES] {
+        let table = &*self.table;
+        let mut keys = [0u128; LANES];
+        let mut words = [0u32; LANES];
+        let mut any = 0;
+        for k in 0..LANES {
+            words[k] = table.root_word(addrs[k]);
+            keys[k] = addrs[k] << ROOT_BITS;
+            any |= words[k];
+        }
+        let mut left = STEPS;
+        while any & NODE != 0 && left > 0 {
+            any = 0;
+            for k in 0..LANES {
+                if words[k] & NODE != 0 {
+                    words[k] = table.step(words[k] & !NODE, keys[k]);
+                    keys[k] <<= STEP_BITS;
+                    any |= words[k];
+                }
+            }
+            left -= 1;
+        }
+        for word in &mut words {
+            *word = table.or_default(*word);
+        }
+        words
+    }
+}

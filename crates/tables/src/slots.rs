@@ -1,0 +1,222 @@
+//! Arrays of small records that readers index while the writer grows and changes them.
+//!
+//! Load-balance buckets, adjacency records: the data path has an index and wants the record, in one load and without a
+//! check that can fail. The array lives in reserved address space, so it grows without moving. A record is made of
+//! atomics: each word of it is always whole, the record as such is not. So a record of several words is filled before its
+//! index is published (by a store with release order, as the tables here do), and changed by filling another one.
+
+use crate::error::OutOfMemory;
+use crate::mem::{AtomicRecord, Budget, PageKind, SharedArray};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A record of atomics that is copied in and out as a plain value.
+pub trait Slot: AtomicRecord {
+    /// The plain value.
+    type Value: Copy + Default;
+    /// Copies the record out. The first word is read with acquire order.
+    fn load(&self) -> Self::Value;
+    /// Overwrites the record. The first word is written last, with release order.
+    fn store(&self, value: Self::Value);
+}
+
+macro_rules! slot {
+    ($atomic:ty, $value:ty) => {
+        impl Slot for $atomic {
+            type Value = $value;
+            #[inline(always)]
+            fn load(&self) -> $value {
+                <$atomic>::load(self, Ordering::Acquire)
+            }
+            #[inline(always)]
+            fn store(&self, value: $value) {
+                <$atomic>::store(self, value, Ordering::Release);
+            }
+        }
+        impl<const N: usize> Slot for [$atomic; N]
+        where
+            [$value; N]: Default,
+        {
+            type Value = [$value; N];
+            #[inline(always)]
+            fn load(&self) -> [$value; N] {
+                let mut value = [0; N];
+                for (i, word) in self.iter().enumerate() {
+                    value[i] = word.load(if i == 0 {
+                        Ordering::Acquire
+                    } else {
+                        Ordering::Relaxed
+                    });
+                }
+                value
+            }
+            #[inline(always)]
+            fn store(&self, value: [$value; N]) {
+                for (i, word) in self.iter().enumerate().rev() {
+                    word.store(
+                        value[i],
+                        if i == 0 {
+                            Ordering::Release
+                        } else {
+                            Ordering::Relaxed
+                        },
+                    );
+                }
+            }
+        }
+    };
+}
+slot!(AtomicU32, u32);
+slot!(AtomicU64, u64);
+
+/// The owner's side: grows the array and writes records.
+#[derive(Debug)]
+pub struct AtomicSlots<T: Slot> {
+    array: Arc<SharedArray<T>>,
+}
+
+/// The readers' side. Cheap to clone.
+#[derive(Debug)]
+pub struct SlotsReader<T: Slot> {
+    array: Arc<SharedArray<T>>,
+}
+
+impl<T: Slot> Clone for SlotsReader<T> {
+    fn clone(&self) -> Self {
+        SlotsReader {
+            array: self.array.clone(),
+        }
+    }
+}
+
+impl<T: Slot> AtomicSlots<T> {
+    /// Reserves address space for `capacity` records. Memory is taken as records are written.
+    pub fn new(capacity: usize) -> Result<Self, OutOfMemory> {
+        Self::with_options(capacity, PageKind::Base, &Budget::unlimited())
+    }
+
+    /// As [`new`](Self::new), with a choice of pages and a memory limit.
+    pub fn with_options(
+        capacity: usize,
+        pages: PageKind,
+        budget: &Budget,
+    ) -> Result<Self, OutOfMemory> {
+        Ok(AtomicSlots {
+            array: Arc::new(SharedArray::reserve(capacity, pages, budget)?),
+        })
+    }
+
+    /// Makes room for the records `0..n`. Afterwards [`set`](Self::set) of one of them cannot fail.
+    pub fn grow(&mut self, n: usize) -> Result<(), OutOfMemory> {
+        self.array.commit(n)
+    }
+
+    /// Writes a record, growing the array if need be.
+    pub fn set(&mut self, index: u32, value: T::Value) -> Result<(), OutOfMemory> {
+        self.array
+            .commit((index as usize).checked_add(1).ok_or(OutOfMemory)?)?;
+        self.array
+            .writable(index as usize)
+            .ok_or(OutOfMemory)?
+            .store(value);
+        Ok(())
+    }
+
+    /// The record at `index` itself, if the array has grown that far: for changing single words in place.
+    pub fn slot(&self, index: u32) -> Option<&T> {
+        self.array.writable(index as usize)
+    }
+
+    /// The value at `index`; zero where nothing was written.
+    #[inline(always)]
+    pub fn get(&self, index: u32) -> T::Value {
+        load(&self.array, index)
+    }
+
+    /// The readers' handle.
+    pub fn reader(&self) -> SlotsReader<T> {
+        SlotsReader {
+            array: self.array.clone(),
+        }
+    }
+
+    /// Bytes of real memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.array.resident()
+    }
+}
+
+impl<T: Slot> SlotsReader<T> {
+    /// The value at `index`; zero where nothing was written and past the capacity.
+    #[inline(always)]
+    pub fn get(&self, index: u32) -> T::Value {
+        load(&self.array, index)
+    }
+
+    /// Asks the CPU to fetch the record's line.
+    #[inline(always)]
+    pub fn prefetch(&self, index: u32) {
+        self.array.prefetch(index as usize);
+    }
+
+    /// Records that the reservation has room for.
+    pub fn capacity(&self) -> usize {
+        self.array.capacity()
+    }
+}
+
+#[inline(always)]
+fn load<T: Slot>(array: &SharedArray<T>, index: u32) -> T::Value {
+    if (index as usize) < array.capacity() {
+        // SAFETY: just checked; what is not committed reads as zeros.
+        unsafe { array.at(index as usize) }.load()
+    } else {
+        T::Value::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_zero_where_nothing_was_written_and_past_the_end() {
+        let mut s = AtomicSlots::<AtomicU32>::new(100_000).unwrap();
+        let r = s.reader();
+        assert_eq!(
+            (r.get(0), r.get(99_999), r.get(100_000), r.get(u32::MAX)),
+            (0, 0, 0, 0)
+        );
+        s.set(99_999, 7).unwrap();
+        assert_eq!((r.get(99_999), r.get(99_998), s.get(99_999)), (7, 0, 7));
+        assert_eq!(
+            (s.set(100_000, 1), s.set(u32::MAX, 1), r.get(100_000)),
+            (Err(OutOfMemory), Err(OutOfMemory), 0)
+        );
+    }
+
+    #[test]
+    fn records_of_several_words_come_back_whole() {
+        let mut s = AtomicSlots::<[AtomicU64; 4]>::new(1000).unwrap();
+        assert!(s.slot(3).is_none());
+        for i in 0..1000u64 {
+            s.set(i as u32, [i, i + 1, i + 2, i + 3]).unwrap();
+        }
+        let r = s.reader().clone();
+        r.prefetch(u32::MAX);
+        assert!((0..1000u64).all(|i| r.get(i as u32) == [i, i + 1, i + 2, i + 3]));
+        s.slot(5).unwrap()[2].store(9, Ordering::Relaxed);
+        assert_eq!(r.get(5), [5, 6, 9, 8]);
+    }
+
+    #[test]
+    fn running_out_of_memory_is_an_error() {
+        let budget = Budget::limited(128 << 10);
+        let mut s =
+            AtomicSlots::<AtomicU64>::with_options(1 << 20, PageKind::Base, &budget).unwrap();
+        assert_eq!(
+            (s.set(16_383, 1), s.set(16_384, 1), s.get(16_383)),
+            (Ok(()), Err(OutOfMemory), 1)
+        );
+    }
+}

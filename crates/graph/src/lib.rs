@@ -3,3 +3,4 @@
 pub mod clock;
 pub mod elog;
 pub mod stats;
+pub mod topology;

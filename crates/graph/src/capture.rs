@@ -1,0 +1,83 @@
+//! `pcap trace`: copies of packets at rx, tx or drop, handed to the main thread through a bounded channel.
+
+use crossbeam_channel::Sender;
+
+use crate::IfIndex;
+use crate::packet::Pkt;
+
+/// Where packets are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapturePoint {
+    /// As received.
+    Rx,
+    /// As handed to the device.
+    Tx,
+    /// As dropped.
+    Drop,
+}
+
+/// A copied packet.
+#[derive(Debug)]
+pub struct Captured {
+    /// ns of the router's clock.
+    pub time: u64,
+    /// Where it was copied.
+    pub point: CapturePoint,
+    /// Interface (rx, or tx at [`CapturePoint::Tx`]).
+    pub interface: IfIndex,
+    /// Length of the whole packet.
+    pub len: usize,
+    /// Its first bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// What one worker is asked to copy.
+#[derive(Clone)]
+pub struct CaptureSink {
+    /// Points to copy at.
+    pub points: Vec<CapturePoint>,
+    /// Only this interface.
+    pub interface: Option<IfIndex>,
+    /// Only drops with this error code.
+    pub error: Option<u32>,
+    /// Bytes to keep of each packet.
+    pub max_bytes: usize,
+    /// Takes the copies; when it is full, copies are lost and counted in `missed`, packets never wait.
+    pub to: Sender<Captured>,
+}
+
+/// A worker's captures.
+#[derive(Default)]
+pub struct Captures {
+    sink: Option<CaptureSink>,
+    missed: u64,
+}
+
+impl Captures {
+    /// Starts or ends copying; gives the number of copies lost since the last call.
+    pub(crate) fn set(&mut self, sink: Option<CaptureSink>) -> u64 {
+        self.sink = sink;
+        std::mem::take(&mut self.missed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn active(&self) -> bool {
+        self.sink.is_some()
+    }
+
+    pub(crate) fn copy(&mut self, point: CapturePoint, interface: IfIndex, time: u64, packet: &Pkt<'_>) {
+        let Some(sink) = &self.sink else { return };
+        let wanted = sink.points.contains(&point)
+            && sink.interface.is_none_or(|i| i == interface)
+            && (point != CapturePoint::Drop || sink.error.is_none_or(|e| e == packet.aux()));
+        if !wanted {
+            return;
+        }
+        let len = packet.total_len();
+        let mut bytes = vec![0; len.min(sink.max_bytes)];
+        packet.copy_out(0, &mut bytes);
+        if sink.to.try_send(Captured { time, point, interface, len, bytes }).is_err() {
+            self.missed += 1;
+        }
+    }
+}

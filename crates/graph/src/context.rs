@@ -1,0 +1,345 @@
+//! What a node can reach while it runs: its worker's buffers, counters, clock, trace, and the queues to other nodes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use quiver_buffer::{Cache, HEADROOM, Meta, NO_BUFFER, Region};
+
+use crate::capture::Captures;
+use crate::frame::{Frame, LANES, Span, flags};
+use crate::interface::InterfaceCounters;
+use crate::node::{DropReasons, Verdict};
+use crate::packet::{Env, Packet, Pkt};
+use crate::stats::SimpleCounters;
+use crate::trace::TraceBuffer;
+use crate::IfIndex;
+
+/// Number of a node in the graph, the same on every worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u16);
+
+/// `error-drop` is always node 0.
+pub(crate) const ERROR_DROP: u16 = 0;
+
+const CLOSED: u64 = u64::MAX;
+
+struct Pending {
+    node: u16,
+    frame: Box<Frame>,
+}
+
+/// Frames waiting for their node, in order of first packet; each node has at most one that still takes packets.
+pub(crate) struct Queue {
+    waiting: VecDeque<Pending>,
+    /// Running number of `waiting[0]`.
+    first: u64,
+    /// By node: running number of its open frame.
+    open: Vec<u64>,
+    spare: Vec<Box<Frame>>,
+    pub(crate) vector_size: usize,
+}
+
+impl Queue {
+    fn new(vector_size: usize) -> Self {
+        Self { waiting: VecDeque::with_capacity(64), first: 0, open: Vec::new(), spare: Vec::new(), vector_size }
+    }
+
+    pub(crate) fn set_nodes(&mut self, nodes: usize) {
+        self.open.resize(nodes, CLOSED);
+    }
+
+    pub(crate) fn new_frame(&mut self) -> Box<Frame> {
+        self.spare.pop().unwrap_or_else(Frame::boxed)
+    }
+
+    pub(crate) fn recycle(&mut self, mut frame: Box<Frame>) {
+        frame.len = 0;
+        frame.taken = 0;
+        if self.spare.len() < 64 {
+            self.spare.push(frame);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Frames in flight.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<(u16, Box<Frame>)> {
+        let Pending { node, frame } = self.waiting.pop_front()?;
+        if self.open[node as usize] == self.first {
+            self.open[node as usize] = CLOSED;
+        }
+        self.first += 1;
+        Some((node, frame))
+    }
+
+    /// The frame of `node` that has room for a packet.
+    #[inline(always)]
+    pub(crate) fn open_frame(&mut self, node: u16) -> &mut Frame {
+        let open = self.open[node as usize];
+        if open == CLOSED || self.waiting[(open - self.first) as usize].frame.len >= self.vector_size {
+            return self.open_new(node);
+        }
+        &mut self.waiting[(open - self.first) as usize].frame
+    }
+
+    #[inline(never)]
+    fn open_new(&mut self, node: u16) -> &mut Frame {
+        let frame = self.new_frame();
+        self.open[node as usize] = self.first + self.waiting.len() as u64;
+        self.waiting.push_back(Pending { node, frame });
+        let last = self.waiting.len() - 1;
+        &mut self.waiting[last].frame
+    }
+
+    /// Hands a whole frame over: swapped, not copied, unless the node's open frame has room for it.
+    pub(crate) fn hand_over(&mut self, node: u16, frame: Box<Frame>) {
+        let open = self.open[node as usize];
+        if open != CLOSED {
+            let target = &mut self.waiting[(open - self.first) as usize].frame;
+            if target.len + frame.len <= self.vector_size {
+                let (to, n) = (target.len, frame.len);
+                target.index[to..to + n].copy_from_slice(&frame.index[..n]);
+                target.span[to..to + n].copy_from_slice(&frame.span[..n]);
+                target.context[to..to + n].copy_from_slice(&frame.context[..n]);
+                target.aux[to..to + n].copy_from_slice(&frame.aux[..n]);
+                target.len = to + n;
+                self.recycle(frame);
+                return;
+            }
+        }
+        self.open[node as usize] = self.first + self.waiting.len() as u64;
+        self.waiting.push_back(Pending { node, frame });
+    }
+}
+
+/// Everything of a worker that nodes can reach.
+pub(crate) struct Core {
+    pub thread: usize,
+    pub now: u64,
+    pub region: Arc<Region>,
+    pub cache: Cache,
+    pub queue: Queue,
+    pub errors: Arc<SimpleCounters>,
+    pub interfaces: Arc<InterfaceCounters>,
+    pub trace: TraceBuffer,
+    pub captures: Captures,
+    /// Packets that found no buffer, in all.
+    pub no_buffer: u64,
+    pub env: Env,
+}
+
+// SAFETY: the raw pointers in `env` are the region's, which is Send + Sync and kept alive by `region`; who touches which
+// bytes follows from the owner rule of buffer indices.
+unsafe impl Send for Core {}
+
+impl Core {
+    pub(crate) fn free_chain(&mut self, index: u32, context: u32) {
+        let mut next = if context & flags::CHAINED != 0 { self.meta(index).next } else { NO_BUFFER };
+        self.cache.free(index);
+        while next != NO_BUFFER {
+            let index = next;
+            next = self.meta(index).next;
+            self.cache.free(index);
+        }
+    }
+
+    /// Frees every packet of a frame.
+    pub(crate) fn free_frame(&mut self, frame: &mut Frame) {
+        if frame.flags_any() & flags::CHAINED != 0 {
+            for i in 0..frame.len {
+                self.free_chain(frame.index[i], frame.context[i]);
+            }
+        } else {
+            self.cache.free_bulk(&frame.index[..frame.len]);
+        }
+        frame.len = 0;
+    }
+
+    fn meta(&self, index: u32) -> Meta {
+        // SAFETY: chain links and lanes are valid indices (F2, R1), and this worker owns the packet.
+        unsafe { *self.env.meta.add(index as usize) }
+    }
+}
+
+/// A node's surroundings for one call.
+pub struct NodeCx<'a> {
+    pub(crate) core: &'a mut Core,
+    pub(crate) env: Env,
+    pub(crate) prefetch: u8,
+    pub(crate) node: u16,
+    pub(crate) nexts: &'a [u16],
+    pub(crate) next: &'a mut [u16; LANES],
+}
+
+impl NodeCx<'_> {
+    /// Time of this loop, ns (CLOCK_MONOTONIC).
+    pub fn now(&self) -> u64 {
+        self.core.now
+    }
+
+    /// Number of the thread: 0 is main, workers count from 1.
+    pub fn thread(&self) -> usize {
+        self.core.thread
+    }
+
+    /// Largest vector, packets.
+    pub fn vector_size(&self) -> usize {
+        self.core.queue.vector_size
+    }
+
+    /// View of packet `i` of a frame.
+    ///
+    /// # Panics
+    /// Where `i` is not a packet of the frame.
+    #[inline(always)]
+    pub fn packet<'f>(&'f self, frame: &'f mut Frame, i: usize) -> Pkt<'f> {
+        assert!(i < frame.len);
+        // SAFETY: i < len; the borrow of the frame makes this the only view.
+        unsafe { Pkt::of_lane(frame, i, &self.env) }
+    }
+
+    /// View of an owned packet.
+    pub fn view<'p>(&'p self, packet: &'p mut Packet) -> Pkt<'p> {
+        Pkt {
+            index: &raw mut packet.index,
+            span: &raw mut packet.span,
+            context: &raw mut packet.context,
+            aux: &raw mut packet.aux,
+            taken: std::ptr::null_mut(),
+            env: &self.env,
+        }
+    }
+
+    /// Sets the verdict of packet `i` (vector nodes).
+    #[inline(always)]
+    pub fn decide(&mut self, i: usize, verdict: impl Into<Verdict>) {
+        self.next[i] = verdict.into().0;
+    }
+
+    /// Counts `n` events that are no drops of a packet (drops are counted where they end).
+    #[inline(always)]
+    pub fn count<D: DropReasons>(&mut self, event: D, n: u64) {
+        self.core.errors.add(self.core.thread, self.env.error_base + u32::from(event.index()), n);
+    }
+
+    /// A new packet of `len` bytes (content stale), or `None` when buffers have run out, which is counted.
+    pub fn alloc(&mut self, len: usize, rx_if: IfIndex) -> Option<Packet> {
+        if len > self.env.data_end as usize - HEADROOM {
+            return None;
+        }
+        let Some(index) = self.core.cache.alloc() else {
+            self.no_buffer(rx_if, 1);
+            return None;
+        };
+        Some(Packet { index, span: Span::new(HEADROOM as u32, len as u32).0, context: rx_if.0 & crate::frame::IF_MASK, aux: 0 })
+    }
+
+    /// A new packet with these bytes, chained over several buffers where one is too small.
+    pub fn alloc_bytes(&mut self, bytes: &[u8], rx_if: IfIndex) -> Option<Packet> {
+        self.alloc_parts(&[bytes], rx_if)
+    }
+
+    /// A new packet made of several byte runs, chained where one buffer is too small.
+    pub fn alloc_parts(&mut self, parts: &[&[u8]], rx_if: IfIndex) -> Option<Packet> {
+        crate::chain::build(self.core, self.env, parts, rx_if)
+    }
+
+    /// Counts packets that found no buffer.
+    pub fn no_buffer(&mut self, rx_if: IfIndex, n: u64) {
+        self.core.no_buffer += n;
+        self.core.interfaces.rx_no_buf.add(self.core.thread, rx_if.0, n);
+    }
+
+    /// Frees a packet without counting it as dropped (it was consumed).
+    pub fn free(&mut self, packet: Packet) {
+        if packet.index != crate::frame::TAKEN {
+            self.core.free_chain(packet.index, packet.context);
+        }
+    }
+
+    /// Sends an owned packet to one of this node's next nodes.
+    pub fn emit(&mut self, verdict: impl Into<Verdict>, packet: Packet) {
+        if packet.index == crate::frame::TAKEN {
+            return;
+        }
+        let node = self.nexts.get(usize::from(verdict.into().0)).copied().unwrap_or(ERROR_DROP);
+        let frame = self.core.queue.open_frame(node);
+        let n = frame.len;
+        frame.index[n] = packet.index;
+        frame.span[n] = packet.span;
+        frame.context[n] = packet.context;
+        frame.aux[n] = packet.aux;
+        frame.len = n + 1;
+    }
+
+    /// Drops an owned packet for a counted reason.
+    pub fn drop_packet<D: DropReasons>(&mut self, mut packet: Packet, reason: D) {
+        packet.aux = self.env.error_base + u32::from(reason.index());
+        self.emit(Verdict::DROP, packet);
+    }
+
+    /// An empty frame for an input node to fill.
+    pub fn new_frame(&mut self) -> Box<Frame> {
+        self.core.queue.new_frame()
+    }
+
+    /// Sends a frame of an input node on, starting traces where they were asked for; an empty one is put back.
+    pub fn send(&mut self, verdict: impl Into<Verdict>, mut frame: Box<Frame>) {
+        if frame.len == 0 {
+            self.core.queue.recycle(frame);
+            return;
+        }
+        let next = self.nexts.get(usize::from(verdict.into().0)).copied().unwrap_or(ERROR_DROP);
+        if self.core.trace.armed() {
+            crate::trace::begin(self.core, &self.env, self.node, next, &mut frame);
+        }
+        self.core.queue.hand_over(next, frame);
+    }
+
+    /// Puts back a frame that stayed empty.
+    pub fn recycle(&mut self, frame: Box<Frame>) {
+        debug_assert!(frame.is_empty());
+        self.core.queue.recycle(frame);
+    }
+
+    /// Traces packets as they are now, for nodes that consume them (the framework traces what a node leaves in its frame).
+    #[inline(always)]
+    pub fn trace_here(&mut self, frame: &mut Frame) {
+        if self.core.trace.live() {
+            crate::trace::record(self.core, &self.env, self.node, &[], &[0; LANES], frame);
+        }
+    }
+
+    /// Counters of interfaces.
+    pub fn interfaces(&self) -> &InterfaceCounters {
+        &self.core.interfaces
+    }
+
+}
+
+impl<'a> Pkt<'a> {
+    /// View of lane `i`.
+    ///
+    /// # Safety
+    /// `frame` is live and not otherwise accessed for 'a, and `i < LANES`.
+    #[inline(always)]
+    pub(crate) unsafe fn of_lane(frame: *mut Frame, i: usize, env: &'a Env) -> Self {
+        // SAFETY: i is within the arrays.
+        unsafe {
+            Self {
+                index: (&raw mut (*frame).index).cast::<u32>().add(i),
+                span: (&raw mut (*frame).span).cast::<u32>().add(i),
+                context: (&raw mut (*frame).context).cast::<u32>().add(i),
+                aux: (&raw mut (*frame).aux).cast::<u32>().add(i),
+                taken: &raw mut (*frame).taken,
+                env,
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! `error-drop` and `error-punt`: where packets end, counted by reason.
+
+use std::sync::Arc;
+
+use crate::capture::CapturePoint;
+use crate::context::NodeCx;
+use crate::frame::Frame;
+use crate::node::{NoNext, VectorNode};
+use crate::stats::SimpleCounters;
+use crate::{IfIndex, drop_reasons};
+
+drop_reasons! {
+    /// What happens at the end itself.
+    pub enum DropError { Unknown = "dropped without a reason" }
+}
+
+/// Counts every packet by the reason in its aux lane and by its rx interface, and frees it.
+pub(crate) struct ErrorDrop {
+    /// The interface counter that counts here.
+    pub counter: Arc<SimpleCounters>,
+}
+
+impl VectorNode for ErrorDrop {
+    type Next = NoNext;
+    type Drop = DropError;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        cx.trace_here(frame);
+        if cx.core.captures.active() {
+            for i in 0..frame.len {
+                let time = cx.core.now;
+                // SAFETY: i < len, and the frame is exclusively borrowed.
+                let packet = unsafe { crate::Pkt::of_lane(frame, i, &cx.env) };
+                let rx_if = packet.rx_if();
+                cx.core.captures.copy(CapturePoint::Drop, rx_if, time, &packet);
+            }
+        }
+        let thread = cx.core.thread;
+        // Runs of equal reason and interface are counted once.
+        let mut i = 0;
+        while i < frame.len {
+            let key = (frame.aux[i], frame.context[i] & crate::frame::IF_MASK);
+            let mut n = 1;
+            while i + n < frame.len && (frame.aux[i + n], frame.context[i + n] & crate::frame::IF_MASK) == key {
+                n += 1;
+            }
+            cx.core.errors.add(thread, key.0, n as u64);
+            self.counter.add(thread, IfIndex(key.1).0, n as u64);
+            i += n;
+        }
+        cx.core.free_frame(frame);
+    }
+}

@@ -1,0 +1,261 @@
+//! What a node is: a struct, where packets go next, why they are dropped, and three functions for one packet.
+
+use crate::context::NodeCx;
+use crate::packet::Pkt;
+
+/// Where a packet goes: slot in the node's list of next nodes. Slot 0 is `error-drop`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Verdict(pub(crate) u16);
+
+impl Verdict {
+    /// To `error-drop`; the aux lane must hold the reason (see [`Pkt::drop`]).
+    pub const DROP: Self = Self(0);
+
+    /// A slot that the graph gave for an edge added at run time. A slot that does not exist is a drop.
+    #[inline(always)]
+    pub const fn slot(slot: u16) -> Self {
+        Self(slot)
+    }
+
+    /// The slot.
+    pub const fn index(self) -> u16 {
+        self.0
+    }
+
+    /// One of two verdicts, without a branch.
+    #[inline(always)]
+    pub const fn select(condition: bool, yes: Self, no: Self) -> Self {
+        Self(if condition { yes.0 } else { no.0 })
+    }
+}
+
+impl<N: NextNodes> From<N> for Verdict {
+    #[inline(always)]
+    fn from(next: N) -> Self {
+        Self(next.slot())
+    }
+}
+
+/// The nodes that a node can send to, made by [`crate::next_nodes!`].
+pub trait NextNodes: Copy + 'static {
+    /// Names of the nodes, by slot - 1.
+    const NAMES: &'static [&'static str];
+    /// Slot of this one, from 1.
+    fn slot(self) -> u16;
+}
+
+/// How grave a counted event is, as `show errors` prints it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Something to count, nothing wrong.
+    Info,
+    /// Something is wrong with a packet.
+    Error,
+}
+
+impl std::fmt::Display for Severity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Info => "info",
+            Self::Error => "error",
+        })
+    }
+}
+
+/// One drop reason or counted event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorText {
+    /// As `show errors` prints it, and as the statistics segment names it.
+    pub text: &'static str,
+    /// Its severity.
+    pub severity: Severity,
+}
+
+/// The reasons for which a node drops, and other events that it counts; made by [`crate::drop_reasons!`].
+pub trait DropReasons: Copy + 'static {
+    /// All reasons in order.
+    const TEXTS: &'static [ErrorText];
+    /// Position of this one.
+    fn index(self) -> u16;
+}
+
+/// A node with nothing to drop and nothing to count.
+#[derive(Clone, Copy, Debug)]
+pub enum NoDrops {}
+
+impl DropReasons for NoDrops {
+    const TEXTS: &'static [ErrorText] = &[];
+    fn index(self) -> u16 {
+        match self {}
+    }
+}
+
+/// A node that only drops, or only sends to slots added at run time.
+#[derive(Clone, Copy, Debug)]
+pub enum NoNext {}
+
+impl NextNodes for NoNext {
+    const NAMES: &'static [&'static str] = &[];
+    fn slot(self) -> u16 {
+        match self {}
+    }
+}
+
+/// Declares the `Next` enum of a node; the names are those of the graph.
+///
+/// ```
+/// quiver_graph::next_nodes! {
+///     /// Where ip4-input sends packets.
+///     pub enum Next { Lookup = "ip4-lookup", Punt = "error-punt" }
+/// }
+/// ```
+#[macro_export]
+macro_rules! next_nodes {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $node:expr),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u16)]
+        $vis enum $name { $($(#[$vmeta])* #[doc = concat!("To `", $node, "`.")] $variant),+ }
+        impl $crate::NextNodes for $name {
+            const NAMES: &'static [&'static str] = &[$($node),+];
+            #[inline(always)]
+            fn slot(self) -> u16 { self as u16 + 1 }
+        }
+    };
+}
+
+/// Declares the drop reasons of a node; `info` marks what is counted without being an error.
+///
+/// ```
+/// quiver_graph::drop_reasons! {
+///     /// Why ip4-input drops.
+///     pub enum Drop { TtlExpired = "ip4 ttl <= 1", Sent = "replies sent" (info) }
+/// }
+/// ```
+#[macro_export]
+macro_rules! drop_reasons {
+    (@severity) => { $crate::Severity::Error };
+    (@severity info) => { $crate::Severity::Info };
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal $(($kind:ident))?),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u16)]
+        $vis enum $name { $($(#[$vmeta])* #[doc = $text] $variant),+ }
+        impl $crate::DropReasons for $name {
+            const TEXTS: &'static [$crate::ErrorText] =
+                &[$($crate::ErrorText { text: $text, severity: $crate::drop_reasons!(@severity $($kind)?) }),+];
+            #[inline(always)]
+            fn index(self) -> u16 { self as u16 }
+        }
+    };
+}
+
+/// How a staged node's loop runs; all of it can be switched at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopConfig {
+    /// Packets a step: 1, 2, 4 or 8.
+    pub width: u8,
+    /// Prefetch distance in packets, 0 for none, at most [`crate::PREFETCH_MAX`].
+    pub prefetch: u8,
+}
+
+impl LoopConfig {
+    /// Four packets a step, no prefetch: right for short nodes whose lines the node before has met (measured).
+    pub const DEFAULT: Self = Self { width: 4, prefetch: 0 };
+    /// Four packets a step, fetching the header lines eight packets ahead: for the node that meets a line first.
+    pub const FIRST_TOUCH: Self = Self { width: 4, prefetch: 8 };
+}
+
+/// A node, written for one packet. The framework makes the multi-loop from it: for a group of packets all `load`s, then all
+/// `compute`s, then all `store`s, so that the compiler can check several headers at once; the rest one by one.
+///
+/// Mark the three functions `#[inline(always)]`: they must be compiled inside the loop of each instruction set.
+pub trait Node: Send + 'static {
+    /// Where packets go.
+    type Next: NextNodes;
+    /// Why packets are dropped.
+    type Drop: DropReasons;
+    /// What is read of a packet.
+    type In: Copy;
+    /// What follows from it.
+    type Out: Copy;
+    /// The loop that measured best.
+    const LOOP: LoopConfig = LoopConfig::DEFAULT;
+
+    /// Once before each vector: pick up snapshots, copy loop invariants into `self`.
+    #[inline(always)]
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {}
+
+    /// Which lines of a later packet to fetch; the header by default.
+    #[inline(always)]
+    fn prefetch(&self, packet: &Pkt<'_>) {
+        packet.prefetch_header();
+    }
+
+    /// Reads lanes and headers.
+    fn load(&self, packet: &Pkt<'_>) -> Self::In;
+
+    /// Decides, from values alone: this is the part that is vectorised across packets. Tables may be read.
+    fn compute(&self, input: Self::In) -> Self::Out;
+
+    /// Writes lanes and headers, and says where the packet goes.
+    fn store(&mut self, packet: Pkt<'_>, input: Self::In, output: Self::Out) -> Verdict;
+
+    /// Once after each vector: flush per-vector counters, send packets made on the way.
+    #[inline(always)]
+    fn end(&mut self, _cx: &mut NodeCx<'_>) {}
+}
+
+/// A node that must see the whole vector at a time: table kernels, nodes that hold or make packets. `run` gives each
+/// packet a verdict with [`NodeCx::decide`] (packets without one are dropped as `no verdict`, which tests forbid).
+pub trait VectorNode: Send + 'static {
+    /// Where packets go.
+    type Next: NextNodes;
+    /// Why packets are dropped.
+    type Drop: DropReasons;
+
+    /// Handles a vector.
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut crate::Frame);
+
+    /// Gives back what the node holds (its packets) before it is taken out of the graph.
+    fn release(&mut self, _cx: &mut NodeCx<'_>) {}
+}
+
+/// When an input node wants to run again although nothing arrived now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// It must be polled without pause.
+    Busy,
+    /// Its event descriptors tell; it may also want to run at a time (ns of the router's clock).
+    Sleep {
+        /// When to run at the latest.
+        until: Option<u64>,
+    },
+}
+
+/// A node that brings packets in.
+pub trait InputNode: Send + 'static {
+    /// Where packets go.
+    type Next: NextNodes;
+    /// Why packets are dropped.
+    type Drop: DropReasons;
+
+    /// Brings in what is there, at most a vector per queue, and returns the number of packets.
+    fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize;
+
+    /// Called when the worker would like to sleep: arm the devices' events. Packets that arrived meanwhile make it
+    /// [`Idle::Busy`].
+    fn arm(&mut self, _now: u64) -> Idle {
+        Idle::Sleep { until: None }
+    }
+
+    /// Descriptors that become readable when there is something to poll.
+    fn event_fds(&self, _fds: &mut Vec<std::os::fd::RawFd>) {}
+
+    /// Gives back what the node holds before it is taken out of the graph.
+    fn release(&mut self, _cx: &mut NodeCx<'_>) {}
+
+    /// Access for the control side to the concrete node (queues are added and removed so).
+    fn as_any(&mut self) -> &mut dyn std::any::Any;
+}

@@ -1,0 +1,415 @@
+//! What a node sees of one packet: a view into lanes and bytes, and the owned form of a packet that a node holds.
+
+use quiver_buffer::{HEADER_WINDOW, Meta, NO_BUFFER};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::frame::{IF_MASK, IfIndex, Span, flags};
+use crate::node::{DropReasons, Verdict};
+
+/// Copies of what every access needs. `base`, `meta` and the sizes are the region's (its invariants R1, R2).
+#[derive(Clone, Copy)]
+pub(crate) struct Env {
+    pub base: *mut u8,
+    pub meta: *mut Meta,
+    pub stride: u32,
+    pub data_end: u32,
+    pub error_base: u32,
+}
+
+/// A packet in a frame, for the time of one node's step on it.
+///
+/// The view is the only live access to its lanes and its bytes (F1: no index twice; the framework makes one view at a time),
+/// and headers are copied in and out by value, so no reference into packet memory outlives a call.
+pub struct Pkt<'a> {
+    pub(crate) index: *mut u32,
+    pub(crate) span: *mut u32,
+    pub(crate) context: *mut u32,
+    pub(crate) aux: *mut u32,
+    pub(crate) taken: *mut usize,
+    pub(crate) env: &'a Env,
+}
+
+impl<'a> Pkt<'a> {
+    #[inline(always)]
+    fn get(&self, lane: *mut u32) -> u32 {
+        // SAFETY: lane pointers of a view point into a live frame or owned packet for 'a.
+        unsafe { *lane }
+    }
+
+    #[inline(always)]
+    fn put(&mut self, lane: *mut u32, value: u32) {
+        // SAFETY: as in `get`; the view is the only access to its lanes.
+        unsafe { *lane = value }
+    }
+
+    /// Offset and length of the first segment.
+    #[inline(always)]
+    pub fn span(&self) -> Span {
+        Span(self.get(self.span))
+    }
+
+    /// Bytes in the first segment.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.span().len()
+    }
+
+    /// Whether there is no data in the first segment.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the whole packet, all segments.
+    #[inline(always)]
+    pub fn total_len(&self) -> usize {
+        if self.has(flags::CHAINED) { self.len() + self.meta().rest_len as usize } else { self.len() }
+    }
+
+    /// Logical interface that the packet came in on.
+    #[inline(always)]
+    pub fn rx_if(&self) -> IfIndex {
+        IfIndex(self.get(self.context) & IF_MASK)
+    }
+
+    /// Changes the logical rx interface (VLAN, decapsulation, BVI).
+    #[inline(always)]
+    pub fn set_rx_if(&mut self, interface: IfIndex) {
+        let c = self.get(self.context);
+        self.put(self.context, (c & !IF_MASK) | (interface.0 & IF_MASK));
+    }
+
+    /// Whether any of the given flags is set.
+    #[inline(always)]
+    pub fn has(&self, flag: u32) -> bool {
+        self.get(self.context) & flag != 0
+    }
+
+    /// The context lane as it is: rx interface and flags.
+    #[inline(always)]
+    pub fn context(&self) -> u32 {
+        self.get(self.context)
+    }
+
+    /// Sets [`flags::LOCAL`] or [`flags::LINK_MULTICAST`]; the other flags belong to the functions that keep what they imply.
+    #[inline(always)]
+    pub fn mark(&mut self, flag: u32) {
+        let c = self.get(self.context);
+        self.put(self.context, c | (flag & (flags::LOCAL | flags::LINK_MULTICAST)));
+    }
+
+    /// Removes [`flags::LOCAL`] or [`flags::LINK_MULTICAST`].
+    #[inline(always)]
+    pub fn unmark(&mut self, flag: u32) {
+        let c = self.get(self.context);
+        self.put(self.context, c & !(flag & (flags::LOCAL | flags::LINK_MULTICAST)));
+    }
+
+    /// The aux lane: what the node before left for this one.
+    #[inline(always)]
+    pub fn aux(&self) -> u32 {
+        self.get(self.aux)
+    }
+
+    /// Sets the aux lane.
+    #[inline(always)]
+    pub fn set_aux(&mut self, value: u32) {
+        self.put(self.aux, value);
+    }
+
+    #[inline(always)]
+    fn buffer(&self) -> *mut u8 {
+        // SAFETY: F2: the index is below the capacity, so the address lies in the region (R2).
+        unsafe { self.env.base.add(self.get(self.index) as usize * self.env.stride as usize) }
+    }
+
+    /// First byte of the data.
+    #[inline(always)]
+    pub(crate) fn data(&self) -> *mut u8 {
+        // SAFETY: F2: the offset lies inside the buffer.
+        unsafe { self.buffer().add(self.span().offset()) }
+    }
+
+    /// The header at the start of the data, copied. Bytes past the packet's end are stale, never foreign memory: check
+    /// [`Pkt::len`] where that matters.
+    #[inline(always)]
+    pub fn head<H: FromBytes>(&self) -> H {
+        self.head_at::<H, 0>()
+    }
+
+    /// The header `OFFSET` bytes into the data, copied; `OFFSET` + size must fit the header window (checked when compiled).
+    #[inline(always)]
+    pub fn head_at<H: FromBytes, const OFFSET: usize>(&self) -> H {
+        const { assert!(OFFSET + size_of::<H>() <= HEADER_WINDOW) };
+        // SAFETY: F2 leaves HEADER_WINDOW readable bytes behind every data offset; any bytes are a valid H.
+        unsafe { self.data().add(OFFSET).cast::<H>().read_unaligned() }
+    }
+
+    /// Writes a header at the start of the data.
+    #[inline(always)]
+    pub fn set_head<H: IntoBytes + Immutable>(&mut self, header: H) {
+        self.set_head_at::<H, 0>(header);
+    }
+
+    /// Writes a header `OFFSET` bytes into the data; bytes past the packet's end are spent, not foreign.
+    #[inline(always)]
+    pub fn set_head_at<H: IntoBytes + Immutable, const OFFSET: usize>(&mut self, header: H) {
+        const { assert!(OFFSET + size_of::<H>() <= HEADER_WINDOW) };
+        // SAFETY: as in `head_at`, and the view is the only access to the buffer's bytes.
+        unsafe { self.data().add(OFFSET).cast::<H>().write_unaligned(header) }
+    }
+
+    /// Bytes of the first segment.
+    #[inline(always)]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: F2: offset + length lie inside the buffer; the borrow keeps other access through this view away.
+        unsafe { std::slice::from_raw_parts(self.data(), self.len()) }
+    }
+
+    /// Bytes of the first segment, to be changed.
+    #[inline(always)]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and the view is the only access to the buffer's bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.data(), self.len()) }
+    }
+
+    /// Removes `n` bytes from the front; `false` and no change where the first segment is shorter.
+    #[inline(always)]
+    pub fn pull(&mut self, n: usize) -> bool {
+        let span = self.get(self.span);
+        let fits = (span & 0xffff) as usize >= n;
+        let change = ((n as u32) << 16).wrapping_sub(n as u32);
+        self.put(self.span, if fits { span.wrapping_add(change) } else { span });
+        fits
+    }
+
+    /// Adds `n` bytes (of stale content) at the front; `false` and no change where the headroom is too small.
+    #[inline(always)]
+    pub fn push(&mut self, n: usize) -> bool {
+        let span = self.get(self.span);
+        let fits = (span >> 16) as usize >= n;
+        let change = ((n as u32) << 16).wrapping_sub(n as u32);
+        self.put(self.span, if fits { span.wrapping_sub(change) } else { span });
+        fits
+    }
+
+    /// Cuts or extends the first segment to `len` bytes; `false` and no change where the buffer is too small.
+    #[inline(always)]
+    pub fn set_len(&mut self, len: usize) -> bool {
+        let offset = self.span().offset();
+        let fits = offset + len <= self.env.data_end as usize;
+        if fits {
+            self.put(self.span, Span::new(offset as u32, len as u32).0);
+        }
+        fits
+    }
+
+    /// Cuts the whole packet to `len` bytes (Ethernet padding past the IP length); longer than it is: no change.
+    #[inline(always)]
+    pub fn trim(&mut self, len: usize) {
+        if self.has(flags::CHAINED) {
+            self.trim_chain(len);
+        } else if len < self.len() {
+            self.set_len(len);
+        }
+    }
+
+    #[cold]
+    fn trim_chain(&mut self, len: usize) {
+        // Buffers past the new end stay chained with length 0 and are freed with the packet.
+        let mut left = len;
+        let first = self.len().min(left);
+        self.set_len(first);
+        left -= first;
+        let rest = left.min(self.meta().rest_len as usize);
+        self.meta_mut().rest_len = rest as u32;
+        let mut next = self.meta().next;
+        let mut left = rest;
+        while let Some(meta) = self.chain_meta(next) {
+            let span = Span(meta.segment);
+            let keep = span.len().min(left);
+            meta.segment = Span::new(span.offset() as u32, keep as u32).0;
+            left -= keep;
+            next = meta.next;
+        }
+    }
+
+    #[allow(clippy::mut_from_ref)]
+    fn chain_meta(&self, index: u32) -> Option<&mut Meta> {
+        // SAFETY: chain links are indices of buffers owned with the packet; their lines are inside the array (R1). Callers
+        // keep at most one of these references at a time.
+        (index != NO_BUFFER).then(|| unsafe { &mut *self.env.meta.add(index as usize) })
+    }
+
+    /// The metadata line. Only meaningful where [`flags::META`] is set.
+    #[inline(always)]
+    pub fn meta(&self) -> &Meta {
+        // SAFETY: F2 and R1; the view is the only access to the line of a buffer that its frame owns.
+        unsafe { &*self.env.meta.add(self.get(self.index) as usize) }
+    }
+
+    /// The metadata line, made valid first if it was not.
+    #[inline(always)]
+    pub(crate) fn meta_mut(&mut self) -> &mut Meta {
+        let c = self.get(self.context);
+        let index = self.get(self.index);
+        // SAFETY: as in `meta`.
+        let meta = unsafe { &mut *self.env.meta.add(index as usize) };
+        if c & flags::META == 0 {
+            *meta = Meta::EMPTY;
+            self.put(self.context, c | flags::META);
+        }
+        meta
+    }
+
+    /// FIB that lookups must use instead of the rx interface's, where a node has set one.
+    #[inline(always)]
+    pub fn table(&self) -> Option<u32> {
+        if self.has(flags::META) { Some(self.meta().table).filter(|t| *t != u32::MAX) } else { None }
+    }
+
+    /// Makes the next lookup use this FIB.
+    pub fn set_table(&mut self, fib: u32) {
+        self.meta_mut().table = fib;
+    }
+
+    /// Words that a plugin's nodes keep with the packet between one another; zeros where none were set.
+    #[inline(always)]
+    pub fn scratch(&self) -> [u32; 9] {
+        if self.has(flags::META) { self.meta().scratch } else { [0; 9] }
+    }
+
+    /// Sets the words that a plugin's nodes keep with the packet.
+    #[inline(always)]
+    pub fn set_scratch(&mut self, words: [u32; 9]) {
+        self.meta_mut().scratch = words;
+    }
+
+    /// Sets the flow hash that a node has computed.
+    pub fn set_flow_hash(&mut self, hash: u32) {
+        self.meta_mut().flow_hash = hash;
+    }
+
+    /// Where an unfinished checksum starts (bytes into the data as it was then) and is stored, where [`flags::CHECKSUM`] is set.
+    pub fn unfinished_checksum(&self) -> Option<(u16, u16)> {
+        self.has(flags::CHECKSUM).then(|| (self.meta().checksum_start, self.meta().checksum_offset))
+    }
+
+    /// Notes that the checksum has been finished.
+    pub fn clear_unfinished_checksum(&mut self) {
+        let c = self.get(self.context);
+        self.put(self.context, c & !flags::CHECKSUM);
+    }
+
+    /// Notes that the layer-4 checksum is unfinished: to be summed from `start` (bytes from the start of the data now) and
+    /// stored `offset` bytes further.
+    pub fn set_unfinished_checksum(&mut self, start: u16, offset: u16) {
+        let meta = self.meta_mut();
+        meta.checksum_start = start;
+        meta.checksum_offset = offset;
+        let c = self.get(self.context);
+        self.put(self.context, c | flags::CHECKSUM);
+    }
+
+    /// Calls `f` with each segment's bytes in order.
+    pub fn for_each_segment(&self, mut f: impl FnMut(&[u8])) {
+        f(self.bytes());
+        if !self.has(flags::CHAINED) {
+            return;
+        }
+        let mut index = self.meta().next;
+        while index != NO_BUFFER {
+            // SAFETY: chain links name buffers owned with the packet; their segment spans keep F2 (written by `chain`).
+            let (meta, bytes) = unsafe {
+                let meta = *self.env.meta.add(index as usize);
+                let span = Span(meta.segment);
+                let start = self.env.base.add(index as usize * self.env.stride as usize + span.offset());
+                (meta, std::slice::from_raw_parts(start, span.len()))
+            };
+            f(bytes);
+            index = meta.next;
+        }
+    }
+
+    /// Copies bytes from `from` on into `to`, across segments; returns how many there were.
+    pub fn copy_out(&self, from: usize, to: &mut [u8]) -> usize {
+        let (mut skip, mut done) = (from, 0);
+        self.for_each_segment(|bytes| {
+            let start = skip.min(bytes.len());
+            skip -= start;
+            let n = (bytes.len() - start).min(to.len() - done);
+            to[done..done + n].copy_from_slice(&bytes[start..start + n]);
+            done += n;
+        });
+        done
+    }
+
+    /// Drops the packet for a counted reason of this node.
+    #[inline(always)]
+    pub fn drop<D: DropReasons>(&mut self, reason: D) -> Verdict {
+        self.set_aux(self.env.error_base + u32::from(reason.index()));
+        Verdict::DROP
+    }
+
+    /// What to put in the aux lane to drop for this reason: for nodes that select between dropping and forwarding without a
+    /// branch.
+    #[inline(always)]
+    pub fn drop_code<D: DropReasons>(&self, reason: D) -> u32 {
+        self.env.error_base + u32::from(reason.index())
+    }
+
+    /// Takes the packet out of the frame: the caller owns it now and must send or free it.
+    pub fn take(self) -> (Packet, Verdict) {
+        let packet = Packet { index: self.get(self.index), span: self.get(self.span), context: self.get(self.context), aux: self.aux() };
+        // SAFETY: lane pointers are live (see `get`); marking the lane ends the frame's ownership (F1).
+        unsafe {
+            *self.index = crate::frame::TAKEN;
+            // A view of an owned packet counts nowhere: that packet is simply empty from now on.
+            if !self.taken.is_null() {
+                *self.taken += 1;
+            }
+        }
+        (packet, Verdict::DROP)
+    }
+
+    #[inline(always)]
+    pub(crate) fn prefetch_header(&self) {
+        prefetch(self.data());
+    }
+
+    /// Fetches the metadata line ahead of its use.
+    #[inline(always)]
+    pub fn prefetch_meta(&self) {
+        // SAFETY: F2 and R1; only the address is used.
+        prefetch(unsafe { self.env.meta.add(self.get(self.index) as usize) }.cast());
+    }
+}
+
+/// Brings the line of `address` towards the L1 cache; without effect on memory, valid for any address.
+#[inline(always)]
+pub fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: prefetching reads nothing architecturally and faults on no address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch(address.cast(), std::arch::x86_64::_MM_HINT_T0)
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly))
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
+
+/// A packet that a node holds outside of any frame (reassembly, pending neighbour, newly made).
+///
+/// It is the owner of its buffers: give it back by [`crate::NodeCx::emit`] or [`crate::NodeCx::free`]. Dropping it instead
+/// leaks its buffers, which the tests' pool check finds.
+#[must_use = "a packet must be emitted or freed"]
+#[derive(Debug)]
+pub struct Packet {
+    pub(crate) index: u32,
+    pub(crate) span: u32,
+    pub(crate) context: u32,
+    pub(crate) aux: u32,
+}

@@ -1,0 +1,155 @@
+//! How a node is declared to the graph: a name, and a recipe that makes its instance for each worker.
+
+use std::marker::PhantomData;
+
+use crate::context::NodeCx;
+use crate::frame::Frame;
+use crate::node::{DropReasons, ErrorText, Idle, InputNode, LoopConfig, NextNodes, Node, VectorNode};
+use crate::staged::{Level, RunFn, select};
+use crate::trace::TraceEntry;
+
+/// Puts a trace entry into words, as lines without indentation.
+pub type TraceFormat = Box<dyn Fn(&TraceEntry, &mut String)>;
+
+/// What a recipe is told.
+#[derive(Clone, Copy, Debug)]
+pub struct MakeCx {
+    /// The thread that the instance will run on.
+    pub thread: usize,
+}
+
+/// Kind of a node, as `show runtime` and the graph drawing tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeKind {
+    /// Brings packets in.
+    Input,
+    /// Transforms packets.
+    Internal,
+}
+
+/// An instance, as a worker runs it.
+pub(crate) enum Body {
+    Internal(Box<dyn Dispatch>),
+    Input(Box<dyn InputNodeDyn>),
+    /// Removed; packets still on their way are dropped.
+    Gone,
+}
+
+/// An internal node behind a pointer: one indirect call a vector.
+pub(crate) trait Dispatch: Send {
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame);
+    fn set_loop(&mut self, config: LoopConfig, level: Level);
+    fn release(&mut self, cx: &mut NodeCx<'_>);
+}
+
+/// An input node behind a pointer.
+pub(crate) trait InputNodeDyn: Send {
+    fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize;
+    fn arm(&mut self, now: u64) -> Idle;
+    fn event_fds(&self, fds: &mut Vec<std::os::fd::RawFd>);
+    fn release(&mut self, cx: &mut NodeCx<'_>);
+    fn as_any(&mut self) -> &mut dyn std::any::Any;
+}
+
+impl<I: InputNode> InputNodeDyn for I {
+    fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
+        InputNode::poll(self, cx)
+    }
+    fn arm(&mut self, now: u64) -> Idle {
+        InputNode::arm(self, now)
+    }
+    fn event_fds(&self, fds: &mut Vec<std::os::fd::RawFd>) {
+        InputNode::event_fds(self, fds);
+    }
+    fn release(&mut self, cx: &mut NodeCx<'_>) {
+        InputNode::release(self, cx);
+    }
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        InputNode::as_any(self)
+    }
+}
+
+struct Staged<N: Node> {
+    node: N,
+    run: RunFn<N>,
+}
+
+impl<N: Node> Dispatch for Staged<N> {
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        // SAFETY: `select` gives only loops that this processor can run.
+        unsafe { (self.run)(&mut self.node, cx, frame) }
+    }
+    fn set_loop(&mut self, config: LoopConfig, level: Level) {
+        self.run = select::<N>(config, level);
+    }
+    fn release(&mut self, _cx: &mut NodeCx<'_>) {}
+}
+
+struct Whole<V: VectorNode>(V);
+
+impl<V: VectorNode> Dispatch for Whole<V> {
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        self.0.run(cx, frame);
+    }
+    fn set_loop(&mut self, _config: LoopConfig, _level: Level) {}
+    fn release(&mut self, cx: &mut NodeCx<'_>) {
+        self.0.release(cx);
+    }
+}
+
+/// Declaration of a node.
+pub struct NodeSpec {
+    /// Unique name.
+    pub name: String,
+    pub(crate) kind: NodeKind,
+    pub(crate) nexts: Vec<String>,
+    pub(crate) errors: &'static [ErrorText],
+    pub(crate) make: Box<dyn Fn(&MakeCx) -> Body>,
+    pub(crate) trace: Option<TraceFormat>,
+    pub(crate) loop_config: LoopConfig,
+    /// Whether `set node` can change its loop.
+    pub(crate) staged: bool,
+}
+
+fn parts<X: NextNodes, D: DropReasons>(_: PhantomData<(X, D)>) -> (Vec<String>, &'static [ErrorText]) {
+    (X::NAMES.iter().map(ToString::to_string).collect(), D::TEXTS)
+}
+
+impl NodeSpec {
+    /// A node written for one packet.
+    pub fn staged<N: Node>(name: impl Into<String>, make: impl Fn(&MakeCx) -> N + 'static) -> Self {
+        let (nexts, errors) = parts::<N::Next, N::Drop>(PhantomData);
+        let make = move |cx: &MakeCx| -> Body { Body::Internal(Box::new(Staged { node: make(cx), run: select::<N>(N::LOOP, Level::best()) })) };
+        Self { name: name.into(), kind: NodeKind::Internal, nexts, errors, make: Box::new(make), trace: None, loop_config: N::LOOP, staged: true }
+    }
+
+    /// A node that takes the whole vector.
+    pub fn vector<V: VectorNode>(name: impl Into<String>, make: impl Fn(&MakeCx) -> V + 'static) -> Self {
+        let (nexts, errors) = parts::<V::Next, V::Drop>(PhantomData);
+        let make = move |cx: &MakeCx| -> Body { Body::Internal(Box::new(Whole(make(cx)))) };
+        let loop_config = LoopConfig { width: 1, prefetch: 0 };
+        Self { name: name.into(), kind: NodeKind::Internal, nexts, errors, make: Box::new(make), trace: None, loop_config, staged: false }
+    }
+
+    /// A node that brings packets in.
+    pub fn input<I: InputNode>(name: impl Into<String>, make: impl Fn(&MakeCx) -> I + 'static) -> Self {
+        let (nexts, errors) = parts::<I::Next, I::Drop>(PhantomData);
+        let make = move |cx: &MakeCx| -> Body { Body::Input(Box::new(make(cx))) };
+        let loop_config = LoopConfig { width: 1, prefetch: 0 };
+        Self { name: name.into(), kind: NodeKind::Input, nexts, errors, make: Box::new(make), trace: None, loop_config, staged: false }
+    }
+
+    /// How `show trace` puts this node's entries into words.
+    #[must_use]
+    pub fn traced(mut self, format: impl Fn(&TraceEntry, &mut String) + 'static) -> Self {
+        self.trace = Some(Box::new(format));
+        self
+    }
+
+    /// Next nodes beyond those of the `Next` enum, for nodes whose neighbours depend on the instance.
+    #[must_use]
+    pub fn with_next(mut self, name: impl Into<String>) -> Self {
+        self.nexts.push(name.into());
+        self
+    }
+}

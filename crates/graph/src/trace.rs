@@ -1,0 +1,147 @@
+//! Packet trace: what every node made of a packet, kept as bytes and put into words only when shown.
+
+use crate::context::Core;
+use crate::frame::{Frame, IF_MASK, IfIndex, Span, TAKEN, flags};
+use crate::packet::{Env, Pkt};
+
+/// Bytes kept of the packet after each node.
+pub const TRACE_BYTES: usize = 128;
+
+/// A packet as one node left it.
+#[derive(Clone, Debug)]
+pub struct TraceEntry {
+    /// The node.
+    pub node: u16,
+    /// The node it goes to.
+    pub next: u16,
+    /// ns of the router's clock.
+    pub time: u64,
+    /// Logical rx interface.
+    pub rx_if: IfIndex,
+    /// Context flags ([`flags`]).
+    pub flags: u32,
+    /// Aux lane: drop reason, load-balance, adjacency or tx interface, by the node's convention.
+    pub aux: u32,
+    /// Length of the whole packet, bytes.
+    pub len: usize,
+    /// Offset of the data in its buffer: tells how many bytes nodes have pulled or pushed.
+    pub offset: usize,
+    /// Buffer.
+    pub buffer: u32,
+    /// First bytes from the data offset on.
+    pub bytes: Vec<u8>,
+}
+
+/// One packet's way.
+#[derive(Clone, Debug, Default)]
+pub struct TraceRecord {
+    /// Stations in order.
+    pub entries: Vec<TraceEntry>,
+}
+
+/// A worker's traces.
+#[derive(Default)]
+pub struct TraceBuffer {
+    /// Packets still to be traced, by input node.
+    wanted: Vec<(u16, u32)>,
+    records: Vec<TraceRecord>,
+    /// Handles of an earlier buffer are not ours.
+    generation: u32,
+}
+
+const SLOT_BITS: u32 = 20;
+/// Most packets traced at a time on a worker.
+pub const TRACE_MAX: usize = 1 << 16;
+/// Most stations kept of one packet (a loop would go on).
+const ENTRIES_MAX: usize = 64;
+
+impl TraceBuffer {
+    /// Traces the next `n` packets that `node` brings in.
+    pub(crate) fn add(&mut self, node: u16, n: u32) {
+        self.wanted.push((node, n));
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.wanted.clear();
+        self.records.clear();
+        self.generation = (self.generation + 1) & ((1 << (32 - SLOT_BITS)) - 1);
+    }
+
+    pub(crate) fn records(&self) -> &[TraceRecord] {
+        &self.records
+    }
+
+    #[inline(always)]
+    pub(crate) fn armed(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// Whether any packet may carry a trace.
+    #[inline(always)]
+    pub(crate) fn live(&self) -> bool {
+        !self.records.is_empty()
+    }
+
+    fn slot(&self, handle: u32) -> Option<usize> {
+        (handle >> SLOT_BITS == self.generation).then_some((handle & ((1 << SLOT_BITS) - 1)) as usize)
+    }
+}
+
+/// Starts traces for packets that an input node sends.
+#[cold]
+pub(crate) fn begin(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mut Frame) {
+    let Some(at) = core.trace.wanted.iter().position(|(n, _)| *n == node) else { return };
+    let room = TRACE_MAX - core.trace.records.len();
+    let n = (core.trace.wanted[at].1 as usize).min(frame.len).min(room);
+    for i in 0..n {
+        let handle = core.trace.generation << SLOT_BITS | core.trace.records.len() as u32;
+        core.trace.records.push(TraceRecord::default());
+        // SAFETY: i < len, and the frame is exclusively borrowed.
+        let mut packet = unsafe { Pkt::of_lane(frame, i, env) };
+        packet.meta_mut().trace = handle;
+        frame.context[i] |= flags::TRACED;
+        record_one(core, env, node, next, frame, i);
+    }
+    core.trace.wanted[at].1 -= n as u32;
+    if core.trace.wanted[at].1 == 0 || core.trace.records.len() == TRACE_MAX {
+        core.trace.wanted.remove(at);
+    }
+}
+
+/// Records what `node` made of the traced packets of a frame.
+#[cold]
+pub(crate) fn record(core: &mut Core, env: &Env, node: u16, nexts: &[u16], next: &[u16], frame: &mut Frame) {
+    if frame.flags_any() & flags::TRACED == 0 {
+        return;
+    }
+    for i in 0..frame.len {
+        if frame.context[i] & flags::TRACED != 0 && frame.index[i] != TAKEN {
+            let to = nexts.get(usize::from(next[i])).copied().unwrap_or(crate::context::ERROR_DROP);
+            record_one(core, env, node, to, frame, i);
+        }
+    }
+}
+
+fn record_one(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mut Frame, i: usize) {
+    // SAFETY: i < len, and the frame is exclusively borrowed.
+    let packet = unsafe { Pkt::of_lane(frame, i, env) };
+    let Some(record) = core.trace.slot(packet.meta().trace).and_then(|s| core.trace.records.get_mut(s)) else { return };
+    if record.entries.len() >= ENTRIES_MAX {
+        return;
+    }
+    let mut bytes = vec![0; packet.total_len().min(TRACE_BYTES)];
+    packet.copy_out(0, &mut bytes);
+    record.entries.push(TraceEntry {
+        node,
+        next,
+        time: core.now,
+        rx_if: IfIndex(packet.context() & IF_MASK),
+        flags: packet.context() & !IF_MASK,
+        aux: packet.aux(),
+        len: packet.total_len(),
+        offset: Span::offset(packet.span()),
+        buffer: frame.index[i],
+        bytes,
+    });
+}

@@ -1,0 +1,373 @@
+//! One thread's part of the graph: its instances of all nodes, and the loop that runs them.
+
+use std::sync::Arc;
+
+use quiver_buffer::{Cache, Pool};
+
+use crate::capture::CaptureSink;
+use crate::context::{Core, ERROR_DROP, NodeCx, Queue};
+use crate::frame::{Frame, LANES};
+use crate::interface::InterfaceCounters;
+use crate::node::{Idle, InputNode, LoopConfig};
+use crate::packet::Env;
+use crate::spec::Body;
+use crate::staged::Level;
+use crate::stats::SimpleCounters;
+use crate::trace::{TraceBuffer, TraceRecord};
+use crate::clock::Clock;
+
+/// Counters of nodes, `/sys/node/…`, by node and thread.
+pub struct NodeCounters {
+    /// Times a node was called.
+    pub calls: Arc<SimpleCounters>,
+    /// Packets it was called with.
+    pub vectors: Arc<SimpleCounters>,
+    /// Raw clock ticks it took.
+    pub clocks: Arc<SimpleCounters>,
+    /// Times a process node was resumed.
+    pub suspends: Arc<SimpleCounters>,
+}
+
+pub(crate) struct Slot {
+    pub body: Body,
+    pub nexts: Vec<u16>,
+    pub error_base: u32,
+    pub prefetch: u8,
+}
+
+/// What all workers share, as handles.
+pub(crate) struct Shared {
+    pub pools: Vec<Arc<Pool>>,
+    pub clock: Arc<Clock>,
+    pub errors: Arc<SimpleCounters>,
+    pub interfaces: Arc<InterfaceCounters>,
+    pub nodes: Arc<NodeCounters>,
+}
+
+/// Figures of a worker's main loop for `show runtime`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoopFigures {
+    /// Turns of the loop.
+    pub loops: u64,
+    /// Packets through internal nodes.
+    pub vectors: u64,
+    /// Calls of internal nodes.
+    pub calls: u64,
+    /// Packets that input nodes brought in.
+    pub input: u64,
+    /// When counting began, ns.
+    pub since: u64,
+}
+
+/// A thread's graph.
+pub struct Worker {
+    pub(crate) core: Core,
+    slots: Vec<Slot>,
+    inputs: Vec<u16>,
+    next: Box<[u16; LANES]>,
+    clock: Arc<Clock>,
+    nodes: Arc<NodeCounters>,
+    /// Set to end the thread's loop.
+    pub(crate) stop: bool,
+    pub(crate) figures: LoopFigures,
+    /// Set when the set of event descriptors may have changed.
+    pub(crate) fds_changed: bool,
+}
+
+impl Worker {
+    pub(crate) fn new(thread: usize, shared: &Shared, numa: usize, vector_size: usize) -> Self {
+        let region = shared.pools[0].region().clone();
+        let env = Env {
+            base: region.base(),
+            meta: region.meta_base(),
+            stride: region.geometry().stride(),
+            data_end: region.geometry().data_end(),
+            error_base: 0,
+        };
+        let now = shared.clock.now();
+        let core = Core {
+            thread,
+            now,
+            region,
+            cache: Cache::new(shared.pools.clone(), numa),
+            queue: Queue::new(vector_size),
+            errors: shared.errors.clone(),
+            interfaces: shared.interfaces.clone(),
+            trace: TraceBuffer::default(),
+            captures: Default::default(),
+            no_buffer: 0,
+            env,
+        };
+        Self {
+            core,
+            slots: Vec::new(),
+            inputs: Vec::new(),
+            next: Box::new([0; LANES]),
+            clock: shared.clock.clone(),
+            nodes: shared.nodes.clone(),
+            stop: false,
+            figures: LoopFigures { since: now, ..Default::default() },
+            fds_changed: true,
+        }
+    }
+
+    /// Puts an instance into place; ids are dense and the same on every worker.
+    pub(crate) fn install(&mut self, id: u16, slot: Slot) {
+        let at = id as usize;
+        while self.slots.len() <= at {
+            self.slots.push(Slot { body: Body::Gone, nexts: vec![ERROR_DROP], error_base: 0, prefetch: 0 });
+        }
+        if matches!(slot.body, Body::Input(_)) {
+            self.inputs.push(id);
+        }
+        self.slots[at] = slot;
+        self.core.queue.set_nodes(self.slots.len());
+        self.fds_changed = true;
+    }
+
+    /// Takes an instance out; packets still on their way to it are dropped.
+    pub(crate) fn uninstall(&mut self, id: u16) {
+        let Some(slot) = self.slots.get_mut(id as usize) else { return };
+        let mut body = std::mem::replace(&mut slot.body, Body::Gone);
+        let env = Env { error_base: slot.error_base, ..self.core.env };
+        let mut cx =
+            NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next };
+        match &mut body {
+            Body::Internal(node) => node.release(&mut cx),
+            Body::Input(node) => node.release(&mut cx),
+            Body::Gone => {}
+        }
+        self.inputs.retain(|i| *i != id);
+        self.fds_changed = true;
+        self.drain();
+    }
+
+    /// Adds a next node; the slot number is the same on every worker because all get the same calls in the same order.
+    pub(crate) fn add_edge(&mut self, from: u16, to: u16) {
+        if let Some(slot) = self.slots.get_mut(from as usize) {
+            slot.nexts.push(to);
+        }
+    }
+
+    pub(crate) fn set_loop(&mut self, id: u16, config: LoopConfig, level: Level) {
+        if let Some(slot) = self.slots.get_mut(id as usize) {
+            slot.prefetch = config.prefetch;
+            if let Body::Internal(node) = &mut slot.body {
+                node.set_loop(config, level);
+            }
+        }
+    }
+
+    pub(crate) fn set_vector_size(&mut self, n: usize) {
+        self.core.queue.vector_size = n;
+    }
+
+    /// The thread's number.
+    pub fn thread(&self) -> usize {
+        self.core.thread
+    }
+
+    /// The concrete input node `id` of this worker.
+    pub fn input<I: InputNode>(&mut self, id: crate::NodeId) -> Option<&mut I> {
+        // Queues may come and go through this access.
+        self.fds_changed = true;
+        match &mut self.slots.get_mut(id.0 as usize)?.body {
+            Body::Input(node) => node.as_any().downcast_mut::<I>(),
+            _ => None,
+        }
+    }
+
+    /// Runs `f` in the surroundings of node `id`, as if the node were called: for packets that the control side injects.
+    pub fn at_node<R>(&mut self, id: crate::NodeId, f: impl FnOnce(&mut NodeCx<'_>) -> R) -> Option<R> {
+        let slot = self.slots.get(id.0 as usize)?;
+        let env = Env { error_base: slot.error_base, ..self.core.env };
+        let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id.0, nexts: &slot.nexts, next: &mut self.next };
+        let result = f(&mut cx);
+        self.fds_changed = true;
+        Some(result)
+    }
+
+    /// One turn: every input node, then everything that follows from it. Returns the packets brought in.
+    pub fn step(&mut self) -> usize {
+        self.core.now = self.clock.now();
+        let mut packets = 0;
+        for at in 0..self.inputs.len() {
+            let id = self.inputs[at];
+            let slot = &mut self.slots[id as usize];
+            let Body::Input(node) = &mut slot.body else { continue };
+            let start = Clock::ticks();
+            let env = Env { error_base: slot.error_base, ..self.core.env };
+            let mut cx =
+                NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next };
+            let n = node.poll(&mut cx);
+            // Empty polls are kept apart: they would drown the clocks of the packets.
+            if n > 0 {
+                self.count(id, n, start);
+                packets += n;
+            }
+        }
+        self.drain();
+        self.core.cache.publish();
+        self.figures.loops += 1;
+        self.figures.input += packets as u64;
+        packets
+    }
+
+    fn count(&self, id: u16, n: usize, start: u64) {
+        let thread = self.core.thread;
+        self.nodes.calls.add(thread, u32::from(id), 1);
+        self.nodes.vectors.add(thread, u32::from(id), n as u64);
+        self.nodes.clocks.add(thread, u32::from(id), Clock::ticks().wrapping_sub(start));
+    }
+
+    /// Runs nodes until no frame waits.
+    pub(crate) fn drain(&mut self) {
+        while let Some((id, frame)) = self.core.queue.pop() {
+            self.dispatch(id, frame);
+        }
+    }
+
+    fn dispatch(&mut self, id: u16, mut frame: Box<Frame>) {
+        let slot = &mut self.slots[id as usize];
+        let n = frame.len;
+        let start = Clock::ticks();
+        let env = Env { error_base: slot.error_base, ..self.core.env };
+        match &mut slot.body {
+            Body::Internal(node) => {
+                let mut cx = NodeCx {
+                    core: &mut self.core,
+                    env,
+                    prefetch: slot.prefetch,
+                    node: id,
+                    nexts: &slot.nexts,
+                    next: &mut self.next,
+                };
+                node.run(&mut cx, &mut frame);
+            }
+            // Removed while packets were on their way, or an input node named as a next node: both are drops.
+            Body::Gone | Body::Input(_) => {
+                frame.aux[..n].fill(0);
+                self.next[..n].fill(0);
+            }
+        }
+        if self.core.trace.live() {
+            crate::trace::record(&mut self.core, &env, id, &slot.nexts, &self.next[..], &mut frame);
+        }
+        self.figures.calls += 1;
+        self.figures.vectors += n as u64;
+        partition(&mut self.core.queue, &slot.nexts, &mut self.next, frame);
+        self.count(id, n, start);
+    }
+
+    /// Asks input nodes whether the thread may sleep: `Some(until)` if it may, with the earliest time that one asked for.
+    pub(crate) fn may_sleep(&mut self) -> Option<Option<u64>> {
+        if !self.core.queue.is_empty() {
+            return None;
+        }
+        let mut until: Option<u64> = None;
+        for id in &self.inputs {
+            if let Body::Input(node) = &mut self.slots[*id as usize].body {
+                match node.arm(self.core.now) {
+                    Idle::Busy => return None,
+                    Idle::Sleep { until: Some(t) } => until = Some(until.map_or(t, |u| u.min(t))),
+                    Idle::Sleep { until: None } => {}
+                }
+            }
+        }
+        Some(until)
+    }
+
+    pub(crate) fn event_fds(&self, fds: &mut Vec<std::os::fd::RawFd>) {
+        for id in &self.inputs {
+            if let Body::Input(node) = &self.slots[*id as usize].body {
+                node.event_fds(fds);
+            }
+        }
+    }
+
+    /// Starts tracing the next `n` packets of an input node.
+    pub fn trace_add(&mut self, node: crate::NodeId, n: u32) {
+        self.core.trace.add(node.0, n);
+    }
+
+    /// Forgets all traces.
+    pub fn trace_clear(&mut self) {
+        self.core.trace.clear();
+    }
+
+    /// Copies of the traces.
+    pub fn traces(&self) -> Vec<TraceRecord> {
+        self.core.trace.records().to_vec()
+    }
+
+    /// Starts or ends copying packets; gives the number of copies lost.
+    pub fn capture(&mut self, sink: Option<CaptureSink>) -> u64 {
+        self.core.captures.set(sink)
+    }
+
+    /// Zeroes this thread's counters of nodes and starts its figures anew.
+    pub fn clear_runtime(&mut self) {
+        let thread = self.core.thread;
+        for counters in [&self.nodes.calls, &self.nodes.vectors, &self.nodes.clocks, &self.nodes.suspends] {
+            counters.clear_thread(thread);
+        }
+        self.figures = LoopFigures { since: self.clock.now(), ..Default::default() };
+    }
+
+    /// Zeroes this thread's error counters.
+    pub fn clear_errors(&mut self) {
+        self.core.errors.clear_thread(self.core.thread);
+    }
+
+    /// Zeroes this thread's interface counters, of one interface or of all.
+    pub fn clear_interfaces(&mut self, only: Option<crate::IfIndex>) {
+        let thread = self.core.thread;
+        match only {
+            Some(i) => self.core.interfaces.clear_index_thread(thread, i.0),
+            None => self.core.interfaces.clear_thread(thread),
+        }
+    }
+
+    /// Figures of the loop.
+    pub fn figures(&self) -> LoopFigures {
+        self.figures
+    }
+
+    /// Frames in flight and packets that found no buffer.
+    pub fn pressure(&self) -> (usize, u64) {
+        (self.core.queue.len(), self.core.no_buffer)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        for id in 0..self.slots.len() as u16 {
+            self.uninstall(id);
+        }
+        self.drain();
+    }
+}
+
+/// Sends each packet of a frame to the node that its verdict names.
+#[inline]
+fn partition(queue: &mut Queue, nexts: &[u16], next: &mut [u16; LANES], mut frame: Box<Frame>) {
+    if frame.taken > 0 {
+        frame.compact(&mut next[..]);
+    }
+    let n = frame.len;
+    if n == 0 {
+        queue.recycle(frame);
+        return;
+    }
+    let first = next[0];
+    let differ = next[..n].iter().fold(0, |a, x| a | (x ^ first));
+    let node_of = |slot: u16| nexts.get(usize::from(slot)).copied().unwrap_or(ERROR_DROP);
+    if differ == 0 {
+        queue.hand_over(node_of(first), frame);
+        return;
+    }
+    for i in 0..n {
+        queue.open_frame(node_of(next[i])).append_from(&frame, i);
+    }
+    queue.recycle(frame);
+}

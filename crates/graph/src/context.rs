@@ -20,6 +20,8 @@ pub struct NodeId(pub u16);
 
 /// `error-drop` is always node 0.
 pub(crate) const ERROR_DROP: u16 = 0;
+/// `null-node` is always node 1: it drops what comes over an edge that leads nowhere any more.
+pub(crate) const NULL_NODE: u16 = 1;
 
 const CLOSED: u64 = u64::MAX;
 
@@ -219,7 +221,9 @@ impl NodeCx<'_> {
     /// Sets the verdict of packet `i` (vector nodes).
     #[inline(always)]
     pub fn decide(&mut self, i: usize, verdict: impl Into<Verdict>) {
-        self.next[i] = verdict.into().0;
+        if let Some(next) = self.next.get_mut(i) {
+            *next = verdict.into().0;
+        }
     }
 
     /// Counts `n` events that are no drops of a packet (drops are counted where they end).
@@ -268,7 +272,7 @@ impl NodeCx<'_> {
         if packet.index == crate::frame::TAKEN {
             return;
         }
-        let node = self.nexts.get(usize::from(verdict.into().0)).copied().unwrap_or(ERROR_DROP);
+        let node = self.nexts.get(usize::from(verdict.into().0)).copied().unwrap_or(NULL_NODE);
         let frame = self.core.queue.open_frame(node);
         let n = frame.len;
         frame.index[n] = packet.index;
@@ -295,7 +299,7 @@ impl NodeCx<'_> {
             self.core.queue.recycle(frame);
             return;
         }
-        let next = self.nexts.get(usize::from(verdict.into().0)).copied().unwrap_or(ERROR_DROP);
+        let next = self.nexts.get(usize::from(verdict.into().0)).copied().unwrap_or(NULL_NODE);
         if self.core.trace.armed() {
             crate::trace::begin(self.core, &self.env, self.node, next, &mut frame);
         }
@@ -314,6 +318,33 @@ impl NodeCx<'_> {
         if self.core.trace.live() {
             crate::trace::record(self.core, &self.env, self.node, &[], &[0; LANES], frame);
         }
+    }
+
+    /// For nodes that consume packets: traces the frame as it is, frees the first `done` packets and drops the others.
+    pub(crate) fn consume<D: DropReasons>(&mut self, frame: &mut Frame, done: usize, reason: D) {
+        let code = self.env.error_base + u32::from(reason.index());
+        if done < frame.len {
+            frame.aux[done..frame.len].fill(code);
+            // What is left moves to the front with the verdict "drop"; the framework does the rest, traces included.
+            self.next[..frame.len].fill(Verdict::DROP.0);
+        }
+        if done == 0 {
+            return;
+        }
+        self.trace_here(frame);
+        if frame.flags_any() & flags::CHAINED != 0 {
+            for i in 0..done {
+                self.core.free_chain(frame.index[i], frame.context[i]);
+            }
+        } else {
+            self.core.cache.free_bulk(&frame.index[..done]);
+        }
+        let n = frame.len;
+        frame.index.copy_within(done..n, 0);
+        frame.span.copy_within(done..n, 0);
+        frame.context.copy_within(done..n, 0);
+        frame.aux.copy_within(done..n, 0);
+        frame.len = n - done;
     }
 
     /// Counters of interfaces.

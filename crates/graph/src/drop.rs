@@ -51,3 +51,23 @@ impl VectorNode for ErrorDrop {
         cx.core.free_frame(frame);
     }
 }
+
+drop_reasons! {
+    /// Why `null-node` drops.
+    pub enum NullDrop { Blackholed = "blackholed packets" }
+}
+
+/// End of edges whose node has been removed while packets were on their way.
+pub(crate) struct NullNode;
+
+impl VectorNode for NullNode {
+    type Next = NoNext;
+    type Drop = NullDrop;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        for i in 0..frame.len() {
+            let verdict = cx.packet(frame, i).drop(NullDrop::Blackholed);
+            cx.decide(i, verdict);
+        }
+    }
+}

@@ -117,7 +117,7 @@ pub(crate) fn record(core: &mut Core, env: &Env, node: u16, nexts: &[u16], next:
     }
     for i in 0..frame.len {
         if frame.context[i] & flags::TRACED != 0 && frame.index[i] != TAKEN {
-            let to = nexts.get(usize::from(next[i])).copied().unwrap_or(crate::context::ERROR_DROP);
+            let to = nexts.get(usize::from(next[i])).copied().unwrap_or(crate::context::NULL_NODE);
             record_one(core, env, node, to, frame, i);
         }
     }

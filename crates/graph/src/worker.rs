@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quiver_buffer::{Cache, Pool};
 
 use crate::capture::CaptureSink;
-use crate::context::{Core, ERROR_DROP, NodeCx, Queue};
+use crate::context::{Core, ERROR_DROP, NULL_NODE, NodeCx, Queue};
 use crate::frame::{Frame, LANES};
 use crate::interface::InterfaceCounters;
 use crate::node::{Idle, InputNode, LoopConfig};
@@ -142,10 +142,22 @@ impl Worker {
         self.drain();
     }
 
-    /// Adds a next node; the slot number is the same on every worker because all get the same calls in the same order.
-    pub(crate) fn add_edge(&mut self, from: u16, to: u16) {
+    /// Sets a next node; slot numbers are the main thread's choice and the same on every worker.
+    pub(crate) fn set_edge(&mut self, from: u16, at: usize, to: u16) {
         if let Some(slot) = self.slots.get_mut(from as usize) {
-            slot.nexts.push(to);
+            while slot.nexts.len() <= at {
+                slot.nexts.push(NULL_NODE);
+            }
+            slot.nexts[at] = to;
+        }
+    }
+
+    /// Points every edge to a removed node at `null-node`.
+    pub(crate) fn redirect(&mut self, gone: u16) {
+        for next in self.slots.iter_mut().flat_map(|s| &mut s.nexts) {
+            if *next == gone {
+                *next = NULL_NODE;
+            }
         }
     }
 
@@ -195,7 +207,7 @@ impl Worker {
             let id = self.inputs[at];
             let slot = &mut self.slots[id as usize];
             let Body::Input(node) = &mut slot.body else { continue };
-            let start = Clock::ticks();
+            let start = self.clock.ticks();
             let env = Env { error_base: slot.error_base, ..self.core.env };
             let mut cx =
                 NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next };
@@ -217,7 +229,7 @@ impl Worker {
         let thread = self.core.thread;
         self.nodes.calls.add(thread, u32::from(id), 1);
         self.nodes.vectors.add(thread, u32::from(id), n as u64);
-        self.nodes.clocks.add(thread, u32::from(id), Clock::ticks().wrapping_sub(start));
+        self.nodes.clocks.add(thread, u32::from(id), self.clock.ticks().wrapping_sub(start));
     }
 
     /// Runs nodes until no frame waits.
@@ -230,7 +242,7 @@ impl Worker {
     fn dispatch(&mut self, id: u16, mut frame: Box<Frame>) {
         let slot = &mut self.slots[id as usize];
         let n = frame.len;
-        let start = Clock::ticks();
+        let start = self.clock.ticks();
         let env = Env { error_base: slot.error_base, ..self.core.env };
         match &mut slot.body {
             Body::Internal(node) => {
@@ -361,7 +373,7 @@ fn partition(queue: &mut Queue, nexts: &[u16], next: &mut [u16; LANES], mut fram
     }
     let first = next[0];
     let differ = next[..n].iter().fold(0, |a, x| a | (x ^ first));
-    let node_of = |slot: u16| nexts.get(usize::from(slot)).copied().unwrap_or(ERROR_DROP);
+    let node_of = |slot: u16| nexts.get(usize::from(slot)).copied().unwrap_or(NULL_NODE);
     if differ == 0 {
         queue.hand_over(node_of(first), frame);
         return;

@@ -1,0 +1,400 @@
+//! The port contract: what a device driver is to the graph, and the nodes that run any driver.
+//!
+//! ```text
+//!   RxQueue::rx ──► DeviceInput node (one per driver kind and worker, polls the queues placed there) ──► ethernet-input
+//!   …-output ──► DeviceTx node (one per interface and worker) ──► TxQueue::tx
+//! ```
+//!
+//! A queue belongs to one worker at a time and is moved by the main thread. What a device cannot take is dropped and counted
+//! by the tx node; a driver never waits. A device that dies answers [`RxState::Down`] and takes nothing; the control side
+//! re-opens it.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::capture::CapturePoint;
+use crate::context::NodeCx;
+use crate::drop_reasons;
+use crate::feature::ArcPoint;
+use crate::frame::{Frame, IfIndex};
+use crate::node::{Idle, InputNode, NextNodes, NoDrops, NoNext, VectorNode, Verdict};
+use crate::packet::Pkt;
+
+/// What a device says about itself after a receive call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RxState {
+    /// In order.
+    Up,
+    /// The device is gone or its link is down; nothing was received.
+    Down,
+}
+
+/// Receiving side of a vector: drivers append packets.
+pub struct RxBurst<'a, 'c> {
+    cx: &'a mut NodeCx<'c>,
+    frame: &'a mut Frame,
+    interface: IfIndex,
+    bytes: u64,
+}
+
+impl RxBurst<'_, '_> {
+    /// Packets that still fit.
+    #[inline(always)]
+    pub fn room(&self) -> usize {
+        self.cx.vector_size().saturating_sub(self.frame.len())
+    }
+
+    /// Copies a packet in (chained where one buffer is too small). `false` when there was no room or no buffer; a missing
+    /// buffer is counted, so the driver just goes on.
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
+        self.push_parts(&[bytes])
+    }
+
+    /// Copies a packet in from several byte runs.
+    pub fn push_parts(&mut self, parts: &[&[u8]]) -> bool {
+        if self.room() == 0 {
+            return false;
+        }
+        let Some(packet) = self.cx.alloc_parts(parts, self.interface) else { return false };
+        let n = self.frame.len;
+        self.frame.index[n] = packet.index;
+        self.frame.span[n] = packet.span;
+        self.frame.context[n] = packet.context;
+        self.frame.aux[n] = 0;
+        self.frame.len = n + 1;
+        self.bytes += parts.iter().map(|p| p.len() as u64).sum::<u64>();
+        true
+    }
+
+    /// Copies a packet in whose layer-4 checksum is unfinished: to be summed from `start`, stored `offset` bytes further.
+    pub fn push_unfinished(&mut self, parts: &[&[u8]], start: u16, offset: u16) -> bool {
+        if !self.push_parts(parts) {
+            return false;
+        }
+        let env = self.cx.env;
+        // SAFETY: the lane was just written, and the frame is exclusively borrowed.
+        unsafe { Pkt::of_lane(self.frame, self.frame.len - 1, &env) }.set_unfinished_checksum(start, offset);
+        true
+    }
+
+    /// Counts packets that the device itself lost.
+    pub fn missed(&mut self, n: u64) {
+        let thread = self.cx.thread();
+        self.cx.interfaces().rx_miss.add(thread, self.interface.0, n);
+    }
+
+    /// Counts packets that came in damaged.
+    pub fn damaged(&mut self, n: u64) {
+        let thread = self.cx.thread();
+        self.cx.interfaces().rx_error.add(thread, self.interface.0, n);
+    }
+
+    /// ns of the router's clock.
+    pub fn now(&self) -> u64 {
+        self.cx.now()
+    }
+}
+
+/// One receive queue of a device.
+pub trait RxQueue: Send {
+    /// Appends what is there, until [`RxBurst::room`] is 0.
+    fn rx(&mut self, burst: &mut RxBurst<'_, '_>) -> RxState;
+
+    /// Arms the device's event before the thread sleeps; `false` when packets are there already.
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    /// Descriptor that becomes readable when packets arrive; `None`: the queue must be polled.
+    fn event_fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    /// Throws away what waits: the interface comes up and must not deliver what arrived while it was down.
+    fn discard(&mut self) {}
+}
+
+/// Sending side of a vector.
+pub struct TxBatch<'a, 'c> {
+    cx: &'a mut NodeCx<'c>,
+    frame: &'a mut Frame,
+}
+
+impl TxBatch<'_, '_> {
+    /// Packets to send.
+    pub fn len(&self) -> usize {
+        self.frame.len()
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.frame.is_empty()
+    }
+
+    /// Packet `i`: its bytes by [`Pkt::bytes`], [`Pkt::for_each_segment`] or [`Pkt::copy_out`].
+    ///
+    /// # Panics
+    /// Where `i` is not below [`TxBatch::len`].
+    pub fn packet(&mut self, i: usize) -> Pkt<'_> {
+        self.cx.packet(self.frame, i)
+    }
+
+    /// ns of the router's clock.
+    pub fn now(&self) -> u64 {
+        self.cx.now()
+    }
+}
+
+/// One transmit queue of a device, owned by one worker.
+pub trait TxQueue: Send {
+    /// Copies packets to the device in order and returns how many it took; the rest stays with the caller.
+    fn tx(&mut self, batch: &mut TxBatch<'_, '_>) -> usize;
+}
+
+/// State of a device's link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Whether it carries.
+    pub up: bool,
+    /// Bits a second, where the device knows.
+    pub speed: Option<u64>,
+}
+
+/// A device: opened by its driver, taken apart into queues by the control side.
+pub trait Port {
+    /// Name of the input node that polls its queues, such as `af-packet-input`.
+    fn input_node(&self) -> &'static str;
+
+    /// Takes the receive queues out, all that the device has.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn take_rx(&mut self) -> io::Result<Vec<Box<dyn RxQueue>>>;
+
+    /// A transmit queue for a thread.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn open_tx(&mut self, thread: usize) -> io::Result<Box<dyn TxQueue>>;
+
+    /// Link state now.
+    fn link(&mut self) -> Link;
+
+    /// Hardware address, where the device has one.
+    fn mac(&self) -> Option<[u8; 6]>;
+
+    /// Largest frame that the device takes, bytes without FCS.
+    fn max_frame(&self) -> usize;
+
+    /// Descriptor that becomes readable when the link may have changed.
+    fn link_fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    /// Further lines for `show hardware-interfaces`.
+    fn describe(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Where received frames go: the `device-input` arc decides by interface; its end is `ethernet-input` (or an IP input node
+/// for interfaces without a link layer).
+#[derive(Clone, Copy, Debug)]
+pub enum DeviceNext {
+    /// Parse the link layer.
+    Ethernet,
+}
+
+impl NextNodes for DeviceNext {
+    const NAMES: &'static [&'static str] = &["ethernet-input"];
+    fn slot(self) -> u16 {
+        1
+    }
+}
+
+/// A queue placed on a worker.
+pub struct PlacedQueue {
+    /// Interface that it receives for.
+    pub interface: IfIndex,
+    /// Number of the queue on that interface.
+    pub queue: u16,
+    /// Where its packets go unless a feature takes them.
+    pub next: Verdict,
+    /// Administratively up: a queue that is down is not polled.
+    pub up: bool,
+    /// The driver's part.
+    pub rx: Box<dyn RxQueue>,
+}
+
+/// Input node of a driver kind.
+pub struct DeviceInput {
+    queues: Vec<PlacedQueue>,
+    arc: ArcPoint,
+}
+
+impl DeviceInput {
+    /// A node without queues; `arc` is its point on the `device-input` arc.
+    pub fn new(arc: ArcPoint) -> Self {
+        Self { queues: Vec::new(), arc }
+    }
+
+    /// Places a queue here.
+    pub fn place(&mut self, mut queue: PlacedQueue) {
+        if queue.up {
+            queue.rx.discard();
+        }
+        self.queues.push(queue);
+    }
+
+    /// Takes a queue away, to move or close it.
+    pub fn unplace(&mut self, interface: IfIndex, queue: u16) -> Option<PlacedQueue> {
+        let at = self.queues.iter().position(|q| q.interface == interface && q.queue == queue)?;
+        Some(self.queues.remove(at))
+    }
+
+    /// Switches an interface's queues on or off.
+    pub fn set_up(&mut self, interface: IfIndex, up: bool) {
+        for queue in self.queues.iter_mut().filter(|q| q.interface == interface) {
+            if up && !queue.up {
+                queue.rx.discard();
+            }
+            queue.up = up;
+        }
+    }
+
+    /// Interfaces and queue numbers placed here.
+    pub fn placed(&self) -> Vec<(IfIndex, u16)> {
+        self.queues.iter().map(|q| (q.interface, q.queue)).collect()
+    }
+}
+
+impl InputNode for DeviceInput {
+    type Next = DeviceNext;
+    type Drop = NoDrops;
+
+    fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
+        let mut packets = 0;
+        for queue in self.queues.iter_mut().filter(|q| q.up) {
+            let mut frame = cx.new_frame();
+            let mut burst = RxBurst { cx, frame: &mut frame, interface: queue.interface, bytes: 0 };
+            let _ = queue.rx.rx(&mut burst);
+            let bytes = burst.bytes;
+            let n = frame.len();
+            if n > 0 {
+                packets += n;
+                let (thread, now) = (cx.thread(), cx.now());
+                cx.core.interfaces.rx.add(thread, queue.interface.0, n as u64, bytes);
+                if cx.core.captures.active() {
+                    for i in 0..n {
+                        // SAFETY: i < len, and the frame is exclusively borrowed.
+                        let packet = unsafe { Pkt::of_lane(&raw mut *frame, i, &cx.env) };
+                        cx.core.captures.copy(CapturePoint::Rx, queue.interface, now, &packet);
+                    }
+                }
+            }
+            cx.send(self.arc.next(queue.interface, queue.next), frame);
+        }
+        packets
+    }
+
+    fn arm(&mut self, _now: u64) -> Idle {
+        // Every queue is armed, also past the first that is ready, so that none depends on the order.
+        let mut idle = Idle::Sleep { until: None };
+        for queue in self.queues.iter_mut().filter(|q| q.up) {
+            if queue.rx.event_fd().is_none() || !queue.rx.arm() {
+                idle = Idle::Busy;
+            }
+        }
+        idle
+    }
+
+    fn event_fds(&self, fds: &mut Vec<RawFd>) {
+        fds.extend(self.queues.iter().filter(|q| q.up).filter_map(|q| q.rx.event_fd()));
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+drop_reasons! {
+    /// Why a device's tx node drops.
+    pub enum TxDrop {
+        NoRoom = "no free tx slots",
+        Down = "interface is down",
+        NoQueue = "no tx queue",
+    }
+}
+
+/// State that the control side and an interface's tx nodes share.
+#[derive(Debug, Default)]
+pub struct TxState {
+    /// Bit 0: administratively up.
+    up: AtomicU64,
+}
+
+impl TxState {
+    /// Switches sending on or off.
+    pub fn set_up(&self, up: bool) {
+        self.up.store(u64::from(up), Ordering::Release);
+    }
+
+    /// Whether sending is on.
+    #[inline(always)]
+    pub fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// Last node of an interface: hands frames to the device's queue.
+pub struct DeviceTx {
+    interface: IfIndex,
+    state: Arc<TxState>,
+    queue: Option<Box<dyn TxQueue>>,
+}
+
+impl DeviceTx {
+    /// The node of one thread. Without a queue everything is dropped, counted.
+    pub fn new(interface: IfIndex, state: Arc<TxState>, queue: Option<Box<dyn TxQueue>>) -> Self {
+        Self { interface, state, queue }
+    }
+}
+
+impl VectorNode for DeviceTx {
+    type Next = NoNext;
+    type Drop = TxDrop;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        let thread = cx.thread();
+        let reason = match &mut self.queue {
+            _ if !self.state.is_up() => Some(TxDrop::Down),
+            None => Some(TxDrop::NoQueue),
+            Some(_) => None,
+        };
+        let n = frame.len();
+        let taken = match (reason, &mut self.queue) {
+            (None, Some(queue)) => queue.tx(&mut TxBatch { cx, frame }).min(n),
+            _ => 0,
+        };
+        if taken > 0 {
+            let mut sent = 0;
+            for i in 0..taken {
+                // SAFETY: i < len, and the frame is exclusively borrowed.
+                let packet = unsafe { Pkt::of_lane(frame, i, &cx.env) };
+                sent += packet.total_len() as u64;
+                if cx.core.captures.active() {
+                    let now = cx.core.now;
+                    cx.core.captures.copy(CapturePoint::Tx, self.interface, now, &packet);
+                }
+            }
+            cx.core.interfaces.tx.add(thread, self.interface.0, taken as u64, sent);
+        }
+        let left = n - taken;
+        if left > 0 {
+            cx.core.interfaces.tx_error.add(thread, self.interface.0, left as u64);
+        }
+        cx.consume(frame, taken, reason.unwrap_or(TxDrop::NoRoom));
+    }
+}

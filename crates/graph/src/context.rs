@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quiver_buffer::{Cache, HEADROOM, Meta, NO_BUFFER, Region};
 
+use crate::IfIndex;
 use crate::capture::Captures;
 use crate::frame::{Frame, LANES, Span, flags};
 use crate::interface::InterfaceCounters;
@@ -12,7 +13,6 @@ use crate::node::{DropReasons, Verdict};
 use crate::packet::{Env, Packet, Pkt};
 use crate::stats::SimpleCounters;
 use crate::trace::TraceBuffer;
-use crate::IfIndex;
 
 /// Number of a node in the graph, the same on every worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,7 +42,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    fn new(vector_size: usize) -> Self {
+    pub(crate) fn new(vector_size: usize) -> Self {
         Self { waiting: VecDeque::with_capacity(64), first: 0, open: Vec::new(), spare: Vec::new(), vector_size }
     }
 
@@ -124,7 +124,8 @@ impl Queue {
 pub(crate) struct Core {
     pub thread: usize,
     pub now: u64,
-    pub region: Arc<Region>,
+    /// Keeps the memory behind `env` alive.
+    pub _region: Arc<Region>,
     pub cache: Cache,
     pub queue: Queue,
     pub errors: Arc<SimpleCounters>,
@@ -136,7 +137,7 @@ pub(crate) struct Core {
     pub env: Env,
 }
 
-// SAFETY: the raw pointers in `env` are the region's, which is Send + Sync and kept alive by `region`; who touches which
+// SAFETY: the raw pointers in `env` are the region's, which is Send + Sync and kept alive by `_region`; who touches which
 // bytes follows from the owner rule of buffer indices.
 unsafe impl Send for Core {}
 
@@ -351,7 +352,6 @@ impl NodeCx<'_> {
     pub fn interfaces(&self) -> &InterfaceCounters {
         &self.core.interfaces
     }
-
 }
 
 impl<'a> Pkt<'a> {

@@ -23,8 +23,15 @@ pub struct ArcPoint {
     active: Arc<AtomicUsize>,
 }
 
+impl Default for ArcPoint {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl ArcPoint {
-    pub(crate) fn new() -> Self {
+    /// A point that nothing follows yet; hand it to [`crate::NodeSpec::on_arc`] and to the node's recipe.
+    pub fn new() -> Self {
         Self { slots: (0..MAX_INTERFACES).map(|_| AtomicU16::new(0)).collect(), active: Arc::default() }
     }
 

@@ -109,7 +109,7 @@ pub struct ThreadInfo {
     /// NUMA node that its buffers come from.
     pub numa: usize,
     /// Scheduling class and priority.
-    pub scheduler: (SchedulerPolicy, u8),
+    pub scheduler: (SchedulerPolicy, u32),
     /// Kernel's thread id.
     pub lwp: u64,
 }
@@ -122,7 +122,7 @@ pub struct ThreadPlan {
     /// NUMA node of that processor.
     pub numa: usize,
     /// Scheduling class and priority.
-    pub scheduler: (SchedulerPolicy, u8),
+    pub scheduler: (SchedulerPolicy, u32),
 }
 
 impl Default for ThreadPlan {
@@ -179,7 +179,14 @@ impl Fleet {
             Ok(Err(e)) => return Err(e),
             Err(_) => return Err(std::io::Error::other("worker thread ended at once")),
         }
-        let info = ThreadInfo { thread, name, cpu: plan.cpu, numa: plan.numa, scheduler: plan.scheduler, lwp: lwp.load(Ordering::Relaxed) };
+        let info = ThreadInfo {
+            thread,
+            name,
+            cpu: plan.cpu,
+            numa: plan.numa,
+            scheduler: plan.scheduler,
+            lwp: lwp.load(Ordering::Relaxed),
+        };
         self.workers.push(Handle { thread, inbox, bell, join: Some(join), info, lwp });
         Ok(())
     }

@@ -172,9 +172,9 @@ mod tests {
     fn compacting_keeps_order_and_next_nodes() {
         let mut frame = Frame::boxed();
         let mut next = vec![0_u16; LANES];
-        for i in 0..7 {
+        for (i, next) in next.iter_mut().enumerate().take(7) {
             frame.index[i] = i as u32 + 10;
-            next[i] = i as u16;
+            *next = i as u16;
         }
         frame.len = 7;
         for i in [0, 3, 6] {

@@ -16,7 +16,7 @@ use crate::interface::InterfaceCounters;
 use crate::node::{InputNode, LoopConfig, Severity, Verdict};
 use crate::spec::{MakeCx, NodeKind, NodeSpec};
 use crate::staged::Level;
-use crate::stats::{Names, SimpleCounters, Stats};
+use crate::stats::{Names, Stats};
 use crate::trace::{TraceEntry, TraceRecord};
 use crate::worker::{LoopFigures, NodeCounters, Shared, Slot, Worker};
 
@@ -24,6 +24,10 @@ use crate::worker::{LoopFigures, NodeCounters, Shared, Slot, Worker};
 pub const MAX_NODES: u32 = 40_000;
 /// Most drop reasons of all nodes.
 const MAX_ERRORS: u32 = 200_000;
+
+/// Size of the statistics memory that holds all counters for the largest number of threads, bytes. It is sparse: only what
+/// is written takes memory.
+pub const STATS_BYTES: usize = 1 << 30;
 
 /// Why the graph refused a change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +54,14 @@ pub enum GraphError {
     NoSuchFeature {
         /// Feature.
         feature: String,
+        /// Arc.
+        arc: String,
+    },
+    /// A node that was declared without a point on the arc it is used on.
+    #[error("node `{node}' has no place on feature arc `{arc}'")]
+    NotOnArc {
+        /// Node.
+        node: String,
         /// Arc.
         arc: String,
     },
@@ -96,7 +108,6 @@ struct Entry {
     error_base: u32,
     loop_config: LoopConfig,
     level: Level,
-    points: HashMap<String, ArcPoint>,
 }
 
 /// A drop reason of the graph.
@@ -285,7 +296,7 @@ impl Graph {
             let error_base = self.claim_errors(&spec);
             self.node_names.set(u32::from(id), &spec.name);
             let loop_config = spec.loop_config;
-            let entry = Entry { spec, nexts, error_base, loop_config, level: Level::best(), points: HashMap::new() };
+            let entry = Entry { spec, nexts, error_base, loop_config, level: Level::best() };
             while self.entries.len() <= id as usize {
                 self.entries.push(None);
             }
@@ -293,7 +304,9 @@ impl Graph {
             ids.push(NodeId(id));
         }
         let n = self.entries.len() as u32;
-        for counters in [&self.shared.nodes.calls, &self.shared.nodes.vectors, &self.shared.nodes.clocks, &self.shared.nodes.suspends] {
+        for counters in
+            [&self.shared.nodes.calls, &self.shared.nodes.vectors, &self.shared.nodes.clocks, &self.shared.nodes.suspends]
+        {
             counters.set_len(n);
         }
         for thread in self.fleet.threads() {
@@ -344,9 +357,19 @@ impl Graph {
     /// # Errors
     /// No such node.
     pub fn remove(&mut self, id: NodeId) -> Result<(), GraphError> {
-        let entry = self.entries.get_mut(id.0 as usize).and_then(Option::take).ok_or_else(|| GraphError::NoSuchNode(id.0.to_string()))?;
+        let entry =
+            self.entries.get_mut(id.0 as usize).and_then(Option::take).ok_or_else(|| GraphError::NoSuchNode(id.0.to_string()))?;
         self.by_name.remove(&entry.spec.name);
-        self.fleet.each(move |w| w.uninstall(id.0));
+        // First nobody sends there any more, then the instance goes.
+        for other in self.entries.iter_mut().flatten() {
+            for next in other.nexts.iter_mut().filter(|n| **n == id.0) {
+                *next = NULL_NODE;
+            }
+        }
+        self.fleet.each(move |w| {
+            w.redirect(id.0);
+            w.uninstall(id.0);
+        });
         for (k, e) in entry.spec.errors.iter().enumerate() {
             let at = entry.error_base + k as u32;
             self.stats.remove(&format!("/err/{}/{}", entry.spec.name, e.text));
@@ -363,15 +386,6 @@ impl Graph {
                 counters.clear_index_thread(w.thread(), u32::from(id.0));
             }
         });
-        // Edges to the removed node stay in place as edges to a free number; whoever held one drops until it is re-added.
-        for other in self.entries.iter_mut().flatten() {
-            for next in &mut other.nexts {
-                if *next == id.0 {
-                    *next = NULL_NODE;
-                }
-            }
-        }
-        self.fleet.each(move |w| w.redirect(id.0));
         Ok(())
     }
 
@@ -393,13 +407,21 @@ impl Graph {
         if self.entries.get(to.0 as usize).is_none_or(Option::is_none) {
             return Err(GraphError::NoSuchNode(to.0.to_string()));
         }
-        let entry = self.entries.get_mut(from.0 as usize).and_then(Option::as_mut).ok_or_else(|| GraphError::NoSuchNode(from.0.to_string()))?;
+        let entry = self
+            .entries
+            .get_mut(from.0 as usize)
+            .and_then(Option::as_mut)
+            .ok_or_else(|| GraphError::NoSuchNode(from.0.to_string()))?;
         if let Some(slot) = entry.nexts.iter().position(|n| *n == to.0) {
             return Ok(Verdict(slot as u16));
         }
         // A slot whose node was removed is used again, so that interfaces that come and go do not use slots up.
-        let free = entry.nexts.iter().skip(1 + entry.spec.nexts.len())
-            .position(|n| *n == NULL_NODE).map(|p| p + 1 + entry.spec.nexts.len());
+        let free = entry
+            .nexts
+            .iter()
+            .skip(1 + entry.spec.nexts.len())
+            .position(|n| *n == NULL_NODE)
+            .map(|p| p + 1 + entry.spec.nexts.len());
         let slot = free.unwrap_or(entry.nexts.len());
         if slot == entry.nexts.len() {
             entry.nexts.push(to.0);
@@ -466,19 +488,32 @@ impl Graph {
     ///
     /// # Errors
     /// No such node, one without a multi-loop, values out of range, an instruction set that the processor lacks.
-    pub fn set_loop(&mut self, name: &str, width: Option<u8>, prefetch: Option<u8>, level: Option<Level>) -> Result<(), GraphError> {
+    pub fn set_loop(
+        &mut self,
+        name: &str,
+        width: Option<u8>,
+        prefetch: Option<u8>,
+        level: Option<Level>,
+    ) -> Result<(), GraphError> {
         let id = self.node(name).ok_or_else(|| GraphError::NoSuchNode(name.into()))?;
         let entry = self.entries[id.0 as usize].as_mut().ok_or_else(|| GraphError::NoSuchNode(name.into()))?;
         if !entry.spec.staged {
             return Err(GraphError::NotStaged(name.into()));
         }
-        let config = LoopConfig { width: width.unwrap_or(entry.loop_config.width), prefetch: prefetch.unwrap_or(entry.loop_config.prefetch) };
+        let config = LoopConfig {
+            width: width.unwrap_or(entry.loop_config.width),
+            prefetch: prefetch.unwrap_or(entry.loop_config.prefetch),
+        };
         if ![1, 2, 4, 8].contains(&config.width) {
             return Err(GraphError::Range { what: "multi-loop", value: config.width.into(), expected: "1, 2, 4 or 8" });
         }
         // The loop reads `width` packets ahead of the distance; the padding covers both.
         if usize::from(config.prefetch) + usize::from(config.width) > crate::frame::PREFETCH_MAX {
-            return Err(GraphError::Range { what: "prefetch", value: config.prefetch.into(), expected: "0 to 16 less the multi-loop's width" });
+            return Err(GraphError::Range {
+                what: "prefetch",
+                value: config.prefetch.into(),
+                expected: "0 to 16 less the multi-loop's width",
+            });
         }
         let level = level.unwrap_or(entry.level);
         if !level.available() {
@@ -526,19 +561,27 @@ impl Graph {
     }
 
     /// Runs `f` on the concrete input node `id` of one thread.
-    pub fn input<I: InputNode, R: Send + 'static>(&mut self, id: NodeId, thread: usize, f: impl FnOnce(&mut I) -> R + Send + 'static) -> Option<R> {
+    pub fn input<I: InputNode, R: Send + 'static>(
+        &mut self,
+        id: NodeId,
+        thread: usize,
+        f: impl FnOnce(&mut I) -> R + Send + 'static,
+    ) -> Option<R> {
         self.fleet.on(thread, move |w| w.input::<I>(id).map(f)).flatten()
     }
 
     /// Declares a feature arc.
     ///
     /// # Errors
-    /// Unknown nodes.
+    /// Unknown nodes, or a start that has no point on the arc.
     pub fn add_arc(&mut self, spec: ArcSpec) -> Result<(), GraphError> {
         for node in spec.starts.iter().chain([&spec.end]) {
             if self.node(node).is_none() {
                 return Err(GraphError::UnknownNode { name: node.clone(), by: spec.name.into() });
             }
+        }
+        for node in &spec.starts {
+            self.arc_point(spec.name, node).ok_or_else(|| GraphError::NotOnArc { node: node.clone(), arc: spec.name.into() })?;
         }
         self.arc_order.push(spec.name);
         self.arcs.insert(spec.name, ArcState { spec, features: Vec::new(), ordered: Vec::new(), enabled: HashMap::new() });
@@ -554,19 +597,19 @@ impl Graph {
             if self.node(&feature.node).is_none() {
                 return Err(GraphError::UnknownNode { name: feature.node, by: feature.arc.into() });
             }
+            self.arc_point(feature.arc, &feature.node)
+                .ok_or_else(|| GraphError::NotOnArc { node: feature.node.clone(), arc: feature.arc.into() })?;
             let arc = self.arcs.get_mut(feature.arc).ok_or_else(|| GraphError::NoSuchArc(feature.arc.into()))?;
             arc.features.push(feature);
-            arc.ordered = order(&arc.features)
-                .map_err(|nodes| GraphError::Cycle { arc: arc.spec.name.into(), nodes: nodes.join(", ") })?;
+            arc.ordered =
+                order(&arc.features).map_err(|nodes| GraphError::Cycle { arc: arc.spec.name.into(), nodes: nodes.join(", ") })?;
         }
         Ok(())
     }
 
-    /// Where a node on an arc sends packets: to be read by all its instances. The same node and arc give the same point.
-    pub fn arc_point(&mut self, arc: &'static str, node: &str) -> Option<ArcPoint> {
-        let id = self.node(node)?;
-        let entry = self.entries[id.0 as usize].as_mut()?;
-        Some(entry.points.entry(arc.into()).or_insert_with(ArcPoint::new).clone())
+    fn arc_point(&self, arc: &str, node: &str) -> Option<ArcPoint> {
+        let entry = self.entries[self.node(node)?.0 as usize].as_ref()?;
+        entry.spec.points.iter().find(|(a, _)| *a == arc).map(|(_, p)| p.clone())
     }
 
     /// Switches a feature on an interface; `true` if that changed something.

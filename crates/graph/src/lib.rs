@@ -1,6 +1,58 @@
-//! Nodes, frames, dispatcher, counters, clock, trace and the port contract
+//! Nodes, frames, dispatcher, counters and their memory, clock, trace and the port contract: what other systems call VLIB.
+//!
+//! ```text
+//!            main thread                                worker 1 … N (or main itself where N = 0)
+//!   Graph: names, edges, arcs, changes ── closures ──► Worker: instances of all nodes, queue of frames
+//!                                                        loop: poll input nodes, run nodes until no frame waits,
+//!                                                              announce a quiescent state, sleep when idle
+//! ```
+//!
+//! A node is written for one packet ([`Node`]); the multi-loop, tracing, counting and partitioning by next node are made
+//! here, once. Packets are four `u32` lanes of a [`Frame`]; headers are copied in and out by value through [`Pkt`], so that
+//! crates that forbid unsafe code can write any node.
+//!
+//! May use: buffer, tables, the operating system. Must never know: headers, interfaces' meaning, routes.
 
+mod capture;
+mod chain;
 pub mod clock;
+mod context;
+mod drop;
 pub mod elog;
+mod feature;
+mod fleet;
+mod frame;
+mod graph;
+mod interface;
+mod node;
+mod packet;
+mod port;
+mod publish;
+mod spec;
+mod staged;
 pub mod stats;
 pub mod topology;
+mod trace;
+mod worker;
+
+pub use capture::{CapturePoint, CaptureSink, Captured};
+pub use context::{NodeCx, NodeId};
+pub use drop::{DropError, NullDrop};
+pub use feature::{ArcPoint, ArcSpec, FeatureSpec};
+pub use fleet::{Fleet, ThreadInfo, ThreadPlan};
+pub use frame::{Frame, IfIndex, PREFETCH_MAX, Span, VECTOR_DEFAULT, VECTOR_MAX, flags};
+pub use graph::{ErrorInfo, Graph, GraphError, MAX_NODES, NodeFigures, NodeInfo, STATS_BYTES};
+pub use interface::{InterfaceCounters, MAX_INTERFACES};
+pub use node::{
+    DropReasons, ErrorText, Idle, InputNode, LoopConfig, NextNodes, NoDrops, NoNext, Node, Severity, VectorNode, Verdict,
+};
+pub use packet::{Packet, Pkt, prefetch};
+pub use port::{
+    DeviceInput, DeviceNext, DeviceTx, Link, PlacedQueue, Port, RxBurst, RxQueue, RxState, TxBatch, TxDrop, TxQueue, TxState,
+};
+pub use publish::{Published, Snapshot};
+pub use spec::{MakeCx, NodeKind, NodeSpec, TraceFormat};
+pub use staged::Level;
+pub use trace::{TRACE_BYTES, TRACE_MAX, TraceEntry, TraceRecord};
+pub use worker::{LoopFigures, NodeCounters, Worker};
+>>>>>>> 619e2c2 (Graph: frames, nodes, generated multi-loop, dispatcher, workers, feature arcs, trace, port contract)

@@ -359,7 +359,8 @@ impl<'a> Pkt<'a> {
 
     /// Takes the packet out of the frame: the caller owns it now and must send or free it.
     pub fn take(self) -> (Packet, Verdict) {
-        let packet = Packet { index: self.get(self.index), span: self.get(self.span), context: self.get(self.context), aux: self.aux() };
+        let packet =
+            Packet { index: self.get(self.index), span: self.get(self.span), context: self.get(self.context), aux: self.aux() };
         // SAFETY: lane pointers are live (see `get`); marking the lane ends the frame's ownership (F1).
         unsafe {
             *self.index = crate::frame::TAKEN;

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::context::NodeCx;
+use crate::feature::ArcPoint;
 use crate::frame::Frame;
 use crate::node::{DropReasons, ErrorText, Idle, InputNode, LoopConfig, NextNodes, Node, VectorNode};
 use crate::staged::{Level, RunFn, select};
@@ -109,6 +110,7 @@ pub struct NodeSpec {
     pub(crate) loop_config: LoopConfig,
     /// Whether `set node` can change its loop.
     pub(crate) staged: bool,
+    pub(crate) points: Vec<(&'static str, ArcPoint)>,
 }
 
 fn parts<X: NextNodes, D: DropReasons>(_: PhantomData<(X, D)>) -> (Vec<String>, &'static [ErrorText]) {
@@ -119,8 +121,20 @@ impl NodeSpec {
     /// A node written for one packet.
     pub fn staged<N: Node>(name: impl Into<String>, make: impl Fn(&MakeCx) -> N + 'static) -> Self {
         let (nexts, errors) = parts::<N::Next, N::Drop>(PhantomData);
-        let make = move |cx: &MakeCx| -> Body { Body::Internal(Box::new(Staged { node: make(cx), run: select::<N>(N::LOOP, Level::best()) })) };
-        Self { name: name.into(), kind: NodeKind::Internal, nexts, errors, make: Box::new(make), trace: None, loop_config: N::LOOP, staged: true }
+        let make = move |cx: &MakeCx| -> Body {
+            Body::Internal(Box::new(Staged { node: make(cx), run: select::<N>(N::LOOP, Level::best()) }))
+        };
+        Self {
+            name: name.into(),
+            kind: NodeKind::Internal,
+            nexts,
+            errors,
+            make: Box::new(make),
+            trace: None,
+            loop_config: N::LOOP,
+            staged: true,
+            points: Vec::new(),
+        }
     }
 
     /// A node that takes the whole vector.
@@ -128,7 +142,17 @@ impl NodeSpec {
         let (nexts, errors) = parts::<V::Next, V::Drop>(PhantomData);
         let make = move |cx: &MakeCx| -> Body { Body::Internal(Box::new(Whole(make(cx)))) };
         let loop_config = LoopConfig { width: 1, prefetch: 0 };
-        Self { name: name.into(), kind: NodeKind::Internal, nexts, errors, make: Box::new(make), trace: None, loop_config, staged: false }
+        Self {
+            name: name.into(),
+            kind: NodeKind::Internal,
+            nexts,
+            errors,
+            make: Box::new(make),
+            trace: None,
+            loop_config,
+            staged: false,
+            points: Vec::new(),
+        }
     }
 
     /// A node that brings packets in.
@@ -136,13 +160,31 @@ impl NodeSpec {
         let (nexts, errors) = parts::<I::Next, I::Drop>(PhantomData);
         let make = move |cx: &MakeCx| -> Body { Body::Input(Box::new(make(cx))) };
         let loop_config = LoopConfig { width: 1, prefetch: 0 };
-        Self { name: name.into(), kind: NodeKind::Input, nexts, errors, make: Box::new(make), trace: None, loop_config, staged: false }
+        Self {
+            name: name.into(),
+            kind: NodeKind::Input,
+            nexts,
+            errors,
+            make: Box::new(make),
+            trace: None,
+            loop_config,
+            staged: false,
+            points: Vec::new(),
+        }
     }
 
     /// How `show trace` puts this node's entries into words.
     #[must_use]
     pub fn traced(mut self, format: impl Fn(&TraceEntry, &mut String) + 'static) -> Self {
         self.trace = Some(Box::new(format));
+        self
+    }
+
+    /// Says that this node stands on a feature arc (starts it or is a feature) and that its instances ask `point` for what
+    /// follows.
+    #[must_use]
+    pub fn on_arc(mut self, arc: &'static str, point: ArcPoint) -> Self {
+        self.points.push((arc, point));
         self
     }
 

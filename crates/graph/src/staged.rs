@@ -98,9 +98,11 @@ fn drive<N: Node, const W: usize>(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut
     let env = cx.env;
     let frame: *mut Frame = frame;
     let next: *mut u16 = cx.next.as_mut_ptr();
-    // SAFETY (of the views): i < n ≤ VECTOR_MAX, or within the padding for prefetch; the frame is exclusively borrowed and
-    // each store finishes with its view before the next one is made (F1).
-    let view = |i: usize| unsafe { Pkt::of_lane(frame, i, &env) };
+    let view = |i: usize| {
+        // SAFETY: i < n ≤ VECTOR_MAX, or within the padding for prefetch; the frame is exclusively borrowed and each store
+        // finishes with its view before the next one is made (F1).
+        unsafe { Pkt::of_lane(frame, i, &env) }
+    };
     let mut i = 0;
     if W > 1 {
         while i + W <= n {

@@ -115,9 +115,9 @@ pub(crate) fn record(core: &mut Core, env: &Env, node: u16, nexts: &[u16], next:
     if frame.flags_any() & flags::TRACED == 0 {
         return;
     }
-    for i in 0..frame.len {
+    for (i, slot) in next.iter().enumerate().take(frame.len) {
         if frame.context[i] & flags::TRACED != 0 && frame.index[i] != TAKEN {
-            let to = nexts.get(usize::from(next[i])).copied().unwrap_or(crate::context::NULL_NODE);
+            let to = nexts.get(usize::from(*slot)).copied().unwrap_or(crate::context::NULL_NODE);
             record_one(core, env, node, to, frame, i);
         }
     }

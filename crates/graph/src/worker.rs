@@ -5,6 +5,7 @@ use std::sync::Arc;
 use quiver_buffer::{Cache, Pool};
 
 use crate::capture::CaptureSink;
+use crate::clock::Clock;
 use crate::context::{Core, ERROR_DROP, NULL_NODE, NodeCx, Queue};
 use crate::frame::{Frame, LANES};
 use crate::interface::InterfaceCounters;
@@ -14,7 +15,6 @@ use crate::spec::Body;
 use crate::staged::Level;
 use crate::stats::SimpleCounters;
 use crate::trace::{TraceBuffer, TraceRecord};
-use crate::clock::Clock;
 
 /// Counters of nodes, `/sys/node/…`, by node and thread.
 pub struct NodeCounters {
@@ -88,7 +88,7 @@ impl Worker {
         let core = Core {
             thread,
             now,
-            region,
+            _region: region,
             cache: Cache::new(shared.pools.clone(), numa),
             queue: Queue::new(vector_size),
             errors: shared.errors.clone(),
@@ -130,8 +130,7 @@ impl Worker {
         let Some(slot) = self.slots.get_mut(id as usize) else { return };
         let mut body = std::mem::replace(&mut slot.body, Body::Gone);
         let env = Env { error_base: slot.error_base, ..self.core.env };
-        let mut cx =
-            NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next };
+        let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next };
         match &mut body {
             Body::Internal(node) => node.release(&mut cx),
             Body::Input(node) => node.release(&mut cx),
@@ -209,8 +208,7 @@ impl Worker {
             let Body::Input(node) = &mut slot.body else { continue };
             let start = self.clock.ticks();
             let env = Env { error_base: slot.error_base, ..self.core.env };
-            let mut cx =
-                NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next };
+            let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next };
             let n = node.poll(&mut cx);
             // Empty polls are kept apart: they would drown the clocks of the packets.
             if n > 0 {
@@ -378,8 +376,8 @@ fn partition(queue: &mut Queue, nexts: &[u16], next: &mut [u16; LANES], mut fram
         queue.hand_over(node_of(first), frame);
         return;
     }
-    for i in 0..n {
-        queue.open_frame(node_of(next[i])).append_from(&frame, i);
+    for (i, slot) in next.iter().enumerate().take(n) {
+        queue.open_frame(node_of(*slot)).append_from(&frame, i);
     }
     queue.recycle(frame);
 }

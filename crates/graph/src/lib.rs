@@ -55,4 +55,3 @@ pub use spec::{MakeCx, NodeKind, NodeSpec, TraceFormat};
 pub use staged::Level;
 pub use trace::{TRACE_BYTES, TRACE_MAX, TraceEntry, TraceRecord};
 pub use worker::{LoopFigures, NodeCounters, Worker};
->>>>>>> 619e2c2 (Graph: frames, nodes, generated multi-loop, dispatcher, workers, feature arcs, trace, port contract)

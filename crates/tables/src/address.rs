@@ -10,9 +10,7 @@ mod sealed {
 }
 
 /// An IPv4 (`u32`) or IPv6 (`u128`) address as a number, first bit highest.
-pub trait Address:
-    sealed::Sealed + Copy + Ord + Hash + Debug + Default + Send + Sync + 'static
-{
+pub trait Address: sealed::Sealed + Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
     /// Bits of an address: 32 or 128.
     const BITS: u8;
     /// The address with its bits from `len` on cleared: the first address of the prefix.
@@ -43,11 +41,7 @@ macro_rules! address {
             }
             #[inline(always)]
             fn bit(self, i: u8) -> usize {
-                if i < <Self as Address>::BITS {
-                    (self >> (<Self as Address>::BITS - 1 - i)) as usize & 1
-                } else {
-                    0
-                }
+                if i < <Self as Address>::BITS { (self >> (<Self as Address>::BITS - 1 - i)) as usize & 1 } else { 0 }
             }
             #[inline(always)]
             fn common(self, other: Self) -> u8 {
@@ -82,18 +76,8 @@ mod tests {
 
     #[test]
     fn bits_count_from_the_first() {
-        assert_eq!(
-            (
-                0x8000_0001u32.bit(0),
-                0x8000_0001u32.bit(1),
-                0x8000_0001u32.bit(31)
-            ),
-            (1, 0, 1)
-        );
+        assert_eq!((0x8000_0001u32.bit(0), 0x8000_0001u32.bit(1), 0x8000_0001u32.bit(31)), (1, 0, 1));
         assert_eq!((1u128.bit(127), 1u128.bit(128)), (1, 0));
-        assert_eq!(
-            (5u32.common(5), 5u32.common(4), 0u32.common(1 << 31)),
-            (32, 31, 0)
-        );
+        assert_eq!((5u32.common(5), 5u32.common(4), 0u32.common(1 << 31)), (32, 31, 0));
     }
 }

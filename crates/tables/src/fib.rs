@@ -58,11 +58,7 @@ impl<A: Address, W: LpmWriter<A>> Table<A, W> {
             Ok(())
         } else {
             // The default route is a word of its own: where only it covers, the structure has no leaf.
-            let cover = self
-                .store
-                .cover(prefix, len)
-                .filter(|(cover_len, _)| *cover_len > 0)
-                .map_or(0, |(_, leaf)| leaf);
+            let cover = self.store.cover(prefix, len).filter(|(cover_len, _)| *cover_len > 0).map_or(0, |(_, leaf)| leaf);
             self.lpm.remove(prefix, len, cover, &self.store)
         };
         if let Err(e) = done {
@@ -80,11 +76,7 @@ impl<A: Address, W: LpmWriter<A>> Table<A, W> {
 }
 
 fn check(bits: u8, len: u8) -> Result<(), TableError> {
-    if len <= bits {
-        Ok(())
-    } else {
-        Err(TableError::PrefixLength { len, bits })
-    }
+    if len <= bits { Ok(()) } else { Err(TableError::PrefixLength { len, bits }) }
 }
 
 macro_rules! fib {
@@ -207,39 +199,18 @@ pub struct Options {
 impl Fib4 {
     /// An empty table whose readers are those of `domain`. DIR-24-8 asks for transparent huge pages.
     pub fn new(kind: lpm4::Kind, domain: &Domain) -> Result<Self, TableError> {
-        let pages = if kind == lpm4::Kind::Dir24 {
-            PageKind::Transparent
-        } else {
-            PageKind::Base
-        };
-        Self::with_options(
-            kind,
-            domain,
-            Options {
-                pages,
-                ..Options::default()
-            },
-        )
+        let pages = if kind == lpm4::Kind::Dir24 { PageKind::Transparent } else { PageKind::Base };
+        Self::with_options(kind, domain, Options { pages, ..Options::default() })
     }
 
     /// An empty table with a memory limit or a choice of pages.
-    pub fn with_options(
-        kind: lpm4::Kind,
-        domain: &Domain,
-        options: Options,
-    ) -> Result<Self, TableError> {
+    pub fn with_options(kind: lpm4::Kind, domain: &Domain, options: Options) -> Result<Self, TableError> {
         let Options { pages, budget } = options;
         let lpm = match kind {
             lpm4::Kind::Dir24 => Writer4::Dir24(StrideWriter::new(domain, &budget, pages)?),
             lpm4::Kind::Trie16 => Writer4::Trie16(StrideWriter::new(domain, &budget, pages)?),
         };
-        Ok(Fib4 {
-            table: Table {
-                store: PrefixStore::new(&budget),
-                lpm,
-                budget,
-            },
-        })
+        Ok(Fib4 { table: Table { store: PrefixStore::new(&budget), lpm, budget } })
     }
 
     /// The data path's handle: cheap to clone, to be used by threads that are registered with the domain.
@@ -266,13 +237,7 @@ impl Fib6 {
     pub fn with_options(domain: &Domain, options: Options) -> Result<Self, TableError> {
         let Options { pages, budget } = options;
         let lpm = PoptrieWriter::new(domain, &budget, pages)?;
-        Ok(Fib6 {
-            table: Table {
-                store: PrefixStore::new(&budget),
-                lpm,
-                budget,
-            },
-        })
+        Ok(Fib6 { table: Table { store: PrefixStore::new(&budget), lpm, budget } })
     }
 
     /// The data path's handle: cheap to clone, to be used by threads that are registered with the domain.
@@ -303,22 +268,10 @@ macro_rules! either {
 }
 
 impl LpmWriter<u32> for Writer4 {
-    fn insert(
-        &mut self,
-        prefix: u32,
-        len: u8,
-        leaf: u32,
-        store: &PrefixStore<u32>,
-    ) -> Result<(), OutOfMemory> {
+    fn insert(&mut self, prefix: u32, len: u8, leaf: u32, store: &PrefixStore<u32>) -> Result<(), OutOfMemory> {
         either!(self, w => w.insert(prefix, len, leaf, store))
     }
-    fn remove(
-        &mut self,
-        prefix: u32,
-        len: u8,
-        leaf: u32,
-        store: &PrefixStore<u32>,
-    ) -> Result<(), OutOfMemory> {
+    fn remove(&mut self, prefix: u32, len: u8, leaf: u32, store: &PrefixStore<u32>) -> Result<(), OutOfMemory> {
         either!(self, w => w.remove(prefix, len, leaf, store))
     }
     fn set_default(&mut self, leaf: u32) {

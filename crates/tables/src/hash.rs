@@ -81,11 +81,7 @@ impl<E: AtomicRecord> Table<E> {
 
     #[inline(always)]
     fn following(&self, index: usize) -> usize {
-        if index + 1 < self.buckets.capacity() {
-            index + 1
-        } else {
-            0
-        }
+        if index + 1 < self.buckets.capacity() { index + 1 } else { 0 }
     }
 }
 
@@ -107,17 +103,13 @@ pub struct HashReader<K: Key> {
 
 impl<K: Key> Clone for HashReader<K> {
     fn clone(&self) -> Self {
-        HashReader {
-            table: self.table.clone(),
-        }
+        HashReader { table: self.table.clone() }
     }
 }
 
 impl<K: Key> fmt::Debug for HashReader<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HashReader")
-            .field("buckets", &self.table.buckets.capacity())
-            .finish()
+        f.debug_struct("HashReader").field("buckets", &self.table.buckets.capacity()).finish()
     }
 }
 
@@ -202,10 +194,7 @@ pub struct BoundedHash<K: Key> {
 
 impl<K: Key> fmt::Debug for BoundedHash<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BoundedHash")
-            .field("capacity", &self.capacity)
-            .field("len", &self.len)
-            .finish()
+        f.debug_struct("BoundedHash").field("capacity", &self.capacity).field("len", &self.len).finish()
     }
 }
 
@@ -218,32 +207,14 @@ impl<K: Key> BoundedHash<K> {
     }
 
     /// As [`new`](Self::new), with a seed, a choice of pages and a memory limit.
-    pub fn with_options(
-        capacity: u32,
-        domain: &Domain,
-        seed: u64,
-        pages: PageKind,
-        budget: &Budget,
-    ) -> Result<Self, OutOfMemory> {
+    pub fn with_options(capacity: u32, domain: &Domain, seed: u64, pages: PageKind, budget: &Budget) -> Result<Self, OutOfMemory> {
         let capacity = capacity as usize;
         let buckets = SharedArray::reserve(capacity.div_ceil(LOAD).max(1), pages, budget)?;
         buckets.commit(buckets.capacity())?;
         let entries = SharedArray::reserve(capacity.max(1), pages, budget)?;
-        let table = Arc::new(Table {
-            buckets,
-            entries,
-            seed,
-        });
+        let table = Arc::new(Table { buckets, entries, seed });
         let limbo = Limbo::new(domain);
-        Ok(BoundedHash {
-            reader: HashReader { table },
-            capacity,
-            len: 0,
-            fresh: 0,
-            free: 0,
-            limbo,
-            _key: PhantomData,
-        })
+        Ok(BoundedHash { reader: HashReader { table }, capacity, len: 0, fresh: 0, free: 0, limbo, _key: PhantomData })
     }
 
     /// The readers' handle; it has the lookups. The owner may look up here too.
@@ -302,12 +273,7 @@ impl<K: Key> BoundedHash<K> {
     }
 
     /// As [`insert`](Self::insert), for a hash that is known.
-    pub fn insert_hashed(
-        &mut self,
-        key: K,
-        hash: u64,
-        value: u32,
-    ) -> Result<Option<u32>, InsertError> {
+    pub fn insert_hashed(&mut self, key: K, hash: u64, value: u32) -> Result<Option<u32>, InsertError> {
         let table = self.reader.table.clone();
         if let Some((_, _, entry)) = find(&table, &key, hash) {
             return Ok(Some(K::value(entry).swap(value, Ordering::Relaxed)));
@@ -323,10 +289,7 @@ impl<K: Key> BoundedHash<K> {
         let mut index = table.home(hash);
         loop {
             let bucket = table.bucket(index);
-            if let Some(slot) = bucket[..SLOTS]
-                .iter()
-                .find(|s| s.load(Ordering::Relaxed) == 0)
-            {
+            if let Some(slot) = bucket[..SLOTS].iter().find(|s| s.load(Ordering::Relaxed) == 0) {
                 slot.store(tag(hash) | u64::from(number + 1), Ordering::Release);
                 self.len += 1;
                 return Ok(None);
@@ -376,16 +339,10 @@ impl<K: Key> BoundedHash<K> {
 
     /// Makes entries usable again whose grace period is over. Insertion does it too.
     pub fn reclaim(&mut self) {
-        let BoundedHash {
-            limbo,
-            free,
-            reader,
-            ..
-        } = self;
+        let BoundedHash { limbo, free, reader, .. } = self;
         limbo.reclaim(|number| {
             // SAFETY: retired entries are committed, and their grace period is over.
-            K::value(unsafe { reader.table.entries.at(number as usize) })
-                .store(*free, Ordering::Relaxed);
+            K::value(unsafe { reader.table.entries.at(number as usize) }).store(*free, Ordering::Relaxed);
             *free = number + 1;
         });
     }
@@ -413,11 +370,7 @@ impl<K: Key> BoundedHash<K> {
 }
 
 /// Where a key is: bucket, slot and entry.
-fn find<'a, K: Key>(
-    table: &'a Table<K::Entry>,
-    key: &K,
-    hash: u64,
-) -> Option<(usize, &'a AtomicU64, &'a K::Entry)> {
+fn find<'a, K: Key>(table: &'a Table<K::Entry>, key: &K, hash: u64) -> Option<(usize, &'a AtomicU64, &'a K::Entry)> {
     let mut index = table.home(hash);
     for _ in 0..table.buckets.capacity() {
         let bucket = table.bucket(index);

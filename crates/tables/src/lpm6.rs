@@ -84,8 +84,7 @@ impl Table {
         // SLACK). That holds for any mixture of old and new words, so a reader outside QSBR reads nonsense, not strangers.
         // SAFETY: as just said.
         let node = unsafe { self.nodes.at(index as usize) };
-        let [vector, leafvec, bases] =
-            [&node[0], &node[1], &node[2]].map(|w| w.load(Ordering::Relaxed));
+        let [vector, leafvec, bases] = [&node[0], &node[1], &node[2]].map(|w| w.load(Ordering::Relaxed));
         let b = (key >> (128 - STEP_BITS)) as u32;
         let upto = (2u64 << b).wrapping_sub(1);
         if vector >> b & 1 != 0 {
@@ -99,11 +98,7 @@ impl Table {
 
     #[inline(always)]
     fn or_default(&self, leaf: u32) -> u32 {
-        if leaf == 0 {
-            self.default.load(Ordering::Relaxed)
-        } else {
-            leaf & LEAF_MAX
-        }
+        if leaf == 0 { self.default.load(Ordering::Relaxed) } else { leaf & LEAF_MAX }
     }
 }
 

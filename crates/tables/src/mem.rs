@@ -63,9 +63,7 @@ impl Pages {
     pub fn reserve(bytes: usize, kind: PageKind, budget: &Budget) -> Result<Pages, OutOfMemory> {
         match kind {
             PageKind::Base => Self::map(round_up(bytes.max(1), STEP)?, STEP, kind, budget),
-            PageKind::Transparent => {
-                Self::map(round_up(bytes.max(1), HUGE_PAGE)?, HUGE_PAGE, kind, budget)
-            }
+            PageKind::Transparent => Self::map(round_up(bytes.max(1), HUGE_PAGE)?, HUGE_PAGE, kind, budget),
             PageKind::Reserved => {
                 let size = round_up(bytes.max(1), HUGE_PAGE)?;
                 match Self::map_hugetlb(size, budget) {
@@ -76,12 +74,7 @@ impl Pages {
         }
     }
 
-    fn map(
-        size: usize,
-        align: usize,
-        kind: PageKind,
-        budget: &Budget,
-    ) -> Result<Pages, OutOfMemory> {
+    fn map(size: usize, align: usize, kind: PageKind, budget: &Budget) -> Result<Pages, OutOfMemory> {
         let span = size.checked_add(align).ok_or(OutOfMemory)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
@@ -103,13 +96,7 @@ impl Pages {
             unsafe { libc::madvise(base, size, libc::MADV_HUGEPAGE) };
         }
         let base = NonNull::new(base.cast()).ok_or(OutOfMemory)?;
-        Ok(Pages {
-            base,
-            reserved: size,
-            committed: AtomicUsize::new(0),
-            kind,
-            budget: budget.clone(),
-        })
+        Ok(Pages { base, reserved: size, committed: AtomicUsize::new(0), kind, budget: budget.clone() })
     }
 
     /// Reserved huge pages are mapped writable and without `MAP_NORESERVE`: the kernel then sets them aside now, and a
@@ -119,19 +106,9 @@ impl Pages {
             return None;
         }
         budget.take(size).ok()?;
-        let flags =
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
-        let raw = unsafe {
-            libc::mmap(
-                null_mut(),
-                size,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                -1,
-                0,
-            )
-        };
+        let raw = unsafe { libc::mmap(null_mut(), size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         match NonNull::new(raw.cast()) {
             Some(base) if raw != libc::MAP_FAILED => Some(Pages {
                 base,
@@ -156,11 +133,7 @@ impl Pages {
         if bytes > self.reserved {
             return Err(OutOfMemory);
         }
-        let step = if self.kind == PageKind::Base {
-            STEP
-        } else {
-            HUGE_PAGE
-        };
+        let step = if self.kind == PageKind::Base { STEP } else { HUGE_PAGE };
         let want = round_up(bytes, step)?.min(self.reserved);
         let more = want - have;
         self.budget.take(more)?;
@@ -256,9 +229,7 @@ fn machine_has(bytes: usize) -> bool {
         return true;
     };
     let available = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
-    let kib = available
-        .and_then(|l| l.trim().strip_suffix(" kB"))
-        .and_then(|n| n.trim().parse::<usize>().ok());
+    let kib = available.and_then(|l| l.trim().strip_suffix(" kB")).and_then(|n| n.trim().parse::<usize>().ok());
     kib.is_none_or(|kib| kib.saturating_mul(1024) > bytes.saturating_add(SPARE))
 }
 
@@ -299,13 +270,7 @@ mod tests {
     fn a_reservation_is_never_overrun() {
         let p = Pages::reserve(STEP, PageKind::Base, &Budget::unlimited()).unwrap();
         assert_eq!(p.commit(STEP + 1), Err(OutOfMemory));
-        assert_eq!(
-            Pages::reserve(usize::MAX, PageKind::Base, &Budget::unlimited()).err(),
-            Some(OutOfMemory)
-        );
-        assert_eq!(
-            Pages::reserve(1 << 60, PageKind::Transparent, &Budget::unlimited()).err(),
-            Some(OutOfMemory)
-        );
+        assert_eq!(Pages::reserve(usize::MAX, PageKind::Base, &Budget::unlimited()).err(), Some(OutOfMemory));
+        assert_eq!(Pages::reserve(1 << 60, PageKind::Transparent, &Budget::unlimited()).err(), Some(OutOfMemory));
     }
 }

@@ -21,33 +21,17 @@ pub struct IndexPool {
 impl IndexPool {
     /// A pool of the indices `0..limit`, freed ones being held back for the readers of `domain`.
     pub fn new(limit: u32, domain: &Domain) -> Self {
-        IndexPool {
-            taken: Vec::new(),
-            from: 0,
-            limit,
-            in_use: 0,
-            limbo: Limbo::new(domain),
-        }
+        IndexPool { taken: Vec::new(), from: 0, limit, in_use: 0, limbo: Limbo::new(domain) }
     }
 
     /// The lowest free index. [`OutOfMemory`] if all are taken, counting those in their grace period.
     pub fn alloc(&mut self) -> Result<u32, OutOfMemory> {
         self.reclaim();
-        while self
-            .taken
-            .get(self.from)
-            .is_some_and(|word| *word == u64::MAX)
-        {
+        while self.taken.get(self.from).is_some_and(|word| *word == u64::MAX) {
             self.from += 1;
         }
-        let bit = self
-            .taken
-            .get(self.from)
-            .map_or(0, |word| word.trailing_ones());
-        let index = u32::try_from(self.from * 64)
-            .ok()
-            .and_then(|i| i.checked_add(bit))
-            .ok_or(OutOfMemory)?;
+        let bit = self.taken.get(self.from).map_or(0, |word| word.trailing_ones());
+        let index = u32::try_from(self.from * 64).ok().and_then(|i| i.checked_add(bit)).ok_or(OutOfMemory)?;
         self.take(index)?;
         Ok(index)
     }
@@ -79,9 +63,7 @@ impl IndexPool {
     }
 
     fn is_taken(&self, index: u32) -> bool {
-        self.taken
-            .get(index as usize / 64)
-            .is_some_and(|word| word >> (index % 64) & 1 != 0)
+        self.taken.get(index as usize / 64).is_some_and(|word| word >> (index % 64) & 1 != 0)
     }
 
     /// Gives an index back for use after a grace period. An index that is not taken is ignored.
@@ -112,9 +94,7 @@ impl IndexPool {
 
     /// Makes indices allocatable whose grace period is over. Allocation does it too.
     pub fn reclaim(&mut self) {
-        let IndexPool {
-            taken, from, limbo, ..
-        } = self;
+        let IndexPool { taken, from, limbo, .. } = self;
         limbo.reclaim(|index| Self::release(taken, from, index));
     }
 
@@ -151,10 +131,7 @@ mod tests {
         pool.free(1);
         assert_eq!((pool.alloc(), pool.pending(), pool.len()), (Ok(5), 2, 4));
         reader.quiescent();
-        assert_eq!(
-            (pool.alloc(), pool.alloc(), pool.alloc()),
-            (Ok(1), Ok(3), Ok(6))
-        );
+        assert_eq!((pool.alloc(), pool.alloc(), pool.alloc()), (Ok(1), Ok(3), Ok(6)));
     }
 
     #[test]
@@ -163,10 +140,7 @@ mod tests {
         let mut pool = IndexPool::new(2, &domain);
         pool.free(7);
         pool.free_now(0);
-        assert_eq!(
-            (pool.alloc(), pool.claim(1), pool.claim(1), pool.alloc()),
-            (Ok(0), Ok(true), Ok(false), Err(OutOfMemory))
-        );
+        assert_eq!((pool.alloc(), pool.claim(1), pool.claim(1), pool.alloc()), (Ok(0), Ok(true), Ok(false), Err(OutOfMemory)));
         assert_eq!(pool.claim(2), Err(OutOfMemory));
         pool.free_now(0);
         assert_eq!((pool.alloc(), pool.len()), (Ok(0), 2));

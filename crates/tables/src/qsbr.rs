@@ -63,10 +63,7 @@ impl Default for Domain {
 
 impl fmt::Debug for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Domain")
-            .field("readers", &self.readers())
-            .field("pending", &self.pending())
-            .finish()
+        f.debug_struct("Domain").field("readers", &self.readers()).field("pending", &self.pending()).finish()
     }
 }
 
@@ -90,14 +87,8 @@ impl Domain {
 
     /// Adds a reader, online from the start. Any number, at any time; dropping it takes it out again.
     pub fn register(&self) -> Reader {
-        let slot = Arc::new(Slot {
-            seen: AtomicU64::new(0),
-        });
-        let reader = Reader {
-            domain: self.clone(),
-            slot: slot.clone(),
-            _not_sync: PhantomData,
-        };
+        let slot = Arc::new(Slot { seen: AtomicU64::new(0) });
+        let reader = Reader { domain: self.clone(), slot: slot.clone(), _not_sync: PhantomData };
         lock(&self.inner.readers).push(slot);
         reader.online();
         reader
@@ -118,11 +109,7 @@ impl Domain {
         // Pairs with the fence in `online`: either this scan sees the reader online, or the reader's loads see what was
         // unlinked before the scan.
         fence(Ordering::SeqCst);
-        lock(&self.inner.readers)
-            .iter()
-            .map(|s| s.seen.load(Ordering::Acquire))
-            .min()
-            .unwrap_or(OFFLINE)
+        lock(&self.inner.readers).iter().map(|s| s.seen.load(Ordering::Acquire)).min().unwrap_or(OFFLINE)
     }
 
     /// Calls `f` after a grace period, from a later [`reclaim`](Self::reclaim).
@@ -172,9 +159,7 @@ pub struct Reader {
 
 impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader")
-            .field("online", &self.is_online())
-            .finish()
+        f.debug_struct("Reader").field("online", &self.is_online()).finish()
     }
 }
 
@@ -228,10 +213,7 @@ pub struct Limbo<T> {
 impl<T> Limbo<T> {
     /// An empty queue.
     pub fn new(domain: &Domain) -> Self {
-        Limbo {
-            domain: domain.clone(),
-            queue: VecDeque::new(),
-        }
+        Limbo { domain: domain.clone(), queue: VecDeque::new() }
     }
 
     /// Makes room for `n` more items, so that retiring them cannot fail.
@@ -243,12 +225,8 @@ impl<T> Limbo<T> {
     pub fn retire(&mut self, items: impl IntoIterator<Item = T>) {
         let before = self.queue.len();
         let stamp = self.domain.stamp();
-        self.queue
-            .extend(items.into_iter().map(|item| (stamp, item)));
-        self.domain
-            .inner
-            .pending
-            .fetch_add(self.queue.len() - before, Ordering::Relaxed);
+        self.queue.extend(items.into_iter().map(|item| (stamp, item)));
+        self.domain.inner.pending.fetch_add(self.queue.len() - before, Ordering::Relaxed);
     }
 
     /// Hands every item whose grace period is over to `free`. Never waits.
@@ -264,10 +242,7 @@ impl<T> Limbo<T> {
                 freed += 1;
             }
         }
-        self.domain
-            .inner
-            .pending
-            .fetch_sub(freed, Ordering::Relaxed);
+        self.domain.inner.pending.fetch_sub(freed, Ordering::Relaxed);
     }
 
     /// How many items wait.
@@ -288,10 +263,7 @@ impl<T> Limbo<T> {
 
 impl<T> Drop for Limbo<T> {
     fn drop(&mut self) {
-        self.domain
-            .inner
-            .pending
-            .fetch_sub(self.queue.len(), Ordering::Relaxed);
+        self.domain.inner.pending.fetch_sub(self.queue.len(), Ordering::Relaxed);
     }
 }
 

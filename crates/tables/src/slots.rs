@@ -42,25 +42,14 @@ macro_rules! slot {
             fn load(&self) -> [$value; N] {
                 let mut value = [0; N];
                 for (i, word) in self.iter().enumerate() {
-                    value[i] = word.load(if i == 0 {
-                        Ordering::Acquire
-                    } else {
-                        Ordering::Relaxed
-                    });
+                    value[i] = word.load(if i == 0 { Ordering::Acquire } else { Ordering::Relaxed });
                 }
                 value
             }
             #[inline(always)]
             fn store(&self, value: [$value; N]) {
                 for (i, word) in self.iter().enumerate().rev() {
-                    word.store(
-                        value[i],
-                        if i == 0 {
-                            Ordering::Release
-                        } else {
-                            Ordering::Relaxed
-                        },
-                    );
+                    word.store(value[i], if i == 0 { Ordering::Release } else { Ordering::Relaxed });
                 }
             }
         }
@@ -83,9 +72,7 @@ pub struct SlotsReader<T: Slot> {
 
 impl<T: Slot> Clone for SlotsReader<T> {
     fn clone(&self) -> Self {
-        SlotsReader {
-            array: self.array.clone(),
-        }
+        SlotsReader { array: self.array.clone() }
     }
 }
 
@@ -96,14 +83,8 @@ impl<T: Slot> AtomicSlots<T> {
     }
 
     /// As [`new`](Self::new), with a choice of pages and a memory limit.
-    pub fn with_options(
-        capacity: usize,
-        pages: PageKind,
-        budget: &Budget,
-    ) -> Result<Self, OutOfMemory> {
-        Ok(AtomicSlots {
-            array: Arc::new(SharedArray::reserve(capacity, pages, budget)?),
-        })
+    pub fn with_options(capacity: usize, pages: PageKind, budget: &Budget) -> Result<Self, OutOfMemory> {
+        Ok(AtomicSlots { array: Arc::new(SharedArray::reserve(capacity, pages, budget)?) })
     }
 
     /// Makes room for the records `0..n`. Afterwards [`set`](Self::set) of one of them cannot fail.
@@ -113,12 +94,8 @@ impl<T: Slot> AtomicSlots<T> {
 
     /// Writes a record, growing the array if need be.
     pub fn set(&mut self, index: u32, value: T::Value) -> Result<(), OutOfMemory> {
-        self.array
-            .commit((index as usize).checked_add(1).ok_or(OutOfMemory)?)?;
-        self.array
-            .writable(index as usize)
-            .ok_or(OutOfMemory)?
-            .store(value);
+        self.array.commit((index as usize).checked_add(1).ok_or(OutOfMemory)?)?;
+        self.array.writable(index as usize).ok_or(OutOfMemory)?.store(value);
         Ok(())
     }
 
@@ -135,9 +112,7 @@ impl<T: Slot> AtomicSlots<T> {
 
     /// The readers' handle.
     pub fn reader(&self) -> SlotsReader<T> {
-        SlotsReader {
-            array: self.array.clone(),
-        }
+        SlotsReader { array: self.array.clone() }
     }
 
     /// Bytes of real memory.
@@ -183,16 +158,10 @@ mod tests {
     fn reads_zero_where_nothing_was_written_and_past_the_end() {
         let mut s = AtomicSlots::<AtomicU32>::new(100_000).unwrap();
         let r = s.reader();
-        assert_eq!(
-            (r.get(0), r.get(99_999), r.get(100_000), r.get(u32::MAX)),
-            (0, 0, 0, 0)
-        );
+        assert_eq!((r.get(0), r.get(99_999), r.get(100_000), r.get(u32::MAX)), (0, 0, 0, 0));
         s.set(99_999, 7).unwrap();
         assert_eq!((r.get(99_999), r.get(99_998), s.get(99_999)), (7, 0, 7));
-        assert_eq!(
-            (s.set(100_000, 1), s.set(u32::MAX, 1), r.get(100_000)),
-            (Err(OutOfMemory), Err(OutOfMemory), 0)
-        );
+        assert_eq!((s.set(100_000, 1), s.set(u32::MAX, 1), r.get(100_000)), (Err(OutOfMemory), Err(OutOfMemory), 0));
     }
 
     #[test]
@@ -212,11 +181,7 @@ mod tests {
     #[test]
     fn running_out_of_memory_is_an_error() {
         let budget = Budget::limited(128 << 10);
-        let mut s =
-            AtomicSlots::<AtomicU64>::with_options(1 << 20, PageKind::Base, &budget).unwrap();
-        assert_eq!(
-            (s.set(16_383, 1), s.set(16_384, 1), s.get(16_383)),
-            (Ok(()), Err(OutOfMemory), 1)
-        );
+        let mut s = AtomicSlots::<AtomicU64>::with_options(1 << 20, PageKind::Base, &budget).unwrap();
+        assert_eq!((s.set(16_383, 1), s.set(16_384, 1), s.get(16_383)), (Ok(()), Err(OutOfMemory), 1));
     }
 }

@@ -39,11 +39,7 @@ struct Node<A> {
 impl<A: Address> Node<A> {
     fn new(first: A, len: u8, leaf: u32) -> Self {
         let len = u32::from(len);
-        Node {
-            first,
-            leaf,
-            words: [len << INDEX_BITS, len >> 4 << INDEX_BITS],
-        }
+        Node { first, leaf, words: [len << INDEX_BITS, len >> 4 << INDEX_BITS] }
     }
 
     #[inline(always)]
@@ -84,13 +80,7 @@ pub struct PrefixStore<A: Address> {
 impl<A: Address> PrefixStore<A> {
     /// An empty store that draws its memory from `budget`.
     pub fn new(budget: &Budget) -> Self {
-        PrefixStore {
-            nodes: PodVec::new(budget),
-            root: NIL,
-            free: NIL,
-            unused: 0,
-            len: 0,
-        }
+        PrefixStore { nodes: PodVec::new(budget), root: NIL, free: NIL, unused: 0, len: 0 }
     }
 
     /// How many prefixes it holds.
@@ -299,11 +289,7 @@ impl<A: Address> PrefixStore<A> {
         while at != NIL {
             let node = self.node(at);
             if node.len() >= len {
-                return if node.first.first(len) == prefix {
-                    at
-                } else {
-                    NIL
-                };
+                return if node.first.first(len) == prefix { at } else { NIL };
             }
             at = node.child(prefix.bit(node.len()));
         }
@@ -323,12 +309,7 @@ impl<A: Address> PrefixStore<A> {
     }
 
     /// Calls `f(first, last)` for every range of addresses in `prefix`/`len` that no longer prefix covers, in order.
-    pub fn gaps<E>(
-        &self,
-        prefix: A,
-        len: u8,
-        mut f: impl FnMut(A, A) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn gaps<E>(&self, prefix: A, len: u8, mut f: impl FnMut(A, A) -> Result<(), E>) -> Result<(), E> {
         let (first, last) = (prefix.first(len), prefix.last(len));
         let mut open = Some(first);
         let mut walk = Iter::topmost(self, prefix, len);

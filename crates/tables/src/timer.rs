@@ -28,11 +28,7 @@ struct Timer {
     deadline: u64,
 }
 
-const IDLE: Timer = Timer {
-    next: NONE,
-    previous: NONE,
-    deadline: 0,
-};
+const IDLE: Timer = Timer { next: NONE, previous: NONE, deadline: 0 };
 const HEAD: u32 = 1 << 31;
 
 /// Timers of handles. Time is a parameter, in whatever unit the caller counts (nanoseconds), and must not run backwards;
@@ -55,14 +51,7 @@ impl Wheel {
         let mut heads = Vec::new();
         heads.try_reserve_exact(LEVELS * SLOTS)?;
         heads.resize(LEVELS * SLOTS, NONE);
-        Ok(Wheel {
-            timers: Vec::new(),
-            heads,
-            occupied: Default::default(),
-            tick,
-            now: now / tick,
-            running: 0,
-        })
+        Ok(Wheel { timers: Vec::new(), heads, occupied: Default::default(), tick, now: now / tick, running: 0 })
     }
 
     /// Makes room for the handles `0..n`, after which starting their timers cannot fail.
@@ -112,9 +101,7 @@ impl Wheel {
 
     /// Whether the timer of `handle` is running.
     pub fn is_running(&self, handle: u32) -> bool {
-        self.timers
-            .get(handle as usize)
-            .is_some_and(|t| t.previous != NONE)
+        self.timers.get(handle as usize).is_some_and(|t| t.previous != NONE)
     }
 
     /// How many timers are running.
@@ -130,9 +117,7 @@ impl Wheel {
     /// Puts a timer into the slot that its deadline and the present tick call for.
     fn link(&mut self, handle: u32) {
         // What is overdue fires next; what lies past the wheel waits in its last slot and is sorted in again from there.
-        let at = self.timers[handle as usize]
-            .deadline
-            .clamp(self.now, self.now + SPAN - 1 - (SPAN >> BITS));
+        let at = self.timers[handle as usize].deadline.clamp(self.now, self.now + SPAN - 1 - (SPAN >> BITS));
         // The level is where the tick and the deadline first differ, so that a slot is never one of a later turn.
         let differ = (at ^ self.now).checked_ilog2().unwrap_or(0) / BITS;
         let level = (differ as usize).min(LEVELS - 1);
@@ -155,14 +140,7 @@ impl Wheel {
     /// The first occupied slot of a level at or after `from`, without wrapping.
     fn occupied_from(&self, level: usize, from: usize) -> Option<usize> {
         let words = &self.occupied[level];
-        let masked = |w: usize| {
-            words[w]
-                & if w == from / 64 {
-                    u64::MAX << (from % 64)
-                } else {
-                    u64::MAX
-                }
-        };
+        let masked = |w: usize| words[w] & if w == from / 64 { u64::MAX << (from % 64) } else { u64::MAX };
         (from / 64..words.len()).find_map(|w| match masked(w) {
             0 => None,
             bits => Some(w * 64 + bits.trailing_zeros() as usize),
@@ -181,21 +159,14 @@ impl Wheel {
             let here = turn as usize % SLOTS;
             // A slot of a higher level is due at its first tick; the present one has been moved down already.
             let skip = usize::from(level > 0);
-            let distance = match self
-                .occupied_from(level, here + skip)
-                .filter(|_| here + skip < SLOTS)
-            {
+            let distance = match self.occupied_from(level, here + skip).filter(|_| here + skip < SLOTS) {
                 Some(slot) => slot - here,
                 None => match self.occupied_from(level, 0) {
                     Some(slot) => slot + SLOTS - here,
                     None => continue,
                 },
             };
-            let tick = if distance == 0 {
-                self.now
-            } else {
-                (turn + distance as u64) << shift
-            };
+            let tick = if distance == 0 { self.now } else { (turn + distance as u64) << shift };
             best = Some(best.map_or(tick, |b: u64| b.min(tick)));
         }
         best
@@ -268,18 +239,10 @@ mod tests {
     fn fires_at_the_deadline_and_not_before() {
         let mut w = Wheel::new(10, 5).unwrap();
         w.start(3, 25).unwrap();
-        assert_eq!(
-            (fire(&mut w, 25), w.next_deadline()),
-            (vec![], Some(30)),
-            "rounded up to a tick"
-        );
+        assert_eq!((fire(&mut w, 25), w.next_deadline()), (vec![], Some(30)), "rounded up to a tick");
         assert_eq!((fire(&mut w, 30), w.len()), (vec![3], 0));
         w.start(3, 0).unwrap();
-        assert_eq!(
-            fire(&mut w, 30),
-            [3],
-            "an overdue timer fires with the next call"
-        );
+        assert_eq!(fire(&mut w, 30), [3], "an overdue timer fires with the next call");
     }
 
     #[test]
@@ -292,30 +255,12 @@ mod tests {
         assert!(w.stop(2) && !w.stop(2) && !w.stop(99));
         let mut first = fire(&mut w, 10);
         first.sort_unstable();
-        assert_eq!(
-            (first, fire(&mut w, 19), fire(&mut w, 20)),
-            (vec![0, 3], vec![], vec![1])
-        );
+        assert_eq!((first, fire(&mut w, 19), fire(&mut w, 20)), (vec![0, 3], vec![], vec![1]));
     }
 
     #[test]
     fn deadlines_at_the_edges_of_the_levels_are_exact() {
-        let edges = [
-            0,
-            1,
-            255,
-            256,
-            257,
-            511,
-            512,
-            65_535,
-            65_536,
-            65_537,
-            SPAN - 1,
-            SPAN,
-            SPAN + 1,
-            5 * SPAN + 77,
-        ];
+        let edges = [0, 1, 255, 256, 257, 511, 512, 65_535, 65_536, 65_537, SPAN - 1, SPAN, SPAN + 1, 5 * SPAN + 77];
         for start in [0, 1, 200, 255, 65_535, SPAN - 1, 3 * SPAN + 12_345] {
             for after in edges {
                 let mut w = Wheel::new(1, start).unwrap();

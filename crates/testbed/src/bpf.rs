@@ -58,17 +58,8 @@ impl Assembler {
     fn push(&mut self, code: u8, target: Reg, source: u8, offset: i16, immediate: i32) {
         let low = target as u8;
         // The nibbles of the register byte are bit fields in C, so their order follows the byte order.
-        let registers = if cfg!(target_endian = "little") {
-            low | source << 4
-        } else {
-            low << 4 | source
-        };
-        self.code.push(Instruction {
-            code,
-            registers,
-            offset,
-            immediate,
-        });
+        let registers = if cfg!(target_endian = "little") { low | source << 4 } else { low << 4 | source };
+        self.code.push(Instruction { code, registers, offset, immediate });
     }
 
     /// `target = source` (64 bits).
@@ -156,14 +147,8 @@ const _: () = assert!(size_of::<LinkAttributes>() == 32);
 fn bpf<T>(command: c_int, attributes: &mut T) -> io::Result<OwnedFd> {
     let size = size_of::<T>() as c_long;
     // SAFETY: pointer and size describe `attributes`, whose inner pointers the two callers keep alive over the call.
-    let fd = sys::check(unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            c_long::from(command),
-            std::ptr::from_mut(attributes),
-            size,
-        )
-    } as c_int)?;
+    let fd =
+        sys::check(unsafe { libc::syscall(libc::SYS_bpf, c_long::from(command), std::ptr::from_mut(attributes), size) } as c_int)?;
     // SAFETY: both commands used here return a new descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -183,13 +168,7 @@ pub(crate) fn load(code: &[Instruction]) -> io::Result<OwnedFd> {
     };
     bpf(BPF_PROG_LOAD, &mut attributes).map_err(|error| {
         let said = log.split(|&byte| byte == 0).next().unwrap_or_default();
-        with_context(
-            format!(
-                "loading a program ({})",
-                String::from_utf8_lossy(said).trim()
-            ),
-            error,
-        )
+        with_context(format!("loading a program ({})", String::from_utf8_lossy(said).trim()), error)
     })
 }
 
@@ -203,17 +182,12 @@ pub(crate) enum Attachment {
 }
 
 /// Attaches a program to an interface of the calling thread's namespace.
-pub(crate) fn attach(
-    program: OwnedFd,
-    interface: &str,
-    direction: Direction,
-) -> io::Result<Attachment> {
+pub(crate) fn attach(program: OwnedFd, interface: &str, direction: Direction) -> io::Result<Attachment> {
     match attach_link(&program, interface, direction) {
         Ok(link) => Ok(Attachment::Link { _link: link }),
         // What a kernel without TCX answers to the unknown attach type.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            attach_filter(&program, interface, direction)
-                .map_err(|e| with_context("cls_bpf", e))?;
+            attach_filter(&program, interface, direction).map_err(|e| with_context("cls_bpf", e))?;
             Ok(Attachment::Filter { _program: program })
         }
         Err(error) => Err(with_context("attaching to traffic control", error)),
@@ -245,11 +219,7 @@ const TCA_BPF_FLAGS: u16 = 8;
 const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
 
 /// The way of kernels before 6.6: `tc qdisc add … clsact`, `tc filter add … bpf direct-action`.
-pub(crate) fn attach_filter(
-    program: &OwnedFd,
-    interface: &str,
-    direction: Direction,
-) -> io::Result<()> {
+pub(crate) fn attach_filter(program: &OwnedFd, interface: &str, direction: Direction) -> io::Result<()> {
     let index = sys::interface_index(interface)?;
     let mut discipline = traffic_message(index, 0xffff_0000, TC_H_CLSACT, 0);
     attribute(&mut discipline, TCA_KIND, b"clsact\0");
@@ -270,11 +240,7 @@ pub(crate) fn attach_filter(
     let mut options = Vec::new();
     attribute(&mut options, TCA_BPF_FD, &program.as_raw_fd().to_ne_bytes());
     attribute(&mut options, TCA_BPF_NAME, b"tags\0");
-    attribute(
-        &mut options,
-        TCA_BPF_FLAGS,
-        &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes(),
-    );
+    attribute(&mut options, TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes());
     attribute(&mut filter, TCA_OPTIONS, &options);
     netlink(libc::RTM_NEWTFILTER, &filter)
 }
@@ -282,14 +248,7 @@ pub(crate) fn attach_filter(
 /// `struct tcmsg`.
 fn traffic_message(interface: u32, handle: u32, parent: u32, info: u32) -> Vec<u8> {
     let family = [libc::AF_UNSPEC as u8, 0, 0, 0];
-    [
-        family,
-        interface.to_ne_bytes(),
-        handle.to_ne_bytes(),
-        parent.to_ne_bytes(),
-        info.to_ne_bytes(),
-    ]
-    .concat()
+    [family, interface.to_ne_bytes(), handle.to_ne_bytes(), parent.to_ne_bytes(), info.to_ne_bytes()].concat()
 }
 
 fn attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
@@ -302,8 +261,7 @@ fn attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
 /// One route-netlink request that creates something, and the kernel's word on it.
 fn netlink(kind: u16, body: &[u8]) -> io::Result<()> {
     const HEADER: usize = 16;
-    let flags =
-        (libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
     let mut message = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
     message.extend(kind.to_ne_bytes());
     message.extend(flags.to_ne_bytes());
@@ -311,14 +269,7 @@ fn netlink(kind: u16, body: &[u8]) -> io::Result<()> {
     message.extend(body);
     let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
     // SAFETY: pointer and length describe `message`; an unconnected netlink socket sends to the kernel.
-    let sent = unsafe {
-        libc::send(
-            socket.as_raw_fd(),
-            message.as_ptr().cast(),
-            message.len(),
-            0,
-        )
-    };
+    let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
     if sent < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -327,14 +278,7 @@ fn netlink(kind: u16, body: &[u8]) -> io::Result<()> {
     }
     let mut answer = [0_u8; 4096];
     // SAFETY: pointer and length describe `answer`.
-    let length = unsafe {
-        libc::recv(
-            socket.as_raw_fd(),
-            answer.as_mut_ptr().cast(),
-            answer.len(),
-            0,
-        )
-    };
+    let length = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
     if length < (HEADER + 4) as isize {
         return Err(io::Error::other("a short answer from netlink"));
     }

@@ -30,11 +30,7 @@ impl Host {
         let stop = Arc::new(AtomicBool::new(false));
         let stop_seen = Arc::clone(&stop);
         let writer = std::thread::spawn(move || write_frames(port, file, &stop_seen));
-        Ok(Capture {
-            stop,
-            writer: Some(writer),
-            path: path.to_owned(),
-        })
+        Ok(Capture { stop, writer: Some(writer), path: path.to_owned() })
     }
 }
 
@@ -75,9 +71,7 @@ fn write_frames(mut port: RawPort, file: File, stop: &AtomicBool) -> io::Result<
         let stopping = stop.load(Ordering::Acquire);
         match port.recv(if stopping { Duration::ZERO } else { POLL })? {
             Some(frame) => {
-                let now = SystemTime::now()
-                    .duration_since(UNIX_EPOCH)
-                    .unwrap_or_default();
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 file.write_all(&record_header(now, frame.len()))?;
                 file.write_all(&frame)?;
                 count += 1;

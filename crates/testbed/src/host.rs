@@ -37,25 +37,14 @@ impl Host {
         let (net, mount) = made
             .map_err(|_| io::Error::other("the namespace thread panicked"))?
             .map_err(|e| with_context(format!("host {name}"), e))?;
-        let host = Self {
-            inner: Arc::new(Namespaces {
-                name: name.to_owned(),
-                net,
-                mount,
-            }),
-        };
+        let host = Self { inner: Arc::new(Namespaces { name: name.to_owned(), net, mount }) };
         host.ip("link set lo up")?;
         for scope in ["all", "default"] {
             host.sysctl(&format!("net.ipv4.conf.{scope}.rp_filter"), "0")?;
         }
         host.sysctl("net.ipv4.icmp_ratelimit", "0")?;
         if host.has_sysctl("net.ipv6.conf.default.accept_dad") {
-            for (key, value) in [
-                ("accept_dad", "0"),
-                ("autoconf", "0"),
-                ("accept_ra", "0"),
-                ("router_solicitations", "0"),
-            ] {
+            for (key, value) in [("accept_dad", "0"), ("autoconf", "0"), ("accept_ra", "0"), ("router_solicitations", "0")] {
                 host.sysctl(&format!("net.ipv6.conf.default.{key}"), value)?;
             }
             host.sysctl("net.ipv6.icmp.ratelimit", "0")?;
@@ -70,11 +59,7 @@ impl Host {
 
     /// The namespace as a path that `ip … netns PATH` takes, valid while this process holds the host.
     pub(crate) fn net_path(&self) -> String {
-        format!(
-            "/proc/{}/fd/{}",
-            std::process::id(),
-            self.inner.net.as_raw_fd()
-        )
+        format!("/proc/{}/fd/{}", std::process::id(), self.inner.net.as_raw_fd())
     }
 
     /// A command that will run in this host: network namespace, matching `/sys`, own process group, killed when the thread
@@ -116,10 +101,7 @@ impl Host {
     /// Starts a command line, split at blanks, that ends with its guard. Its output is thrown away.
     pub fn background(&self, line: &str) -> io::Result<Guard> {
         let mut command = self.words(&line.split_whitespace().collect::<Vec<_>>())?;
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.spawn(command)
     }
 
@@ -129,9 +111,7 @@ impl Host {
     }
 
     fn words(&self, words: &[&str]) -> io::Result<Command> {
-        let (program, arguments) = words
-            .split_first()
-            .ok_or_else(|| io::Error::other("an empty command"))?;
+        let (program, arguments) = words.split_first().ok_or_else(|| io::Error::other("an empty command"))?;
         let mut command = self.command(program);
         command.args(arguments);
         Ok(command)
@@ -147,11 +127,7 @@ impl Host {
         if output.success() && output.stderr.is_empty() {
             return Ok(());
         }
-        Err(io::Error::other(format!(
-            "host {}: ip: {}in: {lines}",
-            self.name(),
-            output.stderr
-        )))
+        Err(io::Error::other(format!("host {}: ip: {}in: {lines}", self.name(), output.stderr)))
     }
 
     /// Runs `work` on a throw-away thread inside this host's network namespace. Descriptors made there stay in it.
@@ -172,19 +148,13 @@ impl Host {
     /// Writes a kernel setting such as `net.ipv4.ip_forward`. An interface name with a dot takes a `/` in its place.
     pub fn sysctl(&self, key: &str, value: &str) -> io::Result<()> {
         let path = sysctl_path(key);
-        self.enter(|| {
-            std::fs::write(&path, value).map_err(|e| with_context(format!("{path} = {value}"), e))
-        })
+        self.enter(|| std::fs::write(&path, value).map_err(|e| with_context(format!("{path} = {value}"), e)))
     }
 
     /// Reads a kernel setting.
     pub fn sysctl_value(&self, key: &str) -> io::Result<String> {
         let path = sysctl_path(key);
-        self.enter(|| {
-            std::fs::read_to_string(&path)
-                .map(|v| v.trim().to_owned())
-                .map_err(|e| with_context(&path, e))
-        })
+        self.enter(|| std::fs::read_to_string(&path).map(|v| v.trim().to_owned()).map_err(|e| with_context(&path, e)))
     }
 
     fn has_sysctl(&self, key: &str) -> bool {
@@ -218,17 +188,12 @@ fn sysctl_path(key: &str) -> String {
 
 /// Runs on a thread that ends afterwards: only the descriptors keep what it made.
 fn make_namespaces() -> io::Result<(File, File)> {
-    sys::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWNS)
-        .map_err(|e| with_context("unshare (needs root)", e))?;
+    sys::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWNS).map_err(|e| with_context("unshare (needs root)", e))?;
     // Nothing mounted here may show outside.
-    sys::mount(None, c"/", libc::MS_REC | libc::MS_PRIVATE)
-        .map_err(|e| with_context("making mounts private", e))?;
+    sys::mount(None, c"/", libc::MS_REC | libc::MS_PRIVATE).map_err(|e| with_context("making mounts private", e))?;
     // A sysfs instance belongs to the network namespace of its mounter: /sys/class/net of this host.
     sys::mount(Some(c"sysfs"), c"/sys", 0).map_err(|e| with_context("mounting /sys", e))?;
-    Ok((
-        File::open("/proc/thread-self/ns/net")?,
-        File::open("/proc/thread-self/ns/mnt")?,
-    ))
+    Ok((File::open("/proc/thread-self/ns/net")?, File::open("/proc/thread-self/ns/mnt")?))
 }
 
 #[cfg(test)]
@@ -237,13 +202,7 @@ mod tests {
 
     #[test]
     fn sysctl_keys_become_paths() {
-        assert_eq!(
-            sysctl_path("net.ipv4.ip_forward"),
-            "/proc/sys/net/ipv4/ip_forward"
-        );
-        assert_eq!(
-            sysctl_path("net.ipv4.conf.eth0/10.rp_filter"),
-            "/proc/sys/net/ipv4/conf/eth0.10/rp_filter"
-        );
+        assert_eq!(sysctl_path("net.ipv4.ip_forward"), "/proc/sys/net/ipv4/ip_forward");
+        assert_eq!(sysctl_path("net.ipv4.conf.eth0/10.rp_filter"), "/proc/sys/net/ipv4/conf/eth0.10/rp_filter");
     }
 }

@@ -21,12 +21,7 @@ pub struct LinkOptions {
 
 impl Default for LinkOptions {
     fn default() -> Self {
-        Self {
-            queues: 1,
-            mtu: 1500,
-            macs: [None; 2],
-            offloads: Offloads::On,
-        }
+        Self { queues: 1, mtu: 1500, macs: [None; 2], offloads: Offloads::On }
     }
 }
 
@@ -43,17 +38,9 @@ pub enum Offloads {
 impl Host {
     /// Joins `self` (interface `name`) with `peer` (interface `peer_name`) by a veth pair, both ends up.
     /// Calling it again after [`delete_link`](Self::delete_link) recreates the link.
-    pub fn veth(
-        &self,
-        name: &str,
-        peer: &Host,
-        peer_name: &str,
-        options: &LinkOptions,
-    ) -> io::Result<()> {
+    pub fn veth(&self, name: &str, peer: &Host, peer_name: &str, options: &LinkOptions) -> io::Result<()> {
         let end = |mac: Option<[u8; 6]>| {
-            let address = mac
-                .map(|m| format!(" address {}", mac_text(m)))
-                .unwrap_or_default();
+            let address = mac.map(|m| format!(" address {}", mac_text(m))).unwrap_or_default();
             let (queues, mtu) = (options.queues.max(1), options.mtu);
             format!("mtu {mtu} numtxqueues {queues} numrxqueues {queues}{address}")
         };
@@ -98,11 +85,8 @@ impl Host {
     pub fn route(&self, prefix: &str, gateway: &str) -> io::Result<()> {
         let family = if gateway.contains(':') { "-6" } else { "-4" };
         // The batch has one family flag for all lines at most, so it is given as an option of the command line here.
-        self.run_args(
-            &["ip", family, "route", "add", prefix, "via", gateway],
-            std::time::Duration::from_secs(10),
-        )?
-        .ok_or_error("ip route")
+        self.run_args(&["ip", family, "route", "add", prefix, "via", gateway], std::time::Duration::from_secs(10))?
+            .ok_or_error("ip route")
     }
 
     /// Forgets the neighbours (ARP and ND entries) of an interface.
@@ -112,35 +96,21 @@ impl Host {
 
     /// Takes IPv6 off an interface, so that the kernel sends nothing by itself on it.
     pub fn disable_ipv6(&self, name: &str) -> io::Result<()> {
-        self.sysctl(
-            &format!("net.ipv6.conf.{}.disable_ipv6", name.replace('.', "/")),
-            "1",
-        )
+        self.sysctl(&format!("net.ipv6.conf.{}.disable_ipv6", name.replace('.', "/")), "1")
     }
 
     /// Whether the kernel takes addresses and routes from router advertisements on an interface (off after the start).
     pub fn accept_router_advertisements(&self, name: &str, on: bool) -> io::Result<()> {
         let name = name.replace('.', "/");
         // 2 accepts them on a forwarding host as well.
-        self.sysctl(
-            &format!("net.ipv6.conf.{name}.autoconf"),
-            if on { "1" } else { "0" },
-        )?;
-        self.sysctl(
-            &format!("net.ipv6.conf.{name}.accept_ra"),
-            if on { "2" } else { "0" },
-        )
+        self.sysctl(&format!("net.ipv6.conf.{name}.autoconf"), if on { "1" } else { "0" })?;
+        self.sysctl(&format!("net.ipv6.conf.{name}.accept_ra"), if on { "2" } else { "0" })
     }
 
     /// MAC address of an interface.
     pub fn mac(&self, name: &str) -> io::Result<[u8; 6]> {
-        let line = self.run_args(
-            &["cat", &format!("/sys/class/net/{name}/address")],
-            std::time::Duration::from_secs(10),
-        )?;
-        parse_mac(line.stdout.trim()).ok_or_else(|| {
-            io::Error::other(format!("{}: no MAC address of {name}: {line}", self.name()))
-        })
+        let line = self.run_args(&["cat", &format!("/sys/class/net/{name}/address")], std::time::Duration::from_secs(10))?;
+        parse_mac(line.stdout.trim()).ok_or_else(|| io::Error::other(format!("{}: no MAC address of {name}: {line}", self.name())))
     }
 
     /// Switches the checksum, scatter-gather, TSO and GSO offloads of an interface together, as `ethtool -K` does; off
@@ -148,14 +118,7 @@ impl Host {
     pub fn set_offloads(&self, name: &str, offloads: Offloads) -> io::Result<()> {
         // From ethtool's interface (linux/ethtool.h). On the way up scatter-gather and checksums come first, as the
         // segmentation offloads need them; on the way down the order does not matter: the kernel drops what depends.
-        const COMMANDS: [(&str, u32); 6] = [
-            ("rx", 0x15),
-            ("tx", 0x17),
-            ("sg", 0x19),
-            ("tso", 0x1f),
-            ("gso", 0x24),
-            ("gro", 0x2c),
-        ];
+        const COMMANDS: [(&str, u32); 6] = [("rx", 0x15), ("tx", 0x17), ("sg", 0x19), ("tso", 0x1f), ("gso", 0x24), ("gro", 0x2c)];
         let on = u32::from(offloads == Offloads::On);
         self.enter(|| {
             let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
@@ -166,11 +129,8 @@ impl Host {
                 let mut request = interface_request(name)?;
                 request.ifr_ifru.ifru_data = (&raw mut value).cast();
                 // SAFETY: SIOCETHTOOL reads an ifreq whose data points to an ethtool_value; both live over the call.
-                let result = unsafe {
-                    libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request)
-                };
-                sys::check(result)
-                    .map_err(|e| with_context(format!("offload {label} of {name}"), e))?;
+                let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+                sys::check(result).map_err(|e| with_context(format!("offload {label} of {name}"), e))?;
             }
             Ok(())
         })
@@ -189,10 +149,7 @@ fn interface_request(name: &str) -> io::Result<libc::ifreq> {
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // One byte stays zero as the terminator.
     if name.len() >= request.ifr_name.len() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("interface name {name} is too long"),
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("interface name {name} is too long")));
     }
     for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *slot = byte as libc::c_char;

@@ -35,11 +35,7 @@ impl Output {
 
     /// An error with everything it said unless it was successful.
     pub fn ok_or_error(self, what: &str) -> io::Result<()> {
-        if self.success() {
-            Ok(())
-        } else {
-            Err(io::Error::other(format!("{what}: {self}")))
-        }
+        if self.success() { Ok(()) } else { Err(io::Error::other(format!("{what}: {self}"))) }
     }
 
     /// The standard output of a successful child; panics with everything it said otherwise.
@@ -52,16 +48,8 @@ impl Output {
 
 impl std::fmt::Display for Output {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let end = if self.timed_out {
-            "killed at its deadline".to_owned()
-        } else {
-            self.status.to_string()
-        };
-        write!(
-            f,
-            "{end}\n--- stdout\n{}--- stderr\n{}",
-            self.stdout, self.stderr
-        )
+        let end = if self.timed_out { "killed at its deadline".to_owned() } else { self.status.to_string() };
+        write!(f, "{end}\n--- stdout\n{}--- stderr\n{}", self.stdout, self.stderr)
     }
 }
 
@@ -75,11 +63,7 @@ pub(crate) fn harden(command: &mut Command) {
         command.pre_exec(move || {
             sys::die_with_parent(libc::SIGKILL)?;
             // We may have died before the request above was in place.
-            if sys::parent_id() == parent {
-                Ok(())
-            } else {
-                Err(io::Error::from_raw_os_error(libc::ESRCH))
-            }
+            if sys::parent_id() == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
         });
     }
 }
@@ -105,23 +89,13 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     let (answer, result) = mpsc::sync_channel(1);
     let gone = |_| io::Error::other("the spawning thread is gone");
     let program = command.get_program().to_owned();
-    spawner
-        .lock()
-        .unwrap_or_else(|e| e.into_inner())
-        .send((command, answer))
-        .map_err(|_| gone(mpsc::RecvError))?;
-    result
-        .recv()
-        .map_err(gone)?
-        .map_err(|error| sys::with_context(program.display(), error))
+    spawner.lock().unwrap_or_else(|e| e.into_inner()).send((command, answer)).map_err(|_| gone(mpsc::RecvError))?;
+    result.recv().map_err(gone)?.map_err(|error| sys::with_context(program.display(), error))
 }
 
 /// Runs a hardened command to its end, at most `bound` long. Standard input is empty.
 pub(crate) fn run(mut command: Command, bound: Duration) -> io::Result<Output> {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut guard = Guard::spawn(command)?;
     let stdout = drain(guard.child.stdout.take().map(OwnedFd::from));
     let stderr = drain(guard.child.stderr.take().map(OwnedFd::from));
@@ -131,12 +105,7 @@ pub(crate) fn run(mut command: Command, bound: Duration) -> io::Result<Output> {
         Some(status) => status,
         None => guard.kill()?,
     };
-    Ok(Output {
-        status,
-        stdout: text(stdout),
-        stderr: text(stderr),
-        timed_out: ended.is_none(),
-    })
+    Ok(Output { status, stdout: text(stdout), stderr: text(stderr), timed_out: ended.is_none() })
 }
 
 fn drain(pipe: Option<OwnedFd>) -> thread::JoinHandle<Vec<u8>> {
@@ -167,11 +136,7 @@ impl Guard {
     pub(crate) fn spawn(command: Command) -> io::Result<Self> {
         let mut child = spawn(command)?;
         match sys::pidfd_open(child.id()) {
-            Ok(pidfd) => Ok(Self {
-                child,
-                pidfd,
-                status: None,
-            }),
+            Ok(pidfd) => Ok(Self { child, pidfd, status: None }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -187,8 +152,7 @@ impl Guard {
 
     /// True while the child runs.
     pub fn is_running(&mut self) -> bool {
-        self.wait(Duration::ZERO)
-            .is_ok_and(|status| status.is_none())
+        self.wait(Duration::ZERO).is_ok_and(|status| status.is_none())
     }
 
     /// Waits for the end, at most `bound` long; `None` means that it still runs. What it left of its group ends with it.
@@ -202,10 +166,7 @@ impl Guard {
     /// Sends a signal to the child itself (not to its group); an error when it has ended.
     pub fn signal(&mut self, signal: i32) -> io::Result<()> {
         match self.wait(Duration::ZERO)? {
-            Some(status) => Err(io::Error::other(format!(
-                "process {} has ended: {status}",
-                self.pid()
-            ))),
+            Some(status) => Err(io::Error::other(format!("process {} has ended: {status}", self.pid()))),
             None => sys::kill(self.pid(), signal),
         }
     }

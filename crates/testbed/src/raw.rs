@@ -35,35 +35,18 @@ impl Host {
 impl RawPort {
     pub(crate) fn open(host: &Host, interface: &str, sees: Sees) -> io::Result<Self> {
         let what = || format!("raw port on {interface}");
-        let socket =
-            host.enter(|| packet_socket(interface, sees).map_err(|e| with_context(what(), e)))?;
-        Ok(Self {
-            socket,
-            buffer: vec![0; FRAME_LIMIT],
-        })
+        let socket = host.enter(|| packet_socket(interface, sees).map_err(|e| with_context(what(), e)))?;
+        Ok(Self { socket, buffer: vec![0; FRAME_LIMIT] })
     }
 
     /// Sends one frame, from the destination MAC address on, without FCS.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         // SAFETY: pointer and length describe `frame`, which the kernel only reads.
-        let sent = unsafe {
-            libc::send(
-                self.socket.as_raw_fd(),
-                frame.as_ptr().cast(),
-                frame.len(),
-                0,
-            )
-        };
+        let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
         match sent {
             n if n == frame.len() as isize => Ok(()),
-            n if n >= 0 => Err(io::Error::other(format!(
-                "{n} of {} bytes sent",
-                frame.len()
-            ))),
-            _ => Err(with_context(
-                format!("sending {} bytes", frame.len()),
-                io::Error::last_os_error(),
-            )),
+            n if n >= 0 => Err(io::Error::other(format!("{n} of {} bytes sent", frame.len()))),
+            _ => Err(with_context(format!("sending {} bytes", frame.len()), io::Error::last_os_error())),
         }
     }
 
@@ -76,11 +59,7 @@ impl RawPort {
     }
 
     /// The next frame that `wanted` accepts; what comes before it is thrown away.
-    pub fn recv_matching(
-        &mut self,
-        timeout: Duration,
-        mut wanted: impl FnMut(&[u8]) -> bool,
-    ) -> io::Result<Option<Vec<u8>>> {
+    pub fn recv_matching(&mut self, timeout: Duration, mut wanted: impl FnMut(&[u8]) -> bool) -> io::Result<Option<Vec<u8>>> {
         let deadline = Instant::now() + timeout;
         loop {
             match self.recv(deadline.saturating_duration_since(Instant::now()))? {
@@ -101,10 +80,7 @@ impl RawPort {
 
     pub(crate) fn take(&mut self) -> io::Result<Vec<u8>> {
         let mut control = ControlSpace([0; CONTROL_BYTES]);
-        let mut vector = libc::iovec {
-            iov_base: self.buffer.as_mut_ptr().cast(),
-            iov_len: self.buffer.len(),
-        };
+        let mut vector = libc::iovec { iov_base: self.buffer.as_mut_ptr().cast(), iov_len: self.buffer.len() };
         // SAFETY: msghdr is plain C data for which all zeroes is a value.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &raw mut vector;
@@ -140,8 +116,7 @@ fn stripped_tag(message: &libc::msghdr) -> Option<[u8; 4]> {
         let (level, kind) = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
         if level == libc::SOL_PACKET && kind == libc::PACKET_AUXDATA {
             // SAFETY: PACKET_AUXDATA messages carry one tpacket_auxdata; the data may be unaligned for it.
-            let aux: libc::tpacket_auxdata =
-                unsafe { std::ptr::read_unaligned(libc::CMSG_DATA(header).cast()) };
+            let aux: libc::tpacket_auxdata = unsafe { std::ptr::read_unaligned(libc::CMSG_DATA(header).cast()) };
             if aux.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
                 return None;
             }
@@ -160,30 +135,15 @@ fn packet_socket(interface: &str, sees: Sees) -> io::Result<OwnedFd> {
     let index = sys::interface_index(interface)? as libc::c_int;
     // Protocol 0: nothing is queued before the socket is bound to its interface.
     let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
-    let option =
-        |name, value: libc::c_int| sys::set_option(socket.as_fd(), libc::SOL_PACKET, name, &value);
+    let option = |name, value: libc::c_int| sys::set_option(socket.as_fd(), libc::SOL_PACKET, name, &value);
     option(libc::PACKET_AUXDATA, 1)?;
     if sees == Sees::Arriving {
         option(libc::PACKET_IGNORE_OUTGOING, 1)?;
     }
-    sys::set_option(
-        socket.as_fd(),
-        libc::SOL_SOCKET,
-        libc::SO_RCVBUFFORCE,
-        &(8 << 20),
-    )?;
-    let promiscuous = libc::packet_mreq {
-        mr_ifindex: index,
-        mr_type: libc::PACKET_MR_PROMISC as _,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    sys::set_option(
-        socket.as_fd(),
-        libc::SOL_PACKET,
-        libc::PACKET_ADD_MEMBERSHIP,
-        &promiscuous,
-    )?;
+    sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &(8 << 20))?;
+    let promiscuous =
+        libc::packet_mreq { mr_ifindex: index, mr_type: libc::PACKET_MR_PROMISC as _, mr_alen: 0, mr_address: [0; 8] };
+    sys::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)?;
     // SAFETY: sockaddr_ll is plain C data for which all zeroes is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;

@@ -94,17 +94,9 @@ impl RouterBuilder {
         let console = File::create(folder.path.join("console.log"))?;
         let mut command = self.host.command(&binary.to_string_lossy());
         command.arg("-c").arg(&conf_file).envs(self.environment);
-        command
-            .stdin(Stdio::null())
-            .stdout(console.try_clone()?)
-            .stderr(console);
+        command.stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console);
         let guard = self.host.spawn(command)?;
-        let mut router = Router {
-            guard,
-            folder,
-            quiverctl: binary.with_file_name("quiverctl"),
-            ended: false,
-        };
+        let mut router = Router { guard, folder, quiverctl: binary.with_file_name("quiverctl"), ended: false };
         let ready = router.wait_until_ready(self.ready_within);
         if ready.is_err() {
             router.ended = true;
@@ -142,19 +134,12 @@ impl Router {
             return Ok(beside);
         }
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let target = std::env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| workspace.join("target"), PathBuf::from);
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
         let built = ["release", "quick"].map(|profile| target.join(profile).join("quiver"));
         let age = |path: &PathBuf| fs::metadata(path).and_then(|data| data.modified()).ok();
-        let newest = built
-            .into_iter()
-            .filter(|path| age(path).is_some())
-            .max_by_key(age);
+        let newest = built.into_iter().filter(|path| age(path).is_some()).max_by_key(age);
         newest.ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::NotFound,
-                "no quiver binary: `make build` makes one, QUIVER_BIN names one",
-            )
+            io::Error::new(io::ErrorKind::NotFound, "no quiver binary: `make build` makes one, QUIVER_BIN names one")
         })
     }
 
@@ -166,10 +151,7 @@ impl Router {
                 return Ok(());
             }
             if let Some(status) = self.guard.wait(Duration::from_millis(10))? {
-                return Err(io::Error::other(format!(
-                    "quiver ended at its start: {status}\n{}",
-                    self.log()
-                )));
+                return Err(io::Error::other(format!("quiver ended at its start: {status}\n{}", self.log())));
             }
             if Instant::now() >= deadline {
                 return Err(io::Error::new(
@@ -207,9 +189,7 @@ impl Router {
         let output = process::run(command, COMMAND_BOUND).map_err(|error| error.to_string())?;
         match output.success() {
             true => Ok(output.stdout),
-            false if output.timed_out => {
-                Err(format!("no answer within {COMMAND_BOUND:?}: {output}"))
-            }
+            false if output.timed_out => Err(format!("no answer within {COMMAND_BOUND:?}: {output}")),
             false => Err(output.stderr.trim_end().to_owned()),
         }
     }
@@ -217,8 +197,7 @@ impl Router {
     /// Runs commands line by line (`#` comments, `\` joins lines) and stops at the first that fails.
     pub fn script(&self, text: &str) -> Result<(), String> {
         for line in script_lines(text) {
-            self.cli(&line)
-                .map_err(|error| format!("`{line}`: {error}"))?;
+            self.cli(&line).map_err(|error| format!("`{line}`: {error}"))?;
         }
         Ok(())
     }
@@ -255,8 +234,7 @@ impl Router {
         let status = fs::read_to_string(process.join("status"))?;
         let stat = fs::read_to_string(process.join("stat"))?;
         let number = |key: &str| {
-            status_number(&status, key)
-                .ok_or_else(|| io::Error::other(format!("no {key} in /proc/{}/status", self.pid())))
+            status_number(&status, key).ok_or_else(|| io::Error::other(format!("no {key} in /proc/{}/status", self.pid())))
         };
         Ok(Usage {
             resident: number("VmRSS:")? * 1024,
@@ -275,22 +253,14 @@ impl Router {
 
     /// Asks for a clean stop (SIGTERM) and waits; anything but exit status 0 in time is an error with the log.
     pub fn stop(mut self) -> io::Result<()> {
-        self.guard
-            .signal(libc::SIGTERM)
-            .map_err(|e| with_context(self.log(), e))?;
+        self.guard.signal(libc::SIGTERM).map_err(|e| with_context(self.log(), e))?;
         self.ended = true;
         match self.guard.wait(STOP_BOUND)? {
             Some(status) if status.success() => Ok(()),
-            Some(status) => Err(io::Error::other(format!(
-                "quiver did not stop cleanly: {status}\n{}",
-                self.log()
-            ))),
+            Some(status) => Err(io::Error::other(format!("quiver did not stop cleanly: {status}\n{}", self.log()))),
             None => Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!(
-                    "quiver still runs {STOP_BOUND:?} after SIGTERM\n{}",
-                    self.log()
-                ),
+                format!("quiver still runs {STOP_BOUND:?} after SIGTERM\n{}", self.log()),
             )),
         }
     }
@@ -298,16 +268,8 @@ impl Router {
     /// What helps to understand a failure: interfaces, drops, nodes, buffers, log.
     pub fn dump(&self) -> String {
         let mut text = String::new();
-        for line in [
-            "show interface",
-            "show errors",
-            "show runtime",
-            "show buffers",
-            "show trace",
-        ] {
-            let answer = self
-                .vppctl(line)
-                .unwrap_or_else(|error| format!("({error})\n"));
+        for line in ["show interface", "show errors", "show runtime", "show buffers", "show trace"] {
+            let answer = self.vppctl(line).unwrap_or_else(|error| format!("({error})\n"));
             text.push_str(&format!("--- {line}\n{answer}"));
         }
         text.push_str(&format!("--- log\n{}", self.log()));
@@ -322,18 +284,10 @@ impl Drop for Router {
         }
         let running = self.guard.is_running();
         if thread::panicking() {
-            let state = if running {
-                "is running"
-            } else {
-                "has ended by itself"
-            };
+            let state = if running { "is running" } else { "has ended by itself" };
             say(&format!("the router {state}\n{}", self.dump()));
         } else if !running {
-            panic!(
-                "quiver ended by itself: {:?}\n{}",
-                self.guard.wait(Duration::ZERO),
-                self.log()
-            );
+            panic!("quiver ended by itself: {:?}\n{}", self.guard.wait(Duration::ZERO), self.log());
         }
     }
 }
@@ -372,9 +326,7 @@ fn with_runtime_folder(conf: &str, folder: &Path) -> String {
     let folder = folder.display();
     let keys = format!("nodaemon runtime-dir {folder} cli-listen {folder}/cli.sock");
     let text = conf.replace("@dir@", &folder.to_string());
-    let section = text
-        .split_once('{')
-        .filter(|(before, _)| before.split_whitespace().next_back() == Some("unix"));
+    let section = text.split_once('{').filter(|(before, _)| before.split_whitespace().next_back() == Some("unix"));
     let later = || {
         text.match_indices("unix").find_map(|(at, word)| {
             let rest = text[at + word.len()..].trim_start();
@@ -429,39 +381,21 @@ mod tests {
     fn the_runtime_folder_goes_into_the_unix_section() {
         let conf = |text| with_runtime_folder(text, Path::new("/d"));
         let keys = "nodaemon runtime-dir /d cli-listen /d/cli.sock";
-        assert_eq!(
-            conf("cpu { workers 1 }"),
-            format!("unix {{ {keys} }}\ncpu {{ workers 1 }}")
-        );
-        assert_eq!(
-            conf("unix { log @dir@/log }"),
-            format!("unix {{ {keys}  log /d/log }}")
-        );
-        assert_eq!(
-            conf("cpu { }\nunix\n{ log x }"),
-            format!("cpu {{ }}\nunix\n{{ {keys}  log x }}")
-        );
-        assert_eq!(
-            conf("plugins { path unix }"),
-            format!("unix {{ {keys} }}\nplugins {{ path unix }}")
-        );
+        assert_eq!(conf("cpu { workers 1 }"), format!("unix {{ {keys} }}\ncpu {{ workers 1 }}"));
+        assert_eq!(conf("unix { log @dir@/log }"), format!("unix {{ {keys}  log /d/log }}"));
+        assert_eq!(conf("cpu { }\nunix\n{ log x }"), format!("cpu {{ }}\nunix\n{{ {keys}  log x }}"));
+        assert_eq!(conf("plugins { path unix }"), format!("unix {{ {keys} }}\nplugins {{ path unix }}"));
     }
 
     #[test]
     fn script_lines_join_and_skip() {
         let text = "# comment\n\nset interface \\\n  state x \\\n up\nshow version\nlast \\\n";
-        assert_eq!(
-            script_lines(text),
-            ["set interface state x up", "show version", "last"]
-        );
+        assert_eq!(script_lines(text), ["set interface state x up", "show version", "last"]);
     }
 
     #[test]
     fn process_files_are_read() {
-        assert_eq!(
-            status_number("Name:\tx\nVmRSS:\t   12 kB\nThreads:\t3\n", "VmRSS:"),
-            Some(12)
-        );
+        assert_eq!(status_number("Name:\tx\nVmRSS:\t   12 kB\nThreads:\t3\n", "VmRSS:"), Some(12));
         assert_eq!(status_number("Name:\tx\n", "VmRSS:"), None);
         let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20";
         assert_eq!(cpu_time(stat), Some(Duration::from_secs(2)));

@@ -32,9 +32,7 @@ impl Scenario {
             skip(&format!("needs the program {missing}"));
             return None;
         }
-        Some(Self {
-            _lock: lock().expect("the lock between scenarios"),
-        })
+        Some(Self { _lock: lock().expect("the lock between scenarios") })
     }
 }
 
@@ -42,10 +40,7 @@ impl Scenario {
 #[track_caller]
 pub fn skip(reason: &str) {
     say(&format!("SKIP: {reason}"));
-    assert!(
-        !is_strict(),
-        "SKIP: {reason} ({STRICT_VARIABLE} is set, so this is a failure)"
-    );
+    assert!(!is_strict(), "SKIP: {reason} ({STRICT_VARIABLE} is set, so this is a failure)");
 }
 
 /// Says visibly that a scenario is left out because this kernel lacks something; never a failure.
@@ -67,9 +62,7 @@ pub(crate) fn say(text: &str) {
 /// Tried rather than guessed from the user id: root in a container may not, a plain user in a user namespace may.
 fn can_make_namespaces() -> io::Result<()> {
     let attempt = std::thread::spawn(|| sys::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWNS));
-    attempt
-        .join()
-        .unwrap_or_else(|_| Err(io::Error::other("panicked")))
+    attempt.join().unwrap_or_else(|_| Err(io::Error::other("panicked")))
 }
 
 fn is_installed(tool: &str) -> bool {
@@ -94,9 +87,5 @@ fn lock() -> io::Result<File> {
 
 /// A lock file that another user made can be locked though not written.
 fn open_lock(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)
-        .or_else(|_| File::open(path))
+    OpenOptions::new().create(true).append(true).open(path).or_else(|_| File::open(path))
 }

@@ -6,11 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Turns the C convention (-1 and errno) into a `Result`.
 pub(crate) fn check(value: c_int) -> io::Result<c_int> {
-    if value < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(value)
-    }
+    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
 /// Moves the calling thread into new namespaces.
@@ -86,10 +82,7 @@ pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     let c_name = CString::new(name)?;
     // SAFETY: the pointer is a NUL-terminated string that lives over the call.
     match unsafe { libc::if_nametoindex(c_name.as_ptr()) } {
-        0 => Err(with_context(
-            format!("interface {name}"),
-            io::Error::last_os_error(),
-        )),
+        0 => Err(with_context(format!("interface {name}"), io::Error::last_os_error())),
         index => Ok(index),
     }
 }
@@ -103,23 +96,10 @@ pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<
 }
 
 /// Sets a socket option from a plain C value.
-pub(crate) fn set_option<T: Copy>(
-    socket: BorrowedFd<'_>,
-    level: c_int,
-    name: c_int,
-    value: &T,
-) -> io::Result<()> {
+pub(crate) fn set_option<T: Copy>(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: &T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: pointer and length describe `value`, which the kernel only reads.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            std::ptr::from_ref(value).cast(),
-            length,
-        )
-    };
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length) };
     check(result).map(drop)
 }
 
@@ -128,11 +108,7 @@ pub(crate) fn wait_readable(fd: BorrowedFd<'_>, timeout: std::time::Duration) ->
     let deadline = std::time::Instant::now() + timeout;
     loop {
         let left = deadline.saturating_duration_since(std::time::Instant::now());
-        let mut entry = libc::pollfd {
-            fd: fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
+        let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // Rounded up, or the last millisecond would spin.
         let millis = left.as_micros().div_ceil(1000).min(i32::MAX as u128) as c_int;
         // SAFETY: the pointer is one pollfd that lives over the call.

@@ -54,25 +54,14 @@ impl Host {
 
     /// Both ways: the host is in this VLAN as far as the wire can tell.
     pub fn speak_vlan(&self, interface: &str, tags: &[Tag]) -> io::Result<TagProgram> {
-        let programs = [
-            (Direction::Egress, push_program(tags)),
-            (Direction::Ingress, pop_program(tags)),
-        ];
+        let programs = [(Direction::Egress, push_program(tags)), (Direction::Ingress, pop_program(tags))];
         self.attach_tags(interface, &programs)
     }
 
-    fn attach_tags(
-        &self,
-        interface: &str,
-        programs: &[(Direction, Vec<Instruction>)],
-    ) -> io::Result<TagProgram> {
-        let attach = |(direction, code): &(Direction, Vec<Instruction>)| {
-            bpf::attach(bpf::load(code)?, interface, *direction)
-        };
+    fn attach_tags(&self, interface: &str, programs: &[(Direction, Vec<Instruction>)]) -> io::Result<TagProgram> {
+        let attach = |(direction, code): &(Direction, Vec<Instruction>)| bpf::attach(bpf::load(code)?, interface, *direction);
         let attachments = self.enter(|| programs.iter().map(attach).collect::<io::Result<_>>())?;
-        Ok(TagProgram {
-            _attachments: attachments,
-        })
+        Ok(TagProgram { _attachments: attachments })
     }
 }
 
@@ -139,8 +128,7 @@ mod tests {
             host.address("eth0", &format!("10.9.0.{last}/24")).unwrap();
         }
         let filter = |host: &Host, direction, code: Vec<Instruction>| {
-            host.enter(|| bpf::attach_filter(&bpf::load(&code)?, "eth0", direction))
-                .unwrap();
+            host.enter(|| bpf::attach_filter(&bpf::load(&code)?, "eth0", direction)).unwrap();
         };
         filter(&a, Direction::Egress, push_program(&tags));
         let mut wire = b.raw("eth0").unwrap();

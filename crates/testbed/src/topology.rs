@@ -19,11 +19,7 @@ pub struct TwoHostsOptions {
 
 impl Default for TwoHostsOptions {
     fn default() -> Self {
-        Self {
-            offloads: Offloads::On,
-            queues: 1,
-            mtu: 1500,
-        }
+        Self { offloads: Offloads::On, queues: 1, mtu: 1500 }
     }
 }
 
@@ -69,12 +65,7 @@ impl TwoHosts {
 
     /// Makes hosts, links, addresses and routes.
     pub fn new(options: TwoHostsOptions) -> io::Result<Self> {
-        let scene = Self {
-            a: Host::new("a")?,
-            middle: Host::new("router")?,
-            b: Host::new("b")?,
-            options,
-        };
+        let scene = Self { a: Host::new("a")?, middle: Host::new("router")?, b: Host::new("b")?, options };
         scene.connect(Side::A)?;
         scene.connect(Side::B)?;
         Ok(scene)
@@ -107,17 +98,8 @@ impl TwoHosts {
     }
 
     /// Starts the router with further `startup.conf` sections and these commands.
-    pub fn start_router_with(
-        &self,
-        workers: u32,
-        conf: &str,
-        commands: &str,
-    ) -> io::Result<Router> {
-        let cpu = if workers == 0 {
-            String::new()
-        } else {
-            format!("cpu {{ workers {workers} }}\n")
-        };
+    pub fn start_router_with(&self, workers: u32, conf: &str, commands: &str) -> io::Result<Router> {
+        let cpu = if workers == 0 { String::new() } else { format!("cpu {{ workers {workers} }}\n") };
         let router = Router::start(&self.middle, &format!("{cpu}{conf}"))?;
         router.script(commands).map_err(io::Error::other)?;
         Ok(router)

@@ -27,17 +27,12 @@ impl Vppctl {
     /// Connects and answers the terminal-type question, within five seconds.
     pub fn connect(socket: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(socket).map_err(|e| with_context(socket.display(), e))?;
-        let mut session = Self {
-            stream,
-            telnet: Telnet::default(),
-        };
+        let mut session = Self { stream, telnet: Telnet::default() };
         let deadline = Instant::now() + Duration::from_secs(5);
         while !session.telnet.asked {
             session.fill(deadline)?;
         }
-        session
-            .stream
-            .write_all(&[IAC, SUB_BEGIN, TERMINAL_TYPE, 0])?;
+        session.stream.write_all(&[IAC, SUB_BEGIN, TERMINAL_TYPE, 0])?;
         session.stream.write_all(b"vppctl")?;
         session.stream.write_all(&[IAC, SUB_END])?;
         Ok(session)
@@ -66,9 +61,7 @@ impl Vppctl {
         match self.stream.read(&mut chunk) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => {
-                chunk[..count]
-                    .iter()
-                    .for_each(|&byte| self.telnet.take(byte));
+                chunk[..count].iter().for_each(|&byte| self.telnet.take(byte));
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -130,8 +123,7 @@ mod tests {
 
     #[test]
     fn the_greeting_of_vpp_holds_the_question_and_no_text() {
-        let greeting =
-            b"\xff\xfc\x22\xff\xfe\x22\xff\xfb\x03\xff\xfd\x03\xff\xfb\x01\xff\xfe\x01\xff\xfd\x18\
+        let greeting = b"\xff\xfc\x22\xff\xfe\x22\xff\xfb\x03\xff\xfd\x03\xff\xfb\x01\xff\xfe\x01\xff\xfd\x18\
             \xff\xfa\x18\x01\xff\xf0\xff\xfd\x1f\xff\xfa\x1f\x01\xff\xf0";
         let mut telnet = Telnet::default();
         for (at, &byte) in greeting.iter().enumerate() {
@@ -144,9 +136,7 @@ mod tests {
     #[test]
     fn a_doubled_iac_is_a_text_byte() {
         let mut telnet = Telnet::default();
-        b"a\xff\xffb\xff\xf1c"
-            .iter()
-            .for_each(|&byte| telnet.take(byte));
+        b"a\xff\xffb\xff\xf1c".iter().for_each(|&byte| telnet.take(byte));
         assert_eq!(telnet.text, b"a\xffbc");
     }
 }

@@ -24,8 +24,7 @@ fn frame(tags: &[Tag], payload: &[u8]) -> Vec<u8> {
 fn quiet_pair() -> (Host, Host) {
     let (a, b) = (Host::new("a").unwrap(), Host::new("b").unwrap());
     for host in [&a, &b] {
-        host.sysctl("net.ipv6.conf.default.disable_ipv6", "1")
-            .unwrap();
+        host.sysctl("net.ipv6.conf.default.disable_ipv6", "1").unwrap();
     }
     a.veth("eth0", &b, "eth0", &LinkOptions::default()).unwrap();
     (a, b)
@@ -44,11 +43,7 @@ fn frames_arrive_as_sent_with_any_number_of_tags() {
         for length in [2, 46, 47, 1400] {
             let sent = frame(&tags[..count], &vec![0xa5; length]);
             from.send(&sent).unwrap();
-            assert_eq!(
-                to.recv(LONG).unwrap().as_deref(),
-                Some(&sent[..]),
-                "{count} tags, {length} bytes"
-            );
+            assert_eq!(to.recv(LONG).unwrap().as_deref(), Some(&sent[..]), "{count} tags, {length} bytes");
         }
     }
     assert_eq!(to.drain(QUIET).unwrap(), Vec::<Vec<u8>>::new());
@@ -63,10 +58,7 @@ fn a_port_does_not_see_what_it_sends() {
     let mut port = a.raw("eth0").unwrap();
     port.send(&frame(&[], b"echo?")).unwrap();
     assert_eq!(port.recv(QUIET).unwrap(), None);
-    assert!(
-        port.send(&[0; 4]).is_err(),
-        "shorter than an Ethernet header"
-    );
+    assert!(port.send(&[0; 4]).is_err(), "shorter than an Ethernet header");
     assert!(a.raw("no-such").is_err());
 }
 
@@ -80,10 +72,7 @@ fn frames_between_can_be_skipped() {
     for number in 0..5 {
         from.send(&frame(&[], &[number])).unwrap();
     }
-    let third = to
-        .recv_matching(LONG, |frame| frame[14] == 3)
-        .unwrap()
-        .unwrap();
+    let third = to.recv_matching(LONG, |frame| frame[14] == 3).unwrap().unwrap();
     assert_eq!(third[14], 3);
     assert_eq!(to.drain(QUIET).unwrap().len(), 1, "the fourth is left");
 }
@@ -117,23 +106,11 @@ fn tagged_kernel_hosts_ping_each_other_and_nobody_else() {
     for tags in [vec![Tag::dot1q(10)], vec![Tag::dot1ad(100), Tag::dot1q(10)]] {
         for offloads in [Offloads::On, Offloads::Off] {
             let (a, b) = (Host::new("a").unwrap(), Host::new("b").unwrap());
-            a.veth(
-                "eth0",
-                &b,
-                "eth0",
-                &LinkOptions {
-                    offloads,
-                    ..LinkOptions::default()
-                },
-            )
-            .unwrap();
+            a.veth("eth0", &b, "eth0", &LinkOptions { offloads, ..LinkOptions::default() }).unwrap();
             a.address("eth0", "10.9.0.1/24").unwrap();
             b.address("eth0", "10.9.0.2/24").unwrap();
             let near = a.speak_vlan("eth0", &tags).unwrap();
-            assert!(
-                !a.pings("10.9.0.2", 1).unwrap(),
-                "only one end is tagged: {tags:?}"
-            );
+            assert!(!a.pings("10.9.0.2", 1).unwrap(), "only one end is tagged: {tags:?}");
             let other = [Tag::dot1q(11), tags[tags.len() - 1]];
             let far = b.speak_vlan("eth0", &other[..tags.len()]).unwrap();
             assert!(!a.pings("10.9.0.2", 1).unwrap(), "another VLAN: {tags:?}");
@@ -142,9 +119,7 @@ fn tagged_kernel_hosts_ping_each_other_and_nobody_else() {
             a.flush_neighbours("eth0").unwrap();
             let far = b.speak_vlan("eth0", &tags).unwrap();
             assert!(a.pings("10.9.0.2", 5).unwrap(), "{tags:?}");
-            let full = a
-                .run("ping -n -q -M do -s 1472 -c 2 -i 0.2 -W 1 10.9.0.2", LONG)
-                .unwrap();
+            let full = a.run("ping -n -q -M do -s 1472 -c 2 -i 0.2 -W 1 10.9.0.2", LONG).unwrap();
             assert!(full.success(), "tags do not count against the MTU: {full}");
             drop((near, far));
             assert!(a.pings("10.9.0.2", 5).unwrap(), "plain again");
@@ -165,10 +140,7 @@ fn tags_are_on_the_wire_outermost_first() {
     let mut wire = b.raw("eth0").unwrap();
     assert!(!a.pings("10.9.0.2", 1).unwrap(), "nobody answers");
     let request = wire.recv(LONG).unwrap().expect("an ARP request");
-    assert_eq!(
-        &request[12..22],
-        &[0x88, 0xa8, 0, 100, 0x81, 0, 0, 10, 0x08, 0x06]
-    );
+    assert_eq!(&request[12..22], &[0x88, 0xa8, 0, 100, 0x81, 0, 0, 10, 0x08, 0x06]);
 }
 
 #[test]
@@ -181,17 +153,9 @@ fn tcp_crosses_a_tagged_link_with_offloads_on() {
     a.address("eth0", "10.9.0.1/24").unwrap();
     b.address("eth0", "10.9.0.2/24").unwrap();
     let tags = [Tag::dot1ad(100), Tag::dot1q(10)];
-    let _tagged = [
-        a.speak_vlan("eth0", &tags).unwrap(),
-        b.speak_vlan("eth0", &tags).unwrap(),
-    ];
+    let _tagged = [a.speak_vlan("eth0", &tags).unwrap(), b.speak_vlan("eth0", &tags).unwrap()];
     let _server = b.background("iperf3 -s -1").unwrap();
     assert!(a.pings("10.9.0.2", 3).unwrap());
-    let sent = a
-        .run(
-            "iperf3 -c 10.9.0.2 -n 50M --connect-timeout 2000",
-            Duration::from_secs(20),
-        )
-        .unwrap();
+    let sent = a.run("iperf3 -c 10.9.0.2 -n 50M --connect-timeout 2000", Duration::from_secs(20)).unwrap();
     sent.expect("iperf3");
 }

@@ -13,8 +13,7 @@ fn pair(options: &LinkOptions) -> (Host, Host) {
     a.veth("eth0", &b, "eth0", options).unwrap();
     for (host, last) in [(&a, 1), (&b, 2)] {
         host.address("eth0", &format!("10.9.0.{last}/24")).unwrap();
-        host.address("eth0", &format!("2001:db8:9::{last}/64"))
-            .unwrap();
+        host.address("eth0", &format!("2001:db8:9::{last}/64")).unwrap();
     }
     (a, b)
 }
@@ -38,11 +37,7 @@ fn kernel_hosts_ping_each_other_in_both_families() {
         return;
     };
     for offloads in [Offloads::On, Offloads::Off] {
-        let (a, _b) = pair(&LinkOptions {
-            queues: 2,
-            offloads,
-            ..LinkOptions::default()
-        });
+        let (a, _b) = pair(&LinkOptions { queues: 2, offloads, ..LinkOptions::default() });
         assert!(a.pings("10.9.0.2", 3).unwrap());
         assert!(a.pings("2001:db8:9::2", 3).unwrap());
         assert!(!a.pings("10.9.0.3", 1).unwrap(), "nobody is there");
@@ -55,30 +50,15 @@ fn a_link_has_what_it_was_asked_to_have() {
         return;
     };
     let macs = [Some([2, 0, 0, 0, 0, 1]), Some([2, 0, 0, 0, 0, 2])];
-    let options = LinkOptions {
-        queues: 2,
-        mtu: 9000,
-        macs,
-        offloads: Offloads::Off,
-    };
+    let options = LinkOptions { queues: 2, mtu: 9000, macs, offloads: Offloads::Off };
     let (a, b) = pair(&options);
     for (host, mac) in [(&a, macs[0]), (&b, macs[1])] {
         assert_eq!(Some(host.mac("eth0").unwrap()), mac);
-        let read = |file: &str| {
-            host.run(&format!("cat /sys/class/net/eth0/{file}"), SECOND)
-                .unwrap()
-                .expect(file)
-        };
+        let read = |file: &str| host.run(&format!("cat /sys/class/net/eth0/{file}"), SECOND).unwrap().expect(file);
         assert_eq!(read("mtu"), "9000\n");
-        let queues = host
-            .sh("ls -d /sys/class/net/eth0/queues/rx-* | wc -l", SECOND)
-            .unwrap()
-            .expect("ls");
+        let queues = host.sh("ls -d /sys/class/net/eth0/queues/rx-* | wc -l", SECOND).unwrap().expect("ls");
         assert_eq!(queues, "2\n");
-        let features = host
-            .run("ethtool -k eth0", SECOND)
-            .unwrap()
-            .expect("ethtool");
+        let features = host.run("ethtool -k eth0", SECOND).unwrap().expect("ethtool");
         for feature in [
             "tx-checksumming",
             "rx-checksumming",
@@ -87,16 +67,10 @@ fn a_link_has_what_it_was_asked_to_have() {
             "tx-tcp6-segmentation",
             "generic-receive-offload",
         ] {
-            assert!(
-                features.contains(&format!("{feature}: off")),
-                "{feature} in\n{features}"
-            );
+            assert!(features.contains(&format!("{feature}: off")), "{feature} in\n{features}");
         }
         host.set_offloads("eth0", Offloads::On).unwrap();
-        let features = host
-            .run("ethtool -k eth0", SECOND)
-            .unwrap()
-            .expect("ethtool");
+        let features = host.run("ethtool -k eth0", SECOND).unwrap().expect("ethtool");
         assert!(features.contains("tx-tcp-segmentation: on"), "{features}");
     }
 }
@@ -131,17 +105,10 @@ fn settings_and_sys_are_the_hosts_own() {
     assert_eq!(a.sysctl_value("net.ipv4.ip_forward").unwrap(), "1");
     assert_eq!(b.sysctl_value("net.ipv4.ip_forward").unwrap(), "0");
     assert!(a.sysctl("net.ipv4.no_such_key", "1").is_err());
-    assert_eq!(
-        a.run("ls /sys/class/net", SECOND).unwrap().expect("ls"),
-        "lo\n"
-    );
+    assert_eq!(a.run("ls /sys/class/net", SECOND).unwrap().expect("ls"), "lo\n");
     let here = std::env::current_dir().unwrap();
     let there = a.run("pwd", SECOND).unwrap().expect("pwd");
-    assert_eq!(
-        there.trim_end(),
-        here.to_str().unwrap(),
-        "the working directory is kept"
-    );
+    assert_eq!(there.trim_end(), here.to_str().unwrap(), "the working directory is kept");
 }
 
 #[test]
@@ -151,12 +118,7 @@ fn a_command_is_killed_at_its_deadline_with_all_its_children() {
     };
     let host = Host::new("a").unwrap();
     let start = Instant::now();
-    let output = host
-        .sh(
-            "echo begun; sleep 86399 & echo $!; wait",
-            Duration::from_millis(300),
-        )
-        .unwrap();
+    let output = host.sh("echo begun; sleep 86399 & echo $!; wait", Duration::from_millis(300)).unwrap();
     assert!(output.timed_out && !output.success());
     assert!(start.elapsed() < 3 * SECOND, "{:?}", start.elapsed());
     let (begun, sleeper) = output.stdout.split_once('\n').unwrap();
@@ -171,13 +133,8 @@ fn large_output_and_exit_codes_come_back_whole() {
         return;
     };
     let host = Host::new("a").unwrap();
-    let output = host
-        .sh("seq 1 200000; echo wrong >&2; exit 7", 10 * SECOND)
-        .unwrap();
-    assert_eq!(
-        (output.status.code(), output.stderr.as_str()),
-        (Some(7), "wrong\n")
-    );
+    let output = host.sh("seq 1 200000; echo wrong >&2; exit 7", 10 * SECOND).unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_str()), (Some(7), "wrong\n"));
     assert_eq!(output.stdout.lines().count(), 200_000);
     assert!(host.run("no-such-program", SECOND).is_err());
 }
@@ -189,9 +146,7 @@ fn a_background_command_ends_with_its_guard_not_with_the_thread_that_started_it(
     };
     let host = Host::new("a").unwrap();
     let starter = host.clone();
-    let mut guard = std::thread::spawn(move || starter.background("sleep 86398").unwrap())
-        .join()
-        .unwrap();
+    let mut guard = std::thread::spawn(move || starter.background("sleep 86398").unwrap()).join().unwrap();
     std::thread::sleep(Duration::from_millis(100));
     assert!(guard.is_running());
     let pid = guard.pid();
@@ -204,19 +159,12 @@ fn a_failing_test_leaves_no_process() {
     let Some(_scenario) = Scenario::begin(&[]) else {
         return;
     };
-    let failing = std::thread::Builder::new()
-        .name("failing on purpose".into())
-        .spawn(|| {
-            let host = Host::new("a").unwrap();
-            let guard = host.background("sleep 86397").unwrap();
-            std::panic::panic_any(guard.pid());
-        });
-    let pid = *failing
-        .unwrap()
-        .join()
-        .unwrap_err()
-        .downcast::<u32>()
-        .unwrap();
+    let failing = std::thread::Builder::new().name("failing on purpose".into()).spawn(|| {
+        let host = Host::new("a").unwrap();
+        let guard = host.background("sleep 86397").unwrap();
+        std::panic::panic_any(guard.pid());
+    });
+    let pid = *failing.unwrap().join().unwrap_err().downcast::<u32>().unwrap();
     assert!(!is_alive(pid));
 }
 
@@ -236,34 +184,21 @@ fn a_killed_test_leaves_no_process_and_no_namespace() {
     let ours = Host::new("ours").unwrap();
     let holder = ours.background("sleep 86396").unwrap();
     let mut copy = ours.command(std::env::current_exe().unwrap().to_str().unwrap());
-    copy.args([
-        "--exact",
-        "a_killed_test_leaves_no_process_and_no_namespace",
-        "--nocapture",
-    ]);
-    copy.env(ROLE, holder.pid().to_string())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
+    copy.args(["--exact", "a_killed_test_leaves_no_process_and_no_namespace", "--nocapture"]);
+    copy.env(ROLE, holder.pid().to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut copy = ours.spawn(copy).unwrap();
-    let mut said = BufReader::new(copy.take_stdout().unwrap())
-        .lines()
-        .map_while(Result::ok);
+    let mut said = BufReader::new(copy.take_stdout().unwrap()).lines().map_while(Result::ok);
     let sleeper = said.find_map(|line| line.strip_prefix("sleeper ").map(str::to_owned));
     let sleeper: u32 = sleeper.expect("the copy reports").parse().unwrap();
     assert!(is_alive(sleeper) && ours.mac("shared").is_ok());
     copy.kill().unwrap();
     eventually("its process is gone", 5 * SECOND, || !is_alive(sleeper));
-    eventually("its namespace is gone", 5 * SECOND, || {
-        ours.mac("shared").is_err()
-    });
+    eventually("its namespace is gone", 5 * SECOND, || ours.mac("shared").is_err());
 }
 
 fn play_the_killed_test(holder: u32) {
     let host = Host::new("theirs").unwrap();
-    host.ip(&format!(
-        "link add eth0 type veth peer name shared netns {holder}"
-    ))
-    .unwrap();
+    host.ip(&format!("link add eth0 type veth peer name shared netns {holder}")).unwrap();
     // A group of its own, like every child here: nothing but the parent-death signal reaches it.
     let guard = host.background("sleep 86395").unwrap();
     println!("\nsleeper {}", guard.pid());

@@ -58,11 +58,7 @@ pub enum ArpError {
 
 impl ArpHeader {
     /// A message with the fixed fields for Ethernet and IPv4 filled in.
-    pub const fn new(
-        operation: ArpOperation,
-        sender: (MacAddr, Ipv4Addr),
-        target: (MacAddr, Ipv4Addr),
-    ) -> Self {
+    pub const fn new(operation: ArpOperation, sender: (MacAddr, Ipv4Addr), target: (MacAddr, Ipv4Addr)) -> Self {
         Self {
             hardware_type: U16Be::new(1),
             protocol_type: EtherType::IPV4.to_be(),
@@ -83,11 +79,7 @@ impl ArpHeader {
 
     /// The answer to this request from the station that has `mac` and the address asked for.
     pub const fn reply(&self, mac: MacAddr) -> Self {
-        Self::new(
-            ArpOperation::REPLY,
-            (mac, self.target_ip()),
-            (self.sender_mac, self.sender_ip()),
-        )
+        Self::new(ArpOperation::REPLY, (mac, self.target_ip()), (self.sender_mac, self.sender_ip()))
     }
 
     /// Reads a message and checks the fields that make it one for IPv4 over Ethernet.
@@ -166,15 +158,9 @@ mod tests {
         check(|h| h.hardware_len = 8, ArpError::NotEthernet);
         check(|h| h.protocol_type = U16Be::new(0x86dd), ArpError::NotIpv4);
         check(|h| h.protocol_len = 16, ArpError::NotIpv4);
-        check(
-            |h| h.sender_mac = MacAddr::BROADCAST,
-            ArpError::BadSenderMac,
-        );
+        check(|h| h.sender_mac = MacAddr::BROADCAST, ArpError::BadSenderMac);
         check(|h| h.sender_mac = MacAddr::ZERO, ArpError::BadSenderMac);
-        assert_eq!(
-            ArpHeader::parse(&good.as_bytes()[..27]),
-            Err(ArpError::TooShort)
-        );
+        assert_eq!(ArpHeader::parse(&good.as_bytes()[..27]), Err(ArpError::TooShort));
     }
 
     #[test]
@@ -188,9 +174,7 @@ mod tests {
     #[test]
     fn bytes_are_as_rfc_826_draws_them() {
         let bytes = ArpHeader::new(ArpOperation::REPLY, ALICE, BOB);
-        let expected = [
-            0, 1, 8, 0, 6, 4, 0, 2, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 2, 0, 0, 0, 0, 2, 10, 0, 0, 2,
-        ];
+        let expected = [0, 1, 8, 0, 6, 4, 0, 2, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 2, 0, 0, 0, 0, 2, 10, 0, 0, 2];
         assert_eq!(bytes.as_bytes(), expected);
         assert_eq!(ArpHeader::LEN, expected.len());
     }

@@ -39,33 +39,20 @@ impl Sum {
     #[inline(always)]
     pub fn add_bytes(self, bytes: &[u8]) -> Self {
         let sum = sum_words(bytes);
-        let sum = if self.odd {
-            u64::from(fold(sum).swap_bytes())
-        } else {
-            sum
-        };
-        Self {
-            acc: add_carry(self.acc, sum),
-            odd: self.odd ^ (bytes.len() % 2 == 1),
-        }
+        let sum = if self.odd { u64::from(fold(sum).swap_bytes()) } else { sum };
+        Self { acc: add_carry(self.acc, sum), odd: self.odd ^ (bytes.len() % 2 == 1) }
     }
 
     /// Adds a 16-bit value given in host order. Only between whole words.
     #[inline(always)]
     pub const fn add_u16(self, value: u16) -> Self {
-        Self {
-            acc: add_carry(self.acc, value.to_be() as u64),
-            odd: self.odd,
-        }
+        Self { acc: add_carry(self.acc, value.to_be() as u64), odd: self.odd }
     }
 
     /// Adds a 32-bit value given in host order, such as an IPv4 address. Only between whole words.
     #[inline(always)]
     pub const fn add_u32(self, value: u32) -> Self {
-        Self {
-            acc: add_carry(self.acc, value.to_be() as u64),
-            odd: self.odd,
-        }
+        Self { acc: add_carry(self.acc, value.to_be() as u64), odd: self.odd }
     }
 
     /// Adds a 128-bit value given in host order, such as an IPv6 address. Only between whole words.
@@ -73,28 +60,19 @@ impl Sum {
     pub const fn add_u128(self, value: u128) -> Self {
         let value = value.to_be();
         let acc = add_carry(self.acc, value as u64);
-        Self {
-            acc: add_carry(acc, (value >> 64) as u64),
-            odd: self.odd,
-        }
+        Self { acc: add_carry(acc, (value >> 64) as u64), odd: self.odd }
     }
 
     /// Adds TCP's, UDP's or ICMP's pseudo-header for IPv4 (RFC 9293, 3.1). `len` counts the L4 header and its data.
     #[inline(always)]
     pub const fn add_pseudo_v4(self, src: u32, dst: u32, protocol: IpProtocol, len: u16) -> Self {
-        self.add_u32(src)
-            .add_u32(dst)
-            .add_u16(protocol.0 as u16)
-            .add_u16(len)
+        self.add_u32(src).add_u32(dst).add_u16(protocol.0 as u16).add_u16(len)
     }
 
     /// Adds the pseudo-header for IPv6 (RFC 8200, 8.1). `dst` is the final destination.
     #[inline(always)]
     pub const fn add_pseudo_v6(self, src: u128, dst: u128, protocol: IpProtocol, len: u32) -> Self {
-        self.add_u128(src)
-            .add_u128(dst)
-            .add_u32(len)
-            .add_u16(protocol.0 as u16)
+        self.add_u128(src).add_u128(dst).add_u32(len).add_u16(protocol.0 as u16)
     }
 
     /// The folded sum in host order, not complemented: 0xffff over data whose checksum field is right.
@@ -186,17 +164,13 @@ impl Update {
     /// A covered 16-bit word changes from `old` to `new`.
     #[inline(always)]
     pub const fn u16(self, old: u16, new: u16) -> Self {
-        Self {
-            sum: self.sum + !old as u64 + new as u64,
-        }
+        Self { sum: self.sum + !old as u64 + new as u64 }
     }
 
     /// A covered, word-aligned 32-bit value changes.
     #[inline(always)]
     pub const fn u32(self, old: u32, new: u32) -> Self {
-        Self {
-            sum: add_carry(self.sum, !old as u64 + new as u64),
-        }
+        Self { sum: add_carry(self.sum, !old as u64 + new as u64) }
     }
 
     /// A covered, word-aligned 128-bit value changes.
@@ -205,9 +179,7 @@ impl Update {
         let sum = add_carry(self.sum, !old as u64);
         let sum = add_carry(sum, (!old >> 64) as u64);
         let sum = add_carry(sum, new as u64);
-        Self {
-            sum: add_carry(sum, (new >> 64) as u64),
-        }
+        Self { sum: add_carry(sum, (new >> 64) as u64) }
     }
 
     /// The field's new value in host order.
@@ -231,27 +203,20 @@ impl Update {
 /// `.checksum()` computes. ICMP has no pseudo-header: use [`Sum::of`].
 #[inline(always)]
 pub fn l4_sum_v4(ip: &Ipv4Header, protocol: IpProtocol, l4: &[u8]) -> Sum {
-    Sum::of(l4)
-        .pad()
-        .add_pseudo_v4(ip.src.get(), ip.dst.get(), protocol, l4.len() as u16)
+    Sum::of(l4).pad().add_pseudo_v4(ip.src.get(), ip.dst.get(), protocol, l4.len() as u16)
 }
 
 /// Sum over an L4 datagram in IPv6 (ICMPv6 included) with its pseudo-header.
 #[inline(always)]
 pub fn l4_sum_v6(ip: &Ipv6Header, protocol: IpProtocol, l4: &[u8]) -> Sum {
-    Sum::of(l4)
-        .pad()
-        .add_pseudo_v6(ip.src.get(), ip.dst.get(), protocol, l4.len() as u32)
+    Sum::of(l4).pad().add_pseudo_v6(ip.src.get(), ip.dst.get(), protocol, l4.len() as u32)
 }
 
 impl Sum {
     /// Fills up an odd number of bytes with a 0, so that whole words may follow.
     #[inline(always)]
     const fn pad(self) -> Self {
-        Self {
-            acc: self.acc,
-            odd: false,
-        }
+        Self { acc: self.acc, odd: false }
     }
 }
 
@@ -272,11 +237,7 @@ pub fn fill_l4(protocol: IpProtocol, pseudo: Sum, l4: &mut [u8]) -> Option<()> {
     let at = field_offset(protocol)?;
     U16Be::ZERO.write_at(l4, at)?;
     let sum = pseudo.add_bytes(l4);
-    let field = if protocol == IpProtocol::UDP {
-        sum.udp_checksum()
-    } else {
-        sum.checksum()
-    };
+    let field = if protocol == IpProtocol::UDP { sum.udp_checksum() } else { sum.checksum() };
     U16Be::new(field).write_at(l4, at)
 }
 

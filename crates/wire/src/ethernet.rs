@@ -26,11 +26,7 @@ impl EthernetHeader {
     /// A header from its three fields.
     #[inline(always)]
     pub const fn new(dst: MacAddr, src: MacAddr, ether_type: EtherType) -> Self {
-        Self {
-            dst,
-            src,
-            ether_type: ether_type.to_be(),
-        }
+        Self { dst, src, ether_type: ether_type.to_be() }
     }
 
     /// The type as a value that can be matched on.

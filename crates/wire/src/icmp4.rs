@@ -55,11 +55,7 @@ impl Icmp4Type {
     pub const fn is_error(self) -> bool {
         matches!(
             self,
-            Self::DESTINATION_UNREACHABLE
-                | Self::SOURCE_QUENCH
-                | Self::REDIRECT
-                | Self::TIME_EXCEEDED
-                | Self::PARAMETER_PROBLEM
+            Self::DESTINATION_UNREACHABLE | Self::SOURCE_QUENCH | Self::REDIRECT | Self::TIME_EXCEEDED | Self::PARAMETER_PROBLEM
         )
     }
 
@@ -112,31 +108,18 @@ impl Icmp4Header {
     /// A header with the checksum yet to be filled in.
     #[inline(always)]
     pub const fn new(icmp_type: Icmp4Type, code: u8, rest: u32) -> Self {
-        Self {
-            icmp_type,
-            code,
-            checksum: U16Be::ZERO,
-            rest: U32Be::new(rest),
-        }
+        Self { icmp_type, code, checksum: U16Be::ZERO, rest: U32Be::new(rest) }
     }
 
     /// Echo request.
     pub const fn echo_request(identifier: u16, sequence: u16) -> Self {
-        Self::new(
-            Icmp4Type::ECHO_REQUEST,
-            0,
-            (identifier as u32) << 16 | sequence as u32,
-        )
+        Self::new(Icmp4Type::ECHO_REQUEST, 0, (identifier as u32) << 16 | sequence as u32)
     }
 
     /// Destination unreachable with code 4 (RFC 1191, 4).
     pub const fn fragmentation_needed(next_hop_mtu: u16) -> Self {
         let code = unreachable::FRAGMENTATION_NEEDED;
-        Self::new(
-            Icmp4Type::DESTINATION_UNREACHABLE,
-            code,
-            next_hop_mtu as u32,
-        )
+        Self::new(Icmp4Type::DESTINATION_UNREACHABLE, code, next_hop_mtu as u32)
     }
 
     /// Parameter problem at `pointer`, an offset in the quoted packet.
@@ -176,10 +159,7 @@ mod tests {
         let too_big = Icmp4Header::fragmentation_needed(1400);
         assert_eq!(too_big.as_bytes(), [3, 4, 0, 0, 0, 0, 5, 0x78]);
         assert_eq!(too_big.next_hop_mtu(), 1400);
-        assert_eq!(
-            Icmp4Header::parameter_problem(20).as_bytes(),
-            [12, 0, 0, 0, 20, 0, 0, 0]
-        );
+        assert_eq!(Icmp4Header::parameter_problem(20).as_bytes(), [12, 0, 0, 0, 20, 0, 0, 0]);
         assert_eq!(Icmp4Header::read(echo.as_bytes()), Some(echo));
     }
 

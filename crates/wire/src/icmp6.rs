@@ -129,21 +129,12 @@ impl Icmp6Header {
     /// A header with the checksum yet to be filled in.
     #[inline(always)]
     pub const fn new(icmp_type: Icmp6Type, code: u8, rest: u32) -> Self {
-        Self {
-            icmp_type,
-            code,
-            checksum: U16Be::ZERO,
-            rest: U32Be::new(rest),
-        }
+        Self { icmp_type, code, checksum: U16Be::ZERO, rest: U32Be::new(rest) }
     }
 
     /// Echo request.
     pub const fn echo_request(identifier: u16, sequence: u16) -> Self {
-        Self::new(
-            Icmp6Type::ECHO_REQUEST,
-            0,
-            (identifier as u32) << 16 | sequence as u32,
-        )
+        Self::new(Icmp6Type::ECHO_REQUEST, 0, (identifier as u32) << 16 | sequence as u32)
     }
 
     /// Packet too big, with the MTU of the next link.
@@ -195,9 +186,7 @@ mod tests {
     fn errors_and_neighbour_discovery_are_told_by_type() {
         assert!((0..128).all(|t| Icmp6Type(t).is_error()));
         assert!((128..=255).all(|t| !Icmp6Type(t).is_error()));
-        let discovery: Vec<u8> = (0..=255)
-            .filter(|&t| Icmp6Type(t).is_neighbor_discovery())
-            .collect();
+        let discovery: Vec<u8> = (0..=255).filter(|&t| Icmp6Type(t).is_neighbor_discovery()).collect();
         assert_eq!(discovery, [133, 134, 135, 136, 137]);
     }
 }

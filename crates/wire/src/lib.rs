@@ -35,6 +35,4 @@ pub mod vlan;
 pub use header::Header;
 pub use mac::MacAddr;
 pub use prefix::{IpPrefix, Ipv4Prefix, Ipv6Prefix, PrefixError};
-pub use zerocopy::byteorder::network_endian::{
-    U16 as U16Be, U32 as U32Be, U64 as U64Be, U128 as U128Be,
-};
+pub use zerocopy::byteorder::network_endian::{U16 as U16Be, U32 as U32Be, U64 as U64Be, U128 as U128Be};

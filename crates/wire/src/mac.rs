@@ -88,11 +88,7 @@ impl MacAddr {
 impl fmt::Display for MacAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let b = self.0;
-        write!(
-            f,
-            "{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}",
-            b[0], b[1], b[2], b[3], b[4], b[5]
-        )
+        write!(f, "{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", b[0], b[1], b[2], b[3], b[4], b[5])
     }
 }
 
@@ -108,11 +104,7 @@ pub struct MacAddrError(String);
 
 impl fmt::Display for MacAddrError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Invalid MAC address: {} (expected aa:bb:cc:dd:ee:ff or aabb.ccdd.eeff)",
-            self.0
-        )
+        write!(f, "Invalid MAC address: {} (expected aa:bb:cc:dd:ee:ff or aabb.ccdd.eeff)", self.0)
     }
 }
 
@@ -139,11 +131,7 @@ fn parse(text: &str) -> Option<MacAddr> {
 }
 
 /// Exactly `N` hexadecimal groups of the given number of digits each.
-fn groups<const N: usize>(
-    text: &str,
-    separator: char,
-    digits: core::ops::RangeInclusive<usize>,
-) -> Option<[u16; N]> {
+fn groups<const N: usize>(text: &str, separator: char, digits: core::ops::RangeInclusive<usize>) -> Option<[u16; N]> {
     let mut parts = text.split(separator);
     let mut values = [0; N];
     for value in &mut values {
@@ -185,12 +173,7 @@ mod tests {
     fn all_written_forms_mean_the_same_address() {
         let mac = MacAddr([0x02, 0xfe, 0x0a, 0xbc, 0x00, 0x01]);
         assert_eq!(mac.to_string(), "02:fe:0a:bc:00:01");
-        for text in [
-            "02:fe:0a:bc:00:01",
-            "2:FE:a:bc:0:1",
-            "02-fe-0a-bc-00-01",
-            "02fe.0abc.0001",
-        ] {
+        for text in ["02:fe:0a:bc:00:01", "2:FE:a:bc:0:1", "02-fe-0a-bc-00-01", "02fe.0abc.0001"] {
             assert_eq!(text.parse(), Ok(mac), "{text}");
         }
     }

@@ -51,11 +51,7 @@ pub struct Redirect {
     /// What is redirected
     pub destination: U128Be,
 }
-wire_header!(
-    NeighborMessage = 24,
-    RouterAdvertisement = 16,
-    Redirect = 40
-);
+wire_header!(NeighborMessage = 24, RouterAdvertisement = 16, Redirect = 40);
 
 /// Flags of a neighbour advertisement, in the top bits of [`Icmp6Header::rest`].
 pub mod neighbor_flags {
@@ -70,18 +66,12 @@ pub mod neighbor_flags {
 impl NeighborMessage {
     /// Solicitation for `target`.
     pub const fn solicitation(target: Ipv6Addr) -> Self {
-        Self {
-            icmp: Icmp6Header::new(Icmp6Type::NEIGHBOR_SOLICITATION, 0, 0),
-            target: U128Be::new(target.to_bits()),
-        }
+        Self { icmp: Icmp6Header::new(Icmp6Type::NEIGHBOR_SOLICITATION, 0, 0), target: U128Be::new(target.to_bits()) }
     }
 
     /// Advertisement of `target` with [`neighbor_flags`].
     pub const fn advertisement(target: Ipv6Addr, flags: u32) -> Self {
-        Self {
-            icmp: Icmp6Header::new(Icmp6Type::NEIGHBOR_ADVERTISEMENT, 0, flags),
-            target: U128Be::new(target.to_bits()),
-        }
+        Self { icmp: Icmp6Header::new(Icmp6Type::NEIGHBOR_ADVERTISEMENT, 0, flags), target: U128Be::new(target.to_bits()) }
     }
 
     /// Whose link-layer address is asked for or told.
@@ -172,9 +162,7 @@ pub fn validate(ip: &Ipv6Header, message: &[u8]) -> Result<(), NdpError> {
     let to_multicast = address::is_multicast(ip.dst.get());
     match icmp.icmp_type {
         Icmp6Type::ROUTER_SOLICITATION if from_nobody && has_source => Err(NdpError::BadSource),
-        Icmp6Type::ROUTER_ADVERTISEMENT if !address::is_link_local(ip.src.get()) => {
-            Err(NdpError::BadSource)
-        }
+        Icmp6Type::ROUTER_ADVERTISEMENT if !address::is_link_local(ip.src.get()) => Err(NdpError::BadSource),
         Icmp6Type::NEIGHBOR_SOLICITATION | Icmp6Type::NEIGHBOR_ADVERTISEMENT => {
             let neighbor = NeighborMessage::read(message).ok_or(NdpError::TooShort)?;
             let solicits = icmp.icmp_type == Icmp6Type::NEIGHBOR_SOLICITATION;
@@ -184,8 +172,7 @@ pub fn validate(ip: &Ipv6Header, message: &[u8]) -> Result<(), NdpError> {
                 Err(NdpError::BadSource)
             } else if solicits && from_nobody && !is_solicited_node_group(ip.dst.get()) {
                 Err(NdpError::BadDestination)
-            } else if !solicits && to_multicast && icmp.rest.get() & neighbor_flags::SOLICITED != 0
-            {
+            } else if !solicits && to_multicast && icmp.rest.get() & neighbor_flags::SOLICITED != 0 {
                 Err(NdpError::SolicitedMulticast)
             } else {
                 Ok(())

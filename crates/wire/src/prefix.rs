@@ -39,9 +39,7 @@ fn parse<A: FromStr>(text: &str, max: u8) -> Result<(A, u8), PrefixError> {
             Err(_) => Err(PrefixError::Address(text.to_owned())),
         };
     };
-    let address = address
-        .parse()
-        .map_err(|_| PrefixError::Address(address.to_owned()))?;
+    let address = address.parse().map_err(|_| PrefixError::Address(address.to_owned()))?;
     // u8's parser alone would also take a sign
     let digits = !len.is_empty() && len.bytes().all(|b| b.is_ascii_digit());
     match len.parse::<u8>() {
@@ -280,11 +278,7 @@ impl FromStr for IpPrefix {
 
     fn from_str(text: &str) -> Result<Self, PrefixError> {
         // A colon decides the family, so that `10.0.0.0/33` is a wrong IPv4 length and not a wrong address
-        if text.contains(':') {
-            text.parse().map(Self::V6)
-        } else {
-            text.parse().map(Self::V4)
-        }
+        if text.contains(':') { text.parse().map(Self::V6) } else { text.parse().map(Self::V4) }
     }
 }
 

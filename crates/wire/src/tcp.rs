@@ -186,11 +186,10 @@ impl<'a> TcpOptions<'a> {
 
     /// Where in the options the value of the MSS option lies, with the value: what MSS clamping rewrites.
     pub fn mss(self) -> Option<(usize, u16)> {
-        self.map_while(Result::ok)
-            .find_map(|(offset, option)| match option {
-                TcpOption::Mss(mss) => Some((offset + 2, mss)),
-                _ => None,
-            })
+        self.map_while(Result::ok).find_map(|(offset, option)| match option {
+            TcpOption::Mss(mss) => Some((offset + 2, mss)),
+            _ => None,
+        })
     }
 }
 
@@ -219,10 +218,9 @@ impl<'a> Iterator for TcpOptions<'a> {
             (2, &[a, b]) => TcpOption::Mss(u16::from_be_bytes([a, b])),
             (3, &[shift]) => TcpOption::WindowScale(shift),
             (4, &[]) => TcpOption::SackPermitted,
-            (8, &[a, b, c, d, e, f, g, h]) => TcpOption::Timestamps(
-                u32::from_be_bytes([a, b, c, d]),
-                u32::from_be_bytes([e, f, g, h]),
-            ),
+            (8, &[a, b, c, d, e, f, g, h]) => {
+                TcpOption::Timestamps(u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
+            }
             _ => TcpOption::Other { kind, data },
         };
         Some(Ok((offset, option)))
@@ -247,17 +245,12 @@ mod tests {
             assert_eq!(names.split_whitespace().count() as u32, bits.count_ones());
         }
         assert_eq!((TcpFlags::SYN | TcpFlags::ACK).to_string(), "SYN ACK");
-        assert_eq!(
-            (TcpFlags::SYN | TcpFlags::ACK).without(TcpFlags::SYN),
-            TcpFlags::ACK
-        );
+        assert_eq!((TcpFlags::SYN | TcpFlags::ACK).without(TcpFlags::SYN), TcpFlags::ACK);
     }
 
     #[test]
     fn a_linux_syn_has_its_five_options() {
-        let bytes = [
-            2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7,
-        ];
+        let bytes = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 3, 3, 7];
         let options: Vec<_> = TcpOptions::new(&bytes).map(Result::unwrap).collect();
         assert_eq!(
             options,
@@ -279,16 +272,7 @@ mod tests {
             assert_eq!(options, [Err(TcpOptionError(1))]);
         }
         let odd_length = TcpOptions::new(&[2, 3, 9, 0]).next();
-        assert_eq!(
-            odd_length,
-            Some(Ok((
-                0,
-                TcpOption::Other {
-                    kind: 2,
-                    data: &[9]
-                }
-            )))
-        );
+        assert_eq!(odd_length, Some(Ok((0, TcpOption::Other { kind: 2, data: &[9] }))));
     }
 
     proptest! {

@@ -36,11 +36,7 @@ impl UdpHeader {
     #[inline(always)]
     pub const fn payload_len(&self, available: usize) -> Option<usize> {
         let length = self.length.get() as usize;
-        if length < 8 || length > available {
-            None
-        } else {
-            Some(length - 8)
-        }
+        if length < 8 || length > available { None } else { Some(length - 8) }
     }
 }
 
@@ -58,10 +54,7 @@ mod tests {
 
     #[test]
     fn a_length_outside_header_and_packet_is_impossible() {
-        let header = |length| UdpHeader {
-            length: U16Be::new(length),
-            ..UdpHeader::default()
-        };
+        let header = |length| UdpHeader { length: U16Be::new(length), ..UdpHeader::default() };
         assert_eq!(header(7).payload_len(100), None);
         assert_eq!(header(8).payload_len(100), Some(0));
         assert_eq!(header(100).payload_len(100), Some(92));

@@ -37,10 +37,7 @@ impl VlanTag {
     /// A tag with priority 0.
     #[inline(always)]
     pub const fn new(tpid: EtherType, vlan_id: u16) -> Self {
-        Self {
-            tpid: tpid.to_be(),
-            tci: U16Be::new(vlan_id & Tci::ID_MASK),
-        }
+        Self { tpid: tpid.to_be(), tci: U16Be::new(vlan_id & Tci::ID_MASK) }
     }
 
     /// The control information, taken apart.

@@ -120,12 +120,7 @@ impl<'a> Args<'a> {
     }
 
     pub(crate) fn with_syntax(text: &'a str, syntax: &'a Syntax) -> Self {
-        Self {
-            text,
-            at: 0,
-            syntax,
-            tried: Vec::new(),
-        }
+        Self { text, at: 0, syntax, tried: Vec::new() }
     }
 
     /// Whether only white space is left.
@@ -169,19 +164,12 @@ impl<'a> Args<'a> {
 
     /// Takes the first of these keywords that matches and gives its value.
     pub fn take_one_of<T: Clone>(&mut self, choices: &[(&str, T)]) -> Option<T> {
-        choices
-            .iter()
-            .find(|(keyword, _)| self.take_keyword(keyword))
-            .map(|(_, value)| value.clone())
+        choices.iter().find(|(keyword, _)| self.take_keyword(keyword)).map(|(_, value)| value.clone())
     }
 
     /// Takes `keyword` or fails.
     pub fn expect_keyword(&mut self, keyword: &str) -> Result<(), OpError> {
-        if self.take_keyword(keyword) {
-            Ok(())
-        } else {
-            Err(self.unexpected())
-        }
+        if self.take_keyword(keyword) { Ok(()) } else { Err(self.unexpected()) }
     }
 
     /// Takes one of these keywords or fails.
@@ -213,19 +201,14 @@ impl<'a> Args<'a> {
     /// Takes a word and parses it.
     pub fn take<T: FromStr<Err: Display>>(&mut self, what: &str) -> Result<T, OpError> {
         let word = self.require(what)?;
-        let value = word
-            .text
-            .parse()
-            .map_err(|error: T::Err| self.bad(what, &word.text, &error.to_string()))?;
+        let value = word.text.parse().map_err(|error: T::Err| self.bad(what, &word.text, &error.to_string()))?;
         self.accept(&word);
         Ok(value)
     }
 
     /// Takes a word where it parses; nothing is taken otherwise.
     pub fn try_take<T: FromStr>(&mut self, what: &str) -> Option<T> {
-        let taken = self
-            .next_word()
-            .and_then(|word| Some((word.text.parse().ok()?, word)));
+        let taken = self.next_word().and_then(|word| Some((word.text.parse().ok()?, word)));
         self.taken(taken, what)
     }
 
@@ -238,11 +221,7 @@ impl<'a> Args<'a> {
     }
 
     /// A whole number in a range.
-    pub fn number_in<T: Number>(
-        &mut self,
-        what: &str,
-        range: RangeInclusive<T>,
-    ) -> Result<T, OpError> {
+    pub fn number_in<T: Number>(&mut self, what: &str, range: RangeInclusive<T>) -> Result<T, OpError> {
         let before = self.at;
         let word = self.require(what)?;
         let number = self.number(what)?;
@@ -265,14 +244,8 @@ impl<'a> Args<'a> {
     /// `<a>-<b>` or `<a>`, both ends included.
     pub fn range<T: Number>(&mut self, what: &str) -> Result<RangeInclusive<T>, OpError> {
         let word = self.require(what)?;
-        let (first, last) = word
-            .text
-            .split_once('-')
-            .unwrap_or((&word.text, &word.text));
-        let (first, last) = (
-            self.to_number::<T>(first, what)?,
-            self.to_number::<T>(last, what)?,
-        );
+        let (first, last) = word.text.split_once('-').unwrap_or((&word.text, &word.text));
+        let (first, last) = (self.to_number::<T>(first, what)?, self.to_number::<T>(last, what)?);
         if first > last {
             return Err(self.bad(what, &word.text, "its end is before its start"));
         }
@@ -308,11 +281,7 @@ impl<'a> Args<'a> {
                 self.accept(&word);
                 Ok(prefix)
             }
-            None => Err(self.bad(
-                what,
-                &word.text,
-                "expected ADDRESS/LENGTH such as 10.0.0.0/8",
-            )),
+            None => Err(self.bad(what, &word.text, "expected ADDRESS/LENGTH such as 10.0.0.0/8")),
         }
     }
 
@@ -336,22 +305,15 @@ impl<'a> Args<'a> {
     /// A MAC address in either notation.
     pub fn mac(&mut self, what: &str) -> Result<[u8; 6], OpError> {
         let word = self.require(what)?;
-        let mac = values::parse_mac(&word.text).ok_or_else(|| {
-            self.bad(
-                what,
-                &word.text,
-                "expected aa:bb:cc:dd:ee:ff or aabb.ccdd.eeff",
-            )
-        })?;
+        let mac = values::parse_mac(&word.text)
+            .ok_or_else(|| self.bad(what, &word.text, "expected aa:bb:cc:dd:ee:ff or aabb.ccdd.eeff"))?;
         self.accept(&word);
         Ok(mac)
     }
 
     /// A MAC address where the next word is one.
     pub fn try_mac(&mut self) -> Option<[u8; 6]> {
-        let taken = self
-            .next_word()
-            .and_then(|word| Some((values::parse_mac(&word.text)?, word)));
+        let taken = self.next_word().and_then(|word| Some((values::parse_mac(&word.text)?, word)));
         self.taken(taken, "a MAC address")
     }
 
@@ -372,9 +334,7 @@ impl<'a> Args<'a> {
                 self.note(|| "`{'".to_owned());
                 Ok(None)
             }
-            Err(lexer::Unclosed) => {
-                Err(OpError::unspecified("`{' without `}'").remedy("close the group with `}'"))
-            }
+            Err(lexer::Unclosed) => Err(OpError::unspecified("`{' without `}'").remedy("close the group with `}'")),
         }
     }
 
@@ -392,11 +352,7 @@ impl<'a> Args<'a> {
 
     /// Fails, naming the first word that is left; succeeds where nothing is.
     pub fn finish(&self) -> Result<(), OpError> {
-        if self.is_empty() {
-            Ok(())
-        } else {
-            Err(self.unexpected())
-        }
+        if self.is_empty() { Ok(()) } else { Err(self.unexpected()) }
     }
 
     /// The error for the next word: what it is, what was tried in its place, what it may have meant.
@@ -412,22 +368,14 @@ impl<'a> Args<'a> {
             };
         };
         let error = OpError::unknown_input(&word.text);
-        let known = self
-            .tried
-            .iter()
-            .map(|tried| tried.trim_matches(['`', '\'']));
-        let meant = nearest(
-            &word.text,
-            known.chain(self.syntax.keywords().iter().copied()),
-        )
-        .map(|meant| format!("did you mean `{meant}'?"));
+        let known = self.tried.iter().map(|tried| tried.trim_matches(['`', '\'']));
+        let meant = nearest(&word.text, known.chain(self.syntax.keywords().iter().copied()))
+            .map(|meant| format!("did you mean `{meant}'?"));
         let expected = expected.map(|expected| format!("expected {expected}"));
         match (meant, expected) {
             (Some(meant), Some(expected)) => error.remedy(format!("{meant} {expected}")),
             (Some(only), None) | (None, Some(only)) => error.remedy(only),
-            (None, None) if self.syntax.text().is_empty() => {
-                error.remedy("nothing may follow here")
-            }
+            (None, None) if self.syntax.text().is_empty() => error.remedy("nothing may follow here"),
             (None, None) => error,
         }
     }
@@ -480,28 +428,19 @@ impl<'a> Args<'a> {
         typed == keyword
             || typed.len() >= SHORTEST
                 && keyword.starts_with(typed)
-                && !self
-                    .syntax
-                    .keywords()
-                    .iter()
-                    .any(|other| *other != keyword && other.starts_with(typed))
+                && !self.syntax.keywords().iter().any(|other| *other != keyword && other.starts_with(typed))
     }
 
     fn address<T: FromStr>(&mut self, what: &str, kind: &str) -> Result<T, OpError> {
         let word = self.require(what)?;
-        let address = word
-            .text
-            .parse()
-            .map_err(|_| self.bad(what, &word.text, &format!("expected {kind}")))?;
+        let address = word.text.parse().map_err(|_| self.bad(what, &word.text, &format!("expected {kind}")))?;
         self.accept(&word);
         Ok(address)
     }
 
     fn to_number<T: Number>(&self, text: &str, what: &str) -> Result<T, OpError> {
         match values::parse_number(text) {
-            Some(number) => {
-                T::try_from(number).map_err(|_| self.out_of_range(what, text, &0, &T::MAX))
-            }
+            Some(number) => T::try_from(number).map_err(|_| self.out_of_range(what, text, &0, &T::MAX)),
             None if !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit()) => {
                 Err(self.out_of_range(what, text, &0, &T::MAX))
             }
@@ -509,22 +448,13 @@ impl<'a> Args<'a> {
         }
     }
 
-    fn out_of_range(
-        &self,
-        what: &str,
-        text: &str,
-        least: &dyn Display,
-        most: &dyn Display,
-    ) -> OpError {
+    fn out_of_range(&self, what: &str, text: &str, least: &dyn Display, most: &dyn Display) -> OpError {
         self.bad(what, text, &format!("expected {least} to {most}"))
     }
 
     fn bad(&self, what: &str, text: &str, remedy: &str) -> OpError {
         let shown = crate::operation::excerpt(text);
-        OpError::new(retval::INVALID_VALUE, format!("invalid {what} `{shown}'"))
-            .key(what)
-            .value(text)
-            .remedy(remedy)
+        OpError::new(retval::INVALID_VALUE, format!("invalid {what} `{shown}'")).key(what).value(text).remedy(remedy)
     }
 
     /// ``a', `b' or `c'``, shortened where there are many.

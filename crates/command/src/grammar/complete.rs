@@ -28,20 +28,13 @@ pub struct Completion {
 
 /// Gives the candidates for the word that ends at byte `cursor`; `values` gives the names of a kind of
 /// value (`if`).
-pub(crate) fn complete<C>(
-    root: &Tree<C>,
-    line: &str,
-    cursor: usize,
-    mut values: impl FnMut(&str) -> Vec<String>,
-) -> Completion {
+pub(crate) fn complete<C>(root: &Tree<C>, line: &str, cursor: usize, mut values: impl FnMut(&str) -> Vec<String>) -> Completion {
     let mut cursor = cursor.min(line.len());
     while !line.is_char_boundary(cursor) {
         cursor -= 1;
     }
     let line = &line[..cursor];
-    let start = line.rfind(char::is_whitespace).map_or(0, |at| {
-        at + line[at..].chars().next().map_or(0, char::len_utf8)
-    });
+    let start = line.rfind(char::is_whitespace).map_or(0, |at| at + line[at..].chars().next().map_or(0, char::len_utf8));
     let (before, typed) = line.split_at(start);
 
     let mut node = root;
@@ -72,18 +65,11 @@ pub(crate) fn complete<C>(
             }
         }
     }
-    let candidates = found
-        .into_iter()
-        .map(|(text, help)| Candidate { text, help })
-        .collect();
+    let candidates = found.into_iter().map(|(text, help)| Candidate { text, help }).collect();
     Completion { start, candidates }
 }
 
-fn argument_candidates(
-    syntax: &Syntax,
-    arguments: &str,
-    values: &mut impl FnMut(&str) -> Vec<String>,
-) -> Vec<Candidate> {
+fn argument_candidates(syntax: &Syntax, arguments: &str, values: &mut impl FnMut(&str) -> Vec<String>) -> Vec<Candidate> {
     let mut typed = Vec::new();
     let mut at = 0;
     while let Some(word) = lexer::word(arguments, at) {
@@ -92,30 +78,18 @@ fn argument_candidates(
     }
     let mut found = Vec::new();
     let last = typed.last().and_then(|word| syntax.keyword(word));
-    let mut kinds = last
-        .map(|keyword| syntax.values_after(keyword))
-        .unwrap_or_default();
+    let mut kinds = last.map(|keyword| syntax.values_after(keyword)).unwrap_or_default();
     if kinds.is_empty() {
         kinds = syntax.free_values();
         let repeats = syntax.text().contains("...");
-        let open = syntax.keywords().iter().filter(|keyword| {
-            repeats
-                || !typed
-                    .iter()
-                    .any(|word| syntax.keyword(word) == Some(keyword))
-        });
-        found.extend(open.map(|keyword| Candidate {
-            text: (*keyword).to_owned(),
-            help: String::new(),
-        }));
+        let open =
+            syntax.keywords().iter().filter(|keyword| repeats || !typed.iter().any(|word| syntax.keyword(word) == Some(keyword)));
+        found.extend(open.map(|keyword| Candidate { text: (*keyword).to_owned(), help: String::new() }));
     }
     kinds.sort_unstable();
     kinds.dedup();
     for kind in kinds {
-        found.extend(values(kind).into_iter().map(|text| Candidate {
-            text,
-            help: kind.to_owned(),
-        }));
+        found.extend(values(kind).into_iter().map(|text| Candidate { text, help: kind.to_owned() }));
     }
     found
 }

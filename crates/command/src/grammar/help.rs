@@ -33,82 +33,36 @@ impl HelpReply {
     pub(crate) fn new<C>(node: &Tree<C>, path: &str, all: bool) -> Self {
         let choices = if all {
             let own = usize::from(node.entry.is_some());
-            node.entries()
-                .into_iter()
-                .skip(own)
-                .map(|entry| describe(&entry.command))
-                .collect()
+            node.entries().into_iter().skip(own).map(|entry| describe(&entry.command)).collect()
         } else {
-            node.children
-                .iter()
-                .map(|(word, child)| child_help(&join(path, word), child))
-                .collect()
+            node.children.iter().map(|(word, child)| child_help(&join(path, word), child)).collect()
         };
-        Self {
-            command: node.entry.as_ref().map(|entry| describe(&entry.command)),
-            choices,
-        }
+        Self { command: node.entry.as_ref().map(|entry| describe(&entry.command)), choices }
     }
 }
 
 fn describe<C>(command: &Command<C>) -> CommandHelp {
-    let path = command
-        .path
-        .split_ascii_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ");
-    CommandHelp {
-        path,
-        syntax: command.syntax,
-        help: command.help.to_owned(),
-    }
+    let path = command.path.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+    CommandHelp { path, syntax: command.syntax, help: command.help.to_owned() }
 }
 
 fn child_help<C>(path: &str, node: &Tree<C>) -> CommandHelp {
     match (&node.entry, node.entries().as_slice()) {
-        (Some(entry), _) => CommandHelp {
-            path: path.to_owned(),
-            ..describe(&entry.command)
-        },
-        (None, [only]) => CommandHelp {
-            path: path.to_owned(),
-            syntax: "...",
-            help: only.command.help.to_owned(),
-        },
-        (None, many) => CommandHelp {
-            path: path.to_owned(),
-            syntax: "...",
-            help: format!("{} commands", many.len()),
-        },
+        (Some(entry), _) => CommandHelp { path: path.to_owned(), ..describe(&entry.command) },
+        (None, [only]) => CommandHelp { path: path.to_owned(), syntax: "...", help: only.command.help.to_owned() },
+        (None, many) => CommandHelp { path: path.to_owned(), syntax: "...", help: format!("{} commands", many.len()) },
     }
 }
 
 impl Text for HelpReply {
     fn text(&self, out: &mut String, _view: &View) {
         if let Some(command) = &self.command {
-            let _ = writeln!(
-                out,
-                "{}\n    {}",
-                with_syntax(&command.path, command.syntax),
-                command.help
-            );
+            let _ = writeln!(out, "{}\n    {}", with_syntax(&command.path, command.syntax), command.help);
         }
-        let lines: Vec<_> = self
-            .choices
-            .iter()
-            .map(|choice| with_syntax(&choice.path, choice.syntax))
-            .collect();
+        let lines: Vec<_> = self.choices.iter().map(|choice| with_syntax(&choice.path, choice.syntax)).collect();
         // Wide enough for most; a longer line pushes its own help to the right.
-        let width = lines
-            .iter()
-            .map(|line| line.chars().count())
-            .filter(|width| *width <= 44)
-            .max()
-            .unwrap_or(0);
-        let table = TextTable::new()
-            .column("", 2, Align::Left)
-            .column("", width + 2, Align::Left)
-            .trim();
+        let width = lines.iter().map(|line| line.chars().count()).filter(|width| *width <= 44).max().unwrap_or(0);
+        let table = TextTable::new().column("", 2, Align::Left).column("", width + 2, Align::Left).trim();
         for (line, choice) in lines.iter().zip(&self.choices) {
             table.row(out, &[&"", line, &choice.help]);
         }
@@ -116,11 +70,7 @@ impl Text for HelpReply {
 }
 
 fn with_syntax(path: &str, syntax: &str) -> String {
-    if syntax.is_empty() {
-        path.to_owned()
-    } else {
-        format!("{path} {syntax}")
-    }
+    if syntax.is_empty() { path.to_owned() } else { format!("{path} {syntax}") }
 }
 
 /// The reference of all commands in Markdown, one section for each first word.

@@ -22,18 +22,10 @@ pub(crate) fn word(line: &str, from: usize) -> Option<Word<'_>> {
         return None;
     }
     if let Some((quoted, length)) = quoted(text) {
-        return Some(Word {
-            text: quoted,
-            start,
-            end: start + length,
-        });
+        return Some(Word { text: quoted, start, end: start + length });
     }
     let length = text.find(char::is_whitespace).unwrap_or(text.len());
-    Some(Word {
-        text: Cow::Borrowed(&text[..length]),
-        start,
-        end: start + length,
-    })
+    Some(Word { text: Cow::Borrowed(&text[..length]), start, end: start + length })
 }
 
 /// Bytes of white space at the start of `text`.

@@ -36,9 +36,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .into_iter()
         .filter(|candidate| candidate.len() <= LONGEST && *candidate != word)
         .map(|candidate| (distance(word, candidate), candidate))
-        .filter(|&(changes, candidate)| {
-            changes <= (length.max(candidate.chars().count()) / 3).max(1)
-        })
+        .filter(|&(changes, candidate)| changes <= (length.max(candidate.chars().count()) / 3).max(1))
         .min_by_key(|&(changes, _)| changes)
         .map(|(_, candidate)| candidate)
 }

@@ -35,9 +35,7 @@ impl Syntax {
                     length
                 }
                 _ if is_keyword_character(first) => {
-                    let length = rest
-                        .find(|c: char| !is_keyword_character(c))
-                        .unwrap_or(rest.len());
+                    let length = rest.find(|c: char| !is_keyword_character(c)).unwrap_or(rest.len());
                     tokens.push(Token::Keyword(&rest[..length]));
                     length
                 }
@@ -63,11 +61,7 @@ impl Syntax {
             .collect();
         keywords.sort_unstable();
         keywords.dedup();
-        Self {
-            text,
-            tokens,
-            keywords,
-        }
+        Self { text, tokens, keywords }
     }
 
     /// The string itself.
@@ -85,10 +79,7 @@ impl Syntax {
         if let Ok(exact) = self.keywords.binary_search(&typed) {
             return Some(self.keywords[exact]);
         }
-        let mut matching = self
-            .keywords
-            .iter()
-            .filter(|keyword| keyword.starts_with(typed));
+        let mut matching = self.keywords.iter().filter(|keyword| keyword.starts_with(typed));
         match (matching.next(), matching.next()) {
             (Some(only), None) => Some(only),
             _ => None,
@@ -98,11 +89,7 @@ impl Syntax {
     /// The kinds of value that follow a keyword directly (`<a>|<if>` gives both); empty where none does.
     pub(crate) fn values_after(&self, keyword: &str) -> Vec<&'static str> {
         let is_it = |token: &Token| matches!(token, Token::Keyword(word) if *word == keyword);
-        let places = self
-            .tokens
-            .iter()
-            .enumerate()
-            .filter(|(_, token)| is_it(token));
+        let places = self.tokens.iter().enumerate().filter(|(_, token)| is_it(token));
         places.flat_map(|(at, _)| self.values_at(at + 1)).collect()
     }
 
@@ -119,10 +106,7 @@ impl Syntax {
     }
 
     fn behind_keyword(&self, at: usize) -> bool {
-        let before = |steps: usize| {
-            at.checked_sub(steps)
-                .and_then(|place| self.tokens.get(place))
-        };
+        let before = |steps: usize| at.checked_sub(steps).and_then(|place| self.tokens.get(place));
         match (before(1), before(2)) {
             (Some(Token::Keyword(_)), Some(Token::Or)) => false,
             (Some(Token::Keyword(_)), _) => true,

@@ -1,9 +1,7 @@
 //! The rules of the command language, on a small made-up router.
 
 use crate::grammar::{Args, Command, IfRef, Parsed};
-use crate::operation::{
-    Answer, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval,
-};
+use crate::operation::{Answer, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -69,30 +67,10 @@ fn registry() -> Registry<Fake> {
             help: "Shows interfaces",
             parse: |args, _| Ok(note(format!("interfaces {}", args.rest()))),
         },
-        Command {
-            path: "show interface address",
-            syntax: "",
-            help: "Shows addresses",
-            parse: |_, _| Ok(note("addresses")),
-        },
-        Command {
-            path: "show ip",
-            syntax: "",
-            help: "Shows IP",
-            parse: |_, _| Ok(note("ip")),
-        },
-        Command {
-            path: "show ip6",
-            syntax: "",
-            help: "Shows IPv6",
-            parse: |_, _| Ok(note("ip6")),
-        },
-        Command {
-            path: "show version",
-            syntax: "[verbose]",
-            help: "Shows it",
-            parse: |_, _| Ok(note("version")),
-        },
+        Command { path: "show interface address", syntax: "", help: "Shows addresses", parse: |_, _| Ok(note("addresses")) },
+        Command { path: "show ip", syntax: "", help: "Shows IP", parse: |_, _| Ok(note("ip")) },
+        Command { path: "show ip6", syntax: "", help: "Shows IPv6", parse: |_, _| Ok(note("ip6")) },
+        Command { path: "show version", syntax: "[verbose]", help: "Shows it", parse: |_, _| Ok(note("version")) },
         Command {
             path: "set interface state",
             syntax: "<if> up|down",
@@ -135,20 +113,13 @@ fn registry() -> Registry<Fake> {
                 Ok(note(name))
             },
         },
-        Command {
-            path: "nat44 plugin",
-            syntax: "",
-            help: "Fails",
-            parse: |_, _| Ok(note("fail")),
-        },
+        Command { path: "nat44 plugin", syntax: "", help: "Fails", parse: |_, _| Ok(note("fail")) },
     ];
     for command in commands {
         registry.command(command);
     }
     registry.operation::<Note>().operation::<Quiet>();
-    registry.values("if", |fake| {
-        fake.names.iter().map(|name| (*name).to_owned()).collect()
-    });
+    registry.values("if", |fake| fake.names.iter().map(|name| (*name).to_owned()).collect());
     assert!(registry.problems().is_empty(), "{:?}", registry.problems());
     registry
 }
@@ -177,59 +148,29 @@ fn words_may_be_shortened_and_exact_words_win() {
 #[test]
 fn children_come_first_then_the_node_itself() {
     assert_eq!(text("show interface"), "interfaces \n");
-    assert_eq!(
-        text("show interface pg1 verbose"),
-        "interfaces pg1 verbose\n"
-    );
+    assert_eq!(text("show interface pg1 verbose"), "interfaces pg1 verbose\n");
     assert_eq!(text("show interface pg0/1"), "interfaces pg0/1\n");
     assert_eq!(text("show interface address"), "addresses\n");
 }
 
 #[test]
 fn errors_name_path_word_and_remedy() {
-    assert_eq!(
-        text("foo bar"),
-        "unknown input `foo bar'; `?' lists the commands"
-    );
-    assert_eq!(
-        text("show foo"),
-        "show: unknown input `foo'; expected `interface', `ip', `ip6', `version'"
-    );
-    assert_eq!(
-        text("shwo version"),
-        "unknown input `shwo version'; did you mean `show'?"
-    );
-    assert_eq!(
-        text("show verison"),
-        "show: unknown input `verison'; did you mean `version'?"
-    );
-    assert_eq!(
-        text("show i"),
-        "show: ambiguous input `i'; it begins `interface', `ip', `ip6'"
-    );
+    assert_eq!(text("foo bar"), "unknown input `foo bar'; `?' lists the commands");
+    assert_eq!(text("show foo"), "show: unknown input `foo'; expected `interface', `ip', `ip6', `version'");
+    assert_eq!(text("shwo version"), "unknown input `shwo version'; did you mean `show'?");
+    assert_eq!(text("show verison"), "show: unknown input `verison'; did you mean `version'?");
+    assert_eq!(text("show i"), "show: ambiguous input `i'; it begins `interface', `ip', `ip6'");
     assert_eq!(text("set"), "set: incomplete command; expected `interface'");
     assert_eq!(text("nat44 plugin"), "nat44 plugin: already enabled");
     assert_eq!(
         text("set int state pg0 upp"),
         "set interface state: unknown input `upp'; did you mean `up'? expected `up' or `down'"
     );
-    assert_eq!(
-        text("set int state"),
-        "set interface state: missing interface; expected <if> up|down"
-    );
-    assert_eq!(
-        text("set int state pg0"),
-        "set interface state: incomplete command; expected `up' or `down'"
-    );
-    assert_eq!(
-        text("set int state pg0 up now"),
-        "set interface state: unknown input `now'"
-    );
+    assert_eq!(text("set int state"), "set interface state: missing interface; expected <if> up|down");
+    assert_eq!(text("set int state pg0"), "set interface state: incomplete command; expected `up' or `down'");
+    assert_eq!(text("set int state pg0 up now"), "set interface state: unknown input `now'");
     assert_eq!(text("show version x"), "show version: unknown input `x'");
-    assert_eq!(
-        text("ip route add 10.0.0.0/33 via 1.1.1.1"),
-        "ip route: Invalid prefix len: 33 (10.0.0.0/33); use 0 to 32"
-    );
+    assert_eq!(text("ip route add 10.0.0.0/33 via 1.1.1.1"), "ip route: Invalid prefix len: 33 (10.0.0.0/33); use 0 to 32");
     assert_eq!(
         text("ip route add 10.0.0.0/24 tabel 7"),
         "ip route: unknown input `tabel'; did you mean `table'? expected `table' or `via'"
@@ -238,24 +179,15 @@ fn errors_name_path_word_and_remedy() {
         text("ip route add 10.0.0.0/24 table 5000000000"),
         "ip route: invalid table id `5000000000'; expected 0 to 4294967295"
     );
-    assert_eq!(
-        text("ip route add 10.0.0.0/24 via x"),
-        "ip route: invalid next hop `x'; expected an IPv4 or IPv6 address"
-    );
+    assert_eq!(text("ip route add 10.0.0.0/24 via x"), "ip route: invalid next hop `x'; expected an IPv4 or IPv6 address");
 }
 
 #[test]
 fn groups_are_read_inside_out() {
     assert_eq!(text("packet-generator new { name x }"), "x\n");
     assert_eq!(text("packet-generator new {name x}"), "x\n");
-    assert_eq!(
-        text("packet-gen new { name x"),
-        "packet-generator new: `{' without `}'; close the group with `}'"
-    );
-    assert_eq!(
-        text("packet-generator new { name x } y"),
-        "packet-generator new: unknown input `y'"
-    );
+    assert_eq!(text("packet-gen new { name x"), "packet-generator new: `{' without `}'; close the group with `}'");
+    assert_eq!(text("packet-generator new { name x } y"), "packet-generator new: unknown input `y'");
 }
 
 #[test]
@@ -264,10 +196,7 @@ fn comments_are_skipped_and_uncomments_run() {
     assert_eq!(text("comment { show foo }"), "");
     assert_eq!(text("uncomment { show version }"), "version\n");
     assert_eq!(text("show uncomment { uncomment { ip } }"), "ip\n");
-    assert_eq!(
-        text("comment show"),
-        "`comment' needs a group; write `comment { ... }'"
-    );
+    assert_eq!(text("comment show"), "`comment' needs a group; write `comment { ... }'");
     assert_eq!(text("comment { a } b"), "unknown input `b'");
 }
 
@@ -277,65 +206,39 @@ fn help_works_at_any_level() {
     assert!(!text("?").contains(all));
     for line in ["show ?", "show help", "help show", "sh?", "help sh ?"] {
         assert!(
-            text(line).contains("  version [verbose]")
-                || text(line).contains("  show version [verbose]"),
+            text(line).contains("  version [verbose]") || text(line).contains("  show version [verbose]"),
             "{line}: {}",
             text(line)
         );
         assert!(!text(line).contains("address"), "{line}");
     }
     assert!(text("show choices").contains("show interface address"));
-    assert!(
-        text("show interface ?")
-            .starts_with("show interface [<if> ...] [verbose]\n    Shows interfaces\n")
-    );
+    assert!(text("show interface ?").starts_with("show interface [<if> ...] [verbose]\n    Shows interfaces\n"));
     assert!(text("help set interface state pg0 up").contains("administrative"));
-    assert_eq!(
-        text("help foo"),
-        "unknown input `foo'; `?' lists the commands"
-    );
+    assert_eq!(text("help foo"), "unknown input `foo'; `?' lists the commands");
     let json = run("choices").unwrap().json.unwrap();
-    assert!(
-        json.contains(r#"{"path":"set interface state","syntax":"<if> up|down","help":"#),
-        "{json}"
-    );
+    assert!(json.contains(r#"{"path":"set interface state","syntax":"<if> up|down","help":"#), "{json}");
 }
 
 #[test]
 fn json_requests_reach_the_same_operations() {
     let (registry, mut fake) = (registry(), Fake::default());
     let invocation = registry.request("note", json!({"what": "x"})).unwrap();
-    let Ok(Outcome::Done(answer)) = invocation.run(&mut fake, &View::JSON) else {
-        panic!()
-    };
-    assert_eq!(
-        (answer.text.as_str(), answer.json.as_deref()),
-        ("", Some(r#"{"ran":"x"}"#))
-    );
+    let Ok(Outcome::Done(answer)) = invocation.run(&mut fake, &View::JSON) else { panic!() };
+    assert_eq!((answer.text.as_str(), answer.json.as_deref()), ("", Some(r#"{"ran":"x"}"#)));
     assert_eq!(fake.ran, ["x"]);
     assert!(registry.request("quiet", json!(null)).is_ok());
     assert!(registry.request("quiet", json!({})).is_ok());
     let error = registry.request("note", json!({})).unwrap_err();
     assert_eq!(error.to_string(), "request of note: missing field `what`");
-    assert_eq!(
-        registry.request("notr", json!({})).unwrap_err().to_string(),
-        "no such operation (notr); did you mean `note'?"
-    );
+    assert_eq!(registry.request("notr", json!({})).unwrap_err().to_string(), "no such operation (notr); did you mean `note'?");
 }
 
 #[test]
 fn a_command_gives_the_request_a_json_client_would_send() {
-    let Ok(Parsed::Run(invocation, path)) = registry().parse("sh ver", &Fake::default()) else {
-        panic!()
-    };
-    assert_eq!(
-        (invocation.operation(), path.as_str()),
-        ("note", "show version")
-    );
-    assert_eq!(
-        invocation.request_json().unwrap(),
-        json!({"what": "version"})
-    );
+    let Ok(Parsed::Run(invocation, path)) = registry().parse("sh ver", &Fake::default()) else { panic!() };
+    assert_eq!((invocation.operation(), path.as_str()), ("note", "show version"));
+    assert_eq!(invocation.request_json().unwrap(), json!({"what": "version"}));
 }
 
 #[test]
@@ -343,69 +246,38 @@ fn bad_declarations_are_reported() {
     let mut registry = registry();
     let parse = |_: &mut Args<'_>, _: &Fake| Ok(note(""));
     for path in ["show version", "", "show pg0/1", "show help"] {
-        registry.command(Command {
-            path,
-            syntax: "",
-            help: "",
-            parse,
-        });
+        registry.command(Command { path, syntax: "", help: "", parse });
     }
     registry.operation::<Note>();
     assert_eq!(registry.problems().len(), 5);
 }
 
 fn completions(line: &str) -> Vec<String> {
-    let fake = Fake {
-        names: vec!["pg0", "pg1", "loop0"],
-        ..Fake::default()
-    };
-    registry()
-        .complete(line, line.len(), &fake)
-        .candidates
-        .into_iter()
-        .map(|candidate| candidate.text)
-        .collect()
+    let fake = Fake { names: vec!["pg0", "pg1", "loop0"], ..Fake::default() };
+    registry().complete(line, line.len(), &fake).candidates.into_iter().map(|candidate| candidate.text).collect()
 }
 
 #[test]
 fn completion_knows_words_keywords_and_names() {
-    assert_eq!(
-        completions(""),
-        ["ip", "nat44", "packet-generator", "set", "show"]
-    );
+    assert_eq!(completions(""), ["ip", "nat44", "packet-generator", "set", "show"]);
     assert_eq!(completions("s"), ["set", "show"]);
     assert_eq!(completions("sh i"), ["interface", "ip", "ip6"]);
     assert_eq!(completions("help sh v"), ["version"]);
-    assert_eq!(
-        completions("show interface "),
-        ["address", "loop0", "pg0", "pg1", "verbose"]
-    );
+    assert_eq!(completions("show interface "), ["address", "loop0", "pg0", "pg1", "verbose"]);
     assert_eq!(completions("show interface pg1 v"), ["verbose"]);
     assert_eq!(completions("set int state p"), ["pg0", "pg1"]);
     assert_eq!(completions("set int state pg0 d"), ["down"]);
     assert_eq!(completions("ip route add 10.0.0.0/8 ta"), ["table"]);
-    assert_eq!(
-        completions("ip route add 10.0.0.0/8 table "),
-        Vec::<String>::new()
-    );
-    assert_eq!(
-        registry().complete("show int", 2, &Fake::default()).start,
-        0
-    );
-    assert_eq!(
-        registry().complete("show int", 99, &Fake::default()).start,
-        5
-    );
+    assert_eq!(completions("ip route add 10.0.0.0/8 table "), Vec::<String>::new());
+    assert_eq!(registry().complete("show int", 2, &Fake::default()).start, 0);
+    assert_eq!(registry().complete("show int", 99, &Fake::default()).start, 5);
 }
 
 #[test]
 fn the_reference_lists_every_command() {
     let markdown = registry().markdown();
     assert!(markdown.contains("\n## show\n"));
-    assert!(
-        markdown
-            .contains("| `set interface state <if> up\\|down` | Sets the administrative state |")
-    );
+    assert!(markdown.contains("| `set interface state <if> up\\|down` | Sets the administrative state |"));
 }
 
 proptest! {

@@ -21,11 +21,7 @@ pub(crate) enum Resolved<'t, 'l, C> {
     /// To a command and the text behind its words.
     Command(&'t Entry<C>, &'l str),
     /// To a request for help about this node; `all` for every command below it.
-    Help {
-        node: &'t Tree<C>,
-        path: String,
-        all: bool,
-    },
+    Help { node: &'t Tree<C>, path: String, all: bool },
     /// To nothing: `comment { … }`.
     Comment,
     /// To this text, to be read in the place of what followed `path`.
@@ -48,10 +44,7 @@ pub(crate) enum Head<'l> {
 
 impl<C> Default for Tree<C> {
     fn default() -> Self {
-        Self {
-            children: BTreeMap::new(),
-            entry: None,
-        }
+        Self { children: BTreeMap::new(), entry: None }
     }
 }
 
@@ -62,10 +55,7 @@ impl<C> Tree<C> {
         let mut words = 0;
         for word in command.path.split_ascii_whitespace() {
             if !word.chars().all(is_word_character) || is_builtin(word) {
-                return Err(format!(
-                    "command `{}': `{word}' cannot be a command word",
-                    command.path
-                ));
+                return Err(format!("command `{}': `{word}' cannot be a command word", command.path));
             }
             node = node.children.entry(word).or_default();
             words += 1;
@@ -76,10 +66,7 @@ impl<C> Tree<C> {
         if node.entry.is_some() {
             return Err(format!("command `{}' is declared twice", command.path));
         }
-        node.entry = Some(Entry {
-            command,
-            syntax: Syntax::new(command.syntax),
-        });
+        node.entry = Some(Entry { command, syntax: Syntax::new(command.syntax) });
         Ok(())
     }
 
@@ -103,8 +90,7 @@ impl<C> Tree<C> {
 
     /// Follows the words of `line` from the root.
     pub(crate) fn resolve<'l>(&self, line: &'l str) -> Result<Resolved<'_, 'l, C>, OpError> {
-        self.follow("", line)
-            .map_err(|lost| lost.error.in_command(&lost.path))
+        self.follow("", line).map_err(|lost| lost.error.in_command(&lost.path))
     }
 
     fn follow<'l>(&self, path: &str, text: &'l str) -> Result<Resolved<'_, 'l, C>, Lost> {
@@ -150,18 +136,12 @@ impl<C> Tree<C> {
                     }
                     Ok(None) | Err(lexer::Unclosed) => {
                         let error = OpError::unspecified(format!("`{word}' needs a group"));
-                        return Err(lost_at(
-                            path,
-                            error.remedy(format!("write `{word} {{ ... }}'")),
-                        ));
+                        return Err(lost_at(path, error.remedy(format!("write `{word} {{ ... }}'"))));
                     }
                 };
                 return Ok(Some(match word {
                     "comment" => Resolved::Comment,
-                    _ => Resolved::Uncomment {
-                        path: path.to_owned(),
-                        text: inner,
-                    },
+                    _ => Resolved::Uncomment { path: path.to_owned(), text: inner },
                 }));
             }
             _ => return Ok(None),
@@ -191,29 +171,17 @@ impl<C> Tree<C> {
         let text = text.trim();
         if text.is_empty() {
             let error = OpError::unspecified("incomplete command");
-            return lost_at(
-                path,
-                error.remedy(format!("expected {}", self.some_children())),
-            );
+            return lost_at(path, error.remedy(format!("expected {}", self.some_children())));
         }
         if let Some(typed) = typed
             && self.matching(typed).nth(1).is_some()
         {
-            let words: Vec<_> = self
-                .matching(typed)
-                .map(|(word, _)| format!("`{word}'"))
-                .collect();
+            let words: Vec<_> = self.matching(typed).map(|(word, _)| format!("`{word}'")).collect();
             let error = OpError::unspecified(format!("ambiguous input `{typed}'")).value(typed);
-            return lost_at(
-                path,
-                error.remedy(format!("it begins {}", words.join(", "))),
-            );
+            return lost_at(path, error.remedy(format!("it begins {}", words.join(", "))));
         }
         let error = OpError::unknown_input(text);
-        let meant = text
-            .split_whitespace()
-            .next()
-            .and_then(|word| self.hint(word));
+        let meant = text.split_whitespace().next().and_then(|word| self.hint(word));
         lost_at(
             path,
             match meant {
@@ -227,21 +195,12 @@ impl<C> Tree<C> {
     /// The child word nearest to a mistyped one.
     pub(crate) fn hint(&self, typed: &str) -> Option<&'static str> {
         let exact_or_begun = self.matching(typed).next().is_some();
-        if exact_or_begun {
-            None
-        } else {
-            nearest(typed, self.children.keys().copied())
-        }
+        if exact_or_begun { None } else { nearest(typed, self.children.keys().copied()) }
     }
 
     fn some_children(&self) -> String {
         const MOST: usize = 8;
-        let mut words: Vec<_> = self
-            .children
-            .keys()
-            .take(MOST)
-            .map(|word| format!("`{word}'"))
-            .collect();
+        let mut words: Vec<_> = self.children.keys().take(MOST).map(|word| format!("`{word}'")).collect();
         if self.children.len() > MOST {
             words.push("...".to_owned());
         }
@@ -261,26 +220,17 @@ impl<C> Tree<C> {
 }
 
 fn lost_at(path: &str, error: OpError) -> Lost {
-    Lost {
-        path: path.to_owned(),
-        error,
-    }
+    Lost { path: path.to_owned(), error }
 }
 
 pub(crate) fn join(path: &str, word: &str) -> String {
-    if path.is_empty() {
-        word.to_owned()
-    } else {
-        format!("{path} {word}")
-    }
+    if path.is_empty() { word.to_owned() } else { format!("{path} {word}") }
 }
 
 /// Takes the first word apart. `show?` is the word `show` and then `?`.
 pub(crate) fn head(text: &str) -> Head<'_> {
     let text = text.trim_start();
-    let end = text
-        .find(|character| !is_word_character(character))
-        .unwrap_or(text.len());
+    let end = text.find(|character| !is_word_character(character)).unwrap_or(text.len());
     let (word, rest) = text.split_at(end);
     let ends = rest.is_empty() || rest.starts_with(char::is_whitespace) || rest.trim_end() == "?";
     match (text.is_empty(), word.is_empty() || !ends) {
@@ -295,8 +245,5 @@ fn is_word_character(character: char) -> bool {
 }
 
 fn is_builtin(word: &str) -> bool {
-    matches!(
-        word,
-        "help" | "choices" | "comment" | "uncomment" | "vpplog" | "leak-check"
-    )
+    matches!(word, "help" | "choices" | "comment" | "uncomment" | "vpplog" | "leak-check")
 }

@@ -19,11 +19,7 @@ pub fn parse_number(word: &str) -> Option<u64> {
 /// A MAC address, `aa:bb:cc:dd:ee:ff` or `aabb.ccdd.eeff`.
 pub fn parse_mac(word: &str) -> Option<[u8; 6]> {
     let mut mac = [0; 6];
-    let (separator, digits) = if word.contains(':') {
-        (':', 2)
-    } else {
-        ('.', 4)
-    };
+    let (separator, digits) = if word.contains(':') { (':', 2) } else { ('.', 4) };
     let mut bytes = mac.iter_mut();
     for part in word.split(separator) {
         // Leading zeros may be left out between colons, as in `2:0:0:0:0:1`.
@@ -53,13 +49,10 @@ pub fn parse_prefix(word: &str) -> Result<Option<(IpAddr, u8)>, OpError> {
     let longest = if address.is_ipv4() { 32 } else { 128 };
     match length.parse::<u8>() {
         Ok(bits) if bits <= longest && !length.starts_with('+') => Ok(Some((address, bits))),
-        _ => Err(OpError::new(
-            retval::INVALID_VALUE,
-            format!("Invalid prefix len: {length}"),
-        )
-        .key("prefix")
-        .value(word)
-        .remedy(format!("use 0 to {longest}"))),
+        _ => Err(OpError::new(retval::INVALID_VALUE, format!("Invalid prefix len: {length}"))
+            .key("prefix")
+            .value(word)
+            .remedy(format!("use 0 to {longest}"))),
     }
 }
 
@@ -124,33 +117,13 @@ mod tests {
 
     #[test]
     fn a_prefix_length_must_fit_its_address() {
-        assert_eq!(
-            parse_prefix("10.0.0.1/24"),
-            Ok(Some(("10.0.0.1".parse().unwrap(), 24)))
-        );
-        assert_eq!(
-            parse_prefix("2001:db8::/128"),
-            Ok(Some(("2001:db8::".parse().unwrap(), 128)))
-        );
+        assert_eq!(parse_prefix("10.0.0.1/24"), Ok(Some(("10.0.0.1".parse().unwrap(), 24))));
+        assert_eq!(parse_prefix("2001:db8::/128"), Ok(Some(("2001:db8::".parse().unwrap(), 128))));
         for not_one in ["10.0.0.1", "10.0.0/8", "/8", "pg0/1"] {
             assert_eq!(parse_prefix(not_one), Ok(None), "{not_one}");
         }
-        for bad in [
-            "10.0.0.0/33",
-            "::/129",
-            "10.0.0.0/",
-            "10.0.0.0/x",
-            "10.0.0.0/-1",
-            "10.0.0.0/+8",
-            "10.0.0.0/256",
-        ] {
-            assert!(
-                parse_prefix(bad)
-                    .unwrap_err()
-                    .message
-                    .starts_with("Invalid prefix len: "),
-                "{bad}"
-            );
+        for bad in ["10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/x", "10.0.0.0/-1", "10.0.0.0/+8", "10.0.0.0/256"] {
+            assert!(parse_prefix(bad).unwrap_err().message.starts_with("Invalid prefix len: "), "{bad}");
         }
     }
 

@@ -37,14 +37,7 @@ pub struct OpError {
 impl OpError {
     /// An error with a code from [`retval`] and its message.
     pub fn new(code: i32, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            command: None,
-            message: message.into(),
-            key: None,
-            value: None,
-            remedy: None,
-        }
+        Self { code, command: None, message: message.into(), key: None, value: None, remedy: None }
     }
 
     /// An error without a code of its own ([`retval::UNSPECIFIED`]), as most command errors are.
@@ -63,14 +56,8 @@ impl OpError {
     }
 
     /// A value that is well formed but not acceptable.
-    pub fn invalid(
-        key: impl Into<String>,
-        value: impl Display,
-        message: impl Into<String>,
-    ) -> Self {
-        Self::new(retval::INVALID_VALUE, message)
-            .key(key)
-            .value(value)
+    pub fn invalid(key: impl Into<String>, value: impl Display, message: impl Into<String>) -> Self {
+        Self::new(retval::INVALID_VALUE, message).key(key).value(value)
     }
 
     /// A system call that failed, with what it was to do: `cannot open /dev/net/tun: …`.
@@ -127,18 +114,10 @@ impl Display for OpError {
         if let Some(command) = &self.command {
             write!(line, "{command}: ")?;
         }
-        let message = if self.message.is_empty() {
-            retval::describe(self.code)
-        } else {
-            &self.message
-        };
+        let message = if self.message.is_empty() { retval::describe(self.code) } else { &self.message };
         line.write_str(message)?;
         // Key and value are repeated only where the message does not show them itself.
-        let value = self
-            .value
-            .as_deref()
-            .map(excerpt)
-            .filter(|value| !message.contains(value.as_str()));
+        let value = self.value.as_deref().map(excerpt).filter(|value| !message.contains(value.as_str()));
         let key = self.key.as_deref().filter(|key| !message.contains(key));
         match (key, value) {
             (Some(key), Some(value)) => write!(line, " ({key} {value})")?,
@@ -160,9 +139,7 @@ struct OneLine<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl fmt::Write for OneLine<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut pieces = text
-            .split(|character: char| character.is_control())
-            .filter(|piece| !piece.is_empty());
+        let mut pieces = text.split(|character: char| character.is_control()).filter(|piece| !piece.is_empty());
         let Some(first) = pieces.next() else {
             return Ok(());
         };
@@ -181,10 +158,7 @@ mod tests {
 
     #[test]
     fn display_is_one_line_whatever_went_in() {
-        let error = OpError::unspecified("first\nsecond\r\n")
-            .value("a\tb")
-            .remedy("do\nthis")
-            .in_command("x");
+        let error = OpError::unspecified("first\nsecond\r\n").value("a\tb").remedy("do\nthis").in_command("x");
         let line = error.to_string();
         assert!(!line.contains(char::is_control), "{line:?}");
         assert!(line.starts_with("x: first second"));
@@ -200,18 +174,13 @@ mod tests {
 
     #[test]
     fn an_empty_message_becomes_the_words_of_the_code() {
-        assert_eq!(
-            OpError::new(retval::BD_IN_USE, "").to_string(),
-            "bridge domain in use"
-        );
+        assert_eq!(OpError::new(retval::BD_IN_USE, "").to_string(), "bridge domain in use");
         assert_eq!(OpError::from_code(-12345).to_string(), "error");
     }
 
     #[test]
     fn the_inner_command_path_stays() {
-        let error = OpError::unspecified("x")
-            .in_command("show interface")
-            .in_command("show");
+        let error = OpError::unspecified("x").in_command("show interface").in_command("show");
         assert_eq!(error.to_string(), "show interface: x");
     }
 }

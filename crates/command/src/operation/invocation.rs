@@ -20,12 +20,8 @@ impl Answer {
             reply.text(&mut answer.text, view);
         }
         if view.render != Render::Text {
-            let json = serde_json::to_string(reply).map_err(|error| {
-                OpError::new(
-                    retval::UNSPECIFIED,
-                    format!("reply cannot be JSON: {error}"),
-                )
-            })?;
+            let json = serde_json::to_string(reply)
+                .map_err(|error| OpError::new(retval::UNSPECIFIED, format!("reply cannot be JSON: {error}")))?;
             answer.json = Some(json);
         }
         Ok(answer)
@@ -38,10 +34,7 @@ pub struct Invocation<C>(Box<dyn Erased<C>>);
 impl<C: 'static> Invocation<C> {
     /// Binds a request to operation `O`.
     pub fn new<O: Operation<C>>(request: O::Request) -> Self {
-        Self(Box::new(Bound::<C, O> {
-            request,
-            types: PhantomData,
-        }))
+        Self(Box::new(Bound::<C, O> { request, types: PhantomData }))
     }
 
     /// The operation's name.
@@ -84,8 +77,7 @@ impl<C: 'static, O: Operation<C>> Erased<C> for Bound<C, O> {
     }
 
     fn request_json(&self) -> Result<serde_json::Value, OpError> {
-        serde_json::to_value(&self.request)
-            .map_err(|error| OpError::unspecified(format!("request cannot be JSON: {error}")))
+        serde_json::to_value(&self.request).map_err(|error| OpError::unspecified(format!("request cannot be JSON: {error}")))
     }
 
     fn run(self: Box<Self>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError> {

@@ -61,12 +61,7 @@ pub struct Registry<C> {
 
 impl<C> Default for Registry<C> {
     fn default() -> Self {
-        Self {
-            operations: BTreeMap::new(),
-            tree: Tree::default(),
-            values: BTreeMap::new(),
-            problems: Vec::new(),
-        }
+        Self { operations: BTreeMap::new(), tree: Tree::default(), values: BTreeMap::new(), problems: Vec::new() }
     }
 }
 
@@ -79,8 +74,7 @@ impl<C: 'static> Registry<C> {
     /// Adds an operation for JSON clients.
     pub fn operation<O: Operation<C>>(&mut self) -> &mut Self {
         if self.operations.insert(O::NAME, from_json::<C, O>).is_some() {
-            self.problems
-                .push(format!("operation `{}' is declared twice", O::NAME));
+            self.problems.push(format!("operation `{}' is declared twice", O::NAME));
         }
         self
     }
@@ -114,9 +108,7 @@ impl<C: 'static> Registry<C> {
     /// an empty one.
     pub fn request(&self, operation: &str, request: Value) -> Result<Invocation<C>, OpError> {
         let Some(from_json) = self.operations.get(operation) else {
-            let error = OpError::new(retval::UNIMPLEMENTED, "no such operation")
-                .key("op")
-                .value(operation);
+            let error = OpError::new(retval::UNIMPLEMENTED, "no such operation").key("op").value(operation);
             return Err(match nearest(operation, self.operations()) {
                 Some(meant) => error.remedy(format!("did you mean `{meant}'?")),
                 None => error,
@@ -144,32 +136,17 @@ impl<C: 'static> Registry<C> {
                 }
                 Resolved::Command(entry, arguments) => (entry, arguments),
             };
-            let path = || {
-                entry
-                    .command
-                    .path
-                    .split_ascii_whitespace()
-                    .collect::<Vec<_>>()
-                    .join(" ")
-            };
+            let path = || entry.command.path.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
             let mut args = Args::with_syntax(arguments, &entry.syntax);
             let invocation = (entry.command.parse)(&mut args, control)
                 .and_then(|invocation| args.finish().map(|()| invocation))
-                .map_err(|error| {
-                    self.hint(error, arguments, entry.command.path)
-                        .in_command(&path())
-                })?;
+                .map_err(|error| self.hint(error, arguments, entry.command.path).in_command(&path()))?;
             return Ok(Parsed::Run(invocation, path()));
         }
     }
 
     /// Reads a command line and runs it.
-    pub fn execute(
-        &self,
-        control: &mut C,
-        line: &str,
-        view: &View,
-    ) -> Result<Outcome<C, Answer>, OpError> {
+    pub fn execute(&self, control: &mut C, line: &str, view: &View) -> Result<Outcome<C, Answer>, OpError> {
         match self.parse(line, control)? {
             Parsed::Nothing => Ok(Outcome::Done(Answer::render(&(), view)?)),
             Parsed::Help(reply) => Ok(Outcome::Done(Answer::render(&reply, view)?)),
@@ -183,12 +160,7 @@ impl<C: 'static> Registry<C> {
 
     /// What may stand at byte `cursor` of a line.
     pub fn complete(&self, line: &str, cursor: usize, control: &C) -> Completion {
-        grammar::complete(&self.tree, line, cursor, |kind| {
-            self.values
-                .get(kind)
-                .map(|names| names(control))
-                .unwrap_or_default()
-        })
+        grammar::complete(&self.tree, line, cursor, |kind| self.values.get(kind).map(|names| names(control)).unwrap_or_default())
     }
 
     /// The reference of all commands, in Markdown.
@@ -201,9 +173,7 @@ impl<C: 'static> Registry<C> {
         if error.remedy.is_some() {
             return error;
         }
-        let node = path
-            .split_ascii_whitespace()
-            .try_fold(&self.tree, |node, word| node.children.get(word));
+        let node = path.split_ascii_whitespace().try_fold(&self.tree, |node, word| node.children.get(word));
         let typed = arguments.split_whitespace().next();
         match node.zip(typed).and_then(|(node, typed)| node.hint(typed)) {
             Some(meant) => error.remedy(format!("did you mean `{meant}'?")),
@@ -213,8 +183,7 @@ impl<C: 'static> Registry<C> {
 }
 
 fn from_json<C: 'static, O: Operation<C>>(request: Value) -> Result<Invocation<C>, OpError> {
-    let empty = matches!(&request, Value::Null)
-        || request.as_object().is_some_and(serde_json::Map::is_empty);
+    let empty = matches!(&request, Value::Null) || request.as_object().is_some_and(serde_json::Map::is_empty);
     let parsed = serde_json::from_value::<O::Request>(request).or_else(|error| {
         if !empty {
             return Err(error);
@@ -224,11 +193,7 @@ fn from_json<C: 'static, O: Operation<C>>(request: Value) -> Result<Invocation<C
             .or_else(|_| serde_json::from_value(Value::Object(serde_json::Map::new())))
             .map_err(|_| error)
     });
-    parsed.map(Invocation::new::<O>).map_err(|error| {
-        OpError::new(
-            retval::INVALID_ARGUMENT,
-            format!("request of {}: {error}", O::NAME),
-        )
-        .key("request")
-    })
+    parsed
+        .map(Invocation::new::<O>)
+        .map_err(|error| OpError::new(retval::INVALID_ARGUMENT, format!("request of {}: {error}", O::NAME)).key("request"))
 }

@@ -52,19 +52,8 @@ impl TextTable {
     }
 
     /// Adds a column whose heading has an alignment of its own.
-    pub fn column_with(
-        mut self,
-        heading: &'static str,
-        heading_align: Align,
-        width: usize,
-        align: Align,
-    ) -> Self {
-        self.columns.push(Column {
-            heading,
-            heading_align,
-            align,
-            width,
-        });
+    pub fn column_with(mut self, heading: &'static str, heading_align: Align, width: usize, align: Align) -> Self {
+        self.columns.push(Column { heading, heading_align, align, width });
         self
     }
 
@@ -152,18 +141,12 @@ mod tests {
             .column("Count", 16, Align::Right);
         let mut out = String::new();
         table.heading(&mut out);
-        assert_eq!(
-            out,
-            "              Name               Idx    State  MTU (L3/IP4/IP6/MPLS)     Counter          Count     \n"
-        );
+        assert_eq!(out, "              Name               Idx    State  MTU (L3/IP4/IP6/MPLS)     Counter          Count     \n");
     }
 
     #[test]
     fn long_text_is_not_cut() {
-        let table = TextTable::new()
-            .column("A", 2, Align::Left)
-            .column("B", 2, Align::Right)
-            .gap(1);
+        let table = TextTable::new().column("A", 2, Align::Left).column("B", 2, Align::Right).gap(1);
         let mut out = String::new();
         table.row(&mut out, &[&"long", &1]);
         assert_eq!(out, "long  1\n");
@@ -171,10 +154,7 @@ mod tests {
 
     #[test]
     fn trimming_takes_only_the_blanks_at_the_end() {
-        let table = TextTable::new()
-            .column("A", 4, Align::Left)
-            .column("B", 4, Align::Left)
-            .trim();
+        let table = TextTable::new().column("A", 4, Align::Left).column("B", 4, Align::Left).trim();
         let mut out = String::from("  ");
         table.row(&mut out, &[]);
         table.row(&mut out, &[&"x"]);

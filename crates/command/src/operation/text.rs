@@ -25,23 +25,11 @@ pub struct View {
 
 impl View {
     /// A view that gives text without regard to any terminal.
-    pub const TEXT: Self = Self {
-        render: Render::Text,
-        width: None,
-        ansi: false,
-    };
+    pub const TEXT: Self = Self { render: Render::Text, width: None, ansi: false };
     /// A view that gives JSON only.
-    pub const JSON: Self = Self {
-        render: Render::Json,
-        width: None,
-        ansi: false,
-    };
+    pub const JSON: Self = Self { render: Render::Json, width: None, ansi: false };
     /// A view that gives both.
-    pub const BOTH: Self = Self {
-        render: Render::Both,
-        width: None,
-        ansi: false,
-    };
+    pub const BOTH: Self = Self { render: Render::Both, width: None, ansi: false };
 }
 
 /// The command language's rendering of a reply.

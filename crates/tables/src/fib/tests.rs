@@ -48,8 +48,7 @@ type Model<A> = BTreeMap<(A, u8), u32>;
 
 fn best<A: Address>(model: &Model<A>, addr: A) -> u32 {
     let hits = model.iter().filter(|((p, len), _)| addr.first(*len) == *p);
-    hits.max_by_key(|((_, len), _)| *len)
-        .map_or(0, |(_, leaf)| *leaf)
+    hits.max_by_key(|((_, len), _)| *len).map_or(0, |(_, leaf)| *leaf)
 }
 
 /// Addresses at both sides of every edge that a prefix makes.
@@ -76,10 +75,7 @@ fn run<A: Address>(fib: &mut impl Fib<A>, ops: &[Op<A>]) {
     for op in ops {
         match *op {
             Op::Insert(p, len, leaf) => {
-                assert_eq!(
-                    fib.insert(p, len, leaf),
-                    Ok(model.insert((p.first(len), len), leaf))
-                );
+                assert_eq!(fib.insert(p, len, leaf), Ok(model.insert((p.first(len), len), leaf)));
             }
             Op::Remove(p, len) => {
                 assert_eq!(fib.remove(p, len), Ok(model.remove(&(p.first(len), len))))
@@ -106,20 +102,10 @@ fn check<A: Address>(fib: &impl Fib<A>, model: &Model<A>) {
     let (single, batch) = fib.lookups(&addrs);
     for (i, addr) in addrs.iter().enumerate() {
         let want = best(model, *addr);
-        assert_eq!(
-            (single[i], batch[i]),
-            (want, want),
-            "{addr:x?} of {model:x?}"
-        );
+        assert_eq!((single[i], batch[i]), (want, want), "{addr:x?} of {model:x?}");
         assert_eq!(fib.lpm_match(*addr).map_or(0, |(_, leaf)| leaf), want);
     }
-    assert_eq!(
-        fib.all(),
-        model
-            .iter()
-            .map(|((p, len), leaf)| (*p, *len, *leaf))
-            .collect::<Vec<_>>()
-    );
+    assert_eq!(fib.all(), model.iter().map(|((p, len), leaf)| (*p, *len, *leaf)).collect::<Vec<_>>());
 }
 
 /// Prefixes that nest and touch: few base addresses, all lengths.
@@ -134,32 +120,12 @@ fn ops<A: Address>(bases: Vec<A>) -> impl Strategy<Value = Vec<Op<A>>> {
 }
 
 fn bases4() -> Vec<u32> {
-    vec![
-        0,
-        0x0a00_0000,
-        0x0a00_0001,
-        0x0a00_00ff,
-        0x0a00_8000,
-        0x0aff_ffff,
-        0xffff_ffff,
-        0x8000_0000,
-    ]
+    vec![0, 0x0a00_0000, 0x0a00_0001, 0x0a00_00ff, 0x0a00_8000, 0x0aff_ffff, 0xffff_ffff, 0x8000_0000]
 }
 
 fn bases6() -> Vec<u128> {
     let doc = 0x2001_0db8u128 << 96;
-    vec![
-        0,
-        doc,
-        doc | 1,
-        doc | 3,
-        doc | 0xffff,
-        doc | 1 << 64,
-        doc | 1 << 80,
-        u128::MAX,
-        0x2001 << 112,
-        1 << 127,
-    ]
+    vec![0, doc, doc | 1, doc | 3, doc | 0xffff, doc | 1 << 64, doc | 1 << 80, u128::MAX, 0x2001 << 112, 1 << 127]
 }
 
 proptest! {
@@ -182,35 +148,11 @@ proptest! {
 fn bad_arguments_are_refused_with_their_reason() {
     let d = Domain::new();
     let mut f = Fib4::new(lpm4::Kind::Trie16, &d).unwrap();
-    assert_eq!(
-        f.insert(0, 33, 1),
-        Err(TableError::PrefixLength { len: 33, bits: 32 })
-    );
-    assert_eq!(
-        (f.insert(0, 8, 0), f.insert(0, 8, 1 << 30)),
-        (Err(TableError::Leaf(0)), Err(TableError::Leaf(1 << 30)))
-    );
-    assert_eq!(
-        (f.remove(0, 255), f.remove(0, 8)),
-        (
-            Err(TableError::PrefixLength { len: 255, bits: 32 }),
-            Ok(None)
-        )
-    );
-    assert_eq!(
-        (f.insert(0, 8, LEAF_MAX), f.lookup(5)),
-        (Ok(None), LEAF_MAX)
-    );
+    assert_eq!(f.insert(0, 33, 1), Err(TableError::PrefixLength { len: 33, bits: 32 }));
+    assert_eq!((f.insert(0, 8, 0), f.insert(0, 8, 1 << 30)), (Err(TableError::Leaf(0)), Err(TableError::Leaf(1 << 30))));
+    assert_eq!((f.remove(0, 255), f.remove(0, 8)), (Err(TableError::PrefixLength { len: 255, bits: 32 }), Ok(None)));
+    assert_eq!((f.insert(0, 8, LEAF_MAX), f.lookup(5)), (Ok(None), LEAF_MAX));
     let mut f = Fib6::new(&d).unwrap();
-    assert_eq!(
-        f.insert(0, 129, 1),
-        Err(TableError::PrefixLength {
-            len: 129,
-            bits: 128
-        })
-    );
-    assert_eq!(
-        (f.insert(1, 128, LEAF_MAX), f.lookup(1), f.lookup(2)),
-        (Ok(None), LEAF_MAX, 0)
-    );
+    assert_eq!(f.insert(0, 129, 1), Err(TableError::PrefixLength { len: 129, bits: 128 }));
+    assert_eq!((f.insert(1, 128, LEAF_MAX), f.lookup(1), f.lookup(2)), (Ok(None), LEAF_MAX, 0));
 }

@@ -52,22 +52,14 @@ fn fold(a: u64, b: u64) -> u64 {
 }
 
 /// Odd constants from the binary digits of the square roots of 2, 3, 5 and so on.
-const ROOTS: [u64; 5] = [
-    0x6a09_e667_f3bc_c909,
-    0xbb67_ae85_84ca_a73b,
-    0x3c6e_f372_fe94_f82b,
-    0xa54f_f53a_5f1d_36f1,
-    0x510e_527f_ade6_82d1,
-];
+const ROOTS: [u64; 5] =
+    [0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b, 0xa54f_f53a_5f1d_36f1, 0x510e_527f_ade6_82d1];
 
 #[inline(always)]
 fn hash_words<const W: usize>(words: &[u64; W], seed: u64) -> u64 {
     let mut h = seed;
     for (i, word) in words.iter().enumerate() {
-        h = fold(
-            h ^ word ^ ROOTS[i % ROOTS.len()],
-            ROOTS[(i + 1) % ROOTS.len()],
-        );
+        h = fold(h ^ word ^ ROOTS[i % ROOTS.len()], ROOTS[(i + 1) % ROOTS.len()]);
     }
     // Once more, so that the last word too has gone through two rounds: tag and bucket come from different halves.
     fold(h ^ seed, ROOTS[1])
@@ -133,10 +125,7 @@ fn bytes_of<const W: usize, const B: usize>(words: [u64; W]) -> [u8; B] {
 
 key!(u32, 1, |k| [u64::from(*k)], |w| w[0] as u32);
 key!(u64, 1, |k| [*k], |w| w[0]);
-key!(u128, 2, |k| [*k as u64, (*k >> 64) as u64], |w| u128::from(
-    w[0]
-) | u128::from(w[1])
-    << 64);
+key!(u128, 2, |k| [*k as u64, (*k >> 64) as u64], |w| u128::from(w[0]) | u128::from(w[1]) << 64);
 key!([u8; 8], 1, |k| words_of(k), bytes_of);
 key!([u8; 16], 2, |k| words_of(k), bytes_of);
 key!([u8; 24], 3, |k| words_of(k), bytes_of);

@@ -5,21 +5,12 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 
 fn table<K: Key>(capacity: u32) -> BoundedHash<K> {
-    BoundedHash::with_options(
-        capacity,
-        &Domain::new(),
-        7,
-        PageKind::Base,
-        &Budget::unlimited(),
-    )
-    .unwrap()
+    BoundedHash::with_options(capacity, &Domain::new(), 7, PageKind::Base, &Budget::unlimited()).unwrap()
 }
 
 fn overflow<K: Key>(t: &BoundedHash<K>) -> u64 {
     let table = &t.reader.table;
-    (0..table.buckets.capacity())
-        .map(|i| table.bucket(i)[SLOTS].load(Ordering::Relaxed))
-        .sum()
+    (0..table.buckets.capacity()).map(|i| table.bucket(i)[SLOTS].load(Ordering::Relaxed)).sum()
 }
 
 #[test]
@@ -32,10 +23,7 @@ fn holds_exactly_its_capacity_and_then_says_full() {
         assert_eq!(t.insert(u64::MAX, 0), Err(InsertError::Full));
         assert_eq!(t.len(), capacity as usize);
         for k in 0..u64::from(capacity) {
-            assert_eq!(
-                (t.get(&k), t.insert(k, 5), t.remove(&k), t.get(&k)),
-                (Some(k as u32), Ok(Some(k as u32)), Some(5), None)
-            );
+            assert_eq!((t.get(&k), t.insert(k, 5), t.remove(&k), t.get(&k)), (Some(k as u32), Ok(Some(k as u32)), Some(5), None));
         }
         assert_eq!((overflow(&t), t.len()), (0, 0));
     }
@@ -69,12 +57,8 @@ fn removed_entries_wait_for_the_readers() {
 #[test]
 fn running_out_of_memory_is_an_error() {
     let budget = Budget::limited(256 << 10);
-    let mut t =
-        BoundedHash::<[u8; 40]>::with_options(8000, &Domain::new(), 1, PageKind::Base, &budget)
-            .unwrap();
-    let n = (0u64..)
-        .take_while(|i| t.insert(words(*i), 0).is_ok())
-        .count();
+    let mut t = BoundedHash::<[u8; 40]>::with_options(8000, &Domain::new(), 1, PageKind::Base, &budget).unwrap();
+    let n = (0u64..).take_while(|i| t.insert(words(*i), 0).is_ok()).count();
     assert_eq!(t.insert(words(1 << 60), 0), Err(InsertError::OutOfMemory));
     assert_eq!(t.len(), n);
 }
@@ -97,10 +81,7 @@ fn hashes_spread_over_buckets_and_tags() {
             tags.insert(tag(h));
         }
         let full = counts.iter().filter(|c| **c > SLOTS as u32).count();
-        assert!(
-            full * 10 < buckets,
-            "step {step}: {full} of {buckets} buckets overflow"
-        );
+        assert!(full * 10 < buckets, "step {step}: {full} of {buckets} buckets overflow");
         assert!(tags.len() > 16_370);
     }
 }

@@ -39,8 +39,7 @@ impl<const ROOT: u32> Lpm4Lookup for StrideReader<ROOT> {
     fn lookup(&self, addr: u32) -> u32 {
         let table = &*self.table;
         // SAFETY: an address has 32 bits, so the index is below 2^ROOT, the root's capacity.
-        let mut word =
-            unsafe { table.root.at((addr >> (32 - ROOT)) as usize) }.load(Ordering::Acquire);
+        let mut word = unsafe { table.root.at((addr >> (32 - ROOT)) as usize) }.load(Ordering::Acquire);
         let mut shift = 32 - ROOT;
         while shift > 0 && word & GROUP != 0 {
             shift -= 8;
@@ -49,11 +48,7 @@ impl<const ROOT: u32> Lpm4Lookup for StrideReader<ROOT> {
             let group = unsafe { table.groups.at((word & !GROUP) as usize) };
             word = group[(addr >> shift) as usize & (WORDS - 1)].load(Ordering::Acquire);
         }
-        if word == 0 {
-            table.default.load(Ordering::Relaxed)
-        } else {
-            word
-        }
+        if word == 0 { table.default.load(Ordering::Relaxed) } else { word }
     }
 
     #[inline(always)]
@@ -81,29 +76,14 @@ impl<const ROOT: u32> StrideWriter<ROOT> {
         let root = SharedArray::reserve(1 << ROOT, pages, budget)?;
         root.commit(1 << ROOT)?;
         // Groups are few and spread out: base pages, unless the root is small and they hold most of the table.
-        let group_pages = if ROOT == 16 && pages != PageKind::Base {
-            PageKind::Transparent
-        } else {
-            PageKind::Base
-        };
+        let group_pages = if ROOT == 16 && pages != PageKind::Base { PageKind::Transparent } else { PageKind::Base };
         let groups = SharedArray::reserve(GROUPS, group_pages, budget)?;
-        let table = Table {
-            root,
-            groups,
-            default: AtomicU32::new(0),
-        };
-        Ok(StrideWriter {
-            table: Arc::new(table),
-            groups: 0,
-            free: NONE,
-            limbo: Limbo::new(domain),
-        })
+        let table = Table { root, groups, default: AtomicU32::new(0) };
+        Ok(StrideWriter { table: Arc::new(table), groups: 0, free: NONE, limbo: Limbo::new(domain) })
     }
 
     pub fn reader(&self) -> StrideReader<ROOT> {
-        StrideReader {
-            table: self.table.clone(),
-        }
+        StrideReader { table: self.table.clone() }
     }
 
     /// The word for the block of `addr` at the level that starts after bit `ROOT` (`level` 0), `ROOT + 8`, …
@@ -130,8 +110,7 @@ impl<const ROOT: u32> StrideWriter<ROOT> {
     }
 
     fn give_group(&mut self, group: u32) {
-        self.group_word(group, 0, 32)
-            .store(self.free, Ordering::Relaxed);
+        self.group_word(group, 0, 32).store(self.free, Ordering::Relaxed);
         self.free = group;
     }
 
@@ -156,9 +135,7 @@ impl<const ROOT: u32> StrideWriter<ROOT> {
         while bits < u32::from(len) && word & GROUP != 0 {
             bits += 8;
             parent = Some(word & !GROUP);
-            word = self
-                .group_word(word & !GROUP, prefix, bits)
-                .load(Ordering::Relaxed);
+            word = self.group_word(word & !GROUP, prefix, bits).load(Ordering::Relaxed);
         }
         if bits >= u32::from(len) {
             return Ok(());
@@ -215,10 +192,7 @@ impl<const ROOT: u32> StrideWriter<ROOT> {
             self.fill_part(&words[to], shift, last & !inside, last, leaf);
         }
         for word in words.get(from..to).unwrap_or_default() {
-            debug_assert!(
-                word.load(Ordering::Relaxed) & GROUP == 0,
-                "a group without a prefix that needs it"
-            );
+            debug_assert!(word.load(Ordering::Relaxed) & GROUP == 0, "a group without a prefix that needs it");
             word.store(leaf, Ordering::Release);
         }
     }
@@ -248,14 +222,10 @@ impl<const ROOT: u32> StrideWriter<ROOT> {
                 let group = word & !GROUP;
                 // Below it only the path of `prefix` itself can have led on.
                 let inner = (bits + 8 < u32::from(len))
-                    .then(|| {
-                        self.group_word(group, prefix, bits + 8)
-                            .load(Ordering::Relaxed)
-                    })
+                    .then(|| self.group_word(group, prefix, bits + 8).load(Ordering::Relaxed))
                     .filter(|inner| inner & GROUP != 0)
                     .map(|inner| inner & !GROUP);
-                self.limbo
-                    .retire([Some(group), inner].into_iter().flatten());
+                self.limbo.retire([Some(group), inner].into_iter().flatten());
                 return true;
             }
             link = self.group_word(word & !GROUP, prefix, bits + 8);
@@ -273,13 +243,7 @@ impl<const ROOT: u32> StrideWriter<ROOT> {
 }
 
 impl<const ROOT: u32> LpmWriter<u32> for StrideWriter<ROOT> {
-    fn insert(
-        &mut self,
-        prefix: u32,
-        len: u8,
-        leaf: u32,
-        store: &PrefixStore<u32>,
-    ) -> Result<(), OutOfMemory> {
+    fn insert(&mut self, prefix: u32, len: u8, leaf: u32, store: &PrefixStore<u32>) -> Result<(), OutOfMemory> {
         debug_assert!(leaf <= LEAF_MAX);
         self.reclaim_groups();
         let prefix = prefix.first(len);
@@ -288,13 +252,7 @@ impl<const ROOT: u32> LpmWriter<u32> for StrideWriter<ROOT> {
         Ok(())
     }
 
-    fn remove(
-        &mut self,
-        prefix: u32,
-        len: u8,
-        leaf: u32,
-        store: &PrefixStore<u32>,
-    ) -> Result<(), OutOfMemory> {
+    fn remove(&mut self, prefix: u32, len: u8, leaf: u32, store: &PrefixStore<u32>) -> Result<(), OutOfMemory> {
         self.reclaim_groups();
         self.limbo.reserve(2)?;
         let prefix = prefix.first(len);

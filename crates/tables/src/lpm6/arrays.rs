@@ -4,15 +4,10 @@ use crate::error::OutOfMemory;
 use crate::mem::{AtomicRecord, SharedArray};
 
 /// Array lengths are rounded up to one of these, so that arrays which grow entry by entry are not all of different size.
-const CLASSES: [u8; 20] = [
-    1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64,
-];
+const CLASSES: [u8; 20] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64];
 
 fn class(len: usize) -> usize {
-    CLASSES
-        .iter()
-        .position(|c| usize::from(*c) >= len)
-        .unwrap_or(CLASSES.len() - 1)
+    CLASSES.iter().position(|c| usize::from(*c) >= len).unwrap_or(CLASSES.len() - 1)
 }
 
 /// A run of records: where it starts, and how many the caller asked for.
@@ -42,19 +37,11 @@ pub(super) trait FreeLink: AtomicRecord {
 
 impl Runs {
     pub fn new(capacity: usize) -> Self {
-        Runs {
-            fresh: 1,
-            end: u32::try_from(capacity).unwrap_or(u32::MAX),
-            free: [0; CLASSES.len()],
-        }
+        Runs { fresh: 1, end: u32::try_from(capacity).unwrap_or(u32::MAX), free: [0; CLASSES.len()] }
     }
 
     /// A run of `len` records, 1 to 64. Their contents are whatever was there.
-    pub fn take<T: FreeLink>(
-        &mut self,
-        array: &SharedArray<T>,
-        len: usize,
-    ) -> Result<Run, OutOfMemory> {
+    pub fn take<T: FreeLink>(&mut self, array: &SharedArray<T>, len: usize) -> Result<Run, OutOfMemory> {
         debug_assert!((1..=64).contains(&len));
         let class = class(len);
         let head = self.free[class];
@@ -64,10 +51,7 @@ impl Runs {
             return Ok(run(head));
         }
         let at = self.fresh;
-        let end = at
-            .checked_add(CLASSES[class].into())
-            .filter(|end| *end <= self.end)
-            .ok_or(OutOfMemory)?;
+        let end = at.checked_add(CLASSES[class].into()).filter(|end| *end <= self.end).ok_or(OutOfMemory)?;
         array.commit(end as usize)?;
         self.fresh = end;
         Ok(run(at))
@@ -93,16 +77,13 @@ mod tests {
     fn classes_hold_what_they_are_chosen_for() {
         for len in 1..=64 {
             let c = class(len);
-            assert!(
-                usize::from(CLASSES[c]) >= len && (c == 0 || usize::from(CLASSES[c - 1]) < len)
-            );
+            assert!(usize::from(CLASSES[c]) >= len && (c == 0 || usize::from(CLASSES[c - 1]) < len));
         }
     }
 
     #[test]
     fn runs_do_not_overlap_and_come_back() {
-        let array =
-            SharedArray::<AtomicU32>::reserve(2000, PageKind::Base, &Budget::unlimited()).unwrap();
+        let array = SharedArray::<AtomicU32>::reserve(2000, PageKind::Base, &Budget::unlimited()).unwrap();
         let mut runs = Runs::new(2000);
         let mut owner = [0usize; 2000];
         let mut held: Vec<Run> = Vec::new();

@@ -58,17 +58,11 @@ struct Node {
 
 impl Node {
     fn node_run(&self) -> Option<Run> {
-        (self.vector != 0).then_some(Run {
-            at: self.nodes,
-            len: self.vector.count_ones() as u8,
-        })
+        (self.vector != 0).then_some(Run { at: self.nodes, len: self.vector.count_ones() as u8 })
     }
 
     fn leaf_run(&self) -> Option<Run> {
-        (self.leafvec != 0).then_some(Run {
-            at: self.leaves,
-            len: self.leafvec.count_ones() as u8,
-        })
+        (self.leafvec != 0).then_some(Run { at: self.leaves, len: self.leafvec.count_ones() as u8 })
     }
 }
 
@@ -177,31 +171,18 @@ impl Arrays {
 fn load_node(table: &Table, at: u32) -> Node {
     // SAFETY: the writer follows only indices it has stored itself, of committed nodes.
     let words = unsafe { table.nodes.at(at as usize) };
-    let [vector, leafvec, bases] =
-        [&words[0], &words[1], &words[2]].map(|w| w.load(Ordering::Relaxed));
-    Node {
-        vector,
-        leafvec,
-        nodes: ((bases >> 32) as u32).wrapping_add(1),
-        leaves: (bases as u32).wrapping_add(1),
-    }
+    let [vector, leafvec, bases] = [&words[0], &words[1], &words[2]].map(|w| w.load(Ordering::Relaxed));
+    Node { vector, leafvec, nodes: ((bases >> 32) as u32).wrapping_add(1), leaves: (bases as u32).wrapping_add(1) }
 }
 
 fn store_node(table: &Table, at: u32, node: &Node) {
     let nodes = if node.vector == 0 { 0 } else { node.nodes - 1 };
-    let leaves = if node.leafvec == 0 {
-        0
-    } else {
-        node.leaves - 1
-    };
+    let leaves = if node.leafvec == 0 { 0 } else { node.leaves - 1 };
     // SAFETY: the writer stores only into runs that it has just taken, which are committed.
     let words = unsafe { table.nodes.at(at as usize) };
     words[0].store(node.vector, Ordering::Relaxed);
     words[1].store(node.leafvec, Ordering::Relaxed);
-    words[2].store(
-        u64::from(nodes) << 32 | u64::from(leaves),
-        Ordering::Relaxed,
-    );
+    words[2].store(u64::from(nodes) << 32 | u64::from(leaves), Ordering::Relaxed);
 }
 
 fn leaf_at(table: &Table, at: u32) -> &AtomicU32 {
@@ -213,11 +194,7 @@ fn leaf_at(table: &Table, at: u32) -> &AtomicU32 {
 /// Past bit 128 several slots share an address; lookups only use the first of them.
 fn slot(start: u128, bits: u32, i: u32) -> Range {
     let end = bits + STEP_BITS;
-    let first = if end <= 128 {
-        start | u128::from(i) << (128 - end)
-    } else {
-        start | u128::from(i >> (end - 128))
-    };
+    let first = if end <= 128 { start | u128::from(i) << (128 - end) } else { start | u128::from(i >> (end - 128)) };
     (first, first.last(end.min(128) as u8))
 }
 
@@ -245,13 +222,7 @@ struct Change<'a> {
 impl Change<'_> {
     /// Gives the addresses of `ranges` the leaf, as far as they lie in the block; returns what the block is then.
     /// The ranges are in order, and each has at least one address in the block.
-    fn apply(
-        &mut self,
-        block: Block,
-        start: u128,
-        bits: u32,
-        ranges: &[Range],
-    ) -> Result<Block, OutOfMemory> {
+    fn apply(&mut self, block: Block, start: u128, bits: u32, ranges: &[Range]) -> Result<Block, OutOfMemory> {
         let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
             return Ok(block);
         };
@@ -280,11 +251,7 @@ impl Change<'_> {
             rest = &rest[rest.partition_point(|r| r.1 < from)..];
             let here = &rest[..rest.partition_point(|r| r.0 <= till)];
             let k = i as usize;
-            let before = if vector >> i & 1 != 0 {
-                Block::Node(nodes[k])
-            } else {
-                Block::Leaf(leaves[k])
-            };
+            let before = if vector >> i & 1 != 0 { Block::Node(nodes[k]) } else { Block::Leaf(leaves[k]) };
             let after = self.apply(before, from, bits + STEP_BITS, here)?;
             if after == before {
                 continue;
@@ -325,13 +292,7 @@ impl Change<'_> {
     }
 
     /// Writes the node that says this, sharing with the old one what is equal. Without `nodes` those are the old ones.
-    fn compress(
-        &mut self,
-        old: &Node,
-        vector: u64,
-        leaves: &[u32; 64],
-        nodes: Option<&[Node; 64]>,
-    ) -> Result<Block, OutOfMemory> {
+    fn compress(&mut self, old: &Node, vector: u64, leaves: &[u32; 64], nodes: Option<&[Node; 64]>) -> Result<Block, OutOfMemory> {
         let mut runs = [0u32; 64];
         let (mut leafvec, mut n, mut open) = (0u64, 0, None);
         for i in (0..64).filter(|i| vector >> i & 1 == 0) {
@@ -347,16 +308,9 @@ impl Change<'_> {
             self.arrays.drop_run(Kind::Leaves, old.leaf_run())?;
             return Ok(Block::Leaf(runs[0]));
         }
-        let mut new = Node {
-            vector,
-            leafvec,
-            nodes: old.nodes,
-            leaves: old.leaves,
-        };
-        let same_leaves = leafvec == old.leafvec
-            && (0..n).all(|i| {
-                leaf_at(self.table, old.leaves + i as u32).load(Ordering::Relaxed) == runs[i]
-            });
+        let mut new = Node { vector, leafvec, nodes: old.nodes, leaves: old.leaves };
+        let same_leaves =
+            leafvec == old.leafvec && (0..n).all(|i| leaf_at(self.table, old.leaves + i as u32).load(Ordering::Relaxed) == runs[i]);
         if !same_leaves {
             self.arrays.drop_run(Kind::Leaves, old.leaf_run())?;
             if n > 0 {
@@ -369,10 +323,7 @@ impl Change<'_> {
         if let Some(nodes) = nodes {
             self.arrays.drop_run(Kind::Nodes, old.node_run())?;
             if vector != 0 {
-                new.nodes = self
-                    .arrays
-                    .take(self.table, Kind::Nodes, vector.count_ones() as usize)?
-                    .at;
+                new.nodes = self.arrays.take(self.table, Kind::Nodes, vector.count_ones() as usize)?.at;
                 for (k, i) in (0..64).filter(|i| vector >> i & 1 != 0).enumerate() {
                     store_node(self.table, new.nodes + k as u32, &nodes[i]);
                 }
@@ -418,9 +369,7 @@ impl PoptrieWriter {
     }
 
     pub fn reader(&self) -> Lpm6 {
-        Lpm6 {
-            table: self.table.clone(),
-        }
+        Lpm6 { table: self.table.clone() }
     }
 
     /// The root word as this writer sees it, held-back changes included.
@@ -431,13 +380,7 @@ impl PoptrieWriter {
         }
     }
 
-    fn assign(
-        &mut self,
-        prefix: u128,
-        len: u8,
-        leaf: u32,
-        store: &PrefixStore<u128>,
-    ) -> Result<(), OutOfMemory> {
+    fn assign(&mut self, prefix: u128, len: u8, leaf: u32, store: &PrefixStore<u128>) -> Result<(), OutOfMemory> {
         self.reclaim();
         let mut ranges = std::mem::take(&mut self.ranges);
         ranges.clear();
@@ -474,28 +417,14 @@ impl PoptrieWriter {
                 continue;
             }
             let word = self.word(i);
-            let before = if word & NODE != 0 {
-                Block::Node(load_node(&table, word & !NODE))
-            } else {
-                Block::Leaf(word)
-            };
-            let mut change = Change {
-                table: &table,
-                arrays: &mut self.arrays,
-                leaf,
-            };
+            let before = if word & NODE != 0 { Block::Node(load_node(&table, word & !NODE)) } else { Block::Leaf(word) };
+            let mut change = Change { table: &table, arrays: &mut self.arrays, leaf };
             let after = change.apply(before, start, ROOT_BITS, here)?;
             if after == before {
                 continue;
             }
             if word & NODE != 0 {
-                self.arrays.drop_run(
-                    Kind::Nodes,
-                    Some(Run {
-                        at: word & !NODE,
-                        len: 1,
-                    }),
-                )?;
+                self.arrays.drop_run(Kind::Nodes, Some(Run { at: word & !NODE, len: 1 }))?;
             }
             let new = match after {
                 Block::Leaf(leaf) => leaf,
@@ -519,8 +448,7 @@ impl PoptrieWriter {
         self.held_words.extend_to(1 << ROOT_BITS, 0)?;
         self.held.try_reserve(self.words.len())?;
         self.replaced.try_reserve(self.arrays.dropped.len())?;
-        self.limbo
-            .reserve(self.replaced.len() + self.arrays.dropped.len())?;
+        self.limbo.reserve(self.replaced.len() + self.arrays.dropped.len())?;
         for i in 0..self.arrays.made.len() {
             let Item { kind, run } = self.arrays.made[i];
             bit_set(self.arrays.marks(kind), run.at)?;
@@ -565,23 +493,11 @@ impl PoptrieWriter {
 }
 
 impl LpmWriter<u128> for PoptrieWriter {
-    fn insert(
-        &mut self,
-        prefix: u128,
-        len: u8,
-        leaf: u32,
-        store: &PrefixStore<u128>,
-    ) -> Result<(), OutOfMemory> {
+    fn insert(&mut self, prefix: u128, len: u8, leaf: u32, store: &PrefixStore<u128>) -> Result<(), OutOfMemory> {
         self.assign(prefix, len, leaf, store)
     }
 
-    fn remove(
-        &mut self,
-        prefix: u128,
-        len: u8,
-        leaf: u32,
-        store: &PrefixStore<u128>,
-    ) -> Result<(), OutOfMemory> {
+    fn remove(&mut self, prefix: u128, len: u8, leaf: u32, store: &PrefixStore<u128>) -> Result<(), OutOfMemory> {
         self.assign(prefix, len, leaf, store)
     }
 
@@ -590,12 +506,7 @@ impl LpmWriter<u128> for PoptrieWriter {
     }
 
     fn reclaim(&mut self) {
-        let PoptrieWriter {
-            limbo,
-            arrays,
-            table,
-            ..
-        } = self;
+        let PoptrieWriter { limbo, arrays, table, .. } = self;
         limbo.reclaim(|item| arrays.give(table, item));
     }
 

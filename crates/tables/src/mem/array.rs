@@ -32,11 +32,7 @@ impl<T: AtomicRecord> SharedArray<T> {
     pub fn reserve(capacity: usize, kind: PageKind, budget: &Budget) -> Result<Self, OutOfMemory> {
         const { assert!(align_of::<T>() <= 4096 && size_of::<T>() > 0) };
         let bytes = capacity.checked_mul(size_of::<T>()).ok_or(OutOfMemory)?;
-        Ok(SharedArray {
-            pages: Pages::reserve(bytes, kind, budget)?,
-            capacity,
-            _records: PhantomData,
-        })
+        Ok(SharedArray { pages: Pages::reserve(bytes, kind, budget)?, capacity, _records: PhantomData })
     }
 
     /// Makes the first `n` records writable.

@@ -32,12 +32,7 @@ impl Budget {
 
     /// At most `bytes` bytes committed at a time.
     pub fn limited(bytes: usize) -> Self {
-        Budget {
-            account: Arc::new(Account {
-                limit: AtomicUsize::new(bytes),
-                used: AtomicUsize::new(0),
-            }),
-        }
+        Budget { account: Arc::new(Account { limit: AtomicUsize::new(bytes), used: AtomicUsize::new(0) }) }
     }
 
     /// Changes the limit; what is held already stays.
@@ -53,11 +48,7 @@ impl Budget {
     pub(crate) fn take(&self, bytes: usize) -> Result<(), OutOfMemory> {
         let limit = self.account.limit.load(Ordering::Relaxed);
         let grown = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
-        match self
-            .account
-            .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown)
-        {
+        match self.account.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown) {
             Ok(_) => Ok(()),
             Err(_) => Err(OutOfMemory),
         }
@@ -75,16 +66,10 @@ mod tests {
     #[test]
     fn takes_up_to_the_limit_and_no_further() {
         let b = Budget::limited(100);
-        assert_eq!(
-            (b.take(60), b.take(41), b.take(40), b.used()),
-            (Ok(()), Err(OutOfMemory), Ok(()), 100)
-        );
+        assert_eq!((b.take(60), b.take(41), b.take(40), b.used()), (Ok(()), Err(OutOfMemory), Ok(()), 100));
         b.give(60);
         b.set_limit(39);
-        assert_eq!(
-            (b.take(0), b.take(usize::MAX)),
-            (Err(OutOfMemory), Err(OutOfMemory))
-        );
+        assert_eq!((b.take(0), b.take(usize::MAX)), (Err(OutOfMemory), Err(OutOfMemory)));
         b.set_limit(41);
         assert_eq!((b.take(1), b.used()), (Ok(()), 41));
     }

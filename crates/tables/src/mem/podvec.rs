@@ -25,24 +25,14 @@ impl<T: Copy> PodVec<T> {
     /// An empty vector, which holds no memory yet.
     pub fn new(budget: &Budget) -> Self {
         const { assert!(align_of::<T>() <= 4096 && size_of::<T>() > 0) };
-        PodVec {
-            base: NonNull::dangling(),
-            len: 0,
-            bytes: 0,
-            budget: budget.clone(),
-            _values: PhantomData,
-        }
+        PodVec { base: NonNull::dangling(), len: 0, bytes: 0, budget: budget.clone(), _values: PhantomData }
     }
 
     /// Makes room for `more` values beyond the present ones.
     #[inline]
     pub fn reserve(&mut self, more: usize) -> Result<(), OutOfMemory> {
         let want = self.len.checked_add(more).ok_or(OutOfMemory)?;
-        if want <= self.bytes / size_of::<T>() {
-            Ok(())
-        } else {
-            self.grow(want)
-        }
+        if want <= self.bytes / size_of::<T>() { Ok(()) } else { self.grow(want) }
     }
 
     #[cold]
@@ -50,8 +40,7 @@ impl<T: Copy> PodVec<T> {
         let least = values.checked_mul(size_of::<T>()).ok_or(OutOfMemory)?;
         let roomy = round_up(least.max(self.bytes + self.bytes / 8), STEP)?;
         // Near the limit, take what is needed and no more.
-        self.resize_mapping(roomy)
-            .or_else(|_| self.resize_mapping(round_up(least, STEP)?))
+        self.resize_mapping(roomy).or_else(|_| self.resize_mapping(round_up(least, STEP)?))
     }
 
     fn resize_mapping(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
@@ -60,22 +49,12 @@ impl<T: Copy> PodVec<T> {
         let raw = if bytes > HUGE_PAGE && !machine_has(more) {
             libc::MAP_FAILED
         } else if self.bytes == 0 {
-            let (prot, flags) = (
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            );
+            let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
             unsafe { libc::mmap(null_mut(), bytes, prot, flags | libc::MAP_NORESERVE, -1, 0) }
         } else {
             // SAFETY: [base, base + self.bytes) is our whole mapping; nobody borrows from it while we hold &mut self.
-            unsafe {
-                libc::mremap(
-                    self.base.as_ptr().cast(),
-                    self.bytes,
-                    bytes,
-                    libc::MREMAP_MAYMOVE,
-                )
-            }
+            unsafe { libc::mremap(self.base.as_ptr().cast(), self.bytes, bytes, libc::MREMAP_MAYMOVE) }
         };
         match NonNull::new(raw.cast()) {
             Some(base) if raw != libc::MAP_FAILED => {
@@ -119,11 +98,7 @@ impl<T: Copy> PodVec<T> {
 
     /// Bytes of real memory.
     pub fn resident(&self) -> usize {
-        if self.bytes == 0 {
-            0
-        } else {
-            resident(self.base.cast(), self.bytes)
-        }
+        if self.bytes == 0 { 0 } else { resident(self.base.cast(), self.bytes) }
     }
 }
 

@@ -17,11 +17,7 @@ pub struct Iter<'a, A: Address> {
 
 impl<'a, A: Address> Iter<'a, A> {
     fn empty(store: &'a PrefixStore<A>) -> Self {
-        Iter {
-            store,
-            stack: [NIL; DEPTH],
-            depth: 0,
-        }
+        Iter { store, stack: [NIL; DEPTH], depth: 0 }
     }
 
     pub(super) fn under(store: &'a PrefixStore<A>, prefix: A, len: u8) -> Self {

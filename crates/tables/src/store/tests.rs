@@ -15,33 +15,14 @@ fn check<A: Address>(store: &PrefixStore<A>, model: &Model<A>, probe: (A, u8)) {
     assert_eq!(store.len(), model.len());
     assert_eq!(store.get(p, len), model.get(&(p, len)).copied());
     let flat = |i: Iter<'_, A>| i.collect::<Vec<_>>();
-    let pick = |f: &dyn Fn(&(A, u8)) -> bool| {
-        model
-            .iter()
-            .filter(|(k, _)| f(k))
-            .map(|(k, l)| (k.0, k.1, *l))
-            .collect::<Vec<_>>()
-    };
+    let pick = |f: &dyn Fn(&(A, u8)) -> bool| model.iter().filter(|(k, _)| f(k)).map(|(k, l)| (k.0, k.1, *l)).collect::<Vec<_>>();
     assert_eq!(flat(store.iter()), pick(&|_| true));
-    assert_eq!(
-        flat(store.iter_under(p, len)),
-        pick(&|k| covers((p, len), *k))
-    );
+    assert_eq!(flat(store.iter_under(p, len)), pick(&|k| covers((p, len), *k)));
     assert_eq!(flat(store.iter_after(p, len)), pick(&|k| *k > (p, len)));
-    let cover = pick(&|k| covers(*k, (p, len)) && k.1 < len)
-        .pop()
-        .map(|(_, l, leaf)| (l, leaf));
+    let cover = pick(&|k| covers(*k, (p, len)) && k.1 < len).pop().map(|(_, l, leaf)| (l, leaf));
     assert_eq!(store.cover(p, len), cover);
-    assert_eq!(
-        store.lookup(p),
-        pick(&|k| covers(*k, (p, A::BITS)))
-            .pop()
-            .map(|(_, l, leaf)| (l, leaf))
-    );
-    assert_eq!(
-        store.has_longer(p, len),
-        model.keys().any(|k| covers((p, len), *k) && k.1 > len)
-    );
+    assert_eq!(store.lookup(p), pick(&|k| covers(*k, (p, A::BITS))).pop().map(|(_, l, leaf)| (l, leaf)));
+    assert_eq!(store.has_longer(p, len), model.keys().any(|k| covers((p, len), *k) && k.1 > len));
     // Gaps and the prefixes in between tile the range.
     let mut tiles = Vec::new();
     store
@@ -50,17 +31,12 @@ fn check<A: Address>(store: &PrefixStore<A>, model: &Model<A>, probe: (A, u8)) {
             Ok::<_, ()>(())
         })
         .unwrap();
-    assert!(tiles.iter().all(|(a, b)| {
-        a <= b
-            && !model
-                .keys()
-                .any(|k| covers((p, len), *k) && k.1 > len && k.0 <= *b && *a <= k.0.last(k.1))
-    }));
-    tiles.extend(
-        pick(&|k| covers((p, len), *k) && k.1 > len)
-            .iter()
-            .map(|k| (k.0, k.0.last(k.1))),
+    assert!(
+        tiles.iter().all(|(a, b)| {
+            a <= b && !model.keys().any(|k| covers((p, len), *k) && k.1 > len && k.0 <= *b && *a <= k.0.last(k.1))
+        })
     );
+    tiles.extend(pick(&|k| covers((p, len), *k) && k.1 > len).iter().map(|k| (k.0, k.0.last(k.1))));
     tiles.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
     let mut next = Some(p);
     for (a, b) in tiles {
@@ -89,10 +65,7 @@ fn run<A: Address>(ops: Vec<(bool, A, u8, u32)>) {
     for key in model.clone().into_keys() {
         assert_eq!(store.remove(key.0, key.1), model.remove(&key));
     }
-    assert_eq!(
-        (store.root, store.unused as usize),
-        (NIL, store.nodes.len().saturating_sub(1))
-    );
+    assert_eq!((store.root, store.unused as usize), (NIL, store.nodes.len().saturating_sub(1)));
 }
 
 proptest! {
@@ -118,10 +91,7 @@ fn a_node_keeps_every_length_beside_its_children() {
         let mut n = Node::new(0u128, len, 1);
         n.set_child(0, INDEX_MASK);
         n.set_child(1, INDEX_MASK - 1);
-        assert_eq!(
-            (n.len(), n.child(0), n.child(1)),
-            (len, INDEX_MASK, INDEX_MASK - 1)
-        );
+        assert_eq!((n.len(), n.child(0), n.child(1)), (len, INDEX_MASK, INDEX_MASK - 1));
     }
     assert_eq!((size_of::<Node<u32>>(), size_of::<Node<u128>>()), (16, 32));
 }
@@ -135,11 +105,7 @@ fn out_of_memory_changes_nothing() {
         n += 1;
     }
     assert_eq!(store.len(), n as usize);
-    assert_eq!(
-        store.insert(5 << 8, 24, 9),
-        Ok(Some(6)),
-        "replacing needs no memory"
-    );
+    assert_eq!(store.insert(5 << 8, 24, 9), Ok(Some(6)), "replacing needs no memory");
     assert_eq!(store.iter().count(), n as usize);
     store.remove(0, 24).unwrap();
     assert_eq!(store.insert(0, 24, 1), Ok(None));

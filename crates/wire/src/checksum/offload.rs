@@ -19,11 +19,7 @@ pub enum OffloadError {
 ///
 /// `frame` must end where the L4 datagram ends, or be followed by zeros only.
 pub fn complete(frame: &mut [u8], csum_start: u16, csum_offset: u16) -> Result<(), OffloadError> {
-    let covered = frame
-        .get_mut(usize::from(csum_start)..)
-        .ok_or(OffloadError::StartPastEnd)?;
+    let covered = frame.get_mut(usize::from(csum_start)..).ok_or(OffloadError::StartPastEnd)?;
     let field = Sum::of(covered).udp_checksum();
-    U16Be::new(field)
-        .write_at(covered, usize::from(csum_offset))
-        .ok_or(OffloadError::FieldPastEnd)
+    U16Be::new(field).write_at(covered, usize::from(csum_offset)).ok_or(OffloadError::FieldPastEnd)
 }

@@ -24,11 +24,7 @@ fn sizes_around_every_loop_boundary_agree_with_the_slow_sum() {
     let bytes: Vec<u8> = (0..300u32).map(|i| (i * 167 + 13) as u8).collect();
     for start in 0..9 {
         for end in start..bytes.len() {
-            assert_eq!(
-                checksum(&bytes[start..end]),
-                slow(&bytes[start..end]),
-                "{start}..{end}"
-            );
+            assert_eq!(checksum(&bytes[start..end]), slow(&bytes[start..end]), "{start}..{end}");
         }
     }
 }
@@ -52,10 +48,7 @@ fn unfinished_checksums_outside_the_frame_are_refused() {
     let mut frame = [0xa5; 20];
     assert_eq!(complete(&mut frame, 21, 0), Err(OffloadError::StartPastEnd));
     assert_eq!(complete(&mut frame, 12, 7), Err(OffloadError::FieldPastEnd));
-    assert_eq!(
-        complete(&mut frame, 0xffff, 0xffff),
-        Err(OffloadError::StartPastEnd)
-    );
+    assert_eq!(complete(&mut frame, 0xffff, 0xffff), Err(OffloadError::StartPastEnd));
     assert_eq!(frame, [0xa5; 20]);
     assert_eq!(complete(&mut frame, 12, 6), Ok(()));
 }

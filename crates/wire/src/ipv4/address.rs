@@ -43,11 +43,7 @@ mod tests {
         ];
         for (text, src, dst) in cases {
             let addr = text.parse::<Ipv4Addr>().unwrap().to_bits();
-            assert_eq!(
-                (is_martian_src(addr), is_martian_dst(addr)),
-                (src, dst),
-                "{text}"
-            );
+            assert_eq!((is_martian_src(addr), is_martian_dst(addr)), (src, dst), "{text}");
         }
     }
 }

@@ -96,9 +96,7 @@ impl Ipv4Header {
         if header.header_len() < Self::LEN {
             return Err(Ipv4Error::BadHeaderLength);
         }
-        let bytes = packet
-            .get(..header.header_len())
-            .ok_or(Ipv4Error::BadHeaderLength)?;
+        let bytes = packet.get(..header.header_len()).ok_or(Ipv4Error::BadHeaderLength)?;
         if !Sum::of(bytes).is_valid() {
             return Err(Ipv4Error::BadChecksum);
         }
@@ -116,10 +114,7 @@ impl Ipv4Header {
     #[inline(always)]
     pub const fn is_plain_and_valid(&self, available: usize) -> bool {
         let total = self.total_len.get() as usize;
-        (self.version_ihl == 0x45)
-            & (total >= 20)
-            & (total <= available)
-            & self.has_valid_checksum_without_options()
+        (self.version_ihl == 0x45) & (total >= 20) & (total <= available) & self.has_valid_checksum_without_options()
     }
 
     /// Header checksum of a header without options is right.
@@ -131,15 +126,9 @@ impl Ipv4Header {
     /// Sum over the 20 bytes, as five words.
     #[inline(always)]
     const fn sum_without_options(&self) -> Sum {
-        let first =
-            (self.version_ihl as u32) << 24 | (self.tos as u32) << 16 | self.total_len.get() as u32;
+        let first = (self.version_ihl as u32) << 24 | (self.tos as u32) << 16 | self.total_len.get() as u32;
         let second = (self.identification.get() as u32) << 16 | self.fragment.get() as u32;
-        Sum::new()
-            .add_u32(first)
-            .add_u32(second)
-            .add_u32(self.ttl_word())
-            .add_u32(self.src.get())
-            .add_u32(self.dst.get())
+        Sum::new().add_u32(first).add_u32(second).add_u32(self.ttl_word()).add_u32(self.src.get()).add_u32(self.dst.get())
     }
 
     /// Fills in the checksum of a header without options.

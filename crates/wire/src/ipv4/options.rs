@@ -54,9 +54,7 @@ impl<'a> Ipv4Options<'a> {
 
     /// Over the options of a whole packet; none if its header length is impossible.
     pub fn of_packet(packet: &'a [u8]) -> Self {
-        let header_len = packet
-            .first()
-            .map_or(0, |first| usize::from(first & 0xf) * 4);
+        let header_len = packet.first().map_or(0, |first| usize::from(first & 0xf) * 4);
         Self::new(packet.get(20..header_len).unwrap_or_default())
     }
 }
@@ -74,10 +72,7 @@ impl<'a> Iterator for Ipv4Options<'a> {
         };
         let rest = &self.bytes[offset..];
         let option = match *rest {
-            [kind, len, ..] if len >= 2 => {
-                rest.get(2..usize::from(len))
-                    .map(|data| Ipv4Option { kind, data, offset })
-            }
+            [kind, len, ..] if len >= 2 => rest.get(2..usize::from(len)).map(|data| Ipv4Option { kind, data, offset }),
             _ => None,
         };
         // A malformed option hides where the next one begins
@@ -98,16 +93,8 @@ mod tests {
         assert_eq!(
             options,
             [
-                Ipv4Option {
-                    kind: Ipv4Option::RECORD_ROUTE,
-                    data: &[4],
-                    offset: 2
-                },
-                Ipv4Option {
-                    kind: Ipv4Option::ROUTER_ALERT,
-                    data: &[0, 0],
-                    offset: 6
-                },
+                Ipv4Option { kind: Ipv4Option::RECORD_ROUTE, data: &[4], offset: 2 },
+                Ipv4Option { kind: Ipv4Option::ROUTER_ALERT, data: &[0, 0], offset: 6 },
             ]
         );
         assert!(!options[0].is_copied() && options[1].is_copied());

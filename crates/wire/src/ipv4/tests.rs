@@ -77,16 +77,9 @@ fn a_hop_repairs_the_checksum_for_every_ttl_and_checksum() {
         // every checksum a valid header can have; 0xffff is none of them
         for checksum in (0..0xffff).step_by(if ttl == 64 { 1 } else { 251 }) {
             let word = ttl << 24 | 17 << 16 | checksum;
-            let update = Update::new(checksum as u16).u16(
-                (word >> 16) as u16,
-                (word.wrapping_sub(1 << 24) >> 16) as u16,
-            );
+            let update = Update::new(checksum as u16).u16((word >> 16) as u16, (word.wrapping_sub(1 << 24) >> 16) as u16);
             let slow = (ttl - 1) << 24 | 17 << 16 | u32::from(update.finish());
-            assert_eq!(
-                ttl_word_decremented(word),
-                slow,
-                "ttl {ttl} checksum {checksum:#x}"
-            );
+            assert_eq!(ttl_word_decremented(word), slow, "ttl {ttl} checksum {checksum:#x}");
         }
     }
 }
@@ -94,11 +87,7 @@ fn a_hop_repairs_the_checksum_for_every_ttl_and_checksum() {
 #[test]
 fn only_the_second_eight_bytes_of_tcp_are_a_tiny_fragment() {
     let tiny = |protocol, fragment| {
-        let header = Ipv4Header {
-            protocol,
-            fragment: U16Be::new(fragment),
-            ..Default::default()
-        };
+        let header = Ipv4Header { protocol, fragment: U16Be::new(fragment), ..Default::default() };
         header.is_tiny_tcp_fragment()
     };
     assert!(tiny(IpProtocol::TCP, 1) && tiny(IpProtocol::TCP, 0x2001));
@@ -107,24 +96,19 @@ fn only_the_second_eight_bytes_of_tcp_are_a_tiny_fragment() {
 
 /// A header in bytes with a correct checksum more often than chance would have it.
 fn any_header() -> impl Strategy<Value = Vec<u8>> {
-    (
-        proptest::collection::vec(any::<u8>(), 0..80),
-        any::<bool>(),
-        any::<bool>(),
-    )
-        .prop_map(|(mut bytes, plain, checksum_right)| {
-            if plain && bytes.len() >= 20 {
-                bytes[0] = 0x45;
-                bytes[2] = 0;
-                bytes[3] %= 80;
-            }
-            if checksum_right && let Some(mut header) = Ipv4Header::read(&bytes) {
-                let end = header.header_len().clamp(20, bytes.len());
-                header.fill_checksum_with_options(&bytes[20..end]);
-                header.write(&mut bytes).unwrap();
-            }
-            bytes
-        })
+    (proptest::collection::vec(any::<u8>(), 0..80), any::<bool>(), any::<bool>()).prop_map(|(mut bytes, plain, checksum_right)| {
+        if plain && bytes.len() >= 20 {
+            bytes[0] = 0x45;
+            bytes[2] = 0;
+            bytes[3] %= 80;
+        }
+        if checksum_right && let Some(mut header) = Ipv4Header::read(&bytes) {
+            let end = header.header_len().clamp(20, bytes.len());
+            header.fill_checksum_with_options(&bytes[20..end]);
+            header.write(&mut bytes).unwrap();
+        }
+        bytes
+    })
 }
 
 proptest! {

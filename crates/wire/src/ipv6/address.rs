@@ -79,11 +79,7 @@ mod tests {
             ("ff01::1", true, true),
             ("ff00::1", true, true),
         ] {
-            assert_eq!(
-                (is_martian_src(bits(text)), is_martian_dst(bits(text))),
-                (src, dst),
-                "{text}"
-            );
+            assert_eq!((is_martian_src(bits(text)), is_martian_dst(bits(text))), (src, dst), "{text}");
         }
     }
 }

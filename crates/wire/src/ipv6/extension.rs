@@ -45,12 +45,7 @@ wire_header!(FragmentHeader = 8, RoutingHeader = 4);
 
 impl FragmentHeader {
     /// A header for the part of a datagram at `offset` bytes (a multiple of 8).
-    pub const fn new(
-        next_header: IpProtocol,
-        offset: u16,
-        more: bool,
-        identification: u32,
-    ) -> Self {
+    pub const fn new(next_header: IpProtocol, offset: u16, more: bool, identification: u32) -> Self {
         Self {
             next_header,
             reserved: 0,
@@ -133,14 +128,7 @@ impl<'a> Extensions<'a> {
     pub fn new(header: &Ipv6Header, packet: &'a [u8]) -> Self {
         let end = Ipv6Header::LEN + usize::from(header.payload_len.get());
         let packet = &packet[..end.min(packet.len())];
-        Self {
-            packet,
-            next: header.next_header,
-            offset: Ipv6Header::LEN,
-            pointer: 6,
-            left: MAX_EXTENSIONS,
-            done: false,
-        }
+        Self { packet, next: header.next_header, offset: Ipv6Header::LEN, pointer: 6, left: MAX_EXTENSIONS, done: false }
     }
 
     /// Length in bytes of the extension header at the current place, or `None` for the upper layer.
@@ -148,9 +136,7 @@ impl<'a> Extensions<'a> {
     fn current_len(&self) -> Option<usize> {
         let len_byte = || usize::from(self.packet.get(self.offset + 1).copied().unwrap_or(0));
         match self.next {
-            IpProtocol::HOP_BY_HOP | IpProtocol::ROUTING | IpProtocol::DESTINATION_OPTIONS => {
-                Some(8 + 8 * len_byte())
-            }
+            IpProtocol::HOP_BY_HOP | IpProtocol::ROUTING | IpProtocol::DESTINATION_OPTIONS => Some(8 + 8 * len_byte()),
             IpProtocol::FRAGMENT => Some(FragmentHeader::LEN),
             IpProtocol::AH => Some(8 + 4 * len_byte()),
             _ => None,
@@ -168,12 +154,7 @@ impl<'a> Extensions<'a> {
         let Some(bytes @ [next_header, ..]) = bytes else {
             return Err(ExtensionError::Truncated(self.offset as u16));
         };
-        let extension = Extension {
-            kind: self.next,
-            bytes,
-            offset: self.offset,
-            next_header: IpProtocol(*next_header),
-        };
+        let extension = Extension { kind: self.next, bytes, offset: self.offset, next_header: IpProtocol(*next_header) };
         self.left -= 1;
         self.pointer = self.offset;
         self.offset += len;
@@ -192,9 +173,7 @@ impl<'a> Iterator for Extensions<'a> {
         let len = self.current_len()?;
         let result = self.step(len);
         self.done = match &result {
-            Ok(extension) => extension
-                .fragment()
-                .is_some_and(|fragment| fragment.offset != 0),
+            Ok(extension) => extension.fragment().is_some_and(|fragment| fragment.offset != 0),
             Err(_) => true,
         };
         Some(result)
@@ -258,10 +237,7 @@ pub fn upper_layer(header: &Ipv6Header, packet: &[u8]) -> Result<UpperLayer, Ext
             upper.fragment = Some(fragment);
             upper.fragment_offset = extension.offset as u16;
         }
-        if extension
-            .routing()
-            .is_some_and(|routing| routing.segments_left != 0)
-        {
+        if extension.routing().is_some_and(|routing| routing.segments_left != 0) {
             upper.routing_offset = extension.offset as u16;
         }
         upper.hop_by_hop |= extension.kind == IpProtocol::HOP_BY_HOP;

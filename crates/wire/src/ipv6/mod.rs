@@ -10,8 +10,7 @@ pub mod address;
 mod extension;
 mod options;
 pub use extension::{
-    Extension, ExtensionError, Extensions, FragmentHeader, FragmentInfo, MAX_EXTENSIONS,
-    RoutingHeader, UpperLayer, upper_layer,
+    Extension, ExtensionError, Extensions, FragmentHeader, FragmentInfo, MAX_EXTENSIONS, RoutingHeader, UpperLayer, upper_layer,
 };
 pub use options::{Ipv6Option, Ipv6OptionError, Ipv6Options, UnknownOptionAction};
 

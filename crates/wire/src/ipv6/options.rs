@@ -75,9 +75,7 @@ impl<'a> Iterator for Ipv6Options<'a> {
                 self.at += 1;
                 continue;
             }
-            let data = after
-                .split_first()
-                .and_then(|(&len, data)| data.get(..usize::from(len)));
+            let data = after.split_first().and_then(|(&len, data)| data.get(..usize::from(len)));
             let Some(data) = data else {
                 self.at = self.header.len();
                 return Some(Err(Ipv6OptionError(offset)));
@@ -102,23 +100,12 @@ mod tests {
         assert_eq!(
             options,
             [
-                Ipv6Option {
-                    kind: Ipv6Option::ROUTER_ALERT,
-                    data: &[0, 0],
-                    offset: 7
-                },
-                Ipv6Option {
-                    kind: Ipv6Option::JUMBO_PAYLOAD,
-                    data: &[],
-                    offset: 12
-                },
+                Ipv6Option { kind: Ipv6Option::ROUTER_ALERT, data: &[0, 0], offset: 7 },
+                Ipv6Option { kind: Ipv6Option::JUMBO_PAYLOAD, data: &[], offset: 12 },
             ]
         );
         assert_eq!(options[0].action(), UnknownOptionAction::Skip);
-        assert_eq!(
-            options[1].action(),
-            UnknownOptionAction::DiscardAndReportUnlessMulticast
-        );
+        assert_eq!(options[1].action(), UnknownOptionAction::DiscardAndReportUnlessMulticast);
     }
 
     #[test]

@@ -37,10 +37,7 @@ fn bit_fields_round_trip_all_their_values() {
     header.set_flow_label(u32::MAX);
     assert_eq!((header.flow_label(), header.version()), (0xf_ffff, 6));
     for value in 0..=u16::MAX {
-        let fragment = FragmentHeader {
-            offset_flags: U16Be::new(value),
-            ..Default::default()
-        };
+        let fragment = FragmentHeader { offset_flags: U16Be::new(value), ..Default::default() };
         let info = fragment.info();
         let again = FragmentHeader::new(IpProtocol(0), info.offset, info.more, 0);
         assert_eq!(again.offset_flags.get(), value & !6);
@@ -51,10 +48,7 @@ fn bit_fields_round_trip_all_their_values() {
 #[test]
 fn without_extension_headers_the_upper_layer_is_at_40() {
     let upper = walk(IpProtocol::UDP, &[0; 8]).unwrap();
-    assert_eq!(
-        (upper.protocol, upper.offset, upper.pointer),
-        (IpProtocol::UDP, 40, 6)
-    );
+    assert_eq!((upper.protocol, upper.offset, upper.pointer), (IpProtocol::UDP, 40, 6));
     assert_eq!(upper.fragment, None);
     assert!(!upper.hop_by_hop);
 }
@@ -76,11 +70,7 @@ fn the_recommended_order_is_walked_to_its_end() {
             protocol: IpProtocol::UDP,
             offset: 40 + l4 as u16,
             pointer: 40 + l4 as u16 - 8,
-            fragment: Some(FragmentInfo {
-                identification: 7,
-                offset: 0,
-                more: false
-            }),
+            fragment: Some(FragmentInfo { identification: 7, offset: 0, more: false }),
             fragment_offset: 72,
             routing_offset: 48,
             hop_by_hop: true,
@@ -92,30 +82,16 @@ fn the_recommended_order_is_walked_to_its_end() {
 fn a_later_fragment_ends_the_walk_with_what_it_is_a_part_of() {
     // the data would read as a hop-by-hop header
     let upper = walk(IpProtocol::FRAGMENT, &[60, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0]).unwrap();
-    assert_eq!(
-        (upper.protocol, upper.offset),
-        (IpProtocol::DESTINATION_OPTIONS, 48)
-    );
-    let info = FragmentInfo {
-        identification: 1,
-        offset: 8,
-        more: true,
-    };
+    assert_eq!((upper.protocol, upper.offset), (IpProtocol::DESTINATION_OPTIONS, 48));
+    let info = FragmentInfo { identification: 1, offset: 8, more: true };
     assert_eq!(upper.fragment, Some(info));
 }
 
 #[test]
 fn esp_and_no_next_header_end_the_walk() {
     for last in [IpProtocol::ESP, IpProtocol::NO_NEXT_HEADER, IpProtocol(200)] {
-        let upper = walk(
-            IpProtocol::DESTINATION_OPTIONS,
-            &[last.0, 0, 1, 4, 0, 0, 0, 0],
-        )
-        .unwrap();
-        assert_eq!(
-            (upper.protocol, upper.offset, upper.pointer),
-            (last, 48, 40)
-        );
+        let upper = walk(IpProtocol::DESTINATION_OPTIONS, &[last.0, 0, 1, 4, 0, 0, 0, 0]).unwrap();
+        assert_eq!((upper.protocol, upper.offset, upper.pointer), (last, 48, 40));
     }
 }
 
@@ -123,21 +99,10 @@ fn esp_and_no_next_header_end_the_walk() {
 fn malformed_chains_name_the_place() {
     let truncated = walk(IpProtocol::ROUTING, &[17, 1, 0, 0, 0, 0, 0, 0]);
     assert_eq!(truncated, Err(ExtensionError::Truncated(40)));
-    assert_eq!(
-        walk(IpProtocol::FRAGMENT, &[]),
-        Err(ExtensionError::Truncated(40))
-    );
-    let late = walk(
-        IpProtocol::DESTINATION_OPTIONS,
-        &[0, 0, 1, 4, 0, 0, 0, 0, 17, 0, 1, 4, 0, 0, 0, 0],
-    );
+    assert_eq!(walk(IpProtocol::FRAGMENT, &[]), Err(ExtensionError::Truncated(40)));
+    let late = walk(IpProtocol::DESTINATION_OPTIONS, &[0, 0, 1, 4, 0, 0, 0, 0, 17, 0, 1, 4, 0, 0, 0, 0]);
     assert_eq!(late, Err(ExtensionError::HopByHopNotFirst(40)));
-    let chain = |n: usize| {
-        walk(
-            IpProtocol::DESTINATION_OPTIONS,
-            &[60, 0, 1, 4, 0, 0, 0, 0].repeat(n),
-        )
-    };
+    let chain = |n: usize| walk(IpProtocol::DESTINATION_OPTIONS, &[60, 0, 1, 4, 0, 0, 0, 0].repeat(n));
     let too_many = Err(ExtensionError::TooMany(40 + 8 * MAX_EXTENSIONS as u16));
     assert_eq!(chain(MAX_EXTENSIONS + 1), too_many);
     assert_eq!(chain(MAX_EXTENSIONS), too_many);
@@ -149,34 +114,19 @@ fn bytes_past_the_payload_length_are_not_walked() {
     let mut packet = packet(IpProtocol::DESTINATION_OPTIONS, &[17, 1, 1, 4, 0, 0, 0, 0]);
     packet.extend([0; 64]);
     let header = Ipv6Header::parse(&packet).unwrap();
-    assert_eq!(
-        upper_layer(&header, &packet),
-        Err(ExtensionError::Truncated(40))
-    );
+    assert_eq!(upper_layer(&header, &packet), Err(ExtensionError::Truncated(40)));
 }
 
 /// Chains of plausible headers more often than chance would have it.
 fn any_chain() -> impl Strategy<Value = (u8, Vec<u8>)> {
-    let kind = prop_oneof![
-        Just(0u8),
-        Just(43),
-        Just(44),
-        Just(60),
-        Just(51),
-        Just(17),
-        any::<u8>()
-    ];
-    let extension =
-        (kind.clone(), 0u8..3, any::<[u8; 6]>(), 0usize..40).prop_map(|(next, len, rest, size)| {
-            let mut bytes = vec![next, len];
-            bytes.extend(rest);
-            bytes.resize(size.max(8), 0);
-            bytes
-        });
-    (
-        kind,
-        prop::collection::vec(extension, 0..12).prop_map(|parts| parts.concat()),
-    )
+    let kind = prop_oneof![Just(0u8), Just(43), Just(44), Just(60), Just(51), Just(17), any::<u8>()];
+    let extension = (kind.clone(), 0u8..3, any::<[u8; 6]>(), 0usize..40).prop_map(|(next, len, rest, size)| {
+        let mut bytes = vec![next, len];
+        bytes.extend(rest);
+        bytes.resize(size.max(8), 0);
+        bytes
+    });
+    (kind, prop::collection::vec(extension, 0..12).prop_map(|parts| parts.concat()))
 }
 
 proptest! {

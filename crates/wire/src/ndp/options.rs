@@ -116,24 +116,13 @@ impl NdpOption<'_> {
         match *self {
             Self::SourceLinkAddress(mac) => LinkAddress { kind: 1, len, mac }.write(bytes)?,
             Self::TargetLinkAddress(mac) => LinkAddress { kind: 2, len, mac }.write(bytes)?,
-            Self::Prefix(info) => PrefixInfo {
-                kind: 3,
-                len,
-                ..info
-            }
-            .write(bytes)?,
+            Self::Prefix(info) => PrefixInfo { kind: 3, len, ..info }.write(bytes)?,
             Self::RedirectedHeader(quoted) => {
                 bytes[..2].copy_from_slice(&[4, len]);
                 bytes[8..8 + quoted.len()].copy_from_slice(quoted);
             }
             Self::Mtu(mtu) => {
-                Mtu {
-                    kind: 5,
-                    len,
-                    reserved: U16Be::ZERO,
-                    mtu: U32Be::new(mtu),
-                }
-                .write(bytes)?;
+                Mtu { kind: 5, len, reserved: U16Be::ZERO, mtu: U32Be::new(mtu) }.write(bytes)?;
             }
             Self::Other { kind, data } => {
                 bytes[..2].copy_from_slice(&[kind, len]);
@@ -161,9 +150,7 @@ impl<'a> NdpOptions<'a> {
         let fixed = match Icmp6Type(*message.first()?) {
             Icmp6Type::ROUTER_SOLICITATION => Icmp6Header::LEN,
             Icmp6Type::ROUTER_ADVERTISEMENT => RouterAdvertisement::LEN,
-            Icmp6Type::NEIGHBOR_SOLICITATION | Icmp6Type::NEIGHBOR_ADVERTISEMENT => {
-                NeighborMessage::LEN
-            }
+            Icmp6Type::NEIGHBOR_SOLICITATION | Icmp6Type::NEIGHBOR_ADVERTISEMENT => NeighborMessage::LEN,
             Icmp6Type::REDIRECT => Redirect::LEN,
             _ => return None,
         };
@@ -205,10 +192,7 @@ impl<'a> Iterator for NdpOptions<'a> {
             (3, 32) => NdpOption::Prefix(PrefixInfo::read(option)?),
             (4, _) => NdpOption::RedirectedHeader(&option[8..]),
             (5, 8) => NdpOption::Mtu(Mtu::read(option)?.mtu.get()),
-            _ => NdpOption::Other {
-                kind,
-                data: &option[2..],
-            },
+            _ => NdpOption::Other { kind, data: &option[2..] },
         }))
     }
 }

@@ -8,10 +8,7 @@ const LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 const SLLA: NdpOption<'static> = NdpOption::SourceLinkAddress(MAC);
 
 fn ip(src: Ipv6Addr, dst: Ipv6Addr) -> Ipv6Header {
-    Ipv6Header {
-        hop_limit: 255,
-        ..Ipv6Header::new(src, dst, IpProtocol::ICMPV6)
-    }
+    Ipv6Header { hop_limit: 255, ..Ipv6Header::new(src, dst, IpProtocol::ICMPV6) }
 }
 
 fn message(fixed: &[u8], options: &[NdpOption<'_>]) -> Vec<u8> {
@@ -31,10 +28,7 @@ fn solicitation(target: Ipv6Addr, options: &[NdpOption<'_>]) -> Vec<u8> {
 #[test]
 fn an_ordinary_solicitation_is_taken() {
     let group = address::solicited_node(HOST);
-    assert_eq!(
-        validate(&ip(LOCAL, group), &solicitation(HOST, &[SLLA])),
-        Ok(())
-    );
+    assert_eq!(validate(&ip(LOCAL, group), &solicitation(HOST, &[SLLA])), Ok(()));
     let probe = ip(Ipv6Addr::UNSPECIFIED, group);
     assert_eq!(validate(&probe, &solicitation(HOST, &[])), Ok(()));
 }
@@ -43,23 +37,14 @@ fn an_ordinary_solicitation_is_taken() {
 fn each_rule_for_solicitations_has_its_reason() {
     let group = address::solicited_node(HOST);
     let good = solicitation(HOST, &[SLLA]);
-    let far = Ipv6Header {
-        hop_limit: 254,
-        ..ip(LOCAL, group)
-    };
+    let far = Ipv6Header { hop_limit: 254, ..ip(LOCAL, group) };
     assert_eq!(validate(&far, &good), Err(NdpError::HopLimit));
     let from_nobody = ip(Ipv6Addr::UNSPECIFIED, group);
     assert_eq!(validate(&from_nobody, &good), Err(NdpError::BadSource));
     let to_host = ip(Ipv6Addr::UNSPECIFIED, HOST);
-    assert_eq!(
-        validate(&to_host, &solicitation(HOST, &[])),
-        Err(NdpError::BadDestination)
-    );
+    assert_eq!(validate(&to_host, &solicitation(HOST, &[])), Err(NdpError::BadDestination));
     let near = ip(LOCAL, group);
-    assert_eq!(
-        validate(&near, &solicitation(group, &[])),
-        Err(NdpError::BadTarget)
-    );
+    assert_eq!(validate(&near, &solicitation(group, &[])), Err(NdpError::BadTarget));
     assert_eq!(validate(&near, &good[..23]), Err(NdpError::TooShort));
     assert_eq!(validate(&near, &good[..25]), Err(NdpError::BadOption));
     let mut coded = good.clone();
@@ -74,10 +59,7 @@ fn each_rule_for_solicitations_has_its_reason() {
 fn a_solicited_advertisement_is_not_multicast() {
     let flags = neighbor_flags::SOLICITED | neighbor_flags::OVERRIDE;
     let advertisement = NeighborMessage::advertisement(HOST, flags);
-    let bytes = message(
-        advertisement.as_bytes(),
-        &[NdpOption::TargetLinkAddress(MAC)],
-    );
+    let bytes = message(advertisement.as_bytes(), &[NdpOption::TargetLinkAddress(MAC)]);
     assert_eq!(validate(&ip(LOCAL, HOST), &bytes), Ok(()));
     let to_all = ip(LOCAL, address::ALL_NODES);
     assert_eq!(validate(&to_all, &bytes), Err(NdpError::SolicitedMulticast));
@@ -89,10 +71,7 @@ fn a_solicited_advertisement_is_not_multicast() {
 #[test]
 fn routers_speak_from_link_local_addresses() {
     let advertisement = message(RouterAdvertisement::new(1800).as_bytes(), &[SLLA]);
-    assert_eq!(
-        validate(&ip(LOCAL, address::ALL_NODES), &advertisement),
-        Ok(())
-    );
+    assert_eq!(validate(&ip(LOCAL, address::ALL_NODES), &advertisement), Ok(()));
     let global = ip(HOST, address::ALL_NODES);
     assert_eq!(validate(&global, &advertisement), Err(NdpError::BadSource));
     let redirect = |target: Ipv6Addr, destination: Ipv6Addr| Redirect {
@@ -104,10 +83,7 @@ fn routers_speak_from_link_local_addresses() {
     assert_eq!(check(redirect(LOCAL, HOST)), Ok(()));
     assert_eq!(check(redirect(HOST, HOST)), Ok(()));
     assert_eq!(check(redirect(HOST, LOCAL)), Err(NdpError::BadTarget));
-    assert_eq!(
-        check(redirect(LOCAL, address::ALL_NODES)),
-        Err(NdpError::BadDestination)
-    );
+    assert_eq!(check(redirect(LOCAL, address::ALL_NODES)), Err(NdpError::BadDestination));
 }
 
 #[test]
@@ -117,10 +93,7 @@ fn advertisement_fields_round_trip() {
         for (managed, other) in [(false, false), (false, true), (true, false), (true, true)] {
             advertisement.set(hop_limit, managed, other);
             assert_eq!(advertisement.hop_limit(), hop_limit);
-            assert_eq!(
-                (advertisement.managed(), advertisement.other_config()),
-                (managed, other)
-            );
+            assert_eq!((advertisement.managed(), advertisement.other_config()), (managed, other));
             assert_eq!(advertisement.router_lifetime(), 1800);
         }
     }
@@ -130,32 +103,13 @@ fn advertisement_fields_round_trip() {
 fn an_option_too_long_for_its_length_byte_is_not_written() {
     let data = [0; 2040];
     let mut bytes = [0xa5; 4096];
-    assert_eq!(
-        NdpOption::Other {
-            kind: 9,
-            data: &data[..2038]
-        }
-        .write(&mut bytes),
-        Some(2040)
-    );
-    assert_eq!(
-        NdpOption::Other {
-            kind: 9,
-            data: &data[..2039]
-        }
-        .write(&mut bytes),
-        None
-    );
+    assert_eq!(NdpOption::Other { kind: 9, data: &data[..2038] }.write(&mut bytes), Some(2040));
+    assert_eq!(NdpOption::Other { kind: 9, data: &data[..2039] }.write(&mut bytes), None);
     assert_eq!(SLLA.write(&mut bytes[..7]), None);
 }
 
 fn any_option() -> impl Strategy<Value = (u8, Vec<u8>, u128, u8)> {
-    (
-        0u8..6,
-        prop::collection::vec(any::<u8>(), 6..40),
-        any::<u128>(),
-        0u8..=128,
-    )
+    (0u8..6, prop::collection::vec(any::<u8>(), 6..40), any::<u128>(), 0u8..=128)
 }
 
 proptest! {

@@ -17,10 +17,7 @@ fn errors_name_what_was_wrong() {
         ("10.0.0.256/8", "Invalid address: 10.0.0.256"),
         ("2001:db8:/32", "Invalid address: 2001:db8:"),
         ("elephant", "Invalid address: elephant"),
-        (
-            "10.0.0.1",
-            "Missing prefix length: 10.0.0.1 (expected 10.0.0.1/LEN)",
-        ),
+        ("10.0.0.1", "Missing prefix length: 10.0.0.1 (expected 10.0.0.1/LEN)"),
     ] {
         let got = text.parse::<IpPrefix>().unwrap_err().to_string();
         assert_eq!(got, error);

@@ -48,6 +48,12 @@ pub fn skip_for_kernel(reason: &str) {
     say(&format!("SKIP: this kernel {reason}"));
 }
 
+/// True in the gate's second pass (`QUIVER_SHORT=1`): a scenario with several variants runs its first, and a measured
+/// duration may be a second.
+pub fn is_short_pass() -> bool {
+    std::env::var_os("QUIVER_SHORT").is_some_and(|value| value == "1")
+}
+
 fn is_strict() -> bool {
     std::env::var_os(STRICT_VARIABLE).is_some_and(|value| value == "1")
 }

@@ -1,0 +1,36 @@
+# What a person runs; .ci/run runs the same. ARGS="…" is passed on.
+SHELL := /bin/bash
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: help build demo test bench fuzz lint clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+build: ## quiver, quiverctl and the demo, optimised, in target/release
+	@scripts/install-packages build
+	cargo build --locked --release --workspace --bins
+
+demo: ## two hosts, a router between them, real traffic through it (root for the full show)
+	@scripts/install-packages test
+	cargo build --locked --release -p quiver -p quiverctl -p quiver-testbed --bins
+	$(TARGET)/release/quiver-demo $(ARGS)
+
+test: ## every test: beside the code, then the scenarios in network namespaces (root)
+	scripts/test $(ARGS)
+
+bench: ## clocks per packet, lookups, build times
+	@scripts/install-packages test
+	cargo bench --locked --workspace $(ARGS)
+
+fuzz: ## every fuzz target for a while
+	scripts/fuzz $(ARGS)
+
+lint: ## format, clippy without warnings, the workspace checked for aarch64
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	scripts/check-aarch64 check
+
+clean: ## everything that was built
+	cargo clean

@@ -1,0 +1,7 @@
+# Sourced by the other scripts: run from the project's folder, find tools where a plain login does not look.
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+export PATH="$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin:/usr/local/sbin:/usr/sbin:/sbin"
+target=${CARGO_TARGET_DIR:-target}
+
+say() { printf '== %s\n' "$*"; }
+die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }

@@ -1,6 +1,7 @@
 # Sourced by the other scripts: run from the project's folder, find tools where a plain login does not look.
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
-export PATH="$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin:/usr/local/sbin:/usr/sbin:/sbin"
+export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d : -f 6)}"
+export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/sbin:/usr/sbin:/sbin"
 target=${CARGO_TARGET_DIR:-target}
 
 say() { printf '== %s\n' "$*"; }

@@ -96,6 +96,10 @@ impl Assembler {
     /// Ends the program: returns `verdict` here, `otherwise` where a requirement failed.
     pub(crate) fn finish(mut self, verdict: i32, otherwise: i32) -> Vec<Instruction> {
         self.exit_with(verdict);
+        // The verifier refuses what no jump leads to.
+        if self.jumps.is_empty() {
+            return self.code;
+        }
         let place = self.code.len();
         for jump in std::mem::take(&mut self.jumps) {
             // A jump counts from the instruction after it. Programs here are some dozens of instructions long.

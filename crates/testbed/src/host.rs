@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::process::{self, Guard, Output};
 use crate::sys::{self, with_context};
@@ -161,6 +161,22 @@ impl Host {
         self.sysctl_value(key).is_ok()
     }
 
+    /// Waits until some program in this host listens on a TCP port, either family; false when `bound` passed first.
+    pub fn wait_for_listener(&self, port: u16, bound: Duration) -> io::Result<bool> {
+        let deadline = Instant::now() + bound;
+        loop {
+            let listens = self.enter(|| {
+                let tables = ["tcp", "tcp6"].map(|table| std::fs::read_to_string(format!("/proc/thread-self/net/{table}")));
+                // A kernel without IPv6 has no tcp6.
+                Ok(tables.into_iter().flatten().any(|table| has_listener(&table, port)))
+            })?;
+            if listens || Instant::now() >= deadline {
+                return Ok(listens);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// True when `ping` to `address` is answered at least once in `count` tries, 200 ms apart.
     pub fn pings(&self, address: &str, count: u32) -> io::Result<bool> {
         let line = format!("ping -n -q -i 0.2 -W 1 -c {count} {address}");
@@ -186,6 +202,16 @@ fn sysctl_path(key: &str) -> String {
     format!("/proc/sys/{parts}")
 }
 
+/// Looks for a socket in state LISTEN (0A) in a table of `/proc/net/tcp`'s form.
+fn has_listener(table: &str, port: u16) -> bool {
+    let local_end = format!(":{port:04X}");
+    table.lines().any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (local, state) = (fields.next(), fields.nth(1));
+        local.is_some_and(|local| local.ends_with(&local_end)) && state == Some("0A")
+    })
+}
+
 /// Runs on a thread that ends afterwards: only the descriptors keep what it made.
 fn make_namespaces() -> io::Result<(File, File)> {
     sys::unshare(libc::CLONE_NEWNET | libc::CLONE_NEWNS).map_err(|e| with_context("unshare (needs root)", e))?;
@@ -204,5 +230,14 @@ mod tests {
     fn sysctl_keys_become_paths() {
         assert_eq!(sysctl_path("net.ipv4.ip_forward"), "/proc/sys/net/ipv4/ip_forward");
         assert_eq!(sysctl_path("net.ipv4.conf.eth0/10.rp_filter"), "/proc/sys/net/ipv4/conf/eth0.10/rp_filter");
+    }
+
+    #[test]
+    fn listeners_are_told_from_connections() {
+        let table = "  sl  local_address rem_address   st\n\
+             0: 00000000:1451 00000000:0000 0A 0\n\
+             1: 0100007F:0016 0100007F:C350 01 0\n";
+        assert!(has_listener(table, 0x1451));
+        assert!(!has_listener(table, 0x16) && !has_listener(table, 0x51));
     }
 }

@@ -26,7 +26,7 @@ pub(crate) enum Sees {
 }
 
 impl Host {
-    /// Opens an interface for raw frames. Frames that arrive from now on are queued (8 MB of them).
+    /// Opens an interface for raw frames. Frames that arrive from now on are queued, as root 8 MB of them.
     pub fn raw(&self, interface: &str) -> io::Result<RawPort> {
         RawPort::open(self, interface, Sees::Arriving)
     }
@@ -140,7 +140,9 @@ fn packet_socket(interface: &str, sees: Sees) -> io::Result<OwnedFd> {
     if sees == Sees::Arriving {
         option(libc::PACKET_IGNORE_OUTGOING, 1)?;
     }
-    sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &(8 << 20))?;
+    let buffer = |name| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, name, &(8_i32 << 20));
+    // Past the machine's limit needs real root; in a user namespace it stays at that limit.
+    buffer(libc::SO_RCVBUFFORCE).or_else(|_| buffer(libc::SO_RCVBUF))?;
     let promiscuous =
         libc::packet_mreq { mr_ifindex: index, mr_type: libc::PACKET_MR_PROMISC as _, mr_alen: 0, mr_address: [0; 8] };
     sys::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)?;

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
+use crate::bpf::{self, Assembler};
 use crate::sys;
 
 /// Set by the gate: a scenario that cannot run fails, unless the kernel is what lacks something.
@@ -16,21 +17,32 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Takes the machine for a scenario that calls these tools. `None`: it cannot run here, and why has been printed.
+    /// Among the needs of a scenario: the right to load BPF programs, for [`Host::speak_vlan`](crate::Host::speak_vlan).
+    /// Root in a user namespace has it not.
+    pub const BPF: &str = "bpf(2)";
+
+    /// Takes the machine for a scenario with these needs: programs by name, [`BPF`](Self::BPF). `None`: it cannot run here, and why has been printed.
     ///
     /// ```no_run
     /// # use quiver_testbed::Scenario;
     /// let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
     /// ```
     #[track_caller]
-    pub fn begin(tools: &[&str]) -> Option<Self> {
+    pub fn begin(needs: &[&str]) -> Option<Self> {
         if let Err(error) = can_make_namespaces() {
             skip(&format!("needs root to make network namespaces ({error})"));
             return None;
         }
-        if let Some(missing) = ["ip"].iter().chain(tools).find(|tool| !is_installed(tool)) {
-            skip(&format!("needs the program {missing}"));
-            return None;
+        for need in ["ip"].iter().chain(needs) {
+            if *need == Self::BPF {
+                if let Err(error) = bpf::load(&Assembler::default().finish(0, 0)) {
+                    skip(&format!("needs the right to load BPF programs ({error})"));
+                    return None;
+                }
+            } else if !is_installed(need) {
+                skip(&format!("needs the program {need}"));
+                return None;
+            }
         }
         Some(Self { _lock: lock().expect("the lock between scenarios") })
     }

@@ -17,7 +17,9 @@
 //!
 //! - [`operation`]: requests, replies, errors, long operations in slices, and the registry of all.
 //! - [`grammar`]: the command tree, the argument cursor, help, completion.
+//! - [`script`]: files of commands.
 #![forbid(unsafe_code)]
 
 pub mod grammar;
 pub mod operation;
+pub mod script;

@@ -1,0 +1,272 @@
+//! `exec`, `define`, `undefine`, `show macro`.
+
+use super::{ScriptHost, ScriptJob, ScriptReply};
+use crate::{
+    grammar::Command,
+    operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View},
+};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// Adds the operations and commands of this module.
+pub fn register<C: ScriptHost>(registry: &mut Registry<C>) {
+    registry
+        .operation::<Exec>()
+        .operation::<Define>()
+        .operation::<Undefine>()
+        .operation::<ShowMacros>()
+        .command(Command {
+            path: "exec",
+            syntax: "<file>",
+            help: "Runs the commands of a file; stops at the first that fails",
+            parse: |args, _| Ok(Invocation::new::<Exec>(ExecRequest { file: args.word("file")?.into_owned() })),
+        })
+        .command(Command {
+            path: "define",
+            syntax: "<name> <text>",
+            help: "Lets $(name) stand for a text in the files that `exec' runs",
+            parse: |args, _| {
+                let name = args.word("name")?.into_owned();
+                let value = args.rest().to_owned();
+                Ok(Invocation::new::<Define>(DefineRequest { name, value }))
+            },
+        })
+        .command(Command {
+            path: "undefine",
+            syntax: "<name>",
+            help: "Forgets a name that `define' gave",
+            parse: |args, _| Ok(Invocation::new::<Undefine>(UndefineRequest { name: args.word("name")?.into_owned() })),
+        })
+        .command(Command {
+            path: "show macro",
+            syntax: "",
+            help: "Shows the names that `define' gave",
+            parse: |_, _| Ok(Invocation::new::<ShowMacros>(ShowMacrosRequest {})),
+        });
+}
+
+/// Runs a file of commands.
+pub struct Exec;
+
+/// Which file [`Exec`] runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExecRequest {
+    /// Its path.
+    pub file: String,
+}
+
+impl<C: ScriptHost> Operation<C> for Exec {
+    const NAME: &'static str = "exec";
+    type Request = ExecRequest;
+    type Reply = ScriptReply;
+    fn run(control: &mut C, request: ExecRequest) -> Result<Outcome<C, ScriptReply>, OpError> {
+        Ok(Outcome::job(ScriptJob::open(control, &request.file)?))
+    }
+}
+
+/// Gives a name its text.
+pub struct Define;
+
+/// What [`Define`] defines.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DefineRequest {
+    /// The name.
+    pub name: String,
+    /// The text it stands for.
+    pub value: String,
+}
+
+impl<C: ScriptHost> Operation<C> for Define {
+    const NAME: &'static str = "macro_define";
+    type Request = DefineRequest;
+    type Reply = ();
+    fn run(control: &mut C, request: DefineRequest) -> Result<Outcome<C, ()>, OpError> {
+        control.script_state().macros.define(&request.name, &request.value).map(Outcome::Done)
+    }
+}
+
+/// Forgets a name.
+pub struct Undefine;
+
+/// What [`Undefine`] forgets.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UndefineRequest {
+    /// The name.
+    pub name: String,
+}
+
+impl<C: ScriptHost> Operation<C> for Undefine {
+    const NAME: &'static str = "macro_undefine";
+    type Request = UndefineRequest;
+    type Reply = ();
+    fn run(control: &mut C, request: UndefineRequest) -> Result<Outcome<C, ()>, OpError> {
+        control.script_state().macros.undefine(&request.name).map(Outcome::Done)
+    }
+}
+
+/// Lists all names.
+pub struct ShowMacros;
+
+/// [`ShowMacros`] needs to know nothing.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShowMacrosRequest {}
+
+/// One name and its text.
+#[derive(Debug, Clone, Serialize)]
+pub struct MacroEntry {
+    /// The name.
+    pub name: String,
+    /// Its text.
+    pub value: String,
+}
+
+impl Text for MacroEntry {
+    fn text(&self, out: &mut String, _view: &View) {
+        let _ = writeln!(out, "{} {}", self.name, self.value);
+    }
+}
+
+impl<C: ScriptHost> Operation<C> for ShowMacros {
+    const NAME: &'static str = "macro_dump";
+    type Request = ShowMacrosRequest;
+    type Reply = Vec<MacroEntry>;
+    fn run(control: &mut C, _: ShowMacrosRequest) -> Result<Outcome<C, Vec<MacroEntry>>, OpError> {
+        let entry = |(name, value): (&str, &str)| MacroEntry { name: name.to_owned(), value: value.to_owned() };
+        Ok(Outcome::Done(control.script_state().macros.iter().map(entry).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        operation::{Answer, Job, Step, retval, run_to_end},
+        script::ScriptState,
+    };
+    use std::{
+        collections::BTreeMap,
+        io::{self, BufRead, Cursor},
+        rc::Rc,
+        time::Duration,
+    };
+
+    struct Host {
+        registry: Rc<Registry<Host>>,
+        scripts: ScriptState,
+        files: BTreeMap<&'static str, String>,
+        said: Vec<String>,
+    }
+
+    impl ScriptHost for Host {
+        fn registry(&self) -> Rc<Registry<Self>> {
+            Rc::clone(&self.registry)
+        }
+        fn script_state(&mut self) -> &mut ScriptState {
+            &mut self.scripts
+        }
+        fn open_script(&mut self, path: &str) -> io::Result<Box<dyn BufRead>> {
+            let text = self.files.get(path).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+            Ok(Box::new(Cursor::new(text.clone())))
+        }
+    }
+
+    struct Say;
+    impl Operation<Host> for Say {
+        const NAME: &'static str = "say";
+        type Request = String;
+        type Reply = String;
+        fn run(host: &mut Host, text: String) -> Result<Outcome<Host, String>, OpError> {
+            if text == "wrong" {
+                return Err(OpError::new(retval::BUSY, "cannot say that"));
+            }
+            host.said.push(text.clone());
+            Ok(Outcome::Done(text))
+        }
+    }
+
+    fn host(files: &[(&'static str, &str)]) -> Host {
+        let mut registry = Registry::new();
+        register(&mut registry);
+        registry.operation::<Say>().command(Command {
+            path: "say",
+            syntax: "<text>",
+            help: "Says",
+            parse: |args, _| Ok(Invocation::new::<Say>(args.rest().to_owned())),
+        });
+        assert!(registry.problems().is_empty());
+        let files = files.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
+        Host { registry: Rc::new(registry), scripts: ScriptState::default(), files, said: Vec::new() }
+    }
+
+    fn job(host: &mut Host, line: &str) -> Box<dyn Job<Host, Answer>> {
+        match host.registry().execute(host, line, &View::BOTH) {
+            Ok(Outcome::Job(job)) => job,
+            Ok(Outcome::Done(_)) => panic!("not a job"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn exec(host: &mut Host, file: &str) -> (String, Result<Answer, OpError>) {
+        let mut printed = String::new();
+        let mut job = job(host, &format!("exec {file}"));
+        let result = run_to_end(&mut *job, host, &mut printed, |_| {});
+        (printed, result)
+    }
+
+    #[test]
+    fn a_file_runs_in_order_with_macros_and_other_files() {
+        let mut host = host(&[
+            ("main", "define WHO you\nsay hello $(WHO)\nexec other\nsay \\\n   bye\n"),
+            ("other", "say within $(WHO)\nshow macro"),
+        ]);
+        let (printed, result) = exec(&mut host, "main");
+        assert_eq!(printed, "hello you\nwithin you\nWHO you\nbye\n");
+        assert_eq!(result.unwrap().json.as_deref(), Some("{\"commands\":4}"));
+        assert_eq!(host.scripts.running_scripts(), 0);
+    }
+
+    #[test]
+    fn the_first_failure_stops_and_names_file_and_line() {
+        let mut host = host(&[("main", "say a\n\nexec sub\nsay never\n"), ("sub", "# x\nsay wrong\nsay never")]);
+        let (printed, result) = exec(&mut host, "main");
+        let error = result.unwrap_err();
+        assert_eq!(error.to_string(), "exec: main:3: exec: sub:2: say: cannot say that");
+        assert_eq!((error.code, printed.as_str()), (retval::BUSY, "a\n"));
+        assert_eq!(host.said, ["a"]);
+        assert_eq!(host.scripts.running_scripts(), 0);
+    }
+
+    #[test]
+    fn a_file_that_runs_itself_ends_with_an_error() {
+        let mut host = host(&[("main", "exec main")]);
+        let (_, result) = exec(&mut host, "main");
+        assert_eq!(result.unwrap_err().code, retval::LIMIT_EXCEEDED);
+        assert_eq!(host.scripts.running_scripts(), 0);
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let mut host = host(&[]);
+        let error = host.registry().execute(&mut host, "exec nowhere", &View::TEXT).err().unwrap();
+        assert!(error.to_string().starts_with("exec: cannot read nowhere: "), "{error}");
+    }
+
+    #[test]
+    fn slices_end_with_the_budget_and_cancelling_stops() {
+        let mut host = host(&[("main", &"say x\n".repeat(100))]);
+        let mut job = job(&mut host, "exec main");
+        for said in 1..=5 {
+            assert!(matches!(job.step(&mut host, Duration::ZERO), Step::Print(text) if text == "x\n"));
+            assert_eq!(host.said.len(), said);
+        }
+        assert!(job.exclusive());
+        job.cancel(&mut host);
+        let Step::Done(Err(error)) = job.step(&mut host, Duration::ZERO) else { panic!() };
+        assert_eq!(error.to_string(), "exec: main: stopped after 5 commands");
+        assert_eq!(host.said.len(), 5);
+    }
+}

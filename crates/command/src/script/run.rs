@@ -1,0 +1,196 @@
+//! Runs the commands of a file, in slices.
+
+use super::{Macros, Script};
+use crate::operation::{Answer, Job, OpError, Outcome, Registry, Step, Text, View, retval};
+use serde::Serialize;
+use std::{
+    cell::Cell,
+    io::BufRead,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+/// How deep files may run other files.
+const DEEPEST: u32 = 16;
+/// Output is handed on when it reaches this many bytes, even within a slice.
+const PRINT_AT: usize = 64 << 10;
+
+/// What a control state needs so that it can run scripts.
+pub trait ScriptHost: Sized + 'static {
+    /// The commands.
+    fn registry(&self) -> Rc<Registry<Self>>;
+    /// The state kept here for scripts.
+    fn script_state(&mut self) -> &mut ScriptState;
+    /// Opens a file of commands.
+    fn open_script(&mut self, path: &str) -> std::io::Result<Box<dyn BufRead>>;
+}
+
+/// What scripts keep in the control state.
+#[derive(Debug, Default)]
+pub struct ScriptState {
+    /// The names that commands may use.
+    pub macros: Macros,
+    running: Rc<Cell<u32>>,
+}
+
+impl ScriptState {
+    /// How many scripts are running, one within the other.
+    pub fn running_scripts(&self) -> u32 {
+        self.running.get()
+    }
+}
+
+/// Counts a running script as long as it lives, however it ends.
+struct Running(Rc<Cell<u32>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
+/// What running a script came to; silent as text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ScriptReply {
+    /// How many commands ran.
+    pub commands: u64,
+}
+
+impl Text for ScriptReply {
+    fn text(&self, _out: &mut String, _view: &View) {}
+}
+
+/// The commands of a file as one long operation. It stops at the first command that fails; what ran
+/// before stays. The output of its commands goes to whoever asked.
+pub struct ScriptJob<C> {
+    name: String,
+    script: Script<Box<dyn BufRead>>,
+    nested: Option<(u64, Box<dyn Job<C, Answer>>)>,
+    printed: String,
+    finished: Option<Result<ScriptReply, OpError>>,
+    commands: u64,
+    cancelled: bool,
+    _running: Running,
+}
+
+impl<C: ScriptHost> ScriptJob<C> {
+    /// Opens a file.
+    pub fn open(control: &mut C, path: &str) -> Result<Self, OpError> {
+        let running = Rc::clone(&control.script_state().running);
+        if running.get() >= DEEPEST {
+            return Err(OpError::new(retval::LIMIT_EXCEEDED, format!("scripts run scripts more than {DEEPEST} deep"))
+                .key("file")
+                .value(path));
+        }
+        let reader = control
+            .open_script(path)
+            .map_err(|error| OpError::system(format_args!("cannot read {path}"), &error).key("file").value(path))?;
+        running.set(running.get() + 1);
+        Ok(Self {
+            name: path.to_owned(),
+            script: Script::new(reader),
+            nested: None,
+            printed: String::new(),
+            finished: None,
+            commands: 0,
+            cancelled: false,
+            _running: Running(running),
+        })
+    }
+
+    fn fail(&self, number: u64, error: OpError) -> OpError {
+        let text = match &error.command {
+            Some(command) => format!("{}:{number}: {command}: {}", self.name, error.message),
+            None => format!("{}:{number}: {}", self.name, error.message),
+        };
+        OpError { message: text, command: None, ..error }
+    }
+
+    /// Runs the next command; `Some` when the script is at its end or has failed.
+    fn advance(&mut self, control: &mut C, registry: &Registry<C>) -> Option<Result<ScriptReply, OpError>> {
+        if self.cancelled {
+            return Some(Err(OpError::unspecified(format!("{}: stopped after {} commands", self.name, self.commands))));
+        }
+        let line = match self.script.next() {
+            None => return Some(Ok(ScriptReply { commands: self.commands })),
+            Some(Err(error)) => return Some(Err(OpError::unspecified(format!("{}: {error}", self.name)))),
+            Some(Ok(line)) => line,
+        };
+        let command = match control.script_state().macros.expand(&line.command) {
+            Ok(command) => command.into_owned(),
+            Err(error) => return Some(Err(self.fail(line.number, error))),
+        };
+        match registry.execute(control, &command, &View::TEXT) {
+            Ok(Outcome::Done(answer)) => self.printed.push_str(&answer.text),
+            Ok(Outcome::Job(job)) => {
+                self.nested = Some((line.number, job));
+                return None;
+            }
+            Err(error) => return Some(Err(self.fail(line.number, error))),
+        }
+        self.commands += 1;
+        None
+    }
+
+    fn step_nested(&mut self, control: &mut C, budget: Duration) -> Option<Step<ScriptReply>> {
+        let (number, job) = self.nested.as_mut()?;
+        let number = *number;
+        let step = job.step(control, budget);
+        match step {
+            Step::Again => return Some(Step::Again),
+            Step::Sleep(pause) => return Some(Step::Sleep(pause)),
+            Step::Print(text) => return Some(Step::Print(text)),
+            Step::Done(Ok(answer)) => {
+                self.printed.push_str(&answer.text);
+                self.commands += 1;
+            }
+            Step::Done(Err(error)) => self.finished = Some(Err(self.fail(number, error))),
+        }
+        self.nested = None;
+        None
+    }
+
+    fn print(&mut self) -> Option<Step<ScriptReply>> {
+        (!self.printed.is_empty()).then(|| Step::Print(std::mem::take(&mut self.printed)))
+    }
+}
+
+impl<C: ScriptHost> Job<C, ScriptReply> for ScriptJob<C> {
+    fn step(&mut self, control: &mut C, budget: Duration) -> Step<ScriptReply> {
+        let started = Instant::now();
+        let registry = control.registry();
+        loop {
+            // What a command printed before it paused is shown before the pause.
+            let pauses = self.nested.is_some() || self.finished.is_some();
+            if (pauses || self.printed.len() >= PRINT_AT)
+                && let Some(print) = self.print()
+            {
+                return print;
+            }
+            if let Some(result) = self.finished.take() {
+                return Step::Done(result);
+            }
+            let left = budget.saturating_sub(started.elapsed());
+            if let Some(step) = self.step_nested(control, left) {
+                return step;
+            }
+            if self.finished.is_none() {
+                self.finished = self.advance(control, &registry);
+            }
+            if self.finished.is_none() && started.elapsed() >= budget {
+                return self.print().unwrap_or(Step::Again);
+            }
+        }
+    }
+
+    fn exclusive(&self) -> bool {
+        true
+    }
+
+    fn cancel(&mut self, control: &mut C) {
+        self.cancelled = true;
+        if let Some((_, job)) = &mut self.nested {
+            job.cancel(control);
+        }
+    }
+}

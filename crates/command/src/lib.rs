@@ -18,8 +18,10 @@
 //! - [`operation`]: requests, replies, errors, long operations in slices, and the registry of all.
 //! - [`grammar`]: the command tree, the argument cursor, help, completion.
 //! - [`script`]: files of commands.
+//! - [`session`]: the protocols of `cli.sock` and `json.sock`.
 #![forbid(unsafe_code)]
 
 pub mod grammar;
 pub mod operation;
 pub mod script;
+pub mod session;

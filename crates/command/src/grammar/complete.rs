@@ -5,11 +5,11 @@ use super::{
     syntax::Syntax,
     tree::{Head, Tree, head},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A text that may stand at the cursor.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
     /// The whole word.
     pub text: String,
@@ -18,7 +18,7 @@ pub struct Candidate {
 }
 
 /// The answer to a completion request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completion {
     /// Byte offset of the word under the cursor; the candidates replace the text from there to the cursor.
     pub start: usize,

@@ -1,7 +1,7 @@
 //! The one error of the control path.
 
 use super::retval;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Write as _};
 
 /// Why an operation or a command failed: VPP's return code, the offending key and value, the remedy.
@@ -14,23 +14,23 @@ use std::fmt::{self, Display, Write as _};
 ///     .remedy("create it with `ip table add 9'");
 /// assert_eq!(error.to_string(), "no such table (9); create it with `ip table add 9'");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpError {
     /// VPP's return code, negative; see [`retval`].
     pub code: i32,
     /// The command path the error occurred under (`show interface`); none over JSON.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Box<str>>,
     /// What is wrong, without a full stop.
     pub message: String,
     /// The parameter that is wrong.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Box<str>>,
     /// Its offending value, as it was given.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Box<str>>,
     /// What to do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<Box<str>>,
 }
 

@@ -15,12 +15,14 @@
 //! in, events go out, and whoever owns the sockets moves both. It may use serde and the standard
 //! library; it must never learn about packets, interfaces or threads.
 //!
-//! - [`operation`]: requests, replies, errors, long operations in slices, and the registry of all.
-//! - [`grammar`]: the command tree, the argument cursor, help, completion.
-//! - [`script`]: files of commands.
-//! - [`session`]: the protocols of `cli.sock` and `json.sock`.
+//! - [`operation`][]: requests, replies, errors, long operations in slices, and the registry of all.
+//! - [`grammar`][]: the command tree, the argument cursor, help, completion.
+//! - [`script`][]: files of commands.
+//! - [`session`][]: the protocols of `cli.sock` and `json.sock`.
+//! - [`config`][]: `startup.conf`.
 #![forbid(unsafe_code)]
 
+pub mod config;
 pub mod grammar;
 pub mod operation;
 pub mod script;

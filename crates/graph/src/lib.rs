@@ -28,6 +28,7 @@ mod node;
 mod packet;
 mod port;
 mod publish;
+pub mod reactor;
 mod spec;
 mod staged;
 pub mod stats;

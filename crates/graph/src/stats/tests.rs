@@ -329,7 +329,8 @@ fn untouched_capacity_costs_no_memory() {
     routes.set_len(1_000_000);
     routes.add(0, 999_999, 1, 1);
     let blocks = fstat(stats.fd()).unwrap().st_blocks as u64;
-    assert!(blocks * 512 < 256 << 10, "{} bytes used", blocks * 512);
+    // Generous, for kernels that give shared memory huge pages.
+    assert!(blocks * 512 < 16 << 20, "{} bytes used", blocks * 512);
 }
 
 /// Ends the other threads of a test also when an assertion fails.

@@ -227,6 +227,12 @@ impl NodeCx<'_> {
         }
     }
 
+    /// Sends the whole frame the same way (vector nodes).
+    #[inline(always)]
+    pub fn decide_all(&mut self, frame: &Frame, verdict: impl Into<Verdict>) {
+        self.next[..frame.len].fill(verdict.into().0);
+    }
+
     /// Counts `n` events that are no drops of a packet (drops are counted where they end).
     #[inline(always)]
     pub fn count<D: DropReasons>(&mut self, event: D, n: u64) {

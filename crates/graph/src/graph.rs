@@ -127,6 +127,8 @@ struct ArcState {
     ordered: Vec<usize>,
     /// By interface: which features are on.
     enabled: HashMap<u32, Vec<String>>,
+    /// By interface: start and end, where they are its own.
+    own: HashMap<u32, (String, String)>,
 }
 
 /// A node as displays show it.
@@ -584,7 +586,32 @@ impl Graph {
             self.arc_point(spec.name, node).ok_or_else(|| GraphError::NotOnArc { node: node.clone(), arc: spec.name.into() })?;
         }
         self.arc_order.push(spec.name);
-        self.arcs.insert(spec.name, ArcState { spec, features: Vec::new(), ordered: Vec::new(), enabled: HashMap::new() });
+        self.arcs.insert(
+            spec.name,
+            ArcState { spec, features: Vec::new(), ordered: Vec::new(), enabled: HashMap::new(), own: HashMap::new() },
+        );
+        Ok(())
+    }
+
+    /// Adds a node that starts an arc.
+    ///
+    /// # Errors
+    /// Unknown arc or node, or a node without a point on the arc.
+    pub fn add_arc_start(&mut self, arc: &str, node: &str) -> Result<(), GraphError> {
+        self.arc_point(arc, node).ok_or_else(|| GraphError::NotOnArc { node: node.into(), arc: arc.into() })?;
+        let state = self.arcs.get_mut(arc).ok_or_else(|| GraphError::NoSuchArc(arc.into()))?;
+        state.spec.starts.push(node.into());
+        Ok(())
+    }
+
+    /// Says that an interface's packets start and end an arc at nodes of their own (`<name>-output` and `<name>-tx`).
+    ///
+    /// # Errors
+    /// Unknown arc, or a start without a point on it.
+    pub fn set_arc_ends(&mut self, arc: &str, interface: IfIndex, start: &str, end: &str) -> Result<(), GraphError> {
+        self.arc_point(arc, start).ok_or_else(|| GraphError::NotOnArc { node: start.into(), arc: arc.into() })?;
+        let state = self.arcs.get_mut(arc).ok_or_else(|| GraphError::NoSuchArc(arc.into()))?;
+        state.own.insert(interface.0, (start.into(), end.into()));
         Ok(())
     }
 
@@ -655,7 +682,11 @@ impl Graph {
     fn publish_arc(&mut self, arc: &str, interface: IfIndex) -> Result<(), GraphError> {
         let chain = self.arc_chain(arc, interface);
         let Some(state) = self.arcs.get(arc) else { return Ok(()) };
-        let (starts, end, name) = (state.spec.starts.clone(), state.spec.end.clone(), state.spec.name);
+        let name = state.spec.name;
+        let (starts, end) = match state.own.get(&interface.0) {
+            Some((start, end)) => (vec![start.clone()], end.clone()),
+            None => (state.spec.starts.clone(), state.spec.end.clone()),
+        };
         let find = |g: &Self, n: &str| g.node(n).ok_or_else(|| GraphError::NoSuchNode(n.into()));
         let mut next = None;
         for feature in chain.iter().rev() {
@@ -687,6 +718,10 @@ impl Graph {
         for arc in self.arc_order.clone() {
             for feature in self.arc_chain(arc, interface) {
                 let _ = self.set_feature(arc, &feature, interface, false);
+            }
+            if let Some(state) = self.arcs.get_mut(arc) {
+                state.own.remove(&interface.0);
+                state.enabled.remove(&interface.0);
             }
         }
     }

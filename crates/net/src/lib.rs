@@ -1,2 +1,25 @@
-//! Interfaces, Ethernet, L2, IPv4, IPv6, ARP, ND, ICMP, FIB, adjacencies, packet generator
+//! Interfaces, Ethernet, L2, IPv4, IPv6, ARP, ND, ICMP, FIB, adjacencies and the packet generator: what other systems call
+//! VNET.
+//!
+//! Two sides meet here. The control side is [`Router`]: it lives on the main thread, owns every table and changes them. The
+//! data path is nodes, which read what the control side publishes: [`DataPlane`] (records by index, each word whole), and
+//! snapshots picked up between vectors.
+//!
+//! Modules tell one another what happened to an interface through [`IfEvent`]s, so that none has to know the others.
+//!
+//! May use: wire, buffer, tables, graph. Must never know: how a user types anything, plugins, sockets.
 #![forbid(unsafe_code)]
+
+pub mod data;
+pub mod ethernet;
+pub mod interface;
+pub mod l2;
+mod router;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+pub use data::DataPlane;
+pub use interface::{IfEvent, Interface, InterfaceError, Interfaces};
+pub use quiver_graph::IfIndex;
+pub use router::{NetError, Router, RouterConfig};

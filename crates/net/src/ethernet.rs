@@ -1,0 +1,25 @@
+//! Ethernet: where frames come in, and VLAN tags.
+
+mod input;
+pub mod vlan;
+
+use quiver_graph::NodeSpec;
+
+use crate::Router;
+
+/// The nodes of this module.
+pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
+    let data = router.data.clone();
+    let (data2, vlans) = (data.clone(), router.vlans.snapshot());
+    let counters = router.graph.interfaces().clone();
+    vec![
+        NodeSpec::staged("ethernet-input", move |_| input::EthernetInput { interfaces: data.interfaces.clone() })
+            .traced(input::trace),
+        NodeSpec::vector("ethernet-vlan", move |_| vlan::EthernetVlan {
+            interfaces: data2.interfaces.clone(),
+            table: vlans.clone(),
+            counters: counters.clone(),
+        })
+        .traced(input::trace),
+    ]
+}

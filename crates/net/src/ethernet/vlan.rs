@@ -1,0 +1,196 @@
+//! Tagged frames: which sub-interface do they belong to?
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use quiver_graph::{
+    Frame, IfIndex, InterfaceCounters, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, flags, next_nodes,
+};
+use quiver_wire::MacAddr;
+use quiver_wire::ethernet::EtherType;
+
+use crate::data::{IfTable, if_flags};
+use crate::interface::{SubMatch, VlanId};
+
+next_nodes! {
+    /// Where frames of sub-interfaces go. The order of the first three is that of `ethernet-input`.
+    pub enum Next { Ip4 = "ip4-input", Ip6 = "ip6-input", Arp = "arp-input", L2 = "l2-input" }
+}
+
+drop_reasons! {
+    /// Why tagged frames are dropped.
+    pub enum Drop {
+        UnknownVlan = "unknown vlan",
+        Down = "subinterface down",
+        OtherMac = "l3 mac mismatch",
+        UnknownType = "unknown ethernet type",
+        Short = "ethernet frame too short",
+    }
+}
+
+const ANY: u16 = 0xffff;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Key {
+    parent: IfIndex,
+    dot1ad: bool,
+    outer: u16,
+    inner: Option<u16>,
+}
+
+/// Sub-interfaces by tags.
+#[derive(Default, Debug)]
+pub struct VlanTable {
+    tagged: HashMap<Key, (IfIndex, bool)>,
+    default: HashMap<IfIndex, IfIndex>,
+    untagged: HashMap<IfIndex, IfIndex>,
+}
+
+impl VlanTable {
+    /// Adds a sub-interface.
+    pub(crate) fn add(&mut self, parent: IfIndex, matching: &SubMatch, index: IfIndex) {
+        let id = |v: &VlanId| match v {
+            VlanId::Exactly(v) => *v,
+            VlanId::Any => ANY,
+        };
+        match matching {
+            SubMatch::Default => drop(self.default.insert(parent, index)),
+            SubMatch::Untagged => drop(self.untagged.insert(parent, index)),
+            SubMatch::Tagged { dot1ad, outer, inner, exact } => {
+                let key = Key { parent, dot1ad: *dot1ad, outer: id(outer), inner: inner.as_ref().map(id) };
+                self.tagged.insert(key, (index, *exact));
+            }
+        }
+    }
+
+    pub(crate) fn tagged(&self, parent: IfIndex) -> bool {
+        self.default.contains_key(&parent) || self.tagged.keys().any(|k| k.parent == parent)
+    }
+
+    pub(crate) fn untagged(&self, parent: IfIndex) -> bool {
+        self.untagged.contains_key(&parent)
+    }
+
+    /// The sub-interface for a frame's tags, most specific match first: two tags before one, ids before `any`, then the
+    /// default. An exact match does not take frames with more tags than it names.
+    fn find(&self, parent: IfIndex, tags: &[(u16, u16)]) -> Option<IfIndex> {
+        let Some((tpid, outer)) = tags.first() else { return self.untagged.get(&parent).copied() };
+        let dot1ad = *tpid != EtherType::VLAN.0;
+        let get = |outer, inner| self.tagged.get(&Key { parent, dot1ad, outer, inner });
+        if let Some((_, inner)) = tags.get(1) {
+            for (o, i) in [(*outer, *inner), (*outer, ANY), (ANY, *inner), (ANY, ANY)] {
+                if let Some((index, exact)) = get(o, Some(i))
+                    && (!exact || tags.len() == 2)
+                {
+                    return Some(*index);
+                }
+            }
+        }
+        for o in [*outer, ANY] {
+            if let Some((index, exact)) = get(o, None)
+                && (!exact || tags.len() == 1)
+            {
+                return Some(*index);
+            }
+        }
+        self.default.get(&parent).copied()
+    }
+}
+
+/// Sorts tagged frames (and untagged ones where a sub-interface wants them). A vector node: the table is a hash, and frames
+/// have zero to three tags; the common untagged way never comes here.
+pub struct EthernetVlan {
+    pub(super) interfaces: IfTable,
+    pub(super) table: Snapshot<VlanTable>,
+    pub(super) counters: Arc<InterfaceCounters>,
+}
+
+impl EthernetVlan {
+    fn one(&self, packet: &mut Pkt<'_>, thread: usize) -> Verdict {
+        let bytes = packet.bytes();
+        let mut tags = [(0_u16, 0_u16); 3];
+        let mut count = 0;
+        let mut at = 12;
+        let word = |at: usize| bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
+        let ether_type = loop {
+            let Some(ether_type) = word(at) else { return packet.drop(Drop::Short) };
+            if !EtherType(ether_type).is_vlan() || count == tags.len() {
+                break ether_type;
+            }
+            let Some(tci) = word(at + 2) else { return packet.drop(Drop::Short) };
+            tags[count] = (ether_type, tci & 0x0fff);
+            count += 1;
+            at += 4;
+        };
+        let dst: [u8; 6] = packet.head();
+        let Some(sub) = self.table.get().find(packet.rx_if(), &tags[..count]) else { return packet.drop(Drop::UnknownVlan) };
+        let record = self.interfaces.get(sub);
+        if record.flags & if_flags::UP == 0 {
+            return packet.drop(Drop::Down);
+        }
+        packet.set_rx_if(sub);
+        self.counters.rx.add(thread, sub.0, 1, packet.total_len() as u64);
+        let dst = MacAddr(dst);
+        packet.mark(if dst.is_multicast() { flags::LINK_MULTICAST } else { 0 });
+        if record.flags & if_flags::L2 != 0 {
+            return Next::L2.into();
+        }
+        if dst != record.mac && !dst.is_multicast() && record.flags & if_flags::PROMISCUOUS == 0 {
+            return packet.drop(Drop::OtherMac);
+        }
+        let (next, known) = super::input::by_type(ether_type);
+        if !known {
+            return packet.drop(Drop::UnknownType);
+        }
+        if !packet.pull(at + 2) {
+            return packet.drop(Drop::Short);
+        }
+        next
+    }
+}
+
+impl VectorNode for EthernetVlan {
+    type Next = Next;
+    type Drop = Drop;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        self.table.refresh();
+        let thread = cx.thread();
+        for i in 0..frame.len() {
+            let verdict = self.one(&mut cx.packet(frame, i), thread);
+            cx.decide(i, verdict);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tagged(dot1ad: bool, outer: VlanId, inner: Option<VlanId>, exact: bool) -> SubMatch {
+        SubMatch::Tagged { dot1ad, outer, inner, exact }
+    }
+
+    #[test]
+    fn the_most_specific_sub_interface_wins() {
+        use VlanId::{Any, Exactly};
+        let p = IfIndex(1);
+        let mut t = VlanTable::default();
+        t.add(p, &tagged(false, Exactly(10), None, true), IfIndex(2));
+        t.add(p, &tagged(false, Exactly(10), Some(Exactly(20)), true), IfIndex(3));
+        t.add(p, &tagged(false, Exactly(10), Some(Any), false), IfIndex(4));
+        t.add(p, &tagged(true, Exactly(10), None, false), IfIndex(5));
+        t.add(p, &SubMatch::Default, IfIndex(6));
+        t.add(p, &SubMatch::Untagged, IfIndex(7));
+        let q = EtherType::VLAN.0;
+        let ad = EtherType::QINQ.0;
+        assert_eq!(t.find(p, &[(q, 10)]), Some(IfIndex(2)));
+        assert_eq!(t.find(p, &[(q, 10), (q, 20)]), Some(IfIndex(3)));
+        assert_eq!(t.find(p, &[(q, 10), (q, 21)]), Some(IfIndex(4)));
+        assert_eq!(t.find(p, &[(q, 10), (q, 20), (q, 1)]), Some(IfIndex(4)), "exact does not take three tags");
+        assert_eq!(t.find(p, &[(ad, 10), (q, 1)]), Some(IfIndex(5)));
+        assert_eq!(t.find(p, &[(q, 11)]), Some(IfIndex(6)));
+        assert_eq!(t.find(p, &[]), Some(IfIndex(7)));
+        assert_eq!(t.find(IfIndex(9), &[(q, 10)]), None);
+    }
+}

@@ -1,0 +1,252 @@
+//! Interfaces: their names, states, devices and nodes.
+//!
+//! ```text
+//!   <kind>-input ──► ethernet-input ──► … ──► <name>-output ──► <name>-tx ──► device
+//!                    (arc device-input)       (arc interface-output)
+//! ```
+
+mod create;
+pub(crate) mod output;
+mod state;
+mod sub;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use quiver_graph::{IfIndex, Link, MAX_INTERFACES, NodeId, Port};
+use quiver_tables::pool::IndexPool;
+use quiver_tables::qsbr;
+use quiver_wire::MacAddr;
+
+pub use create::{NewInterface, Tx};
+pub use sub::{SubMatch, VlanId};
+
+/// What an interface is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `local0`.
+    Local,
+    /// A device behind the port contract; the word says which driver.
+    Device(&'static str),
+    /// An interface whose end is a node of this program (loopback, packet generator); the word says which.
+    Virtual(&'static str),
+    /// A VLAN sub-interface.
+    Sub(SubMatch),
+}
+
+/// Largest packets and frames of an interface, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mtu {
+    /// Largest layer-3 packet; the others fall back on it where they are 0.
+    pub l3: u32,
+    /// Largest IPv4 packet, or 0.
+    pub ip4: u32,
+    /// Largest IPv6 packet, or 0.
+    pub ip6: u32,
+    /// Largest MPLS packet, or 0.
+    pub mpls: u32,
+}
+
+/// Layer-2 use of an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum L2Mode {
+    /// None: packets are routed.
+    #[default]
+    L3,
+    /// Every frame goes to the peer.
+    CrossConnect(IfIndex),
+}
+
+/// An interface as the main thread knows it.
+pub struct Interface {
+    /// Its number.
+    pub index: IfIndex,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Administratively up.
+    pub admin_up: bool,
+    /// State of the link.
+    pub link: Link,
+    /// Own link address.
+    pub mac: MacAddr,
+    /// Largest packets.
+    pub mtu: Mtu,
+    /// Largest frame that the device takes, bytes without FCS.
+    pub max_frame: u32,
+    /// The interface that carries this one (itself, unless it is a sub-interface).
+    pub parent: IfIndex,
+    /// User's table numbers, IPv4 and IPv6.
+    pub tables: (u32, u32),
+    /// Addresses with prefix lengths, in order of configuration.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Borrows its addresses from another.
+    pub unnumbered: Option<IfIndex>,
+    /// Layer-2 use.
+    pub l2: L2Mode,
+    /// User's text.
+    pub tag: Option<String>,
+    /// Accepts frames to any address.
+    pub promiscuous: bool,
+    /// `<name>-output`.
+    pub output: NodeId,
+    /// `<name>-tx` (the parent's for a sub-interface).
+    pub tx: NodeId,
+    /// Device and placement of its queues.
+    pub device: Option<Device>,
+}
+
+/// The device behind an interface.
+pub struct Device {
+    /// The driver's object.
+    pub port: Box<dyn Port>,
+    /// Node that polls its queues.
+    pub input: NodeId,
+    /// Thread of each receive queue.
+    pub placement: Vec<usize>,
+    pub(crate) tx_state: std::sync::Arc<quiver_graph::TxState>,
+}
+
+impl Interface {
+    /// Largest IPv4 packet.
+    pub fn mtu4(&self) -> u32 {
+        if self.mtu.ip4 != 0 { self.mtu.ip4 } else { self.mtu.l3 }
+    }
+
+    /// Largest IPv6 packet.
+    pub fn mtu6(&self) -> u32 {
+        if self.mtu.ip6 != 0 { self.mtu.ip6 } else { self.mtu.l3 }
+    }
+
+    /// Tags that frames of this interface carry, outermost first: TPID and VLAN id.
+    pub fn tags(&self) -> Vec<(u16, u16)> {
+        match &self.kind {
+            Kind::Sub(m) => m.tags(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// What happened to an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IfEvent {
+    /// It exists now.
+    Created(IfIndex),
+    /// It is about to go; it still exists while listeners run.
+    Deleted(IfIndex),
+    /// Administratively up or down.
+    Admin(IfIndex, bool),
+    /// The link came or went.
+    Link(IfIndex, bool),
+    /// Another link address.
+    Mac(IfIndex),
+    /// Another MTU.
+    Mtu(IfIndex),
+    /// An address was added (`true`) or removed.
+    Address(IfIndex, IpAddr, u8, bool),
+    /// Another table for IPv4 or IPv6 (`true`).
+    Table(IfIndex, bool),
+    /// Another layer-2 use.
+    L2(IfIndex),
+}
+
+/// Why an interface operation failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InterfaceError {
+    /// No such name.
+    #[error("unknown interface `{0}'")]
+    UnknownName(String),
+    /// No such number.
+    #[error("unknown interface index {0}")]
+    UnknownIndex(u32),
+    /// The name is taken.
+    #[error("interface `{0}' exists already")]
+    Exists(String),
+    /// All numbers are taken.
+    #[error("no room for more than {MAX_INTERFACES} interfaces")]
+    Full,
+    /// Not possible for this kind of interface.
+    #[error("{0}")]
+    NotPossible(String),
+    /// A value out of range.
+    #[error("{what} {value} is out of range, expected {expected}")]
+    Range {
+        /// What was set.
+        what: &'static str,
+        /// The value.
+        value: u64,
+        /// What would do.
+        expected: String,
+    },
+    /// The graph refused.
+    #[error(transparent)]
+    Graph(#[from] quiver_graph::GraphError),
+    /// The device refused.
+    #[error("{name}: {error}")]
+    Device {
+        /// Interface.
+        name: String,
+        /// What the operating system said.
+        error: String,
+    },
+}
+
+/// All interfaces.
+pub struct Interfaces {
+    by_index: BTreeMap<u32, Interface>,
+    numbers: IndexPool,
+}
+
+impl Interfaces {
+    pub(crate) fn new(domain: &qsbr::Domain) -> Self {
+        Self { by_index: BTreeMap::new(), numbers: IndexPool::new(MAX_INTERFACES, domain) }
+    }
+
+    /// An interface.
+    pub fn get(&self, index: IfIndex) -> Option<&Interface> {
+        self.by_index.get(&index.0)
+    }
+
+    /// An interface, to be changed. What the data path must know goes through [`crate::Router`]'s functions instead.
+    pub fn get_mut(&mut self, index: IfIndex) -> Option<&mut Interface> {
+        self.by_index.get_mut(&index.0)
+    }
+
+    /// An interface that must exist.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn expect(&self, index: IfIndex) -> Result<&Interface, InterfaceError> {
+        self.get(index).ok_or(InterfaceError::UnknownIndex(index.0))
+    }
+
+    /// By name.
+    pub fn by_name(&self, name: &str) -> Option<&Interface> {
+        self.iter().find(|i| i.name == name)
+    }
+
+    /// By name, or by number where the text is one.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find(&self, name: &str) -> Result<IfIndex, InterfaceError> {
+        let number = || name.parse().ok().map(IfIndex).filter(|i| self.get(*i).is_some());
+        self.by_name(name).map(|i| i.index).or_else(number).ok_or_else(|| InterfaceError::UnknownName(name.into()))
+    }
+
+    /// Name for display.
+    pub fn name(&self, index: IfIndex) -> String {
+        self.get(index).map_or_else(|| format!("DELETED ({index})"), |i| i.name.clone())
+    }
+
+    /// All, by number.
+    pub fn iter(&self) -> impl Iterator<Item = &Interface> {
+        self.by_index.values()
+    }
+
+    /// One more than the highest number in use.
+    pub fn end(&self) -> u32 {
+        self.by_index.keys().next_back().map_or(0, |i| i + 1)
+    }
+}

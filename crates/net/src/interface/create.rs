@@ -1,0 +1,309 @@
+//! Making and removing interfaces.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use quiver_graph::{
+    ArcPoint, DeviceInput, DeviceTx, IfIndex, Link, NodeId, NodeSpec, PlacedQueue, Port, TxQueue, TxState, Verdict,
+};
+use quiver_wire::MacAddr;
+
+use super::output::{LoopTx, Output};
+use super::{Device, IfEvent, Interface, InterfaceError, Kind, L2Mode, Mtu};
+use crate::Router;
+use crate::data::{IfRecord, if_flags};
+
+/// How packets leave.
+pub enum Tx {
+    /// Through a device.
+    Port(Box<dyn Port>),
+    /// Through a node made for the purpose; it gets the interface's number and the name to use.
+    Node(Box<dyn FnOnce(IfIndex, String) -> NodeSpec>),
+    /// Through the tx node of the parent (sub-interfaces).
+    Parent(IfIndex),
+    /// Looped back in.
+    Loop,
+}
+
+/// An interface to be made.
+pub struct NewInterface {
+    /// Unique name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Own link address.
+    pub mac: MacAddr,
+    /// Largest layer-3 packet, bytes.
+    pub mtu: u32,
+    /// Largest frame, bytes without FCS.
+    pub max_frame: u32,
+    /// How packets leave.
+    pub tx: Tx,
+}
+
+impl Router {
+    pub(crate) fn create_local0(&mut self) {
+        let Ok(index) = self.interfaces.numbers.alloc() else { return };
+        let null = self.graph.node("null-node").unwrap_or(NodeId(0));
+        self.interfaces.by_index.insert(
+            index,
+            Interface {
+                index: IfIndex(index),
+                name: "local0".into(),
+                kind: Kind::Local,
+                admin_up: false,
+                link: Link::default(),
+                mac: MacAddr::ZERO,
+                mtu: Mtu { l3: 0, ip4: 0, ip6: 0, mpls: 0 },
+                max_frame: 0,
+                parent: IfIndex(index),
+                tables: (0, 0),
+                addresses: Vec::new(),
+                unnumbered: None,
+                l2: L2Mode::L3,
+                tag: None,
+                promiscuous: false,
+                output: null,
+                tx: null,
+                device: None,
+            },
+        );
+        self.graph.interfaces().names.set(index, "local0");
+        self.graph.interfaces().set_len(1);
+    }
+
+    /// Makes an interface: number, nodes on all threads, queues placed. It starts down.
+    ///
+    /// # Errors
+    /// The name is taken, no number is free, or the device refuses; then nothing has changed.
+    pub fn create_interface(&mut self, new: NewInterface) -> Result<IfIndex, InterfaceError> {
+        if self.interfaces.by_name(&new.name).is_some() {
+            return Err(InterfaceError::Exists(new.name));
+        }
+        let index = IfIndex(self.interfaces.numbers.alloc().map_err(|_| InterfaceError::Full)?);
+        match self.build_interface(index, new) {
+            Ok(()) => {
+                self.tell(&IfEvent::Created(index));
+                Ok(index)
+            }
+            Err(error) => {
+                self.interfaces.numbers.free_now(index.0);
+                Err(error)
+            }
+        }
+    }
+
+    fn build_interface(&mut self, index: IfIndex, new: NewInterface) -> Result<(), InterfaceError> {
+        let NewInterface { name, kind, mac, mtu, max_frame, tx } = new;
+        let state = Arc::new(TxState::default());
+        let mut parent = index;
+        let mut port = None;
+        let tx_name = format!("{name}-tx");
+        let tx_node = match tx {
+            Tx::Port(mut p) => {
+                let spec = self.device_tx(index, tx_name, p.as_mut(), &state, &name)?;
+                port = Some(p);
+                self.graph.add(vec![spec])?[0]
+            }
+            Tx::Node(make) => self.graph.add(vec![make(index, tx_name)])?[0],
+            Tx::Loop => {
+                let counters = self.graph.interfaces().clone();
+                let make = move |_: &_| LoopTx { interface: index, counters: counters.clone() };
+                self.graph.add(vec![NodeSpec::vector(tx_name, make)])?[0]
+            }
+            Tx::Parent(p) => {
+                parent = p;
+                self.interfaces.expect(p)?.tx
+            }
+        };
+        let output = self.add_output(index, &name, tx_node, parent, &state);
+        let output = match output {
+            Ok(output) => output,
+            Err(error) => {
+                if parent == index {
+                    let _ = self.graph.remove(tx_node);
+                }
+                return Err(error);
+            }
+        };
+        let link = port.as_mut().map_or(Link { up: true, speed: None }, |p| p.link());
+        let device = match port {
+            Some(port) => match self.place_queues(index, port, &state, &name) {
+                Ok(device) => Some(device),
+                Err(error) => {
+                    let _ = self.graph.remove(output);
+                    let _ = self.graph.remove(tx_node);
+                    return Err(error);
+                }
+            },
+            None => None,
+        };
+        let interface = Interface {
+            index,
+            name: name.clone(),
+            kind,
+            admin_up: false,
+            link,
+            mac,
+            mtu: Mtu { l3: mtu, ip4: 0, ip6: 0, mpls: 0 },
+            max_frame,
+            parent,
+            tables: (0, 0),
+            addresses: Vec::new(),
+            unnumbered: None,
+            l2: L2Mode::L3,
+            tag: None,
+            promiscuous: false,
+            output,
+            tx: tx_node,
+            device,
+        };
+        self.interfaces.by_index.insert(index.0, interface);
+        self.states.insert(index, state);
+        self.records.update(index, |r| *r = IfRecord { mac, parent, mtu4: mtu as u16, mtu6: mtu as u16, ..IfRecord::default() });
+        let counters = self.graph.interfaces().clone();
+        counters.names.set(index.0, &name);
+        counters.set_len(self.interfaces.end());
+        self.graph.fleet().each(move |w| w.clear_interfaces(Some(index)));
+        Ok(())
+    }
+
+    /// The recipe of a device's tx node: a queue for each thread, opened now so that errors are told now; threads that are
+    /// added later open theirs then, and drop (counted) if that fails.
+    fn device_tx(
+        &mut self,
+        index: IfIndex,
+        tx_name: String,
+        port: &mut dyn Port,
+        state: &Arc<TxState>,
+        name: &str,
+    ) -> Result<NodeSpec, InterfaceError> {
+        let mut queues: HashMap<usize, Box<dyn TxQueue>> = HashMap::new();
+        for thread in self.graph.fleet().threads() {
+            let queue = port.open_tx(thread).map_err(|e| InterfaceError::Device { name: name.into(), error: e.to_string() })?;
+            queues.insert(thread, queue);
+        }
+        let queues = RefCell::new(queues);
+        let state = state.clone();
+        Ok(NodeSpec::vector(tx_name, move |cx| DeviceTx::new(index, state.clone(), queues.borrow_mut().remove(&cx.thread))))
+    }
+
+    fn add_output(
+        &mut self,
+        index: IfIndex,
+        name: &str,
+        tx: NodeId,
+        parent: IfIndex,
+        state: &Arc<TxState>,
+    ) -> Result<NodeId, InterfaceError> {
+        let arc = ArcPoint::new();
+        let (point, state) = (arc.clone(), state.clone());
+        let counters = (parent != index).then(|| self.graph.interfaces().clone());
+        let make = move |_: &_| Output { interface: index, arc: point.clone(), counters: counters.clone(), state: state.clone() };
+        let tx_name = self.graph.node_name(tx).to_owned();
+        let output_name = format!("{name}-output");
+        let spec = NodeSpec::vector(output_name.clone(), make).with_next(tx_name).on_arc("interface-output", arc);
+        let id = self.graph.add(vec![spec])?[0];
+        let tx_name = self.graph.node_name(tx).to_owned();
+        self.graph.set_arc_ends("interface-output", index, &output_name, &tx_name)?;
+        Ok(id)
+    }
+
+    /// Places a device's receive queues on the threads, one after the other.
+    fn place_queues(
+        &mut self,
+        index: IfIndex,
+        mut port: Box<dyn Port>,
+        state: &Arc<TxState>,
+        name: &str,
+    ) -> Result<Device, InterfaceError> {
+        let input = self.device_input(port.input_node())?;
+        let queues = port.take_rx().map_err(|e| InterfaceError::Device { name: name.into(), error: e.to_string() })?;
+        let threads = self.graph.fleet().threads();
+        let mut placement = Vec::new();
+        for (number, rx) in queues.into_iter().enumerate() {
+            let thread = threads[self.next_thread % threads.len()];
+            self.next_thread += 1;
+            let queue = PlacedQueue { interface: index, queue: number as u16, next: Verdict::slot(1), up: false, rx };
+            self.graph.input::<DeviceInput, _>(input, thread, move |node| node.place(queue));
+            placement.push(thread);
+        }
+        Ok(Device { port, input, placement, tx_state: state.clone() })
+    }
+
+    /// The input node of a driver kind, declared when its first interface comes.
+    fn device_input(&mut self, name: &'static str) -> Result<NodeId, InterfaceError> {
+        if let Some(id) = self.graph.node(name) {
+            return Ok(id);
+        }
+        let arc = ArcPoint::new();
+        let point = arc.clone();
+        let spec = NodeSpec::input(name, move |_| DeviceInput::new(point.clone())).on_arc("device-input", arc);
+        let id = self.graph.add(vec![spec])?[0];
+        self.graph.add_arc_start("device-input", name)?;
+        Ok(id)
+    }
+
+    /// Removes an interface and its sub-interfaces. Packets on their way to it are dropped and counted; its number is used
+    /// again after a grace period.
+    ///
+    /// # Errors
+    /// No such interface, or `local0`.
+    pub fn delete_interface(&mut self, index: IfIndex) -> Result<(), InterfaceError> {
+        let interface = self.interfaces.expect(index)?;
+        if interface.kind == Kind::Local {
+            return Err(InterfaceError::NotPossible("local0 cannot be deleted".into()));
+        }
+        let subs: Vec<IfIndex> =
+            self.interfaces.iter().filter(|i| i.parent == index && i.index != index).map(|i| i.index).collect();
+        for sub in subs {
+            self.delete_interface(sub)?;
+        }
+        self.set_interface_up(index, false)?;
+        self.tell(&IfEvent::Deleted(index));
+        self.graph.forget_interface(index);
+        self.records.update(index, |r| *r = IfRecord::default());
+        let Some(interface) = self.interfaces.by_index.remove(&index.0) else { return Ok(()) };
+        self.states.remove(&index);
+        if let Some(device) = &interface.device {
+            for (queue, thread) in device.placement.iter().enumerate() {
+                let number = queue as u16;
+                self.graph.input::<DeviceInput, _>(device.input, *thread, move |node| drop(node.unplace(index, number)));
+            }
+        }
+        self.graph.remove(interface.output)?;
+        if interface.parent == index {
+            self.graph.remove(interface.tx)?;
+        }
+        self.graph.interfaces().names.set(index.0, "");
+        self.interfaces.numbers.free(index.0);
+        if matches!(interface.kind, Kind::Sub(_)) {
+            self.publish_vlans();
+        }
+        Ok(())
+    }
+
+    /// Makes a loopback interface; the lowest free instance where none is given.
+    ///
+    /// # Errors
+    /// The instance is taken.
+    pub fn create_loopback(&mut self, instance: Option<u32>, mac: Option<MacAddr>) -> Result<IfIndex, InterfaceError> {
+        let free = || (0..).find(|n| self.interfaces.by_name(&format!("loop{n}")).is_none());
+        let instance = instance.or_else(free).unwrap_or(0);
+        // VPP's own: de:ad:00:00 and the instance.
+        let default = MacAddr([0xde, 0xad, 0, 0, (instance >> 8) as u8, instance as u8]);
+        self.create_interface(NewInterface {
+            name: format!("loop{instance}"),
+            kind: Kind::Virtual("Loopback"),
+            mac: mac.unwrap_or(default),
+            mtu: 9000,
+            max_frame: 9216,
+            tx: Tx::Loop,
+        })
+    }
+
+    pub(crate) fn up_flag(up: bool) -> u16 {
+        if up { if_flags::UP } else { 0 }
+    }
+}

@@ -1,0 +1,90 @@
+//! Output nodes: the end of the graph's way to an interface.
+
+use std::sync::Arc;
+
+use quiver_graph::{
+    ArcPoint, Frame, IfIndex, InterfaceCounters, NoDrops, NoNext, NodeCx, TxState, VectorNode, Verdict, drop_reasons, next_nodes,
+};
+
+drop_reasons! {
+    /// Why an interface's end drops.
+    pub enum OutputDrop { Down = "interface is down", NoDevice = "interface has no device" }
+}
+
+/// `<name>-output`: start of the `interface-output` arc; counts what leaves on a sub-interface.
+pub(crate) struct Output {
+    pub interface: IfIndex,
+    pub arc: ArcPoint,
+    /// Set for sub-interfaces, whose packets the device's tx node counts under the parent.
+    pub counters: Option<Arc<InterfaceCounters>>,
+    pub state: Arc<TxState>,
+}
+
+/// Slot of the tx node: declared by [`quiver_graph::NodeSpec::with_next`], after no static next nodes.
+pub(crate) const TX: Verdict = Verdict::slot(1);
+
+impl VectorNode for Output {
+    type Next = NoNext;
+    type Drop = OutputDrop;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        if !self.state.is_up() {
+            for i in 0..frame.len() {
+                let verdict = cx.packet(frame, i).drop(OutputDrop::Down);
+                cx.decide(i, verdict);
+            }
+            return;
+        }
+        if let Some(counters) = &self.counters {
+            let bytes = (0..frame.len()).map(|i| cx.packet(frame, i).total_len() as u64).sum();
+            counters.tx.add(cx.thread(), self.interface.0, frame.len() as u64, bytes);
+        }
+        let verdict = if self.arc.is_active() { self.arc.next(self.interface, TX) } else { TX };
+        cx.decide_all(frame, verdict);
+    }
+}
+
+/// End of the `interface-output` arc's declaration; features there go on to the interface's own tx node.
+pub(crate) struct Nowhere;
+
+impl VectorNode for Nowhere {
+    type Next = NoNext;
+    type Drop = OutputDrop;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        for i in 0..frame.len() {
+            let verdict = cx.packet(frame, i).drop(OutputDrop::NoDevice);
+            cx.decide(i, verdict);
+        }
+    }
+}
+
+next_nodes! {
+    /// Where a loopback's packets go.
+    pub enum LoopNext { Ethernet = "ethernet-input" }
+}
+
+/// Tx node of a loopback interface: what is sent comes in again on the same interface.
+pub(crate) struct LoopTx {
+    pub interface: IfIndex,
+    pub counters: Arc<InterfaceCounters>,
+}
+
+impl VectorNode for LoopTx {
+    type Next = LoopNext;
+    type Drop = NoDrops;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        let mut bytes = 0;
+        for i in 0..frame.len() {
+            let mut packet = cx.packet(frame, i);
+            bytes += packet.total_len() as u64;
+            packet.set_rx_if(self.interface);
+            packet.unmark(quiver_graph::flags::LOCAL);
+        }
+        let (thread, n) = (cx.thread(), frame.len() as u64);
+        self.counters.tx.add(thread, self.interface.0, n, bytes);
+        self.counters.rx.add(thread, self.interface.0, n, bytes);
+        cx.decide_all(frame, LoopNext::Ethernet);
+    }
+}

@@ -1,0 +1,157 @@
+//! Changing interfaces: state, addresses of the link, sizes, layer-2 use.
+
+use quiver_graph::{DeviceInput, IfIndex};
+use quiver_wire::MacAddr;
+
+use super::{IfEvent, Interface, InterfaceError, Kind, L2Mode, Mtu};
+use crate::Router;
+use crate::data::if_flags;
+
+/// Largest layer-3 packet that can be configured, bytes: lengths in lanes and records are 16 bits wide.
+const MTU_MAX: u32 = 65_535;
+
+impl Router {
+    fn interface_mut(&mut self, index: IfIndex) -> Result<&mut Interface, InterfaceError> {
+        self.interfaces.get_mut(index).ok_or(InterfaceError::UnknownIndex(index.0))
+    }
+
+    /// Sets or clears flags of the interface's record.
+    pub fn set_flags(&mut self, index: IfIndex, flags: u16, on: bool) {
+        self.records.update(index, |r| r.flags = if on { r.flags | flags } else { r.flags & !flags });
+    }
+
+    /// Administratively up or down. Down: nothing is received, and what is sent is dropped and counted.
+    ///
+    /// # Errors
+    /// No such interface.
+    pub fn set_interface_up(&mut self, index: IfIndex, up: bool) -> Result<(), InterfaceError> {
+        let interface = self.interface_mut(index)?;
+        if interface.admin_up == up {
+            return Ok(());
+        }
+        if interface.kind == Kind::Local && up {
+            return Err(InterfaceError::NotPossible("local0 cannot be brought up".into()));
+        }
+        interface.admin_up = up;
+        let device = interface.device.as_ref().map(|d| (d.input, d.placement.clone(), d.tx_state.clone()));
+        self.set_flags(index, Self::up_flag(true), up);
+        if let Some(state) = self.states.get(&index) {
+            state.set_up(up);
+        }
+        if let Some((input, mut threads, _)) = device {
+            threads.sort_unstable();
+            threads.dedup();
+            for thread in threads {
+                self.graph.input::<DeviceInput, _>(input, thread, move |node| node.set_up(index, up));
+            }
+        }
+        self.tell(&IfEvent::Admin(index, up));
+        Ok(())
+    }
+
+    /// Notes that a device's link came or went.
+    pub fn set_link(&mut self, index: IfIndex, link: quiver_graph::Link) {
+        let Some(interface) = self.interfaces.get_mut(index) else { return };
+        let changed = interface.link.up != link.up;
+        interface.link = link;
+        if changed {
+            self.tell(&IfEvent::Link(index, link.up));
+        }
+    }
+
+    /// Another link address.
+    ///
+    /// # Errors
+    /// No such interface, or an address that no interface can have.
+    pub fn set_mac(&mut self, index: IfIndex, mac: MacAddr) -> Result<(), InterfaceError> {
+        if !mac.is_unicast() || mac.is_zero() {
+            return Err(InterfaceError::NotPossible(format!("{mac} is not a unicast link address")));
+        }
+        let interface = self.interface_mut(index)?;
+        if interface.kind == Kind::Local {
+            return Err(InterfaceError::NotPossible("local0 has no link address".into()));
+        }
+        let parent = interface.parent;
+        let all: Vec<IfIndex> = self.interfaces.iter().filter(|i| i.parent == parent).map(|i| i.index).collect();
+        // A sub-interface shares the address of its parent.
+        for index in all {
+            self.interface_mut(index)?.mac = mac;
+            self.records.update(index, |r| r.mac = mac);
+            self.tell(&IfEvent::Mac(index));
+        }
+        Ok(())
+    }
+
+    /// Other sizes.
+    ///
+    /// # Errors
+    /// No such interface, or sizes that the device or the protocol do not allow.
+    pub fn set_mtu(&mut self, index: IfIndex, mtu: Mtu) -> Result<(), InterfaceError> {
+        let interface = self.interface_mut(index)?;
+        let most = interface.max_frame.saturating_sub(14).min(MTU_MAX);
+        for (what, value, least) in
+            [("mtu", mtu.l3, 64), ("ip4 mtu", mtu.ip4, 68), ("ip6 mtu", mtu.ip6, 1280), ("mpls mtu", mtu.mpls, 64)]
+        {
+            let unset = value == 0 && what != "mtu";
+            if !unset && !(least..=most).contains(&value) {
+                return Err(InterfaceError::Range { what, value: value.into(), expected: format!("{least} to {most}") });
+            }
+        }
+        interface.mtu = mtu;
+        let (mtu4, mtu6) = (interface.mtu4() as u16, interface.mtu6() as u16);
+        self.records.update(index, |r| (r.mtu4, r.mtu6) = (mtu4, mtu6));
+        self.tell(&IfEvent::Mtu(index));
+        Ok(())
+    }
+
+    /// Accept frames to any link address.
+    ///
+    /// # Errors
+    /// No such interface.
+    pub fn set_promiscuous(&mut self, index: IfIndex, on: bool) -> Result<(), InterfaceError> {
+        self.interface_mut(index)?.promiscuous = on;
+        self.set_flags(index, if_flags::PROMISCUOUS, on);
+        Ok(())
+    }
+
+    /// Another name; nodes keep theirs.
+    ///
+    /// # Errors
+    /// No such interface, or the name is taken.
+    pub fn rename(&mut self, index: IfIndex, name: &str) -> Result<(), InterfaceError> {
+        if self.interfaces.by_name(name).is_some_and(|i| i.index != index) {
+            return Err(InterfaceError::Exists(name.into()));
+        }
+        self.interface_mut(index)?.name = name.into();
+        self.graph.interfaces().names.set(index.0, name);
+        Ok(())
+    }
+
+    /// Sends every frame of an interface to a peer, or routes its packets again (`L2Mode::L3`). One direction.
+    ///
+    /// # Errors
+    /// No such interface, one with addresses, or itself as peer.
+    pub fn set_l2(&mut self, index: IfIndex, mode: L2Mode) -> Result<(), InterfaceError> {
+        let interface = self.interfaces.expect(index)?;
+        if interface.kind == Kind::Local {
+            return Err(InterfaceError::NotPossible("local0 has no layer 2".into()));
+        }
+        if let L2Mode::CrossConnect(peer) = mode {
+            let to = self.interfaces.expect(peer)?;
+            if peer == index || to.kind == Kind::Local {
+                return Err(InterfaceError::NotPossible(format!("{} cannot be cross-connected to {}", interface.name, to.name)));
+            }
+            let output = to.output;
+            let l2 = self.graph.node("l2-input").ok_or_else(|| InterfaceError::NotPossible("no l2-input node".into()))?;
+            let slot = self.graph.edge(l2, output)?;
+            // Peer and slot are one word, so a packet never sees half of the change; the flag follows.
+            self.records.update(index, |r| (r.l2_peer, r.l2_slot) = (peer, slot.index()));
+            self.set_flags(index, if_flags::L2, true);
+        } else {
+            self.set_flags(index, if_flags::L2, false);
+        }
+        self.interface_mut(index)?.l2 = mode;
+        self.tell(&IfEvent::L2(index));
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! VLAN sub-interfaces: which tags belong to which.
+
+use quiver_graph::IfIndex;
+
+use super::create::{NewInterface, Tx};
+use super::{InterfaceError, Kind};
+use crate::Router;
+use crate::data::if_flags;
+use crate::ethernet::vlan::VlanTable;
+
+/// A VLAN id in a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum VlanId {
+    /// Exactly this one, 0 to 4095.
+    Exactly(u16),
+    /// Any.
+    Any,
+}
+
+/// Frames that belong to a sub-interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SubMatch {
+    /// Frames that no other sub-interface takes.
+    Default,
+    /// Frames without a tag.
+    Untagged,
+    /// Tagged frames.
+    Tagged {
+        /// 802.1ad outer tag (0x88a8) instead of 802.1Q (0x8100).
+        dot1ad: bool,
+        /// Outer id.
+        outer: VlanId,
+        /// Inner 802.1Q id, where the frame must have two tags.
+        inner: Option<VlanId>,
+        /// No further tags allowed; needed for routing, since only then is it known what to send.
+        exact: bool,
+    },
+}
+
+impl SubMatch {
+    /// Tags to put on what is sent, outermost first: TPID and id. Empty where the match does not determine them.
+    pub fn tags(&self) -> Vec<(u16, u16)> {
+        let Self::Tagged { dot1ad, outer: VlanId::Exactly(outer), inner, .. } = self else { return Vec::new() };
+        let tpid = if *dot1ad { 0x88a8 } else { 0x8100 };
+        match inner {
+            None => vec![(tpid, *outer)],
+            Some(VlanId::Exactly(inner)) => vec![(tpid, *outer), (0x8100, *inner)],
+            Some(VlanId::Any) => Vec::new(),
+        }
+    }
+
+    /// Whether packets can be routed here: tags are exact and known, or there are none.
+    pub fn routable(&self) -> bool {
+        match self {
+            Self::Tagged { exact, .. } => *exact && !self.tags().is_empty(),
+            Self::Untagged => true,
+            Self::Default => false,
+        }
+    }
+}
+
+impl Router {
+    /// Makes the sub-interface `<parent>.<id>`. It starts down.
+    ///
+    /// # Errors
+    /// No such parent, a parent that is a sub-interface itself, ids out of range, or tags that another one has.
+    pub fn create_sub_interface(&mut self, parent: IfIndex, id: u32, matching: SubMatch) -> Result<IfIndex, InterfaceError> {
+        let main = self.interfaces.expect(parent)?;
+        if matches!(main.kind, Kind::Sub(_) | Kind::Local) {
+            return Err(InterfaceError::NotPossible(format!("{} cannot have sub-interfaces", main.name)));
+        }
+        if let SubMatch::Tagged { outer, inner, .. } = &matching {
+            for vlan in [Some(outer), inner.as_ref()].into_iter().flatten() {
+                if let VlanId::Exactly(v) = vlan
+                    && *v > 4095
+                {
+                    return Err(InterfaceError::Range { what: "vlan", value: u64::from(*v), expected: "0 to 4095".into() });
+                }
+            }
+        }
+        let same = |i: &&super::Interface| i.parent == parent && matches!(&i.kind, Kind::Sub(m) if m.overlaps(&matching));
+        if let Some(other) = self.interfaces.iter().find(same) {
+            return Err(InterfaceError::NotPossible(format!("{} has these tags already", other.name)));
+        }
+        let new = NewInterface {
+            name: format!("{}.{id}", main.name),
+            kind: Kind::Sub(matching),
+            mac: main.mac,
+            mtu: main.mtu.l3,
+            max_frame: main.max_frame,
+            tx: Tx::Parent(parent),
+        };
+        let index = self.create_interface(new)?;
+        self.publish_vlans();
+        Ok(index)
+    }
+
+    /// Publishes which tags belong to which sub-interface, after one came or went.
+    pub(crate) fn publish_vlans(&mut self) {
+        let mut table = VlanTable::default();
+        for interface in self.interfaces.iter() {
+            if let Kind::Sub(matching) = &interface.kind {
+                table.add(interface.parent, matching, interface.index);
+            }
+        }
+        let parents: Vec<(IfIndex, bool, bool)> = self
+            .interfaces
+            .iter()
+            .filter(|i| !matches!(i.kind, Kind::Sub(_)))
+            .map(|i| (i.index, table.tagged(i.index), table.untagged(i.index)))
+            .collect();
+        self.vlans.publish(table);
+        for (index, tagged, untagged) in parents {
+            self.set_flags(index, if_flags::TAGGED, tagged);
+            self.set_flags(index, if_flags::UNTAGGED, untagged);
+        }
+    }
+}
+
+impl SubMatch {
+    /// Whether two matches claim the very same tags.
+    fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Tagged { dot1ad: a, outer: b, inner: c, .. }, Self::Tagged { dot1ad: x, outer: y, inner: z, .. }) => {
+                (a, b, c) == (x, y, z)
+            }
+            _ => self == other,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Layer 2: frames that are passed on whole.
+
+use quiver_graph::{NoDrops, NoNext, Node, NodeSpec, Pkt, Verdict};
+
+use crate::Router;
+use crate::data::IfTable;
+
+/// `l2-input`: cross-connect. The peer and the slot that leads to its output node are one word of the interface's record.
+pub struct L2Input {
+    interfaces: IfTable,
+}
+
+impl Node for L2Input {
+    type Next = NoNext;
+    type Drop = NoDrops;
+    type In = (u32, u16);
+    type Out = (u32, u16);
+
+    #[inline(always)]
+    fn load(&self, packet: &Pkt<'_>) -> (u32, u16) {
+        let record = self.interfaces.get(packet.rx_if());
+        (record.l2_peer.0, record.l2_slot)
+    }
+
+    #[inline(always)]
+    fn compute(&self, input: (u32, u16)) -> (u32, u16) {
+        input
+    }
+
+    #[inline(always)]
+    fn store(&mut self, mut packet: Pkt<'_>, _: (u32, u16), (peer, slot): (u32, u16)) -> Verdict {
+        packet.set_aux(peer);
+        Verdict::slot(slot)
+    }
+}
+
+/// The nodes of this module.
+pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
+    let data = router.data.clone();
+    vec![NodeSpec::staged("l2-input", move |_| L2Input { interfaces: data.interfaces.clone() }).traced(|entry, out| {
+        use std::fmt::Write;
+        let _ = write!(out, "l2-input: sw_if_index {}, to sw_if_index {}", entry.rx_if, entry.aux);
+    })]
+}

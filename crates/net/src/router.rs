@@ -1,0 +1,156 @@
+//! The router's state on the main thread: what operations work on.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use quiver_buffer::{Region, RegionConfig, RegionError};
+use quiver_graph::clock::Clock;
+use quiver_graph::stats::Stats;
+use quiver_graph::{ArcSpec, Graph, GraphError, IfIndex, NodeSpec, Published, STATS_BYTES, ThreadPlan, TxState};
+use quiver_tables::qsbr;
+
+use crate::data::{DataPlane, IfRecords};
+use crate::ethernet::vlan::VlanTable;
+use crate::interface::output::Nowhere;
+use crate::interface::{IfEvent, InterfaceError, Interfaces};
+use crate::{ethernet, l2};
+
+/// What a router is made of at start.
+#[derive(Clone, Debug, Default)]
+pub struct RouterConfig {
+    /// Packet memory.
+    pub buffers: RegionConfig,
+    /// Worker threads; none: the main thread forwards.
+    pub workers: Vec<ThreadPlan>,
+}
+
+/// Why the router could not be made or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum NetError {
+    /// Packet memory.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// The graph.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// Interfaces.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// The operating system.
+    #[error("{doing}: {error}")]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// What it said.
+        error: std::io::Error,
+    },
+    /// No memory for a table.
+    #[error("no memory for {0}")]
+    Memory(&'static str),
+}
+
+/// Somebody who wants to know what happens to interfaces. Called on the main thread after the change was made.
+pub type Listener = fn(&mut Router, &IfEvent);
+
+/// The router, as its main thread holds it.
+pub struct Router {
+    /// Nodes, threads, counters.
+    pub graph: Graph,
+    /// What the data path reads; clone it into nodes.
+    pub data: DataPlane,
+    /// Writers' side of the interface records in `data`.
+    pub records: IfRecords,
+    /// Interfaces by index and name.
+    pub interfaces: Interfaces,
+    /// Which tags belong to which sub-interface.
+    pub(crate) vlans: Published<VlanTable>,
+    /// Whether each interface may send; shared with its nodes.
+    pub(crate) states: HashMap<IfIndex, Arc<TxState>>,
+    /// Round robin of queue placement.
+    pub(crate) next_thread: usize,
+    listeners: Vec<Listener>,
+    parts: HashMap<TypeId, Box<dyn Any>>,
+}
+
+impl Router {
+    /// A router with `local0` and the nodes of all modules of this crate.
+    ///
+    /// # Errors
+    /// No memory, no threads.
+    pub fn new(config: &RouterConfig) -> Result<Self, NetError> {
+        let region = Region::new(&config.buffers)?;
+        let stats = Stats::new(STATS_BYTES).map_err(|error| NetError::System { doing: "statistics memory", error })?;
+        let domain = qsbr::Domain::new();
+        let mut graph = Graph::new(region, stats, Clock::new(), domain.clone());
+        graph.start_workers(&config.workers)?;
+        let records = IfRecords::new().map_err(|_| NetError::Memory("interface records"))?;
+        let data = DataPlane { interfaces: records.reader() };
+        let interfaces = Interfaces::new(&domain);
+        let mut router = Self {
+            graph,
+            data,
+            records,
+            interfaces,
+            vlans: Published::new(VlanTable::default()),
+            states: HashMap::new(),
+            next_thread: 0,
+            listeners: Vec::new(),
+            parts: HashMap::new(),
+        };
+        router.add_nodes()?;
+        router.create_local0();
+        Ok(router)
+    }
+
+    /// Declares every node of this crate at once, because nodes of different modules name one another; then the arcs.
+    fn add_nodes(&mut self) -> Result<(), NetError> {
+        let mut nodes = vec![NodeSpec::vector("interface-output-end", |_| Nowhere)];
+        nodes.extend(ethernet::nodes(self));
+        nodes.extend(l2::nodes(self));
+        // Until the modules that own them are in place.
+        nodes.extend(["ip4-input", "ip6-input", "arp-input"].map(|name| NodeSpec::vector(name, |_| Nowhere)));
+        self.graph.add(nodes)?;
+        let arc = |name, end: &str| ArcSpec { name, starts: Vec::new(), end: end.into() };
+        self.graph.add_arc(arc("device-input", "ethernet-input"))?;
+        self.graph.add_arc(arc("interface-output", "interface-output-end"))?;
+        Ok(())
+    }
+
+    /// Calls `listener` for every interface event from now on.
+    pub fn listen(&mut self, listener: Listener) {
+        self.listeners.push(listener);
+    }
+
+    /// Tells all listeners.
+    pub(crate) fn tell(&mut self, event: &IfEvent) {
+        for listener in self.listeners.clone() {
+            listener(self, event);
+        }
+    }
+
+    /// State of a module or plugin, by its type.
+    pub fn part<T: 'static>(&self) -> Option<&T> {
+        self.parts.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
+    /// State of a module or plugin, to be changed.
+    pub fn part_mut<T: 'static>(&mut self) -> Option<&mut T> {
+        self.parts.get_mut(&TypeId::of::<T>())?.downcast_mut()
+    }
+
+    /// Adds the state of a module or plugin.
+    pub fn add_part<T: 'static>(&mut self, part: T) {
+        self.parts.insert(TypeId::of::<T>(), Box::new(part));
+    }
+
+    /// Takes a part out for a call that needs it beside the router; put it back with [`Router::add_part`].
+    pub fn take_part<T: 'static>(&mut self) -> Option<T> {
+        self.parts.remove(&TypeId::of::<T>())?.downcast().ok().map(|b| *b)
+    }
+
+    /// Frees what readers have let go of; called by the main loop now and then.
+    pub fn reclaim(&mut self) {
+        self.graph.domain().reclaim();
+    }
+}

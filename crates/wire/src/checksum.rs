@@ -215,7 +215,7 @@ pub fn l4_sum_v6(ip: &Ipv6Header, protocol: IpProtocol, l4: &[u8]) -> Sum {
 impl Sum {
     /// Fills up an odd number of bytes with a 0, so that whole words may follow.
     #[inline(always)]
-    const fn pad(self) -> Self {
+    pub(crate) const fn pad(self) -> Self {
         Self { acc: self.acc, odd: false }
     }
 }

@@ -1,7 +1,8 @@
 //! The Ethernet II header.
 
 use crate::header::wire_header;
-use crate::{MacAddr, U16Be};
+use crate::vlan::VlanHeader;
+use crate::{Header, MacAddr, U16Be};
 use core::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -34,6 +35,22 @@ impl EthernetHeader {
     pub const fn ether_type(&self) -> EtherType {
         EtherType(self.ether_type.get())
     }
+}
+
+/// Where the header after the Ethernet header and up to `max_tags` VLAN tags begins, and its type. `None` if the frame ends
+/// before.
+#[inline]
+pub fn skip_tags(frame: &[u8], max_tags: usize) -> Option<(usize, EtherType)> {
+    let mut ether_type = EthernetHeader::read(frame)?.ether_type();
+    let mut offset = EthernetHeader::LEN;
+    for _ in 0..max_tags {
+        if !ether_type.is_vlan() {
+            break;
+        }
+        ether_type = VlanHeader::read_at(frame, offset)?.ether_type();
+        offset += VlanHeader::LEN;
+    }
+    Some((offset, ether_type))
 }
 
 /// What an Ethernet frame or VLAN tag carries, as a host-order value to match on.
@@ -121,7 +138,6 @@ impl fmt::Debug for EtherType {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Header;
 
     #[test]
     fn fields_lie_in_wire_order() {
@@ -139,6 +155,17 @@ mod tests {
         let tags: Vec<u16> = (0..=u16::MAX).filter(|&t| EtherType(t).is_vlan()).collect();
         assert_eq!(tags, [0x8100, 0x88a8, 0x9100]);
         assert!(EtherType(1535).is_length() && !EtherType(1536).is_length());
+    }
+
+    #[test]
+    fn tags_are_skipped_up_to_the_limit() {
+        let mut frame = [0u8; 22];
+        frame[12..].copy_from_slice(&[0x88, 0xa8, 0, 1, 0x81, 0, 0, 2, 8, 0]);
+        assert_eq!(skip_tags(&frame, 2), Some((22, EtherType::IPV4)));
+        assert_eq!(skip_tags(&frame, 1), Some((18, EtherType::VLAN)));
+        assert_eq!(skip_tags(&frame, 0), Some((14, EtherType::QINQ)));
+        assert_eq!(skip_tags(&frame[..21], 2), None);
+        assert_eq!(skip_tags(&frame[..13], 0), None);
     }
 
     #[test]

@@ -11,15 +11,21 @@
 //! | link layer | [`ethernet`], [`vlan`], [`arp`] |
 //! | network layer | [`ipv4`], [`ipv6`], [`icmp4`], [`icmp6`], [`ndp`] |
 //! | transport | [`tcp`], [`udp`] |
-//! | algorithms over packets | [`checksum`] |
+//! | algorithms over packets | [`checksum`], [`gso`], [`flow`], [`fragment`] |
+//! | making and showing packets | [`build`], [`describe`], [`pcapfile`] |
 //!
 //! This crate may use `zerocopy` and nothing of the layers below it in `DESIGN.md`'s list: it must never know about
 //! buffers, nodes, interfaces or tables.
 #![forbid(unsafe_code)]
 
 pub mod arp;
+pub mod build;
 pub mod checksum;
+pub mod describe;
 pub mod ethernet;
+pub mod flow;
+pub mod fragment;
+pub mod gso;
 mod header;
 pub mod icmp4;
 pub mod icmp6;
@@ -27,6 +33,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod mac;
 pub mod ndp;
+pub mod pcapfile;
 pub mod prefix;
 pub mod tcp;
 pub mod udp;

@@ -1,6 +1,6 @@
 //! What the prefix tables cost: build time, memory, lookups a second and clocks a lookup, beside the `prefix-trie` crate.
 //!
-//! `cargo bench -p quiver-tables [-- --json] [-- --rounds N]`. Tables: the real ones (or generated ones of their size; the
+//! `cargo bench -p quiver-tables [-- [--json] [--rounds N] [--only NAME]]`. Tables: the real ones (or generated ones of their size; the
 //! report says which) with skewed next hops, and 1,000,000 consecutive /24s. Every structure answers the same addresses:
 //! random hosts in random prefixes. *dependent*: each address waits for the last answer; *plain*: a loop of single
 //! lookups; *batch*: `lookup_batch` over vectors of 256. Rounds visit all structures in turn; figures are medians, with
@@ -140,6 +140,9 @@ fn main() {
     let json = args.iter().any(|a| a == "--json");
     let rounds = args.iter().position(|a| a == "--rounds").and_then(|i| args.get(i + 1)?.parse().ok()).unwrap_or(9);
 
+    let only = args.iter().position(|a| a == "--only").and_then(|i| args.get(i + 1).cloned()).unwrap_or_default();
+    let wanted = |title: &str, name: &str| title.contains(&only) || name.contains(&only);
+
     let (real4, origin4) = synth::full_table4();
     let (real6, origin6) = synth::full_table6();
     let million: Vec<(u32, u8)> = (0..1_000_000).map(|i| (0x0100_0000 + (i << 8), 24)).collect();
@@ -157,6 +160,9 @@ fn main() {
             ("16-8-8", Kind::Trie16, PageKind::Base),
             ("16-8-8 huge", Kind::Trie16, PageKind::Transparent),
         ] {
+            if !wanted(title, name) {
+                continue;
+            }
             let (fib, build_ms, memory) = built(|| {
                 let options = Options { pages, ..Options::default() };
                 let mut fib = Fib4::with_options(kind, &domain, options).expect("memory for a table");
@@ -183,6 +189,9 @@ fn main() {
             });
             keep4.push(fib);
         }
+        if !wanted(title, "prefix-trie") {
+            continue;
+        }
         let (trie, build_ms, memory) = built(|| Trie4::new(table));
         subjects.push(Subject {
             table: title.clone(),
@@ -203,6 +212,9 @@ fn main() {
         ("poptrie huge", false, PageKind::Transparent),
         ("poptrie, one batch", true, PageKind::Base),
     ] {
+        if !wanted("IPv6", name) {
+            continue;
+        }
         let addrs = &addrs6;
         let (fib, build_ms, memory) = built(|| {
             let options = Options { pages, ..Options::default() };

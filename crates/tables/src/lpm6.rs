@@ -38,6 +38,8 @@ const STEP_BITS: u32 = 6;
 const STEPS: u32 = (128 - ROOT_BITS).div_ceil(STEP_BITS);
 /// Marks a root word as the index of a node.
 const NODE: u32 = 1 << 31;
+/// Marks a word as the index of a leaf.
+const LEAF_AT: u32 = 1 << 30;
 /// Addresses that a batch walks in step.
 const LANES: usize = 8;
 
@@ -77,27 +79,31 @@ impl Table {
         unsafe { self.root.at((addr >> (128 - ROOT_BITS)) as usize) }.load(Ordering::Acquire)
     }
 
-    /// One step from node `index` by the six highest bits of `key`: the next node (with [`NODE`]) or a leaf.
+    /// One step from node `index` by the six highest bits of `key`: the next node (marked [`NODE`]), or where the leaf is
+    /// (marked [`LEAF_AT`]). Without a branch: which of the two it is cannot be predicted.
     #[inline(always)]
     fn step(&self, index: u32, key: u128) -> u32 {
         // Indices are below NODES + SLACK: they come from the root, or from a base (at most NODES) and a count (at most
         // SLACK). That holds for any mixture of old and new words, so a reader outside QSBR reads nonsense, not strangers.
         // SAFETY: as just said.
         let node = unsafe { self.nodes.at(index as usize) };
-        let [vector, leafvec, bases] = [&node[0], &node[1], &node[2]].map(|w| w.load(Ordering::Relaxed));
+        let vector = node[0].load(Ordering::Relaxed);
+        let leafvec = node[1].load(Ordering::Relaxed);
+        let bases = node[2].load(Ordering::Relaxed);
         let b = (key >> (128 - STEP_BITS)) as u32;
         let upto = (2u64 << b).wrapping_sub(1);
-        if vector >> b & 1 != 0 {
-            ((bases >> 32) as u32).wrapping_add((vector & upto).count_ones()) | NODE
-        } else {
-            let at = (bases as u32).wrapping_add((leafvec & upto).count_ones());
-            // SAFETY: as for nodes, with LEAVES.
-            unsafe { self.leaves.at(at as usize) }.load(Ordering::Relaxed)
-        }
+        let below = vector >> b & 1 != 0;
+        let (mask, base, mark) = if below { (vector, (bases >> 32) as u32, NODE) } else { (leafvec, bases as u32, LEAF_AT) };
+        base.wrapping_add((mask & upto).count_ones()) | mark
     }
 
+    /// The leaf that a walk has ended at: in the word itself if the root had it, else where it says.
     #[inline(always)]
-    fn or_default(&self, leaf: u32) -> u32 {
+    fn leaf(&self, word: u32) -> u32 {
+        let at = if word & LEAF_AT != 0 { word & !(LEAF_AT | NODE) } else { 0 };
+        // SAFETY: as for nodes, with LEAVES; the entry 0 exists too.
+        let leaf = unsafe { self.leaves.at(at as usize) }.load(Ordering::Relaxed);
+        let leaf = if word & LEAF_AT != 0 { leaf } else { word };
         if leaf == 0 { self.default.load(Ordering::Relaxed) } else { leaf & LEAF_MAX }
     }
 }
@@ -124,7 +130,7 @@ impl Lpm6 {
             key <<= STEP_BITS;
             left -= 1;
         }
-        table.or_default(word)
+        table.leaf(word)
     }
 
     /// Looks every address up, eight at a time; stops at the end of the shorter slice.
@@ -141,6 +147,7 @@ impl Lpm6 {
         }
     }
 
+    /// All lanes step together; one that has arrived steps on the spot, at node 0, which is always empty.
     #[inline(always)]
     fn lookup_lanes(&self, addrs: &[u128; LANES]) -> [u32; LANES] {
         let table = &*self.table;
@@ -156,16 +163,16 @@ impl Lpm6 {
         while any & NODE != 0 && left > 0 {
             any = 0;
             for k in 0..LANES {
-                if words[k] & NODE != 0 {
-                    words[k] = table.step(words[k] & !NODE, keys[k]);
-                    keys[k] <<= STEP_BITS;
-                    any |= words[k];
-                }
+                let on = words[k] & NODE != 0;
+                let next = table.step(if on { words[k] & !NODE } else { 0 }, keys[k]);
+                words[k] = if on { next } else { words[k] };
+                keys[k] <<= STEP_BITS;
+                any |= words[k];
             }
             left -= 1;
         }
         for word in &mut words {
-            *word = table.or_default(*word);
+            *word = table.leaf(*word);
         }
         words
     }

@@ -22,6 +22,7 @@ use crate::lpm::LpmWriter;
 use crate::mem::{Budget, PageKind, PodVec};
 use crate::qsbr::{Domain, Limbo};
 use crate::store::PrefixStore;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -199,7 +200,7 @@ fn slot(start: u128, bits: u32, i: u32) -> Range {
 }
 
 /// The slots of such a node that the addresses from `first` to `last` (inside its block) fall into.
-fn slots(bits: u32, first: u128, last: u128) -> std::ops::RangeInclusive<u32> {
+fn slots(bits: u32, first: u128, last: u128) -> RangeInclusive<u32> {
     let index = |addr: u128| match (128 - STEP_BITS).checked_sub(bits) {
         Some(shift) => (addr >> shift) as u32 & 63,
         None => (addr << (bits + STEP_BITS - 128)) as u32 & 63,
@@ -231,6 +232,61 @@ impl Change<'_> {
             self.discard(&block)?;
             return Ok(Block::Leaf(self.leaf));
         }
+        let slots = slots(bits, first.0.max(start), last.1.min(end));
+        if let Block::Node(node) = block
+            && slots.start() == slots.end()
+            && node.vector >> slots.start() & 1 != 0
+        {
+            return self.apply_below(node, *slots.start(), start, bits, ranges);
+        }
+        self.apply_slots(block, slots, start, bits, ranges)
+    }
+
+    /// As `apply`, where all happens in the node of slot `i`: the usual case on the way down to where a prefix ends.
+    fn apply_below(&mut self, node: Node, i: u32, start: u128, bits: u32, ranges: &[Range]) -> Result<Block, OutOfMemory> {
+        let rank = (node.vector & ((1 << i) - 1)).count_ones();
+        let before = load_node(self.table, node.nodes + rank);
+        let after = self.apply(Block::Node(before), slot(start, bits, i).0, bits + STEP_BITS, ranges)?;
+        let Block::Node(after) = after else {
+            return self.replace_slot(node, i, after);
+        };
+        if after == before {
+            return Ok(Block::Node(node));
+        }
+        let count = node.vector.count_ones();
+        self.arrays.drop_run(Kind::Nodes, node.node_run())?;
+        let run = self.arrays.take(self.table, Kind::Nodes, count as usize)?;
+        for k in 0..count {
+            let record = if k == rank { after } else { load_node(self.table, node.nodes + k) };
+            store_node(self.table, run.at + k, &record);
+        }
+        Ok(Block::Node(Node { nodes: run.at, ..node }))
+    }
+
+    /// The node with another block in slot `i`, where it had a node.
+    fn replace_slot(&mut self, old: Node, i: u32, block: Block) -> Result<Block, OutOfMemory> {
+        let (mut leaves, mut nodes) = ([0; 64], [Node::default(); 64]);
+        self.expand(&old, &mut leaves, &mut nodes);
+        let mut vector = old.vector;
+        match block {
+            Block::Node(node) => nodes[i as usize] = node,
+            Block::Leaf(leaf) => {
+                vector &= !(1 << i);
+                leaves[i as usize] = leaf;
+            }
+        }
+        self.compress(&old, vector, &leaves, Some(&nodes))
+    }
+
+    /// As `apply`, slot by slot.
+    fn apply_slots(
+        &mut self,
+        block: Block,
+        slots: RangeInclusive<u32>,
+        start: u128,
+        bits: u32,
+        ranges: &[Range],
+    ) -> Result<Block, OutOfMemory> {
         let mut leaves = [0u32; 64];
         let mut nodes = [Node::default(); 64];
         let old = match block {
@@ -246,7 +302,7 @@ impl Change<'_> {
         };
         let (mut vector, mut changed, mut moved) = (old.vector, false, false);
         let mut rest = ranges;
-        for i in slots(bits, first.0.max(start), last.1.min(end)) {
+        for i in slots {
             let (from, till) = slot(start, bits, i);
             rest = &rest[rest.partition_point(|r| r.1 < from)..];
             let here = &rest[..rest.partition_point(|r| r.0 <= till)];

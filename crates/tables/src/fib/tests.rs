@@ -1,6 +1,7 @@
 //! Tables against a linear scan.
 
 use super::*;
+use crate::synth::Random;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -155,4 +156,96 @@ fn bad_arguments_are_refused_with_their_reason() {
     let mut f = Fib6::new(&d).unwrap();
     assert_eq!(f.insert(0, 129, 1), Err(TableError::PrefixLength { len: 129, bits: 128 }));
     assert_eq!((f.insert(1, 128, LEAF_MAX), f.lookup(1), f.lookup(2)), (Ok(None), LEAF_MAX, 0));
+}
+
+/// Cuts the budget to what is held and goes on with random changes: whatever fails must have changed nothing.
+fn starve<A: Address>(fib: &mut impl Fib<A>, budget: &Budget, random_prefix: impl Fn(&mut Random) -> (A, u8)) {
+    let (mut random, mut model) = (Random::new(11), Model::new());
+    let mut failures = [0, 0];
+    for round in 0..60 {
+        budget.set_limit(if round % 3 == 0 { usize::MAX } else { budget.used() });
+        if round % 5 == 4 {
+            fib.batch_edge(true);
+        }
+        for _ in 0..400 {
+            let (p, len) = random_prefix(&mut random);
+            let key = (p.first(len), len);
+            // Grow over the first half, shrink over the second.
+            if random.below(60) >= round / 2 {
+                let leaf = 1 + random.below(250) as u32;
+                match fib.insert(p, len, leaf) {
+                    Ok(old) => assert_eq!(old, model.insert(key, leaf)),
+                    Err(e) => {
+                        assert_eq!(e, TableError::OutOfMemory);
+                        failures[0] += 1;
+                    }
+                }
+            } else {
+                // One that is there, if any is.
+                let key = model.range(key..).next().map_or(key, |(k, _)| *k);
+                match fib.remove(key.0, key.1) {
+                    Ok(old) => assert_eq!(old, model.remove(&key)),
+                    Err(e) => {
+                        assert_eq!(e, TableError::OutOfMemory);
+                        failures[1] += 1;
+                    }
+                }
+            }
+        }
+        fib.batch_edge(false);
+        let addrs: Vec<A> = model.keys().step_by(37).flat_map(|(p, len)| [*p, p.last(*len)]).collect();
+        let (single, batch) = fib.lookups(&addrs);
+        for (i, addr) in addrs.iter().enumerate() {
+            assert_eq!((single[i], batch[i]), (best(&model, *addr), single[i]));
+        }
+        assert_eq!(fib.all(), model.iter().map(|((p, len), leaf)| (*p, *len, *leaf)).collect::<Vec<_>>());
+    }
+    assert!(failures[0] > 20, "the limit was never met: {failures:?}");
+}
+
+#[test]
+fn out_of_memory_changes_nothing_in_ipv4_tables() {
+    for kind in [lpm4::Kind::Dir24, lpm4::Kind::Trie16] {
+        let options = Options::default();
+        let budget = options.budget.clone();
+        let mut fib = Fib4::with_options(kind, &Domain::new(), options).unwrap();
+        starve(&mut fib, &budget, |r| (0x0a00_0000 | r.bits() as u32 & 0xff_ffff, 20 + r.below(13) as u8));
+        drop(fib);
+        assert_eq!(budget.used(), 0);
+    }
+}
+
+#[test]
+fn out_of_memory_changes_nothing_in_ipv6_tables() {
+    let options = Options::default();
+    let budget = options.budget.clone();
+    let mut fib = Fib6::with_options(&Domain::new(), options).unwrap();
+    starve(&mut fib, &budget, |r| {
+        (0x2001 << 112 | u128::from(r.bits() & 0x3ff) << 70 | u128::from(r.below(999)), 30 + r.below(99) as u8)
+    });
+    drop(fib);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn a_table_that_gets_no_memory_at_all_is_not_made() {
+    let options = || Options { budget: Budget::limited(100_000), ..Options::default() };
+    let d = Domain::new();
+    assert_eq!(Fib4::with_options(lpm4::Kind::Dir24, &d, options()).err(), Some(TableError::OutOfMemory));
+    assert_eq!(Fib4::with_options(lpm4::Kind::Trie16, &d, options()).err(), Some(TableError::OutOfMemory));
+    assert_eq!(Fib6::with_options(&d, options()).err(), Some(TableError::OutOfMemory));
+}
+
+#[test]
+fn a_reader_that_does_not_pass_holds_memory_back_and_no_more() {
+    let d = Domain::new();
+    let worker = d.register();
+    let mut fib = Fib6::new(&d).unwrap();
+    for i in 0..1000u128 {
+        fib.insert(0x2001 << 112 | i << 80, 48, 1 + (i % 5) as u32).unwrap();
+    }
+    assert!(d.pending() > 500);
+    worker.quiescent();
+    fib.reclaim();
+    assert_eq!(d.pending(), 0);
 }

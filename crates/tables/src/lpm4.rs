@@ -16,7 +16,7 @@
 //! that tells addresses of this block apart by the next 8 bits. A lookup is one load per level and can be overlapped
 //! freely: a plain loop over addresses is as fast as anything staged by hand.
 //!
-//! Both are the same code with a different root width ([`stride`]). Choose [`Kind::Dir24`] for the big table (64 MB of
+//! Both are the same code with a different root width (`stride`). Choose [`Kind::Dir24`] for the big table (64 MB of
 //! address space, of which only what routes cover is touched) and [`Kind::Trie16`] where there are many tables.
 //!
 //! *Updates* are in place: the writer knows from the prefix store which addresses no longer prefix covers and stores the

@@ -21,12 +21,18 @@
 //! [`Domain::pending`]. Memory safety of this crate's tables does not depend on readers keeping their promise, only the
 //! rightness of what they read.
 
-use crate::error::OutOfMemory;
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, fence};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
+
+mod limbo;
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
+pub use limbo::Limbo;
 
 /// What an offline reader has "seen": everything.
 const OFFLINE: u64 = u64::MAX;
@@ -200,156 +206,5 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         lock(&self.domain.inner.readers).retain(|s| !Arc::ptr_eq(s, &self.slot));
-    }
-}
-
-/// The typed, cheap form of [`Domain::defer`]: a writer's own queue of items (indices, mostly) in their grace period.
-#[derive(Debug)]
-pub struct Limbo<T> {
-    domain: Domain,
-    queue: VecDeque<(u64, T)>,
-}
-
-impl<T> Limbo<T> {
-    /// An empty queue.
-    pub fn new(domain: &Domain) -> Self {
-        Limbo { domain: domain.clone(), queue: VecDeque::new() }
-    }
-
-    /// Makes room for `n` more items, so that retiring them cannot fail.
-    pub fn reserve(&mut self, n: usize) -> Result<(), OutOfMemory> {
-        Ok(self.queue.try_reserve(n)?)
-    }
-
-    /// Queues items that have just been unlinked; they share one stamp. Call [`reserve`](Self::reserve) first.
-    pub fn retire(&mut self, items: impl IntoIterator<Item = T>) {
-        let before = self.queue.len();
-        let stamp = self.domain.stamp();
-        self.queue.extend(items.into_iter().map(|item| (stamp, item)));
-        self.domain.inner.pending.fetch_add(self.queue.len() - before, Ordering::Relaxed);
-    }
-
-    /// Hands every item whose grace period is over to `free`. Never waits.
-    pub fn reclaim(&mut self, mut free: impl FnMut(T)) {
-        if self.queue.is_empty() {
-            return;
-        }
-        let safe = self.domain.safe();
-        let mut freed = 0;
-        while self.queue.front().is_some_and(|(stamp, _)| *stamp <= safe) {
-            if let Some((_, item)) = self.queue.pop_front() {
-                free(item);
-                freed += 1;
-            }
-        }
-        self.domain.inner.pending.fetch_sub(freed, Ordering::Relaxed);
-    }
-
-    /// How many items wait.
-    pub fn len(&self) -> usize {
-        self.queue.len()
-    }
-
-    /// Whether nothing waits.
-    pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-
-    /// Bytes of the queue itself.
-    pub fn memory_bytes(&self) -> usize {
-        self.queue.capacity() * size_of::<(u64, T)>()
-    }
-}
-
-impl<T> Drop for Limbo<T> {
-    fn drop(&mut self) {
-        self.domain.inner.pending.fetch_sub(self.queue.len(), Ordering::Relaxed);
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use std::sync::atomic::AtomicU32;
-
-    fn counter() -> (Arc<AtomicU32>, Deferred) {
-        let n = Arc::new(AtomicU32::new(0));
-        let m = n.clone();
-        (n, Box::new(move || _ = m.fetch_add(1, Ordering::Relaxed)))
-    }
-
-    #[test]
-    fn without_readers_everything_is_free_at_once() {
-        let d = Domain::new();
-        let (n, f) = counter();
-        d.defer(f);
-        assert_eq!((d.pending(), d.reclaim(), d.pending()), (1, 1, 0));
-        assert_eq!(n.load(Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn an_online_reader_holds_back_until_it_is_quiescent() {
-        let d = Domain::new();
-        let r = d.register();
-        let (n, f) = counter();
-        d.defer(f);
-        assert_eq!(d.reclaim(), 0);
-        r.quiescent();
-        assert_eq!(d.reclaim(), 1);
-        assert_eq!(n.load(Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn quiescence_before_the_unlinking_does_not_count() {
-        let d = Domain::new();
-        let r = d.register();
-        r.quiescent();
-        d.defer(counter().1);
-        assert_eq!(d.reclaim(), 0);
-    }
-
-    #[test]
-    fn an_offline_reader_is_not_waited_for_and_stays_offline() {
-        let d = Domain::new();
-        let r = d.register();
-        r.offline();
-        d.defer(counter().1);
-        assert_eq!(d.reclaim(), 1);
-        r.quiescent();
-        assert!(!r.is_online());
-        r.online();
-        d.defer(counter().1);
-        assert_eq!(d.reclaim(), 0);
-        drop(r);
-        assert_eq!((d.reclaim(), d.readers()), (1, 0));
-    }
-
-    #[test]
-    fn the_slowest_of_several_readers_decides() {
-        let d = Domain::new();
-        let (a, b) = (d.register(), d.register());
-        let mut limbo = Limbo::new(&d);
-        let mut freed = Vec::new();
-        limbo.retire([1]);
-        a.quiescent();
-        limbo.retire([2, 3]);
-        limbo.reclaim(|i| freed.push(i));
-        assert_eq!(freed, []);
-        b.quiescent();
-        limbo.reclaim(|i| freed.push(i));
-        assert_eq!((freed.as_slice(), d.pending()), ([1].as_slice(), 2));
-        a.quiescent();
-        limbo.reclaim(|i| freed.push(i));
-        assert_eq!((freed.as_slice(), d.pending()), ([1, 2, 3].as_slice(), 0));
-    }
-
-    #[test]
-    fn a_deferred_call_may_defer() {
-        let d = Domain::new();
-        let (n, f) = counter();
-        let e = d.clone();
-        d.defer(Box::new(move || e.defer(f)));
-        while d.reclaim() > 0 {}
-        assert_eq!(n.load(Ordering::Relaxed), 1);
     }
 }

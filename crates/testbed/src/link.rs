@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 use crate::host::Host;
 use crate::sys::{self, with_context};
@@ -52,6 +53,11 @@ impl Host {
             self.set_offloads(name, Offloads::Off)?;
             peer.set_offloads(peer_name, Offloads::Off)?;
         }
+        for (host, end) in [(self, name), (peer, peer_name)] {
+            if !host.wait_for_carrier(end, Duration::from_secs(10))? {
+                return Err(io::Error::other(format!("{}: {end} got no carrier", host.name())));
+            }
+        }
         Ok(())
     }
 
@@ -70,6 +76,19 @@ impl Host {
         self.ip(&format!("link set {name} down"))
     }
 
+    /// Waits until an interface that is up can also send; false when `bound` passed first. The kernel puts its queue to work
+    /// some time after both ends are up, and until then drops what is sent without a word.
+    pub fn wait_for_carrier(&self, name: &str, bound: Duration) -> io::Result<bool> {
+        let deadline = Instant::now() + bound;
+        loop {
+            let running = self.enter(|| is_running(name).map_err(|e| with_context(name, e)))?;
+            if running || Instant::now() >= deadline {
+                return Ok(running);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Changes the MTU of an interface.
     pub fn set_mtu(&self, name: &str, mtu: u32) -> io::Result<()> {
         self.ip(&format!("link set {name} mtu {mtu}"))
@@ -85,8 +104,7 @@ impl Host {
     pub fn route(&self, prefix: &str, gateway: &str) -> io::Result<()> {
         let family = if gateway.contains(':') { "-6" } else { "-4" };
         // The batch has one family flag for all lines at most, so it is given as an option of the command line here.
-        self.run_args(&["ip", family, "route", "add", prefix, "via", gateway], std::time::Duration::from_secs(10))?
-            .ok_or_error("ip route")
+        self.run_args(&["ip", family, "route", "add", prefix, "via", gateway], Duration::from_secs(10))?.ok_or_error("ip route")
     }
 
     /// Forgets the neighbours (ARP and ND entries) of an interface.
@@ -109,7 +127,7 @@ impl Host {
 
     /// MAC address of an interface.
     pub fn mac(&self, name: &str) -> io::Result<[u8; 6]> {
-        let line = self.run_args(&["cat", &format!("/sys/class/net/{name}/address")], std::time::Duration::from_secs(10))?;
+        let line = self.run_args(&["cat", &format!("/sys/class/net/{name}/address")], Duration::from_secs(10))?;
         parse_mac(line.stdout.trim()).ok_or_else(|| io::Error::other(format!("{}: no MAC address of {name}: {line}", self.name())))
     }
 
@@ -121,16 +139,10 @@ impl Host {
         const COMMANDS: [(&str, u32); 6] = [("rx", 0x15), ("tx", 0x17), ("sg", 0x19), ("tso", 0x1f), ("gso", 0x24), ("gro", 0x2c)];
         let on = u32::from(offloads == Offloads::On);
         self.enter(|| {
-            let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
             // A veth starts with GRO off; it is taken off only in case somebody had turned it on.
             let count = COMMANDS.len() - on as usize;
             for (label, command) in COMMANDS.into_iter().take(count) {
-                let mut value = EthtoolValue { command, data: on };
-                let mut request = interface_request(name)?;
-                request.ifr_ifru.ifru_data = (&raw mut value).cast();
-                // SAFETY: SIOCETHTOOL reads an ifreq whose data points to an ethtool_value; both live over the call.
-                let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
-                sys::check(result).map_err(|e| with_context(format!("offload {label} of {name}"), e))?;
+                ethtool(name, command, on).map_err(|e| with_context(format!("offload {label} of {name}"), e))?;
             }
             Ok(())
         })
@@ -142,6 +154,33 @@ impl Host {
 struct EthtoolValue {
     command: u32,
     data: u32,
+}
+
+/// One request with a single value, answered with a single value, in the calling thread's namespace.
+fn ethtool(interface: &str, command: u32, data: u32) -> io::Result<u32> {
+    let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    let mut value = EthtoolValue { command, data };
+    let mut request = interface_request(interface)?;
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: SIOCETHTOOL takes an ifreq whose data points to an ethtool_value; both live over the call.
+    sys::check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) })?;
+    Ok(value.data)
+}
+
+/// Whether the interface is up, has its carrier, and its queue is at work.
+fn is_running(interface: &str) -> io::Result<bool> {
+    const ETHTOOL_GLINK: u32 = 0x0a;
+    // Asked first: newer kernels bring a pending change of state to its end for the answer, others within a second.
+    if ethtool(interface, ETHTOOL_GLINK, 0)? == 0 {
+        return Ok(false);
+    }
+    let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    let mut request = interface_request(interface)?;
+    // SAFETY: SIOCGIFFLAGS takes an ifreq, which lives over the call.
+    sys::check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) })?;
+    // SAFETY: SIOCGIFFLAGS has filled this member of the union.
+    let flags = libc::c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+    Ok(flags & libc::IFF_RUNNING != 0)
 }
 
 fn interface_request(name: &str) -> io::Result<libc::ifreq> {

@@ -90,9 +90,10 @@ fn a_capture_holds_both_directions() {
     right.send(&frame(&[], b"and back")).unwrap();
     assert!(left.recv(LONG).unwrap().is_some());
     assert_eq!(capture.path(), path);
-    assert_eq!(capture.stop().unwrap(), 2);
+    let count = capture.stop().unwrap();
     let bytes = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
+    assert_eq!(count, 2);
     let (first, second) = (frame(&[Tag::dot1q(7)], b"there"), frame(&[], b"and back"));
     assert_eq!(bytes.len(), 24 + 16 + first.len() + 16 + second.len());
     assert_eq!(&bytes[24 + 16..][..first.len()], &first[..]);

@@ -115,8 +115,11 @@ fn a_router_that_ends_by_itself_fails_the_test() {
     let Some(_scenario) = Scenario::begin(&[]) else {
         return;
     };
-    let router = start(&Host::new("router").unwrap(), "").unwrap();
+    let mut router = start(&Host::new("router").unwrap(), "").unwrap();
     assert!(router.vppctl("die").is_err());
+    while router.is_running() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let dropped = std::thread::Builder::new().name("failing on purpose".into()).spawn(move || drop(router));
     let words = dropped.unwrap().join().unwrap_err().downcast::<String>().unwrap();
     assert!(words.contains("ended by itself") && words.contains("listening"), "{words}");

@@ -1,1 +1,188 @@
-fn main() {}
+//! The operator's command: talks to a running `quiver` over its command-line socket.
+//!
+//! ```text
+//! quiverctl show interface            one command; exit 1 and one line on standard error if it fails
+//! quiverctl --json show interface     the same as JSON
+//! quiverctl < setup.txt               commands from a pipe; stops at the first that fails, names its line
+//! quiverctl                           interactive: history, completion, Ctrl-C cancels what runs
+//! ```
+#![forbid(unsafe_code)]
+
+mod connection;
+mod interactive;
+mod interrupt;
+mod sockets;
+
+use clap::Parser;
+use connection::{CallError, Connection};
+use quiver_command::{
+    grammar::quote,
+    script::Script,
+    session::frames::{Call, Reply, Status},
+};
+use std::{
+    borrow::Cow,
+    io::{self, BufRead, IsTerminal, Write},
+    process::ExitCode,
+};
+
+/// Talks to a running quiver router.
+#[derive(Debug, Parser)]
+#[command(name = "quiverctl", version, disable_help_subcommand = true)]
+struct Options {
+    /// Socket of the router: a path, or host:port
+    #[arg(short, long, value_name = "SOCKET")]
+    socket: Option<String>,
+    /// Print replies as JSON, one line each
+    #[arg(long)]
+    json: bool,
+    /// Command to run; none: read commands from standard input
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let mut options = Options::parse();
+    // Typed behind the command out of habit; no command has such a word.
+    if options.command.last().is_some_and(|word| word == "--json") {
+        options.command.pop();
+        options.json = true;
+    }
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has seen enough, as with `quiverctl show ip fib | head`.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Why the program ends with an error; the display form is the one line that it prints.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// No router, or the connection broke.
+    #[error("quiverctl: {0}")]
+    Connection(#[from] CallError),
+    /// The router refused a command: its own words.
+    #[error("{0}")]
+    Command(String),
+    /// A command from a pipe failed.
+    #[error("line {0}: {1}")]
+    Line(u64, Box<Failure>),
+    /// Standard input cannot be read on.
+    #[error("quiverctl: {0}")]
+    Input(#[from] quiver_command::script::ScriptError),
+    /// Standard output cannot be written.
+    #[error("quiverctl: cannot write: {0}")]
+    Output(#[from] io::Error),
+}
+
+fn run(options: &Options) -> Result<(), Failure> {
+    let interactive = options.command.is_empty() && io::stdin().is_terminal();
+    let mut connection = sockets::connect(options.socket.as_deref())?;
+    interrupt::watch(&connection)?;
+    let shown = Shown { json: options.json, ansi: ansi_wanted(), width: None };
+    if interactive {
+        return interactive::run(connection, options.socket.as_deref(), shown);
+    }
+    if options.command.is_empty() {
+        return run_lines(&mut connection, shown, io::stdin().lock());
+    }
+    execute(&mut connection, &join(&options.command), shown)
+}
+
+fn ansi_wanted() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// How replies are to look.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown {
+    json: bool,
+    ansi: bool,
+    width: Option<u16>,
+}
+
+/// Runs the commands that `input` holds.
+fn run_lines(connection: &mut Connection, shown: Shown, input: impl BufRead) -> Result<(), Failure> {
+    for line in Script::new(input) {
+        let line = line?;
+        if is_quit(&line.command) {
+            break;
+        }
+        execute(connection, &line.command, shown).map_err(|failure| match failure {
+            Failure::Output(error) => Failure::Output(error),
+            failure => Failure::Line(line.number, Box::new(failure)),
+        })?;
+        if interrupt::cancelled() {
+            return Err(Failure::Line(line.number, Box::new(Failure::Command("interrupted".to_owned()))));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a line ends the session.
+pub fn is_quit(line: &str) -> bool {
+    matches!(line.trim(), "quit" | "q" | "exit")
+}
+
+/// Runs one command and prints what it answers.
+pub fn execute(connection: &mut Connection, line: &str, shown: Shown) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    let call = Call { json: shown.json, ansi: shown.ansi, width: shown.width, ..Call::command(line) };
+    let mut written = Ok(());
+    let reply: Reply = connection.call(call, |progress| {
+        if written.is_ok() && !shown.json {
+            written = stdout.write_all(progress.as_bytes()).and_then(|()| stdout.flush());
+        }
+        written.is_ok()
+    })?;
+    written?;
+    match (reply.status, reply.data) {
+        (Status::Error, _) => return Err(Failure::Command(reply.text)),
+        (_, Some(data)) if shown.json => writeln!(stdout, "{data}")?,
+        _ => stdout.write_all(reply.text.as_bytes())?,
+    }
+    Ok(stdout.flush()?)
+}
+
+/// The words of the shell as one line. A word that has blanks in it was quoted there and stays one word;
+/// a single word is a whole line, and so is the text of a `{ … }` group.
+fn join(words: &[String]) -> String {
+    if let [line] = words {
+        return line.clone();
+    }
+    let word = |(place, word): (usize, &String)| -> String {
+        let is_text = place == 0 || word.contains(['{', '}']);
+        if is_text { Cow::Borrowed(word.as_str()) } else { quote(word) }.into_owned()
+    };
+    words.iter().enumerate().map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(words: &[&str]) -> String {
+        join(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn words_with_blanks_stay_together() {
+        assert_eq!(joined(&["show", "version"]), "show version");
+        assert_eq!(joined(&["show version"]), "show version");
+        assert_eq!(joined(&["exec", "/tmp/my file"]), "exec \"/tmp/my file\"");
+        assert_eq!(joined(&["set interface tag", "pg0", ""]), "set interface tag pg0 \"\"");
+        assert_eq!(joined(&["packet-generator", "new", "{ name x }"]), "packet-generator new { name x }");
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory as _;
+        Options::command().debug_assert();
+        let options = Options::parse_from(["quiverctl", "-s", "x", "ping", "10.0.0.1", "-h", "--json"]);
+        assert_eq!(options.command, ["ping", "10.0.0.1", "-h", "--json"]);
+    }
+}

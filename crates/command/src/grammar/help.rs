@@ -62,7 +62,7 @@ impl Text for HelpReply {
         let lines: Vec<_> = self.choices.iter().map(|choice| with_syntax(&choice.path, choice.syntax)).collect();
         // Wide enough for most; a longer line pushes its own help to the right.
         let width = lines.iter().map(|line| line.chars().count()).filter(|width| *width <= 44).max().unwrap_or(0);
-        let table = TextTable::new().column("", 2, Align::Left).column("", width + 2, Align::Left).trim();
+        let table = TextTable::new().column("", 2, Align::Left).column("", width + 1, Align::Left).trim();
         for (line, choice) in lines.iter().zip(&self.choices) {
             table.row(out, &[&"", line, &choice.help]);
         }

@@ -25,6 +25,7 @@ bench: ## clocks per packet, lookups, build times
 	cargo bench --locked --workspace $(ARGS)
 
 fuzz: ## every fuzz target for a while
+	@scripts/install-packages ci
 	scripts/fuzz $(ARGS)
 
 lint: ## format, clippy without warnings, the workspace checked for aarch64

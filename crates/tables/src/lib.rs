@@ -78,6 +78,8 @@ mod lpm;
 pub mod lpm4;
 pub mod lpm6;
 pub mod mem;
+#[doc(hidden)]
+pub mod model;
 pub mod pool;
 pub mod qsbr;
 pub mod slots;

@@ -274,3 +274,28 @@ impl<const ROOT: u32> LpmWriter<u32> for StrideWriter<ROOT> {
         self.table.root.resident() + self.table.groups.resident() + self.limbo.memory_bytes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_not_used_again_while_a_reader_may_be_in_it() {
+        let (domain, budget) = (Domain::new(), Budget::unlimited());
+        let reader = domain.register();
+        let mut writer = StrideWriter::<16>::new(&domain, &budget, PageKind::Base).unwrap();
+        let mut store = PrefixStore::new(&budget);
+        let mut turn = |writer: &mut StrideWriter<16>, prefix: u32| {
+            store.insert(prefix, 32, 1).unwrap();
+            writer.insert(prefix, 32, 1, &store).unwrap();
+            store.remove(prefix, 32).unwrap();
+            writer.remove(prefix, 32, 0, &store).unwrap();
+            writer.groups
+        };
+        assert_eq!((turn(&mut writer, 1), turn(&mut writer, 2)), (2, 4), "two groups a turn, none of them used again");
+        reader.quiescent();
+        assert_eq!((turn(&mut writer, 3), turn(&mut writer, 4), turn(&mut writer, 5)), (4, 4, 6));
+        reader.offline();
+        assert_eq!(turn(&mut writer, 6), 6);
+    }
+}

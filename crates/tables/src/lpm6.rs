@@ -27,6 +27,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 mod arrays;
+mod change;
+mod journal;
+mod node;
 mod writer;
 pub(crate) use writer::PoptrieWriter;
 

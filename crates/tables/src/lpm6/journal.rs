@@ -1,0 +1,79 @@
+//! The runs that an operation makes and drops, so that it can be kept or undone as a whole.
+
+use super::Table;
+use super::arrays::{Run, Runs};
+use crate::error::OutOfMemory;
+use crate::mem::PodVec;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Nodes,
+    Leaves,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item {
+    pub kind: Kind,
+    pub run: Run,
+}
+
+/// The allocator, and the journal of the operation that is going on.
+#[derive(Debug)]
+pub(super) struct Arrays {
+    pub nodes: Runs,
+    pub leaves: Runs,
+    pub made: Vec<Item>,
+    pub dropped: Vec<Item>,
+    /// One bit for each node, then for each leaf: the run that starts here is not published yet.
+    pub new_nodes: PodVec<u64>,
+    pub new_leaves: PodVec<u64>,
+}
+
+pub(super) fn bit_set(bits: &mut PodVec<u64>, at: u32) -> Result<(), OutOfMemory> {
+    bits.extend_to(at as usize / 64 + 1, 0)?;
+    bits[at as usize / 64] |= 1 << (at % 64);
+    Ok(())
+}
+
+pub(super) fn bit_take(bits: &mut PodVec<u64>, at: u32) -> bool {
+    let Some(word) = bits.get_mut(at as usize / 64) else {
+        return false;
+    };
+    let was = *word >> (at % 64) & 1 != 0;
+    *word &= !(1 << (at % 64));
+    was
+}
+
+impl Arrays {
+    pub fn take(&mut self, table: &Table, kind: Kind, len: usize) -> Result<Run, OutOfMemory> {
+        self.made.try_reserve(1)?;
+        let run = match kind {
+            Kind::Nodes => self.nodes.take(&table.nodes, len)?,
+            Kind::Leaves => self.leaves.take(&table.leaves, len)?,
+        };
+        self.made.push(Item { kind, run });
+        Ok(run)
+    }
+
+    pub fn give(&mut self, table: &Table, item: Item) {
+        match item.kind {
+            Kind::Nodes => self.nodes.give(&table.nodes, item.run),
+            Kind::Leaves => self.leaves.give(&table.leaves, item.run),
+        }
+    }
+
+    pub fn drop_run(&mut self, kind: Kind, run: Option<Run>) -> Result<(), OutOfMemory> {
+        if let Some(run) = run {
+            self.dropped.try_reserve(1)?;
+            self.dropped.push(Item { kind, run });
+        }
+        Ok(())
+    }
+
+    pub fn marks(&mut self, kind: Kind) -> &mut PodVec<u64> {
+        match kind {
+            Kind::Nodes => &mut self.new_nodes,
+            Kind::Leaves => &mut self.new_leaves,
+        }
+    }
+}

@@ -13,6 +13,7 @@
 pub mod data;
 pub mod ethernet;
 pub mod interface;
+pub mod ip;
 pub mod l2;
 mod router;
 
@@ -22,4 +23,4 @@ pub mod testing;
 pub use data::DataPlane;
 pub use interface::{IfEvent, Interface, InterfaceError, Interfaces};
 pub use quiver_graph::IfIndex;
-pub use router::{NetError, Router, RouterConfig};
+pub use router::{NetError, Process, Router, RouterConfig};

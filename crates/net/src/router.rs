@@ -50,6 +50,24 @@ pub enum NetError {
     Memory(&'static str),
 }
 
+/// Work of a module that time drives: is called on the main thread when it is due, is told the time (ns of the router's
+/// clock), and says when it wants to be called next. It must be done within some 50 µs and go on at its next call.
+pub type ProcessFn = fn(&mut Router, u64) -> u64;
+
+/// A module's process as `show runtime` lists it.
+#[derive(Clone, Copy, Debug)]
+pub struct Process {
+    /// Name.
+    pub name: &'static str,
+    /// When it wants to run next, ns of the router's clock.
+    pub due: u64,
+    /// Times it ran.
+    pub calls: u64,
+    /// Raw clock ticks it took.
+    pub clocks: u64,
+    run: ProcessFn,
+}
+
 /// Somebody who wants to know what happens to interfaces. Called on the main thread after the change was made.
 pub type Listener = fn(&mut Router, &IfEvent);
 
@@ -70,8 +88,25 @@ pub struct Router {
     /// Round robin of queue placement.
     pub(crate) next_thread: usize,
     listeners: Vec<Listener>,
+    processes: Vec<Process>,
     parts: HashMap<TypeId, Box<dyn Any>>,
 }
+
+/// Nodes that others name but whose module is not in place yet; whoever brings one takes it out of this list.
+const TEMPORARY: [&str; 12] = [
+    "ip4-input",
+    "ip6-input",
+    "arp-input",
+    "ip4-arp",
+    "ip6-discover-neighbor",
+    "ip4-glean",
+    "ip6-glean",
+    "ip4-receive",
+    "ip6-receive",
+    "ip4-icmp-error",
+    "ip6-icmp-error",
+    "ip4-frag",
+];
 
 impl Router {
     /// A router with `local0` and the nodes of all modules of this crate.
@@ -96,6 +131,7 @@ impl Router {
             states: HashMap::new(),
             next_thread: 0,
             listeners: Vec::new(),
+            processes: Vec::new(),
             parts: HashMap::new(),
         };
         router.add_nodes()?;
@@ -109,7 +145,7 @@ impl Router {
         nodes.extend(ethernet::nodes(self));
         nodes.extend(l2::nodes(self));
         // Until the modules that own them are in place.
-        nodes.extend(["ip4-input", "ip6-input", "arp-input"].map(|name| NodeSpec::vector(name, |_| Nowhere)));
+        nodes.extend(TEMPORARY.map(|name| NodeSpec::vector(name, |_| Nowhere)));
         self.graph.add(nodes)?;
         let arc = |name, end: &str| ArcSpec { name, starts: Vec::new(), end: end.into() };
         self.graph.add_arc(arc("device-input", "ethernet-input"))?;
@@ -127,6 +163,43 @@ impl Router {
         for listener in self.listeners.clone() {
             listener(self, event);
         }
+    }
+
+    /// Adds a process; it runs for the first time as soon as the main loop comes to it.
+    pub fn add_process(&mut self, name: &'static str, run: ProcessFn) {
+        self.processes.push(Process { name, due: 0, calls: 0, clocks: 0, run });
+    }
+
+    /// Makes a process run at the latest at `time`, ns of the router's clock (0: the next time the main loop comes round).
+    pub fn wake_process(&mut self, name: &str, time: u64) {
+        if let Some(process) = self.processes.iter_mut().find(|p| p.name == name) {
+            process.due = process.due.min(time);
+        }
+    }
+
+    /// Runs the processes that are due at `now`, each once, and says when the next one is.
+    pub fn run_processes(&mut self, now: u64) -> Option<u64> {
+        for at in 0..self.processes.len() {
+            let Process { due, run, .. } = self.processes[at];
+            if due > now {
+                continue;
+            }
+            // While it runs it may ask, by `wake_process`, to run again earlier than it says.
+            self.processes[at].due = u64::MAX;
+            let start = self.graph.clock().ticks();
+            let next = run(self, now);
+            let clocks = self.graph.clock().ticks().wrapping_sub(start);
+            let process = &mut self.processes[at];
+            process.due = process.due.min(next);
+            process.calls += 1;
+            process.clocks += clocks;
+        }
+        self.processes.iter().map(|p| p.due).min()
+    }
+
+    /// All processes, for `show runtime`.
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
     }
 
     /// State of a module or plugin, by its type.
@@ -152,5 +225,36 @@ impl Router {
     /// Frees what readers have let go of; called by the main loop now and then.
     pub fn reclaim(&mut self) {
         self.graph.domain().reclaim();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Harness;
+
+    struct Runs(Vec<u64>);
+
+    fn every_ten(router: &mut Router, now: u64) -> u64 {
+        if let Some(runs) = router.part_mut::<Runs>() {
+            runs.0.push(now);
+        }
+        now + 10
+    }
+
+    #[test]
+    fn a_process_runs_when_it_is_due_or_woken() {
+        let mut h = Harness::new();
+        let before = h.router.processes().len();
+        h.router.add_part(Runs(Vec::new()));
+        h.router.add_process("every-ten", every_ten);
+        for now in [5, 6, 14, 15, 30] {
+            h.router.run_processes(now);
+        }
+        h.router.wake_process("every-ten", 31);
+        h.router.run_processes(31);
+        assert_eq!(h.router.part::<Runs>().unwrap().0, [5, 15, 30, 31]);
+        let process = h.router.processes()[before];
+        assert_eq!((process.name, process.due, process.calls), ("every-ten", 41, 4));
     }
 }

@@ -137,6 +137,9 @@ impl Reactor {
     }
 
     pub(super) fn fire_timers(&self) {
+        if self.timers.borrow_mut().next().is_none() {
+            return;
+        }
         let now = self.clock.timer_now();
         // Wakers run outside of the borrow: they may be anything.
         loop {

@@ -112,7 +112,7 @@ impl MainLoop {
             self.polled = now;
             self.reactor.poll(Duration::ZERO);
         }
-        let steps = self.run_ready();
+        let steps = self.run_ready(now);
         if steps > 0 || max.is_zero() {
             return steps;
         }
@@ -128,7 +128,7 @@ impl MainLoop {
         };
         self.parker.unprepare();
         self.reactor.fire_timers();
-        usize::from(found.is_ready()) + self.run_ready()
+        usize::from(found.is_ready()) + self.run_ready(self.reactor.clock().now())
     }
 
     /// Turns the loop until `future` is done, and returns its result.
@@ -144,9 +144,9 @@ impl MainLoop {
         }
     }
 
-    fn run_ready(&self) -> usize {
+    /// Runs ready tasks until the budget that began at `start` is used up.
+    fn run_ready(&self, start: u64) -> usize {
         let clock = self.reactor.clock();
-        let start = clock.now();
         let mut steps = 0;
         while self.executor.try_tick() {
             steps += 1;

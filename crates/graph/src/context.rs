@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quiver_buffer::{Cache, HEADROOM, Meta, NO_BUFFER, Region};
 
 use crate::IfIndex;
-use crate::capture::Captures;
+use crate::capture::{CapturePoint, Captures};
 use crate::frame::{Frame, LANES, Span, flags};
 use crate::interface::InterfaceCounters;
 use crate::node::{DropReasons, Verdict};
@@ -280,13 +280,7 @@ impl NodeCx<'_> {
             return;
         }
         let node = self.nexts.get(usize::from(verdict.into().0)).copied().unwrap_or(NULL_NODE);
-        let frame = self.core.queue.open_frame(node);
-        let n = frame.len;
-        frame.index[n] = packet.index;
-        frame.span[n] = packet.span;
-        frame.context[n] = packet.context;
-        frame.aux[n] = packet.aux;
-        frame.len = n + 1;
+        self.core.queue.open_frame(node).append(&packet);
     }
 
     /// Drops an owned packet for a counted reason.
@@ -311,6 +305,17 @@ impl NodeCx<'_> {
             crate::trace::begin(self.core, &self.env, self.node, next, &mut frame);
         }
         self.core.queue.hand_over(next, frame);
+    }
+
+    /// Appends a new packet with these bytes to a frame of an input node. `false` when the vector is full or buffers have run
+    /// out, which is counted.
+    pub fn push_bytes(&mut self, frame: &mut Frame, bytes: &[u8], rx_if: IfIndex) -> bool {
+        if frame.len >= self.core.queue.vector_size {
+            return false;
+        }
+        let Some(packet) = self.alloc_bytes(bytes, rx_if) else { return false };
+        frame.append(&packet);
+        true
     }
 
     /// Puts back a frame that stayed empty.
@@ -352,6 +357,20 @@ impl NodeCx<'_> {
         frame.context.copy_within(done..n, 0);
         frame.aux.copy_within(done..n, 0);
         frame.len = n - done;
+    }
+
+    /// Ends the way of every packet of a frame, sent on `interface`: traced, copied by a tx capture, freed.
+    pub fn consume_all(&mut self, frame: &mut Frame, interface: IfIndex) {
+        self.trace_here(frame);
+        if self.core.captures.active() {
+            for i in 0..frame.len {
+                let now = self.core.now;
+                // SAFETY: i < len, and the frame is exclusively borrowed.
+                let packet = unsafe { Pkt::of_lane(frame, i, &self.env) };
+                self.core.captures.copy(CapturePoint::Tx, interface, now, &packet);
+            }
+        }
+        self.core.free_frame(frame);
     }
 
     /// Counters of interfaces.

@@ -130,6 +130,16 @@ impl Frame {
         self.len = n + 1;
     }
 
+    /// Appends an owned packet; the caller forgets it. There must be room.
+    pub(crate) fn append(&mut self, packet: &crate::Packet) {
+        let n = self.len;
+        self.index[n] = packet.index;
+        self.span[n] = packet.span;
+        self.context[n] = packet.context;
+        self.aux[n] = packet.aux;
+        self.len = n + 1;
+    }
+
     /// Sum of the first segments' lengths, bytes (the whole packets where nothing is chained).
     pub fn segment_bytes(&self) -> u64 {
         self.span[..self.len].iter().map(|s| u64::from(s & 0xffff)).sum()

@@ -58,12 +58,7 @@ impl RxBurst<'_, '_> {
             return false;
         }
         let Some(packet) = self.cx.alloc_parts(parts, self.interface) else { return false };
-        let n = self.frame.len;
-        self.frame.index[n] = packet.index;
-        self.frame.span[n] = packet.span;
-        self.frame.context[n] = packet.context;
-        self.frame.aux[n] = 0;
-        self.frame.len = n + 1;
+        self.frame.append(&packet);
         self.bytes += parts.iter().map(|p| p.len() as u64).sum::<u64>();
         true
     }

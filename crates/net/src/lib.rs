@@ -15,6 +15,7 @@ pub mod ethernet;
 pub mod interface;
 pub mod ip;
 pub mod l2;
+pub mod pg;
 mod router;
 
 #[cfg(any(test, feature = "testing"))]

@@ -14,7 +14,7 @@ use crate::data::{DataPlane, IfRecords};
 use crate::ethernet::vlan::VlanTable;
 use crate::interface::output::Nowhere;
 use crate::interface::{IfEvent, InterfaceError, Interfaces};
-use crate::{ethernet, l2};
+use crate::{ethernet, l2, pg};
 
 /// What a router is made of at start.
 #[derive(Clone, Debug, Default)]
@@ -136,6 +136,7 @@ impl Router {
         };
         router.add_nodes()?;
         router.create_local0();
+        pg::init(&mut router)?;
         Ok(router)
     }
 
@@ -144,6 +145,7 @@ impl Router {
         let mut nodes = vec![NodeSpec::vector("interface-output-end", |_| Nowhere)];
         nodes.extend(ethernet::nodes(self));
         nodes.extend(l2::nodes(self));
+        nodes.extend(pg::nodes(self));
         // Until the modules that own them are in place.
         nodes.extend(TEMPORARY.map(|name| NodeSpec::vector(name, |_| Nowhere)));
         self.graph.add(nodes)?;

@@ -1,0 +1,422 @@
+//! The generator's state on the main thread: interfaces, streams, captures.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quiver_graph::{IfIndex, NodeId, NodeSpec};
+use quiver_wire::MacAddr;
+
+use super::capture::{Capture, PgTx};
+use super::input::{Active, PgInput, Shared};
+use super::stream::{Maker, Source, StreamSpec};
+use crate::interface::{IfEvent, InterfaceError, Kind, NewInterface, Tx};
+use crate::{NetError, Router};
+
+/// Why a generator operation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum PgError {
+    /// No such stream.
+    #[error("no stream named `{0}'")]
+    NoStream(String),
+    /// The name is taken.
+    #[error("stream `{0}' already defined")]
+    Exists(String),
+    /// Not a generator interface.
+    #[error("`{0}' is not a packet-generator interface")]
+    NotPg(String),
+    /// No such node.
+    #[error("no node `{0}'")]
+    NoNode(String),
+    /// No such worker.
+    #[error("no worker {0}: this router has {1}")]
+    NoWorker(usize, usize),
+    /// A stream without packets.
+    #[error("the stream has no packets")]
+    Empty,
+    /// Interfaces.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// The graph.
+    #[error(transparent)]
+    Graph(#[from] quiver_graph::GraphError),
+    /// Files.
+    #[error("{path}: {error}")]
+    File {
+        /// Which.
+        path: String,
+        /// What the operating system said.
+        error: io::Error,
+    },
+}
+
+/// A generator interface.
+pub struct PgInterface {
+    /// Its number.
+    pub index: IfIndex,
+    capture: Arc<Capture>,
+}
+
+struct Stream {
+    spec: StreamSpec,
+    interface: IfIndex,
+    node: String,
+    shared: Arc<Shared>,
+}
+
+/// A stream as `show packet-generator` tells it.
+#[derive(Clone, Debug)]
+pub struct StreamInfo {
+    /// As configured.
+    pub spec: StreamSpec,
+    /// Whether it still sends, or what it sent is still under way.
+    pub enabled: bool,
+    /// Packets sent since it was enabled.
+    pub sent: u64,
+    /// Interface that its packets come in on.
+    pub interface: IfIndex,
+    /// Node that they go to.
+    pub node: String,
+}
+
+/// The generator's part of the router.
+#[derive(Default)]
+pub(crate) struct Pg {
+    interfaces: BTreeMap<u32, PgInterface>,
+    streams: BTreeMap<String, Stream>,
+}
+
+/// The node that all streams run in.
+pub(crate) fn nodes(_: &Router) -> Vec<NodeSpec> {
+    vec![NodeSpec::input("pg-input", |_| PgInput::default()).traced(|entry, out| {
+        use std::fmt::Write;
+        let _ = write!(out, "stream packet, {} bytes, sw_if_index {}", entry.len, entry.rx_if);
+    })]
+}
+
+/// Adds the generator's state.
+pub(crate) fn init(router: &mut Router) -> Result<(), NetError> {
+    router.add_part(Pg::default());
+    router.listen(|router, event| {
+        if let IfEvent::Deleted(index) = event {
+            router.pg_forget(*index);
+        }
+    });
+    Ok(())
+}
+
+impl Router {
+    fn pg(&mut self) -> &mut Pg {
+        if self.part::<Pg>().is_none() {
+            self.add_part(Pg::default());
+        }
+        match self.part_mut::<Pg>() {
+            Some(pg) => pg,
+            // Just added above.
+            None => unreachable!("the part was added"),
+        }
+    }
+
+    /// Makes interface `pg<number>`, up to the user to bring up.
+    ///
+    /// # Errors
+    /// It exists, or there is no room.
+    pub fn pg_create_interface(&mut self, number: u32, mac: Option<MacAddr>) -> Result<IfIndex, PgError> {
+        let capture = Arc::new(Capture::default());
+        let (capture2, counters) = (capture.clone(), self.graph.interfaces().clone());
+        let make = move |interface, name: String| {
+            NodeSpec::vector(name, move |_| PgTx { interface, counters: counters.clone(), capture: capture2.clone() })
+        };
+        // VPP's own pattern: 02:fe and random bytes; ours are made from the number, so that runs repeat.
+        let bytes = number.to_be_bytes();
+        let mac = mac.unwrap_or(MacAddr([0x02, 0xfe, bytes[0], bytes[1], bytes[2], bytes[3]]));
+        let index = self.create_interface(NewInterface {
+            name: format!("pg{number}"),
+            kind: Kind::Virtual("pg"),
+            mac,
+            mtu: 9000,
+            max_frame: 9216,
+            tx: Tx::Node(Box::new(make)),
+        })?;
+        self.pg().interfaces.insert(index.0, PgInterface { index, capture });
+        Ok(index)
+    }
+
+    fn pg_forget(&mut self, index: IfIndex) {
+        if self.pg().interfaces.remove(&index.0).is_none() {
+            return;
+        }
+        let gone: Vec<String> =
+            self.pg().streams.iter().filter(|(_, s)| s.interface == index).map(|(name, _)| name.clone()).collect();
+        for name in gone {
+            let _ = self.pg_delete_stream(&name);
+        }
+    }
+
+    fn pg_interface(&mut self, index: IfIndex) -> Result<&PgInterface, PgError> {
+        let name = self.interfaces.name(index);
+        self.pg().interfaces.get(&index.0).ok_or(PgError::NotPg(name))
+    }
+
+    /// Defines a stream that comes in on `interface` (any interface) at `node`. It starts disabled.
+    ///
+    /// # Errors
+    /// The name is taken, the node or worker is not there, or there is nothing to send.
+    pub fn pg_new_stream(&mut self, spec: StreamSpec, interface: IfIndex, node: &str) -> Result<(), PgError> {
+        if self.pg().streams.contains_key(&spec.name) {
+            return Err(PgError::Exists(spec.name));
+        }
+        self.interfaces.expect(interface)?;
+        let workers = self.graph.fleet().threads().len();
+        if spec.worker >= workers {
+            return Err(PgError::NoWorker(spec.worker, workers));
+        }
+        let empty = match &spec.source {
+            Source::Made(template) => template.bytes.is_empty() && spec.sizes.is_none(),
+            Source::Recorded(packets) => packets.is_empty(),
+        };
+        if empty {
+            return Err(PgError::Empty);
+        }
+        let to = self.graph.node(node).ok_or_else(|| PgError::NoNode(node.into()))?;
+        let from = self.pg_input()?;
+        self.graph.edge(from, to)?;
+        let stream = Stream { interface, node: node.into(), shared: Arc::default(), spec };
+        self.pg().streams.insert(stream.spec.name.clone(), stream);
+        Ok(())
+    }
+
+    fn pg_input(&self) -> Result<NodeId, PgError> {
+        self.graph.node("pg-input").ok_or_else(|| PgError::NoNode("pg-input".into()))
+    }
+
+    /// Starts a stream from its beginning, or all.
+    ///
+    /// # Errors
+    /// No such stream.
+    pub fn pg_enable(&mut self, name: Option<&str>) -> Result<(), PgError> {
+        let names = self.pg_names(name)?;
+        let input = self.pg_input()?;
+        for name in names {
+            let threads = self.graph.fleet().threads();
+            let now = self.graph.clock().now();
+            let vector = self.graph.vector_size();
+            let Some(stream) = self.pg().streams.get(&name) else { continue };
+            let (spec, interface, node, shared) =
+                (stream.spec.clone(), stream.interface, stream.node.clone(), stream.shared.clone());
+            let to = self.graph.node(&node).ok_or(PgError::NoNode(node))?;
+            let next = self.graph.edge(input, to)?;
+            shared.sent.store(0, Ordering::Relaxed);
+            let active = Active {
+                name: name.clone(),
+                maker: Maker::new(&spec),
+                interface,
+                next,
+                left: spec.limit,
+                max_frame: spec.max_frame.unwrap_or(vector).max(1),
+                pace: spec.rate.filter(|r| *r > 0.0).map(|rate| (1e9 / rate, now as f64)),
+                shared,
+            };
+            let thread = threads[spec.worker % threads.len()];
+            self.graph.input::<PgInput, _>(input, thread, move |node| node.start(active));
+        }
+        Ok(())
+    }
+
+    /// Stops a stream, or all.
+    ///
+    /// # Errors
+    /// No such stream.
+    pub fn pg_disable(&mut self, name: Option<&str>) -> Result<(), PgError> {
+        let names = self.pg_names(name)?;
+        let input = self.pg_input()?;
+        for name in names {
+            for thread in self.graph.fleet().threads() {
+                let name = name.clone();
+                self.graph.input::<PgInput, _>(input, thread, move |node| node.stop(&name));
+            }
+        }
+        Ok(())
+    }
+
+    fn pg_names(&mut self, name: Option<&str>) -> Result<Vec<String>, PgError> {
+        match name {
+            Some(name) if self.pg().streams.contains_key(name) => Ok(vec![name.into()]),
+            Some(name) => Err(PgError::NoStream(name.into())),
+            None => Ok(self.pg().streams.keys().cloned().collect()),
+        }
+    }
+
+    /// Removes a stream.
+    ///
+    /// # Errors
+    /// No such stream.
+    pub fn pg_delete_stream(&mut self, name: &str) -> Result<(), PgError> {
+        self.pg_disable(Some(name))?;
+        self.pg().streams.remove(name);
+        Ok(())
+    }
+
+    /// Changes a stream's settings; it goes on with them when it is enabled next.
+    ///
+    /// # Errors
+    /// No such stream.
+    pub fn pg_configure(&mut self, name: &str, change: impl FnOnce(&mut StreamSpec)) -> Result<(), PgError> {
+        let stream = self.pg().streams.get_mut(name).ok_or_else(|| PgError::NoStream(name.into()))?;
+        change(&mut stream.spec);
+        stream.spec.name = name.into();
+        Ok(())
+    }
+
+    /// All streams by name.
+    pub fn pg_streams(&mut self) -> Vec<StreamInfo> {
+        let info = |s: &Stream| StreamInfo {
+            spec: s.spec.clone(),
+            enabled: s.shared.enabled.load(Ordering::Acquire),
+            sent: s.shared.sent.load(Ordering::Relaxed),
+            interface: s.interface,
+            node: s.node.clone(),
+        };
+        self.pg().streams.values().map(info).collect()
+    }
+
+    /// Writes what leaves on a generator interface to a new file.
+    ///
+    /// # Errors
+    /// Not a generator interface, or the file exists or cannot be made.
+    pub fn pg_capture(&mut self, interface: IfIndex, path: &Path, count: Option<u64>) -> Result<(), PgError> {
+        let capture = self.pg_interface(interface)?.capture.clone();
+        capture.start(path, count).map_err(|error| PgError::File { path: path.display().to_string(), error })
+    }
+
+    /// Ends a capture; `Some` tells what went wrong while it ran.
+    ///
+    /// # Errors
+    /// Not a generator interface.
+    pub fn pg_capture_stop(&mut self, interface: IfIndex) -> Result<Option<String>, PgError> {
+        Ok(self.pg_interface(interface)?.capture.stop())
+    }
+
+    /// File that a generator interface is being captured to.
+    pub fn pg_capture_path(&mut self, interface: IfIndex) -> Option<PathBuf> {
+        self.pg_interface(interface).ok()?.capture.path()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse::{Start, template};
+    use super::super::{Sizes, Vary};
+    use super::*;
+    use crate::interface::L2Mode;
+    use crate::testing::Harness;
+
+    fn spec(name: &str, limit: u64) -> StreamSpec {
+        let text = "IP4: 02:00:00:00:00:01 -> 02:00:00:00:00:02 UDP: 10.0.0.1 - 10.0.0.4 -> 10.1.0.1 UDP: 1 -> 2";
+        StreamSpec {
+            name: name.into(),
+            limit: Some(limit),
+            rate: None,
+            sizes: Some(Sizes { low: 60, high: 61, vary: Vary::Increment }),
+            worker: 0,
+            max_frame: None,
+            seed: 1,
+            source: Source::Made(template(text, Start::Ethernet).unwrap()),
+        }
+    }
+
+    fn finish(h: &mut Harness) -> Vec<(IfIndex, Vec<u8>)> {
+        let mut got = Vec::new();
+        h.until("stream stops", |h| {
+            got.extend(h.run());
+            h.router.pg_streams().iter().all(|s| !s.enabled)
+        });
+        got
+    }
+
+    #[test]
+    fn a_stream_sends_its_limit_with_right_lengths_and_checksums() {
+        for workers in [0, 1, 2, 4] {
+            let mut h = Harness::with_workers(workers);
+            let pg = h.router.pg_create_interface(0, None).unwrap();
+            let out = h.interface(1);
+            h.router.set_interface_up(pg, true).unwrap();
+            h.router.set_l2(pg, L2Mode::CrossConnect(out)).unwrap();
+            let mut s = spec("x", 1000);
+            s.worker = workers.saturating_sub(1);
+            h.router.pg_new_stream(s, pg, "ethernet-input").unwrap();
+            for _ in 0..2 {
+                h.router.pg_enable(None).unwrap();
+                let got = finish(&mut h);
+                assert_eq!(got.len(), 1000);
+                for (i, (_, frame)) in got.iter().enumerate() {
+                    assert_eq!(frame.len(), 60 + i % 2);
+                    assert_eq!(frame[29], 1 + (i % 4) as u8);
+                    assert_eq!(quiver_wire::checksum::checksum(&frame[14..34]), 0);
+                    assert_eq!(usize::from(u16::from_be_bytes([frame[16], frame[17]])), frame.len() - 14);
+                    assert_eq!(usize::from(u16::from_be_bytes([frame[38], frame[39]])), frame.len() - 34);
+                }
+            }
+            h.assert_buffers_held(0);
+        }
+    }
+
+    #[test]
+    fn a_rate_is_kept_on_average() {
+        let mut h = Harness::new();
+        let pg = h.router.pg_create_interface(0, None).unwrap();
+        let mut s = spec("x", 2000);
+        s.rate = Some(100_000.0);
+        h.router.pg_new_stream(s, pg, "null-node").unwrap();
+        h.router.pg_enable(Some("x")).unwrap();
+        let start = h.router.graph.clock().now();
+        finish(&mut h);
+        let took = h.router.graph.clock().now() - start;
+        assert!(took >= 19_000_000, "2000 packets at 100,000 a second in {took} ns");
+        assert_eq!(h.count("null-node", "blackholed packets"), 2000);
+    }
+
+    #[test]
+    fn mistakes_are_told_and_change_nothing() {
+        let mut h = Harness::new();
+        let pg = h.router.pg_create_interface(0, None).unwrap();
+        assert!(h.router.pg_create_interface(0, None).is_err());
+        assert!(matches!(h.router.pg_new_stream(spec("x", 1), pg, "nowhere"), Err(PgError::NoNode(_))));
+        let mut far = spec("x", 1);
+        far.worker = 1;
+        assert!(matches!(h.router.pg_new_stream(far, pg, "null-node"), Err(PgError::NoWorker(1, 1))));
+        assert!(matches!(h.router.pg_enable(Some("x")), Err(PgError::NoStream(_))));
+        h.router.pg_new_stream(spec("x", 1), pg, "null-node").unwrap();
+        assert!(matches!(h.router.pg_new_stream(spec("x", 1), pg, "null-node"), Err(PgError::Exists(_))));
+        let other = h.interface(1);
+        assert!(matches!(h.router.pg_capture(other, Path::new("/tmp/x"), None), Err(PgError::NotPg(_))));
+        assert!(matches!(h.router.pg_capture(pg, Path::new("/nonexistent/x"), None), Err(PgError::File { .. })));
+        h.router.delete_interface(pg).unwrap();
+        assert!(h.router.pg_streams().is_empty(), "streams go with their interface");
+    }
+
+    #[test]
+    fn a_capture_shows_what_left() {
+        let mut h = Harness::with_workers(1);
+        let (a, b) = (h.router.pg_create_interface(0, None).unwrap(), h.router.pg_create_interface(1, None).unwrap());
+        for i in [a, b] {
+            h.router.set_interface_up(i, true).unwrap();
+        }
+        h.router.set_l2(a, L2Mode::CrossConnect(b)).unwrap();
+        h.router.pg_new_stream(spec("x", 300), a, "ethernet-input").unwrap();
+        let path = std::env::temp_dir().join(format!("quiver-pg-test-{}.pcap", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        h.router.pg_capture(b, &path, Some(200)).unwrap();
+        h.router.pg_enable(None).unwrap();
+        finish(&mut h);
+        let file = std::fs::File::open(&path).unwrap();
+        let packets: Vec<_> = quiver_wire::pcapfile::Reader::new(file).unwrap().map(Result::unwrap).collect();
+        assert_eq!(packets.len(), 200);
+        assert!(packets.iter().all(|p| p.bytes.len() >= 60));
+        assert_eq!(h.router.pg_capture_stop(b).unwrap(), None);
+        std::fs::remove_file(&path).unwrap();
+        h.assert_buffers_held(0);
+    }
+}

@@ -373,6 +373,22 @@ impl NodeCx<'_> {
         self.core.free_frame(frame);
     }
 
+    /// Drops packets of a frame by number, ascending, of those below `below`, each for its own reason, and closes the gaps.
+    /// Returns how many.
+    #[cold]
+    pub(crate) fn drop_some<D: DropReasons>(&mut self, frame: &mut Frame, which: &[(usize, D)], below: usize) -> usize {
+        let (mut dropped, below) = (0, below.min(frame.len));
+        for (i, reason) in which.iter().copied().filter(|(i, _)| *i < below) {
+            let (packet, _) = self.packet(frame, i).take();
+            if packet.index != crate::frame::TAKEN {
+                self.drop_packet(packet, reason);
+                dropped += 1;
+            }
+        }
+        frame.compact(&mut self.next[..]);
+        dropped
+    }
+
     /// Counters of interfaces.
     pub fn interfaces(&self) -> &InterfaceCounters {
         &self.core.interfaces

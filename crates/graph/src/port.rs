@@ -109,12 +109,17 @@ pub trait RxQueue: Send {
 
     /// Throws away what waits: the interface comes up and must not deliver what arrived while it was down.
     fn discard(&mut self) {}
+
+    /// Takes up what [`Port::refresh`] has re-opened; the event descriptor may be another one afterwards.
+    fn renew(&mut self) {}
 }
 
 /// Sending side of a vector.
 pub struct TxBatch<'a, 'c> {
     cx: &'a mut NodeCx<'c>,
     frame: &'a mut Frame,
+    refused: &'a mut Vec<(usize, TxDrop)>,
+    reason: TxDrop,
 }
 
 impl TxBatch<'_, '_> {
@@ -136,6 +141,18 @@ impl TxBatch<'_, '_> {
         self.cx.packet(self.frame, i)
     }
 
+    /// Notes that packet `i` can never be sent: it is dropped for this reason, and counts among those taken. In ascending
+    /// order of `i`.
+    pub fn refuse(&mut self, i: usize, reason: TxDrop) {
+        debug_assert!(i < self.frame.len() && self.refused.last().is_none_or(|(last, _)| *last < i));
+        self.refused.push((i, reason));
+    }
+
+    /// Why the packets that are not taken are dropped; [`TxDrop::NoRoom`] unless said.
+    pub fn set_reason(&mut self, reason: TxDrop) {
+        self.reason = reason;
+    }
+
     /// ns of the router's clock.
     pub fn now(&self) -> u64 {
         self.cx.now()
@@ -144,7 +161,8 @@ impl TxBatch<'_, '_> {
 
 /// One transmit queue of a device, owned by one worker.
 pub trait TxQueue: Send {
-    /// Copies packets to the device in order and returns how many it took; the rest stays with the caller.
+    /// Copies packets to the device in order and returns how many it took, [refused](TxBatch::refuse) ones included; the rest
+    /// stays with the caller.
     fn tx(&mut self, batch: &mut TxBatch<'_, '_>) -> usize;
 }
 
@@ -155,6 +173,21 @@ pub struct Link {
     pub up: bool,
     /// Bits a second, where the device knows.
     pub speed: Option<u64>,
+}
+
+/// What a device is at one moment, as [`Port::refresh`] finds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortState {
+    /// There is such a device.
+    pub present: bool,
+    /// Its link.
+    pub link: Link,
+    /// Hardware address that the interface has, where it has one.
+    pub mac: Option<[u8; 6]>,
+    /// Largest frame, bytes without FCS.
+    pub max_frame: usize,
+    /// The device was opened anew: queues must [take it up](DeviceInput::renew).
+    pub reopened: bool,
 }
 
 /// A device: opened by its driver, taken apart into queues by the control side.
@@ -183,9 +216,28 @@ pub trait Port {
     /// Largest frame that the device takes, bytes without FCS.
     fn max_frame(&self) -> usize;
 
-    /// Descriptor that becomes readable when the link may have changed.
+    /// Descriptor that becomes readable when the device may have changed: call [`Port::refresh`] then. `None`: a watch of
+    /// the driver's tells.
     fn link_fd(&self) -> Option<RawFd> {
         None
+    }
+
+    /// Looks at the device again after something has changed, and opens it anew where it had gone and is back. Queues keep
+    /// their places; where `reopened` is set, the caller has each thread call [`DeviceInput::renew`].
+    ///
+    /// # Errors
+    /// The device is there but cannot be opened.
+    fn refresh(&mut self) -> io::Result<PortState> {
+        let link = self.link();
+        Ok(PortState { present: true, link, mac: self.mac(), max_frame: self.max_frame(), reopened: false })
+    }
+
+    /// Takes the device up or down with its interface, where the device has such a state.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn set_up(&mut self, _up: bool) -> io::Result<()> {
+        Ok(())
     }
 
     /// Further lines for `show hardware-interfaces`.
@@ -259,6 +311,14 @@ impl DeviceInput {
         }
     }
 
+    /// Has an interface's queues take up a device that was opened anew. Reach this node by [`crate::Worker::input`], which
+    /// has the thread look at the event descriptors again.
+    pub fn renew(&mut self, interface: IfIndex) {
+        for queue in self.queues.iter_mut().filter(|q| q.interface == interface) {
+            queue.rx.renew();
+        }
+    }
+
     /// Interfaces and queue numbers placed here.
     pub fn placed(&self) -> Vec<(IfIndex, u16)> {
         self.queues.iter().map(|q| (q.interface, q.queue)).collect()
@@ -320,6 +380,9 @@ drop_reasons! {
         NoRoom = "no free tx slots",
         Down = "interface is down",
         NoQueue = "no tx queue",
+        NoDevice = "device is gone or down",
+        TooLarge = "frame is larger than the device takes",
+        Refused = "refused by the device",
     }
 }
 
@@ -348,12 +411,13 @@ pub struct DeviceTx {
     interface: IfIndex,
     state: Arc<TxState>,
     queue: Option<Box<dyn TxQueue>>,
+    refused: Vec<(usize, TxDrop)>,
 }
 
 impl DeviceTx {
     /// The node of one thread. Without a queue everything is dropped, counted.
     pub fn new(interface: IfIndex, state: Arc<TxState>, queue: Option<Box<dyn TxQueue>>) -> Self {
-        Self { interface, state, queue }
+        Self { interface, state, queue, refused: Vec::new() }
     }
 }
 
@@ -363,16 +427,21 @@ impl VectorNode for DeviceTx {
 
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
         let thread = cx.thread();
-        let reason = match &mut self.queue {
-            _ if !self.state.is_up() => Some(TxDrop::Down),
-            None => Some(TxDrop::NoQueue),
-            Some(_) => None,
-        };
         let n = frame.len();
-        let taken = match (reason, &mut self.queue) {
-            (None, Some(queue)) => queue.tx(&mut TxBatch { cx, frame }).min(n),
-            _ => 0,
+        self.refused.clear();
+        let (mut taken, reason) = match &mut self.queue {
+            _ if !self.state.is_up() => (0, TxDrop::Down),
+            None => (0, TxDrop::NoQueue),
+            Some(queue) => {
+                let mut batch = TxBatch { cx, frame, refused: &mut self.refused, reason: TxDrop::NoRoom };
+                let taken = queue.tx(&mut batch).min(n);
+                (taken, batch.reason)
+            }
         };
+        let left = n - taken;
+        if !self.refused.is_empty() {
+            taken -= cx.drop_some(frame, &self.refused, taken);
+        }
         if taken > 0 {
             let mut sent = 0;
             for i in 0..taken {
@@ -386,10 +455,10 @@ impl VectorNode for DeviceTx {
             }
             cx.core.interfaces.tx.add(thread, self.interface.0, taken as u64, sent);
         }
-        let left = n - taken;
-        if left > 0 {
-            cx.core.interfaces.tx_error.add(thread, self.interface.0, left as u64);
+        let errors = left + self.refused.len();
+        if errors > 0 {
+            cx.core.interfaces.tx_error.add(thread, self.interface.0, errors as u64);
         }
-        cx.consume(frame, taken, reason.unwrap_or(TxDrop::NoRoom));
+        cx.consume(frame, taken, reason);
     }
 }

@@ -1,1 +1,18 @@
-//! Device drivers behind the port contract
+//! Device drivers behind the port contract of `quiver-graph`.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`af_packet`] | a Linux network device through a packet socket with rings in shared memory |
+//! | [`netdev`] | what the kernel says about a device |
+//! | [`virtio_net`] | the offload header that AF_PACKET, TAP and vhost put before a frame, and what it asks for |
+//!
+//! May use: the operating system, `wire`, `buffer`, `graph`. Must never know: interfaces' addresses, routes, features; what
+//! becomes of a packet is the graph's affair.
+
+#![cfg(target_os = "linux")]
+
+pub mod af_packet;
+mod mailbox;
+pub mod netdev;
+mod sys;
+pub mod virtio_net;

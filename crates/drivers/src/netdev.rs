@@ -1,0 +1,144 @@
+//! What the kernel says about one of its network devices, asked through a socket of the right network namespace.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::sys;
+
+/// Longest name of a device, bytes.
+pub const NAME_MAX: usize = libc::IFNAMSIZ - 1;
+
+/// Link-layer type of Ethernet (`ARPHRD_ETHER`).
+pub(crate) const ETHERNET: u16 = libc::ARPHRD_ETHER;
+
+/// A device at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetDevice {
+    /// The kernel's index; a device that was deleted and made again has another.
+    pub index: u32,
+    /// Largest IP packet, bytes.
+    pub mtu: u32,
+    /// Hardware address, for devices that have one of six bytes.
+    pub mac: Option<[u8; 6]>,
+    /// `ARPHRD_…`.
+    pub link_type: u16,
+    /// Administratively up.
+    pub up: bool,
+    /// The link carries.
+    pub carrier: bool,
+    /// Bits a second, where the device says.
+    pub speed: Option<u64>,
+}
+
+/// Asks about devices of the network namespace in which it was opened, from whatever thread.
+#[derive(Debug)]
+pub struct NetDevices {
+    socket: OwnedFd,
+}
+
+impl NetDevices {
+    /// Of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self { socket: sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)? })
+    }
+
+    /// What the device is now.
+    ///
+    /// # Errors
+    /// `ENODEV` where there is none of that name.
+    pub fn get(&self, name: &str) -> io::Result<NetDevice> {
+        let mut request = request(name)?;
+        self.ioctl(libc::SIOCGIFINDEX, &mut request)?;
+        // SAFETY: a successful SIOCGIFINDEX has filled this member.
+        let index = unsafe { request.ifr_ifru.ifru_ifindex } as u32;
+        self.ioctl(libc::SIOCGIFMTU, &mut request)?;
+        // SAFETY: a successful SIOCGIFMTU has filled this member.
+        let mtu = unsafe { request.ifr_ifru.ifru_mtu } as u32;
+        self.ioctl(libc::SIOCGIFHWADDR, &mut request)?;
+        // SAFETY: a successful SIOCGIFHWADDR has filled this member.
+        let address = unsafe { request.ifr_ifru.ifru_hwaddr };
+        let link_type = address.sa_family;
+        let mac = (link_type == ETHERNET).then(|| std::array::from_fn(|i| address.sa_data[i] as u8));
+        let flags = self.flags(name)?;
+        let is = |flag: libc::c_int| libc::c_int::from(flags) & flag != 0;
+        let carrier = is(libc::IFF_UP) && is(libc::IFF_RUNNING);
+        Ok(NetDevice { index, mtu, mac, link_type, up: is(libc::IFF_UP), carrier, speed: self.speed(name) })
+    }
+
+    /// Takes a device up or down.
+    ///
+    /// # Errors
+    /// `ENODEV`, or `EPERM` without CAP_NET_ADMIN.
+    pub fn set_up(&self, name: &str, up: bool) -> io::Result<()> {
+        let before = self.flags(name)?;
+        let flag = libc::IFF_UP as libc::c_short;
+        let after = if up { before | flag } else { before & !flag };
+        if before == after {
+            return Ok(());
+        }
+        let mut request = request(name)?;
+        request.ifr_ifru.ifru_flags = after;
+        self.ioctl(libc::SIOCSIFFLAGS, &mut request)
+    }
+
+    fn flags(&self, name: &str) -> io::Result<libc::c_short> {
+        let mut request = request(name)?;
+        self.ioctl(libc::SIOCGIFFLAGS, &mut request)?;
+        // SAFETY: a successful SIOCGIFFLAGS has filled this member.
+        Ok(unsafe { request.ifr_ifru.ifru_flags })
+    }
+
+    /// `struct ethtool_cmd` of linux/ethtool.h: the old form of the question, which every kernel and driver answers.
+    fn speed(&self, name: &str) -> Option<u64> {
+        const ETHTOOL_GSET: u32 = 1;
+        const UNKNOWN: u32 = u32::MAX;
+        let mut command = [0_u32; 11];
+        command[0] = ETHTOOL_GSET;
+        let mut request = request(name).ok()?;
+        request.ifr_ifru.ifru_data = command.as_mut_ptr().cast();
+        self.ioctl(libc::SIOCETHTOOL, &mut request).ok()?;
+        // Bytes 12-13 hold the low half of the speed, bytes 28-29 the high half.
+        let half = |word: u32| u32::from(u16::from_ne_bytes([word.to_ne_bytes()[0], word.to_ne_bytes()[1]]));
+        let megabits = half(command[3]) | half(command[7]) << 16;
+        (megabits != 0 && megabits != UNKNOWN && megabits != 0xffff).then(|| u64::from(megabits) * 1_000_000)
+    }
+
+    fn ioctl(&self, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+        // SAFETY: `request` is a whole ifreq for the call; where it carries a pointer (`speed`), that points to live memory
+        // of the size that the command asks for.
+        sys::check(unsafe { libc::ioctl(self.socket.as_raw_fd(), what, std::ptr::from_mut(request)) }).map(drop)
+    }
+}
+
+/// A request that names a device.
+fn request(name: &str) -> io::Result<libc::ifreq> {
+    if name.is_empty() || name.len() > NAME_MAX || name.bytes().any(|b| b == 0) {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    // SAFETY: ifreq is plain C data for which all zeroes is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_there_and_other_names_are_not() {
+        let devices = NetDevices::open().unwrap();
+        let lo = devices.get("lo").unwrap();
+        assert_eq!(lo.link_type, libc::ARPHRD_LOOPBACK);
+        assert_eq!(lo.mac, None);
+        for name in ["", "no-such-dev", "a-name-that-is-far-too-long", "l\0o"] {
+            let error = devices.get(name).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ENODEV), "{name:?}");
+        }
+    }
+}

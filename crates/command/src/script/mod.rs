@@ -7,7 +7,7 @@
 //!
 //! [`Script`] streams the commands of a file, [`Macros`] replaces names, [`ScriptJob`] runs one file as
 //! a [`Job`](crate::operation::Job) in slices, and [`register`] adds `exec`, `define`, `undefine` and
-//! `show macro` for any control state that is a [`ScriptHost`].
+//! `show macro` for any control state that has a [`ScriptHost`].
 
 mod macros;
 mod operations;

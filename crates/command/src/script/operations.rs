@@ -6,20 +6,20 @@ use crate::{
     operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View},
 };
 use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
+use std::{fmt::Write as _, marker::PhantomData};
 
 /// Adds the operations and commands of this module.
-pub fn register<C: ScriptHost>(registry: &mut Registry<C>) {
+pub fn register<C: 'static, H: ScriptHost<C>>(registry: &mut Registry<C>) {
     registry
-        .operation::<Exec>()
-        .operation::<Define>()
-        .operation::<Undefine>()
-        .operation::<ShowMacros>()
+        .operation::<Exec<H>>()
+        .operation::<Define<H>>()
+        .operation::<Undefine<H>>()
+        .operation::<ShowMacros<H>>()
         .command(Command {
             path: "exec",
             syntax: "<file>",
             help: "Runs the commands of a file; stops at the first that fails",
-            parse: |args, _| Ok(Invocation::new::<Exec>(ExecRequest { file: args.word("file")?.into_owned() })),
+            parse: |args, _| Ok(Invocation::new::<Exec<H>>(ExecRequest { file: args.word("file")?.into_owned() })),
         })
         .command(Command {
             path: "define",
@@ -28,25 +28,25 @@ pub fn register<C: ScriptHost>(registry: &mut Registry<C>) {
             parse: |args, _| {
                 let name = args.word("name")?.into_owned();
                 let value = args.rest().to_owned();
-                Ok(Invocation::new::<Define>(DefineRequest { name, value }))
+                Ok(Invocation::new::<Define<H>>(DefineRequest { name, value }))
             },
         })
         .command(Command {
             path: "undefine",
             syntax: "<name>",
             help: "Forgets a name that `define' gave",
-            parse: |args, _| Ok(Invocation::new::<Undefine>(UndefineRequest { name: args.word("name")?.into_owned() })),
+            parse: |args, _| Ok(Invocation::new::<Undefine<H>>(UndefineRequest { name: args.word("name")?.into_owned() })),
         })
         .command(Command {
             path: "show macro",
             syntax: "",
             help: "Shows the names that `define' gave",
-            parse: |_, _| Ok(Invocation::new::<ShowMacros>(ShowMacrosRequest {})),
+            parse: |_, _| Ok(Invocation::new::<ShowMacros<H>>(ShowMacrosRequest {})),
         });
 }
 
 /// Runs a file of commands.
-pub struct Exec;
+pub struct Exec<H>(PhantomData<fn() -> H>);
 
 /// Which file [`Exec`] runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -56,17 +56,17 @@ pub struct ExecRequest {
     pub file: String,
 }
 
-impl<C: ScriptHost> Operation<C> for Exec {
+impl<C: 'static, H: ScriptHost<C>> Operation<C> for Exec<H> {
     const NAME: &'static str = "exec";
     type Request = ExecRequest;
     type Reply = ScriptReply;
     fn run(control: &mut C, request: ExecRequest) -> Result<Outcome<C, ScriptReply>, OpError> {
-        Ok(Outcome::job(ScriptJob::open(control, &request.file)?))
+        Ok(Outcome::job(ScriptJob::<C, H>::open(control, &request.file)?))
     }
 }
 
 /// Gives a name its text.
-pub struct Define;
+pub struct Define<H>(PhantomData<fn() -> H>);
 
 /// What [`Define`] defines.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -78,17 +78,17 @@ pub struct DefineRequest {
     pub value: String,
 }
 
-impl<C: ScriptHost> Operation<C> for Define {
+impl<C: 'static, H: ScriptHost<C>> Operation<C> for Define<H> {
     const NAME: &'static str = "macro_define";
     type Request = DefineRequest;
     type Reply = ();
     fn run(control: &mut C, request: DefineRequest) -> Result<Outcome<C, ()>, OpError> {
-        control.script_state().macros.define(&request.name, &request.value).map(Outcome::Done)
+        H::script_state(control).macros.define(&request.name, &request.value).map(Outcome::Done)
     }
 }
 
 /// Forgets a name.
-pub struct Undefine;
+pub struct Undefine<H>(PhantomData<fn() -> H>);
 
 /// What [`Undefine`] forgets.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -98,17 +98,17 @@ pub struct UndefineRequest {
     pub name: String,
 }
 
-impl<C: ScriptHost> Operation<C> for Undefine {
+impl<C: 'static, H: ScriptHost<C>> Operation<C> for Undefine<H> {
     const NAME: &'static str = "macro_undefine";
     type Request = UndefineRequest;
     type Reply = ();
     fn run(control: &mut C, request: UndefineRequest) -> Result<Outcome<C, ()>, OpError> {
-        control.script_state().macros.undefine(&request.name).map(Outcome::Done)
+        H::script_state(control).macros.undefine(&request.name).map(Outcome::Done)
     }
 }
 
 /// Lists all names.
-pub struct ShowMacros;
+pub struct ShowMacros<H>(PhantomData<fn() -> H>);
 
 /// [`ShowMacros`] needs to know nothing.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -130,13 +130,13 @@ impl Text for MacroEntry {
     }
 }
 
-impl<C: ScriptHost> Operation<C> for ShowMacros {
+impl<C: 'static, H: ScriptHost<C>> Operation<C> for ShowMacros<H> {
     const NAME: &'static str = "macro_dump";
     type Request = ShowMacrosRequest;
     type Reply = Vec<MacroEntry>;
     fn run(control: &mut C, _: ShowMacrosRequest) -> Result<Outcome<C, Vec<MacroEntry>>, OpError> {
         let entry = |(name, value): (&str, &str)| MacroEntry { name: name.to_owned(), value: value.to_owned() };
-        Ok(Outcome::Done(control.script_state().macros.iter().map(entry).collect()))
+        Ok(Outcome::Done(H::script_state(control).macros.iter().map(entry).collect()))
     }
 }
 
@@ -161,15 +161,16 @@ mod tests {
         said: Vec<String>,
     }
 
-    impl ScriptHost for Host {
-        fn registry(&self) -> Rc<Registry<Self>> {
-            Rc::clone(&self.registry)
+    enum Scripts {}
+    impl ScriptHost<Host> for Scripts {
+        fn registry(host: &Host) -> Rc<Registry<Host>> {
+            Rc::clone(&host.registry)
         }
-        fn script_state(&mut self) -> &mut ScriptState {
-            &mut self.scripts
+        fn script_state(host: &mut Host) -> &mut ScriptState {
+            &mut host.scripts
         }
-        fn open_script(&mut self, path: &str) -> io::Result<Box<dyn BufRead>> {
-            let text = self.files.get(path).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        fn open_script(host: &mut Host, path: &str) -> io::Result<Box<dyn BufRead>> {
+            let text = host.files.get(path).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
             Ok(Box::new(Cursor::new(text.clone())))
         }
     }
@@ -190,7 +191,7 @@ mod tests {
 
     fn host(files: &[(&'static str, &str)]) -> Host {
         let mut registry = Registry::new();
-        register(&mut registry);
+        register::<Host, Scripts>(&mut registry);
         registry.operation::<Say>().command(Command {
             path: "say",
             syntax: "<text>",
@@ -203,7 +204,7 @@ mod tests {
     }
 
     fn job(host: &mut Host, line: &str) -> Box<dyn Job<Host, Answer>> {
-        match host.registry().execute(host, line, &View::BOTH) {
+        match Rc::clone(&host.registry).execute(host, line, &View::BOTH) {
             Ok(Outcome::Job(job)) => job,
             Ok(Outcome::Done(_)) => panic!("not a job"),
             Err(error) => panic!("{error}"),
@@ -234,7 +235,7 @@ mod tests {
         let mut host = host(&[("main", "say a\n\nexec sub\nsay never\n"), ("sub", "# x\nsay wrong\nsay never")]);
         let (printed, result) = exec(&mut host, "main");
         let error = result.unwrap_err();
-        assert_eq!(error.to_string(), "exec: main:3: exec: sub:2: say: cannot say that");
+        assert_eq!(error.to_string(), "exec: CLI line error: main:3: exec: CLI line error: sub:2: say: cannot say that");
         assert_eq!((error.code, printed.as_str()), (retval::BUSY, "a\n"));
         assert_eq!(host.said, ["a"]);
         assert_eq!(host.scripts.running_scripts(), 0);
@@ -251,7 +252,7 @@ mod tests {
     #[test]
     fn a_missing_file_is_named() {
         let mut host = host(&[]);
-        let error = host.registry().execute(&mut host, "exec nowhere", &View::TEXT).err().unwrap();
+        let error = Rc::clone(&host.registry).execute(&mut host, "exec nowhere", &View::TEXT).err().unwrap();
         assert!(error.to_string().starts_with("exec: cannot read nowhere: "), "{error}");
     }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use std::{
     cell::Cell,
     io::BufRead,
+    marker::PhantomData,
     rc::Rc,
     time::{Duration, Instant},
 };
@@ -15,14 +16,15 @@ const DEEPEST: u32 = 16;
 /// Output is handed on when it reaches this many bytes, even within a slice.
 const PRINT_AT: usize = 64 << 10;
 
-/// What a control state needs so that it can run scripts.
-pub trait ScriptHost: Sized + 'static {
+/// Where scripts find what they need in the control state `C`. The control state may belong to a crate that knows nothing of
+/// commands, so it is another type, never made, that implements this.
+pub trait ScriptHost<C>: 'static {
     /// The commands.
-    fn registry(&self) -> Rc<Registry<Self>>;
+    fn registry(control: &C) -> Rc<Registry<C>>;
     /// The state kept here for scripts.
-    fn script_state(&mut self) -> &mut ScriptState;
+    fn script_state(control: &mut C) -> &mut ScriptState;
     /// Opens a file of commands.
-    fn open_script(&mut self, path: &str) -> std::io::Result<Box<dyn BufRead>>;
+    fn open_script(control: &mut C, path: &str) -> std::io::Result<Box<dyn BufRead>>;
 }
 
 /// What scripts keep in the control state.
@@ -62,7 +64,7 @@ impl Text for ScriptReply {
 
 /// The commands of a file as one long operation. It stops at the first command that fails; what ran
 /// before stays. The output of its commands goes to whoever asked.
-pub struct ScriptJob<C> {
+pub struct ScriptJob<C, H> {
     name: String,
     script: Script<Box<dyn BufRead>>,
     nested: Option<(u64, Box<dyn Job<C, Answer>>)>,
@@ -71,19 +73,19 @@ pub struct ScriptJob<C> {
     commands: u64,
     cancelled: bool,
     _running: Running,
+    host: PhantomData<fn() -> H>,
 }
 
-impl<C: ScriptHost> ScriptJob<C> {
+impl<C: 'static, H: ScriptHost<C>> ScriptJob<C, H> {
     /// Opens a file.
     pub fn open(control: &mut C, path: &str) -> Result<Self, OpError> {
-        let running = Rc::clone(&control.script_state().running);
+        let running = Rc::clone(&H::script_state(control).running);
         if running.get() >= DEEPEST {
             return Err(OpError::new(retval::LIMIT_EXCEEDED, format!("scripts run scripts more than {DEEPEST} deep"))
                 .key("file")
                 .value(path));
         }
-        let reader = control
-            .open_script(path)
+        let reader = H::open_script(control, path)
             .map_err(|error| OpError::system(format_args!("cannot read {path}"), &error).key("file").value(path))?;
         running.set(running.get() + 1);
         Ok(Self {
@@ -95,13 +97,14 @@ impl<C: ScriptHost> ScriptJob<C> {
             commands: 0,
             cancelled: false,
             _running: Running(running),
+            host: PhantomData,
         })
     }
 
     fn fail(&self, number: u64, error: OpError) -> OpError {
         let text = match &error.command {
-            Some(command) => format!("{}:{number}: {command}: {}", self.name, error.message),
-            None => format!("{}:{number}: {}", self.name, error.message),
+            Some(command) => format!("CLI line error: {}:{number}: {command}: {}", self.name, error.message),
+            None => format!("CLI line error: {}:{number}: {}", self.name, error.message),
         };
         OpError { message: text, command: None, ..error }
     }
@@ -116,7 +119,7 @@ impl<C: ScriptHost> ScriptJob<C> {
             Some(Err(error)) => return Some(Err(OpError::unspecified(format!("{}: {error}", self.name)))),
             Some(Ok(line)) => line,
         };
-        let command = match control.script_state().macros.expand(&line.command) {
+        let command = match H::script_state(control).macros.expand(&line.command) {
             Ok(command) => command.into_owned(),
             Err(error) => return Some(Err(self.fail(line.number, error))),
         };
@@ -155,10 +158,10 @@ impl<C: ScriptHost> ScriptJob<C> {
     }
 }
 
-impl<C: ScriptHost> Job<C, ScriptReply> for ScriptJob<C> {
+impl<C: 'static, H: ScriptHost<C>> Job<C, ScriptReply> for ScriptJob<C, H> {
     fn step(&mut self, control: &mut C, budget: Duration) -> Step<ScriptReply> {
         let started = Instant::now();
-        let registry = control.registry();
+        let registry = H::registry(control);
         loop {
             // What a command printed before it paused is shown before the pause.
             let pauses = self.nested.is_some() || self.finished.is_some();

@@ -1,2 +1,33 @@
-//! Typed operations, command language, JSON, startup.conf and sessions
+//! The daemon around the graph: start-up, main loop, sockets, process nodes, log, and the operations of the system itself.
+//!
+//! ```text
+//!   startup.conf ─ startup ─► daemon ─► main loop ─┬─ graph (where main forwards)
+//!                                                   └─ tasks: sessions ─► engine ─► operations ─► Router
+//!                                                             process nodes ──────────────────► Router
+//! ```
+//!
+//! Everything here runs on the main thread. Operations change the router in one total order; nothing borrows the router
+//! across an `await`. May use every layer below; must never know: plugins (a program lists them), how a packet is forwarded.
+//!
+//! - [`ops`]: operations and commands, a file a theme. Adding one is described there.
+//! - [`Plugin`]: what a plugin brings.
+//! - [`process`]: background tasks that `show runtime` shows.
 #![forbid(unsafe_code)]
+
+pub mod calendar;
+pub mod daemon;
+pub mod engine;
+pub mod log;
+mod main_loop;
+pub mod ops;
+pub mod order;
+mod plugin;
+pub mod process;
+pub mod server;
+pub mod startup;
+mod system;
+
+pub use daemon::run;
+pub use main_loop::Runner;
+pub use plugin::{Plugin, PluginInfo, select};
+pub use system::{MainFigures, Scripts, System};

@@ -1,0 +1,342 @@
+//! Puts the parts of a daemon together.
+
+use std::cell::{Cell, RefCell};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use quiver_buffer::RegionConfig;
+use quiver_command::config::Listen;
+use quiver_command::operation::Registry;
+use quiver_command::session::{Session, SessionOptions};
+use quiver_graph::elog::EventLog;
+use quiver_graph::reactor::MainLoop;
+use quiver_net::{Router, RouterConfig};
+
+use super::{StartError, detach, group, processes, threads};
+use crate::engine::Engine;
+use crate::log::{self, Log, Settings};
+use crate::main_loop::Runner;
+use crate::ops;
+use crate::ops::version::version_line;
+use crate::plugin::{Plugin, PluginInfo, select};
+use crate::process::{ProcessTable, Processes};
+use crate::server::{BoundPath, Face, Server, Terminal, listen_tcp, listen_unix, serve};
+use crate::startup::{RUNTIME_DIR, StartupConfig, Unix};
+use crate::system::{MainFigures, System};
+
+/// What is not in the configuration.
+pub struct Options {
+    /// The words that the program was started with.
+    pub command_line: Vec<String>,
+    /// Somebody waits for word that the router is ready.
+    pub detached: bool,
+    /// Where the machine describes itself, `/sys`.
+    pub sysfs: PathBuf,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { command_line: Vec::new(), detached: false, sysfs: "/sys".into() }
+    }
+}
+
+/// A router with everything around it, ready to run.
+pub struct Daemon {
+    runner: Runner,
+    router: Rc<RefCell<Router>>,
+    engine: Engine<Router>,
+    processes: Processes<Router>,
+    startup: Rc<StartupConfig>,
+    stop: Rc<Cell<bool>>,
+    detached: bool,
+    sockets: Vec<Listening>,
+    pidfile: Option<PathBuf>,
+}
+
+enum Listening {
+    Unix(UnixListener, BoundPath, Face),
+    Tcp(TcpListener, Face),
+}
+
+impl Daemon {
+    /// Takes threads, memory and sockets. Clients are served as soon as it [runs](Self::run).
+    ///
+    /// # Errors
+    /// What cannot be had; nothing is left behind then.
+    pub fn start(startup: StartupConfig, plugins: &[Plugin], options: Options) -> Result<Self, StartError> {
+        let startup = Rc::new(startup);
+        let log = open_log(&startup)?;
+        // Sockets first: a second router on the same ones must fail before it takes memory and cores.
+        let sockets = listen(&startup.unix)?;
+
+        let topology = threads::topology(&options.sysfs)?;
+        let (placement, plans) = threads::place(&topology, &startup.cpu)?;
+        threads::settle_main(&placement, &startup.cpu)?;
+        let nodes = u32::try_from(topology.nodes().len()).unwrap_or(1).max(1);
+        let mut router = Router::new(&RouterConfig { buffers: buffers(&startup, nodes), workers: plans })?;
+        if let Some(notice) = router.graph.pools().first().and_then(|pool| pool.region().notice()) {
+            tracing::info!(target: "buffer", "{notice}");
+        }
+
+        let (chosen, missing) = select(plugins, &startup.plugins);
+        startup.notices.iter().chain(&missing).for_each(|notice| tracing::info!(target: "startup", "{notice}"));
+        let registry = Rc::new(registry(&chosen)?);
+        for plugin in &chosen {
+            let failed = |text| StartError::Plugin { name: plugin.name(), text };
+            (plugin.start)(&mut router, &startup.config).map_err(failed)?;
+        }
+        set_variants(&mut router, &startup)?;
+
+        let clock = Arc::clone(router.graph.clock());
+        let tasks = MainLoop::new(Arc::clone(&clock))
+            .map_err(|error| StartError::System { doing: "cannot make the main thread's event loop".to_owned(), error })?;
+        let (stop, table) = (Rc::new(Cell::new(false)), ProcessTable::default());
+        let info = |plugin: &Plugin| PluginInfo {
+            name: plugin.name().to_owned(),
+            version: ops::version::version().trim_start_matches('v').to_owned(),
+            description: plugin.description.to_owned(),
+        };
+        router.add_part(System {
+            registry: Rc::clone(&registry),
+            log,
+            events: Arc::new(EventLog::new(Arc::clone(&clock))),
+            processes: table.clone(),
+            startup: Rc::clone(&startup),
+            command_line: options.command_line,
+            topology,
+            main: MainFigures { cpu: placement.main, loops: 0 },
+            plugins: chosen.iter().map(info).collect(),
+            api_trace: startup.api_trace.on,
+            stop: Rc::clone(&stop),
+            started: clock.now(),
+            runtime_cleared: clock.now(),
+        });
+
+        let router = Rc::new(RefCell::new(router));
+        let engine = Engine::new(Rc::clone(&router), registry, Rc::clone(tasks.reactor()));
+        let processes = Processes::new(&router, table, tasks.handle());
+        let runner = Runner::new(tasks, Rc::clone(&router), Rc::clone(&stop), startup.unix.poll_sleep);
+        let pidfile = startup.unix.pidfile.clone();
+        let mut daemon =
+            Self { runner, router, engine, processes, startup, stop, detached: options.detached, sockets, pidfile: None };
+        if let Some(path) = pidfile {
+            write_pidfile(&path)?;
+            daemon.pidfile = Some(path);
+        }
+        Ok(daemon)
+    }
+
+    /// The control state, for tests.
+    pub fn router(&self) -> &Rc<RefCell<Router>> {
+        &self.router
+    }
+
+    /// Serves until the router is told to stop.
+    ///
+    /// # Errors
+    /// A socket that cannot be watched.
+    pub fn run(mut self) -> Result<ExitCode, StartError> {
+        let watch = |error| StartError::System { doing: "cannot watch a socket".to_owned(), error };
+        processes::start(&self.processes, &self.startup).map_err(watch)?;
+        processes::stop_on_signals(&self.processes, &self.stop).map_err(watch)?;
+        // It takes its place in the order of operations here, before any client can.
+        self.start_up_commands();
+        let server = Server::new(self.engine.clone(), self.processes.clone());
+        for socket in std::mem::take(&mut self.sockets) {
+            match socket {
+                Listening::Unix(listener, bound, face) => server.unix(listener, bound, face),
+                Listening::Tcp(listener, face) => server.tcp(listener, face),
+            }
+            .map_err(watch)?;
+        }
+        if self.startup.unix.interactive {
+            self.serve_terminal();
+        }
+        tracing::info!(target: "startup", "{} is running", version_line());
+        self.runner.run();
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+        tracing::info!(target: "startup", "stopped");
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Runs the files of `startup-config`, then says that the router is ready.
+    fn start_up_commands(&self) {
+        let (files, detached) = (self.startup.unix.exec.clone(), self.detached);
+        let running: Vec<_> = files
+            .into_iter()
+            .map(|file| {
+                let line = format!("exec {}", quiver_command::grammar::quote(&file.to_string_lossy()));
+                (file, self.engine.start(crate::engine::command(line)))
+            })
+            .collect();
+        let runtime_dir = (!self.startup.unix.use_current_dir && detached).then(|| runtime_dir(&self.startup.unix));
+        self.processes.account("startup-config-process", async move {
+            for (file, running) in running {
+                let print = |text: &str| match detached {
+                    // Nobody reads the output of a router in the background.
+                    true => text.lines().for_each(|line| tracing::debug!(target: "startup", "{line}")),
+                    false => drop(io::stdout().write_all(text.as_bytes())),
+                };
+                if let Err(error) = running.finish(print).await {
+                    tracing::error!(target: "startup", "{}: {error}", file.display());
+                }
+            }
+            if let Some(folder) = runtime_dir {
+                let _ = std::env::set_current_dir(folder);
+            }
+            let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+            if detached && let Err(error) = detach::ready() {
+                tracing::error!(target: "startup", "cannot let go of the terminal: {error}");
+            }
+        });
+    }
+
+    /// The terminal is a client too; when it ends, the router does.
+    fn serve_terminal(&self) {
+        let terminal = Terminal::new(self.engine.reactor());
+        let mut options = session_options(&self.startup.unix);
+        if !terminal.is_terminal() {
+            options = SessionOptions { banner: String::new(), prompt: String::new(), ..options };
+        }
+        let mut session = Session::cli(Rc::new(options));
+        if !terminal.is_terminal() {
+            session.terminal_type_timeout();
+        }
+        let (engine, stop) = (self.engine.clone(), Rc::clone(&self.stop));
+        self.processes.account("unix-cli-stdin", async move {
+            serve(engine, terminal, session).await;
+            stop.set(true);
+        });
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(path) = &self.pidfile {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// All operations and commands: the daemon's and those of the plugins that are on.
+pub fn registry(plugins: &[Plugin]) -> Result<Registry<Router>, StartError> {
+    let mut registry = Registry::new();
+    ops::register(&mut registry);
+    for plugin in plugins {
+        (plugin.register)(&mut registry);
+    }
+    match registry.problems() {
+        [] => Ok(registry),
+        problems => Err(StartError::Declarations(problems.to_vec())),
+    }
+}
+
+fn open_log(startup: &StartupConfig) -> Result<Log, StartError> {
+    let wish = &startup.logging;
+    let mut settings = Settings::default();
+    settings.size = wish.size.unwrap_or(settings.size);
+    settings.unthrottle = wish.unthrottle.unwrap_or(settings.unthrottle);
+    settings.level = wish.level.unwrap_or(settings.level);
+    let log = Log::new(settings);
+    for (class, level, limit) in &wish.classes {
+        log.set_class(class, *level, *limit);
+    }
+    let output: Box<dyn Write + Send> = match &startup.unix.log {
+        None => Box::new(io::stderr()),
+        Some(path) => {
+            let file = OpenOptions::new().create(true).append(true).open(path);
+            Box::new(file.map_err(|error| StartError::System { doing: format!("cannot write the log {}", path.display()), error })?)
+        }
+    };
+    log.set_output(Some(output));
+    log::install(&log);
+    Ok(log)
+}
+
+fn buffers(startup: &StartupConfig, numa_nodes: u32) -> RegionConfig {
+    let mut config = RegionConfig { numa_nodes, page_size: startup.buffers.page_size, ..RegionConfig::default() };
+    config.buffers_per_numa = startup.buffers.per_numa.unwrap_or(config.buffers_per_numa);
+    config.data_size = startup.buffers.data_size.unwrap_or(config.data_size);
+    config
+}
+
+fn set_variants(router: &mut Router, startup: &StartupConfig) -> Result<(), StartError> {
+    let variants = quiver_graph::Level::ALL.map(|level| (level.name(), level));
+    for (name, value) in &startup.node_variants {
+        let level = value.one_of(&variants)?;
+        let nodes = match name.as_str() {
+            "default" => router.graph.nodes().into_iter().filter(|node| node.multi_loop.is_some()).map(|node| node.name).collect(),
+            name => vec![name.to_owned()],
+        };
+        for node in nodes {
+            router.graph.set_loop(&node, None, None, Some(level)).map_err(|error| value.error(error.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The runtime folder; where nothing was said, a plain user gets one of their own.
+fn runtime_dir(unix: &Unix) -> PathBuf {
+    if unix.runtime_dir == Path::new(RUNTIME_DIR) && !rustix::process::geteuid().is_root() {
+        let own = PathBuf::from(format!("/run/user/{}", rustix::process::geteuid().as_raw()));
+        if own.is_dir() {
+            return own.join("quiver");
+        }
+    }
+    unix.runtime_dir.clone()
+}
+
+fn listen(unix: &Unix) -> Result<Vec<Listening>, StartError> {
+    let gid = unix.gid.as_ref().map(group::group_id).transpose()?;
+    let folder = runtime_dir(unix);
+    let failed = |error| {
+        let doing = format!("cannot make the runtime folder {} (choose another by unix {{ runtime-dir }})", folder.display());
+        StartError::System { doing, error }
+    };
+    fs::create_dir_all(&folder).map_err(failed)?;
+    let face = Face::Cli(Rc::new(session_options(unix)));
+    let mut wishes: Vec<Listen> = unix.cli_listen.iter().map(|(listen, _)| listen.clone()).collect();
+    if wishes.is_empty() {
+        wishes.push(Listen::Unix("cli.sock".into()));
+    }
+    let mut sockets = Vec::new();
+    for wish in wishes {
+        sockets.push(match wish {
+            Listen::Unix(path) => {
+                // A bare name is one of the runtime folder.
+                let path = if path.components().count() == 1 { folder.join(path) } else { path };
+                let (listener, bound) = listen_unix(&path, gid)?;
+                Listening::Unix(listener, bound, face.clone())
+            }
+            Listen::Tcp { host, port } => Listening::Tcp(listen_tcp(&host, port)?, face.clone()),
+        });
+    }
+    let (listener, bound) = listen_unix(&folder.join("json.sock"), gid)?;
+    sockets.push(Listening::Unix(listener, bound, Face::Json));
+    Ok(sockets)
+}
+
+fn session_options(unix: &Unix) -> SessionOptions {
+    let defaults = SessionOptions::default();
+    let banner = if unix.no_banner { String::new() } else { format!("{}\n\n", version_line()) };
+    SessionOptions {
+        banner,
+        prompt: unix.prompt.as_ref().map_or(defaults.prompt, |prompt| format!("{} ", prompt.trim_end())),
+        history_limit: unix.history_limit.unwrap_or(defaults.history_limit),
+        pager: !unix.no_pager,
+        pager_limit: unix.pager_limit.unwrap_or(defaults.pager_limit),
+        line_mode: unix.line_mode,
+        ansi: !unix.no_color,
+    }
+}
+
+fn write_pidfile(path: &Path) -> Result<(), StartError> {
+    fs::write(path, format!("{}\n", std::process::id()))
+        .map_err(|error| StartError::System { doing: format!("cannot write the pidfile {}", path.display()), error })
+}

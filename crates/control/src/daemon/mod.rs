@@ -1,0 +1,127 @@
+//! The daemon's life: command line, configuration, start, main loop, stop.
+
+mod assemble;
+mod detach;
+mod group;
+mod processes;
+mod threads;
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use quiver_command::config::{ConfigError, Schema, Source};
+use quiver_graph::topology::PlacementError;
+use quiver_net::NetError;
+
+pub use assemble::{Daemon, Options};
+pub use threads::{place, topology};
+
+use crate::ops::version::version_line;
+use crate::plugin::Plugin;
+use crate::server::BindError;
+use crate::startup::{Arguments, ArgumentsError, HELP, StartupConfig, schema};
+
+/// Why the daemon does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The command line.
+    #[error(transparent)]
+    Arguments(#[from] ArgumentsError),
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A file.
+    #[error("cannot read {path}: {error}", path = .path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The `cpu` section.
+    #[error("cpu: {0}")]
+    Placement(#[from] PlacementError),
+    /// Memory, threads, the graph.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// A socket.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// A plugin.
+    #[error("plugin {name}: {text}")]
+    Plugin {
+        /// Which.
+        name: &'static str,
+        /// What it says.
+        text: String,
+    },
+    /// Operations or commands that contradict one another: a mistake in the program.
+    #[error("the program's commands contradict one another: {}", .0.join("; "))]
+    Declarations(Vec<String>),
+    /// The operating system.
+    #[error("{doing}: {error}")]
+    System {
+        /// What was tried.
+        doing: String,
+        /// What it said.
+        error: io::Error,
+    },
+}
+
+/// The program: everything `main` does, with these plugins.
+pub fn run(plugins: &[Plugin]) -> ExitCode {
+    match start(plugins, std::env::args_os().skip(1).collect()) {
+        Ok(code) => code,
+        Err(error) => {
+            let mut out = io::stderr().lock();
+            let _ = writeln!(out, "quiver: {error}");
+            if let StartError::Config(error) = &error
+                && out.is_terminal()
+            {
+                let _ = writeln!(out, "{}", error.excerpt(true));
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(plugins: &[Plugin], mut words: Vec<OsString>) -> Result<ExitCode, StartError> {
+    let detached = words.first().is_some_and(|word| word == detach::MARK);
+    if detached {
+        words.remove(0);
+        detach::leave_session();
+    }
+    let startup = match Arguments::parse(words.iter().cloned())? {
+        Arguments::Help => return Ok(say(HELP)),
+        Arguments::Version => return Ok(say(&format!("{}\n", version_line()))),
+        Arguments::File(path, interactive) => {
+            let text = std::fs::read_to_string(&path).map_err(|error| StartError::Read { path: path.clone(), error })?;
+            let mut startup = StartupConfig::read(&full_schema(plugins), Source::file(path.to_string_lossy(), text))?;
+            startup.unix.interactive |= interactive;
+            startup.unix.nodaemon |= interactive;
+            startup
+        }
+        Arguments::Words(words) => StartupConfig::read(&full_schema(plugins), Source::words(words))?,
+    };
+    if !startup.unix.nodaemon && !detached {
+        let failed = |error| StartError::System { doing: "cannot go into the background".to_owned(), error };
+        return detach::detach(&words).map_err(failed);
+    }
+    let name = std::env::args_os().next();
+    let command_line = name.iter().chain(&words).map(|word| word.to_string_lossy().into_owned()).collect();
+    Daemon::start(startup, plugins, Options { command_line, detached, ..Options::default() })?.run()
+}
+
+/// The sections of the daemon and of all plugins; also of those that are off, so that a configuration stays good when a
+/// plugin is switched.
+fn full_schema(plugins: &[Plugin]) -> Schema {
+    plugins.iter().fold(schema(), |schema, plugin| (plugin.schema)(schema))
+}
+
+fn say(text: &str) -> ExitCode {
+    // A closed pipe is no failure of ours.
+    let _ = io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,72 @@
+//! The daemon's own process nodes.
+
+use std::cell::Cell;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use quiver_graph::reactor::AsyncFd;
+use quiver_net::Router;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+
+use crate::process::{Processes, State};
+use crate::startup::StartupConfig;
+
+/// How often the clock is compared with the kernel's.
+const CLOCK_INTERVAL: Duration = Duration::from_millis(100);
+/// How soon memory that readers may still hold is looked at again.
+const RECLAIM_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Starts those that always run.
+///
+/// # Errors
+/// The kernel's.
+pub fn start(processes: &Processes<Router>, _startup: &StartupConfig) -> io::Result<()> {
+    processes.spawn("clock-process", |cx| async move {
+        loop {
+            cx.sleep(CLOCK_INTERVAL).await;
+            cx.with(|router| router.graph.clock().discipline());
+        }
+    });
+    processes.spawn("reclaim-process", |cx| async move {
+        loop {
+            let pending = cx.with(|router| {
+                router.reclaim();
+                router.graph.domain().pending()
+            });
+            cx.sleep(if pending.unwrap_or(0) > 0 { RECLAIM_INTERVAL } else { CLOCK_INTERVAL }).await;
+        }
+    });
+    Ok(())
+}
+
+/// SIGTERM and SIGINT end the main loop; a second one ends the program at once. SIGHUP has no effect: a daemon that lost its
+/// terminal goes on.
+///
+/// # Errors
+/// The kernel's.
+pub fn stop_on_signals(processes: &Processes<Router>, stop: &Rc<Cell<bool>>) -> io::Result<()> {
+    let (receiver, sender) = UnixStream::pair()?;
+    let stopping = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        // In this order: the first signal finds the flag down.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stopping))?;
+        signal_hook::flag::register(signal, Arc::clone(&stopping))?;
+        pipe::register(signal, sender.try_clone()?)?;
+    }
+    signal_hook::flag::register(SIGHUP, Arc::default())?;
+    let stop = Rc::clone(stop);
+    processes.spawn("signal-process", |cx| async move {
+        let Ok(receiver) = AsyncFd::new(cx.reactor(), receiver) else { return };
+        let read = cx.waiting(State::EventWait, receiver.read(&mut [0; 8])).await;
+        if read.is_ok() {
+            tracing::info!(target: "startup", "told to stop by a signal");
+        }
+        stop.set(true);
+    });
+    Ok(())
+}

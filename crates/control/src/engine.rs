@@ -1,0 +1,232 @@
+//! Runs operations for sessions: one total order, long ones in slices.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use quiver_command::grammar::Completion;
+use quiver_command::operation::{Answer, Job, OpError, Outcome, Registry, Step, View};
+use quiver_command::session::Request;
+use quiver_graph::reactor::Reactor;
+
+use crate::order::{Entry, Order, Turn};
+
+/// How long a slice of a long operation may take: a main thread that also forwards must not stall.
+pub const SLICE: Duration = Duration::from_micros(50);
+
+/// The control state and the operations on it, as sessions share them. Clones are handles of the same.
+pub struct Engine<C> {
+    control: Rc<RefCell<C>>,
+    registry: Rc<Registry<C>>,
+    order: Order,
+    reactor: Rc<Reactor>,
+}
+
+impl<C> Clone for Engine<C> {
+    fn clone(&self) -> Self {
+        Self {
+            control: Rc::clone(&self.control),
+            registry: Rc::clone(&self.registry),
+            order: self.order.clone(),
+            reactor: Rc::clone(&self.reactor),
+        }
+    }
+}
+
+/// What a call of [`Running::step`] came to.
+#[derive(Debug)]
+pub enum Progress {
+    /// There is more to do at once.
+    Again,
+    /// Nothing can be done before [`Running::wait`] ends.
+    Blocked,
+    /// Text for whoever asked.
+    Print(String),
+    /// The end.
+    Done(Result<Answer, OpError>),
+}
+
+/// A request that is being run.
+pub struct Running<C> {
+    engine: Engine<C>,
+    phase: Phase<C>,
+    cancelled: bool,
+}
+
+enum Phase<C> {
+    /// In the queue for its turn.
+    Queued {
+        request: Option<Request>,
+        entry: Pin<Box<Entry>>,
+    },
+    /// It is its turn.
+    Ready {
+        request: Option<Request>,
+        turn: Turn,
+    },
+    /// A long operation; the turn is kept where it is exclusive.
+    Stepping {
+        job: Box<dyn Job<C, Answer>>,
+        _turn: Option<Turn>,
+        until: Option<u64>,
+    },
+    Ended,
+}
+
+impl<C: 'static> Engine<C> {
+    /// Puts the control state and its operations together.
+    pub fn new(control: Rc<RefCell<C>>, registry: Rc<Registry<C>>, reactor: Rc<Reactor>) -> Self {
+        Self { control, registry, order: Order::default(), reactor }
+    }
+
+    /// The reactor of the main thread.
+    pub fn reactor(&self) -> &Rc<Reactor> {
+        &self.reactor
+    }
+
+    /// What may stand at a place of a line.
+    pub fn complete(&self, line: &str, cursor: usize) -> Completion {
+        self.registry.complete(line, cursor, &self.control.borrow())
+    }
+
+    /// Takes a request's place in the order; [`Running::step`] runs it.
+    pub fn start(&self, request: Request) -> Running<C> {
+        let entry = Box::pin(self.order.enter());
+        Running { engine: self.clone(), phase: Phase::Queued { request: Some(request), entry }, cancelled: false }
+    }
+
+    /// Begins the operation that a request names.
+    fn begin(&self, request: &Request) -> Result<Outcome<C, Answer>, OpError> {
+        let mut control = self.control.borrow_mut();
+        match request {
+            Request::Command { line, view } => self.registry.execute(&mut control, line, view),
+            Request::Operation { name, request, view } => self.registry.request(name, request.clone())?.run(&mut control, view),
+            Request::Complete { line, cursor } => {
+                let completion = self.registry.complete(line, *cursor, &control);
+                let json = serde_json::to_string(&completion).map_err(|error| OpError::unspecified(error.to_string()))?;
+                Ok(Outcome::Done(Answer { text: String::new(), json: Some(json) }))
+            }
+        }
+    }
+}
+
+impl<C: 'static> Running<C> {
+    /// Asks it to end early. What has not begun does not begin; a long operation ends with its next slices.
+    pub fn cancel(&mut self) {
+        if std::mem::replace(&mut self.cancelled, true) {
+            return;
+        }
+        match &mut self.phase {
+            Phase::Queued { .. } | Phase::Ready { .. } => {
+                self.phase = Phase::Ended;
+            }
+            Phase::Stepping { job, until, .. } => {
+                *until = None;
+                job.cancel(&mut self.engine.control.borrow_mut());
+            }
+            Phase::Ended => {}
+        }
+    }
+
+    /// Whether other requests wait for this one.
+    pub fn is_exclusive(&self) -> bool {
+        matches!(&self.phase, Phase::Ready { .. } | Phase::Stepping { _turn: Some(_), .. })
+    }
+
+    /// Whether it is a long operation that only watches: any key may end it.
+    pub fn only_watches(&self) -> bool {
+        matches!(&self.phase, Phase::Stepping { _turn: None, .. })
+    }
+
+    /// Does what can be done now, for about [`SLICE`].
+    pub fn step(&mut self) -> Progress {
+        match &mut self.phase {
+            Phase::Queued { request, entry } => {
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                let std::task::Poll::Ready(turn) = entry.as_mut().poll(&mut context) else { return Progress::Blocked };
+                self.phase = Phase::Ready { request: request.take(), turn };
+                Progress::Again
+            }
+            Phase::Ready { .. } => self.begin(),
+            Phase::Stepping { until: Some(time), .. } if self.engine.reactor.clock().timer_now() < *time => Progress::Blocked,
+            Phase::Stepping { job, until, .. } => {
+                *until = None;
+                let step = job.step(&mut self.engine.control.borrow_mut(), SLICE);
+                match step {
+                    Step::Again => Progress::Again,
+                    Step::Sleep(pause) => {
+                        let ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+                        *until = Some(self.engine.reactor.clock().timer_now().saturating_add(ns));
+                        Progress::Again
+                    }
+                    Step::Print(text) => Progress::Print(text),
+                    Step::Done(result) => {
+                        self.phase = Phase::Ended;
+                        Progress::Done(result)
+                    }
+                }
+            }
+            Phase::Ended => Progress::Done(Err(OpError::unspecified("cancelled"))),
+        }
+    }
+
+    /// Runs it to its end, handing its text to `print`.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    pub async fn finish(mut self, mut print: impl FnMut(&str)) -> Result<Answer, OpError> {
+        loop {
+            match self.step() {
+                Progress::Again => quiver_graph::reactor::yield_now().await,
+                Progress::Blocked => self.wait().await,
+                Progress::Print(text) => print(&text),
+                Progress::Done(result) => return result,
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Progress {
+        let Phase::Ready { request, turn } = std::mem::replace(&mut self.phase, Phase::Ended) else { return Progress::Blocked };
+        let Some(request) = request else { return Progress::Blocked };
+        match self.engine.begin(&request) {
+            Ok(Outcome::Done(answer)) => Progress::Done(Ok(answer)),
+            Ok(Outcome::Job(job)) => {
+                let turn = job.exclusive().then_some(turn);
+                self.phase = Phase::Stepping { job, _turn: turn, until: None };
+                Progress::Again
+            }
+            Err(error) => Progress::Done(Err(error)),
+        }
+    }
+
+    /// Waits until [`step`](Self::step) can do something. May be dropped and called again.
+    pub async fn wait(&mut self) {
+        match &mut self.phase {
+            Phase::Queued { request, entry } => {
+                let turn = entry.as_mut().await;
+                self.phase = Phase::Ready { request: request.take(), turn };
+            }
+            Phase::Stepping { until: Some(time), .. } => self.engine.reactor.sleep_until(*time).await,
+            _ => {}
+        }
+    }
+}
+
+impl<C> Drop for Running<C> {
+    fn drop(&mut self) {
+        // Dropped in the middle (the daemon stops): the job gets its chance to clean up.
+        if let Phase::Stepping { job, .. } = &mut self.phase
+            && let Ok(mut control) = self.engine.control.try_borrow_mut()
+        {
+            job.cancel(&mut control);
+            job.step(&mut control, SLICE);
+        }
+    }
+}
+
+/// A command line that gives text, as a script or a test asks it.
+pub fn command(line: impl Into<String>) -> Request {
+    Request::Command { line: line.into(), view: View::TEXT }
+}

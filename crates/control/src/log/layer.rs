@@ -1,0 +1,112 @@
+//! From `tracing` into the log.
+
+use std::fmt::Write as _;
+use std::time::SystemTime;
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+use super::{Level, Log};
+
+/// A `tracing` layer that writes into a [`Log`].
+pub struct LogLayer(Log);
+
+impl LogLayer {
+    /// Writes into `log`.
+    pub fn new(log: Log) -> Self {
+        Self(log)
+    }
+}
+
+/// Makes `log` the one that all `tracing` events of the process go to, panics too. Only the first call has an effect.
+pub fn install(log: &Log) {
+    let subscriber = tracing_subscriber::registry().with(LogLayer::new(log.clone()));
+    if tracing::subscriber::set_global_default(subscriber).is_err() {
+        return;
+    }
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let thread = std::thread::current();
+        tracing::error!(target: "panic", "{}: {panic}", thread.name().unwrap_or("a thread"));
+        before(panic);
+    }));
+}
+
+impl<S: Subscriber> Layer<S> for LogLayer {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let metadata = event.metadata();
+        let mut text = Text::default();
+        event.record(&mut text);
+        self.0.push(SystemTime::now(), Level::from(metadata.level()), &class(metadata.target()), &text.text());
+    }
+}
+
+/// The class of a target: crate names are left out, modules are joined by slashes.
+fn class(target: &str) -> String {
+    let path = match target.split_once("::") {
+        Some((krate, path)) if krate.starts_with("quiver") => path,
+        _ => target.strip_prefix("quiver_").unwrap_or(target),
+    };
+    path.replace("::", "/")
+}
+
+/// Message first, then the other fields.
+#[derive(Default)]
+struct Text {
+    message: String,
+    fields: String,
+}
+
+impl Text {
+    fn text(self) -> String {
+        self.message + &self.fields
+    }
+}
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        // Writing to a string fails only if the value's own Debug does; the text is then cut there.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value}"),
+            name => write!(self.fields, " {name}={value}"),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_arrive_with_class_level_and_fields() {
+        let log = Log::default();
+        let subscriber = tracing_subscriber::registry().with(LogLayer::new(log.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(target: "ip/neighbor", interface = "pg1", count = 2, "add: {}", "10.0.1.2");
+            tracing::error!("no target");
+            tracing::debug!(target: "x", "too quiet");
+        });
+        let lines: Vec<_> = log.lines().into_iter().map(|line| (line.level, line.class, line.text)).collect();
+        let expected = [
+            (Level::Notice, "ip/neighbor".to_owned(), "add: 10.0.1.2 interface=pg1 count=2".to_owned()),
+            (Level::Error, "log/layer/tests".to_owned(), "no target".to_owned()),
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn module_paths_become_classes() {
+        assert_eq!(class("quiver_net::ip::neighbor"), "ip/neighbor");
+        assert_eq!(class("quiver_net"), "net");
+        assert_eq!(class("memif"), "memif");
+        assert_eq!(class("other::thing"), "other/thing");
+    }
+}

@@ -1,0 +1,136 @@
+//! Listening sockets: where, with which rights, and what to do about one that is there already.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::TcpListener;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Why a socket cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Another process answers there.
+    #[error("{0} is in use: a router that runs answers there; stop it, or set another unix {{ runtime-dir }} or {{ cli-listen }}")]
+    InUse(PathBuf),
+    /// There is something that we did not make.
+    #[error("{0} exists and is not a socket; remove it, or set another path")]
+    NotASocket(PathBuf),
+    /// The kernel refuses.
+    #[error("cannot listen on {address}: {error}")]
+    System {
+        /// Where.
+        address: String,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// A Unix socket that is removed from the file system when it is dropped.
+#[derive(Debug)]
+pub struct BoundPath {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Drop for BoundPath {
+    fn drop(&mut self) {
+        // Only if it is still ours: another router may have replaced it.
+        if inode(&self.path) == Some(self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn inode(path: &Path) -> Option<u64> {
+    fs::symlink_metadata(path).ok().map(|data| std::os::unix::fs::MetadataExt::ino(&data))
+}
+
+/// Listens on a Unix socket; owner and group may use it. What a dead process left is replaced.
+///
+/// # Errors
+/// A live socket, another kind of file, and the kernel's.
+pub fn listen_unix(path: &Path, gid: Option<u32>) -> Result<(UnixListener, BoundPath), BindError> {
+    let system = |error| BindError::System { address: path.display().to_string(), error };
+    if let Ok(data) = fs::symlink_metadata(path) {
+        if !data.file_type().is_socket() {
+            return Err(BindError::NotASocket(path.to_owned()));
+        }
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(system)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(system(error)),
+            // Connected, or its queue is full: somebody is there.
+            _ => return Err(BindError::InUse(path.to_owned())),
+        }
+    }
+    // Nobody may connect between bind and chmod.
+    let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+    let bound = UnixListener::bind(path);
+    rustix::process::umask(mask);
+    let listener = bound.map_err(system)?;
+    let bound = BoundPath { path: path.to_owned(), inode: inode(path).unwrap_or_default() };
+    if let Some(gid) = gid {
+        std::os::unix::fs::chown(path, None, Some(gid)).map_err(system)?;
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o660)).map_err(system)?;
+    Ok((listener, bound))
+}
+
+/// Listens on a TCP port of the first address of `host` that can be had; all addresses where it is empty.
+///
+/// # Errors
+/// The kernel's, or that nobody knows the host.
+pub fn listen_tcp(host: &str, port: u16) -> Result<TcpListener, BindError> {
+    let host = if host.is_empty() { "::" } else { host };
+    TcpListener::bind((host, port)).map_err(|error| BindError::System { address: format!("{host} port {port}"), error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("quiver-socket-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
+        let folder = folder("stale");
+        let path = folder.join("s");
+        // A listener that is closed leaves its file.
+        drop(UnixListener::bind(&path).unwrap());
+        let (listener, bound) = listen_unix(&path, None).unwrap();
+        let error = listen_unix(&path, None).unwrap_err();
+        assert!(matches!(error, BindError::InUse(_)), "{error}");
+        drop((listener, bound));
+        assert!(!path.exists());
+        fs::write(&path, "mine").unwrap();
+        assert!(matches!(listen_unix(&path, None), Err(BindError::NotASocket(_))));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn owner_and_group_may_use_the_socket_and_nobody_else() {
+        let folder = folder("mode");
+        let path = folder.join("s");
+        let _bound = listen_unix(&path, None).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_socket_that_another_has_replaced_is_not_removed() {
+        let folder = folder("replaced");
+        let path = folder.join("s");
+        let first = listen_unix(&path, None).unwrap();
+        fs::remove_file(&path).unwrap();
+        let _second = UnixListener::bind(&path).unwrap();
+        drop(first);
+        assert!(path.exists());
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

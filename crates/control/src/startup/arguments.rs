@@ -1,0 +1,120 @@
+//! The daemon's command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What `-h` prints.
+pub const HELP: &str = "\
+Usage: quiver [-c FILE] | [-i] [SECTION { KEY VALUE ... } ...]
+
+The packet processing daemon. Its configuration is a file of sections, or the same words on the command line:
+
+  quiver -c /etc/quiver/startup.conf
+  quiver unix { interactive cli-listen 127.0.0.1:5002 } cpu { main-core 1 workers 2 }
+
+Options:
+  -c, --config FILE    read the configuration from FILE
+  -i, --interactive    the command language on this terminal; short for unix { interactive }
+  -v, --version        say which version this is
+  -h, --help           say this
+";
+
+/// What the command line asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Arguments {
+    /// Print [`HELP`].
+    Help,
+    /// Print the version.
+    Version,
+    /// Start with a file, and `interactive` added.
+    File(PathBuf, bool),
+    /// Start with these words as the configuration.
+    Words(Vec<String>),
+}
+
+/// A command line that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArgumentsError {
+    /// `-c` at the end.
+    #[error("{0} needs a file; try quiver -h")]
+    NoFile(String),
+    /// A dash and something unknown.
+    #[error("unknown option {0}; try quiver -h")]
+    Unknown(String),
+    /// Configuration words beside a file.
+    #[error("`{0}' beside a configuration file: put everything into the file, or everything on the command line")]
+    Both(String),
+    /// Bytes that are no text.
+    #[error("{0:?} is not UTF-8 text")]
+    NotText(OsString),
+}
+
+impl Arguments {
+    /// Reads the words behind the program's name.
+    ///
+    /// # Errors
+    /// What is wrong with them, in a line.
+    pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, ArgumentsError> {
+        let mut words = words.into_iter();
+        let (mut file, mut interactive, mut rest) = (None, false, Vec::new());
+        while let Some(word) = words.next() {
+            let text = word.into_string().map_err(ArgumentsError::NotText)?;
+            if !rest.is_empty() {
+                rest.push(text);
+                continue;
+            }
+            match text.as_str() {
+                "-h" | "--help" => return Ok(Self::Help),
+                "-v" | "-V" | "--version" => return Ok(Self::Version),
+                "-i" | "--interactive" => interactive = true,
+                // Only of interest to who brings an allocator of their own.
+                "--no-alloc-intercept" => {}
+                "-c" | "--config" => file = Some(PathBuf::from(words.next().ok_or(ArgumentsError::NoFile(text))?)),
+                _ if text.starts_with("--config=") => file = Some(PathBuf::from(&text["--config=".len()..])),
+                _ if text.starts_with('-') => return Err(ArgumentsError::Unknown(text)),
+                _ => rest.push(text),
+            }
+        }
+        match (file, rest.first()) {
+            (Some(_), Some(word)) => Err(ArgumentsError::Both(word.clone())),
+            (Some(file), None) => Ok(Self::File(file, interactive)),
+            (None, _) => {
+                if interactive {
+                    rest.splice(0..0, ["unix", "{", "interactive", "}"].map(String::from));
+                }
+                Ok(Self::Words(rest))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments, ArgumentsError> {
+        Arguments::parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn a_file_or_words_are_the_configuration() {
+        assert_eq!(parse("-c f"), Ok(Arguments::File("f".into(), false)));
+        assert_eq!(parse("--config=f -i"), Ok(Arguments::File("f".into(), true)));
+        let words = |text: &str| Ok(Arguments::Words(text.split_whitespace().map(String::from).collect()));
+        assert_eq!(parse("unix { nodaemon }"), words("unix { nodaemon }"));
+        assert_eq!(parse("-i cpu { }"), words("unix { interactive } cpu { }"));
+        assert_eq!(parse(""), words(""));
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_named() {
+        assert_eq!(parse("-c"), Err(ArgumentsError::NoFile("-c".into())));
+        assert_eq!(parse("-x"), Err(ArgumentsError::Unknown("-x".into())));
+        assert_eq!(parse("-c f unix { }"), Err(ArgumentsError::Both("unix".into())));
+    }
+
+    #[test]
+    fn dashes_within_the_configuration_are_its_own() {
+        assert_eq!(parse("unix { log -v }").unwrap(), Arguments::Words(["unix", "{", "log", "-v", "}"].map(String::from).into()));
+    }
+}

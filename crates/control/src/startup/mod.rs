@@ -1,0 +1,340 @@
+//! `startup.conf`: the configuration a router starts with, typed.
+//!
+//! [`schema`] says which keys there are, [`StartupConfig::read`] turns a text into values, [`Arguments`] reads the command
+//! line. Nothing here does anything: the [daemon](crate::daemon) does.
+
+mod arguments;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use quiver_buffer::PageSize;
+use quiver_command::config::{Block, Config, ConfigError, Listen, Schema, Source, Value};
+use quiver_graph::topology::{PlacementRequest, SchedulerPolicy};
+
+pub use arguments::{Arguments, ArgumentsError, HELP};
+pub use schema::schema;
+
+use crate::log::Level;
+
+/// Where sockets live unless `unix { runtime-dir }` says otherwise.
+pub const RUNTIME_DIR: &str = "/run/quiver";
+
+/// What `startup.conf` says.
+#[derive(Debug, Clone)]
+pub struct StartupConfig {
+    /// `unix { … }`.
+    pub unix: Unix,
+    /// `cpu { … }`.
+    pub cpu: Cpu,
+    /// `buffers { … }`.
+    pub buffers: Buffers,
+    /// `plugins { … }`.
+    pub plugins: Plugins,
+    /// `api-trace { … }`.
+    pub api_trace: ApiTrace,
+    /// `logging { … }`.
+    pub logging: Logging,
+    /// `node { … }`: names with the instruction set that their loops use; `default` is for all others.
+    pub node_variants: Vec<(String, Value)>,
+    /// `statseg { update-interval }`.
+    pub stats_interval: Duration,
+    /// What was accepted without effect, a line each.
+    pub notices: Vec<String>,
+    /// Everything, for the sections that plugins read.
+    pub config: Config,
+}
+
+/// `unix { … }`.
+#[derive(Debug, Clone)]
+pub struct Unix {
+    /// Stay in the foreground.
+    pub nodaemon: bool,
+    /// The command language on the terminal; implies `nodaemon`.
+    pub interactive: bool,
+    /// Log to this file in place of standard error.
+    pub log: Option<PathBuf>,
+    /// Files of commands to run at start, in order.
+    pub exec: Vec<PathBuf>,
+    /// Where the command language listens; `cli.sock` in the runtime folder where nothing is said.
+    pub cli_listen: Vec<(Listen, Value)>,
+    /// Folder of sockets.
+    pub runtime_dir: PathBuf,
+    /// Whether the working folder stays as it is in a daemon.
+    pub use_current_dir: bool,
+    /// File for the process id.
+    pub pidfile: Option<PathBuf>,
+    /// Group that may use the sockets, a name or number.
+    pub gid: Option<Value>,
+    /// The prompt.
+    pub prompt: Option<String>,
+    /// Lines of history.
+    pub history_limit: Option<usize>,
+    /// Clients edit their lines themselves.
+    pub line_mode: bool,
+    /// No greeting.
+    pub no_banner: bool,
+    /// No colours.
+    pub no_color: bool,
+    /// Long output does not stop at pages.
+    pub no_pager: bool,
+    /// Output of more lines is not paged.
+    pub pager_limit: Option<usize>,
+    /// Sleep so long in each turn of the main loop.
+    pub poll_sleep: Duration,
+}
+
+/// `cpu { … }`.
+#[derive(Debug, Clone)]
+pub struct Cpu {
+    /// Which cores are asked for.
+    pub request: PlacementRequest,
+    /// Core numbers count among the cores that the process may use.
+    pub relative: bool,
+    /// Scheduling of all threads.
+    pub policy: SchedulerPolicy,
+    /// Priority, for `fifo` and `rr`.
+    pub priority: u32,
+}
+
+/// `buffers { … }`.
+#[derive(Debug, Clone)]
+pub struct Buffers {
+    /// Buffers of each NUMA node; none for the default.
+    pub per_numa: Option<u32>,
+    /// Bytes of data in a buffer; none for the default.
+    pub data_size: Option<u32>,
+    /// Pages.
+    pub page_size: PageSize,
+}
+
+/// `plugins { … }`.
+#[derive(Debug, Clone, Default)]
+pub struct Plugins {
+    /// Whether plugins that are not named are on: none leaves that to each plugin.
+    pub default: Option<bool>,
+    /// Names with what is said about them.
+    pub named: Vec<(Value, bool)>,
+}
+
+/// `api-trace { … }`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ApiTrace {
+    /// Whether API messages are recorded from the start.
+    pub on: bool,
+    /// How many.
+    pub items: Option<u32>,
+}
+
+/// `logging { … }`.
+#[derive(Debug, Clone, Default)]
+pub struct Logging {
+    /// Lines that `show logging` remembers.
+    pub size: Option<usize>,
+    /// Seconds until a class that logged too much is heard again.
+    pub unthrottle: Option<u32>,
+    /// Level of classes that say nothing.
+    pub level: Option<Level>,
+    /// Classes with level and lines a second.
+    pub classes: Vec<(String, Option<Level>, Option<u32>)>,
+}
+
+impl StartupConfig {
+    /// Reads a text, held against `schema`.
+    ///
+    /// # Errors
+    /// An unknown section or key, or a value that cannot be used; each with its place.
+    pub fn read(schema: &Schema, source: Source) -> Result<Self, ConfigError> {
+        Self::from_config(schema.read(source)?)
+    }
+
+    /// What holds when nothing is said.
+    ///
+    /// # Errors
+    /// None in practice: an empty text is a good one.
+    pub fn defaults() -> Result<Self, ConfigError> {
+        Self::from_config(schema().defaults())
+    }
+
+    fn from_config(config: Config) -> Result<Self, ConfigError> {
+        Ok(Self {
+            unix: Unix::read(config.section("unix"))?,
+            cpu: Cpu::read(config.section("cpu"))?,
+            buffers: Buffers::read(config.section("buffers"))?,
+            plugins: Plugins::read(config.section("plugins"))?,
+            api_trace: ApiTrace::read(config.section("api-trace"))?,
+            logging: Logging::read(config.section("logging"))?,
+            node_variants: node_variants(config.section("node")),
+            stats_interval: stats_interval(config.section("statseg"))?,
+            notices: config.notices().iter().map(ToString::to_string).collect(),
+            config,
+        })
+    }
+}
+
+impl Unix {
+    fn read(block: &Block) -> Result<Self, ConfigError> {
+        let path = |key| block.get(key).map(|value: &Value| value.path().to_owned());
+        let size = |key| block.get(key).map(|value| value.number_in(0..=10_000_000_usize)).transpose();
+        let exec = block.values("startup-config").chain(block.values("exec"));
+        let poll_sleep = block.get("poll-sleep-usec").map(|value| value.number_in(0..=1_000_000_u64)).transpose()?;
+        Ok(Self {
+            nodaemon: block.flag("nodaemon") || block.flag("interactive"),
+            interactive: block.flag("interactive"),
+            log: path("log"),
+            exec: exec.map(|value| value.path().to_owned()).collect(),
+            cli_listen: block.values("cli-listen").map(|value| Ok((value.listen()?, value.clone()))).collect::<Result<_, _>>()?,
+            runtime_dir: path("runtime-dir").unwrap_or_else(|| RUNTIME_DIR.into()),
+            use_current_dir: block.flag("use-current-dir"),
+            pidfile: path("pidfile"),
+            gid: block.get("gid").cloned(),
+            prompt: block.get("cli-prompt").map(|value| value.text().to_owned()),
+            history_limit: block.get("cli-history-limit").map(|value| value.number_in(0..=100_000_usize)).transpose()?,
+            line_mode: block.flag("cli-line-mode"),
+            no_banner: block.flag("cli-no-banner") || block.flag("nobanner"),
+            no_color: block.flag("nocolor"),
+            no_pager: block.flag("cli-no-pager"),
+            pager_limit: size("cli-pager-buffer-limit")?,
+            poll_sleep: Duration::from_micros(poll_sleep.unwrap_or(0)),
+        })
+    }
+
+    /// A path of the runtime folder.
+    pub fn in_runtime_dir(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.runtime_dir.join(name)
+    }
+}
+
+impl Cpu {
+    fn read(block: &Block) -> Result<Self, ConfigError> {
+        let number = |key| block.get(key).map(Value::u32).transpose();
+        let list = block.get("corelist-workers").map(Value::cpu_list).transpose()?;
+        let mask = block.get("coremask-workers").map(Value::cpu_mask).transpose()?;
+        if let (Some(_), Some(_), Some(value)) = (&list, &mask, block.get("coremask-workers")) {
+            return Err(value.error("coremask-workers and corelist-workers exclude each other").help("keep one of them"));
+        }
+        let policies = [
+            SchedulerPolicy::Other,
+            SchedulerPolicy::Batch,
+            SchedulerPolicy::Idle,
+            SchedulerPolicy::Fifo,
+            SchedulerPolicy::RoundRobin,
+        ];
+        let policies = policies.map(|policy| (policy.name(), policy));
+        let policy = block.get("scheduler-policy").map(|value| value.one_of(&policies)).transpose()?;
+        let policy = policy.unwrap_or(SchedulerPolicy::Other);
+        let real_time = matches!(policy, SchedulerPolicy::Fifo | SchedulerPolicy::RoundRobin);
+        let priority = match block.get("scheduler-priority") {
+            Some(value) if real_time => value.number_in(1..=99)?,
+            Some(value) => {
+                let error = value.error(format!("scheduler-priority has no meaning with policy `{}'", policy.name()));
+                return Err(error.help("set scheduler-policy to fifo or rr"));
+            }
+            None => u32::from(real_time),
+        };
+        Ok(Self {
+            request: PlacementRequest {
+                main_core: number("main-core")?,
+                workers: number("workers")?,
+                corelist: list.or(mask),
+                skip_cores: number("skip-cores")?.unwrap_or(0),
+            },
+            relative: block.flag("relative"),
+            policy,
+            priority,
+        })
+    }
+}
+
+impl Buffers {
+    fn read(block: &Block) -> Result<Self, ConfigError> {
+        let mut per_numa = block.get("buffers-per-numa").map(|value| value.number_in(1..=1_u32 << 28)).transpose()?;
+        for (_, numa) in block.named("numa") {
+            // One region serves all nodes alike: the largest wish counts.
+            let wish = numa.get("buffers").map(|value| value.number_in(1..=1_u32 << 28)).transpose()?;
+            per_numa = per_numa.max(wish);
+        }
+        let data_size = block.get("default data-size").map(|value| match value.size()? {
+            bytes @ 256..=16_384 => Ok(bytes as u32),
+            _ => Err(value.bad("256 to 16384 bytes")),
+        });
+        let page_size = block.get("page-size").map(page_size).transpose()?;
+        Ok(Self { per_numa, data_size: data_size.transpose()?, page_size: page_size.unwrap_or(PageSize::Default) })
+    }
+}
+
+fn page_size(value: &Value) -> Result<PageSize, ConfigError> {
+    let expected = "4K, 2M, 1G, default or default-hugepage";
+    match value.text() {
+        "default" => return Ok(PageSize::Default),
+        "default-hugepage" => return Ok(PageSize::Mb2),
+        _ => {}
+    }
+    match value.size().map_err(|_| value.bad(expected))? {
+        0x1000 => Ok(PageSize::Kb4),
+        0x20_0000 => Ok(PageSize::Mb2),
+        0x4000_0000 => Ok(PageSize::Gb1),
+        _ => Err(value.bad(expected)),
+    }
+}
+
+impl Plugins {
+    fn read(block: &Block) -> Result<Self, ConfigError> {
+        let mut plugins = Self::default();
+        for (name, group) in block.named("plugin") {
+            let said = group.keys().filter(|key| matches!(*key, "enable" | "disable")).last();
+            let Some(on) = said.map(|key| key == "enable") else { continue };
+            match name.text() {
+                "default" => plugins.default = Some(on),
+                _ => plugins.named.push((name.clone(), on)),
+            }
+        }
+        Ok(plugins)
+    }
+}
+
+impl ApiTrace {
+    fn read(block: &Block) -> Result<Self, ConfigError> {
+        let last = block.keys().filter(|key| matches!(*key, "on" | "enable" | "off")).last();
+        let items = block.get("nitems").map(Value::u32).transpose()?;
+        Ok(Self { on: last.is_some_and(|key| key != "off"), items })
+    }
+}
+
+impl Logging {
+    fn read(block: &Block) -> Result<Self, ConfigError> {
+        let mut classes = Vec::new();
+        for (name, class) in block.named("class") {
+            let limit = class.get("rate-limit").map(Value::u32).transpose()?;
+            classes.push((name.text().to_owned(), level(class.get("level"))?, limit));
+        }
+        Ok(Self {
+            size: block.get("size").map(|value| value.number_in(1..=1_000_000_usize)).transpose()?,
+            unthrottle: block.get("unthrottle-time").map(Value::u32).transpose()?,
+            level: level(block.get("default-log-level"))?,
+            classes,
+        })
+    }
+}
+
+fn level(value: Option<&Value>) -> Result<Option<Level>, ConfigError> {
+    value.map(|value| value.one_of(&Level::NAMES)).transpose()
+}
+
+fn node_variants(block: &Block) -> Vec<(String, Value)> {
+    let default = block.group("default").map(|group| ("default".to_owned(), group));
+    let named = block.any().map(|(name, group)| (name.text().to_owned(), group));
+    let all = default.into_iter().chain(named);
+    all.filter_map(|(name, group)| Some((name, group.get("variant")?.clone()))).collect()
+}
+
+fn stats_interval(block: &Block) -> Result<Duration, ConfigError> {
+    let seconds = block.get("update-interval").map(|value| match value.decimal()? {
+        seconds if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err(value.bad("seconds from 0.001 to 3600")),
+    });
+    Ok(Duration::from_secs_f64(seconds.transpose()?.unwrap_or(10.0)))
+}

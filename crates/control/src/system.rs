@@ -1,0 +1,99 @@
+//! The daemon's own part of the control state.
+
+use std::cell::Cell;
+use std::io::BufRead;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use quiver_command::operation::{OpError, Registry, retval};
+use quiver_command::script::{ScriptHost, ScriptState};
+use quiver_graph::elog::EventLog;
+use quiver_graph::topology::Topology;
+use quiver_net::Router;
+
+use crate::log::Log;
+use crate::plugin::PluginInfo;
+use crate::process::ProcessTable;
+use crate::startup::StartupConfig;
+
+/// What operations of the daemon itself work on. It is a part of the router.
+pub struct System {
+    /// All operations and commands.
+    pub registry: Rc<Registry<Router>>,
+    /// The log.
+    pub log: Log,
+    /// The event log.
+    pub events: Arc<EventLog>,
+    /// Process nodes.
+    pub processes: ProcessTable,
+    /// What the router was started with.
+    pub startup: Rc<StartupConfig>,
+    /// The command line it was started with.
+    pub command_line: Vec<String>,
+    /// The machine.
+    pub topology: Topology,
+    /// The main thread: its CPU, and turns of its loop.
+    pub main: MainFigures,
+    /// Built-in plugins.
+    pub plugins: Vec<PluginInfo>,
+    /// `api trace`.
+    pub api_trace: bool,
+    /// Set to end the main loop.
+    pub stop: Rc<Cell<bool>>,
+    /// When the router was started, ns of its clock.
+    pub started: u64,
+    /// When runtime figures were cleared, ns of its clock.
+    pub runtime_cleared: u64,
+}
+
+/// What `show threads` and `show runtime` tell of the main thread.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MainFigures {
+    /// CPU it is pinned to.
+    pub cpu: Option<u32>,
+    /// Turns of the main loop since the figures were cleared.
+    pub loops: u64,
+}
+
+impl System {
+    /// The daemon's state of a router.
+    ///
+    /// # Errors
+    /// Only where a router runs without its daemon.
+    pub fn of(router: &Router) -> Result<&Self, OpError> {
+        router.part().ok_or_else(no_daemon)
+    }
+
+    /// The daemon's state of a router, to be changed.
+    ///
+    /// # Errors
+    /// Only where a router runs without its daemon.
+    pub fn of_mut(router: &mut Router) -> Result<&mut Self, OpError> {
+        router.part_mut().ok_or_else(no_daemon)
+    }
+}
+
+fn no_daemon() -> OpError {
+    OpError::new(retval::UNSUPPORTED, "this router runs without its daemon")
+}
+
+/// Lets `exec` and macros find their state; see [`ScriptHost`].
+pub enum Scripts {}
+
+impl ScriptHost<Router> for Scripts {
+    fn registry(router: &Router) -> Rc<Registry<Router>> {
+        System::of(router).map(|system| Rc::clone(&system.registry)).unwrap_or_default()
+    }
+
+    fn script_state(router: &mut Router) -> &mut ScriptState {
+        if router.part::<ScriptState>().is_none() {
+            router.add_part(ScriptState::default());
+        }
+        router.part_mut().unwrap_or_else(|| unreachable!("it was added above"))
+    }
+
+    fn open_script(_: &mut Router, path: &str) -> std::io::Result<Box<dyn BufRead>> {
+        let file = std::fs::File::open(path)?;
+        Ok(Box::new(std::io::BufReader::new(file)))
+    }
+}

@@ -45,7 +45,7 @@ impl Bell {
 
 /// A thread's way to sleep until a device, a message or a time wakes it.
 pub(crate) struct Sleeper {
-    epoll: OwnedFd,
+    epoll: Arc<OwnedFd>,
     bell: Bell,
     fds: Vec<RawFd>,
 }
@@ -54,7 +54,7 @@ impl Sleeper {
     fn new(bell: Bell) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &*bell.fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-        Ok(Self { epoll, bell, fds: Vec::new() })
+        Ok(Self { epoll: Arc::new(epoll), bell, fds: Vec::new() })
     }
 
     /// Watches exactly the descriptors of the worker's queues. A descriptor that was closed has left the set by itself.
@@ -64,12 +64,12 @@ impl Sleeper {
         for fd in &self.fds {
             // SAFETY: only named to the kernel for removal; a closed or reused number gives an error or is added again below.
             let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(*fd) };
-            let _ = epoll::delete(&self.epoll, fd);
+            let _ = epoll::delete(&*self.epoll, fd);
         }
         for fd in &now {
             // SAFETY: the worker's queues own these descriptors and outlive this call.
             let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(*fd) };
-            let _ = epoll::add(&self.epoll, fd, epoll::EventData::new_u64(1), epoll::EventFlags::IN);
+            let _ = epoll::add(&*self.epoll, fd, epoll::EventData::new_u64(1), epoll::EventFlags::IN);
         }
         self.fds = now;
     }
@@ -79,7 +79,7 @@ impl Sleeper {
         if inbox.is_empty() {
             let timeout = rustix::event::Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
             let mut events = [const { std::mem::MaybeUninit::uninit() }; 16];
-            let _ = epoll::wait(&self.epoll, &mut events, Some(&timeout));
+            let _ = epoll::wait(&*self.epoll, &mut events, Some(&timeout));
             let mut count = [0_u8; 8];
             let _ = rustix::io::read(&*self.bell.fd, &mut count);
         }
@@ -141,6 +141,16 @@ pub struct Fleet {
 struct Local {
     worker: Worker,
     reader: qsbr::Reader,
+    /// Made when the main thread sleeps for the first time.
+    sleeper: Option<Sleeper>,
+}
+
+/// How long a main thread that forwards may sleep, and what wakes it.
+pub struct Rest {
+    /// ns of the clock at which nodes have something to do; nothing where none has said.
+    pub until: Option<u64>,
+    /// An epoll set that is readable as soon as a device of the graph has an event.
+    pub events: Arc<OwnedFd>,
 }
 
 impl Fleet {
@@ -151,7 +161,7 @@ impl Fleet {
     /// Main forwards itself.
     pub(crate) fn run_here(&mut self, worker: Worker) {
         let reader = self.domain.register();
-        self.local = Some(Local { worker, reader });
+        self.local = Some(Local { worker, reader, sleeper: None });
     }
 
     /// Starts a worker thread.
@@ -271,13 +281,21 @@ impl Fleet {
         Some(n)
     }
 
-    /// Whether the main thread's graph may sleep, until when at the latest, and which descriptors wake it.
-    pub fn sleep_here(&mut self, fds: &mut Vec<RawFd>) -> Option<Option<u64>> {
+    /// Whether the main thread's graph may sleep now: until when, and what ends the sleep. Nothing where it has work, or
+    /// where workers run the graph. The next [`step_here`](Self::step_here) ends the rest.
+    pub fn sleep_here(&mut self) -> Option<Rest> {
         let local = self.local.as_mut()?;
         let until = local.worker.may_sleep()?;
-        local.worker.event_fds(fds);
+        let sleeper = match &mut local.sleeper {
+            Some(sleeper) => sleeper,
+            // Without descriptors to spare it stays awake.
+            none => none.insert(Sleeper::new(Bell::new().ok()?).ok()?),
+        };
+        if std::mem::take(&mut local.worker.fds_changed) {
+            sleeper.watch(&local.worker);
+        }
         local.reader.offline();
-        Some(until)
+        Some(Rest { until, events: sleeper.epoll.clone() })
     }
 }
 

@@ -40,7 +40,7 @@ pub use capture::{CapturePoint, CaptureSink, Captured};
 pub use context::{NodeCx, NodeId};
 pub use drop::{DropError, NullDrop};
 pub use feature::{ArcPoint, ArcSpec, FeatureSpec};
-pub use fleet::{Fleet, ThreadInfo, ThreadPlan};
+pub use fleet::{Fleet, Rest, ThreadInfo, ThreadPlan};
 pub use frame::{Frame, IfIndex, PREFETCH_MAX, Span, VECTOR_DEFAULT, VECTOR_MAX, flags};
 pub use graph::{ErrorInfo, Graph, GraphError, MAX_NODES, NodeFigures, NodeInfo, STATS_BYTES};
 pub use interface::{InterfaceCounters, MAX_INTERFACES};

@@ -8,6 +8,8 @@
 //! The rules: `run` validates first and changes nothing on an error; a reply is a struct that serialises to what a program
 //! wants to know and renders as VPP's text; parsing only makes requests.
 
+pub mod interface;
+pub mod packet_generator;
 pub mod version;
 
 use quiver_command::operation::{OpError, Registry, retval};
@@ -21,6 +23,8 @@ use crate::system::Scripts;
 pub fn register(registry: &mut Registry<Router>) {
     script::register::<Router, Scripts>(registry);
     session::declare_commands(registry);
+    interface::register(registry);
+    packet_generator::register(registry);
     version::register(registry);
 }
 
@@ -37,4 +41,36 @@ pub fn graph_error(error: &GraphError) -> OpError {
         _ => (retval::UNSPECIFIED, "graph"),
     };
     OpError::new(code, error.to_string()).key(key)
+}
+
+/// Running command lines in tests, against all operations.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::time::Duration;
+
+    use quiver_command::operation::{Outcome, Registry, View, run_to_end};
+    use quiver_net::Router;
+
+    fn execute(router: &mut Router, line: &str) -> Result<String, String> {
+        let mut registry = Registry::new();
+        super::register(&mut registry);
+        assert!(registry.problems().is_empty(), "{:?}", registry.problems());
+        let mut text = String::new();
+        let answer = match registry.execute(router, line, &View::TEXT).map_err(|e| e.to_string())? {
+            Outcome::Done(answer) => answer,
+            Outcome::Job(mut job) => run_to_end(&mut *job, router, &mut text, |_: Duration| ()).map_err(|e| e.to_string())?,
+        };
+        text.push_str(&answer.text);
+        Ok(text)
+    }
+
+    /// The text that a command answers with.
+    pub fn run(router: &mut Router, line: &str) -> String {
+        execute(router, line).unwrap_or_else(|e| panic!("{line}: {e}"))
+    }
+
+    /// The error of a command that must fail.
+    pub fn error(router: &mut Router, line: &str) -> String {
+        execute(router, line).err().unwrap_or_else(|| panic!("{line}: no error"))
+    }
 }

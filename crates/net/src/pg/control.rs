@@ -282,6 +282,17 @@ impl Router {
         self.pg().streams.values().map(info).collect()
     }
 
+    /// Names of all streams.
+    pub fn pg_stream_names(&self) -> Vec<String> {
+        self.part::<Pg>().map_or_else(Vec::new, |pg| pg.streams.keys().cloned().collect())
+    }
+
+    /// A name that no stream has.
+    pub fn pg_free_name(&self) -> String {
+        let taken = self.pg_stream_names();
+        (0..).map(|n| format!("stream{n}")).find(|name| !taken.contains(name)).unwrap_or_default()
+    }
+
     /// Writes what leaves on a generator interface to a new file.
     ///
     /// # Errors

@@ -1,0 +1,55 @@
+//! Interfaces: making, changing and showing them.
+//!
+//! | file | commands |
+//! |---|---|
+//! | `create` | loopbacks, sub-interfaces, host interfaces |
+//! | `change` | state, MTU, link address, name, tag, promiscuous mode, features, layer 2 |
+//! | `show` | `show interface`, `show hardware-interfaces`, `show mode`, rx placement, features of an interface |
+
+mod change;
+mod create;
+mod show;
+
+pub use create::{Created, CreatedInterface, DeleteInterface, DeleteInterfaceRequest, DeleteKind};
+
+use quiver_command::grammar::IfRef;
+use quiver_command::operation::{OpError, Registry, retval};
+use quiver_net::{IfIndex, InterfaceError, Router};
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    registry.values("if", |router| router.interfaces.iter().map(|i| i.name.clone()).collect());
+    create::register(registry);
+    change::register(registry);
+    show::register(registry);
+}
+
+/// The interface that a request names.
+///
+/// # Errors
+/// There is none of that name or number; the error names it and the nearest name.
+pub fn resolve(router: &Router, name: &IfRef) -> Result<IfIndex, OpError> {
+    router.interfaces.find(name.as_str()).map_err(|_| {
+        let error = OpError::new(retval::INVALID_SW_IF_INDEX, format!("unknown interface `{name}'"));
+        let error = error.key("interface").value(name);
+        let names: Vec<&str> = router.interfaces.iter().map(|i| i.name.as_str()).collect();
+        match quiver_command::grammar::nearest(name.as_str(), names) {
+            Some(near) => error.remedy(format!("did you mean `{near}'?")),
+            None => error.remedy("`show interface' lists all"),
+        }
+    })
+}
+
+/// An interface error as an operation's error.
+pub fn interface_error(error: &InterfaceError) -> OpError {
+    let (code, key) = match error {
+        InterfaceError::UnknownName(_) | InterfaceError::UnknownIndex(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
+        InterfaceError::Exists(_) => (retval::IF_ALREADY_EXISTS, "interface"),
+        InterfaceError::Full => (retval::LIMIT_EXCEEDED, "interfaces"),
+        InterfaceError::NotPossible(_) => (retval::INVALID_INTERFACE, "interface"),
+        InterfaceError::Range { what, .. } => (retval::INVALID_VALUE, *what),
+        InterfaceError::Graph(error) => return super::graph_error(error),
+        InterfaceError::Device { .. } => (retval::SYSCALL_ERROR_1, "interface"),
+    };
+    OpError::new(code, error.to_string()).key(key)
+}

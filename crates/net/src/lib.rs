@@ -24,4 +24,4 @@ pub mod testing;
 pub use data::DataPlane;
 pub use interface::{IfEvent, Interface, InterfaceError, Interfaces};
 pub use quiver_graph::IfIndex;
-pub use router::{NetError, Process, Router, RouterConfig};
+pub use router::{NetError, Process, ProcessSignal, Router, RouterConfig};

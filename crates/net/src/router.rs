@@ -3,9 +3,11 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use quiver_buffer::{Region, RegionConfig, RegionError};
 use quiver_graph::clock::Clock;
+use quiver_graph::reactor::Notify;
 use quiver_graph::stats::Stats;
 use quiver_graph::{ArcSpec, Graph, GraphError, IfIndex, NodeSpec, Published, STATS_BYTES, ThreadPlan, TxState};
 use quiver_tables::qsbr;
@@ -68,6 +70,29 @@ pub struct Process {
     run: ProcessFn,
 }
 
+/// A worker's way to make a process run: for nodes that have left something for it in a channel.
+#[derive(Clone)]
+pub struct ProcessSignal {
+    alarm: Arc<Alarm>,
+    bit: u64,
+}
+
+impl ProcessSignal {
+    /// Makes the process run soon. Cheap where it was asked for already.
+    pub fn raise(&self) {
+        if self.alarm.raised.load(Ordering::Relaxed) & self.bit == 0 {
+            self.alarm.raised.fetch_or(self.bit, Ordering::Release);
+            self.alarm.notify.notify();
+        }
+    }
+}
+
+/// Which processes workers want to run; one wake-up of the main loop for all of them.
+struct Alarm {
+    raised: AtomicU64,
+    notify: Arc<Notify>,
+}
+
 /// Somebody who wants to know what happens to interfaces. Called on the main thread after the change was made.
 pub type Listener = fn(&mut Router, &IfEvent);
 
@@ -89,6 +114,7 @@ pub struct Router {
     pub(crate) next_thread: usize,
     listeners: Vec<Listener>,
     processes: Vec<Process>,
+    alarm: Arc<Alarm>,
     parts: HashMap<TypeId, Box<dyn Any>>,
 }
 
@@ -119,6 +145,7 @@ impl Router {
         let domain = qsbr::Domain::new();
         let mut graph = Graph::new(region, stats, Clock::new(), domain.clone());
         graph.start_workers(&config.workers)?;
+        let notify = Notify::new().map_err(|error| NetError::System { doing: "eventfd", error })?;
         let records = IfRecords::new().map_err(|_| NetError::Memory("interface records"))?;
         let data = DataPlane { interfaces: records.reader() };
         let interfaces = Interfaces::new(&domain);
@@ -132,6 +159,7 @@ impl Router {
             next_thread: 0,
             listeners: Vec::new(),
             processes: Vec::new(),
+            alarm: Arc::new(Alarm { raised: AtomicU64::new(0), notify }),
             parts: HashMap::new(),
         };
         router.add_nodes()?;
@@ -179,9 +207,25 @@ impl Router {
         }
     }
 
+    /// A signal by which workers make a process run. The process need not have been added yet.
+    pub fn process_signal(&self, name: &'static str) -> ProcessSignal {
+        // 64 bits are plenty; should there ever be more names, some share one and run once too often.
+        let number = name.bytes().fold(0_u64, |n, b| n.wrapping_mul(31).wrapping_add(b.into()));
+        ProcessSignal { alarm: self.alarm.clone(), bit: 1 << (number % 64) }
+    }
+
+    /// Is given when a worker wants a process to run: the main loop then calls [`Router::run_processes`].
+    pub fn notify(&self) -> Arc<Notify> {
+        self.alarm.notify.clone()
+    }
+
     /// Runs the processes that are due at `now`, each once, and says when the next one is.
     pub fn run_processes(&mut self, now: u64) -> Option<u64> {
+        let raised = self.alarm.raised.swap(0, Ordering::Acquire);
         for at in 0..self.processes.len() {
+            if raised & self.process_signal(self.processes[at].name).bit != 0 {
+                self.processes[at].due = 0;
+            }
             let Process { due, run, .. } = self.processes[at];
             if due > now {
                 continue;
@@ -242,6 +286,19 @@ mod tests {
             runs.0.push(now);
         }
         now + 10
+    }
+
+    #[test]
+    fn a_signal_from_another_thread_makes_a_process_run() {
+        let mut h = Harness::new();
+        h.router.add_part(Runs(Vec::new()));
+        let signal = h.router.process_signal("every-ten");
+        h.router.add_process("every-ten", every_ten);
+        h.router.run_processes(5);
+        std::thread::scope(|s| drop(s.spawn(|| signal.raise())));
+        h.router.run_processes(6);
+        h.router.run_processes(7);
+        assert_eq!(h.router.part::<Runs>().unwrap().0, [5, 6]);
     }
 
     #[test]

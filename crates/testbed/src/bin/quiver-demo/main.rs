@@ -1,0 +1,48 @@
+//! `make demo`: a router between two hosts, real traffic through it, and what the router says about it.
+//!
+//! With root: two Linux hosts in network namespaces of their own, `quiver` in a third between them, ping, traceroute and
+//! `iperf3` in both address families. Without root (or where the kernel forbids namespaces) the same graph is fed by the
+//! packet generator, and the demo says what it left out. Nothing stays behind either way.
+
+mod generator;
+mod hosts;
+mod report;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use report::Report;
+
+/// Where pictures are kept.
+fn folder() -> PathBuf {
+    let target = std::env::current_exe().ok().and_then(|p| p.parent()?.parent().map(PathBuf::from));
+    target.unwrap_or_else(std::env::temp_dir).join("demo")
+}
+
+fn main() -> ExitCode {
+    let folder = folder();
+    if let Err(error) = std::fs::create_dir_all(&folder) {
+        eprintln!("quiver-demo: {}: {error}", folder.display());
+        return ExitCode::FAILURE;
+    }
+    let mut report = Report::default();
+    let result = match hosts::possible() {
+        Ok(()) => hosts::run(&mut report, &folder),
+        Err(reason) => {
+            println!("No hosts in network namespaces: {reason}.\nThe same graph runs from the packet generator instead.\n");
+            generator::run(&mut report, &folder)
+        }
+    };
+    report.print();
+    match result {
+        Ok(()) if report.all_well() => ExitCode::SUCCESS,
+        Ok(()) => {
+            eprintln!("quiver-demo: not everything went as it should, see above");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("quiver-demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

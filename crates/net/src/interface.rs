@@ -105,7 +105,6 @@ pub struct Device {
     pub input: NodeId,
     /// Thread of each receive queue.
     pub placement: Vec<usize>,
-    pub(crate) tx_state: std::sync::Arc<quiver_graph::TxState>,
 }
 
 impl Interface {

@@ -8,6 +8,7 @@
 //! The rules: `run` validates first and changes nothing on an error; a reply is a struct that serialises to what a program
 //! wants to know and renders as VPP's text; parsing only makes requests.
 
+pub mod host_interface;
 pub mod interface;
 pub mod packet_generator;
 pub mod version;
@@ -23,6 +24,7 @@ use crate::system::Scripts;
 pub fn register(registry: &mut Registry<Router>) {
     script::register::<Router, Scripts>(registry);
     session::declare_commands(registry);
+    host_interface::register(registry);
     interface::register(registry);
     packet_generator::register(registry);
     version::register(registry);

@@ -129,7 +129,7 @@ impl Router {
         };
         let link = port.as_mut().map_or(Link { up: true, speed: None }, |p| p.link());
         let device = match port {
-            Some(port) => match self.place_queues(index, port, &state, &name) {
+            Some(port) => match self.place_queues(index, port, &name) {
                 Ok(device) => Some(device),
                 Err(error) => {
                     let _ = self.graph.remove(output);
@@ -211,13 +211,7 @@ impl Router {
     }
 
     /// Places a device's receive queues on the threads, one after the other.
-    fn place_queues(
-        &mut self,
-        index: IfIndex,
-        mut port: Box<dyn Port>,
-        state: &Arc<TxState>,
-        name: &str,
-    ) -> Result<Device, InterfaceError> {
+    fn place_queues(&mut self, index: IfIndex, mut port: Box<dyn Port>, name: &str) -> Result<Device, InterfaceError> {
         let input = self.device_input(port.input_node())?;
         let queues = port.take_rx().map_err(|e| InterfaceError::Device { name: name.into(), error: e.to_string() })?;
         let threads = self.graph.fleet().threads();
@@ -229,7 +223,7 @@ impl Router {
             self.graph.input::<DeviceInput, _>(input, thread, move |node| node.place(queue));
             placement.push(thread);
         }
-        Ok(Device { port, input, placement, tx_state: state.clone() })
+        Ok(Device { port, input, placement })
     }
 
     /// The input node of a driver kind, declared when its first interface comes.

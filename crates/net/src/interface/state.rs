@@ -33,12 +33,19 @@ impl Router {
             return Err(InterfaceError::NotPossible("local0 cannot be brought up".into()));
         }
         interface.admin_up = up;
-        let device = interface.device.as_ref().map(|d| (d.input, d.placement.clone(), d.tx_state.clone()));
+        let device = match interface.device.as_mut() {
+            Some(device) => {
+                // A device that refuses stays as it is; its link tells.
+                let _ = device.port.set_up(up);
+                Some((device.input, device.placement.clone()))
+            }
+            None => None,
+        };
         self.set_flags(index, Self::up_flag(true), up);
         if let Some(state) = self.states.get(&index) {
             state.set_up(up);
         }
-        if let Some((input, mut threads, _)) = device {
+        if let Some((input, mut threads)) = device {
             threads.sort_unstable();
             threads.dedup();
             for thread in threads {
@@ -57,6 +64,38 @@ impl Router {
         if changed {
             self.tell(&IfEvent::Link(index, link.up));
         }
+    }
+
+    /// Looks at an interface's device again after something has changed there: its link, its size, whether it is there at
+    /// all. A device that was away and is back is taken up again.
+    ///
+    /// # Errors
+    /// No such interface, or the device is there but cannot be opened.
+    pub fn refresh_device(&mut self, index: IfIndex) -> Result<(), InterfaceError> {
+        let interface = self.interface_mut(index)?;
+        let (name, old_max, mtu) = (interface.name.clone(), interface.max_frame, interface.mtu);
+        let Some(device) = interface.device.as_mut() else { return Ok(()) };
+        let state = device.port.refresh().map_err(|e| InterfaceError::Device { name, error: e.to_string() })?;
+        let (input, mut threads) = (device.input, device.placement.clone());
+        if state.reopened {
+            threads.sort_unstable();
+            threads.dedup();
+            for thread in threads {
+                self.graph.input::<DeviceInput, _>(input, thread, move |node| node.renew(index));
+            }
+        }
+        if state.present && state.max_frame as u32 != old_max {
+            let interface = self.interface_mut(index)?;
+            interface.max_frame = state.max_frame as u32;
+            let most = interface.max_frame.saturating_sub(14);
+            // An MTU that followed the device follows it again; one that the user has set smaller stays.
+            let followed = mtu.l3 + 14 == old_max;
+            if followed || mtu.l3 > most {
+                self.set_mtu(index, Mtu { l3: most.min(MTU_MAX), ..mtu })?;
+            }
+        }
+        self.set_link(index, state.link);
+        Ok(())
     }
 
     /// Another link address.

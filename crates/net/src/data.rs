@@ -7,6 +7,8 @@ use quiver_graph::{IfIndex, MAX_INTERFACES};
 use quiver_tables::slots::{AtomicSlots, SlotsReader};
 use quiver_wire::MacAddr;
 
+use crate::fib::{AdjTable, LbTable};
+
 /// Flags of an interface as the data path sees them.
 pub mod if_flags {
     /// Administratively up.
@@ -93,6 +95,10 @@ impl IfTable {
 pub struct DataPlane {
     /// Interfaces.
     pub interfaces: IfTable,
+    /// Load-balances of both families' routes.
+    pub load_balances: LbTable,
+    /// Adjacencies of both families.
+    pub adjacencies: AdjTable,
 }
 
 /// The control side's handle for writing interface records.

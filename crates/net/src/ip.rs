@@ -11,9 +11,29 @@
 //!
 //! What a packet needs of the tables is reached through records of [`crate::DataPlane`]; the FIB writes them.
 
-mod family;
+use std::sync::Arc;
 
-pub use family::{Family, FamilyId, V4, V6};
+use quiver_graph::{ArcPoint, ArcSpec, MakeCx, NodeSpec};
+
+use crate::Router;
+use ends::{Ip4Multicast, Ip4Null, Ip6LinkLocal, Ip6Multicast, Ip6Null, IpDrop, IpPunt};
+use input::{Ip4Input, Ip6Input};
+use lookup::{Lookup, LookupIn, RunCounter, Tables};
+use rewrite::{Ip4Rewrite, Ip6Rewrite};
+
+mod address;
+mod ends;
+mod family;
+mod hash;
+mod input;
+mod lookup;
+mod rewrite;
+#[cfg(test)]
+mod tests;
+
+pub use address::{AddressError, unspecified};
+pub use family::{Family, FamilyId, PrefixTable, V4, V6};
+pub use hash::FlowHash;
 
 /// Aux lane for `ip4-icmp-error` and `ip6-icmp-error`: which error to send. `data` goes where the type has a number (next
 /// hop's MTU of "fragmentation needed" and "packet too big").
@@ -28,14 +48,84 @@ pub const fn icmp_of_aux(aux: u32) -> (u8, u8, u16) {
     ((aux >> 24) as u8, (aux >> 16) as u8, aux as u16)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The nodes of this module.
+pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
+    let mut nodes = Vec::new();
+    nodes.extend(family_nodes::<V4>(router));
+    nodes.extend(family_nodes::<V6>(router));
+    nodes.push(NodeSpec::vector("ip4-null", |_| Ip4Null));
+    nodes.push(NodeSpec::vector("ip6-null", |_| Ip6Null));
+    nodes.push(NodeSpec::vector("ip4-mfib-forward-lookup", |_| Ip4Multicast));
+    nodes.push(NodeSpec::vector("ip6-mfib-forward-lookup", |_| Ip6Multicast));
+    let table = router.fib().link_locals.reader();
+    nodes.push(NodeSpec::vector("ip6-link-local", move |_| Ip6LinkLocal { table: table.clone() }));
+    nodes
+}
 
-    #[test]
-    fn an_icmp_request_survives_the_aux_lane() {
-        for (kind, code, data) in [(3, 4, 1500), (11, 0, 0), (255, 255, u16::MAX)] {
-            assert_eq!(icmp_of_aux(icmp_aux(kind, code, data)), (kind, code, data));
-        }
+fn family_nodes<F: crate::fib::Select>(router: &Router) -> Vec<NodeSpec> {
+    let name = |suffix: &str| format!("{}-{suffix}", F::ID.node_prefix());
+    let fib = router.fib();
+    let routes = fib.lists.counters.clone();
+    let tables = F::tables(fib).published.snapshot();
+    let load_balances = router.data.load_balances.clone();
+    let interfaces = router.data.interfaces.clone();
+    let make_tables = move || Tables::<F> { readers: tables.clone(), load_balances: load_balances.clone() };
+    let (make_in, routes_in) = (make_tables.clone(), routes.clone());
+    let lookup = move |cx: &MakeCx| Lookup {
+        interfaces: interfaces.clone(),
+        tables: make_tables(),
+        count: RunCounter::new(routes.clone(), cx.thread),
+    };
+    let lookup_in = move |cx: &MakeCx| LookupIn { tables: make_in(), count: RunCounter::new(routes_in.clone(), cx.thread) };
+    vec![
+        input_node(router, F::ID),
+        NodeSpec::staged(name("lookup"), lookup),
+        NodeSpec::vector(format!("lookup-{}-dst", F::ID.node_prefix()), lookup_in),
+        rewrite_node(router, F::ID),
+        NodeSpec::vector(name("drop"), |_| IpDrop),
+        NodeSpec::vector(name("punt"), |_| IpPunt),
+    ]
+}
+
+fn input_node(router: &Router, family: FamilyId) -> NodeSpec {
+    let interfaces = router.data.interfaces.clone();
+    let counters = router.graph.interfaces();
+    let (unicast, multicast) = (ArcPoint::new(), ArcPoint::new());
+    let (u, m) = (unicast.clone(), multicast.clone());
+    let counter = if family == FamilyId::V4 { counters.ip4.clone() } else { counters.ip6.clone() };
+    let common = move |cx: &MakeCx| input::Common::new(interfaces.clone(), u.clone(), m.clone(), Arc::clone(&counter), cx.thread);
+    match family {
+        FamilyId::V4 => NodeSpec::staged("ip4-input", move |cx| Ip4Input(common(cx)))
+            .on_arc("ip4-unicast", unicast)
+            .on_arc("ip4-multicast", multicast),
+        FamilyId::V6 => NodeSpec::staged("ip6-input", move |cx| Ip6Input(common(cx)))
+            .on_arc("ip6-unicast", unicast)
+            .on_arc("ip6-multicast", multicast),
     }
+}
+
+fn rewrite_node(router: &Router, family: FamilyId) -> NodeSpec {
+    let adjacencies = router.data.adjacencies.clone();
+    let counters = router.fib().adjacencies.counters.clone();
+    let output = ArcPoint::new();
+    let o = output.clone();
+    let common =
+        move |cx: &MakeCx| rewrite::Common::new(adjacencies.clone(), o.clone(), RunCounter::new(counters.clone(), cx.thread));
+    match family {
+        FamilyId::V4 => NodeSpec::staged("ip4-rewrite", move |cx| Ip4Rewrite(common(cx))).on_arc("ip4-output", output),
+        FamilyId::V6 => NodeSpec::staged("ip6-rewrite", move |cx| Ip6Rewrite(common(cx))).on_arc("ip6-output", output),
+    }
+}
+
+/// The feature arcs of this module.
+pub(crate) fn arcs() -> Vec<ArcSpec> {
+    let arc = |name, start: &str, end: &str| ArcSpec { name, starts: vec![start.into()], end: end.into() };
+    vec![
+        arc("ip4-unicast", "ip4-input", "ip4-lookup"),
+        arc("ip4-multicast", "ip4-input", "ip4-mfib-forward-lookup"),
+        arc("ip4-output", "ip4-rewrite", "interface-output-end"),
+        arc("ip6-unicast", "ip6-input", "ip6-lookup"),
+        arc("ip6-multicast", "ip6-input", "ip6-mfib-forward-lookup"),
+        arc("ip6-output", "ip6-rewrite", "interface-output-end"),
+    ]
 }

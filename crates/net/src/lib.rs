@@ -12,6 +12,7 @@
 
 pub mod data;
 pub mod ethernet;
+pub mod fib;
 pub mod interface;
 pub mod ip;
 pub mod l2;

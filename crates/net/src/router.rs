@@ -14,9 +14,10 @@ use quiver_tables::qsbr;
 
 use crate::data::{DataPlane, IfRecords};
 use crate::ethernet::vlan::VlanTable;
+use crate::fib::Fib;
 use crate::interface::output::Nowhere;
 use crate::interface::{IfEvent, InterfaceError, Interfaces};
-use crate::{ethernet, l2, pg};
+use crate::{ethernet, fib, ip, l2, pg};
 
 /// What a router is made of at start.
 #[derive(Clone, Debug, Default)]
@@ -106,6 +107,8 @@ pub struct Router {
     pub records: IfRecords,
     /// Interfaces by index and name.
     pub interfaces: Interfaces,
+    /// Routes and adjacencies.
+    pub(crate) fib: Fib,
     /// Which tags belong to which sub-interface.
     pub(crate) vlans: Published<VlanTable>,
     /// Whether each interface may send; shared with its nodes.
@@ -119,9 +122,7 @@ pub struct Router {
 }
 
 /// Nodes that others name but whose module is not in place yet; whoever brings one takes it out of this list.
-const TEMPORARY: [&str; 12] = [
-    "ip4-input",
-    "ip6-input",
+const TEMPORARY: [&str; 10] = [
     "arp-input",
     "ip4-arp",
     "ip6-discover-neighbor",
@@ -147,13 +148,19 @@ impl Router {
         graph.start_workers(&config.workers)?;
         let notify = Notify::new().map_err(|error| NetError::System { doing: "eventfd", error })?;
         let records = IfRecords::new().map_err(|_| NetError::Memory("interface records"))?;
-        let data = DataPlane { interfaces: records.reader() };
+        let fib = Fib::new(&domain, graph.stats()).map_err(|_| NetError::Memory("the forwarding table"))?;
+        let data = DataPlane {
+            interfaces: records.reader(),
+            load_balances: fib.records.load_balances(),
+            adjacencies: fib.records.adjacencies(),
+        };
         let interfaces = Interfaces::new(&domain);
         let mut router = Self {
             graph,
             data,
             records,
             interfaces,
+            fib,
             vlans: Published::new(VlanTable::default()),
             states: HashMap::new(),
             next_thread: 0,
@@ -164,6 +171,7 @@ impl Router {
         };
         router.add_nodes()?;
         router.create_local0();
+        fib::init(&mut router)?;
         pg::init(&mut router)?;
         Ok(router)
     }
@@ -174,12 +182,16 @@ impl Router {
         nodes.extend(ethernet::nodes(self));
         nodes.extend(l2::nodes(self));
         nodes.extend(pg::nodes(self));
+        nodes.extend(ip::nodes(self));
         // Until the modules that own them are in place.
         nodes.extend(TEMPORARY.map(|name| NodeSpec::vector(name, |_| Nowhere)));
         self.graph.add(nodes)?;
         let arc = |name, end: &str| ArcSpec { name, starts: Vec::new(), end: end.into() };
         self.graph.add_arc(arc("device-input", "ethernet-input"))?;
         self.graph.add_arc(arc("interface-output", "interface-output-end"))?;
+        for arc in ip::arcs() {
+            self.graph.add_arc(arc)?;
+        }
         Ok(())
     }
 

@@ -4,7 +4,20 @@ use std::fmt::{Debug, Display};
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use quiver_graph::{NextNodes, Pkt};
 use quiver_tables::address::Address;
+use quiver_tables::lpm4::{Kind, Lpm4, Lpm4Lookup};
+use quiver_tables::lpm6::Lpm6;
+use quiver_tables::mem::{Budget, PageKind};
+use quiver_tables::qsbr::Domain;
+use quiver_tables::{Fib4, Fib6, Options, TableError};
+use quiver_wire::ipv4::Ipv4Header;
+use quiver_wire::ipv6::Ipv6Header;
+use quiver_wire::{Ipv4Prefix, Ipv6Prefix};
+
+use super::hash::{FlowHash, hash4, hash6};
+use super::lookup;
+use crate::data::IfRecord;
 
 mod sealed {
     pub trait Sealed {}
@@ -67,6 +80,12 @@ pub struct V6;
 pub trait Family: sealed::Sealed + Copy + Debug + Eq + Hash + Send + Sync + 'static {
     /// An address as a number, first bit highest.
     type Addr: Address;
+    /// A prefix table, on the main thread.
+    type Table: PrefixTable<Self::Addr>;
+    /// The same, as nodes read it.
+    type Reader: Clone + Send + Sync + 'static;
+    /// Next nodes of the lookup, in the order of [`crate::fib::Class`].
+    type LookupNext: NextNodes;
     /// As a value.
     const ID: FamilyId;
     /// Bits of an address.
@@ -77,11 +96,147 @@ pub trait Family: sealed::Sealed + Copy + Debug + Eq + Hash + Send + Sync + 'sta
 
     /// The address behind a number.
     fn address(number: Self::Addr) -> IpAddr;
+
+    /// First address of the `n`th prefix of this length after the one that holds `address`; `None` past the last.
+    fn nth(address: Self::Addr, len: u8, n: u64) -> Option<Self::Addr>;
+
+    /// An empty table; `main` is the one that many routes are expected in.
+    ///
+    /// # Errors
+    /// No memory.
+    fn table(main: bool, domain: &Domain, budget: &Budget) -> Result<Self::Table, TableError>;
+
+    /// The nodes' handle of a table.
+    fn reader(table: &Self::Table) -> Self::Reader;
+
+    /// Leaf of the longest prefix that contains an address.
+    fn lookup(reader: &Self::Reader, address: Self::Addr) -> u32;
+
+    /// FIB of packets that come in on an interface.
+    fn fib_of(record: &IfRecord) -> u32;
+
+    /// Destination of a packet whose data begins at its IP header.
+    fn destination(packet: &Pkt<'_>) -> Self::Addr;
+
+    /// Flow hash of such a packet.
+    fn flow_hash(packet: &Pkt<'_>, config: FlowHash) -> u32;
 }
+
+/// What the prefix tables of both families can do; see [`Fib4`].
+pub trait PrefixTable<A>: 'static {
+    /// Sets the leaf of a prefix.
+    ///
+    /// # Errors
+    /// No memory; nothing has changed.
+    fn insert(&mut self, prefix: A, len: u8, leaf: u32) -> Result<Option<u32>, TableError>;
+    /// Takes a prefix out.
+    ///
+    /// # Errors
+    /// No memory; nothing has changed.
+    fn remove(&mut self, prefix: A, len: u8) -> Result<Option<u32>, TableError>;
+    /// Leaf of exactly this prefix.
+    fn get(&self, prefix: A, len: u8) -> Option<u32>;
+    /// The longest prefix that contains this one and is not it.
+    fn cover(&self, prefix: A, len: u8) -> Option<(u8, u32)>;
+    /// The longest prefix that contains an address.
+    fn longest_match(&self, address: A) -> Option<(u8, u32)>;
+    /// All prefixes by address, shorter before longer.
+    fn iter(&self) -> Box<dyn Iterator<Item = (A, u8, u32)> + '_>;
+    /// Those after a prefix in that order.
+    fn iter_after(&self, prefix: A, len: u8) -> Box<dyn Iterator<Item = (A, u8, u32)> + '_>;
+    /// Number of prefixes.
+    fn count(&self) -> usize;
+    /// Bytes of memory.
+    fn memory_bytes(&self) -> usize;
+    /// Begins a batch: readers may see none of its changes until it ends.
+    fn begin(&mut self);
+    /// Ends a batch.
+    fn commit(&mut self);
+}
+
+macro_rules! prefix_table {
+    ($table:ty, $addr:ty) => {
+        impl PrefixTable<$addr> for $table {
+            fn insert(&mut self, prefix: $addr, len: u8, leaf: u32) -> Result<Option<u32>, TableError> {
+                <$table>::insert(self, prefix, len, leaf)
+            }
+            fn remove(&mut self, prefix: $addr, len: u8) -> Result<Option<u32>, TableError> {
+                <$table>::remove(self, prefix, len)
+            }
+            fn get(&self, prefix: $addr, len: u8) -> Option<u32> {
+                <$table>::get(self, prefix, len)
+            }
+            fn cover(&self, prefix: $addr, len: u8) -> Option<(u8, u32)> {
+                <$table>::cover(self, prefix, len)
+            }
+            fn longest_match(&self, address: $addr) -> Option<(u8, u32)> {
+                <$table>::longest_match(self, address)
+            }
+            fn iter(&self) -> Box<dyn Iterator<Item = ($addr, u8, u32)> + '_> {
+                Box::new(<$table>::iter(self))
+            }
+            fn iter_after(&self, prefix: $addr, len: u8) -> Box<dyn Iterator<Item = ($addr, u8, u32)> + '_> {
+                Box::new(<$table>::iter_after(self, prefix, len))
+            }
+            fn count(&self) -> usize {
+                self.len()
+            }
+            fn memory_bytes(&self) -> usize {
+                <$table>::memory_bytes(self)
+            }
+            fn begin(&mut self) {
+                <$table>::begin(self);
+            }
+            fn commit(&mut self) {
+                <$table>::commit(self);
+            }
+        }
+    };
+}
+prefix_table!(Fib4, u32);
+prefix_table!(Fib6, u128);
 
 impl Family for V4 {
     type Addr = u32;
+    type Table = Fib4;
+    type Reader = Lpm4;
+    type LookupNext = lookup::Next4;
     const ID: FamilyId = FamilyId::V4;
+
+    fn nth(address: u32, len: u8, n: u64) -> Option<u32> {
+        let prefix = Ipv4Prefix::new(Ipv4Addr::from_bits(address), len).ok()?;
+        Some(prefix.nth(n.try_into().ok()?)?.network().to_bits())
+    }
+
+    fn table(main: bool, domain: &Domain, budget: &Budget) -> Result<Fib4, TableError> {
+        // 64 MB of address space, of which only what routes cover is touched, for the table that may hold the Internet's
+        // routes; the others take memory in proportion to their routes.
+        let (kind, pages) = if main { (Kind::Dir24, PageKind::Transparent) } else { (Kind::Trie16, PageKind::Base) };
+        Fib4::with_options(kind, domain, Options { pages, budget: budget.clone() })
+    }
+
+    fn reader(table: &Fib4) -> Lpm4 {
+        table.reader()
+    }
+
+    #[inline(always)]
+    fn lookup(reader: &Lpm4, address: u32) -> u32 {
+        reader.lookup(address)
+    }
+
+    #[inline(always)]
+    fn fib_of(record: &IfRecord) -> u32 {
+        record.fib4
+    }
+
+    #[inline(always)]
+    fn destination(packet: &Pkt<'_>) -> u32 {
+        packet.head::<Ipv4Header>().dst.get()
+    }
+
+    fn flow_hash(packet: &Pkt<'_>, config: FlowHash) -> u32 {
+        hash4(packet, config)
+    }
 
     fn number(address: IpAddr) -> Option<u32> {
         match address {
@@ -97,7 +252,41 @@ impl Family for V4 {
 
 impl Family for V6 {
     type Addr = u128;
+    type Table = Fib6;
+    type Reader = Lpm6;
+    type LookupNext = lookup::Next6;
     const ID: FamilyId = FamilyId::V6;
+
+    fn nth(address: u128, len: u8, n: u64) -> Option<u128> {
+        Some(Ipv6Prefix::new(Ipv6Addr::from_bits(address), len).ok()?.nth(n.into())?.network().to_bits())
+    }
+
+    fn table(_main: bool, domain: &Domain, budget: &Budget) -> Result<Fib6, TableError> {
+        Fib6::with_options(domain, Options { pages: PageKind::Base, budget: budget.clone() })
+    }
+
+    fn reader(table: &Fib6) -> Lpm6 {
+        table.reader()
+    }
+
+    #[inline(always)]
+    fn lookup(reader: &Lpm6, address: u128) -> u32 {
+        reader.lookup(address)
+    }
+
+    #[inline(always)]
+    fn fib_of(record: &IfRecord) -> u32 {
+        record.fib6
+    }
+
+    #[inline(always)]
+    fn destination(packet: &Pkt<'_>) -> u128 {
+        packet.head::<Ipv6Header>().dst.get()
+    }
+
+    fn flow_hash(packet: &Pkt<'_>, config: FlowHash) -> u32 {
+        hash6(packet, config)
+    }
 
     fn number(address: IpAddr) -> Option<u128> {
         match address {

@@ -1,0 +1,218 @@
+//! What the FIB does when interfaces change, and when neighbours are found or lost.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use quiver_graph::IfIndex;
+use quiver_wire::MacAddr;
+use quiver_wire::ipv6::address::is_link_local;
+
+use super::adjacency::{AdjKey, AdjKind, Env};
+use super::path::{Hop, Key, Path, Source};
+use super::records::{Bucket, Class};
+use super::route::Change;
+use super::table::{Select, by_family};
+use super::{Fib, FibError};
+use crate::Router;
+use crate::interface::IfEvent;
+use crate::ip::FamilyId;
+
+impl Fib {
+    /// Path lists that may change when an interface goes up or down: those over it and over its sub-interfaces.
+    fn lists_over(&self, env: &Env<'_>, interface: IfIndex) -> BTreeSet<u32> {
+        let family: Vec<IfIndex> =
+            env.interfaces.iter().filter(|i| i.index == interface || i.parent == interface).map(|i| i.index).collect();
+        self.lists.iter().filter(|(_, l)| family.iter().any(|i| l.over(*i))).map(|(lb, _)| lb).collect()
+    }
+
+    fn adjacencies_of(&self, interface: IfIndex) -> Vec<(u32, AdjKey, Option<MacAddr>)> {
+        self.adjacencies.iter().filter(|(_, a)| a.key.interface == interface).map(|(i, a)| (i, a.key, a.mac)).collect()
+    }
+
+    /// Brings an adjacency up to date, and what leads to it where it has moved or its class has changed.
+    fn update_adjacency(&mut self, env: &mut Env<'_>, index: u32, mac: Option<MacAddr>) -> Result<u32, FibError> {
+        let before = self.adjacencies.get(index).map(|a| a.bucket(index));
+        let now = self.adjacencies.update(env, &mut self.records, index, mac)?;
+        let Some(adjacency) = self.adjacencies.get(now) else { return Ok(now) };
+        let (bucket, users, key) = (adjacency.bucket(now), adjacency.users.clone(), adjacency.key);
+        if Some(bucket) != before {
+            if let AdjKind::Neighbor(IpAddr::V6(a)) = key.kind
+                && is_link_local(a.to_bits())
+            {
+                // A full table means that packets to it ask for the neighbour each time: slower, not lost.
+                let _ = self.link_locals.set(key.interface, a.to_bits(), bucket);
+            }
+            self.refresh(env, users);
+        }
+        Ok(now)
+    }
+
+    /// A neighbour's link address is known, is another one, or is not known any more.
+    pub(crate) fn neighbor(
+        &mut self,
+        env: &mut Env<'_>,
+        interface: IfIndex,
+        address: IpAddr,
+        mac: Option<MacAddr>,
+        host_route: bool,
+    ) -> Result<(), FibError> {
+        env.interfaces.get(interface).ok_or(FibError::NoInterface(interface.0))?;
+        let key = AdjKey { family: FamilyId::of(&address), interface, kind: AdjKind::Neighbor(address) };
+        let index = match (self.adjacencies.find(&key), mac) {
+            (Some(index), _) => index,
+            (None, Some(_)) => self.adjacencies.make(env, &mut self.records, key)?,
+            (None, None) => return Ok(()),
+        };
+        let index = match self.update_adjacency(env, index, mac) {
+            Ok(index) => index,
+            Err(error) => {
+                self.adjacencies.release(index);
+                return Err(error);
+            }
+        };
+        let result = by_family!(key.family, F => self.host_route::<F>(env, index, host_route));
+        self.adjacencies.release(index);
+        if mac.is_none()
+            && let IpAddr::V6(a) = address
+            && self.adjacencies.find(&key).is_none()
+        {
+            self.link_locals.remove(interface, a.to_bits());
+        }
+        result
+    }
+
+    /// A neighbour inside a connected prefix has a host route as long as its link address is known: packets to it then do
+    /// not come by the link's glean adjacency.
+    fn host_route<F: Select>(&mut self, env: &mut Env<'_>, index: u32, wanted: bool) -> Result<(), FibError> {
+        let Some(adjacency) = self.adjacencies.get(index) else { return Ok(()) };
+        let AdjKind::Neighbor(address) = adjacency.key.kind else { return Ok(()) };
+        let Some(hop) = F::number(address) else { return Ok(()) };
+        let interface = adjacency.key.interface;
+        let (have, known) = (adjacency.in_fib, adjacency.mac.is_some());
+        let connected = env.interfaces.get(interface).is_some_and(|i| is_connected(env, i, address));
+        let link_local = matches!(address, IpAddr::V6(a) if is_link_local(a.to_bits()));
+        let want = wanted && known && connected && !link_local;
+        if want == have {
+            return Ok(());
+        }
+        let fib = fib_of::<F>(env, self, interface)?;
+        if want {
+            let path = Path::neighbor(interface, address);
+            self.set::<F>(env, fib, (hop, F::BITS), Source::Adjacency, vec![path], Change::Add)?;
+        } else {
+            let path = Path::neighbor(interface, address);
+            match self.unset::<F>(env, fib, (hop, F::BITS), Source::Adjacency, Some(&[path])) {
+                Ok(()) | Err(FibError::NoRoute | FibError::NoPath) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(adjacency) = self.adjacencies.get_mut(index) {
+            adjacency.in_fib = want;
+        }
+        Ok(())
+    }
+
+    /// An interface is gone: its neighbours are lost, and paths over it are never up again.
+    fn forget(&mut self, env: &mut Env<'_>, interface: IfIndex) {
+        for (index, key, _) in self.adjacencies_of(interface) {
+            let _ = self.update_adjacency(env, index, None);
+            let _ = by_family!(key.family, F => self.host_route::<F>(env, index, false));
+        }
+        let lists: BTreeSet<u32> = self.lists.iter().filter(|(_, l)| l.over(interface)).map(|(lb, _)| lb).collect();
+        for lb in &lists {
+            let Some(key) = self.lists.get(*lb).map(|l| l.key.clone()) else { continue };
+            let gone = |p: &Path| if p.interface() == Some(interface) { Path { hop: Hop::Gone, ..*p } } else { *p };
+            let mut paths: Vec<Path> = key.paths.iter().map(gone).collect();
+            paths.sort_unstable();
+            self.lists.rekey(*lb, Key { paths: paths.into(), ..(*key).clone() });
+        }
+        self.refresh(env, lists);
+        for (index, ..) in self.adjacencies_of(interface) {
+            self.adjacencies.release(index);
+        }
+        self.link_locals.forget(interface);
+    }
+}
+
+fn is_connected(env: &Env<'_>, interface: &crate::Interface, address: IpAddr) -> bool {
+    let lender = interface.unnumbered.and_then(|u| env.interfaces.get(u));
+    let addresses = interface.addresses.iter().chain(lender.into_iter().flat_map(|l| &l.addresses));
+    addresses.into_iter().any(|(a, len)| quiver_wire::IpPrefix::new(*a, *len).is_ok_and(|p| p.contains(address)))
+}
+
+/// FIB index of the table that an interface's packets of this family use.
+pub(crate) fn fib_of<F: Select>(env: &Env<'_>, fib: &Fib, interface: IfIndex) -> Result<u32, FibError> {
+    let interface = env.interfaces.get(interface).ok_or(FibError::NoInterface(interface.0))?;
+    F::tables(fib).fib(match F::ID {
+        FamilyId::V4 => interface.tables.0,
+        FamilyId::V6 => interface.tables.1,
+    })
+}
+
+impl Router {
+    /// An interface has, or has no more, a link-local address of its own. Destinations of the link that nobody knows are
+    /// asked for in its name.
+    pub(crate) fn set_own_link_local(&mut self, index: IfIndex, address: IpAddr, add: bool) -> Result<(), FibError> {
+        let IpAddr::V6(own) = address else { return Ok(()) };
+        self.with_fib(|fib, env| {
+            if !add {
+                fib.link_locals.remove(index, own.to_bits());
+                fib.link_locals.remove(index, 0);
+                return Ok(());
+            }
+            let key = AdjKey { family: FamilyId::V6, interface: index, kind: AdjKind::Glean(Some(address)) };
+            let glean = fib.adjacencies.make(env, &mut fib.records, key)?;
+            let full = |_| FibError::Full("link-local addresses");
+            fib.link_locals.set(index, own.to_bits(), Bucket::new(Class::Receive, 0)).map_err(full)?;
+            fib.link_locals.set(index, 0, Bucket::new(Class::Glean, glean)).map_err(full)
+        })
+    }
+
+    /// The adjacency of a neighbour, made if there is none; incomplete until the neighbour's link address is known. It stays
+    /// until the interface goes, or is lost by [`Router::neighbor_update`].
+    ///
+    /// # Errors
+    /// No such interface, or no room.
+    pub fn adjacency(&mut self, interface: IfIndex, address: IpAddr) -> Result<u32, FibError> {
+        self.with_fib(|fib, env| {
+            env.interfaces.get(interface).ok_or(FibError::NoInterface(interface.0))?;
+            let key = AdjKey { family: FamilyId::of(&address), interface, kind: AdjKind::Neighbor(address) };
+            fib.adjacencies.make(env, &mut fib.records, key)
+        })
+    }
+}
+
+/// Listens to what happens to interfaces.
+pub(crate) fn on_interface(router: &mut Router, event: &IfEvent) {
+    match *event {
+        IfEvent::Created(index) => {
+            let Some(output) = router.interfaces.get(index).map(|i| i.output) else { return };
+            let output = router.graph.node_name(output).to_owned();
+            for (arc, start) in [("ip4-output", "ip4-rewrite"), ("ip6-output", "ip6-rewrite")] {
+                let _ = router.graph.set_arc_ends(arc, index, start, &output);
+            }
+        }
+        IfEvent::Admin(index, _) | IfEvent::Link(index, _) => router.with_fib(|fib, env| {
+            let lists = fib.lists_over(env, index);
+            fib.refresh(env, lists);
+        }),
+        IfEvent::Mac(index) | IfEvent::Mtu(index) => router.with_fib(|fib, env| {
+            for (at, _, mac) in fib.adjacencies_of(index) {
+                // Where no record is free, the old link header stays.
+                let _ = fib.update_adjacency(env, at, mac);
+            }
+        }),
+        IfEvent::Address(index, ..) => router.with_fib(|fib, env| {
+            for (at, key, mac) in fib.adjacencies_of(index) {
+                if mac.is_some() {
+                    let _ = by_family!(key.family, F => fib.host_route::<F>(env, at, true));
+                }
+            }
+        }),
+        IfEvent::Deleted(index) => {
+            let _ = router.remove_addresses(index);
+            router.with_fib(|fib, env| fib.forget(env, index));
+        }
+        IfEvent::Table(..) | IfEvent::L2(_) => {}
+    }
+}

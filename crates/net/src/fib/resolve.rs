@@ -1,0 +1,180 @@
+//! From paths to buckets.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::adjacency::{AdjKey, AdjKind, Env};
+use super::path::{Hop, Path, ResolveVia, Source};
+use super::records::{Bucket, Class, DropIndex, Null};
+use super::table::{Select, by_family, number};
+use super::{Fib, FibError};
+use crate::ip::Family;
+
+/// Weights are scaled by this, so that the shares inside a recursive path come out whole.
+const SCALE: u64 = 1 << 20;
+
+impl Fib {
+    /// Resolves a path list and publishes what came out, if that is something new.
+    ///
+    /// # Errors
+    /// No room for an adjacency or an array of buckets. What could be resolved is published, if need be one bucket alone.
+    pub(crate) fn resolve(&mut self, env: &mut Env<'_>, lb: u32) -> Result<bool, FibError> {
+        let Some(family) = self.lists.get(lb).map(|l| l.key.family) else { return Ok(false) };
+        by_family!(family, F => self.resolve_in::<F>(env, lb))
+    }
+
+    fn resolve_in<F: Select>(&mut self, env: &mut Env<'_>, lb: u32) -> Result<bool, FibError> {
+        let Some(key) = self.lists.get(lb).map(|l| l.key.clone()) else { return Ok(false) };
+        let mut failed = None;
+        let mut weights: BTreeMap<Bucket, u64> = BTreeMap::new();
+        let mut order = Vec::new();
+        let mut preference = None;
+        // Paths are sorted by preference: the first ones that are up decide.
+        for path in &key.paths {
+            if preference.is_some_and(|p| path.preference > p) {
+                break;
+            }
+            match self.contribute::<F>(env, lb, path) {
+                Ok(buckets) => {
+                    for (bucket, weight) in buckets {
+                        preference = Some(path.preference);
+                        let sum = weights.entry(bucket).or_insert_with(|| {
+                            order.push(bucket);
+                            0
+                        });
+                        *sum += weight;
+                    }
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        let resolved: Vec<(Bucket, u64)> = order.iter().map(|b| (*b, weights[b])).collect();
+        let used: BTreeSet<u32> = resolved
+            .iter()
+            .filter(|(b, _)| matches!(b.class(), Class::Glean | Class::Incomplete | Class::Rewrite))
+            .map(|(b, _)| b.index())
+            .collect();
+        let Some(list) = self.lists.get_mut(lb) else { return Ok(false) };
+        let changed = list.resolved != resolved;
+        list.resolved = resolved;
+        let before = std::mem::replace(&mut list.adjacencies, used.clone());
+        for index in &used {
+            self.adjacencies.add_user(*index, lb);
+        }
+        if changed {
+            let hash = F::tables(self).get(key.fib).map(|t| t.flow_hash).unwrap_or_default();
+            failed = self.lists.publish(&mut self.records, lb, hash).err().or(failed);
+        }
+        // Only now that no bucket leads there any more.
+        for index in before.difference(&used) {
+            self.adjacencies.remove_user(*index, lb);
+        }
+        failed.map_or(Ok(changed), Err)
+    }
+
+    /// What one path comes to: buckets with scaled weights, none where it is not up.
+    fn contribute<F: Select>(&mut self, env: &mut Env<'_>, lb: u32, path: &Path) -> Result<Vec<(Bucket, u64)>, FibError> {
+        let weight = u64::from(path.weight) * SCALE;
+        let one = |bucket| vec![(bucket, weight)];
+        Ok(match path.hop {
+            Hop::Neighbor { interface, address } if env.is_up(interface) => {
+                one(self.adjacency_bucket::<F>(env, interface, AdjKind::Neighbor(address))?)
+            }
+            Hop::Attached { interface, source } if env.is_up(interface) => {
+                one(self.adjacency_bucket::<F>(env, interface, AdjKind::Glean(source))?)
+            }
+            Hop::Neighbor { .. } | Hop::Attached { .. } | Hop::Gone => Vec::new(),
+            Hop::Recursive { table, address, via } => {
+                let Ok(fib) = F::tables(self).fib(table) else { return Ok(Vec::new()) };
+                let hop = number::<F>(address)?;
+                let Some((len, cover)) = F::tables(self).cover(fib, hop) else { return Ok(Vec::new()) };
+                if via == ResolveVia::Host && len != F::BITS || self.leads_to::<F>(cover, lb) {
+                    return Ok(Vec::new());
+                }
+                self.through::<F>(env, cover, address, via, weight)?
+            }
+            Hop::Lookup(table) => match F::tables(self).fib(table) {
+                Ok(fib) => one(Bucket::new(Class::Lookup, fib)),
+                Err(_) => Vec::new(),
+            },
+            Hop::Receive => one(Bucket::new(Class::Receive, lb)),
+            Hop::Drop => {
+                let why = match self.lists.get(lb).map(|l| l.key.source) {
+                    Some(Source::DefaultRoute) => DropIndex::NO_ROUTE,
+                    Some(Source::Special | Source::Interface) => DropIndex::SPECIAL,
+                    _ => DropIndex::BY_ROUTE,
+                };
+                one(Bucket::new(Class::Drop, why))
+            }
+            Hop::Punt => one(Bucket::new(Class::Punt, 0)),
+            Hop::Unreachable => one(Bucket::new(Class::Null, Null::Unreachable as u32)),
+            Hop::Prohibited => one(Bucket::new(Class::Null, Null::Prohibited as u32)),
+            Hop::LinkLocal => one(Bucket::new(Class::LinkLocal, 0)),
+        })
+    }
+
+    /// The buckets of the list that covers a next hop; on a link to ask on, the next hop itself is the neighbour.
+    fn through<F: Select>(
+        &mut self,
+        env: &mut Env<'_>,
+        cover: u32,
+        next_hop: std::net::IpAddr,
+        via: ResolveVia,
+        weight: u64,
+    ) -> Result<Vec<(Bucket, u64)>, FibError> {
+        let Some(inner) = self.lists.get(cover).map(|l| l.resolved.clone()) else { return Ok(Vec::new()) };
+        let sum: u64 = inner.iter().map(|(_, w)| *w).sum();
+        let mut buckets = Vec::new();
+        for (bucket, w) in inner {
+            let bucket = match bucket.class() {
+                Class::Glean => {
+                    let Some(interface) = self.adjacencies.get(bucket.index()).map(|a| a.key.interface) else { continue };
+                    self.adjacency_bucket::<F>(env, interface, AdjKind::Neighbor(next_hop))?
+                }
+                Class::Incomplete | Class::Rewrite => {
+                    let own = self.adjacencies.get(bucket.index()).is_some_and(|a| a.key.kind == AdjKind::Neighbor(next_hop));
+                    if via == ResolveVia::Attached && !own {
+                        continue;
+                    }
+                    bucket
+                }
+                Class::Lookup => bucket,
+                // A next hop that is dropped, ours, or unreachable is not up.
+                _ => continue,
+            };
+            let share = (u128::from(weight) * u128::from(w) / u128::from(sum.max(1))) as u64;
+            buckets.push((bucket, share.max(1)));
+        }
+        Ok(buckets)
+    }
+
+    fn adjacency_bucket<F: Family>(
+        &mut self,
+        env: &mut Env<'_>,
+        interface: quiver_graph::IfIndex,
+        kind: AdjKind,
+    ) -> Result<Bucket, FibError> {
+        let index = self.adjacencies.make(env, &mut self.records, AdjKey { family: F::ID, interface, kind })?;
+        Ok(self.adjacencies.get(index).map_or(Bucket::DROP, |a| a.bucket(index)))
+    }
+
+    /// Whether resolving `from` comes to `target`: a loop, if `target` resolves through `from`.
+    fn leads_to<F: Select>(&self, from: u32, target: u32) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut queue = vec![from];
+        while let Some(lb) = queue.pop() {
+            if lb == target {
+                return true;
+            }
+            let Some(list) = self.lists.get(lb).filter(|_| seen.insert(lb)) else { continue };
+            for path in &list.key.paths {
+                if let Hop::Recursive { table, address, .. } = path.hop
+                    && let (Ok(fib), Some(hop)) = (F::tables(self).fib(table), F::number(address))
+                    && let Some((_, cover)) = F::tables(self).cover(fib, hop)
+                {
+                    queue.push(cover);
+                }
+            }
+        }
+        false
+    }
+}

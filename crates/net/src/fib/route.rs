@@ -1,0 +1,350 @@
+//! Setting and removing routes: sources, references, and what a change of a prefix brings with it.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use quiver_tables::address::Address;
+
+use super::adjacency::Env;
+use super::path::{Hop, Key, Path, Source, merge, without};
+use super::table::{Select, number};
+use super::{Fib, FibError};
+use crate::ip::PrefixTable;
+
+/// How new paths meet those that a prefix has from the same source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// They join them.
+    Add,
+    /// They take their place.
+    Replace,
+}
+
+impl Fib {
+    /// The paths that a prefix has from a source, and their load-balance.
+    pub(crate) fn of_source<F: Select>(&self, fib: u32, prefix: F::Addr, len: u8, source: Source) -> Option<u32> {
+        let table = F::tables(self).get(fib)?;
+        let best = table.routes.get(prefix, len)?;
+        let others = table.others.get(&(prefix.first(len), len)).into_iter().flatten().copied();
+        std::iter::once(best).chain(others).find(|lb| self.lists.get(*lb).is_some_and(|l| l.key.source == source))
+    }
+
+    /// Checks paths and puts them in order, so that equal lists are equal.
+    fn check<F: Select>(&self, env: &Env<'_>, mut paths: Vec<Path>) -> Result<Box<[Path]>, FibError> {
+        if paths.is_empty() {
+            return Err(FibError::Empty);
+        }
+        if paths.len() > 1 && paths.iter().any(|p| !p.may_share()) {
+            return Err(FibError::Alone);
+        }
+        for path in &mut paths {
+            path.weight = path.weight.max(1);
+            if let Some(interface) = path.interface() {
+                env.interfaces.get(interface).ok_or(FibError::NoInterface(interface.0))?;
+            }
+            if let Some(address) = path.next_hop() {
+                number::<F>(address)?;
+                let impossible = match address {
+                    IpAddr::V4(a) => a.is_unspecified() || a.is_multicast() || a.is_broadcast(),
+                    IpAddr::V6(a) => a.is_unspecified() || a.is_multicast(),
+                };
+                if impossible {
+                    return Err(FibError::NextHop(address));
+                }
+            }
+            if let Hop::Recursive { table, .. } | Hop::Lookup(table) = path.hop {
+                F::tables(self).fib(table)?;
+            }
+        }
+        paths.sort_unstable();
+        Ok(paths.into())
+    }
+
+    /// The list of these paths, made and resolved if there is none. It has no reference from this yet.
+    pub(crate) fn obtain<F: Select>(
+        &mut self,
+        env: &mut Env<'_>,
+        fib: u32,
+        source: Source,
+        paths: Vec<Path>,
+    ) -> Result<u32, FibError> {
+        let key = Key { family: F::ID, fib, source, paths: self.check::<F>(env, paths)? };
+        if let Some(lb) = self.lists.find(&key) {
+            return Ok(lb);
+        }
+        let lb = self.lists.add(env.graph, &mut self.records, key)?;
+        self.track::<F>(lb);
+        if let Err(error) = self.resolve(env, lb) {
+            self.release::<F>(lb);
+            return Err(error);
+        }
+        Ok(lb)
+    }
+
+    fn hops<F: Select>(&self, lb: u32) -> Vec<(u32, F::Addr)> {
+        let paths = self.lists.get(lb).map(|l| l.key.paths.clone()).unwrap_or_default();
+        let hop = |p: &Path| match p.hop {
+            Hop::Recursive { table, address, .. } => Some((F::tables(self).fib(table).ok()?, F::number(address)?)),
+            _ => None,
+        };
+        paths.iter().filter_map(hop).collect()
+    }
+
+    fn track<F: Select>(&mut self, lb: u32) {
+        for (fib, address) in self.hops::<F>(lb) {
+            F::tables_mut(self).track(fib, address, lb);
+        }
+    }
+
+    /// Removes a list that nobody refers to.
+    pub(crate) fn release<F: Select>(&mut self, lb: u32) {
+        if self.lists.get(lb).is_none_or(|l| l.refs > 0) {
+            return;
+        }
+        for (fib, address) in self.hops::<F>(lb) {
+            F::tables_mut(self).untrack(fib, address, lb);
+        }
+        if let Some(list) = self.lists.remove(lb) {
+            for index in list.adjacencies {
+                self.adjacencies.remove_user(index, lb);
+            }
+        }
+    }
+
+    fn unref<F: Select>(&mut self, lb: u32) {
+        if let Some(list) = self.lists.get_mut(lb) {
+            list.refs = list.refs.saturating_sub(1);
+        }
+        self.release::<F>(lb);
+    }
+
+    /// Sets what a prefix has from a source.
+    pub(crate) fn set<F: Select>(
+        &mut self,
+        env: &mut Env<'_>,
+        fib: u32,
+        (prefix, len): (F::Addr, u8),
+        source: Source,
+        paths: Vec<Path>,
+        change: Change,
+    ) -> Result<(), FibError> {
+        if len > F::BITS {
+            return Err(FibError::PrefixLen(len));
+        }
+        let prefix = prefix.first(len);
+        let paths = match (change, self.of_source::<F>(fib, prefix, len, source)) {
+            (Change::Add, Some(old)) => merge(self.lists.get(old).map_or(&[][..], |l| &l.key.paths), &paths),
+            _ => paths,
+        };
+        let lb = self.obtain::<F>(env, fib, source, paths)?;
+        let done = self.attach::<F>(fib, prefix, len, lb);
+        match done {
+            Ok(old) => {
+                self.changed::<F>(env, fib, prefix, len);
+                old.inspect(|old| self.unref::<F>(*old));
+                Ok(())
+            }
+            Err(error) => {
+                self.release::<F>(lb);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives a prefix this load-balance for its source; returns the one that it had from the same source, which has one
+    /// reference too many now.
+    fn attach<F: Select>(&mut self, fib: u32, prefix: F::Addr, len: u8, lb: u32) -> Result<Option<u32>, FibError> {
+        let source = self.lists.get(lb).map_or(Source::DefaultRoute, |l| l.key.source);
+        let lists = &self.lists;
+        let source_of = |lb: u32| lists.get(lb).map_or(Source::DefaultRoute, |l| l.key.source);
+        // Borrowed by field, because the sources of the lists are asked meanwhile.
+        let table = F::tables(self).get(fib).ok_or(FibError::Memory)?;
+        let best = table.routes.get(prefix, len);
+        let better = best.filter(|b| source_of(*b) < source);
+        let old = match better {
+            // Another source decides: this one waits.
+            Some(_) => {
+                let waiting = table.others.get(&(prefix, len)).and_then(|o| o.iter().copied().find(|o| source_of(*o) == source));
+                let Some(table) = F::tables_mut(self).get_mut(fib) else { return Err(FibError::Memory) };
+                let others = table.others.entry((prefix, len)).or_default();
+                others.retain(|o| Some(*o) != waiting);
+                others.push(lb);
+                waiting
+            }
+            None => {
+                let same = best.filter(|b| source_of(*b) == source);
+                let Some(table) = F::tables_mut(self).get_mut(fib) else { return Err(FibError::Memory) };
+                table.routes.insert(prefix, len, lb).map_err(|_| FibError::Memory)?;
+                if same.is_none()
+                    && let Some(best) = best
+                {
+                    table.others.entry((prefix, len)).or_default().push(best);
+                }
+                same
+            }
+        };
+        if let Some(list) = self.lists.get_mut(lb) {
+            list.refs += 1;
+        }
+        Ok(old)
+    }
+
+    /// Resolves what looks its next hops up through a prefix that has changed.
+    fn changed<F: Select>(&mut self, env: &mut Env<'_>, fib: u32, prefix: F::Addr, len: u8) {
+        let users = F::tables_mut(self).recover(fib, prefix, len);
+        if !users.is_empty() {
+            self.refresh(env, users);
+        }
+    }
+
+    /// Removes what a prefix has from a source: some paths, or all of it. What another source has shows again.
+    pub(crate) fn unset<F: Select>(
+        &mut self,
+        env: &mut Env<'_>,
+        fib: u32,
+        (prefix, len): (F::Addr, u8),
+        source: Source,
+        paths: Option<&[Path]>,
+    ) -> Result<(), FibError> {
+        if len > F::BITS {
+            return Err(FibError::PrefixLen(len));
+        }
+        let prefix = prefix.first(len);
+        let old = self.of_source::<F>(fib, prefix, len, source).ok_or(FibError::NoRoute)?;
+        if let Some(gone) = paths {
+            let have = self.lists.get(old).map(|l| l.key.paths.clone()).unwrap_or_default();
+            let rest = without(&have, gone).ok_or(FibError::NoPath)?;
+            if !rest.is_empty() {
+                return self.set::<F>(env, fib, (prefix, len), source, rest, Change::Replace);
+            }
+        }
+        let lists = &self.lists;
+        let table = F::tables(self).get(fib).ok_or(FibError::NoRoute)?;
+        let best = table.routes.get(prefix, len);
+        let others = table.others.get(&(prefix, len)).cloned().unwrap_or_default();
+        let heir = others.iter().copied().min_by_key(|o| lists.get(*o).map(|l| l.key.source));
+        let Some(table) = F::tables_mut(self).get_mut(fib) else { return Err(FibError::NoRoute) };
+        let leave = if best == Some(old) {
+            match heir {
+                Some(heir) => table.routes.insert(prefix, len, heir),
+                None => table.routes.remove(prefix, len),
+            }
+            .map_err(|_| FibError::Memory)?;
+            heir
+        } else {
+            Some(old)
+        };
+        if let Some(leave) = leave {
+            let rest: Vec<u32> = others.into_iter().filter(|o| *o != leave).collect();
+            if rest.is_empty() {
+                table.others.remove(&(prefix, len));
+            } else {
+                table.others.insert((prefix, len), rest);
+            }
+        }
+        self.changed::<F>(env, fib, prefix, len);
+        self.unref::<F>(old);
+        Ok(())
+    }
+
+    /// Removes all routes of a table.
+    pub(crate) fn flush<F: Select>(&mut self, env: &mut Env<'_>, fib: u32) -> Result<(), FibError> {
+        let Some(table) = F::tables_mut(self).get_mut(fib) else { return Ok(()) };
+        let others: Vec<u32> = std::mem::take(&mut table.others).into_values().flatten().collect();
+        let mut routes: Vec<(F::Addr, u8, u32)> = table.routes.iter().collect();
+        // Longer ones first: then no group is filled with what goes next.
+        routes.sort_by_key(|(_, len, _)| std::cmp::Reverse(*len));
+        let mut users = BTreeSet::new();
+        for (prefix, len, _) in &routes {
+            let Some(table) = F::tables_mut(self).get_mut(fib) else { break };
+            table.routes.remove(*prefix, *len).map_err(|_| FibError::Memory)?;
+            users.extend(F::tables_mut(self).recover(fib, *prefix, *len));
+        }
+        self.refresh(env, users);
+        for lb in routes.into_iter().map(|(_, _, lb)| lb).chain(others) {
+            self.unref::<F>(lb);
+        }
+        Ok(())
+    }
+}
+
+/// Many prefixes of one length, one after the other, with the same paths: `ip route add … count`. Made to be done in slices.
+#[derive(Debug)]
+pub struct Bulk {
+    pub(crate) table: u32,
+    pub(crate) address: IpAddr,
+    pub(crate) len: u8,
+    pub(crate) source: Source,
+    pub(crate) paths: Vec<Path>,
+    pub(crate) remove: bool,
+    pub(crate) count: u64,
+    pub(crate) done: u64,
+}
+
+impl Bulk {
+    /// Prefixes done so far.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Whether all are.
+    pub fn is_finished(&self) -> bool {
+        self.done == self.count
+    }
+}
+
+impl Fib {
+    /// Goes on with a bulk for at most `n` prefixes.
+    pub(crate) fn bulk<F: Select>(&mut self, env: &mut Env<'_>, bulk: &mut Bulk, n: u64) -> Result<(), FibError> {
+        let fib = F::tables(self).fib(bulk.table)?;
+        let address = number::<F>(bulk.address)?;
+        // The list that most prefixes get: those that have nothing from this source yet.
+        let plain = if bulk.remove { None } else { Some(self.obtain::<F>(env, fib, bulk.source, bulk.paths.clone())?) };
+        if let Some(table) = F::tables_mut(self).get_mut(fib) {
+            table.routes.begin();
+        }
+        let mut result = Ok(());
+        for _ in 0..n.min(bulk.count - bulk.done) {
+            let prefix = F::nth(address, bulk.len, bulk.done);
+            let one = match prefix {
+                None => Err(FibError::Count(bulk.count)),
+                Some(prefix) => self.bulk_one::<F>(env, fib, prefix, bulk, plain),
+            };
+            if let Err(error) = one {
+                result = Err(error);
+                break;
+            }
+            bulk.done += 1;
+        }
+        if let Some(table) = F::tables_mut(self).get_mut(fib) {
+            table.routes.commit();
+        }
+        plain.inspect(|lb| self.release::<F>(*lb));
+        result
+    }
+
+    fn bulk_one<F: Select>(
+        &mut self,
+        env: &mut Env<'_>,
+        fib: u32,
+        prefix: F::Addr,
+        bulk: &Bulk,
+        plain: Option<u32>,
+    ) -> Result<(), FibError> {
+        let len = bulk.len;
+        let Some(lb) = plain else {
+            let paths = (!bulk.paths.is_empty()).then_some(&bulk.paths[..]);
+            return self.unset::<F>(env, fib, (prefix, len), bulk.source, paths);
+        };
+        let Some(table) = F::tables_mut(self).get_mut(fib) else { return Err(FibError::NoRoute) };
+        if table.routes.get(prefix, len).is_some() {
+            return self.set::<F>(env, fib, (prefix, len), bulk.source, bulk.paths.clone(), Change::Add);
+        }
+        table.routes.insert(prefix, len, lb).map_err(|_| FibError::Memory)?;
+        if let Some(list) = self.lists.get_mut(lb) {
+            list.refs += 1;
+        }
+        self.changed::<F>(env, fib, prefix, len);
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! The flow hash: which of several equal paths a packet takes. Packets of one flow always take the same.
+
+use quiver_graph::Pkt;
+use quiver_wire::ipv4::Ipv4Header;
+use quiver_wire::ipv6::Ipv6Header;
+
+/// What the flow hash takes in; a set of bits, by table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowHash(pub u8);
+
+impl FlowHash {
+    /// Source address.
+    pub const SRC: u8 = 1;
+    /// Destination address.
+    pub const DST: u8 = 1 << 1;
+    /// Source port.
+    pub const SPORT: u8 = 1 << 2;
+    /// Destination port.
+    pub const DPORT: u8 = 1 << 3;
+    /// Protocol.
+    pub const PROTO: u8 = 1 << 4;
+    /// Both directions of a flow get different hashes the other way round: source and destination are swapped.
+    pub const REVERSE: u8 = 1 << 5;
+    /// GTPv1 tunnel endpoint; accepted, without effect as long as there is no such tunnel.
+    pub const GTPV1TEID: u8 = 1 << 6;
+    /// IPv6 flow label.
+    pub const FLOWLABEL: u8 = 1 << 7;
+    /// As VPP has it unless told otherwise.
+    pub const DEFAULT: Self = Self(Self::SRC | Self::DST | Self::SPORT | Self::DPORT | Self::PROTO | Self::FLOWLABEL);
+
+    /// Names of the bits in the order of display.
+    pub const NAMES: [(&'static str, u8); 8] = [
+        ("src", Self::SRC),
+        ("dst", Self::DST),
+        ("sport", Self::SPORT),
+        ("dport", Self::DPORT),
+        ("proto", Self::PROTO),
+        ("reverse", Self::REVERSE),
+        ("gtpv1teid", Self::GTPV1TEID),
+        ("flowlabel", Self::FLOWLABEL),
+    ];
+
+    const fn has(self, bit: u8) -> bool {
+        self.0 & bit != 0
+    }
+}
+
+impl Default for FlowHash {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl std::fmt::Display for FlowHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (name, bit) in Self::NAMES {
+            if self.has(bit) {
+                write!(f, "{name} ")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What identifies a flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    src: u128,
+    dst: u128,
+    ports: (u16, u16),
+    protocol: u8,
+    label: u32,
+}
+
+/// Two odd constants of 64 bits with no structure (fractional parts of the square roots of 2 and 3).
+const K1: u64 = 0x6a09_e667_f3bc_c909;
+const K2: u64 = 0xbb67_ae85_84ca_a73b;
+
+/// One round of multiply and fold: every input bit reaches the low bits of the result.
+#[inline(always)]
+fn mix(h: u64, x: u64) -> u64 {
+    let product = u128::from(h ^ x) * u128::from(K1);
+    (product as u64) ^ (product >> 64) as u64
+}
+
+impl Flow {
+    fn hash(&self, config: FlowHash) -> u32 {
+        let pick = |bit, value: u128| if config.has(bit) { value } else { 0 };
+        let mut ends = (pick(FlowHash::SRC, self.src), pick(FlowHash::DST, self.dst));
+        let mut ports = (pick(FlowHash::SPORT, self.ports.0.into()) as u64, pick(FlowHash::DPORT, self.ports.1.into()) as u64);
+        if config.has(FlowHash::REVERSE) {
+            (ends, ports) = ((ends.1, ends.0), (ports.1, ports.0));
+        }
+        let rest = u64::from(if config.has(FlowHash::PROTO) { self.protocol } else { 0 })
+            | u64::from(if config.has(FlowHash::FLOWLABEL) { self.label } else { 0 }) << 8
+            | ports.0 << 32
+            | ports.1 << 48;
+        let h = mix(K2, ends.0 as u64 ^ ((ends.0 >> 64) as u64).rotate_left(32));
+        let h = mix(h, ends.1 as u64 ^ ((ends.1 >> 64) as u64).rotate_left(32));
+        let h = mix(h, rest);
+        (h ^ h >> 32) as u32
+    }
+}
+
+fn ports_at(packet: &Pkt<'_>, at: usize) -> (u16, u16) {
+    match packet.bytes().get(at..at + 4) {
+        Some(b) => (u16::from_be_bytes([b[0], b[1]]), u16::from_be_bytes([b[2], b[3]])),
+        None => (0, 0),
+    }
+}
+
+/// Flow hash of an IPv4 packet. All fragments of a datagram have the same: ports count only in packets that are none.
+pub(crate) fn hash4(packet: &Pkt<'_>, config: FlowHash) -> u32 {
+    let header: Ipv4Header = packet.head();
+    let protocol = header.protocol;
+    let ports = if protocol.has_ports() && !header.is_fragment() { ports_at(packet, header.header_len()) } else { (0, 0) };
+    let flow = Flow { src: header.src.get().into(), dst: header.dst.get().into(), ports, protocol: protocol.0, label: 0 };
+    flow.hash(config)
+}
+
+/// Flow hash of an IPv6 packet. Behind extension headers no ports are looked for: the flow label is there for that.
+pub(crate) fn hash6(packet: &Pkt<'_>, config: FlowHash) -> u32 {
+    let header: Ipv6Header = packet.head();
+    let protocol = header.next_header;
+    let ports = if protocol.has_ports() { ports_at(packet, size_of::<Ipv6Header>()) } else { (0, 0) };
+    let label = header.flow_label();
+    Flow { src: header.src.get(), dst: header.dst.get(), ports, protocol: protocol.0, label }.hash(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(n: u32) -> Flow {
+        Flow { src: u128::from(0x0a00_0001 + n), dst: 0x0b00_0001, ports: (1000, 80), protocol: 6, label: 7 }
+    }
+
+    #[test]
+    fn only_what_is_configured_counts() {
+        let base = flow(0);
+        let changed = |f: fn(&mut Flow)| {
+            let mut flow = base;
+            f(&mut flow);
+            flow
+        };
+        let changes: [(u8, Flow); 6] = [
+            (FlowHash::SRC, changed(|f| f.src += 1)),
+            (FlowHash::DST, changed(|f| f.dst += 1 << 64)),
+            (FlowHash::SPORT, changed(|f| f.ports.0 += 1)),
+            (FlowHash::DPORT, changed(|f| f.ports.1 += 1)),
+            (FlowHash::PROTO, changed(|f| f.protocol += 1)),
+            (FlowHash::FLOWLABEL, changed(|f| f.label += 1)),
+        ];
+        for (bit, flow) in changes {
+            assert_ne!(base.hash(FlowHash(bit)), flow.hash(FlowHash(bit)), "{bit}");
+            assert_eq!(base.hash(FlowHash(!bit)), flow.hash(FlowHash(!bit)), "{bit}");
+        }
+    }
+
+    #[test]
+    fn reverse_swaps_the_ends() {
+        let there = flow(0);
+        let back = Flow { src: there.dst, dst: there.src, ports: (there.ports.1, there.ports.0), ..there };
+        let (plain, reverse) = (FlowHash::DEFAULT, FlowHash(FlowHash::DEFAULT.0 | FlowHash::REVERSE));
+        assert_eq!(there.hash(plain), back.hash(reverse));
+        assert_ne!(there.hash(plain), there.hash(reverse));
+    }
+
+    #[test]
+    fn neighbouring_flows_spread_over_any_power_of_two() {
+        for log2 in 1..=6 {
+            let n = 1_u32 << log2;
+            let mut counts = vec![0_f64; n as usize];
+            for i in 0..1024 * n {
+                counts[(flow(i).hash(FlowHash::DEFAULT) & (n - 1)) as usize] += 1.0;
+            }
+            // Chi-square over n - 1 degrees of freedom; mean n - 1, deviation sqrt(2 (n - 1)): 6 deviations are allowed.
+            let chi: f64 = counts.iter().map(|c| (c - 1024.0).powi(2) / 1024.0).sum();
+            let free = f64::from(n - 1);
+            assert!(chi < free + 6.0 * (2.0 * free).sqrt(), "{n} buckets: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn the_default_is_shown_as_vpp_shows_it() {
+        assert_eq!(FlowHash::DEFAULT.to_string(), "src dst sport dport proto flowlabel ");
+    }
+}

@@ -1,0 +1,215 @@
+//! `ip4-lookup`, `ip6-lookup`: destination to load-balance to bucket; and `lookup-ip4-dst`, `lookup-ip6-dst` for routes that
+//! lead to another table.
+
+use std::sync::Arc;
+
+use quiver_graph::stats::CombinedCounters;
+use quiver_graph::{Frame, NoDrops, Node, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, next_nodes};
+
+use super::Family;
+use crate::data::IfTable;
+use crate::fib::records::{Bucket, Class, LbRecord, LbTable};
+
+next_nodes! {
+    /// Where IPv4 packets go, in the order of [`Class`].
+    pub enum Next4 {
+        Drop = "ip4-drop",
+        Punt = "ip4-punt",
+        Receive = "ip4-receive",
+        Glean = "ip4-glean",
+        Incomplete = "ip4-arp",
+        Rewrite = "ip4-rewrite",
+        Lookup = "lookup-ip4-dst",
+        Null = "ip4-null",
+        LinkLocal = "ip4-drop",
+    }
+}
+
+next_nodes! {
+    /// Where IPv6 packets go, in the order of [`Class`].
+    pub enum Next6 {
+        Drop = "ip6-drop",
+        Punt = "ip6-punt",
+        Receive = "ip6-receive",
+        Glean = "ip6-glean",
+        Incomplete = "ip6-discover-neighbor",
+        Rewrite = "ip6-rewrite",
+        Lookup = "lookup-ip6-dst",
+        Null = "ip6-null",
+        LinkLocal = "ip6-link-local",
+    }
+}
+
+const _: () = assert!(Next4::Rewrite as u16 == Class::Rewrite as u16 && Next6::LinkLocal as u16 == Class::LinkLocal as u16);
+
+/// The next slot of a bucket: classes are the positions of the `Next` enums, slots count from 1.
+#[inline(always)]
+pub(super) fn verdict(bucket: Bucket) -> Verdict {
+    Verdict::slot(bucket.slot() + 1)
+}
+
+type Readers<F> = Vec<Option<<F as Family>::Reader>>;
+
+/// Counts packets and bytes of runs of the same load-balance or adjacency: one addition a run, because a read-modify-write
+/// of one counter for each packet is a chain through store forwarding.
+pub(super) struct RunCounter {
+    counters: Arc<CombinedCounters>,
+    thread: usize,
+    index: u32,
+    packets: u64,
+    bytes: u64,
+}
+
+impl RunCounter {
+    pub fn new(counters: Arc<CombinedCounters>, thread: usize) -> Self {
+        Self { counters, thread, index: 0, packets: 0, bytes: 0 }
+    }
+
+    #[inline(always)]
+    pub fn add(&mut self, index: u32, bytes: u32) {
+        if index != self.index {
+            self.flush();
+            self.index = index;
+        }
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+
+    #[inline(always)]
+    pub fn flush(&mut self) {
+        self.counters.add(self.thread, self.index, self.packets, self.bytes);
+        (self.packets, self.bytes) = (0, 0);
+    }
+}
+
+/// What lookups read, shared by both nodes.
+pub(super) struct Tables<F: Family> {
+    pub readers: Snapshot<Readers<F>>,
+    pub load_balances: LbTable,
+}
+
+impl<F: Family> Tables<F> {
+    /// The load-balance for an address; 0, which drops, where there is no such table.
+    #[inline(always)]
+    pub fn lookup(&self, fib: u32, address: F::Addr) -> u32 {
+        match self.readers.get().get(fib as usize) {
+            Some(Some(reader)) => F::lookup(reader, address),
+            _ => 0,
+        }
+    }
+}
+
+/// The lookup node.
+pub(super) struct Lookup<F: Family> {
+    pub interfaces: IfTable,
+    pub tables: Tables<F>,
+    pub count: RunCounter,
+}
+
+/// What is read of a packet.
+#[derive(Clone, Copy)]
+pub(super) struct In<A> {
+    fib: u32,
+    destination: A,
+    bytes: u32,
+}
+
+/// What follows from it.
+#[derive(Clone, Copy)]
+pub(super) struct Out {
+    lb: u32,
+    record: LbRecord,
+}
+
+impl<F: Family> Node for Lookup<F> {
+    type Next = F::LookupNext;
+    type Drop = NoDrops;
+    type In = In<F::Addr>;
+    type Out = Out;
+
+    #[inline(always)]
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+        self.tables.readers.refresh();
+    }
+
+    #[inline(always)]
+    fn load(&self, packet: &Pkt<'_>) -> In<F::Addr> {
+        let fib = match packet.table() {
+            Some(fib) => fib,
+            None => F::fib_of(&self.interfaces.get(packet.rx_if())),
+        };
+        In { fib, destination: F::destination(packet), bytes: packet.total_len() as u32 }
+    }
+
+    #[inline(always)]
+    fn compute(&self, input: In<F::Addr>) -> Out {
+        let lb = self.tables.lookup(input.fib, input.destination);
+        Out { lb, record: self.tables.load_balances.get(lb) }
+    }
+
+    #[inline(always)]
+    fn store(&mut self, mut packet: Pkt<'_>, input: In<F::Addr>, out: Out) -> Verdict {
+        let bucket = if out.record.is_many() {
+            let hash = F::flow_hash(&packet, out.record.hash());
+            self.tables.load_balances.bucket(out.record.position(hash))
+        } else {
+            out.record.bucket()
+        };
+        self.count.add(out.lb, input.bytes);
+        packet.set_aux(bucket.index());
+        verdict(bucket)
+    }
+
+    #[inline(always)]
+    fn end(&mut self, _cx: &mut NodeCx<'_>) {
+        self.count.flush();
+    }
+}
+
+drop_reasons! {
+    /// Why a lookup in another table drops.
+    pub enum LookupDrop { Loop = "lookup loop between tables" }
+}
+
+/// Tables that a packet may be sent through.
+const TABLES_MAX: usize = 8;
+
+/// Looks a packet up in the table that its aux lane names, and on from there. A vector node: this is rare, and the way from
+/// table to table is followed here, so that a loop of tables is found without a mark on the packet.
+pub(super) struct LookupIn<F: Family> {
+    pub tables: Tables<F>,
+    pub count: RunCounter,
+}
+
+impl<F: Family> VectorNode for LookupIn<F> {
+    type Next = F::LookupNext;
+    type Drop = LookupDrop;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        self.tables.readers.refresh();
+        for i in 0..frame.len() {
+            let mut packet = cx.packet(frame, i);
+            let mut fib = packet.aux();
+            let mut decided = None;
+            for _ in 0..TABLES_MAX {
+                let lb = self.tables.lookup(fib, F::destination(&packet));
+                let bucket = self.tables.load_balances.choose(lb, |config| F::flow_hash(&packet, config));
+                self.count.add(lb, packet.total_len() as u32);
+                if bucket.class() != Class::Lookup {
+                    decided = Some(bucket);
+                    break;
+                }
+                fib = bucket.index();
+            }
+            let verdict = match decided {
+                Some(bucket) => {
+                    packet.set_aux(bucket.index());
+                    verdict(bucket)
+                }
+                None => packet.drop(LookupDrop::Loop),
+            };
+            cx.decide(i, verdict);
+        }
+        self.count.flush();
+    }
+}

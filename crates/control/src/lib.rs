@@ -16,6 +16,7 @@
 
 pub mod calendar;
 pub mod daemon;
+mod drawing;
 pub mod engine;
 pub mod log;
 mod main_loop;
@@ -23,6 +24,7 @@ pub mod ops;
 pub mod order;
 mod plugin;
 pub mod process;
+mod samples;
 pub mod server;
 pub mod startup;
 mod system;

@@ -44,21 +44,22 @@ impl Runner {
         }
     }
 
-    /// One turn: the graph, then tasks, then rest if neither had anything to do.
+    /// One turn: the graph, what is due, tasks, then rest if there was nothing to do.
     pub fn turn(&mut self) {
-        let packets = {
+        let (packets, nap) = {
             let mut router = self.router.borrow_mut();
             if let Ok(system) = System::of_mut(&mut router) {
                 system.main.loops += 1;
             }
-            router.graph.fleet().step_here()
+            let packets = router.graph.fleet().step_here();
+            (packets, run_due(&mut router))
         };
         let Some(packets) = packets else {
-            self.tasks.turn(NAP);
+            self.tasks.turn(nap);
             return;
         };
-        let steps = self.tasks.turn(self.poll_sleep);
-        if packets > 0 || steps > 0 {
+        let steps = self.tasks.turn(self.poll_sleep.min(nap));
+        if packets > 0 || steps > 0 || nap.is_zero() {
             self.idle_since = None;
             return;
         }
@@ -69,14 +70,14 @@ impl Runner {
         // Asked in a statement of its own: tasks need the router while the thread sleeps.
         let rest = self.router.borrow_mut().graph.fleet().sleep_here();
         if let Some(rest) = rest {
-            self.rest(rest);
+            self.rest(rest, nap);
             self.idle_since = None;
         }
     }
 
-    fn rest(&mut self, rest: Rest) {
+    fn rest(&mut self, rest: Rest, nap: Duration) {
         let now = self.tasks.reactor().clock().now();
-        let nap = rest.until.map_or(NAP, |until| Duration::from_nanos(until.saturating_sub(now)).min(NAP));
+        let nap = rest.until.map_or(nap, |until| Duration::from_nanos(until.saturating_sub(now)).min(nap));
         if nap.is_zero() {
             return;
         }
@@ -90,4 +91,13 @@ impl Runner {
             self.tasks.turn(nap);
         }
     }
+}
+
+/// Runs the processes of the router's modules that are due, and says how long there is nothing to do for any.
+fn run_due(router: &mut Router) -> Duration {
+    // An operation may have made one due: asked each turn, since that costs less than to be told.
+    let Some(due) = router.processes().iter().map(|process| process.due).min() else { return NAP };
+    let now = router.graph.clock().now();
+    let due = if due <= now { router.run_processes(now).unwrap_or(u64::MAX) } else { due };
+    Duration::from_nanos(due.saturating_sub(now)).min(NAP)
 }

@@ -3,17 +3,18 @@
 use std::cell::Cell;
 use std::io::BufRead;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use quiver_command::operation::{OpError, Registry, retval};
 use quiver_command::script::{ScriptHost, ScriptState};
-use quiver_graph::elog::EventLog;
 use quiver_graph::topology::Topology;
 use quiver_net::Router;
 
 use crate::log::Log;
+use crate::ops::pcap::Recorder;
+use crate::ops::trace::TraceSettings;
 use crate::plugin::PluginInfo;
 use crate::process::ProcessTable;
+use crate::samples::Samples;
 use crate::startup::StartupConfig;
 
 /// What operations of the daemon itself work on. It is a part of the router.
@@ -22,8 +23,6 @@ pub struct System {
     pub registry: Rc<Registry<Router>>,
     /// The log.
     pub log: Log,
-    /// The event log.
-    pub events: Arc<EventLog>,
     /// Process nodes.
     pub processes: ProcessTable,
     /// What the router was started with.
@@ -36,6 +35,12 @@ pub struct System {
     pub main: MainFigures,
     /// Built-in plugins.
     pub plugins: Vec<PluginInfo>,
+    /// `pcap trace`.
+    pub recorder: Recorder,
+    /// `trace filter` and how time stamps are written.
+    pub trace: TraceSettings,
+    /// The last seconds of each thread.
+    pub samples: Samples,
     /// `api trace`.
     pub api_trace: bool,
     /// Set to end the main loop.

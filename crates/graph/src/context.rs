@@ -7,6 +7,7 @@ use quiver_buffer::{Cache, HEADROOM, Meta, NO_BUFFER, Region};
 
 use crate::IfIndex;
 use crate::capture::{CapturePoint, Captures};
+use crate::elog::{EventKind, Ring};
 use crate::frame::{Frame, LANES, Span, flags};
 use crate::interface::InterfaceCounters;
 use crate::node::{DropReasons, Verdict};
@@ -134,6 +135,8 @@ pub(crate) struct Core {
     pub captures: Captures,
     /// Packets that found no buffer, in all.
     pub no_buffer: u64,
+    /// The event log of this thread.
+    pub log: Arc<Ring>,
     pub env: Env,
 }
 
@@ -189,6 +192,12 @@ impl NodeCx<'_> {
     /// Number of the thread: 0 is main, workers count from 1.
     pub fn thread(&self) -> usize {
         self.core.thread
+    }
+
+    /// Remembers an event of a kind that [`Graph::events`](crate::Graph::events) gave. For what happens now and then, not for
+    /// each packet.
+    pub fn log(&self, kind: EventKind, a: u32, b: u32) {
+        self.core.log.log(kind, a, b);
     }
 
     /// Largest vector, packets.

@@ -13,7 +13,7 @@ use rustix::event::epoll;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::topology::SchedulerPolicy;
-use crate::worker::Worker;
+use crate::worker::{Worker, thread_name};
 
 type Message = Box<dyn FnOnce(&mut Worker) + Send>;
 
@@ -167,7 +167,7 @@ impl Fleet {
     /// Starts a worker thread.
     pub(crate) fn spawn(&mut self, worker: Worker, plan: &ThreadPlan) -> std::io::Result<()> {
         let thread = worker.thread();
-        let name = format!("quiver_wk_{}", thread - 1);
+        let name = thread_name(thread);
         let bell = Bell::new()?;
         let sleeper = Sleeper::new(bell.clone())?;
         let (inbox, messages) = unbounded();
@@ -324,7 +324,7 @@ fn run(mut worker: Worker, inbox: &Receiver<Message>, mut sleeper: Sleeper, read
     loop {
         // One look at the channel a turn; it is almost always empty.
         while let Ok(message) = inbox.try_recv() {
-            message(&mut worker);
+            worker.change(message);
             // What a message injected must not wait for the next packet.
             worker.drain();
         }

@@ -9,6 +9,7 @@ use quiver_tables::qsbr;
 use crate::clock::Clock;
 use crate::context::{NULL_NODE, NodeId};
 use crate::drop::{ErrorDrop, NullNode};
+use crate::elog::EventLog;
 use crate::feature::{ArcPoint, ArcSpec, FeatureSpec, order};
 use crate::fleet::{Fleet, ThreadInfo, ThreadPlan};
 use crate::frame::{IfIndex, VECTOR_DEFAULT, VECTOR_MAX};
@@ -18,7 +19,7 @@ use crate::spec::{MakeCx, NodeKind, NodeSpec};
 use crate::staged::Level;
 use crate::stats::{Names, Stats};
 use crate::trace::{TraceEntry, TraceRecord};
-use crate::worker::{LoopFigures, NodeCounters, Shared, Slot, Worker};
+use crate::worker::{LoopFigures, NodeCounters, NodePeak, Shared, Slot, Worker};
 
 /// Most nodes of a graph, interface nodes included.
 pub const MAX_NODES: u32 = 40_000;
@@ -187,12 +188,14 @@ impl Graph {
             suspends: stats.simple("/sys/node/suspends", MAX_NODES),
         };
         let interfaces = Arc::new(InterfaceCounters::new(&stats));
+        let events = Arc::new(EventLog::new(clock.clone()));
         let shared = Shared {
             pools,
             clock,
             errors: stats.simple("/node/errors", MAX_ERRORS),
             interfaces: interfaces.clone(),
             nodes: Arc::new(nodes),
+            events,
         };
         let mut graph = Self {
             entries: Vec::new(),
@@ -230,6 +233,11 @@ impl Graph {
     /// The router's clock.
     pub fn clock(&self) -> &Arc<Clock> {
         &self.shared.clock
+    }
+
+    /// The event log of all threads.
+    pub fn events(&self) -> &Arc<EventLog> {
+        &self.shared.events
     }
 
     /// Reclamation domain that all workers take part in.
@@ -461,6 +469,11 @@ impl Graph {
     /// Figures of each thread's loop.
     pub fn loop_figures(&mut self) -> Vec<(usize, LoopFigures)> {
         self.fleet.each(|w| (w.thread(), w.figures()))
+    }
+
+    /// The most expensive call of each node by its number, for each thread.
+    pub fn node_peaks(&mut self) -> Vec<(usize, Vec<NodePeak>)> {
+        self.fleet.each(|w| (w.thread(), w.peaks().to_vec()))
     }
 
     /// All drop reasons and counted events with their count, per thread that runs the graph.

@@ -56,4 +56,4 @@ pub use publish::{Published, Snapshot};
 pub use spec::{MakeCx, NodeKind, NodeSpec, TraceFormat};
 pub use staged::Level;
 pub use trace::{TRACE_BYTES, TRACE_MAX, TraceEntry, TraceRecord};
-pub use worker::{LoopFigures, NodeCounters, Worker};
+pub use worker::{LoopFigures, NodeCounters, NodePeak, Worker, thread_name};

@@ -7,6 +7,7 @@ use quiver_buffer::{Cache, Pool};
 use crate::capture::CaptureSink;
 use crate::clock::Clock;
 use crate::context::{Core, ERROR_DROP, NULL_NODE, NodeCx, Queue};
+use crate::elog::{EventKind, EventLog};
 use crate::frame::{Frame, LANES};
 use crate::interface::InterfaceCounters;
 use crate::node::{Idle, InputNode, LoopConfig};
@@ -42,7 +43,20 @@ pub(crate) struct Shared {
     pub errors: Arc<SimpleCounters>,
     pub interfaces: Arc<InterfaceCounters>,
     pub nodes: Arc<NodeCounters>,
+    pub events: Arc<EventLog>,
 }
+
+/// The most expensive call of a node since the figures were cleared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodePeak {
+    /// Ticks that it took.
+    pub clocks: u64,
+    /// Packets that it was about.
+    pub vectors: u64,
+}
+
+/// Events that each thread remembers.
+const EVENTS: usize = 8192;
 
 /// Figures of a worker's main loop for `show runtime`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,6 +84,10 @@ pub struct Worker {
     /// Set to end the thread's loop.
     pub(crate) stop: bool,
     pub(crate) figures: LoopFigures,
+    /// By node.
+    peaks: Vec<NodePeak>,
+    /// What a change by the main thread cost this one, in the event log.
+    change: EventKind,
     /// Set when the set of event descriptors may have changed.
     pub(crate) fds_changed: bool,
 }
@@ -96,6 +114,7 @@ impl Worker {
             trace: TraceBuffer::default(),
             captures: Default::default(),
             no_buffer: 0,
+            log: shared.events.ring(&thread_name(thread), EVENTS),
             env,
         };
         Self {
@@ -107,6 +126,8 @@ impl Worker {
             nodes: shared.nodes.clone(),
             stop: false,
             figures: LoopFigures { since: now, ..Default::default() },
+            peaks: Vec::new(),
+            change: shared.events.kind("change by main: %d ticks"),
             fds_changed: true,
         }
     }
@@ -121,6 +142,8 @@ impl Worker {
             self.inputs.push(id);
         }
         self.slots[at] = slot;
+        self.peaks.resize(self.slots.len(), NodePeak::default());
+        self.peaks[at] = NodePeak::default();
         self.core.queue.set_nodes(self.slots.len());
         self.fds_changed = true;
     }
@@ -223,11 +246,16 @@ impl Worker {
         packets
     }
 
-    fn count(&self, id: u16, n: usize, start: u64) {
+    fn count(&mut self, id: u16, n: usize, start: u64) {
         let thread = self.core.thread;
+        let clocks = self.clock.ticks().wrapping_sub(start);
+        let peak = &mut self.peaks[id as usize];
+        if clocks > peak.clocks {
+            *peak = NodePeak { clocks, vectors: n as u64 };
+        }
         self.nodes.calls.add(thread, u32::from(id), 1);
         self.nodes.vectors.add(thread, u32::from(id), n as u64);
-        self.nodes.clocks.add(thread, u32::from(id), self.clock.ticks().wrapping_sub(start));
+        self.nodes.clocks.add(thread, u32::from(id), clocks);
     }
 
     /// Runs nodes until no frame waits.
@@ -322,6 +350,7 @@ impl Worker {
             counters.clear_thread(thread);
         }
         self.figures = LoopFigures { since: self.clock.now(), ..Default::default() };
+        self.peaks.fill(NodePeak::default());
     }
 
     /// Zeroes this thread's error counters.
@@ -338,6 +367,19 @@ impl Worker {
         }
     }
 
+    /// The most expensive call of each node, by its number.
+    pub fn peaks(&self) -> &[NodePeak] {
+        &self.peaks
+    }
+
+    /// Runs a change that the main thread sent, and remembers what it cost.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Self)) {
+        let start = self.clock.ticks();
+        change(self);
+        let ticks = self.clock.ticks().wrapping_sub(start);
+        self.core.log.log(self.change, u32::try_from(ticks).unwrap_or(u32::MAX), 0);
+    }
+
     /// Figures of the loop.
     pub fn figures(&self) -> LoopFigures {
         self.figures
@@ -346,6 +388,14 @@ impl Worker {
     /// Frames in flight and packets that found no buffer.
     pub fn pressure(&self) -> (usize, u64) {
         (self.core.queue.len(), self.core.no_buffer)
+    }
+}
+
+/// What a thread is called, in the event log and by the kernel.
+pub fn thread_name(thread: usize) -> String {
+    match thread.checked_sub(1) {
+        None => "quiver_main".to_owned(),
+        Some(worker) => format!("quiver_wk_{worker}"),
     }
 }
 

@@ -260,6 +260,11 @@ impl Router {
         &self.processes
     }
 
+    /// Starts the figures of all processes anew.
+    pub fn clear_process_figures(&mut self) {
+        self.processes.iter_mut().for_each(|process| (process.calls, process.clocks) = (0, 0));
+    }
+
     /// State of a module or plugin, by its type.
     pub fn part<T: 'static>(&self) -> Option<&T> {
         self.parts.get(&TypeId::of::<T>())?.downcast_ref()

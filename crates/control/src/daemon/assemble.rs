@@ -14,7 +14,6 @@ use quiver_buffer::RegionConfig;
 use quiver_command::config::Listen;
 use quiver_command::operation::Registry;
 use quiver_command::session::{Session, SessionOptions};
-use quiver_graph::elog::EventLog;
 use quiver_graph::reactor::MainLoop;
 use quiver_net::{Router, RouterConfig};
 
@@ -105,13 +104,15 @@ impl Daemon {
         router.add_part(System {
             registry: Rc::clone(&registry),
             log,
-            events: Arc::new(EventLog::new(Arc::clone(&clock))),
             processes: table.clone(),
             startup: Rc::clone(&startup),
             command_line: options.command_line,
             topology,
             main: MainFigures { cpu: placement.main, loops: 0 },
             plugins: chosen.iter().map(info).collect(),
+            recorder: Default::default(),
+            trace: Default::default(),
+            samples: Default::default(),
             api_trace: startup.api_trace.on,
             stop: Rc::clone(&stop),
             started: clock.now(),
@@ -143,7 +144,7 @@ impl Daemon {
     /// A socket that cannot be watched.
     pub fn run(mut self) -> Result<ExitCode, StartError> {
         let watch = |error| StartError::System { doing: "cannot watch a socket".to_owned(), error };
-        processes::start(&self.processes, &self.startup).map_err(watch)?;
+        processes::start(&self.processes, &self.startup);
         processes::stop_on_signals(&self.processes, &self.stop).map_err(watch)?;
         // It takes its place in the order of operations here, before any client can.
         self.start_up_commands();

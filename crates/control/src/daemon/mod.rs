@@ -4,6 +4,7 @@ mod assemble;
 mod detach;
 mod group;
 mod processes;
+mod statistics;
 mod threads;
 
 use std::ffi::OsString;

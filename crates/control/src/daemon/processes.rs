@@ -13,6 +13,7 @@ use quiver_net::Router;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
+use super::statistics;
 use crate::process::{Processes, State};
 use crate::startup::StartupConfig;
 
@@ -22,10 +23,18 @@ const CLOCK_INTERVAL: Duration = Duration::from_millis(100);
 const RECLAIM_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Starts those that always run.
-///
-/// # Errors
-/// The kernel's.
-pub fn start(processes: &Processes<Router>, _startup: &StartupConfig) -> io::Result<()> {
+pub fn start(processes: &Processes<Router>, startup: &StartupConfig) {
+    statistics::start(processes, startup.stats_interval);
+    // What workers want to be done soon by the modules' own processes, which are rows of their own.
+    processes.spawn("process-signals", |cx| async move {
+        let Some(signal) = cx.with(|router| router.notify()) else { return };
+        while cx.event(&signal).await.is_ok() {
+            cx.with(|router| {
+                let now = router.graph.clock().now();
+                router.run_processes(now)
+            });
+        }
+    });
     processes.spawn("clock-process", |cx| async move {
         loop {
             cx.sleep(CLOCK_INTERVAL).await;
@@ -41,7 +50,6 @@ pub fn start(processes: &Processes<Router>, _startup: &StartupConfig) -> io::Res
             cx.sleep(if pending.unwrap_or(0) > 0 { RECLAIM_INTERVAL } else { CLOCK_INTERVAL }).await;
         }
     });
-    Ok(())
 }
 
 /// SIGTERM and SIGINT end the main loop; a second one ends the program at once. SIGHUP has no effect: a daemon that lost its

@@ -8,10 +8,28 @@
 //! The rules: `run` validates first and changes nothing on an error; a reply is a struct that serialises to what a program
 //! wants to know and renders as VPP's text; parsing only makes requests.
 
+pub mod clock;
+pub mod errors;
+pub mod events;
+pub mod features;
+pub mod graph;
 pub mod host_interface;
 pub mod interface;
+pub mod logging;
+pub mod memory;
+pub mod node;
 pub mod packet_generator;
+pub mod pcap;
+pub mod plugins;
+pub mod runtime;
+pub mod threads;
+pub mod trace;
 pub mod version;
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use quiver_command::operation::{OpError, Registry, retval};
 use quiver_command::{script, session};
@@ -24,9 +42,22 @@ use crate::system::Scripts;
 pub fn register(registry: &mut Registry<Router>) {
     script::register::<Router, Scripts>(registry);
     session::declare_commands(registry);
+    clock::register(registry);
+    errors::register(registry);
+    events::register(registry);
+    features::register(registry);
+    graph::register(registry);
     host_interface::register(registry);
     interface::register(registry);
+    logging::register(registry);
+    memory::register(registry);
+    node::register(registry);
     packet_generator::register(registry);
+    pcap::register(registry);
+    plugins::register(registry);
+    runtime::register(registry);
+    threads::register(registry);
+    trace::register(registry);
     version::register(registry);
 }
 
@@ -43,6 +74,36 @@ pub fn graph_error(error: &GraphError) -> OpError {
         _ => (retval::UNSPECIFIED, "graph"),
     };
     OpError::new(code, error.to_string()).key(key)
+}
+
+/// The path of a file that a user names for output: always in /tmp, as VPP does it.
+///
+/// # Errors
+/// A name that would lead elsewhere.
+pub fn file_in_tmp(name: &str) -> Result<PathBuf, OpError> {
+    if name.is_empty() || name == "." || name.contains(['/', '\0']) || name.contains("..") {
+        let error = OpError::new(retval::ILLEGAL_NAME, format!("illegal characters in filename '{name}'"));
+        return Err(error.key("file").value(name).remedy("give a plain name: the file goes to /tmp"));
+    }
+    Ok(PathBuf::from("/tmp").join(name))
+}
+
+/// Creates a file that [`file_in_tmp`] gave. /tmp is everybody's: a link that somebody left there must not lead us elsewhere.
+///
+/// # Errors
+/// The kernel's.
+pub fn create_in_tmp(path: &Path) -> std::io::Result<File> {
+    let no_links = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+    OpenOptions::new().write(true).create(true).truncate(true).custom_flags(no_links).open(path)
+}
+
+/// Writes a whole file that [`file_in_tmp`] gave.
+///
+/// # Errors
+/// The kernel's.
+pub fn write_in_tmp(path: &Path, bytes: &[u8]) -> Result<(), OpError> {
+    let written = create_in_tmp(path).and_then(|mut file| file.write_all(bytes));
+    written.map_err(|error| OpError::system(format_args!("cannot write {}", path.display()), &error).key("file"))
 }
 
 /// Running command lines in tests, against all operations.

@@ -1,0 +1,140 @@
+//! `show clock`, `set clock adjust`.
+
+use std::fmt::Write as _;
+use std::time::SystemTime;
+
+use quiver_command::grammar::Command;
+use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_graph::clock::Source;
+use quiver_net::Router;
+use serde::{Deserialize, Serialize};
+
+use crate::calendar::Civil;
+use crate::system::System;
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    registry
+        .operation::<ShowClock>()
+        .operation::<AdjustClock>()
+        .command(Command {
+            path: "show clock",
+            syntax: "[verbose]",
+            help: "Shows the time",
+            parse: |args, _| Ok(Invocation::new::<ShowClock>(ShowClockRequest { verbose: args.take_keyword("verbose") })),
+        })
+        .command(Command {
+            path: "set clock adjust",
+            syntax: "<seconds>",
+            help: "Shifts the time that timers follow, forwards or backwards",
+            parse: |args, _| Ok(Invocation::new::<AdjustClock>(AdjustClockRequest { seconds: args.take("seconds")? })),
+        });
+}
+
+/// Tells the time.
+pub struct ShowClock;
+
+/// How much [`ShowClock`] tells.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShowClockRequest {
+    /// Where the time comes from.
+    pub verbose: bool,
+}
+
+/// The answer of [`ShowClock`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Time {
+    /// Seconds since the router was started, with all adjustments.
+    pub seconds: f64,
+    /// The date.
+    pub date: String,
+    /// More, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<TimeSource>,
+}
+
+/// Where the time comes from.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TimeSource {
+    /// The counter or the kernel.
+    pub source: &'static str,
+    /// "Clocks" in a second.
+    pub ticks_per_second: u64,
+    /// Nanoseconds of CLOCK_MONOTONIC.
+    pub monotonic_ns: u64,
+    /// Seconds by which timers are ahead.
+    pub adjustment: f64,
+}
+
+impl Operation<Router> for ShowClock {
+    const NAME: &'static str = "clock_show";
+    type Request = ShowClockRequest;
+    type Reply = Time;
+
+    fn run(router: &mut Router, request: ShowClockRequest) -> Result<Outcome<Router, Time>, OpError> {
+        let (clock, started) = (router.graph.clock(), System::of(router)?.started);
+        let source = || TimeSource {
+            source: if clock.source() == Source::Counter { "cycle counter" } else { "kernel" },
+            ticks_per_second: clock.ticks_per_second(),
+            monotonic_ns: clock.now(),
+            adjustment: clock.adjustment() as f64 / 1e9,
+        };
+        Ok(Outcome::Done(Time {
+            seconds: clock.timer_now().wrapping_sub(started) as i64 as f64 / 1e9,
+            date: Civil::of(SystemTime::now()).http_date(),
+            source: request.verbose.then(source),
+        }))
+    }
+}
+
+impl Text for Time {
+    fn text(&self, out: &mut String, _view: &View) {
+        let _ = writeln!(out, "Time now {:.6}, {}", self.seconds, self.date);
+        if let Some(source) = &self.source {
+            let TimeSource { source, ticks_per_second, monotonic_ns, adjustment } = source;
+            let _ = writeln!(out, "  from the {source}, {ticks_per_second} ticks a second");
+            let _ = writeln!(out, "  CLOCK_MONOTONIC {monotonic_ns} ns, timers adjusted by {adjustment:.6} s");
+        }
+    }
+}
+
+/// Shifts the time of timers.
+pub struct AdjustClock;
+
+/// By how much [`AdjustClock`] shifts.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdjustClockRequest {
+    /// Seconds; negative ones go back.
+    pub seconds: f64,
+}
+
+impl Operation<Router> for AdjustClock {
+    const NAME: &'static str = "clock_adjust";
+    type Request = AdjustClockRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: AdjustClockRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let seconds = request.seconds;
+        // A hundred years: enough for every timer, and far from the end of 64 bits.
+        if !seconds.is_finite() || seconds.abs() > 3.2e9 {
+            return Err(OpError::new(retval::INVALID_VALUE, "no useful time").key("seconds").value(seconds));
+        }
+        router.graph.clock().adjust((seconds * 1e9) as i64);
+        Ok(Outcome::Done(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn show_clock_is_of_the_usual_form() {
+        let time = Time { seconds: 41.638368, date: "Sat, 21 Nov 2026 05:16:16 GMT".into(), source: None };
+        let mut out = String::new();
+        time.text(&mut out, &View::TEXT);
+        assert_eq!(out, "Time now 41.638368, Sat, 21 Nov 2026 05:16:16 GMT\n");
+    }
+}

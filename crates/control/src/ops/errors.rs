@@ -1,0 +1,172 @@
+//! `show errors`, `show node counters`, and clearing them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use quiver_command::grammar::{Args, Command};
+use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_graph::thread_name;
+use quiver_net::Router;
+use serde::{Deserialize, Serialize};
+
+use super::threads::Empty;
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    registry.operation::<ShowErrors>().operation::<ClearErrors>();
+    for path in ["show errors", "show node counters"] {
+        registry.command(Command {
+            path,
+            syntax: "[verbose [<n>]]",
+            help: "Shows what nodes have counted: drops by reason, and events",
+            parse,
+        });
+    }
+    for path in ["clear errors", "clear node counters"] {
+        registry.command(Command {
+            path,
+            syntax: "",
+            help: "Starts the counters of drops and events anew",
+            parse: |_, _| Ok(Invocation::new::<ClearErrors>(Empty {})),
+        });
+    }
+}
+
+fn parse(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    let verbose = args.take_keyword("verbose");
+    // A number behind it asks for even more, of which there is nothing.
+    if verbose {
+        let _ = args.try_number::<u32>("n");
+    }
+    Ok(Invocation::new::<ShowErrors>(ShowErrorsRequest { verbose }))
+}
+
+/// Lists what nodes have counted.
+pub struct ShowErrors;
+
+/// How [`ShowErrors`] tells it.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShowErrorsRequest {
+    /// By thread too, and counters that are zero in the sum.
+    pub verbose: bool,
+}
+
+/// A counter of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ErrorRow {
+    /// How often.
+    pub count: u64,
+    /// Who counted.
+    pub node: String,
+    /// What.
+    pub reason: &'static str,
+    /// `error` or `info`.
+    pub severity: String,
+}
+
+/// The answer of [`ShowErrors`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Errors {
+    /// Sums over all threads.
+    pub total: Vec<ErrorRow>,
+    /// By thread, where it was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<ThreadErrors>,
+}
+
+/// What one thread has counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ThreadErrors {
+    /// Its number.
+    pub thread: usize,
+    /// Its name.
+    pub name: String,
+    /// What it counted.
+    pub errors: Vec<ErrorRow>,
+}
+
+impl Operation<Router> for ShowErrors {
+    const NAME: &'static str = "errors_show";
+    type Request = ShowErrorsRequest;
+    type Reply = Errors;
+
+    fn run(router: &mut Router, request: ShowErrorsRequest) -> Result<Outcome<Router, Errors>, OpError> {
+        let mut total: Vec<ErrorRow> = Vec::new();
+        let mut threads: BTreeMap<usize, Vec<ErrorRow>> = BTreeMap::new();
+        for (thread, info, count) in router.graph.error_counts() {
+            let row = ErrorRow { count, node: info.node, reason: info.text, severity: info.severity.to_string() };
+            // All threads of a counter follow one another.
+            match total.last_mut().filter(|last| last.node == row.node && last.reason == row.reason) {
+                Some(last) => last.count += count,
+                None => total.push(row.clone()),
+            }
+            let rows = threads.entry(thread).or_default();
+            if count > 0 {
+                rows.push(row);
+            }
+        }
+        total.retain(|row| request.verbose || row.count > 0);
+        let threads = threads.into_iter().filter(|_| request.verbose);
+        let threads = threads.map(|(thread, errors)| ThreadErrors { thread, name: thread_name(thread), errors }).collect();
+        Ok(Outcome::Done(Errors { total, threads }))
+    }
+}
+
+impl Text for Errors {
+    fn text(&self, out: &mut String, _view: &View) {
+        let table = TextTable::new()
+            .column("Count", 10, Align::Right)
+            .column("Node", 35, Align::Centre)
+            .column("Reason", 35, Align::Centre)
+            .column("Severity", 10, Align::Centre);
+        let rows = |out: &mut String, rows: &[ErrorRow]| {
+            rows.iter().for_each(|row| table.row(out, &[&row.count, &row.node, &row.reason, &row.severity]));
+        };
+        table.heading(out);
+        for thread in &self.threads {
+            let _ = writeln!(out, "Thread {} ({}):", thread.thread, thread.name);
+            rows(out, &thread.errors);
+        }
+        if !self.threads.is_empty() {
+            out.push_str("Total:\n");
+        }
+        rows(out, &self.total);
+    }
+}
+
+/// Starts all counters of nodes anew.
+pub struct ClearErrors;
+
+impl Operation<Router> for ClearErrors {
+    const NAME: &'static str = "errors_clear";
+    type Request = Empty;
+    type Reply = ();
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ()>, OpError> {
+        router.graph.fleet().each(|worker| worker.clear_errors());
+        Ok(Outcome::Done(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn show_errors_has_the_usual_columns() {
+        let row = ErrorRow { count: 3, node: "null-node".into(), reason: "blackholed packets", severity: "error".into() };
+        let mut out = String::new();
+        Errors { total: vec![row.clone()], threads: Vec::new() }.text(&mut out, &View::TEXT);
+        assert_eq!(
+            out,
+            "   Count                  Node                              Reason               Severity \n         \
+             3             null-node                      blackholed packets           error  \n"
+        );
+        out.clear();
+        let thread = ThreadErrors { thread: 1, name: "quiver_wk_0".into(), errors: vec![row.clone()] };
+        Errors { total: vec![row], threads: vec![thread] }.text(&mut out, &View::TEXT);
+        let lines: Vec<_> = out.lines().collect();
+        assert_eq!((lines[1], lines[3], lines[2]), ("Thread 1 (quiver_wk_0):", "Total:", lines[4]));
+    }
+}

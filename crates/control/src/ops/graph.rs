@@ -1,0 +1,274 @@
+//! `show vlib graph`, `show vlib graphviz`, `show vlib graph svg`.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use quiver_command::grammar::{Args, Command};
+use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_graph::{NodeInfo, NodeKind};
+use quiver_net::Router;
+use serde::{Deserialize, Serialize};
+
+use super::file_in_tmp;
+use crate::drawing::{Drawing, Role, Vertex, dot, svg};
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    registry
+        .operation::<ShowGraph>()
+        .operation::<DrawGraph>()
+        .command(Command {
+            path: "show vlib graph",
+            syntax: "[<node>]",
+            help: "Shows which node sends packets to which",
+            parse: |args, _| {
+                let node = if args.is_empty() { None } else { Some(args.word("node")?.into_owned()) };
+                Ok(Invocation::new::<ShowGraph>(ShowGraphRequest { node }))
+            },
+        })
+        .command(Command {
+            path: "show vlib graphviz",
+            syntax: "[filter] [file <name>]",
+            help: "Draws the graph as a text for Graphviz; with `filter' only nodes that had packets",
+            parse: |args, _| parse_drawing(args, Format::Dot, false),
+        })
+        .command(Command {
+            path: "show vlib graph svg",
+            syntax: "[all] [file <name>]",
+            help: "Draws the nodes that had packets, or all, as a picture",
+            parse: |args, _| parse_drawing(args, Format::Svg, true),
+        });
+}
+
+fn parse_drawing(args: &mut Args<'_>, format: Format, active: bool) -> Result<Invocation<Router>, OpError> {
+    let mut request = DrawGraphRequest { format, active, file: None };
+    while !args.is_empty() {
+        if args.take_keyword("filter") {
+            request.active = true;
+        } else if args.take_keyword("all") {
+            request.active = false;
+        } else if args.take_keyword("file") {
+            request.file = Some(args.word("file")?.into_owned());
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    Ok(Invocation::new::<DrawGraph>(request))
+}
+
+/// Lists nodes with those next to them.
+pub struct ShowGraph;
+
+/// What [`ShowGraph`] lists.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShowGraphRequest {
+    /// Only this node.
+    pub node: Option<String>,
+}
+
+/// A node and its neighbours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GraphNode {
+    /// Its name.
+    pub name: String,
+    /// Where it sends packets: the slot, the node.
+    pub next: Vec<(usize, String)>,
+    /// Who sends packets to it.
+    pub previous: Vec<String>,
+}
+
+/// The answer of [`ShowGraph`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct GraphNodes(pub Vec<GraphNode>);
+
+impl Operation<Router> for ShowGraph {
+    const NAME: &'static str = "graph_dump";
+    type Request = ShowGraphRequest;
+    type Reply = GraphNodes;
+
+    fn run(router: &mut Router, request: ShowGraphRequest) -> Result<Outcome<Router, GraphNodes>, OpError> {
+        let nodes = router.graph.nodes();
+        if let Some(node) = &request.node
+            && router.graph.node(node).is_none()
+        {
+            return Err(OpError::new(retval::NO_SUCH_NODE, "no such node").key("node").value(node));
+        }
+        let mut previous: HashMap<&str, Vec<String>> = HashMap::new();
+        for node in &nodes {
+            node.nexts.iter().for_each(|next| previous.entry(next).or_default().push(node.name.clone()));
+        }
+        let describe = |node: &NodeInfo| {
+            let mut previous = previous.get(node.name.as_str()).cloned().unwrap_or_default();
+            previous.sort();
+            previous.dedup();
+            GraphNode { name: node.name.clone(), next: node.nexts.iter().cloned().enumerate().collect(), previous }
+        };
+        let chosen = nodes.iter().filter(|node| request.node.as_ref().is_none_or(|name| *name == node.name));
+        let mut chosen: Vec<GraphNode> = chosen.map(describe).collect();
+        chosen.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Outcome::Done(GraphNodes(chosen)))
+    }
+}
+
+impl Text for GraphNodes {
+    fn text(&self, out: &mut String, _view: &View) {
+        let table = TextTable::new().column("Name", 26, Align::Left).column("Next", 26, Align::Centre).column(
+            "Previous",
+            26,
+            Align::Centre,
+        );
+        table.heading(out);
+        for node in &self.0 {
+            for line in 0..node.next.len().max(node.previous.len()).max(1) {
+                let name = if line == 0 { node.name.as_str() } else { "" };
+                let next = node.next.get(line).map(|(slot, next)| format!("{next} [{slot}]")).unwrap_or_default();
+                let previous = node.previous.get(line).map_or("", String::as_str);
+                table.row(out, &[&name, &next, &previous]);
+            }
+            out.push('\n');
+        }
+    }
+}
+
+/// Draws the graph.
+pub struct DrawGraph;
+
+/// As what the graph is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// A text for Graphviz.
+    Dot,
+    /// A picture.
+    Svg,
+}
+
+/// What [`DrawGraph`] draws.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrawGraphRequest {
+    /// As what.
+    pub format: Format,
+    /// Only nodes that had packets since the figures were cleared.
+    #[serde(default)]
+    pub active: bool,
+    /// Name of a file in /tmp; without it the drawing is the answer.
+    #[serde(default)]
+    pub file: Option<String>,
+}
+
+/// The answer of [`DrawGraph`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Drawn {
+    /// Where the drawing is, if it is in a file.
+    pub file: Option<PathBuf>,
+    /// The drawing, if it is not.
+    pub drawing: Option<String>,
+    /// Nodes drawn.
+    pub nodes: usize,
+}
+
+impl Operation<Router> for DrawGraph {
+    const NAME: &'static str = "graph_draw";
+    type Request = DrawGraphRequest;
+    type Reply = Drawn;
+
+    fn run(router: &mut Router, request: DrawGraphRequest) -> Result<Outcome<Router, Drawn>, OpError> {
+        let file = request.file.as_deref().map(file_in_tmp).transpose()?;
+        let drawing = draw(router, request.active);
+        let nodes = drawing.vertices.len();
+        let text = match request.format {
+            Format::Dot => dot(&drawing),
+            Format::Svg => svg(&drawing, "Packets through the graph"),
+        };
+        if let Some(path) = &file {
+            super::write_in_tmp(path, text.as_bytes())?;
+        }
+        Ok(Outcome::Done(Drawn { drawing: file.is_none().then_some(text), file, nodes }))
+    }
+}
+
+/// The graph with the packets that went through each node.
+fn draw(router: &mut Router, active: bool) -> Drawing {
+    let threads = router.graph.fleet().threads();
+    let mut drawing = Drawing::default();
+    let mut places = HashMap::new();
+    let nodes = router.graph.nodes();
+    for node in &nodes {
+        let packets: u64 = threads.iter().map(|thread| router.graph.figures(node.id, *thread).vectors).sum();
+        if active && packets == 0 {
+            continue;
+        }
+        places.insert(node.name.as_str(), drawing.vertices.len());
+        let role = match node.name.as_str() {
+            _ if node.kind == NodeKind::Input => Role::Input,
+            "error-drop" | "error-punt" | "null-node" => Role::End,
+            name if name.ends_with("-drop") || name.ends_with("-punt") => Role::End,
+            name if name.ends_with("-tx") || name.ends_with("-output") => Role::Output,
+            _ => Role::Inner,
+        };
+        let note = if packets > 0 { format!("{} packets", grouped(packets)) } else { String::new() };
+        drawing.vertices.push(Vertex { name: node.name.clone(), note, role });
+    }
+    for node in &nodes {
+        let Some(from) = places.get(node.name.as_str()) else { continue };
+        let mut targets: Vec<usize> = node.nexts.iter().filter_map(|next| places.get(next.as_str()).copied()).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        drawing.edges.extend(targets.into_iter().filter(|to| to != from).map(|to| (*from, to)));
+    }
+    drawing
+}
+
+/// `1,234,567`.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+impl Text for Drawn {
+    fn text(&self, out: &mut String, _view: &View) {
+        if let Some(file) = &self.file {
+            let _ = writeln!(out, "{} nodes drawn to {}", self.nodes, file.display());
+        }
+        out.push_str(self.drawing.as_deref().unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn show_vlib_graph_has_the_usual_columns() {
+        let node = GraphNode {
+            name: "ip4-lookup".into(),
+            next: vec![(0, "ip4-drop".into()), (1, "ip4-punt".into())],
+            previous: vec!["vxlan-gpe-encap".into(), "udp-echo".into()],
+        };
+        let mut out = String::new();
+        GraphNodes(vec![node]).text(&mut out, &View::TEXT);
+        let lines: Vec<_> = out.lines().collect();
+        assert_eq!(lines[0], "           Name                      Next                    Previous         ");
+        assert_eq!(lines[1], "ip4-lookup                       ip4-drop [0]             vxlan-gpe-encap     ");
+        assert_eq!(lines[2].trim_end(), "                                 ip4-punt [1]                udp-echo");
+    }
+
+    #[test]
+    fn large_numbers_are_grouped() {
+        assert_eq!(
+            (grouped(0), grouped(999), grouped(1000), grouped(1_234_567)),
+            ("0".into(), "999".into(), "1,000".into(), "1,234,567".into())
+        );
+    }
+}

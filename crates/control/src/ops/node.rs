@@ -1,0 +1,284 @@
+//! `show node`, `set node …`, the vector size.
+
+use std::fmt::Write as _;
+
+use quiver_command::grammar::{Args, Command};
+use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_graph::{Level, NodeKind};
+use quiver_net::Router;
+use serde::{Deserialize, Serialize};
+
+use super::{graph_error, threads::Empty};
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    registry
+        .operation::<ShowNode>()
+        .operation::<SetNodeLoop>()
+        .operation::<ShowVectorSize>()
+        .operation::<SetVectorSize>()
+        .values("node", |router| router.graph.nodes().into_iter().map(|node| node.name).collect())
+        .values("variant", |_| Level::ALL.iter().filter(|level| level.available()).map(|level| level.name().to_owned()).collect())
+        .command(Command {
+            path: "show node",
+            syntax: "[index] <node>",
+            help: "Shows a node: how its loop runs, where it sends packets, where it gets them from",
+            parse: |args, _| {
+                args.take_keyword("index");
+                Ok(Invocation::new::<ShowNode>(NodeRequest { node: args.word("node")?.into_owned() }))
+            },
+        })
+        .command(Command {
+            path: "set node",
+            syntax: "<node> [multi-loop <n>] [prefetch <n>] [variant <variant>]",
+            help: "Sets how many packets a step of a node's loop takes, how far it prefetches, for which instruction set it is built",
+            parse: parse_set,
+        })
+        .command(Command {
+            path: "set node function",
+            syntax: "<node> <variant>",
+            help: "Sets for which instruction set a node's loop is built",
+            parse: |args, _| {
+                let node = args.word("node")?.into_owned();
+                Ok(Invocation::new::<SetNodeLoop>(LoopRequest { node, variant: Some(variant(args)?), ..LoopRequest::default() }))
+            },
+        })
+        .command(Command {
+            path: "show vector-size",
+            syntax: "",
+            help: "Shows how many packets a vector holds at most",
+            parse: |_, _| Ok(Invocation::new::<ShowVectorSize>(Empty {})),
+        })
+        .command(Command {
+            path: "set vector-size",
+            syntax: "<n>",
+            help: "Sets how many packets a vector holds at most, 4 to 1024",
+            parse: |args, _| Ok(Invocation::new::<SetVectorSize>(VectorSize { packets: args.number("vector size")? })),
+        });
+}
+
+fn variant(args: &mut Args<'_>) -> Result<String, OpError> {
+    Ok(args.word("variant")?.into_owned())
+}
+
+fn parse_set(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    let mut request = LoopRequest { node: args.word("node")?.into_owned(), ..LoopRequest::default() };
+    while !args.is_empty() {
+        if args.take_keyword("multi-loop") {
+            request.multi_loop = Some(args.number("multi-loop")?);
+        } else if args.take_keyword("prefetch") {
+            request.prefetch = Some(args.number("prefetch")?);
+        } else if args.take_keyword("variant") {
+            request.variant = Some(variant(args)?);
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    if request.multi_loop.is_none() && request.prefetch.is_none() && request.variant.is_none() {
+        return Err(OpError::unspecified("nothing to set").remedy("expected `multi-loop', `prefetch' or `variant'"));
+    }
+    Ok(Invocation::new::<SetNodeLoop>(request))
+}
+
+/// Describes a node.
+pub struct ShowNode;
+
+/// Which node [`ShowNode`] describes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeRequest {
+    /// Its name, or its number.
+    pub node: String,
+}
+
+/// The answer of [`ShowNode`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeDetail {
+    /// Name.
+    pub name: String,
+    /// Number.
+    pub index: u16,
+    /// `input` or `internal`.
+    pub kind: &'static str,
+    /// How its loop runs; none for a node that takes whole vectors.
+    #[serde(rename = "loop")]
+    pub multi_loop: Option<LoopDetail>,
+    /// Instruction sets it can be built for here; none for a node that takes whole vectors.
+    pub variants: Vec<&'static str>,
+    /// Where it sends packets, by slot.
+    pub next: Vec<Neighbour>,
+    /// Who sends packets to it.
+    pub previous: Vec<Neighbour>,
+}
+
+/// How a node's loop runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LoopDetail {
+    /// Packets in a step.
+    pub multi_loop: u8,
+    /// Packets that prefetching is ahead.
+    pub prefetch: u8,
+    /// Instruction set.
+    pub variant: &'static str,
+}
+
+/// A node next to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Neighbour {
+    /// Slot of the edge.
+    pub slot: usize,
+    /// Its number.
+    pub index: u16,
+    /// Its name.
+    pub name: String,
+    /// Packets through it, on all threads.
+    pub vectors: u64,
+}
+
+impl Operation<Router> for ShowNode {
+    const NAME: &'static str = "node_show";
+    type Request = NodeRequest;
+    type Reply = NodeDetail;
+
+    fn run(router: &mut Router, request: NodeRequest) -> Result<Outcome<Router, NodeDetail>, OpError> {
+        let nodes = router.graph.nodes();
+        let by_number = request.node.parse::<u16>().ok();
+        let node = nodes.iter().find(|node| node.name == request.node || Some(node.id.0) == by_number);
+        let node = node.ok_or_else(|| OpError::new(retval::NO_SUCH_NODE, "no such node").key("node").value(&request.node))?;
+        let threads = router.graph.fleet().threads();
+        let neighbour = |slot: usize, name: &str| {
+            let id = router.graph.node(name);
+            let vectors = id.map_or(0, |id| threads.iter().map(|thread| router.graph.figures(id, *thread).vectors).sum());
+            Neighbour { slot, index: id.map_or(u16::MAX, |id| id.0), name: name.to_owned(), vectors }
+        };
+        let edges = |from: &quiver_graph::NodeInfo| from.nexts.iter().position(|next| *next == node.name);
+        Ok(Outcome::Done(NodeDetail {
+            name: node.name.clone(),
+            index: node.id.0,
+            kind: if node.kind == NodeKind::Input { "input" } else { "internal" },
+            multi_loop: node.multi_loop.map(|(config, level)| LoopDetail {
+                multi_loop: config.width,
+                prefetch: config.prefetch,
+                variant: level.name(),
+            }),
+            variants: node.multi_loop.iter().flat_map(|_| Level::ALL).filter(|level| level.available()).map(Level::name).collect(),
+            next: node.nexts.iter().enumerate().map(|(slot, name)| neighbour(slot, name)).collect(),
+            previous: nodes.iter().filter_map(|from| Some(neighbour(edges(from)?, &from.name))).collect(),
+        }))
+    }
+}
+
+impl Text for NodeDetail {
+    fn text(&self, out: &mut String, _view: &View) {
+        let state = if self.kind == "input" { "polling" } else { "active" };
+        let _ = writeln!(out, "node {}, type {}, state {state}, index {}", self.name, self.kind, self.index);
+        if let Some(LoopDetail { multi_loop, prefetch, variant }) = self.multi_loop {
+            let _ = writeln!(out, "  multi-loop {multi_loop}, prefetch {prefetch}");
+            out.push_str("  node function variants:\n");
+            let table = TextTable::new()
+                .column("", 4, Align::Left)
+                .column("Name", 10, Align::Left)
+                .column("Active", 8, Align::Centre)
+                .trim();
+            table.heading(out);
+            for name in &self.variants {
+                table.row(out, &[&"", name, &if *name == variant { "yes" } else { "" }]);
+            }
+        }
+        if !self.next.is_empty() {
+            out.push_str("  next nodes:\n");
+            let table = TextTable::new()
+                .column("next-index", 14, Align::Right)
+                .column("node-index", 12, Align::Right)
+                .column("Node", 30, Align::Right)
+                .column("Vectors", 16, Align::Right);
+            table.heading(out);
+            for next in &self.next {
+                table.row(out, &[&next.slot, &next.index, &next.name, &next.vectors]);
+            }
+        }
+        if !self.previous.is_empty() {
+            let names: Vec<_> = self.previous.iter().map(|node| format!("{} ({})", node.name, node.index)).collect();
+            let _ = writeln!(out, "  known previous nodes:\n    {}", names.join(", "));
+        }
+    }
+}
+
+/// Sets how a node's loop runs.
+pub struct SetNodeLoop;
+
+/// What [`SetNodeLoop`] sets; what is missing stays.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoopRequest {
+    /// Name of the node.
+    pub node: String,
+    /// Packets in a step: 1, 2, 4 or 8.
+    pub multi_loop: Option<u8>,
+    /// Packets that prefetching is ahead; 0 for none.
+    pub prefetch: Option<u8>,
+    /// Instruction set: `v2`, `v3`, `v4`, or `base` on other processors.
+    pub variant: Option<String>,
+}
+
+/// The instruction set of this name.
+pub fn level(name: &str) -> Result<Level, OpError> {
+    Level::ALL.into_iter().find(|level| level.name() == name).ok_or_else(|| {
+        let names: Vec<_> = Level::ALL.iter().filter(|level| level.available()).map(|level| level.name()).collect();
+        OpError::invalid("variant", name, "no such variant").remedy(format!("use {}", names.join(", ")))
+    })
+}
+
+impl Operation<Router> for SetNodeLoop {
+    const NAME: &'static str = "node_loop_set";
+    type Request = LoopRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: LoopRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let level = request.variant.as_deref().map(level).transpose()?;
+        let set = router.graph.set_loop(&request.node, request.multi_loop, request.prefetch, level);
+        set.map_err(|error| graph_error(&error))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Tells the largest vector.
+pub struct ShowVectorSize;
+
+/// How many packets a vector holds at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VectorSize {
+    /// So many.
+    pub packets: usize,
+}
+
+impl Text for VectorSize {
+    fn text(&self, out: &mut String, _view: &View) {
+        let _ = writeln!(out, "vector size {}", self.packets);
+    }
+}
+
+impl Operation<Router> for ShowVectorSize {
+    const NAME: &'static str = "vector_size_show";
+    type Request = Empty;
+    type Reply = VectorSize;
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, VectorSize>, OpError> {
+        Ok(Outcome::Done(VectorSize { packets: router.graph.vector_size() }))
+    }
+}
+
+/// Sets the largest vector.
+pub struct SetVectorSize;
+
+impl Operation<Router> for SetVectorSize {
+    const NAME: &'static str = "vector_size_set";
+    type Request = VectorSize;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: VectorSize) -> Result<Outcome<Router, ()>, OpError> {
+        router.graph.set_vector_size(request.packets).map_err(|error| graph_error(&error))?;
+        Ok(Outcome::Done(()))
+    }
+}

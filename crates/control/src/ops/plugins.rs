@@ -1,0 +1,104 @@
+//! `show plugins`, `api trace`.
+
+use quiver_command::grammar::Command;
+use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_net::Router;
+use serde::{Deserialize, Serialize};
+
+use super::threads::Empty;
+use crate::plugin::PluginInfo;
+use crate::system::System;
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    registry
+        .operation::<ShowPlugins>()
+        .operation::<SwitchApiTrace>()
+        .command(Command {
+            path: "show plugins",
+            syntax: "",
+            help: "Shows the plugins that are on",
+            parse: |_, _| Ok(Invocation::new::<ShowPlugins>(Empty {})),
+        })
+        .command(Command {
+            path: "api trace",
+            syntax: "on|off",
+            help: "Switches the recording of API messages",
+            parse: |args, _| Ok(Invocation::new::<SwitchApiTrace>(SwitchRequest { on: args.switch("state")? })),
+        });
+}
+
+/// Lists the plugins that are on.
+pub struct ShowPlugins;
+
+/// The answer of [`ShowPlugins`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct PluginList(pub Vec<PluginInfo>);
+
+impl Operation<Router> for ShowPlugins {
+    const NAME: &'static str = "plugins_show";
+    type Request = Empty;
+    type Reply = PluginList;
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, PluginList>, OpError> {
+        Ok(Outcome::Done(PluginList(System::of(router)?.plugins.clone())))
+    }
+}
+
+impl Text for PluginList {
+    fn text(&self, out: &mut String, _view: &View) {
+        out.push_str(" Plugins are built in\n\n");
+        let left = |table: TextTable, heading, width| table.column_with(heading, Align::Left, width, Align::Left);
+        let table = [("", 5), ("Plugin", 41), ("Version", 33), ("Description", 0)];
+        let table = table.into_iter().fold(TextTable::new().trim(), |table, (heading, width)| left(table, heading, width));
+        table.heading(out);
+        for (number, plugin) in self.0.iter().enumerate() {
+            table.row(out, &[&format!("{:3}. ", number + 1), &plugin.name, &plugin.version, &plugin.description]);
+        }
+    }
+}
+
+/// Switches the recording of API messages.
+pub struct SwitchApiTrace;
+
+/// On or off.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchRequest {
+    /// `true` for on.
+    pub on: bool,
+}
+
+impl Operation<Router> for SwitchApiTrace {
+    const NAME: &'static str = "api_trace_set";
+    type Request = SwitchRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SwitchRequest) -> Result<Outcome<Router, ()>, OpError> {
+        System::of_mut(router)?.api_trace = request.on;
+        Ok(Outcome::Done(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn show_plugins_has_the_usual_columns() {
+        let plugin = PluginInfo {
+            name: "abf_plugin.so".into(),
+            version: "26.06-release".into(),
+            description: "Access Control List (ACL) Based Forwarding".into(),
+        };
+        let mut out = String::new();
+        PluginList(vec![plugin]).text(&mut out, &View::TEXT);
+        let (_, table) = out.split_once("\n\n").unwrap();
+        assert_eq!(
+            table,
+            "     Plugin                                   Version                          Description\n  1. \
+             abf_plugin.so                            26.06-release                    Access Control List (ACL) Based Forwarding\n"
+        );
+    }
+}

@@ -1,0 +1,391 @@
+//! `trace add`, `show trace`, `clear trace`, `trace filter`, time stamps.
+
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use quiver_command::grammar::{Args, Command};
+use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_graph::{NodeKind, TRACE_MAX, TraceRecord, thread_name};
+use quiver_net::Router;
+use serde::{Deserialize, Serialize};
+
+use super::threads::Empty;
+use crate::calendar::Civil;
+use crate::system::System;
+
+/// Packets shown where no number is given.
+const SHOWN: usize = 50;
+
+/// What is kept between commands.
+#[derive(Debug, Clone, Default)]
+pub struct TraceSettings {
+    /// Which packets `show trace` leaves out.
+    pub filter: Filter,
+    /// How time is written.
+    pub stamp: Stamp,
+}
+
+/// Which packets `show trace` leaves out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Filter {
+    /// None.
+    #[default]
+    None,
+    /// Those that did not come through this node; so many of the others are shown.
+    Include(String, usize),
+    /// Those that came through this node; so many of the others are shown.
+    Exclude(String, usize),
+}
+
+/// How time is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stamp {
+    /// Hours, minutes, seconds and microseconds since the router was started.
+    #[default]
+    Relative,
+    /// Seconds since 1970.
+    Unix,
+    /// Date and time.
+    Datetime,
+}
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    registry
+        .operation::<AddTrace>()
+        .operation::<ShowTrace>()
+        .operation::<ClearTrace>()
+        .operation::<SetTraceFilter>()
+        .operation::<SetTraceStamp>()
+        .values("input-node", |router| {
+            router.graph.nodes().into_iter().filter(|node| node.kind == NodeKind::Input).map(|node| node.name).collect()
+        })
+        .command(Command {
+            path: "trace add",
+            syntax: "<input-node> <n> [verbose]",
+            help: "Traces the next packets that an input node brings in",
+            parse: |args, _| {
+                let request = AddTraceRequest { node: args.word("input node")?.into_owned(), count: args.number("count")? };
+                // All that is recorded is shown: there is nothing more to be verbose about.
+                while args.take_keyword("verbose") || args.take_keyword("filter") {}
+                Ok(Invocation::new::<AddTrace>(request))
+            },
+        })
+        .command(Command {
+            path: "show trace",
+            syntax: "[max <n>]",
+            help: "Shows the traced packets and what each node made of them",
+            parse: |args, _| {
+                let max = if args.take_keyword("max") { args.number("max")? } else { SHOWN };
+                Ok(Invocation::new::<ShowTrace>(ShowTraceRequest { max }))
+            },
+        })
+        .command(Command {
+            path: "clear trace",
+            syntax: "",
+            help: "Forgets traced packets, and stops tracing",
+            parse: |_, _| Ok(Invocation::new::<ClearTrace>(Empty {})),
+        })
+        .command(Command {
+            path: "trace filter",
+            syntax: "none | include|exclude <node> <n>",
+            help: "Limits what `show trace' shows to packets that came through a node, or that did not",
+            parse: parse_filter,
+        })
+        .command(Command {
+            path: "set trace timestamp-format",
+            syntax: "relative|unix|datetime",
+            help: "Sets how `show trace' writes time",
+            parse: |args, _| {
+                let stamps = [("relative", Stamp::Relative), ("unix", Stamp::Unix), ("datetime", Stamp::Datetime)];
+                Ok(Invocation::new::<SetTraceStamp>(SetTraceStampRequest { format: args.expect_one_of(&stamps)? }))
+            },
+        });
+}
+
+fn parse_filter(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    let filter = if args.take_keyword("none") {
+        Filter::None
+    } else {
+        let include = args.expect_one_of(&[("include", true), ("exclude", false)])?;
+        let (node, count) = (args.word("node")?.into_owned(), args.number("count")?);
+        if include { Filter::Include(node, count) } else { Filter::Exclude(node, count) }
+    };
+    Ok(Invocation::new::<SetTraceFilter>(SetTraceFilterRequest { filter }))
+}
+
+fn no_such_node(name: &str) -> OpError {
+    OpError::new(retval::NO_SUCH_NODE, "no such node").key("node").value(name)
+}
+
+/// Traces the next packets of an input node.
+pub struct AddTrace;
+
+/// What [`AddTrace`] traces.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddTraceRequest {
+    /// The input node.
+    pub node: String,
+    /// How many packets on each thread.
+    pub count: u32,
+}
+
+impl Operation<Router> for AddTrace {
+    const NAME: &'static str = "trace_add";
+    type Request = AddTraceRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: AddTraceRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let node = router.graph.nodes().into_iter().find(|node| node.name == request.node);
+        let node = node.ok_or_else(|| no_such_node(&request.node))?;
+        if node.kind != NodeKind::Input {
+            let text = format!("node `{}' doesn't support per-node tracing", node.name);
+            return Err(OpError::new(retval::UNSUPPORTED, text)
+                .key("node")
+                .remedy("name a node that brings packets in, such as `pg-input'"));
+        }
+        if request.count == 0 || request.count as usize > TRACE_MAX {
+            return Err(OpError::invalid("count", request.count, "out of range").remedy(format!("use 1 to {TRACE_MAX}")));
+        }
+        router.graph.fleet().each(move |worker| worker.trace_add(node.id, request.count));
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Shows traced packets.
+pub struct ShowTrace;
+
+/// How many packets [`ShowTrace`] shows.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShowTraceRequest {
+    /// So many of each thread.
+    pub max: usize,
+}
+
+impl Default for ShowTraceRequest {
+    fn default() -> Self {
+        Self { max: SHOWN }
+    }
+}
+
+/// The answer of [`ShowTrace`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Traces(pub Vec<ThreadTrace>);
+
+/// Traced packets of a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ThreadTrace {
+    /// Its number.
+    pub thread: usize,
+    /// Its name.
+    pub name: String,
+    /// Packets, in the order in which they came.
+    pub packets: Vec<Vec<Station>>,
+    /// Packets beyond the limit.
+    pub more: usize,
+    #[serde(skip)]
+    max: usize,
+}
+
+/// What one node made of a packet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Station {
+    /// ns of CLOCK_MONOTONIC.
+    pub time: u64,
+    /// The time as the settings want it written.
+    pub stamp: String,
+    /// The node.
+    pub node: String,
+    /// What it made of the packet.
+    pub text: String,
+    /// The first bytes as it left them, in hexadecimal.
+    pub bytes: String,
+}
+
+impl Operation<Router> for ShowTrace {
+    const NAME: &'static str = "trace_dump";
+    type Request = ShowTraceRequest;
+    type Reply = Traces;
+
+    fn run(router: &mut Router, request: ShowTraceRequest) -> Result<Outcome<Router, Traces>, OpError> {
+        let threads = router.graph.traces();
+        let system = System::of(router)?;
+        let epoch = system.started;
+        let settings = &system.trace;
+        // What to add to the router's time to get the time of day.
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let offset = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX).saturating_sub(router.graph.clock().now());
+        let stamp = |time: u64| match settings.stamp {
+            Stamp::Relative => relative(time.saturating_sub(epoch)),
+            Stamp::Unix => format!("{:.6}", Duration::from_nanos(time.saturating_add(offset)).as_secs_f64()),
+            Stamp::Datetime => Civil::of_unix(Duration::from_nanos(time.saturating_add(offset))).iso(),
+        };
+        let station = |entry: &quiver_graph::TraceEntry| {
+            let mut text = String::new();
+            router.graph.format_trace(entry, &mut text);
+            let bytes = entry.bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+            let node = router.graph.node_name(quiver_graph::NodeId(entry.node)).to_owned();
+            Station { time: entry.time, stamp: stamp(entry.time), node, text, bytes }
+        };
+        let passed = |record: &TraceRecord, name: &str| {
+            record.entries.iter().any(|entry| router.graph.node_name(quiver_graph::NodeId(entry.node)) == name)
+        };
+        let (kept, limit) = match &settings.filter {
+            Filter::None => (None, usize::MAX),
+            Filter::Include(node, n) => (Some((node, true)), *n),
+            Filter::Exclude(node, n) => (Some((node, false)), *n),
+        };
+        let kept = |record: &TraceRecord| kept.is_none_or(|(node, wanted)| passed(record, node) == wanted);
+        let traces = threads.into_iter().map(|(thread, records)| {
+            let chosen: Vec<_> = records.iter().filter(|record| !record.entries.is_empty() && kept(record)).take(limit).collect();
+            let packets = chosen.iter().take(request.max).map(|record| record.entries.iter().map(station).collect());
+            ThreadTrace {
+                thread,
+                name: thread_name(thread),
+                packets: packets.collect(),
+                more: chosen.len().saturating_sub(request.max),
+                max: request.max,
+            }
+        });
+        Ok(Outcome::Done(Traces(traces.collect())))
+    }
+}
+
+/// `00:00:08:104962`.
+fn relative(ns: u64) -> String {
+    let (seconds, micros) = (ns / 1_000_000_000, ns / 1000 % 1_000_000);
+    format!("{:02}:{:02}:{:02}:{micros:06}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+impl Text for Traces {
+    fn text(&self, out: &mut String, _view: &View) {
+        for thread in &self.0 {
+            let _ = writeln!(out, "------------------- Start of thread {} {} -------------------", thread.thread, thread.name);
+            if thread.packets.is_empty() && thread.more == 0 {
+                out.push_str("No packets in trace buffer\n");
+            }
+            for (number, packet) in thread.packets.iter().enumerate() {
+                let _ = writeln!(out, "Packet {}\n", number + 1);
+                for station in packet {
+                    let _ = writeln!(out, "{}: {}", station.stamp, station.node);
+                    station.text.lines().for_each(|line| {
+                        let _ = writeln!(out, "  {line}");
+                    });
+                }
+                out.push('\n');
+            }
+            if thread.more > 0 {
+                let _ = writeln!(out, "Limiting display to {} packets. To display more specify max.", thread.max);
+            }
+        }
+    }
+}
+
+/// Forgets traced packets.
+pub struct ClearTrace;
+
+impl Operation<Router> for ClearTrace {
+    const NAME: &'static str = "trace_clear";
+    type Request = Empty;
+    type Reply = ();
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ()>, OpError> {
+        router.graph.fleet().each(|worker| worker.trace_clear());
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Limits what is shown.
+pub struct SetTraceFilter;
+
+/// How [`SetTraceFilter`] limits it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetTraceFilterRequest {
+    /// The filter.
+    pub filter: Filter,
+}
+
+impl Operation<Router> for SetTraceFilter {
+    const NAME: &'static str = "trace_filter_set";
+    type Request = SetTraceFilterRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetTraceFilterRequest) -> Result<Outcome<Router, ()>, OpError> {
+        if let Filter::Include(node, _) | Filter::Exclude(node, _) = &request.filter
+            && router.graph.node(node).is_none()
+        {
+            return Err(no_such_node(node));
+        }
+        System::of_mut(router)?.trace.filter = request.filter;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Sets how time is written.
+pub struct SetTraceStamp;
+
+/// What [`SetTraceStamp`] sets.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetTraceStampRequest {
+    /// The form.
+    pub format: Stamp,
+}
+
+impl Operation<Router> for SetTraceStamp {
+    const NAME: &'static str = "trace_timestamp_set";
+    type Request = SetTraceStampRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetTraceStampRequest) -> Result<Outcome<Router, ()>, OpError> {
+        System::of_mut(router)?.trace.stamp = request.format;
+        Ok(Outcome::Done(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn station(node: &str, text: &str) -> Station {
+        Station { time: 0, stamp: relative(8_104_962_999), node: node.into(), text: text.into(), bytes: String::new() }
+    }
+
+    #[test]
+    fn show_trace_has_the_usual_form() {
+        let packet = vec![station("pg-input", "stream 0"), station("ip4-input", "ICMP: 10.99.0.2 -> 10.99.0.1\ntos 0x00")];
+        let traced = ThreadTrace { thread: 0, name: "vpp_main".into(), packets: vec![packet], more: 2, max: 1 };
+        let empty = ThreadTrace { thread: 1, name: "vpp_wk_0".into(), packets: Vec::new(), more: 0, max: 1 };
+        let mut out = String::new();
+        Traces(vec![traced, empty]).text(&mut out, &View::TEXT);
+        assert_eq!(
+            out,
+            "\
+------------------- Start of thread 0 vpp_main -------------------
+Packet 1
+
+00:00:08:104962: pg-input
+  stream 0
+00:00:08:104962: ip4-input
+  ICMP: 10.99.0.2 -> 10.99.0.1
+  tos 0x00
+
+Limiting display to 1 packets. To display more specify max.
+------------------- Start of thread 1 vpp_wk_0 -------------------
+No packets in trace buffer
+"
+        );
+    }
+
+    #[test]
+    fn time_is_written_in_hours_minutes_seconds_microseconds() {
+        assert_eq!(relative(0), "00:00:00:000000");
+        assert_eq!(relative(3_723_000_004_999), "01:02:03:000004");
+    }
+}

@@ -1,0 +1,54 @@
+//! What several scenario files use.
+#![allow(dead_code)]
+
+use std::time::{Duration, Instant};
+
+use quiver_testbed::Router;
+
+/// Time for one command in a host.
+pub const BOUND: Duration = Duration::from_secs(30);
+
+/// Worker counts that a scenario runs with: all of them, or the first in the short pass.
+pub fn workers() -> &'static [u32] {
+    if quiver_testbed::is_short_pass() { &[1] } else { &[0, 1, 2, 4] }
+}
+
+/// The count that `show errors` gives for a node's reason, all threads together.
+pub fn errors(router: &Router, node: &str, reason: &str) -> u64 {
+    let text = router.cli("show errors").expect("show errors");
+    let lines = text.lines().filter(|l| l.contains(node) && l.contains(reason));
+    lines.filter_map(|l| l.split_whitespace().next()?.parse::<u64>().ok()).sum()
+}
+
+/// A counter of `show interface`.
+pub fn counter(router: &Router, interface: &str, word: &str) -> u64 {
+    let text = router.cli(&format!("show interface {interface} verbose")).expect("show interface");
+    let line = text.lines().find(|l| l.contains(word)).unwrap_or_else(|| panic!("no `{word}' in:\n{text}"));
+    line.split_whitespace().next_back().and_then(|n| n.parse().ok()).expect("a number")
+}
+
+/// Repeats `check` until it holds.
+pub fn eventually(what: &str, bound: Duration, mut check: impl FnMut() -> bool) {
+    let deadline = Instant::now() + bound;
+    while !check() {
+        assert!(Instant::now() < deadline, "not within {bound:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A number behind a key in `ping`'s or `iperf3`'s output.
+pub fn number_after(text: &str, key: &str) -> Option<f64> {
+    let rest = &text[text.find(key)? + key.len()..];
+    let start = rest.find(|c: char| c.is_ascii_digit() || c == '-')?;
+    let end = rest[start..].find(|c: char| !(c.is_ascii_digit() || ".-+eE".contains(c)));
+    rest[start..end.map_or(rest.len(), |e| start + e)].parse().ok()
+}
+
+/// Every packet buffer is back in the pool or in a cache.
+pub fn assert_buffers_are_back(router: &Router) {
+    let used = || {
+        let text = router.cli("show buffers").expect("show buffers");
+        text.lines().skip(1).filter_map(|l| l.split_whitespace().next_back()?.parse::<u64>().ok()).sum::<u64>()
+    };
+    eventually("buffers are back", Duration::from_secs(5), || used() == 0);
+}

@@ -13,7 +13,7 @@ use crate::packet::Pkt;
 /// Instruction set of a node's compiled loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// The architecture's base (aarch64; x86-64 processors below v2 are refused at start).
+    /// The architecture's base: what other architectures than x86-64 run.
     Base,
     /// x86-64-v2.
     V2,
@@ -45,7 +45,8 @@ impl Level {
             let v2 = has!("sse3") && has!("ssse3") && has!("sse4.1") && has!("sse4.2") && has!("popcnt");
             let v3 = v2 && has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("movbe") && has!("fma");
             match self {
-                Self::Base => true,
+                // Never the one to use here: processors below v2 are refused, and a level costs code for every node.
+                Self::Base => false,
                 Self::V2 => v2,
                 Self::V3 => v3,
                 Self::V4 => v3 && has!("avx512f") && has!("avx512bw") && has!("avx512cd") && has!("avx512dq") && has!("avx512vl"),
@@ -171,6 +172,9 @@ fn at_level<N: Node, const W: usize>(level: Level) -> RunFn<N> {
         Level::V3 if level.available() => x86::v3::<N, W>,
         #[cfg(target_arch = "x86_64")]
         Level::V4 if level.available() => x86::v4::<N, W>,
+        #[cfg(target_arch = "x86_64")]
+        _ => base::<N, 1>,
+        #[cfg(not(target_arch = "x86_64"))]
         _ => base::<N, W>,
     }
 }

@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`af_packet`] | a Linux network device through a packet socket with rings in shared memory |
+//! | [`link_watch`] | changes of the kernel's network devices, as they happen |
 //! | [`netdev`] | what the kernel says about a device |
 //! | [`virtio_net`] | the offload header that AF_PACKET, TAP and vhost put before a frame, and what it asks for |
 //!
@@ -12,6 +13,7 @@
 #![cfg(target_os = "linux")]
 
 pub mod af_packet;
+pub mod link_watch;
 mod mailbox;
 pub mod netdev;
 mod sys;

@@ -21,7 +21,7 @@ pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<
 }
 
 /// Sets a socket option from a plain C value.
-pub(crate) fn set_option<T: Copy>(socket: &OwnedFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+pub(crate) fn set_option<T: Copy>(socket: &impl AsRawFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: pointer and length describe `value`, which the kernel only reads.
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length) }).map(drop)
@@ -42,7 +42,7 @@ pub(crate) unsafe fn get_option<T: Copy>(socket: &OwnedFd, level: c_int, name: c
 
 /// Sets the size of a socket's queue of `which` (`SO_RCVBUF…` or `SO_SNDBUF…`): beyond the system's limit where the process
 /// may, else up to that limit.
-pub(crate) fn set_queue_bytes(socket: &OwnedFd, forced: c_int, plain: c_int, bytes: c_int) -> io::Result<()> {
+pub(crate) fn set_queue_bytes(socket: &impl AsRawFd, forced: c_int, plain: c_int, bytes: c_int) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, forced, &bytes).or_else(|_| set_option(socket, libc::SOL_SOCKET, plain, &bytes))
 }
 
@@ -117,6 +117,13 @@ impl Map {
     pub(crate) fn address(&self, offset: usize) -> *const u8 {
         self.base.as_ptr().wrapping_add(offset)
     }
+}
+
+/// Waits until a descriptor is readable; `false` when the time ran out first.
+pub(crate) fn wait_readable(fd: &impl AsRawFd, milliseconds: c_int) -> io::Result<bool> {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: the pointer is one pollfd that lives over the call.
+    check(unsafe { libc::poll(&raw mut entry, 1, milliseconds) }).map(|n| n > 0)
 }
 
 impl Drop for Map {

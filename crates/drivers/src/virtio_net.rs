@@ -156,3 +156,6 @@ fn segment(
     }
     Some(Delivery::Done)
 }
+
+#[cfg(test)]
+mod tests;

@@ -360,3 +360,6 @@ impl Port for AfPacket {
         lines
     }
 }
+
+#[cfg(test)]
+mod tests;

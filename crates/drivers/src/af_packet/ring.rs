@@ -240,3 +240,7 @@ const _: () = assert!(std::mem::offset_of!(tpacket2_hdr, tp_snaplen) == 8);
 const _: () = assert!(std::mem::offset_of!(tpacket2_hdr, tp_mac) == 12);
 const _: () = assert!(std::mem::offset_of!(tpacket2_hdr, tp_vlan_tci) == 24);
 const _: () = assert!(std::mem::offset_of!(tpacket2_hdr, tp_vlan_tpid) == 26);
+
+#[cfg(test)]
+#[path = "ring_tests.rs"]
+mod tests;

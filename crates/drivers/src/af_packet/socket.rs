@@ -35,6 +35,8 @@ pub(super) struct RxSocket {
 pub(super) struct TxSocket {
     pub ring: Ring,
     pub fd: OwnedFd,
+    /// Without a ring, for frames larger than a slot: with one, a socket sends nothing but slots.
+    pub alone: OwnedFd,
 }
 
 fn option(fd: &OwnedFd, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
@@ -173,16 +175,22 @@ impl RxSocket {
 
 /// A socket that sends for one thread.
 pub(super) fn open_tx(config: &AfPacketConfig, device: &NetDevice) -> io::Result<TxSocket> {
+    let (fd, alone) = (open_sending(config)?, open_sending(config)?);
+    let frame = (device.mtu as usize + LINK_BYTES).min(TX_SLOT_MAX);
+    let bytes = TX_DATA + VnetHeader::LEN + frame;
+    let ring = Ring::new(&fd, Direction::Tx, Shape::new(bytes, config.tx_size, config.tx_per_block))?;
+    // Protocol 0: nothing is received.
+    bind(&fd, 0, device.index)?;
+    bind(&alone, 0, device.index)?;
+    Ok(TxSocket { ring, fd, alone })
+}
+
+fn open_sending(config: &AfPacketConfig) -> io::Result<OwnedFd> {
     let fd = open()?;
     option(&fd, libc::PACKET_VNET_HDR, 1)?;
     if config.qdisc_bypass {
         option(&fd, libc::PACKET_QDISC_BYPASS, 1)?;
     }
     sys::set_queue_bytes(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, TX_QUEUE_BYTES)?;
-    let frame = (device.mtu as usize + LINK_BYTES).min(TX_SLOT_MAX);
-    let bytes = TX_DATA + VnetHeader::LEN + frame;
-    let ring = Ring::new(&fd, Direction::Tx, Shape::new(bytes, config.tx_size, config.tx_per_block))?;
-    // Protocol 0: nothing is received.
-    bind(&fd, 0, device.index)?;
-    Ok(TxSocket { ring, fd })
+    Ok(fd)
 }

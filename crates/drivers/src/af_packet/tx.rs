@@ -138,7 +138,7 @@ impl TxSocket {
         message.msg_iov = parts.as_mut_ptr();
         message.msg_iovlen = parts.len() as _;
         // SAFETY: every part points to live bytes of its true length, which the kernel only reads.
-        let sent = unsafe { libc::sendmsg(self.fd.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
+        let sent = unsafe { libc::sendmsg(self.alone.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }

@@ -101,6 +101,22 @@ impl Rig {
         Ok(state)
     }
 
+    /// Takes a device up or down as its interface would.
+    pub fn set_up(&mut self, at: usize, up: bool) -> std::io::Result<()> {
+        self.ports[at].set_up(up)
+    }
+
+    /// Processor time that the workers take in `time`.
+    pub fn idle_cpu(&mut self, time: Duration) -> Duration {
+        let spent = |rig: &Self| -> f64 {
+            let tasks = rig.graph.thread_info();
+            tasks.iter().map(|t| cpu_seconds(t.lwp)).sum()
+        };
+        let before = spent(self);
+        std::thread::sleep(time);
+        Duration::from_secs_f64((spent(self) - before).max(0.0))
+    }
+
     /// Counter of an interface by its name in `show interface`.
     pub fn counter(&self, name: &str, at: usize) -> u64 {
         let found = self.graph.interfaces().simple().into_iter().find(|(n, _)| *n == name);
@@ -146,6 +162,12 @@ impl Rig {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// Processor time of a thread of this process, in the kernel's own nanoseconds.
+fn cpu_seconds(lwp: u64) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/self/task/{lwp}/schedstat")).unwrap_or_default();
+    text.split(' ').next().and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
 }
 
 /// Bytes that look random, the same for the same seed.

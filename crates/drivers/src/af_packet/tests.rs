@@ -1,0 +1,61 @@
+use super::*;
+
+#[test]
+fn settings_out_of_range_are_named() {
+    let base = AfPacketConfig::new("lo");
+    let cases = [
+        (AfPacketConfig { rx_queues: 0, ..base.clone() }, "num-rx-queues 0 for lo is outside 1..=64"),
+        (AfPacketConfig { rx_size: 7, ..base.clone() }, "rx-size 7 for lo is outside 8..=65536"),
+        (AfPacketConfig { tx_size: 65_537, ..base.clone() }, "tx-size 65537 for lo is outside 8..=65536"),
+        (AfPacketConfig { tx_per_block: 0, ..base.clone() }, "tx-per-block 0 for lo is outside 1..=65536"),
+        (AfPacketConfig { rx_frame: Some(1), ..base }, "rx-frame 1 for lo is outside 64..=65536"),
+    ];
+    for (config, message) in cases {
+        assert_eq!(AfPacket::open(config).unwrap_err().to_string(), message);
+    }
+}
+
+#[test]
+fn a_missing_device_is_named_with_what_helps() {
+    for name in ["no-such-dev", "", "a-name-that-is-too-long-for-linux", "nul\0"] {
+        let error = AfPacket::open(AfPacketConfig::new(name)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains(name) && error.to_string().contains("`ip link`"), "{error}");
+    }
+}
+
+#[test]
+fn what_is_not_permitted_says_which_capability_helps() {
+    let error = AfPacketError::of("opening a packet socket", "eth0", io::Error::from_raw_os_error(libc::EPERM));
+    assert!(error.to_string().contains("eth0") && error.to_string().contains("CAP_NET_RAW"), "{error}");
+    assert_eq!(io::Error::from(error).kind(), io::ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn an_ethernet_device_is_not_opened_as_an_ip_device() {
+    let error = AfPacket::open(AfPacketConfig { mode: Mode::Ip, ..AfPacketConfig::new("lo") }).unwrap_err();
+    assert_eq!(error.to_string(), "lo cannot be used in mode ip: it has an Ethernet header; leave `mode ip` out");
+}
+
+#[test]
+fn one_tag_does_not_count_against_the_mtu() {
+    let limit = FrameLimit { plain: 1514, link: LinkLayer::Ethernet };
+    let mut frame = [0; 64];
+    let mut refused = |tpid: [u8; 2], len| {
+        frame[12..14].copy_from_slice(&tpid);
+        limit.refuses(len, &frame)
+    };
+    assert!(!refused([8, 0], 1514) && refused([8, 0], 1515));
+    for tpid in [[0x81, 0], [0x88, 0xa8]] {
+        assert!(!refused(tpid, 1518) && refused(tpid, 1519));
+    }
+    assert!(limit.refuses(1515, &[0; 3]));
+    assert!(FrameLimit { plain: 1500, link: LinkLayer::Ip }.refuses(1501, &frame));
+}
+
+#[test]
+fn drawn_addresses_are_local_and_differ() {
+    let (a, b) = (random_mac().unwrap(), random_mac().unwrap());
+    assert_eq!((a[0], a[1], b[0], b[1]), (2, 0xfe, 2, 0xfe));
+    assert_ne!(a, b);
+}

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
@@ -236,6 +236,14 @@ impl LinkWatch {
             Some(before) if before != now => changes.push(LinkChange::Changed { before, now }),
             Some(_) => {}
         }
+    }
+}
+
+impl AsFd for LinkWatch {
+    /// Readable when there are changes to take.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the socket lives as long as the borrow of `self`.
+        unsafe { BorrowedFd::borrow_raw(self.socket.as_raw_fd()) }
     }
 }
 

@@ -3,6 +3,7 @@
 mod assemble;
 mod detach;
 mod group;
+mod links;
 mod processes;
 mod statistics;
 mod threads;

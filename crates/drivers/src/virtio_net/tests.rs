@@ -10,7 +10,7 @@ const A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
 fn tcp(payload: usize) -> Packet {
-    let bytes: Vec<u8> = (0..payload).map(|i| (i * 7 >> 2) as u8).collect();
+    let bytes: Vec<u8> = (0..payload).map(|i| ((i * 7) >> 2) as u8).collect();
     Packet::ethernet(A, B).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1000, 2000, TcpFlags::ACK | TcpFlags::PSH).payload(&bytes)
 }
 
@@ -75,12 +75,8 @@ fn a_frame_too_short_for_a_tag_is_damaged() {
 #[test]
 fn an_unfinished_checksum_is_finished_in_place() {
     let whole = tcp(77).build();
-    let pseudo = quiver_wire::checksum::Sum::new().add_pseudo_v4(
-        0x0a00_0001,
-        0x0a00_0002,
-        quiver_wire::ipv4::IpProtocol::TCP,
-        (whole.len() - 34) as u16,
-    );
+    let pseudo =
+        checksum::Sum::new().add_pseudo_v4(0x0a00_0001, 0x0a00_0002, quiver_wire::ipv4::IpProtocol::TCP, (whole.len() - 34) as u16);
     let mut frame = whole.clone();
     // The sender leaves the pseudo-header's sum, not inverted.
     frame[50..52].copy_from_slice(&(!pseudo.checksum()).to_be_bytes());

@@ -106,15 +106,16 @@ impl Rig {
         self.ports[at].set_up(up)
     }
 
+    /// Processor time that the workers have taken.
+    pub fn cpu(&self) -> Duration {
+        Duration::from_secs_f64(self.graph.thread_info().iter().map(|t| cpu_seconds(t.lwp)).sum())
+    }
+
     /// Processor time that the workers take in `time`.
-    pub fn idle_cpu(&mut self, time: Duration) -> Duration {
-        let spent = |rig: &Self| -> f64 {
-            let tasks = rig.graph.thread_info();
-            tasks.iter().map(|t| cpu_seconds(t.lwp)).sum()
-        };
-        let before = spent(self);
+    pub fn idle_cpu(&self, time: Duration) -> Duration {
+        let before = self.cpu();
         std::thread::sleep(time);
-        Duration::from_secs_f64((spent(self) - before).max(0.0))
+        self.cpu().saturating_sub(before)
     }
 
     /// Counter of an interface by its name in `show interface`.

@@ -240,6 +240,11 @@ pub trait Port {
         Ok(())
     }
 
+    /// NUMA node that the device is attached to, where it is known: its queues go to workers of that node.
+    fn numa(&self) -> Option<usize> {
+        None
+    }
+
     /// Further lines for `show hardware-interfaces`.
     fn describe(&self) -> Vec<String> {
         Vec::new()

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use quiver_graph::ThreadPlan;
-use quiver_graph::topology::{self, Placement, SchedulerPolicy, Topology};
+use quiver_graph::topology::{self, Placement, PlacementError, SchedulerPolicy, Topology};
 
 use super::StartError;
 use crate::startup::Cpu;
@@ -32,7 +32,19 @@ pub fn place(topology: &Topology, cpu: &Cpu) -> Result<(Placement, Vec<ThreadPla
         request.main_core = request.main_core.as_ref().map(absolute);
         request.corelist = request.corelist.map(|list| list.iter().map(absolute).collect());
     }
-    let placement = topology.place(&request)?;
+    let placement = match topology.place(&request) {
+        // More workers than processors: nobody is pinned, and the kernel shares out what there is.
+        Err(PlacementError::TooFew { key: "workers", wanted, usable }) => {
+            tracing::warn!(
+                target: "startup",
+                "{wanted} workers for {usable} free processors: none of them is pinned, expect less than full speed"
+            );
+            let floating = ThreadPlan { scheduler: (cpu.policy, cpu.priority), ..ThreadPlan::default() };
+            let main = request.main_core;
+            return Ok((Placement { main, workers: Vec::new() }, vec![floating; wanted as usize]));
+        }
+        placed => placed?,
+    };
     let plan = |core: &u32| ThreadPlan {
         cpu: Some(*core),
         numa: topology.numa_of(*core).unwrap_or(0) as usize,

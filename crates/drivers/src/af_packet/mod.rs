@@ -331,6 +331,12 @@ impl Port for AfPacket {
         self.devices.set_up(name, up).map_err(|e| AfPacketError::of(what, name, e).into())
     }
 
+    fn numa(&self) -> Option<usize> {
+        // -1 where the device belongs to no node, and no file for devices without hardware.
+        let path = format!("/sys/class/net/{}/device/numa_node", self.config.name);
+        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    }
+
     fn describe(&self) -> Vec<String> {
         let c = &self.config;
         let mut lines =

@@ -214,7 +214,7 @@ impl Router {
     fn place_queues(&mut self, index: IfIndex, mut port: Box<dyn Port>, name: &str) -> Result<Device, InterfaceError> {
         let input = self.device_input(port.input_node())?;
         let queues = port.take_rx().map_err(|e| InterfaceError::Device { name: name.into(), error: e.to_string() })?;
-        let threads = self.graph.fleet().threads();
+        let threads = self.threads_for(port.numa());
         let mut placement = Vec::new();
         for (number, rx) in queues.into_iter().enumerate() {
             let thread = threads[self.next_thread % threads.len()];
@@ -224,6 +224,13 @@ impl Router {
             placement.push(thread);
         }
         Ok(Device { port, input, placement })
+    }
+
+    /// Threads that may poll a device: those on its NUMA node, or all where none is or it has none.
+    fn threads_for(&mut self, numa: Option<usize>) -> Vec<usize> {
+        let near = |t: &quiver_graph::ThreadInfo| numa == Some(t.numa);
+        let near: Vec<usize> = self.graph.thread_info().iter().filter(|t| near(t)).map(|t| t.thread).collect();
+        if near.is_empty() { self.graph.fleet().threads() } else { near }
     }
 
     /// The input node of a driver kind, declared when its first interface comes.
@@ -299,5 +306,102 @@ impl Router {
 
     pub(crate) fn up_flag(up: bool) -> u16 {
         if up { if_flags::UP } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use quiver_buffer::{PageSize, RegionConfig};
+    use quiver_graph::{RxBurst, RxQueue, RxState, ThreadPlan, TxBatch};
+
+    use super::*;
+    use crate::RouterConfig;
+
+    /// A device with four queues on a NUMA node, which receives nothing and takes everything.
+    struct Card(Option<usize>);
+
+    impl RxQueue for Card {
+        fn rx(&mut self, _: &mut RxBurst<'_, '_>) -> RxState {
+            RxState::Up
+        }
+    }
+
+    impl TxQueue for Card {
+        fn tx(&mut self, batch: &mut TxBatch<'_, '_>) -> usize {
+            batch.len()
+        }
+    }
+
+    impl Port for Card {
+        fn input_node(&self) -> &'static str {
+            "card-input"
+        }
+        fn take_rx(&mut self) -> io::Result<Vec<Box<dyn RxQueue>>> {
+            Ok((0..4).map(|_| -> Box<dyn RxQueue> { Box::new(Card(self.0)) }).collect())
+        }
+        fn open_tx(&mut self, _: usize) -> io::Result<Box<dyn TxQueue>> {
+            Ok(Box::new(Card(self.0)))
+        }
+        fn link(&mut self) -> Link {
+            Link { up: true, speed: Some(100_000_000_000) }
+        }
+        fn mac(&self) -> Option<[u8; 6]> {
+            None
+        }
+        fn max_frame(&self) -> usize {
+            1514
+        }
+        fn numa(&self) -> Option<usize> {
+            self.0
+        }
+    }
+
+    fn card(router: &mut Router, name: &str, numa: Option<usize>) -> Vec<usize> {
+        let new = NewInterface {
+            name: name.into(),
+            kind: Kind::Device("card"),
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            mtu: 1500,
+            max_frame: 1514,
+            tx: Tx::Port(Box::new(Card(numa))),
+        };
+        let index = router.create_interface(new).unwrap();
+        router.interfaces.get(index).unwrap().device.as_ref().unwrap().placement.clone()
+    }
+
+    #[test]
+    fn queues_go_to_workers_of_the_devices_numa_node_and_buffers_come_from_the_workers() {
+        let plan = |numa| ThreadPlan { numa, ..Default::default() };
+        let mut router = Router::new(&RouterConfig {
+            buffers: RegionConfig { buffers_per_numa: 4096, numa_nodes: 2, page_size: PageSize::Kb4, ..Default::default() },
+            workers: vec![plan(0), plan(1), plan(0), plan(1)],
+        })
+        .unwrap();
+        let far = card(&mut router, "far", Some(1));
+        assert!(far.iter().all(|t| [2, 4].contains(t)), "{far:?}");
+        assert_eq!(far.iter().filter(|t| **t == 2).count(), 2, "shared out evenly");
+        let near = card(&mut router, "near", Some(0));
+        assert!(near.iter().all(|t| [1, 3].contains(t)), "{near:?}");
+        let mut anywhere = card(&mut router, "anywhere", None);
+        anywhere.sort_unstable();
+        assert_eq!(anywhere, [1, 2, 3, 4]);
+        let mut elsewhere = card(&mut router, "elsewhere", Some(7));
+        elsewhere.sort_unstable();
+        assert_eq!(elsewhere, [1, 2, 3, 4], "no worker there: any will do");
+        // A worker's packets lie in the memory of its own node.
+        let null = router.graph.node("null-node").unwrap();
+        for thread in 1..=4 {
+            router.graph.fleet().on(thread, move |w| {
+                w.at_node(null, |cx| {
+                    let packet = cx.alloc(60, IfIndex(1)).unwrap();
+                    cx.emit(Verdict::slot(9), packet);
+                })
+            });
+        }
+        router.graph.fleet().each(|w| w.step());
+        let taken: Vec<u32> = router.graph.pools().iter().map(|p| p.usage().cached).collect();
+        assert!(taken.iter().all(|n| *n >= 512), "two caches of a bulk each on either node: {taken:?}");
     }
 }

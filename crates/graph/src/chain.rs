@@ -1,10 +1,11 @@
-//! Packets over several buffers: made here, and nowhere else, so that the spans of continuation buffers keep F2.
+//! Packets over several buffers: made, joined and cut here, and nowhere else, so that the spans of continuation buffers keep
+//! F2.
 
 use quiver_buffer::{HEADROOM, Meta, NO_BUFFER};
 
 use crate::IfIndex;
-use crate::context::Core;
-use crate::frame::{IF_MASK, Span, flags};
+use crate::context::{Core, NodeCx};
+use crate::frame::{Frame, IF_MASK, Span, TAKEN, flags};
 use crate::packet::{Env, Packet};
 
 /// Copies `parts` into as many buffers as they need. `None` (and nothing taken) when buffers have run out; that is counted.
@@ -62,4 +63,120 @@ pub(crate) fn build(core: &mut Core, env: Env, parts: &[&[u8]], rx_if: IfIndex) 
         }
     }
     Some(Packet { index: first, span: span.0, context, aux: 0 })
+}
+
+/// Several packets that become one.
+///
+/// The head keeps its lanes and its metadata (trace, table); what follows gives only its bytes.
+#[must_use = "a joined packet must be finished"]
+pub struct Joining {
+    head: Packet,
+    /// Last buffer of the chain so far.
+    last: u32,
+    rest_len: u32,
+}
+
+impl NodeCx<'_> {
+    /// Starts joining packets behind `head`.
+    pub fn join(&mut self, mut head: Packet) -> Joining {
+        let chained = head.context & flags::CHAINED != 0;
+        // The line is made valid here: from now on its `next` may be written.
+        let Meta { next, rest_len, .. } = *self.view(&mut head).meta_mut();
+        let (first, rest_len) = if chained { (next, rest_len) } else { (NO_BUFFER, 0) };
+        let last = if chained { self.last_buffer(first) } else { head.index };
+        Joining { head, last, rest_len }
+    }
+
+    /// Hangs the bytes of `packet` behind those joined so far.
+    pub fn join_next(&mut self, joining: &mut Joining, mut packet: Packet) {
+        if packet.index == TAKEN {
+            return;
+        }
+        let (index, span) = (packet.index, packet.span);
+        let len = self.view(&mut packet).total_len() as u32;
+        let chained = packet.context & flags::CHAINED != 0;
+        let mut view = self.view(&mut packet);
+        let meta = view.meta_mut();
+        let next = if chained { meta.next } else { NO_BUFFER };
+        *meta = Meta { next, segment: span, ..Meta::EMPTY };
+        let last = if chained { self.last_buffer(next) } else { index };
+        // SAFETY: the last buffer belongs to the joined packet, whose owner is `joining`; its line is inside the array (R1).
+        unsafe { (*self.env.meta.add(joining.last as usize)).next = index };
+        joining.last = last;
+        joining.rest_len += len;
+    }
+
+    /// The packet that all have become.
+    pub fn join_end(&mut self, joining: Joining) -> Packet {
+        let Joining { mut head, rest_len, last } = joining;
+        if last != head.index {
+            self.view(&mut head).meta_mut().rest_len = rest_len;
+            head.context |= flags::CHAINED;
+        }
+        head
+    }
+
+    fn last_buffer(&self, mut index: u32) -> u32 {
+        loop {
+            // SAFETY: chain links name buffers owned with the packet, at valid indices (R1).
+            let next = unsafe { (*self.env.meta.add(index as usize)).next };
+            if next == NO_BUFFER {
+                return index;
+            }
+            index = next;
+        }
+    }
+
+    /// [`NodeCx::cut`] for packet `i` of a frame.
+    ///
+    /// # Panics
+    /// Where `i` is not a packet of the frame.
+    pub fn cut_at(&mut self, frame: &mut Frame, i: usize, len: usize) {
+        assert!(i < frame.len);
+        let mut packet = Packet { index: frame.index[i], span: frame.span[i], context: frame.context[i], aux: frame.aux[i] };
+        self.cut(&mut packet, len);
+        (frame.span[i], frame.context[i]) = (packet.span, packet.context);
+    }
+
+    /// Cuts a packet to its first `len` bytes and frees the buffers that hold none of them.
+    pub fn cut(&mut self, packet: &mut Packet, len: usize) {
+        if packet.index == TAKEN {
+            return;
+        }
+        self.view(packet).trim(len);
+        if packet.context & flags::CHAINED == 0 {
+            return;
+        }
+        let mut at = packet.index;
+        let mut left = len.saturating_sub(Span(packet.span).len());
+        // Trimming has set the lengths: as long as bytes are left, the next buffer holds some.
+        while left > 0 {
+            // SAFETY: as in `last_buffer`.
+            let next = unsafe { (*self.env.meta.add(at as usize)).next };
+            if next == NO_BUFFER {
+                break;
+            }
+            at = next;
+            // SAFETY: as above.
+            left = left.saturating_sub(Span(unsafe { (*self.env.meta.add(at as usize)).segment }).len());
+        }
+        // SAFETY: as above; the link is cut before what follows is freed.
+        let mut rest = unsafe { std::mem::replace(&mut (*self.env.meta.add(at as usize)).next, NO_BUFFER) };
+        while rest != NO_BUFFER {
+            // SAFETY: as above.
+            let next = unsafe { (*self.env.meta.add(rest as usize)).next };
+            self.core.cache.free(rest);
+            rest = next;
+        }
+        if at == packet.index {
+            packet.context &= !flags::CHAINED;
+        }
+    }
+}
+
+impl Packet {
+    /// Makes the packet fit to go to another worker: trace records belong to the worker that began them, so the trace ends.
+    pub fn detach(&mut self) {
+        self.context &= !flags::TRACED;
+    }
 }

@@ -37,6 +37,7 @@ mod trace;
 mod worker;
 
 pub use capture::{CapturePoint, CaptureSink, Captured};
+pub use chain::Joining;
 pub use context::{NodeCx, NodeId};
 pub use drop::{DropError, NullDrop};
 pub use feature::{ArcPoint, ArcSpec, FeatureSpec};

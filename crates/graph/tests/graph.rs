@@ -322,3 +322,82 @@ fn buffers_that_run_out_are_counted_and_come_back() {
     graph.fleet().step_here();
     assert_eq!(graph.pools()[0].usage().used(), 0);
 }
+
+next_nodes! { enum JoinNext { Sink = "sink" } }
+
+/// Joins all packets of a vector to one, cuts that to `cut` bytes, and reports its bytes.
+struct Join {
+    cut: usize,
+    seen: Arc<std::sync::Mutex<Vec<u8>>>,
+}
+
+impl VectorNode for Join {
+    type Next = JoinNext;
+    type Drop = NoDrops;
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        let (head, _) = cx.packet(frame, 0).take();
+        let mut joining = cx.join(head);
+        for i in 1..frame.len() {
+            let (packet, _) = cx.packet(frame, i).take();
+            cx.join_next(&mut joining, packet);
+        }
+        let mut packet = cx.join_end(joining);
+        cx.cut(&mut packet, self.cut);
+        let mut bytes = vec![0; self.cut + 1];
+        let n = cx.view(&mut packet).copy_out(0, &mut bytes);
+        assert_eq!(n, cx.view(&mut packet).total_len());
+        bytes.truncate(n);
+        *self.seen.lock().unwrap() = bytes;
+        cx.free(packet);
+    }
+}
+
+#[test]
+fn joined_and_cut_packets_keep_their_bytes_and_give_back_their_buffers() {
+    let sizes = [10_usize, 3000, 1, 2048, 5000, 0, 7];
+    let whole: Vec<u8> = sizes.iter().flat_map(|n| (0..*n).map(move |i| (i * 7 + n) as u8)).collect();
+    for cut in [0, 1, 9, 10, 11, 2058, 2059, 3010, 3011, 5059, whole.len() - 7, whole.len(), whole.len() + 50] {
+        let region = Region::new(&RegionConfig { buffers_per_numa: 256, page_size: PageSize::Kb4, ..Default::default() }).unwrap();
+        let mut graph = Graph::new(region, Stats::new(STATS_BYTES).unwrap(), Clock::new(), qsbr::Domain::new());
+        let seen = Arc::default();
+        let shared = Arc::clone(&seen);
+        let sink = NodeSpec::vector("sink", |_| Drain);
+        let join = NodeSpec::vector("join", move |_| Join { cut, seen: Arc::clone(&shared) });
+        let ids = graph.add(vec![sink, join, NodeSpec::vector("feed", |_| Feed)]).unwrap();
+        graph.fleet().on(0, move |w| {
+            w.at_node(ids[2], |cx| {
+                for n in sizes {
+                    let bytes: Vec<u8> = (0..n).map(|i| (i * 7 + n) as u8).collect();
+                    let packet = cx.alloc_bytes(&bytes, IfIndex(1)).unwrap();
+                    cx.emit(FeedNext::Join, packet);
+                }
+            });
+            w.step();
+        });
+        assert_eq!(*seen.lock().unwrap(), whole[..cut.min(whole.len())], "cut {cut}");
+        assert_eq!(graph.pools()[0].usage().used(), 0, "cut {cut}");
+    }
+}
+
+next_nodes! { enum FeedNext { Join = "join" } }
+
+struct Feed;
+
+impl VectorNode for Feed {
+    type Next = FeedNext;
+    type Drop = NoDrops;
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        cx.decide_all(frame, FeedNext::Join);
+    }
+}
+
+/// Frees what comes.
+struct Drain;
+
+impl VectorNode for Drain {
+    type Next = NoNext;
+    type Drop = NoDrops;
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        cx.consume_all(frame, IfIndex(0));
+    }
+}

@@ -1,8 +1,8 @@
 //! `ip4-rewrite` and `ip6-rewrite`: one hop less, a link header in front, and off to the interface.
 //!
 //! Aux lane on entry: the adjacency; on leaving: the tx interface. A packet that cannot go on as it is leaves this node
-//! unchanged, data at its IP header: to `ip4-icmp-error` or `ip6-icmp-error` (aux: [`icmp_aux`]), or to `ip4-frag` (aux: the
-//! adjacency), whose fragments come back here with the same adjacency.
+//! unchanged, data at its IP header: to `ip4-icmp-error` or `ip6-icmp-error` (aux: [`icmp_aux`]), or to `ip4-frag` or (own
+//! packets only) `ip6-frag` (aux: the adjacency), whose fragments come back here with the same adjacency.
 //!
 //! The link header is right-aligned in the adjacency's record, so that it is written with three stores whatever its length
 //! is: what is too much lands in the headroom in front of it.
@@ -23,7 +23,7 @@ next_nodes! {
 }
 next_nodes! {
     /// Where IPv6 packets go that do not leave.
-    pub enum Next6 { IcmpError = "ip6-icmp-error" }
+    pub enum Next6 { IcmpError = "ip6-icmp-error", Fragment = "ip6-frag" }
 }
 
 drop_reasons! {
@@ -250,6 +250,9 @@ fn stay6(packet: &mut Pkt<'_>, x: &In6) -> Verdict {
         icmp_aux(3, 0, 0)
     } else if x.out_of_scope && !link.local {
         icmp_aux(1, 2, 0)
+    } else if link.local {
+        // Only its source may fragment an IPv6 packet (RFC 8200, 4.5), and that is this router.
+        return Next6::Fragment.into();
     } else {
         icmp_aux(2, 0, link.head.mtu)
     };

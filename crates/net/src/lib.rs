@@ -13,9 +13,12 @@
 pub mod data;
 pub mod ethernet;
 pub mod fib;
+mod frag;
+pub mod icmp;
 pub mod interface;
 pub mod ip;
 pub mod l2;
+pub mod local;
 pub mod pg;
 mod router;
 

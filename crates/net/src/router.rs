@@ -17,7 +17,7 @@ use crate::ethernet::vlan::VlanTable;
 use crate::fib::Fib;
 use crate::interface::output::Nowhere;
 use crate::interface::{IfEvent, InterfaceError, Interfaces};
-use crate::{ethernet, fib, ip, l2, pg};
+use crate::{ethernet, fib, frag, icmp, ip, l2, local, pg};
 
 /// What a router is made of at start.
 #[derive(Clone, Debug, Default)]
@@ -122,18 +122,7 @@ pub struct Router {
 }
 
 /// Nodes that others name but whose module is not in place yet; whoever brings one takes it out of this list.
-const TEMPORARY: [&str; 10] = [
-    "arp-input",
-    "ip4-arp",
-    "ip6-discover-neighbor",
-    "ip4-glean",
-    "ip6-glean",
-    "ip4-receive",
-    "ip6-receive",
-    "ip4-icmp-error",
-    "ip6-icmp-error",
-    "ip4-frag",
-];
+const TEMPORARY: [&str; 5] = ["arp-input", "ip4-arp", "ip6-discover-neighbor", "ip4-glean", "ip6-glean"];
 
 impl Router {
     /// A router with `local0` and the nodes of all modules of this crate.
@@ -169,7 +158,10 @@ impl Router {
             alarm: Arc::new(Alarm { raised: AtomicU64::new(0), notify }),
             parts: HashMap::new(),
         };
+        local::prepare(&mut router)?;
+        icmp::prepare(&mut router);
         router.add_nodes()?;
+        local::init(&mut router)?;
         router.create_local0();
         fib::init(&mut router)?;
         pg::init(&mut router)?;
@@ -181,6 +173,9 @@ impl Router {
         let mut nodes = vec![NodeSpec::vector("interface-output-end", |_| Nowhere)];
         nodes.extend(ethernet::nodes(self));
         nodes.extend(l2::nodes(self));
+        nodes.extend(local::nodes(self));
+        nodes.extend(icmp::nodes(self));
+        nodes.extend(frag::nodes(self));
         nodes.extend(pg::nodes(self));
         nodes.extend(ip::nodes(self));
         // Until the modules that own them are in place.

@@ -1,0 +1,101 @@
+//! `ip4-icmp-error` and `ip6-icmp-error`: turn a packet into the ICMP error about it.
+
+use std::marker::PhantomData;
+
+use quiver_graph::{Frame, NoNext, NodeCx, VectorNode, Verdict, drop_reasons, flags};
+
+use super::family::IcmpFamily;
+use super::limit::Bucket;
+use crate::ip::icmp_of_aux;
+use crate::local::address::SourceTable;
+
+/// What is counted where the limit keeps an error back.
+pub(super) const RATE_LIMITED: &str = "error message rate limited";
+
+drop_reasons! {
+    /// Why no error is sent, and which ones were.
+    pub enum Drop {
+        UnreachableSent = "destination unreachable response sent" (info),
+        TooBigSent = "packet too big response sent" (info),
+        TimeExceededSent = "hop limit exceeded response sent" (info),
+        ProblemSent = "parameter problem response sent" (info),
+        RateLimited = "error message rate limited",
+        AboutError = "no error about an error message",
+        Fragment = "no error about a later fragment",
+        Group = "no error about a multicast or broadcast",
+        Source = "no error to a source that is no host's",
+        Malformed = "no error about a malformed header",
+        NoSource = "no address to send an error from",
+        NoRoom = "no room for the headers of an error",
+    }
+}
+
+/// The node.
+pub(super) struct IcmpError<F> {
+    pub sources: SourceTable,
+    pub bucket: Bucket,
+    /// Identification of the next error (IPv4).
+    pub id: u16,
+    pub family: PhantomData<F>,
+}
+
+const TO_LOOKUP: Verdict = Verdict::slot(1);
+
+impl<F: IcmpFamily> VectorNode for IcmpError<F> {
+    type Next = NoNext;
+    type Drop = Drop;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        for i in 0..frame.len() {
+            let verdict = match self.one(cx, frame, i) {
+                Ok(sent) => {
+                    cx.count(sent, 1);
+                    TO_LOOKUP
+                }
+                Err(reason) => cx.packet(frame, i).drop(reason),
+            };
+            cx.decide(i, verdict);
+        }
+    }
+}
+
+impl<F: IcmpFamily> IcmpError<F> {
+    fn one(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame, i: usize) -> Result<Drop, Drop> {
+        let now = cx.now();
+        let packet = cx.packet(frame, i);
+        let (kind, code, data) = icmp_of_aux(packet.aux());
+        if let Some(reason) = F::forbidden(&packet, kind, code) {
+            return Err(reason);
+        }
+        let source = F::error_source(&packet, &self.sources);
+        if source == F::Addr::default() {
+            return Err(Drop::NoSource);
+        }
+        if packet.span().offset() < F::ERROR_HEADERS {
+            return Err(Drop::NoRoom);
+        }
+        if !self.bucket.allow(now) {
+            return Err(Drop::RateLimited);
+        }
+        let (dst, tos) = (F::addresses(&packet).0, F::tos(&packet));
+        let len = F::length(&packet).unwrap_or(usize::MAX).min(F::ERROR_LEN - F::ERROR_HEADERS);
+        cx.cut_at(frame, i, len);
+        let mut packet = cx.packet(frame, i);
+        packet.push(F::ERROR_HEADERS);
+        // What is quoted may be unfinished; what is sent is not.
+        packet.clear_unfinished_checksum();
+        self.id = self.id.wrapping_add(1);
+        F::write_error(&mut packet, source, dst, tos, (kind, code, data), self.id);
+        send_as_own(&mut packet);
+        Ok(F::sent(kind))
+    }
+}
+
+/// Marks a packet as made by this router; it is looked up in the table of the interface that it answers.
+pub(super) fn send_as_own(packet: &mut quiver_graph::Pkt<'_>) {
+    packet.unmark(flags::LINK_MULTICAST);
+    packet.mark(flags::LOCAL);
+    if packet.table().is_some() {
+        packet.set_table(u32::MAX);
+    }
+}

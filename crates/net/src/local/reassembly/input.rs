@@ -1,0 +1,251 @@
+//! The node behind the ring: joins fragments, lets incomplete datagrams expire.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use quiver_graph::clock::Clock;
+use quiver_graph::{Idle, InputNode, NoNext, NodeCx, Packet, Snapshot, Verdict, drop_reasons};
+use quiver_wire::fragment::ReassemblyError;
+
+use super::datagram::{Name, Reassembled};
+use super::ring::{Inbox, Peers, Rings};
+use super::table::{BUFFER_KB, GivenUp, Held, Outcome, Part, Table, Totals};
+use super::{Limits, SharedLimits};
+use crate::DataPlane;
+
+drop_reasons! {
+    /// Why fragments are dropped, and what came of the others.
+    pub enum Drop {
+        Overlap = "duplicate/overlapping fragments",
+        Limit = "drops due to concurrent reassemblies limit",
+        TooMany = "fragment chain too long (drop)",
+        Malformed = "malformed packets",
+        Timeout = "fragments dropped due to reassembly timeout",
+        Success = "successful reassemblies" (info),
+        Reassembled = "fragments reassembled" (info),
+    }
+}
+
+const TO_LOCAL: Verdict = Verdict::slot(1);
+const TO_ICMP_ERROR: Verdict = Verdict::slot(2);
+/// Datagrams that one turn lets expire at most.
+const EXPIRE_MAX: usize = 64;
+
+/// Fragments that are held, by small numbers.
+#[derive(Default)]
+struct Slab {
+    packets: Vec<Option<Packet>>,
+    free: Vec<u32>,
+}
+
+impl Slab {
+    fn put(&mut self, packet: Packet) -> u32 {
+        match self.free.pop() {
+            Some(at) => {
+                self.packets[at as usize] = Some(packet);
+                at
+            }
+            None => {
+                self.packets.push(Some(packet));
+                self.packets.len() as u32 - 1
+            }
+        }
+    }
+
+    fn take(&mut self, at: u32) -> Option<Packet> {
+        let packet = self.packets.get_mut(at as usize)?.take()?;
+        self.free.push(at);
+        Some(packet)
+    }
+}
+
+/// The node.
+pub(super) struct ReassemblyInput<F: Reassembled> {
+    inbox: Inbox,
+    peers: Snapshot<Peers>,
+    limits: Arc<SharedLimits>,
+    clock: Arc<Clock>,
+    data: DataPlane,
+    table: Table<(u64, F::Key), u32>,
+    packets: Slab,
+}
+
+impl<F: Reassembled> ReassemblyInput<F> {
+    pub fn new(thread: usize, rings: &Arc<Rings>, limits: Arc<SharedLimits>, clock: Arc<Clock>, data: DataPlane) -> Self {
+        let inbox = Inbox::new(thread, rings);
+        Self { inbox, peers: rings.peers(), limits, clock, data, table: Table::new(), packets: Slab::default() }
+    }
+
+    /// What is held now.
+    pub fn show(&mut self) -> (Totals, Vec<Held>) {
+        (self.table.totals(), self.table.show(self.clock.timer_now(), |(_, key)| F::show(key)))
+    }
+
+    fn drop_all(&mut self, cx: &mut NodeCx<'_>, parts: Vec<u32>, reason: Drop) {
+        for tag in parts {
+            if let Some(packet) = self.packets.take(tag) {
+                cx.drop_packet(packet, reason);
+            }
+        }
+    }
+
+    /// Drops a fragment, or answers it with an ICMP error where there is one for the case.
+    fn refuse(cx: &mut NodeCx<'_>, mut packet: Packet, aux: u32, reason: Drop) {
+        if aux == 0 {
+            return cx.drop_packet(packet, reason);
+        }
+        cx.view(&mut packet).set_aux(aux);
+        cx.emit(TO_ICMP_ERROR, packet);
+    }
+
+    fn arrived(&mut self, cx: &mut NodeCx<'_>, mut packet: Packet, now: u64) {
+        let view = cx.view(&mut packet);
+        let (Some(name), kilobytes) = (F::name(&view), BUFFER_KB * (1 + view.total_len() as u32 / 2048)) else {
+            return cx.drop_packet(packet, Drop::Malformed);
+        };
+        let key = (F::scope(&view, &self.data.interfaces.get(view.rx_if())), name.key);
+        let has_all = name.offset != 0 || F::has_all_headers(&view);
+        if !has_all {
+            // RFC 7112, 5: parameter problem, code 3.
+            let aux = crate::ip::icmp_aux(crate::local::header::PROBLEM6, 3, 0);
+            return Self::refuse(cx, packet, aux, Drop::Malformed);
+        }
+        let limits = self.limits.get();
+        self.make_room(cx, &limits, &key, kilobytes);
+        let Name { offset, len, more, congestion, .. } = name;
+        let tag = self.packets.put(packet);
+        let part = Part { offset, len, more, congestion, kilobytes, tag };
+        match self.table.insert(key, now, limits.fragments as usize, F::MAX_PAYLOAD, part) {
+            Outcome::Kept => {}
+            Outcome::Complete { parts, len, congestion } => self.complete(cx, &parts, len, congestion),
+            Outcome::Rejected { part, reason, condemned } => {
+                let (reason, aux) = match reason {
+                    ReassemblyError::Duplicate | ReassemblyError::Overlap | ReassemblyError::EndMismatch => (Drop::Overlap, 0),
+                    ReassemblyError::TooMany => (Drop::TooMany, 0),
+                    ReassemblyError::BadLength => (Drop::Malformed, if more { F::bad_length() } else { 0 }),
+                    ReassemblyError::TooLong => (Drop::Malformed, F::too_long(&name)),
+                };
+                if let Some(packet) = self.packets.take(part) {
+                    Self::refuse(cx, packet, aux, reason);
+                }
+                self.drop_all(cx, condemned, reason);
+            }
+        }
+    }
+
+    /// Lets the oldest datagrams go until there is room for a fragment of `key`.
+    fn make_room(&mut self, cx: &mut NodeCx<'_>, limits: &Limits, key: &(u64, F::Key), kilobytes: u32) {
+        loop {
+            let Totals { datagrams, kilobytes: used, .. } = self.table.totals();
+            let more = u32::from(!self.table.contains(key));
+            let full = datagrams + more > limits.datagrams.max(1) || used + kilobytes > limits.kilobytes.max(kilobytes);
+            let Some(GivenUp { parts, .. }) = full.then(|| self.table.pop_oldest()).flatten() else { return };
+            self.drop_all(cx, parts, Drop::Limit);
+        }
+    }
+
+    /// All parts are here: one packet follows from them.
+    fn complete(&mut self, cx: &mut NodeCx<'_>, parts: &[u32], len: u16, congestion: bool) {
+        let mut packets = parts.iter().filter_map(|tag| self.packets.take(*tag)).collect::<Vec<_>>().into_iter();
+        let Some(head) = packets.next() else { return };
+        let mut joining = cx.join(head);
+        for mut packet in packets {
+            let mut view = cx.view(&mut packet);
+            // The name was read when it came in, so its headers are in the first segment.
+            let header_len = F::name(&view).map_or(0, |name| name.header_len);
+            view.pull(header_len);
+            cx.join_next(&mut joining, packet);
+        }
+        let mut packet = cx.join_end(joining);
+        let mut view = cx.view(&mut packet);
+        let header_len = F::name(&view).map_or(0, |name| name.header_len);
+        if !F::finish(&mut view, header_len, len.into(), congestion) {
+            return cx.drop_packet(packet, Drop::Malformed);
+        }
+        cx.count(Drop::Success, 1);
+        cx.count(Drop::Reassembled, parts.len() as u64);
+        cx.emit(TO_LOCAL, packet);
+    }
+
+    fn expire(&mut self, cx: &mut NodeCx<'_>, now: u64) {
+        let timeout = self.timeout();
+        for _ in 0..EXPIRE_MAX {
+            if self.table.oldest().is_none_or(|started| now < started.saturating_add(timeout)) {
+                return;
+            }
+            let Some(GivenUp { mut parts, has_first }) = self.table.pop_oldest() else { return };
+            if has_first && let Some(packet) = self.packets.take(parts.remove(0)) {
+                Self::refuse(cx, packet, F::TIMED_OUT, Drop::Timeout);
+            }
+            self.drop_all(cx, parts, Drop::Timeout);
+        }
+    }
+
+    fn timeout(&self) -> u64 {
+        self.limits.get().timeout.as_nanos().try_into().unwrap_or(u64::MAX)
+    }
+}
+
+impl<F: Reassembled> InputNode for ReassemblyInput<F> {
+    type Next = NoNext;
+    type Drop = Drop;
+
+    fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
+        self.inbox.awake();
+        let mut n = 0;
+        if let Some(first) = self.inbox.next() {
+            let now = self.clock.timer_now();
+            self.arrived(cx, first, now);
+            n = 1;
+            while n < cx.vector_size()
+                && let Some(packet) = self.inbox.next()
+            {
+                self.arrived(cx, packet, now);
+                n += 1;
+            }
+        }
+        if self.peers.refresh() || !self.peers.get().orphans.is_empty() {
+            let stray: Vec<Packet> = self.peers.get().orphans.iter().flat_map(|ring| ring.try_iter()).collect();
+            n += stray.len();
+            for packet in stray {
+                self.arrived(cx, packet, self.clock.timer_now());
+            }
+        }
+        if !self.table.is_empty() {
+            self.expire(cx, self.clock.timer_now());
+        }
+        n
+    }
+
+    fn arm(&mut self, now: u64) -> Idle {
+        if !self.inbox.arm() {
+            return Idle::Busy;
+        }
+        // Timer time may run ahead of the worker's; what counts is how long it is until then.
+        let (timeout, timer) = (self.timeout(), self.clock.timer_now());
+        let left = |started: u64| started.saturating_add(timeout).saturating_sub(timer);
+        Idle::Sleep { until: self.table.oldest().map(|started| now.saturating_add(left(started))) }
+    }
+
+    fn event_fds(&self, fds: &mut Vec<RawFd>) {
+        fds.extend(self.inbox.fd());
+    }
+
+    fn release(&mut self, cx: &mut NodeCx<'_>) {
+        self.inbox.retire();
+        while let Some(packet) = self.inbox.next() {
+            cx.free(packet);
+        }
+        while let Some(GivenUp { parts, .. }) = self.table.pop_oldest() {
+            for tag in parts {
+                if let Some(packet) = self.packets.take(tag) {
+                    cx.free(packet);
+                }
+            }
+        }
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}

@@ -1,0 +1,142 @@
+//! The rings over which fragments come to the worker that joins them.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use quiver_graph::{Packet, Published, Snapshot};
+use rustix::event::{EventfdFlags, eventfd};
+
+/// Fragments that wait for a worker at most.
+const RING: usize = 1024;
+
+/// Wakes a worker that sleeps.
+struct Bell {
+    /// None where the kernel had no descriptor left: then the worker finds what came when it next turns, at the latest after
+    /// the fleet's longest nap.
+    fd: Option<OwnedFd>,
+    asleep: AtomicBool,
+}
+
+/// A worker's ring, for those who send.
+#[derive(Clone)]
+struct Peer {
+    thread: usize,
+    ring: Sender<Packet>,
+    bell: Arc<Bell>,
+}
+
+/// All workers' rings. Workers pick up a new set between vectors.
+#[derive(Clone, Default)]
+pub(super) struct Peers {
+    peers: Vec<Peer>,
+    /// Rings of workers that are gone: what was still sent to one finds somebody who frees it.
+    pub orphans: Vec<Receiver<Packet>>,
+}
+
+impl Peers {
+    /// Gives a packet to the worker that a hash chooses; back where its ring is full.
+    pub fn send(&self, from: usize, hash: u64, mut packet: Packet) -> Result<(), Packet> {
+        let n = self.peers.len().max(1) as u64;
+        let Some(peer) = self.peers.get((hash % n) as usize) else { return Err(packet) };
+        if peer.thread == from {
+            return peer.ring.try_send(packet).map_err(|e| e.into_inner());
+        }
+        packet.detach();
+        peer.ring.try_send(packet).map_err(|e| e.into_inner())?;
+        peer.bell.ring();
+        Ok(())
+    }
+}
+
+impl Bell {
+    fn ring(&self) {
+        // SeqCst pairs with `Inbox::arm`: either it sees the packet, or we see it asleep.
+        if self.asleep.load(Ordering::SeqCst) {
+            let _ = self.fd.as_ref().map(|fd| rustix::io::write(fd, &1_u64.to_ne_bytes()));
+        }
+    }
+}
+
+/// Where workers announce their rings.
+pub(super) struct Rings {
+    published: Published<Peers>,
+    change: Mutex<()>,
+}
+
+impl Rings {
+    pub fn new() -> Self {
+        Self { published: Published::new(Peers::default()), change: Mutex::new(()) }
+    }
+
+    pub fn peers(&self) -> Snapshot<Peers> {
+        self.published.snapshot()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Peers)) {
+        let _only_one = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = Peers::clone(&self.published.get());
+        change(&mut peers);
+        // The same order for all, whoever came first: a hash means the same worker everywhere.
+        peers.peers.sort_by_key(|p| p.thread);
+        self.published.publish(peers);
+    }
+}
+
+/// A worker's end of its ring.
+pub(super) struct Inbox {
+    ring: Receiver<Packet>,
+    bell: Arc<Bell>,
+    rings: Arc<Rings>,
+}
+
+impl Inbox {
+    /// Announces a ring for `thread`.
+    pub fn new(thread: usize, rings: &Arc<Rings>) -> Self {
+        let (sender, ring) = bounded(RING);
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
+        let bell = Arc::new(Bell { fd, asleep: AtomicBool::new(false) });
+        let peer = Peer { thread, ring: sender, bell: bell.clone() };
+        rings.change(|peers| {
+            peers.peers.retain(|p| p.thread != thread);
+            peers.peers.push(peer);
+        });
+        Self { ring, bell, rings: rings.clone() }
+    }
+
+    /// The worker is awake: nobody needs to ring.
+    #[inline(always)]
+    pub fn awake(&self) {
+        if self.bell.asleep.load(Ordering::Relaxed) {
+            self.bell.asleep.store(false, Ordering::SeqCst);
+            let _ = self.bell.fd.as_ref().map(|fd| rustix::io::read(fd, &mut [0; 8]));
+        }
+    }
+
+    /// The worker is about to sleep: `false` where something has come.
+    pub fn arm(&self) -> bool {
+        self.bell.asleep.store(true, Ordering::SeqCst);
+        self.ring.is_empty()
+    }
+
+    /// The next packet.
+    #[inline(always)]
+    pub fn next(&self) -> Option<Packet> {
+        self.ring.try_recv().ok()
+    }
+
+    pub fn fd(&self) -> Option<RawFd> {
+        self.bell.fd.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Nobody sends here any more, but for those who have not picked that up yet: what they send goes to whoever finds the
+    /// orphaned ring.
+    pub fn retire(&self) {
+        let ring = self.ring.clone();
+        self.rings.change(|peers| {
+            peers.peers.retain(|p| !Arc::ptr_eq(&p.bell, &self.bell));
+            peers.orphans.push(ring);
+        });
+    }
+}

@@ -1,0 +1,163 @@
+//! `ip4-receive` and `ip6-receive`: the packet is for this router; who takes it?
+//!
+//! `ip4-local` and `ip6-local` are the same node under another name: where reassembled datagrams come in again.
+
+use std::marker::PhantomData;
+
+use quiver_graph::{Frame, NoNext, NodeCx, Pkt, VectorNode, Verdict, drop_reasons, flags};
+use quiver_wire::Header;
+use quiver_wire::ipv4::IpProtocol;
+use quiver_wire::udp::UdpHeader;
+
+use super::header::{Behind, LocalFamily, PROBLEM6, checksum_ok, sum_range};
+use super::table::SlotTable;
+use crate::ip::{FamilyId, icmp_aux};
+
+drop_reasons! {
+    /// Why packets for this router are dropped.
+    pub enum Drop {
+        UnknownProtocol = "unknown ip protocol",
+        TcpChecksum = "bad tcp checksum",
+        UdpChecksum = "bad udp checksum",
+        UdpLength = "inconsistent udp/ip lengths",
+        Source = "source address not valid",
+        Length = "packet shorter than its headers say",
+        Malformed = "malformed extension headers or options",
+        Empty = "no next header",
+        ProtocolUnreachable = "protocol unreachable asked for" (info),
+        HeaderProblem = "parameter problem asked for" (info),
+    }
+}
+
+/// Slots that are the same in both nodes: declared first, in this order.
+pub(super) const TO_REASSEMBLY: Verdict = Verdict::slot(1);
+/// See [`TO_REASSEMBLY`].
+pub(super) const TO_ICMP_ERROR: Verdict = Verdict::slot(2);
+
+/// The node.
+pub(super) struct Receive<F> {
+    pub protocols: SlotTable,
+    pub family: PhantomData<F>,
+}
+
+impl<F: LocalFamily> VectorNode for Receive<F> {
+    type Next = NoNext;
+    type Drop = Drop;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        for i in 0..frame.len() {
+            let (verdict, event) = self.one(&mut cx.packet(frame, i));
+            if let Some(event) = event {
+                cx.count(event, 1);
+            }
+            cx.decide(i, verdict);
+        }
+    }
+}
+
+impl<F: LocalFamily> Receive<F> {
+    /// Where a packet goes, and what is to be counted about it. Its aux lane says for those who take it where the upper
+    /// layer begins, bytes from the IP header.
+    #[inline(always)]
+    fn one(&self, packet: &mut Pkt<'_>) -> (Verdict, Option<Drop>) {
+        let Some(len) = F::length(packet) else { return (packet.drop(Drop::Length), None) };
+        packet.trim(len);
+        let (protocol, offset, pointer) = match F::behind(packet) {
+            Behind::Upper { protocol, offset, pointer } => (protocol, offset, pointer),
+            Behind::Fragment => return (self.fragment(packet), None),
+            Behind::Problem(aux) => {
+                packet.set_aux(aux);
+                return (TO_ICMP_ERROR, Some(Drop::HeaderProblem));
+            }
+            Behind::Malformed => return (packet.drop(Drop::Malformed), None),
+            Behind::Nothing => return (packet.drop(Drop::Empty), None),
+        };
+        if let Some(reason) = self.check_source(packet, protocol, usize::from(offset)) {
+            return (packet.drop(reason), None);
+        }
+        if let Some(reason) = self.check_transport(packet, protocol, usize::from(offset)) {
+            return (packet.drop(reason), None);
+        }
+        let slot = self.protocols.get(protocol.0.into());
+        if slot == 0 {
+            return self.unknown(packet, pointer);
+        }
+        packet.set_aux(offset.into());
+        (Verdict::slot(slot), None)
+    }
+
+    fn fragment(&self, packet: &mut Pkt<'_>) -> Verdict {
+        // A fragment tells no more than the source's validity; the rest is checked of the whole datagram.
+        match self.check_source(packet, IpProtocol(255), usize::MAX) {
+            Some(reason) => packet.drop(reason),
+            None => TO_REASSEMBLY,
+        }
+    }
+
+    /// RFC 1812, 5.3.7: no answer may go to an address that is nobody's, and nobody else sends from ours. DHCP clients and
+    /// IGMP hosts, and IPv6 hosts that look whether their address is free, have no address yet.
+    #[inline(always)]
+    fn check_source(&self, packet: &Pkt<'_>, protocol: IpProtocol, offset: usize) -> Option<Drop> {
+        let (src, _) = F::addresses(packet);
+        if !F::is_source(src) {
+            return if packet.has(flags::LOCAL) || may_have_no_address::<F>(packet, protocol, offset) {
+                None
+            } else {
+                Some(Drop::Source)
+            };
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn check_transport(&self, packet: &Pkt<'_>, protocol: IpProtocol, offset: usize) -> Option<Drop> {
+        match protocol {
+            IpProtocol::UDP => check_udp::<F>(packet, offset),
+            IpProtocol::TCP => (!checksum_ok::<F>(packet, protocol, offset)).then_some(Drop::TcpChecksum),
+            _ => None,
+        }
+    }
+
+    /// RFC 1122, 3.2.2.1 and RFC 8200, 4.
+    #[cold]
+    fn unknown(&self, packet: &mut Pkt<'_>, pointer: u16) -> (Verdict, Option<Drop>) {
+        let (_, dst) = F::addresses(packet);
+        if F::is_group(dst) {
+            return (packet.drop(Drop::UnknownProtocol), None);
+        }
+        packet.set_aux(match F::ID {
+            FamilyId::V4 => icmp_aux(3, quiver_wire::icmp4::unreachable::PROTOCOL, 0),
+            FamilyId::V6 => icmp_aux(PROBLEM6, quiver_wire::icmp6::parameter_problem::NEXT_HEADER, pointer),
+        });
+        (TO_ICMP_ERROR, Some(Drop::ProtocolUnreachable))
+    }
+}
+
+/// Whether the unspecified source address is in order.
+#[cold]
+fn may_have_no_address<F: LocalFamily>(packet: &Pkt<'_>, protocol: IpProtocol, offset: usize) -> bool {
+    let (src, _) = F::addresses(packet);
+    if src != F::Addr::default() {
+        return false;
+    }
+    match protocol {
+        IpProtocol::IGMP | IpProtocol::ICMPV6 => true,
+        // To a DHCP server
+        IpProtocol::UDP => UdpHeader::read_at(packet.bytes(), offset).is_some_and(|udp| udp.dst_port.get() == 67),
+        _ => false,
+    }
+}
+
+/// RFC 768, RFC 1122 4.1.3.4, RFC 8200 8.1 (no zero checksum in IPv6). Bytes past UDP's own length are not covered.
+#[inline(always)]
+fn check_udp<F: LocalFamily>(packet: &Pkt<'_>, offset: usize) -> Option<Drop> {
+    let available = packet.total_len() - offset;
+    let Some(udp) = UdpHeader::read_at(packet.bytes(), offset) else { return Some(Drop::UdpLength) };
+    let Some(payload) = udp.payload_len(available) else { return Some(Drop::UdpLength) };
+    if packet.has(flags::CHECKSUM) || (udp.checksum.get() == 0 && F::ID == FamilyId::V4) {
+        return None;
+    }
+    let len = UdpHeader::LEN + payload;
+    let sum = sum_range(packet, offset, len, F::pseudo(packet, IpProtocol::UDP, len));
+    (udp.checksum.get() == 0 || !sum.is_valid()).then_some(Drop::UdpChecksum)
+}

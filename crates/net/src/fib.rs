@@ -37,6 +37,7 @@ mod path;
 pub mod records;
 mod resolve;
 mod route;
+mod show;
 mod table;
 
 pub use adjacency::{AdjKind, AdjacencyInfo};
@@ -46,6 +47,7 @@ pub(crate) use link_local::LinkLocalTable;
 pub use path::{Hop, Path, ResolveVia, Source};
 pub use records::{AdjRecord, AdjTable, Bucket, Class, LbTable, Null};
 pub use route::Bulk;
+pub use show::{RouteInfo, SourceInfo, TableInfo};
 pub(crate) use table::Select;
 
 use adjacency::{Adjacencies, Env};

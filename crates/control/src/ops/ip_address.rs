@@ -205,7 +205,8 @@ mod tests {
     #[test]
     fn addresses_that_contain_one_another_are_refused() {
         let mut h = Harness::new();
-        (h.interface(0), h.interface(1));
+        h.interface(0);
+        h.interface(1);
         run(&mut h.router, "set interface ip address x0 10.0.0.1/24");
         run(&mut h.router, "set interface ip address x0 10.0.0.2/24");
         let before = run(&mut h.router, "show ip fib");
@@ -232,7 +233,8 @@ mod tests {
     fn the_commands_of_the_router_comparison_run_as_printed() {
         // Seed 001, section V.C, but for the interface names.
         let mut h = Harness::new();
-        (h.interface(0), h.interface(1));
+        h.interface(0);
+        h.interface(1);
         for line in [
             "set interface ip address x0 198.18.0.1/24",
             "set interface ip address x1 198.19.0.1/24",

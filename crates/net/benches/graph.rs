@@ -1,0 +1,157 @@
+//! Clocks a packet of each node on the way through the graph, without devices: from `ethernet-input` to the output node.
+//!
+//! `cargo bench -p quiver-net --bench graph [-- [--json] [--rounds N] [--only PATH] [--loops]]`. Vectors of 256 packets from a
+//! ring of 16,384 buffers in shuffled order (1 MiB of header lines, so that each vector's lines come from beyond L1), 64-byte
+//! frames for IPv4 and layer 2, 84 for IPv6. Rounds visit all paths and loop settings in turn; figures are medians over
+//! rounds, with the least and the greatest. Clocks are ticks of the time stamp counter (CNTVCT on Arm).
+//!
+//! What the source and the sink cost is left out: they belong to this program, not to the router.
+
+use quiver_graph::Level;
+use quiver_tables::synth;
+
+#[path = "graph/bed.rs"]
+mod bed;
+use bed::{Bed, Flow, Way};
+
+/// Vectors of a run.
+const VECTORS: usize = 256;
+
+/// A path through the graph under measurement.
+struct Path {
+    name: &'static str,
+    nodes: &'static [&'static str],
+    bed: Bed,
+}
+
+/// How the nodes' loops run.
+#[derive(Clone, Copy, PartialEq)]
+struct Setting {
+    /// `None`: what each node has by itself.
+    width: Option<u8>,
+    level: Option<Level>,
+}
+
+impl Setting {
+    const DEFAULT: Self = Self { width: None, level: None };
+
+    fn name(self) -> String {
+        match (self.width, self.level) {
+            (Some(width), Some(level)) => format!("x{width} {}", level.name()),
+            _ => "default".into(),
+        }
+    }
+}
+
+/// Clocks a packet of one path in one setting: by node, then the sum, each over all rounds.
+struct Figures {
+    path: usize,
+    setting: Setting,
+    rounds: Vec<Vec<f64>>,
+}
+
+const V4: &[&str] = &["ethernet-input", "ip4-input", "ip4-lookup", "ip4-rewrite", "x1-output"];
+const V6: &[&str] = &["ethernet-input", "ip6-input", "ip6-lookup", "ip6-rewrite", "x1-output"];
+const L2: &[&str] = &["ethernet-input", "l2-input", "x1-output"];
+
+fn paths(only: Option<&str>) -> Vec<Path> {
+    let wanted = |name: &str| only.is_none_or(|o| name.starts_with(o));
+    let mut paths = Vec::new();
+    let mut add = |name, nodes, make: &dyn Fn() -> Bed| {
+        if wanted(name) {
+            eprintln!("preparing {name}");
+            paths.push(Path { name, nodes, bed: make() });
+        }
+    };
+    add("ip4-1024", V4, &|| {
+        let mut bed = Bed::new(Way::Route4 { prefixes: vec![(0x0b00_0000, 16)] });
+        bed.fill(|i| Flow::V4 { src: 0x0a00_0002 + (i % 246), dst: 0x0b00_0000 + (i % 1024) });
+        bed
+    });
+    add("ip4-bgp", V4, &|| {
+        let (table, _) = synth::full_table4();
+        let addresses = synth::addresses4(&table, bed::RING, 7);
+        let mut bed = Bed::new(Way::Route4 { prefixes: table });
+        bed.fill(|i| Flow::V4 { src: 0x0a00_0002, dst: addresses[i as usize] });
+        bed
+    });
+    add("ip6-few", V6, &|| {
+        let mut bed = Bed::new(Way::Route6 { prefixes: vec![(0x2001_0db8_0002 << 80, 48)] });
+        bed.fill(|i| Flow::V6 { src: 0x2001_0db8 << 96 | 2, dst: 0x2001_0db8_0002 << 80 | u128::from(1 + i % 1024) });
+        bed
+    });
+    add("ip6-bgp", V6, &|| {
+        let (table, _) = synth::full_table6();
+        let addresses = synth::addresses6(&table, bed::RING, 7);
+        let mut bed = Bed::new(Way::Route6 { prefixes: table });
+        bed.fill(|i| Flow::V6 { src: 0x2001_0db8 << 96 | 2, dst: addresses[i as usize] });
+        bed
+    });
+    add("l2-xconnect", L2, &|| {
+        let mut bed = Bed::new(Way::CrossConnect);
+        bed.fill(|_| Flow::V4 { src: 1, dst: 2 });
+        bed
+    });
+    paths
+}
+
+fn median(values: &mut [f64]) -> (f64, f64, f64) {
+    values.sort_by(f64::total_cmp);
+    (values[values.len() / 2], values[0], values[values.len() - 1])
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let has = |name: &str| args.iter().any(|a| a == name);
+    let value = |name: &str| args.iter().position(|a| a == name).and_then(|at| args.get(at + 1));
+    let rounds: usize = value("--rounds").and_then(|n| n.parse().ok()).unwrap_or(11);
+    // Where it may not pin itself, other work on the machine moves it: the spread shows that.
+    let _ = quiver_graph::topology::pin_current_thread(0);
+    let mut paths = paths(value("--only").map(String::as_str));
+    let mut settings = vec![Setting::DEFAULT];
+    if has("--loops") {
+        for level in [Level::V2, Level::V3, Level::V4].into_iter().filter(|l| l.available()) {
+            settings.extend([1, 2, 4, 8].map(|width| Setting { width: Some(width), level: Some(level) }));
+        }
+    }
+    let mut figures: Vec<Figures> = Vec::new();
+    for path in 0..paths.len() {
+        figures.extend(settings.iter().map(|setting| Figures { path, setting: *setting, rounds: Vec::new() }));
+    }
+    for _ in 0..rounds {
+        for f in &mut figures {
+            let path = &mut paths[f.path];
+            path.bed.set_loops(path.nodes, f.setting.width, f.setting.level);
+            f.rounds.push(path.bed.run(path.nodes, VECTORS));
+        }
+    }
+    let json = has("--json");
+    if !json {
+        println!("clocks a packet: median [least..greatest] of {rounds} rounds");
+    }
+    for f in &figures {
+        report(&paths[f.path], f, json);
+    }
+}
+
+fn report(path: &Path, figures: &Figures, json: bool) {
+    let column = |n: usize| median(&mut figures.rounds.iter().map(|r| r[n]).collect::<Vec<f64>>());
+    let (sum, least, greatest) = median(&mut figures.rounds.iter().map(|r| r.iter().sum()).collect::<Vec<f64>>());
+    let setting = figures.setting.name();
+    if json {
+        let nodes: Vec<String> = path.nodes.iter().enumerate().map(|(n, name)| format!("\"{name}\":{:.2}", column(n).0)).collect();
+        println!(
+            "{{\"path\":\"{}\",\"loop\":\"{setting}\",\"clocks\":{sum:.2},\"least\":{least:.2},\"greatest\":{greatest:.2},\"nodes\":{{{}}}}}",
+            path.name,
+            nodes.join(",")
+        );
+        return;
+    }
+    println!("{:<12} {setting:<8} {sum:7.1} [{least:.1}..{greatest:.1}]", path.name);
+    if figures.setting == Setting::DEFAULT {
+        for (n, name) in path.nodes.iter().enumerate() {
+            let (node, least, greatest) = column(n);
+            println!("    {name:<18} {node:5.1} [{least:.1}..{greatest:.1}]");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! A router with a source and a sink that pass the same buffers round.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use quiver_buffer::RegionConfig;
+use quiver_graph::{
+    Frame, IfIndex, InputNode, Level, LoopConfig, NoDrops, NoNext, NodeCx, NodeId, NodeSpec, Packet, VectorNode, next_nodes,
+};
+use quiver_net::fib::{Path, Source as RouteSource};
+use quiver_net::interface::{Kind, L2Mode, NewInterface, Tx};
+use quiver_net::{Router, RouterConfig};
+use quiver_tables::synth;
+use quiver_wire::ethernet::EtherType;
+use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
+use quiver_wire::ipv6::Ipv6Header;
+use quiver_wire::{Header, IpPrefix, MacAddr, U16Be};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Buffers in the ring.
+pub const RING: usize = 16_384;
+const NEXT_HOPS: u32 = 64;
+const ETHERNET: usize = 14;
+
+/// What the router does with the packets.
+pub enum Way {
+    /// IPv4 routes, next hops drawn by prefix.
+    Route4 { prefixes: Vec<(u32, u8)> },
+    /// IPv6 routes, next hops drawn by prefix.
+    Route6 { prefixes: Vec<(u128, u8)> },
+    /// Frames pass whole.
+    CrossConnect,
+}
+
+/// A packet's ends.
+pub enum Flow {
+    V4 { src: u32, dst: u32 },
+    V6 { src: u128, dst: u128 },
+}
+
+type Ring = Arc<Mutex<VecDeque<Packet>>>;
+
+next_nodes! { enum SourceNext { Ethernet = "ethernet-input" } }
+
+/// Sends a vector at a time.
+struct Source {
+    ring: Ring,
+}
+
+impl InputNode for Source {
+    type Next = SourceNext;
+    type Drop = NoDrops;
+    fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
+        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let n = ring.len().min(cx.vector_size());
+        for packet in ring.drain(..n) {
+            cx.emit(SourceNext::Ethernet, packet);
+        }
+        n
+    }
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+/// Undoes what the router has done to a packet, and puts it back.
+struct Sink {
+    ring: Ring,
+    router: MacAddr,
+}
+
+impl VectorNode for Sink {
+    type Next = NoNext;
+    type Drop = NoDrops;
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        for i in 0..frame.len() {
+            let mut packet = cx.packet(frame, i);
+            packet.set_head(self.router);
+            let ether_type = packet.head_at::<U16Be, 12>().get();
+            if ether_type == EtherType::IPV4.0 {
+                let mut header: Ipv4Header = packet.head_at::<_, ETHERNET>();
+                header.ttl = 64;
+                header.fill_checksum();
+                packet.set_head_at::<_, ETHERNET>(header);
+            } else {
+                packet.set_head_at::<u8, 21>(64);
+            }
+            ring.push_back(packet.take().0);
+        }
+    }
+}
+
+/// A router under measurement.
+pub struct Bed {
+    router: Router,
+    ring: Ring,
+    source: NodeId,
+    rx: IfIndex,
+    /// How the nodes' loops run by themselves.
+    loops: HashMap<String, LoopConfig>,
+}
+
+fn router_mac(n: u8) -> MacAddr {
+    MacAddr([0x02, 0xfe, 0, 0, 0, n])
+}
+
+impl Bed {
+    /// A router with x0, where packets come in, and x1, where all of them leave, on the main thread.
+    pub fn new(way: Way) -> Self {
+        let buffers = RegionConfig { buffers_per_numa: RING as u32 + 2048, ..Default::default() };
+        let mut router = Router::new(&RouterConfig { buffers, workers: Vec::new() }).expect("a router");
+        let ring = Ring::default();
+        let rx = interface(&mut router, 0, &ring);
+        let tx = interface(&mut router, 1, &ring);
+        let r = ring.clone();
+        let source = NodeSpec::input("bench-source", move |_| Source { ring: r.clone() });
+        let source = router.graph.add(vec![source]).expect("source")[0];
+        let loops = router.graph.nodes().into_iter().filter_map(|n| n.multi_loop.map(|(l, _)| (n.name, l))).collect();
+        let mut bed = Self { router, ring, source, rx, loops };
+        match way {
+            Way::CrossConnect => bed.router.set_l2(rx, L2Mode::CrossConnect(tx)).expect("cross-connect"),
+            Way::Route4 { prefixes } => {
+                let hop = |n: u32| IpAddr::V4(Ipv4Addr::from_bits(0xc612_0002 + n));
+                bed.links(rx, tx, ("10.255.255.1", 30), ("198.18.0.1", 16), hop);
+                for (prefix, len) in prefixes {
+                    let next = hop(synth::leaf(prefix, len, 1) % NEXT_HOPS);
+                    bed.route(Ipv4Addr::from_bits(prefix).into(), len, tx, next);
+                }
+            }
+            Way::Route6 { prefixes } => {
+                let hop = |n: u32| IpAddr::V6(Ipv6Addr::from_bits(0x2001_0002 << 96 | u128::from(2 + n)));
+                bed.links(rx, tx, ("2001:2:1::1", 64), ("2001:2::1", 64), hop);
+                for (prefix, len) in prefixes {
+                    let next = hop(synth::leaf(prefix, len, 1) % NEXT_HOPS);
+                    bed.route(Ipv6Addr::from_bits(prefix).into(), len, tx, next);
+                }
+            }
+        }
+        bed
+    }
+
+    fn links(&mut self, rx: IfIndex, tx: IfIndex, own_rx: (&str, u8), own_tx: (&str, u8), hop: impl Fn(u32) -> IpAddr) {
+        for (index, (address, len)) in [(rx, own_rx), (tx, own_tx)] {
+            self.router.add_address(index, address.parse().expect("an address"), len).expect("address");
+        }
+        for n in 0..NEXT_HOPS {
+            let mac = MacAddr([2, 0, 0, 0, 1, n as u8]);
+            self.router.neighbor_update(tx, hop(n), Some(mac)).expect("neighbour");
+        }
+    }
+
+    fn route(&mut self, address: IpAddr, len: u8, tx: IfIndex, next: IpAddr) {
+        let prefix = IpPrefix::new(address, len).expect("a prefix");
+        // Prefixes that the router keeps for itself are in some tables; the addresses below avoid them.
+        let _ = self.router.add_route(0, prefix, RouteSource::Cli, vec![Path::neighbor(tx, next)]);
+    }
+
+    /// Fills the ring, in shuffled order: in a row, the processor's own prefetcher would hide the misses.
+    pub fn fill(&mut self, flow: impl Fn(u32) -> Flow) {
+        let frames: Vec<Vec<u8>> = (0..RING as u32).map(|i| frame(&flow(i))).collect();
+        let (source, rx, ring) = (self.source, self.rx, self.ring.clone());
+        self.router.graph.fleet().on(0, move |w| {
+            w.at_node(source, |cx| {
+                let mut packets: Vec<Packet> = frames.iter().map(|f| cx.alloc_bytes(f, rx).expect("a buffer")).collect();
+                let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+                for i in (1..packets.len()).rev() {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    packets.swap(i, (state >> 33) as usize % (i + 1));
+                }
+                ring.lock().unwrap_or_else(PoisonError::into_inner).extend(packets);
+            })
+        });
+        self.turn(2 * RING / 256);
+    }
+
+    /// Sets the loops of all nodes that have one.
+    pub fn set_loops(&mut self, nodes: &[&str], width: Option<u8>, level: Option<Level>) {
+        for name in nodes {
+            let Some(default) = self.loops.get(*name) else { continue };
+            let width = width.unwrap_or(default.width);
+            let level = level.unwrap_or_else(Level::best);
+            self.router.graph.set_loop(name, Some(width), Some(default.prefetch), Some(level)).expect("loop");
+        }
+    }
+
+    fn turn(&mut self, vectors: usize) {
+        for _ in 0..vectors {
+            self.router.graph.fleet().step_here();
+        }
+    }
+
+    /// Runs some vectors and gives the clocks a packet of each node.
+    pub fn run(&mut self, nodes: &[&str], vectors: usize) -> Vec<f64> {
+        self.turn(RING / 256);
+        self.router.graph.fleet().each(|w| w.clear_runtime());
+        self.turn(vectors);
+        let figures = |name: &str| {
+            let id = self.router.graph.node(name).expect("a node of the path");
+            self.router.graph.figures(id, 0)
+        };
+        nodes
+            .iter()
+            .map(|name| {
+                let f = figures(name);
+                assert_eq!(f.vectors, 256 * vectors as u64, "{name}: packets went another way");
+                f.clocks as f64 / f.vectors as f64
+            })
+            .collect()
+    }
+}
+
+fn interface(router: &mut Router, n: u8, ring: &Ring) -> IfIndex {
+    let ring = ring.clone();
+    let make = move |_, name: String| NodeSpec::vector(name, move |_| Sink { ring: ring.clone(), router: router_mac(0) });
+    let new = NewInterface {
+        name: format!("x{n}"),
+        kind: Kind::Virtual("bench"),
+        mac: router_mac(n),
+        mtu: 1500,
+        max_frame: 9216,
+        tx: Tx::Node(Box::new(make)),
+    };
+    let index = router.create_interface(new).expect("interface");
+    router.set_interface_up(index, true).expect("up");
+    index
+}
+
+fn frame(flow: &Flow) -> Vec<u8> {
+    let mut bytes = router_mac(0).0.to_vec();
+    bytes.extend([2, 0, 0, 0, 0, 9]);
+    let mut put = |ether_type: EtherType, header: &[u8], total: usize| {
+        bytes.extend(ether_type.0.to_be_bytes());
+        bytes.extend(header);
+        bytes.resize(total, 0x5a);
+    };
+    match flow {
+        Flow::V4 { src, dst } => {
+            let mut header = Ipv4Header::new(Ipv4Addr::from_bits(*src), Ipv4Addr::from_bits(*dst), IpProtocol::UDP);
+            header.total_len = U16Be::new(50);
+            header.fill_checksum();
+            let mut raw = [0; 20];
+            header.write(&mut raw).expect("room");
+            put(EtherType::IPV4, &raw, 64);
+        }
+        Flow::V6 { src, dst } => {
+            let mut header = Ipv6Header::new(Ipv6Addr::from_bits(*src), Ipv6Addr::from_bits(*dst), IpProtocol::UDP);
+            header.payload_len = U16Be::new(30);
+            let mut raw = [0; 40];
+            header.write(&mut raw).expect("room");
+            put(EtherType::IPV6, &raw, 84);
+        }
+    }
+    bytes
+}

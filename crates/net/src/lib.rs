@@ -10,12 +10,15 @@
 //! May use: wire, buffer, tables, graph. Must never know: how a user types anything, plugins, sockets.
 #![forbid(unsafe_code)]
 
+mod arp;
 pub mod data;
 pub mod ethernet;
 pub mod fib;
 pub mod interface;
 pub mod ip;
 pub mod l2;
+pub mod nd;
+pub mod neighbor;
 pub mod pg;
 mod router;
 

@@ -40,7 +40,6 @@ use crossbeam_channel::Receiver;
 use quiver_graph::{IfIndex, MakeCx, NodeId, NodeSpec, Published};
 use quiver_wire::MacAddr;
 
-use crate::interface::IfEvent;
 use crate::ip::{FamilyId, V4, V6};
 use crate::{NetError, ProcessSignal, Router};
 
@@ -54,6 +53,7 @@ pub use state::{Evidence, State};
 use table::Table;
 pub use table::{NeighborConfig, NeighborFigures};
 pub use view::ProxyRange;
+pub(crate) use change::is_running;
 pub(crate) use view::{View, Views};
 
 /// Name of the process that applies what workers tell, and runs the timers.
@@ -72,8 +72,6 @@ pub struct NeighborInfo {
     pub state: State,
     /// Without a host route in the FIB.
     pub no_fib_entry: bool,
-    /// It says that it is a router (ND).
-    pub router: bool,
     /// When it was last heard of, ns of timer time.
     pub heard: u64,
 }
@@ -169,6 +167,11 @@ impl Neighbors {
             FamilyId::V4 => &mut self.v4,
             FamilyId::V6 => &mut self.v6,
         }
+    }
+
+    /// Counts a duplicate of an own address.
+    pub(crate) fn count_conflict(&mut self, address: IpAddr) {
+        self.table_mut(FamilyId::of(&address)).figures.conflicts += 1;
     }
 
     /// Threads must not think any more that main knows what they told.
@@ -312,7 +315,6 @@ fn info(key: &Key, entry: &table::Entry) -> NeighborInfo {
         mac: entry.reach.mac,
         state: entry.reach.state,
         no_fib_entry: entry.no_fib,
-        router: entry.router,
         heard: entry.heard,
     }
 }

@@ -136,7 +136,6 @@ impl Router {
                 mac: had_mac,
                 state: State::Stale,
                 no_fib_entry: false,
-                router: false,
                 heard: 0,
             };
             self.tell_neighbors(&NeighborEvent::Removed(gone));

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quiver_graph::IfIndex;
 use quiver_wire::MacAddr;
 
 use super::hold::Key;
@@ -53,8 +52,6 @@ pub(crate) struct Entry {
     pub reach: Reach,
     /// No host route in the FIB.
     pub no_fib: bool,
-    /// It said that it is a router.
-    pub router: bool,
     /// When it was last heard of.
     pub heard: u64,
     /// When its timer runs out.
@@ -111,10 +108,6 @@ impl Table {
     /// Entries by interface and address.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
         self.entries.iter()
-    }
-
-    pub fn keys_of(&self, interface: IfIndex) -> Vec<Key> {
-        self.entries.keys().filter(|k| k.0 == interface).copied().collect()
     }
 
     pub fn figures(&self) -> NeighborFigures {
@@ -192,7 +185,7 @@ impl Table {
             self.unlink(&gone);
         }
         self.unlink(&key);
-        let mut entry = Entry { reach, no_fib: false, router: false, heard: now, due: None, sent: 0 };
+        let mut entry = Entry { reach, no_fib: false, heard: now, due: None, sent: 0 };
         self.arm(&mut entry, now);
         self.link(key, entry);
         Made::Yes(gone)
@@ -225,13 +218,6 @@ impl Table {
         Some(effect)
     }
 
-    /// Notes whether a neighbour says that it is a router.
-    pub fn set_router(&mut self, key: &Key, router: bool) {
-        if let Some(entry) = self.entries.get_mut(key) {
-            entry.router = router;
-        }
-    }
-
     /// Sets an entry as the user says; the one that was there.
     pub fn set(&mut self, key: Key, mac: MacAddr, permanent: bool, no_fib: bool, now: u64) -> Result<Option<Key>, ()> {
         let reach = Reach { state: if permanent { State::Permanent } else { State::Stale }, mac: Some(mac), attempts: 0 };
@@ -249,7 +235,7 @@ impl Table {
         if let Some(gone) = gone {
             self.unlink(&gone);
         }
-        let mut entry = Entry { reach, no_fib, router: false, heard: now, due: None, sent: 0 };
+        let mut entry = Entry { reach, no_fib, heard: now, due: None, sent: 0 };
         self.arm(&mut entry, now);
         self.link(key, entry);
         Ok(gone)
@@ -309,6 +295,8 @@ impl Table {
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
+
+    use quiver_graph::IfIndex;
 
     const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 

@@ -99,6 +99,23 @@ impl View {
         }
     }
 
+    /// An interface with these IPv4 addresses.
+    #[cfg(test)]
+    pub fn for_tests(mac: MacAddr, addresses: &[([u8; 4], u8)]) -> Self {
+        let own = |(a, len): &([u8; 4], u8)| Own4 { address: u32::from_be_bytes(*a), len: *len };
+        Self {
+            interface: IfIndex(1),
+            mac,
+            tags: Vec::new(),
+            v4: addresses.iter().map(own).collect(),
+            v6: Vec::new(),
+            unnumbered: false,
+            table4: 0,
+            proxy_arp: false,
+            advertises: false,
+        }
+    }
+
     /// Whether the address is ours here.
     pub fn owns4(&self, address: u32) -> bool {
         self.v4.iter().any(|own| own.address == address)
@@ -233,17 +250,9 @@ mod tests {
     use super::*;
 
     fn view() -> View {
-        View {
-            interface: IfIndex(1),
-            mac: MacAddr([2, 0, 0, 0, 0, 1]),
-            tags: vec![(0x88a8, 10), (0x8100, 20)],
-            v4: vec![Own4 { address: 0x0a00_0001, len: 24 }, Own4 { address: 0x0a00_0101, len: 31 }],
-            v6: Vec::new(),
-            unnumbered: false,
-            table4: 0,
-            proxy_arp: false,
-            advertises: false,
-        }
+        let mut view = View::for_tests(MacAddr([2, 0, 0, 0, 0, 1]), &[([10, 0, 0, 1], 24), ([10, 0, 1, 1], 31)]);
+        view.tags = vec![(0x88a8, 10), (0x8100, 20)];
+        view
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! May use: wire, buffer, tables, graph. Must never know: how a user types anything, plugins, sockets.
 #![forbid(unsafe_code)]
 
+mod arp;
 pub mod data;
 pub mod ethernet;
 pub mod fib;
@@ -19,6 +20,8 @@ pub mod interface;
 pub mod ip;
 pub mod l2;
 pub mod local;
+pub mod nd;
+pub mod neighbor;
 pub mod pg;
 mod router;
 

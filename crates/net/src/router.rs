@@ -17,7 +17,9 @@ use crate::ethernet::vlan::VlanTable;
 use crate::fib::Fib;
 use crate::interface::output::Nowhere;
 use crate::interface::{IfEvent, InterfaceError, Interfaces};
-use crate::{ethernet, fib, frag, icmp, ip, l2, local, pg};
+use crate::nd::Nd;
+use crate::neighbor::Neighbors;
+use crate::{arp, ethernet, fib, frag, icmp, ip, l2, local, nd, neighbor, pg};
 
 /// What a router is made of at start.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +81,12 @@ pub struct ProcessSignal {
 }
 
 impl ProcessSignal {
+    fn new(alarm: &Arc<Alarm>, name: &str) -> Self {
+        // 64 bits are plenty; should there ever be more names, some share one and run once too often.
+        let number = name.bytes().fold(0_u64, |n, b| n.wrapping_mul(31).wrapping_add(b.into()));
+        Self { alarm: alarm.clone(), bit: 1 << (number % 64) }
+    }
+
     /// Makes the process run soon. Cheap where it was asked for already.
     pub fn raise(&self) {
         if self.alarm.raised.load(Ordering::Relaxed) & self.bit == 0 {
@@ -109,6 +117,10 @@ pub struct Router {
     pub interfaces: Interfaces,
     /// Routes and adjacencies.
     pub(crate) fib: Fib,
+    /// Neighbours of both families.
+    pub(crate) neighbors: Neighbors,
+    /// Own IPv6 addresses' checks, router advertisements.
+    pub(crate) nd: Nd,
     /// Which tags belong to which sub-interface.
     pub(crate) vlans: Published<VlanTable>,
     /// Whether each interface may send; shared with its nodes.
@@ -122,7 +134,6 @@ pub struct Router {
 }
 
 /// Nodes that others name but whose module is not in place yet; whoever brings one takes it out of this list.
-const TEMPORARY: [&str; 5] = ["arp-input", "ip4-arp", "ip6-discover-neighbor", "ip4-glean", "ip6-glean"];
 
 impl Router {
     /// A router with `local0` and the nodes of all modules of this crate.
@@ -144,18 +155,22 @@ impl Router {
             adjacencies: fib.records.adjacencies(),
         };
         let interfaces = Interfaces::new(&domain);
+        let alarm = Arc::new(Alarm { raised: AtomicU64::new(0), notify });
+        let seed = graph.clock().ticks();
         let mut router = Self {
             graph,
             data,
             records,
             interfaces,
             fib,
+            neighbors: Neighbors::new(ProcessSignal::new(&alarm, neighbor::PROCESS), seed)?,
+            nd: Nd::new(seed.rotate_left(7)),
             vlans: Published::new(VlanTable::default()),
             states: HashMap::new(),
             next_thread: 0,
             listeners: Vec::new(),
             processes: Vec::new(),
-            alarm: Arc::new(Alarm { raised: AtomicU64::new(0), notify }),
+            alarm,
             parts: HashMap::new(),
         };
         local::prepare(&mut router)?;
@@ -164,6 +179,8 @@ impl Router {
         local::init(&mut router)?;
         router.create_local0();
         fib::init(&mut router)?;
+        neighbor::init(&mut router);
+        nd::init(&mut router);
         pg::init(&mut router)?;
         Ok(router)
     }
@@ -178,13 +195,14 @@ impl Router {
         nodes.extend(frag::nodes(self));
         nodes.extend(pg::nodes(self));
         nodes.extend(ip::nodes(self));
-        // Until the modules that own them are in place.
-        nodes.extend(TEMPORARY.map(|name| NodeSpec::vector(name, |_| Nowhere)));
+        nodes.extend(neighbor::nodes(self));
+        nodes.extend(arp::nodes(self));
+        nodes.extend(nd::nodes(self));
         self.graph.add(nodes)?;
         let arc = |name, end: &str| ArcSpec { name, starts: Vec::new(), end: end.into() };
         self.graph.add_arc(arc("device-input", "ethernet-input"))?;
         self.graph.add_arc(arc("interface-output", "interface-output-end"))?;
-        for arc in ip::arcs() {
+        for arc in ip::arcs().into_iter().chain(arp::arcs()) {
             self.graph.add_arc(arc)?;
         }
         Ok(())
@@ -216,9 +234,7 @@ impl Router {
 
     /// A signal by which workers make a process run. The process need not have been added yet.
     pub fn process_signal(&self, name: &'static str) -> ProcessSignal {
-        // 64 bits are plenty; should there ever be more names, some share one and run once too often.
-        let number = name.bytes().fold(0_u64, |n, b| n.wrapping_mul(31).wrapping_add(b.into()));
-        ProcessSignal { alarm: self.alarm.clone(), bit: 1 << (number % 64) }
+        ProcessSignal::new(&self.alarm, name)
     }
 
     /// Is given when a worker wants a process to run: the main loop then calls [`Router::run_processes`].

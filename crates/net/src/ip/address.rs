@@ -314,6 +314,7 @@ impl Router {
             interface.unnumbered = lender;
         }
         self.update_ip_flags();
+        self.publish_view(index, false);
         Ok(())
     }
 

@@ -1,0 +1,234 @@
+//! `arp-reply`: answers for own and proxied addresses, and what is learned from the sender.
+
+use std::net::Ipv4Addr;
+
+use quiver_graph::{Frame, NodeCx, Pkt, VectorNode, Verdict, drop_reasons, next_nodes};
+use quiver_wire::MacAddr;
+use quiver_wire::arp::{ArpHeader, ArpOperation};
+use quiver_wire::ethernet::EtherType;
+
+use super::ArpCounters;
+use crate::neighbor::{Evidence, Fact, Teller, View, ViewSnapshot, What};
+
+next_nodes! {
+    /// Where answers go.
+    pub enum Next { Output = "neighbor-output" }
+}
+
+drop_reasons! {
+    /// How messages end.
+    pub enum End {
+        RepliesSent = "ARP replies sent" (info),
+        ProxySent = "Proxy ARP replies sent" (info),
+        RepliesReceived = "ARP replies received" (info),
+        Learned = "ARP request IP4 source address learned" (info),
+        NotIpEnabled = "Interface is not IP enabled",
+        SourceNotLocal = "IP4 source address not local to subnet",
+        TargetNotLocal = "IP4 destination address not local to subnet",
+        TargetUnset = "IP4 destination address is unset",
+        SourceIsLocal = "IP4 source address matches local interface",
+        Mismatch = "ARP hw addr does not match L2 frame src addr",
+        Gratuitous = "ARP probe or announcement dropped",
+        Own = "own ARP message came back",
+        NoHeadroom = "no room for the link header",
+        NotTold = "main thread too busy to be told",
+    }
+}
+
+/// The node.
+pub(super) struct ArpReply {
+    pub views: ViewSnapshot,
+    pub teller: Teller,
+    pub counters: ArpCounters,
+}
+
+/// What to do with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    /// Answer it, for this reason.
+    Answer(End),
+    /// Drop it, for this reason.
+    Drop(End),
+}
+
+/// What a message says that is worth telling.
+type Said = Option<What>;
+
+fn seen(mac: MacAddr, create: bool) -> Said {
+    Some(What::Heard { evidence: Evidence::Seen(mac), create })
+}
+
+/// What a message comes to, from values alone. `link_source`: the frame's source, asked only before an answer.
+fn judge(view: &View, proxied: bool, message: &ArpHeader, link_source: impl FnOnce() -> Option<MacAddr>) -> (Action, Said) {
+    let (sender, target) = (message.sender_ip.get(), message.target_ip.get());
+    let mac = message.sender_mac;
+    if view.v4.is_empty() && !proxied {
+        return (Action::Drop(End::NotIpEnabled), None);
+    }
+    if mac == view.mac {
+        return (Action::Drop(End::Own), None);
+    }
+    if view.owns4(sender) {
+        return (Action::Drop(End::SourceIsLocal), Some(What::Conflict(mac)));
+    }
+    let local = view.on_link4(sender);
+    let ours = view.owns4(target);
+    if message.operation() == ArpOperation::REPLY {
+        if !local {
+            return (Action::Drop(End::SourceNotLocal), None);
+        }
+        let solicited = ours && message.target_mac == view.mac;
+        let evidence = Evidence::Advert { mac: Some(mac), solicited, overrides: true };
+        return (Action::Drop(End::RepliesReceived), Some(What::Heard { evidence, create: solicited }));
+    }
+    if target == 0 {
+        return (Action::Drop(End::TargetUnset), None);
+    }
+    if sender == target {
+        // An announcement: who knows the neighbour, learns its new link address.
+        let evidence = Evidence::Advert { mac: Some(mac), solicited: false, overrides: true };
+        let said = local.then_some(What::Heard { evidence, create: false });
+        return (Action::Drop(End::Gratuitous), said);
+    }
+    let probe = message.is_probe();
+    let said = if probe || !local { None } else { seen(mac, ours) };
+    if ours && !local && !probe {
+        return (Action::Drop(End::SourceNotLocal), None);
+    }
+    if !ours && (probe || !proxied) {
+        let reason = if probe { End::Gratuitous } else { End::TargetNotLocal };
+        return (Action::Drop(reason), said);
+    }
+    if link_source().is_some_and(|l| l != mac) {
+        return (Action::Drop(End::Mismatch), None);
+    }
+    (Action::Answer(if ours { End::RepliesSent } else { End::ProxySent }), said)
+}
+
+impl ArpReply {
+    fn one(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame, i: usize) -> Verdict {
+        let mut packet = cx.packet(frame, i);
+        let rx_if = packet.rx_if();
+        let message: ArpHeader = packet.head();
+        let views = self.views.get();
+        let Some(view) = views.get(rx_if) else { return packet.drop(End::NotIpEnabled) };
+        let proxied = views.is_proxied(view, message.target_ip.get());
+        let (action, said) = judge(view, proxied, &message, || view.link_source(&mut packet));
+        let verdict = match action {
+            Action::Drop(reason) => packet.drop(reason),
+            Action::Answer(_) => answer(&mut packet, view, &message),
+        };
+        let answered = verdict != Verdict::DROP;
+        let thread = cx.thread();
+        let counters = &self.counters;
+        let request = message.operation() == ArpOperation::REQUEST;
+        let received = match (request, message.is_gratuitous()) {
+            (_, true) => &counters.rx_gratuitous,
+            (true, _) => &counters.rx_requests,
+            (false, _) => &counters.rx_replies,
+        };
+        received.add(thread, rx_if.0, 1);
+        if let (true, Action::Answer(reason)) = (answered, action) {
+            cx.count(reason, 1);
+            counters.tx_replies.add(thread, rx_if.0, 1);
+        }
+        let Some(what) = said else { return verdict };
+        if request && matches!(what, What::Heard { create: true, .. }) {
+            cx.count(End::Learned, 1);
+        }
+        let fact = Fact { interface: rx_if, address: Ipv4Addr::from_bits(message.sender_ip.get()).into(), what };
+        if !self.teller.tell(fact, cx.now()) {
+            cx.count(End::NotTold, 1);
+        }
+        verdict
+    }
+}
+
+/// Turns a request into its answer, in its own buffer.
+fn answer(packet: &mut Pkt<'_>, view: &View, message: &ArpHeader) -> Verdict {
+    packet.set_head(message.reply(view.mac));
+    packet.trim(size_of::<ArpHeader>());
+    if !view.push_link_header(packet, message.sender_mac, EtherType::ARP) {
+        return packet.drop(End::NoHeadroom);
+    }
+    packet.set_aux(view.interface.0);
+    packet.mark(quiver_graph::flags::LOCAL);
+    packet.unmark(quiver_graph::flags::LINK_MULTICAST);
+    Next::Output.into()
+}
+
+impl VectorNode for ArpReply {
+    type Next = Next;
+    type Drop = End;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        self.views.refresh();
+        for i in 0..frame.len() {
+            let verdict = self.one(cx, frame, i);
+            cx.decide(i, verdict);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const HOST: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
+
+    fn ip(n: [u8; 4]) -> Ipv4Addr {
+        n.into()
+    }
+
+    fn judged(message: &ArpHeader) -> (Action, Said) {
+        let view = View::for_tests(US, &[([10, 0, 0, 1], 24)]);
+        judge(&view, false, message, || Some(message.sender_mac))
+    }
+
+    #[test]
+    fn each_kind_of_message_has_its_end() {
+        use End::*;
+        let host = (HOST, ip([10, 0, 0, 9]));
+        let request = |sender, target| ArpHeader::request(sender, ip(target));
+        let reply = |sender, target| ArpHeader::new(ArpOperation::REPLY, sender, target);
+        let us = (US, ip([10, 0, 0, 1]));
+        let advert = |solicited| Evidence::Advert { mac: Some(HOST), solicited, overrides: true };
+        let heard = |evidence, create| Some(What::Heard { evidence, create });
+        let rows = [
+            (request(host, [10, 0, 0, 1]), Action::Answer(RepliesSent), seen(HOST, true)),
+            (request(host, [10, 0, 0, 7]), Action::Drop(TargetNotLocal), seen(HOST, false)),
+            (request(host, [10, 0, 0, 9]), Action::Drop(Gratuitous), heard(advert(false), false)),
+            (request(host, [0, 0, 0, 0]), Action::Drop(TargetUnset), None),
+            (request((HOST, ip([0, 0, 0, 0])), [10, 0, 0, 1]), Action::Answer(RepliesSent), None),
+            (request((HOST, ip([0, 0, 0, 0])), [10, 0, 0, 7]), Action::Drop(Gratuitous), None),
+            (request((HOST, ip([10, 9, 0, 9])), [10, 0, 0, 1]), Action::Drop(SourceNotLocal), None),
+            (request((HOST, ip([10, 0, 0, 255])), [10, 0, 0, 1]), Action::Drop(SourceNotLocal), None),
+            (request((HOST, ip([10, 0, 0, 1])), [10, 0, 0, 1]), Action::Drop(SourceIsLocal), Some(What::Conflict(HOST))),
+            (request(us, [10, 0, 0, 9]), Action::Drop(Own), None),
+            (reply(host, us), Action::Drop(RepliesReceived), heard(advert(true), true)),
+            (reply(host, host), Action::Drop(RepliesReceived), heard(advert(false), false)),
+            (reply((HOST, ip([10, 9, 0, 9])), us), Action::Drop(SourceNotLocal), None),
+        ];
+        for (message, action, said) in rows {
+            assert_eq!(judged(&message), (action, said), "{message:?}");
+        }
+    }
+
+    #[test]
+    fn a_forged_frame_source_gets_no_answer() {
+        let view = View::for_tests(US, &[([10, 0, 0, 1], 24)]);
+        let message = ArpHeader::request((HOST, ip([10, 0, 0, 9])), ip([10, 0, 0, 1]));
+        assert_eq!(judge(&view, false, &message, || Some(US)), (Action::Drop(End::Mismatch), None));
+    }
+
+    #[test]
+    fn proxied_addresses_are_answered_but_not_to_probes() {
+        let view = View::for_tests(US, &[([10, 0, 0, 1], 24)]);
+        let message = ArpHeader::request((HOST, ip([10, 0, 0, 9])), ip([10, 5, 0, 1]));
+        let (action, _) = judge(&view, true, &message, || None);
+        assert_eq!(action, Action::Answer(End::ProxySent));
+        let probe = ArpHeader::request((HOST, ip([0, 0, 0, 0])), ip([10, 5, 0, 1]));
+        assert_eq!(judge(&view, true, &probe, || None).0, Action::Drop(End::Gratuitous));
+    }
+}

@@ -1,0 +1,200 @@
+//! Neighbour discovery (RFC 4861), address configuration's duplicate detection (RFC 4862), router advertisements.
+//!
+//! ```text
+//!  ip6-icmp-input ─┬─ 135 ─► icmp6-neighbor-solicitation ──► answer in place ──► neighbor-output ──► <if>-output
+//!   (by type)      ├─ 136 ─► icmp6-neighbor-advertisement ┐
+//!                  ├─ 133 ─► icmp6-router-solicitation    ├─► facts ─► neighbour table, DAD, advertisements (main)
+//!                  └─ 134 ─► icmp6-router-advertisement  ─┘
+//! ```
+//!
+//! Every message must have hop limit 255, so nothing from off the link is heard; options are walked within the message's
+//! length. *Own addresses* are tentative until nobody has objected for a second ([`dad`]); a tentative address is neither
+//! answered for nor a source of requests, and a duplicate is given up. *Advertisements* are sent only where the user has
+//! configured them (RFC 4861, 6.2.1), at random times and to those who ask ([`advertise`]). Those of other routers are
+//! counted and otherwise ignored: this is a router.
+//!
+//! Not done here: redirects (this router neither sends nor obeys them), MLD reports for its groups, proxy ND.
+
+mod advertise;
+mod dad;
+mod message;
+mod neighbor;
+mod router;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+
+use quiver_graph::{IfIndex, NodeSpec, TraceEntry};
+use quiver_wire::MacAddr;
+use quiver_wire::describe::Ip6;
+use quiver_wire::icmp6::Icmp6Type;
+use quiver_wire::ipv6::address::is_link_local;
+
+pub use advertise::{INFINITE, PrefixConfig, RaConfig, RaError, RaFigures};
+pub use dad::{AddressState, DadConfig};
+pub(crate) use message::{announcement, solicitation};
+
+use crate::Router;
+use crate::ip::FamilyId;
+use crate::neighbor::{Teller, is_running};
+
+/// Name of the process that runs duplicate detection and advertisements.
+pub(crate) const PROCESS: &str = "ip6-nd-process";
+
+/// State of this module on the main thread.
+pub(crate) struct Nd {
+    dad: DadConfig,
+    addresses: BTreeMap<(IfIndex, Ipv6Addr), dad::Address>,
+    advertisers: BTreeMap<IfIndex, advertise::Advertiser>,
+    random: u64,
+}
+
+impl Nd {
+    pub fn new(seed: u64) -> Self {
+        Self { dad: DadConfig::default(), addresses: BTreeMap::new(), advertisers: BTreeMap::new(), random: seed | 1 }
+    }
+
+    /// 0 to `below` - 1; 0 for 0 (xorshift: times only have to differ).
+    fn random(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) % below.max(1)
+    }
+}
+
+/// Which node takes which ICMPv6 type.
+pub(crate) const TYPES: [(Icmp6Type, &str); 4] = [
+    (Icmp6Type::NEIGHBOR_SOLICITATION, "icmp6-neighbor-solicitation"),
+    (Icmp6Type::NEIGHBOR_ADVERTISEMENT, "icmp6-neighbor-advertisement"),
+    (Icmp6Type::ROUTER_SOLICITATION, "icmp6-router-solicitation"),
+    (Icmp6Type::ROUTER_ADVERTISEMENT, "icmp6-router-advertisement"),
+];
+
+/// The nodes of this module.
+pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
+    let part = &router.neighbors;
+    let node = |at: usize| {
+        let (views, facts) = (part.views.snapshot(), part.sender.clone());
+        (TYPES[at].1, move || (views.clone(), Teller::new(facts.clone())))
+    };
+    let (ns, make_ns) = node(0);
+    let (na, make_na) = node(1);
+    let (rs, make_rs) = node(2);
+    let (ra, make_ra) = node(3);
+    vec![
+        NodeSpec::vector(ns, move |_| {
+            let (views, teller) = make_ns();
+            neighbor::Solicitation { views, teller }
+        })
+        .traced(trace),
+        NodeSpec::vector(na, move |_| {
+            let (views, teller) = make_na();
+            neighbor::Advertisement { views, teller }
+        })
+        .traced(trace),
+        NodeSpec::vector(rs, move |_| {
+            let (views, teller) = make_rs();
+            router::RouterSolicitation { views, teller }
+        })
+        .traced(trace),
+        NodeSpec::vector(ra, move |_| {
+            let (views, teller) = make_ra();
+            router::RouterAdvertisementIn { views, teller }
+        })
+        .traced(trace),
+    ]
+}
+
+/// Starts the process; nodes exist.
+pub(crate) fn init(router: &mut Router) {
+    for (kind, node) in TYPES {
+        // The types are this module's and the nodes exist, so nothing refuses.
+        let registered = router.register_icmp_type(FamilyId::V6, kind.0, node);
+        debug_assert!(registered.is_ok(), "{registered:?}");
+    }
+    router.add_process(PROCESS, process);
+}
+
+/// The packet in words.
+fn trace(entry: &TraceEntry, out: &mut String) {
+    use std::fmt::Write;
+    // An answer has its link header in front already.
+    let at = if entry.bytes.first().is_some_and(|b| b >> 4 == 6) { 0 } else { 14.min(entry.bytes.len()) };
+    let _ = write!(out, "{}", Ip6(&entry.bytes[at..]));
+}
+
+fn process(router: &mut Router, now: u64) -> u64 {
+    dad::run(router, now).min(advertise::run(router, now)).max(now + 1)
+}
+
+impl Router {
+    /// State of one of an interface's IPv6 addresses.
+    pub fn address_state(&self, interface: IfIndex, address: Ipv6Addr) -> AddressState {
+        self.nd.addresses.get(&(interface, address)).map_or(AddressState::Preferred, |a| a.state)
+    }
+
+    /// An IPv6 address came or went.
+    pub(crate) fn address_changed(&mut self, interface: IfIndex, address: Ipv6Addr, added: bool) {
+        if added {
+            dad::begin(self, interface, address);
+        } else {
+            self.nd.addresses.remove(&(interface, address));
+        }
+        advertise::reconsider(self, interface);
+    }
+
+    /// An interface came up, went down, or has another link address.
+    pub(crate) fn link_changed(&mut self, interface: IfIndex) {
+        let addresses: Vec<Ipv6Addr> = self.own_ip6(interface);
+        for address in addresses {
+            dad::begin(self, interface, address);
+        }
+        self.publish_view(interface, false);
+        advertise::reconsider(self, interface);
+    }
+
+    fn own_ip6(&self, interface: IfIndex) -> Vec<Ipv6Addr> {
+        let all = self.interfaces.get(interface).map(|i| i.addresses.as_slice()).unwrap_or_default();
+        let v6 = |(a, _): &(IpAddr, u8)| match a {
+            IpAddr::V6(a) => Some(*a),
+            IpAddr::V4(_) => None,
+        };
+        all.iter().filter_map(v6).collect()
+    }
+
+    /// Tells the link of all usable IPv6 addresses of an interface.
+    pub(crate) fn announce_v6(&mut self, interface: IfIndex) {
+        for address in self.own_ip6(interface) {
+            if self.address_state(interface, address) == AddressState::Preferred {
+                self.announce(interface, address.into());
+            }
+        }
+    }
+
+    /// An interface goes.
+    pub(crate) fn forget_nd(&mut self, interface: IfIndex) {
+        self.nd.addresses.retain(|(i, _), _| *i != interface);
+        self.nd.advertisers.remove(&interface);
+    }
+
+    /// Somebody else has one of our addresses; `true` where that decides a duplicate detection.
+    pub(crate) fn duplicate_found(&mut self, interface: IfIndex, address: Ipv6Addr, mac: MacAddr) -> bool {
+        dad::duplicate(self, interface, address, mac)
+    }
+
+    /// A host asks for an advertisement.
+    pub(crate) fn router_solicited(&mut self, interface: IfIndex, from: IpAddr, mac: Option<MacAddr>, now: u64) {
+        if let IpAddr::V6(from) = from {
+            advertise::solicited(self, interface, from, mac, now);
+        }
+    }
+
+    fn usable_link_local(&self, interface: IfIndex) -> bool {
+        let usable = |a: &Ipv6Addr| is_link_local(a.to_bits()) && self.address_state(interface, *a) == AddressState::Preferred;
+        is_running(self, interface) && self.own_ip6(interface).iter().any(usable)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! Duplicate address detection (RFC 4862, section 5.4): an address is tentative until nobody has said that it is taken.
+//!
+//! It starts when an address is added to an interface that is up, and again for all addresses when an interface comes up or
+//! gets another link address. A duplicate is written to the log, its routes to this router are taken out, and it is tried
+//! again when the link comes up next.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use quiver_graph::IfIndex;
+use quiver_wire::ipv6::address::is_link_local;
+use quiver_wire::{IpPrefix, MacAddr};
+
+use super::PROCESS;
+use super::message::probe;
+use crate::Router;
+use crate::fib::{Hop, Path, Source};
+use crate::neighbor::state::{RETRANS, SECOND};
+use crate::neighbor::{NeighborEvent, is_running};
+
+/// How far an IPv6 address of ours has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressState {
+    /// It is not known yet whether somebody else has it.
+    Tentative,
+    /// In use.
+    Preferred,
+    /// Somebody else has it: not used.
+    Duplicate,
+}
+
+/// How addresses are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DadConfig {
+    /// How often it is asked whether somebody has the address (DupAddrDetectTransmits); 0: addresses are used at once.
+    pub transmits: u8,
+}
+
+impl Default for DadConfig {
+    fn default() -> Self {
+        Self { transmits: 1 }
+    }
+}
+
+/// An address and its timer.
+pub(super) struct Address {
+    pub state: AddressState,
+    sent: u8,
+    due: Option<u64>,
+}
+
+impl Router {
+    /// How addresses are checked.
+    pub fn dad_config(&self) -> DadConfig {
+        self.nd.dad
+    }
+
+    /// Sets how addresses that are added from now on are checked.
+    pub fn set_dad_config(&mut self, config: DadConfig) {
+        self.nd.dad = config;
+    }
+}
+
+/// Starts the check of an address, or of one that is checked already anew.
+pub(super) fn begin(router: &mut Router, interface: IfIndex, address: Ipv6Addr) {
+    let before = router.nd.addresses.get(&(interface, address)).map(|a| a.state);
+    let running = is_running(router, interface);
+    let now = router.graph.clock().timer_now();
+    if before == Some(AddressState::Duplicate) {
+        set_received(router, interface, address, true);
+    }
+    let checked = router.nd.dad.transmits > 0;
+    let state = if checked { AddressState::Tentative } else { AddressState::Preferred };
+    // Without a link there is nobody to ask; the check starts when it comes up.
+    let due = (checked && running).then_some(now);
+    router.nd.addresses.insert((interface, address), Address { state, sent: 0, due });
+    if due.is_some() {
+        router.wake_process(PROCESS, now);
+    } else if !checked && running {
+        router.publish_view(interface, false);
+        router.announce(interface, address.into());
+    }
+}
+
+/// Sends what is due and lets through what nobody objected to; says when to be called next.
+pub(super) fn run(router: &mut Router, now: u64) -> u64 {
+    let transmits = router.nd.dad.transmits;
+    let due = |a: &Address| a.due.is_some_and(|d| d <= now);
+    let list: Vec<(IfIndex, Ipv6Addr)> = router.nd.addresses.iter().filter(|(_, a)| due(a)).map(|(k, _)| *k).collect();
+    for key in list {
+        let Some(entry) = router.nd.addresses.get_mut(&key) else { continue };
+        if entry.sent < transmits {
+            entry.sent += 1;
+            entry.due = Some(now + RETRANS);
+            if let Some(view) = router.neighbor_view(key.0) {
+                router.send_frames(vec![(key.0, probe(&view, key.1))]);
+            }
+            continue;
+        }
+        entry.due = None;
+        entry.state = AddressState::Preferred;
+        router.publish_view(key.0, false);
+        router.announce(key.0, key.1.into());
+        super::advertise::reconsider(router, key.0);
+    }
+    router.nd.addresses.values().filter_map(|a| a.due).min().unwrap_or(now + 3600 * SECOND)
+}
+
+/// Somebody has the address too. `true` where it was tentative, or was given up before.
+pub(super) fn duplicate(router: &mut Router, interface: IfIndex, address: Ipv6Addr, mac: MacAddr) -> bool {
+    let Some(entry) = router.nd.addresses.get_mut(&(interface, address)) else { return false };
+    match entry.state {
+        AddressState::Preferred => return false,
+        AddressState::Duplicate => return true,
+        AddressState::Tentative => {}
+    }
+    entry.state = AddressState::Duplicate;
+    entry.due = None;
+    let name = router.interfaces.name(interface);
+    tracing::error!(target: "ip6/dad", "duplicate address {address} on {name}: {mac} has it; the address is not used");
+    set_received(router, interface, address, false);
+    router.publish_view(interface, false);
+    router.neighbors.count_conflict(IpAddr::V6(address));
+    router.tell_neighbors(&NeighborEvent::Conflict { interface, address: address.into(), mac });
+    true
+}
+
+/// Adds or removes the routes by which packets to an own address reach this router.
+fn set_received(router: &mut Router, interface: IfIndex, address: Ipv6Addr, on: bool) {
+    let Some(table) = router.interfaces.get(interface).map(|i| i.tables.1) else { return };
+    let path = Path::new(Hop::Receive);
+    let prefix = IpPrefix::host(address.into());
+    // Fails only where the route is as wanted already, or memory ends: then the address stays as it was.
+    let _ = if is_link_local(address.to_bits()) {
+        router.set_own_link_local(interface, address.into(), on)
+    } else if on {
+        router.add_route(table, prefix, Source::Interface, vec![path])
+    } else {
+        router.remove_route(table, prefix, Source::Interface, Some(&[path]))
+    };
+}

@@ -1,0 +1,225 @@
+//! `icmp6-neighbor-solicitation` and `icmp6-neighbor-advertisement`.
+
+use std::net::Ipv6Addr;
+
+use quiver_graph::{Frame, NodeCx, Pkt, VectorNode, Verdict, drop_reasons, flags, next_nodes};
+use quiver_wire::Header;
+use quiver_wire::ethernet::EtherType;
+use quiver_wire::ipv6::Ipv6Header;
+use quiver_wire::ipv6::address::ALL_NODES;
+use quiver_wire::ndp::{NdpError, NdpOptions, NeighborMessage, neighbor_flags, validate};
+
+use super::AddressState;
+use super::message::{ADVERTISEMENT_LEN, advertisement};
+use crate::neighbor::{Evidence, Fact, Teller, View, ViewSnapshot, What};
+
+next_nodes! {
+    /// Where answers go.
+    pub enum Next { Output = "neighbor-output" }
+}
+
+drop_reasons! {
+    /// How solicitations and advertisements end.
+    pub enum End {
+        AdvertisementsSent = "neighbor advertisements sent" (info),
+        AdvertisementsReceived = "neighbor advertisements received" (info),
+        UnknownTarget = "neighbor solicitations for unknown targets",
+        SourceNotOnLink = "neighbor solicitations from source not on link",
+        Tentative = "neighbor solicitations for tentative addresses",
+        Duplicate = "own address used by a neighbor",
+        Own = "own message came back",
+        HopLimit = "hop limit is not 255",
+        Code = "invalid code for type",
+        Short = "message too short",
+        BadOption = "malformed option",
+        BadTarget = "target is a multicast address",
+        BadSource = "source not allowed for this message",
+        BadDestination = "destination not allowed for this message",
+        SolicitedMulticast = "solicited advertisement to a group",
+        NotEnabled = "interface is not IP6 enabled",
+        NoRoom = "no room for the answer",
+        NotTold = "main thread too busy to be told",
+    }
+}
+
+pub(super) fn reason(error: NdpError) -> End {
+    match error {
+        NdpError::HopLimit => End::HopLimit,
+        NdpError::Code => End::Code,
+        NdpError::TooShort => End::Short,
+        NdpError::BadOption => End::BadOption,
+        NdpError::BadTarget => End::BadTarget,
+        NdpError::BadSource => End::BadSource,
+        NdpError::BadDestination => End::BadDestination,
+        NdpError::SolicitedMulticast => End::SolicitedMulticast,
+    }
+}
+
+/// A message that has passed the checks: the IPv6 header, and the ICMPv6 message with its options.
+pub(super) fn checked<'p>(packet: &'p Pkt<'_>) -> Result<(Ipv6Header, &'p [u8]), NdpError> {
+    let bytes = packet.bytes();
+    // What does not fit the first buffer is no message of neighbour discovery.
+    let ip = Ipv6Header::parse(bytes).map_err(|_| NdpError::TooShort)?;
+    let end = size_of::<Ipv6Header>() + usize::from(ip.payload_len.get());
+    let message = bytes.get(packet.aux() as usize..end).ok_or(NdpError::TooShort)?;
+    validate(&ip, message)?;
+    Ok((ip, message))
+}
+
+/// The solicitation node.
+pub(super) struct Solicitation {
+    pub views: ViewSnapshot,
+    pub teller: Teller,
+}
+
+/// What a message comes to: an answer (address, to whom, solicited), or how it ends; and what is to be told.
+type Judged = (Result<(u128, u128, bool), End>, Option<Fact>);
+
+impl Solicitation {
+    fn judge(packet: &mut Pkt<'_>, view: &View) -> Judged {
+        let link_source = view.link_source(packet);
+        let (ip, message) = match checked(packet) {
+            Ok(x) => x,
+            Err(error) => return (Err(reason(error)), None),
+        };
+        let Some(target) = NeighborMessage::read(message).map(|m| m.target.get()) else { return (Err(End::Short), None) };
+        let (src, ours) = (ip.src.get(), view.owns6(target));
+        if link_source == Some(view.mac) {
+            return (Err(End::Own), None);
+        }
+        let fact = |address: u128, what| Fact { interface: view.interface, address: Ipv6Addr::from_bits(address).into(), what };
+        if src == 0 {
+            return match (ours, link_source) {
+                // Another one wants the address that we want (RFC 4862, 5.4.3).
+                (Some(AddressState::Tentative), Some(mac)) => (Err(End::Duplicate), Some(fact(target, What::Conflict(mac)))),
+                (Some(AddressState::Preferred), _) => (Ok((target, ALL_NODES.to_bits(), false)), None),
+                _ => (Err(End::UnknownTarget), None),
+            };
+        }
+        if view.owns6(src) == Some(AddressState::Preferred) {
+            let mac = link_source.unwrap_or_default();
+            return (Err(End::Duplicate), Some(fact(src, What::Conflict(mac))));
+        }
+        if !view.on_link6(src) {
+            return (Err(End::SourceNotOnLink), None);
+        }
+        let mac = NdpOptions::of_message(message).and_then(NdpOptions::source_link_address).filter(|m| m.is_unicast());
+        let create = ours == Some(AddressState::Preferred);
+        let said = mac.map(|mac| fact(src, What::Heard { evidence: Evidence::Seen(mac), create }));
+        match ours {
+            Some(AddressState::Preferred) => (Ok((target, src, true)), said),
+            Some(_) => (Err(End::Tentative), None),
+            None => (Err(End::UnknownTarget), said),
+        }
+    }
+
+    fn one(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame, i: usize) -> Verdict {
+        let mut packet = cx.packet(frame, i);
+        let Some(view) = self.views.get().get(packet.rx_if()) else { return packet.drop(End::NotEnabled) };
+        let (judged, said) = Self::judge(&mut packet, view);
+        let verdict = match judged {
+            Ok((address, to, solicited)) => answer(&mut packet, view, address, to, solicited),
+            Err(reason) => packet.drop(reason),
+        };
+        if verdict != Verdict::DROP {
+            cx.count(End::AdvertisementsSent, 1);
+        }
+        if said.is_some_and(|fact| !self.teller.tell(fact, cx.now())) {
+            cx.count(End::NotTold, 1);
+        }
+        verdict
+    }
+}
+
+/// Turns a solicitation into its answer, in its own buffer.
+fn answer(packet: &mut Pkt<'_>, view: &View, address: u128, to: u128, solicited: bool) -> Verdict {
+    let link = if solicited {
+        // The option tells, else the frame does.
+        let option = checked(packet).ok().and_then(|(_, message)| NdpOptions::of_message(message)?.source_link_address());
+        option.filter(|m| m.is_unicast()).or_else(|| view.link_source(packet))
+    } else {
+        Some(quiver_wire::MacAddr::from_ipv6_multicast(ALL_NODES))
+    };
+    let Some(link) = link else { return packet.drop(End::NoRoom) };
+    packet.trim(ADVERTISEMENT_LEN);
+    if packet.has(flags::CHAINED) || !packet.set_len(ADVERTISEMENT_LEN) {
+        return packet.drop(End::NoRoom);
+    }
+    packet.bytes_mut().copy_from_slice(&advertisement(view, address, to, solicited));
+    if !view.push_link_header(packet, link, EtherType::IPV6) {
+        return packet.drop(End::NoRoom);
+    }
+    packet.set_aux(view.interface.0);
+    packet.mark(flags::LOCAL);
+    packet.unmark(flags::LINK_MULTICAST);
+    Next::Output.into()
+}
+
+impl VectorNode for Solicitation {
+    type Next = Next;
+    type Drop = End;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        self.views.refresh();
+        for i in 0..frame.len() {
+            let verdict = self.one(cx, frame, i);
+            cx.decide(i, verdict);
+        }
+    }
+}
+
+/// The advertisement node.
+pub(super) struct Advertisement {
+    pub views: ViewSnapshot,
+    pub teller: Teller,
+}
+
+impl Advertisement {
+    fn judge(packet: &mut Pkt<'_>, view: &View) -> (End, Option<Fact>) {
+        let link_source = view.link_source(packet);
+        let (_, message) = match checked(packet) {
+            Ok(x) => x,
+            Err(error) => return (reason(error), None),
+        };
+        let Some(neighbor) = NeighborMessage::read(message) else { return (End::Short, None) };
+        if link_source == Some(view.mac) {
+            return (End::Own, None);
+        }
+        let target = neighbor.target.get();
+        let fact = |what| Some(Fact { interface: view.interface, address: Ipv6Addr::from_bits(target).into(), what });
+        let mac = NdpOptions::of_message(message).and_then(NdpOptions::target_link_address).filter(|m| m.is_unicast());
+        if view.owns6(target).is_some() {
+            return (End::Duplicate, fact(What::Conflict(mac.or(link_source).unwrap_or_default())));
+        }
+        let flag = |flag| neighbor.icmp.rest.get() & flag != 0;
+        let evidence = Evidence::Advert {
+            mac,
+            solicited: flag(neighbor_flags::SOLICITED),
+            overrides: flag(neighbor_flags::OVERRIDE),
+        };
+        // RFC 4861, 7.2.5: whom nobody wants to know makes no entry.
+        let what = What::Heard { evidence, create: false };
+        (End::AdvertisementsReceived, if view.on_link6(target) { fact(what) } else { None })
+    }
+}
+
+impl VectorNode for Advertisement {
+    type Next = Next;
+    type Drop = End;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        self.views.refresh();
+        for i in 0..frame.len() {
+            let mut packet = cx.packet(frame, i);
+            let (end, said) = match self.views.get().get(packet.rx_if()) {
+                Some(view) => Self::judge(&mut packet, view),
+                None => (End::NotEnabled, None),
+            };
+            let verdict = packet.drop(end);
+            cx.decide(i, verdict);
+            if said.is_some_and(|fact| !self.teller.tell(fact, cx.now())) {
+                cx.count(End::NotTold, 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `icmp6-router-solicitation` and `icmp6-router-advertisement`.
+
+use std::net::Ipv6Addr;
+
+use quiver_graph::{Frame, NodeCx, Pkt, VectorNode, drop_reasons, next_nodes};
+use quiver_wire::ndp::{NdpError, NdpOptions};
+
+use super::neighbor::checked;
+use crate::neighbor::{Evidence, Fact, Teller, View, ViewSnapshot, What};
+
+next_nodes! {
+    /// Both nodes only listen.
+    pub enum Next { Drop = "error-drop" }
+}
+
+drop_reasons! {
+    /// How messages of routers and to them end.
+    pub enum End {
+        Solicitations = "router solicitations received" (info),
+        Advertisements = "router advertisements received" (info),
+        SourceNotOnLink = "router solicitations from source not on link",
+        NotConfigured = "neighbor discovery not configured",
+        NotLinkLocal = "router advertisement source not link local",
+        Own = "own message came back",
+        HopLimit = "hop limit is not 255",
+        Code = "invalid code for type",
+        Short = "message too short",
+        BadOption = "malformed option",
+        Other = "not allowed for this message",
+        NotEnabled = "interface is not IP6 enabled",
+        NotTold = "main thread too busy to be told",
+    }
+}
+
+fn reason(error: NdpError, advertisement: bool) -> End {
+    match error {
+        NdpError::HopLimit => End::HopLimit,
+        NdpError::Code => End::Code,
+        NdpError::TooShort => End::Short,
+        NdpError::BadOption => End::BadOption,
+        NdpError::BadSource if advertisement => End::NotLinkLocal,
+        _ => End::Other,
+    }
+}
+
+/// How a message ends, and what is to be told.
+type Judged = (End, [Option<Fact>; 2]);
+
+fn judge_solicitation(packet: &mut Pkt<'_>, view: &View) -> Judged {
+    let link_source = view.link_source(packet);
+    let (ip, message) = match checked(packet) {
+        Ok(x) => x,
+        Err(error) => return (reason(error, false), [None, None]),
+    };
+    if link_source == Some(view.mac) {
+        return (End::Own, [None, None]);
+    }
+    let src = ip.src.get();
+    if src != 0 && !view.on_link6(src) {
+        return (End::SourceNotOnLink, [None, None]);
+    }
+    let mac = NdpOptions::of_message(message).and_then(NdpOptions::source_link_address).filter(|m| m.is_unicast());
+    let fact = |what| Fact { interface: view.interface, address: Ipv6Addr::from_bits(src).into(), what };
+    let heard = mac.filter(|_| src != 0).map(|m| fact(What::Heard { evidence: Evidence::Seen(m), create: true }));
+    if !view.advertises {
+        return (End::NotConfigured, [heard, None]);
+    }
+    (End::Solicitations, [heard, Some(fact(What::Solicited(mac.or(link_source).filter(|_| src != 0))))])
+}
+
+fn judge_advertisement(packet: &mut Pkt<'_>, view: &View) -> Judged {
+    let link_source = view.link_source(packet);
+    let (ip, message) = match checked(packet) {
+        Ok(x) => x,
+        Err(error) => return (reason(error, true), [None, None]),
+    };
+    if link_source == Some(view.mac) {
+        return (End::Own, [None, None]);
+    }
+    let mac = NdpOptions::of_message(message).and_then(NdpOptions::source_link_address).filter(|m| m.is_unicast());
+    let address = Ipv6Addr::from_bits(ip.src.get()).into();
+    // Only what is known of another router is brought up to date; its advertisement configures nothing here.
+    let what = |m| What::Heard { evidence: Evidence::Seen(m), create: false };
+    (End::Advertisements, [mac.map(|m| Fact { interface: view.interface, address, what: what(m) }), None])
+}
+
+macro_rules! listener {
+    ($(#[$doc:meta])* $name:ident, $judge:ident) => {
+        $(#[$doc])*
+        pub(super) struct $name {
+            pub views: ViewSnapshot,
+            pub teller: Teller,
+        }
+
+        impl VectorNode for $name {
+            type Next = Next;
+            type Drop = End;
+
+            fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+                self.views.refresh();
+                for i in 0..frame.len() {
+                    let mut packet = cx.packet(frame, i);
+                    let (end, said) = match self.views.get().get(packet.rx_if()) {
+                        Some(view) => $judge(&mut packet, view),
+                        None => (End::NotEnabled, [None, None]),
+                    };
+                    let verdict = packet.drop(end);
+                    cx.decide(i, verdict);
+                    for fact in said.into_iter().flatten() {
+                        if !self.teller.tell(fact, cx.now()) {
+                            cx.count(End::NotTold, 1);
+                        }
+                    }
+                }
+            }
+        }
+    };
+}
+listener!(
+    /// Hosts that ask for an advertisement.
+    RouterSolicitation,
+    judge_solicitation
+);
+listener!(
+    /// What other routers advertise.
+    RouterAdvertisementIn,
+    judge_advertisement
+);

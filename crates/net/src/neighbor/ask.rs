@@ -1,0 +1,267 @@
+//! `ip4-arp`, `ip4-glean`, `ip6-discover-neighbor`, `ip6-glean`: packets whose neighbour's link address is not known. The
+//! neighbour is asked for, the packet waits. One text for both families.
+
+use std::sync::Arc;
+
+use quiver_graph::{DropReasons, Frame, IfIndex, NextNodes, NodeCx, Packet, VectorNode, Verdict, drop_reasons, flags, next_nodes};
+
+use super::facts::{Fact, FactSender, What};
+use super::hold::{Advice, Key, ThreadHold};
+use super::output::ViewSnapshot;
+use super::view::View;
+use crate::fib::AdjTable;
+use crate::ip::{Family, V4, V6, icmp_aux};
+use crate::{arp, nd};
+
+next_nodes! {
+    /// Where IPv4 packets and the requests for their neighbours go.
+    pub enum Next4 { Output = "neighbor-output", Rewrite = "ip4-rewrite", IcmpError = "ip4-icmp-error" }
+}
+next_nodes! {
+    /// Where IPv6 packets and the requests for their neighbours go.
+    pub enum Next6 { Output = "neighbor-output", Rewrite = "ip6-rewrite", IcmpError = "ip6-icmp-error" }
+}
+
+drop_reasons! {
+    /// What is counted of IPv4 packets whose neighbour is not known.
+    pub enum Drop4 {
+        RequestSent = "ARP requests sent" (info),
+        Throttled = "ARP requests throttled",
+        Excess = "more packets than are held for a neighbour",
+        Unreachable = "neighbour does not answer",
+        NoSource = "no source address for ARP request",
+        NoBuffer = "ARP requests out of buffer",
+        NoAdjacency = "ARPs to non-ARP adjacencies",
+        NotTold = "main thread too busy to be told",
+    }
+}
+drop_reasons! {
+    /// What is counted of IPv6 packets whose neighbour is not known; the order is that of [`Drop4`].
+    pub enum Drop6 {
+        RequestSent = "neighbor solicitations sent" (info),
+        Throttled = "neighbor solicitations throttled",
+        Excess = "more packets than are held for a neighbour",
+        Unreachable = "neighbour does not answer",
+        NoSource = "no source address for ND solicitation",
+        NoBuffer = "neighbor solicitations out of buffer",
+        NoAdjacency = "neighbor discovery for other adjacencies",
+        NotTold = "main thread too busy to be told",
+    }
+}
+
+/// What differs between the families here.
+pub(crate) trait AskFamily: Family {
+    type Next: NextNodes;
+    type Drop: DropReasons;
+    const OUTPUT: Self::Next;
+    const REWRITE: Self::Next;
+    const ERROR: Self::Next;
+    /// "Destination unreachable" for a neighbour that does not answer: host unreachable (RFC 1812, 5.2.7.1), address
+    /// unreachable (RFC 4861, 7.2.2).
+    const UNREACHABLE: u32;
+    /// The node whose surroundings released packets are sent from.
+    const NODE: &'static str;
+
+    fn drop(reason: Drop4) -> Self::Drop;
+
+    /// A request to everybody, as a frame; `None` where the interface has no address to ask from.
+    fn request(view: &View, target: Self::Addr) -> Option<Vec<u8>>;
+
+    /// A neighbour's address as a record has it.
+    fn of_number(number: u128) -> Self::Addr;
+}
+
+impl AskFamily for V4 {
+    type Next = Next4;
+    type Drop = Drop4;
+    const OUTPUT: Next4 = Next4::Output;
+    const REWRITE: Next4 = Next4::Rewrite;
+    const ERROR: Next4 = Next4::IcmpError;
+    const UNREACHABLE: u32 = icmp_aux(3, 1, 0);
+    const NODE: &'static str = "ip4-arp";
+
+    fn drop(reason: Drop4) -> Drop4 {
+        reason
+    }
+
+    fn request(view: &View, target: u32) -> Option<Vec<u8>> {
+        arp::request(view, target, None)
+    }
+
+    fn of_number(number: u128) -> u32 {
+        number as u32
+    }
+}
+
+impl AskFamily for V6 {
+    type Next = Next6;
+    type Drop = Drop6;
+    const OUTPUT: Next6 = Next6::Output;
+    const REWRITE: Next6 = Next6::Rewrite;
+    const ERROR: Next6 = Next6::IcmpError;
+    const UNREACHABLE: u32 = icmp_aux(1, 3, 0);
+    const NODE: &'static str = "ip6-discover-neighbor";
+
+    fn drop(reason: Drop4) -> Drop6 {
+        match reason {
+            Drop4::RequestSent => Drop6::RequestSent,
+            Drop4::Throttled => Drop6::Throttled,
+            Drop4::Excess => Drop6::Excess,
+            Drop4::Unreachable => Drop6::Unreachable,
+            Drop4::NoSource => Drop6::NoSource,
+            Drop4::NoBuffer => Drop6::NoBuffer,
+            Drop4::NoAdjacency => Drop6::NoAdjacency,
+            Drop4::NotTold => Drop6::NotTold,
+        }
+    }
+
+    fn request(view: &View, target: u128) -> Option<Vec<u8>> {
+        nd::solicitation(view, target, None)
+    }
+
+    fn of_number(number: u128) -> u128 {
+        number
+    }
+}
+
+/// Whom to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The next hop of the adjacency.
+    NextHop,
+    /// The packet's destination: it is on the link.
+    Destination,
+}
+
+/// The node. Its packets are few, each of a link or a host that is new.
+pub(crate) struct Ask<F: AskFamily> {
+    pub target: Target,
+    pub adjacencies: AdjTable,
+    pub views: ViewSnapshot,
+    pub hold: Arc<ThreadHold>,
+    pub facts: FactSender,
+    pub family: std::marker::PhantomData<F>,
+}
+
+impl<F: AskFamily> Ask<F> {
+    fn one(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame, i: usize, out: &mut Vec<Packet>) -> Verdict {
+        let mut packet = cx.packet(frame, i);
+        let adjacency = self.adjacencies.get(packet.aux());
+        let Some(view) = self.views.get().get(adjacency.tx_if) else {
+            return packet.drop(F::drop(Drop4::NoAdjacency));
+        };
+        let target = match self.target {
+            Target::NextHop => F::of_number(adjacency.next_hop),
+            Target::Destination => F::destination(&packet),
+        };
+        let key: Key = (adjacency.tx_if, F::address(target));
+        let mut hold = self.hold.lock();
+        match hold.advise(key, cx.now(), out) {
+            Advice::Throttled => return packet.drop(F::drop(Drop4::Throttled)),
+            Advice::Wait => {}
+            Advice::Ask => {
+                let Some(request) = F::request(view, target) else {
+                    hold.end(&key, out);
+                    return packet.drop(F::drop(Drop4::NoSource));
+                };
+                send::<F>(cx, adjacency.tx_if, &request);
+                let fact = Fact { interface: key.0, address: key.1, what: What::Wanted };
+                if !self.facts.tell(fact) {
+                    cx.count(F::drop(Drop4::NotTold), 1);
+                }
+            }
+        }
+        let (packet, verdict) = cx.packet(frame, i).take();
+        hold.keep(key, packet, out);
+        verdict
+    }
+}
+
+/// Sends a request out of an interface and counts it.
+pub(crate) fn send<F: AskFamily>(cx: &mut NodeCx<'_>, interface: IfIndex, frame: &[u8]) {
+    match cx.alloc_bytes(frame, IfIndex::LOCAL0) {
+        Some(mut packet) => {
+            let mut view = cx.view(&mut packet);
+            view.set_aux(interface.0);
+            view.mark(flags::LOCAL);
+            cx.emit(F::OUTPUT, packet);
+            cx.count(F::drop(Drop4::RequestSent), 1);
+        }
+        None => cx.count(F::drop(Drop4::NoBuffer), 1),
+    }
+}
+
+impl<F: AskFamily> VectorNode for Ask<F> {
+    type Next = F::Next;
+    type Drop = F::Drop;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        cx.trace_here(frame);
+        self.views.refresh();
+        let mut out = Vec::new();
+        for i in 0..frame.len() {
+            let verdict = self.one(cx, frame, i, &mut out);
+            cx.decide(i, verdict);
+        }
+        for packet in out {
+            cx.drop_packet(packet, F::drop(Drop4::Excess));
+        }
+    }
+
+    fn release(&mut self, cx: &mut NodeCx<'_>) {
+        // The hold is shared by the thread's nodes; whichever goes first gives everything back.
+        let mut out = Vec::new();
+        self.hold.lock().end_where(|_| true, &mut out);
+        give_up::<F>(cx, out);
+    }
+}
+
+/// Sends a frame out of an interface.
+pub(super) fn send_plain(cx: &mut NodeCx<'_>, interface: IfIndex, frame: &[u8]) {
+    if let Some(mut packet) = cx.alloc_bytes(frame, IfIndex::LOCAL0) {
+        let mut view = cx.view(&mut packet);
+        view.set_aux(interface.0);
+        view.mark(flags::LOCAL);
+        cx.emit(V4::OUTPUT, packet);
+    }
+}
+
+/// Drops packets whose neighbour will not be known.
+pub(super) fn give_up<F: AskFamily>(cx: &mut NodeCx<'_>, packets: Vec<Packet>) {
+    for packet in packets {
+        cx.drop_packet(packet, F::drop(Drop4::Unreachable));
+    }
+}
+
+/// What has become of a neighbour that packets may wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Its link address is known: packets go out by this adjacency.
+    Found(u32),
+    /// It does not answer.
+    Silent,
+    /// Nobody wants to know any more (interface gone or down, entry pushed out).
+    Forgotten,
+}
+
+/// Sends or drops what a thread holds for neighbours of one family whose fate is decided. Runs on that thread.
+pub(crate) fn settle<F: AskFamily>(cx: &mut NodeCx<'_>, hold: &ThreadHold, outcomes: &[(Key, Outcome)]) {
+    let mut out = Vec::new();
+    for (key, outcome) in outcomes {
+        hold.lock().end(key, &mut out);
+        for mut packet in out.drain(..) {
+            let mut view = cx.view(&mut packet);
+            match outcome {
+                Outcome::Found(adjacency) => {
+                    view.set_aux(*adjacency);
+                    cx.emit(F::REWRITE, packet);
+                }
+                Outcome::Silent if !view.has(flags::LOCAL) => {
+                    view.set_aux(F::UNREACHABLE);
+                    cx.emit(F::ERROR, packet);
+                }
+                Outcome::Silent | Outcome::Forgotten => cx.drop_packet(packet, F::drop(Drop4::Unreachable)),
+            }
+        }
+    }
+}

@@ -3,11 +3,12 @@
 
 use std::process::ExitCode;
 
-use quiver_control::Plugin;
+use quiver_control::{BUILT_IN, Plugin};
 
-/// Plugins that are part of this program. Each is a crate with one `pub fn plugin() -> Plugin`.
+/// Plugins that are crates of their own, each with one `pub fn plugin() -> Plugin`.
 const PLUGINS: [Plugin; 0] = [];
 
 fn main() -> ExitCode {
-    quiver_control::run(&PLUGINS)
+    let plugins: Vec<Plugin> = BUILT_IN.into_iter().chain(PLUGINS).collect();
+    quiver_control::run(&plugins)
 }

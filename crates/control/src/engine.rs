@@ -230,3 +230,6 @@ impl<C> Drop for Running<C> {
 pub fn command(line: impl Into<String>) -> Request {
     Request::Command { line: line.into(), view: View::TEXT }
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,5 +31,5 @@ mod system;
 
 pub use daemon::run;
 pub use main_loop::Runner;
-pub use plugin::{Plugin, PluginInfo, select};
+pub use plugin::{BUILT_IN, Plugin, PluginInfo, select};
 pub use system::{MainFigures, Scripts, System};

@@ -42,6 +42,12 @@ impl Plugin {
     }
 }
 
+/// Plugins whose code is in this crate: what VPP's users switch by a plugin's name, and is part of the router here.
+pub const BUILT_IN: [Plugin; 1] = [Plugin {
+    register: crate::ops::host_interface::register,
+    ..Plugin::new(&["af_packet_plugin.so"], "Host Interfaces (AF_PACKET)")
+}];
+
 /// A plugin as `show plugins` tells of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PluginInfo {

@@ -2,8 +2,8 @@
 //!
 //! To add one: write `ops/<theme>.rs` with the [`Operation`](quiver_command::operation::Operation)s, their requests and
 //! replies, and a `pub fn register(registry: &mut Registry<Router>)` that declares them and the commands that lead to them;
-//! name it in [`register`]. [`version`] is the shortest example. A plugin does the same in its own crate and names its
-//! function in its [`Plugin`](crate::Plugin).
+//! name it in [`register`], or in a plugin of [`BUILT_IN`](crate::BUILT_IN) where VPP has a plugin for it. [`version`] is the
+//! shortest example. A plugin does the same in its own crate and names its function in its [`Plugin`](crate::Plugin).
 //!
 //! The rules: `run` validates first and changes nothing on an error; a reply is a struct that serialises to what a program
 //! wants to know and renders as VPP's text; parsing only makes requests.
@@ -50,7 +50,6 @@ pub fn register(registry: &mut Registry<Router>) {
     events::register(registry);
     features::register(registry);
     graph::register(registry);
-    host_interface::register(registry);
     interface::register(registry);
     ip_address::register(registry);
     ip_route::register(registry);
@@ -123,6 +122,7 @@ pub(crate) mod testing {
     fn execute(router: &mut Router, line: &str) -> Result<String, String> {
         let mut registry = Registry::new();
         super::register(&mut registry);
+        crate::BUILT_IN.iter().for_each(|plugin| (plugin.register)(&mut registry));
         assert!(registry.problems().is_empty(), "{:?}", registry.problems());
         let mut text = String::new();
         let answer = match registry.execute(router, line, &View::TEXT).map_err(|e| e.to_string())? {

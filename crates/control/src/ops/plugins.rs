@@ -14,11 +14,18 @@ pub fn register(registry: &mut Registry<Router>) {
     registry
         .operation::<ShowPlugins>()
         .operation::<SwitchApiTrace>()
+        .operation::<ShowApiTrace>()
         .command(Command {
             path: "show plugins",
             syntax: "",
             help: "Shows the plugins that are on",
             parse: |_, _| Ok(Invocation::new::<ShowPlugins>(Empty {})),
+        })
+        .command(Command {
+            path: "show api trace-status",
+            syntax: "",
+            help: "Shows whether API messages are recorded",
+            parse: |_, _| Ok(Invocation::new::<ShowApiTrace>(Empty {})),
         })
         .command(Command {
             path: "api trace",
@@ -78,6 +85,32 @@ impl Operation<Router> for SwitchApiTrace {
     fn run(router: &mut Router, request: SwitchRequest) -> Result<Outcome<Router, ()>, OpError> {
         System::of_mut(router)?.api_trace = request.on;
         Ok(Outcome::Done(()))
+    }
+}
+
+/// Tells whether API messages are recorded.
+pub struct ShowApiTrace;
+
+/// The answer of [`ShowApiTrace`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ApiTraceStatus {
+    /// Whether they are.
+    pub on: bool,
+}
+
+impl Operation<Router> for ShowApiTrace {
+    const NAME: &'static str = "api_trace_show";
+    type Request = Empty;
+    type Reply = ApiTraceStatus;
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ApiTraceStatus>, OpError> {
+        Ok(Outcome::Done(ApiTraceStatus { on: System::of(router)?.api_trace }))
+    }
+}
+
+impl Text for ApiTraceStatus {
+    fn text(&self, out: &mut String, _view: &View) {
+        out.push_str(if self.on { "RX Trace is enabled\n" } else { "RX Trace is disabled\n" });
     }
 }
 

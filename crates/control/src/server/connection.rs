@@ -14,7 +14,7 @@ use crate::engine::{Engine, Progress, Running};
 /// Read at once.
 const CHUNK: usize = 16 << 10;
 /// How long a client may leave its answer unread while others wait for its operation to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a client that has sent its last is looked at, while its operation runs.
 const LOOK: Duration = Duration::from_millis(100);
 

@@ -1,0 +1,381 @@
+//! The keys of startup.conf take effect, each seen from outside; and the ways a router starts, refuses to, and ends.
+
+mod common;
+
+use std::fs;
+use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use common::{Cli, Folder, Json, Router, SOON, allowed_cores, as_plain_user, command, is_root, output, task_status, wait};
+use rustix::process::Signal;
+
+/// Text of a failed start; it must have ended with exit code 1 and left no socket.
+fn refused(conf: &str) -> String {
+    let folder = Folder::new();
+    let output = output(&folder, &format!("unix {{ nodaemon runtime-dir @ }} {conf}"));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(!folder.join("cli.sock").exists() && !folder.join("json.sock").exists(), "sockets are left behind");
+    text
+}
+
+#[test]
+fn an_unknown_key_stops_the_start_and_is_pointed_at() {
+    let text = refused("\n\ncpu {\n  main-cor 1\n}");
+    assert!(text.contains("startup.conf:4:3: unknown key `main-cor' in section `cpu'; did you mean `main-core'?"), "{text}");
+    assert!(refused("nonsense { }").contains("unknown section `nonsense'"));
+}
+
+#[test]
+fn help_and_version_are_said_without_starting() {
+    let say =
+        |option: &str| String::from_utf8(Command::new(env!("CARGO_BIN_EXE_quiver")).arg(option).output().unwrap().stdout).unwrap();
+    assert!(say("--help").starts_with("Usage: quiver"));
+    assert!(say("--version").starts_with("quiver v") && say("-v").contains(" built by "));
+    let bad = Command::new(env!("CARGO_BIN_EXE_quiver")).arg("--nonsense").output().unwrap();
+    assert_eq!(bad.status.code(), Some(1));
+    let missing = Command::new(env!("CARGO_BIN_EXE_quiver")).args(["-c", "/nonexistent"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("cannot read /nonexistent: "));
+}
+
+#[test]
+fn words_on_the_command_line_are_a_configuration_too() {
+    let folder = Folder::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quiver"));
+    let dir = folder.0.to_string_lossy().into_owned();
+    command.args(["unix", "{", "nodaemon", "runtime-dir", &dir, "}", "buffers {", "buffers-per-numa 1024 }"]);
+    let mut router = Router::spawn(folder, command);
+    assert!(router.ask("show version cmdline").unwrap().contains("\n  buffers {\n"));
+    assert!(router.stop().success());
+}
+
+#[test]
+fn a_router_in_the_foreground_stops_cleanly_and_removes_its_files() {
+    let mut router = Router::start("unix { pidfile @/pid }");
+    assert_eq!(fs::read_to_string(router.path("pid")).unwrap().trim(), router.child.id().to_string());
+    assert!(router.path("cli.sock").exists());
+    router.signal(Signal::HUP);
+    assert!(router.ask("show version").is_ok());
+    assert!(router.stop().success());
+    for name in ["cli.sock", "json.sock", "pid"] {
+        assert!(!router.path(name).exists(), "{name} is left");
+    }
+}
+
+#[test]
+fn without_nodaemon_it_goes_into_the_background_when_it_is_ready() {
+    let folder = Folder::new();
+    let script = folder.file("start", "define READY yes\n");
+    let conf = format!("unix {{ runtime-dir @ pidfile @/pid log @/log startup-config {} }}", script.display());
+    let output = output(&folder, &conf);
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+    // It said that it had started: so it answers, and what startup-config says is done.
+    let mut client = Json::connect(&folder.join("json.sock")).expect("it answers at once");
+    assert_eq!(client.ask("show macro", false)["text"], "READY yes\n");
+    let pid: i32 = fs::read_to_string(folder.join("pid")).unwrap().trim().parse().unwrap();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let session: i32 = stat.rsplit_once(") ").unwrap().1.split(' ').nth(3).unwrap().parse().unwrap();
+    assert_eq!(session, pid, "it leads a session of its own");
+    assert_eq!(fs::read_link(format!("/proc/{pid}/fd/1")).unwrap(), Path::new("/dev/null"));
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+    let deadline = std::time::Instant::now() + SOON;
+    while folder.join("pid").exists() {
+        assert!(std::time::Instant::now() < deadline, "it does not stop");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_background_start_that_fails_says_so_to_who_started_it() {
+    let folder = Folder::new();
+    let output = output(&folder, "unix { runtime-dir @ cli-listen @/missing/cli.sock }");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("missing/cli.sock"), "{output:?}");
+}
+
+#[test]
+fn log_names_the_file() {
+    let router = Router::start("unix { log @/the.log } dpdk { no-pci }");
+    let log = fs::read_to_string(router.path("the.log")).unwrap();
+    assert!(log.contains("is running") && log.contains("section `dpdk' has no effect"), "{log}");
+    assert!(router.ask("show logging").unwrap().contains("section `dpdk' has no effect"));
+    assert_eq!(router.console(), "");
+}
+
+#[test]
+fn cli_listen_takes_a_path_or_a_port() {
+    let folder = Folder::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let router = Router::start_in(folder, &format!("unix {{ cli-listen @/other.sock cli-listen 127.0.0.1:{port} }}"));
+    assert!(!router.path("cli.sock").exists());
+    let mut cli = Cli::terminal(&router.path("other.sock"), "vppctl");
+    cli.line("show vector-size");
+    assert_eq!(cli.until(b"\0"), b"vector size 256\r\n\0");
+    let tcp = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    tcp.set_read_timeout(Some(SOON)).unwrap();
+    let mut greeting = [0; 36];
+    std::io::Read::read_exact(&mut &tcp, &mut greeting).unwrap();
+    assert_eq!(greeting, common::GREETING);
+}
+
+#[test]
+fn startup_config_and_exec_run_files_of_commands() {
+    let folder = Folder::new();
+    folder.file("first", "# a comment\ndefine SIZE 64\nset vector-size \\\n  $(SIZE)\n");
+    folder.file("second", "define LAST set\n");
+    let router = Router::start_in(folder, "unix { startup-config @/first exec @/second }");
+    assert_eq!(router.ask("show vector-size").unwrap(), "vector size 64\n");
+    assert_eq!(router.ask("show macro").unwrap(), "LAST set\nSIZE 64\n");
+}
+
+#[test]
+fn a_start_up_command_that_fails_is_logged_and_the_router_goes_on() {
+    let folder = Folder::new();
+    folder.file("start", "set vector-size 32\nset vector-size 2\nset vector-size 64\n");
+    let router = Router::start_in(folder, "unix { startup-config @/start }");
+    assert_eq!(router.ask("show vector-size").unwrap(), "vector size 32\n");
+    let log = router.ask("show logging").unwrap();
+    assert!(log.contains("exec: CLI line error: ") && log.contains("/start:2: set vector-size: "), "{log}");
+}
+
+#[test]
+fn sockets_belong_to_the_group_of_gid() {
+    let gid = if is_root() { "12345".to_owned() } else { rustix::process::getgid().as_raw().to_string() };
+    let router = Router::start(&format!("unix {{ gid {gid} }}"));
+    for name in ["cli.sock", "json.sock"] {
+        let data = fs::metadata(router.path(name)).unwrap();
+        assert_eq!((data.gid().to_string(), data.permissions().mode() & 0o777), (gid.clone(), 0o660), "{name}");
+    }
+    assert!(refused("unix { gid no-such-group }").contains("there is no group `no-such-group'"));
+}
+
+#[test]
+fn prompt_banner_and_history_are_as_wanted() {
+    let router = Router::start("unix { cli-prompt edge1> cli-no-banner cli-history-limit 2 cli-no-pager }");
+    let mut cli = Cli::terminal(&router.path("cli.sock"), "dumb");
+    assert_eq!(cli.until(b"> "), b"edge1> ");
+    for line in ["show vector-size", "show clock", "history"] {
+        cli.stream.write_all_line(line);
+        cli.until(b"\n");
+        let answer = String::from_utf8(cli.until(b"edge1> ")).unwrap();
+        if line == "history" {
+            assert!(answer.contains("show clock") && !answer.contains("vector-size"), "{answer}");
+        }
+    }
+}
+
+/// A line as a terminal in raw mode sends it.
+trait RawLine {
+    fn write_all_line(&mut self, line: &str);
+}
+
+impl RawLine for std::os::unix::net::UnixStream {
+    fn write_all_line(&mut self, line: &str) {
+        std::io::Write::write_all(self, format!("{line}\r").as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn poll_sleep_usec_slows_the_main_loop() {
+    let router = Router::start("unix { poll-sleep-usec 20000 }");
+    std::thread::sleep(Duration::from_millis(500));
+    let loops = router.data("show runtime")["threads"][0]["loops_per_second"].as_f64().unwrap();
+    // 50 a second, and some for the commands.
+    assert!(loops < 500.0, "{loops} turns a second");
+}
+
+#[test]
+fn an_idle_router_takes_next_to_no_processor_time() {
+    let router = Router::start("");
+    std::thread::sleep(Duration::from_millis(300));
+    let before = router.cpu_time();
+    std::thread::sleep(Duration::from_secs(2));
+    let used = router.cpu_time() - before;
+    // Unoptimised, and on a busy machine: a tenth of what polling would take is the bound, a hundredth is usual.
+    assert!(used <= Duration::from_millis(200), "{used:?} in two seconds");
+}
+
+#[test]
+fn threads_run_where_the_cpu_section_says() {
+    let cores = allowed_cores();
+    let [first, second, ..] = cores[..] else {
+        eprintln!("skipped: needs two cores");
+        return;
+    };
+    for conf in [
+        format!("main-core {first} workers 1"),
+        format!("main-core {first} corelist-workers {second}"),
+        format!("main-core {first} coremask-workers {:#x}", 1_u64 << second),
+    ] {
+        let router = Router::start(&format!("cpu {{ {conf} scheduler-policy batch }}"));
+        let threads = router.data("show threads");
+        let pid = router.child.id();
+        for (thread, core) in [(0, first), (1, second)] {
+            let thread = &threads[thread];
+            assert_eq!(
+                (thread["lcore"].as_u64(), thread["policy"].as_str()),
+                (Some(core.into()), Some("batch")),
+                "{conf}: {threads}"
+            );
+            let tid = thread["lwp"].as_u64().unwrap();
+            assert_eq!(task_status(pid, tid, "Cpus_allowed_list"), core.to_string(), "{conf}");
+            // The 41st field is the policy; SCHED_BATCH is 3.
+            let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap();
+            assert_eq!(stat.rsplit_once(") ").unwrap().1.split(' ').nth(38), Some("3"), "{conf}");
+        }
+        assert_eq!(threads[1]["name"], "quiver_wk_0");
+    }
+}
+
+#[test]
+fn priorities_are_set_where_the_system_allows_it() {
+    let folder = Folder::new();
+    let conf = "unix { nodaemon runtime-dir @ } cpu { scheduler-policy rr scheduler-priority 7 }";
+    let mut command = command(&folder, conf);
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let deadline = std::time::Instant::now() + SOON;
+    while !folder.join("json.sock").exists() && child.try_wait().unwrap().is_none() && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    match child.try_wait().unwrap() {
+        // No right to it: that must be said.
+        Some(status) => {
+            let mut text = String::new();
+            std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut text).unwrap();
+            assert!(status.code() == Some(1) && text.contains("scheduler-policy rr (needs CAP_SYS_NICE)"), "{text}");
+        }
+        None => {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+            let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+            assert_eq!((fields[37], fields[38]), ("7", "2"), "priority and policy");
+            child.kill().unwrap();
+            wait(&mut child);
+        }
+    }
+}
+
+#[test]
+fn a_placement_that_cannot_be_is_refused_with_the_core_at_fault() {
+    assert!(refused("cpu { main-core 4095 }").contains("cpu 4095 does not exist"));
+    assert!(refused("cpu { corelist-workers 1 }").contains("corelist-workers needs main-core"));
+    assert!(refused("cpu { main-core 0 corelist-workers 0, 4094 }").contains("cpu "));
+    assert!(refused("cpu { main-core 0 skip-cores 4000 }").contains("skip-cores"));
+}
+
+#[test]
+fn buffers_are_as_many_as_large_and_on_such_pages_as_wanted() {
+    let router = Router::start("buffers { buffers-per-numa 3000 default data-size 1024 page-size 4K }");
+    let pool = &router.data("show buffers")[0];
+    assert!(pool["total"].as_u64().unwrap() >= 3000, "{pool}");
+    assert_eq!((pool["data_size"].as_u64(), pool["numa"].as_u64()), (Some(1024), Some(0)));
+    assert!(router.data("show physmem")["pages"].as_str().unwrap().contains("4 kB"), "{}", router.data("show physmem"));
+}
+
+#[test]
+fn a_page_size_that_is_not_to_be_had_is_refused_and_the_default_falls_back() {
+    // 1 GB pages are set aside at boot or not at all: hardly any machine has them.
+    let folder = Folder::new();
+    let output =
+        command(&folder, "unix { runtime-dir @ pidfile @/pid } buffers { buffers-per-numa 1024 page-size 1G }").output().unwrap();
+    match fs::read_to_string(folder.join("pid")) {
+        Ok(pid) => {
+            let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+            rustix::process::kill_process(pid, Signal::TERM).unwrap();
+        }
+        Err(_) => {
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.code() == Some(1) && text.contains("1 GB"), "{text}");
+        }
+    }
+    let router = Router::start("");
+    let memory = router.data("show memory");
+    let pages = memory["buffer_pages"].as_str().unwrap();
+    assert!(pages.contains("2 MB") || (pages.contains("4 kB") && memory["notice"].is_string()), "{memory}");
+}
+
+#[test]
+fn plugins_are_switched_by_name_and_all_at_once() {
+    let create = "create host-interface name no-such-device";
+    let plugins = |router: &Router| router.ask("show plugins").unwrap();
+    let router = Router::start("");
+    assert!(plugins(&router).contains("af_packet_plugin.so"));
+    let without = Router::start("plugins { plugin af_packet_plugin.so { disable } }");
+    assert!(!plugins(&without).contains("af_packet_plugin.so"));
+    assert!(without.ask(create).unwrap_err().contains("unknown input"), "{:?}", without.ask(create));
+    let none = Router::start("plugins { plugin default { disable } }");
+    assert!(none.ask(create).unwrap_err().contains("unknown input"));
+    let one = Router::start("plugins { plugin default { disable } plugin af_packet_plugin.so { enable } }");
+    assert!(plugins(&one).contains("af_packet_plugin.so"));
+    assert!(!one.ask(create).unwrap_err().contains("unknown input"));
+}
+
+#[test]
+fn the_api_trace_can_be_on_from_the_start() {
+    assert_eq!(Router::start("api-trace { on }").ask("show api trace-status").unwrap(), "RX Trace is enabled\n");
+    let router = Router::start("");
+    assert_eq!(router.ask("show api trace-status").unwrap(), "RX Trace is disabled\n");
+    router.ask("api trace on").unwrap();
+    assert_eq!(router.data("show api trace-status")["on"], true);
+}
+
+#[test]
+fn nodes_and_logging_are_set_from_the_start() {
+    // The lowest that each processor has.
+    let variant = if cfg!(target_arch = "x86_64") { "v2" } else { "base" };
+    let conf = "node { default { variant VARIANT } } logging { size 3 class cli { level debug } }";
+    let router = Router::start(&conf.replace("VARIANT", variant));
+    let node = router.data("show node ethernet-input");
+    assert_eq!(node["loop"]["variant"], variant, "{node}");
+    let settings = router.data("show logging configuration");
+    assert_eq!((settings["default"]["size"].as_u64(), settings["classes"][0]["level"].as_str()), (Some(3), Some("debug")));
+    assert!(refused(&format!("node {{ no-such-node {{ variant {variant} }} }}")).contains("no node `no-such-node'"));
+}
+
+#[test]
+fn a_second_router_on_the_same_sockets_is_refused_and_a_dead_ones_are_taken_over() {
+    let mut router = Router::start("");
+    let second = output(&router.folder, "unix { nodaemon runtime-dir @ }");
+    let text = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(second.status.code() == Some(1) && text.contains("cli.sock is in use"), "{text}");
+    assert!(router.ask("show version").is_ok(), "the first is not disturbed");
+    router.kill9();
+    assert!(router.path("cli.sock").exists());
+    let folder = Folder::new();
+    let dir = router.folder.0.display().to_string();
+    let again = command(&folder, &format!("unix {{ nodaemon runtime-dir {dir} }}"));
+    router.child = { again }.spawn().unwrap();
+    router.wait_for("the new one answers", |router| Json::connect(&router.path("json.sock")).is_some());
+}
+
+#[test]
+fn a_plain_user_can_run_a_router() {
+    let folder = Folder::new();
+    let mut command = command(&folder, "unix { nodaemon runtime-dir @ cli-listen @/cli.sock }");
+    as_plain_user(&mut command, &folder);
+    let mut router = Router::spawn(folder, command);
+    assert!(router.ask("show version").is_ok());
+    assert_eq!(
+        fs::metadata(router.path("cli.sock")).unwrap().uid(),
+        if is_root() { 65_534 } else { rustix::process::getuid().as_raw() }
+    );
+    assert!(router.stop().success());
+}
+
+#[test]
+fn interactive_reads_commands_from_standard_input_and_ends_with_it() {
+    let folder = Folder::new();
+    let mut command = command(&folder, "unix { interactive runtime-dir @ log @/log }");
+    let mut child = command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"show vector-size\nset vector-size 8\nshow vector-size\n")
+        .unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut text).unwrap();
+    assert_eq!(text, "vector size 256\nvector size 8\n");
+    assert!(wait(&mut child).success());
+    assert!(!folder.join("cli.sock").exists());
+}

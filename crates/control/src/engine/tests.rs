@@ -1,0 +1,159 @@
+use super::*;
+use quiver_command::grammar::Command;
+use quiver_command::operation::{Invocation, Operation, retval};
+use quiver_graph::clock::Clock;
+use quiver_graph::reactor::MainLoop;
+
+/// What ran, in order.
+#[derive(Default)]
+struct Control {
+    ran: Vec<String>,
+}
+
+struct Say;
+impl Operation<Control> for Say {
+    const NAME: &'static str = "say";
+    type Request = String;
+    type Reply = String;
+    fn run(control: &mut Control, text: String) -> Result<Outcome<Control, String>, OpError> {
+        if text == "wrong" {
+            return Err(OpError::new(retval::BUSY, "cannot say that"));
+        }
+        control.ran.push(text.clone());
+        Ok(Outcome::Done(text))
+    }
+}
+
+/// Says something in each of three slices.
+struct Slow;
+struct SlowJob {
+    name: String,
+    left: u32,
+    exclusive: bool,
+}
+
+impl Operation<Control> for Slow {
+    const NAME: &'static str = "slow";
+    type Request = (String, bool);
+    type Reply = String;
+    fn run(_: &mut Control, (name, exclusive): (String, bool)) -> Result<Outcome<Control, String>, OpError> {
+        Ok(Outcome::job(SlowJob { name, left: 3, exclusive }))
+    }
+}
+
+impl Job<Control, String> for SlowJob {
+    fn step(&mut self, control: &mut Control, _: Duration) -> Step<String> {
+        if self.left == 0 {
+            return Step::Done(Ok(format!("{} done", self.name)));
+        }
+        self.left -= 1;
+        control.ran.push(format!("{} {}", self.name, self.left));
+        Step::Sleep(Duration::from_millis(2))
+    }
+    fn exclusive(&self) -> bool {
+        self.exclusive
+    }
+    fn cancel(&mut self, control: &mut Control) {
+        control.ran.push(format!("{} cancelled", self.name));
+        self.left = 0;
+    }
+}
+
+struct Bench {
+    main: MainLoop,
+    control: Rc<RefCell<Control>>,
+    engine: Engine<Control>,
+}
+
+fn bench() -> Bench {
+    let mut registry = Registry::new();
+    registry.operation::<Say>().operation::<Slow>().command(Command {
+        path: "say",
+        syntax: "<text>",
+        help: "Says",
+        parse: |args, _| Ok(Invocation::new::<Say>(args.rest().to_owned())),
+    });
+    assert!(registry.problems().is_empty());
+    let main = MainLoop::new(Clock::new()).unwrap();
+    let control = Rc::new(RefCell::new(Control::default()));
+    let engine = Engine::new(Rc::clone(&control), Rc::new(registry), Rc::clone(main.reactor()));
+    Bench { main, control, engine }
+}
+
+fn slow(name: &str, exclusive: bool) -> Request {
+    Request::Operation { name: "slow".into(), request: serde_json::json!([name, exclusive]), view: View::TEXT }
+}
+
+impl Bench {
+    /// Starts all requests at once, in order, and gives their results and what ran.
+    fn run(mut self, requests: Vec<Request>) -> (Vec<Result<String, String>>, Vec<String>) {
+        let running: Vec<_> = requests.into_iter().map(|request| self.engine.start(request)).collect();
+        let tasks: Vec<_> = running.into_iter().map(|running| self.main.spawn(running.finish(|_| {}))).collect();
+        let results = tasks.into_iter().map(|task| self.main.block_on(task));
+        let results = results.map(|result| result.map(|answer| answer.text).map_err(|error| error.to_string())).collect();
+        (results, std::mem::take(&mut self.control.borrow_mut().ran))
+    }
+}
+
+#[test]
+fn operations_run_in_the_order_of_asking() {
+    let (results, ran) = bench().run(vec![command("say a"), command("say wrong"), command("say b"), command("sai c")]);
+    assert_eq!(results[0], Ok("a\n".into()));
+    assert_eq!(results[1], Err("say: cannot say that".into()));
+    assert!(results[3].as_ref().is_err_and(|error| error.contains("unknown input `sai c'")), "{results:?}");
+    assert_eq!(ran, ["a", "b"]);
+}
+
+#[test]
+fn a_long_operation_that_changes_something_keeps_its_turn() {
+    let (_, ran) = bench().run(vec![slow("x", true), command("say after"), slow("y", true)]);
+    assert_eq!(ran, ["x 2", "x 1", "x 0", "after", "y 2", "y 1", "y 0"]);
+}
+
+#[test]
+fn a_long_operation_that_only_watches_lets_others_run() {
+    let (results, ran) = bench().run(vec![slow("x", false), command("say between")]);
+    let place = |text: &str| ran.iter().position(|line| line == text);
+    assert!(place("between") < place("x 1"), "{ran:?}");
+    assert_eq!(results[0], Ok("x done\n".into()));
+}
+
+#[test]
+fn what_is_cancelled_before_its_turn_never_begins() {
+    let mut bench = bench();
+    let first = bench.engine.start(slow("x", true));
+    let mut second = bench.engine.start(command("say never"));
+    let third = bench.engine.start(command("say last"));
+    second.cancel();
+    let results = [first, second, third].map(|running| bench.main.spawn(running.finish(|_| {})));
+    let results = results.map(|task| bench.main.block_on(task).map(|answer| answer.text));
+    assert!(results[1].is_err() && results[2].is_ok());
+    assert_eq!(bench.control.borrow().ran, ["x 2", "x 1", "x 0", "last"]);
+}
+
+#[test]
+fn a_cancelled_operation_ends_early_and_hands_its_turn_on() {
+    let mut bench = bench();
+    let mut running = bench.engine.start(slow("x", true));
+    let next = bench.engine.start(command("say next"));
+    while !matches!(running.step(), Progress::Blocked) {}
+    assert!(running.is_exclusive() && !running.only_watches());
+    running.cancel();
+    running.cancel();
+    assert!(matches!(running.step(), Progress::Done(Ok(answer)) if answer.text == "x done\n"));
+    let next = bench.main.spawn(next.finish(|_| {}));
+    assert!(bench.main.block_on(next).is_ok());
+    assert_eq!(bench.control.borrow().ran, ["x 2", "x cancelled", "next"]);
+}
+
+#[test]
+fn an_operation_dropped_in_the_middle_cleans_up() {
+    let bench = bench();
+    let mut running = bench.engine.start(slow("x", true));
+    while !matches!(running.step(), Progress::Blocked) {}
+    drop(running);
+    assert_eq!(bench.control.borrow().ran, ["x 2", "x cancelled"]);
+    // The turn is free again.
+    let mut next = bench.engine.start(command("say next"));
+    assert!(matches!(next.step(), Progress::Again));
+}

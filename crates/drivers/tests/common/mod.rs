@@ -44,10 +44,15 @@ pub struct Rig {
 impl Rig {
     /// Opens both devices and starts `workers` threads (at least one). Queues are dealt out in turn.
     pub fn new(host: &Host, workers: usize, configs: [AfPacketConfig; 2]) -> Self {
+        Self::placed(host, &vec![ThreadPlan::default(); workers], configs)
+    }
+
+    /// The same with workers placed as planned.
+    pub fn placed(host: &Host, plans: &[ThreadPlan], configs: [AfPacketConfig; 2]) -> Self {
         let region = RegionConfig { buffers_per_numa: 16_384, page_size: PageSize::Kb4, ..Default::default() };
         let region = Region::new(&region).unwrap();
         let mut graph = Graph::new(region, Stats::new(STATS_BYTES).unwrap(), Clock::new(), qsbr::Domain::new());
-        graph.start_workers(&vec![ThreadPlan::default(); workers]).unwrap();
+        graph.start_workers(plans).unwrap();
         graph.interfaces().set_len(3);
         let threads = graph.fleet().threads();
         let mut ports = Vec::new();
@@ -116,6 +121,16 @@ impl Rig {
         let before = self.cpu();
         std::thread::sleep(time);
         self.cpu().saturating_sub(before)
+    }
+
+    /// Packets and clocks of the input node and of the second interface's tx node.
+    pub fn node_clocks(&mut self) -> [(u64, u64); 2] {
+        let threads = self.graph.fleet().threads();
+        ["af-packet-input", "if2-tx"].map(|name| {
+            let node = self.graph.node(name).expect("a node of this rig");
+            let figures = threads.iter().map(|t| self.graph.figures(node, *t));
+            figures.fold((0, 0), |sum, f| (sum.0 + f.vectors, sum.1 + f.clocks))
+        })
     }
 
     /// Counter of an interface by its name in `show interface`.

@@ -20,6 +20,7 @@ pub mod ip_route;
 pub mod ip_table;
 pub mod logging;
 pub mod memory;
+pub mod neighbor;
 pub mod node;
 pub mod packet_generator;
 pub mod pcap;
@@ -57,6 +58,7 @@ pub fn register(registry: &mut Registry<Router>) {
     logging::register(registry);
     memory::register(registry);
     node::register(registry);
+    neighbor::register(registry);
     packet_generator::register(registry);
     pcap::register(registry);
     plugins::register(registry);

@@ -23,7 +23,7 @@ pub struct Meta {
     pub table: u32,
     /// Flow hash, where one was computed.
     pub flow_hash: u32,
-    /// Where an unfinished checksum starts, bytes from the start of the Ethernet header.
+    /// Where an unfinished checksum starts, bytes from the start of the buffer's headroom.
     pub checksum_start: u16,
     /// Where an unfinished checksum is stored, bytes after `checksum_start`.
     pub checksum_offset: u16,

@@ -14,7 +14,7 @@ use quiver_drivers::link_watch::LinkWatch;
 use quiver_graph::PortState;
 use quiver_testbed::{Host, LinkOptions, Offloads, RawPort, Scenario, Tag};
 use quiver_wire::Header;
-use quiver_wire::checksum::{l4_sum_v4, l4_sum_v6};
+use quiver_wire::checksum::{Sum, l4_sum_v4, l4_sum_v6};
 use quiver_wire::ethernet::{EtherType, skip_tags};
 use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
 use quiver_wire::ipv6::Ipv6Header;
@@ -420,4 +420,30 @@ fn frames_lost_for_want_of_slots_are_counted() {
     assert_eq!(arrived, 64, "{}", rig.report());
     assert_eq!(rig.counter("rx-miss", 0), 136, "{}", rig.report());
     rig.assert_pool_is_whole();
+}
+
+#[test]
+fn an_unfinished_checksum_leaves_finished_or_to_be_finished_by_the_kernel() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    for (cksum_gso, len) in [(true, 200), (false, 200), (false, 5000), (true, 5000)] {
+        let (a, middle, b) = quiet_scene(&LinkOptions { mtu: 9000, ..LinkOptions::default() });
+        let mut rig = Rig::new(&middle, 1, configs(1).map(|c| AfPacketConfig { cksum_gso, ..c }));
+        let (from, mut to) = (a.raw("eth0").unwrap(), b.raw("eth0").unwrap());
+        let mut sent = frame(1, len);
+        sent[34..38].copy_from_slice(&[0, 9, 0, 9]);
+        // The sum over the pseudo-header, as a sender leaves it.
+        let ip = Ipv4Header::read(&sent[14..]).unwrap();
+        let pseudo = Sum::new().add_pseudo_v4(ip.src.get(), ip.dst.get(), IpProtocol::UDP, (len - 34) as u16);
+        sent[40..42].copy_from_slice(&(!pseudo.checksum()).to_be_bytes());
+        from.send(&sent).unwrap();
+        let got = to.recv(LONG).unwrap().unwrap_or_else(|| panic!("{cksum_gso} {len}\n{}", rig.report()));
+        if cksum_gso {
+            // A veth takes it as it is: "unfinished" travels beside the frame.
+            assert!(got == sent || checksum_is_right(&got) == Some(true), "{cksum_gso} {len}");
+        } else {
+            assert_eq!(checksum_is_right(&got), Some(true), "{cksum_gso} {len}");
+        }
+        assert!(got[42..] == sent[42..] && got[..40] == sent[..40]);
+        rig.assert_pool_is_whole();
+    }
 }

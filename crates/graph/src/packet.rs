@@ -289,9 +289,14 @@ impl<'a> Pkt<'a> {
         self.meta_mut().flow_hash = hash;
     }
 
-    /// Where an unfinished checksum starts (bytes into the data as it was then) and is stored, where [`flags::CHECKSUM`] is set.
+    /// Where an unfinished checksum starts (bytes from the start of the data now, whatever was pushed or pulled meanwhile) and
+    /// how much further it is stored, where [`flags::CHECKSUM`] is set and the start still lies in the data.
     pub fn unfinished_checksum(&self) -> Option<(u16, u16)> {
-        self.has(flags::CHECKSUM).then(|| (self.meta().checksum_start, self.meta().checksum_offset))
+        if !self.has(flags::CHECKSUM) {
+            return None;
+        }
+        let start = self.meta().checksum_start.checked_sub(self.span().offset() as u16)?;
+        Some((start, self.meta().checksum_offset))
     }
 
     /// Notes that the checksum has been finished.
@@ -303,6 +308,8 @@ impl<'a> Pkt<'a> {
     /// Notes that the layer-4 checksum is unfinished: to be summed from `start` (bytes from the start of the data now) and
     /// stored `offset` bytes further.
     pub fn set_unfinished_checksum(&mut self, start: u16, offset: u16) {
+        // Kept from the start of the buffer, which pushing and pulling headers does not move.
+        let start = start.saturating_add(self.span().offset() as u16);
         let meta = self.meta_mut();
         meta.checksum_start = start;
         meta.checksum_offset = offset;

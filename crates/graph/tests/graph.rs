@@ -401,3 +401,28 @@ impl VectorNode for Drain {
         cx.consume_all(frame, IfIndex(0));
     }
 }
+
+#[test]
+fn an_unfinished_checksum_stays_where_it_is_when_headers_come_and_go() {
+    let region = Region::new(&RegionConfig { buffers_per_numa: 256, page_size: PageSize::Kb4, ..Default::default() }).unwrap();
+    let mut graph = Graph::new(region, Stats::new(STATS_BYTES).unwrap(), Clock::new(), qsbr::Domain::new());
+    let null = graph.node("null-node").unwrap();
+    let places = graph.fleet().on(0, move |w| {
+        w.at_node(null, |cx| {
+            let mut packet = cx.alloc(100, IfIndex(1)).unwrap();
+            let mut view = cx.view(&mut packet);
+            let mut places = vec![view.unfinished_checksum()];
+            view.set_unfinished_checksum(34, 16);
+            places.push(view.unfinished_checksum());
+            assert!(view.push(4));
+            places.push(view.unfinished_checksum());
+            assert!(view.pull(18));
+            places.push(view.unfinished_checksum());
+            assert!(view.pull(30));
+            places.push(view.unfinished_checksum());
+            cx.free(packet);
+            places
+        })
+    });
+    assert_eq!(places.flatten().unwrap(), [None, Some((34, 16)), Some((38, 16)), Some((20, 16)), None]);
+}

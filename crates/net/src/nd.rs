@@ -34,9 +34,10 @@ pub use advertise::{INFINITE, PrefixConfig, RaConfig, RaError, RaFigures};
 pub use dad::{AddressState, DadConfig};
 pub(crate) use message::{announcement, solicitation};
 
-use crate::Router;
 use crate::ip::FamilyId;
+use crate::local::RegisterError;
 use crate::neighbor::{Teller, is_running};
+use crate::{NetError, Router};
 
 /// Name of the process that runs duplicate detection and advertisements.
 pub(crate) const PROCESS: &str = "ip6-nd-process";
@@ -106,14 +107,16 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     ]
 }
 
-/// Starts the process; nodes exist.
-pub(crate) fn init(router: &mut Router) {
+/// Takes the message types and starts the process; nodes exist.
+pub(crate) fn init(router: &mut Router) -> Result<(), NetError> {
     for (kind, node) in TYPES {
-        // The types are this module's and the nodes exist, so nothing refuses.
-        let registered = router.register_icmp_type(FamilyId::V6, kind.0, node);
-        debug_assert!(registered.is_ok(), "{registered:?}");
+        router.register_icmp_type(FamilyId::V6, kind.0, node).map_err(|error| match error {
+            RegisterError::Graph(error) => NetError::Graph(error),
+            RegisterError::Taken { .. } => NetError::Memory("own message types"),
+        })?;
     }
     router.add_process(PROCESS, process);
+    Ok(())
 }
 
 /// The packet in words.

@@ -44,6 +44,7 @@ use crate::ip::{FamilyId, V4, V6};
 use crate::{NetError, ProcessSignal, Router};
 
 use ask::{Ask, AskFamily, Outcome, Target};
+pub(crate) use change::is_running;
 pub(crate) use facts::{Fact, FactSender, Teller, What};
 use hold::Holds;
 pub(crate) use hold::Key;
@@ -53,7 +54,6 @@ pub use state::{Evidence, State};
 use table::Table;
 pub use table::{NeighborConfig, NeighborFigures};
 pub use view::ProxyRange;
-pub(crate) use change::is_running;
 pub(crate) use view::{View, Views};
 
 /// Name of the process that applies what workers tell, and runs the timers.

@@ -133,8 +133,6 @@ pub struct Router {
     parts: HashMap<TypeId, Box<dyn Any>>,
 }
 
-/// Nodes that others name but whose module is not in place yet; whoever brings one takes it out of this list.
-
 impl Router {
     /// A router with `local0` and the nodes of all modules of this crate.
     ///
@@ -180,7 +178,7 @@ impl Router {
         router.create_local0();
         fib::init(&mut router)?;
         neighbor::init(&mut router);
-        nd::init(&mut router);
+        nd::init(&mut router)?;
         pg::init(&mut router)?;
         Ok(router)
     }

@@ -37,6 +37,8 @@ pub(super) struct TxSocket {
     pub fd: OwnedFd,
     /// Without a ring, for frames larger than a slot: with one, a socket sends nothing but slots.
     pub alone: OwnedFd,
+    /// Whether unfinished checksums may be left to the kernel.
+    pub leaves_checksums: bool,
 }
 
 fn option(fd: &OwnedFd, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
@@ -182,7 +184,7 @@ pub(super) fn open_tx(config: &AfPacketConfig, device: &NetDevice) -> io::Result
     // Protocol 0: nothing is received.
     bind(&fd, 0, device.index)?;
     bind(&alone, 0, device.index)?;
-    Ok(TxSocket { ring, fd, alone })
+    Ok(TxSocket { ring, fd, alone, leaves_checksums: config.cksum_gso })
 }
 
 fn open_sending(config: &AfPacketConfig) -> io::Result<OwnedFd> {

@@ -7,7 +7,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use quiver_graph::{TxBatch, TxDrop, TxQueue};
+use quiver_graph::{Pkt, TxBatch, TxDrop, TxQueue};
+use quiver_wire::checksum;
 use zerocopy::IntoBytes;
 
 use super::ring::TX_DATA;
@@ -70,13 +71,19 @@ impl TxSocket {
                 break;
             }
             let linear = if len <= LINEAR_MAX { len } else { 0 };
-            let header = VnetHeader { hdr_len: linear as u16, ..VnetHeader::default() };
+            let header = header(&packet, linear, self.leaves_checksums);
             // SAFETY: neither waiting nor on its way, so the slot is ours.
             let slot = unsafe { self.ring.slot() };
             // tp_len counts the vnet header.
             slot[4..8].copy_from_slice(&((len + VnetHeader::LEN) as u32).to_ne_bytes());
             slot[TX_DATA..FRAME].copy_from_slice(header.as_bytes());
             packet.copy_out(0, &mut slot[FRAME..FRAME + len]);
+            if !header.needs_checksum()
+                && let Some((start, offset)) = packet.unfinished_checksum()
+            {
+                // What does not lie within the frame cannot be finished by anybody; the receiver will drop it.
+                let _ = checksum::complete(&mut slot[FRAME..FRAME + len], start, offset);
+            }
             self.ring.set_status(libc::TP_STATUS_SEND_REQUEST);
             self.ring.advance();
             filled += 1;
@@ -127,7 +134,8 @@ impl TxSocket {
 
     /// Sends a packet that is larger than a slot, from where its segments lie.
     fn send_alone(&mut self, batch: &mut TxBatch<'_, '_>, i: usize) -> io::Result<()> {
-        let header = VnetHeader::default();
+        // Always left to the kernel: the bytes lie in several places.
+        let header = header(&batch.packet(i), 0, true);
         let mut parts = vec![libc::iovec { iov_base: header.as_bytes().as_ptr().cast_mut().cast(), iov_len: VnetHeader::LEN }];
         let packet = batch.packet(i);
         packet.for_each_segment(|bytes| {
@@ -202,6 +210,17 @@ impl TxQueue for AfPacketTx {
         }
         next
     }
+}
+
+/// The header that goes before a frame: `linear` bytes are to be copied, and where the checksum is unfinished and may be left
+/// to the kernel, where it is.
+#[inline(always)]
+fn header(packet: &Pkt<'_>, linear: usize, leaves_checksums: bool) -> VnetHeader {
+    let plain = VnetHeader { hdr_len: linear as u16, ..VnetHeader::default() };
+    if leaves_checksums && let Some((csum_start, csum_offset)) = packet.unfinished_checksum() {
+        return VnetHeader { flags: VnetHeader::NEEDS_CSUM, csum_start, csum_offset, ..plain };
+    }
+    plain
 }
 
 /// Why packets are dropped after this error.

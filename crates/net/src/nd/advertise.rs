@@ -131,9 +131,7 @@ impl RaConfig {
             return Err(RaError::Full(PREFIXES));
         }
         match self.prefixes.iter().find(|(_, p)| p.preferred > p.valid) {
-            Some((prefix, p)) => {
-                Err(RaError::Lifetimes { prefix: prefix.to_string(), preferred: p.preferred, valid: p.valid })
-            }
+            Some((prefix, p)) => Err(RaError::Lifetimes { prefix: prefix.to_string(), preferred: p.preferred, valid: p.valid }),
             None => Ok(()),
         }
     }
@@ -358,4 +356,3 @@ pub(super) fn solicited(router: &mut Router, interface: IfIndex, from: Ipv6Addr,
         }
     }
 }
-

@@ -192,11 +192,8 @@ impl Advertisement {
             return (End::Duplicate, fact(What::Conflict(mac.or(link_source).unwrap_or_default())));
         }
         let flag = |flag| neighbor.icmp.rest.get() & flag != 0;
-        let evidence = Evidence::Advert {
-            mac,
-            solicited: flag(neighbor_flags::SOLICITED),
-            overrides: flag(neighbor_flags::OVERRIDE),
-        };
+        let evidence =
+            Evidence::Advert { mac, solicited: flag(neighbor_flags::SOLICITED), overrides: flag(neighbor_flags::OVERRIDE) };
         // RFC 4861, 7.2.5: whom nobody wants to know makes no entry.
         let what = What::Heard { evidence, create: false };
         (End::AdvertisementsReceived, if view.on_link6(target) { fact(what) } else { None })

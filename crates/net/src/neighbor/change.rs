@@ -93,18 +93,13 @@ impl Router {
     }
 
     fn neighbor_keys(&self, family: FamilyId, interface: Option<IfIndex>, statics: bool) -> Vec<Key> {
-        let wanted = |(key, entry): &(&Key, &super::table::Entry)| {
-            interface.is_none_or(|i| key.0 == i) && (statics || !entry.is_static())
-        };
+        let wanted =
+            |(key, entry): &(&Key, &super::table::Entry)| interface.is_none_or(|i| key.0 == i) && (statics || !entry.is_static());
         self.neighbors.table(family).iter().filter(wanted).map(|(k, _)| *k).collect()
     }
 
     fn update_adjacency_of(&mut self, key: &Key, mac: Option<MacAddr>, no_fib: bool) -> Result<(), crate::fib::FibError> {
-        if no_fib {
-            self.neighbor_update_without_route(key.0, key.1, mac)
-        } else {
-            self.neighbor_update(key.0, key.1, mac)
-        }
+        if no_fib { self.neighbor_update_without_route(key.0, key.1, mac) } else { self.neighbor_update(key.0, key.1, mac) }
     }
 
     /// Takes an entry away: the adjacency is incomplete again, held packets get their outcome, listeners are told.
@@ -130,14 +125,8 @@ impl Router {
         self.neighbors.forget_told();
         self.neighbors.outcomes.push((key, Outcome::Forgotten));
         if had_mac.is_some() {
-            let gone = NeighborInfo {
-                interface: key.0,
-                address: key.1,
-                mac: had_mac,
-                state: State::Stale,
-                no_fib_entry: false,
-                heard: 0,
-            };
+            let gone =
+                NeighborInfo { interface: key.0, address: key.1, mac: had_mac, state: State::Stale, no_fib_entry: false, heard: 0 };
             self.tell_neighbors(&NeighborEvent::Removed(gone));
         }
     }
@@ -223,12 +212,8 @@ impl Router {
 
     /// Publishes what nodes must know of an interface; `gone`: it is being deleted.
     pub(crate) fn publish_view(&mut self, index: IfIndex, gone: bool) {
-        let affected: Vec<IfIndex> = self
-            .interfaces
-            .iter()
-            .filter(|i| i.index == index || i.unnumbered == Some(index))
-            .map(|i| i.index)
-            .collect();
+        let affected: Vec<IfIndex> =
+            self.interfaces.iter().filter(|i| i.index == index || i.unnumbered == Some(index)).map(|i| i.index).collect();
         let mut views = Views::clone(&self.neighbors.views.get());
         for index in affected {
             views.set(index, if gone { None } else { self.make_view(index, &views) });
@@ -289,15 +274,14 @@ impl Router {
         Ok(())
     }
 
-    /// Tells the link that an address is ours, now and once more in a while.
+    /// Tells the link that an address is ours, soon and once more in a while.
     pub(crate) fn announce(&mut self, interface: IfIndex, address: IpAddr) {
         let now = self.graph.clock().timer_now();
         let announcements = &mut self.neighbors.announcements;
         announcements.retain(|(_, i, a)| (*i, *a) != (interface, address));
         // Bounded by the addresses of all interfaces.
-        announcements.push((now + ANNOUNCE_INTERVAL, interface, address));
-        self.send_announcement(interface, address);
-        self.wake_process(PROCESS, now + ANNOUNCE_INTERVAL);
+        announcements.extend([now, now + ANNOUNCE_INTERVAL].map(|time| (time, interface, address)));
+        self.wake_process(PROCESS, now);
     }
 
     pub(super) fn send_announcement(&mut self, interface: IfIndex, address: IpAddr) {

@@ -140,8 +140,7 @@ impl Hold {
 
     /// Ends waits that main has not decided: what it was told of them got lost.
     pub fn expire(&mut self, now: u64, out: &mut Vec<Packet>) {
-        let old: Vec<Key> =
-            self.waiting.iter().filter(|(_, w)| now.saturating_sub(w.since) >= PATIENCE).map(|(k, _)| *k).collect();
+        let old: Vec<Key> = self.waiting.iter().filter(|(_, w)| now.saturating_sub(w.since) >= PATIENCE).map(|(k, _)| *k).collect();
         for key in old {
             self.end(&key, out);
         }

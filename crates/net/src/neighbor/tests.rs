@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 
 use quiver_graph::IfIndex;
+use quiver_wire::Header;
 use quiver_wire::arp::{ArpHeader, ArpOperation};
 use quiver_wire::build::Packet;
 use quiver_wire::ethernet::{EtherType, EthernetHeader};
 use quiver_wire::ipv4::Ipv4Header;
-use quiver_wire::Header;
 
 use super::state::SECOND;
 use super::*;
@@ -28,7 +28,7 @@ fn bed(workers: usize, interfaces: u8) -> (Harness, Vec<IfIndex>) {
     for (n, index) in (0..).zip(&all) {
         h.router.add_address(*index, host(n, 1).into(), 24).unwrap();
     }
-    h.run();
+    Time::new(&h).settle(&mut h);
     (h, all)
 }
 
@@ -45,15 +45,14 @@ impl Time {
         let mut out = Vec::new();
         for _ in 0..seconds * 10 {
             self.0 += SECOND / 10;
-            h.router.run_processes(self.0);
-            out.extend(h.run());
+            out.extend(self.settle(h));
         }
         out
     }
 
     /// Lets main take in what it was told.
     fn settle(&self, h: &mut Harness) -> Vec<(IfIndex, Vec<u8>)> {
-        h.router.run_processes(self.0);
+        while h.router.run_processes(self.0).is_some_and(|due| due <= self.0) {}
         h.run()
     }
 }
@@ -68,17 +67,17 @@ fn packet(dst: Ipv4Addr, number: u16) -> Vec<u8> {
         .build()
 }
 
-/// An ARP message from a host behind interface number `x`.
-fn arp(x: u8, dst: MacAddr, message: ArpHeader) -> Vec<u8> {
-    Packet::ethernet(host_mac(x), dst).arp(message).build()
+/// An ARP message in a frame from its sender.
+fn arp(dst: MacAddr, message: ArpHeader) -> Vec<u8> {
+    Packet::ethernet(message.sender_mac, dst).arp(message).build()
 }
 
 fn arp_reply(x: u8, sender: (MacAddr, Ipv4Addr)) -> Vec<u8> {
-    arp(x, router_mac(x), ArpHeader::new(ArpOperation::REPLY, sender, (router_mac(x), host(x, 1))))
+    arp(router_mac(x), ArpHeader::new(ArpOperation::REPLY, sender, (router_mac(x), host(x, 1))))
 }
 
-fn arp_request(x: u8, sender: (MacAddr, Ipv4Addr), target: Ipv4Addr) -> Vec<u8> {
-    arp(x, MacAddr::BROADCAST, ArpHeader::request(sender, target))
+fn arp_request(sender: (MacAddr, Ipv4Addr), target: Ipv4Addr) -> Vec<u8> {
+    arp(MacAddr::BROADCAST, ArpHeader::request(sender, target))
 }
 
 /// The ARP message in a frame, and whom the frame is for.

@@ -281,9 +281,7 @@ mod tests {
     #[test]
     fn frames_carry_the_tags_of_their_interface() {
         let frame = view().frame(MacAddr::BROADCAST, EtherType::ARP, &[1, 2]);
-        let expected = [
-            255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 0x88, 0xa8, 0, 10, 0x81, 0, 0, 20, 8, 6, 1, 2,
-        ];
+        let expected = [255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 0x88, 0xa8, 0, 10, 0x81, 0, 0, 20, 8, 6, 1, 2];
         assert_eq!(frame, expected);
     }
 

@@ -53,11 +53,15 @@ fn a_host_that_does_not_answer_is_asked_three_times_and_its_packets_get_an_error
     for workers in [0, 2] {
         let (mut h, x) = bed(workers, 2);
         let mut time = Time::new(&h);
+        h.router.add_neighbor(x[0], host(0, 2).into(), host_mac(0), true, false).unwrap();
         let out = h.exchange(x[0], &packet(host(1, 2), 1));
         assert_eq!(requests(&out).len(), 1);
         let out = time.pass(&mut h, 5);
         assert_eq!(requests(&out).len(), 2, "three in all");
-        assert!(h.router.neighbors(FamilyId::V4).is_empty());
+        // RFC 1812, 5.2.7.1: host unreachable, to the sender.
+        let error = out.iter().find(|(i, f)| *i == x[0] && f[12..14] == [8, 0]).expect("an ICMP error");
+        assert_eq!((&error.1[..6], &error.1[34..36]), (&host_mac(0).0[..], &[3, 1][..]));
+        assert!(h.router.neighbor(x[1], host(1, 2).into()).is_none());
         assert_eq!(h.router.neighbor_figures(FamilyId::V4).lost, 1);
         h.assert_buffers_held(0);
         // The next packet begins anew.
@@ -74,11 +78,10 @@ fn requests_for_own_addresses_are_answered_and_teach_the_sender() {
         let (mut h, x) = bed(workers, 2);
         let time = Time::new(&h);
         let sender = (host_mac(0), host(0, 2));
-        let mut request = arp_request(0, sender, host(0, 1));
+        let mut request = arp_request(sender, host(0, 1));
         request.resize(60, 0);
         let out = h.exchange(x[0], &request);
-        let expected = arp(0, host_mac(0), ArpHeader::new(ArpOperation::REPLY, (router_mac(0), host(0, 1)), sender));
-        let expected = [&host_mac(0).0[..], &router_mac(0).0, &expected[12..]].concat();
+        let expected = arp(host_mac(0), ArpHeader::new(ArpOperation::REPLY, (router_mac(0), host(0, 1)), sender));
         assert_eq!(out, [(x[0], expected)]);
         time.settle(&mut h);
         let known = h.router.neighbor(x[0], host(0, 2).into()).unwrap();
@@ -87,7 +90,7 @@ fn requests_for_own_addresses_are_answered_and_teach_the_sender() {
         frame[..6].copy_from_slice(&router_mac(1).0);
         assert_eq!(packets(&h.exchange(x[1], &frame)), [(host_mac(0), 5)]);
         for target in [host(1, 1), host(0, 9)] {
-            assert!(h.exchange(x[0], &arp_request(0, sender, target)).is_empty(), "{target} is not ours here");
+            assert!(h.exchange(x[0], &arp_request(sender, target)).is_empty(), "{target} is not ours here");
         }
         assert_eq!(h.count("arp-reply", "ARP replies sent"), 1);
         h.assert_buffers_held(0);
@@ -99,7 +102,7 @@ fn an_announcement_updates_who_is_known_and_makes_no_entry() {
     for workers in [0, 2] {
         let (mut h, x) = bed(workers, 2);
         let time = Time::new(&h);
-        let announce = |mac| arp_request(1, (mac, host(1, 2)), host(1, 2));
+        let announce = |mac| arp_request((mac, host(1, 2)), host(1, 2));
         h.exchange(x[1], &announce(host_mac(1)));
         time.settle(&mut h);
         assert!(h.router.neighbors(FamilyId::V4).is_empty());
@@ -117,14 +120,14 @@ fn a_static_entry_stays_whatever_is_heard_and_however_old() {
     let mut time = Time::new(&h);
     h.router.set_neighbor_config(FamilyId::V4, NeighborConfig { age: 1, ..Default::default() });
     h.router.add_neighbor(x[1], host(1, 2).into(), host_mac(1), true, false).unwrap();
-    h.exchange(x[1], &arp_request(1, (host_mac(7), host(1, 2)), host(1, 1)));
+    h.exchange(x[1], &arp_request((host_mac(7), host(1, 2)), host(1, 1)));
     h.exchange(x[1], &arp_reply(1, (host_mac(7), host(1, 2))));
     time.pass(&mut h, 20);
     assert_eq!(h.router.flush_neighbors(FamilyId::V4, None), 0);
     assert_eq!(packets(&h.exchange(x[0], &packet(host(1, 2), 1))), [(host_mac(1), 1)]);
     h.router.set_interface_up(x[1], false).unwrap();
     h.router.set_interface_up(x[1], true).unwrap();
-    h.run();
+    time.pass(&mut h, 3);
     assert_eq!(packets(&h.exchange(x[0], &packet(host(1, 2), 2))), [(host_mac(1), 2)]);
     h.router.remove_neighbor(x[1], host(1, 2).into()).unwrap();
     assert_eq!(requests(&h.exchange(x[0], &packet(host(1, 2), 3))).len(), 1);
@@ -169,7 +172,7 @@ fn neighbours_older_than_the_age_are_removed() {
     let (mut h, x) = bed(0, 1);
     let mut time = Time::new(&h);
     h.router.set_neighbor_config(FamilyId::V4, NeighborConfig { age: 10, ..Default::default() });
-    h.exchange(x[0], &arp_request(0, (host_mac(0), host(0, 2)), host(0, 1)));
+    h.exchange(x[0], &arp_request((host_mac(0), host(0, 2)), host(0, 1)));
     time.pass(&mut h, 9);
     assert!(h.router.neighbor(x[0], host(0, 2).into()).is_some());
     time.pass(&mut h, 6);
@@ -205,7 +208,7 @@ fn own_addresses_are_announced_when_they_come_and_when_the_link_does() {
     let mut time = Time::new(&h);
     let announced = |out: &[(IfIndex, Vec<u8>)]| announcements(out).len();
     h.router.add_address(x, host(0, 1).into(), 24).unwrap();
-    let out = h.run();
+    let out = time.pass(&mut h, 1);
     assert_eq!(announcements(&out), [(x, MacAddr::BROADCAST, ArpHeader::request((router_mac(0), host(0, 1)), host(0, 1)))]);
     assert_eq!(announced(&time.pass(&mut h, 5)), 1, "once more two seconds later");
     h.router.set_interface_up(x, false).unwrap();
@@ -222,10 +225,9 @@ fn somebody_with_our_address_is_noticed_and_contradicted_once() {
     let (mut h, x) = bed(0, 1);
     let mut time = Time::new(&h);
     time.pass(&mut h, 5);
-    let thief = arp_request(0, (host_mac(5), host(0, 1)), host(0, 1));
     let mut defended = 0;
-    for _ in 0..20 {
-        h.exchange(x[0], &thief);
+    for n in 0..20 {
+        h.exchange(x[0], &arp_request((host_mac(5 + n % 2), host(0, 1)), host(0, 1)));
         defended += announcements(&time.pass(&mut h, 1)).len();
     }
     assert!((2..=3).contains(&defended), "once in ten seconds: {defended}");
@@ -238,14 +240,14 @@ fn somebody_with_our_address_is_noticed_and_contradicted_once() {
 fn proxied_ranges_are_answered_where_that_is_on() {
     let (mut h, x) = bed(0, 2);
     let sender = (host_mac(0), host(0, 2));
-    let request = arp_request(0, sender, host(5, 7));
+    let request = arp_request(sender, host(5, 7));
     let range = ProxyRange { table: 0, first: host(5, 0), last: host(5, 255) };
     h.router.set_proxy_range(range, true).unwrap();
     assert!(h.exchange(x[0], &request).is_empty(), "off by default");
     h.router.set_proxy_arp(x[0], true).unwrap();
     let out = h.exchange(x[0], &request);
     assert_eq!(arp_in(&out[0].1).unwrap().1, ArpHeader::new(ArpOperation::REPLY, (router_mac(0), host(5, 7)), sender));
-    assert!(h.exchange(x[0], &arp_request(0, sender, host(6, 7))).is_empty(), "outside the range");
+    assert!(h.exchange(x[0], &arp_request(sender, host(6, 7))).is_empty(), "outside the range");
     h.router.set_proxy_range(range, false).unwrap();
     assert!(h.exchange(x[0], &request).is_empty());
     assert_eq!(h.router.set_proxy_range(range, false), Err(NeighborError::NoRange));
@@ -259,7 +261,7 @@ fn an_unnumbered_interface_answers_for_what_it_borrows_and_asks_with_it() {
     let time = Time::new(&h);
     let y = h.interface(5);
     h.router.set_unnumbered(y, Some(x[0])).unwrap();
-    let out = h.exchange(y, &arp_request(5, (host_mac(5), Ipv4Addr::new(172, 16, 0, 9)), host(0, 1)));
+    let out = h.exchange(y, &arp_request((host_mac(5), Ipv4Addr::new(172, 16, 0, 9)), host(0, 1)));
     assert_eq!(arp_in(&out[0].1).unwrap().1.sender_mac, router_mac(5), "{:?}", h.counts());
     time.settle(&mut h);
     let path = crate::fib::Path::neighbor(y, Ipv4Addr::new(172, 16, 0, 8).into());
@@ -267,7 +269,7 @@ fn an_unnumbered_interface_answers_for_what_it_borrows_and_asks_with_it() {
     let out = h.exchange(x[0], &packet(Ipv4Addr::new(198, 51, 100, 7), 1));
     assert_eq!(requests(&out)[0].2.sender_ip(), host(0, 1));
     h.router.set_unnumbered(y, None).unwrap();
-    let out = h.exchange(y, &arp_request(5, (host_mac(5), Ipv4Addr::new(172, 16, 0, 9)), host(0, 1)));
+    let out = h.exchange(y, &arp_request((host_mac(5), Ipv4Addr::new(172, 16, 0, 9)), host(0, 1)));
     assert!(out.is_empty());
 }
 
@@ -275,7 +277,6 @@ fn an_unnumbered_interface_answers_for_what_it_borrows_and_asks_with_it() {
 fn sub_interfaces_ask_and_answer_with_their_tags() {
     let mut h = Harness::new();
     let x = h.interface(0);
-    let time = Time::new(&h);
     let tags = crate::interface::SubMatch::Tagged {
         dot1ad: false,
         outer: crate::interface::VlanId::Exactly(10),
@@ -285,15 +286,15 @@ fn sub_interfaces_ask_and_answer_with_their_tags() {
     let sub = h.router.create_sub_interface(x, 10, tags).unwrap();
     h.router.set_interface_up(sub, true).unwrap();
     h.router.add_address(sub, host(0, 1).into(), 24).unwrap();
-    let out = h.run();
+    let out = Time::new(&h).settle(&mut h);
     let tag = [0x81, 0, 0, 10, 0x81, 0, 0, 20, 8, 6];
     assert!(out.iter().any(|(i, f)| *i == x && f[12..22] == tag), "announced with tags: {out:02x?}");
-    let request = arp_request(0, (host_mac(0), host(0, 2)), host(0, 1));
+    let request = arp_request((host_mac(0), host(0, 2)), host(0, 1));
     let tagged = [&request[..12], &tag[..8], &request[12..]].concat();
     let out = h.exchange(x, &tagged);
     assert_eq!(out.len(), 1, "{:?}", h.counts());
     assert_eq!(out[0].1[..22], [&host_mac(0).0[..], &router_mac(0).0, &tag].concat());
-    time.settle(&mut h);
+    Time::new(&h).settle(&mut h);
     assert_eq!(h.router.neighbor(sub, host(0, 2).into()).unwrap().mac, Some(host_mac(0)));
 }
 

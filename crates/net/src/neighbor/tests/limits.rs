@@ -41,16 +41,13 @@ fn a_full_table_refuses_new_neighbours_and_keeps_the_old() {
     let mut time = Time::new(&h);
     h.router.set_neighbor_config(FamilyId::V4, NeighborConfig { limit: 3, ..Default::default() });
     for n in 2..7 {
-        h.exchange(x[1], &arp_request(1, (host_mac(n), host(1, n)), host(1, 1)));
+        h.exchange(x[1], &arp_request((host_mac(n), host(1, n)), host(1, 1)));
         time.settle(&mut h);
     }
     let known = |h: &Harness| h.router.neighbors(FamilyId::V4).iter().map(|n| n.address.to_string()).collect::<Vec<_>>();
     assert_eq!(known(&h), ["10.0.1.2", "10.0.1.3", "10.0.1.4"]);
     assert_eq!(h.router.neighbor_figures(FamilyId::V4).refused, 2);
-    assert_eq!(
-        h.router.add_neighbor(x[1], host(1, 9).into(), host_mac(9), false, false),
-        Err(NeighborError::Full(3))
-    );
+    assert_eq!(h.router.add_neighbor(x[1], host(1, 9).into(), host_mac(9), false, false), Err(NeighborError::Full(3)));
     assert!(h.router.find_adjacency(x[1], host(1, 9).into()).is_none(), "nothing is left of it in the FIB");
     // A packet for one more waits in vain, but not for ever.
     h.exchange(x[0], &packet(host(1, 8), 1));
@@ -58,7 +55,7 @@ fn a_full_table_refuses_new_neighbours_and_keeps_the_old() {
     h.assert_buffers_held(0);
     h.router.set_neighbor_config(FamilyId::V4, NeighborConfig { limit: 3, recycle: true, ..Default::default() });
     time.pass(&mut h, 1);
-    h.exchange(x[1], &arp_request(1, (host_mac(8), host(1, 8)), host(1, 1)));
+    h.exchange(x[1], &arp_request((host_mac(8), host(1, 8)), host(1, 1)));
     time.settle(&mut h);
     assert_eq!(known(&h), ["10.0.1.3", "10.0.1.4", "10.0.1.8"]);
     assert!(h.router.find_adjacency(x[1], host(1, 2).into()).is_none());

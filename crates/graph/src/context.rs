@@ -368,16 +368,29 @@ impl NodeCx<'_> {
         frame.len = n - done;
     }
 
+    /// Copies the packets of a frame to an rx capture, if one runs: for input nodes, before they send the frame.
+    #[inline(always)]
+    pub fn capture_received(&mut self, frame: &mut Frame, interface: IfIndex) {
+        if self.core.captures.active() {
+            self.capture(CapturePoint::Rx, frame, interface);
+        }
+    }
+
+    #[cold]
+    fn capture(&mut self, point: CapturePoint, frame: &mut Frame, interface: IfIndex) {
+        for i in 0..frame.len {
+            let now = self.core.now;
+            // SAFETY: i < len, and the frame is exclusively borrowed.
+            let packet = unsafe { Pkt::of_lane(frame, i, &self.env) };
+            self.core.captures.copy(point, interface, now, &packet);
+        }
+    }
+
     /// Ends the way of every packet of a frame, sent on `interface`: traced, copied by a tx capture, freed.
     pub fn consume_all(&mut self, frame: &mut Frame, interface: IfIndex) {
         self.trace_here(frame);
         if self.core.captures.active() {
-            for i in 0..frame.len {
-                let now = self.core.now;
-                // SAFETY: i < len, and the frame is exclusively borrowed.
-                let packet = unsafe { Pkt::of_lane(frame, i, &self.env) };
-                self.core.captures.copy(CapturePoint::Tx, interface, now, &packet);
-            }
+            self.capture(CapturePoint::Tx, frame, interface);
         }
         self.core.free_frame(frame);
     }

@@ -30,7 +30,10 @@ impl VectorNode for ErrorDrop {
             for i in 0..frame.len {
                 let time = cx.core.now;
                 // SAFETY: i < len, and the frame is exclusively borrowed.
-                let packet = unsafe { crate::Pkt::of_lane(frame, i, &cx.env) };
+                let mut packet = unsafe { crate::Pkt::of_lane(frame, i, &cx.env) };
+                // The headers that nodes have taken off still lie before the data: a capture shows the whole packet.
+                let taken_off = packet.span().offset().saturating_sub(quiver_buffer::HEADROOM);
+                packet.push(taken_off);
                 let rx_if = packet.rx_if();
                 cx.core.captures.copy(CapturePoint::Drop, rx_if, time, &packet);
             }

@@ -344,15 +344,9 @@ impl InputNode for DeviceInput {
             let n = frame.len();
             if n > 0 {
                 packets += n;
-                let (thread, now) = (cx.thread(), cx.now());
+                let thread = cx.thread();
                 cx.core.interfaces.rx.add(thread, queue.interface.0, n as u64, bytes);
-                if cx.core.captures.active() {
-                    for i in 0..n {
-                        // SAFETY: i < len, and the frame is exclusively borrowed.
-                        let packet = unsafe { Pkt::of_lane(&raw mut *frame, i, &cx.env) };
-                        cx.core.captures.copy(CapturePoint::Rx, queue.interface, now, &packet);
-                    }
-                }
+                cx.capture_received(&mut frame, queue.interface);
             }
             cx.send(self.arc.next(queue.interface, queue.next), frame);
         }

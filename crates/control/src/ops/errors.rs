@@ -34,11 +34,8 @@ pub fn register(registry: &mut Registry<Router>) {
 
 fn parse(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
     let verbose = args.take_keyword("verbose");
-    // A number behind it asks for even more, of which there is nothing.
-    if verbose {
-        let _ = args.try_number::<u32>("n");
-    }
-    Ok(Invocation::new::<ShowErrors>(ShowErrorsRequest { verbose }))
+    let level = if verbose { args.try_number::<u32>("n").unwrap_or(1) } else { 0 };
+    Ok(Invocation::new::<ShowErrors>(ShowErrorsRequest { verbose, zeros: level > 1 }))
 }
 
 /// Lists what nodes have counted.
@@ -48,8 +45,10 @@ pub struct ShowErrors;
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShowErrorsRequest {
-    /// By thread too, and counters that are zero in the sum.
+    /// By thread too.
     pub verbose: bool,
+    /// Also what has not happened yet.
+    pub zeros: bool,
 }
 
 /// A counter of a node.
@@ -102,11 +101,11 @@ impl Operation<Router> for ShowErrors {
                 None => total.push(row.clone()),
             }
             let rows = threads.entry(thread).or_default();
-            if count > 0 {
+            if count > 0 || request.zeros {
                 rows.push(row);
             }
         }
-        total.retain(|row| request.verbose || row.count > 0);
+        total.retain(|row| request.zeros || row.count > 0);
         let threads = threads.into_iter().filter(|_| request.verbose);
         let threads = threads.map(|(thread, errors)| ThreadErrors { thread, name: thread_name(thread), errors }).collect();
         Ok(Outcome::Done(Errors { total, threads }))

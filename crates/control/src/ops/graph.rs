@@ -1,6 +1,6 @@
 //! `show vlib graph`, `show vlib graphviz`, `show vlib graph svg`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -213,9 +213,14 @@ fn draw(router: &mut Router, active: bool) -> Drawing {
         let note = if packets > 0 { format!("{} packets", grouped(packets)) } else { String::new() };
         drawing.vertices.push(Vertex { name: node.name.clone(), note, role });
     }
+    let dropped: HashSet<String> =
+        router.graph.error_counts().into_iter().filter(|(_, _, count)| *count > 0).map(|(_, error, _)| error.node).collect();
     for node in &nodes {
         let Some(from) = places.get(node.name.as_str()) else { continue };
-        let mut targets: Vec<usize> = node.nexts.iter().filter_map(|next| places.get(next.as_str()).copied()).collect();
+        // Every node can drop; where only active nodes are drawn, the edge is there for those that did.
+        let first = usize::from(active && !dropped.contains(&node.name));
+        let nexts = node.nexts.iter().skip(first);
+        let mut targets: Vec<usize> = nexts.filter_map(|next| places.get(next.as_str()).copied()).collect();
         targets.sort_unstable();
         targets.dedup();
         drawing.edges.extend(targets.into_iter().filter(|to| to != from).map(|to| (*from, to)));

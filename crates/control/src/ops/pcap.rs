@@ -149,7 +149,7 @@ impl Operation<Router> for StartCapture {
                 let code = text.split_once('.').and_then(|(node, reason)| router.graph.error_code(node, reason));
                 Some(code.ok_or_else(|| {
                     let error = OpError::new(retval::NO_SUCH_ENTRY, "no such drop reason").key("error").value(text);
-                    error.remedy("write NODE.REASON as `show errors verbose' lists them, in quotes where the reason has blanks")
+                    error.remedy("write NODE.REASON as `show errors verbose 2' lists them, in quotes where the reason has blanks")
                 })?)
             }
         };

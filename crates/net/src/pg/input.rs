@@ -94,6 +94,7 @@ impl InputNode for PgInput {
             }
             let sent = frame.len() as u64;
             cx.interfaces().rx.add(thread, stream.interface.0, sent, bytes);
+            cx.capture_received(&mut frame, stream.interface);
             cx.send(stream.next, frame);
             stream.left = stream.left.map(|left| left - sent);
             stream.shared.sent.fetch_add(sent, Ordering::Relaxed);

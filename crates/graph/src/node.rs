@@ -199,6 +199,12 @@ pub trait Node: Send + 'static {
     /// Decides, from values alone: this is the part that is vectorised across packets. Tables may be read.
     fn compute(&self, input: Self::In) -> Self::Out;
 
+    /// Decides for a group of packets: one by one, unless a node knows how to overlap what its packets wait for.
+    #[inline(always)]
+    fn compute_group<const W: usize>(&self, input: &[Self::In; W]) -> [Self::Out; W] {
+        crate::staged::each(|k| self.compute(input[k]))
+    }
+
     /// Writes lanes and headers, and says where the packet goes.
     fn store(&mut self, packet: Pkt<'_>, input: Self::In, output: Self::Out) -> Verdict;
 

@@ -42,6 +42,13 @@ impl<'a> Pkt<'a> {
         unsafe { *lane = value }
     }
 
+    /// The same view once more, for a call that is not inlined. A view whose own address goes into a call lives on the
+    /// stack from then on, in the hot way too: six stores for each packet (measured: half of a node's time).
+    #[inline(always)]
+    pub fn again(&mut self) -> Pkt<'_> {
+        Pkt { index: self.index, span: self.span, context: self.context, aux: self.aux, taken: self.taken, env: self.env }
+    }
+
     /// Offset and length of the first segment.
     #[inline(always)]
     pub fn span(&self) -> Span {
@@ -207,7 +214,7 @@ impl<'a> Pkt<'a> {
     #[inline(always)]
     pub fn trim(&mut self, len: usize) {
         if self.has(flags::CHAINED) {
-            self.trim_chain(len);
+            self.again().trim_chain(len);
         } else if len < self.len() {
             self.set_len(len);
         }

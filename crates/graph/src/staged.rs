@@ -115,7 +115,7 @@ fn drive<N: Node, const W: usize>(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut
                 }
             }
             let input: [N::In; W] = each(|k| node.load(&view(i + k)));
-            let output: [N::Out; W] = each(|k| node.compute(input[k]));
+            let output: [N::Out; W] = node.compute_group(&input);
             let mut k = 0;
             while k < W {
                 let verdict = node.store(view(i + k), input[k], output[k]);

@@ -1,9 +1,12 @@
 //! Clocks a packet of each node on the way through the graph, without devices: from `ethernet-input` to the output node.
 //!
-//! `cargo bench -p quiver-net --bench graph [-- [--json] [--rounds N] [--only PATH] [--loops]]`. Vectors of 256 packets from a
+//! `cargo bench -p quiver-net --bench graph [-- [--json] [--rounds N] [--only PATH] [--loops] [--hot]]`. Vectors of 256 packets from a
 //! ring of 16,384 buffers in shuffled order (1 MiB of header lines, so that each vector's lines come from beyond L1), 64-byte
 //! frames for IPv4 and layer 2, 84 for IPv6. Rounds visit all paths and loop settings in turn; figures are medians over
 //! rounds, with the least and the greatest. Clocks are ticks of the time stamp counter (CNTVCT on Arm).
+//!
+//! `--hot` takes the same 256 buffers again and again: what the nodes cost where no line is missed. The *core clock* is how
+//! fast a chain of dependent multiplications ran meanwhile: on a shared machine it says how much of the core there was.
 //!
 //! What the source and the sink cost is left out: they belong to this program, not to the router.
 
@@ -54,7 +57,7 @@ const V4: &[&str] = &["ethernet-input", "ip4-input", "ip4-lookup", "ip4-rewrite"
 const V6: &[&str] = &["ethernet-input", "ip6-input", "ip6-lookup", "ip6-rewrite", "x1-output"];
 const L2: &[&str] = &["ethernet-input", "l2-input", "x1-output"];
 
-fn paths(only: Option<&str>) -> Vec<Path> {
+fn paths(only: Option<&str>, ring: usize) -> Vec<Path> {
     let wanted = |name: &str| only.is_none_or(|o| name.starts_with(o));
     let mut paths = Vec::new();
     let mut add = |name, nodes, make: &dyn Fn() -> Bed| {
@@ -65,31 +68,31 @@ fn paths(only: Option<&str>) -> Vec<Path> {
     };
     add("ip4-1024", V4, &|| {
         let mut bed = Bed::new(Way::Route4 { prefixes: vec![(0x0b00_0000, 16)] });
-        bed.fill(|i| Flow::V4 { src: 0x0a00_0002 + (i % 246), dst: 0x0b00_0000 + (i % 1024) });
+        bed.fill(ring, |i| Flow::V4 { src: 0x0a00_0002 + (i % 246), dst: 0x0b00_0000 + (i % 1024) });
         bed
     });
     add("ip4-bgp", V4, &|| {
         let (table, _) = synth::full_table4();
         let addresses = synth::addresses4(&table, bed::RING, 7);
         let mut bed = Bed::new(Way::Route4 { prefixes: table });
-        bed.fill(|i| Flow::V4 { src: 0x0a00_0002, dst: addresses[i as usize] });
+        bed.fill(ring, |i| Flow::V4 { src: 0x0a00_0002, dst: addresses[i as usize] });
         bed
     });
     add("ip6-few", V6, &|| {
         let mut bed = Bed::new(Way::Route6 { prefixes: vec![(0x2001_0db8_0002 << 80, 48)] });
-        bed.fill(|i| Flow::V6 { src: 0x2001_0db8 << 96 | 2, dst: 0x2001_0db8_0002 << 80 | u128::from(1 + i % 1024) });
+        bed.fill(ring, |i| Flow::V6 { src: 0x2001_0db8 << 96 | 2, dst: 0x2001_0db8_0002 << 80 | u128::from(1 + i % 1024) });
         bed
     });
     add("ip6-bgp", V6, &|| {
         let (table, _) = synth::full_table6();
         let addresses = synth::addresses6(&table, bed::RING, 7);
         let mut bed = Bed::new(Way::Route6 { prefixes: table });
-        bed.fill(|i| Flow::V6 { src: 0x2001_0db8 << 96 | 2, dst: addresses[i as usize] });
+        bed.fill(ring, |i| Flow::V6 { src: 0x2001_0db8 << 96 | 2, dst: addresses[i as usize] });
         bed
     });
     add("l2-xconnect", L2, &|| {
         let mut bed = Bed::new(Way::CrossConnect);
-        bed.fill(|_| Flow::V4 { src: 1, dst: 2 });
+        bed.fill(ring, |_| Flow::V4 { src: 1, dst: 2 });
         bed
     });
     paths
@@ -100,6 +103,25 @@ fn median(values: &mut [f64]) -> (f64, f64, f64) {
     (values[values.len() / 2], values[0], values[values.len() - 1])
 }
 
+/// Clocks of the core for each tick of the counter: a multiplication that waits for the one before takes three.
+fn core_clocks_per_tick() -> f64 {
+    const N: u64 = 20_000;
+    let clock = quiver_graph::clock::Clock::new();
+    let mut best = f64::INFINITY;
+    for _ in 0..5 {
+        let start = clock.ticks();
+        // x·x is no affine step, so the compiler cannot shorten the chain.
+        let mut x = std::hint::black_box(3_u64);
+        for _ in 0..N {
+            x = x.wrapping_mul(x) | 1;
+        }
+        std::hint::black_box(x);
+        best = best.min((clock.ticks() - start) as f64);
+    }
+    // Three for the multiplication, one for the bit.
+    (4 * N) as f64 / best
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let has = |name: &str| args.iter().any(|a| a == name);
@@ -107,13 +129,15 @@ fn main() {
     let rounds: usize = value("--rounds").and_then(|n| n.parse().ok()).unwrap_or(11);
     // Where it may not pin itself, other work on the machine moves it: the spread shows that.
     let _ = quiver_graph::topology::pin_current_thread(0);
-    let mut paths = paths(value("--only").map(String::as_str));
+    let ring = if has("--hot") { 256 } else { bed::RING };
+    let mut paths = paths(value("--only").map(String::as_str), ring);
     let mut settings = vec![Setting::DEFAULT];
     if has("--loops") {
         for level in [Level::V2, Level::V3, Level::V4].into_iter().filter(|l| l.available()) {
             settings.extend([1, 2, 4, 8].map(|width| Setting { width: Some(width), level: Some(level) }));
         }
     }
+    let mut core = Vec::new();
     let mut figures: Vec<Figures> = Vec::new();
     for path in 0..paths.len() {
         figures.extend(settings.iter().map(|setting| Figures { path, setting: *setting, rounds: Vec::new() }));
@@ -123,11 +147,15 @@ fn main() {
             let path = &mut paths[f.path];
             path.bed.set_loops(path.nodes, f.setting.width, f.setting.level);
             f.rounds.push(path.bed.run(path.nodes, VECTORS));
+            core.push(core_clocks_per_tick());
         }
     }
     let json = has("--json");
     if !json {
-        println!("clocks a packet: median [least..greatest] of {rounds} rounds");
+        let (core, least, greatest) = median(&mut core);
+        println!(
+            "clocks a packet: median [least..greatest] of {rounds} rounds; core clocks a tick {core:.2} [{least:.2}..{greatest:.2}]"
+        );
     }
     for f in &figures {
         report(&paths[f.path], f, json);

@@ -83,10 +83,37 @@ impl IfRecord {
 pub struct IfTable(SlotsReader<[AtomicU64; 4]>);
 
 impl IfTable {
-    /// The record. The compiler drops the loads of what is not used.
+    /// The record, all words of it. Where a part is enough, the functions below load only that.
     #[inline(always)]
     pub fn get(&self, interface: IfIndex) -> IfRecord {
         IfRecord::unpack(self.0.get(interface.0))
+    }
+
+    /// Own link address (low 48 bits) and [`if_flags`] (high 16): one load.
+    #[inline(always)]
+    pub fn link(&self, interface: IfIndex) -> u64 {
+        let [word] = self.0.words::<0, 1>(interface.0);
+        word
+    }
+
+    /// [`if_flags`]: one load.
+    #[inline(always)]
+    pub fn flags(&self, interface: IfIndex) -> u16 {
+        (self.link(interface) >> 48) as u16
+    }
+
+    /// FIBs of IPv4 and IPv6 packets that come in here: one load.
+    #[inline(always)]
+    pub fn fibs(&self, interface: IfIndex) -> (u32, u32) {
+        let [word] = self.0.words::<1, 1>(interface.0);
+        (word as u32, (word >> 32) as u32)
+    }
+
+    /// Peer of a cross-connect and the slot that leads there: one load.
+    #[inline(always)]
+    pub fn l2(&self, interface: IfIndex) -> (IfIndex, u16) {
+        let [word] = self.0.words::<2, 1>(interface.0);
+        (IfIndex(word as u32), (word >> 32) as u16)
     }
 }
 
@@ -156,7 +183,11 @@ mod tests {
         };
         let mut records = IfRecords::new().unwrap();
         records.update(IfIndex(5), |r| *r = record);
-        assert_eq!(records.reader().get(IfIndex(5)), record);
+        let reader = records.reader();
+        assert_eq!(reader.get(IfIndex(5)), record);
+        assert_eq!(reader.link(IfIndex(5)), record.mac.to_u64() | 0xffff << 48);
+        assert_eq!((reader.flags(IfIndex(5)), reader.fibs(IfIndex(5))), (0xffff, (u32::MAX, 7)));
+        assert_eq!(reader.l2(IfIndex(5)), (record.l2_peer, record.l2_slot));
         assert_eq!(records.reader().get(IfIndex(6)), IfRecord::default());
         assert_eq!(records.reader().get(IfIndex(u32::MAX)), IfRecord::default());
     }

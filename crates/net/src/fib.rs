@@ -39,6 +39,8 @@ mod resolve;
 mod route;
 mod show;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use adjacency::{AdjKind, AdjacencyInfo};
 pub use api::FoundRoute;

@@ -69,7 +69,7 @@ fn family_nodes<F: crate::fib::Select>(router: &Router) -> Vec<NodeSpec> {
     let tables = F::tables(fib).published.snapshot();
     let load_balances = router.data.load_balances.clone();
     let interfaces = router.data.interfaces.clone();
-    let make_tables = move || Tables::<F> { readers: tables.clone(), load_balances: load_balances.clone() };
+    let make_tables = move || Tables::<F>::new(tables.clone(), load_balances.clone());
     let (make_in, routes_in) = (make_tables.clone(), routes.clone());
     let lookup = move |cx: &MakeCx| Lookup {
         interfaces: interfaces.clone(),

@@ -18,8 +18,8 @@ impl Node for L2Input {
 
     #[inline(always)]
     fn load(&self, packet: &Pkt<'_>) -> (u32, u16) {
-        let record = self.interfaces.get(packet.rx_if());
-        (record.l2_peer.0, record.l2_slot)
+        let (peer, slot) = self.interfaces.l2(packet.rx_if());
+        (peer.0, slot)
     }
 
     #[inline(always)]

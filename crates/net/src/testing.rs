@@ -139,6 +139,21 @@ impl Harness {
         });
     }
 
+    /// As [`Harness::inject_many`], without waiting for the thread: it works while the caller goes on.
+    pub fn cast_many(&mut self, interface: IfIndex, frames: &[Vec<u8>], thread: usize) {
+        let threads = self.router.graph.fleet().threads();
+        let (node, frames) = (self.inject, frames.to_vec());
+        self.router.graph.fleet().cast(threads[thread % threads.len()], move |w| {
+            let injected = w.at_node(node, |cx| {
+                for bytes in &frames {
+                    let Some(packet) = cx.alloc_bytes(bytes, interface) else { continue };
+                    cx.emit(InjectNext::Ethernet, packet);
+                }
+            });
+            debug_assert!(injected.is_some());
+        });
+    }
+
     /// Lets every thread finish what it has, and gives what left since the last call.
     pub fn run(&mut self) -> Vec<(IfIndex, Vec<u8>)> {
         for _ in 0..3 {

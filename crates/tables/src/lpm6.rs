@@ -143,7 +143,7 @@ impl Lpm6 {
         let (groups, rest) = addrs[..n].as_chunks::<LANES>();
         let (results, rest_out) = out[..n].as_chunks_mut::<LANES>();
         for (group, result) in groups.iter().zip(results) {
-            *result = self.lookup_lanes(group);
+            *result = self.lookup_group(group);
         }
         for (addr, leaf) in rest.iter().zip(rest_out) {
             *leaf = self.lookup(*addr);
@@ -151,13 +151,14 @@ impl Lpm6 {
     }
 
     /// All lanes step together; one that has arrived steps on the spot, at node 0, which is always empty.
+    /// Looks `N` addresses up in step, so that their cache misses overlap.
     #[inline(always)]
-    fn lookup_lanes(&self, addrs: &[u128; LANES]) -> [u32; LANES] {
+    pub fn lookup_group<const N: usize>(&self, addrs: &[u128; N]) -> [u32; N] {
         let table = &*self.table;
-        let mut keys = [0u128; LANES];
-        let mut words = [0u32; LANES];
+        let mut keys = [0u128; N];
+        let mut words = [0u32; N];
         let mut any = 0;
-        for k in 0..LANES {
+        for k in 0..N {
             words[k] = table.root_word(addrs[k]);
             keys[k] = addrs[k] << ROOT_BITS;
             any |= words[k];
@@ -165,7 +166,7 @@ impl Lpm6 {
         let mut left = STEPS;
         while any & NODE != 0 && left > 0 {
             any = 0;
-            for k in 0..LANES {
+            for k in 0..N {
                 let on = words[k] & NODE != 0;
                 let next = table.step(if on { words[k] & !NODE } else { 0 }, keys[k]);
                 words[k] = if on { next } else { words[k] };

@@ -140,6 +140,29 @@ impl<T: Slot> SlotsReader<T> {
     }
 }
 
+impl<const N: usize> SlotsReader<[AtomicU64; N]>
+where
+    [u64; N]: Default,
+{
+    /// `M` words of the record from word `FROM` on; zeros past the capacity. Compilers do not leave out atomic loads whose
+    /// value is not used, so a reader that needs a part asks for that part.
+    #[inline(always)]
+    pub fn words<const FROM: usize, const M: usize>(&self, index: u32) -> [u64; M] {
+        const { assert!(FROM + M <= N) };
+        let mut words = [0; M];
+        if (index as usize) < self.array.capacity() {
+            // SAFETY: just checked; what is not committed reads as zeros.
+            let record = unsafe { self.array.at(index as usize) };
+            let mut k = 0;
+            while k < M {
+                words[k] = record[FROM + k].load(if FROM + k == 0 { Ordering::Acquire } else { Ordering::Relaxed });
+                k += 1;
+            }
+        }
+        words
+    }
+}
+
 #[inline(always)]
 fn load<T: Slot>(array: &SharedArray<T>, index: u32) -> T::Value {
     if (index as usize) < array.capacity() {
@@ -174,6 +197,7 @@ mod tests {
         let r = s.reader().clone();
         r.prefetch(u32::MAX);
         assert!((0..1000u64).all(|i| r.get(i as u32) == [i, i + 1, i + 2, i + 3]));
+        assert_eq!((r.words::<1, 2>(7), r.words::<0, 1>(7), r.words::<3, 1>(u32::MAX)), ([8, 9], [7], [0]));
         s.slot(5).unwrap()[2].store(9, Ordering::Relaxed);
         assert_eq!(r.get(5), [5, 6, 9, 8]);
     }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quiver_buffer::RegionConfig;
 use quiver_graph::{
-    Frame, IfIndex, InputNode, Level, LoopConfig, NoDrops, NoNext, NodeCx, NodeId, NodeSpec, Packet, VectorNode, next_nodes,
+    Frame, IfIndex, InputNode, Level, LoopConfig, NoDrops, NoNext, NodeCx, NodeFigures, NodeId, NodeSpec, Packet, VectorNode,
+    next_nodes,
 };
 use quiver_net::fib::{Path, Source as RouteSource};
 use quiver_net::interface::{Kind, L2Mode, NewInterface, Tx};
@@ -157,8 +158,8 @@ impl Bed {
     }
 
     /// Fills the ring, in shuffled order: in a row, the processor's own prefetcher would hide the misses.
-    pub fn fill(&mut self, flow: impl Fn(u32) -> Flow) {
-        let frames: Vec<Vec<u8>> = (0..RING as u32).map(|i| frame(&flow(i))).collect();
+    pub fn fill(&mut self, n: usize, flow: impl Fn(u32) -> Flow) {
+        let frames: Vec<Vec<u8>> = (0..n as u32).map(|i| frame(&flow(i))).collect();
         let (source, rx, ring) = (self.source, self.rx, self.ring.clone());
         self.router.graph.fleet().on(0, move |w| {
             w.at_node(source, |cx| {
@@ -190,21 +191,27 @@ impl Bed {
         }
     }
 
-    /// Runs some vectors and gives the clocks a packet of each node.
+    /// Runs some vectors and gives the clocks a packet of each node: the median over vectors, so that a vector during which
+    /// the machine did something else does not count.
     pub fn run(&mut self, nodes: &[&str], vectors: usize) -> Vec<f64> {
         self.turn(RING / 256);
-        self.router.graph.fleet().each(|w| w.clear_runtime());
-        self.turn(vectors);
-        let figures = |name: &str| {
-            let id = self.router.graph.node(name).expect("a node of the path");
-            self.router.graph.figures(id, 0)
-        };
-        nodes
-            .iter()
-            .map(|name| {
-                let f = figures(name);
-                assert_eq!(f.vectors, 256 * vectors as u64, "{name}: packets went another way");
-                f.clocks as f64 / f.vectors as f64
+        let ids: Vec<NodeId> = nodes.iter().map(|name| self.router.graph.node(name).expect("a node of the path")).collect();
+        let mut samples = vec![Vec::with_capacity(vectors); ids.len()];
+        let mut before: Vec<NodeFigures> = ids.iter().map(|id| self.router.graph.figures(*id, 0)).collect();
+        for _ in 0..vectors {
+            self.turn(1);
+            for ((id, before), samples) in ids.iter().zip(&mut before).zip(&mut samples) {
+                let now = self.router.graph.figures(*id, 0);
+                assert_eq!(now.vectors - before.vectors, 256, "{}: packets went another way", self.router.graph.node_name(*id));
+                samples.push((now.clocks - before.clocks) as f64 / 256.0);
+                *before = now;
+            }
+        }
+        samples
+            .iter_mut()
+            .map(|s| {
+                s.sort_by(f64::total_cmp);
+                s[s.len() / 2]
             })
             .collect()
     }

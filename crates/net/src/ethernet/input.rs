@@ -80,12 +80,12 @@ impl Node for EthernetInput {
     fn load(&self, packet: &Pkt<'_>) -> In {
         let header: [u8; 16] = packet.head();
         let word = u64::from_be_bytes([header[0], header[1], header[2], header[3], header[4], header[5], header[6], header[7]]);
-        let record = self.interfaces.get(packet.rx_if());
+        let link = self.interfaces.link(packet.rx_if());
         In {
             dst: word >> 16,
             ether_type: u16::from_be_bytes([header[12], header[13]]),
-            mac: record.mac.to_u64(),
-            if_flags: record.flags,
+            mac: link & 0xffff_ffff_ffff,
+            if_flags: (link >> 48) as u16,
             long_enough: packet.len() >= size_of::<EthernetHeader>(),
             drop_base: packet.drop_code(Drop::OtherMac),
         }

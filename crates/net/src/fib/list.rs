@@ -111,7 +111,7 @@ impl Lists {
             self.numbers.free_now(lb);
             return Err(FibError::Memory);
         }
-        records.set_lb(lb, LbRecord::single(Bucket::DROP));
+        records.set_lb(lb, LbRecord::single(Bucket::NO_PATH));
         let at = lb as usize;
         if at < self.slots.len() {
             let counters = self.counters.clone();

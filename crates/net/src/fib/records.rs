@@ -127,6 +127,9 @@ impl Bucket {
 pub struct LbRecord(u64);
 
 impl LbRecord {
+    /// A load-balance that does not exist: it drops.
+    pub(crate) const NONE: Self = Self(0);
+
     /// One bucket.
     pub const fn single(bucket: Bucket) -> Self {
         Self(bucket.0 as u64)
@@ -293,10 +296,17 @@ impl AdjTable {
         AdjRecord::unpack(self.0.get(index))
     }
 
-    /// The words of the record as they are.
+    /// The first word of the record.
     #[inline(always)]
-    pub(crate) fn words(&self, index: u32) -> AdjWords {
-        self.0.get(index)
+    pub(crate) fn head(&self, index: u32) -> u64 {
+        let [word] = self.0.words::<0, 1>(index);
+        word
+    }
+
+    /// The link header, right-aligned, in memory order.
+    #[inline(always)]
+    pub(crate) fn rewrite(&self, index: u32) -> [u64; 3] {
+        self.0.words::<1, 3>(index)
     }
 }
 

@@ -189,11 +189,25 @@ impl Fib {
         Ok(old)
     }
 
+    /// These lists, and those that come to them by their next hops. Where a next hop has another cover, all of these may
+    /// have got into a loop or out of one, whether the buckets in between change or not.
+    fn leading_to<F: Select>(&self, lists: BTreeSet<u32>) -> BTreeSet<u32> {
+        let mut all = BTreeSet::new();
+        let mut queue: Vec<u32> = lists.into_iter().collect();
+        while let Some(lb) = queue.pop() {
+            if all.insert(lb) {
+                queue.extend(F::tables(self).dependants(lb));
+            }
+        }
+        all
+    }
+
     /// Resolves what looks its next hops up through a prefix that has changed.
     fn changed<F: Select>(&mut self, env: &mut Env<'_>, fib: u32, prefix: F::Addr, len: u8) {
         let users = F::tables_mut(self).recover(fib, prefix, len);
         if !users.is_empty() {
-            self.refresh(env, users);
+            let all = self.leading_to::<F>(users);
+            self.refresh(env, all);
         }
     }
 
@@ -260,6 +274,7 @@ impl Fib {
             table.routes.remove(*prefix, *len).map_err(|_| FibError::Memory)?;
             users.extend(F::tables_mut(self).recover(fib, *prefix, *len));
         }
+        let users = self.leading_to::<F>(users);
         self.refresh(env, users);
         for lb in routes.into_iter().map(|(_, _, lb)| lb).chain(others) {
             self.unref::<F>(lb);

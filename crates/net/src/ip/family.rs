@@ -4,7 +4,7 @@ use std::fmt::{Debug, Display};
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use quiver_graph::{NextNodes, Pkt};
+use quiver_graph::{LoopConfig, NextNodes, Pkt};
 use quiver_tables::address::Address;
 use quiver_tables::lpm4::{Kind, Lpm4, Lpm4Lookup};
 use quiver_tables::lpm6::Lpm6;
@@ -17,7 +17,6 @@ use quiver_wire::{Ipv4Prefix, Ipv6Prefix};
 
 use super::hash::{FlowHash, hash4, hash6};
 use super::lookup;
-use crate::data::IfRecord;
 
 mod sealed {
     pub trait Sealed {}
@@ -112,8 +111,16 @@ pub trait Family: sealed::Sealed + Copy + Debug + Eq + Hash + Send + Sync + 'sta
     /// Leaf of the longest prefix that contains an address.
     fn lookup(reader: &Self::Reader, address: Self::Addr) -> u32;
 
-    /// FIB of packets that come in on an interface.
-    fn fib_of(record: &IfRecord) -> u32;
+    /// Whether a group of lookups is worth overlapping by hand: IPv4's one or two loads overlap by themselves.
+    const OVERLAP: bool;
+    /// The loop of the lookup node.
+    const LOOKUP_LOOP: LoopConfig;
+
+    /// Leaves for a group of addresses.
+    fn lookup_group<const W: usize>(reader: &Self::Reader, addresses: &[Self::Addr; W]) -> [u32; W];
+
+    /// This family's of an interface's two FIBs.
+    fn fib_of(fibs: (u32, u32)) -> u32;
 
     /// Destination of a packet whose data begins at its IP header.
     fn destination(packet: &Pkt<'_>) -> Self::Addr;
@@ -201,6 +208,8 @@ impl Family for V4 {
     type Table = Fib4;
     type Reader = Lpm4;
     type LookupNext = lookup::Next4;
+    const OVERLAP: bool = false;
+    const LOOKUP_LOOP: LoopConfig = LoopConfig::DEFAULT;
     const ID: FamilyId = FamilyId::V4;
 
     fn nth(address: u32, len: u8, n: u64) -> Option<u32> {
@@ -225,8 +234,15 @@ impl Family for V4 {
     }
 
     #[inline(always)]
-    fn fib_of(record: &IfRecord) -> u32 {
-        record.fib4
+    fn fib_of(fibs: (u32, u32)) -> u32 {
+        fibs.0
+    }
+
+    #[inline(always)]
+    fn lookup_group<const W: usize>(reader: &Lpm4, addresses: &[u32; W]) -> [u32; W] {
+        let mut leaves = [0; W];
+        reader.lookup_batch(addresses, &mut leaves);
+        leaves
     }
 
     #[inline(always)]
@@ -255,14 +271,17 @@ impl Family for V6 {
     type Table = Fib6;
     type Reader = Lpm6;
     type LookupNext = lookup::Next6;
+    const OVERLAP: bool = true;
+    const LOOKUP_LOOP: LoopConfig = LoopConfig { width: 8, prefetch: 0 };
     const ID: FamilyId = FamilyId::V6;
 
     fn nth(address: u128, len: u8, n: u64) -> Option<u128> {
         Some(Ipv6Prefix::new(Ipv6Addr::from_bits(address), len).ok()?.nth(n.into())?.network().to_bits())
     }
 
-    fn table(_main: bool, domain: &Domain, budget: &Budget) -> Result<Fib6, TableError> {
-        Fib6::with_options(domain, Options { pages: PageKind::Base, budget: budget.clone() })
+    fn table(main: bool, domain: &Domain, budget: &Budget) -> Result<Fib6, TableError> {
+        let pages = if main { PageKind::Transparent } else { PageKind::Base };
+        Fib6::with_options(domain, Options { pages, budget: budget.clone() })
     }
 
     fn reader(table: &Fib6) -> Lpm6 {
@@ -275,8 +294,13 @@ impl Family for V6 {
     }
 
     #[inline(always)]
-    fn fib_of(record: &IfRecord) -> u32 {
-        record.fib6
+    fn fib_of(fibs: (u32, u32)) -> u32 {
+        fibs.1
+    }
+
+    #[inline(always)]
+    fn lookup_group<const W: usize>(reader: &Lpm6, addresses: &[u128; W]) -> [u32; W] {
+        reader.lookup_group(addresses)
     }
 
     #[inline(always)]

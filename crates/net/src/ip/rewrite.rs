@@ -51,47 +51,48 @@ impl Common {
 
     #[inline(always)]
     fn load(&self, packet: &Pkt<'_>) -> Link {
-        let words = self.adjacencies.words(packet.aux());
-        let mut rewrite = [0; REWRITE_MAX];
-        rewrite[..8].copy_from_slice(&words[1].to_ne_bytes());
-        rewrite[8..16].copy_from_slice(&words[2].to_ne_bytes());
-        rewrite[16..].copy_from_slice(&words[3].to_ne_bytes());
-        Link { head: AdjHead::unpack(words[0]), rewrite, len: packet.total_len() as u32, local: packet.has(flags::LOCAL) }
+        Link { head: self.adjacencies.head(packet.aux()), len: packet.total_len() as u32, context: packet.context() }
     }
 
-    /// Pushes the link header and sends the packet on; `false` where there is no room for it.
+    /// Pushes the link header and sends the packet on, `None` where there is no room for the header. The record is read here
+    /// again and not carried from the load: it is in L1, and 32 bytes for each packet of a group would go through the stack.
     #[inline(always)]
-    fn push(packet: &mut Pkt<'_>, link: &Link) -> bool {
-        // The header window must stay inside the packet's own buffer: see the module's text.
-        packet.push(REWRITE_MAX) && {
-            packet.set_head(link.rewrite);
-            true
+    fn push(&mut self, packet: &mut Pkt<'_>) -> Option<Verdict> {
+        let (index, len) = (packet.aux(), packet.total_len() as u32);
+        let [head, rewrite @ ..] = self.adjacencies.record(index);
+        let head = AdjHead::unpack(head);
+        if !packet.push(REWRITE_MAX) {
+            return None;
         }
-    }
-
-    #[inline(always)]
-    fn leave(&mut self, packet: &mut Pkt<'_>, link: &Link) -> Verdict {
-        packet.pull(REWRITE_MAX - usize::from(link.head.rewrite_len));
-        self.count.add(packet.aux(), link.len);
-        packet.set_aux(link.head.tx_if.0);
-        let next = Verdict::slot(link.head.next);
-        if self.features { self.output.next(link.head.tx_if, next) } else { next }
+        packet.set_head(rewrite);
+        packet.pull(REWRITE_MAX - usize::from(head.rewrite_len).min(REWRITE_MAX));
+        self.count.add(index, len);
+        packet.set_aux(head.tx_if.0);
+        let next = Verdict::slot(head.next);
+        Some(if self.features { self.output.next(head.tx_if, next) } else { next })
     }
 }
 
 /// What is read of the adjacency, and of the packet in either family.
 #[derive(Clone, Copy)]
 pub(super) struct Link {
-    head: AdjHead,
-    rewrite: [u8; REWRITE_MAX],
+    head: u64,
     len: u32,
-    local: bool,
+    context: u32,
 }
 
 impl Link {
+    /// 1 for this router's own packets, else 0.
     #[inline(always)]
-    fn fits(&self) -> bool {
-        (self.len <= u32::from(self.head.mtu)) & (self.head.next != 0)
+    fn local(self) -> u32 {
+        self.context / flags::LOCAL & 1
+    }
+
+    /// 1 where the packet is longer than the link takes (an adjacency that leads nowhere takes nothing), else 0. Arithmetic
+    /// on words of 32 bits, as in the input nodes.
+    #[inline(always)]
+    fn too_long(self) -> u32 {
+        ((self.head >> 48) as u32).wrapping_sub(self.len) >> 31
     }
 }
 
@@ -110,8 +111,10 @@ pub(super) struct In4 {
 
 /// What follows from it.
 #[derive(Clone, Copy)]
-pub(super) struct Out4 {
-    ok: bool,
+pub(super) struct Out {
+    /// Not 0 where the packet cannot go on as it is.
+    stays: u32,
+    /// The word, or the hop limit, after this hop.
     ttl: u32,
 }
 
@@ -119,7 +122,7 @@ impl Node for Ip4Rewrite {
     type Next = Next4;
     type Drop = RewriteDrop;
     type In = In4;
-    type Out = Out4;
+    type Out = Out;
 
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
@@ -132,21 +135,26 @@ impl Node for Ip4Rewrite {
     }
 
     #[inline(always)]
-    fn compute(&self, x: In4) -> Out4 {
-        let alive = (x.ttl >= 2 << 24) | x.link.local;
-        Out4 { ok: alive & x.link.fits(), ttl: if x.link.local { x.ttl } else { ttl_word_decremented(x.ttl) } }
+    fn compute(&self, x: In4) -> Out {
+        let local = x.link.local();
+        let last_hop = (x.ttl >> 24).wrapping_sub(2) >> 31 & (local ^ 1);
+        let ttl = if local != 0 { x.ttl } else { ttl_word_decremented(x.ttl) };
+        Out { stays: x.link.too_long() | last_hop, ttl }
     }
 
     #[inline(always)]
-    fn store(&mut self, mut packet: Pkt<'_>, x: In4, out: Out4) -> Verdict {
-        if !out.ok {
-            return stay4(&mut packet, &x);
+    fn store(&mut self, mut packet: Pkt<'_>, _: In4, out: Out) -> Verdict {
+        if out.stays != 0 {
+            let ttl = packet.head_at::<U32Be, TTL_WORD>().get();
+            let dont_fragment = packet.head::<Ipv4Header>().dont_fragment();
+            let head = self.0.adjacencies.head(packet.aux());
+            let (verdict, aux) = stay4(head, packet.context(), ttl, dont_fragment);
+            return settle(&mut packet, verdict, aux);
         }
-        if !Common::push(&mut packet, &x.link) {
-            return packet.drop(RewriteDrop::NoHeadroom);
-        }
-        packet.set_head_at::<U32Be, { REWRITE_MAX + TTL_WORD }>(U32Be::new(out.ttl));
-        self.0.leave(&mut packet, &x.link)
+        let Some(verdict) = self.0.push(&mut packet) else { return packet.drop(RewriteDrop::NoHeadroom) };
+        // Where the link header ends, whatever its length: the IP header did not move.
+        packet.set_past_link(&U32Be::new(out.ttl), TTL_WORD);
+        verdict
     }
 
     #[inline(always)]
@@ -155,22 +163,20 @@ impl Node for Ip4Rewrite {
     }
 }
 
-/// What becomes of an IPv4 packet that cannot go on as it is.
+/// What becomes of an IPv4 packet that cannot go on as it is, and the new aux lane if it changes. The arguments are values
+/// and not what the node has in its hands, so that these stay in registers.
 #[cold]
-fn stay4(packet: &mut Pkt<'_>, x: &In4) -> Verdict {
-    let link = &x.link;
-    if link.head.next == 0 {
-        return packet.drop(RewriteDrop::NoAdjacency);
+fn stay4(head: u64, context: u32, ttl: u32, dont_fragment: bool) -> (Verdict, Option<u32>) {
+    let head = AdjHead::unpack(head);
+    if head.next == 0 {
+        (Verdict::DROP, None)
+    } else if ttl < 2 << 24 && context & flags::LOCAL == 0 {
+        (Next4::IcmpError.into(), Some(icmp_aux(11, 0, 0)))
+    } else if dont_fragment {
+        (Next4::IcmpError.into(), Some(icmp_aux(3, 4, head.mtu)))
+    } else {
+        (Next4::Fragment.into(), None)
     }
-    if x.ttl < 2 << 24 && !link.local {
-        packet.set_aux(icmp_aux(11, 0, 0));
-        return Next4::IcmpError.into();
-    }
-    if packet.head::<Ipv4Header>().dont_fragment() {
-        packet.set_aux(icmp_aux(3, 4, link.head.mtu));
-        return Next4::IcmpError.into();
-    }
-    Next4::Fragment.into()
 }
 
 /// `ip6-rewrite`.
@@ -211,22 +217,28 @@ impl Node for Ip6Rewrite {
         let header: Ipv6Header = packet.head();
         let link = self.0.load(packet);
         let rx_if: IfIndex = packet.rx_if();
-        let out_of_scope = is_link_local(header.src.get()) & (rx_if != link.head.tx_if);
+        let out_of_scope = is_link_local(header.src.get()) & (rx_if != link.head().tx_if);
         In6 { link, hop_limit: header.hop_limit, out_of_scope }
     }
 
     #[inline(always)]
     fn compute(&self, x: In6) -> Out6 {
-        let alive = ((x.hop_limit >= 2) & !x.out_of_scope) | x.link.local;
-        Out6 { ok: alive & x.link.fits(), hop_limit: x.hop_limit.wrapping_sub(u8::from(!x.link.local)) }
+        let alive = ((x.hop_limit >= 2) & !x.out_of_scope) | x.link.is_local();
+        Out6 { ok: alive & x.link.fits(), hop_limit: x.hop_limit.wrapping_sub(u8::from(!x.link.is_local())) }
     }
 
     #[inline(always)]
     fn store(&mut self, mut packet: Pkt<'_>, x: In6, out: Out6) -> Verdict {
         if !out.ok {
-            return stay6(&mut packet, &x);
+            let (verdict, aux) = stay6(x.link.head, x.link.context, x.hop_limit, x.out_of_scope);
+            match aux {
+                Some(aux) => packet.set_aux(aux),
+                None if verdict == Verdict::DROP => return packet.drop(RewriteDrop::NoAdjacency),
+                None => {}
+            }
+            return verdict;
         }
-        if !Common::push(&mut packet, &x.link) {
+        if !self.0.push(&mut packet) {
             return packet.drop(RewriteDrop::NoHeadroom);
         }
         packet.set_head_at::<u8, { REWRITE_MAX + HOP_LIMIT }>(out.hop_limit);
@@ -242,20 +254,21 @@ impl Node for Ip6Rewrite {
 /// What becomes of an IPv6 packet that cannot go on: hop limit exceeded, beyond the scope of its source (RFC 4443, 3.1,
 /// code 2), or too big.
 #[cold]
-fn stay6(packet: &mut Pkt<'_>, x: &In6) -> Verdict {
-    let link = &x.link;
-    let aux = if link.head.next == 0 {
-        return packet.drop(RewriteDrop::NoAdjacency);
-    } else if x.hop_limit < 2 && !link.local {
+fn stay6(head: u64, context: u32, hop_limit: u8, out_of_scope: bool) -> (Verdict, Option<u32>) {
+    let head = AdjHead::unpack(head);
+    let local = context & flags::LOCAL != 0;
+    if head.next == 0 {
+        return (Verdict::DROP, None);
+    }
+    let aux = if hop_limit < 2 && !local {
         icmp_aux(3, 0, 0)
-    } else if x.out_of_scope && !link.local {
+    } else if out_of_scope && !local {
         icmp_aux(1, 2, 0)
-    } else if link.local {
+    } else if local {
         // Only its source may fragment an IPv6 packet (RFC 8200, 4.5), and that is this router.
-        return Next6::Fragment.into();
+        return (Next6::Fragment.into(), None);
     } else {
-        icmp_aux(2, 0, link.head.mtu)
+        icmp_aux(2, 0, head.mtu)
     };
-    packet.set_aux(aux);
-    Next6::IcmpError.into()
+    (Next6::IcmpError.into(), Some(aux))
 }

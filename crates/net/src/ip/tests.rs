@@ -9,7 +9,10 @@ use super::*;
 use crate::fib::{Hop, Path, Source};
 use crate::testing::{Harness, host_mac, router_mac};
 
+mod changes;
+mod drops;
 mod packets;
+mod paths;
 use packets::{Packet, forwarded, ip};
 
 /// A router with interfaces x0, x1, …: 10.0.N.1/24 and 2001:db8:N::1/64, up, the host 10.0.N.2 (2001:db8:N::2) known.

@@ -245,14 +245,21 @@ pub(crate) fn init(router: &mut Router) -> Result<(), NetError> {
     })
 }
 
-fn family_nodes<F: Reassembled>(router: &Router) -> Vec<NodeSpec> {
+fn family_nodes<F: Reassembled + crate::fib::Select>(router: &Router) -> Vec<NodeSpec> {
     let Some(part) = router.part::<Local>() else { return Vec::new() };
     let takers = &part.takers[F::ID as usize];
     let name = |rest: &str| node_name(F::ID, rest);
     let mut nodes = Vec::new();
     for (at, rest) in RECEIVE.into_iter().enumerate() {
         let protocols = takers.protocols[at].clone();
-        let make = move |_: &MakeCx| Receive::<F> { protocols: protocols.clone(), family: PhantomData };
+        let (readers, data) = (F::tables(router.fib()).published.snapshot(), router.data.clone());
+        let make = move |_: &MakeCx| Receive::<F> {
+            protocols: protocols.clone(),
+            interfaces: data.interfaces.clone(),
+            readers: readers.clone(),
+            load_balances: data.load_balances.clone(),
+            family: PhantomData,
+        };
         let spec = NodeSpec::vector(name(rest), make).with_next(name(reassembly::NODE)).with_next(name("icmp-error"));
         nodes.push(spec.traced(trace::<F>));
     }

@@ -14,6 +14,7 @@ use quiver_wire::checksum::{Sum, fill_l4};
 use quiver_wire::icmp4::{Icmp4Header, Icmp4Type};
 use quiver_wire::icmp6::Icmp6Header;
 use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
+use quiver_wire::ipv6::address::is_link_local;
 use quiver_wire::ipv6::{Ipv6Header, upper_layer};
 use quiver_wire::{Header, U16Be};
 use zerocopy::IntoBytes;
@@ -130,7 +131,55 @@ pub(super) fn prepare(router: &mut Router) {
     router.add_part(Pings { listeners: Published::new(Listeners::new()), next: std::process::id() as u16 });
 }
 
+/// Why a request cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PingError {
+    /// No such table.
+    #[error("no table for lookup")]
+    NoTable,
+    /// No route to the destination.
+    #[error("no egress interface")]
+    NoInterface,
+    /// No own address to send from.
+    #[error("no source address for egress interface")]
+    NoSource,
+}
+
 impl Router {
+    /// Where a request to `dst` would come from: from an address of `source`, or of the interface that the route leads to.
+    ///
+    /// # Errors
+    /// No table, no route, no address.
+    pub fn ping_plan(&self, dst: IpAddr, source: Option<IfIndex>, table: u32) -> Result<EchoRequest, PingError> {
+        let family = FamilyId::of(&dst);
+        let fib = match family {
+            FamilyId::V4 => self.fib.v4.fib(table),
+            FamilyId::V6 => self.fib.v6.fib(table),
+        };
+        let fib = fib.map_err(|_| PingError::NoTable)?;
+        let mut request = EchoRequest::new(dst, dst, 0, Vec::new());
+        if let Some(interface) = source {
+            request.src = self.ping_source(interface, dst).ok_or(PingError::NoSource)?;
+            request.interface = interface;
+            return Ok(request);
+        }
+        request.fib = Some(fib);
+        if self.is_own_address(table, dst) {
+            return Ok(request);
+        }
+        let interface = self.route_lookup(table, dst).and_then(|route| route.interface).ok_or(PingError::NoInterface)?;
+        request.src = self.address_towards(interface, dst).ok_or(PingError::NoSource)?;
+        Ok(request)
+    }
+
+    /// An address of an interface, link-local towards link-local ones.
+    fn ping_source(&self, interface: IfIndex, dst: IpAddr) -> Option<IpAddr> {
+        let is_near = |a: &IpAddr| matches!(a, IpAddr::V6(a) if is_link_local(a.to_bits()));
+        let own = &self.interfaces.get(interface)?.addresses;
+        let near = own.iter().map(|(a, _)| *a).find(|a| is_near(&dst) && is_near(a));
+        near.or_else(|| self.address_towards(interface, dst))
+    }
+
     /// Begins a ping; `None` where all identifiers are in use.
     pub fn ping_open(&mut self, family: FamilyId) -> Option<Ping> {
         let pings = self.part_mut::<Pings>()?;

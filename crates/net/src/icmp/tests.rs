@@ -175,6 +175,18 @@ fn a_reply_comes_from_the_address_asked_with_a_fresh_hop_count() {
 }
 
 #[test]
+fn nobody_else_sends_from_our_addresses() {
+    let (mut h, x) = bed(0, 2);
+    for family in FAMILIES {
+        let request = ip(address(family, 1, 1), address(family, 0, 1)).echo_request(1, 2).build();
+        assert!(h.exchange(x[0], &frame(0, &request)).is_empty());
+        let name = format!("{}-receive", family.node_prefix());
+        assert_eq!(h.count(&name, "spoofed local-address packet drops"), 1, "{:?}", h.counts());
+    }
+    h.assert_buffers_held(0);
+}
+
+#[test]
 fn damaged_and_misdirected_messages_are_not_answered() {
     let (mut h, x) = bed(0, 1);
     for family in FAMILIES {

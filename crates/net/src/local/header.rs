@@ -59,6 +59,9 @@ pub(crate) trait LocalFamily: Family {
     /// A multicast or limited broadcast address.
     fn is_group(address: Self::Addr) -> bool;
 
+    /// A message from a neighbour on the link, which may well say that it has our address (RFC 4862, 5.4).
+    fn is_discovery(packet: &Pkt<'_>, protocol: IpProtocol) -> bool;
+
     /// The packet in words, as `show trace` has it.
     fn describe(bytes: &[u8], out: &mut String);
 }
@@ -106,6 +109,11 @@ impl LocalFamily for V4 {
         address >= 0xe000_0000
     }
 
+    #[inline(always)]
+    fn is_discovery(_: &Pkt<'_>, _: IpProtocol) -> bool {
+        false
+    }
+
     fn describe(bytes: &[u8], out: &mut String) {
         let _ = write!(out, "{}", Ip4(bytes));
     }
@@ -150,6 +158,11 @@ impl LocalFamily for V6 {
     #[inline(always)]
     fn is_group(address: u128) -> bool {
         quiver_wire::ipv6::address::is_multicast(address)
+    }
+
+    #[inline(always)]
+    fn is_discovery(packet: &Pkt<'_>, protocol: IpProtocol) -> bool {
+        protocol == IpProtocol::ICMPV6 && packet.head::<Ipv6Header>().hop_limit == 255
     }
 
     fn describe(bytes: &[u8], out: &mut String) {

@@ -4,14 +4,16 @@
 
 use std::marker::PhantomData;
 
-use quiver_graph::{Frame, NoNext, NodeCx, Pkt, VectorNode, Verdict, drop_reasons, flags};
+use quiver_graph::{Frame, NoNext, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, flags};
 use quiver_wire::Header;
 use quiver_wire::ipv4::IpProtocol;
 use quiver_wire::udp::UdpHeader;
 
 use super::header::{Behind, LocalFamily, PROBLEM6, checksum_ok, sum_range};
 use super::table::SlotTable;
-use crate::ip::{FamilyId, icmp_aux};
+use crate::data::IfTable;
+use crate::fib::{Class, LbTable};
+use crate::ip::{Family, FamilyId, icmp_aux};
 
 drop_reasons! {
     /// Why packets for this router are dropped.
@@ -20,6 +22,7 @@ drop_reasons! {
         TcpChecksum = "bad tcp checksum",
         UdpChecksum = "bad udp checksum",
         UdpLength = "inconsistent udp/ip lengths",
+        Spoofed = "spoofed local-address packet drops",
         Source = "source address not valid",
         Length = "packet shorter than its headers say",
         Malformed = "malformed extension headers or options",
@@ -35,8 +38,11 @@ pub(super) const TO_REASSEMBLY: Verdict = Verdict::slot(1);
 pub(super) const TO_ICMP_ERROR: Verdict = Verdict::slot(2);
 
 /// The node.
-pub(super) struct Receive<F> {
+pub(super) struct Receive<F: Family> {
     pub protocols: SlotTable,
+    pub interfaces: IfTable,
+    pub readers: Snapshot<Vec<Option<F::Reader>>>,
+    pub load_balances: LbTable,
     pub family: PhantomData<F>,
 }
 
@@ -45,6 +51,7 @@ impl<F: LocalFamily> VectorNode for Receive<F> {
     type Drop = Drop;
 
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        self.readers.refresh();
         for i in 0..frame.len() {
             let (verdict, event) = self.one(&mut cx.packet(frame, i));
             if let Some(event) = event {
@@ -106,7 +113,17 @@ impl<F: LocalFamily> Receive<F> {
                 Some(Drop::Source)
             };
         }
-        None
+        let from_here = packet.has(flags::LOCAL) || F::is_discovery(packet, protocol);
+        (!from_here && self.is_own(packet, src)).then_some(Drop::Spoofed)
+    }
+
+    /// Whether an address is one of this router's where the packet came in.
+    #[inline(always)]
+    fn is_own(&self, packet: &Pkt<'_>, address: F::Addr) -> bool {
+        let fib = packet.table().unwrap_or_else(|| F::fib_of(&self.interfaces.get(packet.rx_if())));
+        let Some(Some(reader)) = self.readers.get().get(fib as usize) else { return false };
+        let record = self.load_balances.get(F::lookup(reader, address));
+        !record.is_many() && record.bucket().class() == Class::Receive
     }
 
     #[inline(always)]

@@ -128,7 +128,7 @@ fn trace(entry: &TraceEntry, out: &mut String) {
 }
 
 fn process(router: &mut Router, now: u64) -> u64 {
-    dad::run(router, now).min(advertise::run(router, now)).max(now + 1)
+    router.in_timer_time(now, |router, now| dad::run(router, now).min(advertise::run(router, now)).max(now + 1))
 }
 
 impl Router {

@@ -284,6 +284,19 @@ impl Router {
         self.neighbors.table(family).figures()
     }
 
+    /// Runs a process's turn in timer time, which `set clock adjust` shifts.
+    pub(crate) fn in_timer_time(&mut self, now: u64, turn: impl FnOnce(&mut Self, u64) -> u64) -> u64 {
+        let shift = self.graph.clock().adjustment();
+        let due = turn(self, now.saturating_add_signed(shift));
+        due.saturating_add_signed(shift.saturating_neg())
+    }
+
+    /// Wakes a process at a time of timer time.
+    pub(crate) fn wake_at(&mut self, process: &str, time: u64) {
+        let shift = self.graph.clock().adjustment();
+        self.wake_process(process, time.saturating_add_signed(shift.saturating_neg()));
+    }
+
     /// What ARP and ND nodes know of an interface.
     pub(crate) fn neighbor_view(&self, interface: IfIndex) -> Option<View> {
         self.neighbors.views.get().get(interface).cloned()

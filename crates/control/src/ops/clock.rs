@@ -122,6 +122,11 @@ impl Operation<Router> for AdjustClock {
             return Err(OpError::new(retval::INVALID_VALUE, "no useful time").key("seconds").value(seconds));
         }
         router.graph.clock().adjust((seconds * 1e9) as i64);
+        // What timers are waited for must be computed anew.
+        let names: Vec<&'static str> = router.processes().iter().map(|process| process.name).collect();
+        for name in names {
+            router.wake_process(name, 0);
+        }
         Ok(Outcome::Done(()))
     }
 }

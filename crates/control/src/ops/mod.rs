@@ -20,6 +20,8 @@ pub mod ip_route;
 pub mod ip_table;
 pub mod logging;
 pub mod memory;
+pub mod nd;
+pub mod neighbor;
 pub mod node;
 pub mod packet_generator;
 pub mod pcap;
@@ -56,6 +58,8 @@ pub fn register(registry: &mut Registry<Router>) {
     ip_table::register(registry);
     logging::register(registry);
     memory::register(registry);
+    nd::register(registry);
+    neighbor::register(registry);
     node::register(registry);
     packet_generator::register(registry);
     pcap::register(registry);

@@ -288,7 +288,7 @@ pub(super) fn reconsider(router: &mut Router, interface: IfIndex) {
         advertiser.initial_left = advertiser.config.initial;
     }
     advertiser.next = Some(next);
-    router.wake_process(PROCESS, next);
+    router.wake_at(PROCESS, next);
 }
 
 /// Sends an advertisement, to all nodes or to one; with lifetime 0 where it is the last. `false` where none can be sent.
@@ -352,7 +352,7 @@ pub(super) fn solicited(router: &mut Router, interface: IfIndex, from: Ipv6Addr,
         Some(next) if next <= time => advertiser.figures.joined += 1,
         _ => {
             advertiser.next = Some(time);
-            router.wake_process(PROCESS, time);
+            router.wake_at(PROCESS, time);
         }
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn begin(router: &mut Router, interface: IfIndex, address: Ipv6Addr) 
     let due = (checked && running).then_some(now);
     router.nd.addresses.insert((interface, address), Address { state, sent: 0, due });
     if due.is_some() {
-        router.wake_process(PROCESS, now);
+        router.wake_at(PROCESS, now);
     } else if !checked && running {
         router.publish_view(interface, false);
         router.announce(interface, address.into());

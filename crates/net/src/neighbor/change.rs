@@ -281,7 +281,7 @@ impl Router {
         announcements.retain(|(_, i, a)| (*i, *a) != (interface, address));
         // Bounded by the addresses of all interfaces.
         announcements.extend([now, now + ANNOUNCE_INTERVAL].map(|time| (time, interface, address)));
-        self.wake_process(PROCESS, now);
+        self.wake_at(PROCESS, now);
     }
 
     pub(super) fn send_announcement(&mut self, interface: IfIndex, address: IpAddr) {

@@ -25,6 +25,10 @@ const CONFLICT: u64 = 10 * SECOND;
 
 /// One call: what there is, within bounds; says when to call next.
 pub(super) fn run(router: &mut Router, now: u64) -> u64 {
+    router.in_timer_time(now, turn)
+}
+
+fn turn(router: &mut Router, now: u64) -> u64 {
     let mut more = false;
     let facts: Vec<Fact> = router.neighbors.facts.try_iter().take(FACTS).collect();
     more |= facts.len() == FACTS;

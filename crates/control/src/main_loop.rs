@@ -97,7 +97,7 @@ impl Runner {
 fn run_due(router: &mut Router) -> Duration {
     // An operation may have made one due: asked each turn, since that costs less than to be told.
     let Some(due) = router.processes().iter().map(|process| process.due).min() else { return NAP };
-    let now = router.graph.clock().now();
+    let now = router.graph.clock().timer_now();
     let due = if due <= now { router.run_processes(now).unwrap_or(u64::MAX) } else { due };
     Duration::from_nanos(due.saturating_sub(now)).min(NAP)
 }

@@ -223,7 +223,7 @@ impl Router {
         self.processes.push(Process { name, due: 0, calls: 0, clocks: 0, run });
     }
 
-    /// Makes a process run at the latest at `time`, ns of the router's clock (0: the next time the main loop comes round).
+    /// Makes a process run at the latest at `time`, ns of [timer time](quiver_graph::clock::Clock::timer_now) (0: the next time the main loop comes round).
     pub fn wake_process(&mut self, name: &str, time: u64) {
         if let Some(process) = self.processes.iter_mut().find(|p| p.name == name) {
             process.due = process.due.min(time);
@@ -240,7 +240,7 @@ impl Router {
         self.alarm.notify.clone()
     }
 
-    /// Runs the processes that are due at `now`, each once, and says when the next one is.
+    /// Runs the processes that are due at `now`, a timer time, each once, and says when the next one is.
     pub fn run_processes(&mut self, now: u64) -> Option<u64> {
         let raised = self.alarm.raised.swap(0, Ordering::Acquire);
         for at in 0..self.processes.len() {

@@ -31,7 +31,7 @@ pub fn start(processes: &Processes<Router>, startup: &StartupConfig) {
         let Some(signal) = cx.with(|router| router.notify()) else { return };
         while cx.event(&signal).await.is_ok() {
             cx.with(|router| {
-                let now = router.graph.clock().now();
+                let now = router.graph.clock().timer_now();
                 router.run_processes(now)
             });
         }

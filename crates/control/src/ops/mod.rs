@@ -21,6 +21,7 @@ pub mod ip_route;
 pub mod ip_table;
 pub mod logging;
 pub mod memory;
+pub mod nd;
 pub mod neighbor;
 pub mod node;
 pub mod packet_generator;
@@ -60,8 +61,9 @@ pub fn register(registry: &mut Registry<Router>) {
     ip_table::register(registry);
     logging::register(registry);
     memory::register(registry);
-    node::register(registry);
+    nd::register(registry);
     neighbor::register(registry);
+    node::register(registry);
     packet_generator::register(registry);
     pcap::register(registry);
     ping::register(registry);

@@ -1,625 +1,395 @@
-//! Neighbours of both families, and proxy ARP.
+//! Neighbours and ARP: `ip neighbor`, limits, proxy ARP, and what is shown of them.
 
-use std::fmt::Write as _;
+mod show;
+
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
-use quiver_net::Router;
-use quiver_net::ip::FamilyId;
-use quiver_net::neighbor::{NeighborError, ProxyRange, State};
+use quiver_command::operation::{Invocation, Job, OpError, Operation, Outcome, Registry, Step, retval};
+use quiver_net::neighbor::{NeighborError, ProxyRange};
+use quiver_net::{IfIndex, Router};
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
 use super::interface::resolve;
-
-/// Most neighbours that one command adds.
-const COUNT_MAX: u32 = 100_000;
+use super::ip_route::{Family, fib_error};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<SetNeighbor>()
-        .operation::<FlushNeighbors>()
-        .operation::<ShowNeighbors>()
-        .operation::<SetNeighborConfig>()
-        .operation::<ShowNeighborConfig>()
-        .operation::<SetProxyArp>()
-        .operation::<SetProxyRange>()
-        .operation::<ShowProxyArp>();
+    registry.operation::<SetNeighbor>().operation::<FlushNeighbors>().operation::<SetConfig>();
+    registry.operation::<SetProxyRange>().operation::<SetProxyArp>();
     for path in ["ip neighbor", "set ip neighbor"] {
         registry.command(Command {
             path,
-            syntax: "[add|del] <if> <ip> <mac> [static] [no-fib-entry] [count <n>] | <if> flush",
-            help: "Sets or removes a neighbor, or several in a row; `flush' forgets the dynamic ones of an interface",
+            syntax: "[del] <if> [<ip>] [<mac>] [static] [no-fib-entry] [count <n>] [flush]",
+            help: "Adds a neighbor, removes one, or removes all dynamic ones of an interface; IPv4 and IPv6",
             parse: parse_neighbor,
         });
     }
     registry.command(Command {
         path: "set ip neighbor-config",
-        syntax: "ip4|ip6 [limit <n>] [age <s>] [recycle|norecycle]",
-        help: "Sets how many neighbors may be learned, and when they are probed",
-        parse: |args, _| {
-            let v6 = args.expect_one_of(&[("ip4", false), ("ip6", true)])?;
-            let mut r = SetNeighborConfigRequest { v6, limit: None, age: None, recycle: None };
-            while !args.is_empty() {
-                if args.take_keyword("limit") {
-                    r.limit = Some(args.number("limit")?);
-                } else if args.take_keyword("age") {
-                    r.age = Some(args.number("age")?);
-                } else if args.take_keyword("recycle") {
-                    r.recycle = Some(true);
-                } else if args.take_keyword("norecycle") {
-                    r.recycle = Some(false);
-                } else {
-                    return Err(args.unexpected());
-                }
-            }
-            Ok(Invocation::new::<SetNeighborConfig>(r))
-        },
+        syntax: "ip4|ip6 [limit <n>] [age <s>] [recycle] [norecycle]",
+        help: "Sets how many dynamic neighbors there may be, and after how many seconds a silent one is asked",
+        parse: parse_config,
     });
     registry.command(Command {
-        path: "show ip neighbor-config",
-        syntax: "",
-        help: "Shows limits, ages and figures of the neighbor tables",
-        parse: |_, _| Ok(Invocation::new::<ShowNeighborConfig>(())),
-    });
-    registry.command(Command {
-        path: "show ip neighbors",
-        syntax: "[<if>]",
-        help: "Shows neighbors of both families",
-        parse: |args, _| parse_show(args, None),
-    });
-    registry.command(Command {
-        path: "show ip4 neighbors",
-        syntax: "[<if>]",
-        help: "Shows IPv4 neighbors",
-        parse: |args, _| parse_show(args, Some(false)),
-    });
-    registry.command(Command {
-        path: "show ip6 neighbors",
-        syntax: "[<if>]",
-        help: "Shows IPv6 neighbors",
-        parse: |args, _| parse_show(args, Some(true)),
+        path: "set arp proxy",
+        syntax: "[del] [table-id <id>] start <addr> end <addr>",
+        help: "Adds or removes addresses for which ARP requests are answered in the place of others",
+        parse: parse_proxy,
     });
     registry.command(Command {
         path: "set interface proxy-arp",
         syntax: "<if> enable|disable",
-        help: "Answers ARP requests on an interface for the ranges of `set arp proxy'",
+        help: "Switches answers for the ranges of `set arp proxy' on an interface",
         parse: |args, _| {
             let interface = args.interface()?;
-            let on = args.expect_one_of(&[("enable", true), ("disable", false)])?;
-            Ok(Invocation::new::<SetProxyArp>(SetProxyArpRequest { interface, on }))
+            let enable = args.switch("state")?;
+            Ok(Invocation::new::<SetProxyArp>(SetProxyArpRequest { interface, enable }))
         },
     });
-    registry.command(Command {
-        path: "set arp proxy",
-        syntax: "[add|del] [table-id <id>] start <a> end <a>",
-        help: "Adds or removes a range of addresses for which ARP requests are answered",
-        parse: |args, _| {
-            let mut r = ProxyRangeRequest { table: 0, first: Ipv4Addr::UNSPECIFIED, last: Ipv4Addr::UNSPECIFIED, add: true };
-            while !args.is_empty() {
-                if args.take_keyword("del") {
-                    r.add = false;
-                } else if args.take_keyword("add") {
-                    r.add = true;
-                } else if args.take_keyword("table-id") {
-                    r.table = args.number("table-id")?;
-                } else if args.take_keyword("start") {
-                    r.first = args.ip4("start")?;
-                } else if args.take_keyword("end") {
-                    r.last = args.ip4("end")?;
-                } else {
-                    return Err(args.unexpected());
-                }
-            }
-            Ok(Invocation::new::<SetProxyRange>(r))
-        },
-    });
-    registry.command(Command {
-        path: "show arp proxy",
-        syntax: "",
-        help: "Shows the ranges and interfaces of proxy ARP",
-        parse: |_, _| Ok(Invocation::new::<ShowProxyArp>(())),
-    });
-}
-
-fn parse_show(args: &mut Args<'_>, v6: Option<bool>) -> Result<Invocation<Router>, OpError> {
-    let interface = if args.is_empty() { None } else { Some(args.interface()?) };
-    Ok(Invocation::new::<ShowNeighbors>(ShowNeighborsRequest { interface, v6 }))
+    show::register(registry);
 }
 
 fn parse_neighbor(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
-    let add = !args.take_keyword("del");
-    if add {
-        args.take_keyword("add");
-    }
+    let mut remove = args.take_keyword("del");
     let interface = args.interface()?;
-    if args.take_keyword("flush") {
-        return Ok(Invocation::new::<FlushNeighbors>(FlushRequest { interface }));
-    }
-    let address = args.ip("neighbor's address")?;
-    let mut r = NeighborRequest { interface, address, mac: None, add, permanent: false, no_fib_entry: false, count: 1 };
-    r.mac = if add { Some(args.mac("link address")?) } else { args.try_mac() };
+    let (mut address, mut mac, mut count) = (None, None, 1);
+    let (mut permanent, mut no_fib_entry, mut flush) = (false, false, false);
     while !args.is_empty() {
         if args.take_keyword("static") {
-            r.permanent = true;
+            permanent = true;
         } else if args.take_keyword("no-fib-entry") {
-            r.no_fib_entry = true;
+            no_fib_entry = true;
         } else if args.take_keyword("count") {
-            r.count = args.number_in("count", 1..=COUNT_MAX)?;
+            count = args.number_in("count", 1..=u64::from(u32::MAX))?;
+        } else if args.take_keyword("flush") {
+            flush = true;
+        } else if args.take_keyword("del") {
+            remove = true;
+        } else if let Some(ip) = args.try_ip() {
+            address = Some(ip);
+        } else if let Some(m) = args.try_mac() {
+            mac = Some(MacAddr(m));
         } else {
             return Err(args.unexpected());
         }
     }
-    Ok(Invocation::new::<SetNeighbor>(r))
+    if flush {
+        return Ok(Invocation::new::<FlushNeighbors>(FlushNeighborsRequest { interface: Some(interface), family: None }));
+    }
+    let address = address.ok_or_else(|| args.missing("address"))?;
+    let mac = mac.map(|m| m.to_string());
+    let request = SetNeighborRequest { interface, address, mac, permanent, no_fib_entry, count, remove };
+    Ok(Invocation::new::<SetNeighbor>(request))
 }
 
-fn neighbor_error(error: &NeighborError) -> OpError {
+fn parse_family(args: &mut Args<'_>) -> Result<Family, OpError> {
+    args.expect_one_of(&[("ip4", Family::Ip4), ("ip6", Family::Ip6)])
+}
+
+fn parse_config(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    let family = parse_family(args)?;
+    let mut request = SetConfigRequest { family, limit: None, age: None, recycle: None };
+    while !args.is_empty() {
+        if args.take_keyword("limit") {
+            request.limit = Some(args.number("limit")?);
+        } else if args.take_keyword("age") {
+            request.age = Some(args.number("age")?);
+        } else if args.take_keyword("recycle") {
+            request.recycle = Some(true);
+        } else if args.take_keyword("norecycle") {
+            request.recycle = Some(false);
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    Ok(Invocation::new::<SetConfig>(request))
+}
+
+fn parse_proxy(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    let (mut remove, mut table, mut start, mut end) = (false, 0, None, None);
+    while !args.is_empty() {
+        if args.take_keyword("del") {
+            remove = true;
+        } else if args.take_keyword("table-id") {
+            table = args.number("table id")?;
+        } else if args.take_keyword("start") {
+            start = Some(args.ip4("start")?);
+        } else if args.take_keyword("end") {
+            end = Some(args.ip4("end")?);
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    let start = start.ok_or_else(|| args.missing("start"))?;
+    let end = end.ok_or_else(|| args.missing("end"))?;
+    Ok(Invocation::new::<SetProxyRange>(SetProxyRangeRequest { table, start, end, remove }))
+}
+
+/// A neighbour error as an operation's error.
+pub fn neighbor_error(error: &NeighborError) -> OpError {
     let (code, key) = match error {
         NeighborError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
-        NeighborError::NoEntry { .. } | NeighborError::NoRange => (retval::NO_SUCH_ENTRY, "address"),
-        NeighborError::Address(_) => (retval::INVALID_DST_ADDRESS, "address"),
-        NeighborError::Mac(_) => (retval::INVALID_VALUE, "mac"),
+        NeighborError::NoEntry { .. } => (retval::NO_SUCH_ENTRY, "address"),
+        NeighborError::Address(_) => (retval::INVALID_VALUE, "address"),
+        NeighborError::Mac(_) => (retval::INVALID_VALUE_2, "mac"),
         NeighborError::Full(_) => (retval::LIMIT_EXCEEDED, "limit"),
-        NeighborError::Range(..) => (retval::INVALID_VALUE, "range"),
-        NeighborError::Fib(_) => (retval::UNSPECIFIED, "fib"),
+        NeighborError::Range(..) => (retval::INVALID_VALUE, "end"),
+        NeighborError::NoRange => (retval::NO_SUCH_ENTRY, "start"),
+        NeighborError::Fib(error) => return fib_error(error),
     };
-    OpError::new(code, error.to_string()).key(key)
+    let wrapped = OpError::new(code, error.to_string()).key(key);
+    match error {
+        NeighborError::Full(_) => wrapped.remedy("see `set ip neighbor-config'"),
+        _ => wrapped,
+    }
 }
 
-/// Sets or removes neighbours.
+/// Adds or removes neighbours.
 pub struct SetNeighbor;
 
-/// What [`SetNeighbor`] sets.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NeighborRequest {
-    /// Interface.
-    pub interface: IfRef,
-    /// Address, the first one where there are several.
-    pub address: IpAddr,
-    /// Link address, for all of them; needed to add.
-    pub mac: Option<[u8; 6]>,
-    /// Add, or remove.
-    pub add: bool,
-    /// It stays until it is removed.
-    #[serde(default)]
-    pub permanent: bool,
-    /// No host route for it.
-    #[serde(default)]
-    pub no_fib_entry: bool,
-    /// Addresses in a row.
-    #[serde(default = "one")]
-    pub count: u32,
-}
-
-fn one() -> u32 {
+fn one() -> u64 {
     1
 }
 
-/// The address so many further.
-fn nth(address: IpAddr, n: u32) -> Option<IpAddr> {
+/// What [`SetNeighbor`] changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetNeighborRequest {
+    /// Interface.
+    pub interface: IfRef,
+    /// Address; the first of them.
+    pub address: IpAddr,
+    /// Link address; not needed for removal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// Never aged, never asked, whatever is heard.
+    #[serde(default)]
+    pub permanent: bool,
+    /// Without a host route.
+    #[serde(default)]
+    pub no_fib_entry: bool,
+    /// How many in a row, addresses and link addresses counting up.
+    #[serde(default = "one")]
+    pub count: u64,
+    /// Remove instead of add.
+    #[serde(default)]
+    pub remove: bool,
+}
+
+/// Neighbours that are being added or removed.
+struct Many {
+    interface: IfIndex,
+    address: IpAddr,
+    mac: MacAddr,
+    request: SetNeighborRequest,
+    done: u64,
+    cancelled: bool,
+}
+
+fn next(address: IpAddr) -> Option<IpAddr> {
     match address {
-        IpAddr::V4(a) => a.to_bits().checked_add(n).map(|b| Ipv4Addr::from_bits(b).into()),
-        IpAddr::V6(a) => a.to_bits().checked_add(n.into()).map(|b| std::net::Ipv6Addr::from_bits(b).into()),
+        IpAddr::V4(a) => a.to_bits().checked_add(1).map(|n| Ipv4Addr::from_bits(n).into()),
+        IpAddr::V6(a) => a.to_bits().checked_add(1).map(|n| std::net::Ipv6Addr::from_bits(n).into()),
+    }
+}
+
+impl Many {
+    fn next(&mut self, router: &mut Router) -> Result<(), OpError> {
+        let SetNeighborRequest { permanent, no_fib_entry, remove, .. } = self.request;
+        let result = if remove {
+            router.remove_neighbor(self.interface, self.address)
+        } else {
+            router.add_neighbor(self.interface, self.address, self.mac, permanent, no_fib_entry)
+        };
+        result.map_err(|e| match self.done {
+            0 => neighbor_error(&e),
+            n => neighbor_error(&e).remedy(format!("{n} neighbors before it were changed")),
+        })?;
+        self.done += 1;
+        if self.done < self.request.count {
+            self.address = next(self.address)
+                .ok_or_else(|| OpError::new(retval::INVALID_VALUE, "the address space ends here").key("count"))?;
+            self.mac = MacAddr::from_u64(self.mac.to_u64() + 1);
+        }
+        Ok(())
+    }
+}
+
+impl Job<Router, ()> for Many {
+    fn step(&mut self, router: &mut Router, budget: Duration) -> Step<()> {
+        let start = Instant::now();
+        while self.done < self.request.count {
+            if self.cancelled {
+                return Step::Done(Err(OpError::unspecified(format!("stopped after {} neighbors", self.done))));
+            }
+            if let Err(error) = self.next(router) {
+                return Step::Done(Err(error));
+            }
+            if start.elapsed() >= budget {
+                return Step::Again;
+            }
+        }
+        Step::Done(Ok(()))
+    }
+
+    fn exclusive(&self) -> bool {
+        true
+    }
+
+    fn cancel(&mut self, _: &mut Router) {
+        self.cancelled = true;
     }
 }
 
 impl Operation<Router> for SetNeighbor {
-    const NAME: &'static str = "ip_neighbor_set";
-    type Request = NeighborRequest;
+    const NAME: &'static str = "ip_neighbor_add_del";
+    type Request = SetNeighborRequest;
     type Reply = ();
 
-    fn run(router: &mut Router, r: NeighborRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let interface = resolve(router, &r.interface)?;
-        let mac = match (r.add, r.mac) {
-            (true, None) => return Err(OpError::unspecified("which link address?").key("mac")),
-            (_, mac) => MacAddr(mac.unwrap_or_default()),
+    fn run(router: &mut Router, request: SetNeighborRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let interface = resolve(router, &request.interface)?;
+        let mac = match &request.mac {
+            Some(text) => text.parse().map_err(|e| OpError::invalid("mac", text, format!("{e}")))?,
+            None if request.remove => MacAddr::ZERO,
+            None => return Err(OpError::new(retval::INVALID_ARGUMENT, "missing link address").key("mac")),
         };
-        let addresses: Option<Vec<IpAddr>> = (0..r.count.min(COUNT_MAX)).map(|n| nth(r.address, n)).collect();
-        let past = || OpError::invalid("count", r.count, "the addresses run past the end of the family");
-        for (done, address) in addresses.ok_or_else(past)?.into_iter().enumerate() {
-            let result = if r.add {
-                router.add_neighbor(interface, address, mac, r.permanent, r.no_fib_entry)
-            } else {
-                router.remove_neighbor(interface, address)
-            };
-            if let Err(error) = result {
-                // A row that cannot be completed is taken back: all or none.
-                if r.add {
-                    for n in 0..done as u32 {
-                        let _ = nth(r.address, n).map(|a| router.remove_neighbor(interface, a));
-                    }
-                }
-                return Err(neighbor_error(&error).value(address));
-            }
+        let mut many = Many { interface, address: request.address, mac, request, done: 0, cancelled: false };
+        if many.request.count > 1 {
+            return Ok(Outcome::job(many));
         }
+        many.next(router)?;
         Ok(Outcome::Done(()))
     }
 }
 
-/// Forgets dynamic neighbours.
+/// Removes dynamic neighbours.
 pub struct FlushNeighbors;
 
-/// Which interface [`FlushNeighbors`] empties.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FlushRequest {
-    /// Interface.
-    pub interface: IfRef,
+/// Which ones [`FlushNeighbors`] removes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FlushNeighborsRequest {
+    /// Of this interface only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<IfRef>,
+    /// Of this family only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
 }
 
 impl Operation<Router> for FlushNeighbors {
     const NAME: &'static str = "ip_neighbor_flush";
-    type Request = FlushRequest;
+    type Request = FlushNeighborsRequest;
     type Reply = ();
 
-    fn run(router: &mut Router, r: FlushRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let interface = resolve(router, &r.interface)?;
-        for family in [FamilyId::V4, FamilyId::V6] {
-            router.flush_neighbors(family, Some(interface));
+    fn run(router: &mut Router, request: FlushNeighborsRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let interface = request.interface.as_ref().map(|i| resolve(router, i)).transpose()?;
+        for family in [Family::Ip4, Family::Ip6] {
+            if request.family.is_none_or(|f| f == family) {
+                router.flush_neighbors(family.into(), interface);
+            }
         }
         Ok(Outcome::Done(()))
     }
 }
 
-/// Shows neighbours.
-pub struct ShowNeighbors;
+/// Sets the limits of a family's neighbours.
+pub struct SetConfig;
 
-/// Which neighbours [`ShowNeighbors`] shows.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowNeighborsRequest {
-    /// Of one interface.
-    pub interface: Option<IfRef>,
-    /// Of one family: IPv6, or not.
-    pub v6: Option<bool>,
-}
-
-/// A neighbour as shown.
-#[derive(Debug, Clone, Serialize)]
-pub struct NeighborLine {
-    /// Seconds since it was last heard of.
-    pub age_s: f64,
-    /// Address.
-    pub address: IpAddr,
-    /// VPP's letters: S static, D dynamic, N no FIB entry, P pending, A stale.
-    pub flags: String,
-    /// Link address, where known.
-    pub mac: Option<String>,
-    /// Interface.
-    pub interface: String,
-}
-
-/// The answer of [`ShowNeighbors`].
-#[derive(Debug, Clone, Serialize)]
-pub struct NeighborList {
-    /// IPv4 first, then IPv6.
-    pub neighbors: Vec<NeighborLine>,
-}
-
-impl Text for NeighborList {
-    fn text(&self, out: &mut String, _: &View) {
-        if self.neighbors.is_empty() {
-            return;
-        }
-        let table = TextTable::new()
-            .column("Age", 12, Align::Right)
-            .column("IP", 40, Align::Centre)
-            .column("Flags", 6, Align::Centre)
-            .column("Ethernet", 20, Align::Centre)
-            .column("Interface", 24, Align::Left);
-        table.heading(out);
-        let table = table.trim();
-        for n in &self.neighbors {
-            let age = format!("{:.4}", n.age_s);
-            let age = age.strip_prefix('0').unwrap_or(&age).to_owned();
-            let mac = n.mac.as_deref().unwrap_or("00:00:00:00:00:00");
-            table.row(out, &[&age, &n.address, &n.flags, &mac, &n.interface]);
-        }
-    }
-}
-
-impl Operation<Router> for ShowNeighbors {
-    const NAME: &'static str = "ip_neighbors_show";
-    type Request = ShowNeighborsRequest;
-    type Reply = NeighborList;
-
-    fn run(router: &mut Router, r: ShowNeighborsRequest) -> Result<Outcome<Router, NeighborList>, OpError> {
-        let only = r.interface.map(|name| resolve(router, &name)).transpose()?;
-        let now = router.graph.clock().timer_now();
-        let mut neighbors = Vec::new();
-        for (family, v6) in [(FamilyId::V4, false), (FamilyId::V6, true)] {
-            if r.v6.is_some_and(|wanted| wanted != v6) {
-                continue;
-            }
-            for n in router.neighbors(family).into_iter().filter(|n| only.is_none_or(|i| i == n.interface)) {
-                let letter = match n.state {
-                    State::Permanent => "S",
-                    State::Incomplete => "P",
-                    State::Stale => "DA",
-                    _ => "D",
-                };
-                let no_fib = if n.no_fib_entry { "N" } else { "" };
-                neighbors.push(NeighborLine {
-                    age_s: now.saturating_sub(n.heard) as f64 / 1e9,
-                    address: n.address,
-                    flags: format!("{letter}{no_fib}"),
-                    mac: n.mac.map(|m| m.to_string()),
-                    interface: router.interfaces.name(n.interface),
-                });
-            }
-        }
-        Ok(Outcome::Done(NeighborList { neighbors }))
-    }
-}
-
-/// Sets limits and ages.
-pub struct SetNeighborConfig;
-
-/// What [`SetNeighborConfig`] sets; what is absent stays.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// What [`SetConfig`] changes; what is left out stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SetNeighborConfigRequest {
-    /// IPv6, or IPv4.
-    pub v6: bool,
-    /// Most dynamic entries; 0: no limit.
-    #[serde(default)]
+pub struct SetConfigRequest {
+    /// Family.
+    pub family: Family,
+    /// Most dynamic neighbours; 0: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Seconds after which a silent entry is probed and removed; 0: never.
-    #[serde(default)]
+    /// Seconds after which a silent neighbour is asked; 0: only those in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age: Option<u32>,
-    /// A new entry takes the place of the oldest where the limit is reached.
-    #[serde(default)]
+    /// Whether a new one takes the place of the oldest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recycle: Option<bool>,
 }
 
-impl Operation<Router> for SetNeighborConfig {
-    const NAME: &'static str = "ip_neighbor_config_set";
-    type Request = SetNeighborConfigRequest;
+impl Operation<Router> for SetConfig {
+    const NAME: &'static str = "ip_neighbor_config";
+    type Request = SetConfigRequest;
     type Reply = ();
 
-    fn run(router: &mut Router, r: SetNeighborConfigRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let family = if r.v6 { FamilyId::V6 } else { FamilyId::V4 };
+    fn run(router: &mut Router, request: SetConfigRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let family = request.family.into();
         let mut config = router.neighbor_config(family);
-        config.limit = r.limit.unwrap_or(config.limit);
-        config.age = r.age.unwrap_or(config.age);
-        config.recycle = r.recycle.unwrap_or(config.recycle);
+        config.limit = request.limit.unwrap_or(config.limit);
+        config.age = request.age.unwrap_or(config.age);
+        config.recycle = request.recycle.unwrap_or(config.recycle);
         router.set_neighbor_config(family, config);
         Ok(Outcome::Done(()))
     }
 }
 
-/// Shows limits, ages and figures.
-pub struct ShowNeighborConfig;
+/// Adds or removes addresses for which proxy ARP answers.
+pub struct SetProxyRange;
 
-/// A family's settings and figures.
-#[derive(Debug, Clone, Serialize)]
-pub struct NeighborConfigLine {
-    /// `ip4` or `ip6`.
-    pub family: &'static str,
-    /// Most dynamic entries.
-    pub limit: u32,
-    /// Seconds until a silent entry is probed.
-    pub age_s: u32,
-    /// Oldest makes room.
-    pub recycle: bool,
-    /// Entries now.
-    pub entries: usize,
-    /// Of them without an answer.
-    pub pending: usize,
-    /// Refused at the limit.
-    pub refused: u64,
-    /// Made room for others.
-    pub recycled: u64,
-    /// Did not answer.
-    pub lost: u64,
-    /// Duplicates of own addresses.
-    pub conflicts: u64,
+/// What [`SetProxyRange`] changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetProxyRangeRequest {
+    /// Table.
+    #[serde(default)]
+    pub table: u32,
+    /// First address.
+    pub start: Ipv4Addr,
+    /// Last address.
+    pub end: Ipv4Addr,
+    /// Remove instead of add.
+    #[serde(default)]
+    pub remove: bool,
 }
 
-impl Text for NeighborConfigLine {
-    fn text(&self, out: &mut String, _: &View) {
-        let recycle = if self.recycle { "recycle" } else { "norecycle" };
-        let _ = writeln!(out, "{}:\n  limit:{}, age:{}, {recycle}", self.family, self.limit, self.age_s);
-        let _ = writeln!(
-            out,
-            "  entries:{}, pending:{}, refused:{}, recycled:{}, lost:{}, conflicts:{}",
-            self.entries, self.pending, self.refused, self.recycled, self.lost, self.conflicts
-        );
-    }
-}
+impl Operation<Router> for SetProxyRange {
+    const NAME: &'static str = "proxy_arp_add_del";
+    type Request = SetProxyRangeRequest;
+    type Reply = ();
 
-impl Operation<Router> for ShowNeighborConfig {
-    const NAME: &'static str = "ip_neighbor_config_show";
-    type Request = ();
-    type Reply = Vec<NeighborConfigLine>;
-
-    fn run(router: &mut Router, (): ()) -> Result<Outcome<Router, Vec<NeighborConfigLine>>, OpError> {
-        let line = |(family, name)| {
-            let (config, figures) = (router.neighbor_config(family), router.neighbor_figures(family));
-            NeighborConfigLine {
-                family: name,
-                limit: config.limit,
-                age_s: config.age,
-                recycle: config.recycle,
-                entries: figures.entries,
-                pending: figures.pending,
-                refused: figures.refused,
-                recycled: figures.recycled,
-                lost: figures.lost,
-                conflicts: figures.conflicts,
-            }
-        };
-        Ok(Outcome::Done([(FamilyId::V4, "ip4"), (FamilyId::V6, "ip6")].into_iter().map(line).collect()))
+    fn run(router: &mut Router, request: SetProxyRangeRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let SetProxyRangeRequest { table, start, end, remove } = request;
+        if router.route_lookup(table, start.into()).is_none() {
+            return Err(OpError::new(retval::NO_SUCH_FIB, format!("Nonexistent table id {table}")).key("table-id"));
+        }
+        router.set_proxy_range(ProxyRange { table, first: start, last: end }, !remove).map_err(|e| neighbor_error(&e))?;
+        Ok(Outcome::Done(()))
     }
 }
 
 /// Switches proxy ARP on an interface.
 pub struct SetProxyArp;
 
-/// What [`SetProxyArp`] switches.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// What [`SetProxyArp`] changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetProxyArpRequest {
     /// Interface.
     pub interface: IfRef,
-    /// On.
-    pub on: bool,
+    /// On or off.
+    pub enable: bool,
 }
 
 impl Operation<Router> for SetProxyArp {
-    const NAME: &'static str = "proxy_arp_set";
+    const NAME: &'static str = "proxy_arp_intfc_enable_disable";
     type Request = SetProxyArpRequest;
     type Reply = ();
 
-    fn run(router: &mut Router, r: SetProxyArpRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let interface = resolve(router, &r.interface)?;
-        router.set_proxy_arp(interface, r.on).map_err(|e| neighbor_error(&e))?;
+    fn run(router: &mut Router, request: SetProxyArpRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &request.interface)?;
+        router.set_proxy_arp(index, request.enable).map_err(|e| neighbor_error(&e))?;
         Ok(Outcome::Done(()))
-    }
-}
-
-/// Adds or removes a range of proxy ARP.
-pub struct SetProxyRange;
-
-/// The range of [`SetProxyRange`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProxyRangeRequest {
-    /// Table.
-    #[serde(default)]
-    pub table: u32,
-    /// First address.
-    pub first: Ipv4Addr,
-    /// Last address.
-    pub last: Ipv4Addr,
-    /// Add, or remove.
-    pub add: bool,
-}
-
-impl Operation<Router> for SetProxyRange {
-    const NAME: &'static str = "proxy_arp_range_set";
-    type Request = ProxyRangeRequest;
-    type Reply = ();
-
-    fn run(router: &mut Router, r: ProxyRangeRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let range = ProxyRange { table: r.table, first: r.first, last: r.last };
-        router.set_proxy_range(range, r.add).map_err(|e| neighbor_error(&e))?;
-        Ok(Outcome::Done(()))
-    }
-}
-
-/// Shows proxy ARP.
-pub struct ShowProxyArp;
-
-/// The answer of [`ShowProxyArp`].
-#[derive(Debug, Clone, Serialize)]
-pub struct ProxyArp {
-    /// Ranges: table, first and last address.
-    pub ranges: Vec<(u32, Ipv4Addr, Ipv4Addr)>,
-    /// Interfaces that answer.
-    pub interfaces: Vec<String>,
-}
-
-impl Text for ProxyArp {
-    fn text(&self, out: &mut String, _: &View) {
-        for (table, first, last) in &self.ranges {
-            let _ = writeln!(out, "Table {table}, {first} - {last}");
-        }
-        for interface in &self.interfaces {
-            let _ = writeln!(out, "{interface}");
-        }
-    }
-}
-
-impl Operation<Router> for ShowProxyArp {
-    const NAME: &'static str = "proxy_arp_show";
-    type Request = ();
-    type Reply = ProxyArp;
-
-    fn run(router: &mut Router, (): ()) -> Result<Outcome<Router, ProxyArp>, OpError> {
-        let ranges = router.proxy_ranges().iter().map(|r| (r.table, r.first, r.last)).collect();
-        let on = router.interfaces.iter().filter(|i| router.proxy_arp(i.index));
-        Ok(Outcome::Done(ProxyArp { ranges, interfaces: on.map(|i| i.name.clone()).collect() }))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use quiver_net::testing::Harness;
-
-    fn run(h: &mut Harness, line: &str) -> String {
-        crate::ops::testing::run(&mut h.router, line)
-    }
-
-    fn router() -> Harness {
-        let mut h = Harness::new();
-        for line in [
-            "create packet-generator interface pg0",
-            "set interface state pg0 up",
-            "set interface ip address pg0 10.0.0.1/24",
-            "set interface ip address pg0 2001:db8::1/64",
-        ] {
-            run(&mut h, line);
-        }
-        h
-    }
-
-    #[test]
-    fn neighbors_are_added_queried_removed_and_queried_again() {
-        let mut h = router();
-        assert_eq!(run(&mut h, "show ip neighbors"), "");
-        run(&mut h, "set ip neighbor pg0 10.0.0.2 02:00:00:00:00:02 static");
-        run(&mut h, "ip neighbor pg0 2001:db8::2 0200.0000.0003");
-        let text = run(&mut h, "show ip neighbors");
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(
-            lines[0],
-            "     Age                       IP                    Flags      Ethernet              Interface       "
-        );
-        assert!(lines[1].ends_with("                10.0.0.2                   S    02:00:00:00:00:02 pg0"), "{text}");
-        assert!(lines[2].ends_with("              2001:db8::2                DA    02:00:00:00:00:03 pg0"), "{text}");
-        assert_eq!(run(&mut h, "show ip4 neighbors pg0").lines().count(), 2);
-        assert_eq!(run(&mut h, "show ip6 neighbors").lines().count(), 2);
-        run(&mut h, "ip neighbor pg0 10.0.0.10 02:00:00:00:00:0a count 20");
-        assert_eq!(run(&mut h, "show ip4 neighbors").lines().count(), 22);
-        run(&mut h, "ip neighbor pg0 flush");
-        assert_eq!(run(&mut h, "show ip neighbors").lines().count(), 2, "the static one stays");
-        run(&mut h, "ip neighbor del pg0 10.0.0.2 02:00:00:00:00:02");
-        assert_eq!(run(&mut h, "show ip neighbors"), "");
-    }
-
-    #[test]
-    fn settings_and_proxies_are_shown_as_set() {
-        let mut h = router();
-        run(&mut h, "set ip neighbor-config ip4 limit 10 age 30 recycle");
-        assert!(run(&mut h, "show ip neighbor-config").starts_with("ip4:\n  limit:10, age:30, recycle\n"));
-        run(&mut h, "set arp proxy start 192.0.2.1 end 192.0.2.9");
-        run(&mut h, "set interface proxy-arp pg0 enable");
-        assert_eq!(run(&mut h, "show arp proxy"), "Table 0, 192.0.2.1 - 192.0.2.9\npg0\n");
-        run(&mut h, "set arp proxy del start 192.0.2.1 end 192.0.2.9");
-        run(&mut h, "set interface proxy-arp pg0 disable");
-        assert_eq!(run(&mut h, "show arp proxy"), "");
-    }
-
-    #[test]
-    fn mistakes_are_one_line_and_change_nothing() {
-        let mut h = router();
-        for (line, expected) in [
-            ("set ip neighbor pg9 10.0.0.2 02:00:00:00:00:02", "unknown interface"),
-            ("set ip neighbor pg0 10.0.0.2", "link address"),
-            ("set ip neighbor pg0 10.0.0.2 03:00:00:00:00:02", "unicast"),
-            ("set ip neighbor pg0 224.0.0.1 02:00:00:00:00:02", "neighbor's address"),
-            ("ip neighbor del pg0 10.0.0.9 02:00:00:00:00:02", "no neighbor"),
-            ("ip neighbor pg0 255.255.255.250 02:00:00:00:00:02 count 20", ""),
-            ("set arp proxy start 192.0.2.9 end 192.0.2.1", "ends before"),
-            ("set arp proxy del start 192.0.2.1 end 192.0.2.9", "no such"),
-        ] {
-            let error = crate::ops::testing::error(&mut h.router, line);
-            assert!(error.contains(expected) && !error.contains('\n'), "{line}: {error}");
-        }
-        assert_eq!(run(&mut h, "show ip neighbors"), "");
-    }
-}
+mod tests;

@@ -52,6 +52,9 @@ pub(crate) struct Entry {
     pub reach: Reach,
     /// No host route in the FIB.
     pub no_fib: bool,
+    /// The user said so, and nothing was heard of it yet: it may be one that cannot answer, so only an age limit makes it
+    /// be asked.
+    configured: bool,
     /// When it was last heard of.
     pub heard: u64,
     /// When its timer runs out.
@@ -185,7 +188,7 @@ impl Table {
             self.unlink(&gone);
         }
         self.unlink(&key);
-        let mut entry = Entry { reach, no_fib: false, heard: now, due: None, sent: 0 };
+        let mut entry = Entry { reach, no_fib: false, configured: false, heard: now, due: None, sent: 0 };
         self.arm(&mut entry, now);
         self.link(key, entry);
         Made::Yes(gone)
@@ -210,6 +213,7 @@ impl Table {
         let effect = entry.reach.hear(evidence);
         if effect.heard {
             entry.heard = now;
+            entry.configured = false;
         }
         if effect.timer {
             self.arm(&mut entry, now);
@@ -235,7 +239,7 @@ impl Table {
         if let Some(gone) = gone {
             self.unlink(&gone);
         }
-        let mut entry = Entry { reach, no_fib, heard: now, due: None, sent: 0 };
+        let mut entry = Entry { reach, no_fib, configured: true, heard: now, due: None, sent: 0 };
         self.arm(&mut entry, now);
         self.link(key, entry);
         Ok(gone)
@@ -266,7 +270,7 @@ impl Table {
     pub fn tick(&mut self, key: &Key, sent: u64, now: u64) -> (Due, Option<MacAddr>) {
         let Some(mut entry) = self.unlink(key) else { return (Due::Quiet, None) };
         let was = entry.reach.state;
-        let used = was == State::Stale && sent != entry.sent;
+        let used = was == State::Stale && sent != entry.sent && !entry.configured;
         entry.sent = sent;
         let aged = self.age().is_some_and(|age| now.saturating_sub(entry.heard) >= age);
         let due = entry.reach.tick(used, aged);

@@ -139,16 +139,19 @@ fn a_neighbour_in_use_is_probed_by_unicast_and_one_that_is_not_stays_unasked() {
     for workers in [0, 2] {
         let (mut h, x) = bed(workers, 2);
         let mut time = Time::new(&h);
-        h.router.add_neighbor(x[1], host(1, 2).into(), host_mac(1), false, false).unwrap();
-        h.router.add_neighbor(x[1], host(1, 3).into(), host_mac(3), false, false).unwrap();
+        for n in [2, 3] {
+            h.exchange(x[1], &arp_request((host_mac(n - 1), host(1, n)), host(1, 1)));
+        }
+        h.router.add_neighbor(x[1], host(1, 4).into(), host_mac(4), false, false).unwrap();
         assert!(requests(&time.pass(&mut h, 60)).is_empty());
         h.exchange(x[0], &packet(host(1, 2), 1));
+        h.exchange(x[0], &packet(host(1, 4), 1));
         let mut asked = Vec::new();
         while asked.is_empty() {
             asked = requests(&time.pass(&mut h, 1));
         }
         let expected = ArpHeader::request((router_mac(1), host(1, 1)), host(1, 2));
-        assert_eq!(asked, [(x[1], host_mac(1), expected)]);
+        assert_eq!(asked, [(x[1], host_mac(1), expected)], "not whom the user has configured");
         assert_eq!(h.router.neighbor(x[1], host(1, 2).into()).unwrap().state, State::Probe);
         h.exchange(x[1], &arp_reply(1, (host_mac(1), host(1, 2))));
         time.settle(&mut h);

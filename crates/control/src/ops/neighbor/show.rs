@@ -1,0 +1,281 @@
+//! What is shown of neighbours and ARP.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+
+use quiver_command::grammar::{Command, IfRef};
+use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_net::Router;
+use quiver_net::neighbor::{NeighborInfo, State};
+use serde::{Deserialize, Serialize};
+
+use crate::ops::interface::resolve;
+use crate::ops::ip_route::Family;
+
+/// Seconds of silence after which an unconfirmed neighbour is shown as stale.
+const STALE: f64 = 30.0;
+
+pub(super) fn register(registry: &mut Registry<Router>) {
+    registry.operation::<ShowNeighbors>().operation::<ShowConfig>().operation::<ShowProxy>();
+    let show = |path, parse| Command {
+        path,
+        syntax: "[<if>]",
+        help: "Shows neighbors: S static, D dynamic, N no FIB entry, P pending, A stale",
+        parse,
+    };
+    registry.command(show("show ip neighbors", |args, _| show_neighbors(args, None)));
+    registry.command(show("show ip4 neighbors", |args, _| show_neighbors(args, Some(Family::Ip4))));
+    registry.command(show("show ip6 neighbors", |args, _| show_neighbors(args, Some(Family::Ip6))));
+    registry.command(Command {
+        path: "show ip neighbor-config",
+        syntax: "",
+        help: "Shows the limits of neighbors, and how far they are used",
+        parse: |_, _| Ok(Invocation::new::<ShowConfig>(())),
+    });
+    registry.command(Command {
+        path: "show arp proxy",
+        syntax: "",
+        help: "Shows for which addresses proxy ARP answers, and where",
+        parse: |_, _| Ok(Invocation::new::<ShowProxy>(())),
+    });
+}
+
+fn show_neighbors(
+    args: &mut quiver_command::grammar::Args<'_>,
+    family: Option<Family>,
+) -> Result<Invocation<Router>, OpError> {
+    let interface = if args.is_empty() { None } else { Some(args.interface()?) };
+    Ok(Invocation::new::<ShowNeighbors>(ShowNeighborsRequest { interface, family }))
+}
+
+/// Shows neighbours.
+pub struct ShowNeighbors;
+
+/// Which ones [`ShowNeighbors`] shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShowNeighborsRequest {
+    /// Of this interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<IfRef>,
+    /// Of this family.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
+}
+
+/// A neighbour as shown.
+#[derive(Debug, Clone, Serialize)]
+pub struct NeighborReply {
+    /// Seconds since it was last heard of, or configured.
+    pub age: f64,
+    /// Address.
+    pub address: IpAddr,
+    /// Link address, where known.
+    pub mac: Option<String>,
+    /// Interface.
+    pub interface: String,
+    /// `incomplete`, `reachable`, `stale`, `delay`, `probe`, `permanent`.
+    pub state: &'static str,
+    /// Without a host route.
+    pub no_fib_entry: bool,
+}
+
+impl NeighborReply {
+    fn of(router: &Router, neighbor: &NeighborInfo, now: u64) -> Self {
+        Self {
+            age: now.saturating_sub(neighbor.heard) as f64 / 1e9,
+            address: neighbor.address,
+            mac: neighbor.mac.map(|m| m.to_string()),
+            interface: router.interfaces.name(neighbor.interface),
+            state: match neighbor.state {
+                State::Incomplete => "incomplete",
+                State::Reachable => "reachable",
+                State::Stale => "stale",
+                State::Delay => "delay",
+                State::Probe => "probe",
+                State::Permanent => "permanent",
+            },
+            no_fib_entry: neighbor.no_fib_entry,
+        }
+    }
+
+    fn flags(&self) -> String {
+        let mut flags = String::from(if self.state == "permanent" { "S" } else { "D" });
+        if self.no_fib_entry {
+            flags.push('N');
+        }
+        match self.state {
+            "incomplete" | "probe" => flags.push('P'),
+            "stale" | "delay" if self.age >= STALE => flags.push('A'),
+            _ => {}
+        }
+        flags
+    }
+
+    /// Seconds with four decimals, without a leading zero, as VPP prints them.
+    fn age_text(&self) -> String {
+        let text = format!("{:.4}", self.age);
+        text.strip_prefix('0').map_or(text.clone(), ToOwned::to_owned)
+    }
+}
+
+impl Text for NeighborReply {
+    fn text(&self, out: &mut String, _view: &View) {
+        let mac = self.mac.as_deref().unwrap_or("incomplete");
+        let interface = format!(" {}", self.interface);
+        table(false).row(out, &[&self.age_text(), &self.address, &self.flags(), &mac, &interface]);
+    }
+}
+
+/// The neighbours that are there.
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub struct Neighbors(Vec<NeighborReply>);
+
+fn table(heading: bool) -> TextTable {
+    let table = TextTable::new()
+        .column("Age", 12, Align::Right)
+        .column("IP", 40, Align::Centre)
+        .column("Flags", 6, Align::Centre);
+    // An interface's name follows its link address after one blank.
+    match heading {
+        true => table.column("Ethernet", 20, Align::Centre).column("Interface", 24, Align::Left),
+        false => table.column("", 19, Align::Centre).column("", 0, Align::Left),
+    }
+}
+
+impl Text for Neighbors {
+    fn text(&self, out: &mut String, view: &View) {
+        if self.0.is_empty() {
+            return;
+        }
+        table(true).heading(out);
+        self.0.text(out, view);
+    }
+}
+
+impl Operation<Router> for ShowNeighbors {
+    const NAME: &'static str = "ip_neighbor_dump";
+    type Request = ShowNeighborsRequest;
+    type Reply = Neighbors;
+
+    fn run(router: &mut Router, request: ShowNeighborsRequest) -> Result<Outcome<Router, Neighbors>, OpError> {
+        let interface = request.interface.as_ref().map(|i| resolve(router, i)).transpose()?;
+        let now = router.graph.clock().timer_now();
+        let families = [Family::Ip4, Family::Ip6].into_iter().filter(|f| request.family.is_none_or(|r| r == *f));
+        let all = families.flat_map(|family| router.neighbors(family.into()));
+        let wanted = all.filter(|n| interface.is_none_or(|i| n.interface == i));
+        Ok(Outcome::Done(Neighbors(wanted.map(|n| NeighborReply::of(router, &n, now)).collect())))
+    }
+}
+
+/// Shows the limits of neighbours.
+pub struct ShowConfig;
+
+/// Limits and figures of a family.
+#[derive(Debug, Clone, Serialize)]
+pub struct ConfigReply {
+    /// Family.
+    pub family: Family,
+    /// Most dynamic neighbours; 0: no limit.
+    pub limit: u32,
+    /// Seconds after which a silent one is asked; 0: only those in use.
+    pub age: u32,
+    /// Whether a new one takes the place of the oldest.
+    pub recycle: bool,
+    /// Neighbours now.
+    pub entries: usize,
+    /// Of them, not answered yet.
+    pub pending: usize,
+    /// Refused because of the limit.
+    pub refused: u64,
+    /// Pushed out by others.
+    pub recycled: u64,
+    /// Did not answer.
+    pub lost: u64,
+    /// Duplicates of own addresses.
+    pub conflicts: u64,
+}
+
+impl Text for ConfigReply {
+    fn text(&self, out: &mut String, _view: &View) {
+        let Self { limit, age, recycle, entries, pending, refused, recycled, lost, conflicts, .. } = self;
+        let family = if self.family == Family::Ip4 { "ip4" } else { "ip6" };
+        let _ = writeln!(out, "{family}:\n  limit:{limit}, age:{age}, recycle:{}", u8::from(*recycle));
+        let _ = writeln!(out, "  entries:{entries}, pending:{pending}, refused:{refused}, recycled:{recycled}");
+        let _ = writeln!(out, "  lost:{lost}, conflicts:{conflicts}");
+    }
+}
+
+impl Operation<Router> for ShowConfig {
+    const NAME: &'static str = "ip_neighbor_config_get";
+    type Request = ();
+    type Reply = Vec<ConfigReply>;
+
+    fn run(router: &mut Router, (): ()) -> Result<Outcome<Router, Vec<ConfigReply>>, OpError> {
+        let reply = |family: Family| {
+            let (config, figures) = (router.neighbor_config(family.into()), router.neighbor_figures(family.into()));
+            ConfigReply {
+                family,
+                limit: config.limit,
+                age: config.age,
+                recycle: config.recycle,
+                entries: figures.entries,
+                pending: figures.pending,
+                refused: figures.refused,
+                recycled: figures.recycled,
+                lost: figures.lost,
+                conflicts: figures.conflicts,
+            }
+        };
+        Ok(Outcome::Done(vec![reply(Family::Ip4), reply(Family::Ip6)]))
+    }
+}
+
+/// Shows proxy ARP.
+pub struct ShowProxy;
+
+/// A range for which proxy ARP answers.
+#[derive(Debug, Clone, Serialize)]
+pub struct RangeReply {
+    /// Table.
+    pub table: u32,
+    /// First address.
+    pub start: Ipv4Addr,
+    /// Last address.
+    pub end: Ipv4Addr,
+}
+
+/// Proxy ARP's configuration.
+#[derive(Debug, Clone, Serialize)]
+pub struct ProxyReply {
+    /// Ranges.
+    pub ranges: Vec<RangeReply>,
+    /// Interfaces on which it is on.
+    pub interfaces: Vec<String>,
+}
+
+impl Text for ProxyReply {
+    fn text(&self, out: &mut String, _view: &View) {
+        out.push_str("Proxy arps enabled for:\n");
+        for RangeReply { table, start, end } in &self.ranges {
+            let _ = writeln!(out, "table {table}   {start} - {end} ");
+        }
+        for interface in &self.interfaces {
+            let _ = writeln!(out, "  {interface}");
+        }
+    }
+}
+
+impl Operation<Router> for ShowProxy {
+    const NAME: &'static str = "proxy_arp_dump";
+    type Request = ();
+    type Reply = ProxyReply;
+
+    fn run(router: &mut Router, (): ()) -> Result<Outcome<Router, ProxyReply>, OpError> {
+        let ranges = router.proxy_ranges().into_iter();
+        let ranges = ranges.map(|r| RangeReply { table: r.table, start: r.first, end: r.last }).collect();
+        let on = router.interfaces.iter().filter(|i| router.proxy_arp(i.index));
+        Ok(Outcome::Done(ProxyReply { ranges, interfaces: on.map(|i| i.name.clone()).collect() }))
+    }
+}

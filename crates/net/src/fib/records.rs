@@ -303,10 +303,11 @@ impl AdjTable {
         word
     }
 
-    /// The link header, right-aligned, in memory order.
+    /// The first word of the record, and the link header, right-aligned, in memory order.
     #[inline(always)]
-    pub(crate) fn rewrite(&self, index: u32) -> [u64; 3] {
-        self.0.words::<1, 3>(index)
+    pub(crate) fn link(&self, index: u32) -> (u64, [u64; 3]) {
+        let [head, rewrite @ ..] = self.0.words::<0, 4>(index);
+        (head, rewrite)
     }
 }
 

@@ -173,7 +173,7 @@ impl In4 {
         let tiny_tcp = (self.fragment & 0x1fff ^ 1) | (self.ttl >> 16 & 0xff ^ IpProtocol::TCP.0 as u32);
         let (src, dst) = (self.src >> 24, self.dst >> 24);
         let multicast = is_zero(dst >> 4 ^ 0xe);
-        let enabled = self.if_flags / u32::from(if_flags::IP4) & 1;
+        let enabled = (self.if_flags / u32::from(if_flags::IP4)) & 1;
         let doubts = (self.first >> 24 ^ 0x45)
             | less(length, 20)
             | less(self.available, length)
@@ -185,7 +185,7 @@ impl In4 {
             | is_zero(dst)
             | is_zero(dst ^ 127)
             | less(239, dst)
-            | (self.context / flags::LINK_MULTICAST & (multicast ^ 1) & 1)
+            | ((self.context / flags::LINK_MULTICAST) & (multicast ^ 1) & 1)
             | (enabled ^ 1);
         Out::new(length, multicast, doubts)
     }
@@ -324,7 +324,7 @@ impl In6 {
     fn verdict(self) -> Out {
         let length = (self.second >> 16) + size_of::<Ipv6Header>() as u32;
         let multicast = is_zero(self.dst >> 24 ^ 0xff);
-        let enabled = self.if_flags / u32::from(if_flags::IP6) & 1;
+        let enabled = (self.if_flags / u32::from(if_flags::IP6)) & 1;
         let doubts = (self.first >> 28 ^ 6)
             | less(self.available, length)
             | is_zero(self.src >> 24 ^ 0xff)
@@ -332,7 +332,7 @@ impl In6 {
             | is_zero(self.dst)
             // Groups of interface or reserved scope.
             | (multicast & less(self.dst >> 16 & 0xf, 2))
-            | (self.context / flags::LINK_MULTICAST & (multicast ^ 1) & 1)
+            | ((self.context / flags::LINK_MULTICAST) & (multicast ^ 1) & 1)
             | (enabled ^ 1);
         Out::new(length, multicast, doubts)
     }

@@ -10,8 +10,6 @@
 use quiver_graph::{ArcPoint, IfIndex, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::U32Be;
 use quiver_wire::ipv4::{Ipv4Header, ttl_word_decremented};
-use quiver_wire::ipv6::Ipv6Header;
-use quiver_wire::ipv6::address::is_link_local;
 
 use super::icmp_aux;
 use super::lookup::RunCounter;
@@ -59,7 +57,7 @@ impl Common {
     #[inline(always)]
     fn push(&mut self, packet: &mut Pkt<'_>) -> Option<Verdict> {
         let (index, len) = (packet.aux(), packet.total_len() as u32);
-        let [head, rewrite @ ..] = self.adjacencies.record(index);
+        let (head, rewrite) = self.adjacencies.link(index);
         let head = AdjHead::unpack(head);
         if !packet.push(REWRITE_MAX) {
             return None;
@@ -82,17 +80,24 @@ pub(super) struct Link {
 }
 
 impl Link {
+    #[inline(always)]
+    fn tx_if(self) -> IfIndex {
+        AdjHead::unpack(self.head).tx_if
+    }
+
     /// 1 for this router's own packets, else 0.
     #[inline(always)]
     fn local(self) -> u32 {
-        self.context / flags::LOCAL & 1
+        (self.context / flags::LOCAL) & 1
     }
 
-    /// 1 where the packet is longer than the link takes (an adjacency that leads nowhere takes nothing), else 0. Arithmetic
-    /// on words of 32 bits, as in the input nodes.
+    /// 1 where the packet is longer than the link takes, or the adjacency leads nowhere, else 0. Arithmetic on words of 32
+    /// bits, as in the input nodes.
     #[inline(always)]
-    fn too_long(self) -> u32 {
-        ((self.head >> 48) as u32).wrapping_sub(self.len) >> 31
+    fn refuses(self) -> u32 {
+        let mtu = (self.head >> 48) as u32;
+        let next = (self.head >> 32) as u32 & 0xffff;
+        (mtu.wrapping_sub(self.len) | next.wrapping_sub(1)) >> 31
     }
 }
 
@@ -114,7 +119,7 @@ pub(super) struct In4 {
 pub(super) struct Out {
     /// Not 0 where the packet cannot go on as it is.
     stays: u32,
-    /// The word, or the hop limit, after this hop.
+    /// The word with the time to live or the hop limit, after this hop.
     ttl: u32,
 }
 
@@ -139,7 +144,7 @@ impl Node for Ip4Rewrite {
         let local = x.link.local();
         let last_hop = (x.ttl >> 24).wrapping_sub(2) >> 31 & (local ^ 1);
         let ttl = if local != 0 { x.ttl } else { ttl_word_decremented(x.ttl) };
-        Out { stays: x.link.too_long() | last_hop, ttl }
+        Out { stays: x.link.refuses() | last_hop, ttl }
     }
 
     #[inline(always)]
@@ -147,14 +152,11 @@ impl Node for Ip4Rewrite {
         if out.stays != 0 {
             let ttl = packet.head_at::<U32Be, TTL_WORD>().get();
             let dont_fragment = packet.head::<Ipv4Header>().dont_fragment();
-            let head = self.0.adjacencies.head(packet.aux());
-            let (verdict, aux) = stay4(head, packet.context(), ttl, dont_fragment);
-            return settle(&mut packet, verdict, aux);
+            let stay = stay4(self.0.adjacencies.head(packet.aux()), packet.context(), ttl, dont_fragment);
+            return stay.settle(packet);
         }
-        let Some(verdict) = self.0.push(&mut packet) else { return packet.drop(RewriteDrop::NoHeadroom) };
-        // Where the link header ends, whatever its length: the IP header did not move.
-        packet.set_past_link(&U32Be::new(out.ttl), TTL_WORD);
-        verdict
+        packet.set_head_at::<U32Be, TTL_WORD>(U32Be::new(out.ttl));
+        self.0.push(&mut packet).unwrap_or_else(|| packet.drop(RewriteDrop::NoHeadroom))
     }
 
     #[inline(always)]
@@ -163,49 +165,64 @@ impl Node for Ip4Rewrite {
     }
 }
 
-/// What becomes of an IPv4 packet that cannot go on as it is, and the new aux lane if it changes. The arguments are values
-/// and not what the node has in its hands, so that these stay in registers.
+/// What becomes of a packet that cannot go on as it is.
+enum Stay {
+    /// It is dropped.
+    Drop,
+    /// On to this node, with this aux lane where there is one.
+    Next(Verdict, Option<u32>),
+}
+
+impl Stay {
+    fn settle(self, mut packet: Pkt<'_>) -> Verdict {
+        match self {
+            Self::Drop => packet.drop(RewriteDrop::NoAdjacency),
+            Self::Next(verdict, aux) => {
+                if let Some(aux) = aux {
+                    packet.set_aux(aux);
+                }
+                verdict
+            }
+        }
+    }
+}
+
+/// Of an IPv4 packet. The arguments are values and not what the node has in its hands, so that these stay in registers.
 #[cold]
-fn stay4(head: u64, context: u32, ttl: u32, dont_fragment: bool) -> (Verdict, Option<u32>) {
+fn stay4(head: u64, context: u32, ttl: u32, dont_fragment: bool) -> Stay {
     let head = AdjHead::unpack(head);
     if head.next == 0 {
-        (Verdict::DROP, None)
+        Stay::Drop
     } else if ttl < 2 << 24 && context & flags::LOCAL == 0 {
-        (Next4::IcmpError.into(), Some(icmp_aux(11, 0, 0)))
+        Stay::Next(Next4::IcmpError.into(), Some(icmp_aux(11, 0, 0)))
     } else if dont_fragment {
-        (Next4::IcmpError.into(), Some(icmp_aux(3, 4, head.mtu)))
+        Stay::Next(Next4::IcmpError.into(), Some(icmp_aux(3, 4, head.mtu)))
     } else {
-        (Next4::Fragment.into(), None)
+        Stay::Next(Next4::Fragment.into(), None)
     }
 }
 
 /// `ip6-rewrite`.
 pub(super) struct Ip6Rewrite(pub Common);
 
-/// Hop limit.
-const HOP_LIMIT: usize = 7;
+/// Hop limit: the last byte of this word.
+const HOP_WORD: usize = 4;
 
 /// What is read of an IPv6 packet.
 #[derive(Clone, Copy)]
 pub(super) struct In6 {
     link: Link,
-    hop_limit: u8,
-    /// Sent by a host of one link to another link.
-    out_of_scope: bool,
-}
-
-/// What follows from it.
-#[derive(Clone, Copy)]
-pub(super) struct Out6 {
-    ok: bool,
-    hop_limit: u8,
+    /// Payload length, next header, hop limit.
+    hop: u32,
+    /// 1 for a packet of a host of one link to another link, else 0.
+    out_of_scope: u32,
 }
 
 impl Node for Ip6Rewrite {
     type Next = Next6;
     type Drop = RewriteDrop;
     type In = In6;
-    type Out = Out6;
+    type Out = Out;
 
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
@@ -214,35 +231,28 @@ impl Node for Ip6Rewrite {
 
     #[inline(always)]
     fn load(&self, packet: &Pkt<'_>) -> In6 {
-        let header: Ipv6Header = packet.head();
         let link = self.0.load(packet);
-        let rx_if: IfIndex = packet.rx_if();
-        let out_of_scope = is_link_local(header.src.get()) & (rx_if != link.head().tx_if);
-        In6 { link, hop_limit: header.hop_limit, out_of_scope }
+        // The first ten bits of the source: fe80::/10.
+        let link_local = (packet.head_at::<U32Be, 8>().get() >> 22) ^ (0xfe80 >> 6);
+        let other_link = packet.rx_if() != link.tx_if();
+        In6 { link, hop: packet.head_at::<U32Be, HOP_WORD>().get(), out_of_scope: u32::from((link_local == 0) & other_link) }
     }
 
     #[inline(always)]
-    fn compute(&self, x: In6) -> Out6 {
-        let alive = ((x.hop_limit >= 2) & !x.out_of_scope) | x.link.is_local();
-        Out6 { ok: alive & x.link.fits(), hop_limit: x.hop_limit.wrapping_sub(u8::from(!x.link.is_local())) }
+    fn compute(&self, x: In6) -> Out {
+        let not_local = x.link.local() ^ 1;
+        let last_hop = (x.hop & 0xff).wrapping_sub(2) >> 31;
+        Out { stays: x.link.refuses() | ((last_hop | x.out_of_scope) & not_local), ttl: x.hop.wrapping_sub(not_local) }
     }
 
     #[inline(always)]
-    fn store(&mut self, mut packet: Pkt<'_>, x: In6, out: Out6) -> Verdict {
-        if !out.ok {
-            let (verdict, aux) = stay6(x.link.head, x.link.context, x.hop_limit, x.out_of_scope);
-            match aux {
-                Some(aux) => packet.set_aux(aux),
-                None if verdict == Verdict::DROP => return packet.drop(RewriteDrop::NoAdjacency),
-                None => {}
-            }
-            return verdict;
+    fn store(&mut self, mut packet: Pkt<'_>, x: In6, out: Out) -> Verdict {
+        if out.stays != 0 {
+            let stay = stay6(self.0.adjacencies.head(packet.aux()), packet.context(), x.hop as u8, x.out_of_scope != 0);
+            return stay.settle(packet);
         }
-        if !self.0.push(&mut packet) {
-            return packet.drop(RewriteDrop::NoHeadroom);
-        }
-        packet.set_head_at::<u8, { REWRITE_MAX + HOP_LIMIT }>(out.hop_limit);
-        self.0.leave(&mut packet, &x.link)
+        packet.set_head_at::<U32Be, HOP_WORD>(U32Be::new(out.ttl));
+        self.0.push(&mut packet).unwrap_or_else(|| packet.drop(RewriteDrop::NoHeadroom))
     }
 
     #[inline(always)]
@@ -251,24 +261,22 @@ impl Node for Ip6Rewrite {
     }
 }
 
-/// What becomes of an IPv6 packet that cannot go on: hop limit exceeded, beyond the scope of its source (RFC 4443, 3.1,
-/// code 2), or too big.
+/// Of an IPv6 packet: hop limit exceeded, beyond the scope of its source (RFC 4443, 3.1, code 2), or too big.
 #[cold]
-fn stay6(head: u64, context: u32, hop_limit: u8, out_of_scope: bool) -> (Verdict, Option<u32>) {
+fn stay6(head: u64, context: u32, hop_limit: u8, out_of_scope: bool) -> Stay {
     let head = AdjHead::unpack(head);
     let local = context & flags::LOCAL != 0;
+    let error = |aux| Stay::Next(Next6::IcmpError.into(), Some(aux));
     if head.next == 0 {
-        return (Verdict::DROP, None);
-    }
-    let aux = if hop_limit < 2 && !local {
-        icmp_aux(3, 0, 0)
+        Stay::Drop
+    } else if hop_limit < 2 && !local {
+        error(icmp_aux(3, 0, 0))
     } else if out_of_scope && !local {
-        icmp_aux(1, 2, 0)
+        error(icmp_aux(1, 2, 0))
     } else if local {
         // Only its source may fragment an IPv6 packet (RFC 8200, 4.5), and that is this router.
-        return (Next6::Fragment.into(), None);
+        Stay::Next(Next6::Fragment.into(), None)
     } else {
-        icmp_aux(2, 0, head.mtu)
-    };
-    (Next6::IcmpError.into(), Some(aux))
+        error(icmp_aux(2, 0, head.mtu))
+    }
 }

@@ -120,7 +120,7 @@ impl<F: LocalFamily> Receive<F> {
     /// Whether an address is one of this router's where the packet came in.
     #[inline(always)]
     fn is_own(&self, packet: &Pkt<'_>, address: F::Addr) -> bool {
-        let fib = packet.table().unwrap_or_else(|| F::fib_of(&self.interfaces.get(packet.rx_if())));
+        let fib = packet.table().unwrap_or_else(|| F::fib_of(self.interfaces.fibs(packet.rx_if())));
         let Some(Some(reader)) = self.readers.get().get(fib as usize) else { return false };
         let record = self.load_balances.get(F::lookup(reader, address));
         !record.is_many() && record.bucket().class() == Class::Receive

@@ -40,10 +40,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
     });
 }
 
-fn show_neighbors(
-    args: &mut quiver_command::grammar::Args<'_>,
-    family: Option<Family>,
-) -> Result<Invocation<Router>, OpError> {
+fn show_neighbors(args: &mut quiver_command::grammar::Args<'_>, family: Option<Family>) -> Result<Invocation<Router>, OpError> {
     let interface = if args.is_empty() { None } else { Some(args.interface()?) };
     Ok(Invocation::new::<ShowNeighbors>(ShowNeighborsRequest { interface, family }))
 }
@@ -133,10 +130,7 @@ impl Text for NeighborReply {
 pub struct Neighbors(Vec<NeighborReply>);
 
 fn table(heading: bool) -> TextTable {
-    let table = TextTable::new()
-        .column("Age", 12, Align::Right)
-        .column("IP", 40, Align::Centre)
-        .column("Flags", 6, Align::Centre);
+    let table = TextTable::new().column("Age", 12, Align::Right).column("IP", 40, Align::Centre).column("Flags", 6, Align::Centre);
     // An interface's name follows its link address after one blank.
     match heading {
         true => table.column("Ethernet", 20, Align::Centre).column("Interface", 24, Align::Left),

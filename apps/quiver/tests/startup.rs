@@ -332,7 +332,8 @@ fn nodes_and_logging_are_set_from_the_start() {
     let node = router.data("show node ethernet-input");
     assert_eq!(node["loop"]["variant"], variant, "{node}");
     let settings = router.data("show logging configuration");
-    assert_eq!((settings["default"]["size"].as_u64(), settings["classes"][0]["level"].as_str()), (Some(3), Some("debug")));
+    let cli = settings["classes"].as_array().unwrap().iter().find(|class| class["class"] == "cli").unwrap();
+    assert_eq!((settings["default"]["size"].as_u64(), cli["level"].as_str()), (Some(3), Some("debug")), "{settings}");
     assert!(refused(&format!("node {{ no-such-node {{ variant {variant} }} }}")).contains("no node `no-such-node'"));
 }
 

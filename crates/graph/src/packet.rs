@@ -172,6 +172,13 @@ impl<'a> Pkt<'a> {
         unsafe { std::slice::from_raw_parts(self.data(), self.len()) }
     }
 
+    /// The `n` bytes in front of the data, or as many as there are: what was pulled, if nothing was written there since.
+    pub(crate) fn before(&self, n: usize) -> &[u8] {
+        let n = n.min(self.span().offset());
+        // SAFETY: F2: the data offset lies inside the buffer, and `n` is not more than it.
+        unsafe { std::slice::from_raw_parts(self.data().sub(n), n) }
+    }
+
     /// Bytes of the first segment, to be changed.
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {

@@ -1,11 +1,13 @@
 //! Packet trace: what every node made of a packet, kept as bytes and put into words only when shown.
 
 use crate::context::Core;
-use crate::frame::{Frame, IF_MASK, IfIndex, Span, TAKEN, flags};
+use crate::frame::{Frame, IF_MASK, IfIndex, TAKEN, flags};
 use crate::packet::{Env, Pkt};
 
 /// Bytes kept of the packet after each node.
 pub const TRACE_BYTES: usize = 128;
+/// Most bytes kept of what a node has pulled: an Ethernet header with two tags.
+const PULLED_MAX: usize = 22;
 
 /// A packet as one node left it.
 #[derive(Clone, Debug)]
@@ -26,6 +28,10 @@ pub struct TraceEntry {
     pub len: usize,
     /// Offset of the data in its buffer: tells how many bytes nodes have pulled or pushed.
     pub offset: usize,
+    /// By how much this node has moved the start of the data: bytes pulled, or pushed where it is negative.
+    pub moved: isize,
+    /// What this node has pulled off the front, as far as a link header goes; empty where it has not.
+    pub pulled: Vec<u8>,
     /// Buffer.
     pub buffer: u32,
     /// First bytes from the data offset on.
@@ -132,6 +138,9 @@ fn record_one(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mut Fram
     }
     let mut bytes = vec![0; packet.total_len().min(TRACE_BYTES)];
     packet.copy_out(0, &mut bytes);
+    let offset = packet.span().offset();
+    let last = record.entries.last().filter(|last| last.buffer == frame.index[i]);
+    let moved = last.map_or(0, |last| offset as isize - last.offset as isize);
     record.entries.push(TraceEntry {
         node,
         next,
@@ -140,7 +149,9 @@ fn record_one(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mut Fram
         flags: packet.context() & !IF_MASK,
         aux: packet.aux(),
         len: packet.total_len(),
-        offset: Span::offset(packet.span()),
+        offset,
+        moved,
+        pulled: packet.before(usize::try_from(moved).unwrap_or(0).min(PULLED_MAX)).to_vec(),
         buffer: frame.index[i],
         bytes,
     });

@@ -5,7 +5,7 @@ pub mod vlan;
 
 use quiver_graph::NodeSpec;
 
-use crate::Router;
+use crate::{Router, trace};
 
 /// The nodes of this module.
 pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
@@ -14,12 +14,12 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let counters = router.graph.interfaces().clone();
     vec![
         NodeSpec::staged("ethernet-input", move |_| input::EthernetInput { interfaces: data.interfaces.clone() })
-            .traced(input::trace),
+            .traced(trace::link),
         NodeSpec::vector("ethernet-vlan", move |_| vlan::EthernetVlan {
             interfaces: data2.interfaces.clone(),
             table: vlans.clone(),
             counters: counters.clone(),
         })
-        .traced(input::trace),
+        .traced(trace::link),
     ]
 }

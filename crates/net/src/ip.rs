@@ -11,11 +11,12 @@
 //!
 //! What a packet needs of the tables is reached through records of [`crate::DataPlane`]; the FIB writes them.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
-use quiver_graph::{ArcPoint, ArcSpec, MakeCx, NodeSpec};
+use quiver_graph::{ArcPoint, ArcSpec, MakeCx, NodeSpec, TraceEntry};
 
-use crate::Router;
+use crate::{Router, trace};
 use ends::{Ip4Multicast, Ip4Null, Ip6LinkLocal, Ip6Multicast, Ip6Null, IpDrop, IpPunt};
 use input::{Ip4Input, Ip6Input};
 use lookup::{Lookup, LookupIn, RunCounter, Tables};
@@ -69,6 +70,11 @@ fn family_nodes<F: crate::fib::Select>(router: &Router) -> Vec<NodeSpec> {
     let tables = F::tables(fib).published.snapshot();
     let load_balances = router.data.load_balances.clone();
     let interfaces = router.data.interfaces.clone();
+    let rx = interfaces.clone();
+    let looked_up = move |entry: &TraceEntry, out: &mut String| {
+        let _ = writeln!(out, "fib {} dpo-idx {}", F::fib_of(rx.fibs(entry.rx_if)), entry.aux);
+        trace::ip(F::ID)(entry, out);
+    };
     let make_tables = move || Tables::<F>::new(tables.clone(), load_balances.clone());
     let (make_in, routes_in) = (make_tables.clone(), routes.clone());
     let lookup = move |cx: &MakeCx| Lookup {
@@ -79,11 +85,11 @@ fn family_nodes<F: crate::fib::Select>(router: &Router) -> Vec<NodeSpec> {
     let lookup_in = move |cx: &MakeCx| LookupIn { tables: make_in(), count: RunCounter::new(routes_in.clone(), cx.thread) };
     vec![
         input_node(router, F::ID),
-        NodeSpec::staged(name("lookup"), lookup),
-        NodeSpec::vector(format!("lookup-{}-dst", F::ID.node_prefix()), lookup_in),
+        NodeSpec::staged(name("lookup"), lookup).traced(looked_up),
+        NodeSpec::vector(format!("lookup-{}-dst", F::ID.node_prefix()), lookup_in).traced(trace::ip(F::ID)),
         rewrite_node(router, F::ID),
-        NodeSpec::vector(name("drop"), |_| IpDrop),
-        NodeSpec::vector(name("punt"), |_| IpPunt),
+        NodeSpec::vector(name("drop"), |_| IpDrop).traced(trace::ip(F::ID)),
+        NodeSpec::vector(name("punt"), |_| IpPunt).traced(trace::ip(F::ID)),
     ]
 }
 
@@ -94,14 +100,15 @@ fn input_node(router: &Router, family: FamilyId) -> NodeSpec {
     let (u, m) = (unicast.clone(), multicast.clone());
     let counter = if family == FamilyId::V4 { counters.ip4.clone() } else { counters.ip6.clone() };
     let common = move |cx: &MakeCx| input::Common::new(interfaces.clone(), u.clone(), m.clone(), Arc::clone(&counter), cx.thread);
-    match family {
+    let spec = match family {
         FamilyId::V4 => NodeSpec::staged("ip4-input", move |cx| Ip4Input(common(cx)))
             .on_arc("ip4-unicast", unicast)
             .on_arc("ip4-multicast", multicast),
         FamilyId::V6 => NodeSpec::staged("ip6-input", move |cx| Ip6Input(common(cx)))
             .on_arc("ip6-unicast", unicast)
             .on_arc("ip6-multicast", multicast),
-    }
+    };
+    spec.traced(trace::ip(family))
 }
 
 fn rewrite_node(router: &Router, family: FamilyId) -> NodeSpec {
@@ -111,10 +118,18 @@ fn rewrite_node(router: &Router, family: FamilyId) -> NodeSpec {
     let o = output.clone();
     let common =
         move |cx: &MakeCx| rewrite::Common::new(adjacencies.clone(), o.clone(), RunCounter::new(counters.clone(), cx.thread));
-    match family {
+    let spec = match family {
         FamilyId::V4 => NodeSpec::staged("ip4-rewrite", move |cx| Ip4Rewrite(common(cx))).on_arc("ip4-output", output),
         FamilyId::V6 => NodeSpec::staged("ip6-rewrite", move |cx| Ip6Rewrite(common(cx))).on_arc("ip6-output", output),
-    }
+    };
+    spec.traced(move |entry, out| match entry.moved {
+        // Not sent, but to be answered or cut.
+        0 => trace::ip(family)(entry, out),
+        _ => {
+            let _ = writeln!(out, "tx_sw_if_index {}", entry.aux);
+            trace::frame(entry, out);
+        }
+    })
 }
 
 /// The feature arcs of this module.

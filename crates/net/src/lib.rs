@@ -27,6 +27,7 @@ mod router;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod trace;
 
 pub use data::DataPlane;
 pub use interface::{IfEvent, Interface, InterfaceError, Interfaces};

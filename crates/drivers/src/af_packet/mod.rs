@@ -55,6 +55,9 @@ const ETHERNET_HEADER: usize = 14;
 const RING_MAX: usize = 1 << 16;
 /// Largest number of receive queues: sockets of a fanout group.
 const QUEUES_MAX: usize = 64;
+/// Receive slots unless given: 41 ms at 100,000 packets/s, more than a thread waits for its turn on a machine that is shared
+/// with others, and more than a TCP sender of the usual 4 MB has under way. 8 MB.
+const DEFAULT_RX_SLOTS: usize = 4096;
 /// Slots of a block unless given: a block of the usual slots is 27 pages.
 const PER_BLOCK: usize = 64;
 
@@ -102,7 +105,7 @@ impl AfPacketConfig {
             name: name.into(),
             mac: None,
             rx_queues: 1,
-            rx_size: 1024,
+            rx_size: DEFAULT_RX_SLOTS,
             tx_size: 1024,
             rx_per_block: PER_BLOCK,
             tx_per_block: PER_BLOCK,

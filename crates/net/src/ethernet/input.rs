@@ -1,6 +1,6 @@
 //! `ethernet-input`: for whom is the frame, and what is in it?
 
-use quiver_graph::{LoopConfig, Node, Pkt, TraceEntry, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{LoopConfig, Node, Pkt, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::ethernet::{EtherType, EthernetHeader};
 
 use crate::data::{IfTable, if_flags};
@@ -130,10 +130,4 @@ impl Node for EthernetInput {
         packet.mark(if out.multicast { flags::LINK_MULTICAST } else { 0 });
         out.next
     }
-}
-
-/// Trace text: the frame's addresses and type, as far as the node has left them in place.
-pub(super) fn trace(entry: &TraceEntry, out: &mut String) {
-    use std::fmt::Write;
-    let _ = write!(out, "sw_if_index {}, {} bytes", entry.rx_if, entry.len);
 }

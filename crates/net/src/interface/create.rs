@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use quiver_graph::{
-    ArcPoint, DeviceInput, DeviceTx, IfIndex, Link, NodeId, NodeSpec, PlacedQueue, Port, TxQueue, TxState, Verdict,
+    ArcPoint, DeviceInput, DeviceTx, IfIndex, Link, MakeCx, NodeId, NodeSpec, PlacedQueue, Port, TxQueue, TxState, Verdict,
 };
 use quiver_wire::MacAddr;
 
 use super::output::{LoopTx, Output};
 use super::{Device, IfEvent, Interface, InterfaceError, Kind, L2Mode, Mtu};
-use crate::Router;
 use crate::data::{IfRecord, if_flags};
+use crate::{Router, trace};
 
 /// How packets leave.
 pub enum Tx {
@@ -110,7 +110,7 @@ impl Router {
             Tx::Loop => {
                 let counters = self.graph.interfaces().clone();
                 let make = move |_: &_| LoopTx { interface: index, counters: counters.clone() };
-                self.graph.add(vec![NodeSpec::vector(tx_name, make)])?[0]
+                self.graph.add(vec![NodeSpec::vector(tx_name, make).traced(trace::frame)])?[0]
             }
             Tx::Parent(p) => {
                 parent = p;
@@ -186,7 +186,8 @@ impl Router {
         }
         let queues = RefCell::new(queues);
         let state = state.clone();
-        Ok(NodeSpec::vector(tx_name, move |cx| DeviceTx::new(index, state.clone(), queues.borrow_mut().remove(&cx.thread))))
+        let make = move |cx: &MakeCx| DeviceTx::new(index, state.clone(), queues.borrow_mut().remove(&cx.thread));
+        Ok(NodeSpec::vector(tx_name, make).traced(trace::frame))
     }
 
     fn add_output(
@@ -203,7 +204,8 @@ impl Router {
         let make = move |_: &_| Output { interface: index, arc: point.clone(), counters: counters.clone(), state: state.clone() };
         let tx_name = self.graph.node_name(tx).to_owned();
         let output_name = format!("{name}-output");
-        let spec = NodeSpec::vector(output_name.clone(), make).with_next(tx_name).on_arc("interface-output", arc);
+        let spec =
+            NodeSpec::vector(output_name.clone(), make).with_next(tx_name).on_arc("interface-output", arc).traced(trace::frame);
         let id = self.graph.add(vec![spec])?[0];
         let tx_name = self.graph.node_name(tx).to_owned();
         self.graph.set_arc_ends("interface-output", index, &output_name, &tx_name)?;
@@ -240,7 +242,8 @@ impl Router {
         }
         let arc = ArcPoint::new();
         let point = arc.clone();
-        let spec = NodeSpec::input(name, move |_| DeviceInput::new(point.clone())).on_arc("device-input", arc);
+        let spec =
+            NodeSpec::input(name, move |_| DeviceInput::new(point.clone())).on_arc("device-input", arc).traced(trace::received);
         let id = self.graph.add(vec![spec])?[0];
         self.graph.add_arc_start("device-input", name)?;
         Ok(id)

@@ -119,8 +119,7 @@ impl NeighborReply {
 impl Text for NeighborReply {
     fn text(&self, out: &mut String, _view: &View) {
         let mac = self.mac.as_deref().unwrap_or("incomplete");
-        let interface = format!(" {}", self.interface);
-        table(false).row(out, &[&self.age_text(), &self.address, &self.flags(), &mac, &interface]);
+        table(false).row(out, &[&self.age_text(), &self.address, &self.flags(), &mac, &self.interface]);
     }
 }
 
@@ -131,11 +130,8 @@ pub struct Neighbors(Vec<NeighborReply>);
 
 fn table(heading: bool) -> TextTable {
     let table = TextTable::new().column("Age", 12, Align::Right).column("IP", 40, Align::Centre).column("Flags", 6, Align::Centre);
-    // An interface's name follows its link address after one blank.
-    match heading {
-        true => table.column("Ethernet", 20, Align::Centre).column("Interface", 24, Align::Left),
-        false => table.column("", 19, Align::Centre).column("", 0, Align::Left),
-    }
+    // No blanks behind an interface's name.
+    table.column("Ethernet", 20, Align::Centre).column("Interface", if heading { 24 } else { 0 }, Align::Left)
 }
 
 impl Text for Neighbors {

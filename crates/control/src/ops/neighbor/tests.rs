@@ -31,7 +31,7 @@ fn neighbours_are_shown_in_the_usual_columns() {
     assert!(age.starts_with("       .") && age.trim().len() == 5, "{age:?}");
     let row = "                10.0.0.2                   D    02:00:00:00:00:01 x0\n";
     assert_eq!(shown(&mut h, "show ip4 neighbors x0"), row);
-    let row = "              2001:db8::2                 SN    02:00:00:00:00:02 x0\n";
+    let row = "               2001:db8::2                SN    02:00:00:00:00:02 x0\n";
     assert_eq!(shown(&mut h, "show ip6 neighbors"), row);
     assert!(run(&mut h.router, "show ip fib 10.0.0.2").contains("10.0.0.2/32"));
 }

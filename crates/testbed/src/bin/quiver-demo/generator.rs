@@ -116,7 +116,7 @@ pub fn run(report: &mut Report, folder: &Path) -> io::Result<()> {
         report.section(title, daemon.cli(line)?);
     }
     let picture = folder.join("graph.svg");
-    daemon.cli(&format!("show vlib graph svg file {}", picture.display()))?;
+    std::fs::write(&picture, daemon.cli("show vlib graph svg")?)?;
     report.section("Active graph", format!("drawn to {}", picture.display()));
     report.section("Left out", "hosts, ping, traceroute and iperf3: they need network namespaces".into());
     Ok(())

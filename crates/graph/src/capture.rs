@@ -60,6 +60,11 @@ impl Captures {
         std::mem::take(&mut self.missed)
     }
 
+    /// What is copied, for a thread that joins.
+    pub(crate) fn sink(&self) -> Option<CaptureSink> {
+        self.sink.clone()
+    }
+
     #[inline(always)]
     pub(crate) fn active(&self) -> bool {
         self.sink.is_some()

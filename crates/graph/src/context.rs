@@ -9,6 +9,7 @@ use crate::IfIndex;
 use crate::capture::{CapturePoint, Captures};
 use crate::elog::{EventKind, Ring};
 use crate::frame::{Frame, LANES, Span, flags};
+use crate::handoff::Handoff;
 use crate::interface::InterfaceCounters;
 use crate::node::{DropReasons, Verdict};
 use crate::packet::{Env, Packet, Pkt};
@@ -23,6 +24,9 @@ pub struct NodeId(pub u16);
 pub(crate) const ERROR_DROP: u16 = 0;
 /// `null-node` is always node 1: it drops what comes over an edge that leads nowhere any more.
 pub(crate) const NULL_NODE: u16 = 1;
+
+/// `handoff-input` is always node 3.
+pub(crate) const HANDOFF_INPUT: u16 = 3;
 
 const CLOSED: u64 = u64::MAX;
 
@@ -131,6 +135,8 @@ pub(crate) struct Core {
     pub queue: Queue,
     pub errors: Arc<SimpleCounters>,
     pub interfaces: Arc<InterfaceCounters>,
+    /// Ways to and from other threads.
+    pub handoff: Handoff,
     pub trace: TraceBuffer,
     pub captures: Captures,
     /// Packets that found no buffer, in all.
@@ -218,14 +224,7 @@ impl NodeCx<'_> {
 
     /// View of an owned packet.
     pub fn view<'p>(&'p self, packet: &'p mut Packet) -> Pkt<'p> {
-        Pkt {
-            index: &raw mut packet.index,
-            span: &raw mut packet.span,
-            context: &raw mut packet.context,
-            aux: &raw mut packet.aux,
-            taken: std::ptr::null_mut(),
-            env: &self.env,
-        }
+        Pkt::of_packet(packet, &self.env)
     }
 
     /// Sets the verdict of packet `i` (vector nodes).
@@ -418,6 +417,18 @@ impl NodeCx<'_> {
 }
 
 impl<'a> Pkt<'a> {
+    /// View of an owned packet.
+    pub(crate) fn of_packet(packet: &'a mut Packet, env: &'a Env) -> Self {
+        Self {
+            index: &raw mut packet.index,
+            span: &raw mut packet.span,
+            context: &raw mut packet.context,
+            aux: &raw mut packet.aux,
+            taken: std::ptr::null_mut(),
+            env,
+        }
+    }
+
     /// View of lane `i`.
     ///
     /// # Safety

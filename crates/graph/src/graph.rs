@@ -13,11 +13,12 @@ use crate::elog::EventLog;
 use crate::feature::{ArcPoint, ArcSpec, FeatureSpec, order};
 use crate::fleet::{Fleet, ThreadInfo, ThreadPlan};
 use crate::frame::{IfIndex, VECTOR_DEFAULT, VECTOR_MAX};
+use crate::handoff::HandoffInput;
 use crate::interface::InterfaceCounters;
 use crate::node::{InputNode, LoopConfig, Severity, Verdict};
 use crate::spec::{MakeCx, NodeKind, NodeSpec};
 use crate::staged::Level;
-use crate::stats::{Names, Stats};
+use crate::stats::{MAX_THREADS, Names, Stats};
 use crate::trace::{TraceEntry, TraceRecord};
 use crate::worker::{LoopFigures, NodeCounters, NodePeak, Shared, Slot, Worker};
 
@@ -217,6 +218,7 @@ impl Graph {
             NodeSpec::vector("error-drop", move |_| ErrorDrop { counter: drops.clone() }),
             NodeSpec::vector("null-node", |_| NullNode),
             NodeSpec::vector("error-punt", move |_| ErrorDrop { counter: punts.clone() }),
+            NodeSpec::input("handoff-input", |_| HandoffInput),
         ]);
         debug_assert!(added.is_ok());
         graph.shared.errors.set_len(graph.errors.len() as u32);
@@ -376,8 +378,10 @@ impl Graph {
                 *next = NULL_NODE;
             }
         }
+        self.fleet.each(move |w| w.redirect(id.0));
+        // Now no thread hands packets over to it any more; those on their way come first.
         self.fleet.each(move |w| {
-            w.redirect(id.0);
+            w.take_in();
             w.uninstall(id.0);
         });
         for (k, e) in entry.spec.errors.iter().enumerate() {
@@ -385,15 +389,15 @@ impl Graph {
             self.stats.remove(&format!("/err/{}/{}", entry.spec.name, e.text));
             self.errors[at as usize] = None;
             let errors = self.shared.errors.clone();
-            self.fleet.each(move |w| errors.clear_index_thread(w.thread(), at));
+            self.each_row(move |row| errors.clear_index_thread(row, at));
         }
         if !entry.spec.errors.is_empty() {
             self.free_errors.entry(entry.spec.errors.len()).or_default().push(entry.error_base);
         }
         let nodes = self.shared.nodes.clone();
-        self.fleet.each(move |w| {
+        self.each_row(move |row| {
             for counters in [&nodes.calls, &nodes.vectors, &nodes.clocks, &nodes.suspends] {
-                counters.clear_index_thread(w.thread(), u32::from(id.0));
+                counters.clear_index_thread(row, u32::from(id.0));
             }
         });
         Ok(())
@@ -476,14 +480,18 @@ impl Graph {
         self.fleet.each(|w| (w.thread(), w.peaks().to_vec()))
     }
 
-    /// All drop reasons and counted events with their count, per thread that runs the graph.
+    /// All drop reasons and counted events with their count, per thread that runs the graph; of threads that have left, what
+    /// they have counted.
     pub fn error_counts(&self) -> Vec<(usize, ErrorInfo, u64)> {
         let threads = self.fleet.threads();
         let mut result = Vec::new();
         for (i, error) in self.errors.iter().enumerate() {
             let Some(error) = error else { continue };
-            for thread in &threads {
-                result.push((*thread, error.clone(), self.shared.errors.get(*thread, i as u32)));
+            for thread in 0..self.stats.threads() {
+                let count = self.shared.errors.get(thread, i as u32);
+                if count > 0 || threads.contains(&thread) {
+                    result.push((thread, error.clone(), count));
+                }
             }
         }
         result
@@ -566,13 +574,68 @@ impl Graph {
         if plans.is_empty() {
             return Ok(());
         }
-        self.stats.set_threads(plans.len() + 1);
         self.fleet = Fleet::new(self.domain.clone());
-        for (i, plan) in plans.iter().enumerate() {
-            let worker = self.build(i + 1, plan.numa);
-            self.fleet.spawn(worker, plan).map_err(|e| GraphError::Thread { thread: i + 1, error: e.to_string() })?;
+        plans.iter().try_for_each(|plan| self.add_worker(plan).map(drop))
+    }
+
+    /// Starts a worker with instances of all nodes, while the others go on, and gives its thread number: the lowest free one.
+    /// Recipes of nodes are called for that number before, so what they need for it must be there. No queue is moved.
+    ///
+    /// # Errors
+    /// The thread could not be started or placed, or there are as many as counters have rows for; then nothing has changed.
+    pub fn add_worker(&mut self, plan: &ThreadPlan) -> Result<usize, GraphError> {
+        let threads = self.fleet.threads();
+        let thread = (1..).find(|n| !threads.contains(n)).unwrap_or(MAX_THREADS);
+        if thread >= MAX_THREADS {
+            return Err(GraphError::Thread { thread, error: format!("at most {} workers are supported", MAX_THREADS - 1) });
         }
+        self.stats.set_threads(thread + 1);
+        let worker = self.build_like_others(thread, plan.numa);
+        self.fleet.spawn(worker, plan).map_err(|e| GraphError::Thread { thread, error: e.to_string() })?;
+        Ok(thread)
+    }
+
+    /// Makes main run the graph beside the workers. Nothing happens where it does already.
+    pub fn add_main(&mut self) {
+        if !self.fleet.main_forwards() {
+            let worker = self.build_like_others(0, 0);
+            self.fleet.run_here(worker);
+        }
+    }
+
+    /// Takes a thread out of those that run the graph, main (0) or a worker. What it has is run to its end before; its queues
+    /// have been moved away, and nothing must refer to the thread any more that hands packets over.
+    ///
+    /// # Errors
+    /// There is no such thread, or no other.
+    pub fn retire(&mut self, thread: usize) -> Result<(), GraphError> {
+        let threads = self.fleet.threads();
+        let refused = |error: &str| Err(GraphError::Thread { thread, error: error.into() });
+        if !threads.contains(&thread) {
+            return refused("it does not run the graph");
+        }
+        if threads.len() == 1 {
+            return refused("no other thread is left to forward");
+        }
+        self.fleet.retire(thread);
         Ok(())
+    }
+
+    /// An instance of everything, which also takes over what is asked of the threads that are there.
+    fn build_like_others(&mut self, thread: usize, numa: usize) -> Worker {
+        let mut worker = self.build(thread, numa);
+        if let Some(other) = self.fleet.threads().first() {
+            let sink = self.fleet.on(*other, |w| w.core.captures.sink()).flatten();
+            worker.core.captures.set(sink);
+        }
+        worker
+    }
+
+    /// Calls `f` for each row of the counters, on the thread that writes it: on main for rows of threads that have left.
+    pub fn each_row(&mut self, f: impl Fn(usize) + Send + Sync + 'static) {
+        let threads = self.fleet.threads();
+        (0..self.stats.threads()).filter(|row| !threads.contains(row)).for_each(&f);
+        self.fleet.each(move |w| f(w.thread()));
     }
 
     /// Runs `f` on the concrete input node `id` of one thread.

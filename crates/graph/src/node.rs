@@ -256,6 +256,12 @@ pub trait InputNode: Send + 'static {
         Idle::Sleep { until: None }
     }
 
+    /// Whether the thread should go on polling for a while after the last packet before it sleeps; `None` where the node does
+    /// not mind. Threads whose nodes do not mind poll on.
+    fn spins(&self) -> Option<bool> {
+        None
+    }
+
     /// Descriptors that become readable when there is something to poll.
     fn event_fds(&self, _fds: &mut Vec<std::os::fd::RawFd>) {}
 

@@ -123,6 +123,11 @@ impl<'a> Pkt<'a> {
         self.put(self.aux, value);
     }
 
+    /// Number of its first buffer.
+    pub(crate) fn buffer_index(&self) -> u32 {
+        self.get(self.index)
+    }
+
     #[inline(always)]
     fn buffer(&self) -> *mut u8 {
         // SAFETY: F2: the index is below the capacity, so the address lies in the region (R2).

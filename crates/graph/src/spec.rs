@@ -47,29 +47,40 @@ pub(crate) trait Dispatch: Send {
 pub(crate) trait InputNodeDyn: Send {
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize;
     fn arm(&mut self, now: u64) -> Idle;
+    fn spins(&self) -> Option<bool>;
     fn event_fds(&self, fds: &mut Vec<std::os::fd::RawFd>);
     fn release(&mut self, cx: &mut NodeCx<'_>);
     fn as_any(&mut self) -> &mut dyn std::any::Any;
 }
 
-impl<I: InputNode> InputNodeDyn for I {
+/// Instances of one node on different threads are allocated one after the other: each begins on lines of its own, two because
+/// the adjacent-line prefetcher pairs them, so that no thread writes a line of another's.
+#[repr(align(128))]
+struct Input<I>(I);
+
+impl<I: InputNode> InputNodeDyn for Input<I> {
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
-        InputNode::poll(self, cx)
+        self.0.poll(cx)
     }
     fn arm(&mut self, now: u64) -> Idle {
-        InputNode::arm(self, now)
+        self.0.arm(now)
+    }
+    fn spins(&self) -> Option<bool> {
+        self.0.spins()
     }
     fn event_fds(&self, fds: &mut Vec<std::os::fd::RawFd>) {
-        InputNode::event_fds(self, fds);
+        self.0.event_fds(fds);
     }
     fn release(&mut self, cx: &mut NodeCx<'_>) {
-        InputNode::release(self, cx);
+        self.0.release(cx);
     }
     fn as_any(&mut self) -> &mut dyn std::any::Any {
-        InputNode::as_any(self)
+        self.0.as_any()
     }
 }
 
+/// On lines of its own, as [`Input`].
+#[repr(align(128))]
 struct Staged<N: Node> {
     node: N,
     run: RunFn<N>,
@@ -86,6 +97,8 @@ impl<N: Node> Dispatch for Staged<N> {
     fn release(&mut self, _cx: &mut NodeCx<'_>) {}
 }
 
+/// On lines of its own, as [`Input`].
+#[repr(align(128))]
 struct Whole<V: VectorNode>(V);
 
 impl<V: VectorNode> Dispatch for Whole<V> {
@@ -158,7 +171,7 @@ impl NodeSpec {
     /// A node that brings packets in.
     pub fn input<I: InputNode>(name: impl Into<String>, make: impl Fn(&MakeCx) -> I + 'static) -> Self {
         let (nexts, errors) = parts::<I::Next, I::Drop>(PhantomData);
-        let make = move |cx: &MakeCx| -> Body { Body::Input(Box::new(make(cx))) };
+        let make = move |cx: &MakeCx| -> Body { Body::Input(Box::new(Input(make(cx)))) };
         let loop_config = LoopConfig { width: 1, prefetch: 0 };
         Self {
             name: name.into(),

@@ -14,7 +14,7 @@ mod thread;
 mod tree;
 
 pub use place::{Placement, PlacementError, PlacementRequest};
-pub use thread::{SchedulerPolicy, allowed_cpus, pin_current_thread, set_scheduler};
+pub use thread::{SchedulerPolicy, allowed_cpus, pin_current_thread, set_scheduler, unpin_current_thread};
 
 /// CPU numbers from here on are taken for mistakes: no kernel is built for so many.
 const CPUS_MAX: u32 = 8192;

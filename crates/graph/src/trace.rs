@@ -2,7 +2,7 @@
 
 use crate::context::Core;
 use crate::frame::{Frame, IF_MASK, IfIndex, TAKEN, flags};
-use crate::packet::{Env, Pkt};
+use crate::packet::{Env, Packet, Pkt};
 
 /// Bytes kept of the packet after each node.
 pub const TRACE_BYTES: usize = 128;
@@ -129,9 +129,29 @@ pub(crate) fn record(core: &mut Core, env: &Env, node: u16, nexts: &[u16], next:
     }
 }
 
-fn record_one(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mut Frame, i: usize) {
+/// Starts a trace of a packet that was traced on the thread that handed it over.
+#[cold]
+pub(crate) fn resume(core: &mut Core, env: &Env, node: u16, next: u16, packet: &mut Packet) {
+    if core.trace.records.len() >= TRACE_MAX {
+        return;
+    }
+    let handle = core.trace.generation << SLOT_BITS | core.trace.records.len() as u32;
+    core.trace.records.push(TraceRecord::default());
+    packet.context |= flags::TRACED;
+    let mut view = Pkt::of_packet(packet, env);
+    view.meta_mut().trace = handle;
+    add_entry(core, node, next, &view);
+}
+
+/// Records what `node` made of packet `i` of a frame, if that is traced.
+#[cold]
+pub(crate) fn record_one(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mut Frame, i: usize) {
     // SAFETY: i < len, and the frame is exclusively borrowed.
     let packet = unsafe { Pkt::of_lane(frame, i, env) };
+    add_entry(core, node, next, &packet);
+}
+
+fn add_entry(core: &mut Core, node: u16, next: u16, packet: &Pkt<'_>) {
     let Some(record) = core.trace.slot(packet.meta().trace).and_then(|s| core.trace.records.get_mut(s)) else { return };
     if record.entries.len() >= ENTRIES_MAX {
         return;
@@ -139,7 +159,7 @@ fn record_one(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mut Fram
     let mut bytes = vec![0; packet.total_len().min(TRACE_BYTES)];
     packet.copy_out(0, &mut bytes);
     let offset = packet.span().offset();
-    let last = record.entries.last().filter(|last| last.buffer == frame.index[i]);
+    let last = record.entries.last().filter(|last| last.buffer == packet.buffer_index());
     let moved = last.map_or(0, |last| offset as isize - last.offset as isize);
     record.entries.push(TraceEntry {
         node,
@@ -152,7 +172,7 @@ fn record_one(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mut Fram
         offset,
         moved,
         pulled: packet.before(usize::try_from(moved).unwrap_or(0).min(PULLED_MAX)).to_vec(),
-        buffer: frame.index[i],
+        buffer: packet.buffer_index(),
         bytes,
     });
 }

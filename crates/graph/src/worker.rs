@@ -6,9 +6,10 @@ use quiver_buffer::{Cache, Pool};
 
 use crate::capture::CaptureSink;
 use crate::clock::Clock;
-use crate::context::{Core, ERROR_DROP, NULL_NODE, NodeCx, Queue};
+use crate::context::{Core, ERROR_DROP, HANDOFF_INPUT, NULL_NODE, NodeCx, Queue};
 use crate::elog::{EventKind, EventLog};
 use crate::frame::{Frame, LANES};
+use crate::handoff::{HANDOFF_CAPACITY, Handoff};
 use crate::interface::InterfaceCounters;
 use crate::node::{Idle, InputNode, LoopConfig};
 use crate::packet::Env;
@@ -83,6 +84,8 @@ pub struct Worker {
     nodes: Arc<NodeCounters>,
     /// Set to end the thread's loop.
     pub(crate) stop: bool,
+    /// Nodes have given back what they held.
+    finished: bool,
     pub(crate) figures: LoopFigures,
     /// By node.
     peaks: Vec<NodePeak>,
@@ -111,6 +114,7 @@ impl Worker {
             queue: Queue::new(vector_size),
             errors: shared.errors.clone(),
             interfaces: shared.interfaces.clone(),
+            handoff: Handoff::default(),
             trace: TraceBuffer::default(),
             captures: Default::default(),
             no_buffer: 0,
@@ -125,6 +129,7 @@ impl Worker {
             clock: shared.clock.clone(),
             nodes: shared.nodes.clone(),
             stop: false,
+            finished: false,
             figures: LoopFigures { since: now, ..Default::default() },
             peaks: Vec::new(),
             change: shared.events.kind("change by main: %d ticks"),
@@ -150,18 +155,49 @@ impl Worker {
 
     /// Takes an instance out; packets still on their way to it are dropped.
     pub(crate) fn uninstall(&mut self, id: u16) {
+        if !self.finished {
+            self.release(id);
+        }
         let Some(slot) = self.slots.get_mut(id as usize) else { return };
-        let mut body = std::mem::replace(&mut slot.body, Body::Gone);
+        slot.body = Body::Gone;
+        self.inputs.retain(|i| *i != id);
+        self.fds_changed = true;
+        self.drain();
+    }
+
+    /// Has a node give back what it holds.
+    fn release(&mut self, id: u16) {
+        let Some(slot) = self.slots.get_mut(id as usize) else { return };
         let env = Env { error_base: slot.error_base, ..self.core.env };
         let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next };
-        match &mut body {
+        match &mut slot.body {
             Body::Internal(node) => node.release(&mut cx),
             Body::Input(node) => node.release(&mut cx),
             Body::Gone => {}
         }
-        self.inputs.retain(|i| *i != id);
-        self.fds_changed = true;
-        self.drain();
+        self.core.handoff.publish();
+    }
+
+    /// The thread leaves while others go on: everything that is here is run to its end, with all nodes in their places.
+    pub(crate) fn finish(&mut self) {
+        self.take_in();
+        for id in (0..self.slots.len() as u16).rev() {
+            self.release(id);
+            self.drain();
+        }
+        self.finished = true;
+    }
+
+    /// Runs what other threads have handed over so far.
+    pub(crate) fn take_in(&mut self) {
+        // What is handed over meanwhile is the next turn's.
+        for _ in 0..=HANDOFF_CAPACITY / self.core.queue.vector_size {
+            let n = self.poll(HANDOFF_INPUT);
+            self.drain();
+            if n == 0 {
+                return;
+            }
+        }
     }
 
     /// Sets a next node; slot numbers are the main thread's choice and the same on every worker.
@@ -217,6 +253,7 @@ impl Worker {
         let env = Env { error_base: slot.error_base, ..self.core.env };
         let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id.0, nexts: &slot.nexts, next: &mut self.next };
         let result = f(&mut cx);
+        self.core.handoff.publish();
         self.fds_changed = true;
         Some(result)
     }
@@ -227,23 +264,32 @@ impl Worker {
         let mut packets = 0;
         for at in 0..self.inputs.len() {
             let id = self.inputs[at];
-            let slot = &mut self.slots[id as usize];
-            let Body::Input(node) = &mut slot.body else { continue };
-            let start = self.clock.ticks();
-            let env = Env { error_base: slot.error_base, ..self.core.env };
-            let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next };
-            let n = node.poll(&mut cx);
-            // Empty polls are kept apart: they would drown the clocks of the packets.
-            if n > 0 {
-                self.count(id, n, start);
-                packets += n;
-            }
+            let n = self.poll(id);
+            packets += n;
+            // Packets from another thread came in there.
+            self.figures.input += if id == HANDOFF_INPUT { 0 } else { n as u64 };
         }
         self.drain();
         self.core.cache.publish();
         self.figures.loops += 1;
-        self.figures.input += packets as u64;
         packets
+    }
+
+    /// Polls an input node.
+    #[inline(always)]
+    fn poll(&mut self, id: u16) -> usize {
+        let slot = &mut self.slots[id as usize];
+        let Body::Input(node) = &mut slot.body else { return 0 };
+        let start = self.clock.ticks();
+        let env = Env { error_base: slot.error_base, ..self.core.env };
+        let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next };
+        let n = node.poll(&mut cx);
+        // Empty polls are kept apart: they would drown the clocks of the packets.
+        if n > 0 {
+            self.count(id, n, start);
+        }
+        self.core.handoff.publish();
+        n
     }
 
     fn count(&mut self, id: u16, n: usize, start: u64) {
@@ -294,12 +340,13 @@ impl Worker {
         self.figures.calls += 1;
         self.figures.vectors += n as u64;
         partition(&mut self.core.queue, &slot.nexts, &mut self.next, frame);
+        self.core.handoff.publish();
         self.count(id, n, start);
     }
 
     /// Asks input nodes whether the thread may sleep: `Some(until)` if it may, with the earliest time that one asked for.
     pub(crate) fn may_sleep(&mut self) -> Option<Option<u64>> {
-        if !self.core.queue.is_empty() {
+        if !self.core.queue.is_empty() || self.core.handoff.has_mail() {
             return None;
         }
         let mut until: Option<u64> = None;
@@ -313,6 +360,16 @@ impl Worker {
             }
         }
         Some(until)
+    }
+
+    /// Whether to poll for a while after the last packet before sleeping: not where all device queues wait for their events.
+    pub(crate) fn spins(&self) -> bool {
+        let opinion = |id: &u16| match &self.slots[*id as usize].body {
+            Body::Input(node) => node.spins(),
+            _ => None,
+        };
+        let mut opinions = self.inputs.iter().filter_map(opinion).peekable();
+        opinions.peek().is_none() || opinions.any(|spins| spins)
     }
 
     pub(crate) fn event_fds(&self, fds: &mut Vec<std::os::fd::RawFd>) {

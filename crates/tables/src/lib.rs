@@ -55,6 +55,7 @@
 //! | bucketed hash | [`hash`] | sessions, neighbours, MAC addresses | a line for the tags, one for the entry |
 //! | wheel | [`timer`] | ageing | starting and stopping cost a few stores |
 //! | index pool | [`pool`] | interface and entry indices | the lowest free one comes back, after its grace period |
+//! | ring | [`ring`] | hand-off between workers | one writer, one reader, a line transfer a batch |
 //! | slots | [`slots`] | load-balance buckets, adjacencies | read by index, without a lock or a length |
 //!
 //! # Where the time goes
@@ -82,6 +83,7 @@ pub mod mem;
 pub mod model;
 pub mod pool;
 pub mod qsbr;
+pub mod ring;
 pub mod slots;
 pub mod store;
 mod sync;

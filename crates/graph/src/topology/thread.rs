@@ -2,6 +2,7 @@
 
 use std::io;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -69,9 +70,27 @@ pub fn pin_current_thread(cpu: u32) -> io::Result<()> {
         let text = format!("cpu {cpu}: threads can be pinned to the first {} only", CpuSet::MAX_CPU);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
+    if UNPINNED.get().is_none() {
+        let _ = UNPINNED.set(sched_getaffinity(None)?);
+    }
     let mut set = CpuSet::new();
     set.set(cpu);
     Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Where threads of this process could run before the first of them was pinned.
+static UNPINNED: OnceLock<CpuSet> = OnceLock::new();
+
+/// Lets the calling thread run on all CPUs that the process had at its start: a new thread inherits the place of the one that
+/// made it.
+///
+/// # Errors
+/// The kernel's.
+pub fn unpin_current_thread() -> io::Result<()> {
+    match UNPINNED.get() {
+        Some(set) => Ok(sched_setaffinity(None, set)?),
+        None => Ok(()),
+    }
 }
 
 /// The CPUs on which the calling thread may run.

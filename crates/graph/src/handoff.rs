@@ -1,0 +1,243 @@
+//! Hand-off: a packet goes on at a node of another thread.
+//!
+//! ```text
+//!   worker 1:  … ─► some node ──┐ emit_on / spread                    worker 2:  handoff-input ─► the node named ─► …
+//!                               └──► ring 1→2 (one writer, one reader) ────────────▲
+//! ```
+//!
+//! Every pair of threads that run the graph has a ring in each direction; nobody locks, and no line is written by two. A node
+//! hands a packet over by [`NodeCx::emit_on`], which is [`NodeCx::emit`] with a thread: the packet goes on at the same next node
+//! there. [`NodeCx::spread`] does that for a whole frame. Packets that one thread hands to another for the same node arrive in
+//! order. What was handed over becomes readable when the node that did it has run, so a frame costs one line transfer for each
+//! thread that got some of it.
+//!
+//! A full ring, or a thread that is not there, gives the packet back: the caller drops it for a reason of its own, counted
+//! (VPP's "congestion drop"). Nobody waits for anybody. Slots in memory are lanes and the node's number; buffers, metadata
+//! lines included, change owner with the ring's release and acquire.
+//!
+//! On the other side `handoff-input`, which every thread has, polls its rings before the device queues and wakes the thread
+//! when it sleeps. A traced packet goes on as a second trace there.
+
+use std::sync::atomic::{Ordering, fence};
+
+use quiver_tables::ring::{Consumer, Producer, ring};
+
+use crate::context::{NULL_NODE, NodeCx};
+use crate::fleet::Bell;
+use crate::frame::{Frame, TAKEN, flags};
+use crate::node::{DropReasons, InputNode, NoDrops, NoNext, Verdict};
+use crate::packet::{Packet, Pkt};
+
+/// Packets that wait between two threads at most: what arrives at 10 Mpps while a thread is away for 400 µs.
+pub const HANDOFF_CAPACITY: usize = 4096;
+
+/// A packet on its way: its lanes, and where it goes on.
+#[derive(Clone, Copy)]
+pub(crate) struct Parcel {
+    index: u32,
+    span: u32,
+    context: u32,
+    aux: u32,
+    node: u16,
+    /// The sender has a trace of it.
+    traced: bool,
+}
+
+pub(crate) type Sender = Producer<Parcel>;
+pub(crate) type Receiver = Consumer<Parcel>;
+
+/// The two ends of the way from one thread to another.
+pub(crate) fn way() -> (Sender, Receiver) {
+    ring(HANDOFF_CAPACITY)
+}
+
+struct Out {
+    ring: Sender,
+    bell: Bell,
+}
+
+/// A thread's ends of the ways to and from all others.
+#[derive(Default)]
+pub(crate) struct Handoff {
+    /// By thread.
+    out: Vec<Option<Out>>,
+    /// Threads that something was put in for and not published yet. There are at most 64 threads.
+    pending: u64,
+    inputs: Vec<(usize, Receiver)>,
+}
+
+const _: () = assert!(crate::stats::MAX_THREADS <= u64::BITS as usize);
+
+impl Handoff {
+    /// Opens the way to a thread.
+    pub(crate) fn connect(&mut self, to: usize, ring: Sender, bell: Bell) {
+        while self.out.len() <= to {
+            self.out.push(None);
+        }
+        self.out[to] = Some(Out { ring, bell });
+    }
+
+    /// Opens the way from a thread.
+    pub(crate) fn accept(&mut self, from: usize, ring: Receiver) {
+        self.inputs.push((from, ring));
+    }
+
+    /// Closes the way to a thread: nothing goes there any more.
+    pub(crate) fn disconnect(&mut self, to: usize) {
+        self.publish();
+        if let Some(out) = self.out.get_mut(to) {
+            *out = None;
+        }
+    }
+
+    /// Closes the way from a thread that is gone. The caller has taken out what was in it.
+    pub(crate) fn forget(&mut self, from: usize) {
+        self.inputs.retain(|(thread, _)| *thread != from);
+    }
+
+    #[inline(always)]
+    fn push(&mut self, to: usize, parcel: Parcel) -> bool {
+        let Some(Some(out)) = self.out.get_mut(to) else { return false };
+        if out.ring.push(parcel).is_err() {
+            return false;
+        }
+        self.pending |= 1 << to;
+        true
+    }
+
+    /// Makes what nodes have handed over readable for its threads, and wakes those that sleep. Called after each node.
+    #[inline(always)]
+    pub(crate) fn publish(&mut self) {
+        if self.pending != 0 {
+            self.publish_pending();
+        }
+    }
+
+    #[inline(never)]
+    fn publish_pending(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        for (_, out) in self.out.iter_mut().enumerate().filter(|(to, _)| pending >> to & 1 == 1) {
+            if let Some(out) = out {
+                out.ring.publish();
+            }
+        }
+        // Pairs with the fence of `has_mail`: either the sleeper sees the packets, or we see it asleep.
+        fence(Ordering::SeqCst);
+        for (_, out) in self.out.iter().enumerate().filter(|(to, _)| pending >> to & 1 == 1) {
+            if let Some(out) = out {
+                out.bell.ring();
+            }
+        }
+    }
+
+    /// Whether something waits here. Asked after the thread has announced its sleep.
+    pub(crate) fn has_mail(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.inputs.iter().any(|(_, ring)| !ring.is_empty())
+    }
+}
+
+impl NodeCx<'_> {
+    /// Sends an owned packet to one of this node's next nodes on another thread: [`NodeCx::emit`] with a thread. On this
+    /// thread itself it is the same as `emit`. Packets handed to a thread stay in order.
+    ///
+    /// # Errors
+    /// The packet, where that thread does not keep up or does not run the graph; drop it for a counted reason.
+    #[inline(always)]
+    pub fn emit_on(&mut self, thread: usize, verdict: impl Into<Verdict>, packet: Packet) -> Result<(), Packet> {
+        if thread == self.core.thread {
+            self.emit(verdict, packet);
+            return Ok(());
+        }
+        if packet.index == TAKEN {
+            return Ok(());
+        }
+        let node = self.nexts.get(usize::from(verdict.into().0)).copied().unwrap_or(NULL_NODE);
+        let Packet { index, span, context, aux } = packet;
+        // Trace records belong to the thread that began them.
+        let traced = context & flags::TRACED != 0;
+        let parcel = Parcel { index, span, context: context & !flags::TRACED, aux, node, traced };
+        if self.core.handoff.push(thread, parcel) { Ok(()) } else { Err(packet) }
+    }
+
+    /// Sends each packet of a frame to `verdict` on the thread that `choose` names for it (vector nodes). Those that stay on
+    /// this thread keep their places in the frame; those whose thread does not keep up are dropped as `congestion`. Returns how
+    /// many were handed over.
+    pub fn spread<D: DropReasons>(
+        &mut self,
+        frame: &mut Frame,
+        verdict: impl Into<Verdict>,
+        congestion: D,
+        mut choose: impl FnMut(&Pkt<'_>) -> usize,
+    ) -> usize {
+        let verdict = verdict.into();
+        let own = self.core.thread;
+        let mut handed = 0;
+        for i in 0..frame.len() {
+            self.decide(i, verdict);
+            let packet = self.packet(frame, i);
+            let thread = choose(&packet);
+            if thread == own {
+                continue;
+            }
+            if packet.has(flags::TRACED) {
+                self.trace_leaving(frame, i, verdict);
+            }
+            let (packet, _) = self.packet(frame, i).take();
+            match self.emit_on(thread, verdict, packet) {
+                Ok(()) => handed += 1,
+                Err(packet) => self.drop_packet(packet, congestion),
+            }
+        }
+        handed
+    }
+
+    /// The framework traces what stays in a frame when the node has run; this packet will have gone.
+    #[cold]
+    fn trace_leaving(&mut self, frame: &mut Frame, i: usize, verdict: Verdict) {
+        let to = self.nexts.get(usize::from(verdict.index())).copied().unwrap_or(NULL_NODE);
+        crate::trace::record_one(self.core, &self.env, self.node, to, frame, i);
+    }
+}
+
+/// `handoff-input`: takes in what other threads have handed over.
+pub(crate) struct HandoffInput;
+
+impl InputNode for HandoffInput {
+    type Next = NoNext;
+    type Drop = NoDrops;
+
+    fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
+        let most = cx.core.queue.vector_size;
+        let mut packets = 0;
+        for at in 0..cx.core.handoff.inputs.len() {
+            for _ in 0..most {
+                let Some(parcel) = cx.core.handoff.inputs[at].1.pop() else { break };
+                deliver(cx, parcel);
+                packets += 1;
+            }
+            cx.core.handoff.inputs[at].1.release();
+        }
+        packets
+    }
+
+    fn release(&mut self, cx: &mut NodeCx<'_>) {
+        // The thread leaves; nobody sends here any more.
+        while self.poll(cx) > 0 {}
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+#[inline(always)]
+fn deliver(cx: &mut NodeCx<'_>, parcel: Parcel) {
+    let Parcel { index, span, context, aux, node, traced } = parcel;
+    let mut packet = Packet { index, span, context, aux };
+    if traced {
+        crate::trace::resume(cx.core, &cx.env, cx.node, node, &mut packet);
+    }
+    // A node that was removed meanwhile has an instance that drops; numbers are the same on all threads.
+    cx.core.queue.open_frame(node).append(&packet);
+}

@@ -12,7 +12,7 @@ use crate::frame::{Frame, LANES, Span, flags};
 use crate::handoff::Handoff;
 use crate::interface::InterfaceCounters;
 use crate::node::{DropReasons, Verdict};
-use crate::packet::{Env, Packet, Pkt};
+use crate::packet::{Env, Lanes, Packet, Pkt};
 use crate::stats::SimpleCounters;
 use crate::trace::TraceBuffer;
 
@@ -419,14 +419,15 @@ impl NodeCx<'_> {
 impl<'a> Pkt<'a> {
     /// View of an owned packet.
     pub(crate) fn of_packet(packet: &'a mut Packet, env: &'a Env) -> Self {
-        Self {
+        let lanes = Lanes {
             index: &raw mut packet.index,
             span: &raw mut packet.span,
             context: &raw mut packet.context,
             aux: &raw mut packet.aux,
             taken: std::ptr::null_mut(),
-            env,
-        }
+        };
+        // SAFETY: the packet is exclusively borrowed for 'a, and whoever made it kept to F2.
+        unsafe { Self::new(lanes, env) }
     }
 
     /// View of lane `i`.
@@ -437,14 +438,14 @@ impl<'a> Pkt<'a> {
     pub(crate) unsafe fn of_lane(frame: *mut Frame, i: usize, env: &'a Env) -> Self {
         // SAFETY: i is within the arrays.
         unsafe {
-            Self {
+            let lanes = Lanes {
                 index: (&raw mut (*frame).index).cast::<u32>().add(i),
                 span: (&raw mut (*frame).span).cast::<u32>().add(i),
                 context: (&raw mut (*frame).context).cast::<u32>().add(i),
                 aux: (&raw mut (*frame).aux).cast::<u32>().add(i),
                 taken: &raw mut (*frame).taken,
-                env,
-            }
+            };
+            Self::new(lanes, env)
         }
     }
 }

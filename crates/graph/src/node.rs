@@ -163,6 +163,9 @@ pub struct LoopConfig {
 impl LoopConfig {
     /// Four packets a step, no prefetch: right for short nodes whose lines the node before has met (measured).
     pub const DEFAULT: Self = Self { width: 4, prefetch: 0 };
+    /// One packet a step, no prefetch: right for nodes that decide most packets by a few comparisons and leave the rest to a
+    /// function of its own; the processor overlaps them by itself (measured).
+    pub const SINGLE: Self = Self { width: 1, prefetch: 0 };
     /// Four packets a step, fetching the header lines eight packets ahead: for the node that meets a line first.
     pub const FIRST_TOUCH: Self = Self { width: 4, prefetch: 8 };
 }

@@ -20,39 +20,70 @@ pub(crate) struct Env {
 ///
 /// The view is the only live access to its lanes and its bytes (F1: no index twice; the framework makes one view at a time),
 /// and headers are copied in and out by value, so no reference into packet memory outlives a call.
+///
+/// Lanes are read once, when the view is made, and written through: what packet bytes are written meanwhile cannot make the
+/// compiler read them again (measured: a third of a forwarding node's instructions).
 pub struct Pkt<'a> {
-    pub(crate) index: *mut u32,
-    pub(crate) span: *mut u32,
-    pub(crate) context: *mut u32,
-    pub(crate) aux: *mut u32,
-    pub(crate) taken: *mut usize,
+    pub(crate) lanes: Lanes,
+    buffer: *mut u8,
+    index: u32,
+    span: u32,
+    context: u32,
+    aux: u32,
     pub(crate) env: &'a Env,
 }
 
+/// Where a packet's lanes are.
+#[derive(Clone, Copy)]
+pub(crate) struct Lanes {
+    pub index: *mut u32,
+    pub span: *mut u32,
+    pub context: *mut u32,
+    pub aux: *mut u32,
+    /// Count of packets taken out of the frame; null for a packet that is in none.
+    pub taken: *mut usize,
+}
+
 impl<'a> Pkt<'a> {
+    /// A view of a packet.
+    ///
+    /// # Safety
+    /// The lanes are live and nobody else's for 'a, and hold to F2.
     #[inline(always)]
-    fn get(&self, lane: *mut u32) -> u32 {
-        // SAFETY: lane pointers of a view point into a live frame or owned packet for 'a.
-        unsafe { *lane }
+    pub(crate) unsafe fn new(lanes: Lanes, env: &'a Env) -> Self {
+        // SAFETY: the caller's promise.
+        let (index, span, context, aux) = unsafe { (*lanes.index, *lanes.span, *lanes.context, *lanes.aux) };
+        // In the region by F2 (R2); not dereferenced for a stale lane, which is only prefetched.
+        let buffer = env.base.wrapping_add(index as usize * env.stride as usize);
+        Pkt { lanes, buffer, index, span, context, aux, env }
     }
 
     #[inline(always)]
-    fn put(&mut self, lane: *mut u32, value: u32) {
-        // SAFETY: as in `get`; the view is the only access to its lanes.
-        unsafe { *lane = value }
+    fn put_span(&mut self, value: u32) {
+        self.span = value;
+        // SAFETY: the lanes of a view are live for 'a, and the view is the only access to them.
+        unsafe { *self.lanes.span = value }
+    }
+
+    #[inline(always)]
+    fn put_context(&mut self, value: u32) {
+        self.context = value;
+        // SAFETY: as above.
+        unsafe { *self.lanes.context = value }
     }
 
     /// The same view once more, for a call that is not inlined. A view whose own address goes into a call lives on the
-    /// stack from then on, in the hot way too: six stores for each packet (measured: half of a node's time).
+    /// stack from then on, in the hot way too: six stores for each packet (measured: half of a node's time). What the call
+    /// changes is not seen by the old view.
     #[inline(always)]
     pub fn again(&mut self) -> Pkt<'_> {
-        Pkt { index: self.index, span: self.span, context: self.context, aux: self.aux, taken: self.taken, env: self.env }
+        Pkt { ..*self }
     }
 
     /// Offset and length of the first segment.
     #[inline(always)]
     pub fn span(&self) -> Span {
-        Span(self.get(self.span))
+        Span(self.span)
     }
 
     /// Bytes in the first segment.
@@ -75,70 +106,66 @@ impl<'a> Pkt<'a> {
     /// Logical interface that the packet came in on.
     #[inline(always)]
     pub fn rx_if(&self) -> IfIndex {
-        IfIndex(self.get(self.context) & IF_MASK)
+        IfIndex(self.context & IF_MASK)
     }
 
     /// Changes the logical rx interface (VLAN, decapsulation, BVI).
     #[inline(always)]
     pub fn set_rx_if(&mut self, interface: IfIndex) {
-        let c = self.get(self.context);
-        self.put(self.context, (c & !IF_MASK) | (interface.0 & IF_MASK));
+        let c = self.context;
+        self.put_context((c & !IF_MASK) | (interface.0 & IF_MASK));
     }
 
     /// Whether any of the given flags is set.
     #[inline(always)]
     pub fn has(&self, flag: u32) -> bool {
-        self.get(self.context) & flag != 0
+        self.context & flag != 0
     }
 
     /// The context lane as it is: rx interface and flags.
     #[inline(always)]
     pub fn context(&self) -> u32 {
-        self.get(self.context)
+        self.context
     }
 
     /// Sets [`flags::LOCAL`] or [`flags::LINK_MULTICAST`]; the other flags belong to the functions that keep what they imply.
     #[inline(always)]
     pub fn mark(&mut self, flag: u32) {
-        let c = self.get(self.context);
-        self.put(self.context, c | (flag & (flags::LOCAL | flags::LINK_MULTICAST)));
+        let c = self.context;
+        self.put_context(c | (flag & (flags::LOCAL | flags::LINK_MULTICAST)));
     }
 
     /// Removes [`flags::LOCAL`] or [`flags::LINK_MULTICAST`].
     #[inline(always)]
     pub fn unmark(&mut self, flag: u32) {
-        let c = self.get(self.context);
-        self.put(self.context, c & !(flag & (flags::LOCAL | flags::LINK_MULTICAST)));
+        let c = self.context;
+        self.put_context(c & !(flag & (flags::LOCAL | flags::LINK_MULTICAST)));
     }
 
     /// The aux lane: what the node before left for this one.
     #[inline(always)]
     pub fn aux(&self) -> u32 {
-        self.get(self.aux)
+        self.aux
     }
 
     /// Sets the aux lane.
     #[inline(always)]
     pub fn set_aux(&mut self, value: u32) {
-        self.put(self.aux, value);
+        self.aux = value;
+        // SAFETY: as in `put_span`.
+        unsafe { *self.lanes.aux = value }
     }
 
     /// Number of its first buffer.
     pub(crate) fn buffer_index(&self) -> u32 {
-        self.get(self.index)
-    }
-
-    #[inline(always)]
-    fn buffer(&self) -> *mut u8 {
-        // SAFETY: F2: the index is below the capacity, so the address lies in the region (R2).
-        unsafe { self.env.base.add(self.get(self.index) as usize * self.env.stride as usize) }
+        self.index
     }
 
     /// First byte of the data.
     #[inline(always)]
     pub(crate) fn data(&self) -> *mut u8 {
         // SAFETY: F2: the offset lies inside the buffer.
-        unsafe { self.buffer().add(self.span().offset()) }
+        unsafe { self.buffer.add(self.span().offset()) }
     }
 
     /// The header at the start of the data, copied. Bytes past the packet's end are stale, never foreign memory: check
@@ -194,21 +221,55 @@ impl<'a> Pkt<'a> {
     /// Removes `n` bytes from the front; `false` and no change where the first segment is shorter.
     #[inline(always)]
     pub fn pull(&mut self, n: usize) -> bool {
-        let span = self.get(self.span);
+        let span = self.span;
         let fits = (span & 0xffff) as usize >= n;
         let change = ((n as u32) << 16).wrapping_sub(n as u32);
-        self.put(self.span, if fits { span.wrapping_add(change) } else { span });
+        self.put_span(if fits { span.wrapping_add(change) } else { span });
         fits
     }
 
     /// Adds `n` bytes (of stale content) at the front; `false` and no change where the headroom is too small.
     #[inline(always)]
     pub fn push(&mut self, n: usize) -> bool {
-        let span = self.get(self.span);
+        let span = self.span;
         let fits = (span >> 16) as usize >= n;
         let change = ((n as u32) << 16).wrapping_sub(n as u32);
-        self.put(self.span, if fits { span.wrapping_sub(change) } else { span });
+        self.put_span(if fits { span.wrapping_sub(change) } else { span });
         fits
+    }
+
+    /// Puts the last `len` of 24 bytes in front of the data; `false` and no change where the headroom is too small for all of
+    /// them.
+    ///
+    /// 14 bytes, an Ethernet header, are two stores that overlap: it then stays on the line where the frame began. For any
+    /// other length it is three stores, and what is too much lands in the headroom.
+    #[inline(always)]
+    pub fn prepend(&mut self, bytes: [u64; 3], len: usize) -> bool {
+        let fits = (self.span >> 16) as usize >= 24;
+        if fits {
+            let data = self.data();
+            // SAFETY: F2: the data offset is 24 or more, so the 24 bytes in front of it lie in the buffer.
+            unsafe {
+                if len == 14 {
+                    // Bytes 10 to 18 of the 24.
+                    let first = u64::from_le(bytes[1]) >> 16 | u64::from_le(bytes[2]) << 48;
+                    data.sub(14).cast::<u64>().write_unaligned(first.to_le());
+                    data.sub(8).cast::<u64>().write_unaligned(bytes[2]);
+                } else {
+                    data.sub(24).cast::<[u64; 3]>().write_unaligned(bytes);
+                }
+            }
+            let n = len.min(24) as u32;
+            self.put_span(self.span.wrapping_add(n).wrapping_sub(n << 16));
+        }
+        fits
+    }
+
+    /// Cuts the first segment to at most `len` bytes. For packets of one segment, as [`flags::CHAINED`] tells.
+    #[inline(always)]
+    pub fn cut(&mut self, len: usize) {
+        let span = self.span;
+        self.put_span((span & 0xffff_0000) | (span & 0xffff).min(len as u32));
     }
 
     /// Cuts or extends the first segment to `len` bytes; `false` and no change where the buffer is too small.
@@ -217,7 +278,7 @@ impl<'a> Pkt<'a> {
         let offset = self.span().offset();
         let fits = offset + len <= self.env.data_end as usize;
         if fits {
-            self.put(self.span, Span::new(offset as u32, len as u32).0);
+            self.put_span(Span::new(offset as u32, len as u32).0);
         }
         fits
     }
@@ -226,7 +287,10 @@ impl<'a> Pkt<'a> {
     #[inline(always)]
     pub fn trim(&mut self, len: usize) {
         if self.has(flags::CHAINED) {
-            self.again().trim_chain(len);
+            let mut view = self.again();
+            view.trim_chain(len);
+            let (span, context) = (view.span, view.context);
+            (self.span, self.context) = (span, context);
         } else if len < self.len() {
             self.set_len(len);
         }
@@ -263,19 +327,19 @@ impl<'a> Pkt<'a> {
     #[inline(always)]
     pub fn meta(&self) -> &Meta {
         // SAFETY: F2 and R1; the view is the only access to the line of a buffer that its frame owns.
-        unsafe { &*self.env.meta.add(self.get(self.index) as usize) }
+        unsafe { &*self.env.meta.add(self.index as usize) }
     }
 
     /// The metadata line, made valid first if it was not.
     #[inline(always)]
     pub(crate) fn meta_mut(&mut self) -> &mut Meta {
-        let c = self.get(self.context);
-        let index = self.get(self.index);
+        let c = self.context;
+        let index = self.index;
         // SAFETY: as in `meta`.
         let meta = unsafe { &mut *self.env.meta.add(index as usize) };
         if c & flags::META == 0 {
             *meta = Meta::EMPTY;
-            self.put(self.context, c | flags::META);
+            self.put_context(c | flags::META);
         }
         meta
     }
@@ -320,8 +384,8 @@ impl<'a> Pkt<'a> {
 
     /// Notes that the checksum has been finished.
     pub fn clear_unfinished_checksum(&mut self) {
-        let c = self.get(self.context);
-        self.put(self.context, c & !flags::CHECKSUM);
+        let c = self.context;
+        self.put_context(c & !flags::CHECKSUM);
     }
 
     /// Notes that the layer-4 checksum is unfinished: to be summed from `start` (bytes from the start of the data now) and
@@ -332,8 +396,8 @@ impl<'a> Pkt<'a> {
         let meta = self.meta_mut();
         meta.checksum_start = start;
         meta.checksum_offset = offset;
-        let c = self.get(self.context);
-        self.put(self.context, c | flags::CHECKSUM);
+        let c = self.context;
+        self.put_context(c | flags::CHECKSUM);
     }
 
     /// Calls `f` with each segment's bytes in order.
@@ -385,14 +449,13 @@ impl<'a> Pkt<'a> {
 
     /// Takes the packet out of the frame: the caller owns it now and must send or free it.
     pub fn take(self) -> (Packet, Verdict) {
-        let packet =
-            Packet { index: self.get(self.index), span: self.get(self.span), context: self.get(self.context), aux: self.aux() };
-        // SAFETY: lane pointers are live (see `get`); marking the lane ends the frame's ownership (F1).
+        let packet = Packet { index: self.index, span: self.span, context: self.context, aux: self.aux };
+        // SAFETY: lane pointers are live (see `put_span`); marking the lane ends the frame's ownership (F1).
         unsafe {
-            *self.index = crate::frame::TAKEN;
+            *self.lanes.index = crate::frame::TAKEN;
             // A view of an owned packet counts nowhere: that packet is simply empty from now on.
-            if !self.taken.is_null() {
-                *self.taken += 1;
+            if !self.lanes.taken.is_null() {
+                *self.lanes.taken += 1;
             }
         }
         (packet, Verdict::DROP)
@@ -407,7 +470,7 @@ impl<'a> Pkt<'a> {
     #[inline(always)]
     pub fn prefetch_meta(&self) {
         // SAFETY: F2 and R1; only the address is used.
-        prefetch(unsafe { self.env.meta.add(self.get(self.index) as usize) }.cast());
+        prefetch(unsafe { self.env.meta.add(self.index as usize) }.cast());
     }
 }
 

@@ -77,11 +77,7 @@ fn family_nodes<F: crate::fib::Select>(router: &Router) -> Vec<NodeSpec> {
     };
     let make_tables = move || Tables::<F>::new(tables.clone(), load_balances.clone());
     let (make_in, routes_in) = (make_tables.clone(), routes.clone());
-    let lookup = move |cx: &MakeCx| Lookup {
-        interfaces: interfaces.clone(),
-        tables: make_tables(),
-        count: RunCounter::new(routes.clone(), cx.thread),
-    };
+    let lookup = move |cx: &MakeCx| Lookup::new(interfaces.clone(), make_tables(), RunCounter::new(routes.clone(), cx.thread));
     let lookup_in = move |cx: &MakeCx| LookupIn { tables: make_in(), count: RunCounter::new(routes_in.clone(), cx.thread) };
     vec![
         input_node(router, F::ID),

@@ -7,6 +7,7 @@
 
 use crate::error::OutOfMemory;
 use crate::mem::{AtomicRecord, Budget, PageKind, SharedArray};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -67,12 +68,20 @@ pub struct AtomicSlots<T: Slot> {
 /// The readers' side. Cheap to clone.
 #[derive(Debug)]
 pub struct SlotsReader<T: Slot> {
+    /// Where the array begins and how far its reservation goes, both fixed: copied here, they cost a reader no further load.
+    base: NonNull<T>,
+    capacity: usize,
     array: Arc<SharedArray<T>>,
 }
 
+// SAFETY: `base` points into `array`, which is shared by the same means and under the same conditions.
+unsafe impl<T: Slot> Send for SlotsReader<T> where Arc<SharedArray<T>>: Send {}
+// SAFETY: as above.
+unsafe impl<T: Slot> Sync for SlotsReader<T> where Arc<SharedArray<T>>: Sync {}
+
 impl<T: Slot> Clone for SlotsReader<T> {
     fn clone(&self) -> Self {
-        SlotsReader { array: self.array.clone() }
+        SlotsReader { array: self.array.clone(), ..*self }
     }
 }
 
@@ -112,7 +121,7 @@ impl<T: Slot> AtomicSlots<T> {
 
     /// The readers' handle.
     pub fn reader(&self) -> SlotsReader<T> {
-        SlotsReader { array: self.array.clone() }
+        SlotsReader { base: self.array.base(), capacity: self.array.capacity(), array: self.array.clone() }
     }
 
     /// Bytes of real memory.
@@ -125,7 +134,14 @@ impl<T: Slot> SlotsReader<T> {
     /// The value at `index`; zero where nothing was written and past the capacity.
     #[inline(always)]
     pub fn get(&self, index: u32) -> T::Value {
-        load(&self.array, index)
+        self.at(index).map_or_else(T::Value::default, T::load)
+    }
+
+    #[inline(always)]
+    fn at(&self, index: u32) -> Option<&T> {
+        // SAFETY: inside the reservation, which lives as long as `array` and all of which may be read; what is not committed
+        // reads as zeros.
+        ((index as usize) < self.capacity).then(|| unsafe { self.base.add(index as usize).as_ref() })
     }
 
     /// Asks the CPU to fetch the record's line.
@@ -150,9 +166,7 @@ where
     pub fn words<const FROM: usize, const M: usize>(&self, index: u32) -> [u64; M] {
         const { assert!(FROM + M <= N) };
         let mut words = [0; M];
-        if (index as usize) < self.array.capacity() {
-            // SAFETY: just checked; what is not committed reads as zeros.
-            let record = unsafe { self.array.at(index as usize) };
+        if let Some(record) = self.at(index) {
             let mut k = 0;
             while k < M {
                 words[k] = record[FROM + k].load(if FROM + k == 0 { Ordering::Acquire } else { Ordering::Relaxed });

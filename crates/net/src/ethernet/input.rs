@@ -1,6 +1,6 @@
 //! `ethernet-input`: for whom is the frame, and what is in it?
 
-use quiver_graph::{LoopConfig, Node, Pkt, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{IfIndex, LoopConfig, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::ethernet::{EtherType, EthernetHeader};
 
 use crate::data::{IfTable, if_flags};
@@ -28,28 +28,52 @@ drop_reasons! {
 }
 
 /// The node.
+///
+/// Frames of IP to this router's own address on a routed interface, and all frames of a layer-2 interface, are decided by a
+/// comparison or two against what [`Run`] keeps of their interface; [`decide`] has the rest, and the rules.
 pub struct EthernetInput {
-    pub(super) interfaces: IfTable,
+    interfaces: IfTable,
+    run: Run,
 }
 
-/// What is read of a frame.
+impl EthernetInput {
+    pub(super) fn new(interfaces: IfTable) -> Self {
+        Self { interfaces, run: Run::NONE }
+    }
+}
+
+/// What is kept of the interface of a run of frames, for the time of a vector.
+struct Run {
+    interface: u32,
+    /// First word of a frame to the interface's own address, without the source's bytes; none is like [`Run::NO_FRAME`].
+    mine: u64,
+    /// Whether all frames go to `l2-input`.
+    l2: bool,
+}
+
+impl Run {
+    /// The low 16 bits are always shifted out of a frame's first word.
+    const NO_FRAME: u64 = 1;
+    const NONE: Self = Self { interface: u32::MAX, mine: Self::NO_FRAME, l2: false };
+
+    #[inline(never)]
+    fn of(interfaces: &IfTable, interface: IfIndex) -> Self {
+        let link = interfaces.link(interface);
+        let flags = (link >> 48) as u16;
+        let kind = flags & (if_flags::UP | if_flags::L2 | if_flags::TAGGED | if_flags::UNTAGGED);
+        // In the frame the address stands from the first byte on.
+        let mine = (link << 16).swap_bytes() << 16;
+        let routed = kind & !if_flags::TAGGED == if_flags::UP;
+        let l2 = kind == if_flags::UP | if_flags::L2;
+        Self { interface: interface.0, mine: if routed { mine } else { Self::NO_FRAME }, l2 }
+    }
+}
+
+/// What is read of a frame: its first word as it stands in memory, and the type.
 #[derive(Clone, Copy)]
 pub struct In {
-    dst: u64,
+    first: u64,
     ether_type: u16,
-    mac: u64,
-    if_flags: u16,
-    long_enough: bool,
-    drop_base: u32,
-}
-
-/// What follows from it.
-#[derive(Clone, Copy)]
-pub struct Out {
-    next: Verdict,
-    aux: u32,
-    pull: bool,
-    multicast: bool,
 }
 
 /// Verdict on what is behind the link header, and whether it is IP or ARP.
@@ -73,61 +97,76 @@ impl Node for EthernetInput {
     type Next = Next;
     type Drop = Drop;
     type In = In;
-    type Out = Out;
-    const LOOP: LoopConfig = LoopConfig::FIRST_TOUCH;
+    type Out = ();
+    const LOOP: LoopConfig = LoopConfig { prefetch: LoopConfig::FIRST_TOUCH.prefetch, ..LoopConfig::SINGLE };
+
+    #[inline(always)]
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+        self.run = Run::NONE;
+    }
 
     #[inline(always)]
     fn load(&self, packet: &Pkt<'_>) -> In {
-        let header: [u8; 16] = packet.head();
-        let word = u64::from_be_bytes([header[0], header[1], header[2], header[3], header[4], header[5], header[6], header[7]]);
-        let link = self.interfaces.link(packet.rx_if());
-        In {
-            dst: word >> 16,
-            ether_type: u16::from_be_bytes([header[12], header[13]]),
-            mac: link & 0xffff_ffff_ffff,
-            if_flags: (link >> 48) as u16,
-            long_enough: packet.len() >= size_of::<EthernetHeader>(),
-            drop_base: packet.drop_code(Drop::OtherMac),
-        }
+        In { first: packet.head(), ether_type: packet.head_at::<_, 12>() }
     }
 
     #[inline(always)]
-    fn compute(&self, x: In) -> Out {
-        let multicast = (x.dst >> 40) & 1 != 0;
-        let mine = (x.dst == x.mac) | multicast | (x.if_flags & if_flags::PROMISCUOUS != 0);
-        let (by_type, known) = by_type(x.ether_type);
-        let l2 = x.if_flags & if_flags::L2 != 0;
-        let tagged = is_tag(x.ether_type) & (x.if_flags & if_flags::TAGGED != 0);
-        let untagged = !is_tag(x.ether_type) & (x.if_flags & if_flags::UNTAGGED != 0);
-        let vlan = tagged | untagged;
-        let up = x.if_flags & if_flags::UP != 0;
-        let ok = up & x.long_enough & (vlan | l2 | (mine & known));
-        let next = Verdict::select(l2, Next::L2.into(), by_type);
-        let next = Verdict::select(vlan, Next::Vlan.into(), next);
-        let reason = if !up {
-            Drop::Down
-        } else if !x.long_enough {
-            Drop::Short
-        } else if !mine {
-            Drop::OtherMac
-        } else if x.ether_type < EtherType::FIRST_TYPE.0 {
-            Drop::Llc
-        } else {
-            Drop::UnknownType
-        };
-        Out {
-            next: Verdict::select(ok, next, Verdict::DROP),
-            aux: if ok { 0 } else { x.drop_base + reason as u32 },
-            pull: ok & !vlan & !l2,
-            multicast,
-        }
-    }
+    fn compute(&self, _: In) {}
 
     #[inline(always)]
-    fn store(&mut self, mut packet: Pkt<'_>, _: In, out: Out) -> Verdict {
-        packet.set_aux(out.aux);
-        packet.pull(if out.pull { size_of::<EthernetHeader>() } else { 0 });
-        packet.mark(if out.multicast { flags::LINK_MULTICAST } else { 0 });
-        out.next
+    fn store(&mut self, mut packet: Pkt<'_>, x: In, (): ()) -> Verdict {
+        const IP4: u16 = EtherType::IPV4.0.to_be();
+        const IP6: u16 = EtherType::IPV6.0.to_be();
+        let interface = packet.rx_if();
+        if interface.0 != self.run.interface {
+            self.run = Run::of(&self.interfaces, interface);
+        }
+        let mine = x.first << 16 == self.run.mine;
+        if mine & (x.ether_type == IP4) && packet.pull(size_of::<EthernetHeader>()) {
+            return Next::Ip4.into();
+        }
+        if mine & (x.ether_type == IP6) && packet.pull(size_of::<EthernetHeader>()) {
+            return Next::Ip6.into();
+        }
+        // The lowest bit of the first byte: a group address.
+        if self.run.l2 & (x.first & 1 == 0) && packet.len() >= size_of::<EthernetHeader>() {
+            return Next::L2.into();
+        }
+        decide(&mut packet.again(), self.interfaces.link(interface))
     }
+}
+
+/// The rules, for any frame. `link`: address and flags of the interface, as [`IfTable::link`] has them.
+#[inline(never)]
+fn decide(packet: &mut Pkt<'_>, link: u64) -> Verdict {
+    let header: EthernetHeader = packet.head();
+    let (dst, mac, flags) = (header.dst.to_u64(), link & 0xffff_ffff_ffff, (link >> 48) as u16);
+    let ether_type = header.ether_type().0;
+    let has = |flag| flags & flag != 0;
+    if !has(if_flags::UP) {
+        return packet.drop(Drop::Down);
+    }
+    if packet.len() < size_of::<EthernetHeader>() {
+        return packet.drop(Drop::Short);
+    }
+    let multicast = (dst >> 40) & 1 != 0;
+    if multicast {
+        packet.mark(flags::LINK_MULTICAST);
+    }
+    if has(if is_tag(ether_type) { if_flags::TAGGED } else { if_flags::UNTAGGED }) {
+        return Next::Vlan.into();
+    }
+    if has(if_flags::L2) {
+        return Next::L2.into();
+    }
+    if dst != mac && !multicast && !has(if_flags::PROMISCUOUS) {
+        return packet.drop(Drop::OtherMac);
+    }
+    let (next, known) = by_type(ether_type);
+    if !known {
+        let llc = ether_type < EtherType::FIRST_TYPE.0;
+        return packet.drop(if llc { Drop::Llc } else { Drop::UnknownType });
+    }
+    packet.pull(size_of::<EthernetHeader>());
+    next
 }

@@ -296,13 +296,6 @@ impl AdjTable {
         AdjRecord::unpack(self.0.get(index))
     }
 
-    /// The first word of the record.
-    #[inline(always)]
-    pub(crate) fn head(&self, index: u32) -> u64 {
-        let [word] = self.0.words::<0, 1>(index);
-        word
-    }
-
     /// The first word of the record, and the link header, right-aligned, in memory order.
     #[inline(always)]
     pub(crate) fn link(&self, index: u32) -> (u64, [u64; 3]) {

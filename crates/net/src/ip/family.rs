@@ -209,7 +209,7 @@ impl Family for V4 {
     type Reader = Lpm4;
     type LookupNext = lookup::Next4;
     const OVERLAP: bool = false;
-    const LOOKUP_LOOP: LoopConfig = LoopConfig::DEFAULT;
+    const LOOKUP_LOOP: LoopConfig = LoopConfig::SINGLE;
     const ID: FamilyId = FamilyId::V4;
 
     fn nth(address: u32, len: u8, n: u64) -> Option<u32> {

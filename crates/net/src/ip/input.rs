@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use quiver_graph::stats::SimpleCounters;
-use quiver_graph::{ArcPoint, IfIndex, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
-use quiver_wire::ipv4::{self, IpProtocol, Ipv4Error, Ipv4Header, Ipv4Option, Ipv4Options};
+use quiver_graph::{ArcPoint, IfIndex, LoopConfig, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
+use quiver_wire::Header as _;
+use quiver_wire::ipv4::{self, Ipv4Error, Ipv4Header, Ipv4Option, Ipv4Options};
 use quiver_wire::ipv6::{self, Ipv6Header};
-use quiver_wire::{Header as _, U32Be};
 
 use crate::data::{IfTable, if_flags};
 
@@ -63,12 +63,17 @@ pub(super) struct Common {
     pub thread: usize,
     /// Whether any interface has a feature, asked once a vector.
     features: bool,
-    run: (u32, u64),
+    /// The interface of a run of packets.
+    run: u32,
+    /// Its flags, asked once a run.
+    if_flags: u16,
+    /// Packets of the run so far.
+    packets: u64,
 }
 
 impl Common {
     pub fn new(interfaces: IfTable, unicast: ArcPoint, multicast: ArcPoint, counter: Arc<SimpleCounters>, thread: usize) -> Self {
-        Self { interfaces, unicast, multicast, counter, thread, features: false, run: (0, 0) }
+        Self { interfaces, unicast, multicast, counter, thread, features: false, run: u32::MAX, if_flags: 0, packets: 0 }
     }
 
     #[inline(always)]
@@ -76,20 +81,25 @@ impl Common {
         self.features = self.unicast.is_active() | self.multicast.is_active();
     }
 
-    /// Counts packets of an interface, one addition a run.
+    /// Counts a packet of an interface, one addition a run, and says whether the interface takes this protocol.
     #[inline(always)]
-    fn count(&mut self, interface: IfIndex) {
-        if interface.0 != self.run.0 {
+    fn count(&mut self, interface: IfIndex, protocol: u16) -> bool {
+        if interface.0 != self.run {
             self.flush();
-            self.run.0 = interface.0;
+            self.run = interface.0;
+            self.if_flags = self.interfaces.flags(interface);
         }
-        self.run.1 += 1;
+        self.packets += 1;
+        self.if_flags & protocol != 0
     }
 
-    #[inline(always)]
+    /// Ends a run, and with a vector what is known of its interface.
+    #[inline(never)]
     fn flush(&mut self) {
-        self.counter.add(self.thread, self.run.0, self.run.1);
-        self.run.1 = 0;
+        if self.packets != 0 {
+            self.counter.add(self.thread, self.run, self.packets);
+        }
+        (self.run, self.packets) = (u32::MAX, 0);
     }
 
     #[inline(always)]
@@ -105,89 +115,68 @@ impl Common {
 /// `ip4-input`.
 pub(super) struct Ip4Input(pub Common);
 
-/// What is read of an IPv4 packet: its header as five words in host order, and what the link says of it.
+/// What is read of an IPv4 packet: its header as it stands in memory.
 #[derive(Clone, Copy)]
 pub(super) struct In4 {
-    /// Version and header length, type of service, total length.
-    first: u32,
-    /// Identification, flags and fragment offset.
-    fragment: u32,
-    /// Time to live, protocol, checksum.
-    ttl: u32,
-    src: u32,
+    /// Version and header length, type of service, total length, identification, flags and fragment offset.
+    first: u64,
+    /// Time to live, protocol, checksum, source.
+    second: u64,
     dst: u32,
-    available: u32,
-    context: u32,
-    if_flags: u32,
-}
-
-/// What follows: length, whether it is multicast, and whether it must be looked at again. One word, so that little goes from
-/// stage to stage.
-#[derive(Clone, Copy)]
-pub(super) struct Out(u32);
-
-impl Out {
-    const LENGTH: u32 = (1 << 17) - 1;
-    const MULTICAST: u32 = 1 << 17;
-    const LOOK_AGAIN: u32 = 1 << 31;
-
-    #[inline(always)]
-    fn new(length: u32, multicast: u32, doubts: u32) -> Self {
-        Self(length | multicast << 17 | (is_zero(doubts) ^ 1) << 31)
-    }
-
-    #[inline(always)]
-    fn length(self) -> usize {
-        (self.0 & Self::LENGTH) as usize
-    }
-
-    #[inline(always)]
-    fn has(self, flag: u32) -> bool {
-        self.0 & flag != 0
-    }
-}
-
-/// 1 for 0, else 0. The checks below are arithmetic on words of 32 bits throughout: the compiler then does those of a group
-/// of packets side by side, which comparisons of mixed widths prevent (measured: four times the instructions).
-#[inline(always)]
-fn is_zero(x: u32) -> u32 {
-    (x.wrapping_sub(1) & !x) >> 31
-}
-
-/// 1 where `a` is less than `b`, else 0, for values below 2^31.
-#[inline(always)]
-fn less(a: u32, b: u32) -> u32 {
-    a.wrapping_sub(b) >> 31
 }
 
 impl In4 {
-    /// Not zero unless the packet is plain and right: no options, lengths that agree, a right checksum, no fragment that
-    /// would overwrite TCP's flags (RFC 1858), addresses of hosts or groups. What has doubts is looked at again.
+    /// Total length.
     #[inline(always)]
-    fn verdict(self) -> Out {
-        let length = self.first & 0xffff;
-        let words = [self.first, self.fragment, self.ttl, self.src, self.dst];
-        let sum = words.iter().fold(0, |sum, w| sum + (w & 0xffff) + (w >> 16));
-        let sum = (sum & 0xffff) + (sum >> 16);
-        let sum = (sum & 0xffff) + (sum >> 16);
-        let tiny_tcp = (self.fragment & 0x1fff ^ 1) | (self.ttl >> 16 & 0xff ^ IpProtocol::TCP.0 as u32);
-        let (src, dst) = (self.src >> 24, self.dst >> 24);
-        let multicast = is_zero(dst >> 4 ^ 0xe);
-        let enabled = (self.if_flags / u32::from(if_flags::IP4)) & 1;
-        let doubts = (self.first >> 24 ^ 0x45)
-            | less(length, 20)
-            | less(self.available, length)
-            | (sum ^ 0xffff)
-            | is_zero(tiny_tcp)
-            | is_zero(src)
-            | is_zero(src ^ 127)
-            | less(223, src)
-            | is_zero(dst)
-            | is_zero(dst ^ 127)
-            | less(239, dst)
-            | ((self.context / flags::LINK_MULTICAST) & (multicast ^ 1) & 1)
-            | (enabled ^ 1);
-        Out::new(length, multicast, doubts)
+    fn length(self) -> usize {
+        usize::from(((self.first >> 16) as u16).swap_bytes())
+    }
+
+    /// Whether the checksum is right: the one's complement sum does not ask for the order of bytes (RFC 1071, 2).
+    #[inline(always)]
+    fn checksum_ok(self) -> bool {
+        let (sum, carry) = self.first.overflowing_add(self.second);
+        let (sum, again) = sum.overflowing_add(u64::from(self.dst) + u64::from(carry));
+        let sum = sum + u64::from(again);
+        let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
+        let sum = sum.wrapping_add(sum.rotate_left(16)) >> 16;
+        sum == 0xffff
+    }
+
+    /// Whether there is nothing to be looked at again: no options, no later fragment, addresses of hosts, lengths that agree.
+    #[inline(always)]
+    fn is_plain(self, available: usize) -> bool {
+        let length = self.length();
+        let later_fragment = (self.first >> 48) as u16 & 0x1fff_u16.to_be();
+        let odd = !HOSTS.contains((self.second >> 32) as u8) | !HOSTS.contains(self.dst as u8);
+        (self.first as u8 == 0x45)
+            & (length >= size_of::<Ipv4Header>())
+            & (length <= available)
+            & (later_fragment == 0)
+            & !odd
+            & self.checksum_ok()
+    }
+}
+
+/// First bytes of IPv4 addresses of hosts: not of this network (0), loopback, groups or class E.
+const HOSTS: Bytes = Bytes::hosts();
+
+/// A set of bytes.
+struct Bytes([u64; 4]);
+
+impl Bytes {
+    const fn hosts() -> Self {
+        let mut words = [u64::MAX; 4];
+        words[0] &= !1;
+        words[1] &= !(1 << (127 - 64));
+        // 224 and above.
+        words[3] &= (1 << (224 - 192)) - 1;
+        Self(words)
+    }
+
+    #[inline(always)]
+    const fn contains(&self, byte: u8) -> bool {
+        self.0[(byte >> 6) as usize] >> (byte & 63) & 1 != 0
     }
 }
 
@@ -205,7 +194,8 @@ impl Node for Ip4Input {
     type Next = Next4;
     type Drop = Drop4;
     type In = In4;
-    type Out = Out;
+    type Out = ();
+    const LOOP: LoopConfig = LoopConfig::SINGLE;
 
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
@@ -214,37 +204,29 @@ impl Node for Ip4Input {
 
     #[inline(always)]
     fn load(&self, packet: &Pkt<'_>) -> In4 {
-        let [first, fragment, ttl, src, dst] = packet.head::<[U32Be; 5]>();
-        In4 {
-            first: first.get(),
-            fragment: fragment.get(),
-            ttl: ttl.get(),
-            src: src.get(),
-            dst: dst.get(),
-            available: packet.total_len() as u32,
-            context: packet.context(),
-            if_flags: self.0.interfaces.flags(packet.rx_if()).into(),
+        In4 { first: packet.head(), second: packet.head_at::<_, 8>(), dst: packet.head_at::<_, 16>() }
+    }
+
+    #[inline(always)]
+    fn compute(&self, _: In4) {}
+
+    #[inline(always)]
+    fn store(&mut self, mut packet: Pkt<'_>, x: In4, (): ()) -> Verdict {
+        let interface = packet.rx_if();
+        let enabled = self.0.count(interface, if_flags::IP4);
+        let simple = packet.context() & (flags::CHAINED | flags::LINK_MULTICAST) == 0;
+        if enabled & simple & x.is_plain(packet.len()) {
+            packet.cut(x.length());
+            return self.0.next(interface, false, Next4::Lookup.into());
         }
-    }
-
-    #[inline(always)]
-    fn compute(&self, x: In4) -> Out {
-        x.verdict()
-    }
-
-    #[inline(always)]
-    fn store(&mut self, mut packet: Pkt<'_>, _: In4, out: Out) -> Verdict {
-        self.0.count(packet.rx_if());
-        if out.has(Out::LOOK_AGAIN) {
-            let (available, flags) = (packet.total_len() as u32, self.0.interfaces.flags(packet.rx_if()));
-            if let Some(reason) = why4(packet.bytes(), available, packet.context(), flags) {
-                return packet.drop(reason);
+        let flags = self.0.interfaces.flags(interface);
+        match look_again4(&mut packet.again(), flags) {
+            Ok(multicast) => {
+                let next = if multicast { Next4::Multicast } else { Next4::Lookup };
+                self.0.next(interface, multicast, next.into())
             }
+            Err(verdict) => verdict,
         }
-        packet.trim(out.length());
-        let multicast = out.has(Out::MULTICAST);
-        let next = Verdict::select(multicast, Next4::Multicast.into(), Next4::Lookup.into());
-        self.0.next(packet.rx_if(), multicast, next)
     }
 
     #[inline(always)]
@@ -253,9 +235,18 @@ impl Node for Ip4Input {
     }
 }
 
-/// What is wrong with a packet that is not plain; options alone are not. The arguments are values and not what the node
-/// has in its hands, so that these stay in registers.
-#[cold]
+/// The rules, for a packet that is not plain: whether it goes to a group, or that it is dropped.
+#[inline(never)]
+fn look_again4(packet: &mut Pkt<'_>, if_flags: u16) -> Result<bool, Verdict> {
+    if let Some(reason) = why4(packet.bytes(), packet.total_len() as u32, packet.context(), if_flags) {
+        return Err(packet.drop(reason));
+    }
+    let header: Ipv4Header = packet.head();
+    packet.trim(usize::from(header.total_len.get()));
+    Ok(header.dst.get() >> 28 == 0xe)
+}
+
+/// What is wrong with a packet; options alone are not.
 fn why4(bytes: &[u8], available: u32, context: u32, if_flags: u16) -> Option<Drop4> {
     let header = match Ipv4Header::parse(bytes) {
         Ok(header) => header,
@@ -303,38 +294,32 @@ fn is_source_route(option: &Ipv4Option<'_>) -> bool {
 /// `ip6-input`.
 pub(super) struct Ip6Input(pub Common);
 
-/// What is read of an IPv6 packet, in host order; of addresses the first words.
+/// What is read of an IPv6 packet, as it stands in memory; of addresses the first words.
 #[derive(Clone, Copy)]
 pub(super) struct In6 {
-    /// Version, class, flow label.
-    first: u32,
-    /// Payload length, next header, hop limit.
-    second: u32,
+    /// Version, class, flow label, payload length, next header, hop limit.
+    first: u64,
     src: u32,
     dst: u32,
-    available: u32,
-    context: u32,
-    if_flags: u32,
 }
 
 impl In6 {
-    /// As for IPv4: version, length, addresses of hosts or groups. Addresses that begin with 32 zeros are looked at again:
-    /// the unspecified one and loopback are among them.
+    /// Length of the whole packet.
     #[inline(always)]
-    fn verdict(self) -> Out {
-        let length = (self.second >> 16) + size_of::<Ipv6Header>() as u32;
-        let multicast = is_zero(self.dst >> 24 ^ 0xff);
-        let enabled = (self.if_flags / u32::from(if_flags::IP6)) & 1;
-        let doubts = (self.first >> 28 ^ 6)
-            | less(self.available, length)
-            | is_zero(self.src >> 24 ^ 0xff)
-            | is_zero(self.src)
-            | is_zero(self.dst)
-            // Groups of interface or reserved scope.
-            | (multicast & less(self.dst >> 16 & 0xf, 2))
-            | ((self.context / flags::LINK_MULTICAST) & (multicast ^ 1) & 1)
-            | (enabled ^ 1);
-        Out::new(length, multicast, doubts)
+    fn length(self) -> usize {
+        usize::from(((self.first >> 32) as u16).swap_bytes()) + size_of::<Ipv6Header>()
+    }
+
+    /// Whether there is nothing to be looked at again. Groups are, and addresses that begin with 32 zeros: the unspecified
+    /// one and loopback are among them.
+    #[inline(always)]
+    fn is_plain(self, available: usize) -> bool {
+        (self.first as u8 >> 4 == 6)
+            & (self.length() <= available)
+            & (self.src as u8 != 0xff)
+            & (self.src != 0)
+            & (self.dst as u8 != 0xff)
+            & (self.dst != 0)
     }
 }
 
@@ -342,7 +327,8 @@ impl Node for Ip6Input {
     type Next = Next6;
     type Drop = Drop6;
     type In = In6;
-    type Out = Out;
+    type Out = ();
+    const LOOP: LoopConfig = LoopConfig::SINGLE;
 
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
@@ -351,36 +337,29 @@ impl Node for Ip6Input {
 
     #[inline(always)]
     fn load(&self, packet: &Pkt<'_>) -> In6 {
-        let [first, second, src] = packet.head::<[U32Be; 3]>();
-        In6 {
-            first: first.get(),
-            second: second.get(),
-            src: src.get(),
-            dst: packet.head_at::<U32Be, 24>().get(),
-            available: packet.total_len() as u32,
-            context: packet.context(),
-            if_flags: self.0.interfaces.flags(packet.rx_if()).into(),
+        In6 { first: packet.head(), src: packet.head_at::<_, 8>(), dst: packet.head_at::<_, 24>() }
+    }
+
+    #[inline(always)]
+    fn compute(&self, _: In6) {}
+
+    #[inline(always)]
+    fn store(&mut self, mut packet: Pkt<'_>, x: In6, (): ()) -> Verdict {
+        let interface = packet.rx_if();
+        let enabled = self.0.count(interface, if_flags::IP6);
+        let simple = packet.context() & (flags::CHAINED | flags::LINK_MULTICAST) == 0;
+        if enabled & simple & x.is_plain(packet.len()) {
+            packet.cut(x.length());
+            return self.0.next(interface, false, Next6::Lookup.into());
         }
-    }
-
-    #[inline(always)]
-    fn compute(&self, x: In6) -> Out {
-        x.verdict()
-    }
-
-    #[inline(always)]
-    fn store(&mut self, mut packet: Pkt<'_>, _: In6, out: Out) -> Verdict {
-        self.0.count(packet.rx_if());
-        if out.has(Out::LOOK_AGAIN) {
-            let (available, flags) = (packet.total_len() as u32, self.0.interfaces.flags(packet.rx_if()));
-            if let Some(reason) = why6(packet.bytes(), available, packet.context(), flags) {
-                return packet.drop(reason);
+        let flags = self.0.interfaces.flags(interface);
+        match look_again6(&mut packet.again(), flags) {
+            Ok(multicast) => {
+                let next = if multicast { Next6::Multicast } else { Next6::Lookup };
+                self.0.next(interface, multicast, next.into())
             }
+            Err(verdict) => verdict,
         }
-        packet.trim(out.length());
-        let multicast = out.has(Out::MULTICAST);
-        let next = Verdict::select(multicast, Next6::Multicast.into(), Next6::Lookup.into());
-        self.0.next(packet.rx_if(), multicast, next)
     }
 
     #[inline(always)]
@@ -389,8 +368,18 @@ impl Node for Ip6Input {
     }
 }
 
-/// What is wrong with a packet that has doubts, if anything is.
-#[cold]
+/// The rules, for a packet that is not plain: whether it goes to a group, or that it is dropped.
+#[inline(never)]
+fn look_again6(packet: &mut Pkt<'_>, if_flags: u16) -> Result<bool, Verdict> {
+    if let Some(reason) = why6(packet.bytes(), packet.total_len() as u32, packet.context(), if_flags) {
+        return Err(packet.drop(reason));
+    }
+    let header: Ipv6Header = packet.head();
+    packet.trim(usize::from(header.payload_len.get()) + size_of::<Ipv6Header>());
+    Ok(ipv6::address::is_multicast(header.dst.get()))
+}
+
+/// What is wrong with a packet, if anything is.
 fn why6(bytes: &[u8], available: u32, context: u32, if_flags: u16) -> Option<Drop6> {
     let Some(header) = Ipv6Header::read(bytes) else { return Some(Drop6::TooShort) };
     let (src, dst) = (header.src.get(), header.dst.get());

@@ -1,10 +1,13 @@
 //! `ip4-lookup`, `ip6-lookup`: destination to load-balance to bucket; and `lookup-ip4-dst`, `lookup-ip6-dst` for routes that
 //! lead to another table.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use quiver_graph::stats::CombinedCounters;
-use quiver_graph::{Frame, LoopConfig, NoDrops, Node, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, next_nodes};
+use quiver_graph::{
+    Frame, IfIndex, LoopConfig, NoDrops, Node, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, next_nodes,
+};
 
 use super::Family;
 use crate::data::IfTable;
@@ -75,7 +78,7 @@ impl RunCounter {
         self.bytes += u64::from(bytes);
     }
 
-    #[inline(always)]
+    #[inline(never)]
     pub fn flush(&mut self) {
         self.counters.add(self.thread, self.index, self.packets, self.bytes);
         (self.packets, self.bytes) = (0, 0);
@@ -142,9 +145,30 @@ impl<F: Family> Tables<F> {
 
 /// The lookup node.
 pub(super) struct Lookup<F: Family> {
-    pub interfaces: IfTable,
-    pub tables: Tables<F>,
-    pub count: RunCounter,
+    interfaces: IfTable,
+    tables: Tables<F>,
+    count: RunCounter,
+    /// An interface and its FIB, kept for a run of packets.
+    run: Cell<(u32, u32)>,
+}
+
+impl<F: Family> Lookup<F> {
+    pub fn new(interfaces: IfTable, tables: Tables<F>, count: RunCounter) -> Self {
+        Self { interfaces, tables, count, run: Cell::new((u32::MAX, 0)) }
+    }
+
+    #[inline(always)]
+    fn fib_of(&self, interface: IfIndex) -> u32 {
+        let (of, fib) = self.run.get();
+        if of == interface.0 { fib } else { self.begin_run(interface) }
+    }
+
+    #[inline(never)]
+    fn begin_run(&self, interface: IfIndex) -> u32 {
+        let fib = F::fib_of(self.interfaces.fibs(interface));
+        self.run.set((interface.0, fib));
+        fib
+    }
 }
 
 /// What is read of a packet.
@@ -172,13 +196,14 @@ impl<F: Family> Node for Lookup<F> {
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.tables.refresh();
+        self.run.set((u32::MAX, 0));
     }
 
     #[inline(always)]
     fn load(&self, packet: &Pkt<'_>) -> In<F::Addr> {
         let fib = match packet.table() {
             Some(fib) => fib,
-            None => F::fib_of(self.interfaces.fibs(packet.rx_if())),
+            None => self.fib_of(packet.rx_if()),
         };
         In { fib, destination: F::destination(packet), bytes: packet.total_len() as u32 }
     }

@@ -7,13 +7,14 @@
 //! The link header is right-aligned in the adjacency's record, so that it is written with three stores whatever its length
 //! is: what is too much lands in the headroom in front of it.
 
-use quiver_graph::{ArcPoint, IfIndex, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{ArcPoint, LoopConfig, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::U32Be;
 use quiver_wire::ipv4::{Ipv4Header, ttl_word_decremented};
+use quiver_wire::ipv6::Ipv6Header;
 
 use super::icmp_aux;
 use super::lookup::RunCounter;
-use crate::fib::records::{AdjHead, AdjTable, REWRITE_MAX};
+use crate::fib::records::{AdjHead, AdjTable};
 
 next_nodes! {
     /// Where IPv4 packets go that do not leave; output nodes have slots of their own.
@@ -47,58 +48,24 @@ impl Common {
         self.features = self.output.is_active();
     }
 
+    /// Pushes the link header and sends the packet on.
     #[inline(always)]
-    fn load(&self, packet: &Pkt<'_>) -> Link {
-        Link { head: self.adjacencies.head(packet.aux()), len: packet.total_len() as u32, context: packet.context() }
-    }
-
-    /// Pushes the link header and sends the packet on, `None` where there is no room for the header. The record is read here
-    /// again and not carried from the load: it is in L1, and 32 bytes for each packet of a group would go through the stack.
-    #[inline(always)]
-    fn push(&mut self, packet: &mut Pkt<'_>) -> Option<Verdict> {
+    fn leave(&mut self, packet: &mut Pkt<'_>, head: AdjHead, rewrite: [u64; 3]) -> Verdict {
         let (index, len) = (packet.aux(), packet.total_len() as u32);
-        let (head, rewrite) = self.adjacencies.link(index);
-        let head = AdjHead::unpack(head);
-        if !packet.push(REWRITE_MAX) {
-            return None;
+        if !packet.prepend(rewrite, usize::from(head.rewrite_len)) {
+            return packet.again().drop(RewriteDrop::NoHeadroom);
         }
-        packet.set_head(rewrite);
-        packet.pull(REWRITE_MAX - usize::from(head.rewrite_len).min(REWRITE_MAX));
         self.count.add(index, len);
         packet.set_aux(head.tx_if.0);
         let next = Verdict::slot(head.next);
-        Some(if self.features { self.output.next(head.tx_if, next) } else { next })
+        if self.features { self.output.next(head.tx_if, next) } else { next }
     }
 }
 
-/// What is read of the adjacency, and of the packet in either family.
-#[derive(Clone, Copy)]
-pub(super) struct Link {
-    head: u64,
-    len: u32,
-    context: u32,
-}
-
-impl Link {
-    #[inline(always)]
-    fn tx_if(self) -> IfIndex {
-        AdjHead::unpack(self.head).tx_if
-    }
-
-    /// 1 for this router's own packets, else 0.
-    #[inline(always)]
-    fn local(self) -> u32 {
-        (self.context / flags::LOCAL) & 1
-    }
-
-    /// 1 where the packet is longer than the link takes, or the adjacency leads nowhere, else 0. Arithmetic on words of 32
-    /// bits, as in the input nodes.
-    #[inline(always)]
-    fn refuses(self) -> u32 {
-        let mtu = (self.head >> 48) as u32;
-        let next = (self.head >> 32) as u32 & 0xffff;
-        (mtu.wrapping_sub(self.len) | next.wrapping_sub(1)) >> 31
-    }
+/// Whether a packet fits a link that leads somewhere.
+#[inline(always)]
+fn fits(head: &AdjHead, packet: &Pkt<'_>) -> bool {
+    (packet.total_len() <= usize::from(head.mtu)) & (head.next != 0)
 }
 
 /// `ip4-rewrite`.
@@ -107,27 +74,12 @@ pub(super) struct Ip4Rewrite(pub Common);
 /// Time to live, protocol and checksum: what one hop changes.
 const TTL_WORD: usize = 8;
 
-/// What is read of an IPv4 packet.
-#[derive(Clone, Copy)]
-pub(super) struct In4 {
-    link: Link,
-    ttl: u32,
-}
-
-/// What follows from it.
-#[derive(Clone, Copy)]
-pub(super) struct Out {
-    /// Not 0 where the packet cannot go on as it is.
-    stays: u32,
-    /// The word with the time to live or the hop limit, after this hop.
-    ttl: u32,
-}
-
 impl Node for Ip4Rewrite {
     type Next = Next4;
     type Drop = RewriteDrop;
-    type In = In4;
-    type Out = Out;
+    type In = u32;
+    type Out = ();
+    const LOOP: LoopConfig = LoopConfig::SINGLE;
 
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
@@ -135,28 +87,25 @@ impl Node for Ip4Rewrite {
     }
 
     #[inline(always)]
-    fn load(&self, packet: &Pkt<'_>) -> In4 {
-        In4 { link: self.0.load(packet), ttl: packet.head_at::<U32Be, TTL_WORD>().get() }
+    fn load(&self, packet: &Pkt<'_>) -> u32 {
+        packet.head_at::<U32Be, TTL_WORD>().get()
     }
 
     #[inline(always)]
-    fn compute(&self, x: In4) -> Out {
-        let local = x.link.local();
-        let last_hop = (x.ttl >> 24).wrapping_sub(2) >> 31 & (local ^ 1);
-        let ttl = if local != 0 { x.ttl } else { ttl_word_decremented(x.ttl) };
-        Out { stays: x.link.refuses() | last_hop, ttl }
-    }
+    fn compute(&self, _: u32) {}
 
     #[inline(always)]
-    fn store(&mut self, mut packet: Pkt<'_>, _: In4, out: Out) -> Verdict {
-        if out.stays != 0 {
-            let ttl = packet.head_at::<U32Be, TTL_WORD>().get();
-            let dont_fragment = packet.head::<Ipv4Header>().dont_fragment();
-            let stay = stay4(self.0.adjacencies.head(packet.aux()), packet.context(), ttl, dont_fragment);
-            return stay.settle(packet);
+    fn store(&mut self, mut packet: Pkt<'_>, ttl: u32, (): ()) -> Verdict {
+        let (word, rewrite) = self.0.adjacencies.link(packet.aux());
+        let head = AdjHead::unpack(word);
+        let forwarded = !packet.has(flags::LOCAL);
+        if !(fits(&head, &packet) & ((ttl >= 2 << 24) | !forwarded)) {
+            return stay4(&mut packet.again(), head);
         }
-        packet.set_head_at::<U32Be, TTL_WORD>(U32Be::new(out.ttl));
-        self.0.push(&mut packet).unwrap_or_else(|| packet.drop(RewriteDrop::NoHeadroom))
+        if forwarded {
+            packet.set_head_at::<U32Be, TTL_WORD>(U32Be::new(ttl_word_decremented(ttl)));
+        }
+        self.0.leave(&mut packet, head, rewrite)
     }
 
     #[inline(always)]
@@ -165,64 +114,44 @@ impl Node for Ip4Rewrite {
     }
 }
 
-/// What becomes of a packet that cannot go on as it is.
-enum Stay {
-    /// It is dropped.
-    Drop,
-    /// On to this node, with this aux lane where there is one.
-    Next(Verdict, Option<u32>),
-}
-
-impl Stay {
-    fn settle(self, mut packet: Pkt<'_>) -> Verdict {
-        match self {
-            Self::Drop => packet.drop(RewriteDrop::NoAdjacency),
-            Self::Next(verdict, aux) => {
-                if let Some(aux) = aux {
-                    packet.set_aux(aux);
-                }
-                verdict
-            }
-        }
-    }
-}
-
-/// Of an IPv4 packet. The arguments are values and not what the node has in its hands, so that these stay in registers.
+/// An IPv4 packet that cannot go on as it is.
 #[cold]
-fn stay4(head: u64, context: u32, ttl: u32, dont_fragment: bool) -> Stay {
-    let head = AdjHead::unpack(head);
-    if head.next == 0 {
-        Stay::Drop
-    } else if ttl < 2 << 24 && context & flags::LOCAL == 0 {
-        Stay::Next(Next4::IcmpError.into(), Some(icmp_aux(11, 0, 0)))
-    } else if dont_fragment {
-        Stay::Next(Next4::IcmpError.into(), Some(icmp_aux(3, 4, head.mtu)))
+#[inline(never)]
+fn stay4(packet: &mut Pkt<'_>, head: AdjHead) -> Verdict {
+    let header: Ipv4Header = packet.head();
+    let aux = if head.next == 0 {
+        return packet.drop(RewriteDrop::NoAdjacency);
+    } else if header.ttl < 2 && !packet.has(flags::LOCAL) {
+        icmp_aux(11, 0, 0)
+    } else if header.dont_fragment() {
+        icmp_aux(3, 4, head.mtu)
     } else {
-        Stay::Next(Next4::Fragment.into(), None)
-    }
+        return Next4::Fragment.into();
+    };
+    packet.set_aux(aux);
+    Next4::IcmpError.into()
 }
 
 /// `ip6-rewrite`.
 pub(super) struct Ip6Rewrite(pub Common);
 
-/// Hop limit: the last byte of this word.
-const HOP_WORD: usize = 4;
+/// Hop limit.
+const HOP_LIMIT: usize = 7;
 
 /// What is read of an IPv6 packet.
 #[derive(Clone, Copy)]
 pub(super) struct In6 {
-    link: Link,
-    /// Payload length, next header, hop limit.
-    hop: u32,
-    /// 1 for a packet of a host of one link to another link, else 0.
-    out_of_scope: u32,
+    hop_limit: u8,
+    /// Whether its source is known on one link only: fe80::/10.
+    link_local: bool,
 }
 
 impl Node for Ip6Rewrite {
     type Next = Next6;
     type Drop = RewriteDrop;
     type In = In6;
-    type Out = Out;
+    type Out = ();
+    const LOOP: LoopConfig = LoopConfig::SINGLE;
 
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
@@ -231,28 +160,26 @@ impl Node for Ip6Rewrite {
 
     #[inline(always)]
     fn load(&self, packet: &Pkt<'_>) -> In6 {
-        let link = self.0.load(packet);
-        // The first ten bits of the source: fe80::/10.
-        let link_local = (packet.head_at::<U32Be, 8>().get() >> 22) ^ (0xfe80 >> 6);
-        let other_link = packet.rx_if() != link.tx_if();
-        In6 { link, hop: packet.head_at::<U32Be, HOP_WORD>().get(), out_of_scope: u32::from((link_local == 0) & other_link) }
+        let src: u16 = packet.head_at::<_, 8>();
+        In6 { hop_limit: packet.head_at::<_, HOP_LIMIT>(), link_local: src & 0xffc0_u16.to_be() == 0xfe80_u16.to_be() }
     }
 
     #[inline(always)]
-    fn compute(&self, x: In6) -> Out {
-        let not_local = x.link.local() ^ 1;
-        let last_hop = (x.hop & 0xff).wrapping_sub(2) >> 31;
-        Out { stays: x.link.refuses() | ((last_hop | x.out_of_scope) & not_local), ttl: x.hop.wrapping_sub(not_local) }
-    }
+    fn compute(&self, _: In6) {}
 
     #[inline(always)]
-    fn store(&mut self, mut packet: Pkt<'_>, x: In6, out: Out) -> Verdict {
-        if out.stays != 0 {
-            let stay = stay6(self.0.adjacencies.head(packet.aux()), packet.context(), x.hop as u8, x.out_of_scope != 0);
-            return stay.settle(packet);
+    fn store(&mut self, mut packet: Pkt<'_>, x: In6, (): ()) -> Verdict {
+        let (word, rewrite) = self.0.adjacencies.link(packet.aux());
+        let head = AdjHead::unpack(word);
+        let forwarded = !packet.has(flags::LOCAL);
+        let out_of_scope = x.link_local & (packet.rx_if() != head.tx_if);
+        if !(fits(&head, &packet) & (((x.hop_limit >= 2) & !out_of_scope) | !forwarded)) {
+            return stay6(&mut packet.again(), head, out_of_scope);
         }
-        packet.set_head_at::<U32Be, HOP_WORD>(U32Be::new(out.ttl));
-        self.0.push(&mut packet).unwrap_or_else(|| packet.drop(RewriteDrop::NoHeadroom))
+        if forwarded {
+            packet.set_head_at::<u8, HOP_LIMIT>(x.hop_limit - 1);
+        }
+        self.0.leave(&mut packet, head, rewrite)
     }
 
     #[inline(always)]
@@ -261,22 +188,24 @@ impl Node for Ip6Rewrite {
     }
 }
 
-/// Of an IPv6 packet: hop limit exceeded, beyond the scope of its source (RFC 4443, 3.1, code 2), or too big.
+/// An IPv6 packet that cannot go on: hop limit exceeded, beyond the scope of its source (RFC 4443, 3.1, code 2), or too big.
 #[cold]
-fn stay6(head: u64, context: u32, hop_limit: u8, out_of_scope: bool) -> Stay {
-    let head = AdjHead::unpack(head);
-    let local = context & flags::LOCAL != 0;
-    let error = |aux| Stay::Next(Next6::IcmpError.into(), Some(aux));
-    if head.next == 0 {
-        Stay::Drop
-    } else if hop_limit < 2 && !local {
-        error(icmp_aux(3, 0, 0))
+#[inline(never)]
+fn stay6(packet: &mut Pkt<'_>, head: AdjHead, out_of_scope: bool) -> Verdict {
+    let header: Ipv6Header = packet.head();
+    let local = packet.has(flags::LOCAL);
+    let aux = if head.next == 0 {
+        return packet.drop(RewriteDrop::NoAdjacency);
+    } else if header.hop_limit < 2 && !local {
+        icmp_aux(3, 0, 0)
     } else if out_of_scope && !local {
-        error(icmp_aux(1, 2, 0))
+        icmp_aux(1, 2, 0)
     } else if local {
         // Only its source may fragment an IPv6 packet (RFC 8200, 4.5), and that is this router.
-        Stay::Next(Next6::Fragment.into(), None)
+        return Next6::Fragment.into();
     } else {
-        error(icmp_aux(2, 0, head.mtu))
-    }
+        icmp_aux(2, 0, head.mtu)
+    };
+    packet.set_aux(aux);
+    Next6::IcmpError.into()
 }

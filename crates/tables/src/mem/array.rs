@@ -1,5 +1,7 @@
 //! A reserved array of atomics that one side grows while others read it.
 
+use std::ptr::NonNull;
+
 use super::{Budget, PageKind, Pages};
 use crate::error::OutOfMemory;
 use std::marker::PhantomData;
@@ -47,6 +49,11 @@ impl<T: AtomicRecord> SharedArray<T> {
     #[inline(always)]
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// Where the records begin: fixed as long as the array lives.
+    pub fn base(&self) -> NonNull<T> {
+        self.pages.base().cast()
     }
 
     /// How many records are writable.

@@ -5,10 +5,12 @@
 //! quiverctl --json show interface     the same as JSON
 //! quiverctl < setup.txt               commands from a pipe; stops at the first that fails, names its line
 //! quiverctl                           interactive: history, completion, Ctrl-C cancels what runs
+//! quiverctl doctor                    what of this machine keeps a router from running well; needs no router
 //! ```
 #![forbid(unsafe_code)]
 
 mod connection;
+mod doctor;
 mod interactive;
 mod interrupt;
 mod sockets;
@@ -80,6 +82,9 @@ pub enum Failure {
 }
 
 fn run(options: &Options) -> Result<(), Failure> {
+    if options.command.first().is_some_and(|word| word == "doctor") {
+        return examine(options);
+    }
     let interactive = options.command.is_empty() && io::stdin().is_terminal();
     let mut connection = sockets::connect(options.socket.as_deref())?;
     interrupt::watch(&connection)?;
@@ -91,6 +96,21 @@ fn run(options: &Options) -> Result<(), Failure> {
         return run_lines(&mut connection, shown, io::stdin().lock());
     }
     execute(&mut connection, &join(&options.command), shown)
+}
+
+/// Looks at the machine; fails where something does not work.
+fn examine(options: &Options) -> Result<(), Failure> {
+    let request = doctor::Request::parse(&options.command[1..]).map_err(Failure::Command)?;
+    let findings = doctor::examine(&doctor::Machine::new(request.root));
+    let mut stdout = io::stdout().lock();
+    if options.json {
+        writeln!(stdout, "{}", doctor::json(&findings))?;
+    } else {
+        stdout.write_all(doctor::text(&findings).as_bytes())?;
+    }
+    stdout.flush()?;
+    let problems = findings.iter().filter(|finding| finding.level == doctor::Level::Problem).count();
+    if problems > 0 { Err(Failure::Command(format!("doctor: {problems} problem(s), see above"))) } else { Ok(()) }
 }
 
 fn ansi_wanted() -> bool {

@@ -1,46 +1,69 @@
 //! A worker's own stack of free buffers. Last in, first out: the lines it hands out are the ones still in the cache.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::Pool;
+use crate::pool::Level;
 
 /// Buffers moved between cache and pool at a time.
 const BULK: usize = 256;
 /// Buffers that a cache keeps before it gives a bulk back.
 const KEEP: usize = 2 * BULK;
 
+/// Entries at the bottom of the stack that are never used: caches of different workers are allocated one after the other, and
+/// none writes a line of another's.
+const EDGE: usize = 32;
+/// Entries that a stack has room for from the start: with the largest vector (1024) on top of what it keeps it does not reach
+/// its last lines.
+const ROOM: usize = EDGE + KEEP + 1024 + EDGE;
+
 /// Free buffers of one worker. `!Sync` by use: each worker owns one.
 pub struct Cache {
     pools: Vec<Arc<Pool>>,
     home: usize,
+    /// The first [`EDGE`] entries stand for nothing.
     free: Vec<u32>,
-    foreign: Vec<Vec<u32>>,
-    levels: Vec<Arc<AtomicU32>>,
+    foreign: Vec<Foreign>,
+    levels: Vec<Arc<Level>>,
+}
+
+/// Buffers on their way back to the pool of another memory node, on lines of their own.
+#[repr(align(128))]
+struct Foreign {
+    indices: [u32; 64],
+    len: usize,
 }
 
 impl Cache {
     /// A cache that draws from `pools[home]` and returns foreign buffers to the pool they came from.
     pub fn new(pools: Vec<Arc<Pool>>, home: usize) -> Self {
         let home = home.min(pools.len().saturating_sub(1));
-        let foreign = pools.iter().map(|_| Vec::new()).collect();
+        let foreign = pools.iter().map(|_| Foreign { indices: [0; 64], len: 0 }).collect();
         let levels = pools.iter().map(|p| p.register_level()).collect();
-        Self { pools, home, free: Vec::with_capacity(KEEP + BULK), foreign, levels }
+        let mut free = Vec::with_capacity(ROOM);
+        free.resize(EDGE, crate::NO_BUFFER);
+        Self { pools, home, free, foreign, levels }
     }
 
     /// One free buffer, or `None` when the pool is empty.
     #[inline]
     pub fn alloc(&mut self) -> Option<u32> {
-        if self.free.is_empty() {
-            self.refill();
+        if self.free.len() == EDGE && self.refill() == 0 {
+            return None;
         }
         self.free.pop()
     }
 
+    /// Free buffers here.
+    fn len(&self) -> usize {
+        self.free.len() - EDGE
+    }
+
     /// Appends up to `wanted` free buffers to `out`; returns how many.
     pub fn alloc_bulk(&mut self, wanted: usize, out: &mut Vec<u32>) -> usize {
-        while self.free.len() < wanted && self.refill() > 0 {}
-        let n = wanted.min(self.free.len());
+        while self.len() < wanted && self.refill() > 0 {}
+        let n = wanted.min(self.len());
         out.extend(self.free.drain(self.free.len() - n..).rev());
         n
     }
@@ -56,7 +79,7 @@ impl Cache {
             }
         }
         self.free.push(index);
-        if self.free.len() >= KEEP {
+        if self.len() >= KEEP {
             self.spill();
         }
     }
@@ -71,7 +94,7 @@ impl Cache {
             return;
         }
         self.free.extend_from_slice(indices);
-        while self.free.len() >= KEEP {
+        while self.len() >= KEEP {
             self.spill();
         }
     }
@@ -85,18 +108,19 @@ impl Cache {
     #[cold]
     fn spill(&mut self) {
         let pool = &self.pools[self.home];
-        let n = BULK.min(self.free.len());
-        pool.give(&self.free[..n]);
-        self.free.drain(..n);
+        let oldest = EDGE..EDGE + BULK.min(self.len());
+        pool.give(&self.free[oldest.clone()]);
+        self.free.drain(oldest);
     }
 
     #[cold]
     fn free_foreign(&mut self, index: u32, numa: usize) {
         let list = &mut self.foreign[numa];
-        list.push(index);
-        if list.len() >= 64 {
-            self.pools[numa].give(list);
-            list.clear();
+        list.indices[list.len] = index;
+        list.len += 1;
+        if list.len == list.indices.len() {
+            self.pools[numa].give(&list.indices);
+            list.len = 0;
         }
     }
 
@@ -104,18 +128,26 @@ impl Cache {
     #[inline]
     pub fn publish(&self) {
         for (numa, level) in self.levels.iter().enumerate() {
-            let mine = if numa == self.home { self.free.len() } else { 0 };
-            level.store((mine + self.foreign[numa].len()) as u32, Ordering::Relaxed);
+            let mine = if numa == self.home { self.len() } else { 0 };
+            level.0.store((mine + self.foreign[numa].len) as u32, Ordering::Relaxed);
         }
+    }
+
+    /// Memory that the worker writes all the time, as address and bytes, for checks that no two workers share a line.
+    pub fn written(&self) -> Vec<(usize, usize)> {
+        let stack = (self.free[EDGE..].as_ptr() as usize, (self.free.capacity() - 2 * EDGE) * size_of::<u32>());
+        let foreign = self.foreign.iter().map(|list| (std::ptr::from_ref(list) as usize, size_of::<Foreign>()));
+        let levels = self.levels.iter().map(|level| (std::ptr::from_ref(&**level) as usize, size_of::<Level>()));
+        std::iter::once(stack).chain(foreign).chain(levels).collect()
     }
 
     /// Gives everything back to the pools.
     pub fn flush(&mut self) {
-        self.pools[self.home].give(&self.free);
-        self.free.clear();
+        self.pools[self.home].give(&self.free[EDGE..]);
+        self.free.truncate(EDGE);
         for (pool, list) in self.pools.iter().zip(&mut self.foreign) {
-            pool.give(list);
-            list.clear();
+            pool.give(&list.indices[..list.len]);
+            list.len = 0;
         }
         self.publish();
     }

@@ -35,8 +35,12 @@ pub struct Pool {
     links: Box<[AtomicU32]>,
     total: u32,
     available: AtomicU32,
-    levels: Mutex<Vec<Weak<AtomicU32>>>,
+    levels: Mutex<Vec<Weak<Level>>>,
 }
+
+/// Fill level of a cache, on lines of its own: its worker writes it each turn.
+#[repr(align(128))]
+pub(crate) struct Level(pub AtomicU32);
 
 impl Pool {
     /// All usable buffers of `numa`, lowest index on top.
@@ -120,8 +124,8 @@ impl Pool {
     }
 
     /// A fill level that a cache keeps up to date; it is counted for as long as the cache lives.
-    pub(crate) fn register_level(&self) -> Arc<AtomicU32> {
-        let level = Arc::new(AtomicU32::new(0));
+    pub(crate) fn register_level(&self) -> Arc<Level> {
+        let level = Arc::new(Level(AtomicU32::new(0)));
         let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
         levels.retain(|l| l.strong_count() > 0);
         levels.push(Arc::downgrade(&level));
@@ -131,7 +135,7 @@ impl Pool {
     /// How many buffers are where. Exact while nothing moves and every cache has published its level.
     pub fn usage(&self) -> PoolUse {
         let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
-        let cached = levels.iter().filter_map(Weak::upgrade).map(|l| l.load(Ordering::Relaxed)).sum();
+        let cached = levels.iter().filter_map(Weak::upgrade).map(|l| l.0.load(Ordering::Relaxed)).sum();
         PoolUse { total: self.total, available: self.available.load(Ordering::Relaxed), cached }
     }
 }

@@ -63,7 +63,8 @@ impl Runner {
             self.idle_since = None;
             return;
         }
-        if self.idle_since.get_or_insert_with(Instant::now).elapsed() < SPIN {
+        let spins = self.router.borrow_mut().graph.fleet().spins_here();
+        if self.idle_since.get_or_insert_with(Instant::now).elapsed() < SPIN && spins {
             std::hint::spin_loop();
             return;
         }

@@ -1,6 +1,5 @@
 //! What a node can reach while it runs: its worker's buffers, counters, clock, trace, and the queues to other nodes.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use quiver_buffer::{Cache, HEADROOM, Meta, NO_BUFFER, Region};
@@ -28,100 +27,156 @@ pub(crate) const NULL_NODE: u16 = 1;
 /// `handoff-input` is always node 3.
 pub(crate) const HANDOFF_INPUT: u16 = 3;
 
+/// Number of no frame: its distance from any other is beyond what a queue ever holds.
 const CLOSED: u64 = u64::MAX;
+/// Frames kept for use again.
+const SPARE: usize = 64;
 
+/// A frame and its node, on a line of its own: queues of different workers are allocated one after the other, and none writes
+/// a line of another's.
+#[repr(align(64))]
 struct Pending {
     node: u16,
-    frame: Box<Frame>,
+    frame: Option<Box<Frame>>,
 }
 
+/// Entries before and behind the open frames' table that are never used, so that it shares no line with anything.
+const EDGE: usize = 16;
+
 /// Frames waiting for their node, in order of first packet; each node has at most one that still takes packets.
+///
+/// A turn of the loop runs the queue empty, so it is an array that is filled from its start anew each turn.
 pub(crate) struct Queue {
-    waiting: VecDeque<Pending>,
+    waiting: Vec<Pending>,
+    /// Those of `waiting` that have been run.
+    done: usize,
     /// Running number of `waiting[0]`.
     first: u64,
-    /// By node: running number of its open frame.
+    /// By node, behind [`EDGE`] entries that are not used: running number of its open frame.
     open: Vec<u64>,
-    spare: Vec<Box<Frame>>,
+    spare: Box<Spare>,
     pub(crate) vector_size: usize,
+}
+
+/// Frames for use again, on lines of their own.
+#[repr(align(128))]
+struct Spare {
+    frames: [Option<Box<Frame>>; SPARE],
+    len: usize,
 }
 
 impl Queue {
     pub(crate) fn new(vector_size: usize) -> Self {
-        Self { waiting: VecDeque::with_capacity(64), first: 0, open: Vec::new(), spare: Vec::new(), vector_size }
+        let spare = Box::new(Spare { frames: [const { None }; SPARE], len: 0 });
+        let mut queue = Self { waiting: Vec::with_capacity(64), done: 0, first: 0, open: Vec::new(), spare, vector_size };
+        queue.set_nodes(0);
+        queue
     }
 
     pub(crate) fn set_nodes(&mut self, nodes: usize) {
-        self.open.resize(nodes, CLOSED);
+        self.open.resize(EDGE + nodes + EDGE, CLOSED);
     }
 
     pub(crate) fn new_frame(&mut self) -> Box<Frame> {
-        self.spare.pop().unwrap_or_else(Frame::boxed)
+        let Some(last) = self.spare.len.checked_sub(1) else { return Frame::boxed() };
+        self.spare.len = last;
+        self.spare.frames[last].take().unwrap_or_else(Frame::boxed)
     }
 
     pub(crate) fn recycle(&mut self, mut frame: Box<Frame>) {
         frame.len = 0;
         frame.taken = 0;
-        if self.spare.len() < 64 {
-            self.spare.push(frame);
+        if let Some(place) = self.spare.frames.get_mut(self.spare.len) {
+            *place = Some(frame);
+            self.spare.len += 1;
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.done == self.waiting.len()
     }
 
     /// Frames in flight.
     pub(crate) fn len(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() - self.done
     }
 
     pub(crate) fn pop(&mut self) -> Option<(u16, Box<Frame>)> {
-        let Pending { node, frame } = self.waiting.pop_front()?;
-        if self.open[node as usize] == self.first {
-            self.open[node as usize] = CLOSED;
+        let Some(Pending { node, frame }) = self.waiting.get_mut(self.done) else {
+            self.first += self.done as u64;
+            self.done = 0;
+            self.waiting.clear();
+            return None;
+        };
+        let (node, frame) = (*node, frame.take()?);
+        if self.open[EDGE + node as usize] == self.first + self.done as u64 {
+            self.open[EDGE + node as usize] = CLOSED;
         }
-        self.first += 1;
+        self.done += 1;
         Some((node, frame))
+    }
+
+    /// The open frame of a node.
+    #[inline(always)]
+    fn opened(&mut self, node: u16) -> Option<&mut Box<Frame>> {
+        let open = self.open[EDGE + node as usize];
+        // A closed one's number is beyond all.
+        self.waiting.get_mut(open.wrapping_sub(self.first) as usize)?.frame.as_mut()
     }
 
     /// The frame of `node` that has room for a packet.
     #[inline(always)]
     pub(crate) fn open_frame(&mut self, node: u16) -> &mut Frame {
-        let open = self.open[node as usize];
-        if open == CLOSED || self.waiting[(open - self.first) as usize].frame.len >= self.vector_size {
+        let open = self.open[EDGE + node as usize].wrapping_sub(self.first) as usize;
+        let has_room = |p: &Pending| p.frame.as_ref().is_some_and(|frame| frame.len < self.vector_size);
+        if !self.waiting.get(open).is_some_and(has_room) {
             return self.open_new(node);
         }
-        &mut self.waiting[(open - self.first) as usize].frame
+        match &mut self.waiting[open].frame {
+            Some(frame) => frame,
+            // It has room, so it is there.
+            None => unreachable!("checked above"),
+        }
     }
 
     #[inline(never)]
     fn open_new(&mut self, node: u16) -> &mut Frame {
         let frame = self.new_frame();
-        self.open[node as usize] = self.first + self.waiting.len() as u64;
-        self.waiting.push_back(Pending { node, frame });
-        let last = self.waiting.len() - 1;
-        &mut self.waiting[last].frame
+        self.append(node, frame)
+    }
+
+    fn append(&mut self, node: u16, frame: Box<Frame>) -> &mut Frame {
+        self.open[EDGE + node as usize] = self.first + self.waiting.len() as u64;
+        let last = self.waiting.len();
+        self.waiting.push(Pending { node, frame: None });
+        self.waiting[last].frame.insert(frame)
     }
 
     /// Hands a whole frame over: swapped, not copied, unless the node's open frame has room for it.
     pub(crate) fn hand_over(&mut self, node: u16, frame: Box<Frame>) {
-        let open = self.open[node as usize];
-        if open != CLOSED {
-            let target = &mut self.waiting[(open - self.first) as usize].frame;
-            if target.len + frame.len <= self.vector_size {
-                let (to, n) = (target.len, frame.len);
-                target.index[to..to + n].copy_from_slice(&frame.index[..n]);
-                target.span[to..to + n].copy_from_slice(&frame.span[..n]);
-                target.context[to..to + n].copy_from_slice(&frame.context[..n]);
-                target.aux[to..to + n].copy_from_slice(&frame.aux[..n]);
-                target.len = to + n;
-                self.recycle(frame);
-                return;
-            }
+        let vector_size = self.vector_size;
+        if let Some(target) = self.opened(node)
+            && target.len + frame.len <= vector_size
+        {
+            let (to, n) = (target.len, frame.len);
+            target.index[to..to + n].copy_from_slice(&frame.index[..n]);
+            target.span[to..to + n].copy_from_slice(&frame.span[..n]);
+            target.context[to..to + n].copy_from_slice(&frame.context[..n]);
+            target.aux[to..to + n].copy_from_slice(&frame.aux[..n]);
+            target.len = to + n;
+            self.recycle(frame);
+            return;
         }
-        self.open[node as usize] = self.first + self.waiting.len() as u64;
-        self.waiting.push_back(Pending { node, frame });
+        self.append(node, frame);
+    }
+
+    /// Memory that is written all the time, as address and bytes.
+    pub(crate) fn written(&self) -> Vec<(usize, usize)> {
+        let spare = (std::ptr::from_ref(&*self.spare) as usize, size_of::<Spare>());
+        let frames = self.spare.frames.iter().flatten().map(|f| (std::ptr::from_ref(&**f) as usize, size_of::<Frame>()));
+        let waiting = (self.waiting.as_ptr() as usize, self.waiting.capacity() * size_of::<Pending>());
+        let open = (self.open[EDGE..].as_ptr() as usize, (self.open.len() - 2 * EDGE) * size_of::<u64>());
+        frames.chain([spare, waiting, open]).collect()
     }
 }
 

@@ -132,6 +132,11 @@ impl Fleet {
         main.chain(self.workers.iter().map(|w| w.thread)).collect()
     }
 
+    /// Threads by the users' number of a worker, from 0: the workers, or main alone where there are none.
+    pub fn worker_threads(&self) -> Vec<usize> {
+        if self.workers.is_empty() { vec![0] } else { self.workers.iter().map(|w| w.thread).collect() }
+    }
+
     /// Placement of the worker threads.
     pub fn info(&self) -> Vec<ThreadInfo> {
         self.workers.iter().map(|w| w.info.clone()).collect()

@@ -480,6 +480,32 @@ impl Graph {
         self.fleet.each(|w| (w.thread(), w.peaks().to_vec()))
     }
 
+    /// Zeroes the error counters, each row by the thread that writes it, so that no count is lost half-way.
+    pub fn clear_errors(&mut self) {
+        let errors = self.shared.errors.clone();
+        self.each_row(move |row| errors.clear_thread(row));
+    }
+
+    /// Zeroes the counters of one interface or of all, each row by the thread that writes it.
+    pub fn clear_interfaces(&mut self, only: Option<IfIndex>) {
+        let interfaces = self.shared.interfaces.clone();
+        self.each_row(move |row| match only {
+            Some(index) => interfaces.clear_index_thread(row, index.0),
+            None => interfaces.clear_thread(row),
+        });
+    }
+
+    /// Starts the figures of all nodes and loops anew.
+    pub fn clear_runtime(&mut self) {
+        let nodes = self.shared.nodes.clone();
+        self.each_row(move |row| {
+            for counters in [&nodes.calls, &nodes.vectors, &nodes.clocks, &nodes.suspends] {
+                counters.clear_thread(row);
+            }
+        });
+        self.fleet.each(Worker::clear_figures);
+    }
+
     /// All drop reasons and counted events with their count, per thread that runs the graph; of threads that have left, what
     /// they have counted.
     pub fn error_counts(&self) -> Vec<(usize, ErrorInfo, u64)> {
@@ -584,8 +610,7 @@ impl Graph {
     /// # Errors
     /// The thread could not be started or placed, or there are as many as counters have rows for; then nothing has changed.
     pub fn add_worker(&mut self, plan: &ThreadPlan) -> Result<usize, GraphError> {
-        let threads = self.fleet.threads();
-        let thread = (1..).find(|n| !threads.contains(n)).unwrap_or(MAX_THREADS);
+        let thread = self.next_worker();
         if thread >= MAX_THREADS {
             return Err(GraphError::Thread { thread, error: format!("at most {} workers are supported", MAX_THREADS - 1) });
         }
@@ -593,6 +618,12 @@ impl Graph {
         let worker = self.build_like_others(thread, plan.numa);
         self.fleet.spawn(worker, plan).map_err(|e| GraphError::Thread { thread, error: e.to_string() })?;
         Ok(thread)
+    }
+
+    /// The thread number that the next worker will have.
+    pub fn next_worker(&self) -> usize {
+        let threads = self.fleet.threads();
+        (1..).find(|n| !threads.contains(n)).unwrap_or(MAX_THREADS)
     }
 
     /// Makes main run the graph beside the workers. Nothing happens where it does already.

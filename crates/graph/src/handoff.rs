@@ -51,9 +51,18 @@ pub(crate) fn way() -> (Sender, Receiver) {
     ring(HANDOFF_CAPACITY)
 }
 
+/// On lines of its own: the sender counts here.
+#[repr(align(128))]
 struct Out {
     ring: Sender,
     bell: Bell,
+}
+
+/// On lines of its own: the receiver counts here.
+#[repr(align(128))]
+struct In {
+    from: usize,
+    ring: Receiver,
 }
 
 /// A thread's ends of the ways to and from all others.
@@ -63,7 +72,7 @@ pub(crate) struct Handoff {
     out: Vec<Option<Out>>,
     /// Threads that something was put in for and not published yet. There are at most 64 threads.
     pending: u64,
-    inputs: Vec<(usize, Receiver)>,
+    inputs: Vec<In>,
 }
 
 const _: () = assert!(crate::stats::MAX_THREADS <= u64::BITS as usize);
@@ -79,7 +88,7 @@ impl Handoff {
 
     /// Opens the way from a thread.
     pub(crate) fn accept(&mut self, from: usize, ring: Receiver) {
-        self.inputs.push((from, ring));
+        self.inputs.push(In { from, ring });
     }
 
     /// Closes the way to a thread: nothing goes there any more.
@@ -92,7 +101,7 @@ impl Handoff {
 
     /// Closes the way from a thread that is gone. The caller has taken out what was in it.
     pub(crate) fn forget(&mut self, from: usize) {
-        self.inputs.retain(|(thread, _)| *thread != from);
+        self.inputs.retain(|input| input.from != from);
     }
 
     #[inline(always)]
@@ -130,10 +139,16 @@ impl Handoff {
         }
     }
 
+    /// Memory that is written all the time, as address and bytes.
+    pub(crate) fn written(&self) -> Vec<(usize, usize)> {
+        let out = self.out.iter().flatten().map(|out| (std::ptr::from_ref(out) as usize, size_of::<Out>()));
+        out.chain(self.inputs.iter().map(|input| (std::ptr::from_ref(input) as usize, size_of::<In>()))).collect()
+    }
+
     /// Whether something waits here. Asked after the thread has announced its sleep.
     pub(crate) fn has_mail(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.inputs.iter().any(|(_, ring)| !ring.is_empty())
+        self.inputs.iter().any(|input| !input.ring.is_empty())
     }
 }
 
@@ -171,16 +186,27 @@ impl NodeCx<'_> {
         mut choose: impl FnMut(&Pkt<'_>) -> usize,
     ) -> usize {
         let verdict = verdict.into();
+        self.spread_each(frame, congestion, |packet| (choose(packet), verdict))
+    }
+
+    /// [`NodeCx::spread`] where each packet has a next node of its own.
+    pub fn spread_each<D: DropReasons>(
+        &mut self,
+        frame: &mut Frame,
+        congestion: D,
+        mut choose: impl FnMut(&Pkt<'_>) -> (usize, Verdict),
+    ) -> usize {
         let own = self.core.thread;
         let mut handed = 0;
         for i in 0..frame.len() {
-            self.decide(i, verdict);
             let packet = self.packet(frame, i);
-            let thread = choose(&packet);
+            let (thread, verdict) = choose(&packet);
+            let traced = packet.has(flags::TRACED);
+            self.decide(i, verdict);
             if thread == own {
                 continue;
             }
-            if packet.has(flags::TRACED) {
+            if traced {
                 self.trace_leaving(frame, i, verdict);
             }
             let (packet, _) = self.packet(frame, i).take();
@@ -212,11 +238,11 @@ impl InputNode for HandoffInput {
         let mut packets = 0;
         for at in 0..cx.core.handoff.inputs.len() {
             for _ in 0..most {
-                let Some(parcel) = cx.core.handoff.inputs[at].1.pop() else { break };
+                let Some(parcel) = cx.core.handoff.inputs[at].ring.pop() else { break };
                 deliver(cx, parcel);
                 packets += 1;
             }
-            cx.core.handoff.inputs[at].1.release();
+            cx.core.handoff.inputs[at].ring.release();
         }
         packets
     }

@@ -5,7 +5,9 @@
 //!   …-output ──► DeviceTx node (one per interface and worker) ──► TxQueue::tx
 //! ```
 //!
-//! A queue belongs to one worker at a time and is moved by the main thread. What a device cannot take is dropped and counted
+//! A queue belongs to one worker at a time and is moved by the main thread, at any time between two calls; it must not mind on
+//! which thread it is called next. Workers come and go: [`Port::open_tx`] is called for a thread that joins, and the queue of one
+//! that leaves is dropped; the same thread number may come again. How a queue waits for packets is its [`RxMode`]. What a device cannot take is dropped and counted
 //! by the tx node; a driver never waits. A device that dies answers [`RxState::Down`] and takes nothing; the control side
 //! re-opens it.
 
@@ -280,9 +282,44 @@ pub struct PlacedQueue {
     pub rx: Box<dyn RxQueue>,
 }
 
+/// How a thread learns of a queue's packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RxMode {
+    /// The queue is polled without end: the shortest latency, for a whole core.
+    Polling,
+    /// The thread sleeps as soon as the queue is empty, until the device's event.
+    Interrupt,
+    /// The thread polls while packets come and for a while after the last one, then sleeps until the device's event.
+    #[default]
+    Adaptive,
+}
+
+impl RxMode {
+    /// All modes.
+    pub const ALL: [Self; 3] = [Self::Polling, Self::Interrupt, Self::Adaptive];
+
+    /// Its name in commands.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Polling => "polling",
+            Self::Interrupt => "interrupt",
+            Self::Adaptive => "adaptive",
+        }
+    }
+}
+
+/// A queue at its place.
+struct Placed {
+    queue: PlacedQueue,
+    mode: RxMode,
+}
+
+/// A queue between two threads: what waits in it and how it is used stay as they are.
+pub struct MovingQueue(Placed);
+
 /// Input node of a driver kind.
 pub struct DeviceInput {
-    queues: Vec<PlacedQueue>,
+    queues: Vec<Placed>,
     arc: ArcPoint,
 }
 
@@ -292,23 +329,48 @@ impl DeviceInput {
         Self { queues: Vec::new(), arc }
     }
 
-    /// Places a queue here.
+    /// Places a new queue here, in the mode that all start with. What waits in it from before is thrown away.
     pub fn place(&mut self, mut queue: PlacedQueue) {
         if queue.up {
             queue.rx.discard();
         }
-        self.queues.push(queue);
+        self.queues.push(Placed { queue, mode: RxMode::default() });
     }
 
-    /// Takes a queue away, to move or close it.
+    /// Takes a queue away, to close it.
     pub fn unplace(&mut self, interface: IfIndex, queue: u16) -> Option<PlacedQueue> {
-        let at = self.queues.iter().position(|q| q.interface == interface && q.queue == queue)?;
-        Some(self.queues.remove(at))
+        self.take(interface, queue).map(|moving| moving.0.queue)
+    }
+
+    /// Takes a queue away, for [`DeviceInput::adopt`] on another thread.
+    pub fn take(&mut self, interface: IfIndex, queue: u16) -> Option<MovingQueue> {
+        let at = self.queues.iter().position(|p| p.queue.interface == interface && p.queue.queue == queue)?;
+        Some(MovingQueue(self.queues.remove(at)))
+    }
+
+    /// Takes over a queue from another thread, with what waits in it.
+    pub fn adopt(&mut self, queue: MovingQueue) {
+        self.queues.push(queue.0);
+    }
+
+    fn of(&mut self, interface: IfIndex) -> impl Iterator<Item = &mut Placed> {
+        self.queues.iter_mut().filter(move |p| p.queue.interface == interface)
+    }
+
+    /// Sets how a queue waits for packets. `false` and no change where there is no such queue here, or its device has no events
+    /// to wait for.
+    pub fn set_mode(&mut self, interface: IfIndex, queue: u16, mode: RxMode) -> bool {
+        let Some(placed) = self.of(interface).find(|p| p.queue.queue == queue) else { return false };
+        if mode != RxMode::Polling && placed.queue.rx.event_fd().is_none() {
+            return false;
+        }
+        placed.mode = mode;
+        true
     }
 
     /// Switches an interface's queues on or off.
     pub fn set_up(&mut self, interface: IfIndex, up: bool) {
-        for queue in self.queues.iter_mut().filter(|q| q.interface == interface) {
+        for Placed { queue, .. } in self.of(interface) {
             if up && !queue.up {
                 queue.rx.discard();
             }
@@ -319,14 +381,16 @@ impl DeviceInput {
     /// Has an interface's queues take up a device that was opened anew. Reach this node by [`crate::Worker::input`], which
     /// has the thread look at the event descriptors again.
     pub fn renew(&mut self, interface: IfIndex) {
-        for queue in self.queues.iter_mut().filter(|q| q.interface == interface) {
-            queue.rx.renew();
-        }
+        self.of(interface).for_each(|placed| placed.queue.rx.renew());
     }
 
     /// Interfaces and queue numbers placed here.
     pub fn placed(&self) -> Vec<(IfIndex, u16)> {
-        self.queues.iter().map(|q| (q.interface, q.queue)).collect()
+        self.queues.iter().map(|p| (p.queue.interface, p.queue.queue)).collect()
+    }
+
+    fn up(&self) -> impl Iterator<Item = &Placed> {
+        self.queues.iter().filter(|p| p.queue.up)
     }
 }
 
@@ -336,7 +400,7 @@ impl InputNode for DeviceInput {
 
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
         let mut packets = 0;
-        for queue in self.queues.iter_mut().filter(|q| q.up) {
+        for Placed { queue, .. } in self.queues.iter_mut().filter(|p| p.queue.up) {
             let mut frame = cx.new_frame();
             let mut burst = RxBurst { cx, frame: &mut frame, interface: queue.interface, bytes: 0 };
             let _ = queue.rx.rx(&mut burst);
@@ -354,18 +418,28 @@ impl InputNode for DeviceInput {
     }
 
     fn arm(&mut self, _now: u64) -> Idle {
+        // One that must be polled keeps the thread awake, so none need be armed.
+        if self.up().any(|p| p.mode == RxMode::Polling || p.queue.rx.event_fd().is_none()) {
+            return Idle::Busy;
+        }
         // Every queue is armed, also past the first that is ready, so that none depends on the order.
         let mut idle = Idle::Sleep { until: None };
-        for queue in self.queues.iter_mut().filter(|q| q.up) {
-            if queue.rx.event_fd().is_none() || !queue.rx.arm() {
+        for Placed { queue, .. } in self.queues.iter_mut().filter(|p| p.queue.up) {
+            if !queue.rx.arm() {
                 idle = Idle::Busy;
             }
         }
         idle
     }
 
+    fn spins(&self) -> Option<bool> {
+        let mut queues = self.up().peekable();
+        queues.peek()?;
+        Some(queues.any(|p| p.mode != RxMode::Interrupt))
+    }
+
     fn event_fds(&self, fds: &mut Vec<RawFd>) {
-        fds.extend(self.queues.iter().filter(|q| q.up).filter_map(|q| q.rx.event_fd()));
+        fds.extend(self.up().filter_map(|p| p.queue.rx.event_fd()));
     }
 
     fn as_any(&mut self) -> &mut dyn std::any::Any {

@@ -74,12 +74,19 @@ pub struct LoopFigures {
     pub since: u64,
 }
 
+/// Verdicts of the packets of the frame at hand, on lines of their own.
+#[repr(align(128))]
+struct Scratch([u16; LANES]);
+
+/// Peaks before and behind those of the nodes that are never used, so that they share no line with anything.
+const EDGE: usize = 8;
+
 /// A thread's graph.
 pub struct Worker {
     pub(crate) core: Core,
     slots: Vec<Slot>,
     inputs: Vec<u16>,
-    next: Box<[u16; LANES]>,
+    next: Box<Scratch>,
     clock: Arc<Clock>,
     nodes: Arc<NodeCounters>,
     /// Set to end the thread's loop.
@@ -87,7 +94,7 @@ pub struct Worker {
     /// Nodes have given back what they held.
     finished: bool,
     pub(crate) figures: LoopFigures,
-    /// By node.
+    /// By node, behind [`EDGE`] that are not used.
     peaks: Vec<NodePeak>,
     /// What a change by the main thread cost this one, in the event log.
     change: EventKind,
@@ -125,7 +132,7 @@ impl Worker {
             core,
             slots: Vec::new(),
             inputs: Vec::new(),
-            next: Box::new([0; LANES]),
+            next: Box::new(Scratch([0; LANES])),
             clock: shared.clock.clone(),
             nodes: shared.nodes.clone(),
             stop: false,
@@ -147,8 +154,8 @@ impl Worker {
             self.inputs.push(id);
         }
         self.slots[at] = slot;
-        self.peaks.resize(self.slots.len(), NodePeak::default());
-        self.peaks[at] = NodePeak::default();
+        self.peaks.resize(EDGE + self.slots.len() + EDGE, NodePeak::default());
+        self.peaks[EDGE + at] = NodePeak::default();
         self.core.queue.set_nodes(self.slots.len());
         self.fds_changed = true;
     }
@@ -169,7 +176,7 @@ impl Worker {
     fn release(&mut self, id: u16) {
         let Some(slot) = self.slots.get_mut(id as usize) else { return };
         let env = Env { error_base: slot.error_base, ..self.core.env };
-        let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next };
+        let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next.0 };
         match &mut slot.body {
             Body::Internal(node) => node.release(&mut cx),
             Body::Input(node) => node.release(&mut cx),
@@ -251,7 +258,7 @@ impl Worker {
     pub fn at_node<R>(&mut self, id: crate::NodeId, f: impl FnOnce(&mut NodeCx<'_>) -> R) -> Option<R> {
         let slot = self.slots.get(id.0 as usize)?;
         let env = Env { error_base: slot.error_base, ..self.core.env };
-        let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id.0, nexts: &slot.nexts, next: &mut self.next };
+        let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id.0, nexts: &slot.nexts, next: &mut self.next.0 };
         let result = f(&mut cx);
         self.core.handoff.publish();
         self.fds_changed = true;
@@ -282,7 +289,7 @@ impl Worker {
         let Body::Input(node) = &mut slot.body else { return 0 };
         let start = self.clock.ticks();
         let env = Env { error_base: slot.error_base, ..self.core.env };
-        let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next };
+        let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next.0 };
         let n = node.poll(&mut cx);
         // Empty polls are kept apart: they would drown the clocks of the packets.
         if n > 0 {
@@ -295,7 +302,7 @@ impl Worker {
     fn count(&mut self, id: u16, n: usize, start: u64) {
         let thread = self.core.thread;
         let clocks = self.clock.ticks().wrapping_sub(start);
-        let peak = &mut self.peaks[id as usize];
+        let peak = &mut self.peaks[EDGE + id as usize];
         if clocks > peak.clocks {
             *peak = NodePeak { clocks, vectors: n as u64 };
         }
@@ -324,22 +331,22 @@ impl Worker {
                     prefetch: slot.prefetch,
                     node: id,
                     nexts: &slot.nexts,
-                    next: &mut self.next,
+                    next: &mut self.next.0,
                 };
                 node.run(&mut cx, &mut frame);
             }
             // Removed while packets were on their way, or an input node named as a next node: both are drops.
             Body::Gone | Body::Input(_) => {
                 frame.aux[..n].fill(0);
-                self.next[..n].fill(0);
+                self.next.0[..n].fill(0);
             }
         }
         if self.core.trace.live() {
-            crate::trace::record(&mut self.core, &env, id, &slot.nexts, &self.next[..], &mut frame);
+            crate::trace::record(&mut self.core, &env, id, &slot.nexts, &self.next.0[..], &mut frame);
         }
         self.figures.calls += 1;
         self.figures.vectors += n as u64;
-        partition(&mut self.core.queue, &slot.nexts, &mut self.next, frame);
+        partition(&mut self.core.queue, &slot.nexts, &mut self.next.0, frame);
         self.core.handoff.publish();
         self.count(id, n, start);
     }
@@ -400,33 +407,32 @@ impl Worker {
         self.core.captures.set(sink)
     }
 
-    /// Zeroes this thread's counters of nodes and starts its figures anew.
-    pub fn clear_runtime(&mut self) {
-        let thread = self.core.thread;
-        for counters in [&self.nodes.calls, &self.nodes.vectors, &self.nodes.clocks, &self.nodes.suspends] {
-            counters.clear_thread(thread);
-        }
+    /// Starts this thread's figures anew.
+    pub(crate) fn clear_figures(&mut self) {
         self.figures = LoopFigures { since: self.clock.now(), ..Default::default() };
         self.peaks.fill(NodePeak::default());
     }
 
-    /// Zeroes this thread's error counters.
-    pub fn clear_errors(&mut self) {
-        self.core.errors.clear_thread(self.core.thread);
-    }
-
-    /// Zeroes this thread's interface counters, of one interface or of all.
-    pub fn clear_interfaces(&mut self, only: Option<crate::IfIndex>) {
-        let thread = self.core.thread;
-        match only {
-            Some(i) => self.core.interfaces.clear_index_thread(thread, i.0),
-            None => self.core.interfaces.clear_thread(thread),
-        }
-    }
-
     /// The most expensive call of each node, by its number.
     pub fn peaks(&self) -> &[NodePeak] {
-        &self.peaks
+        &self.peaks[EDGE..EDGE + self.slots.len()]
+    }
+
+    /// Memory that this thread writes for every frame, as address and bytes: for the check that no two threads write a line. The
+    /// worker itself lies on its thread's stack; what nodes own beyond themselves is theirs to keep apart.
+    pub fn written(&self) -> Vec<(usize, usize)> {
+        let body = |slot: &Slot| match &slot.body {
+            Body::Internal(node) => Some((std::ptr::from_ref(&**node).cast::<u8>() as usize, size_of_val(&**node))),
+            Body::Input(node) => Some((std::ptr::from_ref(&**node).cast::<u8>() as usize, size_of_val(&**node))),
+            Body::Gone => None,
+        };
+        let mut all: Vec<(usize, usize)> = self.slots.iter().filter_map(body).collect();
+        all.push((std::ptr::from_ref(&*self.next) as usize, size_of::<Scratch>()));
+        all.push((self.peaks[EDGE..].as_ptr() as usize, self.slots.len() * size_of::<NodePeak>()));
+        all.extend(self.core.queue.written());
+        all.extend(self.core.cache.written());
+        all.extend(self.core.handoff.written());
+        all
     }
 
     /// Runs a change that the main thread sent, and remembers what it cost.

@@ -304,3 +304,49 @@ fn threads_join_and_leave_under_traffic_and_every_packet_is_accounted_for() {
     assert!(bed.graph.retire(1).is_err(), "one thread must forward");
     assert!(bed.graph.retire(2).is_err(), "it is not there");
 }
+
+#[test]
+fn no_two_threads_write_a_cache_line() {
+    let mut bed = Bed::new(4);
+    bed.place_source(None, 1);
+    bed.order(5000);
+    bed.wait();
+    // Nodes that come later are made for one thread after the other.
+    let many = (0..100).map(|n| NodeSpec::vector(format!("later-{n}"), |_| Small(0)));
+    bed.graph.add(many.collect()).unwrap();
+    bed.graph.add_worker(&ThreadPlan::default()).unwrap();
+    bed.order(5000);
+    bed.wait();
+    let written = bed.graph.fleet().each(|w| (w.thread(), w.written()));
+    let mut owners = std::collections::HashMap::new();
+    let mut lines = 0;
+    for (thread, ranges) in written {
+        assert!(ranges.len() > 100);
+        // Nodes without state have no line.
+        for (address, bytes) in ranges.into_iter().filter(|(_, bytes)| *bytes > 0) {
+            for line in address / 64..(address + bytes).div_ceil(64) {
+                lines += 1;
+                let owner = owners.insert(line, thread);
+                assert!(owner.is_none_or(|o| o == thread), "line {line:#x} is written by {owner:?} and {thread}");
+            }
+        }
+    }
+    assert!(lines > 1000);
+    // Counters: a row a thread.
+    let figures = |g: &Graph, thread| g.figures(g.node("sink").unwrap(), thread).vectors;
+    let sum: u64 = (0..6).map(|thread| figures(&bed.graph, thread)).sum();
+    assert_eq!(sum, bed.seen.packets.load(Ordering::Relaxed));
+}
+
+/// A node of a few bytes.
+struct Small(u8);
+
+impl VectorNode for Small {
+    type Next = NoNext;
+    type Drop = NoDrops;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        self.0 = self.0.wrapping_add(1);
+        cx.consume_all(frame, IfIndex(0));
+    }
+}

@@ -7,6 +7,7 @@
 
 mod create;
 pub(crate) mod output;
+pub(crate) mod placement;
 mod state;
 mod sub;
 
@@ -19,6 +20,7 @@ use quiver_tables::qsbr;
 use quiver_wire::MacAddr;
 
 pub use create::{NewInterface, Tx};
+pub use placement::RxPlace;
 pub use sub::{SubMatch, VlanId};
 
 /// What an interface is.
@@ -103,8 +105,20 @@ pub struct Device {
     pub port: Box<dyn Port>,
     /// Node that polls its queues.
     pub input: NodeId,
-    /// Thread of each receive queue.
-    pub placement: Vec<usize>,
+    /// Place of each receive queue.
+    pub placement: Vec<RxPlace>,
+    /// Transmit queues on their way to their thread.
+    pub(crate) tx: placement::TxQueues,
+}
+
+impl Device {
+    /// Threads that poll its queues, each once.
+    fn threads(&self) -> Vec<usize> {
+        let mut threads: Vec<usize> = self.placement.iter().map(|p| p.thread).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        threads
+    }
 }
 
 impl Interface {

@@ -24,12 +24,15 @@ pub mod nd;
 pub mod neighbor;
 pub mod pg;
 mod router;
+pub mod rss;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod trace;
+mod workers;
 
 pub use data::DataPlane;
 pub use interface::{IfEvent, Interface, InterfaceError, Interfaces};
 pub use quiver_graph::IfIndex;
 pub use router::{NetError, Process, ProcessSignal, Router, RouterConfig};
+pub use workers::{WorkerEvent, WorkerListener};

@@ -9,7 +9,7 @@ use quiver_buffer::{Region, RegionConfig, RegionError};
 use quiver_graph::clock::Clock;
 use quiver_graph::reactor::Notify;
 use quiver_graph::stats::Stats;
-use quiver_graph::{ArcSpec, Graph, GraphError, IfIndex, NodeSpec, Published, STATS_BYTES, ThreadPlan, TxState};
+use quiver_graph::{ArcSpec, Graph, GraphError, IfIndex, NodeSpec, Published, RxMode, STATS_BYTES, ThreadPlan, TxState};
 use quiver_tables::qsbr;
 
 use crate::data::{DataPlane, IfRecords};
@@ -19,7 +19,8 @@ use crate::interface::output::Nowhere;
 use crate::interface::{IfEvent, InterfaceError, Interfaces};
 use crate::nd::Nd;
 use crate::neighbor::Neighbors;
-use crate::{arp, ethernet, fib, frag, icmp, ip, l2, local, nd, neighbor, pg};
+use crate::workers::WorkerListener;
+use crate::{arp, ethernet, fib, frag, icmp, ip, l2, local, nd, neighbor, pg, rss};
 
 /// What a router is made of at start.
 #[derive(Clone, Debug, Default)]
@@ -127,6 +128,11 @@ pub struct Router {
     pub(crate) states: HashMap<IfIndex, Arc<TxState>>,
     /// Round robin of queue placement.
     pub(crate) next_thread: usize,
+    /// Mode of new receive queues.
+    pub(crate) rx_default: RxMode,
+    /// Threads that are about to leave.
+    pub(crate) leaving: Vec<usize>,
+    pub(crate) worker_listeners: Vec<WorkerListener>,
     listeners: Vec<Listener>,
     processes: Vec<Process>,
     alarm: Arc<Alarm>,
@@ -166,11 +172,15 @@ impl Router {
             vlans: Published::new(VlanTable::default()),
             states: HashMap::new(),
             next_thread: 0,
+            rx_default: RxMode::default(),
+            leaving: Vec::new(),
+            worker_listeners: Vec::new(),
             listeners: Vec::new(),
             processes: Vec::new(),
             alarm,
             parts: HashMap::new(),
         };
+        rss::prepare(&mut router);
         local::prepare(&mut router)?;
         icmp::prepare(&mut router);
         router.add_nodes()?;
@@ -188,6 +198,7 @@ impl Router {
         let mut nodes = vec![NodeSpec::vector("interface-output-end", |_| Nowhere)];
         nodes.extend(ethernet::nodes(self));
         nodes.extend(l2::nodes(self));
+        nodes.extend(rss::nodes(self));
         nodes.extend(local::nodes(self));
         nodes.extend(icmp::nodes(self));
         nodes.extend(frag::nodes(self));
@@ -199,6 +210,7 @@ impl Router {
         self.graph.add(nodes)?;
         let arc = |name, end: &str| ArcSpec { name, starts: Vec::new(), end: end.into() };
         self.graph.add_arc(arc("device-input", "ethernet-input"))?;
+        self.graph.add_features(vec![rss::feature()])?;
         self.graph.add_arc(arc("interface-output", "interface-output-end"))?;
         for arc in ip::arcs().into_iter().chain(arp::arcs()) {
             self.graph.add_arc(arc)?;

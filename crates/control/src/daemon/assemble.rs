@@ -79,6 +79,7 @@ impl Daemon {
         threads::settle_main(&placement, &startup.cpu)?;
         let nodes = u32::try_from(topology.nodes().len()).unwrap_or(1).max(1);
         let mut router = Router::new(&RouterConfig { buffers: buffers(&startup, nodes), workers: plans })?;
+        router.set_rx_default(startup.rx_mode);
         if let Some(notice) = router.graph.pools().first().and_then(|pool| pool.region().notice()) {
             tracing::info!(target: "buffer", "{notice}");
         }

@@ -18,7 +18,7 @@ use quiver_graph::topology::PlacementError;
 use quiver_net::NetError;
 
 pub use assemble::{Daemon, Options};
-pub use threads::{place, topology};
+pub use threads::{place, replan, topology};
 
 use crate::ops::version::version_line;
 use crate::plugin::Plugin;

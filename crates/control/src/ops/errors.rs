@@ -143,7 +143,7 @@ impl Operation<Router> for ClearErrors {
     type Reply = ();
 
     fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ()>, OpError> {
-        router.graph.fleet().each(|worker| worker.clear_errors());
+        router.graph.clear_errors();
         Ok(Outcome::Done(()))
     }
 }

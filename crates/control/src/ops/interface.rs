@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `create` | loopbacks, sub-interfaces, host interfaces |
 //! | `change` | state, MTU, link address, name, tag, promiscuous mode, features, layer 2 |
-//! | `show` | `show interface`, `show hardware-interfaces`, `show mode`, rx placement, features of an interface |
+//! | `show` | `show interface`, `show hardware-interfaces`, `show mode`, features of an interface |
 
 mod change;
 mod create;
 mod show;
+
+pub(super) use show::chosen;
 
 pub use create::{Created, CreatedInterface, DeleteInterface, DeleteInterfaceRequest, DeleteKind};
 

@@ -27,11 +27,14 @@ pub mod node;
 pub mod packet_generator;
 pub mod pcap;
 pub mod ping;
+pub mod placement;
 pub mod plugins;
+pub mod rss;
 pub mod runtime;
 pub mod threads;
 pub mod trace;
 pub mod version;
+pub mod workers;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -67,11 +70,14 @@ pub fn register(registry: &mut Registry<Router>) {
     packet_generator::register(registry);
     pcap::register(registry);
     ping::register(registry);
+    placement::register(registry);
     plugins::register(registry);
+    rss::register(registry);
     runtime::register(registry);
     threads::register(registry);
     trace::register(registry);
     version::register(registry);
+    workers::register(registry);
 }
 
 /// A graph's refusal as an operation's error.
@@ -84,6 +90,7 @@ pub fn graph_error(error: &GraphError) -> OpError {
         GraphError::Variant(_) => (retval::UNSUPPORTED, "variant"),
         GraphError::NotStaged(_) => (retval::UNSUPPORTED, "node"),
         GraphError::Full => (retval::LIMIT_EXCEEDED, "nodes"),
+        GraphError::Thread { .. } => (retval::SYSCALL_ERROR_1, "worker"),
         _ => (retval::UNSPECIFIED, "graph"),
     };
     OpError::new(code, error.to_string()).key(key)

@@ -343,7 +343,7 @@ impl Operation<Router> for ClearRuntime {
 
     fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ()>, OpError> {
         let now = router.graph.clock().now();
-        router.graph.fleet().each(|worker| worker.clear_runtime());
+        router.graph.clear_runtime();
         router.clear_process_figures();
         let system = System::of_mut(router)?;
         system.processes.clear();

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use quiver_buffer::PageSize;
 use quiver_command::config::{Block, Config, ConfigError, Listen, Schema, Source, Value};
+use quiver_graph::RxMode;
 use quiver_graph::topology::{PlacementRequest, SchedulerPolicy};
 
 pub use arguments::{Arguments, ArgumentsError, HELP};
@@ -42,6 +43,8 @@ pub struct StartupConfig {
     pub node_variants: Vec<(String, Value)>,
     /// `statseg { update-interval }`.
     pub stats_interval: Duration,
+    /// `interface { default-rx-mode }`.
+    pub rx_mode: RxMode,
     /// What was accepted without effect, a line each.
     pub notices: Vec<String>,
     /// Everything, for the sections that plugins read.
@@ -169,10 +172,17 @@ impl StartupConfig {
             logging: Logging::read(config.section("logging"))?,
             node_variants: node_variants(config.section("node")),
             stats_interval: stats_interval(config.section("statseg"))?,
+            rx_mode: rx_mode(config.section("interface"))?,
             notices: config.notices().iter().map(ToString::to_string).collect(),
             config,
         })
     }
+}
+
+/// `interface { default-rx-mode }`.
+fn rx_mode(block: &Block) -> Result<RxMode, ConfigError> {
+    let modes = RxMode::ALL.map(|mode| (mode.name(), mode));
+    Ok(block.get("default-rx-mode").map(|value| value.one_of(&modes)).transpose()?.unwrap_or_default())
 }
 
 impl Unix {

@@ -53,6 +53,8 @@ pub enum PlacementError {
     Skipped(u32),
     /// A worker on the CPU of the main thread.
     IsMainCore(u32),
+    /// A second worker on a CPU.
+    Taken(u32),
     /// Fewer CPUs than wanted for the purpose.
     TooFew {
         /// What for: a key of startup.conf.
@@ -78,6 +80,7 @@ impl fmt::Display for PlacementError {
             }
             Self::Skipped(cpu) => write!(f, "cpu {cpu} is left out by skip-cores"),
             Self::IsMainCore(cpu) => write!(f, "cpu {cpu} is the main thread's and cannot have a worker"),
+            Self::Taken(cpu) => write!(f, "cpu {cpu} has a worker already"),
             Self::TooFew { key, wanted, usable } => {
                 write!(f, "{key} {wanted}: only {usable} CPUs are usable for that")
             }
@@ -123,6 +126,38 @@ impl Topology {
             }
         };
         Ok(Placement { main, workers })
+    }
+
+    /// CPUs for `count` more workers while those at `taken` go on: first what is left of the list that the request has, then the
+    /// lowest usable ones. Fewer where there are no more.
+    pub fn place_more(&self, request: &PlacementRequest, main: Option<u32>, taken: &[u32], count: usize) -> Vec<u32> {
+        let usable: Vec<u32> = self.cpus().iter().filter(|cpu| cpu.online && cpu.allowed).map(|cpu| cpu.id).collect();
+        let listed = request.corelist.iter().flatten().copied().filter(|cpu| usable.contains(cpu));
+        let rest = usable.iter().copied().skip(request.skip_cores as usize);
+        let mut chosen = Vec::new();
+        for cpu in listed.chain(rest) {
+            if chosen.len() < count && Some(cpu) != main && !taken.contains(&cpu) && !chosen.contains(&cpu) {
+                chosen.push(cpu);
+            }
+        }
+        chosen
+    }
+
+    /// Whether workers can be put on exactly these CPUs while those at `taken` go on.
+    ///
+    /// # Errors
+    /// The first CPU that is none, is off, closed to the process, or has a thread already.
+    pub fn check_more(&self, cpus: &[u32], main: Option<u32>, taken: &[u32]) -> Result<(), PlacementError> {
+        for (at, cpu) in cpus.iter().enumerate() {
+            self.check(*cpu, &[])?;
+            if Some(*cpu) == main {
+                return Err(PlacementError::IsMainCore(*cpu));
+            }
+            if taken.contains(cpu) || cpus[..at].contains(cpu) {
+                return Err(PlacementError::Taken(*cpu));
+            }
+        }
+        check_count(cpus.len() + taken.len())
     }
 
     fn check_list(&self, list: &[u32], main: Option<u32>, skipped: &[u32]) -> Result<Vec<u32>, PlacementError> {
@@ -232,6 +267,27 @@ mod tests {
         assert_eq!(result, Err(PlacementError::NeedsMainCore("corelist-workers")));
         request.workers = Some(1);
         assert_eq!(machine().place(&request), Err(PlacementError::CountAndList));
+    }
+
+    #[test]
+    fn workers_that_join_later_take_the_rest_of_the_list_then_the_lowest_free_cpus() {
+        let machine = machine();
+        let mut request = PlacementRequest { skip_cores: 1, ..Default::default() };
+        assert_eq!(machine.place_more(&request, Some(1), &[2], 3), [3, 4, 5]);
+        request.corelist = Some(vec![2, 5, 9]);
+        assert_eq!(machine.place_more(&request, Some(1), &[2], 3), [5, 9, 3]);
+        assert_eq!(machine.place_more(&request, None, &[], 20), [2, 5, 9, 1, 3, 4, 8], "no more than there are");
+        assert_eq!(machine.check_more(&[4, 8], Some(1), &[2]), Ok(()));
+        for (cpus, error) in [
+            (&[2][..], PlacementError::Taken(2)),
+            (&[4, 4], PlacementError::Taken(4)),
+            (&[1], PlacementError::IsMainCore(1)),
+            (&[7], PlacementError::Offline(7)),
+            (&[10], PlacementError::NotAllowed(10)),
+            (&[16], PlacementError::NoSuchCpu(16)),
+        ] {
+            assert_eq!(machine.check_more(cpus, Some(1), &[2]), Err(error));
+        }
     }
 
     #[test]

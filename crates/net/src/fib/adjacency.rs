@@ -200,7 +200,7 @@ impl Adjacencies {
         if at < self.slots.len() {
             // An index used before: its counters start at zero again.
             let counters = self.counters.clone();
-            env.graph.fleet().each(move |w| counters.clear_index_thread(w.thread(), index));
+            env.graph.each_row(move |row| counters.clear_index_thread(row, index));
         } else {
             self.slots.resize_with(at + 1, || None);
             grow_visible(&self.counters, index);

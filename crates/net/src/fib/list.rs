@@ -115,7 +115,7 @@ impl Lists {
         let at = lb as usize;
         if at < self.slots.len() {
             let counters = self.counters.clone();
-            graph.fleet().each(move |w| counters.clear_index_thread(w.thread(), lb));
+            graph.each_row(move |row| counters.clear_index_thread(row, lb));
         } else {
             self.slots.resize_with(at + 1, || None);
             grow_visible(&self.counters, lb);

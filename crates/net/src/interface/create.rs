@@ -1,9 +1,8 @@
 //! Making and removing interfaces.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::Arc;
 
+<<<<<<< HEAD
 use quiver_graph::{
     ArcPoint, DeviceInput, DeviceTx, IfIndex, Link, MakeCx, NodeId, NodeSpec, PlacedQueue, Port, TxQueue, TxState, Verdict,
 };
@@ -11,6 +10,15 @@ use quiver_wire::MacAddr;
 
 use super::output::{LoopTx, Output};
 use super::{Device, IfEvent, Interface, InterfaceError, Kind, L2Mode, Mtu};
+=======
+use quiver_graph::{ArcPoint, DeviceInput, DeviceTx, IfIndex, Link, MakeCx, NodeId, NodeSpec, Port, TxState};
+use quiver_wire::MacAddr;
+
+use super::output::{LoopTx, Output};
+use super::placement::TxQueues;
+use super::{IfEvent, Interface, InterfaceError, Kind, L2Mode, Mtu};
+use crate::Router;
+>>>>>>> main
 use crate::data::{IfRecord, if_flags};
 use crate::{Router, trace};
 
@@ -102,8 +110,8 @@ impl Router {
         let tx_name = format!("{name}-tx");
         let tx_node = match tx {
             Tx::Port(mut p) => {
-                let spec = self.device_tx(index, tx_name, p.as_mut(), &state, &name)?;
-                port = Some(p);
+                let (spec, queues) = self.device_tx(index, tx_name, p.as_mut(), &state, &name)?;
+                port = Some((p, queues));
                 self.graph.add(vec![spec])?[0]
             }
             Tx::Node(make) => self.graph.add(vec![make(index, tx_name)])?[0],
@@ -127,9 +135,9 @@ impl Router {
                 return Err(error);
             }
         };
-        let link = port.as_mut().map_or(Link { up: true, speed: None }, |p| p.link());
+        let link = port.as_mut().map_or(Link { up: true, speed: None }, |(p, _)| p.link());
         let device = match port {
-            Some(port) => match self.place_queues(index, port, &name) {
+            Some((port, queues)) => match self.place_queues(index, port, queues, &name) {
                 Ok(device) => Some(device),
                 Err(error) => {
                     let _ = self.graph.remove(output);
@@ -165,12 +173,12 @@ impl Router {
         let counters = self.graph.interfaces().clone();
         counters.names.set(index.0, &name);
         counters.set_len(self.interfaces.end());
-        self.graph.fleet().each(move |w| w.clear_interfaces(Some(index)));
+        self.graph.clear_interfaces(Some(index));
         Ok(())
     }
 
-    /// The recipe of a device's tx node: a queue for each thread, opened now so that errors are told now; threads that are
-    /// added later open theirs then, and drop (counted) if that fails.
+    /// The recipe of a device's tx node: a queue for each thread, opened now so that errors are told now; for threads that join
+    /// later it is put there before.
     fn device_tx(
         &mut self,
         index: IfIndex,
@@ -178,16 +186,22 @@ impl Router {
         port: &mut dyn Port,
         state: &Arc<TxState>,
         name: &str,
-    ) -> Result<NodeSpec, InterfaceError> {
-        let mut queues: HashMap<usize, Box<dyn TxQueue>> = HashMap::new();
+    ) -> Result<(NodeSpec, TxQueues), InterfaceError> {
+        let queues = TxQueues::default();
         for thread in self.graph.fleet().threads() {
             let queue = port.open_tx(thread).map_err(|e| InterfaceError::Device { name: name.into(), error: e.to_string() })?;
-            queues.insert(thread, queue);
+            queues.borrow_mut().insert(thread, queue);
         }
+<<<<<<< HEAD
         let queues = RefCell::new(queues);
         let state = state.clone();
         let make = move |cx: &MakeCx| DeviceTx::new(index, state.clone(), queues.borrow_mut().remove(&cx.thread));
         Ok(NodeSpec::vector(tx_name, make).traced(trace::frame))
+=======
+        let (state, fresh) = (state.clone(), queues.clone());
+        let make = move |cx: &MakeCx| DeviceTx::new(index, state.clone(), fresh.borrow_mut().remove(&cx.thread));
+        Ok((NodeSpec::vector(tx_name, make), queues))
+>>>>>>> main
     }
 
     fn add_output(
@@ -212,31 +226,8 @@ impl Router {
         Ok(id)
     }
 
-    /// Places a device's receive queues on the threads, one after the other.
-    fn place_queues(&mut self, index: IfIndex, mut port: Box<dyn Port>, name: &str) -> Result<Device, InterfaceError> {
-        let input = self.device_input(port.input_node())?;
-        let queues = port.take_rx().map_err(|e| InterfaceError::Device { name: name.into(), error: e.to_string() })?;
-        let threads = self.threads_for(port.numa());
-        let mut placement = Vec::new();
-        for (number, rx) in queues.into_iter().enumerate() {
-            let thread = threads[self.next_thread % threads.len()];
-            self.next_thread += 1;
-            let queue = PlacedQueue { interface: index, queue: number as u16, next: Verdict::slot(1), up: false, rx };
-            self.graph.input::<DeviceInput, _>(input, thread, move |node| node.place(queue));
-            placement.push(thread);
-        }
-        Ok(Device { port, input, placement })
-    }
-
-    /// Threads that may poll a device: those on its NUMA node, or all where none is or it has none.
-    fn threads_for(&mut self, numa: Option<usize>) -> Vec<usize> {
-        let near = |t: &quiver_graph::ThreadInfo| numa == Some(t.numa);
-        let near: Vec<usize> = self.graph.thread_info().iter().filter(|t| near(t)).map(|t| t.thread).collect();
-        if near.is_empty() { self.graph.fleet().threads() } else { near }
-    }
-
     /// The input node of a driver kind, declared when its first interface comes.
-    fn device_input(&mut self, name: &'static str) -> Result<NodeId, InterfaceError> {
+    pub(super) fn device_input(&mut self, name: &'static str) -> Result<NodeId, InterfaceError> {
         if let Some(id) = self.graph.node(name) {
             return Ok(id);
         }
@@ -271,9 +262,9 @@ impl Router {
         let Some(interface) = self.interfaces.by_index.remove(&index.0) else { return Ok(()) };
         self.states.remove(&index);
         if let Some(device) = &interface.device {
-            for (queue, thread) in device.placement.iter().enumerate() {
+            for (queue, place) in device.placement.iter().enumerate() {
                 let number = queue as u16;
-                self.graph.input::<DeviceInput, _>(device.input, *thread, move |node| drop(node.unplace(index, number)));
+                self.graph.input::<DeviceInput, _>(device.input, place.thread, move |node| drop(node.unplace(index, number)));
             }
         }
         self.graph.remove(interface.output)?;
@@ -317,7 +308,7 @@ mod tests {
     use std::io;
 
     use quiver_buffer::{PageSize, RegionConfig};
-    use quiver_graph::{RxBurst, RxQueue, RxState, ThreadPlan, TxBatch};
+    use quiver_graph::{RxBurst, RxQueue, RxState, ThreadPlan, TxBatch, TxQueue, Verdict};
 
     use super::*;
     use crate::RouterConfig;
@@ -371,7 +362,7 @@ mod tests {
             tx: Tx::Port(Box::new(Card(numa))),
         };
         let index = router.create_interface(new).unwrap();
-        router.interfaces.get(index).unwrap().device.as_ref().unwrap().placement.clone()
+        router.rx_places(index).iter().map(|p| p.thread).collect()
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Router {
             Some(device) => {
                 // A device that refuses stays as it is; its link tells.
                 let _ = device.port.set_up(up);
-                Some((device.input, device.placement.clone()))
+                Some((device.input, device.threads()))
             }
             None => None,
         };
@@ -45,9 +45,7 @@ impl Router {
         if let Some(state) = self.states.get(&index) {
             state.set_up(up);
         }
-        if let Some((input, mut threads)) = device {
-            threads.sort_unstable();
-            threads.dedup();
+        if let Some((input, threads)) = device {
             for thread in threads {
                 self.graph.input::<DeviceInput, _>(input, thread, move |node| node.set_up(index, up));
             }
@@ -76,10 +74,8 @@ impl Router {
         let (name, old_max, mtu) = (interface.name.clone(), interface.max_frame, interface.mtu);
         let Some(device) = interface.device.as_mut() else { return Ok(()) };
         let state = device.port.refresh().map_err(|e| InterfaceError::Device { name, error: e.to_string() })?;
-        let (input, mut threads) = (device.input, device.placement.clone());
+        let (input, threads) = (device.input, device.threads());
         if state.reopened {
-            threads.sort_unstable();
-            threads.dedup();
             for thread in threads {
                 self.graph.input::<DeviceInput, _>(input, thread, move |node| node.renew(index));
             }

@@ -11,7 +11,8 @@
 //! The input node behind the ring owns the incomplete datagrams, lets them expire, and gives all buffers back when it goes.
 //!
 //! Limits: each worker holds a bounded number of datagrams, of fragments to each, and of bytes in all; when one is reached the
-//! oldest datagram goes. While the set of workers changes, fragments of one datagram may be sent to two; they expire.
+//! oldest datagram goes. A worker that leaves gives its fragments to those that stay. While the set of workers changes, fragments
+//! of one datagram may be sent to two; they expire.
 
 mod datagram;
 mod input;
@@ -203,10 +204,12 @@ pub(super) fn nodes<F: Reassembled>(router: &Router) -> Vec<NodeSpec> {
     let Some(state) = router.part::<State>() else { return Vec::new() };
     let (rings, limits) = (state.rings[F::ID as usize].clone(), state.limits[F::ID as usize].clone());
     let (peers, hasher) = (rings.peers(), RandomState::new());
+    let same = hasher.clone();
     let handoff =
         move |cx: &MakeCx| Handoff::<F> { thread: cx.thread, peers: peers.clone(), hasher: hasher.clone(), family: PhantomData };
     let (clock, data) = (router.graph.clock().clone(), router.data.clone());
-    let input = move |cx: &MakeCx| ReassemblyInput::<F>::new(cx.thread, &rings, limits.clone(), clock.clone(), data.clone());
+    let input =
+        move |cx: &MakeCx| ReassemblyInput::<F>::new(cx.thread, &rings, same.clone(), limits.clone(), clock.clone(), data.clone());
     let name = |rest: &str| node_name(F::ID, rest);
     vec![
         NodeSpec::vector(name(NODE), handoff).with_next(name("local")).traced(trace::<F>),

@@ -13,7 +13,7 @@ use super::capture::{Capture, PgTx};
 use super::input::{Active, PgInput, Shared};
 use super::stream::{Maker, Source, StreamSpec};
 use crate::interface::{IfEvent, InterfaceError, Kind, NewInterface, Tx};
-use crate::{NetError, Router};
+use crate::{NetError, Router, WorkerEvent};
 
 /// Why a generator operation failed.
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +104,11 @@ pub(crate) fn init(router: &mut Router) -> Result<(), NetError> {
             router.pg_forget(*index);
         }
     });
+    router.listen_workers(|router, event| {
+        if let WorkerEvent::Leaving(thread) = event {
+            router.pg_move_streams(*thread);
+        }
+    });
     Ok(())
 }
 
@@ -169,7 +174,7 @@ impl Router {
             return Err(PgError::Exists(spec.name));
         }
         self.interfaces.expect(interface)?;
-        let workers = self.graph.fleet().threads().len();
+        let workers = self.graph.fleet().worker_threads().len();
         if spec.worker >= workers {
             return Err(PgError::NoWorker(spec.worker, workers));
         }
@@ -200,7 +205,7 @@ impl Router {
         let names = self.pg_names(name)?;
         let input = self.pg_input()?;
         for name in names {
-            let threads = self.graph.fleet().threads();
+            let threads = self.graph.fleet().worker_threads();
             let now = self.graph.clock().now();
             let vector = self.graph.vector_size();
             let Some(stream) = self.pg().streams.get(&name) else { continue };
@@ -223,6 +228,19 @@ impl Router {
             self.graph.input::<PgInput, _>(input, thread, move |node| node.start(active));
         }
         Ok(())
+    }
+
+    /// Moves the streams of a thread that leaves: to their own worker where that stays, or to one that takes its place. They go
+    /// on where they are.
+    fn pg_move_streams(&mut self, from: usize) {
+        let Ok(input) = self.pg_input() else { return };
+        let threads = self.staying_workers();
+        let streams = self.graph.input::<PgInput, _>(input, from, PgInput::take).unwrap_or_default();
+        for stream in streams {
+            let worker = self.pg().streams.get(&stream.name).map_or(0, |s| s.spec.worker);
+            let thread = threads[worker % threads.len()];
+            self.graph.input::<PgInput, _>(input, thread, move |node| node.resume(stream));
+        }
     }
 
     /// Stops a stream, or all.

@@ -7,8 +7,9 @@ use quiver_graph::{Idle, IfIndex, InputNode, NoDrops, NoNext, NodeCx, Verdict};
 
 use super::stream::Maker;
 
-/// What the control side sees of a stream at work.
+/// What the control side sees of a stream at work; on lines of its own, because the worker counts here.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Shared {
     /// Packets sent since it was enabled.
     pub sent: AtomicU64,
@@ -39,6 +40,16 @@ impl PgInput {
     pub(crate) fn start(&mut self, stream: Active) {
         self.stop(&stream.name);
         stream.shared.enabled.store(true, Ordering::Release);
+        self.streams.push(stream);
+    }
+
+    /// Gives all streams away, to go on elsewhere.
+    pub(crate) fn take(&mut self) -> Vec<Active> {
+        std::mem::take(&mut self.streams)
+    }
+
+    /// Goes on with a stream from another thread.
+    pub(crate) fn resume(&mut self, stream: Active) {
         self.streams.push(stream);
     }
 

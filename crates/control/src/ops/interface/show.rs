@@ -14,7 +14,6 @@ pub(super) fn register(registry: &mut Registry<Router>) {
     registry
         .operation::<ShowInterfaces>()
         .operation::<ShowHardware>()
-        .operation::<ShowPlacement>()
         .operation::<ShowMode>()
         .operation::<ShowInterfaceFeatures>()
         .operation::<ClearInterfaces>();
@@ -59,15 +58,6 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         },
     });
     registry.command(Command {
-        path: "show interface rx-placement",
-        syntax: "[<if>]",
-        help: "Shows which thread polls which receive queue",
-        parse: |args, _| {
-            let interface = if args.is_empty() { None } else { Some(args.interface()?) };
-            Ok(Invocation::new::<ShowPlacement>(ShowPlacementRequest { interface }))
-        },
-    });
-    registry.command(Command {
         path: "show interface features",
         syntax: "<if>",
         help: "Shows which features are on for an interface, arc by arc",
@@ -102,7 +92,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
 }
 
 /// The interfaces named, or all, sorted by name as VPP sorts them.
-fn chosen<'a>(router: &'a Router, names: &[IfRef]) -> Result<Vec<&'a Interface>, OpError> {
+pub(in crate::ops) fn chosen<'a>(router: &'a Router, names: &[IfRef]) -> Result<Vec<&'a Interface>, OpError> {
     let mut interfaces: Vec<&Interface> = if names.is_empty() {
         router.interfaces.iter().collect()
     } else {
@@ -342,12 +332,21 @@ pub struct HardwareInfo {
     /// Bits a second, where known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed_bps: Option<u64>,
-    /// Thread of each receive queue.
-    pub rx_threads: Vec<usize>,
+    /// Thread of each receive queue, and how it waits for packets.
+    pub rx_queues: Vec<RxQueueInfo>,
     /// Link address.
     pub mac: String,
     /// Kind and further lines of the driver.
     pub details: Vec<String>,
+}
+
+/// A receive queue as shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RxQueueInfo {
+    /// Thread that polls it.
+    pub thread: usize,
+    /// How the thread waits for packets.
+    pub mode: &'static str,
 }
 
 /// The answer of [`ShowHardware`].
@@ -384,10 +383,10 @@ impl Text for HardwareList {
                 continue;
             }
             let _ = writeln!(out, "  Link speed: {}", speed(device.speed_bps));
-            if !device.rx_threads.is_empty() {
+            if !device.rx_queues.is_empty() {
                 out.push_str("  RX Queues:\n    queue thread         mode      \n");
-                for (queue, thread) in device.rx_threads.iter().enumerate() {
-                    let _ = writeln!(out, "    {queue:<6}{:<15}{:<10}", thread_name(*thread), "adaptive");
+                for (queue, info) in device.rx_queues.iter().enumerate() {
+                    let _ = writeln!(out, "    {queue:<6}{:<15}{:<10}", thread_name(info.thread), info.mode);
                 }
             }
             let _ = writeln!(out, "  Ethernet address {}", device.mac);
@@ -417,7 +416,11 @@ impl Operation<Router> for ShowHardware {
                 sw_if_index: i.index.0,
                 link_up: i.link.up,
                 speed_bps: i.link.speed,
-                rx_threads: i.device.as_ref().map_or_else(Vec::new, |d| d.placement.clone()),
+                rx_queues: router
+                    .rx_places(i.index)
+                    .iter()
+                    .map(|place| RxQueueInfo { thread: place.thread, mode: place.mode.name() })
+                    .collect(),
                 mac: i.mac.to_string(),
                 details: match (&i.kind, &i.device) {
                     (_, Some(device)) => device.port.describe(),
@@ -427,75 +430,6 @@ impl Operation<Router> for ShowHardware {
             })
             .collect();
         Ok(Outcome::Done(HardwareList { devices, brief: request.brief }))
-    }
-}
-
-/// Shows which thread polls which queue.
-pub struct ShowPlacement;
-
-/// What [`ShowPlacement`] shows.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowPlacementRequest {
-    /// One interface; all where absent.
-    pub interface: Option<IfRef>,
-}
-
-/// A receive queue and its thread.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct QueuePlace {
-    /// Thread.
-    pub thread: usize,
-    /// Node that polls it.
-    pub node: String,
-    /// Interface.
-    pub interface: String,
-    /// Queue.
-    pub queue: usize,
-}
-
-/// The answer of [`ShowPlacement`].
-#[derive(Debug, Clone, Serialize)]
-pub struct Placements {
-    /// Queues by thread and node.
-    pub queues: Vec<QueuePlace>,
-}
-
-impl Text for Placements {
-    fn text(&self, out: &mut String, _: &View) {
-        let mut last = None;
-        for place in &self.queues {
-            if last.as_ref().map(|(t, _)| *t) != Some(place.thread) {
-                let name = if place.thread == 0 { "quiver_main".into() } else { format!("quiver_wk_{}", place.thread - 1) };
-                let _ = writeln!(out, "Thread {} ({name}):", place.thread);
-                last = None;
-            }
-            if last.as_ref().map(|(_, n)| n) != Some(&place.node) {
-                let _ = writeln!(out, " node {}:", place.node);
-            }
-            last = Some((place.thread, place.node.clone()));
-            let _ = writeln!(out, "    {} queue {} (adaptive)", place.interface, place.queue);
-        }
-    }
-}
-
-impl Operation<Router> for ShowPlacement {
-    const NAME: &'static str = "rx_placement_show";
-    type Request = ShowPlacementRequest;
-    type Reply = Placements;
-
-    fn run(router: &mut Router, request: ShowPlacementRequest) -> Result<Outcome<Router, Placements>, OpError> {
-        let names: Vec<IfRef> = request.interface.into_iter().collect();
-        let mut queues = Vec::new();
-        for interface in chosen(router, &names)? {
-            let Some(device) = &interface.device else { continue };
-            for (queue, thread) in device.placement.iter().enumerate() {
-                let node = router.graph.node_name(device.input).to_owned();
-                queues.push(QueuePlace { thread: *thread, node, interface: interface.name.clone(), queue });
-            }
-        }
-        queues.sort();
-        Ok(Outcome::Done(Placements { queues }))
     }
 }
 
@@ -586,8 +520,7 @@ impl Operation<Router> for ClearInterfaces {
 
     fn run(router: &mut Router, request: ClearInterfacesRequest) -> Result<Outcome<Router, ()>, OpError> {
         let only = request.interface.map(|name| resolve(router, &name)).transpose()?;
-        // Each thread zeroes its own rows, so that no count is lost half-way.
-        router.graph.fleet().each(move |w| w.clear_interfaces(only));
+        router.graph.clear_interfaces(only);
         Ok(Outcome::Done(()))
     }
 }

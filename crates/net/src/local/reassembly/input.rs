@@ -1,5 +1,6 @@
 //! The node behind the ring: joins fragments, lets incomplete datagrams expire.
 
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
@@ -63,6 +64,8 @@ impl Slab {
 pub(super) struct ReassemblyInput<F: Reassembled> {
     inbox: Inbox,
     peers: Snapshot<Peers>,
+    /// The one by which fragments are handed over.
+    hasher: RandomState,
     limits: Arc<SharedLimits>,
     clock: Arc<Clock>,
     data: DataPlane,
@@ -71,9 +74,16 @@ pub(super) struct ReassemblyInput<F: Reassembled> {
 }
 
 impl<F: Reassembled> ReassemblyInput<F> {
-    pub fn new(thread: usize, rings: &Arc<Rings>, limits: Arc<SharedLimits>, clock: Arc<Clock>, data: DataPlane) -> Self {
+    pub fn new(
+        thread: usize,
+        rings: &Arc<Rings>,
+        hasher: RandomState,
+        limits: Arc<SharedLimits>,
+        clock: Arc<Clock>,
+        data: DataPlane,
+    ) -> Self {
         let inbox = Inbox::new(thread, rings);
-        Self { inbox, peers: rings.peers(), limits, clock, data, table: Table::new(), packets: Slab::default() }
+        Self { inbox, peers: rings.peers(), hasher, limits, clock, data, table: Table::new(), packets: Slab::default() }
     }
 
     /// What is held now.
@@ -233,14 +243,20 @@ impl<F: Reassembled> InputNode for ReassemblyInput<F> {
 
     fn release(&mut self, cx: &mut NodeCx<'_>) {
         self.inbox.retire();
-        while let Some(packet) = self.inbox.next() {
-            cx.free(packet);
-        }
+        self.peers.refresh();
+        let mut packets: Vec<Packet> = std::iter::from_fn(|| self.inbox.next()).collect();
         while let Some(GivenUp { parts, .. }) = self.table.pop_oldest() {
-            for tag in parts {
-                if let Some(packet) = self.packets.take(tag) {
-                    cx.free(packet);
-                }
+            packets.extend(parts.into_iter().filter_map(|tag| self.packets.take(tag)));
+        }
+        // Workers that stay join them: the rest of the datagram goes there too.
+        for mut packet in packets {
+            let name = F::name(&cx.view(&mut packet));
+            let sent = match name {
+                Some(name) => self.peers.get().send(cx.thread(), self.hasher.hash_one(name.key), packet),
+                None => Err(packet),
+            };
+            if let Err(packet) = sent {
+                cx.free(packet);
             }
         }
     }

@@ -1,0 +1,330 @@
+//! Workers, queues and modes of a running router: what changes while packets flow, what a router costs that has nothing to do,
+//! and what is left of one that was killed.
+
+mod common;
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{assert_buffers_are_back, counter, errors, eventually};
+use quiver_testbed::{Host, LinkOptions, Offloads, RawPort, Router, Scenario, is_short_pass};
+
+const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
+
+/// Two hosts in one network, the router's ports between them. Nothing on the links but what a test sends.
+struct Wire {
+    a: Host,
+    middle: Host,
+    b: Host,
+}
+
+impl Wire {
+    fn new() -> Self {
+        let wire = Self { a: Host::new("a").unwrap(), middle: Host::new("router").unwrap(), b: Host::new("b").unwrap() };
+        link(&wire.a, "eth0", &wire.middle, "r0");
+        link(&wire.b, "eth0", &wire.middle, "r1");
+        wire
+    }
+
+    /// A router with both ports up and cross-connected.
+    fn router(&self, workers: u32) -> Router {
+        let cpu = if workers == 0 { String::new() } else { format!("cpu {{ workers {workers} }}") };
+        let router = Router::start(&self.middle, &cpu).expect("router");
+        let commands = "create host-interface name r0 rx-size 16384\ncreate host-interface name r1\n\
+            set interface state host-r0 up\nset interface state host-r1 up\n\
+            set interface l2 xconnect host-r0 host-r1\nset interface l2 xconnect host-r1 host-r0";
+        router.script(commands).expect("configuration");
+        router
+    }
+}
+
+fn link(host: &Host, name: &str, middle: &Host, port: &str) {
+    let options = LinkOptions { offloads: Offloads::Off, ..Default::default() };
+    host.veth(name, middle, port, &options).expect("link");
+    host.disable_ipv6(name).expect("no chatter");
+    middle.disable_ipv6(port).expect("no chatter");
+}
+
+fn numbered(number: u64) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8];
+    frame.extend(ETHER_TYPE);
+    frame.extend(number.to_be_bytes());
+    frame.resize(60, 0);
+    frame
+}
+
+fn number_of(frame: &[u8]) -> Option<u64> {
+    (frame.get(12..14)? == ETHER_TYPE).then(|| u64::from_be_bytes(frame[14..22].try_into().unwrap()))
+}
+
+/// UDP over IPv4, by flow.
+fn datagram(flow: u16, number: u64) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0];
+    frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend((1024 + flow).to_be_bytes());
+    frame.extend([0, 80, 0, 26, 0, 0]);
+    frame.extend(number.to_be_bytes());
+    frame.resize(60, 0);
+    frame
+}
+
+/// Sends frames at a rate until told to stop; how many were sent.
+fn send_until(port: &RawPort, rate: f64, stop: &AtomicBool, frame: impl Fn(u64) -> Vec<u8>) -> u64 {
+    let (start, mut sent) = (Instant::now(), 0);
+    while !stop.load(Ordering::Relaxed) {
+        let due = (start.elapsed().as_secs_f64() * rate) as u64;
+        while sent < due && !stop.load(Ordering::Relaxed) {
+            port.send(&frame(sent)).expect("send");
+            sent += 1;
+        }
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    sent
+}
+
+#[test]
+fn no_frame_is_lost_or_overtaken_while_workers_come_and_go_and_queues_and_modes_change() {
+    let Some(_scenario) = Scenario::begin(&["ethtool"]) else { return };
+    let wire = Wire::new();
+    let router = wire.router(1);
+    let (port, mut far) = (wire.a.raw("eth0").unwrap(), wire.b.raw("eth0").unwrap());
+    let (stop, rounds) = (AtomicBool::new(false), if is_short_pass() { 1 } else { 5 });
+    let sent = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| send_until(&port, 4000.0, &stop, numbered));
+        for _ in 0..rounds {
+            for workers in [4, 2, 1, 0, 3] {
+                router.cli(&format!("set workers {workers}")).expect("workers");
+                let threads = router.cli("show threads").expect("threads");
+                assert_eq!(threads.lines().count(), 2 + workers, "{threads}");
+                for worker in 0..workers {
+                    router.cli(&format!("set interface rx-placement host-r0 worker {worker}")).expect("placement");
+                    let text = router.cli("show interface rx-placement host-r0").expect("placement");
+                    assert!(text.contains(&format!("Thread {} (quiver_wk_{worker}):", worker + 1)), "{text}");
+                }
+                router.cli("set interface rx-placement host-r1 queue 0 main").expect("main forwards too");
+                for mode in ["polling", "interrupt", "adaptive"] {
+                    router.cli(&format!("set interface rx-mode host-r0 {mode}")).expect("mode");
+                    let text = router.cli("show interface rx-placement host-r0").expect("placement");
+                    assert!(text.contains(&format!("host-r0 queue 0 ({mode})")), "{text}");
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        sender.join().unwrap()
+    });
+    let numbers: Vec<u64> = far.drain(Duration::from_millis(500)).unwrap().iter().filter_map(|f| number_of(f)).collect();
+    assert!(sent > 1000);
+    assert_eq!(numbers.len() as u64, sent, "errors: {}", router.cli("show errors").unwrap());
+    assert!(numbers.is_sorted(), "frames of one queue stay in order");
+    let refused = router.cli("set workers 64").unwrap_err();
+    assert!(refused.contains("64"), "{refused}");
+    assert_buffers_are_back(&router);
+    router.stop().expect("a clean end");
+}
+
+#[test]
+fn flows_of_a_single_queue_are_spread_over_workers_and_stay_in_order() {
+    let Some(_scenario) = Scenario::begin(&["ethtool"]) else { return };
+    let wire = Wire::new();
+    let router = wire.router(4);
+    router.cli("set interface rss host-r0 workers 0-3 symmetric").expect("rss");
+    assert_eq!(router.cli("show interface rss").unwrap(), "host-r0 workers 0,1,2,3 symmetrical l4\n");
+    let (port, mut far) = (wire.a.raw("eth0").unwrap(), wire.b.raw("eth0").unwrap());
+    const FRAMES: u64 = 5000;
+    for number in 0..FRAMES {
+        port.send(&datagram((number % 50) as u16, number)).unwrap();
+        if number % 100 == 99 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    let mut last: HashMap<Vec<u8>, u64> = HashMap::new();
+    let frames = far.drain(Duration::from_millis(500)).unwrap();
+    for frame in &frames {
+        let number = u64::from_be_bytes(frame[42..50].try_into().unwrap());
+        let before = last.insert(frame[26..38].to_vec(), number);
+        assert!(before.is_none_or(|b| b < number), "{number} after {before:?}");
+    }
+    assert_eq!((frames.len() as u64, last.len()), (FRAMES, 50), "errors: {}", router.cli("show errors").unwrap());
+    assert!(errors(&router, "worker-handoff", "packets handed off") > FRAMES / 2);
+    router.cli("set interface rss host-r0 disable").expect("rss off");
+    assert_buffers_are_back(&router);
+}
+
+#[test]
+fn one_two_and_four_workers_lose_nothing_at_half_load() {
+    let Some(_scenario) = Scenario::begin(&["ethtool"]) else { return };
+    let wire = Wire::new();
+    let port = wire.a.raw("eth0").unwrap();
+    let seconds = if is_short_pass() { 1.0 } else { 3.0 };
+    for workers in [1, 2, 4] {
+        let router = wire.router(workers);
+        router.cli(&format!("set interface rss host-r0 workers 0-{}", workers - 1)).expect("rss");
+        // Until the counters stand still: how many were sent, and how many left.
+        let run = |rate: f64| {
+            router.cli("clear interfaces").unwrap();
+            let stop = AtomicBool::new(false);
+            let sent = std::thread::scope(|scope| {
+                let (port, stop) = (&port, &stop);
+                let sender = scope.spawn(move || send_until(port, rate, stop, |n| datagram((n % 64) as u16, n)));
+                std::thread::sleep(Duration::from_secs_f64(seconds));
+                stop.store(true, Ordering::Relaxed);
+                sender.join().unwrap()
+            });
+            let last = AtomicU64::new(u64::MAX);
+            eventually("all has left", Duration::from_secs(10), || {
+                let now = counter(&router, "host-r1", "tx packets");
+                last.swap(now, Ordering::Relaxed) == now
+            });
+            (sent, last.load(Ordering::Relaxed))
+        };
+        let (_, most) = run(1e9);
+        let capacity = most as f64 / seconds;
+        let (sent, left) = run(capacity / 2.0);
+        println!("{workers} workers: {capacity:.0} frames a second at most, {sent} sent at half of that, {left} forwarded");
+        assert_eq!(left, sent, "{workers} workers; errors: {}", router.cli("show errors").unwrap());
+        router.cli("set interface rss host-r0 disable").unwrap();
+        assert_buffers_are_back(&router);
+    }
+}
+
+/// Ten interfaces, a router with so many workers.
+fn ten_interfaces(wire: &Wire, other: &Host, workers: u32) -> Router {
+    for n in 2..10 {
+        link(other, &format!("eth{n}"), &wire.middle, &format!("r{n}"));
+    }
+    let router = wire.router(workers);
+    for n in 2..10 {
+        router.cli(&format!("create host-interface name r{n}")).expect("interface");
+        router.cli(&format!("set interface state host-r{n} up")).expect("up");
+    }
+    router
+}
+
+/// Local timer interrupts of all CPUs so far.
+fn timer_interrupts() -> u64 {
+    let text = fs::read_to_string("/proc/interrupts").unwrap_or_default();
+    let line = text.lines().find(|line| line.trim_start().starts_with("LOC:")).unwrap_or_default();
+    line.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).sum()
+}
+
+/// One-way times of single frames, each after the router has had nothing to do for a while; sorted.
+fn wake_up_times(port: &RawPort, far: &mut RawPort, count: u64) -> Vec<Duration> {
+    far.drain(Duration::from_millis(20)).unwrap();
+    let mut times = Vec::new();
+    for number in 0..count {
+        std::thread::sleep(Duration::from_millis(10));
+        let start = Instant::now();
+        port.send(&numbered(number)).unwrap();
+        // Asked without a pause, so that only the router has to wake up.
+        loop {
+            match far.recv(Duration::ZERO).unwrap() {
+                Some(frame) if number_of(&frame) == Some(number) => break,
+                _ => assert!(start.elapsed() < Duration::from_secs(2), "frame {number} is lost"),
+            }
+        }
+        times.push(start.elapsed());
+    }
+    times.sort();
+    times
+}
+
+#[test]
+fn an_idle_router_costs_next_to_nothing_and_the_first_frame_wakes_it_at_once() {
+    let Some(_scenario) = Scenario::begin(&["ethtool"]) else { return };
+    let (seconds, count) = if is_short_pass() { (2, 100) } else { (5, 500) };
+    for workers in [0, 1] {
+        let (wire, other) = (Wire::new(), Host::new("other").unwrap());
+        let quiet = timer_interrupts();
+        std::thread::sleep(Duration::from_secs(seconds));
+        let without = (timer_interrupts() - quiet) / seconds;
+        let router = ten_interfaces(&wire, &other, workers);
+        std::thread::sleep(Duration::from_millis(500));
+        let (before, ticks) = (router.usage().unwrap(), timer_interrupts());
+        std::thread::sleep(Duration::from_secs(seconds));
+        let spent = (router.usage().unwrap().cpu_time - before.cpu_time).as_secs_f64() / seconds as f64;
+        let with = (timer_interrupts() - ticks) / seconds;
+        println!(
+            "{workers} workers, ten interfaces, idle: {:.2} % of a core; timer interrupts a second on all CPUs: {with}, {without} without",
+            spent * 100.0
+        );
+        assert!(spent < 0.02, "{:.2} % of a core", spent * 100.0);
+
+        let (port, mut far) = (wire.a.raw("eth0").unwrap(), wire.b.raw("eth0").unwrap());
+        let mut medians = HashMap::new();
+        for mode in ["polling", "interrupt", "adaptive"] {
+            router.cli(&format!("set interface rx-mode host-r0 {mode}")).expect("mode");
+            let times = wake_up_times(&port, &mut far, count);
+            let at = |q: f64| times[((times.len() - 1) as f64 * q) as usize];
+            println!("{workers} workers, {mode}: first frame after idle, median {:?}, p99 {:?}", at(0.5), at(0.99));
+            medians.insert(mode, at(0.5));
+        }
+        let beyond = medians["adaptive"].saturating_sub(medians["polling"]);
+        assert!(beyond < Duration::from_micros(100), "{beyond:?} beyond a pure poller");
+        assert_buffers_are_back(&router);
+    }
+}
+
+/// What a killed router could leave behind.
+#[derive(Debug, PartialEq, Eq)]
+struct Left {
+    processes: usize,
+    packet_sockets: usize,
+    links: usize,
+    huge_pages_in_use: u64,
+    shared_memory_files: usize,
+}
+
+impl Left {
+    fn now(wire: &Wire) -> Self {
+        let numeric = |name: &std::ffi::OsStr| name.to_str().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+        let name = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        let processes = fs::read_dir("/proc").unwrap().flatten().filter(|e| numeric(&e.file_name())).map(name);
+        let lines = |file: &str| wire.middle.sh(&format!("cat {file}"), common::BOUND).unwrap().stdout.lines().count();
+        let memory = fs::read_to_string("/proc/meminfo").unwrap();
+        let pages = |key: &str| common::number_after(&memory, key).unwrap_or(0.0) as u64;
+        Self {
+            processes: processes.filter(|comm| comm.trim() == "quiver").count(),
+            packet_sockets: lines("/proc/net/packet"),
+            links: lines("/proc/net/dev"),
+            huge_pages_in_use: pages("HugePages_Total:") - pages("HugePages_Free:"),
+            shared_memory_files: fs::read_dir("/dev/shm").map_or(0, |folder| folder.flatten().count()),
+        }
+    }
+}
+
+#[test]
+fn a_router_that_is_killed_under_load_comes_back_and_leaves_nothing_behind() {
+    let Some(_scenario) = Scenario::begin(&["ethtool"]) else { return };
+    // QUIVER_KILLS=100 for the full count.
+    let asked = std::env::var("QUIVER_KILLS").ok().and_then(|text| text.parse().ok());
+    let rounds = asked.unwrap_or(if is_short_pass() { 3 } else { 10 });
+    let wire = Wire::new();
+    let (port, mut far) = (wire.a.raw("eth0").unwrap(), wire.b.raw("eth0").unwrap());
+    let before = Left::now(&wire);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| send_until(&port, 20_000.0, &stop, numbered));
+        for round in 0..rounds {
+            let mut router = wire.router(2);
+            far.drain(Duration::ZERO).unwrap();
+            let came = far.recv_matching(Duration::from_secs(5), |frame| number_of(frame).is_some()).unwrap();
+            assert!(came.is_some(), "round {round}: nothing is forwarded");
+            router.kill9().expect("kill");
+        }
+        stop.store(true, Ordering::Relaxed);
+        sender.join().unwrap();
+    });
+    let after = || Left::now(&wire);
+    eventually("nothing is left", Duration::from_secs(10), || after() == before);
+    // A last one ends as it should.
+    let router = wire.router(1);
+    let port = wire.a.raw("eth0").unwrap();
+    far.drain(Duration::from_millis(50)).unwrap();
+    port.send(&numbered(7)).unwrap();
+    assert!(far.recv_matching(Duration::from_secs(5), |frame| number_of(frame) == Some(7)).unwrap().is_some());
+    assert_buffers_are_back(&router);
+    router.stop().expect("a clean end");
+}

@@ -2,23 +2,12 @@
 
 use std::sync::Arc;
 
-<<<<<<< HEAD
-use quiver_graph::{
-    ArcPoint, DeviceInput, DeviceTx, IfIndex, Link, MakeCx, NodeId, NodeSpec, PlacedQueue, Port, TxQueue, TxState, Verdict,
-};
-use quiver_wire::MacAddr;
-
-use super::output::{LoopTx, Output};
-use super::{Device, IfEvent, Interface, InterfaceError, Kind, L2Mode, Mtu};
-=======
 use quiver_graph::{ArcPoint, DeviceInput, DeviceTx, IfIndex, Link, MakeCx, NodeId, NodeSpec, Port, TxState};
 use quiver_wire::MacAddr;
 
 use super::output::{LoopTx, Output};
 use super::placement::TxQueues;
 use super::{IfEvent, Interface, InterfaceError, Kind, L2Mode, Mtu};
-use crate::Router;
->>>>>>> main
 use crate::data::{IfRecord, if_flags};
 use crate::{Router, trace};
 
@@ -192,16 +181,9 @@ impl Router {
             let queue = port.open_tx(thread).map_err(|e| InterfaceError::Device { name: name.into(), error: e.to_string() })?;
             queues.borrow_mut().insert(thread, queue);
         }
-<<<<<<< HEAD
-        let queues = RefCell::new(queues);
-        let state = state.clone();
-        let make = move |cx: &MakeCx| DeviceTx::new(index, state.clone(), queues.borrow_mut().remove(&cx.thread));
-        Ok(NodeSpec::vector(tx_name, make).traced(trace::frame))
-=======
         let (state, fresh) = (state.clone(), queues.clone());
         let make = move |cx: &MakeCx| DeviceTx::new(index, state.clone(), fresh.borrow_mut().remove(&cx.thread));
-        Ok((NodeSpec::vector(tx_name, make), queues))
->>>>>>> main
+        Ok((NodeSpec::vector(tx_name, make).traced(trace::frame), queues))
     }
 
     fn add_output(

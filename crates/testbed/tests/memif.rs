@@ -193,8 +193,9 @@ fn a_router_that_dies_is_found_again_by_its_peer() {
     assert_buffers_are_back(&b);
 }
 
+/// `QUIVER_DEATHS=100` for the long run.
 #[test]
-fn a_hundred_deaths_of_a_peer_leave_nothing_behind() {
+fn deaths_of_a_peer_under_load_leave_nothing_behind() {
     let Some(_scenario) = Scenario::begin(&[PROGRAM]) else { return };
     let host = Host::new("memif").unwrap();
     let router = router(
@@ -207,7 +208,9 @@ fn a_hundred_deaths_of_a_peer_leave_nothing_behind() {
     let socket = router.folder().join("peer.sock");
     let vdevs = [Vdev::client(&socket, 0), Vdev::client(&socket, 1)];
     let mut settled = None;
-    for _ in 0..if is_short_pass() { 3 } else { 10 } {
+    let usual = if is_short_pass() { 3 } else { 10 };
+    let deaths = std::env::var("QUIVER_DEATHS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
+    for _ in 0..deaths {
         let mut peer = Testpmd::start(&host, router.folder(), &vdevs, 1, &["--forward-mode=flowgen"]);
         wait_for_link(&router, "memif1/1", "up");
         peer.tell("start");

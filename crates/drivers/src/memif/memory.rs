@@ -34,6 +34,9 @@ const DESCRIPTOR: usize = 16;
 pub(super) const REGION_MAX: u64 = 1 << 32;
 const HUGE_PAGE: usize = 2 << 20;
 
+/// What is longer is copied by the C library, whose wider registers then pay for the call, bytes.
+const LONG: usize = 512;
+
 /// Bytes that a ring takes.
 pub(super) const fn ring_bytes(log2_size: u8) -> usize {
     RING_HEADER + (DESCRIPTOR << log2_size)
@@ -337,7 +340,9 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     }
     // SAFETY: every piece lies below `len` in both ranges.
     unsafe {
-        if len > 64 {
+        if len > LONG {
+            std::ptr::copy_nonoverlapping(from, to, len);
+        } else if len > 64 {
             let mut at = 0;
             while at + 64 <= len {
                 for k in [0, 16, 32, 48] {

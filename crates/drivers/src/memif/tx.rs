@@ -24,7 +24,7 @@ pub(super) struct TxRing {
     /// Our buffers, where the ring is our own.
     own: Option<Buffers>,
     broken: bool,
-    /// A packet in one piece.
+    /// A packet whose checksum is being finished.
     whole: Vec<u8>,
 }
 
@@ -153,12 +153,6 @@ impl TxRing {
         if total > PACKET_MAX {
             return Odd::Never(TxDrop::TooLarge);
         }
-        self.whole.resize(total, 0);
-        packet.copy_out(0, &mut self.whole);
-        if let Some((start, offset)) = packet.unfinished_checksum() {
-            // What does not lie within the packet cannot be finished by anybody; the receiver will drop it.
-            let _ = checksum::complete(&mut self.whole, start, offset);
-        }
         if OWN && self.own.is_some_and(|own| total > own.size as usize * usize::from(self.ring.size())) {
             return Odd::Never(TxDrop::TooLarge);
         }
@@ -184,18 +178,48 @@ impl TxRing {
                 break;
             }
         }
-        let mut at = 0;
+        let mut pen = Pen { rooms: &rooms[..slots], at: 0 };
+        match packet.unfinished_checksum() {
+            None => packet.for_each_segment(|bytes| pen.write(bytes)),
+            Some((start, offset)) => {
+                self.whole.resize(total, 0);
+                packet.copy_out(0, &mut self.whole);
+                // What does not lie within the packet cannot be finished by anybody; the receiver will drop it.
+                let _ = checksum::complete(&mut self.whole, start, offset);
+                pen.write(&self.whole);
+            }
+        }
         for (k, room) in rooms[..slots].iter().enumerate() {
-            let n = room.len as usize;
-            // SAFETY: as in `tx`; `at + n` is at most `total`.
-            unsafe { memory::copy(room.at, self.whole.as_ptr().add(at), n) };
-            at += n;
             let flags = if k + 1 < slots { NEXT } else { 0 };
             self.ring.set_first(self.next.wrapping_add(k as u16), flags, room.region, room.len);
         }
         self.next = self.next.wrapping_add(slots as u16);
         self.free -= slots as u16;
         Odd::Sent
+    }
+}
+
+/// Writes one packet into several rooms, each to its end.
+struct Pen<'a> {
+    rooms: &'a [Room],
+    /// Bytes of the first room that are written.
+    at: usize,
+}
+
+impl Pen<'_> {
+    fn write(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let Some((room, rest)) = self.rooms.split_first() else { return };
+            let n = bytes.len().min(room.len as usize - self.at);
+            // SAFETY: the room lies inside a region for its length (checked against our own sizes, S1), and `at + n` is at
+            // most that; packet buffers are no shared memory.
+            unsafe { memory::copy(room.at.add(self.at), bytes.as_ptr(), n) };
+            self.at += n;
+            bytes = &bytes[n..];
+            if self.at == room.len as usize {
+                (self.rooms, self.at) = (rest, 0);
+            }
+        }
     }
 }
 

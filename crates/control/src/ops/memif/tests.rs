@@ -1,4 +1,5 @@
 use quiver_net::testing::Harness;
+use quiver_wire::build::Packet;
 
 use crate::ops::testing::{error, run};
 
@@ -118,4 +119,82 @@ fn two_interfaces_of_one_router_connect_and_lose_one_another() {
     }
     assert!(!link(&h) && !link(&other));
     assert!(run(&mut other.router, "show memif").contains("last disconnect: peer says: interface is down\n"));
+}
+
+#[test]
+fn ip_mode_carries_packets_without_link_headers_and_asks_for_no_neighbours() {
+    use quiver_net::testing::{host_mac, router_mac};
+    let folder = Folder::new("ip");
+    let socket = folder.socket();
+    let mut routers = [Harness::new(), Harness::new()];
+    for (n, h) in routers.iter_mut().enumerate() {
+        let x = h.interface(n as u8);
+        assert_eq!(h.router.interfaces.name(x), format!("x{n}"));
+        let role = if n == 0 { "master" } else { "slave" };
+        for line in [
+            format!("create memif socket id 1 filename {socket}"),
+            format!("create interface memif id 0 socket-id 1 {role} mode ip"),
+            format!("set interface ip address x{n} 10.{n}.0.1/24"),
+            format!("set interface ip address x{n} 2001:db8:{n}::1/64"),
+            format!("set interface ip address memif1/0 192.0.2.{}/30", n + 1),
+            "set interface state memif1/0 up".to_owned(),
+            format!("set ip neighbor x{n} 10.{n}.0.2 {}", host_mac(n as u8)),
+            format!("set ip neighbor x{n} 2001:db8:{n}::2 {}", host_mac(n as u8)),
+            // By next hop in one direction, by the interface alone in the other.
+            if n == 0 { "ip route add 10.1.0.0/24 via 192.0.2.2 memif1/0" } else { "ip route add 10.0.0.0/24 via memif1/0" }
+                .to_owned(),
+            format!("ip route add 2001:db8:{}::/64 via memif1/0", 1 - n),
+        ] {
+            run(&mut h.router, &line);
+        }
+    }
+    for _ in 0..50 {
+        routers.iter_mut().for_each(|h| super::run(&mut h.router));
+    }
+    assert!(routers.iter().all(|h| h.router.interfaces.by_name("memif1/0").unwrap().link.up));
+    routers.iter_mut().for_each(|h| drop(h.run()));
+    for (from, to) in [(0_u8, 1_u8), (1, 0)] {
+        let frame = |src, dst, six, ttl| {
+            let packet = Packet::ethernet(src, dst);
+            let packet = match six {
+                false => packet.ipv4([10, from, 0, 2], [10, to, 0, 2]),
+                true => packet.ipv6([0x2001, 0xdb8, from.into(), 0, 0, 0, 0, 2], [0x2001, 0xdb8, to.into(), 0, 0, 0, 0, 2]),
+            };
+            packet.ttl(ttl).udp(1000, 2000).payload(b"through").build()
+        };
+        for six in [false, true] {
+            let [x_from, x_to] =
+                [from, to].map(|n| routers[usize::from(n)].router.interfaces.by_name(&format!("x{n}")).unwrap().index);
+            let sent = frame(host_mac(from), router_mac(from), six, 64);
+            assert_eq!(routers[usize::from(from)].exchange(x_from, &sent), [], "{:?}", routers[usize::from(from)].counts());
+            let expected = frame(router_mac(to), host_mac(to), six, 62);
+            let got = routers[usize::from(to)].run();
+            assert_eq!(got, [(x_to, expected)], "{:?}", routers[usize::from(to)].counts());
+        }
+    }
+    // The link itself is a connected network: the other end answers, and nobody was asked for a link address.
+    let h = &mut routers[0];
+    let x = h.router.interfaces.by_name("x0").unwrap().index;
+    let to_peer = Packet::ethernet(host_mac(0), router_mac(0))
+        .ipv4([10, 0, 0, 2], [192, 0, 2, 2])
+        .ttl(64)
+        .echo_request(1, 1)
+        .payload(b"?")
+        .build();
+    assert_eq!(h.exchange(x, &to_peer), []);
+    routers[1].run();
+    let answer = routers[0].run();
+    assert_eq!(answer.len(), 1, "{:?} {:?}", routers[0].counts(), routers[1].counts());
+    assert_eq!((answer[0].1[23], answer[0].1[34]), (1, 0), "ICMP, echo reply");
+    for (n, h) in routers.iter_mut().enumerate() {
+        let expected = [
+            (format!("set interface mac address memif1/0 02:00:00:00:00:0{n}"), "carries IP packets, without link addresses"),
+            (format!("set interface l2 xconnect memif1/0 x{n}"), "carries IP packets, not frames"),
+        ];
+        for (line, text) in expected {
+            let error = error(&mut h.router, &line);
+            assert!(error.contains(text), "{line}: {error}");
+        }
+        run(&mut h.router, "delete interface memif memif1/0");
+    }
 }

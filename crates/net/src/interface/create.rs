@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use quiver_graph::{
-    ArcPoint, DeviceInput, DeviceNext, DeviceTx, IfIndex, Link, MakeCx, NodeId, NodeSpec, Port, TxState, Verdict,
-};
+use quiver_graph::{ArcPoint, DeviceInput, DeviceNext, DeviceTx, IfIndex, Link, MakeCx, NodeId, NodeSpec, Port, TxState, Verdict};
 use quiver_wire::MacAddr;
 
 use super::output::{LoopTx, Output};

@@ -78,8 +78,9 @@ impl Testpmd {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let output = folder.join(format!("testpmd-{}.log", NEXT.fetch_add(1, Ordering::Relaxed)));
         let log = File::create(&output).expect("a log file");
-        let mut command = host.command(PROGRAM);
-        command.args(eal).args(["--no-pci", "--no-telemetry"]);
+        // Into a file it would keep its words back until it ends.
+        let mut command = host.command("stdbuf");
+        command.args(["-oL", PROGRAM]).args(eal).args(["--no-pci", "--no-telemetry"]);
         command.args(["--log-level", "lib.eal:4"]);
         command.args(vdevs.iter().enumerate().map(|(k, v)| v.argument(k)));
         command.args(["--", "-i", "--total-num-mbufs=16384", "--nb-cores=1"]);

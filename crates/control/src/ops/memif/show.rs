@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_drivers::memif::{DescriptorInfo, InterfaceInfo, Memif, Mode, RingInfo, Role};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -228,15 +228,10 @@ impl Text for MemifList {
     fn text(&self, out: &mut String, _: &View) {
         if !self.sockets.is_empty() {
             out.push_str("sockets\n");
-            let table = TextTable::new()
-                .column("  id", 4, Align::Left)
-                .column("listener", 11, Align::Left)
-                .column_with("filename", Align::Left, 0, Align::Left)
-                .trim();
-            table.heading(out);
+            let _ = writeln!(out, "  {:<3} {:<11} {}", "id", "listener", "filename");
             for socket in &self.sockets {
-                let (id, listener) = (format!("  {}", socket.id), if socket.listener { "yes" } else { "no" });
-                table.row(out, &[&id, &listener, &socket.filename]);
+                let listener = if socket.listener { "yes" } else { "no" };
+                let _ = writeln!(out, "  {:<3} {listener:<11} {}", socket.id, socket.filename);
             }
             out.push('\n');
         }

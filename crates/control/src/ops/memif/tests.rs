@@ -76,7 +76,13 @@ fn what_is_made_is_shown_and_can_be_removed() {
     assert!(busy.contains("memif socket 1 is in use; delete its interfaces first"), "{busy}");
     assert!(std::path::Path::new(&folder.socket()).exists(), "a master listens");
     let sockets = run(&mut h.router, "show memif");
-    assert!(sockets.contains(&format!("  1 yes         {}\n", folder.socket())), "{sockets}");
+    assert!(
+        sockets.contains(&format!(
+            "  id  listener    filename\n  0   no          /run/quiver/memif.sock\n  1   yes         {}\n",
+            folder.socket()
+        )),
+        "{sockets}"
+    );
     assert!(run(&mut h.router, "show hardware-interfaces memif1/3").contains("MEMIF interface, master, socket "));
     run(&mut h.router, "delete interface memif memif1/3");
     assert!(!std::path::Path::new(&folder.socket()).exists(), "nobody listens any more");

@@ -68,6 +68,17 @@ impl Cache {
         n
     }
 
+    /// Fills the start of `out` with free buffers; returns how many. The rest of `out` is as it was.
+    #[inline]
+    pub fn alloc_into(&mut self, out: &mut [u32]) -> usize {
+        while self.free.len() < out.len() && self.refill() > 0 {}
+        let n = out.len().min(self.free.len());
+        let left = self.free.len() - n;
+        out[..n].copy_from_slice(&self.free[left..]);
+        self.free.truncate(left);
+        n
+    }
+
     /// Gives one buffer back.
     #[inline]
     pub fn free(&mut self, index: u32) {
@@ -213,6 +224,25 @@ mod tests {
         for pool in &pools {
             assert_eq!(pool.usage().available, pool.usage().total);
         }
+    }
+
+    #[test]
+    fn buffers_handed_out_into_a_slice_are_those_of_a_list() {
+        let pools = pools(1);
+        let mut cache = Cache::new(pools.clone(), 0);
+        let mut seen = std::collections::HashSet::new();
+        let mut held = Vec::new();
+        for wanted in [0, 1, 3, 255, 256, 257, 1024, 4096] {
+            let mut lane = vec![u32::MAX; wanted];
+            let got = cache.alloc_into(&mut lane);
+            assert!(lane[..got].iter().all(|i| seen.insert(*i)), "handed out twice");
+            assert!(lane[got..].iter().all(|i| *i == u32::MAX));
+            held.extend_from_slice(&lane[..got]);
+        }
+        assert_eq!(held.len(), pools[0].usage().total as usize, "all of them in the end");
+        cache.free_bulk(&held);
+        cache.publish();
+        assert_eq!(pools[0].usage().used(), 0);
     }
 
     #[test]

@@ -43,10 +43,13 @@ impl Plugin {
 }
 
 /// Plugins whose code is in this crate: what VPP's users switch by a plugin's name, and is part of the router here.
-pub const BUILT_IN: [Plugin; 1] = [Plugin {
-    register: crate::ops::host_interface::register,
-    ..Plugin::new(&["af_packet_plugin.so"], "Host Interfaces (AF_PACKET)")
-}];
+pub const BUILT_IN: [Plugin; 2] = [
+    Plugin {
+        register: crate::ops::host_interface::register,
+        ..Plugin::new(&["af_packet_plugin.so"], "Host Interfaces (AF_PACKET)")
+    },
+    Plugin { register: crate::ops::memif::register, ..Plugin::new(&["memif_plugin.so"], "Packet Memory Interface (memif)") },
+];
 
 /// A plugin as `show plugins` tells of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`af_packet`] | a Linux network device through a packet socket with rings in shared memory |
 //! | [`link_watch`] | changes of the kernel's network devices, as they happen |
+//! | [`memif`] | packets through memory shared with another process, in either role |
 //! | [`netdev`] | what the kernel says about a device |
 //! | [`virtio_net`] | the offload header that AF_PACKET, TAP and vhost put before a frame, and what it asks for |
 //!
@@ -15,6 +16,7 @@
 pub mod af_packet;
 pub mod link_watch;
 mod mailbox;
+pub mod memif;
 pub mod netdev;
 mod sys;
 pub mod virtio_net;

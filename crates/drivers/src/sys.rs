@@ -82,6 +82,11 @@ impl Map {
         NonNull::new(base.cast()).map(|base| Self { base, len }).ok_or_else(|| io::Error::other("mapped at address zero"))
     }
 
+    /// First byte mapped.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
     /// Bytes mapped.
     pub(crate) fn len(&self) -> usize {
         self.len

@@ -8,10 +8,37 @@ use crate::context::{Core, NodeCx};
 use crate::frame::{Frame, IF_MASK, Span, TAKEN, flags};
 use crate::packet::{Env, Packet};
 
+/// A run of bytes to copy from.
+pub(crate) trait Run: Copy {
+    fn start(self) -> *const u8;
+    fn bytes(self) -> usize;
+}
+
+impl Run for &[u8] {
+    fn start(self) -> *const u8 {
+        self.as_ptr()
+    }
+    fn bytes(self) -> usize {
+        self.len()
+    }
+}
+
+impl Run for (*const u8, usize) {
+    fn start(self) -> *const u8 {
+        self.0
+    }
+    fn bytes(self) -> usize {
+        self.1
+    }
+}
+
 /// Copies `parts` into as many buffers as they need. `None` (and nothing taken) when buffers have run out; that is counted.
-pub(crate) fn build(core: &mut Core, env: Env, parts: &[&[u8]], rx_if: IfIndex) -> Option<Packet> {
+///
+/// # Safety
+/// Each part is readable for its length during the call.
+pub(crate) unsafe fn build<R: Run>(core: &mut Core, env: Env, parts: &[R], rx_if: IfIndex) -> Option<Packet> {
     let room = env.data_end as usize - HEADROOM;
-    let total: usize = parts.iter().map(|p| p.len()).sum();
+    let total: usize = parts.iter().map(|p| p.bytes()).sum();
     let count = total.div_ceil(room).max(1);
     let mut buffers = Vec::new();
     if count > 1 {
@@ -27,21 +54,22 @@ pub(crate) fn build(core: &mut Core, env: Env, parts: &[&[u8]], rx_if: IfIndex) 
         core.interfaces.rx_no_buf.add(core.thread, rx_if.0, 1);
         return None;
     };
-    let mut source = parts.iter().copied().filter(|p| !p.is_empty()).peekable();
+    let mut source = parts.iter().copied().filter(|p| p.bytes() > 0).peekable();
     let mut offset_in_part = 0;
     let mut fill = |index: u32, room: usize| {
         let mut done = 0;
         while done < room {
             let Some(part) = source.peek() else { break };
-            let n = (part.len() - offset_in_part).min(room - done);
+            let n = (part.bytes() - offset_in_part).min(room - done);
             // SAFETY: `index` was allocated above and is ours alone; HEADROOM + room = data_end lies inside the buffer (R2).
+            // The part is readable by the caller's promise, and buffers handed out now belong to no packet.
             unsafe {
                 let to = env.base.add(index as usize * env.stride as usize + HEADROOM + done);
-                std::ptr::copy_nonoverlapping(part[offset_in_part..].as_ptr(), to, n);
+                std::ptr::copy_nonoverlapping(part.start().add(offset_in_part), to, n);
             }
             done += n;
             offset_in_part += n;
-            if offset_in_part == part.len() {
+            if offset_in_part == part.bytes() {
                 source.next();
                 offset_in_part = 0;
             }

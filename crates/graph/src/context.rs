@@ -321,7 +321,8 @@ impl NodeCx<'_> {
 
     /// A new packet made of several byte runs, chained where one buffer is too small.
     pub fn alloc_parts(&mut self, parts: &[&[u8]], rx_if: IfIndex) -> Option<Packet> {
-        crate::chain::build(self.core, self.env, parts, rx_if)
+        // SAFETY: slices are readable.
+        unsafe { crate::chain::build(self.core, self.env, parts, rx_if) }
     }
 
     /// Counts packets that found no buffer.

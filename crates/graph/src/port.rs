@@ -12,15 +12,19 @@
 //! re-opens it.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use quiver_buffer::HEADROOM;
+
 use crate::capture::CapturePoint;
+use crate::chain;
 use crate::context::NodeCx;
 use crate::drop_reasons;
 use crate::feature::ArcPoint;
-use crate::frame::{Frame, IfIndex};
+use crate::frame::{Frame, IF_MASK, IfIndex, Span, flags};
 use crate::node::{Idle, InputNode, NextNodes, NoDrops, NoNext, VectorNode, Verdict};
 use crate::packet::Pkt;
 
@@ -62,6 +66,65 @@ impl RxBurst<'_, '_> {
         let Some(packet) = self.cx.alloc_parts(parts, self.interface) else { return false };
         self.frame.append(&packet);
         self.bytes += parts.iter().map(|p| p.len() as u64).sum::<u64>();
+        true
+    }
+
+    /// Receives up to `wanted` packets of one buffer each, for drivers whose packets wait in a ring: `fill` gets the number of
+    /// the packet and a buffer's data area, writes the packet there and returns its length, or `None` to end before it.
+    /// Returns how many were received; a missing buffer is counted, and its packet stays with the driver.
+    #[inline(always)]
+    pub fn push_many(&mut self, wanted: usize, mut fill: impl FnMut(usize, &mut [MaybeUninit<u8>]) -> Option<usize>) -> usize {
+        let (from, wanted) = (self.frame.len, wanted.min(self.room()));
+        let got = self.cx.core.cache.alloc_into(&mut self.frame.index[from..from + wanted]);
+        if got < wanted {
+            self.cx.no_buffer(self.interface, (wanted - got) as u64);
+        }
+        let env = self.cx.env;
+        let room = env.data_end as usize - HEADROOM;
+        let (mut n, mut bytes) = (0, 0);
+        for (index, span) in self.frame.index[from..from + got].iter().zip(&mut self.frame.span[from..]) {
+            // SAFETY: the index was handed out above, so the buffer lies in the region (R2) and is ours alone; HEADROOM + room
+            // is the end of its data area.
+            let area = unsafe {
+                let first = env.base.add(*index as usize * env.stride as usize + HEADROOM);
+                std::slice::from_raw_parts_mut(first.cast::<MaybeUninit<u8>>(), room)
+            };
+            let Some(len) = fill(n, area) else { break };
+            let len = len.min(room);
+            *span = Span::new(HEADROOM as u32, len as u32).0;
+            bytes += len as u64;
+            n += 1;
+        }
+        self.frame.context[from..from + n].fill(self.interface.0 & IF_MASK);
+        self.frame.aux[from..from + n].fill(0);
+        self.frame.len = from + n;
+        self.bytes += bytes;
+        if n < got {
+            // Lanes past the end keep these indices, which are valid ones (F2).
+            self.cx.core.cache.free_bulk(&self.frame.index[from + n..from + got]);
+        }
+        n
+    }
+
+    /// Bytes of a packet that fit into one buffer.
+    pub fn single_max(&self) -> usize {
+        self.cx.env.data_end as usize - HEADROOM
+    }
+
+    /// [`RxBurst::push_parts`] for runs that another process may write to at the same time: then the bytes copied are any
+    /// mixture.
+    ///
+    /// # Safety
+    /// Each run is mapped and readable during the call.
+    pub unsafe fn push_raw(&mut self, runs: &[(*const u8, usize)]) -> bool {
+        if self.room() == 0 {
+            return false;
+        }
+        let env = self.cx.env;
+        // SAFETY: the caller's promise is that of `build`.
+        let Some(packet) = (unsafe { chain::build(self.cx.core, env, runs, self.interface) }) else { return false };
+        self.frame.append(&packet);
+        self.bytes += runs.iter().map(|(_, len)| *len as u64).sum::<u64>();
         true
     }
 
@@ -141,6 +204,27 @@ impl TxBatch<'_, '_> {
     /// Where `i` is not below [`TxBatch::len`].
     pub fn packet(&mut self, i: usize) -> Pkt<'_> {
         self.cx.packet(self.frame, i)
+    }
+
+    /// Bytes of packet `i` where they lie in one buffer and can go out as they are; `None` where it goes over several buffers
+    /// or its checksum is unfinished.
+    ///
+    /// # Panics
+    /// Where `i` is not below [`TxBatch::len`].
+    #[inline(always)]
+    pub fn single(&mut self, i: usize) -> Option<&[u8]> {
+        assert!(i < self.frame.len);
+        if self.frame.context[i] & (flags::CHAINED | flags::CHECKSUM) != 0 {
+            return None;
+        }
+        let (index, span) = (self.frame.index[i], Span(self.frame.span[i]));
+        let env = &self.cx.env;
+        // SAFETY: F2: the index is below the capacity and the span inside the buffer; F1 and the borrow of the batch keep
+        // other access to these bytes away.
+        Some(unsafe {
+            let first = env.base.add(index as usize * env.stride as usize + span.offset());
+            std::slice::from_raw_parts(first, span.len())
+        })
     }
 
     /// Notes that packet `i` can never be sent: it is dropped for this reason, and counts among those taken. In ascending
@@ -516,15 +600,20 @@ impl VectorNode for DeviceTx {
             taken -= cx.drop_some(frame, &self.refused, taken);
         }
         if taken > 0 {
+            let chained = frame.context[..taken].iter().fold(0, |a, c| a | c) & flags::CHAINED != 0;
             let mut sent = 0;
-            for i in 0..taken {
-                // SAFETY: i < len, and the frame is exclusively borrowed.
-                let packet = unsafe { Pkt::of_lane(frame, i, &cx.env) };
-                sent += packet.total_len() as u64;
-                if cx.core.captures.active() {
-                    let now = cx.core.now;
-                    cx.core.captures.copy(CapturePoint::Tx, self.interface, now, &packet);
+            if chained || cx.core.captures.active() {
+                for i in 0..taken {
+                    // SAFETY: i < len, and the frame is exclusively borrowed.
+                    let packet = unsafe { Pkt::of_lane(frame, i, &cx.env) };
+                    sent += packet.total_len() as u64;
+                    if cx.core.captures.active() {
+                        let now = cx.core.now;
+                        cx.core.captures.copy(CapturePoint::Tx, self.interface, now, &packet);
+                    }
                 }
+            } else {
+                sent = frame.span[..taken].iter().map(|s| u64::from(s & 0xffff)).sum();
             }
             cx.core.interfaces.tx.add(thread, self.interface.0, taken as u64, sent);
         }

@@ -132,6 +132,11 @@ impl Interface {
         if self.mtu.ip6 != 0 { self.mtu.ip6 } else { self.mtu.l3 }
     }
 
+    /// Whether its packets have an Ethernet header; without one they are IP packets, and there are no neighbours to ask for.
+    pub fn has_link_layer(&self) -> bool {
+        !matches!(self.kind, Kind::Device(_)) || !self.mac.is_zero()
+    }
+
     /// Tags that frames of this interface carry, outermost first: TPID and VLAN id.
     pub fn tags(&self) -> Vec<(u16, u16)> {
         match &self.kind {

@@ -23,6 +23,7 @@ use lookup::{Lookup, LookupIn, RunCounter, Tables};
 use rewrite::{Ip4Rewrite, Ip6Rewrite};
 
 mod address;
+pub(crate) mod bare;
 mod ends;
 mod family;
 mod hash;
@@ -59,6 +60,7 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     nodes.push(NodeSpec::vector("ip4-mfib-forward-lookup", |_| Ip4Multicast));
     nodes.push(NodeSpec::vector("ip6-mfib-forward-lookup", |_| Ip6Multicast));
     let table = router.fib().link_locals.reader();
+    nodes.push(bare::node());
     nodes.push(NodeSpec::vector("ip6-link-local", move |_| Ip6LinkLocal { table: table.clone() }));
     nodes
 }

@@ -292,6 +292,9 @@ impl Router {
     /// Sends whole frames, from the first thread, in the surroundings of one of this module's nodes.
     pub(crate) fn send_frames(&mut self, frames: Vec<(IfIndex, Vec<u8>)>) {
         let Some(node) = self.graph.node("ip4-arp") else { return };
+        // A link without addresses has nobody to tell or to ask.
+        let has_link_layer = |(index, _): &(IfIndex, Vec<u8>)| self.interfaces.get(*index).is_some_and(|i| i.has_link_layer());
+        let frames: Vec<_> = frames.into_iter().filter(has_link_layer).collect();
         self.cast_at(node, move |cx| {
             for (interface, frame) in &frames {
                 ask::send_plain(cx, *interface, frame);

@@ -284,7 +284,7 @@ fn set_variants(router: &mut Router, startup: &StartupConfig) -> Result<(), Star
 }
 
 /// The runtime folder; where nothing was said, a plain user gets one of their own.
-fn runtime_dir(unix: &Unix) -> PathBuf {
+pub(crate) fn runtime_dir(unix: &Unix) -> PathBuf {
     if unix.runtime_dir == Path::new(RUNTIME_DIR) && !rustix::process::geteuid().is_root() {
         let own = PathBuf::from(format!("/run/user/{}", rustix::process::geteuid().as_raw()));
         if own.is_dir() {

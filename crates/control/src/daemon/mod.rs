@@ -4,6 +4,7 @@ mod assemble;
 mod detach;
 mod group;
 mod links;
+mod memif;
 mod processes;
 mod statistics;
 mod threads;
@@ -17,6 +18,7 @@ use quiver_command::config::{ConfigError, Schema, Source};
 use quiver_graph::topology::PlacementError;
 use quiver_net::NetError;
 
+pub(crate) use assemble::runtime_dir;
 pub use assemble::{Daemon, Options};
 pub use threads::{place, replan, topology};
 

@@ -13,7 +13,7 @@ use quiver_net::Router;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
-use super::{links, statistics};
+use super::{links, memif, statistics};
 use crate::process::{Processes, State};
 use crate::startup::StartupConfig;
 
@@ -26,6 +26,7 @@ const RECLAIM_INTERVAL: Duration = Duration::from_millis(10);
 pub fn start(processes: &Processes<Router>, startup: &StartupConfig) {
     statistics::start(processes, startup.stats_interval);
     links::start(processes);
+    memif::start(processes);
     // What workers want to be done soon by the modules' own processes, which are rows of their own.
     processes.spawn("process-signals", |cx| async move {
         let Some(signal) = cx.with(|router| router.notify()) else { return };

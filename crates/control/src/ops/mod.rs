@@ -20,6 +20,7 @@ pub mod ip_address;
 pub mod ip_route;
 pub mod ip_table;
 pub mod logging;
+pub mod memif;
 pub mod memory;
 pub mod nd;
 pub mod neighbor;

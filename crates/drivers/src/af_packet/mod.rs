@@ -264,7 +264,7 @@ fn fits(config: &AfPacketConfig, device: &NetDevice) -> Result<(), AfPacketError
 }
 
 /// `02:fe` and four random bytes: locally administered, as VPP's host interfaces have them.
-fn random_mac() -> io::Result<[u8; 6]> {
+pub(crate) fn random_mac() -> io::Result<[u8; 6]> {
     let mut mac = [0x02, 0xfe, 0, 0, 0, 0];
     // SAFETY: pointer and length describe the last four bytes of `mac`.
     let got = unsafe { libc::getrandom(mac[2..].as_mut_ptr().cast(), 4, 0) };

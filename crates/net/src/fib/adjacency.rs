@@ -77,6 +77,8 @@ pub(crate) struct Adjacency {
     pub users: BTreeSet<u32>,
     /// Whether its link header has ever been in use.
     published: bool,
+    /// The link has no addresses: packets go out as they are, to whoever is at the other end.
+    direct: bool,
     /// Whether the neighbour's host route is in the FIB.
     pub in_fib: bool,
 }
@@ -84,6 +86,7 @@ pub(crate) struct Adjacency {
 impl Adjacency {
     pub fn bucket(&self, index: u32) -> Bucket {
         let class = match (self.key.kind, self.mac) {
+            _ if self.direct => Class::Rewrite,
             (AdjKind::Glean(_), _) => Class::Glean,
             (AdjKind::Neighbor(_), Some(_)) => Class::Rewrite,
             (AdjKind::Neighbor(_), None) => Class::Incomplete,
@@ -127,6 +130,9 @@ fn number(address: IpAddr) -> u128 {
 
 /// The link header that a packet of this family gets on an interface.
 pub(crate) fn link_header(interface: &Interface, dst: MacAddr, family: FamilyId) -> Vec<u8> {
+    if !interface.has_link_layer() {
+        return Vec::new();
+    }
     let ether_type = if family == FamilyId::V4 { EtherType::IPV4 } else { EtherType::IPV6 };
     let mut header = dst.0.to_vec();
     header.extend(interface.mac.0);
@@ -177,7 +183,8 @@ impl Adjacencies {
         if let Some(index) = self.find(&key) {
             return Ok(index);
         }
-        let adjacency = Adjacency { key, mac: None, users: BTreeSet::new(), published: false, in_fib: false };
+        let direct = env.interfaces.get(key.interface).is_some_and(|i| !i.has_link_layer());
+        let adjacency = Adjacency { key, mac: None, users: BTreeSet::new(), published: direct, direct, in_fib: false };
         let record = adjacency.record(env);
         let index = self.place(env, records, adjacency, &record)?;
         self.by_key.insert(key, index);
@@ -214,7 +221,7 @@ impl Adjacencies {
     pub fn update(&mut self, env: &mut Env<'_>, records: &mut Records, index: u32, mac: Option<MacAddr>) -> Result<u32, FibError> {
         let Some(adjacency) = self.get_mut(index) else { return Ok(index) };
         let before = std::mem::replace(&mut adjacency.mac, mac);
-        if mac.is_none() && adjacency.published {
+        if mac.is_none() && adjacency.published && !adjacency.direct {
             // Packets that were on their way to the rewrite may still read the record.
             return Ok(index);
         }

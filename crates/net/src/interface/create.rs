@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quiver_graph::{ArcPoint, DeviceInput, DeviceTx, IfIndex, Link, MakeCx, NodeId, NodeSpec, Port, TxState};
+use quiver_graph::{ArcPoint, DeviceInput, DeviceNext, DeviceTx, IfIndex, Link, MakeCx, NodeId, NodeSpec, Port, TxState, Verdict};
 use quiver_wire::MacAddr;
 
 use super::output::{LoopTx, Output};
@@ -93,6 +93,10 @@ impl Router {
 
     fn build_interface(&mut self, index: IfIndex, new: NewInterface) -> Result<(), InterfaceError> {
         let NewInterface { name, kind, mac, mtu, max_frame, tx } = new;
+        let input_next = match &tx {
+            Tx::Port(port) => self.set_input(index, port.as_ref(), mac)?,
+            _ => Verdict::DROP,
+        };
         let state = Arc::new(TxState::default());
         let mut parent = index;
         let mut port = None;
@@ -126,7 +130,7 @@ impl Router {
         };
         let link = port.as_mut().map_or(Link { up: true, speed: None }, |(p, _)| p.link());
         let device = match port {
-            Some((port, queues)) => match self.place_queues(index, port, queues, &name) {
+            Some((port, queues)) => match self.place_queues(index, port, queues, &name, input_next) {
                 Ok(device) => Some(device),
                 Err(error) => {
                     let _ = self.graph.remove(output);
@@ -206,6 +210,17 @@ impl Router {
         let tx_name = self.graph.node_name(tx).to_owned();
         self.graph.set_arc_ends("interface-output", index, &output_name, &tx_name)?;
         Ok(id)
+    }
+
+    /// Where a device's packets go first: those without a link layer pass `ethernet-input` by.
+    fn set_input(&mut self, index: IfIndex, port: &dyn Port, mac: MacAddr) -> Result<Verdict, InterfaceError> {
+        if !mac.is_zero() {
+            return Ok(DeviceNext::Ethernet.into());
+        }
+        let input = self.device_input(port.input_node())?;
+        let Some(ip) = self.graph.node(crate::ip::bare::NODE) else { return Ok(Verdict::DROP) };
+        self.graph.set_arc_ends("device-input", index, port.input_node(), crate::ip::bare::NODE)?;
+        Ok(Verdict::slot(self.graph.edge(input, ip)?.index()))
     }
 
     /// The input node of a driver kind, declared when its first interface comes.

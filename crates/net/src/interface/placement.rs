@@ -81,6 +81,7 @@ impl Router {
         mut port: Box<dyn Port>,
         tx: TxQueues,
         name: &str,
+        next: Verdict,
     ) -> Result<Device, InterfaceError> {
         let input = self.device_input(port.input_node())?;
         let queues = port.take_rx().map_err(|e| InterfaceError::Device { name: name.into(), error: e.to_string() })?;
@@ -91,7 +92,7 @@ impl Router {
             let thread = threads[self.next_thread % threads.len()];
             self.next_thread += 1;
             let number = number as u16;
-            let queue = PlacedQueue { interface: index, queue: number, next: Verdict::slot(1), up: false, rx };
+            let queue = PlacedQueue { interface: index, queue: number, next, up: false, rx };
             let set = self.graph.input::<DeviceInput, _>(input, thread, move |node| {
                 node.place(queue);
                 node.set_mode(index, number, mode)

@@ -106,6 +106,9 @@ impl Router {
         if interface.kind == Kind::Local {
             return Err(InterfaceError::NotPossible("local0 has no link address".into()));
         }
+        if !interface.has_link_layer() {
+            return Err(InterfaceError::NotPossible(format!("{} carries IP packets, without link addresses", interface.name)));
+        }
         let parent = interface.parent;
         let all: Vec<IfIndex> = self.interfaces.iter().filter(|i| i.parent == parent).map(|i| i.index).collect();
         // A sub-interface shares the address of its parent.
@@ -170,6 +173,9 @@ impl Router {
         let interface = self.interfaces.expect(index)?;
         if interface.kind == Kind::Local {
             return Err(InterfaceError::NotPossible("local0 has no layer 2".into()));
+        }
+        if !interface.has_link_layer() && mode != L2Mode::L3 {
+            return Err(InterfaceError::NotPossible(format!("{} carries IP packets, not frames", interface.name)));
         }
         if let L2Mode::CrossConnect(peer) = mode {
             let to = self.interfaces.expect(peer)?;

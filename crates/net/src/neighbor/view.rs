@@ -159,6 +159,10 @@ impl View {
     pub fn link_header(&self, dst: MacAddr, ether_type: EtherType) -> ([u8; LINK_HEADER_MAX], usize) {
         let mut bytes = [0; LINK_HEADER_MAX];
         let mut len = 0;
+        if self.mac.is_zero() {
+            // No link layer: packets go out as they are.
+            return (bytes, 0);
+        }
         let mut put = |part: &[u8]| {
             if let Some(to) = bytes.get_mut(len..len + part.len()) {
                 to.copy_from_slice(part);
@@ -196,7 +200,7 @@ impl View {
     /// Link address of the sender of a packet that came in here, from the header that `ethernet-input` has pulled.
     pub fn link_source(&self, packet: &mut Pkt<'_>) -> Option<MacAddr> {
         let back = 14 + 4 * self.tags.len();
-        if !packet.push(back) {
+        if self.mac.is_zero() || !packet.push(back) {
             return None;
         }
         let source = packet.head_at::<[u8; 6], 6>();

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use quiver_testbed::Router;
 
+pub mod testpmd;
+
 /// Time for one command in a host.
 pub const BOUND: Duration = Duration::from_secs(30);
 

@@ -126,6 +126,8 @@ pub enum DeleteKind {
     Host,
     /// Packet generator.
     PacketGenerator,
+    /// Memif.
+    Memif,
 }
 
 /// Removes an interface.
@@ -154,6 +156,7 @@ impl Operation<Router> for DeleteInterface {
             (DeleteKind::Sub, kind) => (matches!(kind, Kind::Sub(_)), "a sub-interface"),
             (DeleteKind::Host, kind) => (*kind == Kind::Device("host"), "a host interface"),
             (DeleteKind::PacketGenerator, kind) => (*kind == Kind::Virtual("pg"), "a packet-generator interface"),
+            (DeleteKind::Memif, kind) => (*kind == Kind::Device("memif"), "a memif interface"),
         };
         if !fits {
             let error = OpError::new(retval::INVALID_INTERFACE, format!("{} is not {what}", interface.name));

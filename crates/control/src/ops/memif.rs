@@ -1,0 +1,72 @@
+//! Memif: packets through memory shared with another process.
+
+mod create;
+mod show;
+
+use std::path::PathBuf;
+
+use quiver_command::operation::{OpError, Registry, retval};
+use quiver_drivers::memif::{Memif, MemifError};
+use quiver_net::Router;
+
+use crate::daemon::runtime_dir;
+use crate::startup::RUNTIME_DIR;
+use crate::system::System;
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    create::register(registry);
+    show::register(registry);
+}
+
+/// The sockets and interfaces of a router, made when they are first asked for.
+///
+/// # Errors
+/// The operating system's.
+pub fn memif(router: &mut Router) -> std::io::Result<Memif> {
+    if let Some(memif) = router.part::<Memif>() {
+        return Ok(memif.clone());
+    }
+    let folder = router.part::<System>().map_or_else(|| PathBuf::from(RUNTIME_DIR), |s| runtime_dir(&s.startup.unix));
+    let memif = Memif::new(&folder.join("memif.sock").to_string_lossy())?;
+    router.add_part(memif.clone());
+    Ok(memif)
+}
+
+/// Has interfaces whose control channel has something to say take it in. Called by the main loop's process.
+pub fn run(router: &mut Router) {
+    let Some(memif) = router.part::<Memif>().cloned() else { return };
+    for key in memif.run() {
+        let Some((index, before)) = router.interfaces.by_name(&key.to_string()).map(|i| (i.index, i.link.up)) else { continue };
+        if let Err(error) = router.refresh_device(index) {
+            tracing::warn!(target: "memif", "{error}");
+        }
+        let (Some(now), Some(info)) = (router.interfaces.get(index), memif.interface(key)) else { continue };
+        match (before, now.link.up) {
+            (false, true) => {
+                tracing::info!(target: "memif", "{key} is connected to {} ({})", info.remote_interface, info.remote);
+            }
+            (true, false) => tracing::info!(target: "memif", "{key} is disconnected: {}", info.reason),
+            _ => {}
+        }
+    }
+}
+
+fn memif_error(error: &MemifError) -> OpError {
+    let code = match error {
+        MemifError::Range { .. } | MemifError::Path(_) => retval::INVALID_VALUE,
+        MemifError::NoSocket(_) => retval::NO_SUCH_ENTRY,
+        MemifError::SocketExists { .. } | MemifError::PathTaken { .. } => retval::ENTRY_ALREADY_EXISTS,
+        MemifError::Exists { .. } => retval::IF_ALREADY_EXISTS,
+        MemifError::SocketBusy(_) | MemifError::SocketFixed | MemifError::Role { .. } => retval::INVALID_ARGUMENT,
+        MemifError::Listening(_) | MemifError::System { .. } => retval::SYSCALL_ERROR_1,
+    };
+    OpError::new(code, error.to_string()).key(error.key())
+}
+
+fn system_error(error: &std::io::Error) -> OpError {
+    OpError::system("cannot prepare memif", error).key("memif")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+use quiver_net::testing::Harness;
+use quiver_wire::build::Packet;
+
+use crate::ops::testing::{error, run};
+
+/// A path in a folder of this test's own.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("quiver-memif-ops-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+    fn socket(&self) -> String {
+        self.0.join("m.sock").to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn mistakes_are_one_line_and_leave_nothing() {
+    let folder = Folder::new("mistakes");
+    let mut h = Harness::new();
+    run(&mut h.router, &format!("create memif socket id 1 filename {}", folder.socket()));
+    for (line, expected) in [
+        ("create memif socket", "id <n>"),
+        ("create memif socket id 2", "filename <path>"),
+        ("create memif socket id 0 filename /tmp/x", "memif socket 0 cannot be changed"),
+        ("create memif socket id 1 filename /tmp/x", "memif socket 1 exists already, with file"),
+        (&format!("create memif socket id 2 filename {}", folder.socket()), "is the file of memif socket 1 already"),
+        (&format!("create memif socket id 2 filename /{}", "x".repeat(200)), "is not a path that a socket can have"),
+        ("create memif socket id 2 colour red", "unknown input `colour red'"),
+        ("create interface memif socket-id 9", "memif socket 9 does not exist (create memif socket id 9 filename …)"),
+        ("create interface memif ring-size 1000", "ring-size 1000 is outside powers of two, 1 to 16384"),
+        ("create interface memif ring-size 32768", "ring-size 32768 is outside powers of two, 1 to 16384"),
+        ("create interface memif ring-size 0", "ring-size 0 is outside powers of two, 1 to 16384"),
+        ("create interface memif buffer-size 63", "buffer-size 63 is outside 64..=65535"),
+        ("create interface memif rx-queues 256", "rx-queues 256 is outside 1..=255"),
+        ("create interface memif tx-queues 0", "tx-queues 0 is outside 1..=255"),
+        ("create interface memif ring-size 16384 buffer-size 65535 rx-queues 255", "4 GB"),
+        (&format!("create interface memif secret {}", "s".repeat(25)), "secret 25 is outside at most 24 bytes"),
+        ("create interface memif hw-addr 01:00:00:00:00:01", "not a unicast link address"),
+        ("create interface memif mode ethernet", "expected `ip'"),
+        ("create interface memif colour red", "unknown input `colour red'"),
+        ("delete interface memif memif0/0", "unknown interface `memif0/0'"),
+        ("delete interface memif local0", "local0 is not a memif interface"),
+        ("delete memif socket id 0", "memif socket 0 cannot be changed"),
+        ("delete memif socket id 7", "memif socket 7 does not exist"),
+        ("show memif local0", "local0 is not a memif interface"),
+    ] {
+        let text = error(&mut h.router, line);
+        assert!(text.contains(expected) && !text.contains('\n'), "{line}: {text}");
+    }
+    assert_eq!(h.router.interfaces.iter().count(), 1);
+    run(&mut h.router, "delete memif socket id 1");
+}
+
+#[test]
+fn what_is_made_is_shown_and_can_be_removed() {
+    let folder = Folder::new("shown");
+    let mut h = Harness::new();
+    run(&mut h.router, &format!("create memif socket id 1 filename {}", folder.socket()));
+    assert_eq!(run(&mut h.router, "create interface memif id 3 socket-id 1 master"), "");
+    assert_eq!(run(&mut h.router, "show memif memif1/3"), "interface memif1/3\n  socket-id 1 id 3 mode ethernet\n  flags \n");
+    let again = error(&mut h.router, "create interface memif id 3 socket-id 1 master");
+    assert!(again.contains("interface `memif1/3' exists already"), "{again}");
+    let other_role = error(&mut h.router, "create interface memif id 4 socket-id 1");
+    assert!(other_role.contains("memif socket 1 is used by server (master) interfaces"), "{other_role}");
+    let busy = error(&mut h.router, "delete memif socket id 1");
+    assert!(busy.contains("memif socket 1 is in use; delete its interfaces first"), "{busy}");
+    assert!(std::path::Path::new(&folder.socket()).exists(), "a master listens");
+    let sockets = run(&mut h.router, "show memif");
+    assert!(
+        sockets.contains(&format!(
+            "  id  listener    filename\n  0   no          /run/quiver/memif.sock\n  1   yes         {}\n",
+            folder.socket()
+        )),
+        "{sockets}"
+    );
+    assert!(run(&mut h.router, "show hardware-interfaces memif1/3").contains("MEMIF interface, master, socket "));
+    run(&mut h.router, "delete interface memif memif1/3");
+    assert!(!std::path::Path::new(&folder.socket()).exists(), "nobody listens any more");
+    run(&mut h.router, "delete memif socket id 1");
+    assert!(run(&mut h.router, "show memif").starts_with("sockets\n"));
+    assert_eq!(h.router.interfaces.iter().count(), 1);
+}
+
+#[test]
+fn two_interfaces_of_one_router_connect_and_lose_one_another() {
+    let folder = Folder::new("connect");
+    let mut h = Harness::new();
+    let socket = folder.socket();
+    run(&mut h.router, &format!("create memif socket id 1 filename {socket}"));
+    run(&mut h.router, "create interface memif id 0 socket-id 1 master");
+    // The other end belongs to a second router, as one socket has one role.
+    let mut other = Harness::new();
+    run(&mut other.router, &format!("create memif socket id 1 filename {socket}"));
+    run(&mut other.router, "create interface memif id 0 socket-id 1 slave ring-size 64 rx-queues 2 tx-queues 2");
+    run(&mut h.router, "set interface state memif1/0 up");
+    run(&mut other.router, "set interface state memif1/0 up");
+    let link = |h: &Harness| h.router.interfaces.by_name("memif1/0").unwrap().link.up;
+    for _ in 0..50 {
+        super::run(&mut h.router);
+        super::run(&mut other.router);
+    }
+    assert!(link(&h) && link(&other), "{}", run(&mut other.router, "show memif"));
+    let text = run(&mut other.router, "show memif memif1/0");
+    for part in ["flags admin-up slave connected\n", "num-s2m-rings 2 num-m2s-rings 2 buffer-size 2048 num-regions 1\n"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(text.contains("    master-to-slave ring 1:\n      region 0 offset "), "{text}");
+    assert!(text.contains("remote-interface \"memif1/0\"\n") && text.contains("remote-name \"quiver "), "{text}");
+    let descriptors = run(&mut h.router, "show memif memif1/0 descriptors");
+    assert_eq!(descriptors.lines().filter(|l| l.contains("0x0000  2048 ")).count(), 4 * 64, "{descriptors}");
+    run(&mut h.router, "set interface state memif1/0 down");
+    for _ in 0..5 {
+        super::run(&mut h.router);
+        super::run(&mut other.router);
+    }
+    assert!(!link(&h) && !link(&other));
+    assert!(run(&mut other.router, "show memif").contains("last disconnect: peer says: interface is down\n"));
+}
+
+#[test]
+fn ip_mode_carries_packets_without_link_headers_and_asks_for_no_neighbours() {
+    use quiver_net::testing::{host_mac, router_mac};
+    let folder = Folder::new("ip");
+    let socket = folder.socket();
+    let mut routers = [Harness::new(), Harness::new()];
+    for (n, h) in routers.iter_mut().enumerate() {
+        let x = h.interface(n as u8);
+        assert_eq!(h.router.interfaces.name(x), format!("x{n}"));
+        let role = if n == 0 { "master" } else { "slave" };
+        for line in [
+            format!("create memif socket id 1 filename {socket}"),
+            format!("create interface memif id 0 socket-id 1 {role} mode ip"),
+            format!("set interface ip address x{n} 10.{n}.0.1/24"),
+            format!("set interface ip address x{n} 2001:db8:{n}::1/64"),
+            format!("set interface ip address memif1/0 192.0.2.{}/30", n + 1),
+            "set interface state memif1/0 up".to_owned(),
+            format!("set ip neighbor x{n} 10.{n}.0.2 {}", host_mac(n as u8)),
+            format!("set ip neighbor x{n} 2001:db8:{n}::2 {}", host_mac(n as u8)),
+            // By next hop in one direction, by the interface alone in the other.
+            if n == 0 { "ip route add 10.1.0.0/24 via 192.0.2.2 memif1/0" } else { "ip route add 10.0.0.0/24 via memif1/0" }
+                .to_owned(),
+            format!("ip route add 2001:db8:{}::/64 via memif1/0", 1 - n),
+        ] {
+            run(&mut h.router, &line);
+        }
+    }
+    for _ in 0..50 {
+        routers.iter_mut().for_each(|h| super::run(&mut h.router));
+    }
+    assert!(routers.iter().all(|h| h.router.interfaces.by_name("memif1/0").unwrap().link.up));
+    routers.iter_mut().for_each(|h| drop(h.run()));
+    for (from, to) in [(0_u8, 1_u8), (1, 0)] {
+        let frame = |src, dst, six, ttl| {
+            let packet = Packet::ethernet(src, dst);
+            let packet = match six {
+                false => packet.ipv4([10, from, 0, 2], [10, to, 0, 2]),
+                true => packet.ipv6([0x2001, 0xdb8, from.into(), 0, 0, 0, 0, 2], [0x2001, 0xdb8, to.into(), 0, 0, 0, 0, 2]),
+            };
+            packet.ttl(ttl).udp(1000, 2000).payload(b"through").build()
+        };
+        for six in [false, true] {
+            let [x_from, x_to] =
+                [from, to].map(|n| routers[usize::from(n)].router.interfaces.by_name(&format!("x{n}")).unwrap().index);
+            let sent = frame(host_mac(from), router_mac(from), six, 64);
+            assert_eq!(routers[usize::from(from)].exchange(x_from, &sent), [], "{:?}", routers[usize::from(from)].counts());
+            let expected = frame(router_mac(to), host_mac(to), six, 62);
+            let got = routers[usize::from(to)].run();
+            assert_eq!(got, [(x_to, expected)], "{:?}", routers[usize::from(to)].counts());
+        }
+    }
+    // The link itself is a connected network: the other end answers, and nobody was asked for a link address.
+    let h = &mut routers[0];
+    let x = h.router.interfaces.by_name("x0").unwrap().index;
+    let to_peer = Packet::ethernet(host_mac(0), router_mac(0))
+        .ipv4([10, 0, 0, 2], [192, 0, 2, 2])
+        .ttl(64)
+        .echo_request(1, 1)
+        .payload(b"?")
+        .build();
+    assert_eq!(h.exchange(x, &to_peer), []);
+    routers[1].run();
+    let answer = routers[0].run();
+    assert_eq!(answer.len(), 1, "{:?} {:?}", routers[0].counts(), routers[1].counts());
+    assert_eq!((answer[0].1[23], answer[0].1[34]), (1, 0), "ICMP, echo reply");
+    for (n, h) in routers.iter_mut().enumerate() {
+        let expected = [
+            (format!("set interface mac address memif1/0 02:00:00:00:00:0{n}"), "carries IP packets, without link addresses"),
+            (format!("set interface l2 xconnect memif1/0 x{n}"), "carries IP packets, not frames"),
+        ];
+        for (line, text) in expected {
+            let error = error(&mut h.router, &line);
+            assert!(error.contains(text), "{line}: {error}");
+        }
+        run(&mut h.router, "delete interface memif memif1/0");
+    }
+}

@@ -1,0 +1,150 @@
+//! Rings of a connection, made by either end.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::memory::{self, COOKIE, Region, Regions, Ring, ring_bytes};
+use super::message::{AddRing, Hello, Message};
+use super::rx::RxRing;
+use super::tx::TxRing;
+use super::{Buffers, LOG2_RING_MAX, MemifConfig};
+
+/// All that a connection consists of, apart from its socket.
+pub(super) struct Rings {
+    pub regions: Regions,
+    pub rx: Vec<RxRing>,
+    pub tx: Vec<TxRing>,
+}
+
+/// A ring that a client has announced.
+#[derive(Debug)]
+pub(super) struct Announced {
+    pub ring: AddRing,
+    pub event: Arc<OwnedFd>,
+}
+
+impl Rings {
+    /// Server: what the client has announced.
+    ///
+    /// # Errors
+    /// Rings that do not lie in the regions, or are none.
+    pub fn of_peer(regions: Vec<Region>, to_server: &[Announced], to_client: &[Announced]) -> Result<Self, &'static str> {
+        let regions: Regions = regions.into();
+        let ring = |a: &Announced| {
+            let AddRing { region, offset, log2_size, .. } = a.ring;
+            let ring = Ring::new(&regions, region, offset, log2_size, Some(a.event.clone()))?;
+            match ring.cookie().load(Ordering::Relaxed) {
+                COOKIE => Ok(ring),
+                _ => Err("no ring at the place announced"),
+            }
+        };
+        let rx = to_server.iter().map(|a| Ok(RxRing::new(ring(a)?, None))).collect::<Result<_, &'static str>>()?;
+        let tx = to_client.iter().map(|a| Ok(TxRing::new(ring(a)?, None))).collect::<Result<_, &'static str>>()?;
+        Ok(Self { regions, rx, tx })
+    }
+
+    /// Client: memory with rings and a buffer for each descriptor.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn create(config: &MemifConfig, hello: &Hello) -> io::Result<Self> {
+        let plan = Plan::of(config, Some(hello));
+        let bytes = usize::try_from(plan.bytes()).map_err(io::Error::other)?;
+        let regions: Regions = vec![Region::create(bytes)?].into();
+        let ring = |index: usize| -> io::Result<(Ring, Buffers)> {
+            let event = Some(Arc::new(memory::new_event()?));
+            let ring = Ring::new(&regions, 0, plan.ring_offset(index), plan.log2_size, event).map_err(io::Error::other)?;
+            let offset = plan.buffer_offset(index);
+            let base = NonNull::new(regions[0].address(offset as usize)).ok_or(io::ErrorKind::OutOfMemory)?;
+            let own = Buffers { base, region: 0, stride: plan.stride, size: config.buffer_size };
+            for slot in 0..ring.size() {
+                own.offer(&ring, slot);
+                ring.set_offset(slot, offset + u32::from(slot) * plan.stride);
+            }
+            ring.cookie().store(COOKIE, Ordering::Release);
+            Ok((ring, own))
+        };
+        let tx = (0..plan.to_server).map(|k| ring(k).map(|(ring, own)| TxRing::new(ring, Some(own))));
+        let tx = tx.collect::<io::Result<_>>()?;
+        let rx = (0..plan.to_client).map(|k| ring(plan.to_server + k).map(|(ring, own)| RxRing::new(ring, Some(own))));
+        Ok(Self { rx: rx.collect::<io::Result<_>>()?, tx, regions: regions.clone() })
+    }
+
+    /// Client: the messages that announce all of this, each with its descriptor.
+    pub fn announce(&self) -> io::Result<Vec<(Message, Option<OwnedFd>)>> {
+        let mut messages = Vec::new();
+        for (index, region) in self.regions.iter().enumerate() {
+            let fd = region.fd().try_clone()?;
+            messages.push((Message::AddRegion { index: index as u16, size: region.len() as u64 }, Some(fd)));
+        }
+        let tx = self.tx.iter().map(|r| &r.ring).enumerate().map(|(k, ring)| (k, ring, true));
+        let rx = self.rx.iter().map(|r| &r.ring).enumerate().map(|(k, ring)| (k, ring, false));
+        for (index, ring, to_server) in tx.chain(rx) {
+            let (region, offset) = ring.place();
+            let ring_message =
+                AddRing { to_server, index: index as u16, region, offset, log2_size: ring.log2_size(), private_header: 0 };
+            let event = ring.event().map(|e| e.as_fd().try_clone_to_owned()).transpose()?;
+            messages.push((Message::AddRing(ring_message), event));
+        }
+        Ok(messages)
+    }
+
+    /// Packets may flow.
+    pub fn begin(&mut self) {
+        self.rx.iter_mut().for_each(RxRing::begin);
+        self.tx.iter_mut().for_each(TxRing::begin);
+    }
+}
+
+/// How a client lays its memory out: all rings, then all buffers.
+struct Plan {
+    to_server: usize,
+    to_client: usize,
+    log2_size: u8,
+    stride: u32,
+}
+
+impl Plan {
+    fn of(config: &MemifConfig, hello: Option<&Hello>) -> Self {
+        let most = |rings: u16| usize::from(rings) + 1;
+        Self {
+            to_server: config.tx_queues.min(hello.map_or(usize::MAX, |h| most(h.max_to_server_ring))),
+            to_client: config.rx_queues.min(hello.map_or(usize::MAX, |h| most(h.max_to_client_ring))),
+            log2_size: config.log2_ring_size().min(hello.map_or(LOG2_RING_MAX, |h| h.max_log2_ring_size)),
+            stride: config.buffer_size.next_multiple_of(64),
+        }
+    }
+
+    fn ring_stride(&self) -> usize {
+        ring_bytes(self.log2_size).next_multiple_of(128)
+    }
+
+    fn ring_offset(&self, index: usize) -> u32 {
+        (index * self.ring_stride()) as u32
+    }
+
+    fn buffers_start(&self) -> u64 {
+        ((self.to_server + self.to_client) * self.ring_stride()).next_multiple_of(4096) as u64
+    }
+
+    fn ring_buffers(&self) -> u64 {
+        u64::from(self.stride) << self.log2_size
+    }
+
+    fn buffer_offset(&self, index: usize) -> u32 {
+        // `MemifConfig::check` has made sure that everything lies below 4 GB.
+        (self.buffers_start() + index as u64 * self.ring_buffers()) as u32
+    }
+
+    fn bytes(&self) -> u64 {
+        self.buffers_start() + (self.to_server + self.to_client) as u64 * self.ring_buffers()
+    }
+}
+
+/// Bytes of shared memory that a client needs at most.
+pub(super) fn memory_bytes(config: &MemifConfig) -> u64 {
+    Plan::of(config, None).bytes()
+}

@@ -1,0 +1,85 @@
+//! Why a memif socket or interface cannot be made: what, and what to do.
+
+use std::io;
+
+/// An error of [`super::Memif`].
+#[derive(Debug, thiserror::Error)]
+pub enum MemifError {
+    /// A setting that cannot be.
+    #[error("{key} {value} is outside {allowed}")]
+    Range {
+        /// Setting.
+        key: &'static str,
+        /// Its value.
+        value: u64,
+        /// What would do.
+        allowed: &'static str,
+    },
+    /// No such socket.
+    #[error("memif socket {0} does not exist (create memif socket id {0} filename …)")]
+    NoSocket(u32),
+    /// The number is taken by another file.
+    #[error("memif socket {id} exists already, with file {path}")]
+    SocketExists {
+        /// Number.
+        id: u32,
+        /// Its file.
+        path: String,
+    },
+    /// The file is that of another socket.
+    #[error("{path} is the file of memif socket {id} already")]
+    PathTaken {
+        /// The other's number.
+        id: u32,
+        /// File.
+        path: String,
+    },
+    /// Interfaces use it.
+    #[error("memif socket {0} is in use; delete its interfaces first")]
+    SocketBusy(u32),
+    /// The first socket stays.
+    #[error("memif socket 0 cannot be changed")]
+    SocketFixed,
+    /// A path that no socket can have.
+    #[error("{0} is not a path that a socket can have (at most 107 bytes)")]
+    Path(String),
+    /// The number is taken.
+    #[error("memif interface with id {id} exists already on socket {socket}")]
+    Exists {
+        /// Socket.
+        socket: u32,
+        /// Number.
+        id: u32,
+    },
+    /// One socket has one role.
+    #[error("memif socket {socket} is used by {role} interfaces; give this interface another socket")]
+    Role {
+        /// Socket.
+        socket: u32,
+        /// Role of those that are there.
+        role: &'static str,
+    },
+    /// Somebody listens there.
+    #[error("{0} is in use by another program")]
+    Listening(String),
+    /// Anything else that the operating system says.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// The system's answer.
+        error: io::Error,
+    },
+}
+
+impl MemifError {
+    /// The setting that is to blame.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Range { key, .. } => key,
+            Self::NoSocket(_) | Self::SocketBusy(_) | Self::SocketFixed | Self::Role { .. } => "socket-id",
+            Self::SocketExists { .. } | Self::Exists { .. } => "id",
+            Self::PathTaken { .. } | Self::Path(_) | Self::Listening(_) | Self::System { .. } => "filename",
+        }
+    }
+}

@@ -1,0 +1,571 @@
+//! All memif sockets and interfaces of a router, and what happens on their control channels.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fs::Timespec;
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
+
+use super::connection::Rings;
+use super::memory::Regions;
+use super::message::{Init, Message};
+use super::port::MemifPort;
+use super::rx::RxSlot;
+use super::session::{self, Session, Step};
+use super::socket::{self, Received};
+use super::tx::TxSlots;
+use super::{Key, MemifConfig, MemifError, Role, Shared, guard};
+
+/// How often a client tries to connect, and how often deadlines are looked at.
+const TICK: Duration = Duration::from_millis(500);
+/// How long a peer may take from its first byte until packets flow.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Clients of a socket that have not said which interface they want. The oldest goes when there are more.
+const STRANGERS: usize = 32;
+/// Messages and connections taken from one socket in a row.
+const BURST: usize = 64;
+
+const TIMER: u64 = 0;
+const WAKE: u64 = 1;
+const ALARM: u64 = 2;
+
+/// The sockets and interfaces. Clones are handles of the same; for the main thread only.
+#[derive(Clone)]
+pub struct Memif(pub(super) Rc<RefCell<Hub>>);
+
+pub(super) struct Hub {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    ticking: bool,
+    wake: Arc<OwnedFd>,
+    sockets: BTreeMap<u32, Socket>,
+    pub(super) interfaces: BTreeMap<Key, Interface>,
+    channels: BTreeMap<u64, Channel>,
+    changed: BTreeSet<Key>,
+    next_token: u64,
+}
+
+struct Socket {
+    path: String,
+    listener: Option<(u64, OwnedFd)>,
+}
+
+/// A control connection.
+struct Channel {
+    fd: OwnedFd,
+    socket: u32,
+    session: Session,
+    since: Instant,
+}
+
+/// An interface as the control side knows it.
+pub(super) struct Interface {
+    pub config: MemifConfig,
+    pub up: bool,
+    pub rx: Vec<Arc<RxSlot>>,
+    pub tx: Arc<TxSlots>,
+    pub shared: Arc<Shared>,
+    pub channel: Option<u64>,
+    /// Memory of the connection that stands.
+    pub regions: Option<Regions>,
+    pub remote: String,
+    pub remote_interface: String,
+    /// Why the last connection ended or could not be made.
+    pub reason: String,
+}
+
+/// A socket, for display.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketInfo {
+    /// Number.
+    pub id: u32,
+    /// Whether server interfaces have it listen.
+    pub listens: bool,
+    /// Its file.
+    pub path: String,
+    /// Interfaces that use it.
+    pub interfaces: usize,
+}
+
+/// Makes an eventfd readable.
+pub(super) fn give(event: &OwnedFd) {
+    // It can only fail because it is readable already.
+    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+}
+
+impl Memif {
+    /// No interfaces, and socket 0 at `default_path`.
+    ///
+    /// # Errors
+    /// The operating system's: descriptors for events and timers.
+    pub fn new(default_path: &str) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        let wake = Arc::new(super::memory::new_event()?);
+        epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
+        epoll::add(&epoll, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+        epoll::add(&epoll, guard::alarm()?, EventData::new_u64(ALARM), EventFlags::IN | EventFlags::ET)?;
+        let sockets = BTreeMap::from([(0, Socket { path: default_path.to_owned(), listener: None })]);
+        let hub = Hub {
+            epoll,
+            timer,
+            ticking: false,
+            wake,
+            sockets,
+            interfaces: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            next_token: ALARM + 1,
+        };
+        Ok(Self(Rc::new(RefCell::new(hub))))
+    }
+
+    /// A descriptor that is readable when [`Memif::run`] has something to do.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn fd(&self) -> io::Result<OwnedFd> {
+        self.0.borrow().epoll.try_clone()
+    }
+
+    /// Does what there is to do on all control channels, without waiting, and says which interfaces have changed: their
+    /// [`refresh`](quiver_graph::Port::refresh) tells how.
+    pub fn run(&self) -> Vec<Key> {
+        let mut hub = self.0.borrow_mut();
+        hub.events();
+        hub.set_timer();
+        std::mem::take(&mut hub.changed).into_iter().collect()
+    }
+
+    /// Declares a socket. The file is made when a server interface needs it.
+    ///
+    /// # Errors
+    /// Number or file are taken, or the path is impossible.
+    pub fn add_socket(&self, id: u32, path: &str) -> Result<(), MemifError> {
+        let mut hub = self.0.borrow_mut();
+        if id == 0 {
+            return Err(MemifError::SocketFixed);
+        }
+        if !socket::is_possible(path) {
+            return Err(MemifError::Path(path.to_owned()));
+        }
+        if let Some(there) = hub.sockets.get(&id) {
+            return Err(MemifError::SocketExists { id, path: there.path.clone() });
+        }
+        if let Some((other, _)) = hub.sockets.iter().find(|(_, s)| s.path == path) {
+            return Err(MemifError::PathTaken { id: *other, path: path.to_owned() });
+        }
+        hub.sockets.insert(id, Socket { path: path.to_owned(), listener: None });
+        Ok(())
+    }
+
+    /// Removes a socket that no interface uses.
+    ///
+    /// # Errors
+    /// No such socket, socket 0, or one in use.
+    pub fn remove_socket(&self, id: u32) -> Result<(), MemifError> {
+        let mut hub = self.0.borrow_mut();
+        if !hub.sockets.contains_key(&id) {
+            return Err(MemifError::NoSocket(id));
+        }
+        if id == 0 {
+            return Err(MemifError::SocketFixed);
+        }
+        if hub.interfaces.keys().any(|k| k.socket == id) {
+            return Err(MemifError::SocketBusy(id));
+        }
+        hub.sockets.remove(&id);
+        Ok(())
+    }
+
+    /// All sockets.
+    pub fn sockets(&self) -> Vec<SocketInfo> {
+        let hub = self.0.borrow();
+        let info = |(id, s): (&u32, &Socket)| SocketInfo {
+            id: *id,
+            listens: s.listener.is_some(),
+            path: s.path.clone(),
+            interfaces: hub.interfaces.keys().filter(|k| k.socket == *id).count(),
+        };
+        hub.sockets.iter().map(info).collect()
+    }
+
+    /// Makes an interface, down at first. It is gone when the port is dropped.
+    ///
+    /// # Errors
+    /// Settings that cannot be, a number that is taken, or a socket that cannot listen; then nothing has changed.
+    pub fn create(&self, config: MemifConfig) -> Result<MemifPort, MemifError> {
+        config.check()?;
+        let mut hub = self.0.borrow_mut();
+        let key = config.key;
+        if !hub.sockets.contains_key(&key.socket) {
+            return Err(MemifError::NoSocket(key.socket));
+        }
+        if hub.interfaces.contains_key(&key) {
+            return Err(MemifError::Exists { socket: key.socket, id: key.id });
+        }
+        let of_socket = hub.interfaces.range(Key { id: 0, ..key }..=Key { id: u32::MAX, ..key }).next();
+        if let Some((_, other)) = of_socket.filter(|(_, i)| i.config.role != config.role) {
+            let role = if other.config.role == Role::Server { "server (master)" } else { "client (slave)" };
+            return Err(MemifError::Role { socket: key.socket, role });
+        }
+        let system = |error| MemifError::System { what: format!("making {key}"), error };
+        let rx = (0..config.rx_queues).map(|_| RxSlot::new().map(Arc::new)).collect::<io::Result<Vec<_>>>().map_err(system)?;
+        let mac = match config.mac {
+            Some(mac) => mac,
+            None => crate::af_packet::random_mac().map_err(system)?,
+        };
+        if config.role == Role::Server {
+            hub.listen(key.socket)?;
+        }
+        let shared = Arc::new(Shared { wrong: Default::default(), wake: hub.wake.clone() });
+        let interface = Interface {
+            rx,
+            tx: Arc::new(TxSlots::new()),
+            shared,
+            up: false,
+            channel: None,
+            regions: None,
+            remote: String::new(),
+            remote_interface: String::new(),
+            reason: String::new(),
+            config,
+        };
+        let port = MemifPort::new(self.clone(), &interface, mac);
+        hub.interfaces.insert(key, interface);
+        Ok(port)
+    }
+
+    /// Takes an interface up or down: down, it has no connection and makes none.
+    pub(super) fn set_up(&self, key: Key, up: bool) {
+        let mut hub = self.0.borrow_mut();
+        let Some(interface) = hub.interfaces.get_mut(&key) else { return };
+        if std::mem::replace(&mut interface.up, up) == up {
+            return;
+        }
+        match (up, interface.channel) {
+            (false, Some(channel)) => hub.end(channel, Some("interface is down")),
+            (true, _) => hub.dial(key),
+            _ => {}
+        }
+        hub.set_timer();
+    }
+
+    /// Removes an interface.
+    pub(super) fn remove(&self, key: Key) {
+        let mut hub = self.0.borrow_mut();
+        if let Some(channel) = hub.interfaces.get(&key).and_then(|i| i.channel) {
+            hub.end(channel, Some("interface is deleted"));
+        }
+        hub.interfaces.remove(&key);
+        hub.changed.remove(&key);
+        if !hub.interfaces.keys().any(|k| k.socket == key.socket) {
+            hub.stop_listening(key.socket);
+        }
+        hub.set_timer();
+    }
+}
+
+impl Hub {
+    pub(super) fn channel_fd(&self, token: u64) -> Option<i32> {
+        self.channels.get(&token).map(|c| c.fd.as_raw_fd())
+    }
+
+    fn token(&mut self) -> u64 {
+        self.next_token += 1;
+        self.next_token
+    }
+
+    fn listen(&mut self, id: u32) -> Result<(), MemifError> {
+        let token = self.token();
+        let Some(socket) = self.sockets.get_mut(&id) else { return Err(MemifError::NoSocket(id)) };
+        if socket.listener.is_some() {
+            return Ok(());
+        }
+        let path = &socket.path;
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => MemifError::Listening(path.clone()),
+            _ => MemifError::System { what: format!("listening at {path}"), error },
+        };
+        let listener = socket::listener(path).map_err(failed)?;
+        epoll::add(&self.epoll, &listener, EventData::new_u64(token), EventFlags::IN).map_err(|e| failed(e.into()))?;
+        socket.listener = Some((token, listener));
+        Ok(())
+    }
+
+    fn stop_listening(&mut self, id: u32) {
+        let strangers: Vec<u64> = self.channels.iter().filter(|(_, c)| c.socket == id).map(|(t, _)| *t).collect();
+        for token in strangers {
+            self.end(token, Some("socket is closed"));
+        }
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        if let Some((_, listener)) = socket.listener.take() {
+            let _ = epoll::delete(&self.epoll, &listener);
+            if !socket.path.starts_with('@') {
+                // Somebody may have removed it already.
+                let _ = std::fs::remove_file(&socket.path);
+            }
+        }
+    }
+
+    /// Takes what epoll has.
+    fn events(&mut self) {
+        let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 64];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let n = epoll::wait(&self.epoll, &mut events, Some(&now)).unwrap_or(0);
+        for event in &events[..n] {
+            match event.data.u64() {
+                TIMER => {
+                    let _ = rustix::io::read(&self.timer, &mut [0; 8]);
+                    self.tick();
+                }
+                WAKE => {
+                    let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+                    self.end_wrong();
+                }
+                ALARM => self.end_lost(),
+                token => {
+                    let listener = self.sockets.iter().find(|(_, s)| s.listener.as_ref().is_some_and(|l| l.0 == token));
+                    match listener.map(|(id, _)| *id) {
+                        Some(id) => self.accept(id),
+                        None => self.hear(token),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the clients that wait at a socket.
+    fn accept(&mut self, id: u32) {
+        for _ in 0..BURST {
+            let Some((_, listener)) = self.sockets.get(&id).and_then(|s| s.listener.as_ref()) else { return };
+            let Ok(fd) = socket::accept(listener) else { return };
+            if socket::send(&fd, &session::hello(), None).is_err() {
+                continue;
+            }
+            let strangers = |c: &Channel| c.socket == id && c.session.key.is_none();
+            if self.channels.values().filter(|c| strangers(c)).count() >= STRANGERS
+                && let Some(oldest) = self.channels.iter().find(|(_, c)| strangers(c)).map(|(token, _)| *token)
+            {
+                self.end(oldest, Some("too many connections"));
+            }
+            self.add_channel(fd, id, Session::server());
+        }
+    }
+
+    fn add_channel(&mut self, fd: OwnedFd, socket: u32, session: Session) -> Option<u64> {
+        let token = self.token();
+        epoll::add(&self.epoll, &fd, EventData::new_u64(token), EventFlags::IN).ok()?;
+        self.channels.insert(token, Channel { fd, socket, session, since: Instant::now() });
+        Some(token)
+    }
+
+    /// Client: tries to connect.
+    fn dial(&mut self, key: Key) {
+        let Some(interface) = self.interfaces.get(&key) else { return };
+        if interface.config.role != Role::Client || !interface.up || interface.channel.is_some() {
+            return;
+        }
+        let Some(socket) = self.sockets.get(&key.socket) else { return };
+        let dialled = socket::dial(&socket.path);
+        let channel = match dialled {
+            Ok(fd) => self.add_channel(fd, key.socket, Session::client(key)),
+            Err(error) => {
+                self.note(key, &format!("cannot connect: {error}"));
+                None
+            }
+        };
+        if let Some(interface) = self.interfaces.get_mut(&key) {
+            interface.channel = channel;
+        }
+    }
+
+    fn note(&mut self, key: Key, reason: &str) {
+        if let Some(interface) = self.interfaces.get_mut(&key) {
+            reason.clone_into(&mut interface.reason);
+        }
+    }
+
+    /// Takes the messages that wait on a control connection.
+    fn hear(&mut self, token: u64) {
+        for _ in 0..BURST {
+            let Some(channel) = self.channels.get_mut(&token) else { return };
+            let (bytes, fd) = match socket::receive(&channel.fd) {
+                Received::Bytes(bytes, fd) => (bytes, fd),
+                Received::Nothing => return,
+                Received::End => {
+                    self.note_end(token, "peer is gone");
+                    return self.end(token, None);
+                }
+            };
+            let config = channel.session.key.and_then(|k| self.interfaces.get(&k)).map(|i| &i.config);
+            let step = match Message::parse(&bytes) {
+                Ok(message) => channel.session.on(message, fd, config),
+                Err(error) => Err(error.to_string()),
+            };
+            let done = step.and_then(|step| self.do_step(token, step));
+            if let Err(reason) = done {
+                self.note_end(token, &reason);
+                return self.end(token, Some(&reason));
+            }
+        }
+    }
+
+    /// Does what a session asks for. `Err`: what to tell the peer before the end.
+    fn do_step(&mut self, token: u64, step: Step) -> Result<(), String> {
+        match step {
+            Step::Wait => Ok(()),
+            Step::Send(message, fd) => self.send(token, &message, fd.as_ref().map(OwnedFd::as_fd)),
+            Step::Wants(init) => {
+                let answer = self.give_interface(token, &init)?;
+                self.send(token, &answer, None)
+            }
+            Step::Stands(rings, remote) => {
+                let key = self.channels.get(&token).and_then(|c| c.session.key).ok_or("no interface")?;
+                self.connected(token, key, rings, remote);
+                self.send(token, &Message::Connected(key.to_string()), None)
+            }
+            Step::Runs(rings, remote) => {
+                let key = self.channels.get(&token).and_then(|c| c.session.key).ok_or("no interface")?;
+                self.connected(token, key, rings, remote);
+                Ok(())
+            }
+            Step::Ended(reason) => {
+                self.note_end(token, &format!("peer says: {reason}"));
+                self.end(token, None);
+                Ok(())
+            }
+        }
+    }
+
+    fn send(&mut self, token: u64, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), String> {
+        let Some(channel) = self.channels.get(&token) else { return Ok(()) };
+        socket::send(&channel.fd, message, fd).map_err(|error| format!("cannot send: {error}"))
+    }
+
+    /// Server: finds the interface that a client wants.
+    fn give_interface(&mut self, token: u64, init: &Init) -> Result<Message, String> {
+        let Some(channel) = self.channels.get_mut(&token) else { return Err("gone".into()) };
+        let key = Key { socket: channel.socket, id: init.id };
+        let interface = self.interfaces.get_mut(&key).ok_or("unknown interface id")?;
+        if !interface.up {
+            return Err("interface is down".into());
+        }
+        if interface.channel.is_some() {
+            return Err("interface is connected already".into());
+        }
+        let answer = channel.session.accept(init, &interface.config)?;
+        interface.channel = Some(token);
+        Ok(answer)
+    }
+
+    /// Hands the rings to the queues: packets may flow.
+    fn connected(&mut self, token: u64, key: Key, mut rings: Rings, remote_interface: String) {
+        let Some(interface) = self.interfaces.get_mut(&key) else { return };
+        rings.begin();
+        let Rings { regions, rx, tx } = rings;
+        let mut shares: Vec<Vec<_>> = interface.rx.iter().map(|_| Vec::new()).collect();
+        let queues = shares.len();
+        rx.into_iter().enumerate().for_each(|(k, ring)| shares[k % queues].push(ring));
+        interface.rx.iter().zip(shares).for_each(|(slot, rings)| drop(slot.exchange(rings)));
+        drop(interface.tx.exchange(tx));
+        interface.regions = Some(regions);
+        interface.remote_interface = remote_interface;
+        interface.reason.clear();
+        let _ = interface.shared.take();
+        if let Some(channel) = self.channels.get(&token) {
+            interface.remote.clone_from(&channel.session.remote);
+        }
+        self.changed.insert(key);
+        self.wake_caller();
+    }
+
+    fn note_end(&mut self, token: u64, reason: &str) {
+        if let Some(key) = self.channels.get(&token).and_then(|c| c.session.key) {
+            self.note(key, reason);
+        }
+    }
+
+    /// Ends a control connection and all that came with it.
+    fn end(&mut self, token: u64, reason: Option<&str>) {
+        let Some(channel) = self.channels.remove(&token) else { return };
+        if let Some(reason) = reason {
+            let _ = socket::send(&channel.fd, &Message::Disconnect { code: 0, reason: reason.to_owned() }, None);
+        }
+        let _ = epoll::delete(&self.epoll, &channel.fd);
+        let Some(key) = channel.session.key else { return };
+        let Some(interface) = self.interfaces.get_mut(&key).filter(|i| i.channel == Some(token)) else { return };
+        interface.channel = None;
+        interface.remote.clear();
+        interface.remote_interface.clear();
+        if let Some(reason) = reason
+            && interface.reason.is_empty()
+        {
+            reason.clone_into(&mut interface.reason);
+        }
+        interface.rx.iter().for_each(|slot| drop(slot.exchange(Vec::new())));
+        drop(interface.tx.exchange(Vec::new()));
+        if interface.regions.take().is_some() {
+            self.changed.insert(key);
+            self.wake_caller();
+        }
+    }
+
+    /// Has [`Memif::run`] called, for changes that come about outside of it.
+    fn wake_caller(&self) {
+        give(&self.wake);
+    }
+
+    /// Ends connections whose peer broke the rules in shared memory.
+    fn end_wrong(&mut self) {
+        let wrong = |(key, i): (&Key, &Interface)| Some((*key, i.shared.take()?, i.channel?));
+        let all: Vec<_> = self.interfaces.iter().filter_map(wrong).collect();
+        for (key, reason, channel) in all {
+            self.note(key, reason);
+            self.end(channel, Some(reason));
+        }
+    }
+
+    /// Ends connections whose memory has vanished.
+    fn end_lost(&mut self) {
+        let lost = |i: &Interface| i.regions.as_ref().is_some_and(|r| r.iter().any(super::memory::Region::is_lost));
+        let all: Vec<_> = self.interfaces.iter().filter(|(_, i)| lost(i)).filter_map(|(k, i)| Some((*k, i.channel?))).collect();
+        for (key, channel) in all {
+            self.note(key, "peer took its memory away");
+            self.end(channel, Some("memory is gone"));
+        }
+    }
+
+    /// Half a second has passed.
+    fn tick(&mut self) {
+        let late = |c: &&Channel| !c.session.is_running() && c.since.elapsed() > PATIENCE;
+        let late: Vec<u64> = self.channels.iter().filter(|(_, c)| late(c)).map(|(token, _)| *token).collect();
+        for token in late {
+            self.note_end(token, "peer did not answer in time");
+            self.end(token, Some("too slow"));
+        }
+        let keys: Vec<Key> = self.interfaces.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.dial(key));
+    }
+
+    /// Ticks only while something is waited for.
+    fn set_timer(&mut self) {
+        let waits = |i: &Interface| i.config.role == Role::Client && i.up && i.channel.is_none();
+        let wanted = self.interfaces.values().any(waits) || self.channels.values().any(|c| !c.session.is_running());
+        if wanted == self.ticking {
+            return;
+        }
+        let time = |d: Duration| Timespec { tv_sec: d.as_secs() as i64, tv_nsec: d.subsec_nanos().into() };
+        let period = time(if wanted { TICK } else { Duration::ZERO });
+        let set = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: period, it_value: period });
+        if set.is_ok() {
+            self.ticking = wanted;
+        }
+    }
+}

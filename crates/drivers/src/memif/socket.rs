@@ -1,0 +1,122 @@
+//! The control channel as the operating system has it: SOCK_SEQPACKET Unix sockets with descriptors beside the bytes.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::cmsg_space;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg, socket_with,
+};
+
+use super::message::{MESSAGE_BYTES, Message};
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 64;
+
+/// Where a socket listens: a path, or a name in the abstract namespace for one that begins with `@`.
+fn address(path: &str) -> io::Result<SocketAddrUnix> {
+    Ok(match path.strip_prefix('@') {
+        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+        None => SocketAddrUnix::new(path)?,
+    })
+}
+
+/// Whether a socket can have this path.
+pub(super) fn is_possible(path: &str) -> bool {
+    !path.is_empty() && path != "@" && !path.contains('\0') && address(path).is_ok()
+}
+
+fn new() -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?)
+}
+
+/// A connection to whoever listens at `path`.
+pub(super) fn dial(path: &str) -> io::Result<OwnedFd> {
+    let fd = new()?;
+    connect(&fd, &address(path)?)?;
+    Ok(fd)
+}
+
+/// A socket that listens; a file that a dead program has left is replaced.
+pub(super) fn listener(path: &str) -> io::Result<OwnedFd> {
+    let fd = new()?;
+    let address = address(path)?;
+    match bind(&fd, &address) {
+        Err(Errno::ADDRINUSE) if !path.starts_with('@') => {
+            if dial(path).is_ok_and(|_| true) || !is_socket(path) {
+                return Err(Errno::ADDRINUSE.into());
+            }
+            std::fs::remove_file(path)?;
+            bind(&fd, &address)?;
+        }
+        other => other?,
+    }
+    listen(&fd, BACKLOG)?;
+    Ok(fd)
+}
+
+fn is_socket(path: &str) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
+}
+
+/// The next client that waits.
+pub(super) fn accept(listener: &OwnedFd) -> io::Result<OwnedFd> {
+    Ok(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
+}
+
+/// Sends a message whole, or fails: messages are few and small, so a full socket means a peer that does not read.
+pub(super) fn send(socket: &OwnedFd, message: &Message, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    send_bytes(socket, &message.emit(), fd)
+}
+
+/// [`send`] for any bytes.
+pub(super) fn send_bytes(socket: &OwnedFd, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds: Vec<BorrowedFd<'_>> = fd.into_iter().collect();
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(io::Error::other("no room for a descriptor"));
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    match sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)? {
+        n if n == bytes.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
+}
+
+/// What came.
+#[derive(Debug)]
+pub(super) enum Received {
+    /// A message's bytes, and the first descriptor that came with them; further ones are closed.
+    Bytes(Vec<u8>, Option<OwnedFd>),
+    /// Nothing more for now.
+    Nothing,
+    /// The peer is gone.
+    End,
+}
+
+/// Takes the next message, whatever it is.
+pub(super) fn receive(socket: &OwnedFd) -> Received {
+    // One more than a message, to see when it is longer.
+    let mut bytes = [0; MESSAGE_BYTES + 1];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(8))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = recvmsg(socket.as_fd(), &mut [IoSliceMut::new(&mut bytes)], &mut control, flags);
+    let fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    // All of them are taken, so that those not wanted are closed.
+    let fds: Vec<OwnedFd> = fds.flatten().collect();
+    match received {
+        Ok(message) if message.bytes == 0 => Received::End,
+        Ok(message) => Received::Bytes(bytes[..message.bytes].to_vec(), fds.into_iter().next()),
+        Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,
+        Err(_) => Received::End,
+    }
+}

@@ -1,0 +1,250 @@
+//! Memif with peers of another make (DPDK's testpmd) and of our own: both roles, traffic, peers that die.
+
+mod common;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use common::testpmd::{PROGRAM, Testpmd, Vdev};
+use common::{assert_buffers_are_back, counter, eventually, workers};
+use quiver_testbed::{Host, Router, Scenario, is_short_pass};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn router(host: &Host, workers: u32, commands: &str) -> Router {
+    let cpu = if workers == 0 { String::new() } else { format!("cpu {{ workers {workers} }}") };
+    let router = Router::start(host, &cpu).expect("router");
+    let commands = commands.replace("@dir@", &router.folder().display().to_string());
+    router.script(&commands).expect("configuration");
+    router
+}
+
+fn link_is(router: &Router, interface: &str, state: &str) -> bool {
+    let text = router.cli(&format!("show hardware-interfaces {interface} brief")).expect("show hardware");
+    text.lines().any(|l| l.starts_with(interface) && l.split_whitespace().nth(2) == Some(state))
+}
+
+fn wait_for_link(router: &Router, interface: &str, state: &str) {
+    let shown = || router.cli("show memif").unwrap_or_default();
+    let deadline = Instant::now() + PATIENCE;
+    while !link_is(router, interface, state) {
+        assert!(Instant::now() < deadline, "{interface} is not {state}:\n{}\n{}", shown(), router.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// `n` frames of `len` bytes that leave by an interface at a rate that rings take.
+fn generate(router: &Router, stream: &str, interface: &str, n: u64, len: usize) {
+    let line = format!(
+        "packet-generator new {{ name {stream} limit {n} rate 20000 size {len}-{len} tx-interface {interface} node {interface}-output \
+         data {{ IP4: 00:01:02:03:04:06 -> 00:01:02:03:04:05 UDP: 10.1.0.2 -> 10.2.0.2 UDP: 1234 -> 2345 incrementing 8 }} }}"
+    );
+    router.cli(&line).expect("stream");
+    router.cli(&format!("packet-generator enable-stream {stream}")).expect("stream runs");
+}
+
+/// testpmd passes frames from one of its ports to the other, between two interfaces of the router.
+fn through_testpmd(workers: u32, testpmd_serves: bool, queues: u32, log2_ring: u8, sizes: &[usize]) {
+    let host = Host::new("memif").unwrap();
+    let role = if testpmd_serves {
+        format!("slave ring-size {} rx-queues {queues} tx-queues {queues}", 1 << log2_ring)
+    } else {
+        "master".to_owned()
+    };
+    let commands = format!(
+        "create memif socket id 1 filename @dir@/peer.sock\n\
+         create interface memif id 0 socket-id 1 {role}\n\
+         create interface memif id 1 socket-id 1 {role}\n\
+         set interface state memif1/0 up\nset interface state memif1/1 up"
+    );
+    let router = router(&host, workers, &commands);
+    let socket = router.folder().join("peer.sock");
+    let vdev = |id| if testpmd_serves { Vdev::server(&socket, id) } else { Vdev { log2_ring, ..Vdev::client(&socket, id) } };
+    let mut peer = Testpmd::start(&host, router.folder(), &[vdev(0), vdev(1)], queues, &["--forward-mode=io"]);
+    wait_for_link(&router, "memif1/0", "up");
+    wait_for_link(&router, "memif1/1", "up");
+    peer.tell("start");
+    const FRAMES: u64 = 1000;
+    for (k, len) in sizes.iter().enumerate() {
+        let [sent, lost, got, bytes] = [("0", "tx packets"), ("0", "tx-error"), ("1", "rx packets"), ("1", "rx bytes")]
+            .map(|(n, word)| (n, word, counter(&router, &format!("memif1/{n}"), word)));
+        let since = |(n, word, before): (&str, &str, u64)| counter(&router, &format!("memif1/{n}"), word) - before;
+        generate(&router, &format!("s{k}"), "memif1/0", FRAMES, *len);
+        let what = format!("{FRAMES} frames of {len} bytes");
+        // On a machine with fewer processors than pollers a ring may run full: that is counted, and the rest is whole.
+        eventually(&what, PATIENCE, || since(sent) + since(lost) == FRAMES);
+        assert!(since(sent) > FRAMES / 2, "{what}: only {} sent", since(sent));
+        let passed = |peer: &mut Testpmd| peer.packets().iter().map(|(_, tx)| tx).sum::<u64>();
+        eventually(&format!("{what} are back"), PATIENCE, || since(got) == since(sent) || since(got) == passed(&mut peer));
+        assert_eq!(since(bytes), since(got) * *len as u64, "{what}");
+    }
+    for interface in ["memif1/0", "memif1/1"] {
+        assert_eq!(counter(&router, interface, "rx-error"), 0);
+    }
+    peer.quit();
+    wait_for_link(&router, "memif1/0", "down");
+    assert_buffers_are_back(&router);
+    router.stop().unwrap();
+}
+
+#[test]
+fn frames_pass_through_a_peer_of_another_make_in_both_roles() {
+    let Some(_scenario) = Scenario::begin(&[PROGRAM]) else { return };
+    for workers in workers() {
+        through_testpmd(*workers, false, 1, 10, &[64, 1500]);
+        through_testpmd(*workers, true, 1, 10, &[64, 1500]);
+    }
+}
+
+#[test]
+fn several_queues_and_ring_sizes_work_with_a_peer_of_another_make() {
+    let Some(_scenario) = Scenario::begin(&[PROGRAM]) else { return };
+    let cases = [(false, 4, 7), (true, 4, 7), (false, 1, 14), (true, 1, 14), (false, 2, 5), (true, 2, 5)];
+    for (testpmd_serves, queues, log2_ring) in &cases[..if is_short_pass() { 2 } else { cases.len() }] {
+        through_testpmd(2, *testpmd_serves, *queues, *log2_ring, &[64, 700]);
+    }
+}
+
+#[test]
+fn a_source_of_another_make_is_cross_connected_and_routed() {
+    let Some(_scenario) = Scenario::begin(&[PROGRAM]) else { return };
+    for routed in [false, true] {
+        let host = Host::new("memif").unwrap();
+        let use_it = if routed {
+            // What the source sends is from 10.253/16 to 10.254/16; all of it leaves by the second interface.
+            "set interface ip address memif1/0 192.0.2.1/24\nset interface ip address memif1/1 198.51.100.1/24\n\
+             set ip neighbor memif1/1 198.51.100.2 02:00:00:00:00:02\nip route add 10.254.0.0/16 via 198.51.100.2 memif1/1"
+        } else {
+            "set interface l2 xconnect memif1/0 memif1/1\nset interface l2 xconnect memif1/1 memif1/0"
+        };
+        let router = router(
+            &host,
+            1,
+            &format!(
+                "create memif socket id 1 filename @dir@/peer.sock\n\
+                 create interface memif id 0 socket-id 1 master hw-addr 00:01:02:03:04:05\n\
+                 create interface memif id 1 socket-id 1 master hw-addr 00:01:02:03:04:05\n\
+                 set interface state memif1/0 up\nset interface state memif1/1 up\n{use_it}"
+            ),
+        );
+        let socket = router.folder().join("peer.sock");
+        let vdevs = [Vdev::client(&socket, 0), Vdev::client(&socket, 1)];
+        let mut peer = Testpmd::start(&host, router.folder(), &vdevs, 1, &["--forward-mode=flowgen"]);
+        wait_for_link(&router, "memif1/0", "up");
+        wait_for_link(&router, "memif1/1", "up");
+        peer.tell("start");
+        eventually("a hundred thousand packets", PATIENCE, || counter(&router, "memif1/1", "tx packets") > 100_000);
+        // Dead in the middle of it, and back.
+        peer.kill9();
+        wait_for_link(&router, "memif1/0", "down");
+        wait_for_link(&router, "memif1/1", "down");
+        let before = counter(&router, "memif1/1", "tx packets");
+        let mut peer = Testpmd::start(&host, router.folder(), &vdevs, 1, &["--forward-mode=flowgen"]);
+        wait_for_link(&router, "memif1/1", "up");
+        peer.tell("start");
+        eventually("packets after the restart", PATIENCE, || counter(&router, "memif1/1", "tx packets") > before + 100_000);
+        let figures = peer.packets();
+        assert!(figures[1].0 > 0, "nothing came back: {figures:?}\n{}", router.dump());
+        peer.quit();
+        wait_for_link(&router, "memif1/1", "down");
+        assert_buffers_are_back(&router);
+        router.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_router_that_dies_is_found_again_by_its_peer() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let host = Host::new("memif").unwrap();
+    let folder = Folder::new();
+    let socket = folder.0.join("between.sock");
+    let one = |role: &str, address: &str| {
+        router(
+            &host,
+            1,
+            &format!(
+                "create memif socket id 1 filename {}\ncreate interface memif socket-id 1 {role}\n\
+                 set interface state memif1/0 up\nset interface ip address memif1/0 {address}/24",
+                socket.display()
+            ),
+        )
+    };
+    let pings = |router: &Router, to: &str| {
+        let answer = router.cli(&format!("ping {to} repeat 1 interval 0.1")).unwrap_or_default();
+        answer.contains("1 received") || answer.contains("1 sent, 1 received")
+    };
+    let mut a = one("master", "10.0.0.1");
+    let mut b = one("slave", "10.0.0.2");
+    let rounds = if is_short_pass() { 2 } else { 5 };
+    for round in 0..rounds {
+        wait_for_link(&a, "memif1/0", "up");
+        wait_for_link(&b, "memif1/0", "up");
+        eventually("the one reaches the other", PATIENCE, || pings(&a, "10.0.0.2"));
+        eventually("and the other way", PATIENCE, || pings(&b, "10.0.0.1"));
+        if round % 2 == 0 {
+            b.kill9().unwrap();
+            wait_for_link(&a, "memif1/0", "down");
+            b = one("slave", "10.0.0.2");
+        } else {
+            a.kill9().unwrap();
+            wait_for_link(&b, "memif1/0", "down");
+            a = one("master", "10.0.0.1");
+        }
+    }
+    assert_buffers_are_back(&a);
+    assert_buffers_are_back(&b);
+}
+
+/// `QUIVER_DEATHS=100` for the long run.
+#[test]
+fn deaths_of_a_peer_under_load_leave_nothing_behind() {
+    let Some(_scenario) = Scenario::begin(&[PROGRAM]) else { return };
+    let host = Host::new("memif").unwrap();
+    let router = router(
+        &host,
+        1,
+        "create memif socket id 1 filename @dir@/peer.sock\ncreate interface memif socket-id 1 master\n\
+         create interface memif id 1 socket-id 1 master\nset interface state memif1/0 up\nset interface state memif1/1 up\n\
+         set interface l2 xconnect memif1/0 memif1/1\nset interface l2 xconnect memif1/1 memif1/0",
+    );
+    let socket = router.folder().join("peer.sock");
+    let vdevs = [Vdev::client(&socket, 0), Vdev::client(&socket, 1)];
+    let mut settled = None;
+    let usual = if is_short_pass() { 3 } else { 10 };
+    let deaths = std::env::var("QUIVER_DEATHS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
+    for _ in 0..deaths {
+        let mut peer = Testpmd::start(&host, router.folder(), &vdevs, 1, &["--forward-mode=flowgen"]);
+        wait_for_link(&router, "memif1/1", "up");
+        peer.tell("start");
+        let before = counter(&router, "memif1/1", "tx packets");
+        eventually("load", PATIENCE, || counter(&router, "memif1/1", "tx packets") > before + 10_000);
+        peer.kill9();
+        wait_for_link(&router, "memif1/0", "down");
+        wait_for_link(&router, "memif1/1", "down");
+        assert_buffers_are_back(&router);
+        let now = router.usage().unwrap();
+        let first = *settled.get_or_insert(now);
+        assert_eq!((now.descriptors, now.threads), (first.descriptors, first.threads), "descriptors or threads leak");
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", router.pid())).unwrap();
+        assert!(!maps.contains("memif_region"), "memory of a dead peer is still mapped");
+        assert!(now.memory() < first.memory() + (8 << 20), "{first:?} {now:?}");
+    }
+    router.stop().unwrap();
+}
+
+/// A folder of this test's own.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("quiver-memif-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

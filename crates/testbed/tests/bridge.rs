@@ -128,10 +128,8 @@ fn vlans_are_one_network_after_their_tags_are_taken_off() {
          set interface l2 bridge host-r0.10 10\nset interface l2 bridge host-r1.20 10\nset interface l2 bridge host-r2 10\n\
          set interface l2 tag-rewrite host-r0.10 pop 1\nset interface l2 tag-rewrite host-r1.20 pop 1",
     );
-    let _tags = (
-        lan.hosts[0].speak_vlan("eth0", &[Tag::dot1q(10)]).unwrap(),
-        lan.hosts[1].speak_vlan("eth0", &[Tag::dot1q(20)]).unwrap(),
-    );
+    let _tags =
+        (lan.hosts[0].speak_vlan("eth0", &[Tag::dot1q(10)]).unwrap(), lan.hosts[1].speak_vlan("eth0", &[Tag::dot1q(20)]).unwrap());
     for (from, to) in [(0, 2), (0, 3), (1, 3), (2, 1)] {
         assert!(lan.hosts[from].pings(&format!("192.0.2.{to}"), 3).unwrap(), "{from} to {to}");
     }

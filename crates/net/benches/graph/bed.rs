@@ -39,8 +39,14 @@ pub enum Way {
 
 /// A packet's ends.
 pub enum Flow {
-    V4 { src: u32, dst: u32 },
-    V6 { src: u128, dst: u128 },
+    V4 {
+        src: u32,
+        dst: u32,
+    },
+    V6 {
+        src: u128,
+        dst: u128,
+    },
     /// Destination and source in a bridge, by number.
     Stations(u32, u32),
 }

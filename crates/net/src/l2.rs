@@ -13,7 +13,7 @@
 //! *learned* from sources. A worker that meets an address that is new, or elsewhere than known, reports it to the main thread
 //! over a bounded channel; main alone writes the table ([`mac`]), which workers read without locks. Until main has done so,
 //! some tens of microseconds, frames to the address are flooded. When an address was heard last is a stamp of seconds in its
-//! value, changed by workers at most once a second (`docs/decisions/0005-learning.md`).
+//! value, changed by workers at most once a second (`docs/decisions/0006-learning.md`).
 //!
 //! Rules kept, and tested: no frame goes back where it came from, to another domain, or between ports of one split-horizon
 //! group; no group address is learned; pause frames, LACP, LLDP and other protocols of one link (01:80:c2:00:00:01 to :0f)

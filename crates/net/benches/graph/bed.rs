@@ -91,12 +91,11 @@ fn station(n: u32) -> MacAddr {
     MacAddr([0x02, 0x57, n[0], n[1], n[2], n[3]])
 }
 
-impl Sink {
-    fn two_stations(&mut self, stations: u32) -> [MacAddr; 2] {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let half = |r: u64| ((r & 0xffff_ffff) * u64::from(stations / 2) >> 32) as u32;
-        [station(2 * half(self.random >> 32) + 1), station(2 * half(self.random >> 16))]
-    }
+/// Destination behind x1 and source behind x0, drawn from so many.
+fn two_stations(random: &mut u64, stations: u32) -> [MacAddr; 2] {
+    *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    let half = |r: u64| (((r & 0xffff_ffff) * u64::from(stations / 2)) >> 32) as u32;
+    [station(2 * half(*random >> 32) + 1), station(2 * half(*random >> 16))]
 }
 
 impl VectorNode for Sink {
@@ -108,7 +107,7 @@ impl VectorNode for Sink {
             let mut packet = cx.packet(frame, i);
             let stations = self.stations.load(Ordering::Relaxed);
             if stations > 0 {
-                packet.set_head(self.two_stations(stations));
+                packet.set_head(two_stations(&mut self.random, stations));
                 ring.push_back(packet.take().0);
                 continue;
             }

@@ -214,7 +214,9 @@ impl VectorNode for Bridge {
             }
             for (k, work) in work.iter().enumerate().take(group) {
                 let (verdict, told) = self.one(&table, cx.packet(frame, start + k), work, stamp, now);
-                counts[told as usize] += 1;
+                if told != Told::Nothing {
+                    counts[told as usize] += 1;
+                }
                 cx.decide(start + k, verdict);
             }
         }

@@ -209,6 +209,9 @@ impl Router {
         if interface.kind == Kind::Local {
             return refuse("has no layer 2");
         }
+        if !interface.has_link_layer() {
+            return refuse("carries IP packets, not frames");
+        }
         if (kind == PortKind::Bvi) != is_loopback {
             // What is sent on a loopback comes in on it again: as a common port it would send everything twice.
             return refuse(if is_loopback {
@@ -246,6 +249,9 @@ impl Router {
         let interface = self.interfaces.expect(index)?;
         if interface.kind == Kind::Local {
             return Err(InterfaceError::NotPossible("local0 has no layer 2".into()));
+        }
+        if !interface.has_link_layer() && mode != L2Mode::L3 {
+            return Err(InterfaceError::NotPossible(format!("{} carries IP packets, not frames", interface.name)));
         }
         match mode {
             L2Mode::Bridge { domain, kind, group, .. } => {

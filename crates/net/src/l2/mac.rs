@@ -97,13 +97,13 @@ impl Bucket {
     /// mispredicted branch costs more than three comparisons.
     #[inline(always)]
     fn value(&self, key: u64) -> u64 {
-        let mut found = 0;
+        let mut same = 0;
         for slot in 0..SLOTS {
-            let same = self.0[slot].load(Ordering::Acquire) == key;
-            let value = self.0[SLOTS + slot].load(Ordering::Relaxed);
-            found |= if same { value } else { 0 };
+            same |= u32::from(self.0[slot].load(Ordering::Acquire) == key) << slot;
         }
-        found
+        // Where none is the same, the first slot's value is read for nothing.
+        let value = self.0[SLOTS + (same.trailing_zeros() as usize & (SLOTS - 1))].load(Ordering::Relaxed);
+        if same == 0 { 0 } else { value }
     }
 
     fn key(&self, slot: usize) -> u64 {
@@ -129,6 +129,14 @@ pub(super) struct MacTable {
     buckets: Box<[Bucket]>,
     shift: u32,
     seed: u64,
+    /// Another number that nobody can guess, odd.
+    factor: u64,
+}
+
+/// Mixes a seed into a factor for products.
+const fn factor(seed: u64) -> u64 {
+    let mixed = (seed ^ seed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ mixed >> 32).wrapping_mul(0x94d0_49bb_1331_11eb) | 1
 }
 
 impl MacTable {
@@ -137,19 +145,14 @@ impl MacTable {
         let mut list = Vec::new();
         list.try_reserve_exact(buckets).ok()?;
         list.resize_with(buckets, Bucket::default);
-        Some(Self { buckets: list.into_boxed_slice(), shift: 64 - buckets.trailing_zeros(), seed })
+        Some(Self { buckets: list.into_boxed_slice(), shift: 64 - buckets.trailing_zeros(), seed, factor: factor(seed) })
     }
 
     /// The bucket that a key belongs to. The seed is random: who chooses addresses cannot choose buckets.
     #[inline(always)]
     pub fn home(&self, key: u64) -> usize {
-        // Twice multiplied to 128 bits and folded, with the digits of the golden ratio and of the root of 2 as factors.
-        let fold = |a: u64, b: u64| {
-            let wide = u128::from(a) * u128::from(b);
-            wide as u64 ^ (wide >> 64) as u64
-        };
-        let mixed = fold(key ^ self.seed, 0x9e37_79b9_7f4a_7c15);
-        (fold(mixed, 0x6a09_e667_f3bc_c909) >> self.shift) as usize
+        let wide = u128::from(key ^ self.seed) * u128::from(self.factor);
+        ((wide as u64 ^ (wide >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
     #[inline(always)]

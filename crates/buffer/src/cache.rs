@@ -71,8 +71,8 @@ impl Cache {
     /// Fills the start of `out` with free buffers; returns how many. The rest of `out` is as it was.
     #[inline]
     pub fn alloc_into(&mut self, out: &mut [u32]) -> usize {
-        while self.free.len() < out.len() && self.refill() > 0 {}
-        let n = out.len().min(self.free.len());
+        while self.len() < out.len() && self.refill() > 0 {}
+        let n = out.len().min(self.len());
         let left = self.free.len() - n;
         out[..n].copy_from_slice(&self.free[left..]);
         self.free.truncate(left);

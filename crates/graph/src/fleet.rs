@@ -83,10 +83,12 @@ impl Fleet {
             for (from, to) in [(thread, other), (other, thread)] {
                 let Some(bell) = self.bell(to) else { continue };
                 let (sender, receiver) = way();
-                self.on(to, move |w| w.core.handoff.accept(from, receiver));
-                self.on(from, move |w| w.core.handoff.connect(to, sender, bell));
+                self.cast(to, move |w| w.core.handoff.accept(from, receiver));
+                self.cast(from, move |w| w.core.handoff.connect(to, sender, bell));
             }
         }
+        // One wait for all, however many there are.
+        self.each(|_| ());
     }
 
     fn bell(&self, thread: usize) -> Option<Bell> {
@@ -98,22 +100,17 @@ impl Fleet {
 
     /// Takes a thread out of those that run the graph. Its owner has taken its queues away.
     pub(crate) fn retire(&mut self, thread: usize) {
-        let others: Vec<usize> = self.threads().into_iter().filter(|t| *t != thread).collect();
-        for other in &others {
-            self.on(*other, move |w| w.core.handoff.disconnect(thread));
-        }
+        self.each(move |w| w.core.handoff.disconnect(thread));
         self.on(thread, Worker::finish);
         if thread == 0 {
             self.local = None;
         } else if let Some(at) = self.workers.iter().position(|w| w.thread == thread) {
             self.workers.remove(at).stop();
         }
-        for other in &others {
-            self.on(*other, move |w| {
-                w.take_in();
-                w.core.handoff.forget(thread);
-            });
-        }
+        self.each(move |w| {
+            w.take_in();
+            w.core.handoff.forget(thread);
+        });
     }
 
     /// Number of worker threads; 0 means that main forwards.

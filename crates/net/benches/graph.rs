@@ -55,6 +55,7 @@ struct Figures {
 
 const V4: &[&str] = &["ethernet-input", "ip4-input", "ip4-lookup", "ip4-rewrite", "x1-output"];
 const V6: &[&str] = &["ethernet-input", "ip6-input", "ip6-lookup", "ip6-rewrite", "x1-output"];
+const BRIDGE: &[&str] = &["ethernet-input", "l2-input", "l2-bridge", "x1-output"];
 const L2: &[&str] = &["ethernet-input", "l2-input", "x1-output"];
 
 fn paths(only: Option<&str>, ring: usize) -> Vec<Path> {
@@ -95,6 +96,14 @@ fn paths(only: Option<&str>, ring: usize) -> Vec<Path> {
         bed.fill(ring, |_| Flow::V4 { src: 1, dst: 2 });
         bed
     });
+    for (name, stations) in [("l2-bridge-10", 10), ("l2-bridge-100k", 100_000)] {
+        add(name, BRIDGE, &|| {
+            let mut bed = Bed::new(Way::Bridge { stations });
+            // Between stations 0 and 1 at first: the sink draws others.
+            bed.fill(ring, |_| Flow::Stations(1, 0));
+            bed
+        });
+    }
     paths
 }
 

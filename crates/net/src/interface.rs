@@ -19,6 +19,8 @@ use quiver_tables::pool::IndexPool;
 use quiver_tables::qsbr;
 use quiver_wire::MacAddr;
 
+use crate::l2::PortKind;
+
 pub use create::{NewInterface, Tx};
 pub use placement::RxPlace;
 pub use sub::{SubMatch, VlanId};
@@ -57,6 +59,17 @@ pub enum L2Mode {
     L3,
     /// Every frame goes to the peer.
     CrossConnect(IfIndex),
+    /// A port of a bridge domain.
+    Bridge {
+        /// Its number.
+        domain: u32,
+        /// Its index in the data path.
+        index: u16,
+        /// What the port is for.
+        kind: PortKind,
+        /// Split-horizon group.
+        group: u8,
+    },
 }
 
 /// An interface as the main thread knows it.

@@ -24,6 +24,7 @@ use rewrite::{Ip4Rewrite, Ip6Rewrite};
 
 mod address;
 pub(crate) mod bare;
+mod egress;
 mod ends;
 mod family;
 mod hash;
@@ -34,6 +35,7 @@ mod rewrite;
 mod tests;
 
 pub use address::{AddressError, unspecified};
+pub use egress::{Egress4, Way};
 pub use family::{Family, FamilyId, PrefixTable, V4, V6};
 pub use hash::FlowHash;
 

@@ -1,44 +1,159 @@
-//! Layer 2: frames that are passed on whole.
+//! Layer 2: cross-connects, bridge domains, tag rewrite.
+//!
+//! ```text
+//!   ethernet-input ─► l2-input ─┬─► <peer>-output                         cross-connect
+//!                         │     └─► l2-bridge ─┬─► <if>-output            destination known
+//!                         └─ l2-input-vtr ─►   ├─► l2-flood ─► copies     group, or not known
+//!                            (tags)            ├─► l2-arp-term ─► …       a question that the domain can answer
+//!                                              └─► l2-bvi ─► ip4-input …  for the router itself
+//!   <bvi>-tx ─► ethernet-input (of the BVI) ─► l2-input ─► l2-bridge      from the router
+//! ```
+//!
+//! A *bridge domain* is a set of ports among which frames pass by destination address, as in a switch. Addresses are
+//! *learned* from sources. A worker that meets an address that is new, or elsewhere than known, reports it to the main thread
+//! over a bounded channel; main alone writes the table ([`mac`]), which workers read without locks. Until main has done so,
+//! some tens of microseconds, frames to the address are flooded. When an address was heard last is a stamp of seconds in its
+//! value, changed by workers at most once a second (`docs/decisions/0006-learning.md`).
+//!
+//! Rules kept, and tested: no frame goes back where it came from, to another domain, or between ports of one split-horizon
+//! group; no group address is learned; pause frames, LACP, LLDP and other protocols of one link (01:80:c2:00:00:01 to :0f)
+//! are not passed on. Spanning tree's frames (:00) pass like other groups: this bridge takes no part in it, and its
+//! neighbours must see each other through it.
+//!
+//! A *BVI* is a loopback that is the router's own port. Its address is a configured entry of the table.
+//!
+//! Limits: 65,535 domains, 16,777,216 addresses in all; no spanning tree, no multicast snooping (groups are flooded); one
+//! BVI a domain; tags of a frame are told apart by sub-interfaces, not within a domain.
 
-use quiver_graph::{NoDrops, NoNext, Node, NodeSpec, Pkt, Verdict};
+mod bridge;
+mod bvi;
+mod control;
+mod domain;
+mod flood;
+mod input;
+mod learn;
+mod mac;
+mod macs;
+mod port;
+mod process;
+mod rewrite;
+mod suppress;
+#[cfg(test)]
+mod tests;
+mod wiring;
 
-use crate::Router;
-use crate::data::IfTable;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
-/// `l2-input`: cross-connect. The peer and the slot that leads to its output node are one word of the interface's record.
-pub struct L2Input {
-    interfaces: IfTable,
+use crossbeam_channel::Receiver;
+use quiver_graph::{IfIndex, NodeSpec, Published, TraceEntry, Verdict};
+
+use crate::router::ProcessSignal;
+use crate::{NetError, Router};
+pub use control::{L2Error, PortSwitch};
+pub use domain::{BdSwitch, BridgeDomain, BridgePort, PortKind};
+use domain::{DomainView, Domains};
+use learn::{Heard, Teller};
+pub use mac::MAC_LIMIT;
+use mac::MacFib;
+pub use macs::{Flush, MacEntry, MacKind};
+use port::Ports;
+use rewrite::Rewrites;
+pub use rewrite::{Tag, TagRewrite};
+
+/// Name of the process that learns and forgets.
+pub(crate) const PROCESS: &str = "l2fib";
+
+/// Slots by which two nodes reach a port.
+#[derive(Clone, Copy, Debug)]
+struct Ways {
+    bridge: Verdict,
+    flood: Verdict,
 }
 
-impl Node for L2Input {
-    type Next = NoNext;
-    type Drop = NoDrops;
-    type In = (u32, u16);
-    type Out = (u32, u16);
+/// The state of this module on the main thread.
+pub(crate) struct L2 {
+    ports: Ports,
+    domains: BTreeMap<u32, BridgeDomain>,
+    /// Number of the domain at each index.
+    numbers: BTreeMap<u16, u32>,
+    views: Published<Domains>,
+    macs: MacFib,
+    ways: HashMap<IfIndex, Ways>,
+    rewrites: BTreeMap<IfIndex, TagRewrite>,
+    changes: Published<Rewrites>,
+    teller: Teller,
+    heard: Receiver<Heard>,
+    /// Seconds of timer time, for stamps.
+    stamp: Arc<AtomicU32>,
+    ageing: process::Ageing,
+}
 
-    #[inline(always)]
-    fn load(&self, packet: &Pkt<'_>) -> (u32, u16) {
-        let (peer, slot) = self.interfaces.l2(packet.rx_if());
-        (peer.0, slot)
+impl L2 {
+    pub(crate) fn new(signal: ProcessSignal, seed: u64) -> Result<Self, NetError> {
+        let (teller, heard) = learn::channel(signal);
+        Ok(Self {
+            ports: Ports::new().map_err(|_| NetError::Memory("bridge ports"))?,
+            domains: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            views: Published::new(Domains::default()),
+            macs: MacFib::new(seed).ok_or(NetError::Memory("link addresses"))?,
+            ways: HashMap::new(),
+            rewrites: BTreeMap::new(),
+            changes: Published::new(Rewrites::default()),
+            teller,
+            heard,
+            stamp: Arc::default(),
+            ageing: process::Ageing::default(),
+        })
     }
 
-    #[inline(always)]
-    fn compute(&self, input: (u32, u16)) -> (u32, u16) {
-        input
+    /// Publishes one domain as the data path shall see it; `None` takes it out.
+    fn publish(&mut self, index: u16, view: Option<DomainView>) {
+        let mut all = Domains::clone(&self.views.get());
+        let at = usize::from(index);
+        if all.0.len() <= at {
+            all.0.resize(at + 1, None);
+        }
+        all.0[at] = view.map(Arc::new);
+        self.views.publish(all);
     }
+}
 
-    #[inline(always)]
-    fn store(&mut self, mut packet: Pkt<'_>, _: (u32, u16), (peer, slot): (u32, u16)) -> Verdict {
-        packet.set_aux(peer);
-        Verdict::slot(slot)
-    }
+/// Takes the module's part in the router's life.
+pub(crate) fn init(router: &mut Router) {
+    router.add_process(PROCESS, process::run);
+    router.listen(wiring::on_event);
+}
+
+fn trace(entry: &TraceEntry, out: &mut String) {
+    use std::fmt::Write;
+    let _ = write!(out, "sw_if_index {}, {} bytes", entry.rx_if, entry.len);
 }
 
 /// The nodes of this module.
 pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
-    let data = router.data.clone();
-    vec![NodeSpec::staged("l2-input", move |_| L2Input { interfaces: data.interfaces.clone() }).traced(|entry, out| {
-        use std::fmt::Write;
-        let _ = write!(out, "l2-input: sw_if_index {}, to sw_if_index {}", entry.rx_if, entry.aux);
-    })]
+    let l2 = &router.l2;
+    let (interfaces, counters) = (router.data.interfaces.clone(), router.graph.interfaces().clone());
+    let input = input::spec(router);
+    let (ports, macs, stamp, teller) = (l2.ports.reader(), l2.macs.snapshot(), l2.stamp.clone(), l2.teller.clone());
+    let bridge = NodeSpec::vector("l2-bridge", move |_| bridge::Bridge {
+        ports: ports.clone(),
+        macs: macs.clone(),
+        stamp: stamp.clone(),
+        teller: teller.clone(),
+    });
+    let (ports, views) = (l2.ports.reader(), l2.views.snapshot());
+    let flood = NodeSpec::vector("l2-flood", move |_| flood::make(&ports, &views));
+    let (ports, domains) = (l2.ports.reader(), l2.views.snapshot());
+    let suppress = NodeSpec::vector("l2-arp-term", move |_| suppress::Suppress { ports: ports.clone(), domains: domains.clone() });
+    let bvi = NodeSpec::vector("l2-bvi", move |_| bvi::ToBvi { interfaces: interfaces.clone(), counters: counters.clone() });
+    let rewrite = |name: &str, inwards| {
+        let rewrites = l2.changes.snapshot();
+        NodeSpec::vector(name, move |_| rewrite::Rewrite { inwards, rewrites: rewrites.clone() }).traced(trace)
+    };
+    let nodes = [bridge, flood, suppress, bvi].map(|node| node.traced(trace));
+    let rewrites = [rewrite("l2-input-vtr", true), rewrite("l2-output-vtr", false)];
+    [input].into_iter().chain(nodes).chain(rewrites).collect()
 }

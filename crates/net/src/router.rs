@@ -17,6 +17,7 @@ use crate::ethernet::vlan::VlanTable;
 use crate::fib::Fib;
 use crate::interface::output::Nowhere;
 use crate::interface::{IfEvent, InterfaceError, Interfaces};
+use crate::l2::L2;
 use crate::nd::Nd;
 use crate::neighbor::Neighbors;
 use crate::workers::WorkerListener;
@@ -122,6 +123,8 @@ pub struct Router {
     pub(crate) neighbors: Neighbors,
     /// Own IPv6 addresses' checks, router advertisements.
     pub(crate) nd: Nd,
+    /// Bridge domains, link addresses, tag rewrites.
+    pub(crate) l2: L2,
     /// Which tags belong to which sub-interface.
     pub(crate) vlans: Published<VlanTable>,
     /// Whether each interface may send; shared with its nodes.
@@ -169,6 +172,7 @@ impl Router {
             fib,
             neighbors: Neighbors::new(ProcessSignal::new(&alarm, neighbor::PROCESS), seed)?,
             nd: Nd::new(seed.rotate_left(7)),
+            l2: L2::new(ProcessSignal::new(&alarm, l2::PROCESS), seed.rotate_left(23))?,
             vlans: Published::new(VlanTable::default()),
             states: HashMap::new(),
             next_thread: 0,
@@ -189,6 +193,7 @@ impl Router {
         fib::init(&mut router)?;
         neighbor::init(&mut router);
         nd::init(&mut router)?;
+        l2::init(&mut router);
         pg::init(&mut router)?;
         Ok(router)
     }

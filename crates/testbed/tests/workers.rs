@@ -231,10 +231,43 @@ fn wake_up_times(port: &RawPort, far: &mut RawPort, count: u64) -> Vec<Duration>
     times
 }
 
+/// What it takes on this machine to wake a thread that sleeps in a system call: the share of a wake-up that no program can save.
+/// Next to nothing on bare metal, a good part of 100 µs where a sleeping virtual CPU must be brought back by its host.
+fn machine_wake_up() -> Duration {
+    use std::io::{Read, Write};
+    let (mut near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let woke = AtomicU64::new(0);
+    let start = Instant::now();
+    let mut times: Vec<Duration> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while far.read_exact(&mut [0]).is_ok() {
+                woke.store(start.elapsed().as_nanos() as u64, Ordering::Release);
+            }
+        });
+        let one = |_| {
+            std::thread::sleep(Duration::from_millis(10));
+            woke.store(0, Ordering::Relaxed);
+            let sent = start.elapsed();
+            near.write_all(&[1]).unwrap();
+            while woke.load(Ordering::Acquire) == 0 {
+                std::hint::spin_loop();
+            }
+            Duration::from_nanos(woke.load(Ordering::Acquire)).saturating_sub(sent)
+        };
+        let times = (0..100).map(one).collect();
+        near.shutdown(std::net::Shutdown::Both).unwrap();
+        times
+    });
+    times.sort();
+    times[times.len() / 2]
+}
+
 #[test]
 fn an_idle_router_costs_next_to_nothing_and_the_first_frame_wakes_it_at_once() {
     let Some(_scenario) = Scenario::begin(&["ethtool"]) else { return };
     let (seconds, count) = if is_short_pass() { (2, 100) } else { (5, 500) };
+    let machine = machine_wake_up();
+    println!("a sleeping thread of this machine is awake after {machine:?}");
     for workers in [0, 1] {
         let (wire, other) = (Wire::new(), Host::new("other").unwrap());
         let quiet = timer_interrupts();
@@ -262,7 +295,8 @@ fn an_idle_router_costs_next_to_nothing_and_the_first_frame_wakes_it_at_once() {
             medians.insert(mode, at(0.5));
         }
         let beyond = medians["adaptive"].saturating_sub(medians["polling"]);
-        assert!(beyond < Duration::from_micros(100), "{beyond:?} beyond a pure poller");
+        let bound = Duration::from_micros(100) + machine;
+        assert!(beyond < bound, "{beyond:?} beyond a pure poller, of which the machine takes {machine:?}");
         assert_buffers_are_back(&router);
     }
 }

@@ -8,6 +8,7 @@
 //! The rules: `run` validates first and changes nothing on an error; a reply is a struct that serialises to what a program
 //! wants to know and renders as VPP's text; parsing only makes requests.
 
+pub mod bridge;
 pub mod clock;
 pub mod errors;
 pub mod events;
@@ -19,6 +20,7 @@ pub mod interface;
 pub mod ip_address;
 pub mod ip_route;
 pub mod ip_table;
+pub mod l2fib;
 pub mod logging;
 pub mod memif;
 pub mod memory;
@@ -32,6 +34,7 @@ pub mod placement;
 pub mod plugins;
 pub mod rss;
 pub mod runtime;
+pub mod tag_rewrite;
 pub mod threads;
 pub mod trace;
 pub mod version;
@@ -53,6 +56,7 @@ use crate::system::Scripts;
 pub fn register(registry: &mut Registry<Router>) {
     script::register::<Router, Scripts>(registry);
     session::declare_commands(registry);
+    bridge::register(registry);
     clock::register(registry);
     errors::register(registry);
     events::register(registry);
@@ -63,6 +67,7 @@ pub fn register(registry: &mut Registry<Router>) {
     ip_address::register(registry);
     ip_route::register(registry);
     ip_table::register(registry);
+    l2fib::register(registry);
     logging::register(registry);
     memory::register(registry);
     nd::register(registry);
@@ -75,6 +80,7 @@ pub fn register(registry: &mut Registry<Router>) {
     plugins::register(registry);
     rss::register(registry);
     runtime::register(registry);
+    tag_rewrite::register(registry);
     threads::register(registry);
     trace::register(registry);
     version::register(registry);

@@ -1,6 +1,7 @@
 //! A router with a source and a sink that pass the same buffers round.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quiver_buffer::RegionConfig;
@@ -10,6 +11,7 @@ use quiver_graph::{
 };
 use quiver_net::fib::{Path, Source as RouteSource};
 use quiver_net::interface::{Kind, L2Mode, NewInterface, Tx};
+use quiver_net::l2::{MacKind, PortKind};
 use quiver_net::{Router, RouterConfig};
 use quiver_tables::synth;
 use quiver_wire::ethernet::EtherType;
@@ -31,12 +33,22 @@ pub enum Way {
     Route6 { prefixes: Vec<(u128, u8)> },
     /// Frames pass whole.
     CrossConnect,
+    /// Frames pass by link address: so many stations, half of them behind either port.
+    Bridge { stations: u32 },
 }
 
 /// A packet's ends.
 pub enum Flow {
-    V4 { src: u32, dst: u32 },
-    V6 { src: u128, dst: u128 },
+    V4 {
+        src: u32,
+        dst: u32,
+    },
+    V6 {
+        src: u128,
+        dst: u128,
+    },
+    /// Destination and source in a bridge, by number.
+    Stations(u32, u32),
 }
 
 type Ring = Arc<Mutex<VecDeque<Packet>>>;
@@ -68,6 +80,22 @@ impl InputNode for Source {
 struct Sink {
     ring: Ring,
     router: MacAddr,
+    /// In a bridge: how many stations there are. Each packet's next turn is between two others of them.
+    stations: Arc<AtomicU32>,
+    random: u64,
+}
+
+/// Address of a station; even ones are behind x0, odd ones behind x1.
+fn station(n: u32) -> MacAddr {
+    let n = n.to_be_bytes();
+    MacAddr([0x02, 0x57, n[0], n[1], n[2], n[3]])
+}
+
+/// Destination behind x1 and source behind x0, drawn from so many.
+fn two_stations(random: &mut u64, stations: u32) -> [MacAddr; 2] {
+    *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    let half = |r: u64| (((r & 0xffff_ffff) * u64::from(stations / 2)) >> 32) as u32;
+    [station(2 * half(*random >> 32) + 1), station(2 * half(*random >> 16))]
 }
 
 impl VectorNode for Sink {
@@ -77,6 +105,12 @@ impl VectorNode for Sink {
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         for i in 0..frame.len() {
             let mut packet = cx.packet(frame, i);
+            let stations = self.stations.load(Ordering::Relaxed);
+            if stations > 0 {
+                packet.set_head(two_stations(&mut self.random, stations));
+                ring.push_back(packet.take().0);
+                continue;
+            }
             packet.set_head(self.router);
             let ether_type = packet.head_at::<U16Be, 12>().get();
             if ether_type == EtherType::IPV4.0 {
@@ -112,14 +146,26 @@ impl Bed {
         let buffers = RegionConfig { buffers_per_numa: RING as u32 + 2048, ..Default::default() };
         let mut router = Router::new(&RouterConfig { buffers, workers: Vec::new() }).expect("a router");
         let ring = Ring::default();
-        let rx = interface(&mut router, 0, &ring);
-        let tx = interface(&mut router, 1, &ring);
+        let stations = Arc::new(AtomicU32::new(0));
+        let rx = interface(&mut router, 0, &ring, &stations);
+        let tx = interface(&mut router, 1, &ring, &stations);
         let r = ring.clone();
         let source = NodeSpec::input("bench-source", move |_| Source { ring: r.clone() });
         let source = router.graph.add(vec![source]).expect("source")[0];
         let loops = router.graph.nodes().into_iter().filter_map(|n| n.multi_loop.map(|(l, _)| (n.name, l))).collect();
         let mut bed = Self { router, ring, source, rx, loops };
         match way {
+            Way::Bridge { stations: n } => {
+                for port in [rx, tx] {
+                    bed.router.set_bridge(port, 1, PortKind::Normal, 0).expect("port");
+                }
+                for k in 0..n {
+                    let port = if k % 2 == 0 { rx } else { tx };
+                    bed.router.add_mac(1, station(k), MacKind::Learned(port)).expect("address");
+                }
+                while bed.router.run_processes(0).is_some_and(|due| due == 0) {}
+                stations.store(n, Ordering::Relaxed);
+            }
             Way::CrossConnect => bed.router.set_l2(rx, L2Mode::CrossConnect(tx)).expect("cross-connect"),
             Way::Route4 { prefixes } => {
                 let hop = |n: u32| IpAddr::V4(Ipv4Addr::from_bits(0xc612_0002 + n));
@@ -217,9 +263,10 @@ impl Bed {
     }
 }
 
-fn interface(router: &mut Router, n: u8, ring: &Ring) -> IfIndex {
-    let ring = ring.clone();
-    let make = move |_, name: String| NodeSpec::vector(name, move |_| Sink { ring: ring.clone(), router: router_mac(0) });
+fn interface(router: &mut Router, n: u8, ring: &Ring, stations: &Arc<AtomicU32>) -> IfIndex {
+    let (ring, stations) = (ring.clone(), stations.clone());
+    let sink = move |_: &_| Sink { ring: ring.clone(), router: router_mac(0), stations: stations.clone(), random: 7 };
+    let make = move |_, name: String| NodeSpec::vector(name, sink);
     let new = NewInterface {
         name: format!("x{n}"),
         kind: Kind::Virtual("bench"),
@@ -249,6 +296,11 @@ fn frame(flow: &Flow) -> Vec<u8> {
             let mut raw = [0; 20];
             header.write(&mut raw).expect("room");
             put(EtherType::IPV4, &raw, 64);
+        }
+        Flow::Stations(dst, src) => {
+            bytes = [station(*dst).0, station(*src).0].concat();
+            bytes.extend(EtherType::IPV4.0.to_be_bytes());
+            bytes.resize(64, 0x5a);
         }
         Flow::V6 { src, dst } => {
             let mut header = Ipv6Header::new(Ipv6Addr::from_bits(*src), Ipv6Addr::from_bits(*dst), IpProtocol::UDP);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::data::{IfTable, if_flags};
 use quiver_graph::{
     ArcPoint, Frame, IfIndex, InterfaceCounters, NoDrops, NoNext, NodeCx, TxState, VectorNode, Verdict, drop_reasons, next_nodes,
 };
@@ -64,9 +65,11 @@ next_nodes! {
     pub enum LoopNext { Ethernet = "ethernet-input" }
 }
 
-/// Tx node of a loopback interface: what is sent comes in again on the same interface.
+/// Tx node of a loopback interface: what is sent comes in again on the same interface. As the BVI of a bridge domain it does so
+/// as a frame of the bridge, which counts what it receives where the bridge hands it over.
 pub(crate) struct LoopTx {
     pub interface: IfIndex,
+    pub interfaces: IfTable,
     pub counters: Arc<InterfaceCounters>,
 }
 
@@ -84,7 +87,9 @@ impl VectorNode for LoopTx {
         }
         let (thread, n) = (cx.thread(), frame.len() as u64);
         self.counters.tx.add(thread, self.interface.0, n, bytes);
-        self.counters.rx.add(thread, self.interface.0, n, bytes);
+        if self.interfaces.flags(self.interface) & if_flags::L2 == 0 {
+            self.counters.rx.add(thread, self.interface.0, n, bytes);
+        }
         cx.decide_all(frame, LoopNext::Ethernet);
     }
 }

@@ -1,9 +1,9 @@
-//! Changing interfaces: state, addresses of the link, sizes, layer-2 use.
+//! Changing interfaces: state, addresses of the link, sizes.
 
 use quiver_graph::{DeviceInput, IfIndex};
 use quiver_wire::MacAddr;
 
-use super::{IfEvent, Interface, InterfaceError, Kind, L2Mode, Mtu};
+use super::{IfEvent, Interface, InterfaceError, Kind, Mtu};
 use crate::Router;
 use crate::data::if_flags;
 
@@ -162,37 +162,6 @@ impl Router {
         }
         self.interface_mut(index)?.name = name.into();
         self.graph.interfaces().names.set(index.0, name);
-        Ok(())
-    }
-
-    /// Sends every frame of an interface to a peer, or routes its packets again (`L2Mode::L3`). One direction.
-    ///
-    /// # Errors
-    /// No such interface, one with addresses, or itself as peer.
-    pub fn set_l2(&mut self, index: IfIndex, mode: L2Mode) -> Result<(), InterfaceError> {
-        let interface = self.interfaces.expect(index)?;
-        if interface.kind == Kind::Local {
-            return Err(InterfaceError::NotPossible("local0 has no layer 2".into()));
-        }
-        if !interface.has_link_layer() && mode != L2Mode::L3 {
-            return Err(InterfaceError::NotPossible(format!("{} carries IP packets, not frames", interface.name)));
-        }
-        if let L2Mode::CrossConnect(peer) = mode {
-            let to = self.interfaces.expect(peer)?;
-            if peer == index || to.kind == Kind::Local {
-                return Err(InterfaceError::NotPossible(format!("{} cannot be cross-connected to {}", interface.name, to.name)));
-            }
-            let output = to.output;
-            let l2 = self.graph.node("l2-input").ok_or_else(|| InterfaceError::NotPossible("no l2-input node".into()))?;
-            let slot = self.graph.edge(l2, output)?;
-            // Peer and slot are one word, so a packet never sees half of the change; the flag follows.
-            self.records.update(index, |r| (r.l2_peer, r.l2_slot) = (peer, slot.index()));
-            self.set_flags(index, if_flags::L2, true);
-        } else {
-            self.set_flags(index, if_flags::L2, false);
-        }
-        self.interface_mut(index)?.l2 = mode;
-        self.tell(&IfEvent::L2(index));
         Ok(())
     }
 }

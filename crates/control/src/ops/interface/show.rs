@@ -160,6 +160,9 @@ pub struct InterfaceInfo {
     /// Peer of a cross-connect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cross_connect: Option<String>,
+    /// Its bridge domain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bridge: Option<BridgeRef>,
     /// Features by arc.
     pub features: Vec<(String, Vec<String>)>,
     /// User's text.
@@ -167,6 +170,26 @@ pub struct InterfaceInfo {
     pub tag: Option<String>,
     /// Counters by VPP's words.
     pub counters: Vec<(String, u64)>,
+}
+
+/// The bridge domain that an interface is a port of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct BridgeRef {
+    /// Its number.
+    pub domain: u32,
+    /// Its index in the data path.
+    pub index: u16,
+    /// Split-horizon group of the port.
+    pub group: u8,
+}
+
+impl BridgeRef {
+    fn of(interface: &Interface) -> Option<Self> {
+        match interface.l2 {
+            L2Mode::Bridge { domain, index, group, .. } => Some(Self { domain, index, group }),
+            _ => None,
+        }
+    }
 }
 
 impl InterfaceInfo {
@@ -198,6 +221,7 @@ impl InterfaceInfo {
             addresses: interface.addresses.iter().map(|(a, l)| format!("{a}/{l}")).collect(),
             unnumbered: interface.unnumbered.map(|i| router.interfaces.name(i)),
             cross_connect,
+            bridge: BridgeRef::of(interface),
             features: router.graph.features_of(interface.index).into_iter().map(|(a, f)| (a.to_owned(), f)).collect(),
             tag: interface.tag.clone(),
             counters: values,
@@ -221,6 +245,9 @@ impl InterfaceInfo {
         let _ = writeln!(out, "{} ({}):", self.name, if self.up { "up" } else { "dn" });
         if let Some(peer) = &self.cross_connect {
             let _ = writeln!(out, "  L2 xconnect {peer}");
+        }
+        if let Some(bridge) = &self.bridge {
+            let _ = writeln!(out, "  L2 bridge bd-id {} idx {} shg {}", bridge.domain, bridge.index, bridge.group);
         }
         if let Some(lender) = &self.unnumbered {
             let _ = writeln!(out, "  unnumbered, use {lender}");
@@ -452,13 +479,17 @@ pub struct Mode {
     /// Peer of its cross-connect, where it is not routed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cross_connect: Option<String>,
+    /// Bridge domain, where it is a port of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bridge: Option<BridgeRef>,
 }
 
 impl Text for Mode {
     fn text(&self, out: &mut String, _: &View) {
-        let _ = match &self.cross_connect {
-            Some(peer) => writeln!(out, "l2 xconnect {} {peer}", self.interface),
-            None => writeln!(out, "l3 {}", self.interface),
+        let _ = match (&self.cross_connect, &self.bridge) {
+            (Some(peer), _) => writeln!(out, "l2 xconnect {} {peer}", self.interface),
+            (None, Some(bridge)) => writeln!(out, "l2 bridge {} bd_id {} shg {}", self.interface, bridge.domain, bridge.group),
+            (None, None) => writeln!(out, "l3 {}", self.interface),
         };
     }
 }
@@ -475,6 +506,7 @@ impl Operation<Router> for ShowMode {
                 L2Mode::CrossConnect(peer) => Some(router.interfaces.name(peer)),
                 _ => None,
             },
+            bridge: BridgeRef::of(i),
         };
         Ok(Outcome::Done(chosen(router, &request.interfaces)?.into_iter().map(mode).collect()))
     }

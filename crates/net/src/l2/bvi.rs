@@ -1,0 +1,66 @@
+//! `l2-bvi`: frames for the router itself leave the bridge and come in on the domain's loopback, as if by Ethernet.
+
+use std::sync::Arc;
+
+use quiver_graph::{Frame, IfIndex, InterfaceCounters, NodeCx, Pkt, VectorNode, Verdict, drop_reasons, next_nodes};
+use quiver_wire::ethernet::{EtherType, EthernetHeader};
+
+use crate::data::{IfTable, if_flags};
+
+next_nodes! {
+    /// Where packets go.
+    pub enum Next { Ip4 = "ip4-input", Ip6 = "ip6-input", Arp = "arp-input" }
+}
+
+drop_reasons! {
+    /// Why frames are dropped.
+    pub enum Drop {
+        Down = "BVI is down",
+        OtherMac = "BVI L3 mac mismatch",
+        UnknownType = "BVI unknown ethernet type",
+    }
+}
+
+/// The node; the aux lane names the BVI.
+pub(super) struct ToBvi {
+    pub interfaces: IfTable,
+    pub counters: Arc<InterfaceCounters>,
+}
+
+impl ToBvi {
+    fn one(&self, mut packet: Pkt<'_>, thread: usize) -> Verdict {
+        let bvi = IfIndex(packet.aux());
+        let header: EthernetHeader = packet.head();
+        let record = self.interfaces.get(bvi);
+        if record.flags & if_flags::UP == 0 {
+            return packet.drop(Drop::Down);
+        }
+        if header.dst != record.mac && !header.dst.is_multicast() {
+            return packet.drop(Drop::OtherMac);
+        }
+        let next = match header.ether_type() {
+            EtherType::IPV4 => Next::Ip4,
+            EtherType::IPV6 => Next::Ip6,
+            EtherType::ARP => Next::Arp,
+            _ => return packet.drop(Drop::UnknownType),
+        };
+        self.counters.rx.add(thread, bvi.0, 1, packet.total_len() as u64);
+        packet.set_rx_if(bvi);
+        // Frames have at least a link header: `ethernet-input` saw to it.
+        packet.pull(size_of::<EthernetHeader>());
+        next.into()
+    }
+}
+
+impl VectorNode for ToBvi {
+    type Next = Next;
+    type Drop = Drop;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        let thread = cx.thread();
+        for i in 0..frame.len() {
+            let verdict = self.one(cx.packet(frame, i), thread);
+            cx.decide(i, verdict);
+        }
+    }
+}

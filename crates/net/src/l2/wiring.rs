@@ -1,0 +1,153 @@
+//! Edges between nodes as modes, ports and rewrites want them, and what is published of ports.
+
+use std::collections::HashMap;
+
+use quiver_graph::{GraphError, IfIndex, NodeId};
+
+use super::Ways;
+use super::domain::{DomainView, FloodPort, PortKind};
+use super::macs::Flush;
+use super::port::PortWord;
+use super::rewrite::{Change, Rewrites};
+use crate::Router;
+use crate::interface::{IfEvent, InterfaceError, L2Mode};
+
+impl Router {
+    fn l2_node(&self, name: &'static str) -> Result<NodeId, GraphError> {
+        self.graph.node(name).ok_or_else(|| GraphError::NoSuchNode(name.into()))
+    }
+
+    /// Node by which frames leave on an interface.
+    fn l2_way_out(&self, index: IfIndex) -> Result<NodeId, InterfaceError> {
+        let output = self.interfaces.expect(index)?.output;
+        if self.l2.rewrites.contains_key(&index) { Ok(self.l2_node("l2-output-vtr")?) } else { Ok(output) }
+    }
+
+    /// Puts an interface's edges, record and port right after its mode, its domain or its rewrite has changed.
+    pub(super) fn wire(&mut self, index: IfIndex) -> Result<(), InterfaceError> {
+        self.wire_rewrite(index)?;
+        self.wire_input(index)?;
+        let to_here = |i: &&crate::Interface| i.l2 == L2Mode::CrossConnect(index);
+        let peers: Vec<IfIndex> = self.interfaces.iter().filter(to_here).map(|i| i.index).collect();
+        for peer in peers {
+            self.wire_input(peer)?;
+        }
+        self.wire_port(index)
+    }
+
+    /// Node that frames of an interface go to when their tags are right, and what its aux lane says.
+    fn l2_target(&self, mode: L2Mode) -> Result<Option<(NodeId, IfIndex)>, InterfaceError> {
+        Ok(match mode {
+            L2Mode::L3 => None,
+            L2Mode::CrossConnect(peer) => Some((self.l2_way_out(peer)?, peer)),
+            L2Mode::Bridge { .. } => Some((self.l2_node("l2-bridge")?, IfIndex::LOCAL0)),
+        })
+    }
+
+    fn wire_input(&mut self, index: IfIndex) -> Result<(), InterfaceError> {
+        let mode = self.interfaces.expect(index)?.l2;
+        let Some((target, peer)) = self.l2_target(mode)? else { return Ok(()) };
+        let input = self.l2_node("l2-input")?;
+        let first = if let Some(rewrite) = self.l2.rewrites.get(&index).cloned() {
+            let vtr = self.l2_node("l2-input-vtr")?;
+            let next = self.graph.edge(vtr, target)?;
+            self.change_rewrites(|all| all.rx.insert(index, Change { pop: rewrite.pop, push: rewrite.push, next }));
+            vtr
+        } else {
+            target
+        };
+        let slot = self.graph.edge(input, first)?;
+        // Peer and slot are one word, so a packet never sees half of the change.
+        self.records.update(index, |r| (r.l2_peer, r.l2_slot) = (peer, slot.index()));
+        Ok(())
+    }
+
+    fn wire_rewrite(&mut self, index: IfIndex) -> Result<(), InterfaceError> {
+        let Some(rewrite) = self.l2.rewrites.get(&index).cloned() else {
+            self.change_rewrites(|all| (all.rx.remove(&index), all.tx.remove(&index)));
+            return Ok(());
+        };
+        let interface = self.interfaces.expect(index)?;
+        let (output, known) = (interface.output, interface.tags());
+        let push = known.into_iter().take(rewrite.pop.into()).collect();
+        let vtr = self.l2_node("l2-output-vtr")?;
+        let next = self.graph.edge(vtr, output)?;
+        self.change_rewrites(|all| all.tx.insert(index, Change { pop: rewrite.push.len() as u8, push, next }));
+        Ok(())
+    }
+
+    fn change_rewrites<R>(&mut self, change: impl FnOnce(&mut Rewrites) -> R) {
+        let mut all = Rewrites::clone(&self.l2.changes.get());
+        change(&mut all);
+        self.l2.changes.publish(all);
+    }
+
+    fn wire_port(&mut self, index: IfIndex) -> Result<(), InterfaceError> {
+        if let L2Mode::Bridge { domain, kind, .. } = self.interfaces.expect(index)?.l2 {
+            let out = if kind == PortKind::Bvi { self.l2_node("l2-bvi")? } else { self.l2_way_out(index)? };
+            let bridge = self.graph.edge(self.l2_node("l2-bridge")?, out)?;
+            let flood = self.graph.edge(self.l2_node("l2-flood")?, out)?;
+            self.l2.ways.insert(index, Ways { bridge, flood });
+            self.publish_domain(domain);
+        }
+        Ok(())
+    }
+
+    /// Publishes what the data path knows of a port.
+    pub(super) fn publish_port(&mut self, index: IfIndex) {
+        let l2 = &mut self.l2;
+        let found = l2.domains.values().find_map(|d| d.port(index).map(|port| (d, port)));
+        let word = match (found, l2.ways.get(&index)) {
+            (Some((domain, port)), Some(ways)) => PortWord::new(ways.bridge, domain.index, port.group, domain.flags(port)),
+            _ => PortWord::default(),
+        };
+        l2.ports.set(index, word);
+    }
+
+    /// Publishes what the data path knows of a domain and its ports.
+    pub(super) fn publish_domain(&mut self, id: u32) {
+        self.publish_ports(id);
+        let l2 = &mut self.l2;
+        let Some(domain) = l2.domains.get(&id) else { return };
+        let port = |p: &super::BridgePort| {
+            Some(FloodPort {
+                interface: p.interface,
+                slot: l2.ways.get(&p.interface)?.flood,
+                group: p.group,
+                floods: p.kind != PortKind::UnknownForward,
+                is_bvi: p.kind == PortKind::Bvi,
+            })
+        };
+        let view = DomainView {
+            ports: domain.ports.iter().filter_map(port).collect(),
+            unknown: domain.ports.iter().find(|p| p.kind == PortKind::UnknownForward).and_then(port),
+            neighbors: domain.neighbors.iter().map(|(a, m)| (*a, *m)).collect::<HashMap<_, _>>(),
+            unicast_arp: domain.arp_forward,
+        };
+        let index = domain.index;
+        l2.publish(index, Some(view));
+    }
+
+    /// Publishes the ports of a domain alone.
+    pub(super) fn publish_ports(&mut self, id: u32) {
+        let ports = self.l2.domains.get(&id).map(|d| d.ports.iter().map(|p| p.interface).collect::<Vec<_>>());
+        for port in ports.unwrap_or_default() {
+            self.publish_port(port);
+        }
+    }
+}
+
+/// What happens to interfaces, as far as it concerns this module.
+pub(super) fn on_event(router: &mut Router, event: &IfEvent) {
+    match event {
+        IfEvent::Deleted(index) => {
+            router.leave_bridge(*index);
+            router.l2.rewrites.remove(index);
+            router.change_rewrites(|all| (all.rx.remove(index), all.tx.remove(index)));
+        }
+        // What was behind it may be elsewhere by the time it comes back.
+        IfEvent::Admin(index, false) | IfEvent::Link(index, false) => drop(router.flush_macs(Flush::Interface(*index))),
+        IfEvent::Mac(index) => router.set_bvi_mac(*index),
+        _ => {}
+    }
+}

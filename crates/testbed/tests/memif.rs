@@ -36,7 +36,7 @@ fn wait_for_link(router: &Router, interface: &str, state: &str) {
 /// `n` frames of `len` bytes that leave by an interface at a rate that rings take.
 fn generate(router: &Router, stream: &str, interface: &str, n: u64, len: usize) {
     let line = format!(
-        "packet-generator new {{ name {stream} limit {n} rate 20000 size {len}-{len} tx-interface {interface} node {interface}-output \
+        "packet-generator new {{ name {stream} limit {n} rate 2000 size {len}-{len} tx-interface {interface} node {interface}-output \
          data {{ IP4: 00:01:02:03:04:06 -> 00:01:02:03:04:05 UDP: 10.1.0.2 -> 10.2.0.2 UDP: 1234 -> 2345 incrementing 8 }} }}"
     );
     router.cli(&line).expect("stream");
@@ -122,8 +122,8 @@ fn a_source_of_another_make_is_cross_connected_and_routed() {
             1,
             &format!(
                 "create memif socket id 1 filename @dir@/peer.sock\n\
-                 create interface memif id 0 socket-id 1 master hw-addr 00:01:02:03:04:05\n\
-                 create interface memif id 1 socket-id 1 master hw-addr 00:01:02:03:04:05\n\
+                 create interface memif id 0 socket-id 1 master hw-addr 00:01:02:03:04:01\n\
+                 create interface memif id 1 socket-id 1 master hw-addr 00:01:02:03:04:01\n\
                  set interface state memif1/0 up\nset interface state memif1/1 up\n{use_it}"
             ),
         );

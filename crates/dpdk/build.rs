@@ -28,7 +28,9 @@ mod linked {
         shim.files(["shim/eal.c", "shim/pool.c", "shim/burst.c", "shim/port.c"]);
         // A burst is hot in every build of ours.
         shim.opt_level(3).define("ALLOW_EXPERIMENTAL_API", None).warnings(true).extra_warnings(true);
-        pkg_config("--cflags").iter().for_each(|flag| drop(shim.flag(flag)));
+        for flag in pkg_config("--cflags") {
+            shim.flag(flag);
+        }
         // DPDK's own headers do not keep to these.
         shim.flag_if_supported("-Wno-unused-parameter").flag_if_supported("-Wno-address-of-packed-member");
         shim.compile("quiver_dpdk_shim");

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quiver_graph::Link;
-use quiver_graph::reactor::Notify;
+use quiver_net::ProcessSignal;
 
 use crate::config::{DeviceConfig, RSS_DEFAULT};
 use crate::eal::reason;
@@ -45,11 +45,17 @@ const COPYING_PACKETS: u32 = 8191;
 
 /// What has happened to ports, told on a thread of DPDK's: bit 0 link, bit 1 gone.
 static EVENTS: [AtomicU32; PORTS] = [const { AtomicU32::new(0) }; PORTS];
-static WAKE: Mutex<Option<Arc<Notify>>> = Mutex::new(None);
+static WAKE: Mutex<Option<ProcessSignal>> = Mutex::new(None);
 
 /// Whom to wake when a device has something to tell.
-pub fn wake_by(notify: Arc<Notify>) {
-    *WAKE.lock().unwrap_or_else(PoisonError::into_inner) = Some(notify);
+pub fn wake_by(signal: ProcessSignal) {
+    *WAKE.lock().unwrap_or_else(PoisonError::into_inner) = Some(signal);
+}
+
+fn wake() {
+    if let Some(signal) = &*WAKE.lock().unwrap_or_else(PoisonError::into_inner) {
+        signal.raise();
+    }
 }
 
 extern "C" fn on_event(port: u16, event: c_int) {
@@ -60,9 +66,7 @@ extern "C" fn on_event(port: u16, event: c_int) {
     };
     if let Some(events) = EVENTS.get(usize::from(port)) {
         events.fetch_or(bit, Ordering::Release);
-        if let Some(notify) = &*WAKE.lock().unwrap_or_else(PoisonError::into_inner) {
-            notify.notify();
-        }
+        wake();
     }
 }
 
@@ -412,6 +416,12 @@ impl Device {
         }
     }
 
+    /// Whether it delivers frames to any address.
+    pub fn promiscuous(&self) -> bool {
+        // SAFETY: a number only.
+        self.gate().is_some_and(|port| unsafe { ffi::qd_port_promiscuous(port) } == 1)
+    }
+
     /// Counters by name, its driver's own included.
     pub fn counters(&self) -> Vec<(String, u64)> {
         extern "C" fn add(to: *mut c_void, name: *const c_char, value: u64) {
@@ -458,9 +468,7 @@ impl Device {
     /// Its interface goes: it is closed when no thread uses it any more.
     pub fn retire(&self) {
         self.retired.store(true, Ordering::Release);
-        if let Some(notify) = &*WAKE.lock().unwrap_or_else(PoisonError::into_inner) {
-            notify.notify();
-        }
+        wake();
     }
 
     /// Whether its interface has gone.

@@ -4,13 +4,18 @@ use std::sync::Arc;
 
 use quiver_buffer::HEADROOM;
 use quiver_graph::{Pkt, Segment, TxBatch, TxDrop, TxQueue, flags};
-use quiver_wire::U16Be;
 use quiver_wire::checksum::Sum;
-use quiver_wire::header::Header;
 
 use crate::device::Device;
 use crate::ffi::{self, Offload};
 use crate::{eal, memory};
+
+/// Headroom that DPDK's drivers leave in what an mbuf calls its buffer, bytes; compiled into them.
+const DPDK_HEADROOM: u32 = 128;
+/// Bytes from a buffer's start to what its mbuf calls the start: so received data begins where ours does.
+const SHIFT: u32 = HEADROOM as u32 - DPDK_HEADROOM;
+/// Bytes that fit behind [`SHIFT`] in the smallest buffers that there are.
+const DATA_MIN: u32 = 256 + DPDK_HEADROOM;
 
 /// One thread's way to a device's transmit queue.
 pub struct DpdkTx {
@@ -50,6 +55,12 @@ fn obstacle(device: &Device, packet: &Pkt<'_>) -> Option<TxDrop> {
     (packet.has(flags::CHAINED) && !device.sends_segments()).then_some(TxDrop::Refused)
 }
 
+/// Whether data that begins before what an mbuf calls its buffer is so long that it cannot be moved up.
+#[inline(always)]
+fn cannot_be_moved(s: &Segment) -> bool {
+    s.offset < SHIFT && s.len > DATA_MIN
+}
+
 /// What a device must know to finish a checksum: sizes of the headers before it. None where it is not a plain TCP or UDP
 /// packet.
 fn offload(packet: &Pkt<'_>, start: u16, offset: u16) -> Option<Offload> {
@@ -83,7 +94,9 @@ fn finish(packet: &mut Pkt<'_>, start: u16, offset: u16) {
         sum = sum.add_bytes(&bytes[from..]);
     });
     let field = usize::from(start) + usize::from(offset);
-    let _ = U16Be::new(sum.udp_checksum()).write_at(packet.bytes_mut(), field);
+    if let Some(to) = packet.bytes_mut().get_mut(field..field + 2) {
+        to.copy_from_slice(&sum.udp_checksum().to_be_bytes());
+    }
     packet.clear_unfinished_checksum();
 }
 
@@ -94,9 +107,7 @@ impl TxQueue for DpdkTx {
             return 0;
         };
         eal::register_thread();
-        for list in [&mut self.numbers] {
-            list.clear();
-        }
+        self.numbers.clear();
         self.segments.clear();
         self.counts.clear();
         self.offloads.clear();
@@ -117,6 +128,13 @@ impl TxQueue for DpdkTx {
             }
             let before = self.segments.len();
             batch.keep(i, &mut self.segments);
+            if self.segments[before..].iter().any(cannot_be_moved) {
+                // SAFETY: kept just above, and left as it was.
+                unsafe { batch.take_back(i, self.segments[before].buffer) };
+                batch.refuse(i, TxDrop::TooLarge);
+                self.segments.truncate(before);
+                continue;
+            }
             self.counts.push((self.segments.len() - before) as u16);
             self.numbers.push(i);
         }
@@ -151,5 +169,3 @@ impl Drop for DpdkTx {
         self.device.leave_tx(self.queue);
     }
 }
-
-const _: () = assert!(HEADROOM >= 128, "DPDK puts received data 128 bytes into what an mbuf calls its buffer");

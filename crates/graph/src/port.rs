@@ -17,7 +17,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quiver_buffer::HEADROOM;
+use quiver_buffer::{Cache, HEADROOM};
 
 use crate::capture::CapturePoint;
 use crate::chain;
@@ -164,6 +164,11 @@ impl RxBurst<'_, '_> {
         self.cx.core.cache.free_bulk(buffers);
     }
 
+    /// The free buffers of this thread, for drivers whose library takes and gives buffers by itself.
+    pub fn cache(&mut self) -> &mut Cache {
+        &mut self.cx.core.cache
+    }
+
     /// Appends a packet where it lies: in buffers that the device has filled. `false` (and nothing done) when there is no
     /// room, no segment, or one that does not lie within its buffer's data area.
     ///
@@ -304,6 +309,28 @@ impl TxBatch<'_, '_> {
         packet.segments(out);
         // Marks the lane: from here on the buffers are the driver's.
         let _ = packet.take();
+    }
+
+    /// Undoes [`TxBatch::keep`] for a packet that the device did not take after all; `first` is the buffer of its first segment.
+    ///
+    /// # Safety
+    /// Packet `i` was kept in this batch with that buffer, and its buffers, meanwhile unchanged, are still the caller's.
+    ///
+    /// # Panics
+    /// Where `i` is not below [`TxBatch::len`].
+    #[cold]
+    pub unsafe fn take_back(&mut self, i: usize, first: u32) {
+        assert!(i < self.frame.len());
+        // The other lanes are as they were.
+        self.frame.index[i] = first;
+        self.frame.taken -= 1;
+        let len = self.packet(i).total_len() as u64;
+        self.kept = (self.kept.0 - 1, self.kept.1 - len);
+    }
+
+    /// The free buffers of this thread, for drivers whose library takes and gives buffers by itself.
+    pub fn cache(&mut self) -> &mut Cache {
+        &mut self.cx.core.cache
     }
 
     /// Gives buffers back that the device has sent.
@@ -682,6 +709,8 @@ impl VectorNode for DeviceTx {
             }
         };
         let left = n - taken;
+        // Refused after the last one taken: it is one of those left.
+        self.refused.retain(|(i, _)| *i < taken);
         if kept == n {
             // All lanes are marked: nothing is left to drop or free.
             frame.forget_taken();

@@ -44,6 +44,8 @@ enum Treats {
     Keeps,
     Copies,
     Refuses,
+    /// Keeps it, and changes its mind at the end of the vector, as do all after it.
+    TakesBack,
 }
 
 #[derive(Default)]
@@ -69,8 +71,16 @@ impl TxQueue for Device {
         let sent = std::mem::take(&mut self.held);
         // SAFETY: kept in an earlier call, and forgotten now.
         unsafe { batch.give_back(&sent) };
-        let n = batch.len().min(self.most);
+        let mut n = batch.len().min(self.most);
+        let mut back: Vec<(usize, Segment)> = Vec::new();
         for i in 0..n {
+            if !back.is_empty() || self.pattern[self.at % self.pattern.len()] == Treats::TakesBack {
+                let mut segments = Vec::new();
+                batch.keep(i, &mut segments);
+                back.push((i, segments[0]));
+                self.at += 1;
+                continue;
+            }
             let count = match self.pattern[self.at % self.pattern.len()] {
                 Treats::Keeps => {
                     let mut segments = Vec::new();
@@ -84,9 +94,15 @@ impl TxQueue for Device {
                     batch.refuse(i, TxDrop::TooLarge);
                     &self.counts.refused
                 }
+                Treats::TakesBack => unreachable!("handled above"),
             };
             count.fetch_add(1, Ordering::Relaxed);
             self.at += 1;
+        }
+        for (i, first) in back {
+            n = n.min(i);
+            // SAFETY: kept just above, and left as it was.
+            unsafe { batch.take_back(i, first.buffer) };
         }
         self.counts.left.fetch_add((batch.len() - n) as u64, Ordering::Relaxed);
         n
@@ -141,10 +157,10 @@ fn run(pattern: &[Treats], most: usize, vector: usize) {
 
 #[test]
 fn kept_copied_refused_and_left_packets_are_each_accounted_for_once() {
-    use Treats::{Copies, Keeps, Refuses};
+    use Treats::{Copies, Keeps, Refuses, TakesBack};
     for vector in [4, 5, 255, 256, 257] {
         for most in [0, 1, 3, 128, 1000] {
-            for pattern in [vec![Keeps], vec![Keeps, Copies], vec![Refuses, Keeps, Copies, Keeps], vec![Copies], vec![Refuses]] {
+            for pattern in [vec![Keeps], vec![Keeps, Copies], vec![Refuses, Keeps, Copies, Keeps], vec![Copies], vec![Refuses], vec![TakesBack], vec![Keeps, Copies, Refuses, Keeps, TakesBack]] {
                 run(&pattern, most, vector);
             }
         }

@@ -14,8 +14,8 @@ mod linked {
     /// What pkg-config says. The crate of that name keeps include paths only and loses `-include rte_config.h` and `-march`,
     /// without which the headers mean something else, so the program itself is asked.
     fn pkg_config(what: &str) -> Vec<String> {
-        let remedy = "the feature `linked` needs DPDK's headers (Debian: apt-get install libdpdk-dev pkg-config)";
-        let output = match Command::new("pkg-config").args([what, "libdpdk"]).output() {
+        let remedy = "the feature `linked` needs DPDK 22.11 or newer (Debian 12: apt-get install libdpdk-dev pkg-config)";
+        let output = match Command::new("pkg-config").args([what, "libdpdk >= 22.11"]).output() {
             Ok(output) if output.status.success() => output.stdout,
             Ok(output) => panic!("{remedy}\n{}", String::from_utf8_lossy(&output.stderr)),
             Err(error) => panic!("{remedy}\npkg-config: {error}"),

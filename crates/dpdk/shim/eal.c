@@ -59,11 +59,6 @@ const char *qd_version(void)
 	return rte_version();
 }
 
-int qd_uses_physical_addresses(void)
-{
-	return rte_eal_iova_mode() == RTE_IOVA_PA;
-}
-
 int qd_thread_register(void)
 {
 	if (rte_lcore_id() != LCORE_ID_ANY)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <rte_bus.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -16,7 +17,8 @@
 #include "shim.h"
 
 _Static_assert(sizeof(struct rte_mbuf) == 128, "an mbuf is two lines");
-_Static_assert(sizeof(struct rte_mempool_objhdr) <= 64, "a pool's header of an object is one line");
+// A pool puts a line before each object and uses its end; what a device must know of a buffer that is not its own fits before.
+_Static_assert(sizeof(struct rte_mempool_objhdr) + sizeof(struct rte_mbuf_ext_shared_info) <= 64, "both fit into a line");
 
 struct rte_mempool *qd_pool;
 struct rte_mempool *qd_copying_pool;
@@ -27,7 +29,8 @@ uint32_t qd_stride, qd_shift;
 static struct qd_pool_ops free_buffers;
 static struct qd_region region;
 static int filled;
-static struct rte_mbuf_ext_shared_info shared;
+// Devices cannot reach the region: their addresses are physical, and its pages are too small or not for us to know.
+static int out_of_reach;
 // IO address of each page of the region, where these are physical.
 static rte_iova_t *pages;
 
@@ -87,6 +90,19 @@ static unsigned pool_count(const struct rte_mempool *mp)
 	return filled ? free_buffers.available() : mp->populated_size;
 }
 
+// Puts mbufs one after the other. DPDK's own way leaves gaps, so that none crosses a page: that is for devices that look at
+// mbufs, which none does.
+static int pool_populate(struct rte_mempool *mp, unsigned max, void *memory, rte_iova_t iova, size_t len,
+			 rte_mempool_populate_obj_cb_t *add, void *arg)
+{
+	unsigned n = RTE_MIN(max, (unsigned)(len / QD_MBUF_STRIDE));
+
+	(void)iova;
+	for (unsigned i = 0; i < n; i++)
+		add(mp, arg, (uint8_t *)memory + (size_t)i * QD_MBUF_STRIDE + mp->header_size, RTE_BAD_IOVA);
+	return (int)n;
+}
+
 static const struct rte_mempool_ops operations = {
 	.name = "quiver",
 	.alloc = pool_alloc,
@@ -94,6 +110,7 @@ static const struct rte_mempool_ops operations = {
 	.enqueue = pool_put,
 	.dequeue = pool_get,
 	.get_count = pool_count,
+	.populate = pool_populate,
 };
 
 static rte_iova_t iova_of(const uint8_t *at)
@@ -103,9 +120,16 @@ static rte_iova_t iova_of(const uint8_t *at)
 	return pages ? pages[offset / region.page] + offset % region.page : (rte_iova_t)(uintptr_t)at;
 }
 
+static void nothing_to_free(void *address, void *arg)
+{
+	(void)address;
+	(void)arg;
+}
+
 static void init_mbuf(struct rte_mempool *mp, void *arg, void *object, unsigned i)
 {
 	struct rte_mbuf *m = object;
+	struct rte_mbuf_ext_shared_info *shared = RTE_PTR_SUB(object, 64);
 	uint8_t *start = region.base + (size_t)i * region.stride + qd_shift;
 
 	(void)arg;
@@ -118,14 +142,11 @@ static void init_mbuf(struct rte_mempool *mp, void *arg, void *object, unsigned 
 	m->nb_segs = 1;
 	m->port = RTE_MBUF_PORT_INVALID;
 	m->ol_flags = RTE_MBUF_F_EXTERNAL;
-	m->shinfo = &shared;
+	shared->free_cb = nothing_to_free;
+	shared->fcb_opaque = NULL;
+	rte_mbuf_ext_refcnt_set(shared, 1);
+	m->shinfo = shared;
 	rte_mbuf_refcnt_set(m, 1);
-}
-
-static void nothing_to_free(void *address, void *arg)
-{
-	(void)address;
-	(void)arg;
 }
 
 // Physical addresses of the region's pages, and DPDK told of the memory, so that devices can be given it.
@@ -135,15 +156,18 @@ static int register_memory(void)
 
 	if (rte_eal_iova_mode() == RTE_IOVA_PA) {
 		// A buffer that crossed a page would lie in two places.
-		if (region.page < (2u << 20))
-			return -EOPNOTSUPP;
+		out_of_reach = region.page < (2u << 20);
 		pages = rte_calloc("quiver", n, sizeof(*pages), 0);
 		if (pages == NULL)
 			return -ENOMEM;
-		for (unsigned i = 0; i < n; i++) {
+		for (unsigned i = 0; i < n && !out_of_reach; i++) {
 			pages[i] = rte_mem_virt2iova(region.base + (size_t)i * region.page);
-			if (pages[i] == RTE_BAD_IOVA)
-				return -EPERM;
+			out_of_reach = pages[i] == RTE_BAD_IOVA;
+		}
+		if (out_of_reach) {
+			// Virtual devices do not mind.
+			rte_free(pages);
+			pages = NULL;
 		}
 	}
 	return rte_extmem_register(region.base, region.len, pages, n, region.page) == 0 ? 0 : -rte_errno;
@@ -168,8 +192,6 @@ int qd_pool_create(const struct qd_region *of, const struct qd_pool_ops *ops)
 	qd_stride = of->stride;
 	// Drivers put data RTE_PKTMBUF_HEADROOM bytes into what the mbuf calls its buffer: that is to be our headroom's end.
 	qd_shift = of->headroom - RTE_PKTMBUF_HEADROOM;
-	shared.free_cb = nothing_to_free;
-	rte_mbuf_ext_refcnt_set(&shared, 1);
 
 	result = register_memory();
 	if (result < 0)
@@ -211,6 +233,8 @@ int qd_pool_map(uint16_t port)
 
 	if (result < 0 || info.device == NULL)
 		return result;
+	if (out_of_reach)
+		return strcmp(rte_bus_name(rte_dev_bus(info.device)), "vdev") == 0 ? 0 : -EOPNOTSUPP;
 	for (size_t at = 0; at < region.len; at += region.page) {
 		uint8_t *page = region.base + at;
 		size_t len = region.page;

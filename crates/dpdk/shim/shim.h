@@ -22,7 +22,6 @@ typedef void (*qd_log_fn)(int level, const char *text, size_t len);
 
 int qd_init(int argc, char **argv, qd_log_fn log);
 const char *qd_version(void);
-int qd_uses_physical_addresses(void);
 int qd_thread_register(void);
 void qd_thread_unregister(void);
 int qd_attach(const char *devargs);

@@ -40,6 +40,8 @@ const TX_FAST_FREE: u64 = 1 << 16;
 /// Drivers that work only on packets in memory that they know, so what they receive is copied: they find an mbuf by the place
 /// of its bytes.
 const COPYING: [&str; 1] = ["net_af_xdp"];
+/// Drivers that have as many transmit queues as receive queues.
+const PAIRED: [&str; 1] = ["net_tap"];
 /// Packets of DPDK's own memory that copying drivers share.
 const COPYING_PACKETS: u32 = 8191;
 
@@ -126,11 +128,11 @@ pub struct Device {
     tx_does: AtomicU32,
     /// Packets come in memory of DPDK's.
     pub copying: bool,
+    /// A queue has found that there are interrupts for it.
+    pub has_interrupts: AtomicBool,
     tx: Vec<TxSlot>,
     /// Its interface has gone.
     retired: AtomicBool,
-    /// Its port has been closed.
-    closed: AtomicBool,
 }
 
 impl std::fmt::Debug for Device {
@@ -195,8 +197,8 @@ impl Device {
             tx_frame: AtomicU32::new(0),
             tx_does: AtomicU32::new(0),
             copying,
+            has_interrupts: AtomicBool::new(false),
             retired: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
             setup: Mutex::new(setup),
             name,
         });
@@ -233,7 +235,6 @@ impl Device {
 
     /// Stops, closes and gives up a port that nobody uses any more.
     pub fn close(&self, port: u16) {
-        self.closed.store(true, Ordering::Relaxed);
         close(port);
     }
 
@@ -258,7 +259,6 @@ impl Device {
         });
         let setup = setup.inspect_err(|_| close(port))?;
         *self.setup() = setup;
-        self.closed.store(false, Ordering::Relaxed);
         self.open_gate(port);
         Ok(())
     }
@@ -521,13 +521,16 @@ fn plan(info: &PortInfo, wish: &DeviceConfig, limits: Limits, threads: u16, copy
     let checksums = if limits.no_tx_checksum { 0 } else { TX_CHECKSUMS };
     // Buffers of a packet in several pieces must be looked at one by one.
     let fast_free = if limits.fast_free && limits.no_multi_segment { TX_FAST_FREE } else { 0 };
+    let rx_queues = wish.rx_queues.unwrap_or(1).min(info.rx_queues.max(1));
+    let tx_queues = wish.tx_queues.unwrap_or(threads).min(info.tx_queues.max(1));
+    let paired = PAIRED.contains(&name_of(&info.driver).as_str());
     PortConfig {
         rx_offloads: segments.0 & info.rx_offloads,
         tx_offloads: (segments.1 | checksums | fast_free) & info.tx_offloads,
         rss: wish.rss.unwrap_or(RSS_DEFAULT),
         mtu: 0,
-        rx_queues: wish.rx_queues.unwrap_or(1).min(info.rx_queues.max(1)),
-        tx_queues: wish.tx_queues.unwrap_or(threads).min(info.tx_queues.max(1)),
+        rx_queues,
+        tx_queues: if paired { rx_queues } else { tx_queues },
         rx_descriptors: wish.rx_descriptors.unwrap_or_else(|| own(info.default_rx)),
         tx_descriptors: wish.tx_descriptors.unwrap_or_else(|| own(info.default_tx)),
         link_events: u8::from(info.flags & TELLS_LINK != 0),
@@ -557,16 +560,25 @@ fn set_up(port: u16, name: &str, info: PortInfo, mut config: PortConfig) -> Resu
         let step = unsafe { CStr::from_ptr(step) };
         return Err(failed(&step.to_string_lossy(), result));
     }
-    // SAFETY: numbers and a function that stays.
-    let steps = unsafe {
-        [
-            ("mapping the packet memory for it", ffi::qd_pool_map(port)),
-            ("asking it to tell of changes", ffi::qd_port_watch(port, on_event)),
-            ("starting it", ffi::qd_port_start(port)),
-        ]
-    };
-    if let Some((doing, error)) = steps.into_iter().find(|(_, result)| *result < 0) {
-        return Err(failed(doing, error));
+    // SAFETY: a number only.
+    match unsafe { ffi::qd_pool_map(port) } {
+        error if -error == libc::EOPNOTSUPP => {
+            let reason = "it uses physical addresses, for which packet buffers must lie on 2 MB pages and the router must be root: \
+                sysctl -w vm.nr_hugepages=512, or turn the IOMMU on and bind it to vfio-pci";
+            return Err(DeviceError { device: name.into(), doing: "giving it the packet memory".into(), reason: reason.into() });
+        }
+        error if error < 0 => return Err(failed("giving it the packet memory", error)),
+        _ => {}
+    }
+    // SAFETY: a number, and a function that stays.
+    match unsafe { ffi::qd_port_watch(port, on_event) } {
+        error if error < 0 => return Err(failed("asking it to tell of changes", error)),
+        _ => {}
+    }
+    // SAFETY: a number only.
+    match unsafe { ffi::qd_port_start(port) } {
+        error if error < 0 => return Err(failed("starting it", error)),
+        _ => {}
     }
     // SAFETY: a number only.
     config.mtu = u32::try_from(unsafe { ffi::qd_port_mtu(port) }).unwrap_or(1500);

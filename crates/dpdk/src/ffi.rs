@@ -1,6 +1,9 @@
 //! The C shim's functions and structures, as `shim/shim.h` declares them.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::mem::offset_of;
+
+use quiver_graph::Segment;
 
 /// Packets that one call handles at most.
 pub const BURST: usize = 64;
@@ -29,14 +32,6 @@ pub struct RegionInfo {
     pub capacity: u32,
     pub data_end: u32,
     pub headroom: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct Segment {
-    pub buffer: u32,
-    pub offset: u32,
-    pub len: u32,
 }
 
 #[repr(C)]
@@ -121,6 +116,7 @@ pub struct LinkInfo {
 
 const _: () = {
     assert!(size_of::<Segment>() == 12);
+    assert!(offset_of!(Segment, buffer) == 0 && offset_of!(Segment, offset) == 4 && offset_of!(Segment, len) == 8);
     assert!(size_of::<Received>() == SEGMENTS * 12 + BURST * 2 + 12);
     assert!(size_of::<Offload>() == 4);
     assert!(size_of::<PortInfo>() == 3 * NAME + 3 * 8 + 6 * 4 + 10 * 2 + 4);
@@ -131,7 +127,6 @@ const _: () = {
 unsafe extern "C" {
     pub fn qd_init(argc: c_int, argv: *mut *mut c_char, log: extern "C" fn(c_int, *const c_char, usize)) -> c_int;
     pub safe fn qd_version() -> *const c_char;
-    pub safe fn qd_uses_physical_addresses() -> c_int;
     pub safe fn qd_thread_register() -> c_int;
     pub safe fn qd_thread_unregister();
     pub fn qd_attach(devargs: *const c_char) -> c_int;

@@ -121,14 +121,14 @@ pub fn share(pools: &[Arc<Pool>]) -> Result<(), String> {
     // SAFETY: both structures are copied; the region they describe lives as long as the pools, which is for ever (POOLS).
     match unsafe { ffi::qd_pool_create(&raw const info, &raw const ops) } {
         0 => Ok(()),
-        error if -error == libc::EOPNOTSUPP => Err("devices here use physical addresses, for which packet buffers must lie on 2 MB \
-            pages: sysctl -w vm.nr_hugepages=512, or turn the IOMMU on and use vfio-pci"
-            .into()),
-        error if -error == libc::EPERM => {
-            Err("devices here use physical addresses, which the kernel tells only to root: run as root, or turn the IOMMU on".into())
-        }
         error => Err(format!("cannot make mbufs for {} buffers: {}", region.capacity(), crate::eal::reason(error))),
     }
+}
+
+/// Bytes from a buffer's start to the end of its data area.
+#[cold]
+pub fn data_end() -> u32 {
+    POOLS.get().and_then(|pools| pools.first()).map_or(0, |pool| pool.region().geometry().data_end())
 }
 
 /// The share of DPDK's drivers in the pools, for `show dpdk buffer`.

@@ -231,8 +231,10 @@ fn apply(router: &mut Router, index: IfIndex) {
     let Some(interface) = router.interfaces.get(index) else { return };
     let (name, mac, mtu) = (interface.name.clone(), interface.mac.0, interface.mtu.l3);
     // Sub-interfaces are served by the same filter.
-    let mut family = router.interfaces.iter().filter(|other| other.parent == index || other.index == index);
-    let mut promiscuous = family.any(|other| other.promiscuous || other.l2 != L2Mode::L3 || other.mac.0 != mac);
+    let mut promiscuous = {
+        let mut family = router.interfaces.iter().filter(|other| other.parent == index || other.index == index);
+        family.any(|other| other.promiscuous || other.l2 != L2Mode::L3 || other.mac.0 != mac)
+    };
     if device.mac() != Some(mac)
         && let Err(error) = device.set_mac(mac)
     {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use quiver_graph::{Link, Port, PortState, RxQueue, TxQueue};
 
@@ -112,7 +113,7 @@ fn describe(device: &Device) -> Vec<String> {
         ),
         format!("max rx packet len: {}, numa {}", info.max_frame, info.numa),
         format!("promiscuous: unicast {} all-multicast on", if device.promiscuous() { "on" } else { "off" }),
-        format!("rx interrupts: {}", if config.rx_interrupts != 0 { "on" } else { "off" }),
+        format!("rx interrupts: {}", if device.has_interrupts.load(Ordering::Relaxed) { "on" } else { "off" }),
     ];
     for (name, offloads, tx) in [
         ("rx offload avail:", info.rx_offloads, false),

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use quiver_graph::{RxBurst, RxQueue, RxState, Segment};
 
@@ -55,6 +56,7 @@ impl DpdkRx {
         // SAFETY: numbers only.
         if unsafe { ffi::qd_queue_watch(port, self.queue, epoll.as_raw_fd()) } == 0 {
             self.events = Some(epoll);
+            self.device.has_interrupts.store(true, Ordering::Relaxed);
         }
     }
 
@@ -80,24 +82,12 @@ impl DpdkRx {
         }
         let received = &*self.received;
         let mut at = 0;
-        for count in received.count.iter().take(received.packets as usize).map(|count| usize::from(*count)) {
-            let mut segments = [Segment { buffer: 0, offset: 0, len: 0 }; ffi::SEGMENTS];
-            let segments: &[Segment] = if count == 1 {
-                let s = received.segment[at];
-                &[Segment { buffer: s.buffer, offset: s.offset, len: s.len }]
-            } else {
-                for (to, s) in segments.iter_mut().zip(&received.segment[at..at + count]) {
-                    *to = Segment { buffer: s.buffer, offset: s.offset, len: s.len };
-                }
-                &segments[..count]
-            };
-            at += count;
+        for count in &received.count[..received.packets as usize] {
+            let segments = &received.segment[at..at + usize::from(*count)];
+            at += segments.len();
             // SAFETY: the shim has handed these buffers over; mbuf and buffer of the same number are one.
-            unsafe {
-                if !burst.adopt(segments) {
-                    burst.damaged(1);
-                    segments.iter().for_each(|segment| burst.give_back(&[segment.buffer]));
-                }
+            if !unsafe { burst.adopt(segments) } {
+                refuse(burst, segments);
             }
         }
         if received.lost > 0 {
@@ -132,6 +122,14 @@ impl DpdkRx {
         }
         got
     }
+}
+
+/// Gives back what a device cannot have received: bytes past the end of a buffer.
+#[cold]
+fn refuse(burst: &mut RxBurst<'_, '_>, segments: &[Segment]) {
+    burst.damaged(1);
+    // SAFETY: the buffers were just received, and are forgotten now.
+    segments.iter().for_each(|segment| unsafe { burst.give_back(&[segment.buffer]) });
 }
 
 impl RxQueue for DpdkRx {

@@ -14,15 +14,12 @@ use crate::{eal, memory};
 const DPDK_HEADROOM: u32 = 128;
 /// Bytes from a buffer's start to what its mbuf calls the start: so received data begins where ours does.
 const SHIFT: u32 = HEADROOM as u32 - DPDK_HEADROOM;
-/// Bytes that fit behind [`SHIFT`] in the smallest buffers that there are.
-const DATA_MIN: u32 = 256 + DPDK_HEADROOM;
 
 /// One thread's way to a device's transmit queue.
 pub struct DpdkTx {
     device: Arc<Device>,
     queue: u16,
     segments: Vec<Segment>,
-    described: Vec<ffi::Segment>,
     counts: Vec<u16>,
     offloads: Vec<Offload>,
     /// Number in the vector of each packet that is handed over.
@@ -37,7 +34,6 @@ impl DpdkTx {
             device,
             queue,
             segments: Vec::new(),
-            described: Vec::new(),
             counts: Vec::new(),
             offloads: Vec::new(),
             numbers: Vec::new(),
@@ -58,7 +54,7 @@ fn obstacle(device: &Device, packet: &Pkt<'_>) -> Option<TxDrop> {
 /// Whether data that begins before what an mbuf calls its buffer is so long that it cannot be moved up.
 #[inline(always)]
 fn cannot_be_moved(s: &Segment) -> bool {
-    s.offset < SHIFT && s.len > DATA_MIN
+    s.offset < SHIFT && SHIFT + s.len > memory::data_end()
 }
 
 /// What a device must know to finish a checksum: sizes of the headers before it. None where it is not a plain TCP or UDP
@@ -141,13 +137,11 @@ impl TxQueue for DpdkTx {
         if !self.offloads.is_empty() {
             self.offloads.resize(self.numbers.len(), Offload::default());
         }
-        self.described.clear();
-        self.described.extend(self.segments.iter().map(|s| ffi::Segment { buffer: s.buffer, offset: s.offset, len: s.len }));
         let offloads = if self.offloads.is_empty() { std::ptr::null() } else { self.offloads.as_ptr() };
         let _lock = self.device.lock_tx(self.queue);
         let sent = {
             let _loan = memory::lend(batch.cache());
-            let (segments, counts) = (self.described.as_ptr(), self.counts.as_ptr());
+            let (segments, counts) = (self.segments.as_ptr(), self.counts.as_ptr());
             // SAFETY: D1, D2; the lists belong together, and the buffers were handed over by `keep`.
             unsafe { ffi::qd_tx(port, self.queue, segments, counts, offloads, self.counts.len() as u32) as usize }
         };

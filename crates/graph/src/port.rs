@@ -37,8 +37,10 @@ pub enum RxState {
     Down,
 }
 
-/// A run of packet bytes in a buffer, for devices that work on packet memory itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A run of packet bytes in a buffer, for devices that work on packet memory itself. Its layout is C's, for drivers that are
+/// partly in C.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Segment {
     /// The buffer.
     pub buffer: u32,

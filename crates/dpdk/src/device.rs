@@ -42,6 +42,8 @@ const TX_FAST_FREE: u64 = 1 << 16;
 const COPYING: [&str; 1] = ["net_af_xdp"];
 /// Drivers that have as many transmit queues as receive queues.
 const PAIRED: [&str; 1] = ["net_tap"];
+/// Virtual devices that have interrupts for their queues.
+const TELLING: [&str; 3] = ["net_tap", "net_virtio_user", "net_vhost"];
 /// Packets of DPDK's own memory that copying drivers share.
 const COPYING_PACKETS: u32 = 8191;
 
@@ -119,8 +121,12 @@ pub struct Device {
     devargs: String,
     limits: Limits,
     wish: DeviceConfig,
+    /// It looks for its peer only when it is started.
+    waits: bool,
     /// The port, while queues may use it.
     gate: AtomicU32,
+    /// A port that is set up but does not start yet: its peer is not there.
+    parked: AtomicU32,
     setup: Mutex<Setup>,
     /// Largest frame that it sends now, bytes without FCS.
     tx_frame: AtomicU32,
@@ -188,12 +194,16 @@ impl Device {
             Ok((setup, copying))
         });
         let (setup, copying) = opened.inspect_err(|_| close(port))?;
+        // Such a device waits for its peer.
+        let waits = needs_peer(&name_of(&setup.info.driver), devargs);
         let device = Arc::new(Self {
+            waits,
             tx: (0..setup.config.tx_queues).map(|_| TxSlot::default()).collect(),
             devargs: devargs.to_owned(),
             limits,
             wish: wish.clone(),
             gate: AtomicU32::new(SHUT),
+            parked: AtomicU32::new(SHUT),
             tx_frame: AtomicU32::new(0),
             tx_does: AtomicU32::new(0),
             copying,
@@ -202,8 +212,49 @@ impl Device {
             setup: Mutex::new(setup),
             name,
         });
-        device.open_gate(port);
-        Ok(device)
+        match device.start(port) {
+            Err(error) if !waits => Err(error),
+            _ => Ok(device),
+        }
+    }
+
+    /// Starts a port that is set up, and opens the gate; parks it where it does not start.
+    ///
+    /// # Errors
+    /// Why it does not start.
+    pub fn start(&self, port: u16) -> Result<(), DeviceError> {
+        // SAFETY: a number only.
+        match unsafe { ffi::qd_port_start(port) } {
+            error if error < 0 => {
+                self.parked.store(u32::from(port), Ordering::Relaxed);
+                Err(DeviceError { device: self.name.clone(), doing: "starting it".into(), reason: reason(error) })
+            }
+            _ => {
+                self.parked.store(SHUT, Ordering::Relaxed);
+                self.open_gate(port);
+                Ok(())
+            }
+        }
+    }
+
+    /// Stops a port that was [shut](Self::shut), and starts it again: its peer may be back.
+    ///
+    /// # Errors
+    /// It does not start: its peer is not.
+    pub fn start_again(&self, port: u16) -> Result<(), DeviceError> {
+        // SAFETY: D1: the gate is closed and no thread is in a burst.
+        unsafe { ffi::qd_port_stop(port) };
+        self.start(port)
+    }
+
+    /// The port that is set up but does not start yet.
+    pub fn parked(&self) -> Option<u16> {
+        u16::try_from(self.parked.load(Ordering::Relaxed)).ok()
+    }
+
+    /// Whether it looks for its peer only when it is started.
+    pub fn waits_for_peer(&self) -> bool {
+        self.waits
     }
 
     /// The port, while queues may use it.
@@ -259,8 +310,7 @@ impl Device {
         });
         let setup = setup.inspect_err(|_| close(port))?;
         *self.setup() = setup;
-        self.open_gate(port);
-        Ok(())
+        self.start(port)
     }
 
     /// Sets a port up anew, after it was [shut](Self::shut) and every thread has come round: other rings, another MTU.
@@ -274,18 +324,16 @@ impl Device {
         change(&mut config);
         // SAFETY: D1: the gate is closed and no thread is in a burst.
         unsafe { ffi::qd_port_stop(port) };
-        let mut result = set_up(port, &self.name, info.clone(), config);
-        if result.is_err()
-            && let Ok(setup) = set_up(port, &self.name, info, before)
-        {
-            *self.setup() = setup;
-            self.open_gate(port);
+        let changed = set_up(port, &self.name, info.clone(), config);
+        let (setup, refused) = match changed {
+            Ok(setup) => (Ok(setup), Ok(())),
+            Err(error) => (set_up(port, &self.name, info, before), Err(error)),
+        };
+        *self.setup() = setup?;
+        match self.start(port) {
+            Err(error) if !self.waits => Err(error),
+            _ => refused,
         }
-        if let Ok(setup) = &mut result {
-            *self.setup() = setup.clone();
-            self.open_gate(port);
-        }
-        result.map(drop)
     }
 
     /// What it is and how it is set up.
@@ -480,10 +528,15 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         // Whoever drops it last is alone with it.
-        if let Some(port) = self.shut() {
+        if let Some(port) = self.shut().or(self.parked()) {
             self.close(port);
         }
     }
+}
+
+/// Whether a device looks for its peer only when it is started: a memif client.
+fn needs_peer(driver: &str, devargs: &str) -> bool {
+    driver == "net_memif" && !devargs.split(',').any(|word| matches!(word, "role=server" | "role=master"))
 }
 
 /// Has DPDK take a device, unless it has it already (PCI devices named at its start), and finds its port.
@@ -523,7 +576,9 @@ fn plan(info: &PortInfo, wish: &DeviceConfig, limits: Limits, threads: u16, copy
     let fast_free = if limits.fast_free && limits.no_multi_segment { TX_FAST_FREE } else { 0 };
     let rx_queues = wish.rx_queues.unwrap_or(1).min(info.rx_queues.max(1));
     let tx_queues = wish.tx_queues.unwrap_or(threads).min(info.tx_queues.max(1));
-    let paired = PAIRED.contains(&name_of(&info.driver).as_str());
+    let driver = name_of(&info.driver);
+    let paired = PAIRED.contains(&driver.as_str());
+    let tells = name_of(&info.bus) != "vdev" || TELLING.contains(&driver.as_str());
     PortConfig {
         rx_offloads: segments.0 & info.rx_offloads,
         tx_offloads: (segments.1 | checksums | fast_free) & info.tx_offloads,
@@ -535,13 +590,13 @@ fn plan(info: &PortInfo, wish: &DeviceConfig, limits: Limits, threads: u16, copy
         tx_descriptors: wish.tx_descriptors.unwrap_or_else(|| own(info.default_tx)),
         link_events: u8::from(info.flags & TELLS_LINK != 0),
         removal_events: u8::from(info.flags & TELLS_REMOVAL != 0),
-        rx_interrupts: u8::from(!wish.no_rx_interrupts),
+        rx_interrupts: u8::from(tells && !wish.no_rx_interrupts),
         copying: u8::from(copying),
         numa: info.numa,
     }
 }
 
-/// Sets a stopped port up and starts it.
+/// Sets a stopped port up.
 fn set_up(port: u16, name: &str, info: PortInfo, mut config: PortConfig) -> Result<Setup, DeviceError> {
     let failed =
         |doing: &str, error: c_int| DeviceError { device: name.to_owned(), doing: doing.to_owned(), reason: reason(error) };
@@ -573,11 +628,6 @@ fn set_up(port: u16, name: &str, info: PortInfo, mut config: PortConfig) -> Resu
     // SAFETY: a number, and a function that stays.
     match unsafe { ffi::qd_port_watch(port, on_event) } {
         error if error < 0 => return Err(failed("asking it to tell of changes", error)),
-        _ => {}
-    }
-    // SAFETY: a number only.
-    match unsafe { ffi::qd_port_start(port) } {
-        error if error < 0 => return Err(failed("starting it", error)),
         _ => {}
     }
     // SAFETY: a number only.

@@ -150,6 +150,9 @@ pub fn open(router: &mut Router, devargs: &str, config: &DeviceConfig) -> Result
     let threads = if is_pci { threads.max(std::thread::available_parallelism().map_or(1, usize::from)) } else { threads };
     let device = Device::open(&devargs, &config, limits, u16::try_from(threads).unwrap_or(u16::MAX))
         .map_err(|error| error.to_string())?;
+    if device.gate().is_none() {
+        tracing::info!(target: "dpdk", "{name}: its peer is not there yet");
+    }
     let megabits = fastest(device.setup().info.speeds);
     let name = config.name.clone().unwrap_or_else(|| match is_pci {
         true => pci::interface_name(name, megabits, decimal),
@@ -302,13 +305,21 @@ fn look_after(router: &mut Router, index: IfIndex, device: &Device, due: u64, no
         return due;
     }
     if device.gate().is_none() {
-        if device.reopen().is_err() {
+        let opened = device.parked().map_or_else(|| device.reopen(), |port| device.start(port));
+        if opened.is_err() {
+            refresh(router, index);
             return now.saturating_add(ns(RETURN_POLL));
         }
-        tracing::info!(target: "dpdk", "device {} is back", device.name);
+        tracing::info!(target: "dpdk", "device {} is there", device.name);
         apply(router, index);
     }
     refresh(router, index);
+    if device.waits_for_peer() && !device.link().0.up {
+        // It does not look for a peer that has gone by itself.
+        let _ = while_shut(router, device, |port| device.start_again(port));
+        refresh(router, index);
+        return now.saturating_add(ns(RETURN_POLL));
+    }
     let poll = if device.tells_link() { link_poll } else { link_poll.min(QUIET_LINK_POLL) };
     now.saturating_add(ns(poll))
 }

@@ -83,6 +83,10 @@ impl Port for DpdkPort {
     fn describe(&self) -> Vec<String> {
         describe(&self.device)
     }
+
+    fn clear_counters(&mut self) {
+        self.device.clear_counters();
+    }
 }
 
 impl Drop for DpdkPort {
@@ -95,7 +99,8 @@ impl Drop for DpdkPort {
 fn describe(device: &Device) -> Vec<String> {
     let Setup { info, config } = device.setup().clone();
     if device.gate().is_none() {
-        return vec![format!("DPDK device {} ({}) is gone", device.name, name_of(&info.driver))];
+        let state = if device.parked().is_some() { "waits for its peer" } else { "is gone" };
+        return vec![format!("DPDK device {}, driver {}, {state}", device.name, name_of(&info.driver))];
     }
     let (link, details) = device.link();
     let carrier = if link.up { "up" } else { "down" };

@@ -440,6 +440,9 @@ pub trait Port {
         None
     }
 
+    /// Zeroes the counters that the device itself keeps, where it does.
+    fn clear_counters(&mut self) {}
+
     /// Further lines for `show hardware-interfaces`.
     fn describe(&self) -> Vec<String> {
         Vec::new()

@@ -141,8 +141,10 @@ fn packets_go_round_between_two_routers_over_memif() {
         // Frames of this driver have 1518 bytes at most, so small buffers are what makes long packets here.
         format!("buffers {{ default data-size 512 }} dpdk {{ vdev net_memif0,role={role},id=7,socket={}/m.sock,socket-abstract=no {{ name m0 }} }}", folder.display())
     };
-    let one = Router::start(&host, &conf("server")).expect("router");
+    // The client is there first, and waits.
     let two = Router::start(&host, &conf("client")).expect("router");
+    assert!(two.cli("show hardware-interfaces m0").expect("show").contains("waits for its peer"));
+    let one = Router::start(&host, &conf("server")).expect("router");
     for (router, address) in [(&one, "192.0.2.1/24"), (&two, "192.0.2.2/24")] {
         router.script(&format!("set interface state m0 up\nset interface ip address m0 {address}")).expect("commands");
     }
@@ -160,6 +162,16 @@ fn packets_go_round_between_two_routers_over_memif() {
     one.cli("set dpdk interface descriptors m0 rx 512 tx 512").expect("descriptors");
     assert!(one.cli("show hardware-interfaces m0").expect("show").contains("desc 512"));
     eventually("an answer over other rings", BOUND, || pings(64));
+    // The server ends and is started again; the client finds it.
+    assert_buffers_are_back(&one);
+    one.stop().expect("a clean end");
+    eventually("the link goes down", BOUND, || !link_is_up(&two, "m0"));
+    let one = Router::start(&host, &conf("server")).expect("router");
+    one.script("set interface state m0 up\nset interface ip address m0 192.0.2.1/24").expect("commands");
+    eventually("an answer from a peer that went and returned", BOUND, || {
+        let text = one.cli("ping 192.0.2.2 repeat 1 interval 0.05").expect("ping");
+        number_after(&text, "sent, ").is_some_and(|received| received >= 1.0)
+    });
     for router in [&one, &two] {
         router.cli("set interface state m0 down").expect("down");
         assert_buffers_are_back(router);
@@ -200,11 +212,11 @@ fn a_device_that_cannot_be_opened_is_told_of_with_its_place_and_the_others_work(
     let host = Host::new("router").expect("host");
     let conf = "dpdk {\n  dev 0000:ff:1f.7\n  vdev net_nothing0\n  vdev net_null0 { name n0 }\n}";
     let router = Router::start(&host, conf).expect("router");
+    assert!(router.cli("show hardware-interfaces n0").expect("show").contains("driver net_null"));
     let log = router.log();
     for expected in ["startup.conf:3:", "0000:ff:1f.7: attaching it", "net_nothing0: attaching it"] {
         assert!(log.contains(expected), "no `{expected}' in\n{log}");
     }
-    assert!(router.cli("show hardware-interfaces n0").expect("show").contains("driver net_null"));
     for (line, expected) in [
         ("create dpdk-interface device net_null0", "in use already"),
         ("create dpdk-interface device net_null1 name n0", "exists already"),

@@ -296,7 +296,8 @@ impl Device {
     pub fn reopen(&self) -> Result<(), DeviceError> {
         let port = attach(&self.name, &self.devargs)?;
         let before = self.setup().config.clone();
-        let failed = |error| DeviceError { device: self.name.clone(), doing: "asking for what it is".into(), reason: reason(error) };
+        let failed =
+            |error| DeviceError { device: self.name.clone(), doing: "asking for what it is".into(), reason: reason(error) };
         let setup = info_of(port).map_err(failed).and_then(|info| {
             let queues = (info.rx_queues < before.rx_queues || info.tx_queues < before.tx_queues).then(|| DeviceError {
                 device: self.name.clone(),

@@ -103,7 +103,8 @@ impl Pci {
     /// One device; `None` where there is none at this address.
     pub fn device(&self, address: &str) -> Option<PciDevice> {
         let folder = self.folder(address);
-        let hex = |file: &str| fs::read_to_string(folder.join(file)).ok().map(|text| text.trim().trim_start_matches("0x").to_owned());
+        let hex =
+            |file: &str| fs::read_to_string(folder.join(file)).ok().map(|text| text.trim().trim_start_matches("0x").to_owned());
         let id = format!("{}:{}", hex("vendor")?, hex("device")?);
         let driver = fs::read_link(folder.join("driver")).ok();
         let driver = driver.and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()));

@@ -26,12 +26,7 @@ const RETURN_POLL: Duration = Duration::from_secs(1);
 
 /// What this plugin brings.
 pub fn plugin() -> Plugin {
-    Plugin {
-        schema,
-        register: ops::register,
-        start,
-        ..Plugin::new(&["dpdk_plugin.so"], "Data Plane Development Kit (DPDK)")
-    }
+    Plugin { schema, register: ops::register, start, ..Plugin::new(&["dpdk_plugin.so"], "Data Plane Development Kit (DPDK)") }
 }
 
 /// The plugin's part of the router.
@@ -57,11 +52,8 @@ fn ns(time: Duration) -> u64 {
 
 fn start(router: &mut Router, config: &Config) -> Result<(), String> {
     let wanted = DpdkConfig::read(config).map_err(|error| error.to_string())?;
-    let limits = Limits {
-        no_multi_segment: wanted.no_multi_segment,
-        no_tx_checksum: wanted.no_tx_checksum,
-        fast_free: wanted.fast_free,
-    };
+    let limits =
+        Limits { no_multi_segment: wanted.no_multi_segment, no_tx_checksum: wanted.no_tx_checksum, fast_free: wanted.fast_free };
     let pci = if wanted.no_pci { Vec::new() } else { choose(&wanted, config.has("dpdk"), &Pci::default()) };
     let allowed: Vec<String> = pci.iter().map(|(address, _)| address.clone()).collect();
     router.add_part(Dpdk {
@@ -75,7 +67,8 @@ fn start(router: &mut Router, config: &Config) -> Result<(), String> {
     router.add_process(PROCESS, process);
     router.listen(follow);
     device::wake_by(router.process_signal(PROCESS));
-    let virtual_devices = wanted.virtual_devices.iter().map(|wish| (wish.device.text().to_owned(), wish.config.clone(), Some(wish)));
+    let virtual_devices =
+        wanted.virtual_devices.iter().map(|wish| (wish.device.text().to_owned(), wish.config.clone(), Some(wish)));
     let said = |address: &String| wanted.devices.iter().find(|wish| wish.device.text() == address);
     let physical = pci.iter().map(|(address, config)| (address.clone(), config.clone(), said(address)));
     for (device, config, wish) in physical.chain(virtual_devices).collect::<Vec<_>>() {
@@ -148,8 +141,8 @@ pub fn open(router: &mut Router, devargs: &str, config: &DeviceConfig) -> Result
     let threads = router.graph.fleet().threads().len().max(1);
     // Workers that are added later have queues of their own where the device has many; virtual ones are made to measure.
     let threads = if is_pci { threads.max(std::thread::available_parallelism().map_or(1, usize::from)) } else { threads };
-    let device = Device::open(&devargs, &config, limits, u16::try_from(threads).unwrap_or(u16::MAX))
-        .map_err(|error| error.to_string())?;
+    let device =
+        Device::open(&devargs, &config, limits, u16::try_from(threads).unwrap_or(u16::MAX)).map_err(|error| error.to_string())?;
     if device.gate().is_none() {
         tracing::info!(target: "dpdk", "{name}: its peer is not there yet");
     }
@@ -160,14 +153,7 @@ pub fn open(router: &mut Router, devargs: &str, config: &DeviceConfig) -> Result
     });
     let port = DpdkPort::new(device.clone()).map_err(|error| error.to_string())?;
     let (mac, mtu, max_frame) = (port.mac().unwrap_or_default(), device.mtu(), device.frame_max());
-    let new = NewInterface {
-        name,
-        kind: Kind::Device("dpdk"),
-        mac: MacAddr(mac),
-        mtu,
-        max_frame,
-        tx: Tx::Port(Box::new(port)),
-    };
+    let new = NewInterface { name, kind: Kind::Device("dpdk"), mac: MacAddr(mac), mtu, max_frame, tx: Tx::Port(Box::new(port)) };
     // Where this fails the port is dropped, and with the last hold on it the device is closed.
     let interface = router.create_interface(new).map_err(|error| error.to_string())?;
     if let (Some(tag), Some(made)) = (config.tag, router.interfaces.get_mut(interface)) {

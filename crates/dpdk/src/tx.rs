@@ -30,14 +30,7 @@ impl DpdkTx {
     /// A queue of a device for one more thread.
     pub fn new(device: Arc<Device>) -> Self {
         let queue = device.take_tx();
-        Self {
-            device,
-            queue,
-            segments: Vec::new(),
-            counts: Vec::new(),
-            offloads: Vec::new(),
-            numbers: Vec::new(),
-        }
+        Self { device, queue, segments: Vec::new(), counts: Vec::new(), offloads: Vec::new(), numbers: Vec::new() }
     }
 }
 

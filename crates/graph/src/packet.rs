@@ -425,7 +425,7 @@ impl<'a> Pkt<'a> {
     #[inline(always)]
     pub(crate) fn segments(&self, out: &mut Vec<Segment>) {
         let span = self.span();
-        out.push(Segment { buffer: self.get(self.index), offset: span.offset() as u32, len: span.len() as u32 });
+        out.push(Segment { buffer: self.index, offset: span.offset() as u32, len: span.len() as u32 });
         if self.has(flags::CHAINED) {
             self.rest_of_segments(out);
         }

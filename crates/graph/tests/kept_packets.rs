@@ -160,7 +160,15 @@ fn kept_copied_refused_and_left_packets_are_each_accounted_for_once() {
     use Treats::{Copies, Keeps, Refuses, TakesBack};
     for vector in [4, 5, 255, 256, 257] {
         for most in [0, 1, 3, 128, 1000] {
-            for pattern in [vec![Keeps], vec![Keeps, Copies], vec![Refuses, Keeps, Copies, Keeps], vec![Copies], vec![Refuses], vec![TakesBack], vec![Keeps, Copies, Refuses, Keeps, TakesBack]] {
+            for pattern in [
+                vec![Keeps],
+                vec![Keeps, Copies],
+                vec![Refuses, Keeps, Copies, Keeps],
+                vec![Copies],
+                vec![Refuses],
+                vec![TakesBack],
+                vec![Keeps, Copies, Refuses, Keeps, TakesBack],
+            ] {
                 run(&pattern, most, vector);
             }
         }

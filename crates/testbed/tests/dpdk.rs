@@ -139,7 +139,10 @@ fn packets_go_round_between_two_routers_over_memif() {
     std::fs::create_dir_all(&folder).expect("folder");
     let conf = |role: &str| {
         // Frames of this driver have 1518 bytes at most, so small buffers are what makes long packets here.
-        format!("buffers {{ default data-size 512 }} dpdk {{ vdev net_memif0,role={role},id=7,socket={}/m.sock,socket-abstract=no {{ name m0 }} }}", folder.display())
+        format!(
+            "buffers {{ default data-size 512 }} dpdk {{ vdev net_memif0,role={role},id=7,socket={}/m.sock,socket-abstract=no {{ name m0 }} }}",
+            folder.display()
+        )
     };
     // The client is there first, and waits.
     let two = Router::start(&host, &conf("client")).expect("router");

@@ -184,7 +184,7 @@ impl RxBurst<'_, '_> {
             return false;
         }
         // SAFETY: the caller's promise; every segment ends within the data area (checked above).
-        let Some((packet, bytes)) = (unsafe { crate::chain::adopt(env, segments, self.interface) }) else { return false };
+        let Some((packet, bytes)) = (unsafe { chain::adopt(env, segments, self.interface) }) else { return false };
         self.frame.append(&packet);
         self.bytes += bytes;
         true

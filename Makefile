@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# With DPDK where its headers are (libdpdk-dev); DPDK= leaves it out.
+DPDK ?= $(shell . scripts/common.sh; dpdk_features)
 
 .PHONY: help build demo test bench fuzz lint clean
 
@@ -10,11 +12,11 @@ help: ## this list
 
 build: ## quiver, quiverctl and the demo, optimised, in target/release
 	@scripts/install-packages build
-	cargo build --locked --release --workspace --bins
+	cargo build --locked --release --workspace --bins $(DPDK)
 
 demo: ## two hosts, a router between them, real traffic through it (root for the full show)
 	@scripts/install-packages test
-	cargo build --locked --release -p quiver -p quiverctl -p quiver-testbed --bins
+	cargo build --locked --release -p quiver -p quiverctl -p quiver-testbed --bins $(DPDK)
 	$(TARGET)/release/quiver-demo $(ARGS)
 
 test: ## every test: beside the code, then the scenarios in network namespaces (root)
@@ -31,6 +33,7 @@ fuzz: ## every fuzz target for a while
 lint: ## format, clippy without warnings, the workspace checked for aarch64
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	$(if $(DPDK),cargo clippy --locked -p quiver-dpdk -p quiver --features quiver/dpdk --all-targets -- -D warnings)
 	scripts/check-aarch64 check
 
 clean: ## everything that was built

@@ -6,9 +6,12 @@ use std::process::ExitCode;
 use quiver_control::{BUILT_IN, Plugin};
 
 /// Plugins that are crates of their own, each with one `pub fn plugin() -> Plugin`.
-const PLUGINS: [Plugin; 0] = [];
+const PLUGINS: &[fn() -> Plugin] = &[
+    #[cfg(feature = "dpdk")]
+    quiver_dpdk::plugin,
+];
 
 fn main() -> ExitCode {
-    let plugins: Vec<Plugin> = BUILT_IN.into_iter().chain(PLUGINS).collect();
+    let plugins: Vec<Plugin> = BUILT_IN.into_iter().chain(PLUGINS.iter().map(|plugin| plugin())).collect();
     quiver_control::run(&plugins)
 }

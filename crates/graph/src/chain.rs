@@ -7,6 +7,7 @@ use crate::IfIndex;
 use crate::context::{Core, NodeCx};
 use crate::frame::{Frame, IF_MASK, Span, TAKEN, flags};
 use crate::packet::{Env, Packet};
+use crate::port::Segment;
 
 /// A run of bytes to copy from.
 pub(crate) trait Run: Copy {
@@ -91,6 +92,42 @@ pub(crate) unsafe fn build<R: Run>(core: &mut Core, env: Env, parts: &[R], rx_if
         }
     }
     Some(Packet { index: first, span: span.0, context, aux: 0 })
+}
+
+/// A packet where a device has put it, and its bytes. `None` where there is no segment.
+///
+/// # Safety
+/// The buffers are the caller's, each named once, and every segment ends within the data area (F2).
+#[inline(always)]
+pub(crate) unsafe fn adopt(env: Env, segments: &[Segment], rx_if: IfIndex) -> Option<(Packet, u64)> {
+    let (first, rest) = segments.split_first()?;
+    let mut context = rx_if.0 & IF_MASK;
+    let mut bytes = first.len;
+    if !rest.is_empty() {
+        context |= flags::META | flags::CHAINED;
+        // SAFETY: as promised.
+        bytes += unsafe { chain(env, first.buffer, rest) };
+    }
+    Some((Packet { index: first.buffer, span: Span::new(first.offset, first.len).0, context, aux: 0 }, u64::from(bytes)))
+}
+
+/// Writes the metadata of a chain of `rest` behind `head`; gives the bytes of `rest`.
+///
+/// # Safety
+/// As in [`adopt`].
+#[cold]
+unsafe fn chain(env: Env, head: u32, rest: &[Segment]) -> u32 {
+    let rest_len = rest.iter().map(|s| s.len).sum();
+    // SAFETY: the metadata lines of buffers that the caller owns, at valid indices (R1).
+    unsafe {
+        *env.meta.add(head as usize) = Meta { next: rest[0].buffer, rest_len, ..Meta::EMPTY };
+        for (k, segment) in rest.iter().enumerate() {
+            let next = rest.get(k + 1).map_or(NO_BUFFER, |s| s.buffer);
+            let span = Span::new(segment.offset, segment.len).0;
+            *env.meta.add(segment.buffer as usize) = Meta { next, segment: span, ..Meta::EMPTY };
+        }
+    }
+    rest_len
 }
 
 /// Several packets that become one.

@@ -396,6 +396,12 @@ impl NodeCx<'_> {
         }
     }
 
+    /// [`NodeCx::trace_here`] for one packet of a frame.
+    #[cold]
+    pub(crate) fn trace_one(&mut self, frame: &mut Frame, i: usize) {
+        crate::trace::record_at(self.core, &self.env, self.node, frame, i);
+    }
+
     /// For nodes that consume packets: traces the frame as it is, frees the first `done` packets and drops the others.
     pub(crate) fn consume<D: DropReasons>(&mut self, frame: &mut Frame, done: usize, reason: D) {
         let code = self.env.error_base + u32::from(reason.index());

@@ -150,6 +150,14 @@ impl Frame {
         self.context[..self.len].iter().fold(0, |a, c| a | c)
     }
 
+    /// Empties a frame of which every packet was taken.
+    pub(crate) fn forget_taken(&mut self) {
+        debug_assert_eq!(self.taken, self.len);
+        // Stale lanes must stay valid for prefetching (F2).
+        self.index[..self.len].fill(0);
+        (self.len, self.taken) = (0, 0);
+    }
+
     /// Removes lanes whose packet was taken, keeping `next` in step.
     #[cold]
     pub(crate) fn compact(&mut self, next: &mut [u16]) {

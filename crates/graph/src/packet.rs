@@ -5,6 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::frame::{IF_MASK, IfIndex, Span, flags};
 use crate::node::{DropReasons, Verdict};
+use crate::port::Segment;
 
 /// Copies of what every access needs. `base`, `meta` and the sizes are the region's (its invariants R1, R2).
 #[derive(Clone, Copy)]
@@ -416,6 +417,26 @@ impl<'a> Pkt<'a> {
                 (meta, std::slice::from_raw_parts(start, span.len()))
             };
             f(bytes);
+            index = meta.next;
+        }
+    }
+
+    /// Where the packet lies, segment by segment, appended to `out`.
+    #[inline(always)]
+    pub(crate) fn segments(&self, out: &mut Vec<Segment>) {
+        let span = self.span();
+        out.push(Segment { buffer: self.index, offset: span.offset() as u32, len: span.len() as u32 });
+        if self.has(flags::CHAINED) {
+            self.rest_of_segments(out);
+        }
+    }
+
+    #[cold]
+    fn rest_of_segments(&self, out: &mut Vec<Segment>) {
+        let mut index = self.meta().next;
+        while let Some(meta) = self.chain_meta(index) {
+            let span = Span(meta.segment);
+            out.push(Segment { buffer: index, offset: span.offset() as u32, len: span.len() as u32 });
             index = meta.next;
         }
     }

@@ -17,7 +17,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quiver_buffer::HEADROOM;
+use quiver_buffer::{Cache, HEADROOM};
 
 use crate::capture::CapturePoint;
 use crate::chain;
@@ -35,6 +35,19 @@ pub enum RxState {
     Up,
     /// The device is gone or its link is down; nothing was received.
     Down,
+}
+
+/// A run of packet bytes in a buffer, for devices that work on packet memory itself. Its layout is C's, for drivers that are
+/// partly in C.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Segment {
+    /// The buffer.
+    pub buffer: u32,
+    /// Bytes from the start of its headroom to the data.
+    pub offset: u32,
+    /// Bytes of data.
+    pub len: u32,
 }
 
 /// Receiving side of a vector: drivers append packets.
@@ -139,6 +152,44 @@ impl RxBurst<'_, '_> {
         true
     }
 
+    /// Takes up to `wanted` free buffers for a device to fill, appended to `out`; returns how many there were. They are the
+    /// driver's until it gives them back by [`RxBurst::adopt`], [`RxBurst::give_back`] or [`quiver_buffer::Pool::give`].
+    pub fn take_buffers(&mut self, wanted: usize, out: &mut Vec<u32>) -> usize {
+        self.cx.core.cache.alloc_bulk(wanted, out)
+    }
+
+    /// Gives buffers back that the device did not fill, or has sent.
+    ///
+    /// # Safety
+    /// The caller owns them, nobody else writes them any more, and it forgets them.
+    pub unsafe fn give_back(&mut self, buffers: &[u32]) {
+        self.cx.core.cache.free_bulk(buffers);
+    }
+
+    /// The free buffers of this thread, for drivers whose library takes and gives buffers by itself.
+    pub fn cache(&mut self) -> &mut Cache {
+        &mut self.cx.core.cache
+    }
+
+    /// Appends a packet where it lies: in buffers that the device has filled. `false` (and nothing done) when there is no
+    /// room, no segment, or one that does not lie within its buffer's data area.
+    ///
+    /// # Safety
+    /// The caller owns the buffers, each named once, nobody else writes them any more; after `true` it forgets them.
+    #[inline(always)]
+    pub unsafe fn adopt(&mut self, segments: &[Segment]) -> bool {
+        let env = self.cx.env;
+        let fits = |s: &Segment| s.offset.checked_add(s.len).is_some_and(|end| end <= env.data_end);
+        if self.room() == 0 || !segments.iter().all(fits) {
+            return false;
+        }
+        // SAFETY: the caller's promise; every segment ends within the data area (checked above).
+        let Some((packet, bytes)) = (unsafe { chain::adopt(env, segments, self.interface) }) else { return false };
+        self.frame.append(&packet);
+        self.bytes += bytes;
+        true
+    }
+
     /// Counts packets that the device itself lost.
     pub fn missed(&mut self, n: u64) {
         let thread = self.cx.thread();
@@ -185,6 +236,9 @@ pub struct TxBatch<'a, 'c> {
     frame: &'a mut Frame,
     refused: &'a mut Vec<(usize, TxDrop)>,
     reason: TxDrop,
+    interface: IfIndex,
+    /// Packets and bytes that the device has kept.
+    kept: (usize, u64),
 }
 
 impl TxBatch<'_, '_> {
@@ -232,6 +286,61 @@ impl TxBatch<'_, '_> {
     pub fn refuse(&mut self, i: usize, reason: TxDrop) {
         debug_assert!(i < self.frame.len() && self.refused.last().is_none_or(|(last, _)| *last < i));
         self.refused.push((i, reason));
+    }
+
+    /// Hands packet `i` to the device as it lies: its segments are appended to `out`, and their buffers (also those of empty
+    /// segments) are the driver's from now on, to be given back by [`TxBatch::give_back`] or [`quiver_buffer::Pool::give`].
+    /// The packet counts among those taken; it must not be looked at again.
+    ///
+    /// # Panics
+    /// Where `i` is not below [`TxBatch::len`].
+    #[inline(always)]
+    pub fn keep(&mut self, i: usize, out: &mut Vec<Segment>) {
+        assert!(i < self.frame.len());
+        if self.cx.core.trace.live() {
+            self.cx.trace_one(self.frame, i);
+        }
+        // SAFETY: i < len, and the frame is exclusively borrowed.
+        let packet = unsafe { Pkt::of_lane(self.frame, i, &self.cx.env) };
+        if self.cx.core.captures.active() {
+            let now = self.cx.core.now;
+            self.cx.core.captures.copy(CapturePoint::Tx, self.interface, now, &packet);
+        }
+        self.kept.0 += 1;
+        self.kept.1 += packet.total_len() as u64;
+        packet.segments(out);
+        // Marks the lane: from here on the buffers are the driver's.
+        let _ = packet.take();
+    }
+
+    /// Undoes [`TxBatch::keep`] for a packet that the device did not take after all; `first` is the buffer of its first segment.
+    ///
+    /// # Safety
+    /// Packet `i` was kept in this batch with that buffer, and its buffers, meanwhile unchanged, are still the caller's.
+    ///
+    /// # Panics
+    /// Where `i` is not below [`TxBatch::len`].
+    #[cold]
+    pub unsafe fn take_back(&mut self, i: usize, first: u32) {
+        assert!(i < self.frame.len());
+        // The other lanes are as they were.
+        self.frame.index[i] = first;
+        self.frame.taken -= 1;
+        let len = self.packet(i).total_len() as u64;
+        self.kept = (self.kept.0 - 1, self.kept.1 - len);
+    }
+
+    /// The free buffers of this thread, for drivers whose library takes and gives buffers by itself.
+    pub fn cache(&mut self) -> &mut Cache {
+        &mut self.cx.core.cache
+    }
+
+    /// Gives buffers back that the device has sent.
+    ///
+    /// # Safety
+    /// The caller owns them, nobody else writes them any more, and it forgets them.
+    pub unsafe fn give_back(&mut self, buffers: &[u32]) {
+        self.cx.core.cache.free_bulk(buffers);
     }
 
     /// Why the packets that are not taken are dropped; [`TxDrop::NoRoom`] unless said.
@@ -331,9 +440,17 @@ pub trait Port {
         None
     }
 
+    /// Zeroes the counters that the device itself keeps, where it does.
+    fn clear_counters(&mut self) {}
+
     /// Further lines for `show hardware-interfaces`.
     fn describe(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// The driver's own type, for a `show` of that driver.
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        None
     }
 }
 
@@ -586,18 +703,28 @@ impl VectorNode for DeviceTx {
         let thread = cx.thread();
         let n = frame.len();
         self.refused.clear();
-        let (mut taken, reason) = match &mut self.queue {
-            _ if !self.state.is_up() => (0, TxDrop::Down),
-            None => (0, TxDrop::NoQueue),
+        let (mut taken, reason, (kept, kept_bytes)) = match &mut self.queue {
+            _ if !self.state.is_up() => (0, TxDrop::Down, (0, 0)),
+            None => (0, TxDrop::NoQueue, (0, 0)),
             Some(queue) => {
-                let mut batch = TxBatch { cx, frame, refused: &mut self.refused, reason: TxDrop::NoRoom };
+                let (refused, interface) = (&mut self.refused, self.interface);
+                let mut batch = TxBatch { cx, frame, refused, reason: TxDrop::NoRoom, interface, kept: (0, 0) };
                 let taken = queue.tx(&mut batch).min(n);
-                (taken, batch.reason)
+                (taken, batch.reason, batch.kept)
             }
         };
         let left = n - taken;
-        if !self.refused.is_empty() {
-            taken -= cx.drop_some(frame, &self.refused, taken);
+        // Refused after the last one taken: it is one of those left.
+        self.refused.retain(|(i, _)| *i < taken);
+        if kept == n {
+            // All lanes are marked: nothing is left to drop or free.
+            frame.forget_taken();
+            taken = 0;
+        } else if kept > 0 || !self.refused.is_empty() {
+            taken -= cx.drop_some(frame, &self.refused, taken) + kept.min(taken);
+        }
+        if kept > 0 {
+            cx.core.interfaces.tx.add(thread, self.interface.0, kept as u64, kept_bytes);
         }
         if taken > 0 {
             let chained = frame.context[..taken].iter().fold(0, |a, c| a | c) & flags::CHAINED != 0;

@@ -143,6 +143,18 @@ pub(crate) fn resume(core: &mut Core, env: &Env, node: u16, next: u16, packet: &
     add_entry(core, node, next, &view);
 }
 
+/// Records packet `i` of a frame, which ends its way in `node`.
+///
+/// # Panics
+/// Where `i` is not a packet of the frame.
+#[cold]
+pub(crate) fn record_at(core: &mut Core, env: &Env, node: u16, frame: &mut Frame, i: usize) {
+    assert!(i < frame.len);
+    if frame.context[i] & flags::TRACED != 0 && frame.index[i] != TAKEN {
+        record_one(core, env, node, crate::context::NULL_NODE, frame, i);
+    }
+}
+
 /// Records what `node` made of packet `i` of a frame, if that is traced.
 #[cold]
 pub(crate) fn record_one(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mut Frame, i: usize) {

@@ -180,6 +180,8 @@ pub enum IfEvent {
     Table(IfIndex, bool),
     /// Another layer-2 use.
     L2(IfIndex),
+    /// Accepts frames to any address, or no longer.
+    Promiscuous(IfIndex),
 }
 
 /// Why an interface operation failed.

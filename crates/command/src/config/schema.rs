@@ -114,9 +114,10 @@ impl Schema {
         Self::default()
     }
 
-    /// Adds a section, or keys to the section of that name.
+    /// Adds a section, or keys to the section of that name. It takes the place of one that has no effect.
     pub fn section(mut self, section: Section) -> Self {
         match self.sections.iter_mut().find(|known| known.name == section.name) {
+            Some(known) if known.ignored.is_some() => *known = section,
             Some(known) => *known = std::mem::take(known).extend(section),
             None => self.sections.push(section),
         }

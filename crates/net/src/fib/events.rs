@@ -213,6 +213,6 @@ pub(crate) fn on_interface(router: &mut Router, event: &IfEvent) {
             let _ = router.remove_addresses(index);
             router.with_fib(|fib, env| fib.forget(env, index));
         }
-        IfEvent::Table(..) | IfEvent::L2(_) => {}
+        IfEvent::Table(..) | IfEvent::L2(_) | IfEvent::Promiscuous(_) => {}
     }
 }

@@ -149,6 +149,7 @@ impl Router {
     pub fn set_promiscuous(&mut self, index: IfIndex, on: bool) -> Result<(), InterfaceError> {
         self.interface_mut(index)?.promiscuous = on;
         self.set_flags(index, if_flags::PROMISCUOUS, on);
+        self.tell(&IfEvent::Promiscuous(index));
         Ok(())
     }
 

@@ -553,6 +553,12 @@ impl Operation<Router> for ClearInterfaces {
     fn run(router: &mut Router, request: ClearInterfacesRequest) -> Result<Outcome<Router, ()>, OpError> {
         let only = request.interface.map(|name| resolve(router, &name)).transpose()?;
         router.graph.clear_interfaces(only);
+        let chosen: Vec<IfIndex> = router.interfaces.iter().map(|i| i.index).filter(|i| only.is_none_or(|o| o == *i)).collect();
+        for index in chosen {
+            if let Some(device) = router.interfaces.get_mut(index).and_then(|interface| interface.device.as_mut()) {
+                device.port.clear_counters();
+            }
+        }
         Ok(Outcome::Done(()))
     }
 }

@@ -113,7 +113,7 @@ fn a_source_of_another_make_is_cross_connected_and_routed() {
         let use_it = if routed {
             // What the source sends is from 10.254/16 to 10.253/16; all of it leaves by the second interface.
             "set interface ip address memif1/0 192.0.2.1/24\nset interface ip address memif1/1 198.51.100.1/24\n\
-             set ip neighbor memif1/1 198.51.100.2 02:00:00:00:00:02\nip route add 10.253.0.0/16 via 198.51.100.2 memif1/1"
+             set ip neighbor memif1/1 198.51.100.2 02:00:00:00:00:02 static\nip route add 10.253.0.0/16 via 198.51.100.2 memif1/1"
         } else {
             "set interface l2 xconnect memif1/0 memif1/1\nset interface l2 xconnect memif1/1 memif1/0"
         };

@@ -57,6 +57,7 @@ impl std::fmt::Display for IfIndex {
 pub struct Span(pub(crate) u32);
 
 impl Span {
+    #[inline(always)]
     pub(crate) const fn new(offset: u32, len: u32) -> Self {
         Self(offset << 16 | len)
     }

@@ -19,8 +19,9 @@ const GROUP: usize = 32;
 /// Largest packet over several descriptors, bytes: what a packet's length field can say.
 pub(super) const PACKET_MAX: usize = 65_535;
 
-/// A ring to receive from.
+/// A ring to receive from. On lines of its own: each is written by one thread.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct RxRing {
     pub(super) ring: Ring,
     /// Where we are in it.
@@ -279,6 +280,7 @@ impl RxRing {
 
 /// What a receive queue and the control side share: the rings of the connection that stands, none where none does.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct RxSlot {
     rings: Mutex<Vec<RxRing>>,
     /// Readable when a ring's event was given: one descriptor for the life of the queue, whatever connections come and go.
@@ -316,6 +318,7 @@ impl RxSlot {
 }
 
 /// One receive queue.
+#[repr(align(128))]
 pub(super) struct MemifRx {
     slot: Arc<RxSlot>,
     shared: Arc<Shared>,

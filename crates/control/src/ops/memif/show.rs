@@ -228,7 +228,7 @@ impl Text for MemifList {
     fn text(&self, out: &mut String, _: &View) {
         if !self.sockets.is_empty() {
             out.push_str("sockets\n");
-            let _ = writeln!(out, "  {:<3} {:<11} {}", "id", "listener", "filename");
+            let _ = writeln!(out, "  id  listener    filename");
             for socket in &self.sockets {
                 let listener = if socket.listener { "yes" } else { "no" };
                 let _ = writeln!(out, "  {:<3} {listener:<11} {}", socket.id, socket.filename);

@@ -7,6 +7,7 @@ use quiver_control::{BUILT_IN, Plugin};
 
 /// Plugins that are crates of their own, each with one `pub fn plugin() -> Plugin`.
 const PLUGINS: &[fn() -> Plugin] = &[
+    quiver_nat44::plugin,
     #[cfg(feature = "dpdk")]
     quiver_dpdk::plugin,
 ];

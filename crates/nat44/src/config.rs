@@ -1,0 +1,258 @@
+//! What nodes read of the configuration: one snapshot, published by the main thread when something has changed.
+
+use std::collections::{HashMap, HashSet};
+
+use quiver_graph::IfIndex;
+
+use crate::session::Endpoint;
+use crate::table::Timeouts;
+
+/// First port that is given away: those below belong to services (RFC 6335).
+pub const FIRST_PORT: u16 = 1024;
+/// Ports that are given away, of each protocol and address.
+pub const PORTS: u32 = 65_536 - FIRST_PORT as u32;
+
+/// Which side of the NAT an interface is on; both is possible.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Side {
+    /// Inside.
+    pub inside: bool,
+    /// Outside.
+    pub outside: bool,
+}
+
+/// An address of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolAddress {
+    /// Address.
+    pub addr: u32,
+    /// Number and FIB of the table whose hosts it is for; none: for all.
+    pub tenant: Option<(u32, u16)>,
+}
+
+/// Whether the source of packets from outside is changed too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Twice {
+    /// It is not.
+    #[default]
+    No,
+    /// It is.
+    Always,
+    /// Only where a host speaks to itself by its external address.
+    ToSelf,
+}
+
+/// A static mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Protocol; none: all, addresses only.
+    pub proto: Option<u8>,
+    /// Inside; several share the work by weight (the sum of weights up to and with each).
+    pub locals: Vec<(Endpoint, u32)>,
+    /// As it is seen from outside; port 0 where only addresses are mapped.
+    pub external: Endpoint,
+    /// Number and FIB of the table that the inside belongs to.
+    pub vrf: (u32, u16),
+    /// Sessions begin outside only.
+    pub out2in_only: bool,
+    /// Whether sources from outside are changed too.
+    pub twice: Twice,
+    /// Not changed at all.
+    pub identity: bool,
+    /// Whether all sessions of a remote host go to the same inside host.
+    pub affinity: bool,
+}
+
+impl Mapping {
+    /// The inside endpoint for a packet from `remote` to port `port`.
+    pub fn local_for(&self, remote: Endpoint, port: u16) -> Option<Endpoint> {
+        let (last, total) = self.locals.last()?;
+        let chosen = if self.locals.len() == 1 || *total == 0 {
+            *last
+        } else {
+            let port = if self.affinity { 0 } else { u64::from(remote.port) };
+            let mixed = (u64::from(remote.addr) << 16 | port).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            let at = ((mixed * u64::from(*total)) >> 32) as u32;
+            self.locals.iter().find(|(_, sum)| at < *sum).unwrap_or(self.locals.last()?).0
+        };
+        // A mapping of addresses keeps the port.
+        Some(if self.proto.is_none() { Endpoint::new(chosen.addr, port) } else { chosen })
+    }
+}
+
+/// What nodes read.
+#[derive(Clone, Debug, Default)]
+pub struct NatConfig {
+    /// By interface.
+    pub sides: HashMap<IfIndex, Side>,
+    /// Addresses that sources get.
+    pub pool: Vec<PoolAddress>,
+    /// Addresses that sources from outside get.
+    pub twice_pool: Vec<PoolAddress>,
+    /// Every address that is the outside of something.
+    pub external: HashSet<u32>,
+    /// Static mappings.
+    pub mappings: Vec<Mapping>,
+    /// By external endpoint and protocol.
+    pub by_external: HashMap<(Endpoint, u8), usize>,
+    /// Mappings of addresses, by external address.
+    pub by_external_addr: HashMap<u32, usize>,
+    /// By local endpoint, protocol and FIB.
+    pub by_local: HashMap<(Endpoint, u8, u16), usize>,
+    /// Mappings of addresses, by local address and FIB.
+    pub by_local_addr: HashMap<(u32, u16), usize>,
+    /// Pass packets that belong to no session.
+    pub forwarding: bool,
+    /// Timeouts.
+    pub timeouts: Timeouts,
+    /// Most sessions of one host; 0: no limit.
+    pub host_limit: u32,
+    /// Threads that share the work, in order of their port ranges.
+    pub threads: Vec<usize>,
+    /// FIB of the outside.
+    pub outside_fib: u16,
+    /// The smallest of the interfaces' IPv4 MTUs: larger packets are looked at more closely.
+    pub mtu: u16,
+}
+
+impl NatConfig {
+    /// The side of an interface.
+    pub fn side(&self, interface: IfIndex) -> Side {
+        self.sides.get(&interface).copied().unwrap_or_default()
+    }
+
+    /// The mapping that packets from outside to this endpoint belong to.
+    pub fn mapping_of_external(&self, to: Endpoint, proto: u8) -> Option<&Mapping> {
+        let index = self.by_external.get(&(to, proto)).or_else(|| self.by_external_addr.get(&to.addr))?;
+        self.mappings.get(*index)
+    }
+
+    /// The mapping that packets of this inside endpoint belong to.
+    pub fn mapping_of_local(&self, from: Endpoint, proto: u8, fib: u16) -> Option<&Mapping> {
+        let index = self.by_local.get(&(from, proto, fib)).or_else(|| self.by_local_addr.get(&(from.addr, fib)))?;
+        self.mappings.get(*index)
+    }
+
+    /// Makes the indices from `mappings` and pools.
+    pub fn index(&mut self) {
+        self.by_external.clear();
+        self.by_external_addr.clear();
+        self.by_local.clear();
+        self.by_local_addr.clear();
+        self.external = self.pool.iter().chain(&self.twice_pool).map(|p| p.addr).collect();
+        for (n, mapping) in self.mappings.iter().enumerate() {
+            // The address of an identity mapping is its host's own.
+            if !mapping.identity {
+                self.external.insert(mapping.external.addr);
+            }
+            match mapping.proto {
+                Some(proto) => drop(self.by_external.insert((mapping.external, proto), n)),
+                None => drop(self.by_external_addr.insert(mapping.external.addr, n)),
+            }
+            if mapping.out2in_only {
+                continue;
+            }
+            for (local, _) in &mapping.locals {
+                match mapping.proto {
+                    Some(proto) => drop(self.by_local.insert((*local, proto, mapping.vrf.1), n)),
+                    None => drop(self.by_local_addr.insert((local.addr, mapping.vrf.1), n)),
+                }
+            }
+        }
+    }
+
+    /// Position of the thread that a host's sessions belong to.
+    pub fn owner_of_host(&self, addr: u32) -> usize {
+        let mixed = u64::from(addr).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        ((mixed * self.threads.len() as u64) >> 32) as usize
+    }
+
+    /// Position of the thread that gives away a port.
+    pub fn owner_of_port(&self, port: u16) -> usize {
+        let port = u64::from(port.max(FIRST_PORT) - FIRST_PORT);
+        (port * self.threads.len() as u64 / u64::from(PORTS)) as usize
+    }
+
+    /// Ports that the thread at a position gives away: first and number.
+    pub fn ports_of(&self, position: usize) -> (u16, u16) {
+        let n = self.threads.len().max(1) as u64;
+        let start = |k: u64| (k * u64::from(PORTS)).div_ceil(n) as u32;
+        let (first, end) = (start(position as u64), start(position as u64 + 1));
+        (FIRST_PORT + first as u16, (end - first).min(u32::from(u16::MAX)) as u16)
+    }
+
+    /// Position of the thread that packets from outside to an endpoint belong to.
+    pub fn owner_of_external(&self, from: Endpoint, to: Endpoint, proto: u8) -> usize {
+        match self.mapping_of_external(to, proto).and_then(|m| m.local_for(from, to.port)) {
+            Some(local) => self.owner_of_host(local.addr),
+            // Protocols without ports are looked after by the first thread.
+            None => self.owner_of_port(to.port),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(locals: &[(u32, u16, u32)], proto: Option<u8>) -> Mapping {
+        let mut sum = 0;
+        let mut add = |(addr, port, weight): &(u32, u16, u32)| {
+            sum += weight;
+            (Endpoint::new(*addr, *port), sum)
+        };
+        Mapping {
+            proto,
+            locals: locals.iter().map(&mut add).collect(),
+            external: Endpoint::new(100, if proto.is_some() { 80 } else { 0 }),
+            vrf: (0, 0),
+            out2in_only: false,
+            twice: Twice::No,
+            identity: false,
+            affinity: false,
+        }
+    }
+
+    #[test]
+    fn port_ranges_of_threads_are_disjoint_and_together_all_ports() {
+        for n in 1..=7 {
+            let config = NatConfig { threads: (1..=n).collect(), ..Default::default() };
+            let mut next = u32::from(FIRST_PORT);
+            for k in 0..n {
+                let (first, count) = config.ports_of(k);
+                assert_eq!(u32::from(first), next, "{n} threads");
+                next += u32::from(count);
+                for port in [first, first + (count - 1)] {
+                    assert_eq!(config.owner_of_port(port), k, "{n} threads, port {port}");
+                }
+            }
+            assert_eq!(next, 65_536);
+        }
+    }
+
+    #[test]
+    fn work_is_shared_by_weight() {
+        let m = mapping(&[(1, 80, 1), (2, 81, 3)], Some(6));
+        let n = (0..40_000).filter(|k| m.local_for(Endpoint::new(*k, 7), 80) == Some(Endpoint::new(2, 81))).count();
+        assert!((28_000..32_000).contains(&n), "{n}");
+        let one = Mapping { affinity: true, ..m };
+        let ends: HashSet<_> = (0..1000).map(|port| one.local_for(Endpoint::new(9, port), 80)).collect();
+        assert_eq!(ends.len(), 1);
+    }
+
+    #[test]
+    fn mappings_with_ports_win_over_those_of_addresses() {
+        let mut config =
+            NatConfig { mappings: vec![mapping(&[(5, 0, 1)], None), mapping(&[(6, 8080, 1)], Some(6))], ..Default::default() };
+        config.index();
+        let local = |port, proto| {
+            let to = Endpoint::new(100, port);
+            config.mapping_of_external(to, proto).and_then(|m| m.local_for(Endpoint::new(9, 9), port))
+        };
+        assert_eq!(local(80, 6), Some(Endpoint::new(6, 8080)));
+        assert_eq!(local(80, 17), Some(Endpoint::new(5, 80)), "the port is kept");
+        assert!(config.mapping_of_local(Endpoint::new(5, 1), 17, 0).is_some());
+        assert!(config.mapping_of_local(Endpoint::new(5, 1), 17, 1).is_none(), "another table's host");
+        assert!(config.external.contains(&100));
+    }
+}

@@ -1,0 +1,589 @@
+//! The plugin on the main thread: what is configured, and how it gets to the nodes.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use quiver_command::config::Config;
+use quiver_graph::{IfIndex, Published};
+use quiver_net::ip::FamilyId;
+use quiver_net::neighbor::ProxyRange;
+use quiver_net::{IfEvent, Router};
+
+use crate::config::{Mapping, NatConfig, PoolAddress, Side, Twice};
+use crate::fragments::Fragments;
+use crate::nodes::{ARC, HANDOFF, Parts, TRANSLATE, declare};
+use crate::process::{self, Purge, Purges};
+use crate::session::{Direction, Endpoint, Key, Session};
+use crate::table::{SessionId, Timeouts};
+use crate::thread::{ThreadNat, lock};
+
+/// Sessions of a thread where the user names no number.
+pub const SESSIONS_DEFAULT: u32 = 131_072;
+/// Most sessions of a thread.
+pub const SESSIONS_MAX: u32 = 1 << 26;
+/// Threads that there can be.
+const THREADS_MAX: usize = 64;
+/// Most addresses that one command adds.
+const RANGE_MAX: u32 = 65_536;
+
+/// Why an operation failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NatError {
+    /// `nat44 plugin enable` comes first.
+    #[error("nat44 plugin: not enabled")]
+    Disabled,
+    /// It is enabled.
+    #[error("already enabled")]
+    Enabled,
+    /// No such table.
+    #[error("no such table {0}")]
+    NoTable(u32),
+    /// No such interface.
+    #[error("unknown interface index {0}")]
+    NoInterface(u32),
+    /// It is there already.
+    #[error("{0} exists already")]
+    Exists(String),
+    /// It is not there.
+    #[error("no {0}")]
+    NoEntry(String),
+    /// A value that cannot be.
+    #[error("{0}")]
+    Invalid(String),
+    /// No memory for the tables.
+    #[error("no memory for the session tables")]
+    Memory,
+    /// The graph refused.
+    #[error("{0}")]
+    Graph(String),
+}
+
+/// What was enabled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enabled {
+    /// Most sessions of a thread.
+    pub sessions: u32,
+    /// Tables of the inside and the outside where nothing else is said.
+    pub vrfs: (u32, u32),
+}
+
+/// The outside of a static mapping, as the user names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum External {
+    /// An address.
+    Addr(Ipv4Addr),
+    /// The first address of an interface, whatever it is.
+    Interface(IfIndex),
+}
+
+/// A static mapping, as the user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticSpec {
+    /// Protocol; none: all, addresses only.
+    pub proto: Option<u8>,
+    /// Inside, with weights.
+    pub locals: Vec<(Endpoint, u32)>,
+    /// Outside.
+    pub external: External,
+    /// Port outside; 0 where only addresses are mapped.
+    pub port: u16,
+    /// Table of the inside.
+    pub vrf: u32,
+    /// Whether sources from outside are changed too.
+    pub twice: Twice,
+    /// Sessions begin outside only.
+    pub out2in_only: bool,
+    /// Not changed at all.
+    pub identity: bool,
+    /// Whether all sessions of a remote host go to the same inside host.
+    pub affinity: bool,
+}
+
+/// The plugin's state.
+pub struct Nat {
+    pub(crate) parts: Parts,
+    /// What is enabled.
+    pub enabled: Option<Enabled>,
+    /// The configuration that is published.
+    pub config: NatConfig,
+    /// Static mappings in order of configuration.
+    pub statics: Vec<StaticSpec>,
+    /// Pools without those that follow an interface: address and table, for sources or for twice-NAT.
+    pub pools: Vec<(Ipv4Addr, Option<u32>, bool)>,
+    /// Interfaces whose address is in a pool; for twice-NAT or not.
+    pub pool_interfaces: Vec<(IfIndex, bool)>,
+    /// Ranges for which this plugin has asked for proxy ARP.
+    proxies: Vec<ProxyRange>,
+    pub(crate) purges: Purges,
+}
+
+/// Adds state and nodes to the router, at its start.
+///
+/// # Errors
+/// The graph refused.
+pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
+    let seed = router.graph.clock().ticks();
+    let parts = Parts {
+        config: Published::new(NatConfig::default()),
+        threads: (0..THREADS_MAX).map(|_| Arc::new(Mutex::new(None))).collect(),
+        fragments: Fragments::new(seed),
+        clock: Arc::new(AtomicU32::new(seconds(router))),
+    };
+    declare(router, &parts).map_err(|e| e.to_string())?;
+    router.add_part(Nat {
+        parts,
+        enabled: None,
+        config: NatConfig::default(),
+        statics: Vec::new(),
+        pools: Vec::new(),
+        pool_interfaces: Vec::new(),
+        proxies: Vec::new(),
+        purges: Purges::default(),
+    });
+    router.add_process(process::NAME, process::run);
+    router.listen(on_event);
+    Ok(())
+}
+
+pub(crate) fn seconds(router: &Router) -> u32 {
+    (router.graph.clock().timer_now() / 1_000_000_000) as u32
+}
+
+/// The time that nodes stamp sessions with, seconds.
+pub fn now(router: &Router) -> u32 {
+    router.part::<Nat>().map_or(0, |nat| nat.parts.clock.load(Ordering::Relaxed))
+}
+
+/// Runs `f` on the plugin's state beside the router.
+pub(crate) fn with<R>(router: &mut Router, f: impl FnOnce(&mut Router, &mut Nat) -> Result<R, NatError>) -> Result<R, NatError> {
+    let mut nat = router.take_part::<Nat>().ok_or(NatError::Disabled)?;
+    let result = f(router, &mut nat);
+    router.add_part(nat);
+    result
+}
+
+fn enabled<R>(router: &mut Router, f: impl FnOnce(&mut Router, &mut Nat) -> Result<R, NatError>) -> Result<R, NatError> {
+    with(router, |router, nat| if nat.enabled.is_some() { f(router, nat) } else { Err(NatError::Disabled) })
+}
+
+fn fib_of(router: &Router, table: u32) -> Result<u16, NatError> {
+    // FIB indices are small numbers; keys of sessions have 16 bits for them.
+    let found = (0..4096).find(|fib| router.table_of_fib(FamilyId::V4, *fib) == Some(table));
+    found.map(|fib| fib as u16).ok_or(NatError::NoTable(table))
+}
+
+impl Nat {
+    /// Makes the configuration that nodes read from what was configured, and publishes it.
+    fn publish(&mut self, router: &mut Router) {
+        let mut pool = Vec::new();
+        let mut twice = Vec::new();
+        for (addr, vrf, for_twice) in &self.pools {
+            let tenant = vrf.and_then(|id| Some((id, fib_of(router, id).ok()?)));
+            let list = if *for_twice { &mut twice } else { &mut pool };
+            list.push(PoolAddress { addr: addr.to_bits(), tenant });
+        }
+        for (index, for_twice) in &self.pool_interfaces {
+            let list = if *for_twice { &mut twice } else { &mut pool };
+            list.extend(address_of(router, *index).map(|addr| PoolAddress { addr: addr.to_bits(), tenant: None }));
+        }
+        self.config.pool = pool;
+        self.config.twice_pool = twice;
+        self.config.mappings = self.statics.iter().filter_map(|spec| resolved(router, spec)).collect();
+        self.config.index();
+        let mtus = self.config.sides.keys().filter_map(|i| router.interfaces.get(*i)).map(|i| i.mtu4());
+        self.config.mtu = mtus.min().unwrap_or(u32::from(u16::MAX)).min(u32::from(u16::MAX)) as u16;
+        self.parts.config.publish(self.config.clone());
+        self.answer_arp(router);
+    }
+
+    /// Asks for proxy ARP on outside interfaces for every external address that is not the router's own.
+    fn answer_arp(&mut self, router: &mut Router) {
+        let own: HashSet<IpAddr> = router.interfaces.iter().flat_map(|i| i.addresses.iter().map(|(a, _)| *a)).collect();
+        let mut wanted: Vec<u32> =
+            self.config.external.iter().copied().filter(|a| !own.contains(&Ipv4Addr::from_bits(*a).into())).collect();
+        wanted.sort_unstable();
+        let mut ranges: Vec<ProxyRange> = Vec::new();
+        let table = self.enabled.map_or(0, |e| e.vrfs.1);
+        for addr in wanted {
+            match ranges.last_mut() {
+                Some(last) if last.last.to_bits().checked_add(1) == Some(addr) => last.last = Ipv4Addr::from_bits(addr),
+                _ => ranges.push(ProxyRange { table, first: Ipv4Addr::from_bits(addr), last: Ipv4Addr::from_bits(addr) }),
+            }
+        }
+        for old in self.proxies.iter().filter(|r| !ranges.contains(r)) {
+            // It may have been taken back by the user.
+            let _ = router.set_proxy_range(*old, false);
+        }
+        for new in ranges.iter().filter(|r| !self.proxies.contains(r)) {
+            let _ = router.set_proxy_range(*new, true);
+        }
+        self.proxies = ranges;
+        for (interface, _) in self.config.sides.iter().filter(|(_, side)| side.outside) {
+            let _ = router.set_proxy_arp(*interface, true);
+        }
+    }
+
+    /// Switches the features of an interface as its side wants them.
+    fn switch(&self, router: &mut Router, index: IfIndex, side: Side) -> Result<(), NatError> {
+        let several = self.config.threads.len() > 1;
+        for (n, on) in [(0, side.inside), (1, side.outside)] {
+            for (name, on) in [(TRANSLATE[n], on), (HANDOFF[n], on && several)] {
+                router.graph.set_feature(ARC, name, index, on).map_err(|e| NatError::Graph(e.to_string()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets which side an interface is on.
+    fn set_side(&mut self, router: &mut Router, index: IfIndex, side: Side) -> Result<(), NatError> {
+        self.switch(router, index, side)?;
+        if side == Side::default() {
+            self.config.sides.remove(&index);
+            let _ = router.set_proxy_arp(index, false);
+        } else {
+            self.config.sides.insert(index, side);
+        }
+        self.publish(router);
+        Ok(())
+    }
+
+    /// Gives every thread a table of its own; sessions that were there end.
+    fn spread(&mut self, router: &mut Router, sessions: u32) -> Result<(), NatError> {
+        let threads = router.graph.fleet().threads();
+        let (now, seed) = (seconds(router), router.graph.clock().ticks());
+        let mut made = BTreeMap::new();
+        for thread in &threads {
+            let seed = seed.rotate_left(*thread as u32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            made.insert(*thread, ThreadNat::new(sessions, seed, now).map_err(|_| NatError::Memory)?);
+        }
+        self.config.threads = threads;
+        for (thread, shared) in self.parts.threads.iter().enumerate() {
+            let (shared, state) = (shared.clone(), made.remove(&thread));
+            // On its own thread, which alone locks it; a thread that is gone does not mind.
+            let change = move || *lock(&shared) = state;
+            if self.config.threads.contains(&thread) {
+                router.graph.fleet().on(thread, move |_| change());
+            } else {
+                change();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// First IPv4 address of an interface.
+fn address_of(router: &Router, index: IfIndex) -> Option<Ipv4Addr> {
+    router.interfaces.get(index)?.addresses.iter().find_map(|(a, _)| match a {
+        IpAddr::V4(a) => Some(*a),
+        IpAddr::V6(_) => None,
+    })
+}
+
+/// A mapping as nodes read it; `None` while its interface has no address or its table does not exist.
+fn resolved(router: &Router, spec: &StaticSpec) -> Option<Mapping> {
+    let addr = match spec.external {
+        External::Addr(a) => a,
+        External::Interface(i) => address_of(router, i)?,
+    };
+    let mut sum = 0_u32;
+    let mut locals = Vec::new();
+    for (local, weight) in &spec.locals {
+        sum = sum.saturating_add(*weight);
+        let own = if spec.identity { Endpoint::new(addr.to_bits(), spec.port) } else { *local };
+        locals.push((own, sum));
+    }
+    Some(Mapping {
+        proto: spec.proto,
+        locals,
+        external: Endpoint::new(addr.to_bits(), spec.port),
+        vrf: (spec.vrf, fib_of(router, spec.vrf).ok()?),
+        out2in_only: spec.out2in_only,
+        twice: spec.twice,
+        identity: spec.identity,
+        affinity: spec.affinity,
+    })
+}
+
+/// `nat44 plugin enable`.
+///
+/// # Errors
+/// It is enabled already, no such table, no memory.
+pub fn enable(router: &mut Router, what: Enabled) -> Result<(), NatError> {
+    with(router, |router, nat| {
+        if nat.enabled.is_some() {
+            return Err(NatError::Enabled);
+        }
+        if !(1..=SESSIONS_MAX).contains(&what.sessions) {
+            return Err(NatError::Invalid(format!("sessions {} out of range, expected 1 to {SESSIONS_MAX}", what.sessions)));
+        }
+        fib_of(router, what.vrfs.0)?;
+        let outside_fib = fib_of(router, what.vrfs.1)?;
+        nat.config = NatConfig { outside_fib, ..NatConfig::default() };
+        nat.parts.clock.store(seconds(router), Ordering::Relaxed);
+        nat.spread(router, what.sessions)?;
+        nat.enabled = Some(what);
+        nat.publish(router);
+        router.wake_process(process::NAME, 0);
+        Ok(())
+    })
+}
+
+/// `nat44 plugin disable`: everything that was configured goes, sessions too.
+///
+/// # Errors
+/// It is not enabled.
+pub fn disable(router: &mut Router) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        let interfaces: Vec<IfIndex> = nat.config.sides.keys().copied().collect();
+        for index in interfaces {
+            nat.set_side(router, index, Side::default())?;
+        }
+        nat.statics.clear();
+        nat.pools.clear();
+        nat.pool_interfaces.clear();
+        nat.config = NatConfig::default();
+        nat.publish(router);
+        for (thread, shared) in nat.parts.threads.iter().enumerate() {
+            let shared = shared.clone();
+            if router.graph.fleet().threads().contains(&thread) {
+                router.graph.fleet().on(thread, move |_| *lock(&shared) = None);
+            }
+        }
+        nat.purges = Purges::default();
+        nat.enabled = None;
+        Ok(())
+    })
+}
+
+/// Puts an interface on a side, or takes it from there.
+///
+/// # Errors
+/// Not enabled, no such interface.
+pub fn set_interface(router: &mut Router, index: IfIndex, sides: Side, add: bool) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        let interface = router.interfaces.get(index).ok_or(NatError::NoInterface(index.0))?;
+        let name = interface.name.clone();
+        let mut side = nat.config.side(index);
+        for (now, change) in [(&mut side.inside, sides.inside), (&mut side.outside, sides.outside)] {
+            if change && !add && !*now {
+                return Err(NatError::NoEntry(format!("NAT44 on {name}")));
+            }
+            *now = if change { add } else { *now };
+        }
+        nat.set_side(router, index, side)
+    })
+}
+
+/// Adds addresses to a pool, or takes them out; sessions of those that go end.
+///
+/// # Errors
+/// Not enabled, no such table, an address that is or is not there.
+pub fn set_pool(
+    router: &mut Router,
+    first: Ipv4Addr,
+    last: Ipv4Addr,
+    vrf: Option<u32>,
+    twice: bool,
+    add: bool,
+) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        let (from, to) = (first.to_bits(), last.to_bits());
+        if from > to || to - from >= RANGE_MAX {
+            return Err(NatError::Invalid(format!("{first} - {last} is no range of at most {RANGE_MAX} addresses")));
+        }
+        if let Some(vrf) = vrf.filter(|_| add) {
+            fib_of(router, vrf)?;
+        }
+        let there: HashSet<u32> = nat.pools.iter().filter(|p| p.2 == twice).map(|p| p.0.to_bits()).collect();
+        let wrong = (from..=to).find(|a| there.contains(a) == add).map(Ipv4Addr::from_bits);
+        match (wrong, add) {
+            (Some(a), true) => return Err(NatError::Exists(a.to_string())),
+            (Some(a), false) => return Err(NatError::NoEntry(format!("address {a} in the pool"))),
+            (None, true) => nat.pools.extend((from..=to).map(|a| (Ipv4Addr::from_bits(a), vrf, twice))),
+            (None, false) => {
+                nat.pools.retain(|p| p.2 != twice || !(from..=to).contains(&p.0.to_bits()));
+                nat.purges.push(Purge::Outside(from..=to));
+            }
+        }
+        nat.publish(router);
+        router.wake_process(process::NAME, 0);
+        Ok(())
+    })
+}
+
+/// Puts an interface's address into a pool, whatever it is at the time.
+///
+/// # Errors
+/// Not enabled, no such interface, or it is or is not there.
+pub fn set_pool_interface(router: &mut Router, index: IfIndex, twice: bool, add: bool) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        let name = router.interfaces.get(index).ok_or(NatError::NoInterface(index.0))?.name.clone();
+        let there = nat.pool_interfaces.contains(&(index, twice));
+        match (there, add) {
+            (true, true) => return Err(NatError::Exists(format!("interface address of {name}"))),
+            (false, false) => return Err(NatError::NoEntry(format!("interface address of {name}"))),
+            (false, true) => nat.pool_interfaces.push((index, twice)),
+            (true, false) => {
+                nat.pool_interfaces.retain(|p| *p != (index, twice));
+                let gone = address_of(router, index).map(Ipv4Addr::to_bits);
+                nat.purges.extend(gone.map(|a| Purge::Outside(a..=a)));
+            }
+        }
+        nat.publish(router);
+        router.wake_process(process::NAME, 0);
+        Ok(())
+    })
+}
+
+/// Adds a static mapping, or takes it out with its sessions.
+///
+/// # Errors
+/// Not enabled, no such table, its outside belongs to another one, or it is not there.
+pub fn set_static(router: &mut Router, spec: StaticSpec, add: bool) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        if add {
+            fib_of(router, spec.vrf)?;
+        }
+        let same = |s: &StaticSpec| s.external == spec.external && s.port == spec.port && s.proto == spec.proto;
+        let at = nat.statics.iter().position(same);
+        match (at, add) {
+            (Some(_), true) => return Err(NatError::Exists("a mapping of this external endpoint".into())),
+            (None, false) => return Err(NatError::NoEntry("such static mapping".into())),
+            (None, true) => nat.statics.push(spec),
+            (Some(at), false) => {
+                let old = nat.statics.remove(at);
+                nat.purges.extend(resolved(router, &old).map(Purge::Mapping));
+            }
+        }
+        nat.publish(router);
+        router.wake_process(process::NAME, 0);
+        Ok(())
+    })
+}
+
+/// Changes a setting.
+///
+/// # Errors
+/// Not enabled.
+pub fn set(router: &mut Router, change: impl FnOnce(&mut NatConfig)) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        change(&mut nat.config);
+        nat.publish(router);
+        Ok(())
+    })
+}
+
+/// The timeouts now.
+pub fn timeouts(router: &Router) -> Timeouts {
+    router.part::<Nat>().map(|nat| nat.config.timeouts).unwrap_or_default()
+}
+
+/// Threads with sessions, in order.
+pub fn threads(router: &Router) -> Vec<usize> {
+    router.part::<Nat>().filter(|n| n.enabled.is_some()).map(|n| n.config.threads.clone()).unwrap_or_default()
+}
+
+/// Runs `f` on a thread's state, on that thread.
+pub fn on_thread<R: Send + 'static>(
+    router: &mut Router,
+    thread: usize,
+    f: impl FnOnce(&mut ThreadNat) -> R + Send + 'static,
+) -> Option<R> {
+    let shared = router.part::<Nat>()?.parts.threads.get(thread)?.clone();
+    router.graph.fleet().on(thread, move |_| lock(&shared).as_mut().map(f)).flatten()
+}
+
+/// Sessions of a thread with numbers from `from` on: at most `n` numbers are looked at. Gives them and where to go on.
+pub fn dump(router: &mut Router, thread: usize, from: SessionId, n: u32) -> (Vec<(SessionId, Session)>, Option<SessionId>) {
+    let look = move |nat: &mut ThreadNat| {
+        let end = from.saturating_add(n).min(nat.sessions.end());
+        let list: Vec<_> = (from..end).filter_map(|id| Some((id, nat.sessions.get(id)?))).collect();
+        (list, (end < nat.sessions.end()).then_some(end))
+    };
+    on_thread(router, thread, look).unwrap_or_default()
+}
+
+/// Ends a session, found by the endpoint that is inside (or outside) and, where there are several, the remote one.
+///
+/// # Errors
+/// Not enabled, or none.
+pub fn delete_session(
+    router: &mut Router,
+    direction: Direction,
+    endpoint: Endpoint,
+    proto: u8,
+    vrf: u32,
+    remote: Option<Endpoint>,
+) -> Result<(), NatError> {
+    let fib = enabled(router, |router, nat| match direction {
+        Direction::In2Out => fib_of(router, vrf),
+        Direction::Out2In => Ok(nat.config.outside_fib),
+    })?;
+    for thread in threads(router) {
+        let ended = on_thread(router, thread, move |nat| {
+            let id = match remote {
+                Some(remote) => {
+                    let (src, dst) = if direction == Direction::In2Out { (endpoint, remote) } else { (remote, endpoint) };
+                    nat.sessions.find(Key::new(src, dst, proto, direction, fib))
+                }
+                None => (0..nat.sessions.end()).find(|id| {
+                    nat.sessions.get(*id).is_some_and(|s| {
+                        let own = if direction == Direction::In2Out { s.inside() } else { s.outside() };
+                        own == endpoint && s.i2o.proto() == proto
+                    })
+                }),
+            };
+            id.and_then(|id| nat.remove(id)).is_some()
+        });
+        if ended == Some(true) {
+            return Ok(());
+        }
+    }
+    Err(NatError::NoEntry(format!("session of {endpoint}")))
+}
+
+/// Ends all sessions.
+///
+/// # Errors
+/// Not enabled.
+pub fn clear_sessions(router: &mut Router) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        nat.purges.push(Purge::All);
+        router.wake_process(process::NAME, 0);
+        Ok(())
+    })
+}
+
+/// Follows a change of threads; their sessions end, because ports and hosts belong to other threads then.
+pub(crate) fn follow_threads(router: &mut Router) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        let Some(what) = nat.enabled.filter(|_| router.graph.fleet().threads() != nat.config.threads) else { return Ok(()) };
+        tracing::warn!(target: "nat44", "threads have changed: all sessions end");
+        nat.spread(router, what.sessions)?;
+        for (index, side) in nat.config.sides.clone() {
+            nat.switch(router, index, side)?;
+        }
+        nat.publish(router);
+        Ok(())
+    })
+}
+
+fn on_event(router: &mut Router, event: &IfEvent) {
+    let _ = enabled(router, |router, nat| {
+        match event {
+            IfEvent::Address(..) | IfEvent::Mtu(_) => nat.publish(router),
+            IfEvent::Deleted(index) => {
+                if nat.config.sides.contains_key(index) {
+                    nat.set_side(router, *index, Side::default())?;
+                }
+                nat.pool_interfaces.retain(|(i, _)| i != index);
+                nat.statics.retain(|s| s.external != External::Interface(*index));
+                nat.publish(router);
+            }
+            _ => {}
+        }
+        Ok(())
+    });
+}

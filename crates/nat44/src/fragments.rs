@@ -1,0 +1,108 @@
+//! Virtual reassembly: the ports of a datagram's first fragment, remembered for the others.
+//!
+//! Fragments of one datagram may come to different threads, so the memory is shared: a small set of slots, each two words.
+//! Whoever sees a first fragment writes them, whoever sees a later one reads them. A later fragment that comes before the
+//! first is dropped and counted; its sender sends the datagram again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const SETS: usize = 2048;
+const WAYS: usize = 4;
+/// How long a datagram's fragments may be apart, seconds (RFC 6056 says nothing; Linux keeps 30).
+const LIFE: u32 = 30;
+
+/// What fragments of one datagram have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Addresses, raw.
+    pub addrs: u64,
+    /// Identification, raw.
+    pub id: u16,
+    /// Protocol.
+    pub proto: u8,
+    /// FIB that it came in on.
+    pub fib: u16,
+}
+
+/// The memory, shared by all threads.
+#[derive(Clone)]
+pub struct Fragments {
+    slots: Arc<[[AtomicU64; 2]]>,
+    seed: u64,
+}
+
+impl Fragments {
+    /// An empty memory.
+    pub fn new(seed: u64) -> Self {
+        Self { slots: (0..SETS * WAYS).map(|_| <[AtomicU64; 2]>::default()).collect(), seed }
+    }
+
+    fn hash(&self, of: Datagram) -> u64 {
+        let rest = u64::from(of.id) | u64::from(of.proto) << 16 | u64::from(of.fib) << 32;
+        let mut h = self.seed;
+        for word in [of.addrs, rest] {
+            let wide = u128::from(h ^ word) * 0x9e37_79b9_7f4a_7c15_u128;
+            h = wide as u64 ^ (wide >> 64) as u64;
+        }
+        h | 1
+    }
+
+    fn set(&self, hash: u64) -> &[[AtomicU64; 2]] {
+        let at = (hash >> 32) as usize % SETS * WAYS;
+        self.slots.get(at..at + WAYS).unwrap_or_default()
+    }
+
+    /// Remembers the ports (raw) of a datagram.
+    pub fn remember(&self, of: Datagram, ports: u32, now: u32) {
+        let hash = self.hash(of);
+        let set = self.set(hash);
+        let old = |slot: &&[AtomicU64; 2]| {
+            let known = slot[0].load(Relaxed);
+            known == 0 || known == hash || (now as u16).wrapping_sub((slot[1].load(Relaxed) >> 32) as u16) > LIFE as u16
+        };
+        let slot = set.iter().find(old).or_else(|| set.get(now as usize % WAYS));
+        if let Some([first, second]) = slot {
+            // A reader that meets half of this finds that the check does not fit.
+            second.store(u64::from(ports) | u64::from(now as u16) << 32 | (hash >> 1) << 48, Relaxed);
+            first.store(hash, Relaxed);
+        }
+    }
+
+    /// The ports of a datagram, where its first fragment has been seen.
+    pub fn recall(&self, of: Datagram, now: u32) -> Option<u32> {
+        let hash = self.hash(of);
+        let [_, second] = self.set(hash).iter().find(|slot| slot[0].load(Relaxed) == hash)?;
+        let word = second.load(Relaxed);
+        let young = (now as u16).wrapping_sub((word >> 32) as u16) <= LIFE as u16;
+        (young && word >> 48 == (hash >> 1) & 0xffff).then_some(word as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datagram(id: u16) -> Datagram {
+        Datagram { addrs: 7, id, proto: 17, fib: 0 }
+    }
+
+    #[test]
+    fn ports_are_known_for_a_while_and_only_of_the_same_datagram() {
+        let f = Fragments::new(3);
+        assert_eq!(f.recall(datagram(1), 100), None);
+        f.remember(datagram(1), 0xdead_beef, 100);
+        assert_eq!(f.recall(datagram(1), 100 + LIFE), Some(0xdead_beef));
+        assert_eq!(f.recall(datagram(2), 100), None);
+        assert_eq!(f.recall(datagram(1), 101 + LIFE), None);
+    }
+
+    #[test]
+    fn a_full_set_gives_way() {
+        let f = Fragments::new(3);
+        for id in 0..u16::MAX {
+            f.remember(datagram(id), id.into(), 100);
+            assert_eq!(f.recall(datagram(id), 100), Some(id.into()));
+        }
+    }
+}

@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod control;
+pub mod fragments;
+pub mod nodes;
+pub mod ops;
+pub mod packet;
+mod process;
+pub mod session;
+pub mod table;
+#[cfg(test)]
+mod tests;
+pub mod thread;
+
+use quiver_control::Plugin;
+
+/// This plugin, for the list of those that are linked into the program.
+pub const fn plugin() -> Plugin {
+    Plugin {
+        register: ops::register,
+        start: control::start,
+        ..Plugin::new(&["nat44_ed_plugin.so", "nat_plugin.so"], "Network Address Translation (NAT44, endpoint-dependent)")
+    }
+}

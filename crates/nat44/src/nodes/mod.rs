@@ -1,0 +1,94 @@
+//! The nodes, on the `ip4-unicast` arc.
+
+mod handoff;
+mod translate;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use quiver_graph::{ArcPoint, FeatureSpec, NodeSpec, Published, TraceEntry};
+use quiver_net::Router;
+
+use crate::config::NatConfig;
+use crate::fragments::Fragments;
+use crate::thread::Shared;
+use handoff::Handoff;
+pub use translate::Drop;
+use translate::Translate;
+
+/// The arc.
+pub const ARC: &str = "ip4-unicast";
+/// Names of the features: inside, outside.
+pub const TRANSLATE: [&str; 2] = ["nat44-ed-in2out", "nat44-ed-out2in"];
+/// The same for several threads: they come before.
+pub const HANDOFF: [&str; 2] = ["nat44-ed-in2out-handoff", "nat44-ed-out2in-handoff"];
+
+/// What the nodes of all threads share.
+pub struct Parts {
+    /// Configuration.
+    pub config: Published<NatConfig>,
+    /// State by thread.
+    pub threads: Vec<Shared>,
+    /// Ports of fragments.
+    pub fragments: Fragments,
+    /// Seconds of timer time.
+    pub clock: Arc<AtomicU32>,
+}
+
+fn trace(entry: &TraceEntry, out: &mut String) {
+    use std::fmt::Write;
+    let _ = write!(out, "NAT44: sw_if_index {}, {} bytes", entry.rx_if, entry.len);
+}
+
+/// Declares nodes and features.
+pub fn declare(router: &mut Router, parts: &Parts) -> Result<(), quiver_graph::GraphError> {
+    let mut nodes = vec![translate_node::<false>(router, parts), translate_node::<true>(router, parts)];
+    for outside in [false, true] {
+        let (config, fragments, clock) = (parts.config.snapshot(), parts.fragments.clone(), parts.clock.clone());
+        let interfaces = router.data.interfaces.clone();
+        let arc = ArcPoint::new();
+        let point = arc.clone();
+        let make = move |_: &_| Handoff {
+            outside,
+            interfaces: interfaces.clone(),
+            config: config.clone(),
+            fragments: fragments.clone(),
+            clock: clock.clone(),
+            arc: point.clone(),
+        };
+        nodes.push(NodeSpec::vector(HANDOFF[usize::from(outside)], make).traced(trace).on_arc(ARC, arc));
+    }
+    router.graph.add(nodes)?;
+    let feature = |node: &str, before: &[&'static str]| FeatureSpec {
+        arc: ARC,
+        node: node.into(),
+        before: before.to_vec(),
+        after: Vec::new(),
+    };
+    router.graph.add_features(vec![
+        feature(HANDOFF[1], &[TRANSLATE[1], HANDOFF[0], TRANSLATE[0]]),
+        feature(TRANSLATE[1], &[HANDOFF[0], TRANSLATE[0]]),
+        feature(HANDOFF[0], &[TRANSLATE[0]]),
+        feature(TRANSLATE[0], &[]),
+    ])
+}
+
+fn translate_node<const OUTSIDE: bool>(router: &Router, parts: &Parts) -> NodeSpec {
+    let (config, threads) = (parts.config.snapshot(), parts.threads.clone());
+    let (fragments, clock) = (parts.fragments.clone(), parts.clock.clone());
+    let (interfaces, egress) = (router.data.interfaces.clone(), router.egress4());
+    let arc = ArcPoint::new();
+    let point = arc.clone();
+    let make = move |cx: &quiver_graph::MakeCx| Translate::<OUTSIDE> {
+        thread: cx.thread,
+        interfaces: interfaces.clone(),
+        egress: egress.clone(),
+        config: config.clone(),
+        // There are as many as threads can be.
+        state: threads.get(cx.thread).cloned().unwrap_or_default(),
+        fragments: fragments.clone(),
+        clock: clock.clone(),
+        arc: point.clone(),
+    };
+    NodeSpec::vector(TRANSLATE[usize::from(OUTSIDE)], make).traced(trace).on_arc(ARC, arc)
+}

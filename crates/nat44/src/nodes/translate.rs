@@ -1,0 +1,376 @@
+//! `nat44-ed-in2out` and `nat44-ed-out2in`: one text.
+//!
+//! A vector node: keys of a group of packets are hashed and their buckets fetched, then their sessions, then the packets are
+//! changed. A plain packet (TCP or UDP, whole, no options, checksum finished) of a known session needs no more than that; all
+//! others go through functions that are not inlined.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use quiver_graph::{ArcPoint, Frame, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, flags, next_nodes};
+use quiver_net::data::IfTable;
+use quiver_net::ip::{Egress4, Way, icmp_aux};
+
+use crate::config::NatConfig;
+use crate::fragments::Fragments;
+use crate::packet::{Flow, NoFlow};
+use crate::session::{Direction, Key, flag, tcp, update};
+use crate::table::SessionId;
+use crate::thread::{Refusal, Shared, ThreadNat, lock};
+
+next_nodes! {
+    /// Where packets go that no feature follows for, those for an address of ours, and those that cannot go on.
+    pub enum Next { Lookup = "ip4-lookup", Hairpin = "nat44-ed-out2in-handoff", IcmpError = "ip4-icmp-error" }
+}
+
+drop_reasons! {
+    /// Why packets are dropped, and what is counted.
+    pub enum Drop {
+        Off = "NAT44 is not enabled",
+        NoTranslation = "no translation",
+        Ports = "out of ports",
+        Sessions = "maximum sessions exceeded",
+        Host = "maximum user sessions exceeded",
+        Memory = "no memory for a session",
+        NoAddress = "no address in the pool",
+        Short = "NAT44 truncated packet",
+        IcmpType = "unsupported ICMP type",
+        IcmpChecksum = "wrong ICMP checksum",
+        EarlyFragment = "fragment before its first",
+        Begun = "sessions created" (info),
+        Passed = "packets passed untranslated" (info),
+    }
+}
+
+/// Packets whose lines are under way together.
+const GROUP: usize = 32;
+/// Offset of the addresses in an IPv4 header, and of the ports behind one without options.
+const ADDRS: usize = 12;
+const PORTS: usize = 20;
+
+/// The node.
+pub(super) struct Translate<const OUTSIDE: bool> {
+    pub thread: usize,
+    pub interfaces: IfTable,
+    pub egress: Egress4,
+    pub config: Snapshot<NatConfig>,
+    pub state: Shared,
+    pub fragments: Fragments,
+    pub clock: Arc<AtomicU32>,
+    pub arc: ArcPoint,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Work {
+    key: Key,
+    hash: u64,
+    id: Option<SessionId>,
+    /// It is plain: everything that is changed lies where it lies in most packets.
+    plain: bool,
+}
+
+/// What a packet comes to.
+enum Outcome {
+    Session(SessionId),
+    Pass,
+    Drop(Drop),
+    /// It will not leave: an ICMP error (as the aux lane has it) answers it as it is, because one about the changed packet
+    /// would not find its sender.
+    Error(u32),
+}
+
+const TTL_EXPIRED: u32 = icmp_aux(11, 0, 0);
+
+impl<const OUTSIDE: bool> Translate<OUTSIDE> {
+    const DIRECTION: Direction = if OUTSIDE { Direction::Out2In } else { Direction::In2Out };
+
+    #[inline(always)]
+    fn fib(&self, packet: &Pkt<'_>) -> u16 {
+        match packet.table() {
+            Some(fib) => fib as u16,
+            None => self.interfaces.fibs(packet.rx_if()).0 as u16,
+        }
+    }
+
+    #[inline(always)]
+    fn look(&self, nat: &ThreadNat, mtu: usize, packet: &Pkt<'_>) -> Work {
+        let head: [u8; 8] = packet.head_at::<_, 0>();
+        let [ttl, proto]: [u8; 2] = packet.head_at::<_, 8>();
+        let fragment = u16::from_be_bytes([head[6], head[7]]) & 0x3fff;
+        let (udp, tcp) = (proto == 17, proto == 6);
+        let needed = if tcp { 40 } else { 28 };
+        let len = packet.len();
+        let plain = (head[0] == 0x45)
+            & (fragment == 0)
+            & (udp | tcp)
+            & (len >= needed)
+            & (len <= mtu)
+            & (ttl > 1)
+            & !packet.has(flags::CHECKSUM | flags::CHAINED);
+        let key =
+            Key::raw(packet.head_at::<u64, ADDRS>(), packet.head_at::<u32, PORTS>(), proto, Self::DIRECTION, self.fib(packet));
+        let hash = nat.sessions.hash(key);
+        if plain {
+            nat.sessions.prefetch(hash);
+        }
+        Work { key, hash, id: None, plain }
+    }
+
+    /// Changes a plain packet of a session.
+    #[inline(always)]
+    fn plain(&self, nat: &mut ThreadNat, config: &NatConfig, packet: &mut Pkt<'_>, x: &Work, id: SessionId, now: u32) -> Verdict {
+        let Some(line) = nat.sessions.line(id) else { return packet.drop(Drop::NoTranslation) };
+        let word = |n: usize| line[n].load(Relaxed);
+        let other = if OUTSIDE { Key([word(0), word(1)]) } else { Key([word(2), word(3)]) };
+        let deltas = word(7);
+        let (ip, l4) = (deltas as u16, (deltas >> 16) as u16);
+        let (ip, l4) = if OUTSIDE { (!ip, !l4) } else { (ip, l4) };
+        let state = word(4);
+        if state as u32 != now {
+            line[4].store(state & !0xffff_ffff | u64::from(now), Relaxed);
+        }
+        line[5].store(word(5) + packet.total_len() as u64, Relaxed);
+        line[6].store(word(6) + 1, Relaxed);
+        packet.set_head_at::<u64, ADDRS>(other.back_addrs());
+        packet.set_head_at::<u32, PORTS>(other.back_ports());
+        let sum: u16 = packet.head_at::<u16, 10>();
+        packet.set_head_at::<u16, 10>(update(sum, ip));
+        if x.key.proto() == 6 {
+            let sum: u16 = packet.head_at::<u16, 36>();
+            packet.set_head_at::<u16, 36>(update(sum, l4));
+            let tcp_flags: u8 = packet.head_at::<u8, 33>();
+            if tcp_flags & 7 != 0 {
+                follow(nat, config, id, tcp_flags, OUTSIDE);
+            }
+        } else {
+            let sum: u16 = packet.head_at::<u16, 26>();
+            let new = update(sum, l4);
+            let new = if new == 0 { 0xffff } else { new };
+            packet.set_head_at::<u16, 26>(if sum == 0 { 0 } else { new });
+        }
+        self.leave(packet, other, x.key.fib(), (state >> 40) as u8)
+    }
+
+    /// Where a changed packet goes: on along the arc, in the other side's table.
+    #[inline(always)]
+    fn leave(&self, packet: &mut Pkt<'_>, other: Key, fib: u16, flags: u8) -> Verdict {
+        let hairpin = !OUTSIDE && flags & flag::HAIRPIN != 0;
+        if other.fib() != fib || hairpin || packet.table().is_some() {
+            packet.set_table(other.fib().into());
+        }
+        if hairpin {
+            return Next::Hairpin.into();
+        }
+        self.arc.next(packet.rx_if(), Next::Lookup.into())
+    }
+
+    /// Everything that is not a plain packet of a known session.
+    #[inline(never)]
+    fn rest(&mut self, nat: &mut ThreadNat, config: &NatConfig, packet: &mut Pkt<'_>, now: u32) -> (Verdict, Option<Drop>) {
+        let fib = self.fib(packet);
+        let flow = match Flow::of(packet, Self::DIRECTION, fib, &self.fragments, now) {
+            Ok(flow) => flow,
+            Err(why) => return self.no_flow(config, packet, why),
+        };
+        let key = Key::raw(flow.addrs, flow.ports, flow.proto, Self::DIRECTION, fib);
+        let known = nat.sessions.find(key);
+        let is_error = matches!(flow.l4, crate::packet::L4::Error(_));
+        let outcome = match known {
+            Some(id) => Outcome::Session(id),
+            // An error about a packet of no session begins none (RFC 5508, REQ-4).
+            None if is_error => self.without_session(config, packet, key),
+            None => self.begin(nat, config, packet, key, now),
+        };
+        let outcome = self.checked(nat, packet, outcome);
+        let id = match outcome {
+            Outcome::Session(id) => id,
+            Outcome::Error(aux) => {
+                packet.set_aux(aux);
+                return (Next::IcmpError.into(), None);
+            }
+            Outcome::Pass => return (self.arc.next(packet.rx_if(), Next::Lookup.into()), Some(Drop::Passed)),
+            Outcome::Drop(reason) => return (packet.drop(reason), None),
+        };
+        let Some(mut session) = nat.sessions.get(id) else { return (packet.drop(Drop::NoTranslation), None) };
+        let other = if OUTSIDE { session.i2o } else { session.o2i };
+        flow.change(packet, other.back_addrs(), other.back_ports());
+        // An error is no sign of life of the flow (RFC 5508, REQ-6).
+        if !is_error {
+            session.last_heard = now;
+        }
+        session.bytes += packet.total_len() as u64;
+        session.packets += 1;
+        if let Some(line) = nat.sessions.line(id) {
+            for (to, word) in line.iter().zip(session.pack()) {
+                to.store(word, Relaxed);
+            }
+        }
+        if flow.tcp_flags & 7 != 0 {
+            follow(nat, config, id, flow.tcp_flags, OUTSIDE);
+        }
+        (self.leave(packet, other, fib, session.flags), known.is_none().then_some(Drop::Begun))
+    }
+
+    /// A packet that has a session but will not leave, for its TTL or its size, is answered.
+    fn checked(&self, nat: &ThreadNat, packet: &Pkt<'_>, outcome: Outcome) -> Outcome {
+        let Outcome::Session(id) = outcome else { return outcome };
+        let [ttl, _]: [u8; 2] = packet.head_at::<_, 8>();
+        if ttl <= 1 {
+            return Outcome::Error(TTL_EXPIRED);
+        }
+        let dont_fragment = packet.head_at::<u8, 6>() & 0x40 != 0;
+        let len = packet.total_len();
+        if !dont_fragment || len <= usize::from(self.config.get().mtu) {
+            return outcome;
+        }
+        let Some(session) = nat.sessions.get(id) else { return outcome };
+        let to = if OUTSIDE { session.i2o } else { session.o2i };
+        match self.egress.find(to.fib().into(), to.src().addr) {
+            Way::Interface(tx) => {
+                let mtu = self.interfaces.get(tx).mtu4;
+                if mtu > 0 && len > usize::from(mtu) { Outcome::Error(icmp_aux(3, 4, mtu)) } else { outcome }
+            }
+            _ => outcome,
+        }
+    }
+
+    fn no_flow(&self, config: &NatConfig, packet: &mut Pkt<'_>, why: NoFlow) -> (Verdict, Option<Drop>) {
+        let key = Key::raw(packet.head_at::<u64, ADDRS>(), 0, 0, Self::DIRECTION, self.fib(packet));
+        // What is for the router itself, or does not cross the NAT, is not ours to judge.
+        if matches!(self.without_session(config, packet, key), Outcome::Pass) && why != NoFlow::EarlyFragment {
+            return (self.arc.next(packet.rx_if(), Next::Lookup.into()), Some(Drop::Passed));
+        }
+        let reason = match why {
+            NoFlow::Short => Drop::Short,
+            NoFlow::IcmpType => Drop::IcmpType,
+            NoFlow::IcmpChecksum => Drop::IcmpChecksum,
+            NoFlow::EarlyFragment => Drop::EarlyFragment,
+        };
+        (packet.drop(reason), None)
+    }
+
+    /// What becomes of a packet that belongs to no session and begins none.
+    fn without_session(&self, config: &NatConfig, packet: &Pkt<'_>, key: Key) -> Outcome {
+        let way = self.egress.find(key.fib().into(), key.dst().addr);
+        let crosses = match way {
+            Way::Local => false,
+            Way::Interface(tx) => OUTSIDE || config.side(tx).outside && tx != packet.rx_if(),
+            Way::Nowhere => OUTSIDE,
+        };
+        // A router's own address may be the outside of mappings: what none of them takes is for the router.
+        if !crosses || config.forwarding { Outcome::Pass } else { Outcome::Drop(Drop::NoTranslation) }
+    }
+
+    fn begin(&mut self, nat: &mut ThreadNat, config: &NatConfig, packet: &Pkt<'_>, key: Key, now: u32) -> Outcome {
+        let position = config.threads.iter().position(|t| *t == self.thread).unwrap_or(0);
+        let begun = if OUTSIDE {
+            match config.mapping_of_external(key.dst(), key.proto()) {
+                Some(mapping) => nat.begin_out2in(config, position, mapping, key, now),
+                None => return self.without_session(config, packet, key),
+            }
+        } else {
+            if !self.goes_out(config, packet, key) {
+                return Outcome::Pass;
+            }
+            let [ttl, _]: [u8; 2] = packet.head_at::<_, 8>();
+            if ttl <= 1 {
+                return Outcome::Error(TTL_EXPIRED);
+            }
+            nat.begin_in2out(config, position, key, now)
+        };
+        match begun {
+            Ok(Some(id)) => Outcome::Session(id),
+            Ok(None) => Outcome::Pass,
+            // Where there are no pools at all, only mappings are translated.
+            Err(Refusal::NoAddress) if config.forwarding => Outcome::Pass,
+            Err(refusal) => Outcome::Drop(match refusal {
+                Refusal::Ports => Drop::Ports,
+                Refusal::Sessions => Drop::Sessions,
+                Refusal::Host => Drop::Host,
+                Refusal::Memory => Drop::Memory,
+                Refusal::NoAddress => Drop::NoAddress,
+            }),
+        }
+    }
+
+    /// Whether a packet from inside crosses the NAT: it leaves by an outside interface, or is for the outside of a mapping.
+    fn goes_out(&self, config: &NatConfig, packet: &Pkt<'_>, key: Key) -> bool {
+        let to = key.dst();
+        if config.mapping_of_external(to, key.proto()).is_some_and(|m| !m.identity) {
+            return true;
+        }
+        let leaves = |way| matches!(way, Way::Interface(tx) if config.side(tx).outside && tx != packet.rx_if());
+        match self.egress.find(key.fib().into(), to.addr) {
+            Way::Local => false,
+            Way::Nowhere => key.fib() != config.outside_fib && leaves(self.egress.find(config.outside_fib.into(), to.addr)),
+            way => leaves(way) || (config.external.contains(&to.addr)),
+        }
+    }
+}
+
+/// Follows a connection's state; its timeout may be another one then.
+#[inline(never)]
+fn follow(nat: &mut ThreadNat, config: &NatConfig, id: SessionId, tcp_flags: u8, from_outside: bool) {
+    let Some(line) = nat.sessions.line(id) else { return };
+    let word = line[4].load(Relaxed);
+    let old = (word >> 32) as u8;
+    let new = tcp::next(old, tcp_flags, from_outside);
+    if new != old {
+        line[4].store(word & !(0xff << 32) | u64::from(new) << 32, Relaxed);
+        nat.sessions.restart(id, &config.timeouts);
+    }
+}
+
+impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
+    type Next = Next;
+    type Drop = Drop;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        self.config.refresh();
+        self.egress.refresh();
+        let now = self.clock.load(Relaxed);
+        let state = self.state.clone();
+        let mut state = lock(&state);
+        let Some(nat) = state.as_mut() else {
+            for i in 0..frame.len() {
+                let verdict = cx.packet(frame, i).drop(Drop::Off);
+                cx.decide(i, verdict);
+            }
+            return;
+        };
+        // A snapshot of our own: `self` is changed below.
+        let config = self.config.clone();
+        let config = config.get();
+        let (mut begun, mut passed) = (0, 0);
+        let mut work = [Work::default(); GROUP];
+        let n = frame.len();
+        for start in (0..n).step_by(GROUP) {
+            let group = GROUP.min(n - start);
+            for (k, work) in work.iter_mut().enumerate().take(group) {
+                *work = self.look(nat, config.mtu.into(), &cx.packet(frame, start + k));
+            }
+            for work in work.iter_mut().take(group).filter(|work| work.plain) {
+                work.id = nat.sessions.candidate(work.hash);
+            }
+            for (k, work) in work.iter().enumerate().take(group) {
+                let mut packet = cx.packet(frame, start + k);
+                let verdict = match work.id.filter(|id| nat.sessions.is(*id, work.key)) {
+                    Some(id) => self.plain(nat, config, &mut packet, work, id, now),
+                    None => {
+                        let (verdict, counted) = self.rest(nat, config, &mut packet, now);
+                        begun += u64::from(counted == Some(Drop::Begun));
+                        passed += u64::from(counted == Some(Drop::Passed));
+                        verdict
+                    }
+                };
+                cx.decide(start + k, verdict);
+            }
+        }
+        nat.expire(config, now);
+        for (event, n) in [(Drop::Begun, begun), (Drop::Passed, passed)] {
+            if n > 0 {
+                cx.count(event, n);
+            }
+        }
+    }
+}

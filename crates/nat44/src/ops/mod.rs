@@ -1,0 +1,81 @@
+//! Operations and commands.
+//!
+//! | file | commands |
+//! |---|---|
+//! | `setup` | plugin, interfaces, pools, forwarding, timeouts, limits |
+//! | `mapping` | static, identity and load-balanced mappings |
+//! | `session` | sessions: shown, ended |
+//! | `show` | everything else that is shown |
+
+mod mapping;
+mod session;
+mod setup;
+mod show;
+
+pub use mapping::{Mapping, SetMapping};
+pub use session::{DeleteSession, DeleteSessionRequest, SessionInfo, ShowSessions};
+pub use setup::{Enable, EnableRequest, SetInterface, SetInterfaceRequest, SetPool, SetPoolRequest};
+pub use show::{ShowSummary, Summary};
+
+use quiver_command::grammar::{Args, IfRef};
+use quiver_command::operation::{OpError, Registry, retval};
+use quiver_net::{IfIndex, Router};
+use serde::{Deserialize, Serialize};
+
+use crate::control::NatError;
+
+/// Adds the plugin's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    setup::register(registry);
+    mapping::register(registry);
+    session::register(registry);
+    show::register(registry);
+}
+
+/// A request without parameters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Empty {}
+
+pub(crate) fn nat_error(error: &NatError) -> OpError {
+    let (code, key) = match error {
+        NatError::Disabled => (retval::FEATURE_DISABLED, "nat44"),
+        NatError::Enabled => (retval::VALUE_EXIST, "nat44 plugin"),
+        NatError::NoTable(_) => (retval::NO_SUCH_FIB, "vrf"),
+        NatError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
+        NatError::Exists(_) => (retval::VALUE_EXIST, "nat44"),
+        NatError::NoEntry(_) => (retval::NO_SUCH_ENTRY, "nat44"),
+        NatError::Invalid(_) => (retval::INVALID_VALUE, "nat44"),
+        NatError::Memory => (retval::INVALID_MEMORY_SIZE, "sessions"),
+        NatError::Graph(_) => (retval::CANNOT_ENABLE_DISABLE_FEATURE, "feature"),
+    };
+    let error_text = OpError::new(code, error.to_string()).key(key);
+    match error {
+        NatError::Disabled => error_text.remedy("`nat44 plugin enable' comes first"),
+        NatError::NoTable(id) => error_text.remedy(format!("`ip table add {id}' makes it")),
+        _ => error_text,
+    }
+}
+
+pub(crate) fn resolve(router: &Router, name: &IfRef) -> Result<IfIndex, OpError> {
+    quiver_control::ops::interface::resolve(router, name)
+}
+
+/// Protocols by the words of commands.
+pub(crate) const PROTOCOLS: [(&str, u8); 3] = [("tcp", 6), ("udp", 17), ("icmp", 1)];
+
+/// Name of a protocol, as it is shown.
+pub(crate) fn protocol_name(proto: u8) -> String {
+    match proto {
+        6 => "TCP".into(),
+        17 => "UDP".into(),
+        1 => "ICMP".into(),
+        other => format!("protocol {other}"),
+    }
+}
+
+/// `<address>:<port>`.
+pub(crate) fn endpoint(args: &mut Args<'_>, what: &str) -> Result<crate::session::Endpoint, OpError> {
+    let socket: std::net::SocketAddrV4 = args.take(what)?;
+    Ok(crate::session::Endpoint::new(socket.ip().to_bits(), socket.port()))
+}

@@ -1,0 +1,400 @@
+//! Plugin, interfaces, pools, forwarding, timeouts, limits.
+
+use std::net::Ipv4Addr;
+
+use quiver_command::grammar::{Args, Command, IfRef};
+use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry};
+use quiver_net::Router;
+use serde::{Deserialize, Serialize};
+
+use super::{Empty, nat_error, resolve};
+use crate::config::Side;
+use crate::control::{self, Enabled, SESSIONS_DEFAULT};
+use crate::table::Timeouts;
+
+pub(super) fn register(registry: &mut Registry<Router>) {
+    registry.operation::<Enable>().operation::<Disable>().operation::<SetInterface>().operation::<SetPool>();
+    registry.operation::<SetPoolInterface>().operation::<SetForwarding>().operation::<SetTimeouts>().operation::<SetLimit>();
+    let commands = [
+        Command {
+            path: "nat44 plugin",
+            syntax: "enable [sessions <n>] [inside-vrf <id>] [outside-vrf <id>] | disable",
+            help: "Switches NAT44 on, with so many sessions for each thread, or off with all its configuration",
+            parse: parse_plugin,
+        },
+        Command {
+            path: "set interface nat44",
+            syntax: "[in <if>] [out <if>] [output-feature] [del]",
+            help: "Puts interfaces inside or outside, or takes them from there",
+            parse: parse_interface,
+        },
+        Command {
+            path: "nat44 add address",
+            syntax: "<ip4> [- <ip4>] [tenant-vrf <id>] [twice-nat] [del]",
+            help: "Adds addresses to the pool, or takes them out with their sessions",
+            parse: parse_pool,
+        },
+        Command {
+            path: "nat44 add interface address",
+            syntax: "<if> [twice-nat] [del]",
+            help: "Puts the address of an interface into the pool, whatever it is at the time",
+            parse: |args, _| {
+                let interface = args.interface()?;
+                let (mut twice_nat, mut remove) = (false, false);
+                while !args.is_empty() {
+                    match args.expect_one_of(&[("twice-nat", true), ("del", false)])? {
+                        true => twice_nat = true,
+                        false => remove = true,
+                    }
+                }
+                Ok(Invocation::new::<SetPoolInterface>(SetPoolInterfaceRequest { interface, twice_nat, remove }))
+            },
+        },
+        Command {
+            path: "nat44 forwarding",
+            syntax: "enable|disable",
+            help: "Passes packets from outside that belong to no session, or drops them",
+            parse: |args, _| Ok(Invocation::new::<SetForwarding>(SetForwardingRequest { enable: args.switch("state")? })),
+        },
+        Command {
+            path: "set nat timeout",
+            syntax: "[udp <s>] [tcp-established <s>] [tcp-transitory <s>] [icmp <s>] | reset",
+            help: "Sets how long sessions live without a packet, in seconds",
+            parse: parse_timeouts,
+        },
+        Command {
+            path: "set nat44 session limit",
+            syntax: "<n> [vrf <id>]",
+            help: "Sets how many sessions one host may have; 0: no limit",
+            parse: |args, _| {
+                let limit = args.number("limit")?;
+                if args.take_keyword("vrf") {
+                    let id: u32 = args.number("vrf")?;
+                    let error = OpError::invalid("vrf", id, "the limit is for hosts of all tables");
+                    return Err(error.remedy("leave `vrf' out"));
+                }
+                Ok(Invocation::new::<SetLimit>(SetLimitRequest { limit }))
+            },
+        },
+    ];
+    for command in commands {
+        registry.command(command);
+    }
+}
+
+fn parse_plugin(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    if args.take_keyword("disable") {
+        return Ok(Invocation::new::<Disable>(Empty {}));
+    }
+    args.expect_keyword("enable")?;
+    let mut request = EnableRequest::default();
+    while !args.is_empty() {
+        if args.take_keyword("sessions") {
+            request.sessions = args.number("sessions")?;
+        } else if args.take_keyword("inside-vrf") {
+            request.inside_vrf = args.number("inside-vrf")?;
+        } else if args.take_keyword("outside-vrf") {
+            request.outside_vrf = args.number("outside-vrf")?;
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    Ok(Invocation::new::<Enable>(request))
+}
+
+fn parse_interface(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    let mut request = SetInterfaceRequest::default();
+    while !args.is_empty() {
+        if args.take_keyword("in") {
+            request.inside.push(args.interface()?);
+        } else if args.take_keyword("out") {
+            request.outside.push(args.interface()?);
+        } else if args.take_keyword("del") {
+            request.remove = true;
+        } else if args.take_keyword("output-feature") {
+            let error = OpError::invalid("output-feature", "", "translation happens when packets come in");
+            return Err(error.remedy("put the other side's interfaces `in'"));
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    if request.inside.is_empty() && request.outside.is_empty() {
+        return Err(args.missing("interface"));
+    }
+    Ok(Invocation::new::<SetInterface>(request))
+}
+
+fn parse_pool(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    let first = args.ip4("address")?;
+    let mut request = SetPoolRequest { first, last: None, tenant_vrf: None, twice_nat: false, remove: false };
+    while !args.is_empty() {
+        if args.take_exact("-") {
+            request.last = Some(args.ip4("last address")?);
+        } else if args.take_keyword("tenant-vrf") {
+            request.tenant_vrf = Some(args.number("tenant-vrf")?);
+        } else if args.take_keyword("twice-nat") {
+            request.twice_nat = true;
+        } else if args.take_keyword("del") {
+            request.remove = true;
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    Ok(Invocation::new::<SetPool>(request))
+}
+
+fn parse_timeouts(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    let mut request = SetTimeoutsRequest::default();
+    if args.is_empty() {
+        return Err(args.missing("timeout"));
+    }
+    while !args.is_empty() {
+        if args.take_keyword("reset") {
+            request.reset = true;
+        } else if args.take_keyword("udp") {
+            request.udp = Some(args.number("seconds")?);
+        } else if args.take_keyword("tcp-established") {
+            request.tcp_established = Some(args.number("seconds")?);
+        } else if args.take_keyword("tcp-transitory") {
+            request.tcp_transitory = Some(args.number("seconds")?);
+        } else if args.take_keyword("icmp") {
+            request.icmp = Some(args.number("seconds")?);
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    Ok(Invocation::new::<SetTimeouts>(request))
+}
+
+/// Switches NAT44 on.
+pub struct Enable;
+
+/// What [`Enable`] is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EnableRequest {
+    /// Most sessions of a thread.
+    pub sessions: u32,
+    /// Table of the inside.
+    pub inside_vrf: u32,
+    /// Table of the outside.
+    pub outside_vrf: u32,
+}
+
+impl Default for EnableRequest {
+    fn default() -> Self {
+        Self { sessions: SESSIONS_DEFAULT, inside_vrf: 0, outside_vrf: 0 }
+    }
+}
+
+impl Operation<Router> for Enable {
+    const NAME: &'static str = "nat44_plugin_enable";
+    type Request = EnableRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: EnableRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let what = Enabled { sessions: request.sessions, vrfs: (request.inside_vrf, request.outside_vrf) };
+        control::enable(router, what).map_err(|e| nat_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Switches NAT44 off.
+pub struct Disable;
+
+impl Operation<Router> for Disable {
+    const NAME: &'static str = "nat44_plugin_disable";
+    type Request = Empty;
+    type Reply = ();
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ()>, OpError> {
+        control::disable(router).map_err(|e| nat_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Puts interfaces inside or outside.
+pub struct SetInterface;
+
+/// What [`SetInterface`] does.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SetInterfaceRequest {
+    /// Interfaces inside.
+    pub inside: Vec<IfRef>,
+    /// Interfaces outside.
+    pub outside: Vec<IfRef>,
+    /// Take them from there.
+    pub remove: bool,
+}
+
+impl Operation<Router> for SetInterface {
+    const NAME: &'static str = "nat44_interface_set";
+    type Request = SetInterfaceRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetInterfaceRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let sides =
+            [(&request.inside, Side { inside: true, outside: false }), (&request.outside, Side { inside: false, outside: true })];
+        let mut todo = Vec::new();
+        for (names, side) in sides {
+            for name in names {
+                todo.push((resolve(router, name)?, side));
+            }
+        }
+        for (index, side) in todo {
+            control::set_interface(router, index, side, !request.remove).map_err(|e| nat_error(&e))?;
+        }
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Adds addresses to the pool or takes them out.
+pub struct SetPool;
+
+/// What [`SetPool`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetPoolRequest {
+    /// First address.
+    pub first: Ipv4Addr,
+    /// Last address; the first where there is none.
+    #[serde(default)]
+    pub last: Option<Ipv4Addr>,
+    /// Table whose hosts they are for; all where there is none.
+    #[serde(default)]
+    pub tenant_vrf: Option<u32>,
+    /// For sources from outside.
+    #[serde(default)]
+    pub twice_nat: bool,
+    /// Take them out.
+    #[serde(default)]
+    pub remove: bool,
+}
+
+impl Operation<Router> for SetPool {
+    const NAME: &'static str = "nat44_address_set";
+    type Request = SetPoolRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetPoolRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let last = request.last.unwrap_or(request.first);
+        control::set_pool(router, request.first, last, request.tenant_vrf, request.twice_nat, !request.remove)
+            .map_err(|e| nat_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Puts an interface's address into the pool.
+pub struct SetPoolInterface;
+
+/// What [`SetPoolInterface`] does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetPoolInterfaceRequest {
+    /// Interface.
+    pub interface: IfRef,
+    /// For sources from outside.
+    #[serde(default)]
+    pub twice_nat: bool,
+    /// Take it out.
+    #[serde(default)]
+    pub remove: bool,
+}
+
+impl Operation<Router> for SetPoolInterface {
+    const NAME: &'static str = "nat44_interface_address_set";
+    type Request = SetPoolInterfaceRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetPoolInterfaceRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &request.interface)?;
+        control::set_pool_interface(router, index, request.twice_nat, !request.remove).map_err(|e| nat_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Switches forwarding of packets without a session.
+pub struct SetForwarding;
+
+/// What [`SetForwarding`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetForwardingRequest {
+    /// On.
+    pub enable: bool,
+}
+
+impl Operation<Router> for SetForwarding {
+    const NAME: &'static str = "nat44_forwarding_set";
+    type Request = SetForwardingRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetForwardingRequest) -> Result<Outcome<Router, ()>, OpError> {
+        control::set(router, |config| config.forwarding = request.enable).map_err(|e| nat_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Sets timeouts.
+pub struct SetTimeouts;
+
+/// What [`SetTimeouts`] sets, in seconds; what is not named stays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SetTimeoutsRequest {
+    /// All to what they are at first.
+    pub reset: bool,
+    /// UDP.
+    pub udp: Option<u32>,
+    /// Open TCP connections.
+    pub tcp_established: Option<u32>,
+    /// TCP connections being opened or closed.
+    pub tcp_transitory: Option<u32>,
+    /// ICMP queries.
+    pub icmp: Option<u32>,
+}
+
+impl Operation<Router> for SetTimeouts {
+    const NAME: &'static str = "nat_timeouts_set";
+    type Request = SetTimeoutsRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetTimeoutsRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let old = if request.reset { Timeouts::default() } else { control::timeouts(router) };
+        let timeouts = Timeouts {
+            udp: request.udp.unwrap_or(old.udp),
+            tcp_established: request.tcp_established.unwrap_or(old.tcp_established),
+            tcp_transitory: request.tcp_transitory.unwrap_or(old.tcp_transitory),
+            icmp: request.icmp.unwrap_or(old.icmp),
+        };
+        let all = [timeouts.udp, timeouts.tcp_established, timeouts.tcp_transitory, timeouts.icmp];
+        if let Some(wrong) = all.iter().find(|t| !(1..=1_000_000).contains(*t)) {
+            return Err(OpError::invalid("timeout", wrong, format!("{wrong} is out of range, expected 1 to 1000000 seconds")));
+        }
+        control::set(router, |config| config.timeouts = timeouts).map_err(|e| nat_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Sets how many sessions a host may have.
+pub struct SetLimit;
+
+/// What [`SetLimit`] sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetLimitRequest {
+    /// Sessions; 0: no limit.
+    pub limit: u32,
+}
+
+impl Operation<Router> for SetLimit {
+    const NAME: &'static str = "nat44_session_limit_set";
+    type Request = SetLimitRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetLimitRequest) -> Result<Outcome<Router, ()>, OpError> {
+        control::set(router, |config| config.host_limit = request.limit).map_err(|e| nat_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}

@@ -1,0 +1,319 @@
+//! What is configured, and how much of it is used.
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+
+use quiver_command::grammar::Command;
+use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_net::Router;
+use serde::Serialize;
+
+use super::Empty;
+use crate::control::{self, Nat};
+use crate::session::tcp;
+
+pub(super) fn register(registry: &mut Registry<Router>) {
+    registry.operation::<ShowInterfaces>().operation::<ShowAddresses>().operation::<ShowInterfaceAddresses>();
+    registry.operation::<ShowSummary>().operation::<ShowTimeouts>();
+    let commands = [
+        Command {
+            path: "show nat44 interfaces",
+            syntax: "",
+            help: "Shows which interfaces are inside and which outside",
+            parse: |_, _| Ok(Invocation::new::<ShowInterfaces>(Empty {})),
+        },
+        Command {
+            path: "show nat44 addresses",
+            syntax: "",
+            help: "Shows the pools",
+            parse: |_, _| Ok(Invocation::new::<ShowAddresses>(Empty {})),
+        },
+        Command {
+            path: "show nat44 interface address",
+            syntax: "",
+            help: "Shows interfaces whose addresses are in a pool",
+            parse: |_, _| Ok(Invocation::new::<ShowInterfaceAddresses>(Empty {})),
+        },
+        Command {
+            path: "show nat44 summary",
+            syntax: "",
+            help: "Shows how many sessions there are",
+            parse: |_, _| Ok(Invocation::new::<ShowSummary>(Empty {})),
+        },
+        Command {
+            path: "show nat timeouts",
+            syntax: "",
+            help: "Shows how long sessions live without a packet",
+            parse: |_, _| Ok(Invocation::new::<ShowTimeouts>(Empty {})),
+        },
+    ];
+    for command in commands {
+        registry.command(command);
+    }
+}
+
+/// Lists interfaces.
+pub struct ShowInterfaces;
+
+/// An interface and its sides.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InterfaceInfo {
+    /// Interface.
+    pub interface: String,
+    /// It is inside.
+    pub inside: bool,
+    /// It is outside.
+    pub outside: bool,
+}
+
+/// The answer of [`ShowInterfaces`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct InterfaceList(pub Vec<InterfaceInfo>);
+
+impl Text for InterfaceList {
+    fn text(&self, out: &mut String, _: &View) {
+        out.push_str("NAT44 interfaces:\n");
+        for i in &self.0 {
+            let side = match (i.inside, i.outside) {
+                (true, true) => "in out",
+                (true, false) => "in",
+                _ => "out",
+            };
+            let _ = writeln!(out, " {} {side}", i.interface);
+        }
+    }
+}
+
+impl Operation<Router> for ShowInterfaces {
+    const NAME: &'static str = "nat44_interfaces_show";
+    type Request = Empty;
+    type Reply = InterfaceList;
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, InterfaceList>, OpError> {
+        let mut sides: Vec<_> =
+            router.part::<Nat>().map(|nat| nat.config.sides.iter().map(|(i, s)| (*i, *s)).collect()).unwrap_or_default();
+        sides.sort_by_key(|(index, _)| *index);
+        let info = |(index, side): (_, crate::config::Side)| InterfaceInfo {
+            interface: router.interfaces.name(index),
+            inside: side.inside,
+            outside: side.outside,
+        };
+        Ok(Outcome::Done(InterfaceList(sides.into_iter().map(info).collect())))
+    }
+}
+
+/// Lists pools.
+pub struct ShowAddresses;
+
+/// An address of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct AddressInfo {
+    /// Address.
+    pub address: Ipv4Addr,
+    /// Table whose hosts it is for; all where there is none.
+    pub tenant_vrf: Option<u32>,
+}
+
+/// The answer of [`ShowAddresses`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AddressList {
+    /// For sources inside.
+    pub pool: Vec<AddressInfo>,
+    /// For sources outside.
+    pub twice_nat: Vec<AddressInfo>,
+}
+
+impl Text for AddressList {
+    fn text(&self, out: &mut String, _: &View) {
+        for (heading, list) in [("NAT44 pool addresses:", &self.pool), ("NAT44 twice-nat pool addresses:", &self.twice_nat)] {
+            let _ = writeln!(out, "{heading}");
+            for a in list {
+                let _ = writeln!(out, "{}", a.address);
+                let _ = match a.tenant_vrf {
+                    Some(id) => writeln!(out, "  tenant VRF: {id}"),
+                    None => writeln!(out, "  tenant VRF independent"),
+                };
+            }
+        }
+    }
+}
+
+impl Operation<Router> for ShowAddresses {
+    const NAME: &'static str = "nat44_addresses_show";
+    type Request = Empty;
+    type Reply = AddressList;
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, AddressList>, OpError> {
+        let list = |pool: &[crate::config::PoolAddress]| {
+            let info = |p: &crate::config::PoolAddress| AddressInfo {
+                address: Ipv4Addr::from_bits(p.addr),
+                tenant_vrf: p.tenant.map(|(id, _)| id),
+            };
+            pool.iter().map(info).collect()
+        };
+        let nat = router.part::<Nat>();
+        Ok(Outcome::Done(AddressList {
+            pool: nat.map(|n| list(&n.config.pool)).unwrap_or_default(),
+            twice_nat: nat.map(|n| list(&n.config.twice_pool)).unwrap_or_default(),
+        }))
+    }
+}
+
+/// Lists interfaces whose addresses are in a pool.
+pub struct ShowInterfaceAddresses;
+
+/// The answer of [`ShowInterfaceAddresses`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InterfaceAddressList {
+    /// For sources inside.
+    pub pool: Vec<String>,
+    /// For sources outside.
+    pub twice_nat: Vec<String>,
+}
+
+impl Text for InterfaceAddressList {
+    fn text(&self, out: &mut String, _: &View) {
+        let lists = [("NAT44 pool address interfaces:", &self.pool), ("NAT44 twice-nat pool address interfaces:", &self.twice_nat)];
+        for (heading, list) in lists {
+            let _ = writeln!(out, "{heading}");
+            list.iter().for_each(|name| {
+                let _ = writeln!(out, " {name}");
+            });
+        }
+    }
+}
+
+impl Operation<Router> for ShowInterfaceAddresses {
+    const NAME: &'static str = "nat44_interface_addresses_show";
+    type Request = Empty;
+    type Reply = InterfaceAddressList;
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, InterfaceAddressList>, OpError> {
+        let all = router.part::<Nat>().map(|nat| nat.pool_interfaces.clone()).unwrap_or_default();
+        let names = |twice| all.iter().filter(|(_, t)| *t == twice).map(|(i, _)| router.interfaces.name(*i)).collect();
+        Ok(Outcome::Done(InterfaceAddressList { pool: names(false), twice_nat: names(true) }))
+    }
+}
+
+/// Tells how many sessions there are.
+pub struct ShowSummary;
+
+/// The answer of [`ShowSummary`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Most sessions of a thread.
+    pub limit: u32,
+    /// Sessions.
+    pub total: u32,
+    /// TCP sessions.
+    pub tcp: u32,
+    /// TCP sessions that are open in both directions.
+    pub tcp_established: u32,
+    /// UDP sessions.
+    pub udp: u32,
+    /// Sessions of ICMP queries.
+    pub icmp: u32,
+    /// Sessions of other protocols.
+    pub other: u32,
+    /// Sessions begun since NAT44 was switched on.
+    pub begun: u64,
+    /// Sessions ended.
+    pub ended: u64,
+    /// Hosts with sessions.
+    pub hosts: usize,
+    /// Bytes of memory that sessions take.
+    pub memory: usize,
+}
+
+impl Text for Summary {
+    fn text(&self, out: &mut String, _: &View) {
+        let _ = writeln!(out, "max translations per thread: {} fib 0", self.limit);
+        let _ = writeln!(out, "total timed out or deleted sessions: {}", self.ended);
+        let _ = writeln!(out, "total sessions: {} (timed out: 0)", self.total);
+        let _ = writeln!(out, "total tcp sessions: {}", self.tcp);
+        let _ = writeln!(out, "total tcp established sessions: {}", self.tcp_established);
+        let _ = writeln!(out, "total tcp transitory sessions: {}", self.tcp - self.tcp_established);
+        let _ = writeln!(out, "total udp sessions: {}", self.udp);
+        let _ = writeln!(out, "total icmp sessions: {}", self.icmp);
+        let _ = writeln!(out, "total other sessions: {}", self.other);
+        let _ = writeln!(out, "hosts: {}, memory: {} bytes", self.hosts, self.memory);
+    }
+}
+
+impl Operation<Router> for ShowSummary {
+    const NAME: &'static str = "nat44_summary_show";
+    type Request = Empty;
+    type Reply = Summary;
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, Summary>, OpError> {
+        let limit = router.part::<Nat>().and_then(|nat| nat.enabled).map_or(0, |e| e.sessions);
+        let mut sum = Summary { limit, ..Summary::default() };
+        for thread in control::threads(router) {
+            let look = |nat: &mut crate::thread::ThreadNat| {
+                (nat.sessions.len(), nat.begun, nat.ended, nat.hosts(), nat.sessions.memory_bytes())
+            };
+            if let Some((len, begun, ended, hosts, memory)) = control::on_thread(router, thread, look) {
+                sum.total += len;
+                sum.begun += begun;
+                sum.ended += ended;
+                sum.hosts += hosts;
+                sum.memory += memory;
+            }
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let (some, more) = control::dump(router, thread, from, 4096);
+                for (_, session) in &some {
+                    match session.i2o.proto() {
+                        6 => {
+                            sum.tcp += 1;
+                            sum.tcp_established += u32::from(tcp::is_established(session.tcp));
+                        }
+                        17 => sum.udp += 1,
+                        1 => sum.icmp += 1,
+                        _ => sum.other += 1,
+                    }
+                }
+                next = more;
+            }
+        }
+        Ok(Outcome::Done(sum))
+    }
+}
+
+/// Tells the timeouts.
+pub struct ShowTimeouts;
+
+/// The answer of [`ShowTimeouts`], seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct TimeoutList {
+    /// UDP.
+    pub udp: u32,
+    /// Open TCP connections.
+    pub tcp_established: u32,
+    /// TCP connections being opened or closed.
+    pub tcp_transitory: u32,
+    /// ICMP queries.
+    pub icmp: u32,
+}
+
+impl Text for TimeoutList {
+    fn text(&self, out: &mut String, _: &View) {
+        let _ = writeln!(out, "udp timeout: {}sec", self.udp);
+        let _ = writeln!(out, "tcp-established timeout: {}sec", self.tcp_established);
+        let _ = writeln!(out, "tcp-transitory timeout: {}sec", self.tcp_transitory);
+        let _ = writeln!(out, "icmp timeout: {}sec", self.icmp);
+    }
+}
+
+impl Operation<Router> for ShowTimeouts {
+    const NAME: &'static str = "nat_timeouts_show";
+    type Request = Empty;
+    type Reply = TimeoutList;
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, TimeoutList>, OpError> {
+        let t = control::timeouts(router);
+        let list = TimeoutList { udp: t.udp, tcp_established: t.tcp_established, tcp_transitory: t.tcp_transitory, icmp: t.icmp };
+        Ok(Outcome::Done(list))
+    }
+}

@@ -1,0 +1,114 @@
+//! The plugin's process: tells nodes the time, lets idle threads' sessions end, ends those whose configuration has gone.
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering;
+
+use quiver_net::Router;
+
+use crate::config::Mapping;
+use crate::control::{Nat, follow_threads, on_thread, threads};
+use crate::session::{Session, flag};
+use crate::table::SessionId;
+use crate::thread::lock;
+
+/// Name of the process.
+pub(crate) const NAME: &str = "nat44";
+const SECOND: u64 = 1_000_000_000;
+/// Session numbers looked at in one go: some 20 µs of a worker.
+const STEP: u32 = 1024;
+/// Sessions whose timers are looked at each second on a thread without packets.
+const EXPIRE: usize = 4096;
+
+/// Which sessions end because their configuration has gone.
+#[derive(Clone, Debug)]
+pub(crate) enum Purge {
+    /// All.
+    All,
+    /// Those by these outside addresses.
+    Outside(RangeInclusive<u32>),
+    /// Those of a static mapping.
+    Mapping(Mapping),
+}
+
+impl Purge {
+    fn picks(&self, session: &Session) -> bool {
+        match self {
+            Self::All => true,
+            Self::Outside(range) => {
+                let twice = session.flags & flag::TWICE != 0 && range.contains(&session.i2o.dst().addr);
+                let dynamic = session.flags & flag::STATIC == 0;
+                (dynamic && range.contains(&session.outside().addr)) || twice
+            }
+            Self::Mapping(mapping) => {
+                let outside = session.outside();
+                let port = mapping.proto.is_none() || mapping.external.port == outside.port;
+                let proto = mapping.proto.is_none_or(|p| p == session.i2o.proto());
+                session.flags & flag::STATIC != 0 && outside.addr == mapping.external.addr && port && proto
+            }
+        }
+    }
+}
+
+/// What is still to be ended: one after the other, thread by thread, some numbers at a time.
+#[derive(Default)]
+pub(crate) struct Purges {
+    waiting: VecDeque<Purge>,
+    /// Thread's position and session number that are next.
+    at: (usize, SessionId),
+}
+
+impl Purges {
+    pub fn push(&mut self, purge: Purge) {
+        self.waiting.push_back(purge);
+    }
+
+    pub fn extend(&mut self, purges: Option<Purge>) {
+        self.waiting.extend(purges);
+    }
+}
+
+/// Does one step; `true` while there is more.
+fn purge(router: &mut Router) -> bool {
+    let list = threads(router);
+    let Some(nat) = router.part_mut::<Nat>() else { return false };
+    let Some(purge) = nat.purges.waiting.front().cloned() else { return false };
+    let (position, from) = nat.purges.at;
+    let Some(thread) = list.get(position).copied() else {
+        nat.purges.waiting.pop_front();
+        nat.purges.at = (0, 0);
+        return !nat.purges.waiting.is_empty();
+    };
+    let to = from.saturating_add(STEP);
+    let end = on_thread(router, thread, move |nat| {
+        nat.remove_where(from, to, |session| purge.picks(session));
+        nat.sessions.end()
+    });
+    if let Some(nat) = router.part_mut::<Nat>() {
+        nat.purges.at = if end.is_some_and(|end| to < end) { (position, to) } else { (position + 1, 0) };
+    }
+    true
+}
+
+/// One call; says when to call next.
+pub(crate) fn run(router: &mut Router, now: u64) -> u64 {
+    let Some(nat) = router.part::<Nat>().filter(|nat| nat.enabled.is_some()) else { return u64::MAX };
+    let second = (now / SECOND) as u32;
+    let ticked = nat.parts.clock.swap(second, Ordering::Relaxed) != second;
+    if ticked {
+        if let Err(error) = follow_threads(router) {
+            tracing::warn!(target: "nat44", "threads have changed: {error}");
+        }
+        for thread in threads(router) {
+            let Some(nat) = router.part::<Nat>() else { return u64::MAX };
+            let Some(shared) = nat.parts.threads.get(thread).cloned() else { continue };
+            let config = nat.parts.config.get();
+            router.graph.fleet().cast(thread, move |_| {
+                if let Some(nat) = lock(&shared).as_mut() {
+                    nat.expire_some(&config, second, EXPIRE);
+                }
+            });
+        }
+    }
+    if purge(router) { now } else { now + SECOND - now % SECOND }
+}

@@ -1,0 +1,313 @@
+//! What one thread has of the NAT: its sessions, its hosts, its ports; and how it begins a session.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use quiver_tables::error::OutOfMemory;
+
+use crate::config::{Mapping, NatConfig, PoolAddress, Twice};
+use crate::session::{Direction, Endpoint, Key, Session, flag};
+use crate::table::{AddError, SessionId, Sessions};
+
+/// Ports tried at random, then one after the other, on one address. A pool of which nine tenths are taken for one remote
+/// endpoint still gives one with all but 10⁻⁴ of the packets.
+const RANDOM_TRIES: u32 = 16;
+const NEXT_TRIES: u32 = 80;
+/// Addresses tried.
+const ADDRESS_TRIES: usize = 4;
+/// Remote endpoints for which there was no port a moment ago.
+const EXHAUSTED: usize = 64;
+/// Sessions whose timers are looked at for each vector.
+const EXPIRE_STEP: usize = 64;
+
+/// Why a session is not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No port is free on the addresses tried.
+    Ports,
+    /// There are as many sessions as there may be.
+    Sessions,
+    /// The host has as many as it may have.
+    Host,
+    /// No memory.
+    Memory,
+    /// No pool has an address for the host.
+    NoAddress,
+}
+
+/// A host inside.
+#[derive(Clone, Copy, Debug, Default)]
+struct Host {
+    sessions: u32,
+    /// The address that its sources get: the same for all its sessions while it lasts (RFC 4787, REQ-2).
+    addr: u32,
+}
+
+/// The state of one thread.
+pub struct ThreadNat {
+    /// Its sessions.
+    pub sessions: Sessions,
+    hosts: HashMap<(u32, u16), Host>,
+    random: u64,
+    exhausted: [(Endpoint, u8, u32); EXHAUSTED],
+    /// Sessions begun, ended.
+    pub begun: u64,
+    /// Sessions that have expired or were deleted.
+    pub ended: u64,
+}
+
+/// A thread's state, shared by its nodes and locked once a vector. Only that thread locks it, also for what main wants of it
+/// (main sends closures), so that nobody ever waits.
+pub type Shared = Arc<Mutex<Option<ThreadNat>>>;
+
+/// Locks a thread's state.
+pub fn lock(shared: &Shared) -> MutexGuard<'_, Option<ThreadNat>> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ThreadNat {
+    /// A thread without sessions.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(limit: u32, seed: u64, now: u32) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            sessions: Sessions::new(limit, seed, now)?,
+            hosts: HashMap::new(),
+            random: seed | 1,
+            exhausted: [(Endpoint::new(0, 0), 0, 0); EXHAUSTED],
+            begun: 0,
+            ended: 0,
+        })
+    }
+
+    fn random(&mut self) -> u32 {
+        // splitmix64: what is guessed of a port helps nobody (RFC 6056 asks for no more).
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) as u32
+    }
+
+    /// Ends sessions that have been silent for long enough; some at a time.
+    pub fn expire(&mut self, config: &NatConfig, now: u32) -> bool {
+        self.expire_some(config, now, EXPIRE_STEP)
+    }
+
+    /// As [`ThreadNat::expire`], looking at up to `n`.
+    pub fn expire_some(&mut self, config: &NatConfig, now: u32, n: usize) -> bool {
+        let Self { sessions, hosts, ended, .. } = self;
+        sessions.expire(now, n, &config.timeouts, |session| {
+            *ended += 1;
+            forget(hosts, session);
+        })
+    }
+
+    /// Ends a session.
+    pub fn remove(&mut self, id: SessionId) -> Option<Session> {
+        let session = self.sessions.remove(id)?;
+        self.ended += 1;
+        forget(&mut self.hosts, &session);
+        Some(session)
+    }
+
+    /// Ends those of the sessions with numbers `from..to` that `which` picks.
+    pub fn remove_where(&mut self, from: SessionId, to: SessionId, which: impl Fn(&Session) -> bool) {
+        for id in from..to.min(self.sessions.end()) {
+            if self.sessions.get(id).is_some_and(|s| which(&s)) {
+                self.remove(id);
+            }
+        }
+    }
+
+    /// Hosts with sessions.
+    pub fn hosts(&self) -> usize {
+        self.hosts.len()
+    }
+
+    fn add(&mut self, config: &NatConfig, session: &Session) -> Result<SessionId, AddError> {
+        let id = self.sessions.add(session, &config.timeouts)?;
+        self.begun += 1;
+        let host = self.hosts.entry((session.inside().addr, session.i2o.fib())).or_default();
+        host.sessions += 1;
+        if session.flags & flag::STATIC == 0 {
+            host.addr = session.outside().addr;
+        }
+        Ok(id)
+    }
+
+    /// Whether a host may have one more.
+    fn check_host(&self, config: &NatConfig, addr: u32, fib: u16) -> Result<(), Refusal> {
+        let host = self.hosts.get(&(addr, fib));
+        if config.host_limit > 0 && host.is_some_and(|h| h.sessions >= config.host_limit) {
+            return Err(Refusal::Host);
+        }
+        if self.sessions.len() >= self.sessions.limit() { Err(Refusal::Sessions) } else { Ok(()) }
+    }
+
+    /// Begins a session of a host inside.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn begin_in2out(&mut self, config: &NatConfig, position: usize, i2o: Key, now: u32) -> Result<Option<SessionId>, Refusal> {
+        let (from, to, proto, fib) = (i2o.src(), i2o.dst(), i2o.proto(), i2o.fib());
+        let hairpin = if config.external.contains(&to.addr) { flag::HAIRPIN } else { 0 };
+        if let Some(mapping) = config.mapping_of_local(from, proto, fib) {
+            if mapping.identity {
+                return Ok(None);
+            }
+            self.check_host(config, from.addr, fib)?;
+            let port = if mapping.proto.is_some() { mapping.external.port } else { from.port };
+            let outside = Endpoint::new(mapping.external.addr, port);
+            let o2i = Key::new(to, outside, proto, Direction::Out2In, config.outside_fib);
+            let session = Session::new(i2o, o2i, flag::STATIC | hairpin, now);
+            return self.add(config, &session).map(Some).map_err(refusal);
+        }
+        self.check_host(config, from.addr, fib)?;
+        let tenant = |p: &&PoolAddress| p.tenant.is_none_or(|(_, f)| f == fib);
+        let paired = self.hosts.get(&(from.addr, fib)).map(|h| h.addr);
+        let first = paired.and_then(|addr| config.pool.iter().position(|p| p.addr == addr));
+        let first = first.unwrap_or_else(|| scatter(from.addr, config.pool.len()));
+        let around = config.pool.iter().cycle().skip(first).take(config.pool.len()).filter(tenant).take(ADDRESS_TRIES);
+        let mut refused = Refusal::NoAddress;
+        if self.was_exhausted(to, proto, now) {
+            return Err(Refusal::Ports);
+        }
+        for address in around {
+            match self.free_port(config, position, address.addr, to, proto, from.port) {
+                Some(outside) => {
+                    let o2i = Key::new(to, outside, proto, Direction::Out2In, config.outside_fib);
+                    return self.add(config, &Session::new(i2o, o2i, hairpin, now)).map(Some).map_err(refusal);
+                }
+                None => refused = Refusal::Ports,
+            }
+        }
+        if refused == Refusal::Ports {
+            self.note_exhausted(to, proto, now);
+        }
+        Err(refused)
+    }
+
+    /// A port of an address that no session with this remote endpoint has, and no static mapping.
+    fn free_port(&mut self, config: &NatConfig, position: usize, addr: u32, to: Endpoint, proto: u8, own: u16) -> Option<Endpoint> {
+        let fib = config.outside_fib;
+        let free = |sessions: &Sessions, port: u16| {
+            let outside = Endpoint::new(addr, port);
+            // A query's reply has its identifier as the destination's port and none for the source.
+            let taken = config.by_external.contains_key(&(outside, proto));
+            let key = Key::new(to, outside, proto, Direction::Out2In, fib);
+            (!taken && sessions.find(key).is_none()).then_some(outside)
+        };
+        if ![1, 6, 17].contains(&proto) {
+            return free(&self.sessions, own);
+        }
+        let (first, count) = config.ports_of(position);
+        let at = |n: u32| first + (n % u32::from(count.max(1))) as u16;
+        for _ in 0..RANDOM_TRIES {
+            let n = self.random();
+            if let Some(found) = free(&self.sessions, at(n)) {
+                return Some(found);
+            }
+        }
+        let start = self.random() % u32::from(count.max(1));
+        (0..NEXT_TRIES).find_map(|n| free(&self.sessions, at(start + n)))
+    }
+
+    fn exhausted_slot(to: Endpoint) -> usize {
+        (u64::from(to.addr) << 16 | u64::from(to.port)).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 58
+    }
+
+    /// Where ports have just run out, the next packets are not worth a search.
+    fn was_exhausted(&self, to: Endpoint, proto: u8, now: u32) -> bool {
+        self.exhausted.get(Self::exhausted_slot(to)).is_some_and(|slot| *slot == (to, proto, now))
+    }
+
+    fn note_exhausted(&mut self, to: Endpoint, proto: u8, now: u32) {
+        if let Some(slot) = self.exhausted.get_mut(Self::exhausted_slot(to)) {
+            *slot = (to, proto, now);
+        }
+    }
+
+    /// Begins a session from outside, by a static mapping.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn begin_out2in(
+        &mut self,
+        config: &NatConfig,
+        position: usize,
+        mapping: &Mapping,
+        o2i: Key,
+        now: u32,
+    ) -> Result<Option<SessionId>, Refusal> {
+        if mapping.identity {
+            return Ok(None);
+        }
+        let (from, to, proto, fib) = (o2i.src(), o2i.dst(), o2i.proto(), mapping.vrf.1);
+        let local = mapping.local_for(from, to.port).ok_or(Refusal::NoAddress)?;
+        self.check_host(config, local.addr, fib)?;
+        let twice = match mapping.twice {
+            Twice::No => false,
+            Twice::Always => true,
+            Twice::ToSelf => from.addr == mapping.external.addr || mapping.locals.iter().any(|(l, _)| l.addr == from.addr),
+        };
+        let seen = if twice { self.twice_source(config, position, local, proto, fib, from)? } else { from };
+        let hairpin = if config.external.contains(&from.addr) { flag::HAIRPIN } else { 0 };
+        let flags = flag::STATIC | hairpin | if twice { flag::TWICE } else { 0 };
+        let i2o = Key::new(local, seen, proto, Direction::In2Out, fib);
+        self.add(config, &Session::new(i2o, o2i, flags, now)).map(Some).map_err(refusal)
+    }
+
+    /// An address and a port by which a host inside sees one outside.
+    fn twice_source(
+        &mut self,
+        config: &NatConfig,
+        position: usize,
+        local: Endpoint,
+        proto: u8,
+        fib: u16,
+        from: Endpoint,
+    ) -> Result<Endpoint, Refusal> {
+        let pool = &config.twice_pool;
+        let first = scatter(from.addr, pool.len());
+        let (first_port, count) = config.ports_of(position);
+        let mut refused = Refusal::NoAddress;
+        for address in pool.iter().cycle().skip(first).take(pool.len().min(ADDRESS_TRIES)) {
+            for _ in 0..RANDOM_TRIES {
+                let port = first_port + (self.random() % u32::from(count.max(1))) as u16;
+                // A query has its identifier on the inside's place only.
+                let seen = Endpoint::new(address.addr, if proto == 1 { 0 } else { port });
+                if self.sessions.find(Key::new(local, seen, proto, Direction::In2Out, fib)).is_none() {
+                    return Ok(seen);
+                }
+            }
+            refused = Refusal::Ports;
+        }
+        Err(refused)
+    }
+}
+
+/// Where in a pool of `n` a host begins to look.
+fn scatter(addr: u32, n: usize) -> usize {
+    let mixed = u64::from(addr).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    (mixed as usize * n) >> 32
+}
+
+fn forget(hosts: &mut HashMap<(u32, u16), Host>, session: &Session) {
+    let key = (session.inside().addr, session.i2o.fib());
+    let Some(host) = hosts.get_mut(&key) else { return };
+    host.sessions -= 1;
+    if host.sessions == 0 {
+        hosts.remove(&key);
+    }
+}
+
+fn refusal(error: AddError) -> Refusal {
+    match error {
+        AddError::Full => Refusal::Sessions,
+        AddError::NoMemory => Refusal::Memory,
+        // Another session has the outside endpoint for this remote one.
+        AddError::Taken => Refusal::Ports,
+    }
+}

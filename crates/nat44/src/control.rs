@@ -573,6 +573,14 @@ pub(crate) fn follow_threads(router: &mut Router) -> Result<(), NatError> {
 fn on_event(router: &mut Router, event: &IfEvent) {
     let _ = enabled(router, |router, nat| {
         match event {
+            IfEvent::Address(index, IpAddr::V4(gone), _, false) => {
+                let of_pool = nat.pool_interfaces.iter().any(|(i, _)| i == index);
+                if of_pool || nat.statics.iter().any(|s| s.external == External::Interface(*index)) {
+                    nat.purges.push(Purge::Address(gone.to_bits()));
+                    router.wake_process(process::NAME, 0);
+                }
+                nat.publish(router);
+            }
             IfEvent::Address(..) | IfEvent::Mtu(_) => nat.publish(router),
             IfEvent::Deleted(index) => {
                 if nat.config.sides.contains_key(index) {

@@ -27,6 +27,8 @@ pub(crate) enum Purge {
     All,
     /// Those by these outside addresses.
     Outside(RangeInclusive<u32>),
+    /// Those by this outside address, by static mappings too: it is the router's no more.
+    Address(u32),
     /// Those of a static mapping.
     Mapping(Mapping),
 }
@@ -35,6 +37,7 @@ impl Purge {
     fn picks(&self, session: &Session) -> bool {
         match self {
             Self::All => true,
+            Self::Address(addr) => session.outside().addr == *addr,
             Self::Outside(range) => {
                 let twice = session.flags & flag::TWICE != 0 && range.contains(&session.i2o.dst().addr);
                 let dynamic = session.flags & flag::STATIC == 0;

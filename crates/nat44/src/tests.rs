@@ -62,9 +62,9 @@ impl Bed {
         crate::control::start(&mut h.router, &Schema::new().defaults()).unwrap();
         let (inside, outside) = (h.interface(0), h.interface(1));
         run(&mut h, "set interface ip address x0 10.0.0.1/8\nset interface ip address x1 198.51.100.1/24");
-        run(&mut h, "set ip neighbor x1 198.51.100.2 02:00:00:00:10:01\nip route add 0.0.0.0/0 via 198.51.100.2 x1");
+        run(&mut h, "set ip neighbor x1 198.51.100.2 02:00:00:00:10:01 static\nip route add 0.0.0.0/0 via 198.51.100.2 x1");
         for n in 2..12 {
-            run(&mut h, &format!("set ip neighbor x0 10.0.0.{n} 02:00:00:00:10:00"));
+            run(&mut h, &format!("set ip neighbor x0 10.0.0.{n} 02:00:00:00:10:00 static"));
         }
         if !lines.contains("nat44 plugin enable") {
             run(&mut h, "nat44 plugin enable");
@@ -91,6 +91,8 @@ impl Bed {
     fn pass(&mut self, seconds: u64) {
         self.now += seconds * 1_000_000_000;
         self.settle();
+        // What other modules send as time goes by is not looked at.
+        self.h.run();
     }
 
     /// Puts a frame in on a thread and gives what leaves, also by way of other threads.

@@ -50,7 +50,9 @@ fn an_interfaces_address_can_be_the_outside() {
     assert_eq!(bed.out(from_inside(2).udp(1, 2)).src, own);
     assert_eq!(bed.back(from_outside(own).tcp(9, 2222, TcpFlags::SYN)).to(), (HOST, 22));
     run(&mut bed.h, "set interface ip address del x1 198.51.100.1/24\nset interface ip address x1 198.51.100.7/24");
-    run(&mut bed.h, "set ip neighbor x1 198.51.100.2 02:00:00:00:10:01\nip route add 0.0.0.0/0 via 198.51.100.2 x1");
+    run(&mut bed.h, "set ip neighbor x1 198.51.100.2 02:00:00:00:10:01 static\nip route add 0.0.0.0/0 via 198.51.100.2 x1");
+    bed.settle();
+    assert_eq!(bed.sessions(), 0, "sessions of the old address end");
     let new = Ipv4Addr::new(198, 51, 100, 7);
     assert_eq!(bed.out(from_inside(3).udp(1, 2)).src, new, "the pool follows the interface");
     assert_eq!(bed.back(from_outside(new).tcp(9, 2222, TcpFlags::SYN)).to(), (HOST, 22));

@@ -1,6 +1,6 @@
 //! Clocks a packet of NAT44 beside plain forwarding, new sessions a second, memory of a session.
 //!
-//! `cargo bench -p quiver-nat44 [-- --rounds N]`. 64-byte UDP packets in vectors of 256 from a ring of 16,384 buffers. Each
+//! `cargo bench -p quiver-nat44 [-- --rounds N] [--flows N]` (so many sessions in place of 1,000,000). 64-byte UDP packets in vectors of 256 from a ring of 16,384 buffers. Each
 //! packet's flow is drawn at random from all established ones, so that both lines of a look-up come from wherever they are.
 //! Rounds visit all cases in turn; figures are medians over rounds of medians over vectors, in ticks of the time stamp counter.
 //! What source and sink cost is left out.
@@ -173,7 +173,8 @@ impl Bed {
         }
         if way != Way::Plain {
             control::enable(&mut router, control::Enabled { sessions: flows, vrfs: (0, 0) }).expect("enabled");
-            control::set_pool(&mut router, [198, 51, 101, 0].into(), [198, 51, 101, 255].into(), None, false, true).expect("pool");
+            let pool = control::PoolSpec { addr: [198, 51, 101, 0].into(), vrf: None, twice: false, independent: false };
+            control::set_pool(&mut router, pool, [198, 51, 101, 255].into(), true).expect("pool");
             control::set_interface(&mut router, x0, Side { inside: true, outside: false }, true).expect("inside");
             control::set_interface(&mut router, x1, Side { inside: false, outside: true }, true).expect("outside");
         }
@@ -201,7 +202,7 @@ impl Bed {
         self.turn((flows as usize).div_ceil(256));
         if self.way != Way::Plain {
             let made = f64::from(flows) / start.elapsed().as_secs_f64();
-            let state = control::on_thread(&mut self.router, 0, |nat| (nat.sessions.len(), nat.sessions.memory_bytes()));
+            let state = control::on_thread(&mut self.router, 0, |nat| (nat.sessions.len(), nat.memory_bytes()));
             let (sessions, memory) = state.expect("a thread");
             assert_eq!(sessions, flows, "all flows have a session");
             self.made = Some((made, memory / flows as usize));
@@ -281,11 +282,11 @@ fn median(values: &mut [f64]) -> f64 {
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let rounds = args.iter().position(|a| a == "--rounds").and_then(|at| args.get(at + 1)?.parse().ok()).unwrap_or(7);
+    let option = |name: &str| args.iter().position(|a| a == name).and_then(|at| args.get(at + 1)?.parse::<u32>().ok());
+    let (rounds, many) = (option("--rounds").unwrap_or(7), option("--flows").unwrap_or(1_000_000));
     // Where it may not pin itself, other work on the machine moves it.
     let _ = quiver_graph::topology::pin_current_thread(0);
-    let cases =
-        [(Way::Plain, 65_536), (Way::In2Out, 65_536), (Way::Out2In, 65_536), (Way::In2Out, 1_000_000), (Way::Out2In, 1_000_000)];
+    let cases = [(Way::Plain, 65_536), (Way::In2Out, 65_536), (Way::Out2In, 65_536), (Way::In2Out, many), (Way::Out2In, many)];
     let mut beds: Vec<Bed> = cases.iter().map(|(way, flows)| Bed::new(*way, *flows)).collect();
     let mut figures: Vec<Vec<Vec<f64>>> = vec![Vec::new(); beds.len()];
     for _ in 0..rounds {

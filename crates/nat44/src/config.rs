@@ -28,6 +28,8 @@ pub struct PoolAddress {
     pub addr: u32,
     /// Number and FIB of the table whose hosts it is for; none: for all.
     pub tenant: Option<(u32, u16)>,
+    /// A port of it belongs to one inside endpoint whatever it speaks to, and anyone may speak to it.
+    pub independent: bool,
 }
 
 /// Whether the source of packets from outside is changed too.
@@ -87,6 +89,8 @@ pub struct NatConfig {
     pub sides: HashMap<IfIndex, Side>,
     /// Addresses that sources get.
     pub pool: Vec<PoolAddress>,
+    /// Where in the pool an address is.
+    pub pool_at: HashMap<u32, usize>,
     /// Addresses that sources from outside get.
     pub twice_pool: Vec<PoolAddress>,
     /// Every address that is the outside of something.
@@ -105,6 +109,8 @@ pub struct NatConfig {
     pub forwarding: bool,
     /// Timeouts.
     pub timeouts: Timeouts,
+    /// Greatest segment size that connections may agree on; 0: whatever they like.
+    pub mss: u16,
     /// Most sessions of one host; 0: no limit.
     pub host_limit: u32,
     /// Threads that share the work, in order of their port ranges.
@@ -139,6 +145,7 @@ impl NatConfig {
         self.by_external_addr.clear();
         self.by_local.clear();
         self.by_local_addr.clear();
+        self.pool_at = self.pool.iter().enumerate().map(|(at, p)| (p.addr, at)).collect();
         self.external = self.pool.iter().chain(&self.twice_pool).map(|p| p.addr).collect();
         for (n, mapping) in self.mappings.iter().enumerate() {
             // The address of an identity mapping is its host's own.

@@ -101,6 +101,19 @@ pub struct StaticSpec {
     pub affinity: bool,
 }
 
+/// An address of a pool, as the user names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSpec {
+    /// Address.
+    pub addr: Ipv4Addr,
+    /// Table whose hosts it is for; none: for all.
+    pub vrf: Option<u32>,
+    /// For sources from outside.
+    pub twice: bool,
+    /// A port of it belongs to one inside endpoint, whatever it speaks to.
+    pub independent: bool,
+}
+
 /// The plugin's state.
 pub struct Nat {
     pub(crate) parts: Parts,
@@ -110,13 +123,17 @@ pub struct Nat {
     pub config: NatConfig,
     /// Static mappings in order of configuration.
     pub statics: Vec<StaticSpec>,
-    /// Pools without those that follow an interface: address and table, for sources or for twice-NAT.
-    pub pools: Vec<(Ipv4Addr, Option<u32>, bool)>,
+    /// Pools without those that follow an interface.
+    pub pools: Vec<PoolSpec>,
     /// Interfaces whose address is in a pool; for twice-NAT or not.
     pub pool_interfaces: Vec<(IfIndex, bool)>,
     /// Ranges for which this plugin has asked for proxy ARP.
     proxies: Vec<ProxyRange>,
     pub(crate) purges: Purges,
+    /// Workers, by the user's numbers, that have sessions; none: all.
+    workers: Option<Vec<usize>>,
+    /// Threads that forward, as they were when work was last spread over them.
+    fleet: Vec<usize>,
 }
 
 /// Adds state and nodes to the router, at its start.
@@ -141,6 +158,8 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         pool_interfaces: Vec::new(),
         proxies: Vec::new(),
         purges: Purges::default(),
+        workers: None,
+        fleet: Vec::new(),
     });
     router.add_process(process::NAME, process::run);
     router.listen(on_event);
@@ -179,14 +198,18 @@ impl Nat {
     fn publish(&mut self, router: &mut Router) {
         let mut pool = Vec::new();
         let mut twice = Vec::new();
-        for (addr, vrf, for_twice) in &self.pools {
-            let tenant = vrf.and_then(|id| Some((id, fib_of(router, id).ok()?)));
-            let list = if *for_twice { &mut twice } else { &mut pool };
-            list.push(PoolAddress { addr: addr.to_bits(), tenant });
+        for spec in &self.pools {
+            let tenant = spec.vrf.and_then(|id| Some((id, fib_of(router, id).ok()?)));
+            let list = if spec.twice { &mut twice } else { &mut pool };
+            list.push(PoolAddress { addr: spec.addr.to_bits(), tenant, independent: spec.independent });
         }
         for (index, for_twice) in &self.pool_interfaces {
             let list = if *for_twice { &mut twice } else { &mut pool };
-            list.extend(address_of(router, *index).map(|addr| PoolAddress { addr: addr.to_bits(), tenant: None }));
+            list.extend(address_of(router, *index).map(|addr| PoolAddress {
+                addr: addr.to_bits(),
+                tenant: None,
+                independent: false,
+            }));
         }
         self.config.pool = pool;
         self.config.twice_pool = twice;
@@ -227,7 +250,8 @@ impl Nat {
 
     /// Switches the features of an interface as its side wants them.
     fn switch(&self, router: &mut Router, index: IfIndex, side: Side) -> Result<(), NatError> {
-        let several = self.config.threads.len() > 1;
+        // Packets may come in on a thread without sessions, too.
+        let several = self.fleet.len() > 1;
         for (n, on) in [(0, side.inside), (1, side.outside)] {
             for (name, on) in [(TRANSLATE[n], on), (HANDOFF[n], on && several)] {
                 router.graph.set_feature(ARC, name, index, on).map_err(|e| NatError::Graph(e.to_string()))?;
@@ -249,9 +273,18 @@ impl Nat {
         Ok(())
     }
 
+    /// Threads that are to have sessions: those that the user has chosen, as far as they are there.
+    fn chosen(&self, router: &mut Router) -> Vec<usize> {
+        let all = router.graph.fleet().threads();
+        let workers = router.graph.fleet().worker_threads();
+        let chosen = self.workers.iter().flatten().filter_map(|n| workers.get(*n).copied());
+        let chosen: Vec<usize> = chosen.filter(|thread| all.contains(thread)).collect();
+        if chosen.is_empty() { all } else { chosen }
+    }
+
     /// Gives every thread a table of its own; sessions that were there end.
     fn spread(&mut self, router: &mut Router, sessions: u32) -> Result<(), NatError> {
-        let threads = router.graph.fleet().threads();
+        let threads = self.chosen(router);
         let (now, seed) = (seconds(router), router.graph.clock().ticks());
         let mut made = BTreeMap::new();
         for thread in &threads {
@@ -259,16 +292,29 @@ impl Nat {
             made.insert(*thread, ThreadNat::new(sessions, seed, now).map_err(|_| NatError::Memory)?);
         }
         self.config.threads = threads;
+        self.fleet = router.graph.fleet().threads();
         for (thread, shared) in self.parts.threads.iter().enumerate() {
             let (shared, state) = (shared.clone(), made.remove(&thread));
             // On its own thread, which alone locks it; a thread that is gone does not mind.
             let change = move || *lock(&shared) = state;
-            if self.config.threads.contains(&thread) {
+            if self.fleet.contains(&thread) {
                 router.graph.fleet().on(thread, move |_| change());
             } else {
                 change();
             }
         }
+        Ok(())
+    }
+}
+
+impl Nat {
+    /// Spreads work anew while packets flow.
+    fn respread(&mut self, router: &mut Router, sessions: u32) -> Result<(), NatError> {
+        self.spread(router, sessions)?;
+        for (index, side) in self.config.sides.clone() {
+            self.switch(router, index, side)?;
+        }
+        self.publish(router);
         Ok(())
     }
 }
@@ -352,6 +398,7 @@ pub fn disable(router: &mut Router) -> Result<(), NatError> {
             }
         }
         nat.purges = Purges::default();
+        nat.workers = None;
         nat.enabled = None;
         Ok(())
     })
@@ -380,30 +427,27 @@ pub fn set_interface(router: &mut Router, index: IfIndex, sides: Side, add: bool
 ///
 /// # Errors
 /// Not enabled, no such table, an address that is or is not there.
-pub fn set_pool(
-    router: &mut Router,
-    first: Ipv4Addr,
-    last: Ipv4Addr,
-    vrf: Option<u32>,
-    twice: bool,
-    add: bool,
-) -> Result<(), NatError> {
+pub fn set_pool(router: &mut Router, spec: PoolSpec, last: Ipv4Addr, add: bool) -> Result<(), NatError> {
     enabled(router, |router, nat| {
+        let (first, twice) = (spec.addr, spec.twice);
         let (from, to) = (first.to_bits(), last.to_bits());
         if from > to || to - from >= RANGE_MAX {
             return Err(NatError::Invalid(format!("{first} - {last} is no range of at most {RANGE_MAX} addresses")));
         }
-        if let Some(vrf) = vrf.filter(|_| add) {
+        if twice && spec.independent {
+            return Err(NatError::Invalid("endpoint-independent: addresses for twice-nat are given to remote endpoints".into()));
+        }
+        if let Some(vrf) = spec.vrf.filter(|_| add) {
             fib_of(router, vrf)?;
         }
-        let there: HashSet<u32> = nat.pools.iter().filter(|p| p.2 == twice).map(|p| p.0.to_bits()).collect();
+        let there: HashSet<u32> = nat.pools.iter().filter(|p| p.twice == twice).map(|p| p.addr.to_bits()).collect();
         let wrong = (from..=to).find(|a| there.contains(a) == add).map(Ipv4Addr::from_bits);
         match (wrong, add) {
             (Some(a), true) => return Err(NatError::Exists(a.to_string())),
             (Some(a), false) => return Err(NatError::NoEntry(format!("address {a} in the pool"))),
-            (None, true) => nat.pools.extend((from..=to).map(|a| (Ipv4Addr::from_bits(a), vrf, twice))),
+            (None, true) => nat.pools.extend((from..=to).map(|a| PoolSpec { addr: Ipv4Addr::from_bits(a), ..spec })),
             (None, false) => {
-                nat.pools.retain(|p| p.2 != twice || !(from..=to).contains(&p.0.to_bits()));
+                nat.pools.retain(|p| p.twice != twice || !(from..=to).contains(&p.addr.to_bits()));
                 nat.purges.push(Purge::Outside(from..=to));
             }
         }
@@ -455,6 +499,46 @@ pub fn set_static(router: &mut Router, spec: StaticSpec, add: bool) -> Result<()
             (Some(at), false) => {
                 let old = nat.statics.remove(at);
                 nat.purges.extend(resolved(router, &old).map(Purge::Mapping));
+            }
+        }
+        nat.publish(router);
+        router.wake_process(process::NAME, 0);
+        Ok(())
+    })
+}
+
+/// Adds an inside endpoint to a load-balanced mapping, or takes it out with its sessions.
+///
+/// # Errors
+/// Not enabled, no such mapping, or the endpoint is or is not there, or is the only one.
+pub fn set_back_end(
+    router: &mut Router,
+    external: Endpoint,
+    proto: u8,
+    local: (Endpoint, u32),
+    vrf: u32,
+    add: bool,
+) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        let outside = External::Addr(Ipv4Addr::from_bits(external.addr));
+        let ours = |s: &&mut StaticSpec| {
+            s.external == outside && s.port == external.port && s.proto == Some(proto) && s.vrf == vrf && !s.identity
+        };
+        let none = || NatError::NoEntry(format!("load-balanced static mapping of {external} in table {vrf}"));
+        let spec = nat.statics.iter_mut().find(ours).ok_or_else(none)?;
+        let at = spec.locals.iter().position(|(l, _)| *l == local.0);
+        match (at, add) {
+            (Some(_), true) => return Err(NatError::Exists(format!("back-end {}", local.0))),
+            (None, false) => return Err(NatError::NoEntry(format!("back-end {}", local.0))),
+            (Some(_), false) if spec.locals.len() == 1 => {
+                let text = format!("back-end {} is the only one: take the mapping out", local.0);
+                return Err(NatError::Invalid(text));
+            }
+            (None, true) => spec.locals.push(local),
+            (Some(at), false) => {
+                spec.locals.remove(at);
+                let spec = spec.clone();
+                nat.purges.extend(resolved(router, &spec).map(|m| Purge::BackEnd(m, local.0)));
             }
         }
         nat.publish(router);
@@ -559,14 +643,27 @@ pub fn clear_sessions(router: &mut Router) -> Result<(), NatError> {
 /// Follows a change of threads; their sessions end, because ports and hosts belong to other threads then.
 pub(crate) fn follow_threads(router: &mut Router) -> Result<(), NatError> {
     enabled(router, |router, nat| {
-        let Some(what) = nat.enabled.filter(|_| router.graph.fleet().threads() != nat.config.threads) else { return Ok(()) };
+        let Some(what) = nat.enabled.filter(|_| router.graph.fleet().threads() != nat.fleet) else { return Ok(()) };
         tracing::warn!(target: "nat44", "threads have changed: all sessions end");
-        nat.spread(router, what.sessions)?;
-        for (index, side) in nat.config.sides.clone() {
-            nat.switch(router, index, side)?;
+        nat.respread(router, what.sessions)
+    })
+}
+
+/// Chooses the workers that have sessions, by the user's numbers; all sessions end.
+///
+/// # Errors
+/// Not enabled, no such worker, no memory.
+pub fn set_workers(router: &mut Router, workers: Vec<usize>) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        let there = router.graph.fleet().worker_threads().len();
+        if let Some(wrong) = workers.iter().find(|n| **n >= there) {
+            return Err(NatError::Invalid(format!("no worker {wrong}: there are {there}, from 0")));
         }
-        nat.publish(router);
-        Ok(())
+        nat.workers = Some(workers);
+        match nat.enabled {
+            Some(what) if nat.chosen(router) != nat.config.threads => nat.respread(router, what.sessions),
+            _ => Ok(()),
+        }
     })
 }
 

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod bindings;
 pub mod config;
 pub mod control;
 pub mod fragments;

@@ -269,3 +269,88 @@ fn put_checksum(bytes: &mut [u8], at: usize, by: u16, zero_is_none: bool) {
     let new = update(old, by);
     put(bytes, at, &(if zero_is_none && new == 0 { 0xffff } else { new }).to_ne_bytes());
 }
+
+/// Lowers the maximum segment size option (RFC 9293, section 3.7.1) of a SYN whose TCP header is at `tcp` to `most`. A SYN
+/// without the option stays without: its sender takes the default, 536 bytes.
+pub fn clamp_mss(packet: &mut Pkt<'_>, tcp: usize, most: u16) {
+    let unfinished = packet.has(flags::CHECKSUM);
+    clamp_mss_in(packet.bytes_mut(), tcp, most, unfinished);
+}
+
+fn clamp_mss_in(bytes: &mut [u8], tcp: usize, most: u16, unfinished: bool) {
+    let Some(header) = bytes.get(tcp + 12).map(|b| usize::from(b >> 4) * 4) else { return };
+    let end = (tcp + header).min(bytes.len());
+    let mut at = tcp + 20;
+    while at < end {
+        let len = match (bytes.get(at), bytes.get(at + 1)) {
+            // End of options; no operation.
+            (Some(0), _) => return,
+            (Some(1), _) => 1,
+            (Some(2), Some(4)) if at + 4 <= end => {
+                let old = [bytes[at + 2], bytes[at + 3]];
+                if u16::from_be_bytes(old) <= most {
+                    return;
+                }
+                let new = most.to_be_bytes();
+                put(bytes, at + 2, &new);
+                if !unfinished {
+                    // At an odd offset the bytes belong to the other halves of checksummed words.
+                    let odd = (at - tcp) % 2 == 1;
+                    let word = |b: [u8; 2]| u64::from(u16::from_ne_bytes(if odd { [b[1], b[0]] } else { b }));
+                    put_checksum(bytes, tcp + 16, change(word(old), word(new)), false);
+                }
+                return;
+            }
+            // An option shorter than its own header would never end.
+            (Some(_), Some(len)) if *len >= 2 => usize::from(*len),
+            _ => return,
+        };
+        at += len;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A TCP header with these options, its checksum that of the header alone.
+    fn syn(options: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0xa5; 20];
+        bytes.extend_from_slice(options);
+        bytes[12] = ((bytes.len() / 4) as u8) << 4;
+        bytes[16..18].fill(0);
+        let sum = Sum::of(&bytes).checksum();
+        bytes[16..18].copy_from_slice(&sum.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_segment_size_is_lowered_wherever_the_option_lies() {
+        for (options, at) in [(vec![2, 4, 5, 180], 2), (vec![1, 2, 4, 5, 180, 0, 0, 0], 3), (vec![3, 3, 7, 2, 4, 5, 180, 0], 5)] {
+            let mut bytes = syn(&options);
+            clamp_mss_in(&mut bytes, 0, 1400, false);
+            assert_eq!(bytes[20 + at..22 + at], 1400_u16.to_be_bytes());
+            assert!(Sum::of(&bytes).is_valid(), "{options:?}");
+            let lower = bytes.clone();
+            clamp_mss_in(&mut bytes, 0, 1460, false);
+            assert_eq!(bytes, lower, "never raised");
+        }
+    }
+
+    #[test]
+    fn odd_options_are_left_alone() {
+        for options in
+            [vec![2, 0, 0, 0], vec![8, 1, 2, 4], vec![0, 2, 4, 5], vec![1, 1, 2, 4], vec![2, 3, 255, 255], vec![1, 1, 1, 2]]
+        {
+            let bytes = syn(&options);
+            let mut after = bytes.clone();
+            clamp_mss_in(&mut after, 0, 1, false);
+            assert_eq!(after, bytes, "{options:?}");
+        }
+        for len in 0..24 {
+            let mut cut = syn(&[2, 4, 5, 180]);
+            cut.truncate(len);
+            clamp_mss_in(&mut cut, 0, 1, false);
+        }
+    }
+}

@@ -8,7 +8,7 @@ use quiver_net::Router;
 
 use crate::config::Mapping;
 use crate::control::{Nat, follow_threads, on_thread, threads};
-use crate::session::{Session, flag};
+use crate::session::{Endpoint, Session, flag};
 use crate::table::SessionId;
 use crate::thread::lock;
 
@@ -31,6 +31,8 @@ pub(crate) enum Purge {
     Address(u32),
     /// Those of a static mapping.
     Mapping(Mapping),
+    /// Those of one of its inside endpoints.
+    BackEnd(Mapping, Endpoint),
 }
 
 impl Purge {
@@ -43,13 +45,16 @@ impl Purge {
                 let dynamic = session.flags & flag::STATIC == 0;
                 (dynamic && range.contains(&session.outside().addr)) || twice
             }
-            Self::Mapping(mapping) => {
-                let outside = session.outside();
-                let port = mapping.proto.is_none() || mapping.external.port == outside.port;
-                let proto = mapping.proto.is_none_or(|p| p == session.i2o.proto());
-                session.flags & flag::STATIC != 0 && outside.addr == mapping.external.addr && port && proto
-            }
+            Self::BackEnd(mapping, local) => session.inside() == *local && Self::of_mapping(mapping, session),
+            Self::Mapping(mapping) => Self::of_mapping(mapping, session),
         }
+    }
+
+    fn of_mapping(mapping: &Mapping, session: &Session) -> bool {
+        let outside = session.outside();
+        let port = mapping.proto.is_none() || mapping.external.port == outside.port;
+        let proto = mapping.proto.is_none_or(|p| p == session.i2o.proto());
+        session.flags & flag::STATIC != 0 && outside.addr == mapping.external.addr && port && proto
     }
 }
 

@@ -176,6 +176,8 @@ pub mod flag {
     pub const HAIRPIN: u8 = 1 << 1;
     /// The source is changed on the way in too.
     pub const TWICE: u8 = 1 << 2;
+    /// Its outside endpoint is the inside endpoint's for all remote ones.
+    pub const INDEPENDENT: u8 = 1 << 3;
 }
 
 /// A session as values.

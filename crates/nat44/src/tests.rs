@@ -14,6 +14,7 @@ use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
 
 mod commands;
 mod flows;
+mod independent;
 mod limits;
 mod mappings;
 mod model;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quiver_tables::error::OutOfMemory;
 
+use crate::bindings::Bindings;
 use crate::config::{Mapping, NatConfig, PoolAddress, Twice};
 use crate::session::{Direction, Endpoint, Key, Session, flag};
 use crate::table::{AddError, SessionId, Sessions};
@@ -48,6 +49,7 @@ pub struct ThreadNat {
     /// Its sessions.
     pub sessions: Sessions,
     hosts: HashMap<(u32, u16), Host>,
+    bindings: Bindings,
     random: u64,
     exhausted: [(Endpoint, u8, u32); EXHAUSTED],
     /// Sessions begun, ended.
@@ -74,6 +76,7 @@ impl ThreadNat {
         Ok(Self {
             sessions: Sessions::new(limit, seed, now)?,
             hosts: HashMap::new(),
+            bindings: Bindings::default(),
             random: seed | 1,
             exhausted: [(Endpoint::new(0, 0), 0, 0); EXHAUSTED],
             begun: 0,
@@ -97,10 +100,10 @@ impl ThreadNat {
 
     /// As [`ThreadNat::expire`], looking at up to `n`.
     pub fn expire_some(&mut self, config: &NatConfig, now: u32, n: usize) -> bool {
-        let Self { sessions, hosts, ended, .. } = self;
+        let Self { sessions, hosts, bindings, ended, .. } = self;
         sessions.expire(now, n, &config.timeouts, |session| {
             *ended += 1;
-            forget(hosts, session);
+            forget(hosts, bindings, session);
         })
     }
 
@@ -108,7 +111,7 @@ impl ThreadNat {
     pub fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(id)?;
         self.ended += 1;
-        forget(&mut self.hosts, &session);
+        forget(&mut self.hosts, &mut self.bindings, &session);
         Some(session)
     }
 
@@ -121,14 +124,32 @@ impl ThreadNat {
         }
     }
 
+    /// Bytes of memory: sessions, hosts, bindings.
+    pub fn memory_bytes(&self) -> usize {
+        let host = size_of::<((u32, u16), Host)>() + 1;
+        self.sessions.memory_bytes() + self.hosts.capacity() * host + self.bindings.memory_bytes()
+    }
+
+    /// Endpoints that are mapped independently of the remote ones.
+    pub fn bindings(&self) -> usize {
+        self.bindings.len()
+    }
+
     /// Hosts with sessions.
     pub fn hosts(&self) -> usize {
         self.hosts.len()
     }
 
     fn add(&mut self, config: &NatConfig, session: &Session) -> Result<SessionId, AddError> {
+        let independent = session.flags & flag::INDEPENDENT != 0;
+        if self.hosts.try_reserve(1).is_err() || independent && !self.bindings.reserve() {
+            return Err(AddError::NoMemory);
+        }
         let id = self.sessions.add(session, &config.timeouts)?;
         self.begun += 1;
+        if independent {
+            self.bindings.hold(session);
+        }
         let host = self.hosts.entry((session.inside().addr, session.i2o.fib())).or_default();
         host.sessions += 1;
         if session.flags & flag::STATIC == 0 {
@@ -165,20 +186,27 @@ impl ThreadNat {
             return self.add(config, &session).map(Some).map_err(refusal);
         }
         self.check_host(config, from.addr, fib)?;
+        if let Some(outside) = self.bindings.outside((from, proto, fib)) {
+            let o2i = Key::new(to, outside, proto, Direction::Out2In, config.outside_fib);
+            let session = Session::new(i2o, o2i, flag::INDEPENDENT | hairpin, now);
+            return self.add(config, &session).map(Some).map_err(refusal);
+        }
         let tenant = |p: &&PoolAddress| p.tenant.is_none_or(|(_, f)| f == fib);
         let paired = self.hosts.get(&(from.addr, fib)).map(|h| h.addr);
-        let first = paired.and_then(|addr| config.pool.iter().position(|p| p.addr == addr));
-        let first = first.unwrap_or_else(|| scatter(from.addr, config.pool.len()));
-        let around = config.pool.iter().cycle().skip(first).take(config.pool.len()).filter(tenant).take(ADDRESS_TRIES);
+        let size = config.pool.len();
+        let first = paired.and_then(|addr| config.pool_at.get(&addr).copied()).unwrap_or_else(|| scatter(from.addr, size));
+        let around = (first..first + size).filter_map(|at| config.pool.get(if at < size { at } else { at - size }));
+        let around = around.filter(tenant).take(ADDRESS_TRIES);
         let mut refused = Refusal::NoAddress;
         if self.was_exhausted(to, proto, now) {
             return Err(Refusal::Ports);
         }
         for address in around {
-            match self.free_port(config, position, address.addr, to, proto, from.port) {
+            match self.free_port(config, position, *address, to, proto, from.port) {
                 Some(outside) => {
                     let o2i = Key::new(to, outside, proto, Direction::Out2In, config.outside_fib);
-                    return self.add(config, &Session::new(i2o, o2i, hairpin, now)).map(Some).map_err(refusal);
+                    let flags = hairpin | if independent(*address, proto) { flag::INDEPENDENT } else { 0 };
+                    return self.add(config, &Session::new(i2o, o2i, flags, now)).map(Some).map_err(refusal);
                 }
                 None => refused = Refusal::Ports,
             }
@@ -189,29 +217,46 @@ impl ThreadNat {
         Err(refused)
     }
 
-    /// A port of an address that no session with this remote endpoint has, and no static mapping.
-    fn free_port(&mut self, config: &NatConfig, position: usize, addr: u32, to: Endpoint, proto: u8, own: u16) -> Option<Endpoint> {
+    /// A port of an address that no session with this remote endpoint has, and no static mapping; of an address that is mapped
+    /// independently of remote endpoints, one that nobody has.
+    fn free_port(
+        &mut self,
+        config: &NatConfig,
+        position: usize,
+        address: PoolAddress,
+        to: Endpoint,
+        proto: u8,
+        own: u16,
+    ) -> Option<Endpoint> {
         let fib = config.outside_fib;
-        let free = |sessions: &Sessions, port: u16| {
-            let outside = Endpoint::new(addr, port);
+        let independent = independent(address, proto);
+        let (first, count) = config.ports_of(position);
+        let count = u32::from(count.max(1));
+        let free = |nat: &Self, port: u16| {
+            let outside = Endpoint::new(address.addr, port);
             // A query's reply has its identifier as the destination's port and none for the source.
-            let taken = config.by_external.contains_key(&(outside, proto));
+            let taken =
+                config.by_external.contains_key(&(outside, proto)) || independent && nat.bindings.inside(outside, proto).is_some();
             let key = Key::new(to, outside, proto, Direction::Out2In, fib);
-            (!taken && sessions.find(key).is_none()).then_some(outside)
+            (!taken && nat.sessions.find(key).is_none()).then_some(outside)
         };
         if ![1, 6, 17].contains(&proto) {
-            return free(&self.sessions, own);
+            return free(self, own);
         }
-        let (first, count) = config.ports_of(position);
-        let at = |n: u32| first + (n % u32::from(count.max(1))) as u16;
+        let at = |n: u32| {
+            let port = first + (n % count) as u16;
+            // An even port for an even one (RFC 4787, REQ-4), where the range has it.
+            let wanted = port ^ (port ^ own) & 1;
+            if independent && wanted >= first && u32::from(wanted - first) < count { wanted } else { port }
+        };
         for _ in 0..RANDOM_TRIES {
             let n = self.random();
-            if let Some(found) = free(&self.sessions, at(n)) {
+            if let Some(found) = free(self, at(n)) {
                 return Some(found);
             }
         }
-        let start = self.random() % u32::from(count.max(1));
-        (0..NEXT_TRIES).find_map(|n| free(&self.sessions, at(start + n)))
+        let start = self.random() % count;
+        (0..NEXT_TRIES).find_map(|n| free(self, at(start + n)))
     }
 
     fn exhausted_slot(to: Endpoint) -> usize {
@@ -227,6 +272,19 @@ impl ThreadNat {
         if let Some(slot) = self.exhausted.get_mut(Self::exhausted_slot(to)) {
             *slot = (to, proto, now);
         }
+    }
+
+    /// Begins a session from outside with an inside endpoint that is mapped independently of remote ones: filtering is
+    /// endpoint-independent too (RFC 4787, REQ-8). `Ok(None)`: there is no such endpoint.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn begin_bound(&mut self, config: &NatConfig, o2i: Key, now: u32) -> Result<Option<SessionId>, Refusal> {
+        let Some((inside, proto, fib)) = self.bindings.inside(o2i.dst(), o2i.proto()) else { return Ok(None) };
+        self.check_host(config, inside.addr, fib)?;
+        let hairpin = if config.external.contains(&o2i.src().addr) { flag::HAIRPIN } else { 0 };
+        let i2o = Key::new(inside, o2i.src(), proto, Direction::In2Out, fib);
+        self.add(config, &Session::new(i2o, o2i, flag::INDEPENDENT | hairpin, now)).map(Some).map_err(refusal)
     }
 
     /// Begins a session from outside, by a static mapping.
@@ -294,7 +352,15 @@ fn scatter(addr: u32, n: usize) -> usize {
     (mixed as usize * n) >> 32
 }
 
-fn forget(hosts: &mut HashMap<(u32, u16), Host>, session: &Session) {
+/// Whether a protocol's ports on an address are mapped independently of remote endpoints.
+fn independent(address: PoolAddress, proto: u8) -> bool {
+    address.independent && [1, 6, 17].contains(&proto)
+}
+
+fn forget(hosts: &mut HashMap<(u32, u16), Host>, bindings: &mut Bindings, session: &Session) {
+    if session.flags & flag::INDEPENDENT != 0 {
+        bindings.release(session);
+    }
     let key = (session.inside().addr, session.i2o.fib());
     let Some(host) = hosts.get_mut(&key) else { return };
     host.sessions -= 1;

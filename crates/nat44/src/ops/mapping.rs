@@ -14,7 +14,7 @@ use crate::control::{self, External, Nat, StaticSpec};
 use crate::session::Endpoint;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<SetMapping>().operation::<ShowMappings>();
+    registry.operation::<SetMapping>().operation::<SetBackEnd>().operation::<ShowMappings>();
     let commands = [
         Command {
             path: "nat44 add static mapping",
@@ -33,6 +33,12 @@ pub(super) fn register(registry: &mut Registry<Router>) {
             syntax: "protocol tcp|udp external <ip4>:<port> local <ip4>:<port> [vrf <id>] probability <n> [local <ip4>:<port> ...] [twice-nat|self-twice-nat] [out2in-only] [affinity <s>] [del]",
             help: "Maps an address and a port outside to several inside, by weight",
             parse: parse_balanced,
+        },
+        Command {
+            path: "nat44 add load-balancing back-end",
+            syntax: "protocol tcp|udp external <ip4>:<port> local <ip4>:<port> [vrf <id>] probability <n> [del]",
+            help: "Adds an endpoint inside to a load-balanced mapping, or takes it out with its sessions",
+            parse: parse_back_end,
         },
         Command {
             path: "show nat44 static mappings",
@@ -150,6 +156,71 @@ fn parse_balanced(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>,
         return Err(args.missing("local endpoint"));
     }
     Ok(Invocation::new::<SetMapping>(mapping))
+}
+
+fn parse_back_end(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    let (mut proto, mut external, mut local, mut vrf, mut weight, mut remove) = (None, None, None, 0, 1, false);
+    while !args.is_empty() {
+        if args.take_keyword("protocol") {
+            proto = Some(args.expect_one_of(&PROTOCOLS)?);
+        } else if args.take_keyword("external") {
+            external = Some(endpoint(args, "external endpoint")?);
+        } else if args.take_keyword("local") {
+            local = Some(endpoint(args, "local endpoint")?);
+        } else if args.take_keyword("vrf") {
+            vrf = args.number("vrf")?;
+        } else if args.take_keyword("probability") {
+            weight = args.number_in("probability", 1..=1_000_000)?;
+        } else if args.take_keyword("del") {
+            remove = true;
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    let (Some(proto), Some(external), Some(local)) = (proto, external, local) else {
+        return Err(args.missing("protocol, external and local endpoint"));
+    };
+    let local = Local { address: Ipv4Addr::from_bits(local.addr), port: local.port, weight };
+    let (external, external_port) = (Ipv4Addr::from_bits(external.addr), external.port);
+    Ok(Invocation::new::<SetBackEnd>(BackEnd { proto, external, external_port, local, vrf, remove }))
+}
+
+/// Adds an inside endpoint to a load-balanced mapping, or takes it out.
+pub struct SetBackEnd;
+
+/// What [`SetBackEnd`] adds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackEnd {
+    /// Protocol number of the mapping.
+    pub proto: u8,
+    /// Its address outside.
+    pub external: Ipv4Addr,
+    /// Its port outside.
+    pub external_port: u16,
+    /// The endpoint inside.
+    pub local: Local,
+    /// Table of the inside.
+    #[serde(default)]
+    pub vrf: u32,
+    /// Take it out.
+    #[serde(default)]
+    pub remove: bool,
+}
+
+impl Operation<Router> for SetBackEnd {
+    const NAME: &'static str = "nat44_back_end_set";
+    type Request = BackEnd;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: BackEnd) -> Result<Outcome<Router, ()>, OpError> {
+        let external = Endpoint::new(request.external.to_bits(), request.external_port);
+        let local = Endpoint::new(request.local.address.to_bits(), request.local.port);
+        let weighted = (local, request.local.weight);
+        control::set_back_end(router, external, request.proto, weighted, request.vrf, !request.remove)
+            .map_err(|e| nat_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
 }
 
 /// Adds a mapping or takes it out.

@@ -5,14 +5,16 @@
 //! | `setup` | plugin, interfaces, pools, forwarding, timeouts, limits |
 //! | `mapping` | static, identity and load-balanced mappings |
 //! | `session` | sessions: shown, ended |
+//! | `tuning` | workers, segment sizes |
 //! | `show` | everything else that is shown |
 
 mod mapping;
 mod session;
 mod setup;
 mod show;
+mod tuning;
 
-pub use mapping::{Mapping, SetMapping};
+pub use mapping::{BackEnd, Mapping, SetBackEnd, SetMapping};
 pub use session::{DeleteSession, DeleteSessionRequest, SessionInfo, ShowSessions};
 pub use setup::{Enable, EnableRequest, SetInterface, SetInterfaceRequest, SetPool, SetPoolRequest};
 pub use show::{ShowSummary, Summary};
@@ -29,6 +31,7 @@ pub fn register(registry: &mut Registry<Router>) {
     setup::register(registry);
     mapping::register(registry);
     session::register(registry);
+    tuning::register(registry);
     show::register(registry);
 }
 

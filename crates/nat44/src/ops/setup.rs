@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Empty, nat_error, resolve};
 use crate::config::Side;
-use crate::control::{self, Enabled, SESSIONS_DEFAULT};
+use crate::control::{self, Enabled, PoolSpec, SESSIONS_DEFAULT};
 use crate::table::Timeouts;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
@@ -30,7 +30,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         },
         Command {
             path: "nat44 add address",
-            syntax: "<ip4> [- <ip4>] [tenant-vrf <id>] [twice-nat] [del]",
+            syntax: "<ip4> [- <ip4>] [tenant-vrf <id>] [twice-nat] [endpoint-independent] [del]",
             help: "Adds addresses to the pool, or takes them out with their sessions",
             parse: parse_pool,
         },
@@ -126,7 +126,8 @@ fn parse_interface(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>
 
 fn parse_pool(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
     let first = args.ip4("address")?;
-    let mut request = SetPoolRequest { first, last: None, tenant_vrf: None, twice_nat: false, remove: false };
+    let (last, tenant_vrf) = (None, None);
+    let mut request = SetPoolRequest { first, last, tenant_vrf, twice_nat: false, endpoint_independent: false, remove: false };
     while !args.is_empty() {
         if args.take_exact("-") {
             request.last = Some(args.ip4("last address")?);
@@ -134,6 +135,8 @@ fn parse_pool(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpE
             request.tenant_vrf = Some(args.number("tenant-vrf")?);
         } else if args.take_keyword("twice-nat") {
             request.twice_nat = true;
+        } else if args.take_keyword("endpoint-independent") {
+            request.endpoint_independent = true;
         } else if args.take_keyword("del") {
             request.remove = true;
         } else {
@@ -267,6 +270,9 @@ pub struct SetPoolRequest {
     /// For sources from outside.
     #[serde(default)]
     pub twice_nat: bool,
+    /// A port of them belongs to one inside endpoint, whatever it speaks to.
+    #[serde(default)]
+    pub endpoint_independent: bool,
     /// Take them out.
     #[serde(default)]
     pub remove: bool,
@@ -278,9 +284,14 @@ impl Operation<Router> for SetPool {
     type Reply = ();
 
     fn run(router: &mut Router, request: SetPoolRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let spec = PoolSpec {
+            addr: request.first,
+            vrf: request.tenant_vrf,
+            twice: request.twice_nat,
+            independent: request.endpoint_independent,
+        };
         let last = request.last.unwrap_or(request.first);
-        control::set_pool(router, request.first, last, request.tenant_vrf, request.twice_nat, !request.remove)
-            .map_err(|e| nat_error(&e))?;
+        control::set_pool(router, spec, last, !request.remove).map_err(|e| nat_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }

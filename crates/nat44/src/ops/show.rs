@@ -113,6 +113,8 @@ pub struct AddressInfo {
     pub address: Ipv4Addr,
     /// Table whose hosts it is for; all where there is none.
     pub tenant_vrf: Option<u32>,
+    /// A port of it belongs to one inside endpoint, whatever it speaks to.
+    pub endpoint_independent: bool,
 }
 
 /// The answer of [`ShowAddresses`].
@@ -134,6 +136,9 @@ impl Text for AddressList {
                     Some(id) => writeln!(out, "  tenant VRF: {id}"),
                     None => writeln!(out, "  tenant VRF independent"),
                 };
+                if a.endpoint_independent {
+                    let _ = writeln!(out, "  endpoint-independent");
+                }
             }
         }
     }
@@ -149,6 +154,7 @@ impl Operation<Router> for ShowAddresses {
             let info = |p: &crate::config::PoolAddress| AddressInfo {
                 address: Ipv4Addr::from_bits(p.addr),
                 tenant_vrf: p.tenant.map(|(id, _)| id),
+                endpoint_independent: p.independent,
             };
             pool.iter().map(info).collect()
         };
@@ -222,6 +228,8 @@ pub struct Summary {
     pub ended: u64,
     /// Hosts with sessions.
     pub hosts: usize,
+    /// Inside endpoints that are mapped independently of remote ones.
+    pub bindings: usize,
     /// Bytes of memory that sessions take.
     pub memory: usize,
 }
@@ -237,6 +245,7 @@ impl Text for Summary {
         let _ = writeln!(out, "total udp sessions: {}", self.udp);
         let _ = writeln!(out, "total icmp sessions: {}", self.icmp);
         let _ = writeln!(out, "total other sessions: {}", self.other);
+        let _ = writeln!(out, "endpoint-independent mappings: {}", self.bindings);
         let _ = writeln!(out, "hosts: {}, memory: {} bytes", self.hosts, self.memory);
     }
 }
@@ -251,13 +260,14 @@ impl Operation<Router> for ShowSummary {
         let mut sum = Summary { limit, ..Summary::default() };
         for thread in control::threads(router) {
             let look = |nat: &mut crate::thread::ThreadNat| {
-                (nat.sessions.len(), nat.begun, nat.ended, nat.hosts(), nat.sessions.memory_bytes())
+                (nat.sessions.len(), nat.begun, nat.ended, nat.hosts(), nat.bindings(), nat.memory_bytes())
             };
-            if let Some((len, begun, ended, hosts, memory)) = control::on_thread(router, thread, look) {
+            if let Some((len, begun, ended, hosts, bindings, memory)) = control::on_thread(router, thread, look) {
                 sum.total += len;
                 sum.begun += begun;
                 sum.ended += ended;
                 sum.hosts += hosts;
+                sum.bindings += bindings;
                 sum.memory += memory;
             }
             let mut next = Some(0);

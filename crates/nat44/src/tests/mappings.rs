@@ -112,6 +112,29 @@ fn several_hosts_share_the_work_and_a_session_stays_where_it_is() {
 }
 
 #[test]
+fn back_ends_come_and_go_with_their_sessions() {
+    let lines = "nat44 add load-balancing static mapping protocol tcp external 198.51.100.20:80 local 10.0.0.5:80 probability 1";
+    let mut bed = Bed::new(0, lines);
+    let back_end = "nat44 add load-balancing back-end protocol tcp external 198.51.100.20:80 local 10.0.0.6:8080 probability 1";
+    run(&mut bed.h, back_end);
+    let hosts = |bed: &mut Bed| {
+        let to = (1000..1100).map(|port| bed.back(from_outside(EXTERNAL).tcp(port, 80, TcpFlags::SYN)).to());
+        to.fold([0, 0], |[a, b], to| if to == (HOST, 80) { [a + 1, b] } else { [a, b + usize::from(to.1 == 8080)] })
+    };
+    let [first, second] = hosts(&mut bed);
+    assert!(first > 30 && second > 30 && first + second == 100, "{first} {second}");
+    assert!(error(&mut bed.h, back_end).contains("back-end 10.0.0.6:8080 exists already"));
+    run(&mut bed.h, &format!("{back_end} del"));
+    bed.settle();
+    assert_eq!(bed.sessions(), first as u32, "the others' sessions stay");
+    assert_eq!(hosts(&mut bed), [100, 0]);
+    assert!(error(&mut bed.h, &format!("{back_end} del")).contains("no back-end 10.0.0.6:8080"));
+    let last = back_end.replace("10.0.0.6:8080", "10.0.0.5:80");
+    assert!(error(&mut bed.h, &format!("{last} del")).contains("the only one"));
+    assert!(error(&mut bed.h, &back_end.replace(":80 local", ":81 local")).contains("no load-balanced static mapping"));
+}
+
+#[test]
 fn hosts_inside_reach_each_other_by_outside_endpoints() {
     for workers in [0, 1, 2, 4] {
         let lines = "nat44 add address 198.51.100.10\n\

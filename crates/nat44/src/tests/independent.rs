@@ -1,0 +1,138 @@
+//! Endpoint-independent mapping; what else is set per NAT.
+
+use quiver_wire::tcp::TcpFlags;
+
+use super::*;
+
+const POOL: [u8; 4] = [198, 51, 100, 10];
+
+fn bed(workers: usize) -> Bed {
+    Bed::new(workers, "nat44 add address 198.51.100.10 endpoint-independent")
+}
+
+fn to(remote: [u8; 4], host: u8) -> Packet {
+    Packet::ethernet(host_mac(0), router_mac(0)).ipv4([10, 0, 0, host], remote)
+}
+
+fn back(remote: [u8; 4]) -> Packet {
+    Packet::ethernet(host_mac(1), router_mac(1)).ipv4(remote, POOL)
+}
+
+#[test]
+fn an_inside_endpoint_looks_the_same_to_all_and_anyone_reaches_it() {
+    for workers in [0, 1, 2, 4] {
+        let mut bed = bed(workers);
+        let first = bed.out(from_inside(2).udp(1234, 80)).from();
+        for remote in 1..9 {
+            assert_eq!(bed.out(to([203, 0, 113, remote], 2).udp(1234, 53)).from(), first, "to {remote}");
+        }
+        assert_eq!(first.1 % 2, 0, "an even port for an even one");
+        assert_ne!(bed.out(from_inside(2).udp(1235, 80)).from(), first, "another endpoint");
+        assert_ne!(bed.out(from_inside(3).udp(1234, 80)).from(), first, "another host");
+        // Whoever has never been spoken to gets through, and is answered under the same endpoint.
+        let seen = bed.back(back([192, 0, 2, 77]).udp(7, first.1));
+        assert_eq!(seen.to(), ([10, 0, 0, 2].into(), 1234));
+        assert_eq!(bed.out(to([192, 0, 2, 77], 2).udp(1234, 7)).from(), first);
+        bed.nothing(bed.outside, back([192, 0, 2, 77]).tcp(7, first.1, TcpFlags::SYN));
+        assert!(run(&mut bed.h, "show nat44 summary").contains("endpoint-independent mappings: 3\n"));
+        bed.pass(301);
+        bed.h.run();
+        assert_eq!(bed.sessions(), 0);
+        assert!(run(&mut bed.h, "show nat44 summary").contains("endpoint-independent mappings: 0\n"));
+        bed.nothing(bed.outside, back([192, 0, 2, 77]).udp(7, first.1));
+        bed.h.assert_buffers_held(0);
+    }
+}
+
+#[test]
+fn no_outside_endpoint_is_anothers_even_for_other_remotes() {
+    let mut bed = bed(0);
+    let mut owners = std::collections::HashMap::new();
+    for n in 0..3000_u32 {
+        let host = [10, 3, (n >> 8) as u8, n as u8];
+        let packet = Packet::ethernet(host_mac(0), router_mac(0)).ipv4(host, [203, 0, (n % 50) as u8, 9]);
+        let seen = bed.out(packet.udp(4000, 53));
+        assert_eq!(owners.insert(seen.from(), n), None);
+    }
+}
+
+#[test]
+fn hosts_inside_reach_each_others_dynamic_endpoints() {
+    for workers in [0, 1, 2, 4] {
+        let mut bed = bed(workers);
+        let other = bed.out(from_inside(3).udp(9999, 80)).from();
+        let got = bed.send_on(0, bed.inside, to(POOL, 2).udp(1234, other.1).build());
+        let seen = bed.one(got, bed.inside);
+        assert_eq!(seen.to(), ([10, 0, 0, 3].into(), 9999));
+        assert_eq!(seen.src, Ipv4Addr::from(POOL), "the outside address is its source (RFC 4787, REQ-9)");
+        let got = bed.send_on(1, bed.inside, to(POOL, 3).udp(9999, seen.sport).build());
+        let answer = bed.one(got, bed.inside);
+        assert_eq!((answer.from(), answer.to()), (other, ([10, 0, 0, 2].into(), 1234)));
+        bed.h.assert_buffers_held(0);
+    }
+}
+
+#[test]
+fn a_pool_that_goes_takes_its_mappings_along() {
+    let mut bed = bed(2);
+    let first = bed.out(from_inside(2).udp(1234, 80)).from();
+    run(&mut bed.h, "nat44 add address 198.51.100.10 del\nnat44 add address 198.51.100.11");
+    bed.settle();
+    assert_eq!(bed.out(from_inside(2).udp(1234, 80)).src, Ipv4Addr::new(198, 51, 100, 11));
+    bed.nothing(bed.outside, back([192, 0, 2, 77]).udp(7, first.1));
+    let addresses = "NAT44 pool addresses:\n198.51.100.11\n  tenant VRF independent\nNAT44 twice-nat pool addresses:\n";
+    assert_eq!(run(&mut bed.h, "show nat44 addresses"), addresses);
+    run(&mut bed.h, "nat44 add address 198.51.100.12 endpoint-independent");
+    assert!(run(&mut bed.h, "show nat44 addresses").contains("198.51.100.12\n  tenant VRF independent\n  endpoint-independent\n"));
+    assert!(error(&mut bed.h, "nat44 add address 198.51.100.13 twice-nat endpoint-independent").contains("endpoint-independent"));
+}
+
+#[test]
+fn segment_sizes_are_lowered_in_both_directions() {
+    // MSS 1460 as the only option: a header of 24 bytes.
+    let syn = |packet: Packet, sport: u16, dport: u16, flags: TcpFlags| {
+        let mut frame = packet.tcp(sport, dport, flags).payload(&[2, 4, 5, 180]).build();
+        frame[46] = 6 << 4;
+        let ip = Ipv4Header::parse(&frame[14..]).unwrap();
+        frame[50..52].fill(0);
+        let sum = Sum::new().add_pseudo_v4(ip.src.get(), ip.dst.get(), ip.protocol, 24).add_bytes(&frame[34..58]);
+        frame[50..52].copy_from_slice(&sum.checksum().to_be_bytes());
+        frame
+    };
+    let mut bed = Bed::usual(0);
+    run(&mut bed.h, "nat mss-clamping 1400");
+    assert_eq!(run(&mut bed.h, "show nat mss-clamping"), "mss-clamping 1400\n");
+    let got = bed.send_on(0, bed.inside, syn(from_inside(2), 5, 80, TcpFlags::SYN));
+    let out = bed.one(got, bed.outside);
+    assert_eq!(out.bytes[54..58], [2, 4, 5, 120]);
+    let answer = || syn(back(REMOTE), 80, out.sport, TcpFlags::SYN | TcpFlags::ACK);
+    let got = bed.send_on(0, bed.outside, answer());
+    assert_eq!(bed.one(got, bed.inside).bytes[54..58], [2, 4, 5, 120]);
+    run(&mut bed.h, "nat mss-clamping disable");
+    let got = bed.send_on(0, bed.outside, answer());
+    assert_eq!(bed.one(got, bed.inside).bytes[54..58], [2, 4, 5, 180]);
+    assert_eq!(run(&mut bed.h, "show nat mss-clamping"), "mss-clamping disabled\n");
+    assert!(error(&mut bed.h, "nat mss-clamping 100").contains("out of range"));
+}
+
+#[test]
+fn sessions_are_on_the_chosen_workers_only() {
+    let mut bed = Bed::usual(4);
+    run(&mut bed.h, "set nat workers 1-2");
+    let names: String = [2, 3].map(|t| format!("  {}\n", quiver_graph::thread_name(t))).concat();
+    assert_eq!(run(&mut bed.h, "show nat workers"), format!("2 workers\n{names}"));
+    for host in 2..12 {
+        for thread in 0..4 {
+            let got = bed.send_on(thread, bed.inside, from_inside(host).udp(thread as u16, 9).build());
+            let out = bed.one(got, bed.outside);
+            let got = bed.send_on(thread + 1, bed.outside, from_outside(out.src).udp(9, out.sport).build());
+            assert_eq!(bed.one(got, bed.inside).to(), ([10, 0, 0, host].into(), thread as u16));
+        }
+    }
+    assert_eq!(bed.sessions(), 40);
+    let shown = run(&mut bed.h, "show nat44 sessions");
+    assert!(!shown.contains("thread 1 ") && !shown.contains("thread 4 ") && shown.contains("thread 2 "), "{shown}");
+    assert!(error(&mut bed.h, "set nat workers 4").contains("no worker 4"));
+    assert!(error(&mut bed.h, "set nat workers x").contains("no list of workers"));
+    bed.h.assert_buffers_held(0);
+}

@@ -1,7 +1,7 @@
 //! The plugin on the main thread: what is configured, and how it gets to the nodes.
 
 use std::collections::{BTreeMap, HashSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +13,7 @@ use quiver_net::{IfEvent, Router};
 
 use crate::config::{Mapping, NatConfig, PoolAddress, Side, Twice};
 use crate::fragments::Fragments;
+use crate::log::{self, Logger};
 use crate::nodes::{ARC, HANDOFF, Parts, TRANSLATE, declare};
 use crate::process::{self, Purge, Purges};
 use crate::session::{Direction, Endpoint, Key, Session};
@@ -132,6 +133,8 @@ pub struct Nat {
     pub(crate) purges: Purges,
     /// Workers, by the user's numbers, that have sessions; none: all.
     workers: Option<Vec<usize>>,
+    /// The mapping log, where it is on.
+    pub(crate) logger: Option<Logger>,
     /// Threads that forward, as they were when work was last spread over them.
     fleet: Vec<usize>,
 }
@@ -159,6 +162,7 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         proxies: Vec::new(),
         purges: Purges::default(),
         workers: None,
+        logger: None,
         fleet: Vec::new(),
     });
     router.add_process(process::NAME, process::run);
@@ -303,7 +307,30 @@ impl Nat {
                 change();
             }
         }
+        self.feed_log(router);
         Ok(())
+    }
+
+    /// Gives every thread a ring to the log, or takes it away where there is none.
+    fn feed_log(&mut self, router: &mut Router) {
+        let mut ends = Vec::new();
+        for thread in &self.config.threads {
+            let Some(shared) = self.parts.threads.get(*thread).cloned() else { continue };
+            let ring = self.logger.is_some().then(|| quiver_tables::ring::ring(log::RING));
+            let producer = ring.map(|(producer, consumer)| {
+                ends.push(consumer);
+                producer
+            });
+            let set = move |_: &mut _| {
+                if let Some(nat) = lock(&shared).as_mut() {
+                    nat.log.set(producer);
+                }
+            };
+            router.graph.fleet().on(*thread, set);
+        }
+        if let Some(logger) = &mut self.logger {
+            logger.listen(ends);
+        }
     }
 }
 
@@ -399,6 +426,7 @@ pub fn disable(router: &mut Router) -> Result<(), NatError> {
         }
         nat.purges = Purges::default();
         nat.workers = None;
+        nat.logger = None;
         nat.enabled = None;
         Ok(())
     })
@@ -542,6 +570,20 @@ pub fn set_back_end(
             }
         }
         nat.publish(router);
+        router.wake_process(process::NAME, 0);
+        Ok(())
+    })
+}
+
+/// Sends a syslog datagram for each session that begins or ends to a collector from now on, or no more.
+///
+/// # Errors
+/// Not enabled, or no socket.
+pub fn set_log(router: &mut Router, collector: Option<SocketAddrV4>) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        let logger = collector.map(Logger::new).transpose();
+        nat.logger = logger.map_err(|e| NatError::Invalid(format!("no socket for the log: {e}")))?;
+        nat.feed_log(router);
         router.wake_process(process::NAME, 0);
         Ok(())
     })

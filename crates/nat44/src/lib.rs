@@ -5,6 +5,7 @@ mod bindings;
 pub mod config;
 pub mod control;
 pub mod fragments;
+mod log;
 pub mod nodes;
 pub mod ops;
 pub mod packet;

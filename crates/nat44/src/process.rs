@@ -19,6 +19,9 @@ const SECOND: u64 = 1_000_000_000;
 const STEP: u32 = 1024;
 /// Sessions whose timers are looked at each second on a thread without packets.
 const EXPIRE: usize = 4096;
+/// How often the log is sent, and how much of each thread in one go: some 50 µs.
+const LOG_EVERY: u64 = 20_000_000;
+const LOG_STEP: usize = 16;
 
 /// Which sessions end because their configuration has gone.
 #[derive(Clone, Debug)]
@@ -118,5 +121,13 @@ pub(crate) fn run(router: &mut Router, now: u64) -> u64 {
             });
         }
     }
-    if purge(router) { now } else { now + SECOND - now % SECOND }
+    let more = purge(router);
+    let logger = router.part_mut::<Nat>().and_then(|nat| nat.logger.as_mut());
+    let (logging, more) = (logger.is_some(), logger.is_some_and(|l| l.drain(LOG_STEP)) || more);
+    let next = now + SECOND - now % SECOND;
+    match (more, logging) {
+        (true, _) => now,
+        (false, true) => next.min(now + LOG_EVERY),
+        (false, false) => next,
+    }
 }

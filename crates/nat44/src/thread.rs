@@ -7,6 +7,7 @@ use quiver_tables::error::OutOfMemory;
 
 use crate::bindings::Bindings;
 use crate::config::{Mapping, NatConfig, PoolAddress, Twice};
+use crate::log::Feed;
 use crate::session::{Direction, Endpoint, Key, Session, flag};
 use crate::table::{AddError, SessionId, Sessions};
 
@@ -50,6 +51,8 @@ pub struct ThreadNat {
     pub sessions: Sessions,
     hosts: HashMap<(u32, u16), Host>,
     bindings: Bindings,
+    /// Where what begins and ends is told.
+    pub(crate) log: Feed,
     random: u64,
     exhausted: [(Endpoint, u8, u32); EXHAUSTED],
     /// Sessions begun, ended.
@@ -77,6 +80,7 @@ impl ThreadNat {
             sessions: Sessions::new(limit, seed, now)?,
             hosts: HashMap::new(),
             bindings: Bindings::default(),
+            log: Feed::default(),
             random: seed | 1,
             exhausted: [(Endpoint::new(0, 0), 0, 0); EXHAUSTED],
             begun: 0,
@@ -100,10 +104,11 @@ impl ThreadNat {
 
     /// As [`ThreadNat::expire`], looking at up to `n`.
     pub fn expire_some(&mut self, config: &NatConfig, now: u32, n: usize) -> bool {
-        let Self { sessions, hosts, bindings, ended, .. } = self;
+        let Self { sessions, hosts, bindings, ended, log, .. } = self;
         sessions.expire(now, n, &config.timeouts, |session| {
             *ended += 1;
             forget(hosts, bindings, session);
+            log.tell(false, session);
         })
     }
 
@@ -112,6 +117,7 @@ impl ThreadNat {
         let session = self.sessions.remove(id)?;
         self.ended += 1;
         forget(&mut self.hosts, &mut self.bindings, &session);
+        self.log.tell(false, &session);
         Some(session)
     }
 
@@ -147,6 +153,7 @@ impl ThreadNat {
         }
         let id = self.sessions.add(session, &config.timeouts)?;
         self.begun += 1;
+        self.log.tell(true, session);
         if independent {
             self.bindings.hold(session);
         }

@@ -124,3 +124,24 @@ fn a_pool_that_is_taken_away_under_load_is_counted_and_comes_back() {
     router.cli("nat44 plugin disable").unwrap();
     assert_buffers_are_back(&router);
 }
+
+#[test]
+fn an_interface_that_goes_under_load_comes_back() {
+    let Some(_scenario) = Scenario::begin(&["ping", "iperf3"]) else { return };
+    for workers in [1, 2] {
+        let (scene, router) = scene(workers, "");
+        assert!(scene.a.pings(TwoHosts::B4, 5).unwrap());
+        let _server = serve(&scene.b, 5201);
+        let _load = scene.a.background(&format!("iperf3 --client {} --udp --bitrate 20M --time 20", TwoHosts::B4)).unwrap();
+        eventually("the load runs", Duration::from_secs(10), || router.cli("show nat44 sessions").unwrap().contains("proto UDP"));
+        router.cli("delete host-interface name r1").unwrap();
+        assert_eq!(router.cli("show nat44 interfaces").unwrap(), "NAT44 interfaces:\n host-r0 in\n");
+        let again = "create host-interface name r1\nset interface state host-r1 up\nset interface ip address host-r1 10.0.2.1/24\n\
+                     set interface nat44 out host-r1";
+        router.script(again).unwrap();
+        assert!(scene.a.pings(TwoHosts::B4, 10).unwrap(), "it works again");
+        assert!(router.cli("show nat44 sessions").unwrap().contains(&format!("o2i {POOL} proto ICMP")));
+        router.cli("nat44 plugin disable").unwrap();
+        assert_buffers_are_back(&router);
+    }
+}

@@ -1,6 +1,7 @@
-//! Which workers have sessions; the greatest segment size that connections agree on.
+//! Which workers have sessions; the greatest segment size that connections agree on; the mapping log.
 
 use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use quiver_command::grammar::{Args, Command};
 use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
@@ -16,6 +17,7 @@ use crate::control::{self, Nat};
 const MSS_LEAST: u16 = 536;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
+    registry.operation::<SetLog>().operation::<ShowLog>();
     registry.operation::<SetWorkers>().operation::<ShowWorkers>().operation::<SetMss>().operation::<ShowMss>();
     let commands = [
         Command {
@@ -44,6 +46,26 @@ pub(super) fn register(registry: &mut Registry<Router>) {
             syntax: "",
             help: "Shows the greatest segment size",
             parse: |_, _| Ok(Invocation::new::<ShowMss>(Empty {})),
+        },
+        Command {
+            path: "nat44 logging",
+            syntax: "collector <ip4> [port <n>] | disable",
+            help: "Sends a syslog datagram to a collector for each session that begins or ends",
+            parse: |args, _| {
+                if args.take_keyword("disable") {
+                    return Ok(Invocation::new::<SetLog>(SetLogRequest { collector: None, port: None }));
+                }
+                args.expect_keyword("collector")?;
+                let collector = Some(args.ip4("collector")?);
+                let port = if args.take_keyword("port") { Some(args.number("port")?) } else { None };
+                Ok(Invocation::new::<SetLog>(SetLogRequest { collector, port }))
+            },
+        },
+        Command {
+            path: "show nat44 logging",
+            syntax: "",
+            help: "Shows where the mapping log goes, and how much of it",
+            parse: |_, _| Ok(Invocation::new::<ShowLog>(Empty {})),
         },
     ];
     for command in commands {
@@ -164,5 +186,73 @@ impl Operation<Router> for ShowMss {
     fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, MssInfo>, OpError> {
         let mss = router.part::<Nat>().map_or(0, |nat| nat.config.mss);
         Ok(Outcome::Done(MssInfo { bytes: (mss > 0).then_some(mss) }))
+    }
+}
+
+/// Switches the mapping log.
+pub struct SetLog;
+
+/// What [`SetLog`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetLogRequest {
+    /// Where datagrams go; none: there is no log.
+    #[serde(default)]
+    pub collector: Option<Ipv4Addr>,
+    /// The collector's UDP port; syslog's where absent.
+    #[serde(default)]
+    pub port: Option<u16>,
+}
+
+impl Operation<Router> for SetLog {
+    const NAME: &'static str = "nat44_logging_set";
+    type Request = SetLogRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetLogRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let port = request.port.unwrap_or(crate::log::PORT);
+        let collector = request.collector.map(|address| SocketAddrV4::new(address, port));
+        control::set_log(router, collector).map_err(|e| nat_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Tells of the mapping log.
+pub struct ShowLog;
+
+/// The answer of [`ShowLog`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct LogInfo {
+    /// Where datagrams go, where there is a log.
+    pub collector: Option<SocketAddrV4>,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Sessions that it does not tell of: threads were too far ahead, or the socket did not take the datagram.
+    pub lost: u64,
+}
+
+impl Text for LogInfo {
+    fn text(&self, out: &mut String, _: &View) {
+        let _ = match self.collector {
+            Some(to) => writeln!(out, "nat44 logging: collector {to}, sent {}, lost {}", self.sent, self.lost),
+            None => writeln!(out, "nat44 logging: disabled"),
+        };
+    }
+}
+
+impl Operation<Router> for ShowLog {
+    const NAME: &'static str = "nat44_logging_show";
+    type Request = Empty;
+    type Reply = LogInfo;
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, LogInfo>, OpError> {
+        let logger = router.part::<Nat>().and_then(|nat| nat.logger.as_ref());
+        let Some(mut info) = logger.map(|l| LogInfo { collector: Some(l.collector), sent: l.sent, lost: l.failed }) else {
+            return Ok(Outcome::Done(LogInfo::default()));
+        };
+        for thread in control::threads(router) {
+            info.lost += control::on_thread(router, thread, |nat| nat.log.lost()).unwrap_or(0);
+        }
+        Ok(Outcome::Done(info))
     }
 }

@@ -136,3 +136,44 @@ fn sessions_are_on_the_chosen_workers_only() {
     assert!(error(&mut bed.h, "set nat workers x").contains("no list of workers"));
     bed.h.assert_buffers_held(0);
 }
+
+#[test]
+fn what_begins_and_ends_is_told_to_the_collector() {
+    for workers in [0, 2] {
+        let collector = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        collector.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        let port = collector.local_addr().unwrap().port();
+        let next = || {
+            let mut bytes = [0; 1024];
+            let (n, _) = collector.recv_from(&mut bytes).expect("a datagram");
+            String::from_utf8(bytes[..n].to_vec()).unwrap()
+        };
+        let mut bed = Bed::usual(workers);
+        run(&mut bed.h, &format!("nat44 logging collector 127.0.0.1 port {port}"));
+        let mut seen = Vec::new();
+        for host in 2..8 {
+            let out = bed.out(from_inside(host).udp(1234, 53));
+            bed.settle();
+            let told = next();
+            assert!(told.starts_with("<134>1 20") && told.contains(" SADD [nsess "), "{told}");
+            let ends = format!(
+                "ISADDR=\"10.0.0.{host}\" ISPORT=\"1234\" XATYP=\"IPv4\" XSADDR=\"198.51.100.10\" XSPORT=\"{}\"",
+                out.sport
+            );
+            assert!(told.contains(&ends), "{told}");
+            seen.push(ends);
+        }
+        run(&mut bed.h, "clear nat44 ed sessions");
+        bed.settle();
+        let gone: Vec<String> = (2..8).map(|_| next()).collect();
+        assert!(seen.iter().all(|ends| gone.iter().any(|told| told.contains(ends) && told.contains(" SDEL "))), "{gone:?}");
+        let shown = format!("nat44 logging: collector 127.0.0.1:{port}, sent 12, lost 0\n");
+        assert_eq!(run(&mut bed.h, "show nat44 logging"), shown);
+        run(&mut bed.h, "nat44 logging disable");
+        bed.out(from_inside(2).udp(1, 53));
+        bed.settle();
+        assert_eq!(run(&mut bed.h, "show nat44 logging"), "nat44 logging: disabled\n");
+        collector.set_nonblocking(true).unwrap();
+        assert!(collector.recv_from(&mut [0; 16]).is_err(), "silence");
+    }
+}

@@ -43,12 +43,13 @@ impl Plugin {
 }
 
 /// Plugins whose code is in this crate: what VPP's users switch by a plugin's name, and is part of the router here.
-pub const BUILT_IN: [Plugin; 2] = [
+pub const BUILT_IN: [Plugin; 3] = [
     Plugin {
         register: crate::ops::host_interface::register,
         ..Plugin::new(&["af_packet_plugin.so"], "Host Interfaces (AF_PACKET)")
     },
     Plugin { register: crate::ops::memif::register, ..Plugin::new(&["memif_plugin.so"], "Packet Memory Interface (memif)") },
+    Plugin { register: crate::ops::af_xdp::register, ..Plugin::new(&["af_xdp_plugin.so"], "AF_XDP Device Plugin") },
 ];
 
 /// A plugin as `show plugins` tells of it.

@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`af_packet`] | a Linux network device through a packet socket with rings in shared memory |
+//! | [`af_xdp`] | a Linux network device through AF_XDP sockets over the buffer region |
 //! | [`link_watch`] | changes of the kernel's network devices, as they happen |
 //! | [`memif`] | packets through memory shared with another process, in either role |
 //! | [`netdev`] | what the kernel says about a device |
@@ -14,6 +15,9 @@
 #![cfg(target_os = "linux")]
 
 pub mod af_packet;
+pub mod af_xdp;
+mod closer;
+mod ethernet;
 pub mod link_watch;
 mod mailbox;
 pub mod memif;

@@ -106,6 +106,61 @@ impl NetDevices {
         (megabits != 0 && megabits != UNKNOWN && megabits != 0xffff).then(|| u64::from(megabits) * 1_000_000)
     }
 
+    /// Name of the kernel's driver of the device, such as `veth`; empty where the device does not say.
+    pub fn driver(&self, name: &str) -> String {
+        /// `struct ethtool_drvinfo`.
+        #[repr(C)]
+        struct DriverInfo {
+            command: u32,
+            driver: [u8; 32],
+            rest: [u8; 160],
+        }
+        const _: () = assert!(size_of::<DriverInfo>() == 196);
+        const ETHTOOL_GDRVINFO: u32 = 3;
+        let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
+        if self.ethtool(name, &mut info).is_err() {
+            return String::new();
+        }
+        let text = info.driver.split(|b| *b == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(text).into_owned()
+    }
+
+    /// How many receive queues the device uses now; 1 where it does not say.
+    pub fn rx_queues(&self, name: &str) -> u32 {
+        const ETHTOOL_GCHANNELS: u32 = 0x3c;
+        // `struct ethtool_channels`: the command, four maxima (rx, tx, other, combined), and the four as they are.
+        let mut channels = [0_u32; 9];
+        channels[0] = ETHTOOL_GCHANNELS;
+        match self.ethtool(name, &mut channels) {
+            Ok(()) => channels[5].saturating_add(channels[8]).max(1),
+            Err(_) => 1,
+        }
+    }
+
+    /// Has the device leave VLAN tags in the frames that it receives, where it can.
+    ///
+    /// # Errors
+    /// The device cannot change that.
+    pub fn keep_vlan_tags(&self, name: &str) -> io::Result<()> {
+        const ETHTOOL_GFLAGS: u32 = 0x25;
+        const ETHTOOL_SFLAGS: u32 = 0x26;
+        const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+        let mut value = [ETHTOOL_GFLAGS, 0];
+        self.ethtool(name, &mut value)?;
+        if value[1] & ETH_FLAG_RXVLAN == 0 {
+            return Ok(());
+        }
+        value = [ETHTOOL_SFLAGS, value[1] & !ETH_FLAG_RXVLAN];
+        self.ethtool(name, &mut value)
+    }
+
+    /// A question of ethtool's; `T` is the structure that belongs to the command in its first word.
+    fn ethtool<T>(&self, name: &str, structure: &mut T) -> io::Result<()> {
+        let mut request = request(name)?;
+        request.ifr_ifru.ifru_data = std::ptr::from_mut(structure).cast();
+        self.ioctl(libc::SIOCETHTOOL, &mut request)
+    }
+
     fn ioctl(&self, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
         // SAFETY: `request` is a whole ifreq for the call; where it carries a pointer (`speed`), that points to live memory
         // of the size that the command asks for.

@@ -72,10 +72,15 @@ unsafe impl Send for Map {}
 impl Map {
     /// Maps the first `len` bytes of `fd`, with its pages brought in at once.
     pub(crate) fn shared(fd: &OwnedFd, len: usize) -> io::Result<Self> {
+        Self::shared_at(fd, len, 0)
+    }
+
+    /// Maps `len` bytes of `fd` from `offset` on, with its pages brought in at once.
+    pub(crate) fn shared_at(fd: &OwnedFd, len: usize, offset: libc::off_t) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), 0) };
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), offset) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

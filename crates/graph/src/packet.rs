@@ -421,6 +421,13 @@ impl<'a> Pkt<'a> {
         }
     }
 
+    /// Buffers that the packet lies in.
+    pub fn segment_count(&self) -> usize {
+        let mut count = 0;
+        self.for_each_segment(|_| count += 1);
+        count
+    }
+
     /// Where the packet lies, segment by segment, appended to `out`.
     #[inline(always)]
     pub(crate) fn segments(&self, out: &mut Vec<Segment>) {

@@ -8,6 +8,7 @@
 //! The rules: `run` validates first and changes nothing on an error; a reply is a struct that serialises to what a program
 //! wants to know and renders as VPP's text; parsing only makes requests.
 
+pub mod af_xdp;
 pub mod bridge;
 pub mod clock;
 pub mod errors;

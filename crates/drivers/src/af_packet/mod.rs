@@ -38,10 +38,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use quiver_graph::{Link, Port, PortState, RxQueue, TxQueue};
-use quiver_wire::ethernet::EtherType;
 
 pub use error::AfPacketError;
 
+use crate::ethernet::{FrameLimit, random_mac};
 use crate::mailbox::Mailbox;
 use crate::netdev::{ETHERNET, NetDevice, NetDevices};
 use crate::virtio_net::LinkLayer;
@@ -49,8 +49,6 @@ use rx::AfPacketRx;
 use socket::{RxSocket, TxSocket};
 use tx::AfPacketTx;
 
-/// Bytes of an Ethernet header.
-const ETHERNET_HEADER: usize = 14;
 /// Largest number of slots in a ring.
 const RING_MAX: usize = 1 << 16;
 /// Largest number of receive queues: sockets of a fanout group.
@@ -141,30 +139,8 @@ struct DeviceState {
 
 impl DeviceState {
     fn frame_limit(&self) -> FrameLimit {
-        let header = if self.link == LinkLayer::Ethernet { ETHERNET_HEADER } else { 0 };
-        FrameLimit { plain: self.mtu.load(Ordering::Relaxed) as usize + header, link: self.link }
+        FrameLimit::of_mtu(self.mtu.load(Ordering::Relaxed), self.link)
     }
-}
-
-/// What frames the device takes. The kernel does not check that when there is a vnet header, and a veth loses what is too
-/// long without a word.
-#[derive(Clone, Copy, Debug)]
-struct FrameLimit {
-    plain: usize,
-    link: LinkLayer,
-}
-
-impl FrameLimit {
-    /// Whether a frame of `len` bytes that begins so is too long. As in the kernel, one tag does not count.
-    #[inline(always)]
-    fn refuses(self, len: usize, frame: &[u8]) -> bool {
-        len > self.plain && !(self.link == LinkLayer::Ethernet && len <= self.plain + 4 && is_tagged(frame))
-    }
-}
-
-#[cold]
-fn is_tagged(frame: &[u8]) -> bool {
-    frame.get(12..14).is_some_and(|t| EtherType(u16::from_be_bytes([t[0], t[1]])).is_vlan())
 }
 
 /// A host interface, on the control side.
@@ -261,14 +237,6 @@ fn fits(config: &AfPacketConfig, device: &NetDevice) -> Result<(), AfPacketError
         (Mode::Ip, true) => ("ip", "it has an Ethernet header; leave `mode ip` out"),
     };
     Err(AfPacketError::Mode { name: config.name.clone(), mode, reason })
-}
-
-/// `02:fe` and four random bytes: locally administered, as VPP's host interfaces have them.
-pub(crate) fn random_mac() -> io::Result<[u8; 6]> {
-    let mut mac = [0x02, 0xfe, 0, 0, 0, 0];
-    // SAFETY: pointer and length describe the last four bytes of `mac`.
-    let got = unsafe { libc::getrandom(mac[2..].as_mut_ptr().cast(), 4, 0) };
-    if got == 4 { Ok(mac) } else { Err(io::Error::last_os_error()) }
 }
 
 impl Port for AfPacket {

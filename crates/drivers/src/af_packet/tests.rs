@@ -36,26 +36,3 @@ fn an_ethernet_device_is_not_opened_as_an_ip_device() {
     let error = AfPacket::open(AfPacketConfig { mode: Mode::Ip, ..AfPacketConfig::new("lo") }).unwrap_err();
     assert_eq!(error.to_string(), "lo cannot be used in mode ip: it has an Ethernet header; leave `mode ip` out");
 }
-
-#[test]
-fn one_tag_does_not_count_against_the_mtu() {
-    let limit = FrameLimit { plain: 1514, link: LinkLayer::Ethernet };
-    let mut frame = [0; 64];
-    let mut refused = |tpid: [u8; 2], len| {
-        frame[12..14].copy_from_slice(&tpid);
-        limit.refuses(len, &frame)
-    };
-    assert!(!refused([8, 0], 1514) && refused([8, 0], 1515));
-    for tpid in [[0x81, 0], [0x88, 0xa8]] {
-        assert!(!refused(tpid, 1518) && refused(tpid, 1519));
-    }
-    assert!(limit.refuses(1515, &[0; 3]));
-    assert!(FrameLimit { plain: 1500, link: LinkLayer::Ip }.refuses(1501, &frame));
-}
-
-#[test]
-fn drawn_addresses_are_local_and_differ() {
-    let (a, b) = (random_mac().unwrap(), random_mac().unwrap());
-    assert_eq!((a[0], a[1], b[0], b[1]), (2, 0xfe, 2, 0xfe));
-    assert_ne!(a, b);
-}

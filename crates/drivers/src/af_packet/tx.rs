@@ -11,9 +11,10 @@ use quiver_graph::{Pkt, TxBatch, TxDrop, TxQueue};
 use quiver_wire::checksum;
 use zerocopy::IntoBytes;
 
+use super::DeviceState;
 use super::ring::TX_DATA;
 use super::socket::TxSocket;
-use super::{DeviceState, FrameLimit};
+use crate::ethernet::FrameLimit;
 use crate::mailbox::Mailbox;
 use crate::virtio_net::VnetHeader;
 

@@ -128,6 +128,8 @@ pub enum DeleteKind {
     PacketGenerator,
     /// Memif.
     Memif,
+    /// AF_XDP interface.
+    AfXdp,
 }
 
 /// Removes an interface.
@@ -155,6 +157,7 @@ impl Operation<Router> for DeleteInterface {
             (DeleteKind::Loopback, kind) => (*kind == Kind::Virtual("Loopback"), "a loopback"),
             (DeleteKind::Sub, kind) => (matches!(kind, Kind::Sub(_)), "a sub-interface"),
             (DeleteKind::Host, kind) => (*kind == Kind::Device("host"), "a host interface"),
+            (DeleteKind::AfXdp, kind) => (*kind == Kind::Device("af_xdp"), "an AF_XDP interface"),
             (DeleteKind::PacketGenerator, kind) => (*kind == Kind::Virtual("pg"), "a packet-generator interface"),
             (DeleteKind::Memif, kind) => (*kind == Kind::Device("memif"), "a memif interface"),
         };

@@ -7,6 +7,8 @@
 //! | [`link_watch`] | changes of the kernel's network devices, as they happen |
 //! | [`memif`] | packets through memory shared with another process, in either role |
 //! | [`netdev`] | what the kernel says about a device |
+//! | [`pcap_port`] | capture files, replayed and recorded |
+//! | [`tap`] | a network device of the host's kernel whose other end is ours |
 //! | [`virtio_net`] | the offload header that AF_PACKET, TAP and vhost put before a frame, and what it asks for |
 //!
 //! May use: the operating system, `wire`, `buffer`, `graph`. Must never know: interfaces' addresses, routes, features; what
@@ -22,5 +24,7 @@ pub mod link_watch;
 mod mailbox;
 pub mod memif;
 pub mod netdev;
+pub mod pcap_port;
 mod sys;
+pub mod tap;
 pub mod virtio_net;

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{BOUND, counter, eventually, number_after, workers};
-use quiver_testbed::{Offloads, Router, Scenario, Side, TwoHosts, TwoHostsOptions, is_short_pass};
+use quiver_testbed::{Offloads, Router, Scenario, Side, Tag, TwoHosts, TwoHostsOptions, is_short_pass};
 
 /// Interfaces `x0` and `x1` on both sides; `more` is added to the commands that create them.
 fn commands(more: &str) -> String {
@@ -36,10 +36,7 @@ fn assert_no_buffer_is_lost(router: &Router) {
     };
     let lent = || -> u64 {
         let text = router.cli("show af_xdp").expect("show af_xdp");
-        let of = |line: &str| {
-            let rx = number_after(line, "lent rx").unwrap_or(0.0);
-            (rx + number_after(&line[line.find("; rx dropped").map_or(0, |_| 0)..], " tx ").unwrap_or(0.0)) as u64
-        };
+        let of = |line: &str| ["lent rx", " tx"].iter().filter_map(|key| number_after(line, key)).sum::<f64>() as u64;
         text.lines().filter(|l| l.contains("buffers lent")).map(of).sum()
     };
     eventually("buffers are with the kernel or back", Duration::from_secs(5), || used() == lent());
@@ -136,6 +133,27 @@ fn large_frames_come_and_go_in_pieces() {
             assert!(out.success(), "{out}");
             assert_no_buffer_is_lost(&router);
         }
+    }
+}
+
+#[test]
+fn vlans_are_routed_where_the_peer_leaves_tags_in_the_frame() {
+    let Some(_scenario) = Scenario::begin(&["ping", "ethtool", Scenario::BPF]) else { return };
+    for attach in ["native", "generic"] {
+        let scene = TwoHosts::new(TwoHostsOptions::default()).unwrap();
+        let vlan = "create sub-interfaces x0 10\nset interface state x0.10 up\nset interface ip address x0.10 10.7.0.1/24";
+        let router = scene.start_router_with(1, "", &format!("{}{vlan}", commands(attach))).unwrap();
+        scene.a.run("ethtool -K eth0 txvlan off", BOUND).unwrap().expect("ethtool");
+        let _tags = scene.a.speak_vlan("eth0", &[Tag::dot1q(10)]).unwrap();
+        scene.a.address("eth0", "10.7.0.2/24").unwrap();
+        scene.a.route("10.0.2.0/24", "10.7.0.1").unwrap();
+        for to in ["10.7.0.1", TwoHosts::B4] {
+            eventually(&format!("ping {to}, {attach}"), Duration::from_secs(10), || scene.a.pings(to, 1).unwrap());
+            // A tag comes on top of the MTU.
+            let line = format!("ping -c 1 -W 2 -M do -s 1472 {to}");
+            assert!(scene.a.run(&line, BOUND).unwrap().success(), "{to}, {attach}");
+        }
+        assert_no_buffer_is_lost(&router);
     }
 }
 

@@ -72,6 +72,11 @@ impl<W: Write> Writer<W> {
         self.out.write_all(bytes)
     }
 
+    /// Brings what was written so far to its place.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// Flushes and hands the output back.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;

@@ -64,6 +64,9 @@ use tx::{AfXdpTx, TxSide};
 const RING_MAX: usize = 1 << 15;
 /// Largest number of receive queues.
 const QUEUES_MAX: u32 = 64;
+/// A device's queues lend the kernel one part in so many of all buffers, but not fewer than this each.
+const PART: u32 = 4;
+const FILL_MIN: u32 = 64;
 /// How long sockets of ours that are being closed may keep a device busy.
 const SETTLE: Duration = Duration::from_secs(2);
 /// How often that is waited for, and how long each time.
@@ -149,6 +152,12 @@ impl AfXdpConfig {
         self.pools.first().map(|p| p.region()).ok_or_else(|| io::Error::other("no packet buffers"))
     }
 
+    /// How many buffers each queue lends for receiving: a device with many queues must not take them all.
+    fn fill_target(&self, queues: u32) -> u32 {
+        let buffers: u32 = self.pools.iter().map(|p| p.usage().total).sum();
+        (self.rx_size as u32).min((buffers / PART / queues.max(1)).max(FILL_MIN))
+    }
+
     fn check(&self, available: u32) -> Result<u32, AfXdpError> {
         let range = |key, value: usize, allowed: String| Err(AfXdpError::Range { key, value, allowed, name: self.name.clone() });
         for (key, value) in [("rx-queue-size", self.rx_size), ("tx-queue-size", self.tx_size)] {
@@ -175,6 +184,8 @@ struct DeviceState {
     /// Whether frames come from a kernel that leaves work to the device.
     finishes: bool,
     busy_polls: bool,
+    /// Buffers that a queue lends the kernel for receiving.
+    fill_target: u32,
     addresses: Addresses,
     region: Arc<Region>,
 }
@@ -280,6 +291,7 @@ impl AfXdp {
             mtu: AtomicU32::new(device.mtu),
             finishes: host_peer::sends_unfinished(&driver),
             busy_polls: config.busy_poll.is_some(),
+            fill_target: config.fill_target(queues),
             addresses,
             region,
         });

@@ -54,8 +54,10 @@ impl AfXdpRx {
     #[inline(always)]
     fn refill(&mut self, burst: &mut RxBurst<'_, '_>) {
         let Some(half) = &mut self.half else { return };
-        let missing = half.fill.size() - half.lent.count().min(half.fill.size());
-        if missing < REFILL.min(half.fill.size() / 2) {
+        let target = self.device.fill_target;
+        // What has come back through the rx ring may still stand in the fill ring for a moment.
+        let missing = target.saturating_sub(half.lent.count()).min(half.fill.free());
+        if missing < REFILL.min(target / 2) {
             return;
         }
         burst.take_buffers(missing as usize, &mut self.fresh);

@@ -71,3 +71,16 @@ fn what_the_system_says_becomes_what_to_do() {
         assert!(text.contains("eth0") && text.contains(word), "{text}");
     }
 }
+
+#[test]
+fn a_device_with_many_queues_leaves_buffers_to_others() {
+    let config = AfXdpConfig::new("x", pools(2048));
+    let total = config.pools[0].usage().total;
+    assert_eq!(config.fill_target(1), 1024, "a quarter of 4096");
+    for queues in [2, 16, 64] {
+        assert!(config.fill_target(queues) * queues <= total.max(64 * queues));
+    }
+    assert_eq!(config.fill_target(64), 64);
+    let few = AfXdpConfig { rx_size: 128, ..config };
+    assert_eq!(few.fill_target(1), 128);
+}

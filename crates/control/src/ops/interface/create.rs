@@ -130,6 +130,10 @@ pub enum DeleteKind {
     Memif,
     /// AF_XDP interface.
     AfXdp,
+    /// TAP interface.
+    Tap,
+    /// Interface on capture files.
+    Pcap,
 }
 
 /// Removes an interface.
@@ -157,6 +161,8 @@ impl Operation<Router> for DeleteInterface {
             (DeleteKind::Loopback, kind) => (*kind == Kind::Virtual("Loopback"), "a loopback"),
             (DeleteKind::Sub, kind) => (matches!(kind, Kind::Sub(_)), "a sub-interface"),
             (DeleteKind::Host, kind) => (*kind == Kind::Device("host"), "a host interface"),
+            (DeleteKind::Tap, kind) => (*kind == Kind::Device("tap"), "a TAP interface"),
+            (DeleteKind::Pcap, kind) => (*kind == Kind::Device("pcap"), "a pcap interface"),
             (DeleteKind::AfXdp, kind) => (*kind == Kind::Device("af_xdp"), "an AF_XDP interface"),
             (DeleteKind::PacketGenerator, kind) => (*kind == Kind::Virtual("pg"), "a packet-generator interface"),
             (DeleteKind::Memif, kind) => (*kind == Kind::Device("memif"), "a memif interface"),

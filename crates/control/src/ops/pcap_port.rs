@@ -1,0 +1,347 @@
+//! Interfaces on capture files: what one file holds comes in, what is sent goes to another.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use quiver_command::grammar::{Args, Command, IfRef};
+use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_drivers::pcap_port::{PcapPort, PcapPortConfig, PcapPortError, Timing};
+use quiver_graph::Port;
+use quiver_net::interface::{Kind, NewInterface, Tx};
+use quiver_net::{Interface, Router};
+use quiver_wire::MacAddr;
+use serde::{Deserialize, Serialize};
+
+use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, resolve};
+
+/// Bytes of an Ethernet header: the difference between frames and layer-3 packets.
+const ETHERNET_HEADER: usize = 14;
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    registry.operation::<CreatePcap>().operation::<ShowPcapPorts>();
+    registry.command(Command {
+        path: "create pcap-interface",
+        syntax: "name <name> [rx <file>] [tx <file>] [timing original|rate <pps>|max] [loop <n>|forever] [hw-addr <mac>]",
+        help: "Makes an interface that replays one capture file and records to another, and prints its name",
+        parse: |args, _| Ok(Invocation::new::<CreatePcap>(parse_create(args)?)),
+    });
+    registry.command(Command {
+        path: "delete pcap-interface",
+        syntax: "<if>",
+        help: "Removes an interface on capture files and completes its recording",
+        parse: |args, _| {
+            let interface = args.interface()?;
+            Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind: DeleteKind::Pcap }))
+        },
+    });
+    registry.command(Command {
+        path: "show pcap-interface",
+        syntax: "[<if>]",
+        help: "Shows interfaces on capture files: how far the replay is, what was recorded",
+        parse: |args, _| {
+            let interface = if args.is_empty() { None } else { Some(args.interface()?) };
+            Ok(Invocation::new::<ShowPcapPorts>(ShowPcapPortsRequest { interface }))
+        },
+    });
+}
+
+fn parse_create(args: &mut Args<'_>) -> Result<CreatePcapRequest, OpError> {
+    let mut r = CreatePcapRequest { rounds: 1, ..Default::default() };
+    while !args.is_empty() {
+        if args.take_keyword("name") {
+            r.name = args.word("name of the interface")?.into_owned();
+        } else if args.take_keyword("rx") {
+            r.rx = Some(PathBuf::from(&*args.word("file to replay")?));
+        } else if args.take_keyword("tx") {
+            r.tx = Some(PathBuf::from(&*args.word("file to record to")?));
+        } else if args.take_keyword("timing") {
+            r.timing = if args.take_keyword("original") {
+                TimingRequest::Original
+            } else if args.take_keyword("max") {
+                TimingRequest::Max
+            } else {
+                args.expect_keyword("rate")?;
+                TimingRequest::Rate(args.number_in("rate", 1..=1_000_000_000)?)
+            };
+        } else if args.take_keyword("loop") {
+            r.rounds = if args.take_keyword("forever") { 0 } else { args.number_in("loop", 1..=u64::MAX)? };
+        } else if args.take_keyword("hw-addr") {
+            r.mac = Some(args.mac("link address")?);
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    if r.name.is_empty() {
+        return Err(args.missing("name <name>"));
+    }
+    Ok(r)
+}
+
+/// Makes an interface on capture files.
+pub struct CreatePcap;
+
+/// What [`CreatePcap`] makes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CreatePcapRequest {
+    /// Name of the interface.
+    pub name: String,
+    /// File to replay.
+    pub rx: Option<PathBuf>,
+    /// File to record to; one that is there is replaced.
+    pub tx: Option<PathBuf>,
+    /// When packets come in.
+    pub timing: TimingRequest,
+    /// Rounds to play; 0: without end.
+    pub rounds: u64,
+    /// Link address of the interface; drawn at random where absent.
+    pub mac: Option<[u8; 6]>,
+}
+
+/// When packets of a file come in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimingRequest {
+    /// With the distances that they were recorded with.
+    #[default]
+    Original,
+    /// So many a second.
+    Rate(u64),
+    /// As fast as they are taken.
+    Max,
+}
+
+fn driver_error(error: &PcapPortError) -> OpError {
+    let (code, key) = match error {
+        PcapPortError::Nothing | PcapPortError::Same(_) => (retval::INVALID_VALUE, "rx"),
+        PcapPortError::Value { key, .. } => (retval::INVALID_VALUE, *key),
+        _ => (retval::CANNOT_CREATE_PCAP_FILE, "file"),
+    };
+    OpError::new(code, error.to_string()).key(key)
+}
+
+impl Operation<Router> for CreatePcap {
+    const NAME: &'static str = "pcap_interface_create";
+    type Request = CreatePcapRequest;
+    type Reply = Created;
+
+    fn run(router: &mut Router, request: CreatePcapRequest) -> Result<Outcome<Router, Created>, OpError> {
+        if let Some(mac) = request.mac.map(MacAddr).filter(|m| !m.is_unicast() || m.is_zero()) {
+            return Err(OpError::invalid("hw-addr", mac, "not a unicast link address"));
+        }
+        if request.name.is_empty() {
+            return Err(OpError::unspecified("an interface needs a name").key("name"));
+        }
+        // Before the recording is begun: it would replace a file.
+        if router.interfaces.by_name(&request.name).is_some() {
+            let error = OpError::new(retval::IF_ALREADY_EXISTS, format!("interface `{}' exists already", request.name));
+            return Err(error.key("name").value(&request.name));
+        }
+        let config = PcapPortConfig {
+            rx: request.rx,
+            tx: request.tx,
+            timing: match request.timing {
+                TimingRequest::Original => Timing::Original,
+                TimingRequest::Rate(pps) => Timing::Rate(pps),
+                TimingRequest::Max => Timing::Max,
+            },
+            rounds: request.rounds,
+            mac: request.mac,
+        };
+        let port = PcapPort::open(config).map_err(|e| driver_error(&e))?;
+        let max_frame = port.max_frame();
+        let index = router
+            .create_interface(NewInterface {
+                name: request.name,
+                kind: Kind::Device("pcap"),
+                mac: port.mac().map_or(MacAddr::ZERO, MacAddr),
+                mtu: max_frame.saturating_sub(ETHERNET_HEADER) as u32,
+                max_frame: max_frame as u32,
+                tx: Tx::Port(Box::new(port)),
+            })
+            .map_err(|e| interface_error(&e))?;
+        Ok(Outcome::Done(Created::one(router, index)))
+    }
+}
+
+/// Shows interfaces on capture files.
+pub struct ShowPcapPorts;
+
+/// What [`ShowPcapPorts`] shows.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShowPcapPortsRequest {
+    /// One interface; all where absent.
+    pub interface: Option<IfRef>,
+}
+
+/// An interface on capture files.
+#[derive(Debug, Clone, Serialize)]
+pub struct PcapPortInfo {
+    /// Name.
+    pub name: String,
+    /// Number.
+    pub sw_if_index: u32,
+    /// Packets in the file to replay.
+    pub packets: usize,
+    /// Packets replayed.
+    pub replayed: u64,
+    /// Rounds finished since the interface was brought up.
+    pub rounds: u64,
+    /// Packets written.
+    pub recorded: u64,
+    /// Why the recording has ended before its time.
+    pub trouble: Option<String>,
+    #[serde(skip)]
+    lines: Vec<String>,
+}
+
+/// The answer of [`ShowPcapPorts`].
+#[derive(Debug, Clone, Serialize)]
+pub struct PcapPortList {
+    /// By number.
+    pub interfaces: Vec<PcapPortInfo>,
+}
+
+impl Text for PcapPortList {
+    fn text(&self, out: &mut String, _: &View) {
+        for interface in &self.interfaces {
+            let _ = writeln!(out, "{} (sw_if_index {})", interface.name, interface.sw_if_index);
+            for line in &interface.lines {
+                let _ = writeln!(out, "  {line}");
+            }
+        }
+    }
+}
+
+impl PcapPortInfo {
+    fn of(interface: &Interface) -> Option<Self> {
+        let port = interface.device.as_ref()?.port.as_any()?.downcast_ref::<PcapPort>()?;
+        let status = port.status();
+        Some(Self {
+            name: interface.name.clone(),
+            sw_if_index: interface.index.0,
+            packets: status.packets,
+            replayed: status.replayed,
+            rounds: status.rounds,
+            recorded: status.recorded,
+            trouble: status.trouble,
+            lines: port.describe(),
+        })
+    }
+}
+
+impl Operation<Router> for ShowPcapPorts {
+    const NAME: &'static str = "pcap_interface_show";
+    type Request = ShowPcapPortsRequest;
+    type Reply = PcapPortList;
+
+    fn run(router: &mut Router, request: ShowPcapPortsRequest) -> Result<Outcome<Router, PcapPortList>, OpError> {
+        let interfaces = match &request.interface {
+            None => router.interfaces.iter().filter_map(PcapPortInfo::of).collect(),
+            Some(name) => {
+                let index = resolve(router, name)?;
+                let interface = router.interfaces.expect(index).map_err(|e| interface_error(&e))?;
+                let wrong = || OpError::new(retval::INVALID_INTERFACE, format!("{} is not a pcap interface", interface.name));
+                vec![PcapPortInfo::of(interface).ok_or_else(|| wrong().key("interface").value(name))?]
+            }
+        };
+        Ok(Outcome::Done(PcapPortList { interfaces }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+    use std::time::{Duration, Instant};
+
+    use quiver_net::testing::Harness;
+    use quiver_wire::pcapfile::{LinkType, Reader, Writer};
+
+    use crate::ops::testing::{error, run};
+
+    fn path(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("quiver-pcap-interface-{}-{name}.pcap", std::process::id()))
+    }
+
+    /// Frames 10 µs apart, numbered in their last bytes.
+    fn write(path: &Path, count: u32) {
+        let mut writer = Writer::new(std::fs::File::create(path).unwrap(), LinkType::ETHERNET).unwrap();
+        for i in 0..count {
+            let mut frame = [0xff; 60];
+            frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+            frame[56..].copy_from_slice(&i.to_be_bytes());
+            writer.write(5_000_000_000 + u64::from(i) * 10_000, &frame, 60).unwrap();
+        }
+        writer.finish().unwrap();
+    }
+
+    fn numbers(path: &Path) -> Vec<u32> {
+        let reader = Reader::new(std::fs::File::open(path).unwrap()).unwrap();
+        reader.map(|p| p.unwrap().bytes).map(|b| u32::from_be_bytes([b[56], b[57], b[58], b[59]])).collect()
+    }
+
+    #[test]
+    fn a_replay_that_is_cross_connected_is_recorded_in_order_and_each_start_begins_anew() {
+        let (from, to) = (path("from"), path("to"));
+        for (timing, count, rounds) in [("max", 1000, 3), ("original", 50, 1), ("rate 100000", 200, 2)] {
+            write(&from, count);
+            let mut h = Harness::new();
+            let (rx, tx) = (from.display(), to.display());
+            let line = format!("create pcap-interface name in rx {rx} timing {timing} loop {rounds}");
+            assert_eq!(run(&mut h.router, &line), "in\n");
+            run(&mut h.router, &format!("create pcap-interface name out tx {tx}"));
+            run(&mut h.router, "set interface l2 xconnect in out");
+            run(&mut h.router, "set interface state out up");
+            for start in 1..=2_usize {
+                run(&mut h.router, "set interface state in up");
+                let wanted = format!("{} packets replayed", start * rounds * count as usize);
+                let deadline = Instant::now() + Duration::from_secs(10);
+                while !run(&mut h.router, "show pcap-interface in").contains(&wanted) {
+                    assert!(Instant::now() < deadline, "{}", run(&mut h.router, "show pcap-interface"));
+                    h.router.graph.fleet().step_here();
+                }
+                run(&mut h.router, "set interface state in down");
+            }
+            for _ in 0..4 {
+                let _ = h.router.graph.fleet().step_here();
+            }
+            run(&mut h.router, "delete pcap-interface out");
+            run(&mut h.router, "delete pcap-interface in");
+            let expected: Vec<u32> = (0..2 * rounds).flat_map(|_| 0..count).collect();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while numbers(&to) != expected {
+                assert!(Instant::now() < deadline, "{timing}: {} of {}", numbers(&to).len(), expected.len());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        [from, to].iter().for_each(|f| drop(std::fs::remove_file(f)));
+    }
+
+    #[test]
+    fn mistakes_are_one_line_and_leave_nothing() {
+        let mut h = Harness::new();
+        let never = path("never");
+        let never = never.display();
+        for (line, expected) in [
+            ("create pcap-interface".to_owned(), "name"),
+            ("create pcap-interface name p".to_owned(), "needs `rx FILE'"),
+            ("create pcap-interface name p rx /nonexistent.pcap".to_owned(), "/nonexistent.pcap"),
+            ("create pcap-interface name p rx /dev/null".to_owned(), "/dev/null"),
+            ("create pcap-interface name p tx /nonexistent/x".to_owned(), "/nonexistent/x"),
+            (format!("create pcap-interface name local0 tx {never}"), "exists already"),
+            (format!("create pcap-interface name p tx {never} timing rate 0"), "rate"),
+            (format!("create pcap-interface name p tx {never} timing slow"), "slow"),
+            (format!("create pcap-interface name p tx {never} loop 0"), "loop"),
+            (format!("create pcap-interface name p tx {never} hw-addr ff:ff:ff:ff:ff:ff"), "unicast"),
+            ("delete pcap-interface local0".to_owned(), "local0 is not a pcap interface"),
+            ("show pcap-interface local0".to_owned(), "local0 is not a pcap interface"),
+        ] {
+            let error = error(&mut h.router, &line);
+            assert!(error.contains(expected) && !error.contains('\n'), "{line}: {error}");
+        }
+        assert!(!path("never").exists(), "no file is made by a command that fails");
+        assert_eq!(h.router.interfaces.iter().count(), 1);
+    }
+}

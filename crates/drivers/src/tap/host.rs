@@ -1,0 +1,165 @@
+//! The host's end of a TAP device: namespace, address, size, routes, set by netlink when it is made.
+
+use std::ffi::c_int;
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+
+use crate::sys;
+
+/// Where named namespaces are.
+const NAMED: &str = "/run/netns";
+/// From linux/if_link.h, linux/if_addr.h, linux/rtnetlink.h.
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_MTU: u16 = 4;
+const IFLA_MASTER: u16 = 10;
+const IFLA_TXQLEN: u16 = 13;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RT_TABLE_MAIN: u8 = 254;
+const RTPROT_STATIC: u8 = 4;
+const RTN_UNICAST: u8 = 1;
+/// How long the kernel may take to answer, ms.
+const PATIENCE: c_int = 2000;
+
+/// Runs `work` in a network namespace: the caller's own for `None`, else one of a name (`ip netns`), of a process
+/// (`pid:<n>`), or of a path. What `work` opens stays there.
+pub(super) fn in_namespace<T: Send>(namespace: Option<&str>, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let Some(namespace) = namespace else { return Ok(work()) };
+    let path = match namespace.strip_prefix("pid:") {
+        Some(pid) => format!("/proc/{pid}/ns/net"),
+        None if namespace.starts_with('/') => namespace.to_owned(),
+        None => format!("{NAMED}/{namespace}"),
+    };
+    let file = File::open(path)?;
+    let enter = move || {
+        // SAFETY: setns takes two integers; it moves this thread alone, which ends with `work`.
+        sys::check(unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) })?;
+        Ok(work())
+    };
+    std::thread::scope(|scope| match scope.spawn(enter).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+/// An address with its prefix length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the network.
+    pub prefix_len: u8,
+}
+
+fn bytes(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(a) => a.octets().to_vec(),
+        IpAddr::V6(a) => a.octets().to_vec(),
+    }
+}
+
+fn family(address: IpAddr) -> u8 {
+    if address.is_ipv4() { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 }
+}
+
+/// What is changed of a device; `None`: nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LinkChange {
+    pub mac: Option<[u8; 6]>,
+    pub mtu: Option<u32>,
+    pub queue_length: Option<u32>,
+    pub master: Option<u32>,
+    pub up: bool,
+}
+
+/// Changes a device of the calling thread's namespace.
+pub(super) fn change_link(index: u32, change: LinkChange) -> io::Result<()> {
+    let up = if change.up { libc::IFF_UP as u32 } else { 0 };
+    let mut m = Message::new(libc::RTM_NEWLINK, 0);
+    m.put(&[libc::AF_UNSPEC as u8, 0, 0, 0]).put(&index.to_ne_bytes()).put(&up.to_ne_bytes()).put(&up.to_ne_bytes());
+    if let Some(mac) = change.mac {
+        m.attribute(IFLA_ADDRESS, &mac);
+    }
+    for (kind, value) in [(IFLA_MTU, change.mtu), (IFLA_TXQLEN, change.queue_length), (IFLA_MASTER, change.master)] {
+        if let Some(value) = value {
+            m.attribute(kind, &value.to_ne_bytes());
+        }
+    }
+    m.request()
+}
+
+/// Adds an address to a device of the calling thread's namespace.
+pub(super) fn add_address(index: u32, host: HostAddress) -> io::Result<()> {
+    let mut m = Message::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
+    m.put(&[family(host.address), host.prefix_len, 0, 0]).put(&index.to_ne_bytes());
+    m.attribute(IFA_LOCAL, &bytes(host.address)).attribute(IFA_ADDRESS, &bytes(host.address));
+    m.request()
+}
+
+/// Adds a default route over a device of the calling thread's namespace.
+pub(super) fn add_default_route(index: u32, gateway: IpAddr) -> io::Result<()> {
+    let mut m = Message::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
+    m.put(&[family(gateway), 0, 0, 0, RT_TABLE_MAIN, RTPROT_STATIC, libc::RT_SCOPE_UNIVERSE, RTN_UNICAST]).put(&[0; 4]);
+    m.attribute(RTA_GATEWAY, &bytes(gateway)).attribute(RTA_OIF, &index.to_ne_bytes());
+    m.request()
+}
+
+/// A netlink request: header, fixed part, attributes.
+struct Message(Vec<u8>);
+
+/// Bytes of `struct nlmsghdr`.
+const HEADER: usize = 16;
+
+impl Message {
+    fn new(kind: u16, flags: c_int) -> Self {
+        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK | flags) as u16;
+        let mut bytes = vec![0; 4];
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
+        bytes.resize(HEADER, 0);
+        Self(bytes)
+    }
+
+    fn put(&mut self, part: &[u8]) -> &mut Self {
+        self.0.extend(part);
+        self
+    }
+
+    fn attribute(&mut self, kind: u16, value: &[u8]) -> &mut Self {
+        self.0.extend(((value.len() + 4) as u16).to_ne_bytes());
+        self.0.extend(kind.to_ne_bytes());
+        self.0.extend(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    /// Sends it and waits for the kernel's word on it.
+    fn request(mut self) -> io::Result<()> {
+        let len = (self.0.len() as u32).to_ne_bytes();
+        self.0[..4].copy_from_slice(&len);
+        let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+        // SAFETY: pointer and length describe the message; an unconnected netlink socket sends to the kernel.
+        let sent = unsafe { libc::send(socket.as_raw_fd(), self.0.as_ptr().cast(), self.0.len(), 0) };
+        if sent < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if !sys::wait_readable(&socket, PATIENCE)? {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut answer = [0_u8; 1024];
+        // SAFETY: pointer and length describe `answer`.
+        let got = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
+        if got < (HEADER + 4) as isize {
+            return Err(io::Error::other("a short answer from netlink"));
+        }
+        // NLMSG_ERROR: the negative error number follows the header, 0 for success.
+        match i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]) {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(-error)),
+        }
+    }
+}

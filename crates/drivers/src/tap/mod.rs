@@ -1,0 +1,442 @@
+//! TAP: a network device of the host's kernel whose other end is an interface of the router.
+//!
+//! ```text
+//!   host's stack ── tap0 (kernel) ══ queue i ══► TapRx (worker) ── graph
+//!                                  ◄═════════ TapTx (thread i, by turns)
+//! ```
+//!
+//! **Offloads.** Each frame has a virtio header. Without `gso` the kernel finishes checksums and cuts super-frames before it
+//! hands them over; with it, that is done here ([`crate::virtio_net`]), and TCP between host and router gets through with far
+//! fewer system calls. Unfinished checksums are passed on to the kernel in either case.
+//!
+//! **The host's end** is made, configured and put into its namespace by [`Tap::open`], and goes with the last descriptor: with
+//! the interface, or with the process however it ends, unless `persist` says otherwise. Its carrier follows the interface's
+//! administrative state. When somebody deletes it, it is made again.
+//!
+//! **Limits.** A system call for each frame: this is a way to the host, not a fast one. What happens to the device in another
+//! namespace is noticed only by what sending says. An interface without link layer (`tun`) is not offered.
+
+mod error;
+mod host;
+mod queue;
+
+use std::ffi::c_int;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use quiver_graph::{Link, Port, PortState, RxQueue, TxQueue};
+
+pub use error::TapError;
+pub use host::HostAddress;
+
+use crate::closer::{self, Later};
+use crate::ethernet::{FrameLimit, random_mac};
+use crate::mailbox::Mailbox;
+use crate::netdev::{NAME_MAX, NetDevice, NetDevices};
+use crate::sys;
+use crate::virtio_net::{LinkLayer, VnetHeader};
+use host::{LinkChange, add_address, add_default_route, change_link, in_namespace};
+use queue::{Queue, TapRx, TapTx};
+
+/// Largest number of frames that wait for us.
+const RING_MAX: usize = 1 << 15;
+/// Largest number of queues.
+const QUEUES_MAX: usize = 64;
+/// How long descriptors of ours that are being closed may keep a device.
+const SETTLE: Duration = Duration::from_secs(2);
+/// How often an own device of the same name that is on its way out is waited for, and how long each time.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How to make a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapConfig {
+    /// Name of the host's end.
+    pub host_name: String,
+    /// Hardware address of the interface; drawn at random for `None`.
+    pub mac: Option<[u8; 6]>,
+    /// Queues.
+    pub rx_queues: usize,
+    /// Frames that may wait for us; the kernel's usual number for `None`.
+    pub rx_size: Option<usize>,
+    /// Network namespace of the host's end: a name, `pid:<n>` or a path.
+    pub host_namespace: Option<String>,
+    /// Hardware address of the host's end.
+    pub host_mac: Option<[u8; 6]>,
+    /// MTU of the host's end.
+    pub host_mtu: Option<u32>,
+    /// Bridge of the host that its end joins.
+    pub host_bridge: Option<String>,
+    /// Addresses of the host's end.
+    pub host_addresses: Vec<HostAddress>,
+    /// Default gateways of the host.
+    pub host_gateways: Vec<IpAddr>,
+    /// The kernel may hand over super-frames and unfinished checksums.
+    pub gso: bool,
+    /// The kernel may hand over unfinished checksums.
+    pub checksum_offload: bool,
+    /// The device stays when the interface goes.
+    pub persist: bool,
+    /// The device is there already.
+    pub attach: bool,
+}
+
+impl TapConfig {
+    /// The usual settings.
+    pub fn new(host_name: impl Into<String>) -> Self {
+        Self {
+            host_name: host_name.into(),
+            mac: None,
+            rx_queues: 1,
+            rx_size: None,
+            host_namespace: None,
+            host_mac: None,
+            host_mtu: None,
+            host_bridge: None,
+            host_addresses: Vec::new(),
+            host_gateways: Vec::new(),
+            gso: false,
+            checksum_offload: false,
+            persist: false,
+            attach: false,
+        }
+    }
+
+    fn check(&self) -> Result<(), TapError> {
+        let wrong = |key, value: String, expected: &str| Err(TapError::Value { key, value, expected: expected.to_owned() });
+        let name = self.host_name.as_str();
+        if name.is_empty() || name.len() > NAME_MAX || name == "." || name == ".." || name.contains(['/', ':', '%', '\0', ' ']) {
+            return wrong("host-if-name", name.to_owned(), "1 to 15 bytes without `/', `:', `%' and blanks");
+        }
+        if !(1..=QUEUES_MAX).contains(&self.rx_queues) {
+            return wrong("num-rx-queues", self.rx_queues.to_string(), "1 to 64");
+        }
+        if let Some(size) = self.rx_size.filter(|s| !(64..=RING_MAX).contains(s)) {
+            return wrong("rx-ring-size", size.to_string(), "64 to 32768");
+        }
+        if let Some(mtu) = self.host_mtu.filter(|m| !(68..=65_521).contains(m)) {
+            return wrong("host-mtu-size", mtu.to_string(), "68 to 65521");
+        }
+        for a in &self.host_addresses {
+            let most = if a.address.is_ipv4() { 32 } else { 128 };
+            if a.prefix_len > most {
+                return wrong("host address", format!("{}/{}", a.address, a.prefix_len), &format!("a prefix length up to {most}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What control side and queues share about the device.
+#[derive(Debug)]
+pub(super) struct DeviceState {
+    mtu: AtomicU32,
+}
+
+impl DeviceState {
+    #[inline(always)]
+    fn frame_limit(&self) -> FrameLimit {
+        FrameLimit::of_mtu(self.mtu.load(Ordering::Relaxed), LinkLayer::Ethernet)
+    }
+}
+
+/// A TAP interface, on the control side.
+pub struct Tap {
+    config: TapConfig,
+    devices: NetDevices,
+    /// The host's end as last seen; `None`: gone.
+    device: Option<NetDevice>,
+    bound: u32,
+    mac: [u8; 6],
+    state: Arc<DeviceState>,
+    queues: Vec<Queue>,
+    /// The receivers have been taken.
+    taken: bool,
+    up: bool,
+    rx: Vec<Arc<Mailbox<Queue>>>,
+    tx: Vec<(usize, Arc<Mailbox<Queue>>)>,
+}
+
+/// What making a device gives.
+type Made = (Vec<OwnedFd>, NetDevices, NetDevice);
+
+impl Tap {
+    /// Makes a device, or attaches to one, and configures the host's end.
+    ///
+    /// # Errors
+    /// Settings out of range, no permission, a device of that name; then there is no new device.
+    pub fn open(config: TapConfig) -> Result<Self, TapError> {
+        closer::start();
+        config.check()?;
+        let name = config.host_name.as_str();
+        let mac = match config.mac {
+            Some(mac) => mac,
+            None => random_mac().map_err(|e| TapError::of("drawing an address for", name, e))?,
+        };
+        let (queues, devices, device) = make_patiently(&config)?;
+        // The interface starts down.
+        let _ = control_pointer(&queues[0], libc::TUNSETCARRIER, 0);
+        Ok(Self {
+            rx: queues.iter().map(|_| Arc::new(Mailbox::new())).collect(),
+            queues: queues.into_iter().map(|fd| Arc::new(Later::new(fd))).collect(),
+            state: Arc::new(DeviceState { mtu: AtomicU32::new(device.mtu) }),
+            bound: device.index,
+            device: Some(device),
+            config,
+            devices,
+            mac,
+            taken: false,
+            up: false,
+            tx: Vec::new(),
+        })
+    }
+
+    /// How it was made.
+    pub fn config(&self) -> &TapConfig {
+        &self.config
+    }
+
+    /// The host's end as last seen; `None` while it is gone.
+    pub fn device(&self) -> Option<&NetDevice> {
+        self.device.as_ref()
+    }
+
+    /// Makes the device anew.
+    fn reopen(&mut self) -> io::Result<()> {
+        let (queues, devices, device) = make_patiently(&self.config)?;
+        // From here on nothing fails.
+        self.queues = queues.into_iter().map(|fd| Arc::new(Later::new(fd))).collect();
+        if self.taken {
+            self.rx.iter().zip(&self.queues).for_each(|(mailbox, queue)| mailbox.send(queue.clone()));
+        }
+        for (number, mailbox) in &self.tx {
+            mailbox.send(self.queues[*number].clone());
+        }
+        self.devices = devices;
+        self.bound = device.index;
+        self.device = Some(device);
+        self.set_carrier(self.up)
+    }
+
+    fn set_carrier(&self, on: bool) -> io::Result<()> {
+        let Some(queue) = self.queues.first() else { return Ok(()) };
+        match control_pointer(queue, libc::TUNSETCARRIER, c_int::from(on)) {
+            // Kernels before 5.0 have no such thing.
+            Err(e) if e.raw_os_error() != Some(libc::EINVAL) => Err(e),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// [`make`]; while a device of this name is on its way out, once more after a moment.
+fn make_patiently(config: &TapConfig) -> Result<Made, TapError> {
+    for _ in 0..TRIES {
+        match make(config) {
+            Err(TapError::Exists(_)) => {
+                closer::settle(SETTLE);
+                std::thread::sleep(PAUSE);
+            }
+            result => return result,
+        }
+    }
+    make(config)
+}
+
+fn make(config: &TapConfig) -> Result<Made, TapError> {
+    let namespace = config.host_namespace.as_deref();
+    let made = in_namespace(namespace, || make_here(config));
+    made.map_err(|error| TapError::Value {
+        key: "host-ns",
+        value: namespace.unwrap_or_default().to_owned(),
+        expected: format!("a network namespace by name, pid:<n> or path ({error})"),
+    })?
+}
+
+/// Makes the device in the calling thread's namespace.
+fn make_here(config: &TapConfig) -> Result<Made, TapError> {
+    let name = config.host_name.as_str();
+    let failed = |what| move |error| TapError::of(what, name, error);
+    let devices = NetDevices::open().map_err(failed("opening a socket for"))?;
+    if config.attach && devices.get(name).is_err() {
+        return Err(TapError::NoDevice(name.to_owned()));
+    }
+    let mut queues = Vec::new();
+    for number in 0..config.rx_queues {
+        queues.push(open_queue(config, number)?);
+    }
+    let device = devices.get(name).map_err(failed("asking for"))?;
+    let master = match &config.host_bridge {
+        None => None,
+        Some(bridge) => Some(devices.get(bridge).map_err(|e| TapError::of("looking for the bridge", bridge, e))?.index),
+    };
+    let change =
+        LinkChange { mac: config.host_mac, mtu: config.host_mtu, queue_length: config.rx_size.map(|s| s as u32), master, up: true };
+    change_link(device.index, change).map_err(failed("configuring"))?;
+    for address in &config.host_addresses {
+        add_address(device.index, *address).map_err(failed("setting an address of"))?;
+    }
+    for gateway in &config.host_gateways {
+        add_default_route(device.index, *gateway).map_err(failed("setting the default route over"))?;
+    }
+    if config.persist {
+        control(&queues[0], libc::TUNSETPERSIST, 1).map_err(failed("making persistent"))?;
+    }
+    let device = devices.get(name).map_err(failed("asking for"))?;
+    Ok((queues, devices, device))
+}
+
+fn open_queue(config: &TapConfig, number: usize) -> Result<OwnedFd, TapError> {
+    let name = config.host_name.as_str();
+    let failed = |what| move |error| TapError::of(what, name, error);
+    let mode = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    // SAFETY: a NUL-terminated path and integers.
+    let fd = sys::check(unsafe { libc::open(c"/dev/net/tun".as_ptr(), mode) }).map_err(TapError::NoTun)?;
+    // SAFETY: a successful open returns a new descriptor that nobody else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    if config.rx_queues > 1 {
+        flags |= libc::IFF_MULTI_QUEUE;
+    }
+    if number == 0 && !config.attach {
+        flags |= libc::IFF_TUN_EXCL;
+    }
+    // SAFETY: ifreq is plain C data for which all zeroes is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
+    // SAFETY: TUNSETIFF takes an ifreq, which lives over the call.
+    let made = sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) });
+    made.map_err(|error| match error.raw_os_error() {
+        Some(libc::EBUSY | libc::EEXIST) => TapError::Exists(name.to_owned()),
+        Some(libc::EINVAL) if config.attach => TapError::Value {
+            key: "attach",
+            value: name.to_owned(),
+            expected: "a TAP device with as many queues (one, or several) as asked for".to_owned(),
+        },
+        _ => TapError::of("making the TAP device", name, error),
+    })?;
+    let mut offloads = 0;
+    if config.gso || config.checksum_offload {
+        offloads |= libc::TUN_F_CSUM;
+    }
+    if config.gso {
+        offloads |= libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    }
+    // SAFETY: TUNSETOFFLOAD takes its value in place of a pointer.
+    let set = sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(offloads)) });
+    set.map_err(failed("setting offloads of"))?;
+    control_pointer(&fd, libc::TUNSETVNETHDRSZ, VnetHeader::LEN as c_int).map_err(failed("setting the header size of"))?;
+    Ok(fd)
+}
+
+/// A request whose argument is the value itself.
+fn control(fd: &OwnedFd, what: libc::Ioctl, value: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: the request takes an integer.
+    sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), what, value) }).map(drop)
+}
+
+/// A request whose argument points to an int.
+fn control_pointer(fd: &OwnedFd, what: libc::Ioctl, value: c_int) -> io::Result<()> {
+    // SAFETY: the request reads one int, which lives over the call.
+    sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), what, &raw const value) }).map(drop)
+}
+
+impl Port for Tap {
+    fn input_node(&self) -> &'static str {
+        "tap-input"
+    }
+
+    fn take_rx(&mut self) -> io::Result<Vec<Box<dyn RxQueue>>> {
+        self.taken = true;
+        let queues = self.queues.iter().zip(&self.rx);
+        Ok(queues.map(|(queue, mailbox)| Box::new(TapRx::new(queue.clone(), mailbox.clone())) as Box<dyn RxQueue>).collect())
+    }
+
+    fn open_tx(&mut self, thread: usize) -> io::Result<Box<dyn TxQueue>> {
+        let number = thread % self.queues.len();
+        let mailbox = Arc::new(Mailbox::new());
+        self.tx.push((number, mailbox.clone()));
+        Ok(Box::new(TapTx::new(self.queues[number].clone(), mailbox, self.state.clone())))
+    }
+
+    fn link(&mut self) -> Link {
+        // The carrier that the host sees is our own doing; the link is there while the host's end is up.
+        Link { up: self.devices.get(&self.config.host_name).is_ok_and(|d| d.up), speed: None }
+    }
+
+    fn mac(&self) -> Option<[u8; 6]> {
+        Some(self.mac)
+    }
+
+    fn max_frame(&self) -> usize {
+        self.state.frame_limit().plain
+    }
+
+    fn refresh(&mut self) -> io::Result<PortState> {
+        self.rx.iter().for_each(|m| m.collect());
+        self.tx.iter().for_each(|(_, m)| m.collect());
+        // A queue that was closed leaves its mailbox to us alone.
+        self.tx.retain(|(_, m)| Arc::strong_count(m) > 1);
+        self.device = self.devices.get(&self.config.host_name).ok();
+        let reopened = self.device.is_none_or(|d| d.index != self.bound);
+        if reopened {
+            self.reopen()?;
+        }
+        if let Some(device) = self.device {
+            self.state.mtu.store(device.mtu, Ordering::Relaxed);
+        }
+        let link = self.link();
+        Ok(PortState { present: self.device.is_some(), link, mac: self.mac(), max_frame: self.max_frame(), reopened })
+    }
+
+    fn set_up(&mut self, up: bool) -> io::Result<()> {
+        self.up = up;
+        self.set_carrier(up)
+    }
+
+    fn describe(&self) -> Vec<String> {
+        let c = &self.config;
+        let mut lines = vec![format!("host device {} in {}", c.host_name, c.host_namespace.as_deref().unwrap_or("this namespace"))];
+        lines.push(match &self.device {
+            None => "device is gone".to_owned(),
+            Some(d) => format!("index {} mtu {} {}", d.index, d.mtu, if d.up { "up" } else { "down" }),
+        });
+        lines.push(format!("queues {}, gso {}, persistent {}", c.rx_queues, c.gso, c.persist));
+        lines
+    }
+
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_out_of_range_are_named() {
+        let base = TapConfig::new("tap0");
+        let too_long = HostAddress { address: [10, 0, 0, 1].into(), prefix_len: 33 };
+        for (config, expected) in [
+            (TapConfig::new("a-name-that-is-too-long"), "host-if-name"),
+            (TapConfig::new("a/b"), "host-if-name a/b"),
+            (TapConfig { rx_queues: 0, ..base.clone() }, "num-rx-queues 0"),
+            (TapConfig { rx_queues: 65, ..base.clone() }, "num-rx-queues 65"),
+            (TapConfig { rx_size: Some(63), ..base.clone() }, "rx-ring-size 63"),
+            (TapConfig { host_mtu: Some(67), ..base.clone() }, "host-mtu-size 67"),
+            (TapConfig { host_addresses: vec![too_long], ..base.clone() }, "10.0.0.1/33"),
+            (TapConfig { host_namespace: Some("no-such-namespace".into()), ..base.clone() }, "host-ns no-such-namespace"),
+        ] {
+            let Err(error) = Tap::open(config) else { panic!("{expected}: was made") };
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    }
+}

@@ -86,10 +86,6 @@ impl<T: Entry> Producer<T> {
         Ring::new(map, offsets.producer, offsets.consumer, offsets, size).map(Self)
     }
 
-    pub(super) fn size(&self) -> u32 {
-        self.0.size
-    }
-
     /// Entries that the kernel has not consumed yet, put ones included.
     #[inline(always)]
     pub(super) fn pending(&self) -> u32 {

@@ -34,7 +34,9 @@ pub(super) fn start(path: &Path, shared: Arc<Shared>) -> io::Result<SyncSender<V
     // A link that somebody left there must not lead us elsewhere.
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
-    let writer = Writer::new(BufWriter::with_capacity(1 << 20, file), LinkType::ETHERNET)?;
+    let mut writer = Writer::new(BufWriter::with_capacity(1 << 20, file), LinkType::ETHERNET)?;
+    // From here on it is a capture file, if an empty one.
+    writer.flush()?;
     let (to, from) = sync_channel(WAITING);
     std::thread::Builder::new().name("pcap-writer".to_owned()).spawn(move || {
         if let Err(error) = write(writer, &from, &shared) {

@@ -94,23 +94,27 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::mpsc::Receiver;
 
-    struct Slow(Arc<AtomicU32>);
+    /// Closes when it is allowed to.
+    struct Slow(Receiver<()>, Arc<AtomicU32>);
 
     impl Drop for Slow {
         fn drop(&mut self) {
-            std::thread::sleep(Duration::from_millis(20));
-            self.0.fetch_add(1, Ordering::SeqCst);
+            self.0.recv().unwrap();
+            self.1.fetch_add(1, Ordering::SeqCst);
         }
     }
 
     #[test]
     fn dropping_does_not_wait_and_settling_does() {
         let closed = Arc::new(AtomicU32::new(0));
-        let start = std::time::Instant::now();
-        drop([Later::new(Slow(closed.clone())), Later::new(Slow(closed.clone()))]);
-        assert!(start.elapsed() < Duration::from_millis(20));
-        settle(Duration::from_secs(5));
+        let (allow, allowed): (Vec<_>, Vec<_>) = (0..2).map(|_| channel()).unzip();
+        // Would never come back if it waited for the end.
+        allowed.into_iter().for_each(|a| drop(Later::new(Slow(a, closed.clone()))));
+        assert_eq!(closed.load(Ordering::SeqCst), 0);
+        allow.iter().for_each(|a| a.send(()).unwrap());
+        settle(Duration::from_secs(60));
         assert_eq!(closed.load(Ordering::SeqCst), 2);
     }
 }

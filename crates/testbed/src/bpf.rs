@@ -13,8 +13,12 @@ use crate::sys::{self, with_context};
 const LOG_BYTES: usize = 16 << 10;
 
 const BPF_PROG_LOAD: c_int = 5;
+const BPF_PROG_GET_NEXT_ID: c_int = 11;
+const BPF_PROG_GET_FD_BY_ID: c_int = 13;
+const BPF_OBJ_GET_INFO_BY_FD: c_int = 15;
 const BPF_LINK_CREATE: c_int = 28;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_TCX_INGRESS: u32 = 46;
 const BPF_TCX_EGRESS: u32 = 47;
 
@@ -148,13 +152,52 @@ struct LinkAttributes {
 }
 const _: () = assert!(size_of::<LinkAttributes>() == 32);
 
-fn bpf<T>(command: c_int, attributes: &mut T) -> io::Result<OwnedFd> {
+fn call<T>(command: c_int, attributes: &mut T) -> io::Result<c_int> {
     let size = size_of::<T>() as c_long;
-    // SAFETY: pointer and size describe `attributes`, whose inner pointers the two callers keep alive over the call.
-    let fd =
-        sys::check(unsafe { libc::syscall(libc::SYS_bpf, c_long::from(command), std::ptr::from_mut(attributes), size) } as c_int)?;
-    // SAFETY: both commands used here return a new descriptor that nobody else owns.
+    // SAFETY: pointer and size describe `attributes`, whose inner pointers the callers keep alive over the call.
+    sys::check(unsafe { libc::syscall(libc::SYS_bpf, c_long::from(command), std::ptr::from_mut(attributes), size) } as c_int)
+}
+
+fn bpf<T>(command: c_int, attributes: &mut T) -> io::Result<OwnedFd> {
+    let fd = call(command, attributes)?;
+    // SAFETY: the commands that this is used for return a new descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Identifiers of all XDP programs that the kernel has, attached or not, in any namespace.
+pub fn xdp_programs() -> io::Result<Vec<u32>> {
+    /// The `*_get_*_id` part of `union bpf_attr`.
+    #[repr(C)]
+    struct Walk {
+        id: u32,
+        next: u32,
+        flags: u32,
+    }
+    /// The `info` part.
+    #[repr(C)]
+    struct Info {
+        fd: u32,
+        len: u32,
+        info: u64,
+    }
+    let mut found = Vec::new();
+    let mut walk = Walk { id: 0, next: 0, flags: 0 };
+    loop {
+        match call(BPF_PROG_GET_NEXT_ID, &mut walk) {
+            Ok(_) => walk.id = walk.next,
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(found),
+            Err(error) => return Err(with_context("listing BPF programs", error)),
+        }
+        // One that has just gone is none.
+        let Ok(program) = bpf(BPF_PROG_GET_FD_BY_ID, &mut Walk { id: walk.id, next: 0, flags: 0 }) else { continue };
+        // `struct bpf_prog_info` begins with the kind.
+        let mut kind = 0_u32;
+        let mut info = Info { fd: program.as_raw_fd() as u32, len: 4, info: &raw mut kind as u64 };
+        call(BPF_OBJ_GET_INFO_BY_FD, &mut info)?;
+        if kind == BPF_PROG_TYPE_XDP {
+            found.push(walk.id);
+        }
+    }
 }
 
 /// Loads a traffic-control program.

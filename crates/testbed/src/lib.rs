@@ -34,6 +34,7 @@ mod tags;
 mod topology;
 mod vppctl;
 
+pub use bpf::xdp_programs;
 pub use capture::Capture;
 pub use host::Host;
 pub use link::{LinkOptions, Offloads};

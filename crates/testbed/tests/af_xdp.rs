@@ -4,8 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{BOUND, counter, eventually, number_after, workers};
-use quiver_testbed::{Offloads, Router, Scenario, Side, Tag, TwoHosts, TwoHostsOptions, is_short_pass};
+use common::left::{Left, Survivor};
+use common::{BOUND, counter, eventually, iperf3, kills, number_after, workers};
+use quiver_testbed::{Offloads, Router, Scenario, Side, Tag, TwoHosts, TwoHostsOptions};
 
 /// Interfaces `x0` and `x1` on both sides; `more` is added to the commands that create them.
 fn commands(more: &str) -> String {
@@ -65,16 +66,13 @@ fn kernel_hosts_reach_each_other_whatever_their_offloads() {
                 }
                 // In fragments: reassembled by the hosts.
                 assert!(scene.a.run(&format!("ping -c 2 -W 2 -s 20000 {}", TwoHosts::B4), BOUND).unwrap().success());
-                let _server = scene.b.background("iperf3 --server").unwrap();
-                assert!(scene.b.wait_for_listener(5201, BOUND).unwrap());
                 for line in [
-                    format!("iperf3 -c {} -t 1", TwoHosts::B4),
-                    format!("iperf3 -c {} -t 1 -R", TwoHosts::B6),
-                    format!("iperf3 -c {} -t 1 -u -b 50M -l 1200", TwoHosts::B4),
+                    format!("-c {} -t 1", TwoHosts::B4),
+                    format!("-c {} -t 1 -R", TwoHosts::B6),
+                    format!("-c {} -t 1 -u -b 50M -l 1200", TwoHosts::B4),
                 ] {
-                    let out = scene.a.run(&line, BOUND).unwrap();
-                    assert!(out.success(), "{line}: {out}");
-                    let bits = out.stdout.lines().rfind(|l| l.contains("receiver")).unwrap_or_default().to_owned();
+                    let out = iperf3(&scene.a, &scene.b, &line);
+                    let bits = out.lines().rfind(|l| l.contains("receiver")).unwrap_or_default().to_owned();
                     assert!(bits.contains("Gbits/sec") || bits.contains("Mbits/sec"), "{attach} {offloads:?} {line}: {out}");
                     println!("{attach} {offloads:?} {workers} workers: {line}: {bits}");
                 }
@@ -98,10 +96,7 @@ fn several_queues_share_the_load_and_the_memory() {
     let placed = router.cli("show interface rx-placement").unwrap();
     assert_eq!(placed.matches("af_xdp-input").count(), 2, "a queue on each worker:\n{placed}");
     assert_pings(&scene);
-    let _server = scene.b.background("iperf3 --server").unwrap();
-    assert!(scene.b.wait_for_listener(5201, BOUND).unwrap());
-    let out = scene.a.run(&format!("iperf3 -c {} -t 2 -P 8", TwoHosts::B4), BOUND).unwrap();
-    assert!(out.success(), "{out}");
+    iperf3(&scene.a, &scene.b, &format!("-c {} -t 2 -P 8", TwoHosts::B4));
     assert_no_buffer_is_lost(&router);
     router.cli("delete interface af_xdp x0").unwrap();
     let text = router.cli("create interface af_xdp host-if r0 num-rx-queues 1").unwrap();
@@ -127,10 +122,7 @@ fn large_frames_come_and_go_in_pieces() {
                 let line = format!("ping -c 1 -W 2 -M do -s {size} {}", TwoHosts::B4);
                 assert!(scene.a.run(&line, BOUND).unwrap().success(), "{size} bytes, {attach}");
             }
-            let _server = scene.b.background("iperf3 --server").unwrap();
-            assert!(scene.b.wait_for_listener(5201, BOUND).unwrap());
-            let out = scene.a.run(&format!("iperf3 -c {} -t 1", TwoHosts::B4), BOUND).unwrap();
-            assert!(out.success(), "{out}");
+            iperf3(&scene.a, &scene.b, &format!("-c {} -t 1", TwoHosts::B4));
             assert_no_buffer_is_lost(&router);
         }
     }
@@ -168,14 +160,21 @@ fn a_device_is_taken_up_again_after_it_was_down_or_deleted() {
     scene.a.link_up("eth0").unwrap();
     scene.a.route("default", "10.0.1.1").unwrap();
     eventually("it works again", BOUND, || scene.a.pings(TwoHosts::B4, 1).unwrap());
-    for _ in 0..if is_short_pass() { 2 } else { 10 } {
+    // From the side that stays.
+    let flood = scene.b.background("ping -q -f 10.0.1.2").unwrap();
+    let mut survivor = Survivor::default();
+    for _ in 0..kills(2, 10) {
+        let before = counter(&router, "x1", "rx packets");
+        eventually("load", BOUND, || counter(&router, "x1", "rx packets") > before + 100);
         scene.middle.delete_link("r0").unwrap();
         eventually("the router sees it", BOUND, || router.cli("show af_xdp x0").unwrap().contains("device is gone"));
         assert!(scene.b.pings("10.0.2.1", 2).unwrap(), "the other interface goes on");
         scene.connect(Side::A).unwrap();
         eventually("it works again", BOUND, || scene.a.pings(TwoHosts::B4, 1).unwrap());
         assert!(has_program(&scene, "r0"));
+        survivor.check(&router);
     }
+    drop(flood);
     assert_no_buffer_is_lost(&router);
     router.script("set interface state x0 down\nset interface state x0 up").unwrap();
     eventually("after down and up", BOUND, || scene.a.pings(TwoHosts::B4, 1).unwrap());
@@ -188,13 +187,15 @@ fn nothing_is_left_of_a_killed_router() {
     let Some(_scenario) = Scenario::begin(&["ping", Scenario::BPF]) else { return };
     let scene = TwoHosts::new(TwoHostsOptions::default()).unwrap();
     let flood = scene.a.background(&format!("ping -q -f {}", TwoHosts::B4)).unwrap();
-    for _ in 0..if is_short_pass() { 3 } else { 100 } {
+    let before = Left::now(&scene.middle);
+    for _ in 0..kills(3, 10) {
         let mut router = scene.start_router_with(1, "", &commands("")).unwrap();
         eventually("traffic passes", BOUND, || counter(&router, "x1", "rx packets") > 5);
         router.kill9().unwrap();
         drop(router);
         eventually("no program is left", BOUND, || !has_program(&scene, "r0") && !has_program(&scene, "r1"));
     }
+    before.assert_same(&scene.middle);
     drop(flood);
 }
 

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{BOUND, assert_buffers_are_back, counter, errors, eventually, number_after, workers};
+use common::left::Survivor;
+use common::{BOUND, assert_buffers_are_back, counter, errors, eventually, iperf3, kills, number_after, workers};
 use quiver_testbed::{LinkOptions, Offloads, Scenario, Side, TwoHosts, TwoHostsOptions, is_short_pass};
 
 fn scene(offloads: Offloads) -> TwoHosts {
@@ -44,20 +45,15 @@ fn tcp_and_udp_pass_in_both_directions_and_nothing_is_lost_inside() {
         let scene = scene(offloads);
         let router = scene.start_router(workers).expect("router");
         assert_reachable(&scene);
-        let _server = scene.b.background("iperf3 --server").expect("iperf3");
-        assert!(scene.b.wait_for_listener(5201, BOUND).expect("listener"));
         let seconds = if is_short_pass() { 1 } else { 4 };
         for to in [TwoHosts::B4, TwoHosts::B6] {
             for reverse in ["", "--reverse"] {
-                let line = format!("iperf3 --client {to} --time {seconds} --json {reverse}");
-                let out = scene.a.run(&line, BOUND).expect("iperf3");
-                assert!(out.success(), "{out}");
-                let sum = &out.stdout[out.stdout.find("\"sum_received\"").expect("a sum")..];
+                let out = iperf3(&scene.a, &scene.b, &format!("--client {to} --time {seconds} --json {reverse}"));
+                let sum = &out[out.find("\"sum_received\"").expect("a sum")..];
                 assert!(number_after(sum, "\"bytes\"").expect("bytes") > 1e6, "{out}");
             }
-            let line = format!("iperf3 --client {to} --udp --bitrate 20M --length 1200 --time {seconds} --json");
-            let out = scene.a.run(&line, BOUND).expect("iperf3");
-            assert!(out.success(), "{out}");
+            let line = format!("--client {to} --udp --bitrate 20M --length 1200 --time {seconds} --json");
+            iperf3(&scene.a, &scene.b, &line);
         }
         // What the router was given it has sent, or it says why not: no drop reason but the hosts' own chatter.
         for (node, reason) in [("ip4-input", "checksum"), ("ip4-input", "length"), ("ip6-input", "length")] {
@@ -123,8 +119,7 @@ fn a_link_that_flaps_and_a_device_that_goes_and_returns_keep_working() {
     let scene = scene(Offloads::On);
     let mut router = scene.start_router(1).expect("router");
     assert_reachable(&scene);
-    let rounds = if is_short_pass() { 1 } else { 3 };
-    for _ in 0..rounds {
+    for _ in 0..if is_short_pass() { 1 } else { 3 } {
         scene.a.link_down("eth0").expect("down");
         eventually("the router sees the link go", BOUND, || {
             router.cli("show hardware-interfaces host-r0").expect("show").contains("down")
@@ -136,7 +131,12 @@ fn a_link_that_flaps_and_a_device_that_goes_and_returns_keep_working() {
         let _ = scene.a.route("default", "2001:db8:1::1");
         eventually("reachable again after a flap", BOUND, || scene.a.pings(TwoHosts::B4, 1).expect("ping"));
     }
-    for _ in 0..rounds {
+    // From the side that stays.
+    let flood = scene.b.background("ping -q -f 10.0.1.2").expect("ping");
+    let mut survivor = Survivor::default();
+    for _ in 0..kills(1, 3) {
+        let before = counter(&router, "host-r1", "rx packets");
+        eventually("load", BOUND, || counter(&router, "host-r1", "rx packets") > before + 100);
         scene.a.delete_link("eth0").expect("delete");
         eventually("the router sees the device go", BOUND, || {
             router.cli("show hardware-interfaces host-r0").expect("show").contains("down")
@@ -144,7 +144,9 @@ fn a_link_that_flaps_and_a_device_that_goes_and_returns_keep_working() {
         scene.connect(Side::A).expect("a new device of that name");
         eventually("reachable again on a new device", BOUND, || scene.a.pings(TwoHosts::B4, 1).expect("ping"));
         assert!(scene.a.pings(TwoHosts::B6, 2).expect("ping"));
+        survivor.check(&router);
     }
+    drop(flood);
     assert!(router.is_running());
     assert_buffers_are_back(&router);
 }
@@ -153,8 +155,7 @@ fn a_link_that_flaps_and_a_device_that_goes_and_returns_keep_working() {
 fn a_router_that_was_killed_starts_again_and_forwards() {
     let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
     let scene = scene(Offloads::On);
-    let rounds = if is_short_pass() { 1 } else { 3 };
-    for _ in 0..rounds {
+    for _ in 0..kills(1, 3) {
         let mut router = scene.start_router(1).expect("router");
         assert_reachable(&scene);
         router.kill9().expect("kill");

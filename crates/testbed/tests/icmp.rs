@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{BOUND, assert_buffers_are_back, errors, eventually, workers};
+use common::{BOUND, assert_buffers_are_back, errors, eventually, iperf3, workers};
 use quiver_testbed::{Router, Scenario, TwoHosts, TwoHostsOptions};
 
 /// The router's addresses on the side of host a.
@@ -101,10 +101,8 @@ fn a_smaller_mtu_behind_the_router_is_found_and_tcp_passes() {
         run(&scene.a, &format!("ping -M dont -c 2 -i 0.01 -W 2 -s 1472 {}", TwoHosts::B4));
         assert!(errors(&router, "ip4-frag", "packet fragmented") >= 2);
         scene.a.sh("ip route flush cache; ip -6 route flush cache", BOUND).expect("flush");
-        let _server = scene.b.background("iperf3 --server").expect("iperf3");
-        assert!(scene.b.wait_for_listener(5201, BOUND).expect("listener"));
         for to in [TwoHosts::B4, TwoHosts::B6] {
-            run(&scene.a, &format!("iperf3 --client {to} --time 1"));
+            iperf3(&scene.a, &scene.b, &format!("--client {to} --time 1"));
         }
         assert_buffers_are_back(&router);
     }

@@ -5,8 +5,9 @@ mod common;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use common::left::{Left, Survivor};
 use common::testpmd::{PROGRAM, Testpmd, Vdev};
-use common::{assert_buffers_are_back, counter, eventually, workers};
+use common::{assert_buffers_are_back, counter, eventually, kills, workers};
 use quiver_testbed::{Host, Router, Scenario, is_short_pass};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -158,8 +159,11 @@ fn a_router_that_dies_is_found_again_by_its_peer() {
     let host = Host::new("memif").unwrap();
     let folder = Folder::new();
     let socket = folder.0.join("between.sock");
+    // Frames without end from both, for nobody.
+    let load = "packet-generator new { name load limit 0 rate 20000 size 64-64 tx-interface memif1/0 node memif1/0-output \
+                data { IP4: 00:01:02:03:04:06 -> 00:01:02:03:04:05 UDP: 10.1.0.2 -> 10.2.0.2 UDP: 1234 -> 2345 incrementing 8 } }";
     let one = |role: &str, address: &str| {
-        router(
+        let router = router(
             &host,
             1,
             &format!(
@@ -167,7 +171,9 @@ fn a_router_that_dies_is_found_again_by_its_peer() {
                  set interface state memif1/0 up\nset interface ip address memif1/0 {address}/24",
                 socket.display()
             ),
-        )
+        );
+        router.script(&format!("{load}\npacket-generator enable-stream load")).unwrap();
+        router
     };
     let pings = |router: &Router, to: &str| {
         let answer = router.cli(&format!("ping {to} repeat 1 interval 0.1")).unwrap_or_default();
@@ -175,10 +181,15 @@ fn a_router_that_dies_is_found_again_by_its_peer() {
     };
     let mut a = one("master", "10.0.0.1");
     let mut b = one("slave", "10.0.0.2");
-    let rounds = if is_short_pass() { 2 } else { 5 };
-    for round in 0..rounds {
+    let mut before = None;
+    for round in 0..kills(2, 6) {
         wait_for_link(&a, "memif1/0", "up");
         wait_for_link(&b, "memif1/0", "up");
+        before.get_or_insert_with(|| Left::now(&host)).assert_same(&host);
+        for router in [&a, &b] {
+            let count = counter(router, "memif1/0", "rx packets");
+            eventually("load", PATIENCE, || counter(router, "memif1/0", "rx packets") > count + 100);
+        }
         eventually("the one reaches the other", PATIENCE, || pings(&a, "10.0.0.2"));
         eventually("and the other way", PATIENCE, || pings(&b, "10.0.0.1"));
         if round % 2 == 0 {
@@ -191,11 +202,13 @@ fn a_router_that_dies_is_found_again_by_its_peer() {
             a = one("master", "10.0.0.1");
         }
     }
+    for router in [&a, &b] {
+        router.cli("packet-generator disable-stream load").unwrap();
+    }
     assert_buffers_are_back(&a);
     assert_buffers_are_back(&b);
 }
 
-/// `QUIVER_DEATHS=100` for the long run.
 #[test]
 fn deaths_of_a_peer_under_load_leave_nothing_behind() {
     let Some(_scenario) = Scenario::begin(&[PROGRAM]) else { return };
@@ -209,10 +222,8 @@ fn deaths_of_a_peer_under_load_leave_nothing_behind() {
     );
     let socket = router.folder().join("peer.sock");
     let vdevs = [Vdev::client(&socket, 0), Vdev::client(&socket, 1)];
-    let mut settled = None;
-    let usual = if is_short_pass() { 3 } else { 10 };
-    let deaths = std::env::var("QUIVER_DEATHS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
-    for _ in 0..deaths {
+    let mut survivor = Survivor::default();
+    for _ in 0..kills(3, 10) {
         let mut peer = Testpmd::start(&host, router.folder(), &vdevs, 1, &["--forward-mode=flowgen"]);
         wait_for_link(&router, "memif1/1", "up");
         peer.tell("start");
@@ -222,12 +233,9 @@ fn deaths_of_a_peer_under_load_leave_nothing_behind() {
         wait_for_link(&router, "memif1/0", "down");
         wait_for_link(&router, "memif1/1", "down");
         assert_buffers_are_back(&router);
-        let now = router.usage().unwrap();
-        let first = *settled.get_or_insert(now);
-        assert_eq!((now.descriptors, now.threads), (first.descriptors, first.threads), "descriptors or threads leak");
+        survivor.check(&router);
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", router.pid())).unwrap();
         assert!(!maps.contains("memif_region"), "memory of a dead peer is still mapped");
-        assert!(now.memory() < first.memory() + (8 << 20), "{first:?} {now:?}");
     }
     router.stop().unwrap();
 }

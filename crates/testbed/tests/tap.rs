@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{BOUND, assert_buffers_are_back, eventually, workers};
+use common::left::{Left, Survivor};
+use common::{BOUND, assert_buffers_are_back, counter, eventually, iperf3, kills, workers};
 use quiver_testbed::{Guard, Host, Router, Scenario, is_short_pass};
 
 /// Two hosts without any link, a process in each by which the router finds them, and where the router runs.
@@ -65,16 +66,9 @@ fn hosts_reach_each_other_with_any_offloads_and_queues() {
                 let line = format!("ping -c 1 -W 2 -s {size} 10.0.2.2");
                 assert!(hosts.a.run(&line, BOUND).unwrap().success(), "{size} bytes, {more}");
             }
-            let _server = hosts.b.background("iperf3 --server").unwrap();
-            assert!(hosts.b.wait_for_listener(5201, BOUND).unwrap());
-            for line in ["iperf3 -c 10.0.2.2 -t 1", "iperf3 -c 2001:db8:2::2 -t 1 -R", "iperf3 -c 10.0.2.2 -t 1 -u -b 20M -l 1200"]
-            {
-                let out = hosts.a.run(line, BOUND).unwrap();
-                assert!(out.success(), "{more}: {line}: {out}");
-                println!(
-                    "{more}, {workers} workers: {line}: {}",
-                    out.stdout.lines().rfind(|l| l.contains("receiver")).unwrap_or("")
-                );
+            for line in ["-c 10.0.2.2 -t 1", "-c 2001:db8:2::2 -t 1 -R", "-c 10.0.2.2 -t 1 -u -b 20M -l 1200"] {
+                let out = iperf3(&hosts.a, &hosts.b, line);
+                println!("{more}, {workers} workers: {line}: {}", out.lines().rfind(|l| l.contains("receiver")).unwrap_or(""));
             }
             let text = router.cli("show tap tap0").unwrap();
             assert!(text.contains("name \"net0\"") && text.contains("host-carrier-up: 1"), "{text}");
@@ -101,10 +95,16 @@ fn the_device_follows_the_interface_and_is_made_again_when_somebody_deletes_it()
     router.script("set interface ip address tap0 10.0.0.1/24\nset interface state tap0 up").unwrap();
     eventually("carrier", BOUND, || carrier().trim() == "1");
     eventually("the host reaches the router", BOUND, || middle.pings("10.0.0.1", 1).unwrap());
-    for _ in 0..if is_short_pass() { 2 } else { 10 } {
+    let flood = middle.background("ping -q -f 10.0.0.1").unwrap();
+    let mut survivor = Survivor::default();
+    for _ in 0..kills(2, 10) {
+        let before = counter(&router, "tap0", "rx packets");
+        eventually("load", BOUND, || counter(&router, "tap0", "rx packets") > before + 100);
         middle.delete_link("mine").unwrap();
         eventually("it is made again", BOUND, || middle.pings("10.0.0.1", 1).unwrap());
+        survivor.check(&router);
     }
+    drop(flood);
     middle.set_mtu("mine", 1300).unwrap();
     eventually("the MTU follows", BOUND, || router.cli("show interface tap0").unwrap().contains("1300/0/0/0"));
     let error = router.cli("create tap host-if-name mine").unwrap_err();
@@ -122,16 +122,22 @@ fn the_device_follows_the_interface_and_is_made_again_when_somebody_deletes_it()
 fn nothing_is_left_of_a_killed_router_but_what_is_persistent() {
     let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
     let middle = Host::new("router").unwrap();
-    for round in 0..if is_short_pass() { 3 } else { 100 } {
+    let flood = middle.background("ping -q -f 10.0.0.1").unwrap();
+    let mut before = None;
+    for round in 0..kills(3, 10) {
         let mut router = Router::start(&middle, "").unwrap();
         let attach = if round == 0 { "" } else { "attach" };
         router.cli("create tap host-if-name fleeting num-rx-queues 2").unwrap();
         router.cli(&format!("create tap host-if-name stays persist host-ip4-addr 10.0.0.2/24 {attach}")).unwrap();
         router.script("set interface ip address tap1 10.0.0.1/24\nset interface state tap1 up").unwrap();
         eventually("the host reaches the router", BOUND, || middle.pings("10.0.0.1", 1).unwrap());
+        let count = counter(&router, "tap1", "rx packets");
+        eventually("load", BOUND, || counter(&router, "tap1", "rx packets") > count + 100);
         router.kill9().unwrap();
         drop(router);
         eventually("the device is gone", BOUND, || !has_device(&middle, "fleeting"));
         assert!(has_device(&middle, "stays"));
+        before.get_or_insert_with(|| Left::now(&middle)).assert_same(&middle);
     }
+    drop(flood);
 }

@@ -8,7 +8,8 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{assert_buffers_are_back, counter, errors, eventually};
+use common::left::Left;
+use common::{assert_buffers_are_back, counter, errors, eventually, kills};
 use quiver_testbed::{Host, LinkOptions, Offloads, RawPort, Router, Scenario, is_short_pass};
 
 const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
@@ -301,43 +302,13 @@ fn an_idle_router_sleeps_and_the_first_frame_wakes_it() {
     }
 }
 
-/// What a killed router could leave behind.
-#[derive(Debug, PartialEq, Eq)]
-struct Left {
-    processes: usize,
-    packet_sockets: usize,
-    links: usize,
-    huge_pages_in_use: u64,
-    shared_memory_files: usize,
-}
-
-impl Left {
-    fn now(wire: &Wire) -> Self {
-        let numeric = |name: &std::ffi::OsStr| name.to_str().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
-        let name = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        let processes = fs::read_dir("/proc").unwrap().flatten().filter(|e| numeric(&e.file_name())).map(name);
-        let lines = |file: &str| wire.middle.sh(&format!("cat {file}"), common::BOUND).unwrap().stdout.lines().count();
-        let memory = fs::read_to_string("/proc/meminfo").unwrap();
-        let pages = |key: &str| common::number_after(&memory, key).unwrap_or(0.0) as u64;
-        Self {
-            processes: processes.filter(|comm| comm.trim() == "quiver").count(),
-            packet_sockets: lines("/proc/net/packet"),
-            links: lines("/proc/net/dev"),
-            huge_pages_in_use: pages("HugePages_Total:") - pages("HugePages_Free:"),
-            shared_memory_files: fs::read_dir("/dev/shm").map_or(0, |folder| folder.flatten().count()),
-        }
-    }
-}
-
 #[test]
 fn a_router_that_is_killed_under_load_comes_back_and_leaves_nothing_behind() {
     let Some(_scenario) = Scenario::begin(&["ethtool"]) else { return };
-    // QUIVER_KILLS=100 for the full count.
-    let asked = std::env::var("QUIVER_KILLS").ok().and_then(|text| text.parse().ok());
-    let rounds = asked.unwrap_or(if is_short_pass() { 3 } else { 10 });
+    let rounds = kills(3, 10);
     let wire = Wire::new();
     let (port, mut far) = (wire.a.raw("eth0").unwrap(), wire.b.raw("eth0").unwrap());
-    let before = Left::now(&wire);
+    let before = Left::now(&wire.middle);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| send_until(&port, 20_000.0, &stop, numbered));
@@ -351,8 +322,7 @@ fn a_router_that_is_killed_under_load_comes_back_and_leaves_nothing_behind() {
         stop.store(true, Ordering::Relaxed);
         sender.join().unwrap();
     });
-    let after = || Left::now(&wire);
-    eventually("nothing is left", Duration::from_secs(10), || after() == before);
+    before.assert_same(&wire.middle);
     // A last one ends as it should.
     let router = wire.router(1);
     let port = wire.a.raw("eth0").unwrap();

@@ -78,9 +78,9 @@ impl Upper {
     }
 }
 
-/// Finishes an unfinished checksum.
+/// Finishes an unfinished checksum; leaves all other frames as they are.
 #[inline(always)]
-pub(super) fn finish_checksum(frame: &mut [u8]) {
+pub fn finish_checksum(frame: &mut [u8]) {
     let Some(upper) = upper(frame) else { return };
     let Some(field) = upper.field() else { return };
     let is_unfinished = U16Be::read_at(frame, upper.start + field).is_some_and(|f| f.get() == upper.pseudo.folded());
@@ -91,7 +91,7 @@ pub(super) fn finish_checksum(frame: &mut [u8]) {
 }
 
 /// What a virtio header would say of a super-frame on a device with this MTU; `None` for what cannot be cut.
-pub(super) fn describe(frame: &[u8], mtu: usize) -> Option<VnetHeader> {
+pub fn describe(frame: &[u8], mtu: usize) -> Option<VnetHeader> {
     let upper = upper(frame)?;
     let (l3, _) = skip_tags(frame, MAX_TAGS)?;
     let header_len = match upper.protocol {

@@ -28,7 +28,7 @@
 //! Not checked: other programs that change the device's queues or its XDP program.
 
 mod error;
-mod host_peer;
+pub mod host_peer;
 mod lent;
 mod program;
 mod ring;

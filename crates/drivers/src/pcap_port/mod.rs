@@ -17,8 +17,10 @@ mod record;
 mod recording;
 mod replay;
 
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -124,10 +126,7 @@ impl PcapPort {
             None => random_mac().map_err(|error| PcapPortError::System { path: PathBuf::from("a link address"), error })?,
         };
         let shared = Arc::new(Shared::default());
-        let start = |path: &PathBuf| {
-            record::start(path, shared.clone()).map_err(|error| PcapPortError::System { path: path.clone(), error })
-        };
-        let to = config.tx.as_ref().map(start).transpose()?;
+        let to = config.tx.as_ref().map(|path| record::start(path, shared.clone())).transpose()?;
         Ok(Self { config, mac, recording, to, shared })
     }
 
@@ -148,8 +147,19 @@ impl PcapPort {
     }
 }
 
+/// Opens a plain file. Opening a pipe or a device would wait for its other end, and with it the router.
+/// `flags`: of open(2), beside those that the options stand for.
+fn open(path: &Path, options: &mut OpenOptions, flags: libc::c_int) -> Result<File, PcapPortError> {
+    let system = |error| PcapPortError::System { path: path.to_owned(), error };
+    let file = options.custom_flags(libc::O_NONBLOCK | flags).open(path).map_err(system)?;
+    if !file.metadata().map_err(system)?.is_file() {
+        return Err(PcapPortError::Unfit { path: path.to_owned(), reason: "is no plain file".to_owned() });
+    }
+    Ok(file)
+}
+
 /// Whether two paths lead to one file.
-fn is_same(a: &std::path::Path, b: &std::path::Path) -> bool {
+fn is_same(a: &Path, b: &Path) -> bool {
     a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 

@@ -3,7 +3,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
@@ -14,7 +13,7 @@ use quiver_graph::{TxBatch, TxDrop, TxQueue};
 use quiver_wire::checksum;
 use quiver_wire::pcapfile::{LinkType, MAX_PACKET, Writer};
 
-use super::Shared;
+use super::{PcapPortError, Shared, open};
 
 /// Vectors that may wait to be written.
 const WAITING: usize = 256;
@@ -30,10 +29,14 @@ pub(super) struct Vector {
 }
 
 /// Creates the file and starts its writer, which ends with the last sender.
-pub(super) fn start(path: &Path, shared: Arc<Shared>) -> io::Result<SyncSender<Vector>> {
+pub(super) fn start(path: &Path, shared: Arc<Shared>) -> Result<SyncSender<Vector>, PcapPortError> {
     // A link that somebody left there must not lead us elsewhere.
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    let file = open(path, OpenOptions::new().write(true).create(true), libc::O_NOFOLLOW)?;
+    begin(file, shared).map_err(|error| PcapPortError::System { path: path.to_owned(), error })
+}
+
+fn begin(file: File, shared: Arc<Shared>) -> io::Result<SyncSender<Vector>> {
+    file.set_len(0)?;
     let mut writer = Writer::new(BufWriter::with_capacity(1 << 20, file), LinkType::ETHERNET)?;
     // From here on it is a capture file, if an empty one.
     writer.flush()?;

@@ -1,14 +1,14 @@
 //! A capture file in memory, and when each of its packets is due.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::BufReader;
 use std::path::Path;
 
 use quiver_wire::pcapfile::{LinkType, Reader};
 
-use super::{PcapPortError, Timing};
+use super::{PcapPortError, Timing, open};
 
-/// Largest capture that is taken into memory, bytes of packets.
+/// Most memory that a capture may take, bytes.
 const MOST: usize = 1 << 30;
 /// ns of a second.
 const SECOND: u64 = 1_000_000_000;
@@ -31,7 +31,7 @@ impl Recording {
     /// Reads a file whole.
     pub(super) fn read(path: &Path) -> Result<Self, PcapPortError> {
         let path_buf = || path.to_owned();
-        let file = File::open(path).map_err(|error| PcapPortError::System { path: path_buf(), error })?;
+        let file = open(path, OpenOptions::new().read(true), 0)?;
         let failed = |error| PcapPortError::File { path: path_buf(), error };
         let mut recording = Self::default();
         let mut first = None;
@@ -41,7 +41,7 @@ impl Recording {
             if packet.link_type != LinkType::ETHERNET {
                 return Err(unfit(format!("packets have link type {}, not Ethernet (1)", packet.link_type.0)));
             }
-            if recording.bytes.len() + packet.bytes.len() > MOST {
+            if recording.size() + packet.bytes.len() > MOST {
                 return Err(unfit(format!("more than {} MB of packets; cut it with `editcap -c'", MOST >> 20)));
             }
             recording.push(packet.time_ns.saturating_sub(*first.get_or_insert(packet.time_ns)), &packet.bytes);
@@ -50,6 +50,11 @@ impl Recording {
             return Err(PcapPortError::Unfit { path: path_buf(), reason: "holds no packets".to_owned() });
         }
         Ok(recording)
+    }
+
+    /// Bytes of memory that it takes.
+    fn size(&self) -> usize {
+        self.bytes.len() + self.packets.len() * size_of::<Packet>()
     }
 
     pub(super) fn push(&mut self, time: u64, bytes: &[u8]) {

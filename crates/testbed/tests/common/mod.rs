@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use quiver_testbed::Router;
+use quiver_testbed::{Host, Router};
 
+pub mod left;
 pub mod testpmd;
 
 /// Time for one command in a host.
@@ -36,6 +37,23 @@ pub fn eventually(what: &str, bound: Duration, mut check: impl FnMut() -> bool) 
         assert!(Instant::now() < deadline, "not within {bound:?}: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Runs iperf3 from `client`, with these arguments, to a server of its own in `server`: one that has just served another run
+/// may still be busy with its end.
+pub fn iperf3(client: &Host, server: &Host, arguments: &str) -> String {
+    let _server = server.background("iperf3 --server").expect("iperf3");
+    assert!(server.wait_for_listener(5201, BOUND).expect("listener"));
+    let out = client.run(&format!("iperf3 {arguments}"), BOUND).expect("iperf3");
+    assert!(out.success(), "iperf3 {arguments}: {out}");
+    out.stdout
+}
+
+/// How often a scenario kills what it kills: `QUIVER_KILLS` (100 for the full count), else as given for the short pass and the
+/// usual one.
+pub fn kills(short: u32, usual: u32) -> u32 {
+    let asked = std::env::var("QUIVER_KILLS").ok().map(|text| text.parse().expect("QUIVER_KILLS is a number"));
+    asked.unwrap_or(if quiver_testbed::is_short_pass() { short } else { usual })
 }
 
 /// A number behind a key in `ping`'s or `iperf3`'s output.

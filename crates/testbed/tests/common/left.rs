@@ -1,0 +1,77 @@
+//! What a router could leave behind, in the kernel or in its own process.
+
+use std::fs;
+use std::time::Duration;
+
+use quiver_testbed::{Host, Router, Usage, xdp_programs};
+
+/// What a killed router could leave behind where it ran.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Left {
+    processes: usize,
+    packet_sockets: usize,
+    unix_sockets: usize,
+    xdp_sockets: u64,
+    /// `None` without the right to list them.
+    xdp_programs: Option<usize>,
+    links: usize,
+    huge_pages_in_use: u64,
+    shared_memory_files: usize,
+}
+
+impl Left {
+    /// What is there now, in a host and in the machine.
+    pub fn now(host: &Host) -> Self {
+        let numeric = |name: &std::ffi::OsStr| name.to_str().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+        let name = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        let processes = fs::read_dir("/proc").unwrap().flatten().filter(|e| numeric(&e.file_name())).map(name);
+        let text = |file: &str| host.sh(&format!("cat {file}"), super::BOUND).unwrap().stdout;
+        let lines = |file: &str| text(file).lines().count();
+        // Columns: protocol, size, sockets.
+        let protocols = text("/proc/net/protocols");
+        let xdp = protocols.lines().find(|line| line.starts_with("XDP ")).and_then(|line| line.split_whitespace().nth(2));
+        let memory = fs::read_to_string("/proc/meminfo").unwrap();
+        let pages = |key: &str| super::number_after(&memory, key).unwrap_or(0.0) as u64;
+        Self {
+            processes: processes.filter(|comm| comm.trim() == "quiver").count(),
+            packet_sockets: lines("/proc/net/packet"),
+            unix_sockets: lines("/proc/net/unix"),
+            xdp_sockets: xdp.and_then(|n| n.parse().ok()).unwrap_or(0),
+            xdp_programs: xdp_programs().ok().map(|ids| ids.len()),
+            links: lines("/proc/net/dev"),
+            huge_pages_in_use: pages("HugePages_Total:") - pages("HugePages_Free:"),
+            shared_memory_files: fs::read_dir("/dev/shm").map_or(0, |folder| folder.flatten().count()),
+        }
+    }
+
+    /// Waits until all is as it was.
+    pub fn assert_same(&self, host: &Host) {
+        let mut now = Self::now(host);
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while now != *self {
+            assert!(std::time::Instant::now() < deadline, "left behind: before {self:?}, now {now:?}");
+            std::thread::sleep(Duration::from_millis(20));
+            now = Self::now(host);
+        }
+    }
+}
+
+/// Most by which a router's memory may grow over a scenario: what allocators and caches need to settle.
+const SETTLING: u64 = 8 << 20;
+
+/// A router that lives on while others die: its descriptors, threads and memory must not grow.
+#[derive(Debug, Default)]
+pub struct Survivor(Option<Usage>);
+
+impl Survivor {
+    /// To be called in the same situation each time; the first call is what the others are held against.
+    pub fn check(&mut self, router: &Router) {
+        let first = *self.0.get_or_insert_with(|| router.usage().unwrap());
+        let mut now = first;
+        super::eventually(&format!("descriptors and threads as in {first:?}"), Duration::from_secs(10), || {
+            now = router.usage().unwrap();
+            (now.descriptors, now.threads) == (first.descriptors, first.threads)
+        });
+        assert!(now.memory() < first.memory() + SETTLING, "memory grows: {first:?} {now:?}");
+    }
+}

@@ -4,6 +4,7 @@
 //!   <kind>-input ─► worker-handoff ──┬─► ethernet-input            on this worker
 //!                   (arc device-input)└─► ring ─► ethernet-input   on the worker of the packet's flow
 //! ```
+//! (`ip-input` in the place of `ethernet-input` for interfaces without a link layer, such as memif in IP mode.)
 //!
 //! The worker that polls the queue looks at the headers only as far as the flow hash needs; all else happens on the flow's
 //! worker. All packets of a flow go to the same worker over the same ring, so they stay in order. When the set of workers
@@ -13,7 +14,7 @@
 //! of fragments no ports, so that all fragments of a datagram meet; of other frames the link addresses. A symmetric hash is
 //! the same for both directions of a flow. It is seeded at random at start, so that nobody outside can choose who is overloaded.
 //!
-//! Limits: for interfaces with a link layer. Workers that are not there at the moment are passed over and used when they come.
+//! Limits: workers that are not there at the moment are passed over and used when they come.
 
 mod flow;
 
@@ -26,7 +27,7 @@ use quiver_graph::{
 use crate::interface::Kind;
 use crate::{IfEvent, InterfaceError, Router};
 
-pub use flow::{HashInput, flow_hash};
+pub use flow::{HashInput, flow_hash, packet_hash};
 
 /// Name of the node.
 const NODE: &str = "worker-handoff";
@@ -55,6 +56,8 @@ pub struct RssConfig {
 struct Spread {
     threads: Vec<u8>,
     input: HashInput,
+    /// Packets begin with an Ethernet header.
+    link_layer: bool,
 }
 
 /// By interface.
@@ -85,7 +88,11 @@ impl VectorNode for WorkerHandoff {
             let interface = packet.rx_if();
             let next = arc.next(interface, Verdict::from(Next::Ethernet));
             let Some(Some(spread)) = table.get(interface.0 as usize) else { return (own, next) };
-            let hash = flow_hash(packet.bytes(), spread.input, seed);
+            let hash = if spread.link_layer {
+                flow_hash(packet.bytes(), spread.input, seed)
+            } else {
+                packet_hash(packet.bytes(), spread.input, seed)
+            };
             // The high bits choose, without a division.
             let at = (u64::from(hash) * spread.threads.len() as u64) >> 32;
             (spread.threads.get(at as usize).map_or(own, |t| usize::from(*t)), next)
@@ -177,7 +184,8 @@ impl Router {
             if table.len() <= at {
                 table.resize(at + 1, None);
             }
-            table[at] = Some(Spread { threads, input: config.input });
+            let link_layer = self.interfaces.get(*index).is_none_or(|i| i.has_link_layer());
+            table[at] = Some(Spread { threads, input: config.input, link_layer });
         }
         state.published.publish(table);
         // When this returns, no worker hands packets over by an older table.

@@ -153,6 +153,59 @@ fn a_source_of_another_make_is_cross_connected_and_routed() {
     }
 }
 
+/// Workers on which a node has run since the last `clear runtime`.
+fn workers_of(router: &Router, node: &str) -> usize {
+    let text = router.cli("show runtime").unwrap();
+    let threads = text.split("Thread ").filter(|part| part.contains("quiver_wk"));
+    let has_run = |line: &str| {
+        let mut words = line.split_whitespace();
+        words.next() == Some(node) && words.nth(2).and_then(|vectors| vectors.parse::<u64>().ok()).is_some_and(|n| n > 0)
+    };
+    threads.filter(|part| part.lines().any(has_run)).count()
+}
+
+#[test]
+fn flows_without_link_headers_are_spread_over_workers_and_each_stays_on_one() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let host = Host::new("memif").unwrap();
+    let folder = Folder::new();
+    let memif = |role: &str| {
+        let socket = folder.0.join("between.sock");
+        format!(
+            "create memif socket id 1 filename {}\ncreate interface memif socket-id 1 {role} mode ip\n\
+             set interface state memif1/0 up\n",
+            socket.display()
+        )
+    };
+    let b = router(
+        &host,
+        3,
+        &format!(
+            "{}create packet-generator interface pg0\nset interface state pg0 up\nset interface ip address pg0 10.2.0.1/24\n\
+             set ip neighbor pg0 10.2.0.2 02:00:00:00:00:02 static\nset interface ip address memif1/0 192.0.2.1/30\n\
+             set interface rss memif1/0 workers 0-2 l4",
+            memif("master")
+        ),
+    );
+    let out = "set interface ip address memif1/0 192.0.2.2/30\nip route add 10.2.0.0/24 via memif1/0";
+    let a = router(&host, 0, &format!("{}{out}", memif("slave")));
+    wait_for_link(&a, "memif1/0", "up");
+    wait_for_link(&b, "memif1/0", "up");
+    // Packets of one flow differ in length; those of many, in the sender's address.
+    for (name, size, from, most) in [("one", "64-512", "10.1.0.2", 1), ("many", "64-64", "10.1.0.2 - 10.1.0.65", 3)] {
+        b.cli("clear runtime").unwrap();
+        let before = counter(&b, "pg0", "tx packets");
+        let line = format!(
+            "packet-generator new {{ name {name} limit 1000 rate 20000 size {size} interface memif1/0 node ip4-input \
+             data {{ UDP: {from} -> 10.2.0.2 UDP: 1234 -> 2345 incrementing 8 }} }}"
+        );
+        a.script(&format!("{line}\npacket-generator enable-stream {name}")).unwrap();
+        eventually("all come through", PATIENCE, || counter(&b, "pg0", "tx packets") >= before + 1000);
+        assert_eq!(workers_of(&b, "ip4-input"), most, "{name}:\n{}", b.dump());
+    }
+    assert_buffers_are_back(&b);
+}
+
 #[test]
 fn a_router_that_dies_is_found_again_by_its_peer() {
     let Some(_scenario) = Scenario::begin(&[]) else { return };

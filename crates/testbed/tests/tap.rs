@@ -122,7 +122,6 @@ fn the_device_follows_the_interface_and_is_made_again_when_somebody_deletes_it()
 fn nothing_is_left_of_a_killed_router_but_what_is_persistent() {
     let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
     let middle = Host::new("router").unwrap();
-    let flood = middle.background("ping -q -f 10.0.0.1").unwrap();
     let mut before = None;
     for round in 0..kills(3, 10) {
         let mut router = Router::start(&middle, "").unwrap();
@@ -131,13 +130,14 @@ fn nothing_is_left_of_a_killed_router_but_what_is_persistent() {
         router.cli(&format!("create tap host-if-name stays persist host-ip4-addr 10.0.0.2/24 {attach}")).unwrap();
         router.script("set interface ip address tap1 10.0.0.1/24\nset interface state tap1 up").unwrap();
         eventually("the host reaches the router", BOUND, || middle.pings("10.0.0.1", 1).unwrap());
+        let flood = middle.background("ping -q -f 10.0.0.1").unwrap();
         let count = counter(&router, "tap1", "rx packets");
         eventually("load", BOUND, || counter(&router, "tap1", "rx packets") > count + 100);
         router.kill9().unwrap();
         drop(router);
         eventually("the device is gone", BOUND, || !has_device(&middle, "fleeting"));
         assert!(has_device(&middle, "stays"));
+        drop(flood);
         before.get_or_insert_with(|| Left::now(&middle)).assert_same(&middle);
     }
-    drop(flood);
 }

@@ -187,6 +187,9 @@ impl Operation<Router> for SendPing {
 /// How often a ping looks for replies: they carry their own time, so only the display waits.
 const LOOK: Duration = Duration::from_millis(2);
 
+/// A worker that has not sent a request so long after its answer was due is not waited for, ns.
+const WORKER_LATE: u64 = 5_000_000_000;
+
 /// A ping under way.
 struct Pinging {
     request: PingRequest,
@@ -296,8 +299,13 @@ impl Job<Router, PingSummary> for Pinging {
         if !out.is_empty() {
             return Step::Print(out);
         }
-        if self.cancelled || answered || (all && now >= self.next) {
+        // A busy worker may not have sent yet what it was asked to.
+        let over = all && now >= self.next && (self.under_way == 0 || now >= self.next + WORKER_LATE);
+        if self.cancelled || answered || over {
             return self.finish(router);
+        }
+        if all && now >= self.next {
+            return Step::Sleep(LOOK);
         }
         if now >= self.next {
             self.next = now + (self.request.interval * 1e9) as u64;

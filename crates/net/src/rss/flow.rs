@@ -29,7 +29,23 @@ struct Flow {
 /// Hash of a frame's flow. Frames that end too early are hashed by what is there.
 #[inline]
 pub fn flow_hash(frame: &[u8], input: HashInput, seed: u64) -> u32 {
-    let mut flow = flow(frame, input.l4);
+    hash(flow(frame, input.l4), input, seed)
+}
+
+/// Hash of the flow of an IP packet without a link header, the same as in a frame. What is no IP packet will be dropped: any
+/// worker will do.
+#[inline]
+pub fn packet_hash(packet: &[u8], input: HashInput, seed: u64) -> u32 {
+    let flow = match packet.first().map(|b| b >> 4) {
+        Some(4) => flow4(packet, input.l4),
+        Some(6) => flow6(packet, input.l4),
+        _ => None,
+    };
+    hash(flow.unwrap_or_default(), input, seed)
+}
+
+#[inline(always)]
+fn hash(mut flow: Flow, input: HashInput, seed: u64) -> u32 {
     if input.symmetric {
         // Ends and ports apart: a fragment has no ports, and both directions sort alike.
         if flow.src > flow.dst {
@@ -162,6 +178,19 @@ mod tests {
         let back = frame6(5, 1 << 100, &[0, 80, 3, 232], 17);
         assert_eq!(flow_hash(&there, BOTH, 7), flow_hash(&back, BOTH, 7));
         assert_ne!(flow_hash(&there, ONE, 7), flow_hash(&back, ONE, 7));
+    }
+
+    #[test]
+    fn a_packet_without_a_link_header_has_the_hash_of_its_frame() {
+        for input in [BOTH, ONE, HashInput { l4: false, ..ONE }] {
+            for frame in [frame4(1, 2, (1000, 80), 0), frame4(1, 2, (7, 7), 185), frame6(1, 2, &[3, 232, 0, 80], 17)] {
+                assert_eq!(packet_hash(&frame[14..], input, 3), flow_hash(&frame, input, 3));
+                for len in 0..frame.len() - 14 {
+                    let _ = packet_hash(&frame[14..14 + len], input, 3);
+                }
+            }
+        }
+        assert_eq!(packet_hash(&[], ONE, 3), packet_hash(&[0x99; 40], ONE, 3), "no IP packets");
     }
 
     #[test]

@@ -134,7 +134,7 @@ fn a_link_that_flaps_and_a_device_that_goes_and_returns_keep_working() {
     // From the side that stays.
     let flood = scene.b.background("ping -q -f 10.0.1.2").expect("ping");
     let mut survivor = Survivor::default();
-    for _ in 0..kills(1, 3) {
+    for _ in 0..kills(1, 6) {
         let before = counter(&router, "host-r1", "rx packets");
         eventually("load", BOUND, || counter(&router, "host-r1", "rx packets") > before + 100);
         scene.a.delete_link("eth0").expect("delete");

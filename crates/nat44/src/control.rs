@@ -1,6 +1,9 @@
 //! The plugin on the main thread: what is configured, and how it gets to the nodes.
 
-use std::collections::{BTreeMap, HashSet};
+mod mappings;
+mod sides;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,14 +14,17 @@ use quiver_net::ip::FamilyId;
 use quiver_net::neighbor::ProxyRange;
 use quiver_net::{IfEvent, Router};
 
-use crate::config::{Mapping, NatConfig, PoolAddress, Side, Twice};
+use crate::config::{NatConfig, PoolAddress, Side, Twice};
 use crate::fragments::Fragments;
 use crate::log::{self, Logger};
-use crate::nodes::{ARC, HANDOFF, Parts, TRANSLATE, declare};
+use crate::nodes::{Parts, declare};
 use crate::process::{self, Purge, Purges};
 use crate::session::{Direction, Endpoint, Key, Session};
 use crate::table::{SessionId, Timeouts};
 use crate::thread::{ThreadNat, lock};
+use mappings::{address_of, resolved};
+pub use mappings::{set_back_end, set_pool, set_pool_interface, set_static};
+pub use sides::{set_interface, set_output};
 
 /// Sessions of a thread where the user names no number.
 pub const SESSIONS_DEFAULT: u32 = 131_072;
@@ -26,8 +32,6 @@ pub const SESSIONS_DEFAULT: u32 = 131_072;
 pub const SESSIONS_MAX: u32 = 1 << 26;
 /// Threads that there can be.
 const THREADS_MAX: usize = 64;
-/// Most addresses that one command adds.
-const RANGE_MAX: u32 = 65_536;
 
 /// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -128,6 +132,10 @@ pub struct Nat {
     pub pools: Vec<PoolSpec>,
     /// Interfaces whose address is in a pool; for twice-NAT or not.
     pub pool_interfaces: Vec<(IfIndex, bool)>,
+    /// Sides of interfaces, as the user has named them; those in force are in `config`.
+    pub named: BTreeMap<IfIndex, Side>,
+    /// Interfaces outside of which every other one is inside.
+    pub outputs: BTreeSet<IfIndex>,
     /// Ranges for which this plugin has asked for proxy ARP.
     proxies: Vec<ProxyRange>,
     pub(crate) purges: Purges,
@@ -159,6 +167,8 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         statics: Vec::new(),
         pools: Vec::new(),
         pool_interfaces: Vec::new(),
+        named: BTreeMap::new(),
+        outputs: BTreeSet::new(),
         proxies: Vec::new(),
         purges: Purges::default(),
         workers: None,
@@ -223,58 +233,6 @@ impl Nat {
         self.config.mtu = mtus.min().unwrap_or(u32::from(u16::MAX)).min(u32::from(u16::MAX)) as u16;
         self.parts.config.publish(self.config.clone());
         self.answer_arp(router);
-    }
-
-    /// Asks for proxy ARP on outside interfaces for every external address that is not the router's own.
-    fn answer_arp(&mut self, router: &mut Router) {
-        let own: HashSet<IpAddr> = router.interfaces.iter().flat_map(|i| i.addresses.iter().map(|(a, _)| *a)).collect();
-        let mut wanted: Vec<u32> =
-            self.config.external.iter().copied().filter(|a| !own.contains(&Ipv4Addr::from_bits(*a).into())).collect();
-        wanted.sort_unstable();
-        let mut ranges: Vec<ProxyRange> = Vec::new();
-        let table = self.enabled.map_or(0, |e| e.vrfs.1);
-        for addr in wanted {
-            match ranges.last_mut() {
-                Some(last) if last.last.to_bits().checked_add(1) == Some(addr) => last.last = Ipv4Addr::from_bits(addr),
-                _ => ranges.push(ProxyRange { table, first: Ipv4Addr::from_bits(addr), last: Ipv4Addr::from_bits(addr) }),
-            }
-        }
-        for old in self.proxies.iter().filter(|r| !ranges.contains(r)) {
-            // It may have been taken back by the user.
-            let _ = router.set_proxy_range(*old, false);
-        }
-        for new in ranges.iter().filter(|r| !self.proxies.contains(r)) {
-            let _ = router.set_proxy_range(*new, true);
-        }
-        self.proxies = ranges;
-        for (interface, _) in self.config.sides.iter().filter(|(_, side)| side.outside) {
-            let _ = router.set_proxy_arp(*interface, true);
-        }
-    }
-
-    /// Switches the features of an interface as its side wants them.
-    fn switch(&self, router: &mut Router, index: IfIndex, side: Side) -> Result<(), NatError> {
-        // Packets may come in on a thread without sessions, too.
-        let several = self.fleet.len() > 1;
-        for (n, on) in [(0, side.inside), (1, side.outside)] {
-            for (name, on) in [(TRANSLATE[n], on), (HANDOFF[n], on && several)] {
-                router.graph.set_feature(ARC, name, index, on).map_err(|e| NatError::Graph(e.to_string()))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Sets which side an interface is on.
-    fn set_side(&mut self, router: &mut Router, index: IfIndex, side: Side) -> Result<(), NatError> {
-        self.switch(router, index, side)?;
-        if side == Side::default() {
-            self.config.sides.remove(&index);
-            let _ = router.set_proxy_arp(index, false);
-        } else {
-            self.config.sides.insert(index, side);
-        }
-        self.publish(router);
-        Ok(())
     }
 
     /// Threads that are to have sessions: those that the user has chosen, as far as they are there.
@@ -346,39 +304,6 @@ impl Nat {
     }
 }
 
-/// First IPv4 address of an interface.
-fn address_of(router: &Router, index: IfIndex) -> Option<Ipv4Addr> {
-    router.interfaces.get(index)?.addresses.iter().find_map(|(a, _)| match a {
-        IpAddr::V4(a) => Some(*a),
-        IpAddr::V6(_) => None,
-    })
-}
-
-/// A mapping as nodes read it; `None` while its interface has no address or its table does not exist.
-fn resolved(router: &Router, spec: &StaticSpec) -> Option<Mapping> {
-    let addr = match spec.external {
-        External::Addr(a) => a,
-        External::Interface(i) => address_of(router, i)?,
-    };
-    let mut sum = 0_u32;
-    let mut locals = Vec::new();
-    for (local, weight) in &spec.locals {
-        sum = sum.saturating_add(*weight);
-        let own = if spec.identity { Endpoint::new(addr.to_bits(), spec.port) } else { *local };
-        locals.push((own, sum));
-    }
-    Some(Mapping {
-        proto: spec.proto,
-        locals,
-        external: Endpoint::new(addr.to_bits(), spec.port),
-        vrf: (spec.vrf, fib_of(router, spec.vrf).ok()?),
-        out2in_only: spec.out2in_only,
-        twice: spec.twice,
-        identity: spec.identity,
-        affinity: spec.affinity,
-    })
-}
-
 /// `nat44 plugin enable`.
 ///
 /// # Errors
@@ -409,10 +334,9 @@ pub fn enable(router: &mut Router, what: Enabled) -> Result<(), NatError> {
 /// It is not enabled.
 pub fn disable(router: &mut Router) -> Result<(), NatError> {
     enabled(router, |router, nat| {
-        let interfaces: Vec<IfIndex> = nat.config.sides.keys().copied().collect();
-        for index in interfaces {
-            nat.set_side(router, index, Side::default())?;
-        }
+        nat.named.clear();
+        nat.outputs.clear();
+        nat.follow_sides(router, None)?;
         nat.statics.clear();
         nat.pools.clear();
         nat.pool_interfaces.clear();
@@ -428,149 +352,6 @@ pub fn disable(router: &mut Router) -> Result<(), NatError> {
         nat.workers = None;
         nat.logger = None;
         nat.enabled = None;
-        Ok(())
-    })
-}
-
-/// Puts an interface on a side, or takes it from there.
-///
-/// # Errors
-/// Not enabled, no such interface.
-pub fn set_interface(router: &mut Router, index: IfIndex, sides: Side, add: bool) -> Result<(), NatError> {
-    enabled(router, |router, nat| {
-        let interface = router.interfaces.get(index).ok_or(NatError::NoInterface(index.0))?;
-        let name = interface.name.clone();
-        let mut side = nat.config.side(index);
-        for (now, change) in [(&mut side.inside, sides.inside), (&mut side.outside, sides.outside)] {
-            if change && !add && !*now {
-                return Err(NatError::NoEntry(format!("NAT44 on {name}")));
-            }
-            *now = if change { add } else { *now };
-        }
-        nat.set_side(router, index, side)
-    })
-}
-
-/// Adds addresses to a pool, or takes them out; sessions of those that go end.
-///
-/// # Errors
-/// Not enabled, no such table, an address that is or is not there.
-pub fn set_pool(router: &mut Router, spec: PoolSpec, last: Ipv4Addr, add: bool) -> Result<(), NatError> {
-    enabled(router, |router, nat| {
-        let (first, twice) = (spec.addr, spec.twice);
-        let (from, to) = (first.to_bits(), last.to_bits());
-        if from > to || to - from >= RANGE_MAX {
-            return Err(NatError::Invalid(format!("{first} - {last} is no range of at most {RANGE_MAX} addresses")));
-        }
-        if twice && spec.independent {
-            return Err(NatError::Invalid("endpoint-independent: addresses for twice-nat are given to remote endpoints".into()));
-        }
-        if let Some(vrf) = spec.vrf.filter(|_| add) {
-            fib_of(router, vrf)?;
-        }
-        let there: HashSet<u32> = nat.pools.iter().filter(|p| p.twice == twice).map(|p| p.addr.to_bits()).collect();
-        let wrong = (from..=to).find(|a| there.contains(a) == add).map(Ipv4Addr::from_bits);
-        match (wrong, add) {
-            (Some(a), true) => return Err(NatError::Exists(a.to_string())),
-            (Some(a), false) => return Err(NatError::NoEntry(format!("address {a} in the pool"))),
-            (None, true) => nat.pools.extend((from..=to).map(|a| PoolSpec { addr: Ipv4Addr::from_bits(a), ..spec })),
-            (None, false) => {
-                nat.pools.retain(|p| p.twice != twice || !(from..=to).contains(&p.addr.to_bits()));
-                nat.purges.push(Purge::Outside(from..=to));
-            }
-        }
-        nat.publish(router);
-        router.wake_process(process::NAME, 0);
-        Ok(())
-    })
-}
-
-/// Puts an interface's address into a pool, whatever it is at the time.
-///
-/// # Errors
-/// Not enabled, no such interface, or it is or is not there.
-pub fn set_pool_interface(router: &mut Router, index: IfIndex, twice: bool, add: bool) -> Result<(), NatError> {
-    enabled(router, |router, nat| {
-        let name = router.interfaces.get(index).ok_or(NatError::NoInterface(index.0))?.name.clone();
-        let there = nat.pool_interfaces.contains(&(index, twice));
-        match (there, add) {
-            (true, true) => return Err(NatError::Exists(format!("interface address of {name}"))),
-            (false, false) => return Err(NatError::NoEntry(format!("interface address of {name}"))),
-            (false, true) => nat.pool_interfaces.push((index, twice)),
-            (true, false) => {
-                nat.pool_interfaces.retain(|p| *p != (index, twice));
-                let gone = address_of(router, index).map(Ipv4Addr::to_bits);
-                nat.purges.extend(gone.map(|a| Purge::Outside(a..=a)));
-            }
-        }
-        nat.publish(router);
-        router.wake_process(process::NAME, 0);
-        Ok(())
-    })
-}
-
-/// Adds a static mapping, or takes it out with its sessions.
-///
-/// # Errors
-/// Not enabled, no such table, its outside belongs to another one, or it is not there.
-pub fn set_static(router: &mut Router, spec: StaticSpec, add: bool) -> Result<(), NatError> {
-    enabled(router, |router, nat| {
-        if add {
-            fib_of(router, spec.vrf)?;
-        }
-        let same = |s: &StaticSpec| s.external == spec.external && s.port == spec.port && s.proto == spec.proto;
-        let at = nat.statics.iter().position(same);
-        match (at, add) {
-            (Some(_), true) => return Err(NatError::Exists("a mapping of this external endpoint".into())),
-            (None, false) => return Err(NatError::NoEntry("such static mapping".into())),
-            (None, true) => nat.statics.push(spec),
-            (Some(at), false) => {
-                let old = nat.statics.remove(at);
-                nat.purges.extend(resolved(router, &old).map(Purge::Mapping));
-            }
-        }
-        nat.publish(router);
-        router.wake_process(process::NAME, 0);
-        Ok(())
-    })
-}
-
-/// Adds an inside endpoint to a load-balanced mapping, or takes it out with its sessions.
-///
-/// # Errors
-/// Not enabled, no such mapping, or the endpoint is or is not there, or is the only one.
-pub fn set_back_end(
-    router: &mut Router,
-    external: Endpoint,
-    proto: u8,
-    local: (Endpoint, u32),
-    vrf: u32,
-    add: bool,
-) -> Result<(), NatError> {
-    enabled(router, |router, nat| {
-        let outside = External::Addr(Ipv4Addr::from_bits(external.addr));
-        let ours = |s: &&mut StaticSpec| {
-            s.external == outside && s.port == external.port && s.proto == Some(proto) && s.vrf == vrf && !s.identity
-        };
-        let none = || NatError::NoEntry(format!("load-balanced static mapping of {external} in table {vrf}"));
-        let spec = nat.statics.iter_mut().find(ours).ok_or_else(none)?;
-        let at = spec.locals.iter().position(|(l, _)| *l == local.0);
-        match (at, add) {
-            (Some(_), true) => return Err(NatError::Exists(format!("back-end {}", local.0))),
-            (None, false) => return Err(NatError::NoEntry(format!("back-end {}", local.0))),
-            (Some(_), false) if spec.locals.len() == 1 => {
-                let text = format!("back-end {} is the only one: take the mapping out", local.0);
-                return Err(NatError::Invalid(text));
-            }
-            (None, true) => spec.locals.push(local),
-            (Some(at), false) => {
-                spec.locals.remove(at);
-                let spec = spec.clone();
-                nat.purges.extend(resolved(router, &spec).map(|m| Purge::BackEnd(m, local.0)));
-            }
-        }
-        nat.publish(router);
-        router.wake_process(process::NAME, 0);
         Ok(())
     })
 }
@@ -720,11 +501,12 @@ fn on_event(router: &mut Router, event: &IfEvent) {
                 }
                 nat.publish(router);
             }
+            IfEvent::Created(_) if !nat.outputs.is_empty() => nat.follow_sides(router, None)?,
             IfEvent::Address(..) | IfEvent::Mtu(_) => nat.publish(router),
             IfEvent::Deleted(index) => {
-                if nat.config.sides.contains_key(index) {
-                    nat.set_side(router, *index, Side::default())?;
-                }
+                nat.named.remove(index);
+                nat.outputs.remove(index);
+                nat.follow_sides(router, Some(*index))?;
                 nat.pool_interfaces.retain(|(i, _)| i != index);
                 nat.statics.retain(|s| s.external != External::Interface(*index));
                 nat.publish(router);

@@ -25,7 +25,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         Command {
             path: "set interface nat44",
             syntax: "[in <if>] [out <if>] [output-feature] [del]",
-            help: "Puts interfaces inside or outside, or takes them from there",
+            help: "Puts interfaces inside or outside, with output-feature outside of all others, or takes them from there",
             parse: parse_interface,
         },
         Command {
@@ -112,8 +112,7 @@ fn parse_interface(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>
         } else if args.take_keyword("del") {
             request.remove = true;
         } else if args.take_keyword("output-feature") {
-            let error = OpError::invalid("output-feature", "", "translation happens when packets come in");
-            return Err(error.remedy("put the other side's interfaces `in'"));
+            request.output_feature = true;
         } else {
             return Err(args.unexpected());
         }
@@ -227,6 +226,8 @@ pub struct SetInterfaceRequest {
     pub inside: Vec<IfRef>,
     /// Interfaces outside.
     pub outside: Vec<IfRef>,
+    /// Those outside are so for all others, wherever packets come from.
+    pub output_feature: bool,
     /// Take them from there.
     pub remove: bool,
 }
@@ -246,6 +247,10 @@ impl Operation<Router> for SetInterface {
             }
         }
         for (index, side) in todo {
+            if request.output_feature && side.outside {
+                control::set_output(router, index, !request.remove).map_err(|e| nat_error(&e))?;
+                continue;
+            }
             control::set_interface(router, index, side, !request.remove).map_err(|e| nat_error(&e))?;
         }
         Ok(Outcome::Done(()))

@@ -64,6 +64,8 @@ pub struct InterfaceInfo {
     pub inside: bool,
     /// It is outside.
     pub outside: bool,
+    /// It is outside of all others.
+    pub output_feature: bool,
 }
 
 /// The answer of [`ShowInterfaces`].
@@ -76,11 +78,13 @@ impl Text for InterfaceList {
         out.push_str("NAT44 interfaces:\n");
         for i in &self.0 {
             let side = match (i.inside, i.outside) {
-                (true, true) => "in out",
-                (true, false) => "in",
-                _ => "out",
+                (true, true) => " in out",
+                (true, false) => " in",
+                (false, true) => " out",
+                (false, false) => "",
             };
-            let _ = writeln!(out, " {} {side}", i.interface);
+            let output = if i.output_feature { " output-feature" } else { "" };
+            let _ = writeln!(out, " {}{side}{output}", i.interface);
         }
     }
 }
@@ -91,15 +95,20 @@ impl Operation<Router> for ShowInterfaces {
     type Reply = InterfaceList;
 
     fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, InterfaceList>, OpError> {
-        let mut sides: Vec<_> =
-            router.part::<Nat>().map(|nat| nat.config.sides.iter().map(|(i, s)| (*i, *s)).collect()).unwrap_or_default();
-        sides.sort_by_key(|(index, _)| *index);
-        let info = |(index, side): (_, crate::config::Side)| InterfaceInfo {
-            interface: router.interfaces.name(index),
-            inside: side.inside,
-            outside: side.outside,
+        let Some(nat) = router.part::<Nat>() else { return Ok(Outcome::Done(InterfaceList(Vec::new()))) };
+        let mut all: Vec<_> = nat.named.keys().chain(&nat.outputs).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        let info = |index| {
+            let side = nat.named.get(&index).copied().unwrap_or_default();
+            InterfaceInfo {
+                interface: router.interfaces.name(index),
+                inside: side.inside,
+                outside: side.outside,
+                output_feature: nat.outputs.contains(&index),
+            }
         };
-        Ok(Outcome::Done(InterfaceList(sides.into_iter().map(info).collect())))
+        Ok(Outcome::Done(InterfaceList(all.into_iter().map(info).collect())))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Endpoint-independent mapping; what else is set per NAT.
+//! Endpoint-independent mapping; what else is set for the NAT as a whole.
 
 use quiver_wire::tcp::TcpFlags;
 
@@ -175,5 +175,38 @@ fn what_begins_and_ends_is_told_to_the_collector() {
         assert_eq!(run(&mut bed.h, "show nat44 logging"), "nat44 logging: disabled\n");
         collector.set_nonblocking(true).unwrap();
         assert!(collector.recv_from(&mut [0; 16]).is_err(), "silence");
+    }
+}
+
+#[test]
+fn what_leaves_by_an_output_interface_is_translated_wherever_it_comes_from() {
+    for workers in [0, 2] {
+        let mut bed = Bed::usual(workers);
+        run(&mut bed.h, "set interface nat44 in x0 out x1 del\nset interface nat44 out x1 output-feature");
+        assert_eq!(run(&mut bed.h, "show nat44 interfaces"), "NAT44 interfaces:\n x1 output-feature\n");
+        // One that was there, and one that is made later.
+        let later = bed.h.interface(2);
+        run(&mut bed.h, "set interface ip address x2 172.16.0.1/24\nset ip neighbor x2 172.16.0.2 02:00:00:00:10:02");
+        bed.settle();
+        let pool = Ipv4Addr::new(198, 51, 100, 10);
+        assert_eq!(bed.out(from_inside(2).udp(1, 53)).src, pool);
+        let from_later = Packet::ethernet(host_mac(2), router_mac(2)).ipv4([172, 16, 0, 2], REMOTE).udp(5, 53);
+        let got = bed.send_on(0, later, from_later.build());
+        let seen = bed.one(got, bed.outside);
+        assert_eq!(seen.src, pool);
+        let got = bed.send_on(0, bed.outside, from_outside(pool).udp(53, seen.sport).build());
+        assert_eq!(bed.one(got, later).to(), ([172, 16, 0, 2].into(), 5));
+        // Between the others nothing is changed.
+        let across = Packet::ethernet(host_mac(0), router_mac(0)).ipv4([10, 0, 0, 2], [172, 16, 0, 2]).udp(1, 2);
+        let got = bed.send_on(0, bed.inside, across.build());
+        assert_eq!(bed.one(got, later).from(), ([10, 0, 0, 2].into(), 1));
+        assert!(error(&mut bed.h, "set interface nat44 out x1 output-feature").contains("exists already"));
+        run(&mut bed.h, "set interface nat44 out x1 output-feature del");
+        assert_eq!(bed.out(from_inside(2).udp(1, 53)).src, Ipv4Addr::new(10, 0, 0, 2), "as it came");
+        run(&mut bed.h, "set interface nat44 out x1 output-feature");
+        bed.h.router.delete_interface(bed.outside).unwrap();
+        assert_eq!(run(&mut bed.h, "show nat44 interfaces"), "NAT44 interfaces:\n");
+        run(&mut bed.h, "nat44 plugin disable");
+        bed.h.assert_buffers_held(0);
     }
 }

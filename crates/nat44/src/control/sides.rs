@@ -1,0 +1,131 @@
+//! Which interfaces are inside and which outside.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr};
+
+use quiver_graph::IfIndex;
+use quiver_net::Router;
+use quiver_net::neighbor::ProxyRange;
+
+use super::{Nat, NatError, enabled};
+use crate::config::Side;
+use crate::nodes::{ARC, HANDOFF, TRANSLATE};
+
+/// The interface that is not one: nothing comes in on it.
+const LOCAL: IfIndex = IfIndex(0);
+
+impl Nat {
+    /// Asks for proxy ARP on outside interfaces for every external address that is not the router's own.
+    pub(super) fn answer_arp(&mut self, router: &mut Router) {
+        let own: HashSet<IpAddr> = router.interfaces.iter().flat_map(|i| i.addresses.iter().map(|(a, _)| *a)).collect();
+        let mut wanted: Vec<u32> =
+            self.config.external.iter().copied().filter(|a| !own.contains(&Ipv4Addr::from_bits(*a).into())).collect();
+        wanted.sort_unstable();
+        let mut ranges: Vec<ProxyRange> = Vec::new();
+        let table = self.enabled.map_or(0, |e| e.vrfs.1);
+        for addr in wanted {
+            match ranges.last_mut() {
+                Some(last) if last.last.to_bits().checked_add(1) == Some(addr) => last.last = Ipv4Addr::from_bits(addr),
+                _ => ranges.push(ProxyRange { table, first: Ipv4Addr::from_bits(addr), last: Ipv4Addr::from_bits(addr) }),
+            }
+        }
+        for old in self.proxies.iter().filter(|r| !ranges.contains(r)) {
+            // It may have been taken back by the user.
+            let _ = router.set_proxy_range(*old, false);
+        }
+        for new in ranges.iter().filter(|r| !self.proxies.contains(r)) {
+            let _ = router.set_proxy_range(*new, true);
+        }
+        self.proxies = ranges;
+        for (interface, _) in self.config.sides.iter().filter(|(_, side)| side.outside) {
+            let _ = router.set_proxy_arp(*interface, true);
+        }
+    }
+
+    /// Switches the features of an interface as its side wants them.
+    pub(super) fn switch(&self, router: &mut Router, index: IfIndex, side: Side) -> Result<(), NatError> {
+        // Packets may come in on a thread without sessions, too.
+        let several = self.fleet.len() > 1;
+        for (n, on) in [(0, side.inside), (1, side.outside)] {
+            for (name, on) in [(TRANSLATE[n], on), (HANDOFF[n], on && several)] {
+                router.graph.set_feature(ARC, name, index, on).map_err(|e| NatError::Graph(e.to_string()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The side of an interface: as it is named; where some are outside of all others, the others are inside.
+    fn wanted(&self, index: IfIndex) -> Side {
+        let mut side = self.named.get(&index).copied().unwrap_or_default();
+        side.outside |= self.outputs.contains(&index);
+        side.inside |= !self.outputs.is_empty() && !side.outside && index != LOCAL;
+        side
+    }
+
+    /// Puts every interface on the side that it is to be on; one that is going, on none.
+    pub(super) fn follow_sides(&mut self, router: &mut Router, going: Option<IfIndex>) -> Result<(), NatError> {
+        let mut all: Vec<IfIndex> = router.interfaces.iter().map(|i| i.index).collect();
+        all.extend(self.config.sides.keys());
+        all.sort_unstable();
+        all.dedup();
+        for index in all {
+            let side = if going == Some(index) { Side::default() } else { self.wanted(index) };
+            if side == self.config.side(index) {
+                continue;
+            }
+            self.switch(router, index, side)?;
+            if side == Side::default() {
+                self.config.sides.remove(&index);
+            } else {
+                self.config.sides.insert(index, side);
+            }
+            if !side.outside {
+                let _ = router.set_proxy_arp(index, false);
+            }
+        }
+        self.publish(router);
+        Ok(())
+    }
+}
+
+/// Puts an interface on a side, or takes it from there.
+///
+/// # Errors
+/// Not enabled, no such interface.
+pub fn set_interface(router: &mut Router, index: IfIndex, sides: Side, add: bool) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        let interface = router.interfaces.get(index).ok_or(NatError::NoInterface(index.0))?;
+        let name = interface.name.clone();
+        let mut side = nat.named.get(&index).copied().unwrap_or_default();
+        for (now, change) in [(&mut side.inside, sides.inside), (&mut side.outside, sides.outside)] {
+            if change && !add && !*now {
+                return Err(NatError::NoEntry(format!("NAT44 on {name}")));
+            }
+            *now = if change { add } else { *now };
+        }
+        if side == Side::default() {
+            nat.named.remove(&index);
+        } else {
+            nat.named.insert(index, side);
+        }
+        nat.follow_sides(router, None)
+    })
+}
+
+/// Translates what leaves by an interface, wherever it comes from: that one is outside, and all others are inside, also those
+/// that are made later. Or does so no more.
+///
+/// # Errors
+/// Not enabled, no such interface, or it is or is not so already.
+pub fn set_output(router: &mut Router, index: IfIndex, add: bool) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        let name = router.interfaces.get(index).ok_or(NatError::NoInterface(index.0))?.name.clone();
+        match (add, nat.outputs.contains(&index)) {
+            (true, true) => return Err(NatError::Exists(format!("NAT44 output feature on {name}"))),
+            (false, false) => return Err(NatError::NoEntry(format!("NAT44 output feature on {name}"))),
+            (true, false) => drop(nat.outputs.insert(index)),
+            (false, true) => drop(nat.outputs.remove(&index)),
+        }
+        nat.follow_sides(router, None)
+    })
+}

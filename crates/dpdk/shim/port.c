@@ -1,5 +1,6 @@
 // Ports: what they are, how they are set up, their link, their counters.
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -309,4 +310,14 @@ int qd_queue_drain(int epoll)
 	struct rte_epoll_event events[4];
 
 	return rte_epoll_wait(epoll, events, RTE_DIM(events), 0);
+}
+
+// Whether something waits behind a queue's event descriptor. net_tap needs it: its event comes once for what arrives, but its
+// receive function gives nothing until a signal handler, on whatever thread, has run too. Where the event is a counter, it has
+// been read by then.
+int qd_queue_waits(uint16_t port, uint16_t queue)
+{
+	struct pollfd event = { .fd = rte_eth_dev_rx_intr_ctl_q_get_fd(port, queue), .events = POLLIN };
+
+	return event.fd >= 0 && poll(&event, 1, 0) > 0 && (event.revents & POLLIN) != 0;
 }

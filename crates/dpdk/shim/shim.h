@@ -154,5 +154,6 @@ const char *qd_offload_name(int tx, uint64_t flag);
 int qd_queue_watch(uint16_t port, uint16_t queue, int epoll);
 int qd_queue_arm(uint16_t port, uint16_t queue, int on);
 int qd_queue_drain(int epoll);
+int qd_queue_waits(uint16_t port, uint16_t queue);
 
 #endif

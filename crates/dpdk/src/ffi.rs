@@ -170,4 +170,5 @@ unsafe extern "C" {
     pub fn qd_queue_watch(port: u16, queue: u16, epoll: c_int) -> c_int;
     pub fn qd_queue_arm(port: u16, queue: u16, on: c_int) -> c_int;
     pub fn qd_queue_drain(epoll: c_int) -> c_int;
+    pub fn qd_queue_waits(port: u16, queue: u16) -> c_int;
 }

@@ -152,7 +152,8 @@ impl RxQueue for DpdkRx {
     }
 
     /// Interrupts are switched on in one call and believed in the next: what came just before the switch is found by the poll
-    /// between the two.
+    /// between the two. A descriptor that is readable still, after its events were taken, has something that the driver has not
+    /// given yet and will not tell of again.
     fn arm(&mut self) -> bool {
         let Some(events) = &self.events else { return true };
         // SAFETY: a number only.
@@ -161,7 +162,8 @@ impl RxQueue for DpdkRx {
             self.switch(true);
             return false;
         }
-        !news
+        // SAFETY: numbers only.
+        !news && self.watched.is_none_or(|port| unsafe { ffi::qd_queue_waits(port, self.queue) } == 0)
     }
 
     fn event_fd(&self) -> Option<RawFd> {

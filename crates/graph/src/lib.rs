@@ -23,6 +23,7 @@ mod feature;
 mod fleet;
 mod frame;
 mod graph;
+mod group;
 mod handoff;
 mod interface;
 mod node;
@@ -45,6 +46,7 @@ pub use feature::{ArcPoint, ArcSpec, FeatureSpec};
 pub use fleet::{Fleet, Rest, ThreadInfo, ThreadPlan};
 pub use frame::{Frame, IfIndex, PREFETCH_MAX, Span, VECTOR_DEFAULT, VECTOR_MAX, flags};
 pub use graph::{ErrorInfo, Graph, GraphError, MAX_NODES, NodeFigures, NodeInfo, STATS_BYTES};
+pub use group::Group;
 pub use handoff::HANDOFF_CAPACITY;
 pub use interface::{InterfaceCounters, MAX_INTERFACES};
 pub use node::{

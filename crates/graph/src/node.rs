@@ -1,6 +1,7 @@
 //! What a node is: a struct, where packets go next, why they are dropped, and three functions for one packet.
 
 use crate::context::NodeCx;
+use crate::group::Group;
 use crate::packet::Pkt;
 
 /// Where a packet goes: slot in the node's list of next nodes. Slot 0 is `error-drop`.
@@ -166,6 +167,8 @@ impl LoopConfig {
     /// One packet a step, no prefetch: right for nodes that decide most packets by a few comparisons and leave the rest to a
     /// function of its own; the processor overlaps them by itself (measured).
     pub const SINGLE: Self = Self { width: 1, prefetch: 0 };
+    /// Four packets a step for nodes with a way for groups: the rest of its packets are taken one by one.
+    pub const GROUPS: Self = Self { width: 4, prefetch: 0 };
     /// Four packets a step, fetching the header lines eight packets ahead: for the node that meets a line first.
     pub const FIRST_TOUCH: Self = Self { width: 4, prefetch: 8 };
 }
@@ -202,10 +205,14 @@ pub trait Node: Send + 'static {
     /// Decides, from values alone: this is the part that is vectorised across packets. Tables may be read.
     fn compute(&self, input: Self::In) -> Self::Out;
 
-    /// Decides for a group of packets: one by one, unless a node knows how to overlap what its packets wait for.
+    /// Whether [`Node::group`] is worth asking.
+    const GROUPS: bool = false;
+
+    /// Handles a group whose packets are all of the plain kind, and says where they go. `None`, with no lane and no byte
+    /// changed, where one of them is anything else: they are then taken one by one.
     #[inline(always)]
-    fn compute_group<const W: usize>(&self, input: &[Self::In; W]) -> [Self::Out; W] {
-        crate::staged::each(|k| self.compute(input[k]))
+    fn group<const W: usize>(&mut self, _group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+        None
     }
 
     /// Writes lanes and headers, and says where the packet goes.

@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 
 use crate::context::NodeCx;
 use crate::frame::Frame;
+use crate::group::Group;
 use crate::node::{LoopConfig, Node};
 use crate::packet::Pkt;
 
@@ -104,8 +105,35 @@ fn drive<N: Node, const W: usize>(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut
         // finishes with its view before the next one is made (F1).
         unsafe { Pkt::of_lane(frame, i, &env) }
     };
+    let single = |node: &mut N, i: usize| {
+        let input = node.load(&view(i));
+        let output = node.compute(input);
+        let verdict = node.store(view(i), input, output);
+        // SAFETY: the next lane has room for every position of a frame.
+        unsafe { *next.add(i) = verdict.0 };
+    };
     let mut i = 0;
-    if W > 1 {
+    if W > 1 && N::GROUPS {
+        while i + W <= n {
+            if distance != 0 {
+                let mut k = 0;
+                while k < W {
+                    node.prefetch(&view(i + k + distance));
+                    k += 1;
+                }
+            }
+            // SAFETY: i + W ≤ n, and no view of these packets is alive.
+            let mut group = unsafe { Group::<W>::new(frame, i, &env) };
+            if let Some(verdicts) = node.group(&mut group) {
+                let slots: [u16; W] = each(|k| verdicts[k].0);
+                // SAFETY: as in `single`.
+                unsafe { next.add(i).cast::<[u16; W]>().write_unaligned(slots) };
+            } else {
+                (i..i + W).for_each(|i| single(node, i));
+            }
+            i += W;
+        }
+    } else if W > 1 {
         while i + W <= n {
             if distance != 0 {
                 let mut k = 0;
@@ -115,7 +143,7 @@ fn drive<N: Node, const W: usize>(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut
                 }
             }
             let input: [N::In; W] = each(|k| node.load(&view(i + k)));
-            let output: [N::Out; W] = node.compute_group(&input);
+            let output: [N::Out; W] = each(|k| node.compute(input[k]));
             let mut k = 0;
             while k < W {
                 let verdict = node.store(view(i + k), input[k], output[k]);
@@ -130,11 +158,7 @@ fn drive<N: Node, const W: usize>(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut
         if distance != 0 {
             node.prefetch(&view(i + distance));
         }
-        let input = node.load(&view(i));
-        let output = node.compute(input);
-        let verdict = node.store(view(i), input, output);
-        // SAFETY: as above.
-        unsafe { *next.add(i) = verdict.0 };
+        single(node, i);
         i += 1;
     }
     node.end(cx);

@@ -32,15 +32,17 @@ struct Path {
 struct Setting {
     /// `None`: what each node has by itself.
     width: Option<u8>,
+    prefetch: Option<u8>,
     level: Option<Level>,
 }
 
 impl Setting {
-    const DEFAULT: Self = Self { width: None, level: None };
+    const DEFAULT: Self = Self { width: None, prefetch: None, level: None };
 
     fn name(self) -> String {
-        match (self.width, self.level) {
-            (Some(width), Some(level)) => format!("x{width} {}", level.name()),
+        match (self.width, self.level, self.prefetch) {
+            (Some(width), Some(level), _) => format!("x{width} {}", level.name()),
+            (_, _, Some(prefetch)) => format!("p{prefetch}"),
             _ => "default".into(),
         }
     }
@@ -143,8 +145,9 @@ fn main() {
     let mut settings = vec![Setting::DEFAULT];
     if has("--loops") {
         for level in [Level::V2, Level::V3, Level::V4].into_iter().filter(|l| l.available()) {
-            settings.extend([1, 2, 4, 8].map(|width| Setting { width: Some(width), level: Some(level) }));
+            settings.extend([1, 2, 4, 8].map(|width| Setting { width: Some(width), level: Some(level), ..Setting::DEFAULT }));
         }
+        settings.extend([0, 4, 8, 16].map(|prefetch| Setting { prefetch: Some(prefetch), ..Setting::DEFAULT }));
     }
     let mut core = Vec::new();
     let mut figures: Vec<Figures> = Vec::new();
@@ -154,7 +157,7 @@ fn main() {
     for _ in 0..rounds {
         for f in &mut figures {
             let path = &mut paths[f.path];
-            path.bed.set_loops(path.nodes, f.setting.width, f.setting.level);
+            path.bed.set_loops(path.nodes, f.setting.width, f.setting.prefetch, f.setting.level);
             f.rounds.push(path.bed.run(path.nodes, VECTORS));
             core.push(core_clocks_per_tick());
         }

@@ -81,8 +81,8 @@ fn family_nodes<F: crate::fib::Select>(router: &Router) -> Vec<NodeSpec> {
     };
     let make_tables = move || Tables::<F>::new(tables.clone(), load_balances.clone());
     let (make_in, routes_in) = (make_tables.clone(), routes.clone());
-    let lookup = move |cx: &MakeCx| Lookup::new(interfaces.clone(), make_tables(), RunCounter::new(routes.clone(), cx.thread));
-    let lookup_in = move |cx: &MakeCx| LookupIn { tables: make_in(), count: RunCounter::new(routes_in.clone(), cx.thread) };
+    let lookup = move |cx: &MakeCx| Lookup::new(interfaces.clone(), make_tables(), RunCounter::new(&routes, cx.thread));
+    let lookup_in = move |cx: &MakeCx| LookupIn { tables: make_in(), count: RunCounter::new(&routes_in, cx.thread) };
     vec![
         input_node(router, F::ID),
         NodeSpec::staged(name("lookup"), lookup).traced(looked_up),
@@ -116,8 +116,7 @@ fn rewrite_node(router: &Router, family: FamilyId) -> NodeSpec {
     let counters = router.fib().adjacencies.counters.clone();
     let output = ArcPoint::new();
     let o = output.clone();
-    let common =
-        move |cx: &MakeCx| rewrite::Common::new(adjacencies.clone(), o.clone(), RunCounter::new(counters.clone(), cx.thread));
+    let common = move |cx: &MakeCx| rewrite::Common::new(adjacencies.clone(), o.clone(), RunCounter::new(&counters, cx.thread));
     let spec = match family {
         FamilyId::V4 => NodeSpec::staged("ip4-rewrite", move |cx| Ip4Rewrite(common(cx))).on_arc("ip4-output", output),
         FamilyId::V6 => NodeSpec::staged("ip6-rewrite", move |cx| Ip6Rewrite(common(cx))).on_arc("ip6-output", output),

@@ -7,6 +7,7 @@
 
 use crate::error::OutOfMemory;
 use crate::mem::{AtomicRecord, Budget, PageKind, SharedArray};
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -71,6 +72,8 @@ pub struct SlotsReader<T: Slot> {
     /// Where the array begins and how far its reservation goes, both fixed: copied here, they cost a reader no further load.
     base: NonNull<T>,
     capacity: usize,
+    /// The last index that there is.
+    last: u32,
     array: Arc<SharedArray<T>>,
 }
 
@@ -93,7 +96,7 @@ impl<T: Slot> AtomicSlots<T> {
 
     /// As [`new`](Self::new), with a choice of pages and a memory limit.
     pub fn with_options(capacity: usize, pages: PageKind, budget: &Budget) -> Result<Self, OutOfMemory> {
-        Ok(AtomicSlots { array: Arc::new(SharedArray::reserve(capacity, pages, budget)?) })
+        Ok(AtomicSlots { array: Arc::new(SharedArray::reserve(capacity.max(1), pages, budget)?) })
     }
 
     /// Makes room for the records `0..n`. Afterwards [`set`](Self::set) of one of them cannot fail.
@@ -121,7 +124,10 @@ impl<T: Slot> AtomicSlots<T> {
 
     /// The readers' handle.
     pub fn reader(&self) -> SlotsReader<T> {
-        SlotsReader { base: self.array.base(), capacity: self.array.capacity(), array: self.array.clone() }
+        let capacity = self.array.capacity();
+        // There is at least one record, and indices have 32 bits.
+        let last = u32::try_from(capacity - 1).unwrap_or(u32::MAX);
+        SlotsReader { base: self.array.base(), capacity, last, array: self.array.clone() }
     }
 
     /// Bytes of real memory.
@@ -164,17 +170,71 @@ where
     /// value is not used, so a reader that needs a part asks for that part.
     #[inline(always)]
     pub fn words<const FROM: usize, const M: usize>(&self, index: u32) -> [u64; M] {
-        const { assert!(FROM + M <= N) };
-        let mut words = [0; M];
-        if let Some(record) = self.at(index) {
-            let mut k = 0;
-            while k < M {
-                words[k] = record[FROM + k].load(if FROM + k == 0 { Ordering::Acquire } else { Ordering::Relaxed });
-                k += 1;
-            }
-        }
-        words
+        self.at(index).map_or([0; M], part::<FROM, M, N>)
     }
+}
+
+/// A [`SlotsReader`]'s array for the time of a few reads, in two words that stay in registers: a reader behind a reference is
+/// read again after each load with acquire order. It has no way for an index that does not exist: past the last record it
+/// reads the last.
+#[derive(Debug)]
+pub struct SlotsView<'a, T> {
+    base: NonNull<T>,
+    last: u32,
+    array: PhantomData<&'a T>,
+}
+
+impl<T> Clone for SlotsView<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SlotsView<'_, T> {}
+
+impl<T: Slot> SlotsReader<T> {
+    /// The array for a few reads.
+    #[inline(always)]
+    pub fn view(&self) -> SlotsView<'_, T> {
+        SlotsView { base: self.base, last: self.last, array: PhantomData }
+    }
+}
+
+impl<'a, T: Slot> SlotsView<'a, T> {
+    /// The value at `index`.
+    #[inline(always)]
+    pub fn get(self, index: u32) -> T::Value {
+        self.at(index).load()
+    }
+
+    #[inline(always)]
+    fn at(self, index: u32) -> &'a T {
+        // SAFETY: inside the reservation, which lives for 'a and all of which may be read.
+        unsafe { self.base.add(index.min(self.last) as usize).as_ref() }
+    }
+}
+
+impl<const N: usize> SlotsView<'_, [AtomicU64; N]>
+where
+    [u64; N]: Default,
+{
+    /// `M` words of the record from word `FROM` on.
+    #[inline(always)]
+    pub fn words<const FROM: usize, const M: usize>(self, index: u32) -> [u64; M] {
+        part::<FROM, M, N>(self.at(index))
+    }
+}
+
+#[inline(always)]
+fn part<const FROM: usize, const M: usize, const N: usize>(record: &[AtomicU64; N]) -> [u64; M] {
+    const { assert!(FROM + M <= N) };
+    let mut words = [0; M];
+    let mut k = 0;
+    while k < M {
+        words[k] = record[FROM + k].load(if FROM + k == 0 { Ordering::Acquire } else { Ordering::Relaxed });
+        k += 1;
+    }
+    words
 }
 
 #[inline(always)]

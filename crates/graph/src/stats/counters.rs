@@ -240,6 +240,11 @@ impl CombinedCounters {
         self.0.add::<1>(thread, index, bytes);
     }
 
+    /// The counts of one thread, to be added to by that thread only.
+    pub fn row(self: &Arc<Self>, thread: usize) -> CombinedRow {
+        CombinedRow { first: self.0.element(thread, 0), capacity: self.0.capacity, _counters: Arc::clone(self) }
+    }
+
     /// One thread's (packets, bytes) of an object; zeros where there is none.
     pub fn get(&self, thread: usize, index: u32) -> (u64, u64) {
         (self.0.get::<0>(thread, index), self.0.get::<1>(thread, index))
@@ -248,5 +253,30 @@ impl CombinedCounters {
     /// An object's (packets, bytes) over all threads.
     pub fn sum(&self, index: u32) -> (u64, u64) {
         (self.0.sum::<0>(index), self.0.sum::<1>(index))
+    }
+}
+
+/// The counts of one thread, found once: where each packet counts for another object, the way to the row is a third of the
+/// work.
+pub struct CombinedRow {
+    /// Element 0 of `capacity` + 1 ones.
+    first: NonNull<AtomicU64>,
+    capacity: u32,
+    _counters: Arc<CombinedCounters>,
+}
+
+// SAFETY: the memory is kept by `_counters`, which is Send and Sync, and is accessed through atomics only.
+unsafe impl Send for CombinedRow {}
+
+impl CombinedRow {
+    /// As [`CombinedCounters::add`].
+    #[inline(always)]
+    pub fn add(&self, index: u32, packets: u64, bytes: u64) {
+        let index = index.min(self.capacity) as usize;
+        // SAFETY: index <= capacity, and the row has one element more than that, of two words.
+        let words = unsafe { self.first.add(index * 2).cast::<[AtomicU64; 2]>().as_ref() };
+        for (word, n) in words.iter().zip([packets, bytes]) {
+            word.store(word.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        }
     }
 }

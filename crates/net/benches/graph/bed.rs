@@ -222,12 +222,13 @@ impl Bed {
     }
 
     /// Sets the loops of all nodes that have one.
-    pub fn set_loops(&mut self, nodes: &[&str], width: Option<u8>, level: Option<Level>) {
+    pub fn set_loops(&mut self, nodes: &[&str], width: Option<u8>, prefetch: Option<u8>, level: Option<Level>) {
         for name in nodes {
             let Some(default) = self.loops.get(*name) else { continue };
             let width = width.unwrap_or(default.width);
+            let prefetch = prefetch.unwrap_or(default.prefetch);
             let level = level.unwrap_or_else(Level::best);
-            self.router.graph.set_loop(name, Some(width), Some(default.prefetch), Some(level)).expect("loop");
+            self.router.graph.set_loop(name, Some(width), Some(prefetch), Some(level)).expect("loop");
         }
     }
 

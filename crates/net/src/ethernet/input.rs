@@ -1,6 +1,6 @@
 //! `ethernet-input`: for whom is the frame, and what is in it?
 
-use quiver_graph::{IfIndex, LoopConfig, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::ethernet::{EtherType, EthernetHeader};
 
 use crate::data::{IfTable, if_flags};
@@ -98,7 +98,8 @@ impl Node for EthernetInput {
     type Drop = Drop;
     type In = In;
     type Out = ();
-    const LOOP: LoopConfig = LoopConfig { prefetch: LoopConfig::FIRST_TOUCH.prefetch, ..LoopConfig::SINGLE };
+    const LOOP: LoopConfig = LoopConfig::FIRST_TOUCH;
+    const GROUPS: bool = true;
 
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
@@ -112,6 +113,35 @@ impl Node for EthernetInput {
 
     #[inline(always)]
     fn compute(&self, _: In) {}
+
+    #[inline(always)]
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+        const IP4: u16 = EtherType::IPV4.0.to_be();
+        const IP6: u16 = EtherType::IPV6.0.to_be();
+        let interface = group.first_rx_if();
+        if interface.0 != self.run.interface {
+            self.run = Run::of(&self.interfaces, interface);
+        }
+        if !group.all_plain_from(interface.0) {
+            return None;
+        }
+        let first: [u64; W] = group.heads::<_, 0>();
+        if self.run.l2 {
+            let unicast = first.iter().fold(0, |bits, word| bits | word) & 1 == 0;
+            return (unicast && group.all_have(size_of::<EthernetHeader>() as u32)).then_some([Next::L2.into(); W]);
+        }
+        let types: [u16; W] = group.heads::<_, 12>();
+        let differ = first.iter().fold(0, |differ, word| differ | ((word << 16) ^ self.run.mine));
+        let other = types.iter().fold(false, |other, t| other | ((*t != IP4) & (*t != IP6)));
+        if (differ != 0) | other || !group.pull::<{ size_of::<EthernetHeader>() as u32 }>() {
+            return None;
+        }
+        let mut verdicts = [Verdict::from(Next::Ip4); W];
+        for (verdict, ether_type) in verdicts.iter_mut().zip(types) {
+            *verdict = Verdict::select(ether_type == IP4, Next::Ip4.into(), Next::Ip6.into());
+        }
+        Some(verdicts)
+    }
 
     #[inline(always)]
     fn store(&mut self, mut packet: Pkt<'_>, x: In, (): ()) -> Verdict {

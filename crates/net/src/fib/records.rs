@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use quiver_graph::IfIndex;
 use quiver_tables::OutOfMemory;
-use quiver_tables::slots::{AtomicSlots, SlotsReader};
+use quiver_tables::slots::{AtomicSlots, SlotsReader, SlotsView};
 
 use crate::ip::FlowHash;
 
@@ -124,12 +124,9 @@ impl Bucket {
 
 /// A load-balance as one word: the only bucket, or where the buckets are, how many, and what chooses among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LbRecord(u64);
+pub struct LbRecord(pub(crate) u64);
 
 impl LbRecord {
-    /// A load-balance that does not exist: it drops.
-    pub(crate) const NONE: Self = Self(0);
-
     /// One bucket.
     pub const fn single(bucket: Bucket) -> Self {
         Self(bucket.0 as u64)
@@ -143,7 +140,13 @@ impl LbRecord {
     /// Whether there are several buckets.
     #[inline(always)]
     pub const fn is_many(self) -> bool {
-        self.0 >> 32 & 0xf != 0
+        self.buckets_log2() != 0
+    }
+
+    /// How many buckets there are, as a power of two.
+    #[inline(always)]
+    pub(crate) const fn buckets_log2(self) -> u64 {
+        self.0 >> 32 & 0xf
     }
 
     /// The only bucket, where there is one.
@@ -301,6 +304,41 @@ impl AdjTable {
     pub(crate) fn link(&self, index: u32) -> (u64, [u64; 3]) {
         let [head, rewrite @ ..] = self.0.words::<0, 4>(index);
         (head, rewrite)
+    }
+}
+
+impl LbTable {
+    /// Records for a few reads.
+    #[inline(always)]
+    pub(crate) fn records(&self) -> SlotsView<'_, AtomicU64> {
+        self.records.view()
+    }
+}
+
+/// Adjacencies for a few reads.
+#[derive(Clone, Copy)]
+pub(crate) struct AdjView<'a>(SlotsView<'a, [AtomicU64; 8]>);
+
+impl AdjTable {
+    /// Adjacencies for a few reads.
+    #[inline(always)]
+    pub(crate) fn view(&self) -> AdjView<'_> {
+        AdjView(self.0.view())
+    }
+}
+
+impl AdjView<'_> {
+    /// The first word of the record.
+    #[inline(always)]
+    pub fn head(self, index: u32) -> u64 {
+        let [head] = self.0.words::<0, 1>(index);
+        head
+    }
+
+    /// The last 16 bytes of the link header, in memory order.
+    #[inline(always)]
+    pub fn ethernet(self, index: u32) -> [u64; 2] {
+        self.0.words::<2, 2>(index)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Display};
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use quiver_graph::{LoopConfig, NextNodes, Pkt};
+use quiver_graph::{Group, LoopConfig, NextNodes, Pkt};
 use quiver_tables::address::Address;
 use quiver_tables::lpm4::{Kind, Lpm4, Lpm4Lookup};
 use quiver_tables::lpm6::Lpm6;
@@ -13,7 +13,7 @@ use quiver_tables::qsbr::Domain;
 use quiver_tables::{Fib4, Fib6, Options, TableError};
 use quiver_wire::ipv4::Ipv4Header;
 use quiver_wire::ipv6::Ipv6Header;
-use quiver_wire::{Ipv4Prefix, Ipv6Prefix};
+use quiver_wire::{Ipv4Prefix, Ipv6Prefix, U32Be, U128Be};
 
 use super::hash::{FlowHash, hash4, hash6};
 use super::lookup;
@@ -111,9 +111,7 @@ pub trait Family: sealed::Sealed + Copy + Debug + Eq + Hash + Send + Sync + 'sta
     /// Leaf of the longest prefix that contains an address.
     fn lookup(reader: &Self::Reader, address: Self::Addr) -> u32;
 
-    /// Whether a group of lookups is worth overlapping by hand: IPv4's one or two loads overlap by themselves.
-    const OVERLAP: bool;
-    /// The loop of the lookup node.
+    /// The loop of the lookup node: IPv6's several loads, one after the other, gain from more packets side by side.
     const LOOKUP_LOOP: LoopConfig;
 
     /// Leaves for a group of addresses.
@@ -124,6 +122,9 @@ pub trait Family: sealed::Sealed + Copy + Debug + Eq + Hash + Send + Sync + 'sta
 
     /// Destination of a packet whose data begins at its IP header.
     fn destination(packet: &Pkt<'_>) -> Self::Addr;
+
+    /// Destinations of a group of such packets.
+    fn destinations<const W: usize>(group: &Group<'_, W>) -> [Self::Addr; W];
 
     /// Flow hash of such a packet.
     fn flow_hash(packet: &Pkt<'_>, config: FlowHash) -> u32;
@@ -208,8 +209,7 @@ impl Family for V4 {
     type Table = Fib4;
     type Reader = Lpm4;
     type LookupNext = lookup::Next4;
-    const OVERLAP: bool = false;
-    const LOOKUP_LOOP: LoopConfig = LoopConfig::SINGLE;
+    const LOOKUP_LOOP: LoopConfig = LoopConfig::GROUPS;
     const ID: FamilyId = FamilyId::V4;
 
     fn nth(address: u32, len: u8, n: u64) -> Option<u32> {
@@ -250,6 +250,11 @@ impl Family for V4 {
         packet.head::<Ipv4Header>().dst.get()
     }
 
+    #[inline(always)]
+    fn destinations<const W: usize>(group: &Group<'_, W>) -> [u32; W] {
+        group.heads::<U32Be, 16>().map(U32Be::get)
+    }
+
     fn flow_hash(packet: &Pkt<'_>, config: FlowHash) -> u32 {
         hash4(packet, config)
     }
@@ -271,8 +276,7 @@ impl Family for V6 {
     type Table = Fib6;
     type Reader = Lpm6;
     type LookupNext = lookup::Next6;
-    const OVERLAP: bool = true;
-    const LOOKUP_LOOP: LoopConfig = LoopConfig { width: 8, prefetch: 0 };
+    const LOOKUP_LOOP: LoopConfig = LoopConfig { width: 8, ..LoopConfig::GROUPS };
     const ID: FamilyId = FamilyId::V6;
 
     fn nth(address: u128, len: u8, n: u64) -> Option<u128> {
@@ -306,6 +310,11 @@ impl Family for V6 {
     #[inline(always)]
     fn destination(packet: &Pkt<'_>) -> u128 {
         packet.head::<Ipv6Header>().dst.get()
+    }
+
+    #[inline(always)]
+    fn destinations<const W: usize>(group: &Group<'_, W>) -> [u128; W] {
+        group.heads::<U128Be, 24>().map(U128Be::get)
     }
 
     fn flow_hash(packet: &Pkt<'_>, config: FlowHash) -> u32 {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use quiver_graph::stats::SimpleCounters;
-use quiver_graph::{ArcPoint, IfIndex, LoopConfig, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{ArcPoint, Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::Header as _;
 use quiver_wire::ipv4::{self, Ipv4Error, Ipv4Header, Ipv4Option, Ipv4Options};
 use quiver_wire::ipv6::{self, Ipv6Header};
@@ -84,13 +84,19 @@ impl Common {
     /// Counts a packet of an interface, one addition a run, and says whether the interface takes this protocol.
     #[inline(always)]
     fn count(&mut self, interface: IfIndex, protocol: u16) -> bool {
+        self.turn_to(interface);
+        self.packets += 1;
+        self.if_flags & protocol != 0
+    }
+
+    /// Begins another run where the interface is another one.
+    #[inline(always)]
+    fn turn_to(&mut self, interface: IfIndex) {
         if interface.0 != self.run {
             self.flush();
             self.run = interface.0;
             self.if_flags = self.interfaces.flags(interface);
         }
-        self.packets += 1;
-        self.if_flags & protocol != 0
     }
 
     /// Ends a run, and with a vector what is known of its interface.
@@ -100,6 +106,18 @@ impl Common {
             self.counter.add(self.thread, self.run, self.packets);
         }
         (self.run, self.packets) = (u32::MAX, 0);
+    }
+
+    /// Counts a group of plain packets of the run's interface, and says whether it is one.
+    #[inline(always)]
+    fn count_group<const W: usize>(&mut self, group: &Group<'_, W>, protocol: u16) -> bool {
+        let interface = group.first_rx_if();
+        self.turn_to(interface);
+        if !group.all_plain_from(interface.0) || self.if_flags & protocol == 0 {
+            return false;
+        }
+        self.packets += W as u64;
+        true
     }
 
     #[inline(always)]
@@ -158,6 +176,22 @@ impl In4 {
     }
 }
 
+/// Zero for the first byte of a host's address, as [`HOSTS`] has them: without a table and a branch.
+#[inline(always)]
+const fn not_of_a_host(byte: u64) -> u64 {
+    (byte.wrapping_sub(1) | (byte ^ 127).wrapping_sub(1) | 223_u64.wrapping_sub(byte)) >> 63
+}
+
+/// Zero where the words of an IPv4 header without options have the right checksum (RFC 1071); in steps that several headers
+/// can take at once.
+#[inline(always)]
+const fn checksum_error(first: u64, second: u64, dst: u64) -> u64 {
+    const LOW: u64 = 0xffff_ffff;
+    let sum = (first & LOW) + (first >> 32) + (second & LOW) + (second >> 32) + dst;
+    let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+    ((sum & 0xffff) + (sum >> 16)) ^ 0xffff
+}
+
 /// First bytes of IPv4 addresses of hosts: not of this network (0), loopback, groups or class E.
 const HOSTS: Bytes = Bytes::hosts();
 
@@ -195,7 +229,8 @@ impl Node for Ip4Input {
     type Drop = Drop4;
     type In = In4;
     type Out = ();
-    const LOOP: LoopConfig = LoopConfig::SINGLE;
+    const LOOP: LoopConfig = LoopConfig::GROUPS;
+    const GROUPS: bool = true;
 
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
@@ -209,6 +244,30 @@ impl Node for Ip4Input {
 
     #[inline(always)]
     fn compute(&self, _: In4) {}
+
+    #[inline(always)]
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+        let first: [u64; W] = group.heads::<_, 0>();
+        let second: [u64; W] = group.heads::<_, 8>();
+        let dst: [u32; W] = group.heads::<_, 16>();
+        let lens = group.lens();
+        let mut lengths = [0; W];
+        let mut odd = 0;
+        for k in 0..W {
+            let (first, second, dst) = (first[k], second[k], u64::from(dst[k]));
+            let length = ((first >> 8) & 0xff00 | (first >> 24) & 0xff) as u32;
+            lengths[k] = length;
+            odd |= (first ^ 0x45) & (0xff | u64::from(0x1fff_u16.to_be()) << 48);
+            odd |= u64::from(length.wrapping_sub(size_of::<Ipv4Header>() as u32) | lens[k].wrapping_sub(length)) >> 31;
+            odd |= not_of_a_host(second >> 32 & 0xff) | not_of_a_host(dst & 0xff);
+            odd |= checksum_error(first, second, dst);
+        }
+        if odd != 0 || !self.0.count_group(group, if_flags::IP4) {
+            return None;
+        }
+        group.cut(lengths);
+        Some([self.0.next(IfIndex(self.0.run), false, Next4::Lookup.into()); W])
+    }
 
     #[inline(always)]
     fn store(&mut self, mut packet: Pkt<'_>, x: In4, (): ()) -> Verdict {
@@ -328,7 +387,8 @@ impl Node for Ip6Input {
     type Drop = Drop6;
     type In = In6;
     type Out = ();
-    const LOOP: LoopConfig = LoopConfig::SINGLE;
+    const LOOP: LoopConfig = LoopConfig::GROUPS;
+    const GROUPS: bool = true;
 
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
@@ -342,6 +402,27 @@ impl Node for Ip6Input {
 
     #[inline(always)]
     fn compute(&self, _: In6) {}
+
+    #[inline(always)]
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+        let first: [u64; W] = group.heads::<_, 0>();
+        let src: [u32; W] = group.heads::<_, 8>();
+        let dst: [u32; W] = group.heads::<_, 24>();
+        let lens = group.lens();
+        let mut lengths = [0; W];
+        let mut odd = false;
+        for k in 0..W {
+            let length = ((first[k] >> 24) & 0xff00 | (first[k] >> 40) & 0xff) as u32 + size_of::<Ipv6Header>() as u32;
+            lengths[k] = length;
+            odd |= (first[k] & 0xf0 != 0x60) | (length > lens[k]);
+            odd |= (src[k] & 0xff == 0xff) | (src[k] == 0) | (dst[k] & 0xff == 0xff) | (dst[k] == 0);
+        }
+        if odd || !self.0.count_group(group, if_flags::IP6) {
+            return None;
+        }
+        group.cut(lengths);
+        Some([self.0.next(IfIndex(self.0.run), false, Next6::Lookup.into()); W])
+    }
 
     #[inline(always)]
     fn store(&mut self, mut packet: Pkt<'_>, x: In6, (): ()) -> Verdict {

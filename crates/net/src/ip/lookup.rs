@@ -4,9 +4,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use quiver_graph::stats::CombinedCounters;
+use quiver_graph::stats::{CombinedCounters, CombinedRow};
 use quiver_graph::{
-    Frame, IfIndex, LoopConfig, NoDrops, Node, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, next_nodes,
+    Frame, Group, IfIndex, LoopConfig, NoDrops, Node, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, next_nodes,
 };
 
 use super::Family;
@@ -53,34 +53,57 @@ pub(super) fn verdict(bucket: Bucket) -> Verdict {
 
 type Readers<F> = Vec<Option<<F as Family>::Reader>>;
 
-/// Counts packets and bytes of runs of the same load-balance or adjacency: one addition a run, because a read-modify-write
-/// of one counter for each packet is a chain through store forwarding.
+/// Counts packets and bytes of load-balances or adjacencies. Packets of the same one count together, by one addition a run:
+/// a read-modify-write of one counter for each packet is a chain through store forwarding.
 pub(super) struct RunCounter {
-    counters: Arc<CombinedCounters>,
-    thread: usize,
+    row: CombinedRow,
     index: u32,
     packets: u64,
     bytes: u64,
 }
 
 impl RunCounter {
-    pub fn new(counters: Arc<CombinedCounters>, thread: usize) -> Self {
-        Self { counters, thread, index: 0, packets: 0, bytes: 0 }
+    pub fn new(counters: &Arc<CombinedCounters>, thread: usize) -> Self {
+        Self { row: counters.row(thread), index: 0, packets: 0, bytes: 0 }
     }
 
     #[inline(always)]
     pub fn add(&mut self, index: u32, bytes: u32) {
+        self.add_run(index, 1, bytes.into());
+    }
+
+    #[inline(always)]
+    pub fn add_run(&mut self, index: u32, packets: u64, bytes: u64) {
         if index != self.index {
             self.flush();
             self.index = index;
         }
-        self.packets += 1;
-        self.bytes += u64::from(bytes);
+        self.packets += packets;
+        self.bytes += bytes;
+    }
+
+    /// Counts a group: as one run where all of it is of the same, else each for its own.
+    #[inline(always)]
+    pub fn add_group<const W: usize>(&mut self, index: &[u32; W], bytes: &[u32; W]) {
+        let differ = index.iter().fold(0, |differ, i| differ | (i ^ index[0]));
+        if differ == 0 {
+            self.add_run(index[0], W as u64, bytes.iter().sum::<u32>().into());
+        } else {
+            self.add_each(index, bytes);
+        }
+    }
+
+    /// Counts a group, each packet for its own.
+    #[inline(always)]
+    pub fn add_each<const W: usize>(&mut self, index: &[u32; W], bytes: &[u32; W]) {
+        for k in 0..W {
+            self.row.add(index[k], 1, bytes[k].into());
+        }
     }
 
     #[inline(never)]
     pub fn flush(&mut self) {
-        self.counters.add(self.thread, self.index, self.packets, self.bytes);
+        self.row.add(self.index, self.packets, self.bytes);
         (self.packets, self.bytes) = (0, 0);
     }
 }
@@ -120,26 +143,13 @@ impl<F: Family> Tables<F> {
         }
     }
 
-    /// As [`Tables::lookup`] for a group, overlapped where the packets are of one table.
+    /// As [`Tables::lookup`] for a group, whose waits for memory overlap.
     #[inline(always)]
-    pub fn lookup_group<const W: usize>(&self, input: &[In<F::Addr>; W]) -> [u32; W] {
-        let fib = input[0].fib;
-        let differ = input.iter().fold(0, |differ, x| differ | (x.fib ^ fib));
-        let mut lbs = [0; W];
-        if F::OVERLAP
-            && differ == 0
-            && let Some(Some(reader)) = self.readers.get(fib as usize)
-        {
-            let mut addresses = [F::Addr::default(); W];
-            for k in 0..W {
-                addresses[k] = input[k].destination;
-            }
-            return F::lookup_group(reader, &addresses);
+    pub fn lookup_group<const W: usize>(&self, fib: u32, addresses: &[F::Addr; W]) -> [u32; W] {
+        match self.readers.get(fib as usize) {
+            Some(Some(reader)) => F::lookup_group(reader, addresses),
+            _ => [0; W],
         }
-        for k in 0..W {
-            lbs[k] = self.lookup(input[k].fib, input[k].destination);
-        }
-        lbs
     }
 }
 
@@ -192,6 +202,7 @@ impl<F: Family> Node for Lookup<F> {
     type In = In<F::Addr>;
     type Out = Out;
     const LOOP: LoopConfig = F::LOOKUP_LOOP;
+    const GROUPS: bool = true;
 
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
@@ -215,13 +226,27 @@ impl<F: Family> Node for Lookup<F> {
     }
 
     #[inline(always)]
-    fn compute_group<const W: usize>(&self, input: &[In<F::Addr>; W]) -> [Out; W] {
-        let lbs = self.tables.lookup_group(input);
-        let mut out = [Out { lb: 0, record: LbRecord::NONE }; W];
-        for k in 0..W {
-            out[k] = Out { lb: lbs[k], record: self.tables.load_balances.get(lbs[k]) };
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+        let interface = group.first_rx_if();
+        let fib = self.fib_of(interface);
+        if !group.all_plain_from(interface.0) {
+            return None;
         }
-        out
+        let lbs = self.tables.lookup_group(fib, &F::destinations(group));
+        let records = self.tables.load_balances.records();
+        let (mut aux, mut verdicts, mut many) = ([0; W], [Verdict::DROP; W], 0);
+        for k in 0..W {
+            let record = LbRecord(records.get(lbs[k]));
+            many |= record.buckets_log2();
+            aux[k] = record.bucket().index();
+            verdicts[k] = verdict(record.bucket());
+        }
+        if many != 0 {
+            return None;
+        }
+        group.set_aux(aux);
+        self.count.add_group(&lbs, &group.lens());
+        Some(verdicts)
     }
 
     #[inline(always)]

@@ -7,9 +7,9 @@
 //! The link header is right-aligned in the adjacency's record, so that it is written with three stores whatever its length
 //! is: what is too much lands in the headroom in front of it.
 
-use quiver_graph::{ArcPoint, LoopConfig, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{ArcPoint, Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::U32Be;
-use quiver_wire::ipv4::{Ipv4Header, ttl_word_decremented};
+use quiver_wire::ipv4::{Ipv4Header, ttl_word_decremented, ttl_word_decremented_raw};
 use quiver_wire::ipv6::Ipv6Header;
 
 use super::icmp_aux;
@@ -62,6 +62,78 @@ impl Common {
     }
 }
 
+/// A group of which all packets go out, each with an Ethernet header.
+enum Leaving<const W: usize> {
+    /// All to one neighbour: the first word of its adjacency.
+    Together(u64),
+    /// The first words of their adjacencies.
+    Apart([u64; W]),
+}
+
+/// Zero where a packet of `len` bytes goes out by an adjacency, as [`AdjHead::unpack`] has it: an Ethernet header, a packet
+/// that is not larger than the MTU, a slot.
+#[inline(always)]
+const fn obstacle(head: u64, len: u32) -> u64 {
+    let header = (head ^ 14 << 24) & 0xff << 24;
+    header | ((head >> 48).wrapping_sub(len as u64) | (head >> 32 & 0xffff).wrapping_sub(1)) >> 63
+}
+
+impl<const W: usize> Leaving<W> {
+    /// `staying` has bits set where a packet may not go on, whatever its link is.
+    #[inline(always)]
+    fn check(common: &Common, group: &Group<'_, W>, staying: u64) -> Option<Self> {
+        let special = group.contexts().iter().fold(0, |flags, context| flags | context) & (flags::CHAINED | flags::LOCAL);
+        let (adjacencies, aux, lens) = (common.adjacencies.view(), group.aux(), group.lens());
+        let staying = staying | u64::from(special);
+        if aux.iter().fold(0, |differ, adjacency| differ | (adjacency ^ aux[0])) == 0 {
+            let head = adjacencies.head(aux[0]);
+            let longest = lens.iter().fold(0, |longest, len| longest.max(*len));
+            let staying = staying | obstacle(head, longest);
+            return (staying == 0 && group.all_have_room(16)).then_some(Self::Together(head));
+        }
+        let (mut heads, mut staying) = ([0; W], staying);
+        for k in 0..W {
+            heads[k] = adjacencies.head(aux[k]);
+        }
+        for k in 0..W {
+            staying |= obstacle(heads[k], lens[k]);
+        }
+        (staying == 0 && group.all_have_room(16)).then_some(Self::Apart(heads))
+    }
+
+    /// Puts the link headers in front, and says where the packets go.
+    #[inline(always)]
+    fn go(self, common: &mut Common, group: &mut Group<'_, W>) -> [Verdict; W] {
+        let (aux, lens) = (group.aux(), group.lens());
+        let adjacencies = common.adjacencies.view();
+        let (mut verdicts, mut tx) = ([Verdict::DROP; W], [0; W]);
+        match self {
+            Self::Together(head) => {
+                let header = adjacencies.ethernet(aux[0]);
+                group.prepend_ethernet(|_| header);
+                common.count.add_run(aux[0], W as u64, lens.iter().sum::<u32>().into());
+                for k in 0..W {
+                    (tx[k], verdicts[k]) = (head as u32 & 0xff_ffff, Verdict::slot((head >> 32) as u16));
+                }
+            }
+            Self::Apart(heads) => {
+                group.prepend_ethernet(|k| adjacencies.ethernet(aux[k]));
+                common.count.add_each(&aux, &lens);
+                for k in 0..W {
+                    (tx[k], verdicts[k]) = (heads[k] as u32 & 0xff_ffff, Verdict::slot((heads[k] >> 32) as u16));
+                }
+            }
+        }
+        group.set_aux(tx);
+        if common.features {
+            for k in 0..W {
+                verdicts[k] = common.output.next(IfIndex(tx[k]), verdicts[k]);
+            }
+        }
+        verdicts
+    }
+}
+
 /// Whether a packet fits a link that leads somewhere.
 #[inline(always)]
 fn fits(head: &AdjHead, packet: &Pkt<'_>) -> bool {
@@ -79,7 +151,8 @@ impl Node for Ip4Rewrite {
     type Drop = RewriteDrop;
     type In = u32;
     type Out = ();
-    const LOOP: LoopConfig = LoopConfig::SINGLE;
+    const LOOP: LoopConfig = LoopConfig::GROUPS;
+    const GROUPS: bool = true;
 
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
@@ -93,6 +166,15 @@ impl Node for Ip4Rewrite {
 
     #[inline(always)]
     fn compute(&self, _: u32) {}
+
+    #[inline(always)]
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+        let words: [u32; W] = group.heads::<_, TTL_WORD>();
+        let staying = words.iter().fold(0, |staying, word| staying | u64::from(u32::from_le(*word) & 0xff).wrapping_sub(2) >> 63);
+        let leaving = Leaving::check(&self.0, group, staying)?;
+        group.set_heads::<u32, TTL_WORD>(words.map(ttl_word_decremented_raw));
+        Some(leaving.go(&mut self.0, group))
+    }
 
     #[inline(always)]
     fn store(&mut self, mut packet: Pkt<'_>, ttl: u32, (): ()) -> Verdict {
@@ -151,7 +233,8 @@ impl Node for Ip6Rewrite {
     type Drop = RewriteDrop;
     type In = In6;
     type Out = ();
-    const LOOP: LoopConfig = LoopConfig::SINGLE;
+    const LOOP: LoopConfig = LoopConfig::GROUPS;
+    const GROUPS: bool = true;
 
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
@@ -166,6 +249,21 @@ impl Node for Ip6Rewrite {
 
     #[inline(always)]
     fn compute(&self, _: In6) {}
+
+    #[inline(always)]
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+        let limits: [u8; W] = group.heads::<_, HOP_LIMIT>();
+        let sources: [u16; W] = group.heads::<_, 8>();
+        let mut staying = 0;
+        for k in 0..W {
+            staying |= u64::from(limits[k]).wrapping_sub(2) >> 63;
+            // What is known on one link only is looked at by itself.
+            staying |= u64::from(sources[k] & 0xffc0_u16.to_be() == 0xfe80_u16.to_be());
+        }
+        let leaving = Leaving::check(&self.0, group, staying)?;
+        group.set_heads::<u8, HOP_LIMIT>(limits.map(|limit| limit.wrapping_sub(1)));
+        Some(leaving.go(&mut self.0, group))
+    }
 
     #[inline(always)]
     fn store(&mut self, mut packet: Pkt<'_>, x: In6, (): ()) -> Verdict {

@@ -8,6 +8,7 @@ use crate::lpm::LpmWriter;
 use crate::mem::{Budget, PageKind, SharedArray};
 use crate::qsbr::{Domain, Limbo};
 use crate::store::PrefixStore;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,6 +29,39 @@ struct Table<const ROOT: u32> {
     default: AtomicU32,
 }
 
+/// Where a table's parts are, copied out of it once for several lookups: loads with acquire order make the compiler look
+/// again for everything that is behind a reference.
+#[derive(Clone, Copy)]
+struct View<'a, const ROOT: u32> {
+    root: NonNull<AtomicU32>,
+    groups: NonNull<[AtomicU32; WORDS]>,
+    default: &'a AtomicU32,
+}
+
+impl<const ROOT: u32> Table<ROOT> {
+    #[inline(always)]
+    fn view(&self) -> View<'_, ROOT> {
+        View { root: self.root.base(), groups: self.groups.base(), default: &self.default }
+    }
+}
+
+impl<const ROOT: u32> View<'_, ROOT> {
+    #[inline(always)]
+    fn lookup(self, addr: u32) -> u32 {
+        // SAFETY: an address has 32 bits, so the index is below 2^ROOT, the root's capacity; the table lives.
+        let mut word = unsafe { self.root.add((addr >> (32 - ROOT)) as usize).as_ref() }.load(Ordering::Acquire);
+        let mut shift = 32 - ROOT;
+        while shift > 0 && word & GROUP != 0 {
+            shift -= 8;
+            // SAFETY: words with GROUP are written by the writer only, with the index of a group inside the reservation;
+            // a group is never unmapped while a reader lives.
+            let group = unsafe { self.groups.add((word & !GROUP) as usize).as_ref() };
+            word = group[(addr >> shift) as usize & (WORDS - 1)].load(Ordering::Acquire);
+        }
+        if word == 0 { self.default.load(Ordering::Relaxed) } else { word }
+    }
+}
+
 /// The reading side of a table whose root has `ROOT` bits.
 #[derive(Clone, Debug)]
 pub struct StrideReader<const ROOT: u32> {
@@ -37,24 +71,14 @@ pub struct StrideReader<const ROOT: u32> {
 impl<const ROOT: u32> Lpm4Lookup for StrideReader<ROOT> {
     #[inline(always)]
     fn lookup(&self, addr: u32) -> u32 {
-        let table = &*self.table;
-        // SAFETY: an address has 32 bits, so the index is below 2^ROOT, the root's capacity.
-        let mut word = unsafe { table.root.at((addr >> (32 - ROOT)) as usize) }.load(Ordering::Acquire);
-        let mut shift = 32 - ROOT;
-        while shift > 0 && word & GROUP != 0 {
-            shift -= 8;
-            // SAFETY: words with GROUP are written by the writer only, with the index of a group inside the reservation;
-            // a group is never unmapped while a reader lives.
-            let group = unsafe { table.groups.at((word & !GROUP) as usize) };
-            word = group[(addr >> shift) as usize & (WORDS - 1)].load(Ordering::Acquire);
-        }
-        if word == 0 { table.default.load(Ordering::Relaxed) } else { word }
+        self.table.view().lookup(addr)
     }
 
     #[inline(always)]
     fn lookup_batch(&self, addrs: &[u32], out: &mut [u32]) {
+        let view = self.table.view();
         for (addr, leaf) in addrs.iter().zip(out) {
-            *leaf = self.lookup(*addr);
+            *leaf = view.lookup(*addr);
         }
     }
 }

@@ -80,6 +80,7 @@ fn a_hop_repairs_the_checksum_for_every_ttl_and_checksum() {
             let update = Update::new(checksum as u16).u16((word >> 16) as u16, (word.wrapping_sub(1 << 24) >> 16) as u16);
             let slow = (ttl - 1) << 24 | 17 << 16 | u32::from(update.finish());
             assert_eq!(ttl_word_decremented(word), slow, "ttl {ttl} checksum {checksum:#x}");
+            assert_eq!(ttl_word_decremented_raw(word.to_be()), slow.to_be(), "ttl {ttl} checksum {checksum:#x}");
         }
     }
 }

@@ -167,8 +167,8 @@ impl LoopConfig {
     /// One packet a step, no prefetch: right for nodes that decide most packets by a few comparisons and leave the rest to a
     /// function of its own; the processor overlaps them by itself (measured).
     pub const SINGLE: Self = Self { width: 1, prefetch: 0 };
-    /// Four packets a step for nodes with a way for groups: the rest of its packets are taken one by one.
-    pub const GROUPS: Self = Self { width: 4, prefetch: 0 };
+    /// Eight packets a step for nodes with a way for groups; a group's packets that are not plain are taken one by one.
+    pub const GROUPS: Self = Self { width: 8, prefetch: 0 };
     /// Four packets a step, fetching the header lines eight packets ahead: for the node that meets a line first.
     pub const FIRST_TOUCH: Self = Self { width: 4, prefetch: 8 };
 }

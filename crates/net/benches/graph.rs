@@ -147,7 +147,7 @@ fn main() {
         for level in [Level::V2, Level::V3, Level::V4].into_iter().filter(|l| l.available()) {
             settings.extend([1, 2, 4, 8].map(|width| Setting { width: Some(width), level: Some(level), ..Setting::DEFAULT }));
         }
-        settings.extend([0, 4, 8, 16].map(|prefetch| Setting { prefetch: Some(prefetch), ..Setting::DEFAULT }));
+        settings.extend([0, 4, 8].map(|prefetch| Setting { prefetch: Some(prefetch), ..Setting::DEFAULT }));
     }
     let mut core = Vec::new();
     let mut figures: Vec<Figures> = Vec::new();
@@ -187,7 +187,8 @@ fn report(path: &Path, figures: &Figures, json: bool) {
         );
         return;
     }
-    println!("{:<12} {setting:<8} {sum:7.1} [{least:.1}..{greatest:.1}]", path.name);
+    let by_node: Vec<String> = (0..path.nodes.len()).map(|n| format!("{:.1}", column(n).0)).collect();
+    println!("{:<12} {setting:<8} {sum:7.1} [{least:.1}..{greatest:.1}]  = {}", path.name, by_node.join(" + "));
     if figures.setting == Setting::DEFAULT {
         for (n, name) in path.nodes.iter().enumerate() {
             let (node, least, greatest) = column(n);

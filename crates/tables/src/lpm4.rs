@@ -34,6 +34,9 @@ pub trait Lpm4Lookup {
     /// The leaf of the longest prefix that contains `addr`, or 0.
     fn lookup(&self, addr: u32) -> u32;
 
+    /// Asks the CPU to fetch the line that a lookup of `addr` begins with.
+    fn prefetch(&self, addr: u32);
+
     /// Looks every address up; stops at the end of the shorter slice.
     fn lookup_batch(&self, addrs: &[u32], out: &mut [u32]);
 }
@@ -70,6 +73,14 @@ impl Lpm4Lookup for Lpm4 {
         match self {
             Lpm4::Dir24(t) => t.lookup(addr),
             Lpm4::Trie16(t) => t.lookup(addr),
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, addr: u32) {
+        match self {
+            Lpm4::Dir24(t) => t.prefetch(addr),
+            Lpm4::Trie16(t) => t.prefetch(addr),
         }
     }
 

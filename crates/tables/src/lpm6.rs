@@ -82,10 +82,10 @@ impl Table {
         unsafe { self.root.at((addr >> (128 - ROOT_BITS)) as usize) }.load(Ordering::Acquire)
     }
 
-    /// One step from node `index` by the six highest bits of `key`: the next node (marked [`NODE`]), or where the leaf is
+    /// One step from node `index` by the six bits `b`: the next node (marked [`NODE`]), or where the leaf is
     /// (marked [`LEAF_AT`]). Without a branch: which of the two it is cannot be predicted.
     #[inline(always)]
-    fn step(&self, index: u32, key: u128) -> u32 {
+    fn step(&self, index: u32, b: u32) -> u32 {
         // Indices are below NODES + SLACK: they come from the root, or from a base (at most NODES) and a count (at most
         // SLACK). That holds for any mixture of old and new words, so a reader outside QSBR reads nonsense, not strangers.
         // SAFETY: as just said.
@@ -93,7 +93,6 @@ impl Table {
         let vector = node[0].load(Ordering::Relaxed);
         let leafvec = node[1].load(Ordering::Relaxed);
         let bases = node[2].load(Ordering::Relaxed);
-        let b = (key >> (128 - STEP_BITS)) as u32;
         let upto = (2u64 << b).wrapping_sub(1);
         let below = vector >> b & 1 != 0;
         let (mask, base, mark) = if below { (vector, (bases >> 32) as u32, NODE) } else { (leafvec, bases as u32, LEAF_AT) };
@@ -129,7 +128,7 @@ impl Lpm6 {
         let mut key = addr << ROOT_BITS;
         let mut left = STEPS;
         while word & NODE != 0 && left > 0 {
-            word = table.step(word & !NODE, key);
+            word = table.step(word & !NODE, (key >> (128 - STEP_BITS)) as u32);
             key <<= STEP_BITS;
             left -= 1;
         }
@@ -150,30 +149,43 @@ impl Lpm6 {
         }
     }
 
-    /// All lanes step together; one that has arrived steps on the spot, at node 0, which is always empty.
-    /// Looks `N` addresses up in step, so that their cache misses overlap.
+    /// Asks the CPU to fetch the line that a lookup of `addr` begins with.
+    #[inline(always)]
+    pub fn prefetch(&self, addr: u128) {
+        self.table.root.prefetch((addr >> (128 - ROOT_BITS)) as usize);
+    }
+
+    /// Looks `N` addresses up in step, so that their cache misses overlap. One that has arrived steps on the spot, at node 0,
+    /// which is always empty.
     #[inline(always)]
     pub fn lookup_group<const N: usize>(&self, addrs: &[u128; N]) -> [u32; N] {
         let table = &*self.table;
-        let mut keys = [0u128; N];
         let mut words = [0u32; N];
         let mut any = 0;
         for k in 0..N {
             words[k] = table.root_word(addrs[k]);
-            keys[k] = addrs[k] << ROOT_BITS;
             any |= words[k];
         }
-        let mut left = STEPS;
-        while any & NODE != 0 && left > 0 {
-            any = 0;
+        let mut from = ROOT_BITS;
+        while any & NODE != 0 && from < 128 {
+            // As many bits as a register has: most walks end within them.
+            let mut keys = [0u64; N];
             for k in 0..N {
-                let on = words[k] & NODE != 0;
-                let next = table.step(if on { words[k] & !NODE } else { 0 }, keys[k]);
-                words[k] = if on { next } else { words[k] };
-                keys[k] <<= STEP_BITS;
-                any |= words[k];
+                keys[k] = ((addrs[k] << from) >> 64) as u64;
             }
-            left -= 1;
+            let mut left = 64 / STEP_BITS;
+            while any & NODE != 0 && left > 0 {
+                any = 0;
+                for k in 0..N {
+                    let on = words[k] & NODE != 0;
+                    let next = table.step(if on { words[k] & !NODE } else { 0 }, (keys[k] >> (64 - STEP_BITS)) as u32);
+                    words[k] = if on { next } else { words[k] };
+                    keys[k] <<= STEP_BITS;
+                    any |= words[k];
+                }
+                left -= 1;
+            }
+            from += 64 / STEP_BITS * STEP_BITS;
         }
         for word in &mut words {
             *word = table.leaf(*word);

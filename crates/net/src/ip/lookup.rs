@@ -210,6 +210,14 @@ impl<F: Family> Node for Lookup<F> {
         self.run.set((u32::MAX, 0));
     }
 
+    /// The table's line: in a large table the lookup waits for nothing else.
+    #[inline(always)]
+    fn prefetch(&self, packet: &Pkt<'_>) {
+        if let Some(Some(reader)) = self.tables.readers.get(self.run.get().1 as usize) {
+            F::prefetch(reader, F::destination(packet));
+        }
+    }
+
     #[inline(always)]
     fn load(&self, packet: &Pkt<'_>) -> In<F::Addr> {
         let fib = match packet.table() {

@@ -75,6 +75,11 @@ impl<const ROOT: u32> Lpm4Lookup for StrideReader<ROOT> {
     }
 
     #[inline(always)]
+    fn prefetch(&self, addr: u32) {
+        self.table.root.prefetch((addr >> (32 - ROOT)) as usize);
+    }
+
+    #[inline(always)]
     fn lookup_batch(&self, addrs: &[u32], out: &mut [u32]) {
         let view = self.table.view();
         for (addr, leaf) in addrs.iter().zip(out) {

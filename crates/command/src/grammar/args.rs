@@ -107,8 +107,7 @@ pub struct Args<'a> {
     text: &'a str,
     at: usize,
     syntax: &'a Syntax,
-    /// The keywords and kinds of value that were tried at this place in vain, for the error.
-    tried: Vec<String>,
+    tried: Tried,
 }
 
 static NO_SYNTAX: LazyLock<Syntax> = LazyLock::new(Syntax::default);
@@ -120,7 +119,7 @@ impl<'a> Args<'a> {
     }
 
     pub(crate) fn with_syntax(text: &'a str, syntax: &'a Syntax) -> Self {
-        Self { text, at: 0, syntax, tried: Vec::new() }
+        Self { text, at: 0, syntax, tried: Tried::default() }
     }
 
     /// Whether only white space is left.
@@ -146,7 +145,7 @@ impl<'a> Args<'a> {
             self.accept(&word);
             return true;
         }
-        self.note(|| format!("`{keyword}'"));
+        self.tried.keyword(keyword);
         false
     }
 
@@ -158,7 +157,7 @@ impl<'a> Args<'a> {
             self.accept(&word);
             return true;
         }
-        self.note(|| format!("`{text}'"));
+        self.tried.keyword(text);
         false
     }
 
@@ -331,7 +330,7 @@ impl<'a> Args<'a> {
                 Ok(Some(Args::with_syntax(inner, self.syntax)))
             }
             Ok(None) => {
-                self.note(|| "`{'".to_owned());
+                self.tried.keyword("{");
                 Ok(None)
             }
             Err(lexer::Unclosed) => Err(OpError::unspecified("`{' without `}'").remedy("close the group with `}'")),
@@ -358,7 +357,7 @@ impl<'a> Args<'a> {
     /// The error for the next word: what it is, what was tried in its place, what it may have meant.
     /// At the end of the text, the error for something missing.
     pub fn unexpected(&self) -> OpError {
-        let expected = self.expected();
+        let expected = self.tried.expected();
         let Some(word) = self.next_word() else {
             let error = OpError::new(retval::INVALID_ARGUMENT, "incomplete command");
             return match (expected, self.syntax.text()) {
@@ -368,7 +367,7 @@ impl<'a> Args<'a> {
             };
         };
         let error = OpError::unknown_input(&word.text);
-        let known = self.tried.iter().map(|tried| tried.trim_matches(['`', '\'']));
+        let known = self.tried.words();
         let meant = nearest(&word.text, known.chain(self.syntax.keywords().iter().copied()))
             .map(|meant| format!("did you mean `{meant}'?"));
         let expected = expected.map(|expected| format!("expected {expected}"));
@@ -409,16 +408,9 @@ impl<'a> Args<'a> {
                 Some(value)
             }
             None => {
-                self.note(|| what.to_owned());
+                self.tried.value(what);
                 None
             }
-        }
-    }
-
-    fn note(&mut self, tried: impl FnOnce() -> String) {
-        let tried = tried();
-        if !self.tried.contains(&tried) {
-            self.tried.push(tried);
         }
     }
 
@@ -456,16 +448,52 @@ impl<'a> Args<'a> {
         let shown = crate::operation::excerpt(text);
         OpError::new(retval::INVALID_VALUE, format!("invalid {what} `{shown}'")).key(what).value(text).remedy(remedy)
     }
+}
+
+/// The keywords and kinds of value that were tried at one place in vain, for the error: noted with every word that is taken,
+/// put into words only where none is. One text, so that noting is copying a few bytes.
+#[derive(Debug, Clone, Default)]
+struct Tried(String);
+
+impl Tried {
+    /// In front of a keyword, and of a kind of value.
+    const MARKS: [char; 2] = ['\u{1}', '\u{2}'];
+
+    fn keyword(&mut self, keyword: &str) {
+        self.0.push(Self::MARKS[0]);
+        self.0.push_str(keyword);
+    }
+
+    fn value(&mut self, what: &str) {
+        self.0.push(Self::MARKS[1]);
+        self.0.push_str(what);
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn words(&self) -> impl Iterator<Item = &str> {
+        self.0.split(Self::MARKS).skip(1)
+    }
 
     /// ``a', `b' or `c'``, shortened where there are many.
     fn expected(&self) -> Option<String> {
         const MOST: usize = 8;
-        let (last, before) = self.tried.split_last()?;
+        let mut names: Vec<String> = Vec::new();
+        let marks = self.0.chars().filter(|character| Self::MARKS.contains(character));
+        for (word, mark) in self.words().zip(marks) {
+            let name = if mark == Self::MARKS[0] { format!("`{word}'") } else { word.to_owned() };
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let (last, before) = names.split_last()?;
         if before.is_empty() {
             return Some(last.clone());
         }
-        if self.tried.len() > MOST {
-            return Some(format!("one of {}, ...", self.tried[..MOST].join(", ")));
+        if names.len() > MOST {
+            return Some(format!("one of {}, ...", names[..MOST].join(", ")));
         }
         Some(format!("{} or {last}", before.join(", ")))
     }

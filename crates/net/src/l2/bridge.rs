@@ -1,11 +1,13 @@
 //! `l2-bridge`: learns where a frame comes from, and finds where it goes.
 //!
-//! A vector node: both addresses of a group of packets are hashed and their buckets fetched before the first is looked up.
+//! Frames between two addresses that are known where they are, which is nearly all, are decided in groups: both addresses of
+//! all of them are hashed and their buckets fetched before the first is looked up, and one comparison at the end says whether
+//! all of it was as it usually is. [`Bridge::one`] has the rules for any frame.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use quiver_graph::{Frame, IfIndex, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, next_nodes};
+use quiver_graph::{Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, next_nodes};
 use quiver_wire::ethernet::EtherType;
 
 use super::learn::Teller;
@@ -37,8 +39,6 @@ drop_reasons! {
     }
 }
 
-/// Packets whose table lines are under way together.
-const GROUP: usize = 32;
 /// 01:80:c2:00:00:00: the first of sixteen addresses that bridges keep to one link (IEEE 802.1Q, table 8-1).
 const LINK_PROTOCOLS: u64 = 0x0180_c200_0000;
 
@@ -52,7 +52,8 @@ pub(super) mod flood_kind {
     pub const BACK: u32 = 2;
 }
 
-#[derive(Clone, Copy, Default)]
+/// A frame's addresses as keys of the table, the buckets they belong to, and its port.
+#[derive(Clone, Copy)]
 struct Work {
     source: u64,
     destination: u64,
@@ -63,49 +64,49 @@ struct Work {
 
 /// The node.
 pub(super) struct Bridge {
-    pub ports: PortTable,
-    pub macs: Snapshot<Arc<MacTable>>,
+    ports: PortTable,
+    macs: Snapshot<Arc<MacTable>>,
+    /// The table of this vector.
+    table: Arc<MacTable>,
     /// Seconds, as addresses are stamped.
-    pub stamp: Arc<AtomicU32>,
-    pub teller: Teller,
+    clock: Arc<AtomicU32>,
+    stamp: u16,
+    now: u64,
+    teller: Teller,
+    /// An interface and its port, kept for a run of packets.
+    run: (u32, PortWord),
+    /// By [`Told`].
+    counts: [u64; 5],
 }
 
 impl Bridge {
-    /// Reads a packet's addresses and asks for their lines.
-    #[inline(always)]
-    fn look(&self, table: &MacTable, packet: &Pkt<'_>) -> Work {
-        let head: [u8; 16] = packet.head();
-        let first = u64::from_be_bytes([head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7]]);
-        let second = u64::from_be_bytes([head[4], head[5], head[6], head[7], head[8], head[9], head[10], head[11]]);
-        let port = self.ports.get(packet.rx_if());
-        let (source, destination) = (key(port.domain(), second), key(port.domain(), first >> 16));
-        let work = Work { source, destination, source_home: table.home(source), destination_home: table.home(destination), port };
-        table.prefetch(work.source_home);
-        table.prefetch(work.destination_home);
-        work
+    pub fn new(ports: PortTable, macs: Snapshot<Arc<MacTable>>, clock: Arc<AtomicU32>, teller: Teller) -> Self {
+        let table = macs.get().clone();
+        let run = (u32::MAX, PortWord::default());
+        Self { ports, macs, table, clock, stamp: 0, now: 0, teller, run, counts: [0; 5] }
     }
 
     /// Decides about a packet; what is rare is not inlined.
     #[inline(always)]
-    fn one(&mut self, table: &MacTable, mut packet: Pkt<'_>, x: &Work, stamp: u16, now: u64) -> (Verdict, Told) {
+    fn one(&mut self, mut packet: Pkt<'_>, x: &Work) -> (Verdict, Told) {
         let mut told = Told::Nothing;
         if !x.port.has(port_flags::MEMBER) {
             return (packet.drop(Drop::NotMember), told);
         }
         let rx = packet.rx_if();
-        let source = table.find(x.source, x.source_home);
+        let source = self.table.find(x.source, x.source_home);
         if source.0 as u32 != MacValue::learned_on(rx) {
-            match self.source(x, rx, source, now) {
+            match self.source(x, rx, source) {
                 Ok(what) => told = what,
                 Err(reason) => return (packet.drop(reason), told),
             }
-        } else if x.port.has(port_flags::AGE) && source.stamp() != stamp {
-            table.touch(x.source, x.source_home, source, source.with_stamp(stamp));
+        } else if x.port.has(port_flags::AGE) && source.stamp() != self.stamp {
+            self.table.touch(x.source, x.source_home, source, source.with_stamp(self.stamp));
         }
         if x.destination & 1 << 40 != 0 {
             return (group(&mut packet, x), told);
         }
-        let value = table.find(x.destination, x.destination_home);
+        let value = self.table.find(x.destination, x.destination_home);
         let tx = value.interface();
         let port = self.ports.get(tx);
         let known = value.0 != 0 && port.has(port_flags::MEMBER) && port.domain() == x.port.domain();
@@ -117,9 +118,20 @@ impl Bridge {
         (elsewhere(&mut packet, x, value, known, tx == rx), told)
     }
 
+    /// A whole step for one packet.
+    #[inline(never)]
+    fn step(&mut self, packet: Pkt<'_>, first: u64, second: u64) -> Verdict {
+        let port = self.ports.get(packet.rx_if());
+        let (source, destination) = (key(port.domain(), second), key(port.domain(), first >> 16));
+        let (source_home, destination_home) = (self.table.home(source), self.table.home(destination));
+        let (verdict, told) = self.one(packet, &Work { source, destination, source_home, destination_home, port });
+        self.counts[told as usize] += u64::from(told != Told::Nothing);
+        verdict
+    }
+
     /// A source that is not known to be where the frame came from.
     #[inline(never)]
-    fn source(&mut self, x: &Work, rx: IfIndex, value: MacValue, now: u64) -> Result<Told, Drop> {
+    fn source(&mut self, x: &Work, rx: IfIndex, value: MacValue) -> Result<Told, Drop> {
         if x.source & 1 << 40 != 0 || x.source & ((1 << 48) - 1) == 0 {
             return Err(Drop::GroupSource);
         }
@@ -136,7 +148,7 @@ impl Bridge {
         if value.0 == 0 && !x.port.has(port_flags::ROOM) {
             return Ok(Told::Full);
         }
-        Ok(match self.teller.tell(x.source, rx, now) {
+        Ok(match self.teller.tell(x.source, rx, self.now) {
             Told::New if value.0 != 0 => Told::Moved,
             told => told,
         })
@@ -196,35 +208,96 @@ fn elsewhere(packet: &mut Pkt<'_>, x: &Work, value: MacValue, known: bool, back:
     }
 }
 
-impl VectorNode for Bridge {
+/// The first two words of a frame: destination in the high 48 bits of the one, source in the low 48 of the other.
+type Addresses = (u64, u64);
+
+impl Node for Bridge {
     type Next = Next;
     type Drop = Drop;
+    type In = Addresses;
+    type Out = ();
+    const LOOP: LoopConfig = LoopConfig::GROUPS;
+    const GROUPS: bool = true;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        self.macs.refresh();
-        let table = self.macs.get().clone();
-        let (stamp, now) = (self.stamp.load(Ordering::Relaxed) as u16, cx.now());
-        let mut work = [Work::default(); GROUP];
-        let mut counts = [0; 5];
-        let n = frame.len();
-        for start in (0..n).step_by(GROUP) {
-            let group = GROUP.min(n - start);
-            for (k, work) in work.iter_mut().enumerate().take(group) {
-                *work = self.look(&table, &cx.packet(frame, start + k));
-            }
-            for (k, work) in work.iter().enumerate().take(group) {
-                let (verdict, told) = self.one(&table, cx.packet(frame, start + k), work, stamp, now);
-                if told != Told::Nothing {
-                    counts[told as usize] += 1;
-                }
-                cx.decide(start + k, verdict);
-            }
+    #[inline(always)]
+    fn begin(&mut self, cx: &mut NodeCx<'_>) {
+        if self.macs.refresh() {
+            self.table = self.macs.get().clone();
         }
+        (self.stamp, self.now) = (self.clock.load(Ordering::Relaxed) as u16, cx.now());
+        self.run.0 = u32::MAX;
+    }
+
+    #[inline(always)]
+    fn load(&self, packet: &Pkt<'_>) -> Addresses {
+        (u64::from_be(packet.head()), u64::from_be(packet.head_at::<_, 4>()))
+    }
+
+    #[inline(always)]
+    fn compute(&self, _: Addresses) {}
+
+    #[inline(always)]
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+        let rx = group.first_rx_if();
+        if rx.0 != self.run.0 {
+            self.run = (rx.0, self.ports.get(rx));
+        }
+        let port = self.run.1;
+        if !group.all_plain_from(rx.0) || !port.has(port_flags::MEMBER) || !port.has(port_flags::FORWARD) {
+            return None;
+        }
+        let first: [u64; W] = group.heads::<_, 0>();
+        let second: [u64; W] = group.heads::<_, 4>();
+        let table = &*self.table;
+        let (mut source, mut destination) = ([(0, 0); W], [(0, 0); W]);
+        let mut odd = 0;
+        for k in 0..W {
+            let to = u64::from_be(first[k]) >> 16;
+            odd |= to & 1 << 40;
+            let (to, from) = (key(port.domain(), to), key(port.domain(), u64::from_be(second[k])));
+            (source[k], destination[k]) = ((from, table.home(from)), (to, table.home(to)));
+            table.prefetch(source[k].1);
+            table.prefetch(destination[k].1);
+        }
+        // Where addresses grow old, the stamp too.
+        let mask = u64::from(u32::MAX) | if port.has(port_flags::AGE) { 0xffff << 32 } else { 0 };
+        let here = u64::from(MacValue::learned_on(rx)) | u64::from(self.stamp) << 32;
+        let (mut aux, mut verdicts) = ([0; W], [Verdict::DROP; W]);
+        for k in 0..W {
+            odd |= (table.near(source[k].0, source[k].1).0 ^ here) & mask;
+            let value = table.near(destination[k].0, destination[k].1);
+            let tx = value.interface();
+            let out = self.ports.get(tx);
+            odd |= value.obstacle() | out.obstacle(port) | u64::from(tx == rx);
+            (aux[k], verdicts[k]) = (tx.0, out.slot());
+        }
+        if odd != 0 {
+            return None;
+        }
+        group.set_aux(aux);
+        Some(verdicts)
+    }
+
+    #[inline(always)]
+    fn store(&mut self, packet: Pkt<'_>, (first, second): Addresses, (): ()) -> Verdict {
+        self.step(packet, first, second)
+    }
+
+    #[inline(always)]
+    fn end(&mut self, cx: &mut NodeCx<'_>) {
+        if self.counts != [0; 5] {
+            self.tell_counts(cx);
+        }
+    }
+}
+
+impl Bridge {
+    #[cold]
+    fn tell_counts(&mut self, cx: &mut NodeCx<'_>) {
         let events = [(Drop::Misses, Told::New), (Drop::Moves, Told::Moved), (Drop::Full, Told::Full), (Drop::NotTold, Told::Busy)];
         for (event, told) in events {
-            if counts[told as usize] > 0 {
-                cx.count(event, counts[told as usize]);
-            }
+            cx.count(event, self.counts[told as usize]);
         }
+        self.counts = [0; 5];
     }
 }

@@ -1,6 +1,6 @@
 //! `l2-input`: where do frames of a layer-2 interface go? Cross-connects are decided here.
 
-use quiver_graph::{NoDrops, NoNext, Node, NodeSpec, Pkt, Verdict};
+use quiver_graph::{Group, LoopConfig, NoDrops, NoNext, Node, NodeSpec, Pkt, Verdict};
 
 use crate::Router;
 use crate::data::IfTable;
@@ -26,6 +26,20 @@ impl Node for L2Input {
     #[inline(always)]
     fn compute(&self, input: (u32, u16)) -> (u32, u16) {
         input
+    }
+
+    const LOOP: LoopConfig = LoopConfig::GROUPS;
+    const GROUPS: bool = true;
+
+    #[inline(always)]
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+        let rx = group.first_rx_if();
+        if !group.all_plain_from(rx.0) {
+            return None;
+        }
+        let (peer, slot) = self.interfaces.l2(rx);
+        group.set_aux([peer.0; W]);
+        Some([Verdict::slot(slot); W])
     }
 
     #[inline(always)]

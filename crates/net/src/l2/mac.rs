@@ -67,6 +67,12 @@ impl MacValue {
         self.0 & flag != 0
     }
 
+    /// Zero where frames to the address are sent on.
+    #[inline(always)]
+    pub const fn obstacle(self) -> u64 {
+        (self.0 ^ Self::PRESENT) & (Self::PRESENT | Self::FILTER)
+    }
+
     #[inline(always)]
     pub fn stamp(self) -> u16 {
         (self.0 >> 32) as u16
@@ -152,7 +158,7 @@ impl MacTable {
     #[inline(always)]
     pub fn home(&self, key: u64) -> usize {
         let wide = u128::from(key ^ self.seed) * u128::from(self.factor);
-        ((wide as u64 ^ (wide >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+        ((wide as u64 ^ (wide >> 64) as u64) >> self.shift) as usize
     }
 
     #[inline(always)]
@@ -162,11 +168,17 @@ impl MacTable {
         }
     }
 
+    /// The value of a key that lies at home, where nearly all do; 0 where it does not.
+    #[inline(always)]
+    pub fn near(&self, key: u64, home: usize) -> MacValue {
+        MacValue(self.buckets.get(home).map_or(0, |bucket| bucket.value(key)))
+    }
+
     /// The value of a key whose home is known; 0 where there is none.
     #[inline(always)]
     pub fn find(&self, key: u64, home: usize) -> MacValue {
-        let value = self.buckets.get(home).map_or(0, |bucket| bucket.value(key));
-        if value != 0 { MacValue(value) } else { self.find_further(key, home) }
+        let value = self.near(key, home);
+        if value.0 != 0 { value } else { self.find_further(key, home) }
     }
 
     #[cold]

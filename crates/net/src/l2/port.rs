@@ -53,6 +53,14 @@ impl PortWord {
         (self.0 >> 32) as u8
     }
 
+    /// Zero where frames of the port `from` may leave by this one: a member of the same domain, in another split-horizon group.
+    #[inline(always)]
+    pub fn obstacle(self, from: Self) -> u64 {
+        const MEMBER: u64 = (port_flags::MEMBER as u64) << 40;
+        let together = from.group() != 0 && from.group() == self.group();
+        !self.0 & MEMBER | (self.0 ^ from.0) & 0xffff << 16 | u64::from(together)
+    }
+
     #[inline(always)]
     pub fn has(self, flag: u16) -> bool {
         self.0 & u64::from(flag) << 40 != 0

@@ -266,6 +266,13 @@ impl NodeCx<'_> {
         self.core.queue.vector_size
     }
 
+    /// Leaves prefetching out for this vector: in [`Node::begin`](crate::Node::begin), where a node knows that what it would
+    /// ask for is near.
+    #[inline(always)]
+    pub fn skip_prefetch(&mut self) {
+        self.prefetch = 0;
+    }
+
     /// View of packet `i` of a frame.
     ///
     /// # Panics

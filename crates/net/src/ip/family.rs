@@ -111,6 +111,9 @@ pub trait Family: sealed::Sealed + Copy + Debug + Eq + Hash + Send + Sync + 'sta
     /// Leaf of the longest prefix that contains an address.
     fn lookup(reader: &Self::Reader, address: Self::Addr) -> u32;
 
+    /// Whether the lines that lookups begin with are too many to be near, so that asking for them ahead is worth its instructions.
+    fn is_wide(reader: &Self::Reader) -> bool;
+
     /// Fetches the line of the table that a lookup of this address begins with.
     fn prefetch(reader: &Self::Reader, address: Self::Addr);
 
@@ -238,6 +241,12 @@ impl Family for V4 {
     }
 
     #[inline(always)]
+    fn is_wide(reader: &Lpm4) -> bool {
+        // A line holds sixteen /24s: these are 512 kB at most.
+        matches!(reader, Lpm4::Dir24(table) if table.prefixes() > 8192)
+    }
+
+    #[inline(always)]
     fn prefetch(reader: &Lpm4, address: u32) {
         reader.prefetch(address);
     }
@@ -304,6 +313,11 @@ impl Family for V6 {
     #[inline(always)]
     fn lookup(reader: &Lpm6, address: u128) -> u32 {
         reader.lookup(address)
+    }
+
+    #[inline(always)]
+    fn is_wide(_: &Lpm6) -> bool {
+        true
     }
 
     #[inline(always)]

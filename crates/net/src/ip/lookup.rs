@@ -205,9 +205,13 @@ impl<F: Family> Node for Lookup<F> {
     const GROUPS: bool = true;
 
     #[inline(always)]
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+    fn begin(&mut self, cx: &mut NodeCx<'_>) {
         self.tables.refresh();
         self.run.set((u32::MAX, 0));
+        // The main table is the one that many routes are expected in.
+        if !self.tables.readers.first().is_some_and(|main| main.as_ref().is_some_and(F::is_wide)) {
+            cx.skip_prefetch();
+        }
     }
 
     /// The table's line: in a large table the lookup waits for nothing else.

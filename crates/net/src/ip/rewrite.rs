@@ -170,8 +170,8 @@ impl Node for Ip4Rewrite {
     #[inline(always)]
     fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
         let words: [u32; W] = group.heads::<_, TTL_WORD>();
-        let staying = words.iter().fold(0, |staying, word| staying | u64::from(u32::from_le(*word) & 0xff).wrapping_sub(2) >> 63);
-        let leaving = Leaving::check(&self.0, group, staying)?;
+        let staying = words.iter().fold(0, |staying, word| staying | (u32::from_le(*word) & 0xff).wrapping_sub(2)) >> 31;
+        let leaving = Leaving::check(&self.0, group, staying.into())?;
         group.set_heads::<u32, TTL_WORD>(words.map(ttl_word_decremented_raw));
         Some(leaving.go(&mut self.0, group))
     }

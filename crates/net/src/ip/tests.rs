@@ -11,6 +11,7 @@ use crate::testing::{Harness, host_mac, router_mac};
 
 mod changes;
 mod drops;
+mod groups;
 mod packets;
 mod paths;
 use packets::{Packet, forwarded, ip};

@@ -27,6 +27,8 @@ struct Table<const ROOT: u32> {
     groups: SharedArray<[AtomicU32; WORDS]>,
     /// The leaf of 0.0.0.0/0, or 0.
     default: AtomicU32,
+    /// Prefixes.
+    len: AtomicU32,
 }
 
 /// Where a table's parts are, copied out of it once for several lookups: loads with acquire order make the compiler look
@@ -68,6 +70,14 @@ pub struct StrideReader<const ROOT: u32> {
     table: Arc<Table<ROOT>>,
 }
 
+impl<const ROOT: u32> StrideReader<ROOT> {
+    /// How many prefixes the table has, or had a moment ago.
+    #[inline(always)]
+    pub fn prefixes(&self) -> u32 {
+        self.table.len.load(Ordering::Relaxed)
+    }
+}
+
 impl<const ROOT: u32> Lpm4Lookup for StrideReader<ROOT> {
     #[inline(always)]
     fn lookup(&self, addr: u32) -> u32 {
@@ -107,7 +117,7 @@ impl<const ROOT: u32> StrideWriter<ROOT> {
         // Groups are few and spread out: base pages, unless the root is small and they hold most of the table.
         let group_pages = if ROOT == 16 && pages != PageKind::Base { PageKind::Transparent } else { PageKind::Base };
         let groups = SharedArray::reserve(GROUPS, group_pages, budget)?;
-        let table = Table { root, groups, default: AtomicU32::new(0) };
+        let table = Table { root, groups, default: AtomicU32::new(0), len: AtomicU32::new(0) };
         Ok(StrideWriter { table: Arc::new(table), groups: 0, free: NONE, limbo: Limbo::new(domain) })
     }
 
@@ -125,6 +135,10 @@ impl<const ROOT: u32> StrideWriter<ROOT> {
     fn root_word(&self, addr: u32) -> &AtomicU32 {
         // SAFETY: below 2^ROOT, the capacity, all of which is committed.
         unsafe { self.table.root.at((addr >> (32 - ROOT)) as usize) }
+    }
+
+    fn count(&self, store: &PrefixStore<u32>) {
+        self.table.len.store(u32::try_from(store.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
     fn take_group(&mut self) -> Result<u32, OutOfMemory> {
@@ -278,6 +292,7 @@ impl<const ROOT: u32> LpmWriter<u32> for StrideWriter<ROOT> {
         let prefix = prefix.first(len);
         self.open(prefix, len)?;
         self.assign(prefix, len, leaf, store);
+        self.count(store);
         Ok(())
     }
 
@@ -288,6 +303,7 @@ impl<const ROOT: u32> LpmWriter<u32> for StrideWriter<ROOT> {
         if !self.close(prefix, len, leaf, store) {
             self.assign(prefix, len, leaf, store);
         }
+        self.count(store);
         Ok(())
     }
 

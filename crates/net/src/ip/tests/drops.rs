@@ -41,9 +41,9 @@ fn to_all(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-#[test]
-fn each_bad_packet_is_counted_under_its_reason_and_nothing_leaves() {
-    let cases: Vec<(&str, &str, Vec<u8>)> = vec![
+/// Packets of a host behind x0, and the node and the reason that each is dropped for.
+pub fn bad_packets() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    vec![
         ("ip4-input", "ip4 length < 20 bytes", v4(|f| f.truncate(14 + 19))),
         ("ip4-input", "ip4 length < 20 bytes", v4(|f| f[16..18].copy_from_slice(&19_u16.to_be_bytes()))),
         ("ip4-input", "ip4 length > l2 length", v4(|f| f[16..18].copy_from_slice(&1000_u16.to_be_bytes()))),
@@ -83,9 +83,13 @@ fn each_bad_packet_is_counted_under_its_reason_and_nothing_leaves() {
         ("ip6-input", "ip6 unicast in a link multicast", to_all(v6(|_| ()))),
         ("ip6-drop", "no route", address6(38, "2001:db9::1")),
         ("ip6-mfib-forward-lookup", "no multicast route", address6(38, "ff0e::1")),
-    ];
+    ]
+}
+
+#[test]
+fn each_bad_packet_is_counted_under_its_reason_and_nothing_leaves() {
     let (mut h, x) = bed(0, 2);
-    for (node, reason, frame) in cases {
+    for (node, reason, frame) in bad_packets() {
         let before = h.count(node, reason);
         let out = h.exchange(x[0], &frame);
         assert_eq!(h.count(node, reason), before + 1, "{node}: {reason}; counters {:?}", h.counts());

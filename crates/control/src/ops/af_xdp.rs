@@ -10,7 +10,7 @@ use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
-use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, resolve};
+use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, of_kind};
 
 /// Bytes of an Ethernet header: the difference between frames and layer-3 packets.
 const ETHERNET_HEADER: usize = 14;
@@ -309,15 +309,7 @@ impl Operation<Router> for ShowAfXdp {
     type Reply = AfXdpList;
 
     fn run(router: &mut Router, request: ShowAfXdpRequest) -> Result<Outcome<Router, AfXdpList>, OpError> {
-        let interfaces = match &request.interface {
-            None => router.interfaces.iter().filter_map(AfXdpInfo::of).collect(),
-            Some(name) => {
-                let index = resolve(router, name)?;
-                let interface = router.interfaces.expect(index).map_err(|e| interface_error(&e))?;
-                let wrong = || OpError::new(retval::INVALID_INTERFACE, format!("{} is not an AF_XDP interface", interface.name));
-                vec![AfXdpInfo::of(interface).ok_or_else(|| wrong().key("interface").value(name))?]
-            }
-        };
+        let interfaces = of_kind(router, request.interface.as_ref(), "an AF_XDP", AfXdpInfo::of)?;
         Ok(Outcome::Done(AfXdpList { interfaces }))
     }
 }

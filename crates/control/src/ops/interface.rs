@@ -16,7 +16,7 @@ pub use create::{Created, CreatedInterface, DeleteInterface, DeleteInterfaceRequ
 
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Registry, retval};
-use quiver_net::{IfIndex, InterfaceError, Router};
+use quiver_net::{IfIndex, Interface, InterfaceError, Router};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
@@ -40,6 +40,23 @@ pub fn resolve(router: &Router, name: &IfRef) -> Result<IfIndex, OpError> {
             None => error.remedy("`show interface' lists all"),
         }
     })
+}
+
+/// What `of` tells of the interface named, or of all that are of its kind; `kind` names that in the error.
+///
+/// # Errors
+/// There is no such interface, or it is of another kind.
+pub(super) fn of_kind<T>(
+    router: &Router,
+    name: Option<&IfRef>,
+    kind: &str,
+    of: impl Fn(&Interface) -> Option<T>,
+) -> Result<Vec<T>, OpError> {
+    let Some(name) = name else { return Ok(router.interfaces.iter().filter_map(of).collect()) };
+    let index = resolve(router, name)?;
+    let interface = router.interfaces.expect(index).map_err(|e| interface_error(&e))?;
+    let wrong = || OpError::new(retval::INVALID_INTERFACE, format!("{} is not {kind} interface", interface.name));
+    Ok(vec![of(interface).ok_or_else(|| wrong().key("interface").value(name))?])
 }
 
 /// An interface error as an operation's error.

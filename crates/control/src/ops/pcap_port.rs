@@ -12,7 +12,7 @@ use quiver_net::{Interface, Router};
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
-use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, resolve};
+use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, of_kind};
 
 /// Bytes of an Ethernet header: the difference between frames and layer-3 packets.
 const ETHERNET_HEADER: usize = 14;
@@ -238,15 +238,7 @@ impl Operation<Router> for ShowPcapPorts {
     type Reply = PcapPortList;
 
     fn run(router: &mut Router, request: ShowPcapPortsRequest) -> Result<Outcome<Router, PcapPortList>, OpError> {
-        let interfaces = match &request.interface {
-            None => router.interfaces.iter().filter_map(PcapPortInfo::of).collect(),
-            Some(name) => {
-                let index = resolve(router, name)?;
-                let interface = router.interfaces.expect(index).map_err(|e| interface_error(&e))?;
-                let wrong = || OpError::new(retval::INVALID_INTERFACE, format!("{} is not a pcap interface", interface.name));
-                vec![PcapPortInfo::of(interface).ok_or_else(|| wrong().key("interface").value(name))?]
-            }
-        };
+        let interfaces = of_kind(router, request.interface.as_ref(), "a pcap", PcapPortInfo::of)?;
         Ok(Outcome::Done(PcapPortList { interfaces }))
     }
 }

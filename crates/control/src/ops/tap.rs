@@ -12,7 +12,7 @@ use quiver_net::{Interface, Router};
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
-use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, resolve};
+use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, of_kind};
 
 /// Bytes of an Ethernet header: the difference between frames and layer-3 packets.
 const ETHERNET_HEADER: usize = 14;
@@ -334,15 +334,7 @@ impl Operation<Router> for ShowTap {
     type Reply = TapList;
 
     fn run(router: &mut Router, request: ShowTapRequest) -> Result<Outcome<Router, TapList>, OpError> {
-        let interfaces = match &request.interface {
-            None => router.interfaces.iter().filter_map(TapInfo::of).collect(),
-            Some(name) => {
-                let index = resolve(router, name)?;
-                let interface = router.interfaces.expect(index).map_err(|e| interface_error(&e))?;
-                let wrong = || OpError::new(retval::INVALID_INTERFACE, format!("{} is not a TAP interface", interface.name));
-                vec![TapInfo::of(interface).ok_or_else(|| wrong().key("interface").value(name))?]
-            }
-        };
+        let interfaces = of_kind(router, request.interface.as_ref(), "a TAP", TapInfo::of)?;
         Ok(Outcome::Done(TapList { interfaces }))
     }
 }

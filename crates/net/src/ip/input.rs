@@ -146,37 +146,24 @@ pub(super) struct In4 {
 impl In4 {
     /// Total length.
     #[inline(always)]
-    fn length(self) -> usize {
-        usize::from(((self.first >> 16) as u16).swap_bytes())
+    fn length(self) -> u32 {
+        ((self.first >> 8) & 0xff00 | (self.first >> 24) & 0xff) as u32
     }
 
-    /// Whether the checksum is right: the one's complement sum does not ask for the order of bytes (RFC 1071, 2).
+    /// Zero where there is nothing to be looked at again: no options, no later fragment, addresses of hosts, lengths that agree.
+    /// Without a branch, so that the headers of several packets are checked at once.
     #[inline(always)]
-    fn checksum_ok(self) -> bool {
-        let (sum, carry) = self.first.overflowing_add(self.second);
-        let (sum, again) = sum.overflowing_add(u64::from(self.dst) + u64::from(carry));
-        let sum = sum + u64::from(again);
-        let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
-        let sum = sum.wrapping_add(sum.rotate_left(16)) >> 16;
-        sum == 0xffff
-    }
-
-    /// Whether there is nothing to be looked at again: no options, no later fragment, addresses of hosts, lengths that agree.
-    #[inline(always)]
-    fn is_plain(self, available: usize) -> bool {
+    fn oddity(self, available: u32) -> u64 {
         let length = self.length();
-        let later_fragment = (self.first >> 48) as u16 & 0x1fff_u16.to_be();
-        let odd = !HOSTS.contains((self.second >> 32) as u8) | !HOSTS.contains(self.dst as u8);
-        (self.first as u8 == 0x45)
-            & (length >= size_of::<Ipv4Header>())
-            & (length <= available)
-            & (later_fragment == 0)
-            & !odd
-            & self.checksum_ok()
+        (self.first ^ 0x45) & (0xff | u64::from(0x1fff_u16.to_be()) << 48)
+            | u64::from(length.wrapping_sub(size_of::<Ipv4Header>() as u32) | available.wrapping_sub(length)) >> 31
+            | not_of_a_host(self.second >> 32 & 0xff)
+            | not_of_a_host(u64::from(self.dst) & 0xff)
+            | checksum_error(self.first, self.second, self.dst.into())
     }
 }
 
-/// Zero for the first byte of a host's address, as [`HOSTS`] has them: without a table and a branch.
+/// Zero for the first byte of a host's IPv4 address: not of this network (0), loopback, groups or class E.
 #[inline(always)]
 const fn not_of_a_host(byte: u64) -> u64 {
     (byte.wrapping_sub(1) | (byte ^ 127).wrapping_sub(1) | 223_u64.wrapping_sub(byte)) >> 63
@@ -190,28 +177,6 @@ const fn checksum_error(first: u64, second: u64, dst: u64) -> u64 {
     let sum = (first & LOW) + (first >> 32) + (second & LOW) + (second >> 32) + dst;
     let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
     ((sum & 0xffff) + (sum >> 16)) ^ 0xffff
-}
-
-/// First bytes of IPv4 addresses of hosts: not of this network (0), loopback, groups or class E.
-const HOSTS: Bytes = Bytes::hosts();
-
-/// A set of bytes.
-struct Bytes([u64; 4]);
-
-impl Bytes {
-    const fn hosts() -> Self {
-        let mut words = [u64::MAX; 4];
-        words[0] &= !1;
-        words[1] &= !(1 << (127 - 64));
-        // 224 and above.
-        words[3] &= (1 << (224 - 192)) - 1;
-        Self(words)
-    }
-
-    #[inline(always)]
-    const fn contains(&self, byte: u8) -> bool {
-        self.0[(byte >> 6) as usize] >> (byte & 63) & 1 != 0
-    }
 }
 
 /// Whether the addresses are ones that this router may take from a link: sources, destinations, and the way they came.
@@ -254,13 +219,9 @@ impl Node for Ip4Input {
         let mut lengths = [0; W];
         let mut odd = 0;
         for k in 0..W {
-            let (first, second, dst) = (first[k], second[k], u64::from(dst[k]));
-            let length = ((first >> 8) & 0xff00 | (first >> 24) & 0xff) as u32;
-            lengths[k] = length;
-            odd |= (first ^ 0x45) & (0xff | u64::from(0x1fff_u16.to_be()) << 48);
-            odd |= u64::from(length.wrapping_sub(size_of::<Ipv4Header>() as u32) | lens[k].wrapping_sub(length)) >> 31;
-            odd |= not_of_a_host(second >> 32 & 0xff) | not_of_a_host(dst & 0xff);
-            odd |= checksum_error(first, second, dst);
+            let x = In4 { first: first[k], second: second[k], dst: dst[k] };
+            lengths[k] = x.length();
+            odd |= x.oddity(lens[k]);
         }
         if odd != 0 || !self.0.count_group(group, if_flags::IP4) {
             return None;
@@ -274,8 +235,8 @@ impl Node for Ip4Input {
         let interface = packet.rx_if();
         let enabled = self.0.count(interface, if_flags::IP4);
         let simple = packet.context() & (flags::CHAINED | flags::LINK_MULTICAST) == 0;
-        if enabled & simple & x.is_plain(packet.len()) {
-            packet.cut(x.length());
+        if enabled & simple & (x.oddity(packet.len() as u32) == 0) {
+            packet.cut(x.length() as usize);
             return self.0.next(interface, false, Next4::Lookup.into());
         }
         let flags = self.0.interfaces.flags(interface);

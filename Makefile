@@ -5,7 +5,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # With DPDK where its headers are (libdpdk-dev); DPDK= leaves it out.
 DPDK ?= $(shell . scripts/common.sh; dpdk_features)
 
-.PHONY: help build demo test bench fuzz lint clean
+.PHONY: help build demo test bench lab fuzz lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -19,22 +19,27 @@ demo: ## two hosts, a router between them, real traffic through it (root for the
 	cargo build --locked --release -p quiver -p quiverctl -p quiver-testbed --bins $(DPDK)
 	$(TARGET)/release/quiver-demo $(ARGS)
 
-test: ## every test: beside the code, then the scenarios in network namespaces (root)
+test: ## every test: beside the code, the lab's, then the scenarios in network namespaces (root)
 	scripts/test $(ARGS)
 
 bench: ## clocks per packet, lookups, build times
 	@scripts/install-packages test
 	cargo bench --locked --workspace $(ARGS)
 
+lab: ## the measurement lab: make lab ARGS="plan lab/campaigns/small.yaml"
+	@scripts/install-packages test
+	@scripts/lab run $(ARGS)
+
 fuzz: ## every fuzz target for a while
 	@scripts/install-packages ci
 	scripts/fuzz $(ARGS)
 
-lint: ## format, clippy without warnings, the workspace checked for aarch64
+lint: ## format, clippy without warnings, the workspace checked for aarch64, the lab's rules and types
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	$(if $(DPDK),cargo clippy --locked -p quiver-dpdk -p quiver --features quiver/dpdk --all-targets -- -D warnings)
 	scripts/check-aarch64 check
+	scripts/lab lint
 
 clean: ## everything that was built
 	cargo clean

@@ -1,0 +1,18 @@
+"""Quiver's measurement lab.
+
+How the parts know each other, arrows pointing one way::
+
+    units, trial ── measurer ── simulate        pure: no process, no clock, no file
+          │             │
+          │        search, procedures           pure: functions over a measurer
+          │             │
+    stats ┴─ published, findings                pure: data in, figures out
+                        │
+    records, store, campaign                    files, nothing else
+                        │
+    tester, testbed, devices, energy            the only modules that start processes or read the machine
+                        │
+    runner ── report, compare ── cli
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,59 @@
+"""Latency at shares of the throughput (RFC 2544, section 26.2, extended as seed 002 does it), and delay variation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quiver_lab.measurer import Measurer
+from quiver_lab.trial import Trial
+
+TENTHS = tuple(n / 10 for n in range(1, 11))
+"""10 to 100 % of the throughput."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyPoint:
+    """Latency at one share of the throughput."""
+
+    fraction: float
+    rate_pps: float
+    trials: tuple[Trial, ...]
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the samples are of all frames: latency of what survives an overload is another thing."""
+        return all(t.valid and t.missing == 0 for t in self.trials)
+
+
+def latency(
+    measurer: Measurer,
+    *,
+    throughput_pps: float,
+    fractions: Sequence[float] = TENTHS,
+    duration_s: float = 120.0,
+    repeats: int = 20,
+) -> tuple[LatencyPoint, ...]:
+    """Measure at each share, ``repeats`` times (the RFC asks for at least 20 of at least 120 s)."""
+    if throughput_pps <= 0 or repeats < 1 or not fractions:
+        raise ValueError("latency needs a throughput above 0, at least one share and at least one repeat")
+    points = []
+    for fraction in fractions:
+        rate = throughput_pps * fraction
+        points.append(LatencyPoint(fraction, rate, tuple(measurer.measure(rate, duration_s) for _ in range(repeats))))
+    return tuple(points)
+
+
+def pdv(measurer: Measurer, *, rate_pps: float, duration_s: float = 60.0, repeats: int = 20) -> tuple[float, ...]:
+    """Packet delay variation by RFC 8219, section 7.3.1: the 99.9th percentile less the minimum, in ns, one value a run.
+
+    Of several directions the larger counts. A run in which no latency was taken is an error, not a zero.
+    """
+    values = []
+    for _ in range(repeats):
+        trial = measurer.measure(rate_pps, duration_s)
+        taken = [d.latency_ns for d in trial.directions if d.latency_ns]
+        if not taken:
+            raise ValueError("no latency in this trial: delay variation cannot be told")
+        values.append(max(x.p99_9 - x.min for x in taken))
+    return tuple(values)

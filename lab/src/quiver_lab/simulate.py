@@ -1,0 +1,119 @@
+"""Devices that exist only as arithmetic: the procedures are tested on them, and ``quiver-lab`` can be tried without a router.
+
+A simulated device forwards up to a capacity; what exceeds it first fills a buffer, then is lost. Noise depends on nothing but
+the seed, the rate, the duration and how often that pair was asked for, so that the same search meets the same device again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from quiver_lab.measurer import Step
+from quiver_lab.trial import Direction, Latency, Pdv, SeriesPoint, Trial
+
+_INTERVAL_S = 0.1
+
+
+@dataclass
+class SimulatedDevice:
+    """A device and its tester in one."""
+
+    capacity_pps: float
+    """What it forwards without loss, per direction; 0 is a dead device."""
+    directions: int = 1
+    seed: int = 0
+    noise: float = 0.0
+    """Relative standard deviation of the capacity from trial to trial."""
+    stray_loss: float = 0.0
+    """Chance that a trial loses one frame although the rate is below the capacity."""
+    inversion_pps: tuple[float, float] | None = None
+    """A band of rates below the capacity in which it loses frames."""
+    buffer_frames: int = 0
+    tester_max_pps: float = float("inf")
+    """What the tester can send: beyond it trials are invalid."""
+    base_latency_ns: float = 10_000.0
+    recovery_s: float = 0.0
+    """For how long it goes on losing after an overload has ended."""
+    reset_s: float = 0.0
+    """For how long it forwards nothing after a reset."""
+    calls: list[tuple[float, float]] = field(default_factory=list)
+    """Every trial that was asked for: rate and duration."""
+    _asked: Counter[tuple[float, float]] = field(default_factory=Counter)
+
+    def _random(self, rate_pps: float, duration_s: float) -> random.Random:
+        key = (rate_pps, duration_s)
+        self._asked[key] += 1
+        return random.Random(f"{self.seed}/{rate_pps!r}/{duration_s!r}/{self._asked[key]}")
+
+    def measure(self, rate_pps: float, duration_s: float) -> Trial:
+        """Run one trial in no time."""
+        self.calls.append((rate_pps, duration_s))
+        chance = self._random(rate_pps, duration_s)
+        capacity = self.capacity_pps * max(0.0, chance.gauss(1.0, self.noise)) if self.noise else self.capacity_pps
+        intended = max(1, round(rate_pps * duration_s))
+        sent = min(intended, round(self.tester_max_pps * duration_s)) if self.tester_max_pps < rate_pps else intended
+        room = int(capacity * duration_s + 0.5) + (self.buffer_frames if capacity else 0)
+        lost = max(0, sent - room)
+        band = self.inversion_pps
+        if lost == 0 and band is not None and band[0] <= rate_pps <= band[1]:
+            lost = max(1, sent // 1000)
+        if lost == 0 and self.stray_loss and chance.random() < self.stray_loss:
+            lost = 1
+        load = min(1.0, rate_pps / capacity) if capacity else 1.0
+        return self._trial(intended, sent, lost, duration_s, load)
+
+    def _trial(self, intended: int, sent: int, lost: int, duration_s: float, load: float) -> Trial:
+        received = sent - lost
+        # The mean wait of a queue with random arrivals and constant service, bounded where the formula has no value.
+        wait = load / (2 * (1 - min(load, 0.99)))
+        mean = self.base_latency_ns * (1 + wait)
+        latency = Latency(
+            count=received, min=self.base_latency_ns, mean=mean, stdev=mean / 4, p50=mean, p90=mean * 1.5,
+            p99=mean * 2, p99_9=mean * 3, p99_99=mean * 4, p99_999=mean * 5, max=mean * 6,
+        ) if received else None  # fmt: skip
+        pdv = Pdv(
+            p50=mean - self.base_latency_ns, p99=latency.p99 - latency.min,
+            p99_9=latency.p99_9 - latency.min, max=latency.max - latency.min,
+        ) if latency else None  # fmt: skip
+        one = {
+            "intended": intended, "sent": sent, "unsent": intended - sent, "received": received, "lost": lost,
+            "tx_pps": sent / duration_s, "rx_pps": received / duration_s,
+            "latency_ns": latency, "jitter_ns": mean / 10 if latency else None, "pdv_ns": pdv,
+        }  # fmt: skip
+        names = ("left-to-right", "right-to-left")[: self.directions]
+        return Trial(
+            tester={"version": "simulated"},
+            duration_s=duration_s,
+            valid=sent == intended,
+            reasons=() if sent == intended else (f"sent {sent} of {intended} frames: the sender is too slow",),
+            clock="simulated",
+            engine="simulated",
+            directions=tuple(Direction.model_validate({"name": name, **one}) for name in names),
+        )
+
+    def measure_steps(self, steps: Sequence[Step]) -> Sequence[SeriesPoint]:
+        """Run steps of changing rate; after an overload the device goes on losing for ``recovery_s``."""
+        points: list[SeriesPoint] = []
+        now = 0.0
+        losing_until = 0.0
+        for step in steps:
+            for _ in range(round(step.duration_s / _INTERVAL_S)):
+                now += _INTERVAL_S
+                sent = round(step.rate_pps * _INTERVAL_S)
+                lost = max(0, sent - round(self.capacity_pps * _INTERVAL_S))
+                if lost:
+                    losing_until = now + self.recovery_s
+                elif now <= losing_until + 1e-9:
+                    lost = min(1, sent)
+                points.append(SeriesPoint(t_s=round(now, 6), sent=sent, received=sent - lost, lost=lost))
+        return points
+
+    def measure_with_reset(self, rate_pps: float, duration_s: float, reset_after_s: float) -> Trial:
+        """Run one trial in which nothing passes for ``reset_s`` from ``reset_after_s`` on."""
+        sent = round(rate_pps * duration_s)
+        away_s = max(0.0, min(self.reset_s, duration_s - reset_after_s))
+        lost = round(min(rate_pps, self.capacity_pps) * away_s) + max(0, round((rate_pps - self.capacity_pps) * duration_s))
+        return self._trial(sent, sent, min(sent, lost), duration_s, 0.5)

@@ -1,0 +1,108 @@
+"""The procedures besides the searches, on devices whose answer is known."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quiver_lab.procedures import back_to_back, fixed_rate, frame_loss_rate, latency, pdv, recovery, reset, soak
+from quiver_lab.simulate import SimulatedDevice
+
+
+def test_loss_rate_ends_after_two_clean_trials() -> None:
+    points = frame_loss_rate(SimulatedDevice(capacity_pps=750_000), max_pps=1_000_000, duration_s=60)
+    assert [round(p.fraction, 3) for p in points] == [1.0, 0.9, 0.8, 0.7, 0.6]
+    assert [round(p.loss_ratio, 4) for p in points] == [0.25, 0.1667, 0.0625, 0.0, 0.0]
+
+
+def test_loss_rate_goes_down_to_the_last_step_where_loss_never_ends() -> None:
+    points = frame_loss_rate(SimulatedDevice(capacity_pps=0), max_pps=1000, duration_s=1)
+    assert len(points) == 10
+    assert {p.loss_ratio for p in points} == {1.0}
+
+
+def test_loss_rate_refuses_steps_beyond_the_rfc() -> None:
+    with pytest.raises(ValueError, match="10 %"):
+        frame_loss_rate(SimulatedDevice(capacity_pps=1), max_pps=1, step=0.2)
+
+
+def test_what_was_not_sent_counts_as_lost() -> None:
+    (trial,) = fixed_rate(SimulatedDevice(capacity_pps=1e6, tester_max_pps=500), rate_pps=1000, duration_s=2, repeats=1)
+    assert trial.missing == 1000
+    assert trial.loss_ratio == 0.5
+    assert not trial.valid
+
+
+def test_latency_is_measured_at_every_share_and_says_where_frames_were_lost() -> None:
+    device = SimulatedDevice(capacity_pps=95_000)
+    points = latency(device, throughput_pps=100_000, duration_s=2, repeats=2)
+    assert [p.rate_pps for p in points] == [pytest.approx(n * 10_000) for n in range(1, 11)]
+    assert [p.lossless for p in points] == [True] * 9 + [False]
+    means = [p.trials[0].latency_mean_ns for p in points]
+    assert all(a is not None and b is not None and a <= b for a, b in itertools.pairwise(means))
+
+
+def test_delay_variation_is_the_high_percentile_less_the_minimum() -> None:
+    values = pdv(SimulatedDevice(capacity_pps=1000, base_latency_ns=1000), rate_pps=500, duration_s=1, repeats=3)
+    # Half load: mean = 1000 * (1 + 0.5 / (2 * 0.5)) = 1500; the simulated 99.9th percentile is three times that.
+    assert values == (3500.0, 3500.0, 3500.0)
+
+
+def test_delay_variation_without_latency_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no latency"):
+        pdv(SimulatedDevice(capacity_pps=0), rate_pps=500, duration_s=1, repeats=1)
+
+
+@given(buffer=st.integers(1, 5000), share=st.floats(0.1, 0.9))
+@settings(max_examples=40, deadline=None)
+def test_back_to_back_finds_the_buffer(buffer: int, share: float) -> None:
+    line = 1_000_000.0
+    device = SimulatedDevice(capacity_pps=line * share, buffer_frames=buffer)
+    found = back_to_back(device, line_pps=line, throughput_pps=line * share, repeats=2)
+    assert not found.at_limit
+    # While the burst arrives, the device forwards: what remains is the buffer.
+    assert found.corrected_buffer_s * line == pytest.approx(buffer, abs=2)
+
+
+def test_back_to_back_at_the_line_rate_says_that_it_found_no_end() -> None:
+    found = back_to_back(SimulatedDevice(capacity_pps=2e6), line_pps=1e6, throughput_pps=1e6, repeats=1)
+    assert found.at_limit
+    assert found.corrected_buffer_s == 0
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 1.5, 4.0])
+def test_recovery_time_is_told_to_the_interval(seconds: float) -> None:
+    device = SimulatedDevice(capacity_pps=100_000, recovery_s=seconds)
+    found = recovery(device, throughput_pps=100_000, line_pps=1e6, overload_s=5, after_s=5)
+    assert found.overloaded
+    assert found.recovery_s == pytest.approx(seconds, abs=1e-6)
+
+
+def test_recovery_that_never_ends_or_never_began_is_told() -> None:
+    forever = SimulatedDevice(capacity_pps=100_000, recovery_s=1e9)
+    assert recovery(forever, throughput_pps=100_000, line_pps=1e6, overload_s=2, after_s=2).recovery_s is None
+    strong = SimulatedDevice(capacity_pps=1e9)
+    assert not recovery(strong, throughput_pps=100_000, line_pps=1e6, overload_s=2, after_s=2).overloaded
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.25, 3.0])
+def test_reset_time_is_lost_frames_over_the_rate(seconds: float) -> None:
+    for directions in (1, 2):
+        device = SimulatedDevice(capacity_pps=1e6, reset_s=seconds, directions=directions)
+        found = reset(device, rate_pps=1000, duration_s=20, reset_after_s=5)
+        assert found.reset_s == pytest.approx(seconds, abs=0.001)
+
+
+def test_a_device_that_does_not_come_back_has_no_reset_time() -> None:
+    assert reset(SimulatedDevice(capacity_pps=1e6, reset_s=99), rate_pps=1000, duration_s=20).reset_s is None
+
+
+def test_soak_keeps_every_slice_and_names_the_worst() -> None:
+    found = soak(SimulatedDevice(capacity_pps=500, stray_loss=0.5, seed=1), rate_pps=400, total_s=25, slice_s=10)
+    assert [t.duration_s for t in found.slices] == [10, 10, 5]
+    assert found.intended == 10_000
+    assert found.missing == sum(t.missing for t in found.slices)
+    assert found.slices[found.worst].loss_ratio == max(t.loss_ratio for t in found.slices)

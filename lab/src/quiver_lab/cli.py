@@ -1,0 +1,186 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from quiver_lab import __version__, campaign, doctor, facts, findings, published, runner, units
+from quiver_lab.records import RunId, RunRecord
+from quiver_lab.store import Store, StoreError
+from quiver_lab.trial import Trial
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Quiver's measurement lab.")
+out = Console(soft_wrap=True)
+err = Console(stderr=True, soft_wrap=True)
+
+CampaignFile = Annotated[Path, typer.Argument(help="campaign file (YAML)")]
+Results = Annotated[Path, typer.Argument(help="folder of a campaign's results")]
+
+
+def clock(seconds: float) -> str:
+    """A time as a person says it: 3 h 05 min, 4 min 10 s, 9 s."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
+
+
+class _Lines(runner.Progress):
+    """One line a run; on a terminal, one line that changes with each trial."""
+
+    def __init__(self) -> None:
+        self.left = ""
+        self.began = time.monotonic()
+
+    def begin(self, run: RunId, done_s: float, total_s: float) -> None:
+        self.left = f"{clock(total_s - done_s)} left" if total_s else ""
+
+    def trial(self, run: RunId, ordinal: int, trial: Trial, rate_pps: float) -> None:
+        if err.is_terminal:
+            err.print(
+                f"\r\x1b[K{run.cell.slug} repeat {run.repeat + 1}: trial {ordinal + 1}, {units.si(rate_pps, 'pps')}, "
+                f"{trial.loss_ratio * 100:.3g} % missing; {self.left}", end="", highlight=False, markup=False,
+            )  # fmt: skip
+
+    def ended(self, record: RunRecord) -> None:
+        value = record.values.get(record.primary)
+        if record.status != "done":
+            said = f"{record.status}: {record.why}"
+        else:
+            said = f"{record.primary} " + ("none" if value is None else units.si(value))
+            said += "" if record.valid else " (not valid)"
+        lead = "\r\x1b[K" if err.is_terminal else ""
+        again = f", attempt {record.run.attempt + 1}" if record.run.attempt else ""
+        err.print(
+            f"{lead}{record.run.cell.slug} repeat {record.run.repeat + 1}{again}: {said}; {self.left}",
+            highlight=False, markup=False,
+        )  # fmt: skip
+
+
+@app.command()
+def plan(file: CampaignFile) -> None:
+    """Show what a campaign would run, and for how long. Starts nothing."""
+    c, _ = campaign.load(file)
+    planned = runner.plan(c)
+    out.print(f"{c.name}: {len(planned)} cells × {c.repeats} repeats", highlight=False)
+    for p in planned:
+        cost = f"absent: {p.absent}" if p.absent else f"at most {p.trials} trials a run, about {clock(p.seconds)}"
+        out.print(f"  {p.cell.slug}: {cost}", highlight=False, markup=False)
+    here = [p for p in planned if p.absent is None]
+    trials, seconds = (sum(getattr(p, key) for p in here) * c.repeats for key in ("trials", "seconds"))
+    quick = ", shorter than the RFCs ask for (quick)" if c.quick else ""
+    out.print(
+        f"{len(here)} cells can be measured here: at most {trials} trials, about {clock(seconds)}{quick}", highlight=False
+    )
+
+
+@app.command()
+def run(
+    file: CampaignFile,
+    to: Annotated[Path, typer.Option("--out", help="folder for the results")],
+    resume: Annotated[bool, typer.Option("--resume", help="go on with what is there")] = False,
+) -> None:
+    """Run a campaign. Ctrl-C loses the trial in flight only: --resume goes on."""
+    c, text = campaign.load(file)
+    store = Store.create(to, c, text, facts.machine(), resume=resume)
+    try:
+        runner.Runner(store, _Lines()).run()
+    except KeyboardInterrupt:
+        err.print(f"\nstopped; go on with: quiver-lab run {file} --out {to} --resume", highlight=False, markup=False)
+        raise typer.Exit(130) from None
+    count = sum(1 for r in store.runs() if r.status == "done")
+    failed = [r for r in store.runs() if r.status == "failed"]
+    out.print(
+        f"{count} runs in {to}" + (f", {len(failed)} failed (--resume tries them again)" if failed else ""), highlight=False
+    )
+    if failed and not count:
+        raise typer.Exit(1)
+
+
+@app.command()
+def verdicts(
+    paper: Annotated[str, typer.Argument(help=", ".join(published.PAPERS))],
+    results: Annotated[Path | None, typer.Argument(help="results; without them, the published values themselves")] = None,
+    candidate: Annotated[str, typer.Option(help="device that takes the place of the paper's")] = "quiver",
+) -> None:
+    """Hold a paper's findings against results: holds, does not, not testable here."""
+    if results is None:
+        measured, name = findings.from_published(published.load(paper)), "candidate"
+    else:
+        measured, name = runs_as_measured(Store.open(results)), candidate
+    for finding in findings.load(paper):
+        judgement = findings.judge(finding, measured, candidate=name)
+        out.print(f"{judgement.verdict.value:18} {finding.id}", highlight=False, markup=False)
+        out.print(f"    {finding.text} (seed {finding.seed}, line {finding.line})", highlight=False, markup=False)
+        if finding.reading:
+            out.print(f"    read as: {finding.reading}", highlight=False, markup=False)
+        out.print(f"    {judgement.why}", highlight=False, markup=False)
+
+
+def runs_as_measured(store: Store) -> list[findings.Measured]:
+    """Results as findings take them: last attempts."""
+    from quiver_lab.oddity import Latest  # noqa: PLC0415
+
+    out_list = []
+    for cell in Latest.by_cell(store.runs()):
+        keys = cell.cell.as_text()
+        keys.pop("procedure")
+        quantities = {q for r in cell.last() for q in r.values}
+        for q in sorted(quantities):
+            if values := cell.values(q):
+                out_list.append(findings.Measured(keys, q, values))
+    return out_list
+
+
+@app.command()
+def export(results: Results, parquet: Annotated[Path, typer.Option("--parquet", help="file to write")]) -> None:
+    """Write one row a trial and direction as Parquet."""
+    rows = Store.open(results).export_parquet(parquet)
+    out.print(f"{rows} rows in {parquet}", highlight=False)
+
+
+@app.command()
+def archive(results: Results, file: Annotated[Path, typer.Option("--file", help="file to write (.tar.xz)")]) -> None:
+    """Pack a campaign's results into one file; unpacked, everything works on it as before."""
+    count = Store.open(results).archive(file)
+    out.print(f"{count} files in {file}", highlight=False)
+
+
+@app.command(name="doctor")
+def doctor_command() -> None:
+    """Say what this host can measure, and what would make results better."""
+    for check in doctor.checks():
+        out.print(f"{check.state:5} {check.what}", highlight=False, markup=False)
+        if check.remedy:
+            out.print(f"      {check.remedy}", highlight=False, markup=False)
+
+
+def _version(value: bool) -> None:
+    if value:
+        out.print(f"quiver-lab {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")] = False,
+) -> None:
+    """Take what stands before a command."""
+
+
+def main() -> None:
+    """Run the command line; expected errors are one line and status 1."""
+    try:
+        app(standalone_mode=True)
+    except (campaign.CampaignError, StoreError, ValueError, OSError) as error:
+        err.print(f"quiver-lab: {error}", highlight=False, markup=False)
+        sys.exit(1)
+    except RuntimeError as error:
+        err.print(f"quiver-lab: {' '.join(str(error).split())}", highlight=False, markup=False)
+        sys.exit(1)

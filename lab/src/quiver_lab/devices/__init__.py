@@ -1,0 +1,22 @@
+"""Devices under test, by the names that campaigns use."""
+
+from quiver_lab.campaign import Campaign
+from quiver_lab.devices.base import Adapter, Bench, DeviceError
+from quiver_lab.devices.dpdk import Testpmd
+from quiver_lab.devices.linux import Linux
+from quiver_lab.devices.router import FdioVpp, Quiver
+from quiver_lab.devices.simulated import Simulated
+
+LOCAL: dict[str, type[Adapter]] = {"quiver": Quiver, "linux": Linux, "fdio-vpp": FdioVpp, "dpdk": Testpmd}
+"""Adapters of the local testbed."""
+
+
+def adapter(name: str, campaign: Campaign) -> Adapter | None:
+    """The adapter of a device; none where there is none of that name."""
+    if campaign.testbed.kind == "simulated":
+        return Simulated(campaign)
+    kind = LOCAL.get(name)
+    return kind(campaign) if kind else None
+
+
+__all__ = ["LOCAL", "Adapter", "Bench", "DeviceError", "adapter"]

@@ -1,0 +1,80 @@
+"""DPDK's testpmd as a cross-connect: what a device costs that does nothing but move frames."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from quiver_lab import testbed
+from quiver_lab.campaign import Cell
+from quiver_lab.devices.base import Adapter, Bench, DeviceError, check_connectivity, lab_absent, make_tester
+from quiver_lab.processes import find, last_line, running
+
+PROGRAM = "dpdk-testpmd"
+
+
+class Testpmd(Adapter):
+    """``dpdk-testpmd`` in its io mode."""
+
+    __test__ = False
+
+    def absent(self, cell: Cell) -> str | None:
+        """Program, cores, and what the cell asks for."""
+        if find(PROGRAM, self.campaign.testbed.binaries) is None:
+            return f"{PROGRAM} is not installed"
+        if cell.operation != "cross-connect":
+            return "testpmd does not route"
+        if cell.link == "none":
+            return "it needs a link: veth or memif"
+        if cell.workers > 1:
+            return "two ports of one queue have work for one core"
+        return lab_absent(self.campaign)
+
+    def arguments(self, cell: Cell, folder: Path, ports: tuple[str, str]) -> list[str]:
+        """The program's arguments. It wants a main core of its own: with one core both are put on it."""
+        core = self.campaign.testbed.dut_cores[-1]
+        if cell.link == "memif":
+            devices = [
+                f"--vdev=net_memif{n},role=server,id=0,socket={folder / side}.sock,socket-abstract=no"
+                for n, side in enumerate(("left", "right"))
+            ]
+        else:
+            devices = [f"--vdev=net_af_packet{n},iface={p}" for n, p in enumerate(ports)]
+        return [
+            "--no-huge", "-m", "256", "--no-pci", "--no-telemetry", f"--file-prefix=lab{folder.name}",
+            f"--lcores=0@{core},1@{core}", *devices,
+            "--", "--forward-mode=io", "--auto-start", "--stats-period=1", "--no-mlockall",
+        ]  # fmt: skip
+
+    @contextlib.contextmanager
+    def bench(self, cell: Cell, folder: Path) -> Iterator[Bench]:
+        """Start testpmd between the tester's ports."""
+        program = find(PROGRAM, self.campaign.testbed.binaries)
+        assert program is not None
+        log = folder / "testpmd.log"
+        with contextlib.ExitStack() as stack:
+            ports, space = ("", ""), None
+            command = [program]
+            if cell.link == "veth":
+                wires = stack.enter_context(testbed.veth_pairs())
+                ports, space = wires.device_ports, wires.tester
+                tester_ports = (f"af-packet:{wires.tester_ports[0]}", f"af-packet:{wires.tester_ports[1]}")
+                command = wires.device.command([program])
+            else:
+                tester_ports = (
+                    f"memif:socket={folder}/left.sock,id=0,role=client",
+                    f"memif:socket={folder}/right.sock,id=0,role=client",
+                )
+            process = stack.enter_context(running([*command, *self.arguments(cell, folder, ports)], log=log))
+            until = time.monotonic() + 30
+            while "start packet forwarding" not in (said := log.read_text(encoding="utf-8", errors="replace")):
+                if process.poll() is not None:
+                    raise DeviceError(f"testpmd ended at once: {last_line(said)}")
+                if time.monotonic() > until:
+                    raise DeviceError("testpmd did not begin to forward within 30 s")
+                time.sleep(0.05)
+            measurer = make_tester(self.campaign, cell, folder, tester_ports, space)
+            check_connectivity(measurer)
+            yield Bench(measurer, {"version": PROGRAM, "cores": [self.campaign.testbed.dut_cores[-1]]})

@@ -1,0 +1,94 @@
+"""What this host can measure, and what would make its results better."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from quiver_lab import facts, testbed
+from quiver_lab.energy import POWERCAP, MeterError, Rapl
+from quiver_lab.processes import find
+
+State = Literal["good", "could", "bad"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    state: State
+    """good; could be better; bad: something cannot be measured."""
+    what: str
+    remedy: str = ""
+
+
+def checks(proc: Path = facts.PROC, sys: Path = facts.SYS) -> Iterator[Check]:
+    """Look at everything that results depend on."""
+    machine = facts.machine(proc, sys)
+    cores = os.cpu_count() or 1
+    if cores >= 4:
+        yield Check("good", f"{cores} cores: tester and device have their own, and some are left")
+    elif cores >= 2:
+        yield Check(
+            "could", f"{cores} cores: one for the tester and one for the device; rates are for comparison on this machine only"
+        )
+    else:
+        yield Check("bad", "one core: tester and device take time from each other", "use a machine with two or more")
+    if machine["virtual"]:
+        yield Check(
+            "could",
+            "a virtual machine: its cores may be taken away in the middle of a trial",
+            "repeat more, look at dispersion",
+        )
+    governor = machine["governor"]
+    if governor is None:
+        yield Check("could", "the clock rate of the cores cannot be seen or set here")
+    elif governor == "performance":
+        yield Check("good", "the cores keep their clock rate (governor performance)")
+    else:
+        yield Check("could", f"the clock rate follows the load (governor {governor})", "cpupower frequency-set -g performance")
+    if machine["isolated_cores"]:
+        yield Check("good", f"cores {machine['isolated_cores']} are kept free of other work")
+    else:
+        yield Check("could", "no core is kept free of other work", "boot with isolcpus= for the cores of tester and device")
+    if machine["smt"] == "on":
+        yield Check("could", "cores are shared by two threads each", "echo off > /sys/devices/system/cpu/smt/control")
+    try:
+        pages = int((proc / "sys/vm/nr_hugepages").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        pages = 0
+    if pages:
+        yield Check("good", f"{pages} huge pages are reserved")
+    else:
+        yield Check("could", "no huge pages: packet memory lies on small ones", "sysctl vm.nr_hugepages=512")
+    yield from _programs()
+    try:
+        Rapl(facts.now_s, sys / "class/powercap" if sys != facts.SYS else POWERCAP)
+        yield Check("good", "energy can be measured (RAPL)")
+    except MeterError:
+        yield Check("could", "no energy meter: reports say packets per busy core-second and call nothing energy")
+
+
+def _programs() -> Iterator[Check]:
+    lacking = testbed.lacking()
+    if lacking is None:
+        yield Check("good", "network namespaces and their tools are here")
+    else:
+        yield Check("bad", f"the local testbed does not work: {lacking}", "run as root, with iproute2 and util-linux")
+    for name, state, use in (
+        ("quiver-tester", "bad", "nothing but simulated devices can be measured without it"),
+        ("quiver", "bad", "the router itself"),
+        ("quiverctl", "bad", "configures the router"),
+        ("ethtool", "could", "needed for the kernel as a device"),
+        ("nft", "could", "needed for source NAT by the kernel"),
+        ("vpp", "could", "FD.io VPP as a device"),
+        ("dpdk-testpmd", "could", "DPDK's testpmd as a device"),
+    ):
+        where = find(name, {})
+        if where:
+            yield Check("good", f"{name} is here")
+        else:
+            yield Check("bad" if state == "bad" else "could", f"{name} is not here: {use}")

@@ -1,0 +1,104 @@
+"""Energy meters. Every meter says what it counted between two readings, in joules; without one nothing is called energy.
+
+RAPL is read from the kernel's powercap class. The counters wrap at ``max_energy_range_uj``; a domain whose parent is counted
+is not counted again. The folder is a parameter, so that recorded trees stand in for a machine that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+POWERCAP = Path("/sys/class/powercap")
+JOULES_PER_WATT_HOUR = 3600.0
+NO_METER = "no energy measured"
+
+
+class MeterError(RuntimeError):
+    """A meter that is not there or cannot be read; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """State of a meter's counters, in microjoules by name."""
+
+    at_s: float
+    counters_uj: Mapping[str, int]
+
+
+class Meter(Protocol):
+    """Something that counts energy."""
+
+    name: str
+
+    def read(self) -> Reading:
+        """Read the counters now."""
+
+    def joules(self, before: Reading, after: Reading) -> float:
+        """Energy between two readings less than one wrap apart."""
+
+
+class Rapl:
+    """Intel's and AMD's package counters."""
+
+    name = "rapl"
+
+    def __init__(self, clock: Callable[[], float], root: Path = POWERCAP) -> None:
+        self._clock = clock
+        # intel-rapl:0 is a package, intel-rapl:0:1 a part of it.
+        self._domains = sorted(p for p in root.glob("*-rapl:*") if p.name.count(":") == 1 and (p / "energy_uj").exists())
+        if not self._domains:
+            raise MeterError(f"no RAPL domains in {root}: this kernel or machine has no powercap counters")
+        self._range = {p.name: self._number(p / "max_energy_range_uj") for p in self._domains}
+
+    @staticmethod
+    def _number(path: Path) -> int:
+        try:
+            return int(path.read_text(encoding="ascii"))
+        except (OSError, ValueError) as error:
+            raise MeterError(f"{path}: {error}") from error
+
+    def read(self) -> Reading:
+        """Read all packages."""
+        return Reading(self._clock(), {p.name: self._number(p / "energy_uj") for p in self._domains})
+
+    def joules(self, before: Reading, after: Reading) -> float:
+        """Sum of the packages' differences, each modulo its range."""
+        total = 0
+        for name, end in after.counters_uj.items():
+            begin = before.counters_uj[name]
+            # The counter runs from 0 to the range, both included.
+            total += end - begin if end >= begin else end - begin + self._range[name] + 1
+        return total / 1e6
+
+
+class SimulatedPdu:
+    """An outlet of known draw: for tests of everything that stands behind a meter."""
+
+    name = "simulated"
+
+    def __init__(self, clock: Callable[[], float], watts: float) -> None:
+        self._clock = clock
+        self._watts = watts
+
+    def read(self) -> Reading:
+        """Energy since the clock's zero."""
+        now = self._clock()
+        return Reading(now, {"outlet": round(now * self._watts * 1e6)})
+
+    def joules(self, before: Reading, after: Reading) -> float:
+        """Difference; this counter does not wrap."""
+        return (after.counters_uj["outlet"] - before.counters_uj["outlet"]) / 1e6
+
+
+def per_watt_hour(delivered: float, joules: float) -> float | None:
+    """Delivered packets or bytes per watt-hour; none where no energy was counted."""
+    return delivered / (joules / JOULES_PER_WATT_HOUR) if joules > 0 else None
+
+
+def per_core_second(delivered: float, busy: Mapping[str, float], seconds: float) -> float | None:
+    """Delivered packets or bytes per second of a busy core: what is printed where no meter is."""
+    used = sum(busy.values()) * seconds
+    return delivered / used if used > 0 else None

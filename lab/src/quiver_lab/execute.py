@@ -1,0 +1,158 @@
+"""One run of a procedure as a campaign asks for it: from a cell and a measurer to named values. Pure but for the measurer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from quiver_lab import campaign as c
+from quiver_lab import procedures, units
+from quiver_lab.measurer import Measurer
+from quiver_lab.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run found."""
+
+    values: dict[str, float | None]
+    primary: str
+    resolution: float = 0.0
+    valid: bool = True
+    notes: tuple[str, ...] = ()
+
+
+def _of_trial(trial: Trial, prefix: str = "") -> dict[str, float | None]:
+    """Quantities of one trial, named as the papers' values are."""
+    low = [d.latency_ns.min for d in trial.directions if d.latency_ns]
+    mean, high, jitter = trial.latency_mean_ns, trial.worst_latency_ns("max"), trial.jitter_ns
+    p99 = trial.worst_latency_ns("p99")
+
+    def us(ns: float | None) -> float | None:
+        return None if ns is None else ns / 1000
+
+    return {
+        f"{prefix}loss_percent": trial.loss_ratio * 100,
+        f"{prefix}receive_rate_pps": trial.delivered_pps,
+        f"{prefix}latency_min_us": us(min(low) if low else None),
+        f"{prefix}latency_mean_us": us(mean),
+        f"{prefix}latency_p99_us": us(p99),
+        f"{prefix}latency_max_us": us(high),
+        f"{prefix}jitter_us": us(jitter),
+    }
+
+
+def _search(measurer: Measurer, max_pps: float, duration_s: float, resolution: int) -> tuple[float | None, Outcome]:
+    found = procedures.throughput(measurer, max_pps=max_pps, duration_s=duration_s, resolution_pps=resolution)
+    notes: tuple[str, ...] = ("the tester, not the device, is the limit",) if found.limited_by_tester else ()
+    if found.upper_pps is None:
+        notes += ("the highest rate that was tried passed: the device may be better",)
+    if found.rate_pps is None:
+        notes += ("no rate passed without loss",)
+    values: dict[str, float | None] = {"throughput_pps": found.rate_pps}
+    if found.rate_pps is not None:
+        at = next(t for rate, t in reversed(found.trials) if rate == found.rate_pps and t.missing == 0)
+        values["latency_at_throughput_us"] = _of_trial(at)["latency_mean_us"]
+    return found.rate_pps, Outcome(values, "throughput_pps", float(resolution), not found.limited_by_tester, notes)
+
+
+def execute(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float, measurer: Measurer) -> Outcome:
+    """Run ``spec`` once."""
+
+    def pps(text: str) -> float:
+        return units.parse_rate(text, cell.frame_bytes, line_bit_per_s)
+
+    match spec:
+        case c.Throughput():
+            return _search(measurer, pps(spec.max_rate), spec.duration_s, spec.resolution_pps)[1]
+        case c.Mlrsearch():
+            goals = [procedures.PRESETS[name] for name in spec.goals]
+            found = procedures.mlrsearch(measurer, goals, max_pps=pps(spec.max_rate), budget_s=spec.budget_s)
+            values: dict[str, float | None] = {}
+            for r in found:
+                values[f"{r.goal.name}_pps"] = r.conditional_throughput_pps
+                values[f"{r.goal.name}_lower_bound_pps"] = r.lower_pps
+            primary = f"{goals[0].name}_lower_bound_pps"
+            return Outcome(values, primary, (values[primary] or 0.0) * goals[0].relative_width)
+        case c.LossRate():
+            points = procedures.frame_loss_rate(measurer, max_pps=pps(spec.max_rate), duration_s=spec.duration_s)
+            values = {f"loss_at_{round(p.fraction * 100)}_percent": p.loss_ratio * 100 for p in points}
+            clean = [p.rate_pps for p in points if p.loss_ratio == 0]
+            values["highest_clean_rate_pps"] = max(clean, default=None)
+            return Outcome(values, "highest_clean_rate_pps", valid=all(p.trial.valid for p in points))
+        case c.Latency():
+            rate, outcome = _search(measurer, pps(spec.max_rate), spec.search_s, spec.resolution_pps)
+            values = dict(outcome.values)
+            notes = list(outcome.notes)
+            if rate is not None:
+                for point in procedures.latency(
+                    measurer, throughput_pps=rate, fractions=spec.fractions, duration_s=spec.duration_s, repeats=1
+                ):
+                    share = f"{point.fraction * 100:g}"
+                    values |= _of_trial(point.trials[0], f"at_{share}_percent_")
+                    if not point.lossless:
+                        notes.append(f"frames were missing at {share} % of the throughput")
+            return Outcome(values, outcome.primary, outcome.resolution, outcome.valid, tuple(notes))
+        case c.BackToBack():
+            line = pps(spec.max_rate)
+            rate, outcome = _search(measurer, line, spec.search_s, spec.resolution_pps)
+            burst = procedures.back_to_back(
+                measurer, line_pps=line, throughput_pps=rate or 0.0, longest_s=spec.longest_s, repeats=1
+            )
+            values = {
+                **outcome.values,
+                "burst_frames": burst.mean_frames,
+                "buffer_time_us": None if burst.at_limit else burst.corrected_buffer_s * 1e6,
+            }
+            notes = [*outcome.notes, *(["the longest burst that was tried passed"] if burst.at_limit else [])]
+            return Outcome(values, "burst_frames", 1.0, outcome.valid, tuple(notes))
+        case c.FixedRate():
+            (trial,) = procedures.fixed_rate(measurer, rate_pps=pps(spec.rate), duration_s=spec.duration_s, repeats=1)
+            return Outcome(_of_trial(trial), "receive_rate_pps", 1 / spec.duration_s, trial.valid, trial.reasons)
+        case c.Pdv():
+            (value,) = procedures.pdv(measurer, rate_pps=pps(spec.rate), duration_s=spec.duration_s, repeats=1)
+            return Outcome({"pdv_us": value / 1000}, "pdv_us", 0.001)
+        case c.Soak():
+            run = procedures.soak(measurer, rate_pps=pps(spec.rate), total_s=spec.total_s, slice_s=spec.slice_s)
+            return Outcome(
+                {
+                    "loss_percent": run.missing / run.intended * 100,
+                    "missing_frames": float(run.missing),
+                    "worst_slice_loss_percent": run.slices[run.worst].loss_ratio * 100,
+                    "worst_slice": float(run.worst),
+                },
+                "loss_percent",
+                valid=all(t.valid for t in run.slices),
+            )
+
+
+def expected(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float) -> tuple[int, float]:
+    """Trials and seconds of traffic that one run will take, about (an upper bound for searches)."""
+
+    def steps(text: str, resolution: int) -> int:
+        top = units.parse_rate(text, cell.frame_bytes, line_bit_per_s)
+        return 1 + math.ceil(math.log2(max(2.0, top / resolution)))
+
+    count: Callable[[str, int], int] = steps
+    match spec:
+        case c.Throughput():
+            n = count(spec.max_rate, spec.resolution_pps)
+            return n, n * spec.duration_s
+        case c.Mlrsearch():
+            seconds = sum(procedures.PRESETS[g].duration_sum_s * 4 for g in spec.goals)
+            return 30 * len(spec.goals), min(spec.budget_s, seconds)
+        case c.LossRate():
+            return 10, 10 * spec.duration_s
+        case c.Latency():
+            n = count(spec.max_rate, spec.resolution_pps)
+            return n + len(spec.fractions), n * spec.search_s + len(spec.fractions) * spec.duration_s
+        case c.BackToBack():
+            n = count(spec.max_rate, spec.resolution_pps)
+            burst = max(1, int(units.parse_rate(spec.max_rate, cell.frame_bytes, line_bit_per_s) * spec.longest_s))
+            # Bursts halve: together they last about twice the longest.
+            return n + 1 + math.ceil(math.log2(burst + 1)), n * spec.search_s + 2 * spec.longest_s
+        case c.Soak():
+            return math.ceil(spec.total_s / spec.slice_s), spec.total_s
+        case c.FixedRate() | c.Pdv():
+            return 1, spec.duration_s

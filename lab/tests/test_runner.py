@@ -1,0 +1,231 @@
+"""Campaigns on simulated devices: order, resume, odd runs, refusal of what does not fit together."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+import yaml
+
+from quiver_lab import campaign, facts
+from quiver_lab.oddity import Latest, odd_runs
+from quiver_lab.records import RunId, RunRecord
+from quiver_lab.runner import Progress, Runner, plan
+from quiver_lab.store import Store, StoreError
+from quiver_lab.trial import Trial
+from test_campaign import BASE
+
+
+def make(folder: Path, *, resume: bool = False, **changes: Any) -> Store:
+    text = yaml.safe_dump({**BASE, **changes})
+    return Store.create(folder, campaign.parse(text), text, facts.machine(), resume=resume)
+
+
+def content(folder: Path) -> dict[str, dict[str, Any]]:
+    """All result files without what no two runs have in common."""
+    out = {}
+    for path in sorted(folder.rglob("r*.json")):
+        record = json.loads(path.read_text())
+        record.pop("core_busy", None)
+        record.pop("energy", None)
+        if "ordinal" not in record:
+            # The device's facts are known to the process that set it up; one that only replayed has none.
+            record.pop("device"), record.pop("telemetry")
+        out[str(path.relative_to(folder))] = record
+    return out
+
+
+def test_repeats_are_interleaved(tmp_path: Path) -> None:
+    class Order(Progress):
+        def __init__(self) -> None:
+            self.seen: list[tuple[str, int]] = []
+
+        def begin(self, run: RunId, done_s: float, total_s: float) -> None:
+            self.seen.append((run.cell.dut, run.repeat))
+
+    order = Order()
+    Runner(make(tmp_path / "o"), order).run()
+    assert order.seen == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+
+
+def test_results_say_what_was_measured(tmp_path: Path) -> None:
+    store = make(tmp_path / "o")
+    Runner(store).run()
+    runs = list(store.runs())
+    assert [r.values["throughput_pps"] for r in runs] == [1000, 1000, 2000, 2000]
+    assert {r.status for r in runs} == {"done"}
+    assert all(r.quick for r in runs)
+    trials = list(store.trials())
+    assert len(trials) == sum(r.trials for r in runs)
+    assert all(Trial.model_validate(t.trial).intended > 0 for t in trials)
+    assert not (tmp_path / "o" / "scratch").exists()
+    assert store.machine["cores"] == os.cpu_count()
+
+
+NOISY: dict[str, Any] = {
+    "testbed": {"kind": "simulated", "devices": {"a": {"capacity_pps": 90_000, "noise": 0.01}, "b": {"capacity_pps": 2000}}},
+    "repeats": 4,
+}
+
+
+def _campaign(folder: str) -> None:
+    Runner(make(Path(folder), resume=True, **NOISY)).run()
+
+
+def test_a_campaign_killed_ten_times_ends_with_the_same_trials(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    began = time.monotonic()
+    Runner(make(whole, **NOISY)).run()
+    took = time.monotonic() - began
+    killed = tmp_path / "killed"
+    chance = random.Random(4)
+    fork = multiprocessing.get_context("fork")
+    deaths = 0
+    for _ in range(10):
+        child = fork.Process(target=_campaign, args=(str(killed),))
+        child.start()
+        assert child.pid is not None
+        child.join(chance.uniform(0, took / 8))
+        if child.is_alive():
+            os.kill(child.pid, signal.SIGKILL)
+            deaths += 1
+        child.join()
+    # Fewer deaths would mean that the campaign was over before: nothing would have been tested.
+    assert deaths == 10
+    Runner(make(killed, resume=True, **NOISY)).run()
+    assert content(killed) == content(whole)
+
+
+def test_resume_repeats_nothing_that_is_done(tmp_path: Path) -> None:
+    store = make(tmp_path / "o", **NOISY)
+    Runner(store).run()
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "o").rglob("r*.json")}
+    Runner(make(tmp_path / "o", resume=True, **NOISY)).run()
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "o").rglob("r*.json")} == before
+
+
+def test_results_of_another_campaign_or_machine_are_refused(tmp_path: Path) -> None:
+    make(tmp_path / "o")
+    with pytest.raises(StoreError, match="--resume"):
+        make(tmp_path / "o")
+    with pytest.raises(StoreError, match="another campaign"):
+        make(tmp_path / "o", resume=True, repeats=3)
+    machine = json.loads((tmp_path / "o" / "machine.json").read_text())
+    (tmp_path / "o" / "machine.json").write_text(json.dumps({**machine, "kernel": "0.1"}))
+    with pytest.raises(StoreError, match="kernel differ"):
+        make(tmp_path / "o", resume=True)
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "file").touch()
+    with pytest.raises(StoreError, match="neither empty"):
+        make(tmp_path / "p")
+
+
+def test_a_broken_or_foreign_file_is_named(tmp_path: Path) -> None:
+    store = make(tmp_path / "o")
+    Runner(store).run()
+    path = next((tmp_path / "o" / "runs").rglob("r00-a0.json"))
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "campaign_digest": "0"}))
+    with pytest.raises(StoreError, match="belongs to another"):
+        list(store.runs())
+    path.write_text("{")
+    with pytest.raises(StoreError, match="r00-a0"):
+        list(store.runs())
+
+
+def _record(store: Store, repeat: int, value: float | None, *, attempt: int = 0, valid: bool = True) -> RunRecord:
+    cell = next(iter(store.campaign.cells()))
+    return RunRecord(
+        campaign="t", campaign_digest=store.digest, quick=True, status="done", valid=valid, primary="throughput_pps",
+        run=RunId(cell=cell, repeat=repeat, attempt=attempt), values={"throughput_pps": value},
+    )  # fmt: skip
+
+
+def test_odd_runs_follow_the_rule(tmp_path: Path) -> None:
+    store = make(tmp_path / "o")
+    rule = store.campaign.odd_runs
+    values = [100.0, 101.0, 99.0, 100.0, 60.0]
+    records = [_record(store, i, v) for i, v in enumerate(values)]
+    (cell,) = Latest.by_cell(records)
+    assert [r.run.repeat for r in odd_runs(cell, rule)] == [4]
+    # Its second attempt takes its place; the first is kept.
+    (cell,) = Latest.by_cell([*records, _record(store, 4, 100.5, attempt=1)])
+    assert odd_runs(cell, rule) == ()
+    assert cell.values("throughput_pps") == (100, 101, 99, 100, 100.5)
+    assert cell.values("throughput_pps", cell.first()) == tuple(values)
+    invalid = [_record(store, i, 100.0, valid=i != 1) for i in range(3)]
+    (cell,) = Latest.by_cell(invalid)
+    assert [r.run.repeat for r in odd_runs(cell, rule)] == [1]
+
+
+def test_odd_runs_are_repeated_at_most_twice_and_all_are_kept(tmp_path: Path) -> None:
+    # The tester of this device is never the limit, but every trial loses a frame now and then: values scatter widely.
+    devices = {"a": {"capacity_pps": 90_000, "stray_loss": 0.2}, "b": {"capacity_pps": 2000}}
+    store = make(tmp_path / "o", testbed={"kind": "simulated", "devices": devices}, repeats=6)
+    Runner(store).run()
+    by_repeat: dict[tuple[str, int], list[int]] = {}
+    for record in store.runs():
+        by_repeat.setdefault((record.run.cell.dut, record.run.repeat), []).append(record.run.attempt)
+    assert all(attempts == list(range(len(attempts))) and len(attempts) <= 3 for attempts in by_repeat.values())
+    assert max(len(a) for (dut, _), a in by_repeat.items() if dut == "a") > 1
+    assert all(len(a) == 1 for (dut, _), a in by_repeat.items() if dut == "b")
+    rule = store.campaign.odd_runs
+    for cell in Latest.by_cell(store.runs()):
+        assert all(r.run.attempt == rule.repeat_at_most for r in odd_runs(cell, rule))
+
+
+def test_energy_of_a_known_draw_is_counted_and_idle_measured_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quiver_lab.runner.IDLE_S", 0.05)
+    monkeypatch.setattr("quiver_lab.runner.measure_idle.__defaults__", (0.05,))
+    store = make(tmp_path / "o", testbed={**BASE["testbed"], "meter": "simulated", "simulated_watts": 250})
+    Runner(store).run()
+    for record in store.trials():
+        assert record.energy is not None
+        assert record.energy.joules == pytest.approx(250 * record.energy.seconds, rel=1e-3, abs=1e-5)
+        assert record.energy.idle_watts == pytest.approx(250, rel=1e-3)
+
+
+def test_export_and_archive_hold_everything(tmp_path: Path) -> None:
+    store = make(tmp_path / "o", matrix={**BASE["matrix"], "operation": ["bidirectional"]})
+    Runner(store).run()
+    trials = list(store.trials())
+    assert store.export_parquet(tmp_path / "t.parquet") == 2 * len(trials)
+    frame = polars.read_parquet(tmp_path / "t.parquet")
+    assert frame.height == 2 * len(trials)
+    assert set(frame["direction"].unique()) == {"left-to-right", "right-to-left"}
+    assert frame["received"].sum() == sum(Trial.model_validate(t.trial).received for t in trials)
+    count = store.archive(tmp_path / "a.tar.xz")
+    assert count == len(trials) + 4 + 2
+    first = (tmp_path / "a.tar.xz").read_bytes()
+    store.archive(tmp_path / "b.tar.xz")
+    assert (tmp_path / "b.tar.xz").read_bytes() == first
+    import tarfile  # noqa: PLC0415
+
+    with tarfile.open(tmp_path / "a.tar.xz") as tar:
+        tar.extractall(tmp_path / "again", filter="data")
+    assert [r.values for r in Store.open(tmp_path / "again" / "t").runs()] == [r.values for r in store.runs()]
+
+
+def test_plan_counts_what_can_be_measured_here() -> None:
+    text = yaml.safe_dump(
+        {**BASE, "testbed": {"kind": "local"}, "matrix": {"dut": ["nobody", "linux"], "link": ["memif"], "procedure": ["p"]}}
+    )
+    absent = {p.cell.dut: p.absent for p in plan(campaign.parse(text))}
+    assert absent == {"nobody": "there is no adapter named 'nobody'", "linux": "the kernel has no memif"}
+
+
+def test_absent_cells_are_recorded_as_absent_and_never_as_zero(tmp_path: Path) -> None:
+    store = make(tmp_path / "o", testbed={"kind": "local"}, matrix={"dut": ["nobody"], "procedure": ["p"]})
+    Runner(store).run()
+    (record,) = store.runs()
+    assert record.status == "absent"
+    assert record.values == {}
+    assert list(Latest.by_cell(store.runs())) == []

@@ -19,7 +19,7 @@ demo: ## two hosts, a router between them, real traffic through it (root for the
 	cargo build --locked --release -p quiver -p quiverctl -p quiver-testbed --bins $(DPDK)
 	$(TARGET)/release/quiver-demo $(ARGS)
 
-test: ## every test: beside the code, the lab's, then the scenarios in network namespaces (root)
+test: ## every test: beside the code, the scenarios in network namespaces (root), the lab's
 	scripts/test $(ARGS)
 
 bench: ## clocks per packet, lookups, build times

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import random
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 import yaml
 
 from quiver_lab import campaign, facts
+from quiver_lab import store as store_module
 from quiver_lab.oddity import Latest, odd_runs
 from quiver_lab.records import RunId, RunRecord
 from quiver_lab.runner import Progress, Runner, plan
@@ -66,7 +66,7 @@ def test_results_say_what_was_measured(tmp_path: Path) -> None:
     trials = list(store.trials())
     assert len(trials) == sum(r.trials for r in runs)
     assert all(Trial.model_validate(t.trial).intended > 0 for t in trials)
-    assert not (tmp_path / "o" / "scratch").exists()
+    assert {p.name for p in (tmp_path / "o").iterdir()} == {"campaign.yaml", "machine.json", "trials", "runs"}
     assert store.machine["cores"] == os.cpu_count()
 
 
@@ -76,30 +76,41 @@ NOISY: dict[str, Any] = {
 }
 
 
-def _campaign(folder: str) -> None:
+def _campaign_that_dies(folder: str, after: int, moment: str) -> None:
+    """Run until a file is written for the ``after``-th time, and die before, in the middle of, or right after it."""
+    write = store_module._write
+    count = 0
+
+    def dying(path: Path, text: str) -> None:
+        nonlocal count
+        count += 1
+        if count == after and moment == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if count == after and moment == "amid":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.with_name(f".{path.name}.part").write_text(text[: len(text) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(path, text)
+        if count == after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store_module._write = dying
     Runner(make(Path(folder), resume=True, **NOISY)).run()
 
 
 def test_a_campaign_killed_ten_times_ends_with_the_same_trials(tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    began = time.monotonic()
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
     Runner(make(whole, **NOISY)).run()
-    took = time.monotonic() - began
-    killed = tmp_path / "killed"
+    total = len(content(whole))
+    make(killed, **NOISY)
     chance = random.Random(4)
     fork = multiprocessing.get_context("fork")
-    deaths = 0
-    for _ in range(10):
-        child = fork.Process(target=_campaign, args=(str(killed),))
+    for life in range(10):
+        moment = chance.choice(["before", "amid", "after"])
+        child = fork.Process(target=_campaign_that_dies, args=(str(killed), chance.randint(1, total // 11), moment))
         child.start()
-        assert child.pid is not None
-        child.join(chance.uniform(0, took / 8))
-        if child.is_alive():
-            os.kill(child.pid, signal.SIGKILL)
-            deaths += 1
         child.join()
-    # Fewer deaths would mean that the campaign was over before: nothing would have been tested.
-    assert deaths == 10
+        assert child.exitcode == -signal.SIGKILL, (life, moment)
     Runner(make(killed, resume=True, **NOISY)).run()
     assert content(killed) == content(whole)
 
@@ -167,9 +178,10 @@ def test_odd_runs_follow_the_rule(tmp_path: Path) -> None:
 
 
 def test_odd_runs_are_repeated_at_most_twice_and_all_are_kept(tmp_path: Path) -> None:
-    # The tester of this device is never the limit, but every trial loses a frame now and then: values scatter widely.
-    devices = {"a": {"capacity_pps": 90_000, "stray_loss": 0.2}, "b": {"capacity_pps": 2000}}
-    store = make(tmp_path / "o", testbed={"kind": "simulated", "devices": devices}, repeats=6)
+    # Values of a scatter, and the rule is narrow: about half of them are odd.
+    devices = {"a": {"capacity_pps": 90_000, "noise": 0.01}, "b": {"capacity_pps": 2000}}
+    bed = {"kind": "simulated", "devices": devices}
+    store = make(tmp_path / "o", testbed=bed, repeats=6, odd_runs={"mads": 1, "repeat_at_most": 2})
     Runner(store).run()
     by_repeat: dict[tuple[str, int], list[int]] = {}
     for record in store.runs():

@@ -47,8 +47,13 @@ class Rapl:
 
     def __init__(self, clock: Callable[[], float], root: Path = POWERCAP) -> None:
         self._clock = clock
-        # intel-rapl:0 is a package, intel-rapl:0:1 a part of it.
-        self._domains = sorted(p for p in root.glob("*-rapl:*") if p.name.count(":") == 1 and (p / "energy_uj").exists())
+        # intel-rapl:0 is a package, intel-rapl:0:1 a part of it, intel-rapl-mmio:0 the same package by another way; psys is the
+        # whole platform, packages included.
+        found = sorted(p for p in root.glob("*-rapl:*") if p.name.count(":") == 1 and (p / "energy_uj").exists())
+        packages = [
+            p for p in found if (p / "name").exists() and (p / "name").read_text(encoding="ascii").startswith("package")
+        ]
+        self._domains = packages or found
         if not self._domains:
             raise MeterError(f"no RAPL domains in {root}: this kernel or machine has no powercap counters")
         self._range = {p.name: self._number(p / "max_energy_range_uj") for p in self._domains}

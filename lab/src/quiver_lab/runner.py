@@ -7,7 +7,6 @@ interrupted is begun again with its stored trials as answers until they end: onl
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -174,7 +173,6 @@ class Runner:
         while odd := list(self._odd()):
             for run in odd:
                 self._one(run, total_s, total_s)
-        shutil.rmtree(self.store.root / "scratch", ignore_errors=True)
 
     def _odd(self) -> Iterator[RunId]:
         """Next attempts at odd repeats that have attempts left."""
@@ -194,23 +192,23 @@ class Runner:
         assert device is not None
         facts_of_device: dict[str, object] = {}
         telemetry: dict[str, object] = {}
-        with ExitStack() as stack:
-            benches = []
+        try:
+            with ExitStack() as stack:
+                benches = []
 
-            def open_device() -> Measurer:
-                folder = testbed.scratch(self.store.root.resolve(), f"{cell.slug}-r{run.repeat:02}-a{run.attempt}")
-                bench = stack.enter_context(device.bench(cell, folder))
-                benches.append(bench)
-                return bench.measurer
+                def open_device() -> Measurer:
+                    name = f"{cell.slug}-r{run.repeat:02}-a{run.attempt}"
+                    folder = stack.enter_context(testbed.scratch(name, self.store.root / "logs"))
+                    benches.append(stack.enter_context(device.bench(cell, folder)))
+                    return benches[0].measurer
 
-            recording = _Recording(self.store, run, open_device, self.meter, self.idle_watts, self.progress)
-            try:
+                recording = _Recording(self.store, run, open_device, self.meter, self.idle_watts, self.progress)
                 outcome = execute(cell, self.campaign.procedures[cell.procedure], self.campaign.line_bit_per_s, recording)
                 for bench in benches:
                     facts_of_device, telemetry = dict(bench.facts), dict(bench.telemetry())
-            except (DeviceError, TesterError, CommandError, MeterError, ValueError, RuntimeError) as error:
-                self._put(run, "failed", why=" ".join(str(error).split()), trials=recording.ordinal)
-                return
+        except (DeviceError, TesterError, CommandError, MeterError, ValueError, RuntimeError) as error:
+            self._put(run, "failed", why=" ".join(str(error).split()))
+            return
         record = RunRecord(
             campaign=self.campaign.name,
             campaign_digest=self.store.digest,
@@ -231,7 +229,7 @@ class Runner:
         if self.campaign.rest_s:
             time.sleep(self.campaign.rest_s)
 
-    def _put(self, run: RunId, status: str, *, why: str, trials: int = 0) -> None:
+    def _put(self, run: RunId, status: str, *, why: str) -> None:
         record = RunRecord.model_validate(
             {
                 "campaign": self.campaign.name,
@@ -241,7 +239,6 @@ class Runner:
                 "status": status,
                 "why": why,
                 "valid": False,
-                "trials": trials,
             }
         )
         self.store.put_run(record)

@@ -11,9 +11,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from scipy import stats as scipy_stats
-
 BOOTSTRAP_RESAMPLES = 9_999
 """Enough that the interval's third digit stays from seed to seed."""
 
@@ -81,6 +78,8 @@ def bootstrap_median(values: Sequence[float], *, level: float = 0.95, seed: int 
     """Percentile bootstrap interval of the median; none below three values, where resampling tells nothing."""
     if len(values) < 3:
         return None
+    import numpy as np  # noqa: PLC0415  (a command that needs none of this starts half a second sooner)
+
     data = np.asarray(values, dtype=float)
     draws = np.random.default_rng(seed).integers(0, len(data), size=(BOOTSTRAP_RESAMPLES, len(data)))
     medians = np.median(data[draws], axis=1)
@@ -141,6 +140,8 @@ def compare(a: Sequence[float], b: Sequence[float]) -> Comparison:
     if len(set(a) | set(b)) == 1:
         u, p = len(a) * len(b) / 2, 1.0
     else:
+        from scipy import stats as scipy_stats  # noqa: PLC0415  (see above)
+
         test = scipy_stats.mannwhitneyu(a, b, alternative="two-sided", method="asymptotic" if tied else "exact")
         u, p = float(test.statistic), float(test.pvalue)
     median_a, median_b = statistics.median(a), statistics.median(b)
@@ -171,6 +172,8 @@ def stability_warnings(values: Sequence[float], *, dispersion_limit_percent: flo
     if s.dispersion_percent is not None and s.dispersion_percent > dispersion_limit_percent:
         found.append(f"dispersion {s.dispersion_percent:.1f} % is above {dispersion_limit_percent:g} %")
     if len(values) >= 6:
+        from scipy import stats as scipy_stats  # noqa: PLC0415  (see above)
+
         # A trend over the repeats says that the machine changed while it was measured.
         tau = scipy_stats.kendalltau(range(len(values)), values)
         if float(tau.pvalue) < 0.05:

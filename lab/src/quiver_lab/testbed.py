@@ -14,8 +14,11 @@ A namespace lives as long as one process of ours in it: nothing is left behind, 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,8 +114,20 @@ def lacking() -> str | None:
     return None
 
 
-def scratch(root: Path, name: str) -> Path:
-    """A folder for sockets, logs and profiles of one run."""
-    folder = root / "scratch" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+@contextlib.contextmanager
+def scratch(name: str, logs: Path) -> Iterator[Path]:
+    """A folder for sockets, logs and profiles of one run; its own name follows from the run's.
+
+    It lies where temporary files do, because the path of a socket is at most 107 bytes long. If the block fails, its logs are
+    moved to ``logs``.
+    """
+    with tempfile.TemporaryDirectory(prefix="ql-") as parent:
+        folder = Path(parent) / hashlib.sha256(name.encode()).hexdigest()[:8]
+        folder.mkdir()
+        try:
+            yield folder
+        except Exception:
+            for log in folder.glob("*.log"):
+                logs.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(log, logs / f"{name}-{log.name}")
+            raise

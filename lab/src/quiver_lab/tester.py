@@ -18,6 +18,8 @@ from quiver_lab.trial import Trial
 class TesterError(RuntimeError):
     """A trial that could not be run, or an answer that is none; one line."""
 
+    __test__ = False
+
 
 def number(value: float) -> str:
     """A number without exponent and without trailing zeros."""

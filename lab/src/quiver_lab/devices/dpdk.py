@@ -45,7 +45,7 @@ class Testpmd(Adapter):
         return [
             "--no-huge", "-m", "256", "--no-pci", "--no-telemetry", f"--file-prefix=lab{folder.name}",
             f"--lcores=0@{core},1@{core}", *devices,
-            "--", "--forward-mode=io", "--auto-start", "--stats-period=1", "--no-mlockall",
+            "--", "--forward-mode=io", "--auto-start", "--stats-period=1", "--no-mlockall", "--total-num-mbufs=16384",
         ]  # fmt: skip
 
     @contextlib.contextmanager

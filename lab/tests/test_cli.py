@@ -1,0 +1,121 @@
+"""The command line from outside: what it prints, what it returns, one line for every error."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from quiver_lab import cli
+
+CAMPAIGNS = Path(__file__).resolve().parents[1] / "campaigns"
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Lab = Callable[..., Done]
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lab:
+    """The command line in this process: a start of its own takes a second each."""
+
+    def call(*words: str | Path) -> Done:
+        monkeypatch.setattr(sys, "argv", ["quiver-lab", *map(str, words)])
+        code: object = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code
+        said = capsys.readouterr()
+        return Done(code if isinstance(code, int) else 0, said.out, said.err)
+
+    return call
+
+
+def test_plan_says_how_many_and_how_long(lab: Lab) -> None:
+    done = lab("plan", CAMPAIGNS / "simulated.yaml")
+    assert done.returncode == 0
+    assert "24 cells × 5 repeats" in done.stdout
+    assert "shorter than the RFCs ask for (quick)" in done.stdout
+
+
+def test_the_campaigns_that_are_shipped_are_read(lab: Lab) -> None:
+    for file in CAMPAIGNS.glob("*.yaml"):
+        assert lab("plan", file).returncode == 0, file
+
+
+def test_a_campaign_from_run_to_archive(lab: Lab, tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    text = (CAMPAIGNS / "simulated.yaml").read_text()
+    file.write_text(text.replace("repeats: 5", "repeats: 3").replace("[1, 2]", "[1]").replace("[64, 512]", "[64]"))
+    results = tmp_path / "o"
+    done = lab("run", file, "--out", results)
+    assert done.returncode == 0, done.stderr
+    assert "runs in" in done.stdout
+    assert "fast-none-one-way-w1-64B" in done.stderr
+    again = lab("run", file, "--out", results)
+    assert again.returncode == 1
+    assert "--resume" in again.stderr
+    assert lab("run", file, "--out", results, "--resume").returncode == 0
+    assert lab("export", results, "--parquet", tmp_path / "t.parquet").returncode == 0
+    assert lab("archive", results, "--file", tmp_path / "a.tar.xz").returncode == 0
+    judged = lab("verdicts", "kosak2025", results, "--candidate", "fast")
+    assert judged.returncode == 0
+    assert "not testable here" in judged.stdout
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    text = (CAMPAIGNS / "simulated.yaml").read_text()
+    file = tmp_path / "c.yaml"
+    file.write_text(text.replace("repeats: 5", "repeats: 500"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "quiver_lab", "run", str(file), "--out", str(tmp_path / "o")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not list((tmp_path / "o" / "runs").glob("*/r*.json")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume" in said
+    assert "Traceback" not in said
+
+
+def test_verdicts_of_the_published_values(lab: Lab) -> None:
+    done = lab("verdicts", "slavik2025")
+    assert done.returncode == 0
+    assert "holds              kernel-drops-more-than-half" in done.stdout
+
+
+def test_doctor_answers(lab: Lab) -> None:
+    done = lab("doctor")
+    assert done.returncode == 0
+    assert "core" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("plan", "/nonexistent"), "No such file"),
+        (("export", "/nonexistent", "--parquet", "x"), "is no campaign's folder"),
+        (("verdicts", "nobody1999"), "one of slavik2025"),
+    ],
+)
+def test_errors_are_one_line(lab: Lab, words: tuple[str, ...], says: str) -> None:
+    done = lab(*words)
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,134 @@
+"""The local testbed with real routers: frames through quiver, the kernel and testpmd, counted by a slow tester of our own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from quiver_lab import campaign, facts, profiles, testbed
+from quiver_lab.devices import adapter
+from quiver_lab.processes import find
+from quiver_lab.runner import Runner
+from quiver_lab.store import Store
+from quiver_lab.trial import Trial
+
+RAW = Path(__file__).parent / "raw_tester.py"
+CORE = max(os.sched_getaffinity(0))
+
+
+def lacks(*programs: str) -> str | None:
+    if reason := testbed.lacking():
+        return reason
+    return next((f"{name} is not here" for name in programs if find(name, {}) is None), None)
+
+
+def measure(folder: Path, dut: str, operation: str, procedure: dict[str, Any], **more: Any) -> tuple[Store, Any]:
+    text = yaml.safe_dump(
+        {
+            "schema": "quiver-campaign/1", "name": "local", "quick": True, "line_rate": "10Mbps",
+            "testbed": {"tester_core": CORE, "dut_cores": [0] if CORE else [1], "binaries": {"quiver-tester": str(RAW)}},
+            "matrix": {"dut": [dut], "operation": [operation], "procedure": ["p"], **more},
+            "procedures": {"p": procedure}, "repeats": 1, "odd_runs": {"repeat_at_most": 0},
+        }
+    )  # fmt: skip
+    store = Store.create(folder, campaign.parse(text), text, facts.machine(), resume=False)
+    Runner(store).run()
+    (record,) = store.runs()
+    return store, record
+
+
+def need(*programs: str) -> None:
+    if reason := lacks(*programs):
+        if os.environ.get("QUIVER_CI") == "1" and testbed.lacking() is None and CORE > 0:
+            pytest.fail(reason)
+        pytest.skip(reason)
+    if CORE == 0:
+        pytest.skip("one core: device and tester cannot be told apart")
+
+
+FIXED = {"kind": "fixed-rate", "rate": "500pps", "duration_s": 1}
+CASES = [
+    ("quiver", "one-way", ("quiver", "quiverctl")),
+    ("quiver", "bidirectional", ("quiver", "quiverctl")),
+    ("quiver", "nat", ("quiver", "quiverctl")),
+    ("quiver", "cross-connect", ("quiver", "quiverctl")),
+    ("linux", "one-way", ("ethtool",)),
+    ("linux", "bidirectional", ("ethtool",)),
+    ("linux", "nat", ("ethtool", "nft")),
+    ("dpdk", "cross-connect", ("dpdk-testpmd",)),
+]
+
+
+@pytest.mark.parametrize(("dut", "operation", "programs"), CASES, ids=lambda x: x if isinstance(x, str) else "")
+def test_frames_go_through_and_are_counted(tmp_path: Path, dut: str, operation: str, programs: tuple[str, ...]) -> None:
+    need(*programs)
+    store, record = measure(tmp_path / "o", dut, operation, FIXED, routes=[5])
+    logs = [p.read_text() for p in (tmp_path / "o" / "logs").glob("*")] if record.status != "done" else []
+    assert record.status == "done", (record.why, logs)
+    (trial,) = (Trial.model_validate(t.trial) for t in store.trials())
+    assert [d.name for d in trial.directions] == ["left-to-right", "right-to-left"][: 1 + (operation == "bidirectional")]
+    assert all(d.sent >= 500 * 0.9 for d in trial.directions)
+    # Nothing here is fast enough to lose frames; other work on the machine may still delay the tester.
+    assert trial.received >= 0.9 * sum(d.sent for d in trial.directions)
+    assert record.values["latency_mean_us"] > 0
+    assert record.device["cores"] == [0 if CORE else 1]
+    if dut == "quiver":
+        assert record.device["version"].startswith("quiver v")
+        assert "ip4" in record.telemetry["runtime"] or operation == "cross-connect"
+    if dut == "linux":
+        assert record.device["receive"] in ("threaded NAPI", "receive packet steering")
+    left = subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=True).stdout
+    assert f"ql{os.getpid() % 100_000}" not in left
+
+
+def test_a_device_without_connectivity_fails_before_it_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need("ethtool")
+    good = profiles.profile
+
+    def elsewhere(cell: campaign.Cell) -> dict[str, Any]:
+        """Traffic to hosts that the device has no route to."""
+        made = good(cell)
+        made["streams"][0]["ipv4"]["dst"] = "10.9.0.1"
+        return made
+
+    monkeypatch.setattr(profiles, "profile", elsewhere)
+    store, record = measure(tmp_path / "o", "linux", "one-way", FIXED)
+    assert record.status == "failed"
+    assert "no connectivity" in record.why
+    assert record.values == {}
+    assert list(store.trials()) == []
+
+
+def test_what_a_device_cannot_do_is_absent() -> None:
+    text = yaml.safe_dump(
+        {
+            "schema": "quiver-campaign/1", "name": "local", "quick": True,
+            "testbed": {"binaries": {"quiver-tester": str(RAW), "quiver": str(RAW), "quiverctl": str(RAW)}},
+            "matrix": {
+                "dut": ["quiver", "linux", "dpdk", "fdio-vpp"], "operation": ["one-way", "nat", "cross-connect"],
+                "link": ["veth", "memif", "none"], "ip": [4, 6], "workers": [1, 2], "procedure": ["p"],
+            },
+            "procedures": {"p": FIXED},
+        }
+    )  # fmt: skip
+    c = campaign.parse(text)
+    why = {}
+    for cell in c.cells():
+        device = adapter(cell.dut, c)
+        assert device is not None
+        why[cell.dut, cell.operation, cell.link, cell.ip, cell.workers] = device.absent(cell)
+    assert why["linux", "cross-connect", "veth", 4, 1] == "the kernel's forwarding has no cross-connect"
+    assert why["linux", "one-way", "memif", 4, 1] == "the kernel has no memif"
+    assert why["quiver", "nat", "veth", 6, 1] == "there is no NAT of IPv6"
+    assert why["quiver", "one-way", "none", 4, 1] == "it needs a link: veth or memif"
+    assert why["quiver", "one-way", "veth", 4, 2] == "2 workers and a main thread need 3 cores; testbed.dut_cores gives 1"
+    assert why["linux", "one-way", "veth", 4, 2] == "2 cores were asked for; testbed.dut_cores gives 1"
+    if find("vpp", {}) is None:
+        assert all(str(v).startswith("vpp is not installed") for k, v in why.items() if k[0] == "fdio-vpp")
+    if find("dpdk-testpmd", {}):
+        assert why["dpdk", "nat", "veth", 4, 1] == "testpmd does not route"

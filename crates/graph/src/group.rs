@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use quiver_buffer::HEADER_WINDOW;
 
 use crate::frame::{Frame, IF_MASK, IfIndex};
+use crate::node::Verdict;
 use crate::packet::Env;
 use crate::staged::each;
 
@@ -18,11 +19,19 @@ use crate::staged::each;
 pub struct Group<'a, const W: usize> {
     frame: *mut Frame,
     at: usize,
+    /// Where the slots of its packets are noted.
+    next: *mut u16,
     /// First bytes of the data.
     data: [*mut u8; W],
     spans: [u32; W],
     _env: &'a Env,
 }
+
+/// Proof that the packets of a group have been sent: [`Group::send`] and [`Group::send_all`] make it.
+///
+/// A token instead of the slots themselves: ways through a node that end alike would else meet in `W` registers.
+#[must_use]
+pub struct Sent(());
 
 macro_rules! lane {
     ($self:ident, $lane:ident) => {
@@ -35,10 +44,11 @@ impl<'a, const W: usize> Group<'a, W> {
     /// The group that begins at packet `at`.
     ///
     /// # Safety
-    /// `at` + `W` is at most the length of the frame, which is nobody else's for 'a and holds to F1 and F2.
+    /// `at` + `W` is at most the length of the frame, which is nobody else's for 'a and holds to F1 and F2; `next` has room for
+    /// as many slots, which nobody else uses meanwhile.
     #[inline(always)]
-    pub(crate) unsafe fn new(frame: *mut Frame, at: usize, env: &'a Env) -> Self {
-        let mut group = Self { frame, at, data: [std::ptr::null_mut(); W], spans: [0; W], _env: env };
+    pub(crate) unsafe fn new(frame: *mut Frame, at: usize, next: *mut u16, env: &'a Env) -> Self {
+        let mut group = Self { frame, at, next, data: [std::ptr::null_mut(); W], spans: [0; W], _env: env };
         // SAFETY: the lanes are live (the caller's promise).
         let (index, spans) = unsafe { (*lane!(group, index), *lane!(group, span)) };
         group.spans = spans;
@@ -66,6 +76,12 @@ impl<'a, const W: usize> Group<'a, W> {
         self.contexts().iter().fold(0, |differ, context| differ | (context ^ interface)) == 0
     }
 
+    /// What any of the packets has of these flags.
+    #[inline(always)]
+    pub fn any_has(&self, flags: u32) -> u32 {
+        self.contexts().iter().fold(0, |union, context| union | context) & flags
+    }
+
     /// Aux lanes.
     #[inline(always)]
     pub fn aux(&self) -> [u32; W] {
@@ -85,6 +101,20 @@ impl<'a, const W: usize> Group<'a, W> {
         self.spans = spans;
         // SAFETY: as in `contexts`.
         unsafe { *lane!(self, span) = spans }
+    }
+
+    /// Sends every packet its way.
+    #[inline(always)]
+    pub fn send(&mut self, verdicts: [Verdict; W]) -> Sent {
+        // SAFETY: `next` has room for the slots of this group (`Group::new`).
+        unsafe { self.next.add(self.at).cast::<[u16; W]>().write_unaligned(each(|k| verdicts[k].0)) };
+        Sent(())
+    }
+
+    /// Sends all packets the same way.
+    #[inline(always)]
+    pub fn send_all(&mut self, verdict: Verdict) -> Sent {
+        self.send([verdict; W])
     }
 
     /// Bytes in the first segments.
@@ -139,16 +169,16 @@ impl<'a, const W: usize> Group<'a, W> {
 
     /// Whether every packet has so many bytes of headroom.
     #[inline(always)]
-    pub fn all_have_room(&self, bytes: u32) -> bool {
+    fn all_have_room(&self, bytes: u32) -> bool {
         self.spans.iter().fold(0, |small, span| small | (span >> 16).wrapping_sub(bytes)) >> 31 == 0
     }
 
     /// Puts an Ethernet header in front of the data of every packet: the last 14 of the 16 bytes that `header` gives for a
-    /// position. Without effect where [`Group::all_have_room`] of 16 does not hold.
+    /// position. `false` and no change where a packet has less than 16 bytes of headroom.
     #[inline(always)]
-    pub fn prepend_ethernet(&mut self, header: impl Fn(usize) -> [u64; 2]) {
+    pub fn prepend_ethernet(&mut self, header: impl Fn(usize) -> [u64; 2]) -> bool {
         if !self.all_have_room(16) {
-            return;
+            return false;
         }
         let mut k = 0;
         while k < W {
@@ -164,5 +194,6 @@ impl<'a, const W: usize> Group<'a, W> {
         }
         self.put_spans(each(|k| self.spans[k].wrapping_sub((14 << 16) - 14)));
         self.data = each(|k| self.data[k].wrapping_sub(14));
+        true
     }
 }

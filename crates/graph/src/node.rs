@@ -1,7 +1,7 @@
 //! What a node is: a struct, where packets go next, why they are dropped, and three functions for one packet.
 
 use crate::context::NodeCx;
-use crate::group::Group;
+use crate::group::{Group, Sent};
 use crate::packet::Pkt;
 
 /// Where a packet goes: slot in the node's list of next nodes. Slot 0 is `error-drop`.
@@ -208,10 +208,10 @@ pub trait Node: Send + 'static {
     /// Whether [`Node::group`] is worth asking.
     const GROUPS: bool = false;
 
-    /// Handles a group whose packets are all of the plain kind, and says where they go. `None`, with no lane and no byte
-    /// changed, where one of them is anything else: they are then taken one by one.
+    /// Handles a group whose packets are all of the plain kind, and sends them on. `None`, with no lane and no byte changed,
+    /// where one of them is anything else: they are then taken one by one.
     #[inline(always)]
-    fn group<const W: usize>(&mut self, _group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+    fn group<const W: usize>(&mut self, _group: &mut Group<'_, W>) -> Option<Sent> {
         None
     }
 

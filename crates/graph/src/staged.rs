@@ -122,13 +122,9 @@ fn drive<N: Node, const W: usize>(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut
                     k += 1;
                 }
             }
-            // SAFETY: i + W ≤ n, and no view of these packets is alive.
-            let mut group = unsafe { Group::<W>::new(frame, i, &env) };
-            if let Some(verdicts) = node.group(&mut group) {
-                let slots: [u16; W] = each(|k| verdicts[k].0);
-                // SAFETY: as in `single`.
-                unsafe { next.add(i).cast::<[u16; W]>().write_unaligned(slots) };
-            } else {
+            // SAFETY: i + W ≤ n, and no view of these packets is alive; `next` as in `single`.
+            let mut group = unsafe { Group::<W>::new(frame, i, next, &env) };
+            if node.group(&mut group).is_none() {
                 (i..i + W).for_each(|i| single(node, i));
             }
             i += W;

@@ -142,6 +142,10 @@ fn main() {
     let _ = quiver_graph::topology::pin_current_thread(0);
     let ring = if has("--hot") { 256 } else { bed::RING };
     let mut paths = paths(value("--only").map(String::as_str), ring);
+    if paths.is_empty() {
+        eprintln!("--only: no such path; without it the names of all are printed");
+        std::process::exit(2);
+    }
     let mut settings = vec![Setting::DEFAULT];
     if has("--loops") {
         for level in [Level::V2, Level::V3, Level::V4].into_iter().filter(|l| l.available()) {

@@ -1,6 +1,6 @@
 //! `ethernet-input`: for whom is the frame, and what is in it?
 
-use quiver_graph::{Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Sent, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::ethernet::{EtherType, EthernetHeader};
 
 use crate::data::{IfTable, if_flags};
@@ -115,7 +115,7 @@ impl Node for EthernetInput {
     fn compute(&self, _: In) {}
 
     #[inline(always)]
-    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
         const IP4: u16 = EtherType::IPV4.0.to_be();
         const IP6: u16 = EtherType::IPV6.0.to_be();
         let interface = group.first_rx_if();
@@ -128,7 +128,10 @@ impl Node for EthernetInput {
         let first: [u64; W] = group.heads::<_, 0>();
         if self.run.l2 {
             let unicast = first.iter().fold(0, |bits, word| bits | word) & 1 == 0;
-            return (unicast && group.all_have(size_of::<EthernetHeader>() as u32)).then_some([Next::L2.into(); W]);
+            if !unicast || !group.all_have(size_of::<EthernetHeader>() as u32) {
+                return None;
+            }
+            return Some(group.send_all(Next::L2.into()));
         }
         let types: [u16; W] = group.heads::<_, 12>();
         let differ = first.iter().fold(0, |differ, word| differ | ((word << 16) ^ self.run.mine));
@@ -136,11 +139,14 @@ impl Node for EthernetInput {
         if (differ != 0) | other || !group.pull::<{ size_of::<EthernetHeader>() as u32 }>() {
             return None;
         }
+        if types.iter().fold(0, |differ, t| differ | (t ^ types[0])) == 0 {
+            return Some(group.send_all(Verdict::select(types[0] == IP4, Next::Ip4.into(), Next::Ip6.into())));
+        }
         let mut verdicts = [Verdict::from(Next::Ip4); W];
         for (verdict, ether_type) in verdicts.iter_mut().zip(types) {
             *verdict = Verdict::select(ether_type == IP4, Next::Ip4.into(), Next::Ip6.into());
         }
-        Some(verdicts)
+        Some(group.send(verdicts))
     }
 
     #[inline(always)]

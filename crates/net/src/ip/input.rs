@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use quiver_graph::stats::SimpleCounters;
-use quiver_graph::{ArcPoint, Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{ArcPoint, Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Sent, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::Header as _;
 use quiver_wire::ipv4::{self, Ipv4Error, Ipv4Header, Ipv4Option, Ipv4Options};
 use quiver_wire::ipv6::{self, Ipv6Header};
@@ -211,7 +211,7 @@ impl Node for Ip4Input {
     fn compute(&self, _: In4) {}
 
     #[inline(always)]
-    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
         let first: [u64; W] = group.heads::<_, 0>();
         let second: [u64; W] = group.heads::<_, 8>();
         let dst: [u32; W] = group.heads::<_, 16>();
@@ -227,7 +227,7 @@ impl Node for Ip4Input {
             return None;
         }
         group.cut(lengths);
-        Some([self.0.next(IfIndex(self.0.run), false, Next4::Lookup.into()); W])
+        Some(group.send_all(self.0.next(IfIndex(self.0.run), false, Next4::Lookup.into())))
     }
 
     #[inline(always)]
@@ -365,7 +365,7 @@ impl Node for Ip6Input {
     fn compute(&self, _: In6) {}
 
     #[inline(always)]
-    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
         let first: [u64; W] = group.heads::<_, 0>();
         let src: [u32; W] = group.heads::<_, 8>();
         let dst: [u32; W] = group.heads::<_, 24>();
@@ -382,7 +382,7 @@ impl Node for Ip6Input {
             return None;
         }
         group.cut(lengths);
-        Some([self.0.next(IfIndex(self.0.run), false, Next6::Lookup.into()); W])
+        Some(group.send_all(self.0.next(IfIndex(self.0.run), false, Next6::Lookup.into())))
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quiver_graph::stats::{CombinedCounters, CombinedRow};
 use quiver_graph::{
-    Frame, Group, IfIndex, LoopConfig, NoDrops, Node, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, next_nodes,
+    Frame, Group, IfIndex, LoopConfig, NoDrops, Node, NodeCx, Pkt, Sent, Snapshot, VectorNode, Verdict, drop_reasons, next_nodes,
 };
 
 use super::Family;
@@ -51,6 +51,12 @@ pub(super) fn verdict(bucket: Bucket) -> Verdict {
     Verdict::slot(bucket.slot() + 1)
 }
 
+/// Whether a group agrees, as packets to one neighbour do.
+#[inline(always)]
+pub(super) fn all_same<const W: usize>(values: &[u32; W]) -> bool {
+    values.iter().fold(0, |differ, value| differ | (value ^ values[0])) == 0
+}
+
 type Readers<F> = Vec<Option<<F as Family>::Reader>>;
 
 /// Counts packets and bytes of load-balances or adjacencies. Packets of the same one count together, by one addition a run:
@@ -82,15 +88,10 @@ impl RunCounter {
         self.bytes += bytes;
     }
 
-    /// Counts a group: as one run where all of it is of the same, else each for its own.
+    /// Counts a group of the same.
     #[inline(always)]
-    pub fn add_group<const W: usize>(&mut self, index: &[u32; W], bytes: &[u32; W]) {
-        let differ = index.iter().fold(0, |differ, i| differ | (i ^ index[0]));
-        if differ == 0 {
-            self.add_run(index[0], W as u64, bytes.iter().sum::<u32>().into());
-        } else {
-            self.add_each(index, bytes);
-        }
+    pub fn add_all<const W: usize>(&mut self, index: u32, bytes: &[u32; W]) {
+        self.add_run(index, W as u64, bytes.iter().sum::<u32>().into());
     }
 
     /// Counts a group, each packet for its own.
@@ -238,7 +239,7 @@ impl<F: Family> Node for Lookup<F> {
     }
 
     #[inline(always)]
-    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
         let interface = group.first_rx_if();
         let fib = self.fib_of(interface);
         if !group.all_plain_from(interface.0) {
@@ -246,6 +247,15 @@ impl<F: Family> Node for Lookup<F> {
         }
         let lbs = self.tables.lookup_group(fib, &F::destinations(group));
         let records = self.tables.load_balances.records();
+        if all_same(&lbs) {
+            let record = LbRecord(records.get(lbs[0]));
+            if record.is_many() {
+                return None;
+            }
+            group.set_aux([record.bucket().index(); W]);
+            self.count.add_all(lbs[0], &group.lens());
+            return Some(group.send_all(verdict(record.bucket())));
+        }
         let (mut aux, mut verdicts, mut many) = ([0; W], [Verdict::DROP; W], 0);
         for k in 0..W {
             let record = LbRecord(records.get(lbs[k]));
@@ -257,8 +267,8 @@ impl<F: Family> Node for Lookup<F> {
             return None;
         }
         group.set_aux(aux);
-        self.count.add_group(&lbs, &group.lens());
-        Some(verdicts)
+        self.count.add_each(&lbs, &group.lens());
+        Some(group.send(verdicts))
     }
 
     #[inline(always)]

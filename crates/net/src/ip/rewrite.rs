@@ -7,13 +7,13 @@
 //! The link header is right-aligned in the adjacency's record, so that it is written with three stores whatever its length
 //! is: what is too much lands in the headroom in front of it.
 
-use quiver_graph::{ArcPoint, Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{ArcPoint, Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Sent, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::U32Be;
 use quiver_wire::ipv4::{Ipv4Header, ttl_word_decremented, ttl_word_decremented_raw};
 use quiver_wire::ipv6::Ipv6Header;
 
 use super::icmp_aux;
-use super::lookup::RunCounter;
+use super::lookup::{RunCounter, all_same};
 use crate::fib::records::{AdjHead, AdjTable};
 
 next_nodes! {
@@ -62,14 +62,6 @@ impl Common {
     }
 }
 
-/// A group of which all packets go out, each with an Ethernet header.
-enum Leaving<const W: usize> {
-    /// All to one neighbour: the first word of its adjacency.
-    Together(u64),
-    /// The first words of their adjacencies.
-    Apart([u64; W]),
-}
-
 /// Zero where a packet of `len` bytes goes out by an adjacency, as [`AdjHead::unpack`] has it: an Ethernet header, a packet
 /// that is not larger than the MTU, a slot.
 #[inline(always)]
@@ -78,18 +70,30 @@ const fn obstacle(head: u64, len: u32) -> u64 {
     header | ((head >> 48).wrapping_sub(len as u64) | (head >> 32 & 0xffff).wrapping_sub(1)) >> 63
 }
 
-impl<const W: usize> Leaving<W> {
-    /// `staying` has bits set where a packet may not go on, whatever its link is.
+impl Common {
+    /// Sends a group out, if each of its packets goes out as it is by an Ethernet header. `staying` has bits set where a packet
+    /// may not go on, whatever its link is; `hop` is what one hop changes, with the link header in front.
     #[inline(always)]
-    fn check(common: &Common, group: &Group<'_, W>, staying: u64) -> Option<Self> {
-        let special = group.contexts().iter().fold(0, |flags, context| flags | context) & (flags::CHAINED | flags::LOCAL);
-        let (adjacencies, aux, lens) = (common.adjacencies.view(), group.aux(), group.lens());
-        let staying = staying | u64::from(special);
-        if aux.iter().fold(0, |differ, adjacency| differ | (adjacency ^ aux[0])) == 0 {
+    fn leave_group<const W: usize>(
+        &mut self,
+        group: &mut Group<'_, W>,
+        staying: u64,
+        hop: impl FnOnce(&mut Group<'_, W>),
+    ) -> Option<Sent> {
+        let staying = staying | u64::from(group.any_has(flags::CHAINED | flags::LOCAL));
+        let (adjacencies, aux, lens) = (self.adjacencies.view(), group.aux(), group.lens());
+        if all_same(&aux) {
             let head = adjacencies.head(aux[0]);
             let longest = lens.iter().fold(0, |longest, len| longest.max(*len));
-            let staying = staying | obstacle(head, longest);
-            return (staying == 0 && group.all_have_room(16)).then_some(Self::Together(head));
+            let header = adjacencies.ethernet(aux[0]);
+            if staying | obstacle(head, longest) != 0 || !group.prepend_ethernet(|_| header) {
+                return None;
+            }
+            hop(group);
+            self.count.add_all(aux[0], &lens);
+            let tx = tx_if(head);
+            group.set_aux([tx.0; W]);
+            return Some(group.send_all(self.out(tx, head)));
         }
         let (mut heads, mut staying) = ([0; W], staying);
         for k in 0..W {
@@ -98,40 +102,31 @@ impl<const W: usize> Leaving<W> {
         for k in 0..W {
             staying |= obstacle(heads[k], lens[k]);
         }
-        (staying == 0 && group.all_have_room(16)).then_some(Self::Apart(heads))
-    }
-
-    /// Puts the link headers in front, and says where the packets go.
-    #[inline(always)]
-    fn go(self, common: &mut Common, group: &mut Group<'_, W>) -> [Verdict; W] {
-        let (aux, lens) = (group.aux(), group.lens());
-        let adjacencies = common.adjacencies.view();
+        if staying != 0 || !group.prepend_ethernet(|k| adjacencies.ethernet(aux[k])) {
+            return None;
+        }
+        hop(group);
+        self.count.add_each(&aux, &lens);
         let (mut verdicts, mut tx) = ([Verdict::DROP; W], [0; W]);
-        match self {
-            Self::Together(head) => {
-                let header = adjacencies.ethernet(aux[0]);
-                group.prepend_ethernet(|_| header);
-                common.count.add_run(aux[0], W as u64, lens.iter().sum::<u32>().into());
-                for k in 0..W {
-                    (tx[k], verdicts[k]) = (head as u32 & 0xff_ffff, Verdict::slot((head >> 32) as u16));
-                }
-            }
-            Self::Apart(heads) => {
-                group.prepend_ethernet(|k| adjacencies.ethernet(aux[k]));
-                common.count.add_each(&aux, &lens);
-                for k in 0..W {
-                    (tx[k], verdicts[k]) = (heads[k] as u32 & 0xff_ffff, Verdict::slot((heads[k] >> 32) as u16));
-                }
-            }
+        for k in 0..W {
+            (tx[k], verdicts[k]) = (tx_if(heads[k]).0, self.out(tx_if(heads[k]), heads[k]));
         }
         group.set_aux(tx);
-        if common.features {
-            for k in 0..W {
-                verdicts[k] = common.output.next(IfIndex(tx[k]), verdicts[k]);
-            }
-        }
-        verdicts
+        Some(group.send(verdicts))
     }
+
+    /// The node behind an adjacency, or the first feature of its interface.
+    #[inline(always)]
+    fn out(&self, tx: IfIndex, head: u64) -> Verdict {
+        let next = Verdict::slot((head >> 32) as u16);
+        if self.features { self.output.next(tx, next) } else { next }
+    }
+}
+
+/// The interface of an adjacency's first word.
+#[inline(always)]
+const fn tx_if(head: u64) -> IfIndex {
+    IfIndex(head as u32 & 0xff_ffff)
 }
 
 /// Whether a packet fits a link that leads somewhere.
@@ -142,6 +137,9 @@ fn fits(head: &AdjHead, packet: &Pkt<'_>) -> bool {
 
 /// `ip4-rewrite`.
 pub(super) struct Ip4Rewrite(pub Common);
+
+/// Bytes of the link header that groups get.
+const ETHERNET: usize = 14;
 
 /// Time to live, protocol and checksum: what one hop changes.
 const TTL_WORD: usize = 8;
@@ -168,12 +166,12 @@ impl Node for Ip4Rewrite {
     fn compute(&self, _: u32) {}
 
     #[inline(always)]
-    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
         let words: [u32; W] = group.heads::<_, TTL_WORD>();
         let staying = words.iter().fold(0, |staying, word| staying | (u32::from_le(*word) & 0xff).wrapping_sub(2)) >> 31;
-        let leaving = Leaving::check(&self.0, group, staying.into())?;
-        group.set_heads::<u32, TTL_WORD>(words.map(ttl_word_decremented_raw));
-        Some(leaving.go(&mut self.0, group))
+        self.0.leave_group(group, staying.into(), |group| {
+            group.set_heads::<u32, { ETHERNET + TTL_WORD }>(words.map(ttl_word_decremented_raw));
+        })
     }
 
     #[inline(always)]
@@ -251,7 +249,7 @@ impl Node for Ip6Rewrite {
     fn compute(&self, _: In6) {}
 
     #[inline(always)]
-    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
         let limits: [u8; W] = group.heads::<_, HOP_LIMIT>();
         let sources: [u16; W] = group.heads::<_, 8>();
         let mut staying = 0;
@@ -260,9 +258,9 @@ impl Node for Ip6Rewrite {
             // What is known on one link only is looked at by itself.
             staying |= u64::from(sources[k] & 0xffc0_u16.to_be() == 0xfe80_u16.to_be());
         }
-        let leaving = Leaving::check(&self.0, group, staying)?;
-        group.set_heads::<u8, HOP_LIMIT>(limits.map(|limit| limit.wrapping_sub(1)));
-        Some(leaving.go(&mut self.0, group))
+        self.0.leave_group(group, staying, |group| {
+            group.set_heads::<u8, { ETHERNET + HOP_LIMIT }>(limits.map(|limit| limit.wrapping_sub(1)));
+        })
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use quiver_graph::{Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, next_nodes};
+use quiver_graph::{Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Sent, Snapshot, Verdict, drop_reasons, next_nodes};
 use quiver_wire::ethernet::EtherType;
 
 use super::learn::Teller;
@@ -237,7 +237,7 @@ impl Node for Bridge {
     fn compute(&self, _: Addresses) {}
 
     #[inline(always)]
-    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
         let rx = group.first_rx_if();
         if rx.0 != self.run.0 {
             self.run = (rx.0, self.ports.get(rx));
@@ -275,7 +275,7 @@ impl Node for Bridge {
             return None;
         }
         group.set_aux(aux);
-        Some(verdicts)
+        Some(group.send(verdicts))
     }
 
     #[inline(always)]

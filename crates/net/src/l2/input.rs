@@ -1,6 +1,6 @@
 //! `l2-input`: where do frames of a layer-2 interface go? Cross-connects are decided here.
 
-use quiver_graph::{Group, LoopConfig, NoDrops, NoNext, Node, NodeSpec, Pkt, Verdict};
+use quiver_graph::{Group, LoopConfig, NoDrops, NoNext, Node, NodeSpec, Pkt, Sent, Verdict};
 
 use crate::Router;
 use crate::data::IfTable;
@@ -32,14 +32,14 @@ impl Node for L2Input {
     const GROUPS: bool = true;
 
     #[inline(always)]
-    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<[Verdict; W]> {
+    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
         let rx = group.first_rx_if();
         if !group.all_plain_from(rx.0) {
             return None;
         }
         let (peer, slot) = self.interfaces.l2(rx);
         group.set_aux([peer.0; W]);
-        Some([Verdict::slot(slot); W])
+        Some(group.send_all(Verdict::slot(slot)))
     }
 
     #[inline(always)]

@@ -48,10 +48,16 @@ impl<const ROOT: u32> Table<ROOT> {
 }
 
 impl<const ROOT: u32> View<'_, ROOT> {
+    /// The word of the root for an address.
     #[inline(always)]
-    fn lookup(self, addr: u32) -> u32 {
+    fn root(self, addr: u32) -> u32 {
         // SAFETY: an address has 32 bits, so the index is below 2^ROOT, the root's capacity; the table lives.
-        let mut word = unsafe { self.root.add((addr >> (32 - ROOT)) as usize).as_ref() }.load(Ordering::Acquire);
+        unsafe { self.root.add((addr >> (32 - ROOT)) as usize).as_ref() }.load(Ordering::Acquire)
+    }
+
+    /// The leaf for an address, from its word of the root.
+    #[inline(always)]
+    fn follow(self, addr: u32, mut word: u32) -> u32 {
         let mut shift = 32 - ROOT;
         while shift > 0 && word & GROUP != 0 {
             shift -= 8;
@@ -81,7 +87,8 @@ impl<const ROOT: u32> StrideReader<ROOT> {
 impl<const ROOT: u32> Lpm4Lookup for StrideReader<ROOT> {
     #[inline(always)]
     fn lookup(&self, addr: u32) -> u32 {
-        self.table.view().lookup(addr)
+        let view = self.table.view();
+        view.follow(addr, view.root(addr))
     }
 
     #[inline(always)]
@@ -91,9 +98,20 @@ impl<const ROOT: u32> Lpm4Lookup for StrideReader<ROOT> {
 
     #[inline(always)]
     fn lookup_batch(&self, addrs: &[u32], out: &mut [u32]) {
+        const { assert!(GROUP == 1 << 31) };
         let view = self.table.view();
-        for (addr, leaf) in addrs.iter().zip(out) {
-            *leaf = view.lookup(*addr);
+        // Eight at a time: a word of the root that is a leaf, as most are, is one load, and one question is asked for all.
+        for (addrs, leaves) in addrs.chunks(8).zip(out.chunks_mut(8)) {
+            let mut others = 0;
+            for (addr, leaf) in addrs.iter().zip(&mut *leaves) {
+                *leaf = view.root(*addr);
+                others |= *leaf | leaf.wrapping_sub(1);
+            }
+            if others & GROUP != 0 {
+                for (addr, leaf) in addrs.iter().zip(leaves) {
+                    *leaf = view.follow(*addr, *leaf);
+                }
+            }
         }
     }
 }

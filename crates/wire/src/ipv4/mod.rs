@@ -300,9 +300,9 @@ pub const fn ttl_word_decremented(word: u32) -> u32 {
 #[must_use]
 pub const fn ttl_word_decremented_raw(word: u32) -> u32 {
     let word = u32::from_le(word);
-    let checksum = word >> 16;
-    let checksum = checksum + 1 + (checksum >= 0xfffe) as u32;
-    ((word & 0xffff).wrapping_sub(1) & 0xffff | checksum << 16).to_le()
+    // Both fields by one addition. TTL 0, of which there is nothing to take, would take from the protocol.
+    let carry = (word >= 0xfffe_0000) as u32;
+    word.wrapping_add(0xffff).wrapping_add(carry << 16).to_le()
 }
 
 #[cfg(test)]

@@ -71,6 +71,13 @@ def test_a_campaign_from_run_to_archive(lab: Lab, tmp_path: Path) -> None:
     assert lab("run", file, "--out", results, "--resume").returncode == 0
     assert lab("export", results, "--parquet", tmp_path / "t.parquet").returncode == 0
     assert lab("archive", results, "--file", tmp_path / "a.tar.xz").returncode == 0
+    page = lab("report", results, "--out", tmp_path / "r")
+    assert page.returncode == 0
+    assert (tmp_path / "r" / "report.html").exists()
+    versus = lab("compare", results, results, "--dut-a", "fast", "--dut-b", "slow")
+    assert versus.returncode == 0
+    assert "too few repeats to tell" in versus.stdout
+    assert lab("compare", results, results, "--dut-a", "fast").returncode == 1
     judged = lab("verdicts", "kosak2025", results, "--candidate", "fast")
     assert judged.returncode == 0
     assert "not testable here" in judged.stdout

@@ -17,7 +17,8 @@ from quiver_lab.procedures import PRESETS
 
 Operation = Literal["one-way", "bidirectional", "nat", "cross-connect"]
 Link = Literal["veth", "memif", "none"]
-Key = tuple[tuple[str, str], ...]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+"""What may be part of a file's name."""
 
 
 class CampaignError(ValueError):
@@ -146,7 +147,7 @@ _RFC_LEAST_S = {"throughput": 60.0, "loss-rate": 60.0, "latency": 120.0, "pdv": 
 class Matrix(_Strict):
     """Every combination is a cell."""
 
-    dut: tuple[str, ...] = Field(min_length=1)
+    dut: tuple[Name, ...] = Field(min_length=1)
     link: tuple[Link, ...] = ("veth",)
     operation: tuple[Operation, ...] = ("one-way",)
     workers: tuple[Annotated[int, Field(ge=0)], ...] = (1,)
@@ -156,7 +157,7 @@ class Matrix(_Strict):
     """Further routes beside those that the traffic takes."""
     sources: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = (254,)
     """Source addresses a direction."""
-    procedure: tuple[str, ...] = Field(min_length=1)
+    procedure: tuple[Name, ...] = Field(min_length=1)
 
 
 class OddRule(_Strict):

@@ -139,6 +139,47 @@ def runs_as_measured(store: Store) -> list[findings.Measured]:
 
 
 @app.command()
+def report(results: Results, to: Annotated[Path, typer.Option("--out", help="folder for the report")]) -> None:
+    """Write the report: one page that needs no network, SVG figures, CSV and LaTeX tables."""
+    from quiver_lab.report import build  # noqa: PLC0415  (slow to import)
+
+    out.print(str(build(Store.open(results), to)), highlight=False, markup=False)
+
+
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(help="results A")],
+    b: Annotated[Path, typer.Argument(help="results B; may be the same folder with --dut-a and --dut-b")],
+    dut_a: Annotated[str | None, typer.Option(help="device of A")] = None,
+    dut_b: Annotated[str | None, typer.Option(help="device of B")] = None,
+) -> None:
+    """Compare the same cells of two campaigns, or two devices: ratio of medians, Mann-Whitney test, effect size."""
+    from quiver_lab.report import number, tables  # noqa: PLC0415  (slow to import)
+
+    if (dut_a is None) != (dut_b is None):
+        raise StoreError("give both --dut-a and --dut-b, or neither")
+    store_a, store_b = Store.open(a), Store.open(b)
+    for key, value in store_a.machine.items():
+        if value != store_b.machine.get(key):
+            err.print(f"warning: {key} differs: {value} and {store_b.machine.get(key)}", highlight=False, markup=False)
+    for name in sorted({*store_a.campaign.procedures} & {*store_b.campaign.procedures}):
+        if store_a.campaign.procedures[name] != store_b.campaign.procedures[name]:
+            err.print(f"warning: procedure {name} differs", highlight=False, markup=False)
+    found = tables.between_campaigns(tables.rows(store_a), tables.rows(store_b), dut_a=dut_a, dut_b=dut_b)
+    if not found:
+        raise StoreError("no cell has values on both sides")
+    for v in found:
+        c = v.comparison
+        ratio = "" if c.ratio is None else f", {c.ratio:.3f} times"
+        device = "" if dut_a else f"{v.cell.dut}, "
+        out.print(
+            f"{device}{tables.traffic(v.cell)}: {v.quantity} {number(c.median_a)} and {number(c.median_b)}{ratio}; "
+            f"p {c.p_value:.2g}, effect {c.effect}: {v.words}",
+            highlight=False, markup=False,
+        )  # fmt: skip
+
+
+@app.command()
 def export(results: Results, parquet: Annotated[Path, typer.Option("--parquet", help="file to write")]) -> None:
     """Write one row a trial and direction as Parquet."""
     rows = Store.open(results).export_parquet(parquet)

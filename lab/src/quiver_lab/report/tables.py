@@ -1,0 +1,254 @@
+"""What a report says, as plain values: from result files to rows. Pure but for reading the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from quiver_lab import stats
+from quiver_lab.campaign import Cell
+from quiver_lab.energy import per_core_second, per_watt_hour
+from quiver_lab.oddity import Latest, odd_runs
+from quiver_lab.records import RunRecord
+from quiver_lab.store import Store
+from quiver_lab.trial import Trial
+
+SIGNIFICANT = 0.05
+
+
+def higher_is_better(quantity: str) -> bool:
+    """Rates and bursts; times and losses are better when low."""
+    return quantity.endswith(("_pps", "_frames")) and "missing" not in quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a cell's trials cost, over everything that was delivered in them."""
+
+    packets_per_core_second: float | None
+    device_busy: float | None
+    """Mean over the device's cores, 0 to 1."""
+    tester_busy: float | None
+    packets_per_watt_hour: float | None
+    bytes_per_watt_hour: float | None
+    idle_watts: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One cell and quantity."""
+
+    cell: Cell
+    quantity: str
+    values: tuple[float, ...]
+    """Each repeat's last attempt."""
+    summary: stats.Summary
+    first: stats.Summary | None
+    """Of first attempts: what the table says without repeating odd runs."""
+    interval: stats.Interval | None
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+    primary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A cell without a result."""
+
+    cell: Cell
+    status: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Versus:
+    """One cell of two devices, or of two campaigns."""
+
+    cell: Cell
+    quantity: str
+    name_a: str
+    name_b: str
+    comparison: stats.Comparison
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether the values differ more than chance would have it."""
+        return self.comparison.p_value < SIGNIFICANT
+
+    @property
+    def better(self) -> str | None:
+        """Name of the better one; none where they cannot be told apart."""
+        if not self.told_apart or self.comparison.median_a == self.comparison.median_b:
+            return None
+        a_higher = self.comparison.median_a > self.comparison.median_b
+        return self.name_a if a_higher == higher_is_better(self.quantity) else self.name_b
+
+    @property
+    def words(self) -> str:
+        """The outcome in a phrase."""
+        if self.better is not None:
+            return f"{self.better} is better"
+        least = stats.smallest_p(self.comparison.count_a, self.comparison.count_b)
+        if least >= SIGNIFICANT:
+            return f"too few repeats to tell (p cannot get below {least:.2g})"
+        return "cannot be told apart"
+
+
+def rows(store: Store) -> list[Row]:
+    """All quantities of all cells that have values, in the order of the campaign."""
+    out = []
+    rule = store.campaign.odd_runs
+    for latest in in_order(store):
+        last, first = latest.last(), latest.first()
+        odd = odd_runs(latest, rule)
+        primary = last[0].primary
+        for quantity in sorted({q for r in last for q in r.values}, key=lambda q: (q != primary, q)):
+            values = latest.values(quantity)
+            if not values:
+                continue
+            warnings = list(stats.stability_warnings(values)) if quantity == primary else []
+            if quantity == primary and odd:
+                warnings.append(f"{len(odd)} of {len(last)} repeats odd after all attempts")
+            if len(values) < len(last):
+                warnings.append(f"{len(last) - len(values)} of {len(last)} repeats have no such value")
+            before = latest.values(quantity, first)
+            out.append(
+                Row(
+                    cell=latest.cell,
+                    quantity=quantity,
+                    values=values,
+                    summary=stats.summary(values),
+                    first=stats.summary(before) if before else None,
+                    interval=stats.bootstrap_median(values),
+                    warnings=tuple(warnings),
+                    notes=tuple(sorted({n for r in last for n in r.notes})),
+                    primary=quantity == primary,
+                )
+            )
+    return out
+
+
+def in_order(store: Store) -> list[Latest]:
+    """Cells in the order of the campaign."""
+    found = {latest.cell.slug: latest for latest in Latest.by_cell(store.runs())}
+    return [found[c.slug] for c in store.campaign.cells() if c.slug in found]
+
+
+def gaps(records: Iterable[RunRecord]) -> list[Gap]:
+    """Cells that are absent, and runs that failed, each reason once."""
+    seen: dict[tuple[str, str, str], Gap] = {}
+    for r in records:
+        if r.status != "done":
+            seen.setdefault((r.run.cell.slug, r.status, r.why), Gap(r.run.cell, r.status, r.why))
+    return list(seen.values())
+
+
+def uses(store: Store) -> dict[str, Use]:
+    """Cost by cell's slug."""
+    cores = {r.run.cell.slug: r.device.get("cores") for r in store.runs() if r.device.get("cores")}
+    sums: dict[str, list[tuple[Trial, dict[str, float], float | None, float | None, float]]] = {}
+    for t in store.trials():
+        energy = t.energy
+        sums.setdefault(t.run.cell.slug, []).append(
+            (
+                Trial.model_validate(t.trial),
+                t.core_busy,
+                energy.joules if energy else None,
+                energy.idle_watts if energy else None,
+                t.duration_s,
+            )
+        )
+    out = {}
+    tester = str(store.campaign.testbed.tester_core)
+    simulated = store.campaign.testbed.kind == "simulated"
+    for slug, trials in sums.items():
+        mine = [str(c) for c in cores.get(slug) or store.campaign.testbed.dut_cores]
+        delivered = sum(t.received for t, *_ in trials)
+        busy_s = sum(sum(busy.get(c, 0.0) for c in mine) * s for _, busy, _, _, s in trials)
+        seconds = sum(s for *_, s in trials)
+        joules = [j for _, _, j, _, _ in trials if j is not None]
+        whole = len(joules) == len(trials)
+        frame_bytes = next(c.frame_bytes for c in store.campaign.cells() if c.slug == slug)
+        energy_j = sum(joules) if whole else 0.0
+        known = not simulated and any(busy for _, busy, *_ in trials)
+        out[slug] = Use(
+            packets_per_core_second=per_core_second(delivered, {"all": busy_s / seconds}, seconds) if known else None,
+            device_busy=busy_s / seconds / len(mine) if known else None,
+            tester_busy=sum(busy.get(tester, 0.0) * s for _, busy, _, _, s in trials) / seconds if known else None,
+            packets_per_watt_hour=per_watt_hour(delivered, energy_j),
+            bytes_per_watt_hour=per_watt_hour(delivered * frame_bytes, energy_j),
+            idle_watts=next((i for *_, i, _ in trials if i is not None), None),
+        )
+    return out
+
+
+def _but_device(cell: Cell) -> tuple[tuple[str, object], ...]:
+    return tuple((k, v) for k, v in cell.model_dump().items() if k != "dut")
+
+
+def between_devices(all_rows: Sequence[Row]) -> list[Versus]:
+    """Every two devices in the same cell, by their primary quantity, in the order of the campaign."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in all_rows:
+        if row.primary:
+            groups.setdefault((_but_device(row.cell), row.quantity), []).append(row)
+    out = []
+    for group in groups.values():
+        for i, a in enumerate(group):
+            for b in group[i + 1 :]:
+                found = stats.compare(a.values, b.values)
+                out.append(Versus(a.cell, a.quantity, a.cell.dut, b.cell.dut, found))
+    return out
+
+
+def between_campaigns(
+    a: Sequence[Row], b: Sequence[Row], *, dut_a: str | None = None, dut_b: str | None = None
+) -> list[Versus]:
+    """The same cell in two campaigns; with device names, those take each other's place."""
+    out = []
+    theirs = {}
+    for row in b:
+        if dut_b is None or row.cell.dut == dut_b:
+            theirs[_but_device(row.cell), row.cell.dut if dut_b is None else "", row.quantity] = row
+    for row in a:
+        if not row.primary or (dut_a is not None and row.cell.dut != dut_a):
+            continue
+        other = theirs.get((_but_device(row.cell), row.cell.dut if dut_b is None else "", row.quantity))
+        if other is not None:
+            out.append(Versus(row.cell, row.quantity, dut_a or "A", dut_b or "B", stats.compare(row.values, other.values)))
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one device did against all others."""
+
+    dut: str
+    wins: tuple[Versus, ...]
+    loses: tuple[Versus, ...]
+    open: tuple[Versus, ...]
+
+
+def standings(versus: Sequence[Versus]) -> list[Standing]:
+    """Where each device wins, loses, and cannot be told from another."""
+    names = list(dict.fromkeys(n for v in versus for n in (v.name_a, v.name_b)))
+    out = []
+    for name in names:
+        mine = [v for v in versus if name in (v.name_a, v.name_b)]
+        out.append(
+            Standing(
+                name,
+                tuple(v for v in mine if v.better == name),
+                tuple(v for v in mine if v.better not in (None, name)),
+                tuple(v for v in mine if v.better is None),
+            )
+        )
+    return out
+
+
+def traffic(cell: Cell) -> str:
+    """A cell without its device, in words."""
+    links = {"veth": " on veth", "memif": " on memif", "none": ""}
+    workers = f"{cell.workers} worker{'s' if cell.workers != 1 else ''}"
+    routes = f", {cell.routes} further routes" if cell.routes else ""
+    return f"{cell.operation}, {cell.frame_bytes} B, IPv{cell.ip}, {workers}{links[cell.link]}{routes} ({cell.procedure})"

@@ -68,6 +68,8 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path, body: str, says: str) -> No
 def test_unknown_keys_of_an_answer_are_kept(tmp_path: Path) -> None:
     document = json.loads(answer())
     document["later"] = {"x": 1}
+    # Frames of one interval arrive in the next.
+    document["directions"][0]["series"] = [{"t_s": 0.1, "sent": 5, "received": 6, "lost": -1}]
     document["directions"][0]["also"] = 2
     trial = fake(tmp_path, f"echo '{json.dumps(document)}'").measure(1, 1)
     again = trial.model_dump(mode="json", by_alias=True)

@@ -67,7 +67,8 @@ class SeriesPoint(_Frozen):
     t_s: float
     sent: Count
     received: Count
-    lost: Count
+    lost: int
+    """Sent less received in this interval: below 0 where frames of the one before arrive in it."""
 
 
 class Direction(Counters):

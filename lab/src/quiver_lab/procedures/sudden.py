@@ -85,10 +85,10 @@ def recovery(
     """Overload by a tenth (or to the line rate), halve the rate without a pause, and look for the last loss."""
     overload = min(throughput_pps * 1.1, line_pps)
     points = measurer.measure_steps([Step(overload, overload_s), Step(overload / 2, after_s)])
-    overloaded = any(p.lost for p in points if p.t_s <= overload_s + 1e-9)
+    overloaded = any(p.lost > 0 for p in points if p.t_s <= overload_s + 1e-9)
     after = [p for p in points if p.t_s > overload_s + 1e-9]
-    last = max((p.t_s for p in after if p.lost), default=overload_s)
-    ended = not after or after[-1].lost == 0
+    last = max((p.t_s for p in after if p.lost > 0), default=overload_s)
+    ended = not after or after[-1].lost <= 0
     return RecoveryResult(overload, overloaded, last - overload_s if ended else None)
 
 

@@ -128,6 +128,9 @@ def test_what_a_device_cannot_do_is_absent() -> None:
     assert why["quiver", "one-way", "none", 4, 1] == "it needs a link: veth or memif"
     assert why["quiver", "one-way", "veth", 4, 2] == "2 workers and a main thread need 3 cores; testbed.dut_cores gives 1"
     assert why["linux", "one-way", "veth", 4, 2] == "2 cores were asked for; testbed.dut_cores gives 1"
+    if testbed.lacking() is None and find("ethtool", {}):
+        assert why["linux", "one-way", "veth", 6, 1] == "IPv6 frames of the tester have 84 bytes or more"
+        assert why["linux", "one-way", "veth", 4, 1] is None
     if find("vpp", {}) is None:
         assert all(str(v).startswith("vpp is not installed") for k, v in why.items() if k[0] == "fdio-vpp")
     if find("dpdk-testpmd", {}):

@@ -92,6 +92,7 @@ def test_profiles_say_what_the_cell_says() -> None:
     # As many sessions as sources; the two addresses of a /16 that are none are left out.
     assert nat["udp"] == {"src": 1025, "dst": 12}
     assert nat["ipv4"]["src"]["increment"]["count"] == 65_534
+    assert profiles.profile(cell(operation="cross-connect"))["streams"][0]["ethernet"] == {"dst": "02:00:00:00:00:02"}
     six = profiles.profile(cell(ip=6))["streams"][0]
     assert six["ipv6"]["dst"] == "2001:2:0:b::1"
     assert "ipv4" not in six

@@ -60,6 +60,9 @@ def profile(cell: Cell) -> dict[str, Any]:
         },
         "udp": {"src": 1025, "dst": 12} if nat else {},
     }
+    if cell.operation == "cross-connect":
+        # Nobody answers for the next hop: any address but a group's will do.
+        stream["ethernet"] = {"dst": "02:00:00:00:00:02"}
     return {
         "schema": "quiver-profile/1",
         "name": cell.slug[:64],

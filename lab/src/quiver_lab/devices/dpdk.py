@@ -30,7 +30,7 @@ class Testpmd(Adapter):
             return "it needs a link: veth or memif"
         if cell.workers > 1:
             return "two ports of one queue have work for one core"
-        return lab_absent(self.campaign)
+        return lab_absent(self.campaign, cell)
 
     def arguments(self, cell: Cell, folder: Path, ports: tuple[str, str]) -> list[str]:
         """The program's arguments. It wants a main core of its own: with one core both are put on it."""

@@ -71,7 +71,7 @@ class Linux(Adapter):
             return "nftables is not installed"
         if cell.workers > len(self.campaign.testbed.dut_cores):
             return f"{cell.workers} cores were asked for; testbed.dut_cores gives {len(self.campaign.testbed.dut_cores)}"
-        return lab_absent(self.campaign)
+        return lab_absent(self.campaign, cell)
 
     @contextlib.contextmanager
     def bench(self, cell: Cell, folder: Path) -> Iterator[Bench]:

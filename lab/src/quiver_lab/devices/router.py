@@ -72,7 +72,7 @@ class Quiver(Adapter):
         if len(self.campaign.testbed.dut_cores) < need:
             have = len(self.campaign.testbed.dut_cores)
             return f"{cell.workers} workers and a main thread need {need} cores; testbed.dut_cores gives {have}"
-        return lab_absent(self.campaign)
+        return lab_absent(self.campaign, cell)
 
     def start_text(self, cell: Cell, folder: Path) -> str:
         """The start-up configuration: the first core is the main thread's, and a single worker's where there is no other."""

@@ -55,7 +55,7 @@ pub use node::{
 pub use packet::{Packet, Pkt, prefetch};
 pub use port::{
     DeviceInput, DeviceNext, DeviceTx, Link, MovingQueue, PlacedQueue, Port, PortState, RxBurst, RxMode, RxQueue, RxState, Segment,
-    TxBatch, TxDrop, TxQueue, TxState,
+    Transmitted, TxBatch, TxDrop, TxQueue, TxState,
 };
 pub use publish::{Published, Snapshot};
 pub use spec::{MakeCx, NodeKind, NodeSpec, TraceFormat};

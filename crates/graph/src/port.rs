@@ -86,36 +86,9 @@ impl RxBurst<'_, '_> {
     /// the packet and a buffer's data area, writes the packet there and returns its length, or `None` to end before it.
     /// Returns how many were received; a missing buffer is counted, and its packet stays with the driver.
     #[inline(always)]
-    pub fn push_many(&mut self, wanted: usize, mut fill: impl FnMut(usize, &mut [MaybeUninit<u8>]) -> Option<usize>) -> usize {
-        let (from, wanted) = (self.frame.len, wanted.min(self.room()));
-        let got = self.cx.core.cache.alloc_into(&mut self.frame.index[from..from + wanted]);
-        if got < wanted {
-            self.cx.no_buffer(self.interface, (wanted - got) as u64);
-        }
-        let env = self.cx.env;
-        let room = env.data_end as usize - HEADROOM;
-        let (mut n, mut bytes) = (0, 0);
-        for (index, span) in self.frame.index[from..from + got].iter().zip(&mut self.frame.span[from..]) {
-            // SAFETY: the index was handed out above, so the buffer lies in the region (R2) and is ours alone; HEADROOM + room
-            // is the end of its data area.
-            let area = unsafe {
-                let first = env.base.add(*index as usize * env.stride as usize + HEADROOM);
-                std::slice::from_raw_parts_mut(first.cast::<MaybeUninit<u8>>(), room)
-            };
-            let Some(len) = fill(n, area) else { break };
-            let len = len.min(room);
-            *span = Span::new(HEADROOM as u32, len as u32).0;
-            bytes += len as u64;
-            n += 1;
-        }
-        self.frame.context[from..from + n].fill(self.interface.0 & IF_MASK);
-        self.frame.aux[from..from + n].fill(0);
-        self.frame.len = from + n;
+    pub fn push_many(&mut self, wanted: usize, fill: impl FnMut(usize, &mut [MaybeUninit<u8>]) -> Option<usize>) -> usize {
+        let (n, bytes) = self.cx.push_many(self.frame, wanted, self.interface, fill);
         self.bytes += bytes;
-        if n < got {
-            // Lanes past the end keep these indices, which are valid ones (F2).
-            self.cx.core.cache.free_bulk(&self.frame.index[from + n..from + got]);
-        }
         n
     }
 
@@ -206,6 +179,122 @@ impl RxBurst<'_, '_> {
     pub fn now(&self) -> u64 {
         self.cx.now()
     }
+}
+
+impl NodeCx<'_> {
+    /// Appends up to `wanted` new packets of one buffer each to a frame, as far as there is room in the vector: `fill` gets the
+    /// number of the packet and a buffer's data area, writes the packet there and returns its length, or `None` to end before
+    /// it. Returns packets and bytes; a missing buffer is counted.
+    #[inline(always)]
+    pub fn push_many(
+        &mut self,
+        frame: &mut Frame,
+        wanted: usize,
+        rx_if: IfIndex,
+        mut fill: impl FnMut(usize, &mut [MaybeUninit<u8>]) -> Option<usize>,
+    ) -> (usize, u64) {
+        let (from, wanted) = (frame.len, wanted.min(self.vector_size().saturating_sub(frame.len)));
+        let got = self.core.cache.alloc_into(&mut frame.index[from..from + wanted]);
+        if got < wanted {
+            self.no_buffer(rx_if, (wanted - got) as u64);
+        }
+        let env = self.env;
+        let room = env.data_end as usize - HEADROOM;
+        let (mut n, mut bytes) = (0, 0);
+        for (index, span) in frame.index[from..from + got].iter().zip(&mut frame.span[from..]) {
+            // SAFETY: the index was handed out above, so the buffer lies in the region (R2) and is ours alone; HEADROOM + room
+            // is the end of its data area.
+            let area = unsafe {
+                let first = env.base.add(*index as usize * env.stride as usize + HEADROOM);
+                std::slice::from_raw_parts_mut(first.cast::<MaybeUninit<u8>>(), room)
+            };
+            let Some(len) = fill(n, area) else { break };
+            let len = len.min(room);
+            *span = Span::new(HEADROOM as u32, len as u32).0;
+            bytes += len as u64;
+            n += 1;
+        }
+        frame.context[from..from + n].fill(rx_if.0 & IF_MASK);
+        frame.aux[from..from + n].fill(0);
+        frame.len = from + n;
+        if n < got {
+            // Lanes past the end keep these indices, which are valid ones (F2).
+            self.core.cache.free_bulk(&frame.index[from + n..from + got]);
+        }
+        (n, bytes)
+    }
+
+    /// Hands a frame to a device's queue, for input nodes that keep what the device does not take and offer it again: what it
+    /// took is counted as sent and gone from the frame, what it refused for good is dropped and counted, the rest stays in the
+    /// frame in its order. Returns the packets sent and refused, and why the rest was not taken.
+    pub fn transmit(&mut self, frame: &mut Frame, interface: IfIndex, queue: &mut dyn TxQueue) -> Transmitted {
+        let (mut refused, before) = (Vec::new(), frame.len);
+        let (taken, reason) = hand_over(self, frame, interface, queue, &mut refused);
+        self.consume(frame, taken, reason);
+        if !refused.is_empty() {
+            self.interfaces().tx_error.add(self.thread(), interface.0, refused.len() as u64);
+        }
+        Transmitted { sent: before - frame.len - refused.len(), refused: refused.len(), reason }
+    }
+}
+
+/// What became of a frame that was handed to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmitted {
+    /// Packets sent.
+    pub sent: usize,
+    /// Packets dropped because the device can never send them.
+    pub refused: usize,
+    /// Why the device did not take what is left, where something is left.
+    pub reason: TxDrop,
+}
+
+/// Hands a frame to a queue and counts what it sent. Packets that the queue keeps or refuses are gone from the frame; those
+/// that it has copied are the first ones left, and their number is returned.
+fn hand_over(
+    cx: &mut NodeCx<'_>,
+    frame: &mut Frame,
+    interface: IfIndex,
+    queue: &mut dyn TxQueue,
+    refused: &mut Vec<(usize, TxDrop)>,
+) -> (usize, TxDrop) {
+    let (thread, n) = (cx.thread(), frame.len());
+    let (mut taken, reason, (kept, kept_bytes)) = {
+        let mut batch = TxBatch { cx, frame, refused, reason: TxDrop::NoRoom, interface, kept: (0, 0) };
+        let taken = queue.tx(&mut batch).min(n);
+        (taken, batch.reason, batch.kept)
+    };
+    // Refused after the last one taken: it is one of those left.
+    refused.retain(|(i, _)| *i < taken);
+    if kept == n {
+        // All lanes are marked: nothing is left to drop or free.
+        frame.forget_taken();
+        taken = 0;
+    } else if kept > 0 || !refused.is_empty() {
+        taken -= cx.drop_some(frame, refused, taken) + kept.min(taken);
+    }
+    if kept > 0 {
+        cx.core.interfaces.tx.add(thread, interface.0, kept as u64, kept_bytes);
+    }
+    if taken > 0 {
+        let chained = frame.context[..taken].iter().fold(0, |a, c| a | c) & flags::CHAINED != 0;
+        let mut sent = 0;
+        if chained || cx.core.captures.active() {
+            for i in 0..taken {
+                // SAFETY: i < len, and the frame is exclusively borrowed.
+                let packet = unsafe { Pkt::of_lane(frame, i, &cx.env) };
+                sent += packet.total_len() as u64;
+                if cx.core.captures.active() {
+                    let now = cx.core.now;
+                    cx.core.captures.copy(CapturePoint::Tx, interface, now, &packet);
+                }
+            }
+        } else {
+            sent = frame.span[..taken].iter().map(|s| u64::from(s & 0xffff)).sum();
+        }
+        cx.core.interfaces.tx.add(thread, interface.0, taken as u64, sent);
+    }
+    (taken, reason)
 }
 
 /// One receive queue of a device.
@@ -701,50 +790,13 @@ impl VectorNode for DeviceTx {
 
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
         let thread = cx.thread();
-        let n = frame.len();
         self.refused.clear();
-        let (mut taken, reason, (kept, kept_bytes)) = match &mut self.queue {
-            _ if !self.state.is_up() => (0, TxDrop::Down, (0, 0)),
-            None => (0, TxDrop::NoQueue, (0, 0)),
-            Some(queue) => {
-                let (refused, interface) = (&mut self.refused, self.interface);
-                let mut batch = TxBatch { cx, frame, refused, reason: TxDrop::NoRoom, interface, kept: (0, 0) };
-                let taken = queue.tx(&mut batch).min(n);
-                (taken, batch.reason, batch.kept)
-            }
+        let (taken, reason) = match &mut self.queue {
+            _ if !self.state.is_up() => (0, TxDrop::Down),
+            None => (0, TxDrop::NoQueue),
+            Some(queue) => hand_over(cx, frame, self.interface, &mut **queue, &mut self.refused),
         };
-        let left = n - taken;
-        // Refused after the last one taken: it is one of those left.
-        self.refused.retain(|(i, _)| *i < taken);
-        if kept == n {
-            // All lanes are marked: nothing is left to drop or free.
-            frame.forget_taken();
-            taken = 0;
-        } else if kept > 0 || !self.refused.is_empty() {
-            taken -= cx.drop_some(frame, &self.refused, taken) + kept.min(taken);
-        }
-        if kept > 0 {
-            cx.core.interfaces.tx.add(thread, self.interface.0, kept as u64, kept_bytes);
-        }
-        if taken > 0 {
-            let chained = frame.context[..taken].iter().fold(0, |a, c| a | c) & flags::CHAINED != 0;
-            let mut sent = 0;
-            if chained || cx.core.captures.active() {
-                for i in 0..taken {
-                    // SAFETY: i < len, and the frame is exclusively borrowed.
-                    let packet = unsafe { Pkt::of_lane(frame, i, &cx.env) };
-                    sent += packet.total_len() as u64;
-                    if cx.core.captures.active() {
-                        let now = cx.core.now;
-                        cx.core.captures.copy(CapturePoint::Tx, self.interface, now, &packet);
-                    }
-                }
-            } else {
-                sent = frame.span[..taken].iter().map(|s| u64::from(s & 0xffff)).sum();
-            }
-            cx.core.interfaces.tx.add(thread, self.interface.0, taken as u64, sent);
-        }
-        let errors = left + self.refused.len();
+        let errors = frame.len() - taken + self.refused.len();
         if errors > 0 {
             cx.core.interfaces.tx_error.add(thread, self.interface.0, errors as u64);
         }

@@ -1,0 +1,107 @@
+//! Measures routers: sends what was asked, counts exactly what came back, times it, and says when it could not.
+//!
+//! ```text
+//! quiver-tester trial --port P [--port P] --profile FILE --rate R [--size N] [--duration S] [--json]
+//! quiver-tester self-test [--port P --port P]     what the tester itself can do, its ports back to back
+//! ```
+//! Exit: 0 for a trial that ran, valid or not; 1 and one line on standard error where it could not; 130 after Ctrl-C.
+#![forbid(unsafe_code)]
+
+mod options;
+mod self_test;
+mod table;
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Parser;
+use options::{Command, Options, TrialOptions};
+use quiver_tester_core::bench::Bench;
+use quiver_tester_core::profile::{Profile, ProfileError};
+use quiver_tester_core::report::Report;
+use quiver_tester_core::trial::{self, Plan, Progress, TrialError};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// What a shell reports for a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+/// Why there is no result: one line.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    #[error(transparent)]
+    Trial(#[from] TrialError),
+    #[error(transparent)]
+    Bench(#[from] quiver_tester_core::bench::BenchError),
+    #[error("self-test: {0}")]
+    SelfTest(String),
+    #[error("cannot write: {0}")]
+    Output(#[from] io::Error),
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // A second one ends the program at once.
+        let done = signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()));
+        if let Err(error) = done {
+            eprintln!("quiver-tester: cannot take signals: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    let result = match &options.command {
+        Command::Trial(options) => run_trial(options, &stop),
+        Command::SelfTest(options) => self_test::run(options, &stop),
+    };
+    match result {
+        Ok(()) if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
+        // Whoever read our output has seen enough.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("quiver-tester: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_trial(options: &TrialOptions, stop: &AtomicBool) -> Result<(), Failure> {
+    let plan = options.plan(Profile::load(&options.profile)?);
+    let mut bench = Bench::open(&options.port, plan.max_frame())?;
+    let report = measure(&mut bench, &plan, stop)?;
+    print(&report, options.json)
+}
+
+/// Runs a trial with a progress line where somebody looks.
+fn measure(bench: &mut Bench, plan: &Plan, stop: &AtomicBool) -> Result<Report, Failure> {
+    let shows = io::stderr().is_terminal();
+    let mut watch = |progress: &Progress| {
+        if shows && progress.of_s > 0.0 {
+            let Progress { t_s, of_s, sent, received } = progress;
+            eprint!("\r{t_s:6.1} of {of_s} s: {sent} sent, {received} received ");
+        }
+        !stop.load(Ordering::Relaxed)
+    };
+    let report = trial::run(bench, plan, &mut watch);
+    if shows {
+        eprint!("\r\x1b[K");
+    }
+    Ok(report?)
+}
+
+fn print(report: &Report, json: bool) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, report).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        out.write_all(table::text(report).as_bytes())?;
+    }
+    Ok(out.flush()?)
+}

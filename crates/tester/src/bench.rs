@@ -1,0 +1,451 @@
+//! The bench: ports opened, threads placed, nodes in their places, for one trial after the other.
+//!
+//! ```text
+//!   tester-source (per thread, a lane for each port) ──► device          …-input ──► ethernet-input (ours: the sink) ──► ifN-tx
+//! ```
+//!
+//! Control stays on the thread that made it, which also serves memif's control channels.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use quiver_buffer::{PageSize, Region, RegionConfig};
+use quiver_drivers::af_packet::{AfPacket, AfPacketConfig};
+use quiver_drivers::af_xdp::{AfXdp, AfXdpConfig};
+use quiver_drivers::memif::{Key, Memif, MemifConfig, Mode, Role};
+use quiver_drivers::tap::{Tap, TapConfig};
+use quiver_graph::clock::Clock;
+use quiver_graph::stats::Stats;
+use quiver_graph::{
+    ArcPoint, DeviceInput, DeviceNext, DeviceTx, Graph, IfIndex, NodeId, NodeSpec, PlacedQueue, Port, RxMode, STATS_BYTES,
+    ThreadPlan, TxQueue, TxState, Verdict,
+};
+use quiver_tables::qsbr;
+use quiver_wire::MacAddr;
+
+use crate::answer::Host;
+use crate::port::{Engine, PortSpec};
+use crate::sink::{Inbox, Inboxes, Sink, lock};
+use crate::source::{Job, Source};
+use crate::time::Time;
+
+/// Packet buffers: a full ring of each port, twice, with room for what threads hold.
+const BUFFERS: u32 = 16_384;
+/// How often the control thread looks after sockets and clock while it waits.
+const TURN: Duration = Duration::from_millis(2);
+/// How often a neighbour is asked for.
+const ASK: Duration = Duration::from_millis(300);
+
+/// Why there is no bench: one line with what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// Wrong number of ports.
+    #[error("{0} ports were given; a trial takes one or two")]
+    Ports(usize),
+    /// A port could not be opened.
+    #[error("port {port}: {error}")]
+    Open {
+        /// The port.
+        port: String,
+        /// What its driver said.
+        error: String,
+    },
+    /// Threads, memory or nodes.
+    #[error("cannot set up the tester: {0}")]
+    Setup(String),
+    /// Nobody at the other end.
+    #[error("port {port}: no link within {seconds} s{why}")]
+    NoLink {
+        /// The port.
+        port: String,
+        /// How long was waited.
+        seconds: u64,
+        /// What the driver knows.
+        why: String,
+    },
+    /// The gateway is silent.
+    #[error("port {port}: {gateway} does not answer within {seconds} s: is it up, and is the port's own address in its network?")]
+    NoNeighbor {
+        /// The port.
+        port: String,
+        /// Who was asked for.
+        gateway: IpAddr,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// Somebody ended the wait.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// A port, opened.
+pub struct Opened {
+    /// As it was asked for.
+    pub spec: PortSpec,
+    /// Its interface in the graph.
+    pub interface: IfIndex,
+    /// Hardware address.
+    pub mac: MacAddr,
+    /// Threads that send.
+    pub tx_threads: Vec<usize>,
+    /// Thread that receives.
+    pub rx_thread: usize,
+    port: Box<dyn Port>,
+    input: NodeId,
+    queues: u16,
+}
+
+impl Opened {
+    /// Whether it carries Ethernet frames.
+    pub fn ethernet(&self) -> bool {
+        !matches!(self.spec.engine, Engine::Memif { ip: true, .. })
+    }
+
+    /// Largest frame without FCS.
+    pub fn max_frame(&self) -> usize {
+        self.port.max_frame()
+    }
+
+    /// Whether its link carries.
+    pub fn is_up(&mut self) -> bool {
+        self.port.link().up
+    }
+}
+
+/// Ports and threads.
+pub struct Bench {
+    // Ports first: their queues use the region that the graph holds.
+    ports: Vec<Opened>,
+    hubs: Vec<(String, bool, Memif)>,
+    graph: Graph,
+    source: NodeId,
+    sink: NodeId,
+    inboxes: Inboxes,
+    time: Time,
+    tag: u8,
+}
+
+fn setup(error: impl std::fmt::Display) -> BenchError {
+    BenchError::Setup(error.to_string())
+}
+
+impl Bench {
+    /// Opens ports and starts threads, for frames of up to `max_frame` bytes.
+    ///
+    /// # Errors
+    /// What cannot be opened or made.
+    pub fn open(specs: &[PortSpec], max_frame: usize) -> Result<Self, BenchError> {
+        if specs.is_empty() || specs.len() > 2 {
+            return Err(BenchError::Ports(specs.len()));
+        }
+        let config = RegionConfig {
+            buffers_per_numa: BUFFERS,
+            data_size: (max_frame as u32).max(quiver_buffer::DEFAULT_DATA_SIZE as u32),
+            page_size: PageSize::Default,
+            ..Default::default()
+        };
+        let clock = Clock::new();
+        let stats = Stats::new(STATS_BYTES).map_err(setup)?;
+        let mut graph = Graph::new(Region::new(&config).map_err(setup)?, stats, clock.clone(), qsbr::Domain::new());
+        let mut cores: Vec<u32> = specs.iter().flat_map(|s| s.tx_cores.iter().copied().chain(s.rx_core)).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        let plans: Vec<_> = match &cores[..] {
+            [] => vec![ThreadPlan::default()],
+            cores => cores.iter().map(|c| ThreadPlan { cpu: Some(*c), ..Default::default() }).collect(),
+        };
+        graph.start_workers(&plans).map_err(setup)?;
+        graph.interfaces().set_len(specs.len() as u32 + 1);
+        let threads = graph.fleet().threads();
+        let thread_of = |core: Option<u32>| threads[core.and_then(|c| cores.binary_search(&c).ok()).unwrap_or(0)];
+        let mut bench = Self {
+            ports: Vec::new(),
+            hubs: Vec::new(),
+            source: NodeId(0),
+            sink: NodeId(0),
+            inboxes: Arc::new(Vec::new()),
+            time: Time::Real(clock),
+            graph,
+            tag: std::process::id() as u8,
+        };
+        let mut opened = Vec::new();
+        for (at, spec) in specs.iter().enumerate() {
+            let tx_threads: Vec<usize> = match &spec.tx_cores[..] {
+                [] => vec![thread_of(spec.rx_core)],
+                cores => cores.iter().map(|c| thread_of(Some(*c))).collect(),
+            };
+            let rx_thread = spec.rx_core.map_or(tx_threads[0], |c| thread_of(Some(c)));
+            opened.push(bench.open_port(spec, IfIndex(at as u32 + 1), tx_threads, rx_thread)?);
+        }
+        let inbox = |(port, ring): &(Opened, usize)| {
+            let spec = &port.spec;
+            let host = Host::new(port.mac, port.ethernet(), spec.addresses.clone(), spec.answers.clone());
+            Mutex::new(Inbox::new(host, *ring))
+        };
+        bench.inboxes = Arc::new(opened.iter().map(inbox).collect());
+        bench.wire(opened)?;
+        Ok(bench)
+    }
+
+    fn open_port(
+        &mut self,
+        spec: &PortSpec,
+        interface: IfIndex,
+        tx_threads: Vec<usize>,
+        rx_thread: usize,
+    ) -> Result<(Opened, usize), BenchError> {
+        fn failed<E: std::fmt::Display>(spec: &PortSpec) -> impl Fn(E) -> BenchError {
+            let port = spec.to_string();
+            move |error| BenchError::Open { port: port.clone(), error: error.to_string() }
+        }
+        let mac = spec.mac.map(|m| m.0);
+        let (port, ring): (Box<dyn Port>, usize) = match &spec.engine {
+            Engine::AfPacket(name) => {
+                let config = AfPacketConfig { mac, ..AfPacketConfig::new(name) };
+                let ring = config.rx_size;
+                (Box::new(AfPacket::open(config).map_err(failed(spec))?), ring)
+            }
+            Engine::AfXdp(name) => {
+                let config = AfXdpConfig { mac, ..AfXdpConfig::new(name, self.graph.pools().to_vec()) };
+                let ring = config.rx_size;
+                (Box::new(AfXdp::open(config).map_err(failed(spec))?), ring)
+            }
+            Engine::Tap(name) => {
+                let config = TapConfig { mac, ..TapConfig::new(name) };
+                (Box::new(Tap::open(config).map_err(failed(spec))?), 500)
+            }
+            Engine::Memif { socket, id, server, ip, ring } => {
+                let hub = self.hub(socket, *server).map_err(failed(spec))?;
+                let config = MemifConfig {
+                    role: if *server { Role::Server } else { Role::Client },
+                    mode: if *ip { Mode::Ip } else { Mode::Ethernet },
+                    ring_size: *ring,
+                    tx_queues: tx_threads.iter().copied().max().unwrap_or(1).max(1),
+                    mac,
+                    ..MemifConfig::new(Key { socket: 1, id: *id })
+                };
+                (Box::new(hub.create(config).map_err(failed(spec))?), *ring as usize)
+            }
+        };
+        let mac = MacAddr(port.mac().unwrap_or([2, 0, 0, 0, 0, interface.0 as u8]));
+        let input = NodeId(0);
+        Ok((Opened { spec: spec.clone(), interface, mac, tx_threads, rx_thread, port, input, queues: 0 }, ring))
+    }
+
+    /// The memif side for a socket in a role.
+    fn hub(&mut self, socket: &str, server: bool) -> Result<Memif, String> {
+        if let Some((_, _, hub)) = self.hubs.iter().find(|(path, role, _)| path == socket && *role == server) {
+            return Ok(hub.clone());
+        }
+        let hub = Memif::new("/nonexistent/unused.sock").map_err(|e| e.to_string())?;
+        hub.add_socket(1, socket).map_err(|e| e.to_string())?;
+        self.hubs.push((socket.to_owned(), server, hub.clone()));
+        Ok(hub)
+    }
+
+    /// Makes the nodes and places the queues.
+    fn wire(&mut self, mut opened: Vec<(Opened, usize)>) -> Result<(), BenchError> {
+        let mut sink = {
+            let (time, inboxes) = (self.time.clone(), self.inboxes.clone());
+            NodeSpec::vector("ethernet-input", move |_| Sink::new(time.clone(), inboxes.clone()))
+        };
+        for (port, _) in &mut opened {
+            let (interface, state) = (port.interface, Arc::new(TxState::default()));
+            state.set_up(true);
+            // Answers leave from the thread that receives.
+            let queue = port.port.open_tx(port.rx_thread).map_err(setup)?;
+            let queues: RefCell<HashMap<usize, Box<dyn TxQueue>>> = RefCell::new(HashMap::from([(port.rx_thread, queue)]));
+            let name = format!("if{interface}-tx");
+            sink = sink.with_next(name.clone());
+            let make =
+                move |cx: &quiver_graph::MakeCx| DeviceTx::new(interface, state.clone(), queues.borrow_mut().remove(&cx.thread));
+            self.graph.add(vec![NodeSpec::vector(name, make)]).map_err(setup)?;
+        }
+        let time = self.time.clone();
+        let source = NodeSpec::input("tester-source", move |_| Source::new(time.clone()));
+        let nodes = self.graph.add(vec![sink, source]).map_err(setup)?;
+        (self.sink, self.source) = (nodes[0], nodes[1]);
+        for (mut port, _) in opened {
+            let name = port.port.input_node();
+            port.input = match self.graph.node(name) {
+                Some(node) => node,
+                None => {
+                    let arc = ArcPoint::new();
+                    let spec = NodeSpec::input(name, move |_| DeviceInput::new(arc.clone()));
+                    self.graph.add(vec![spec]).map_err(setup)?[0]
+                }
+            };
+            let interface = port.interface;
+            for (queue, rx) in port.port.take_rx().map_err(setup)?.into_iter().enumerate() {
+                let queue = PlacedQueue { interface, queue: queue as u16, next: DeviceNext::Ethernet.into(), up: true, rx };
+                self.graph.input::<DeviceInput, _>(port.input, port.rx_thread, move |node| node.place(queue));
+                port.queues += 1;
+            }
+            let ethernet = port.ethernet();
+            for thread in &port.tx_threads {
+                let queue = port.port.open_tx(*thread).map_err(setup)?;
+                self.graph.input::<Source, _>(self.source, *thread, move |node| node.add_lane(interface, queue, ethernet));
+            }
+            port.port.set_up(true).map_err(|e| BenchError::Open { port: port.spec.to_string(), error: e.to_string() })?;
+            self.ports.push(port);
+        }
+        Ok(())
+    }
+
+    /// The ports.
+    pub fn ports(&mut self) -> &mut [Opened] {
+        &mut self.ports
+    }
+
+    /// What the ports receive.
+    pub fn inboxes(&self) -> &Inboxes {
+        &self.inboxes
+    }
+
+    /// The tester's time.
+    pub fn time(&self) -> &Time {
+        &self.time
+    }
+
+    /// The graph.
+    pub fn graph(&mut self) -> &mut Graph {
+        &mut self.graph
+    }
+
+    /// A tag that the last 255 trials did not have.
+    pub fn next_tag(&mut self) -> u8 {
+        self.tag = self.tag.wrapping_add(1);
+        self.tag
+    }
+
+    /// The name of the ports' kinds.
+    pub fn engine(&self) -> String {
+        let mut names: Vec<&str> = self.ports.iter().map(|p| p.spec.engine.name()).collect();
+        names.dedup();
+        names.join("+")
+    }
+
+    /// Looks after sockets and clock, and waits a moment.
+    pub fn turn(&mut self) {
+        for (_, _, hub) in &self.hubs {
+            hub.run();
+        }
+        if let Time::Real(clock) = &self.time {
+            clock.discipline();
+        }
+        std::thread::sleep(TURN);
+    }
+
+    /// Waits until all ports have a link.
+    ///
+    /// # Errors
+    /// One has none in time, or `go_on` says no.
+    pub fn wait_for_links(&mut self, bound: Duration, go_on: &mut dyn FnMut() -> bool) -> Result<(), BenchError> {
+        let deadline = Instant::now() + bound;
+        loop {
+            self.turn();
+            let Some(down) = self.ports.iter_mut().find_map(|p| (!p.is_up()).then_some(p)) else { return Ok(()) };
+            if Instant::now() > deadline {
+                let why = down.port.describe().pop().map_or(String::new(), |line| format!(" ({line})"));
+                return Err(BenchError::NoLink { port: down.spec.to_string(), seconds: bound.as_secs(), why });
+            }
+            if !go_on() {
+                return Err(BenchError::Interrupted);
+            }
+        }
+    }
+
+    /// Hardware addresses of the next hops, by port: as given, or asked for; `None` where there is no gateway.
+    ///
+    /// # Errors
+    /// A gateway does not answer in time, or `go_on` says no.
+    pub fn next_hops(&mut self, bound: Duration, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Option<MacAddr>>, BenchError> {
+        let mut hops = Vec::new();
+        for at in 0..self.ports.len() {
+            let (spec, interface) = (self.ports[at].spec.clone(), self.ports[at].interface);
+            let Some(gateway) = spec.gateway.filter(|_| spec.dst_mac.is_none() && self.ports[at].ethernet()) else {
+                hops.push(spec.dst_mac);
+                continue;
+            };
+            let (start, mut asked) = (Instant::now(), None::<Instant>);
+            let mac = loop {
+                if let Some(mac) = lock(&self.inboxes[at]).host.learnt(gateway) {
+                    break mac;
+                }
+                if start.elapsed() > bound {
+                    return Err(BenchError::NoNeighbor { port: spec.to_string(), gateway, seconds: bound.as_secs() });
+                }
+                if !go_on() {
+                    return Err(BenchError::Interrupted);
+                }
+                if asked.is_none_or(|t| t.elapsed() > ASK) {
+                    asked = Some(Instant::now());
+                    let question = lock(&self.inboxes[at]).host.ask(gateway);
+                    self.send(self.ports[at].rx_thread, interface, question);
+                }
+                self.turn();
+            };
+            hops.push(Some(mac));
+        }
+        Ok(hops)
+    }
+
+    /// Sends one frame.
+    fn send(&mut self, thread: usize, interface: IfIndex, frame: Vec<u8>) {
+        let sink = self.sink;
+        self.graph.fleet().on(thread, move |worker| {
+            worker.at_node(sink, |cx| {
+                if let Some(packet) = cx.alloc_bytes(&frame, interface) {
+                    cx.emit(Verdict::slot(interface.0 as u16), packet);
+                }
+            });
+        });
+    }
+
+    /// Gives a job to a port's thread.
+    pub fn start(&mut self, port: usize, thread: usize, job: Job) {
+        let (source, interface) = (self.source, self.ports[port].interface);
+        self.graph.input::<Source, _>(source, thread, move |node| node.start(interface, job));
+    }
+
+    /// Ends all jobs.
+    pub fn stop(&mut self) {
+        let source = self.source;
+        for thread in self.graph.fleet().threads() {
+            self.graph.input::<Source, _>(source, thread, Source::stop);
+        }
+    }
+
+    /// Has threads that receive poll without end, or let their cores go while nothing comes.
+    pub fn poll(&mut self, on: bool) {
+        let mode = if on { RxMode::Polling } else { RxMode::Adaptive };
+        for at in 0..self.ports.len() {
+            let port = &self.ports[at];
+            let (input, thread, interface, queues) = (port.input, port.rx_thread, port.interface, port.queues);
+            self.graph.input::<DeviceInput, _>(input, thread, move |node| {
+                (0..queues).for_each(|q| {
+                    node.set_mode(interface, q, mode);
+                });
+            });
+        }
+    }
+
+    /// Clocks that each thread has spent on frames.
+    pub fn clocks(&mut self) -> Vec<(usize, u64)> {
+        let nodes: Vec<NodeId> = [self.source, self.sink].into_iter().chain(self.ports.iter().map(|p| p.input)).collect();
+        let mut nodes = nodes;
+        nodes.sort_unstable();
+        nodes.dedup();
+        let threads = self.graph.fleet().threads();
+        threads.into_iter().map(|t| (t, nodes.iter().map(|n| self.graph.figures(*n, t).clocks).sum())).collect()
+    }
+
+    /// Frames that the tester's own side of a port has lost: missed by the device, or without a buffer.
+    pub fn own_losses(&self, port: usize) -> u64 {
+        let (interfaces, at) = (self.graph.interfaces(), self.ports[port].interface.0);
+        interfaces.rx_miss.sum(at) + interfaces.rx_no_buf.sum(at) + interfaces.rx_error.sum(at)
+    }
+}

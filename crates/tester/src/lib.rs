@@ -1,0 +1,40 @@
+//! The tester: sends what was asked, counts exactly what came back, times it, and says when it could not.
+//!
+//! ```text
+//!   profile ──► maker + pace ──► source ──► device ═══ device under test ═══ device ──► sink ──► receiver: tracker, latency
+//!                                   │                                                     │
+//!                                   └────────────────── trial ◄───────────────────────────┘──► report
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`profile`], [`units`], [`port`] | what people write: streams, rates, ports |
+//! | [`maker`], [`pace`], [`signature`] | frames, when they are due, and what tells them apart |
+//! | [`tracker`], [`latency`], [`receiver`] | what became of them |
+//! | [`answer`] | the port as a host: ARP, neighbour discovery, ping |
+//! | [`source`], [`sink`], [`bench`] | the graph: the same drivers, buffers and threads as the router's |
+//! | [`trial`], [`report`] | one measurement and its result |
+//!
+//! May use: wire, buffer, tables (for the graph), graph, drivers. Must never know: what the router does with a packet.
+
+#![forbid(unsafe_code)]
+
+pub use quiver_wire::MacAddr;
+
+pub mod answer;
+pub mod bench;
+pub mod latency;
+pub mod maker;
+pub mod pace;
+pub mod port;
+pub mod profile;
+pub mod random;
+pub mod receiver;
+pub mod report;
+pub mod signature;
+pub mod sink;
+pub mod source;
+pub mod time;
+pub mod tracker;
+pub mod trial;
+pub mod units;

@@ -1,0 +1,174 @@
+use super::*;
+use crate::profile::Profile;
+use crate::signature::Reading;
+use proptest::prelude::*;
+use quiver_wire::checksum::{l4_sum_v4, l4_sum_v6};
+use quiver_wire::ipv4::Ipv4Header;
+use quiver_wire::ipv6::Ipv6Header;
+
+const AROUND: Surroundings = Surroundings {
+    src: MacAddr([2, 0, 0, 0, 0, 1]),
+    dst: Some(MacAddr([2, 0, 0, 0, 0, 2])),
+    ethernet: true,
+    id: 3,
+    tag: 9,
+    seed: 1,
+};
+
+fn stream(lines: &str) -> Stream {
+    let lines: String = lines.lines().map(|l| format!("  {}\n", l.trim())).collect();
+    Profile::of_yaml("p", &format!("name: p\nstreams:\n- name: s\n{lines}")).unwrap().streams.remove(0)
+}
+
+fn maker(lines: &str, size: u16) -> Maker {
+    Maker::new(&stream(lines), Some(&Size::Fixed(size)), &AROUND).unwrap()
+}
+
+/// Everything that a receiver checks, by a full sum over the finished bytes.
+fn assert_intact(frame: &[u8], l3: usize) {
+    let ip = &frame[l3..];
+    if ip[0] >> 4 == 4 {
+        let header = Ipv4Header::parse(ip).unwrap();
+        assert!(Sum::of(&ip[..20]).is_valid(), "IPv4 header");
+        assert_eq!(usize::from(header.total_len.get()), ip.len());
+        let l4 = &ip[20..];
+        match header.protocol {
+            IpProtocol::ICMP => assert!(Sum::of(l4).is_valid(), "ICMP"),
+            protocol => assert!(l4_sum_v4(&header, protocol, l4).is_valid(), "{protocol:?}"),
+        }
+    } else {
+        let header = Ipv6Header::parse(ip).unwrap();
+        assert_eq!(usize::from(header.payload_len.get()), ip.len() - 40);
+        assert!(l4_sum_v6(&header, header.next_header, &ip[40..]).is_valid(), "{:?}", header.next_header);
+    }
+}
+
+#[test]
+fn each_frame_has_its_size_number_time_and_right_sums() {
+    for (lines, size) in [
+        ("ipv4: {}\nudp: { src: 1000, dst: 7 }", 64),
+        ("ipv4: {}\nudp: {}", 65),
+        ("ipv6: {}\nudp: {}", 84),
+        ("ipv4: {}\ntcp: {}", 77),
+        ("ipv6: {}\ntcp: {}", 1518),
+        ("ipv4: {}\nicmp: { id: 4 }", 101),
+        ("ipv6: {}\nicmp: {}", 102),
+    ] {
+        let mut maker = maker(lines, size);
+        for n in 0..300_u32 {
+            let time = u64::from(n) * 1_000_003;
+            let mut frame = maker.make_bytes(time);
+            assert_eq!(frame.len(), usize::from(size) - 4);
+            let wanted = Signature { tag: 9, stream: 3, sequence: FIRST.wrapping_add(n), time };
+            assert_eq!(Signature::read(&frame), Reading::Valid(wanted), "{lines}");
+            assert_intact(&frame, 14);
+            maker.restamp(&mut frame, time + 77);
+            assert_eq!(Signature::read(&frame), Reading::Valid(Signature { time: time + 77, ..wanted }));
+            assert_intact(&frame, 14);
+        }
+    }
+}
+
+#[test]
+fn fields_take_the_values_that_the_profile_says() {
+    let lines = "ipv4: { src: { decrement: { first: 10.0.0.3, last: 10.0.0.1 } }, dst: [198.19.0.9, 198.19.0.5] }
+                 udp: { src: { increment: { first: 5, count: 3, step: 10 } }, dst: { random: { first: 1, last: 4, seed: 3 } } }
+                 vlan: [ { id: { increment: { first: 1, last: 2 } }, priority: 5, service: true }, { id: 7 } ]";
+    let mut maker = maker(lines, 100);
+    let (mut sources, mut targets, mut ports, mut tags, mut drawn) = (vec![], vec![], vec![], vec![], [0; 5]);
+    for _ in 0..400 {
+        let frame = maker.make_bytes(0);
+        assert_intact(&frame, 22);
+        let ip = Ipv4Header::parse(&frame[22..]).unwrap();
+        sources.push(ip.src_addr().octets()[3]);
+        targets.push(ip.dst_addr().octets()[3]);
+        ports.push(u16::from_be_bytes([frame[42], frame[43]]));
+        drawn[usize::from(frame[45])] += 1;
+        tags.push([frame[12], frame[13], frame[14], frame[15]]);
+        assert_eq!(frame[16..22], [0x81, 0, 0, 7, 8, 0]);
+    }
+    assert_eq!(sources[..4], [3, 2, 1, 3]);
+    assert_eq!(targets[..3], [9, 5, 9]);
+    assert_eq!(ports[..4], [5, 15, 25, 5]);
+    assert_eq!(tags[..2], [[0x88, 0xa8, 0xa0, 1], [0x88, 0xa8, 0xa0, 2]]);
+    assert!(drawn[0] == 0 && drawn[1..].iter().all(|n| *n > 60), "{drawn:?}");
+}
+
+#[test]
+fn what_is_left_out_is_as_the_documents_say() {
+    let mut maker = maker("ipv4: {}\nudp: {}", 64);
+    let mut least = [u16::MAX; 2];
+    for _ in 0..20_000 {
+        let frame = maker.make_bytes(0);
+        assert_eq!(frame[..14], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
+        assert_eq!(frame[26..34], [198, 18, 0, 2, 198, 19, 0, 2]);
+        let [src, dst] = [34, 36].map(|at| u16::from_be_bytes([frame[at], frame[at + 1]]));
+        least = [least[0].min(src), least[1].min(dst)];
+        assert!(src >= 1024 && (1..=49_151).contains(&dst));
+    }
+    assert!(least[0] < 1100 && least[1] < 50, "{least:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_frames() {
+    let lines = "ipv6: { dst: { random: { first: '2001:2:0:8000::', last: '2001:2:0:8000::ffff' } } }\nudp: {}\nsize: { random: { min: 90, max: 300 } }";
+    let frames = |seed: u64| {
+        let mut maker = Maker::new(&stream(lines), None, &Surroundings { seed, ..AROUND }).unwrap();
+        (0..100).map(|n| maker.make_bytes(n)).collect::<Vec<_>>()
+    };
+    assert_eq!(frames(1), frames(1));
+    assert_ne!(frames(1), frames(2));
+    frames(3).iter().for_each(|f| assert_intact(f, 14));
+}
+
+#[test]
+fn a_mix_of_sizes_is_made_in_its_order_and_packets_without_link_layer_are_whole() {
+    let mut maker = Maker::new(&stream("ipv4: {}\nudp: {}\nsize: imix"), None, &AROUND).unwrap();
+    let sizes: Vec<usize> = (0..12).map(|_| maker.make_bytes(0).len() + 4).collect();
+    assert_eq!((sizes.iter().filter(|s| **s == 64).count(), sizes.iter().sum::<usize>()), (7, 64 * 7 + 594 * 4 + 1518));
+    assert_eq!(maker.largest(), 1514);
+    let around = Surroundings { ethernet: false, dst: None, ..AROUND };
+    let mut maker = Maker::new(&stream("ipv6: {}\nudp: {}"), Some(&Size::Fixed(84)), &around).unwrap();
+    let packet = maker.make_bytes(5);
+    assert_eq!(packet.len(), 66);
+    assert_intact(&packet, 0);
+}
+
+#[test]
+fn what_cannot_be_made_is_refused_with_what_would_do() {
+    let refused = |lines: &str, size: Option<Size>, around: Surroundings| {
+        Maker::new(&stream(lines), size.as_ref(), &around).unwrap_err().to_string()
+    };
+    let size = Some(Size::Fixed(64));
+    assert!(refused("ipv4: {}", size.clone(), Surroundings { dst: None, ..AROUND }).contains("`gateway=ADDRESS'"));
+    assert!(refused("ipv4: {}", None, AROUND).contains("--size"));
+    assert!(refused("ipv6: {}\nudp: {}", size.clone(), AROUND).contains("84 bytes or more"));
+    assert!(refused("ethernet: {}", size, Surroundings { ethernet: false, ..AROUND }).contains("IP packets only"));
+}
+
+#[test]
+fn frames_without_signature_or_ip_are_whole_too() {
+    let mut bare = maker("ipv6: {}\nudp: { src: 1, dst: 2 }\nsignature: none", 66);
+    assert_intact(&bare.make_bytes(0), 14);
+    let mut plain = maker("ethernet: { dst: { increment: { first: '02:00:00:00:00:10', count: 2 } } }", 64);
+    let (a, b) = (plain.make_bytes(0), plain.make_bytes(0));
+    assert_eq!((a[5], b[5], [a[12], a[13]]), (0x10, 0x11, [0x88, 0xb5]));
+    assert!(matches!(Signature::read(&b), Reading::Valid(_)));
+}
+
+proptest! {
+    #[test]
+    fn sums_are_right_whatever_varies(size in 96_u16..1519, seed: u64, v6: bool, tcp: bool, tags in 0_usize..3, time: u64) {
+        let ip = if v6 {
+            "ipv6: { src: { random: { first: '::', last: 'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff' } }, dst: { increment: { first: '2001:2::ffff:fff0', count: 100, step: '0:0:0:1::' } } }"
+        } else {
+            "ipv4: { src: { random: { first: 0.0.0.0, last: 255.255.255.255 } }, dst: { decrement: { first: 10.1.0.5, last: 10.0.255.1 } } }"
+        };
+        let lines = format!("{ip}\n{}: {{}}\nvlan: [{}]", if tcp { "tcp" } else { "udp" }, vec!["{ id: 5 }"; tags].join(", "));
+        let size = size + 4 * tags as u16;
+        let mut maker = Maker::new(&stream(&lines), Some(&Size::Fixed(size)), &Surroundings { seed, ..AROUND }).unwrap();
+        for n in 0..5 {
+            assert_intact(&maker.make_bytes(time.wrapping_add(n)), 14 + 4 * tags);
+        }
+    }
+}

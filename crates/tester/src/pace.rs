@@ -1,0 +1,151 @@
+//! When frames are due.
+
+use crate::random::Random;
+
+/// How departures are spread over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Departures {
+    /// Evenly.
+    #[default]
+    Constant,
+    /// As a Poisson process with so many departures in the trial: gaps are exponentially distributed.
+    Poisson,
+}
+
+/// Departure times of a stream, ns from the start of the trial.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    kind: Kind,
+    /// Frames that have departed, and that will in all.
+    done: u64,
+    total: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Frame n is due at phase + n × gap (computed from n, so that no error adds up).
+    Constant { gap: f64, phase: f64 },
+    /// The next one is due at `next`.
+    Poisson { next: f64, end: f64, random: Random },
+    /// Always. Among several such streams the one with the least n × gap has its turn.
+    Max { gap: f64 },
+}
+
+impl Pace {
+    /// `pps` frames a second for `duration` ns, the first at once.
+    pub fn new(departures: Departures, pps: f64, duration: u64, seed: u64) -> Self {
+        let total = (pps * duration as f64 / 1e9).round() as u64;
+        let kind = match departures {
+            Departures::Constant => Kind::Constant { gap: 1e9 / pps, phase: 0.0 },
+            Departures::Poisson => {
+                let mut random = Random::new(seed);
+                let next = gap_of(total, duration as f64, &mut random);
+                Kind::Poisson { next, end: duration as f64, random }
+            }
+        };
+        Self { kind, done: 0, total }
+    }
+
+    /// As many as can be sent, in relation to other such streams by `share`.
+    pub fn max(share: f64) -> Self {
+        Self { kind: Kind::Max { gap: 1.0 / share }, done: 0, total: u64::MAX }
+    }
+
+    /// Begins later by a part of the gap, so that streams of one rate take turns.
+    #[must_use]
+    pub fn shifted(mut self, part: f64) -> Self {
+        if let Kind::Constant { gap, phase } = &mut self.kind {
+            *phase = *gap * part;
+        }
+        self
+    }
+
+    /// Whether there is no rate.
+    pub fn is_max(&self) -> bool {
+        matches!(self.kind, Kind::Max { .. })
+    }
+
+    /// Frames in all; `None` where there is no end.
+    pub fn total(&self) -> Option<u64> {
+        (!self.is_max()).then_some(self.total)
+    }
+
+    /// Whether all have departed.
+    pub fn is_over(&self) -> bool {
+        self.done == self.total
+    }
+
+    /// When the next one is due; `None` where there is none.
+    #[inline(always)]
+    pub fn due(&self) -> Option<u64> {
+        if self.done == self.total {
+            return None;
+        }
+        Some(match &self.kind {
+            Kind::Constant { gap, phase } => (phase + self.done as f64 * gap) as u64,
+            Kind::Poisson { next, .. } => *next as u64,
+            Kind::Max { gap } => (self.done as f64 * gap) as u64,
+        })
+    }
+
+    /// The next one departs.
+    #[inline(always)]
+    pub fn depart(&mut self) {
+        self.done += 1;
+        if let Kind::Poisson { next, end, random } = &mut self.kind {
+            *next += gap_of(self.total - self.done, *end - *next, random);
+        }
+    }
+}
+
+/// Time to the first of `n` points that lie uniformly in `span`: a Poisson process, given the number of its points.
+fn gap_of(n: u64, span: f64, random: &mut Random) -> f64 {
+    if n == 0 { 0.0 } else { span * (1.0 - random.unit().powf(1.0 / n as f64)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(mut pace: Pace) -> Vec<u64> {
+        std::iter::from_fn(|| {
+            let due = pace.due()?;
+            pace.depart();
+            Some(due)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn constant_departures_lie_where_they_should_and_nothing_drifts() {
+        let times = times(Pace::new(Departures::Constant, 3.0, 1_000_000_000_000, 0));
+        assert_eq!(times.len(), 3000);
+        assert_eq!(times[..4], [0, 333_333_333, 666_666_666, 1_000_000_000]);
+        assert_eq!(times[2997], 999_000_000_000);
+    }
+
+    #[test]
+    fn poisson_departures_are_as_many_and_their_gaps_are_exponential() {
+        let duration = 1_000_000_000;
+        let times = times(Pace::new(Departures::Poisson, 100_000.0, duration, 42));
+        assert_eq!(times.len(), 100_000);
+        assert!(times.is_sorted() && *times.last().unwrap() <= duration);
+        let gaps: Vec<f64> = times.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((mean / 10_000.0 - 1.0).abs() < 0.02, "{mean}");
+        // Of an exponential distribution the standard deviation is the mean, and 1/e of the values lie above it.
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.03, "{}", variance.sqrt());
+        let above = gaps.iter().filter(|g| **g > mean).count() as f64 / gaps.len() as f64;
+        assert!((above - (-1.0_f64).exp()).abs() < 0.01, "{above}");
+    }
+
+    #[test]
+    fn rates_below_one_frame_give_none_and_no_rate_never_ends() {
+        assert_eq!(times(Pace::new(Departures::Constant, 0.4, 1_000_000_000, 0)).len(), 0);
+        assert_eq!(times(Pace::new(Departures::Poisson, 0.4, 1_000_000_000, 0)).len(), 0);
+        assert_eq!(Pace::max(1.0).total(), None);
+        assert_eq!(Pace::max(1.0).due(), Some(0));
+    }
+}

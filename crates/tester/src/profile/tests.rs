@@ -1,0 +1,106 @@
+use super::*;
+
+const PLAIN: &str = "
+schema: quiver-profile/1
+name: plain
+streams:
+  - name: one
+    size: 64
+    ipv4: { src: 198.18.0.2, dst: { increment: { first: 198.19.0.2, count: 254 } } }
+    udp: { src: { random: { first: 1024, last: 65535 } }, dst: [7, 9] }
+";
+
+fn error_of(text: &str) -> String {
+    Profile::of_yaml("p.yaml", text).unwrap_err().to_string()
+}
+
+fn stream(lines: &str) -> String {
+    format!("name: p\nstreams:\n- name: s\n{}", lines.lines().map(|l| format!("  {l}\n")).collect::<String>())
+}
+
+#[test]
+fn fields_are_read_as_they_are_written() {
+    let profile = Profile::of_yaml("p", PLAIN).unwrap();
+    let stream = &profile.streams[0];
+    let ip = stream.ipv4.as_ref().unwrap();
+    let [a, b, c] = ["198.18.0.2", "198.19.0.2", "198.19.0.255"].map(|t| t.parse::<Ipv4Addr>().unwrap());
+    assert_eq!(ip.src, Some(Field::Fixed(a)));
+    assert_eq!(ip.dst, Some(Field::Increment { first: b, last: c, step: 1 }));
+    let udp = stream.udp.as_ref().unwrap();
+    assert_eq!(udp.src, Some(Field::Random { first: 1024, last: 65535, seed: None }));
+    assert_eq!(udp.dst, Some(Field::List(vec![7, 9])));
+    assert_eq!((stream.size.clone(), ip.ttl), (Some(Size::Fixed(64)), 64));
+}
+
+#[test]
+fn json_says_the_same_as_yaml() {
+    let text =
+        r#"{"name":"j","streams":[{"name":"s","rate":"5000pps","size":{"imix":[{"size":84,"weight":3}]},"ipv6":{},"udp":{}}]}"#;
+    let profile = Profile::of_json("p.json", text).unwrap();
+    assert_eq!(profile.streams[0].rate, Some(Rate::Pps(5000.0)));
+    assert_eq!(profile.streams[0].size, Some(Size::Mix(vec![(84, 3)])));
+}
+
+#[test]
+fn errors_name_the_file_the_place_and_what_to_do() {
+    assert_eq!(
+        error_of(&stream("size: 63")),
+        "p.yaml: streams[0].size: invalid value: integer `63`, expected a size of 64 to 9216 bytes (with FCS)"
+    );
+    assert_eq!(
+        error_of(&stream("ipv4: { dst: 10.0.0.300 }")),
+        "p.yaml: streams[0].ipv4.dst: invalid value: string \"10.0.0.300\", expected an IPv4 address"
+    );
+    let unknown = error_of(&stream("ipv4: { dts: 10.0.0.3 }"));
+    assert!(unknown.starts_with("p.yaml: streams[0].ipv4.dts: unknown field `dts`, expected one of `src`"), "{unknown}");
+    assert_eq!(
+        error_of(&stream("ipv6: {}\nudp: {}\nsize: 64")),
+        "p.yaml: streams[0].size: frames of 64 bytes have no room for headers and signature: 84 bytes or more"
+    );
+    assert!(error_of(&stream("udp: {}")).ends_with("need ipv4 or ipv6: add `ipv4: {}' for the usual addresses"));
+    assert!(error_of(&stream("rate: fast")).contains("streams[0].rate: `fast' is no rate"));
+    assert!(error_of("schema: other/2\nname: x\nstreams: []").contains("schema: `other/2' is not known"));
+    assert!(error_of("name: x\nstreams: []").contains("streams: there are 0"));
+    assert!(error_of("name: [").starts_with("p.yaml: "));
+    assert_eq!(error_of("name: [").lines().count(), 1);
+}
+
+#[test]
+fn fields_that_cannot_be_are_refused() {
+    let ports = |field: &str| error_of(&stream(&format!("ipv4: {{}}\nudp: {{ dst: {field} }}")));
+    assert!(ports("70000").contains("streams[0].udp.dst: invalid value: integer `70000`"));
+    assert!(ports("-1").contains("integer `-1`"));
+    assert!(ports("{ increment: { first: 9 } }").contains("`last' or `count' is missing"));
+    assert!(ports("{ increment: { first: 9, last: 3 } }").contains("`last' lies below `first'"));
+    assert!(ports("{ decrement: { first: 9, last: 10 } }").contains("`last' lies above `first'"));
+    assert!(ports("{ increment: { first: 65000, count: 1000 } }").contains("outside the field"));
+    assert!(ports("{ increment: { first: 1, count: 0 } }").contains("outside the field"));
+    assert!(ports("{ increment: { first: 1, last: 5, step: 0 } }").contains("a number from 1"));
+    assert!(ports("{ random: { first: 9, last: 3 } }").contains("below"));
+    assert!(ports("[]").contains("empty list"));
+    assert!(ports("{ zipf: 3 }").contains("unknown variant `zipf`"));
+    assert!(error_of(&stream("ipv4: { dst: 5 }")).contains("expected an IPv4 address"));
+    assert!(error_of(&stream("vlan: [ { id: 4095 } ]")).contains("streams[0].vlan[0].id: a VLAN number is 0 to 4094"));
+}
+
+#[test]
+fn smallest_frames_are_those_of_the_signature() {
+    let smallest = |lines: &str| Profile::of_yaml("p", &stream(lines)).unwrap().streams[0].smallest();
+    assert_eq!(smallest("ipv4: {}\nudp: {}"), 64);
+    assert_eq!(smallest("ipv6: {}\nudp: {}"), 84);
+    assert_eq!(smallest("ipv4: {}\ntcp: {}"), 76);
+    assert_eq!(smallest("ipv6: {}\ntcp: {}"), 96);
+    assert_eq!(smallest("ipv4: {}\nudp: {}\nvlan: [ { id: 3 } ]"), 68);
+    assert_eq!(smallest("ipv6: {}\nudp: {}\nsignature: none"), 66);
+}
+
+#[test]
+fn a_mirrored_stream_has_its_addresses_exchanged() {
+    let text = format!("{PLAIN}\nbidirectional: true\n");
+    let profile = Profile::of_yaml("p", &text).unwrap();
+    let (left, right) = (profile.streams_from(Side::Left), profile.streams_from(Side::Right));
+    assert_eq!((left.len(), right.len()), (1, 1));
+    let (a, b) = (left[0].ipv4.as_ref().unwrap(), right[0].ipv4.as_ref().unwrap());
+    assert_eq!((&a.src, &a.dst), (&b.dst, &b.src));
+    assert_eq!(right[0].from, Side::Right);
+}

@@ -1,0 +1,233 @@
+//! What comes back on a port in a trial, frame by frame.
+
+use quiver_wire::ethernet::{EtherType, skip_tags};
+
+use crate::latency::Latencies;
+use crate::signature::{Reading, Signature};
+use crate::tracker::{Arrival, Arrivals, Tracker};
+
+/// Account of one stream number.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    tracker: Tracker,
+    latencies: Latencies,
+}
+
+impl Flow {
+    /// Of at most so many frames.
+    pub fn new(frames: u64) -> Self {
+        Self { tracker: Tracker::new(frames), latencies: Latencies::default() }
+    }
+
+    /// Counts of arrivals.
+    pub fn arrivals(&self) -> Arrivals {
+        self.tracker.counts()
+    }
+
+    /// Latencies of all frames, once each.
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+}
+
+/// What a frame is to the trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One of this direction's, accounted for.
+    Ours,
+    /// It has no signature.
+    Unsigned,
+    /// It is of another trial or direction, or damaged; accounted for.
+    Stray,
+}
+
+/// Account of a direction.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    tag: u8,
+    /// Number of the first stream.
+    base: u16,
+    flows: Vec<Flow>,
+    /// Whether frames carry Ethernet headers.
+    ethernet: bool,
+    /// Frames without signature that belong to the direction, where its stream is counted only.
+    counted: Option<u64>,
+    foreign: u64,
+    corrupted: u64,
+}
+
+impl Receiver {
+    /// Awaits streams numbered from `base`.
+    pub fn new(tag: u8, base: u16, flows: Vec<Flow>, ethernet: bool, counted_only: bool) -> Self {
+        Self { tag, base, flows, ethernet, counted: counted_only.then_some(0), foreign: 0, corrupted: 0 }
+    }
+
+    /// Accounts, by number from 0.
+    pub fn flows(&self) -> &[Flow] {
+        &self.flows
+    }
+
+    /// Frames that are not of this trial.
+    pub fn foreign(&self) -> u64 {
+        self.foreign
+    }
+
+    /// Damaged frames of this trial.
+    pub fn corrupted(&self) -> u64 {
+        self.corrupted + self.flows.iter().map(|f| f.arrivals().impossible).sum::<u64>()
+    }
+
+    /// Frames that were counted only.
+    pub fn counted(&self) -> Option<u64> {
+        self.counted
+    }
+
+    /// Different frames received so far.
+    pub fn received(&self) -> u64 {
+        self.counted.unwrap_or_else(|| self.flows.iter().map(|f| f.arrivals().received).sum())
+    }
+
+    /// Notes a frame without signature that nobody else had a use for.
+    pub fn note_unsigned(&mut self) {
+        match &mut self.counted {
+            Some(n) => *n += 1,
+            None => self.foreign += 1,
+        }
+    }
+
+    /// Takes a frame that arrived at `now`, ns.
+    #[inline(always)]
+    pub fn frame(&mut self, frame: &[u8], now: u64) -> Kind {
+        match Signature::read(frame) {
+            Reading::Valid(signature) => self.signed(signature, now),
+            other => self.odd(frame, other, now),
+        }
+    }
+
+    #[inline(always)]
+    fn signed(&mut self, signature: Signature, now: u64) -> Kind {
+        let at = usize::from(signature.stream.wrapping_sub(self.base));
+        let Some(flow) = self.flows.get_mut(at).filter(|_| signature.tag == self.tag) else {
+            self.foreign += 1;
+            return Kind::Stray;
+        };
+        match flow.tracker.arrive(signature.sequence) {
+            Arrival::InOrder | Arrival::Reordered => flow.latencies.add(now.saturating_sub(signature.time)),
+            Arrival::Duplicate | Arrival::Late | Arrival::Impossible => {}
+        }
+        Kind::Ours
+    }
+
+    #[inline(never)]
+    fn odd(&mut self, frame: &[u8], reading: Reading, now: u64) -> Kind {
+        // A shorter frame than was sent may have been padded (a tag was taken off).
+        let inner = if self.ethernet { unpadded(frame) } else { ip_packet(frame) };
+        let reading = match inner.filter(|p| p.len() < frame.len()).map(Signature::read) {
+            Some(Reading::Valid(signature)) => return self.signed(signature, now),
+            Some(damaged @ Reading::Damaged(_)) => damaged,
+            _ => reading,
+        };
+        match reading {
+            Reading::Damaged(tag) if tag == self.tag => {
+                self.corrupted += 1;
+                Kind::Stray
+            }
+            _ => Kind::Unsigned,
+        }
+    }
+}
+
+/// A frame up to the end of its IP packet.
+fn unpadded(frame: &[u8]) -> Option<&[u8]> {
+    let (at, ether_type) = skip_tags(frame, 2)?;
+    if !matches!(ether_type, EtherType::IPV4 | EtherType::IPV6) {
+        return None;
+    }
+    ip_packet(frame.get(at..)?)
+}
+
+/// An IP packet without what follows it.
+fn ip_packet(bytes: &[u8]) -> Option<&[u8]> {
+    let at = |i: usize| Some(usize::from(u16::from_be_bytes([*bytes.get(i)?, *bytes.get(i + 1)?])));
+    let len = match bytes.first()? >> 4 {
+        4 => at(2)?,
+        6 => at(4)? + 40,
+        _ => return None,
+    };
+    bytes.get(..len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maker::{Maker, Surroundings};
+    use crate::profile::{Profile, Size};
+    use quiver_wire::MacAddr;
+
+    const AROUND: Surroundings = Surroundings {
+        src: MacAddr([2, 0, 0, 0, 0, 1]),
+        dst: Some(MacAddr([2, 0, 0, 0, 0, 2])),
+        ethernet: true,
+        id: 5,
+        tag: 1,
+        seed: 1,
+    };
+
+    fn maker(size: u16) -> Maker {
+        let text = "name: p\nstreams:\n- name: s\n  ipv4: {}\n  udp: {}\n  vlan: [ { id: 3 } ]";
+        Maker::new(&Profile::of_yaml("p", text).unwrap().streams[0], Some(&Size::Fixed(size)), &AROUND).unwrap()
+    }
+
+    #[test]
+    fn known_delays_are_reported_exactly() {
+        let (mut maker, mut receiver) = (maker(68), Receiver::new(1, 5, vec![Flow::new(1000)], true, false));
+        for n in 0..1000_u64 {
+            let frame = maker.make_bytes(n * 10_000);
+            assert_eq!(receiver.frame(&frame, n * 10_000 + 1_000_000 + n % 2 * 500), Kind::Ours);
+        }
+        let (latency, _, variation) = receiver.flows()[0].latencies().summary().unwrap();
+        assert_eq!((latency.count, latency.min, latency.max, latency.mean), (1000, 1_000_000, 1_000_500, 1_000_250.0));
+        assert_eq!(variation.max, 500);
+        assert_eq!(receiver.received(), 1000);
+    }
+
+    #[test]
+    fn every_frame_has_exactly_one_account() {
+        let (mut maker, mut receiver) = (maker(68), Receiver::new(1, 5, vec![Flow::new(4)], true, false));
+        let frames: Vec<_> = (0..5).map(|_| maker.make_bytes(9)).collect();
+        assert_eq!(receiver.frame(&frames[0], 10), Kind::Ours);
+        assert_eq!(receiver.frame(&frames[0], 10), Kind::Ours);
+        assert_eq!(receiver.frame(&frames[2], 10), Kind::Ours);
+        assert_eq!(receiver.frame(&frames[1], 10), Kind::Ours);
+        // More than were ever to be sent.
+        assert_eq!(receiver.frame(&frames[4], 10), Kind::Ours);
+        let mut damaged = frames[3].clone();
+        *damaged.last_mut().unwrap() ^= 1;
+        assert_eq!(receiver.frame(&damaged, 10), Kind::Stray);
+        let mut other = Receiver::new(2, 5, vec![Flow::new(4)], true, false);
+        assert_eq!(other.frame(&frames[3], 10), Kind::Stray);
+        assert_eq!(receiver.frame(&[0; 60], 10), Kind::Unsigned);
+        receiver.note_unsigned();
+        let arrivals = receiver.flows()[0].arrivals();
+        assert_eq!((arrivals.received, arrivals.duplicated, arrivals.reordered), (3, 1, 1));
+        assert_eq!((receiver.corrupted(), receiver.foreign(), other.foreign()), (2, 1, 1));
+    }
+
+    #[test]
+    fn a_frame_whose_tag_was_taken_off_and_that_was_padded_is_known() {
+        let (mut maker, mut receiver) = (maker(68), Receiver::new(1, 5, vec![Flow::new(4)], true, false));
+        let mut frame = maker.make_bytes(9);
+        frame.drain(12..16);
+        frame.extend([0; 4]);
+        assert_eq!(receiver.frame(&frame, 10), Kind::Ours);
+        assert_eq!(receiver.received(), 1);
+    }
+
+    #[test]
+    fn frames_counted_only_are_counted() {
+        let mut receiver = Receiver::new(1, 5, Vec::new(), true, true);
+        assert_eq!(receiver.frame(&[1; 60], 10), Kind::Unsigned);
+        receiver.note_unsigned();
+        assert_eq!((receiver.received(), receiver.foreign()), (1, 0));
+    }
+}

@@ -1,0 +1,128 @@
+//! The node that receives: accounts for test frames, answers what a host would answer, and ends the way of all of them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use quiver_graph::{Frame, IfIndex, NoDrops, NoNext, NodeCx, VectorNode, Verdict, flags};
+
+use crate::answer::{Handled, Host};
+use crate::receiver::{Kind, Receiver};
+use crate::signature::LEN;
+use crate::time::Time;
+
+/// What a port receives, shared with the control side: locked for a vector, and by the control side ten times a second.
+#[derive(Debug)]
+pub struct Inbox {
+    /// The trial that runs.
+    pub receiver: Option<Receiver>,
+    /// The port as a host.
+    pub host: Host,
+    /// Frames that the device's ring holds.
+    pub ring: usize,
+    /// How often so many frames came without the ring being found empty in between that it may have run over.
+    pub ring_full: u64,
+    run: usize,
+}
+
+impl Inbox {
+    /// Of a port without a trial.
+    pub fn new(host: Host, ring: usize) -> Self {
+        Self { receiver: None, host, ring, ring_full: 0, run: 0 }
+    }
+
+    /// Takes a frame of one segment, and says what to answer.
+    #[inline(always)]
+    fn take(&mut self, bytes: &[u8], now: u64) -> Option<Vec<u8>> {
+        if let Some(receiver) = &mut self.receiver
+            && receiver.frame(bytes, now) != Kind::Unsigned
+        {
+            return None;
+        }
+        self.other(bytes)
+    }
+
+    #[inline(never)]
+    fn other(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        match self.host.handle(bytes) {
+            Handled::Control(answer) => answer,
+            Handled::No => {
+                self.receiver.iter_mut().for_each(Receiver::note_unsigned);
+                None
+            }
+        }
+    }
+
+    /// Notes how many frames came at once.
+    #[inline(always)]
+    fn note_vector(&mut self, frames: usize, most: usize) {
+        self.run = if frames >= most { self.run + frames } else { 0 };
+        if self.run >= self.ring {
+            self.ring_full += 1;
+            self.run = 0;
+        }
+    }
+}
+
+/// Inboxes by interface, from 1.
+pub type Inboxes = Arc<Vec<Mutex<Inbox>>>;
+
+/// Locks an inbox.
+pub fn lock(inbox: &Mutex<Inbox>) -> MutexGuard<'_, Inbox> {
+    inbox.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The node. Its next node in slot `interface` sends on that interface.
+pub struct Sink {
+    time: Time,
+    inboxes: Inboxes,
+    answers: Vec<(u32, Vec<u8>)>,
+}
+
+impl Sink {
+    /// An instance for a thread.
+    pub fn new(time: Time, inboxes: Inboxes) -> Self {
+        Self { time, inboxes, answers: Vec::new() }
+    }
+}
+
+impl VectorNode for Sink {
+    type Next = NoNext;
+    type Drop = NoDrops;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        let now = self.time.now();
+        let (n, most) = (frame.len(), cx.vector_size());
+        let mut from = 0;
+        // A vector may hold packets of several ports, one after the other.
+        while from < n {
+            let interface = cx.packet(frame, from).rx_if().0;
+            let Some(inbox) = self.inboxes.get((interface as usize).wrapping_sub(1)) else { break };
+            let mut inbox = lock(inbox);
+            let mut to = from;
+            while to < n {
+                let packet = cx.packet(frame, to);
+                if packet.rx_if().0 != interface {
+                    break;
+                }
+                let answer = if packet.has(flags::CHAINED) {
+                    // Only the tail counts: whatever is so long is no question to a host.
+                    let mut tail = [0; LEN];
+                    let total = packet.total_len();
+                    packet.copy_out(total.saturating_sub(LEN), &mut tail);
+                    inbox.take(&tail, now)
+                } else {
+                    inbox.take(packet.bytes(), now)
+                };
+                self.answers.extend(answer.map(|bytes| (interface, bytes)));
+                to += 1;
+            }
+            inbox.note_vector(to - from, most);
+            from = to;
+        }
+        for (interface, bytes) in self.answers.drain(..) {
+            if let Some(packet) = cx.alloc_bytes(&bytes, IfIndex(interface)) {
+                cx.emit(Verdict::slot(interface as u16), packet);
+            }
+        }
+        cx.consume_all(frame, IfIndex(1));
+    }
+}

@@ -1,0 +1,563 @@
+//! One trial: send what was asked, wait for what is under way, say what became of it and whether that can be believed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use hdrhistogram::Histogram;
+use quiver_wire::MacAddr;
+
+use crate::bench::{Bench, BenchError};
+use crate::latency::{Latencies, histogram};
+use crate::maker::{MakeError, Maker, Surroundings};
+use crate::pace::{Departures, Pace};
+use crate::profile::{Profile, Side, SignatureMode, Size, Stream};
+use crate::random::Random;
+use crate::receiver::{Flow, Receiver};
+use crate::report::{
+    Counters, Cpu, DepartureError, DirectionReport, Rates, Report, SCHEMA, Sample, StreamReport, Tester, Times, rfc3339,
+};
+use crate::sink::lock;
+use crate::source::{Job, Outgoing, Sent};
+use crate::units::{Rate, RateError};
+
+/// Time from giving out the jobs to the first departure.
+const LEAD: u64 = 50_000_000;
+/// How late a frame may still leave; later ones are unsent.
+const GRACE: u64 = 10_000_000;
+/// How long after its end a trial is given up if a thread does not come to its own.
+const OVERRUN: u64 = 2_000_000_000;
+/// Time between two samples of the course.
+const SAMPLE: u64 = 100_000_000;
+
+/// What a trial is to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What to send.
+    pub profile: Profile,
+    /// Load of each direction, for streams without a rate of their own.
+    pub rate: Option<Rate>,
+    /// Sizes in place of the profile's.
+    pub size: Option<Size>,
+    /// How long to send.
+    pub duration: Duration,
+    /// How long to wait afterwards.
+    pub settle: Duration,
+    /// Line rate, bits a second, for loads in percent.
+    pub line_rate: Option<f64>,
+    /// The 99th percentile of departure errors that is still taken for good pacing.
+    pub departure_limit: Duration,
+    /// How long to wait for links and neighbours.
+    pub patience: Duration,
+    /// Seed of what the profile leaves to chance.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// The usual settings.
+    pub fn new(profile: Profile) -> Self {
+        Self {
+            profile,
+            rate: None,
+            size: None,
+            duration: Duration::from_secs(10),
+            settle: Duration::from_millis(500),
+            line_rate: None,
+            departure_limit: Duration::from_millis(1),
+            patience: Duration::from_secs(10),
+            seed: 1,
+        }
+    }
+
+    /// Bytes of the largest frame, without FCS.
+    pub fn max_frame(&self) -> usize {
+        let own = self.profile.streams.iter().filter_map(|s| s.size.as_ref()).chain(&self.size);
+        own.filter_map(|s| s.all().last().copied()).max().map_or(1514, |n| usize::from(n) - 4)
+    }
+}
+
+/// Why a trial did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// Ports or threads.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+    /// A stream.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// A rate.
+    #[error(transparent)]
+    Rate(#[from] RateError),
+    /// No rate at all.
+    #[error("stream {0} has no rate of its own, and the trial has none either: give --rate")]
+    NoRate(String),
+    /// A rate that gives nothing to send.
+    #[error("at {rate} stream {stream} sends no frame in {seconds} s")]
+    Nothing {
+        /// The stream.
+        stream: String,
+        /// The rate.
+        rate: String,
+        /// The duration.
+        seconds: f64,
+    },
+    /// A frame too large.
+    #[error("stream {stream}: frames of {size} bytes (with FCS) do not fit port {port}: at most {most}")]
+    TooLarge {
+        /// The stream.
+        stream: String,
+        /// The port.
+        port: String,
+        /// Its frames.
+        size: usize,
+        /// What fits.
+        most: usize,
+    },
+    /// Streams of a port that is not there.
+    #[error("the profile has streams from the right, and there is one port only: give a second --port")]
+    OnePort,
+}
+
+/// How far a trial is.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct Progress {
+    /// Seconds since its start.
+    pub t_s: f64,
+    /// Seconds that it sends for.
+    pub of_s: f64,
+    /// Frames sent so far.
+    pub sent: u64,
+    /// Frames received so far.
+    pub received: u64,
+}
+
+/// A direction at work.
+struct Direction {
+    name: &'static str,
+    tx: usize,
+    rx: usize,
+    streams: Vec<Stream>,
+    /// Frames that each stream number is to send; stream s has the numbers s × threads to (s + 1) × threads.
+    planned: Vec<Option<u64>>,
+    threads: usize,
+    sent: Vec<Arc<Sent>>,
+    series: Vec<Sample>,
+    last: (u64, u64),
+}
+
+impl Direction {
+    fn sent(&self) -> u64 {
+        self.sent.iter().map(|s| s.total()).sum()
+    }
+
+    fn received(&self, bench: &Bench) -> u64 {
+        lock(&bench.inboxes()[self.rx]).receiver.as_ref().map_or(0, Receiver::received)
+    }
+
+    fn sample(&mut self, bench: &Bench, t_s: f64) -> (u64, u64) {
+        let now = (self.sent(), self.received(bench));
+        let (sent, received) = (now.0 - self.last.0, now.1 - self.last.1);
+        self.series.push(Sample { t_s, sent, received, lost: sent as i64 - received as i64 });
+        self.last = now;
+        now
+    }
+}
+
+/// Frames a second of each stream; `None` for as many as can be.
+fn rates(streams: &[Stream], plan: &Plan) -> Result<Vec<Option<f64>>, TrialError> {
+    let size = |s: &Stream| plan.size.as_ref().or(s.size.as_ref()).map_or(64.0, Size::mean);
+    let shares: f64 = streams.iter().filter(|s| s.rate.is_none()).map(|s| s.share.unwrap_or(1.0)).sum();
+    let mean: f64 = streams.iter().filter(|s| s.rate.is_none()).map(|s| s.share.unwrap_or(1.0) / shares * size(s)).sum();
+    streams
+        .iter()
+        .map(|s| match (s.rate, plan.rate) {
+            (Some(rate), _) => Ok(rate.pps(size(s), plan.line_rate)?),
+            (None, Some(rate)) => Ok(rate.pps(mean, plan.line_rate)?.map(|pps| pps * s.share.unwrap_or(1.0) / shares)),
+            (None, None) => Err(TrialError::NoRate(s.name.clone())),
+        })
+        .collect()
+}
+
+/// Runs a trial. `watch` is told ten times a second how far it is, and ends it by `false`.
+///
+/// # Errors
+/// It could not begin. A trial that has begun always ends with a report, in bounded time.
+pub fn run(bench: &mut Bench, plan: &Plan, watch: &mut dyn FnMut(&Progress) -> bool) -> Result<Report, TrialError> {
+    let mut go_on = || watch(&Progress::default());
+    bench.wait_for_links(plan.patience, &mut go_on)?;
+    let hops = bench.next_hops(plan.patience.min(Duration::from_secs(3)), &mut go_on)?;
+    let tag = bench.next_tag();
+    let mut directions = Vec::new();
+    let mut jobs = Vec::new();
+    let mut base = 0_u16;
+    let two = bench.ports().len() == 2;
+    let mut seeds = Random::new(plan.seed);
+    for (side, tx) in [(Side::Left, 0), (Side::Right, 1)] {
+        let streams: Vec<Stream> = plan.profile.streams_from(side).into_iter().map(|s| sized(s, plan)).collect();
+        if streams.is_empty() {
+            continue;
+        }
+        if tx == 1 && !two {
+            return Err(TrialError::OnePort);
+        }
+        let rx = if two { 1 - tx } else { 0 };
+        let name = if side == Side::Left { "left-to-right" } else { "right-to-left" };
+        let (direction, mut of) = prepare(bench, plan, name, (tx, rx), streams, hops[tx], (tag, base), &mut seeds)?;
+        base += direction.planned.len() as u16;
+        directions.push(direction);
+        jobs.append(&mut of);
+    }
+    Ok(conduct(bench, plan, directions, jobs, watch))
+}
+
+/// The stream with the trial's sizes in place of its own: streams with a rate of their own keep theirs.
+fn sized(mut stream: Stream, plan: &Plan) -> Stream {
+    if let Some(size) = plan.size.as_ref().filter(|_| stream.rate.is_none()) {
+        stream.size = Some(size.clone());
+    }
+    stream
+}
+
+/// A job for a port's thread that waits for the start.
+type Waiting = (usize, usize, Vec<Outgoing>, Arc<Sent>);
+
+#[allow(clippy::too_many_arguments, reason = "called once; a struct would only rename them")]
+fn prepare(
+    bench: &mut Bench,
+    plan: &Plan,
+    name: &'static str,
+    (tx, rx): (usize, usize),
+    streams: Vec<Stream>,
+    hop: Option<MacAddr>,
+    (tag, base): (u8, u16),
+    seeds: &mut Random,
+) -> Result<(Direction, Vec<Waiting>), TrialError> {
+    let duration = plan.duration.as_nanos() as u64;
+    let rates = rates(&streams, plan)?;
+    let port = &bench.ports()[tx];
+    let (threads, ethernet, mac, most) = (port.tx_threads.clone(), port.ethernet(), port.mac, port.max_frame());
+    let port_name = port.spec.to_string();
+    let mut outgoing: Vec<Vec<Outgoing>> = threads.iter().map(|_| Vec::new()).collect();
+    let (mut planned, mut flows) = (Vec::new(), Vec::new());
+    for (stream, pps) in streams.iter().zip(&rates) {
+        let (share, parts) = (stream.share.unwrap_or(1.0), threads.len() as f64);
+        let mut some = false;
+        for (part, lane) in outgoing.iter_mut().enumerate() {
+            let id = base + planned.len() as u16;
+            let around = Surroundings { src: mac, dst: hop, ethernet, id, tag, seed: seeds.next_u64() };
+            let maker = Maker::new(stream, None, &around)?;
+            if maker.largest() > most {
+                let (size, most) = (maker.largest() + 4, most + 4);
+                return Err(TrialError::TooLarge { stream: stream.name.clone(), port: port_name, size, most });
+            }
+            let pace = match pps {
+                None => Pace::max(share),
+                Some(pps) => {
+                    let seed = seeds.next_u64();
+                    Pace::new(stream.departures, pps / parts, duration, seed).shifted(part as f64 / parts)
+                }
+            };
+            some |= pace.total() != Some(0);
+            planned.push(pace.total());
+            flows.push(Flow::new(pace.total().unwrap_or(u64::MAX)));
+            lane.push(Outgoing { maker, pace });
+        }
+        if !some {
+            let rate = pps.map_or("max".to_owned(), |pps| format!("{pps}pps"));
+            return Err(TrialError::Nothing { stream: stream.name.clone(), rate, seconds: plan.duration.as_secs_f64() });
+        }
+    }
+    let counted = streams.iter().any(|s| s.signature == SignatureMode::None);
+    let ethernet = bench.ports()[rx].ethernet();
+    lock(&bench.inboxes()[rx]).receiver = Some(Receiver::new(tag, base, flows, ethernet, counted));
+    let sent: Vec<Arc<Sent>> = threads.iter().map(|_| Arc::new(Sent::new(streams.len()))).collect();
+    let jobs = threads.iter().zip(outgoing).zip(&sent).map(|((t, o), s)| (tx, *t, o, s.clone())).collect();
+    let threads = threads.len();
+    Ok((Direction { name, tx, rx, streams, planned, threads, sent, series: Vec::new(), last: (0, 0) }, jobs))
+}
+
+/// What a port had counted before the trial.
+struct Before {
+    losses: Vec<u64>,
+    ring_full: Vec<u64>,
+    clocks: Vec<(usize, u64)>,
+    ticks: u64,
+}
+
+impl Before {
+    fn now(bench: &mut Bench) -> Self {
+        let ports = bench.ports().len();
+        Self {
+            losses: (0..ports).map(|p| bench.own_losses(p)).collect(),
+            ring_full: (0..ports).map(|p| lock(&bench.inboxes()[p]).ring_full).collect(),
+            clocks: bench.clocks(),
+            ticks: bench.graph().clock().ticks(),
+        }
+    }
+}
+
+fn conduct(
+    bench: &mut Bench,
+    plan: &Plan,
+    mut directions: Vec<Direction>,
+    jobs: Vec<Waiting>,
+    watch: &mut dyn FnMut(&Progress) -> bool,
+) -> Report {
+    let started = SystemTime::now();
+    let duration = plan.duration.as_nanos() as u64;
+    bench.poll(true);
+    let before = Before::now(bench);
+    let start = bench.time().now() + LEAD;
+    let paced = plan.rate != Some(Rate::Max);
+    let end = start + duration + if paced { GRACE } else { 0 };
+    for (port, thread, streams, sent) in jobs {
+        bench.start(port, thread, Job { streams, start, end, sent });
+    }
+    let mut next = start + SAMPLE;
+    let (mut aborted, mut lost_link) = (None, Vec::new());
+    let mut quiet_since = None;
+    let mut sends = true;
+    loop {
+        bench.turn();
+        let now = bench.time().now();
+        if now >= next {
+            let t_s = (next - start) as f64 / 1e9;
+            let (mut sent, mut received) = (0, 0);
+            for direction in &mut directions {
+                let sums = direction.sample(bench, t_s);
+                (sent, received) = (sent + sums.0, received + sums.1);
+            }
+            next += SAMPLE * ((now - next) / SAMPLE + 1);
+            let progress = Progress { t_s, of_s: plan.duration.as_secs_f64(), sent, received };
+            if !watch(&progress) && aborted.is_none() {
+                aborted = Some(now);
+                bench.stop();
+            }
+            for port in bench.ports() {
+                let name = port.spec.to_string();
+                if !port.is_up() && !lost_link.contains(&name) {
+                    lost_link.push(name);
+                }
+            }
+            if !lost_link.is_empty() && sends {
+                bench.stop();
+            }
+        }
+        if sends && directions.iter().all(|d| d.sent.iter().all(|s| s.over.load(Ordering::Acquire))) {
+            sends = false;
+            quiet_since = Some(Instant::now());
+        }
+        // Threads end by themselves; one that is kept from running must not hold up everything.
+        if sends && now > end + OVERRUN {
+            bench.stop();
+            if now > end + 2 * OVERRUN {
+                break;
+            }
+        }
+        if quiet_since.is_some_and(|t| t.elapsed() >= plan.settle) {
+            break;
+        }
+    }
+    let end_s = (bench.time().now() - start) as f64 / 1e9;
+    directions.iter_mut().for_each(|d| {
+        d.sample(bench, end_s);
+    });
+    bench.poll(false);
+    let after = Before::now(bench);
+    let sent_s = aborted.map_or(plan.duration.as_secs_f64(), |t| t.saturating_sub(start) as f64 / 1e9).max(1e-9);
+    let mut reasons: Vec<String> = lost_link.iter().map(|p| format!("port {p}: its link went down during the trial")).collect();
+    if aborted.is_some() {
+        reasons.push(format!("ended after {sent_s:.1} of {} s", plan.duration.as_secs_f64()));
+    }
+    let mut totals = Counters::default();
+    let mut reports = Vec::new();
+    for direction in directions {
+        let report = finish(bench, direction, sent_s, plan, (&before, &after), &mut reasons);
+        totals.add(&report.counters);
+        reports.push(report);
+    }
+    Report {
+        schema: SCHEMA,
+        tester: Tester { version: env!("CARGO_PKG_VERSION").to_owned(), commit: option_env!("QUIVER_COMMIT").map(str::to_owned) },
+        started: rfc3339(started),
+        profile: plan.profile.name.clone(),
+        duration_s: sent_s,
+        settle_s: plan.settle.as_secs_f64(),
+        valid: reasons.is_empty(),
+        reasons,
+        aborted: aborted.is_some(),
+        clock: bench.time().name(),
+        engine: bench.engine(),
+        directions: reports,
+        totals,
+        cpu: busy(bench, &before, &after),
+    }
+}
+
+/// Part of the time that each thread had frames in hand.
+fn busy(bench: &mut Bench, before: &Before, after: &Before) -> Vec<Cpu> {
+    let all = after.ticks.wrapping_sub(before.ticks).max(1) as f64;
+    let cores: Vec<_> = bench.graph().thread_info().into_iter().map(|t| (t.thread, t.cpu)).collect();
+    let roles = |thread: usize, bench: &mut Bench| {
+        let mut roles = Vec::new();
+        for (at, port) in bench.ports().iter().enumerate() {
+            roles.extend(port.tx_threads.contains(&thread).then(|| format!("tx{at}")));
+            roles.extend((port.rx_thread == thread).then(|| format!("rx{at}")));
+        }
+        roles.join("+")
+    };
+    let pairs = before.clocks.iter().zip(&after.clocks);
+    pairs
+        .map(|((thread, was), (_, is))| Cpu {
+            thread: roles(*thread, bench),
+            core: cores.iter().find(|(t, _)| t == thread).and_then(|(_, core)| *core),
+            busy: (is.wrapping_sub(*was) as f64 / all).min(1.0),
+        })
+        .collect()
+}
+
+fn times(latencies: &Latencies) -> Times {
+    match latencies.summary() {
+        None => Times::default(),
+        Some((latency, jitter, pdv)) => Times { latency_ns: Some(latency), jitter_ns: Some(jitter), pdv_ns: Some(pdv) },
+    }
+}
+
+fn finish(
+    bench: &mut Bench,
+    direction: Direction,
+    seconds: f64,
+    plan: &Plan,
+    (before, after): (&Before, &Before),
+    reasons: &mut Vec<String>,
+) -> DirectionReport {
+    let (tx, rx) = (direction.tx, direction.rx);
+    let receiver = lock(&bench.inboxes()[rx]).receiver.take();
+    let mut all = Latencies::default();
+    let mut streams = Vec::new();
+    let mut counters = Counters::default();
+    let mut rates = Rates::default();
+    for (at, stream) in direction.streams.iter().enumerate() {
+        let sum = |of: fn(&Sent) -> &Vec<std::sync::atomic::AtomicU64>| -> u64 {
+            direction.sent.iter().map(|s| of(s)[at].load(Ordering::Relaxed)).sum()
+        };
+        let (sent, bytes) = (sum(|s| &s.frames), sum(|s| &s.bytes));
+        let ids = at * direction.threads..(at + 1) * direction.threads;
+        // Without an end the intention is what was sent.
+        let intended = direction.planned[ids.clone()].iter().map(|n| n.unwrap_or(0)).sum::<u64>().max(sent);
+        let mut c = Counters { intended, sent, unsent: intended - sent, ..Counters::default() };
+        let mut latencies = Latencies::default();
+        let counted_only = stream.signature == SignatureMode::None;
+        if let Some(receiver) = &receiver {
+            for flow in receiver.flows().get(ids).unwrap_or_default() {
+                let a = flow.arrivals();
+                (c.received, c.duplicated) = (c.received + a.received, c.duplicated + a.duplicated);
+                (c.reordered, c.late) = (c.reordered + a.reordered, c.late + a.late);
+                latencies.merge(flow.latencies());
+            }
+            if counted_only {
+                let n = receiver.counted().unwrap_or(0);
+                // Without numbers, more than were sent are copies.
+                (c.received, c.duplicated) = (n.min(sent), n.saturating_sub(sent));
+            }
+        }
+        c.lost = sent.saturating_sub(c.received);
+        let mean_bits = 8.0 * bytes as f64 / sent.max(1) as f64;
+        let [tx_pps, rx_pps] = [sent, c.received].map(|n| n as f64 / seconds);
+        let r = Rates { tx_pps, rx_pps, tx_l2_bps: tx_pps * mean_bits, rx_l2_bps: rx_pps * mean_bits };
+        rates = Rates {
+            tx_pps: rates.tx_pps + r.tx_pps,
+            rx_pps: rates.rx_pps + r.rx_pps,
+            tx_l2_bps: rates.tx_l2_bps + r.tx_l2_bps,
+            rx_l2_bps: rates.rx_l2_bps + r.rx_l2_bps,
+        };
+        counters.add(&c);
+        all.merge(&latencies);
+        let (name, times) = (stream.name.clone(), times(&latencies));
+        streams.push(StreamReport { id: at, name, counted_only, counters: c, rates: r, times });
+    }
+    if let Some(receiver) = &receiver {
+        (counters.foreign, counters.corrupted) = (receiver.foreign(), receiver.corrupted());
+    }
+    let errors = departure_errors(&direction);
+    let name = direction.name;
+    let mut say = |text: String| reasons.push(format!("{name}: {text}"));
+    if counters.unsent > 0 {
+        let part = 100.0 * counters.sent as f64 / counters.intended.max(1) as f64;
+        say(format!("the rate was not reached: {} of {} frames sent ({part:.2} %)", counters.sent, counters.intended));
+    }
+    let refused: u64 = direction.sent.iter().map(|s| s.refused.load(Ordering::Relaxed)).sum();
+    if refused > 0 {
+        say(format!("the sending device refused {refused} frames"));
+    }
+    let is_paced = plan.rate != Some(Rate::Max);
+    let departure_error_ns = match errors {
+        Some(e) if is_paced => {
+            let p99 = e.value_at_quantile(0.99);
+            if p99 > plan.departure_limit.as_nanos() as u64 {
+                say(format!("pacing failed: 1 % of the frames left {:.3} ms late or more", p99 as f64 / 1e6));
+            }
+            DepartureError { mean: e.mean(), p99: p99 as f64, max: e.max() as f64 }
+        }
+        _ => DepartureError::default(),
+    };
+    let own = after.losses[rx] - before.losses[rx];
+    if own > 0 {
+        say(format!("the tester's own receive path lost {own} frames"));
+    }
+    let full = after.ring_full[rx] - before.ring_full[rx];
+    if full > 0 && counters.lost > 0 {
+        say(format!(
+            "frames are lost, and the tester's own receive ring may have run over {full} times: it was not emptied in time"
+        ));
+    }
+    DirectionReport {
+        name: name.to_owned(),
+        tx: bench.ports()[tx].spec.to_string(),
+        rx: bench.ports()[rx].spec.to_string(),
+        counters,
+        rates,
+        departure_error_ns,
+        times: times(&all),
+        streams,
+        series: direction.series,
+    }
+}
+
+fn departure_errors(direction: &Direction) -> Option<Histogram<u64>> {
+    let mut all = histogram();
+    for sent in &direction.sent {
+        let errors = sent.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Both have the same bounds.
+        let _ = all.add(&*errors);
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+/// A profile of one plain stream in both directions, for the self-test.
+pub fn plain_profile(size: u16) -> Profile {
+    let stream = Stream {
+        name: "plain".to_owned(),
+        from: Side::Left,
+        share: None,
+        rate: None,
+        departures: Departures::Constant,
+        size: Some(Size::Fixed(size)),
+        signature: SignatureMode::Full,
+        seed: None,
+        ethernet: Default::default(),
+        vlan: Vec::new(),
+        ipv4: Some(crate::profile::Ip { src: None, dst: None, ttl: 64, dscp: 0 }),
+        ipv6: None,
+        udp: Some(Default::default()),
+        tcp: None,
+        icmp: None,
+    };
+    Profile { schema: None, name: "plain".to_owned(), description: None, bidirectional: true, streams: vec![stream] }
+}
+
+/// A file name that nobody else uses, for a socket of our own.
+pub fn own_socket(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("quiver-tester-{}-{name}.sock", std::process::id()))
+}

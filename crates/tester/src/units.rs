@@ -1,0 +1,138 @@
+//! Rates as people write them, and what they mean in frames a second.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Bytes that a frame takes on an Ethernet line beside itself: preamble, start delimiter and the gap behind it (IEEE 802.3).
+pub const L1_OVERHEAD: f64 = 20.0;
+
+/// A load, as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// Frames a second.
+    Pps(f64),
+    /// Bits a second of frames with their FCS.
+    L2(f64),
+    /// Bits a second on the line: preamble and gap included.
+    L1(f64),
+    /// Parts in a hundred of a stated line rate.
+    Percent(f64),
+    /// As fast as it goes.
+    Max,
+}
+
+/// Why a text is no rate, or a rate cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RateError {
+    /// Not a rate.
+    #[error("`{0}' is no rate: 100000pps, 1.5Mpps, 1Gbps (frames with FCS), 1GbpsL1 (with preamble and gap), 50% or max")]
+    Text(String),
+    /// Percent of nothing.
+    #[error("a rate in percent needs the line's rate: --line-rate 10Gbps")]
+    NoLine,
+    /// Not a line's rate.
+    #[error("`{0}' is no line rate: 1Gbps, 25Gbps, …")]
+    Line(String),
+}
+
+impl FromStr for Rate {
+    type Err = RateError;
+
+    fn from_str(text: &str) -> Result<Self, RateError> {
+        let wrong = || RateError::Text(text.to_owned());
+        let word = text.trim();
+        if word == "max" {
+            return Ok(Self::Max);
+        }
+        let digits = word.find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or_else(wrong)?;
+        let (number, unit) = word.split_at(digits);
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        let unit = unit.trim_start();
+        if unit == "%" {
+            return (number > 0.0 && number <= 100.0).then_some(Self::Percent(number)).ok_or_else(wrong);
+        }
+        let (factor, unit) = match unit.as_bytes().first() {
+            Some(b'k') => (1e3, &unit[1..]),
+            Some(b'M') => (1e6, &unit[1..]),
+            Some(b'G') => (1e9, &unit[1..]),
+            Some(b'T') => (1e12, &unit[1..]),
+            _ => (1.0, unit),
+        };
+        let value = number * factor;
+        if !(value.is_finite() && value > 0.0) {
+            return Err(wrong());
+        }
+        match unit {
+            "pps" => Ok(Self::Pps(value)),
+            "bps" => Ok(Self::L2(value)),
+            "bpsL1" => Ok(Self::L1(value)),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl Rate {
+    /// Frames a second for frames of `mean` bytes with FCS, over a line of so many bits a second; `None` for [`Rate::Max`].
+    ///
+    /// # Errors
+    /// Percent of a line whose rate is not known.
+    pub fn pps(self, mean: f64, line: Option<f64>) -> Result<Option<f64>, RateError> {
+        Ok(Some(match self {
+            Self::Pps(pps) => pps,
+            Self::L2(bits) => bits / (mean * 8.0),
+            Self::L1(bits) => bits / ((mean + L1_OVERHEAD) * 8.0),
+            Self::Percent(percent) => line.ok_or(RateError::NoLine)? * percent / 100.0 / ((mean + L1_OVERHEAD) * 8.0),
+            Self::Max => return Ok(None),
+        }))
+    }
+}
+
+/// Bits a second of a line, such as `10Gbps`.
+///
+/// # Errors
+/// Anything else.
+pub fn line_rate(text: &str) -> Result<f64, RateError> {
+    match text.parse() {
+        Ok(Rate::L2(bits) | Rate::L1(bits)) => Ok(bits),
+        _ => Err(RateError::Line(text.to_owned())),
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pps(n) => write!(f, "{n}pps"),
+            Self::L2(n) => write!(f, "{n}bps"),
+            Self::L1(n) => write!(f, "{n}bpsL1"),
+            Self::Percent(n) => write!(f, "{n}%"),
+            Self::Max => f.write_str("max"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_of_all_kinds_mean_what_they_say() {
+        let pps = |text: &str| text.parse::<Rate>().unwrap().pps(64.0, Some(10e9)).unwrap();
+        assert_eq!(pps("100000pps"), Some(1e5));
+        assert_eq!(pps("1.5Mpps"), Some(1.5e6));
+        assert_eq!(pps("512Mbps"), Some(1e6));
+        assert_eq!(pps("672MbpsL1"), Some(1e6));
+        // RFC 2544: 14,880,952 frames of 64 bytes a second fill 10 Gbit/s.
+        assert_eq!(pps("100%").map(f64::floor), Some(14_880_952.0));
+        assert_eq!(pps("max"), None);
+    }
+
+    #[test]
+    fn what_is_no_rate_is_refused() {
+        for text in ["", "fast", "1", "pps", "-1pps", "0pps", "1Xpps", "101%", "0%", "1.2.3pps", "1Gbpsl1", "infpps"] {
+            assert_eq!(text.parse::<Rate>(), Err(RateError::Text(text.to_owned())), "{text}");
+        }
+        assert_eq!("5%".parse::<Rate>().unwrap().pps(64.0, None), Err(RateError::NoLine));
+        assert!(line_rate("5pps").is_err());
+        assert_eq!(line_rate("10Gbps"), Ok(10e9));
+    }
+}

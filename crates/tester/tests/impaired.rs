@@ -1,0 +1,264 @@
+//! Trials against a device of this process that loses, copies and delays frames on purpose: counts must be exactly its own.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use quiver_buffer::{PageSize, Region, RegionConfig};
+use quiver_drivers::memif::{Key, Memif, MemifConfig, Role};
+use quiver_graph::clock::Clock;
+use quiver_graph::stats::Stats;
+use quiver_graph::{
+    ArcPoint, DeviceInput, DeviceNext, DeviceTx, Frame, Graph, IfIndex, NoDrops, NoNext, NodeCx, NodeSpec, Packet, PlacedQueue,
+    Port, STATS_BYTES, ThreadPlan, TxQueue, TxState, VectorNode, Verdict,
+};
+use quiver_tables::qsbr;
+use quiver_tester_core::bench::Bench;
+use quiver_tester_core::profile::Profile;
+use quiver_tester_core::report::Report;
+use quiver_tester_core::trial::{self, Plan};
+use quiver_tester_core::units::Rate;
+
+/// What the device has done, from left to right.
+#[derive(Default)]
+struct Deeds {
+    seen: AtomicU64,
+    lost: AtomicU64,
+    copied: AtomicU64,
+    delayed: AtomicU64,
+}
+
+impl Deeds {
+    fn all(&self) -> [u64; 4] {
+        [&self.seen, &self.lost, &self.copied, &self.delayed].map(|n| n.load(Ordering::Acquire))
+    }
+}
+
+/// Passes frames on to the other interface; of a thousand from the left it loses one, copies one and delays one.
+struct Impair {
+    deeds: Arc<Deeds>,
+    seen: u64,
+    /// Frames to be sent when a later one has gone.
+    later: Vec<(u64, Packet)>,
+}
+
+impl VectorNode for Impair {
+    type Next = NoNext;
+    type Drop = NoDrops;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        const OUT: Verdict = Verdict::slot(2);
+        // A later frame than theirs went in an earlier vector.
+        let seen = self.seen;
+        let due: Vec<_> = self.later.extract_if(.., |(n, _)| *n + 1 < seen).collect();
+        due.into_iter().for_each(|(_, packet)| cx.emit(OUT, packet));
+        for i in 0..frame.len() {
+            let packet = cx.packet(frame, i);
+            if packet.rx_if().0 == 2 {
+                cx.decide(i, Verdict::slot(1));
+                continue;
+            }
+            let n = self.seen;
+            self.seen += 1;
+            match n % 1000 {
+                999 => {
+                    let (packet, _) = packet.take();
+                    cx.free(packet);
+                    self.deeds.lost.fetch_add(1, Ordering::Release);
+                    continue;
+                }
+                250 => {
+                    let (packet, _) = packet.take();
+                    self.later.push((n, packet));
+                    self.deeds.delayed.fetch_add(1, Ordering::Release);
+                    continue;
+                }
+                500 => {
+                    let bytes = packet.bytes().to_vec();
+                    let copy = cx.alloc_bytes(&bytes, IfIndex(1)).expect("a buffer");
+                    self.later.push((n, copy));
+                    self.deeds.copied.fetch_add(1, Ordering::Release);
+                }
+                _ => {}
+            }
+            cx.decide(i, OUT);
+        }
+        self.deeds.seen.store(self.seen, Ordering::Release);
+    }
+
+    fn release(&mut self, cx: &mut NodeCx<'_>) {
+        self.later.drain(..).for_each(|(_, packet)| cx.free(packet));
+    }
+}
+
+/// A socket's file of this test's own, gone with it.
+struct Socket(PathBuf);
+
+impl Socket {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("quiver-impaired-{}-{name}.sock", std::process::id())))
+    }
+
+    fn ports(&self, keys: &str) -> Vec<quiver_tester_core::port::PortSpec> {
+        let port = |id: u32| {
+            let text =
+                format!("memif:socket={},id={id},role=client,ring=16384,dst-mac=02:00:00:00:00:0{id}{keys}", self.0.display());
+            text.parse().expect("a port")
+        };
+        vec![port(0), port(1)]
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The device: two memif interfaces and a worker. Served until told to stop.
+fn device(socket: &Socket, deeds: Arc<Deeds>, stop: &AtomicBool) {
+    let memif = Memif::new("/nonexistent/unused.sock").expect("memif");
+    memif.add_socket(1, &socket.0.to_string_lossy()).expect("a socket");
+    let region = RegionConfig { buffers_per_numa: 16_384, page_size: PageSize::Kb4, ..Default::default() };
+    let stats = Stats::new(STATS_BYTES).expect("counters");
+    let mut graph = Graph::new(Region::new(&region).expect("buffers"), stats, Clock::new(), qsbr::Domain::new());
+    graph.start_workers(&[ThreadPlan::default()]).expect("a worker");
+    graph.interfaces().set_len(3);
+    let thread = graph.fleet().threads()[0];
+    let mut ports = Vec::new();
+    for id in [0, 1] {
+        let mut port = memif.create(MemifConfig { role: Role::Server, ..MemifConfig::new(Key { socket: 1, id }) }).expect("a port");
+        let (interface, state) = (IfIndex(id + 1), Arc::new(TxState::default()));
+        state.set_up(true);
+        let queue: RefCell<Option<Box<dyn TxQueue>>> = RefCell::new(Some(port.open_tx(thread).expect("a queue")));
+        let make = move |_: &quiver_graph::MakeCx| DeviceTx::new(interface, state.clone(), queue.borrow_mut().take());
+        graph.add(vec![NodeSpec::vector(format!("if{interface}-tx"), make)]).expect("a node");
+        ports.push(port);
+    }
+    let impair = move |_: &quiver_graph::MakeCx| Impair { deeds: deeds.clone(), seen: 0, later: Vec::new() };
+    graph.add(vec![NodeSpec::vector("ethernet-input", impair).with_next("if1-tx").with_next("if2-tx")]).expect("a node");
+    let arc = ArcPoint::new();
+    let input = graph.add(vec![NodeSpec::input("memif-input", move |_| DeviceInput::new(arc.clone()))]).expect("a node")[0];
+    for (id, port) in ports.iter_mut().enumerate() {
+        let rx = port.take_rx().expect("queues").remove(0);
+        let queue = PlacedQueue { interface: IfIndex(id as u32 + 1), queue: 0, next: DeviceNext::Ethernet.into(), up: true, rx };
+        graph.input::<DeviceInput, _>(input, thread, move |node| node.place(queue));
+        port.set_up(true).expect("up");
+    }
+    while !stop.load(Ordering::Acquire) {
+        memif.run();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Runs trials while the device is there.
+fn with_device<R>(name: &str, work: impl FnOnce(&Socket, &Deeds) -> R) -> R {
+    let (socket, deeds, stop) = (Socket::new(name), Arc::new(Deeds::default()), AtomicBool::new(false));
+    /// Ends the device also when a check fails.
+    struct End<'a>(&'a AtomicBool);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| device(&socket, deeds.clone(), &stop));
+        let _end = End(&stop);
+        work(&socket, &deeds)
+    })
+}
+
+fn plan(profile: &str, pps: f64) -> Plan {
+    let profile = Profile::of_yaml("profile", profile).expect("a profile");
+    // Fewer frames than the rings hold: however slow this machine is, none is lost by accident.
+    Plan { rate: Some(Rate::Pps(pps)), duration: Duration::from_secs(2), ..Plan::new(profile) }
+}
+
+fn run(bench: &mut Bench, plan: &Plan) -> Report {
+    trial::run(bench, plan, &mut |_| true).expect("a trial")
+}
+
+#[test]
+fn what_a_device_loses_copies_and_delays_is_counted_exactly() {
+    with_device("counts", |socket, deeds| {
+        let mut bench = Bench::open(&socket.ports(""), 1514).expect("ports");
+        let plan = plan("{ name: p, bidirectional: true, streams: [ { name: s, size: 64, ipv4: {}, udp: {} } ] }", 4000.0);
+        let report = run(&mut bench, &plan);
+        let [seen, lost, copied, delayed] = deeds.all();
+        let (out, back) = (&report.directions[0].counters, &report.directions[1].counters);
+        assert_eq!(out.sent, seen, "{report:?}");
+        assert_eq!([out.lost, out.duplicated, out.reordered], [lost, copied, delayed], "{report:?}");
+        assert_eq!([out.late, out.foreign, out.corrupted], [0, 0, 0]);
+        assert_eq!((back.received, back.lost, back.duplicated, back.reordered), (back.sent, 0, 0, 0));
+        assert!(out.sent > 4000, "{report:?}");
+        let latency = report.directions[0].times.latency_ns.as_ref().expect("latencies");
+        assert_eq!(latency.count, out.received);
+        // The next trial starts from nothing.
+        let again = run(&mut bench, &plan);
+        let after = deeds.all();
+        assert_eq!(again.totals.foreign, 0);
+        assert_eq!(again.directions[0].counters.duplicated, after[2] - copied);
+    });
+}
+
+#[test]
+fn streams_of_one_direction_have_accounts_of_their_own() {
+    with_device("streams", |socket, deeds| {
+        let mut bench = Bench::open(&socket.ports(""), 1514).expect("ports");
+        let profile = "{ name: p, streams: [ { name: load, size: imix, ipv4: {}, udp: {}, departures: poisson },
+            { name: probe, rate: 500pps, size: 100, ipv6: {}, udp: {} } ] }";
+        let report = run(&mut bench, &plan(profile, 3000.0));
+        let direction = &report.directions[0];
+        let names: Vec<_> = direction.streams.iter().map(|s| (s.name.as_str(), s.counters.intended)).collect();
+        assert_eq!(names, [("load", 6000), ("probe", 1000)]);
+        let sum =
+            |of: fn(&quiver_tester_core::report::Counters) -> u64| direction.streams.iter().map(|s| of(&s.counters)).sum::<u64>();
+        let [seen, lost, copied, _] = deeds.all();
+        assert_eq!([sum(|c| c.sent), sum(|c| c.lost), sum(|c| c.duplicated)], [seen, lost, copied], "{report:?}");
+        assert_eq!(direction.counters.lost, lost);
+    });
+}
+
+#[test]
+fn nobody_at_the_other_end_is_an_error_and_not_a_wait_without_end() {
+    let socket = Socket::new("nobody");
+    let mut bench = Bench::open(&socket.ports(""), 1514).expect("ports");
+    let plan = Plan {
+        patience: Duration::from_millis(300),
+        ..plan("{ name: p, streams: [ { name: s, size: 64, ipv4: {}, udp: {} } ] }", 10.0)
+    };
+    let error = trial::run(&mut bench, &plan, &mut |_| true).expect_err("no link").to_string();
+    assert!(error.contains("no link within"), "{error}");
+}
+
+#[test]
+fn a_trial_that_is_ended_says_what_it_has() {
+    with_device("ended", |socket, deeds| {
+        let mut bench = Bench::open(&socket.ports(""), 1514).expect("ports");
+        let plan = Plan {
+            duration: Duration::from_secs(600),
+            ..plan("{ name: p, streams: [ { name: s, size: 64, ipv4: {}, udp: {} } ] }", 1000.0)
+        };
+        let report = trial::run(&mut bench, &plan, &mut |progress| progress.t_s < 0.4).expect("a report");
+        assert!(report.aborted && !report.valid && report.reasons.iter().any(|r| r.starts_with("ended after")), "{report:?}");
+        let counters = &report.directions[0].counters;
+        assert_eq!((counters.sent, counters.intended), (deeds.all()[0], 600_000));
+    });
+}
+
+#[test]
+fn a_gateway_that_is_silent_is_an_error() {
+    with_device("silent", |socket, _| {
+        let mut ports = socket.ports(",ip4=198.18.0.2/24,gateway=198.18.0.1");
+        ports.iter_mut().for_each(|p| p.dst_mac = None);
+        let mut bench = Bench::open(&ports, 1514).expect("ports");
+        let plan = Plan {
+            patience: Duration::from_secs(1),
+            ..plan("{ name: p, streams: [ { name: s, size: 64, ipv4: {}, udp: {} } ] }", 10.0)
+        };
+        let error = trial::run(&mut bench, &plan, &mut |_| true).expect_err("no neighbour").to_string();
+        assert!(error.contains("198.18.0.1 does not answer within"), "{error}");
+    });
+}

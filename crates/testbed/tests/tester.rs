@@ -1,0 +1,126 @@
+//! The tester against the router, with every shipped profile over memif, and over AF_PACKET in network namespaces.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use common::assert_buffers_are_back;
+use quiver_testbed::{Host, LinkOptions, Output, Router, Scenario, is_short_pass};
+use serde_json::Value;
+
+/// Time for one trial.
+const BOUND: Duration = Duration::from_secs(60);
+/// Fewer frames than the tester's rings hold: however slow the machine is, none is lost by accident.
+const RATE: &str = "2000pps";
+
+/// The tester's program: `$QUIVER_TESTER_BIN`, else the one beside the router's.
+fn program() -> PathBuf {
+    let named = std::env::var_os("QUIVER_TESTER_BIN").map(PathBuf::from);
+    named.unwrap_or_else(|| Router::binary().expect("a router").with_file_name("quiver-tester"))
+}
+
+fn profile(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps/quiver-tester/profiles").join(format!("{name}.yaml"))
+}
+
+fn tester(host: &Host, ports: &[String], profile_name: &str, size: u16) -> Output {
+    let (program, profile) = (program(), profile(profile_name));
+    let size = size.to_string();
+    let mut words = vec![program.to_str().expect("a path"), "trial", "--json", "--rate", RATE, "--duration", "1", "--size", &size];
+    words.extend(["--profile", profile.to_str().expect("a path")]);
+    ports.iter().for_each(|port| words.extend(["--port", port]));
+    host.run_args(&words, BOUND).expect("the tester runs")
+}
+
+/// Every frame sent came back once, and in its order, in all directions.
+fn assert_all_came_back(output: Output, directions: usize, router: &Router) {
+    let text = output.expect("a trial");
+    let report: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("JSON");
+    assert_eq!((&report["schema"], report["directions"].as_array().map(Vec::len)), (&"quiver-trial/1".into(), Some(directions)));
+    for direction in report["directions"].as_array().expect("directions") {
+        let count = |key: &str| direction[key].as_u64().expect("a count");
+        // A machine that is busy may keep the tester from sending all; what it sent must be here.
+        assert!(count("sent") > 0 && count("sent") + count("unsent") == 2000, "{direction}");
+        assert_eq!(count("received"), count("sent"), "{direction}\n{}", router.dump());
+        let wrong = ["lost", "duplicated", "reordered", "late", "corrupted"].map(count);
+        assert_eq!(wrong, [0; 5], "{direction}");
+        assert_eq!(direction["latency_ns"]["count"].as_u64(), Some(count("sent")));
+    }
+}
+
+/// Networks of both sides, and the tester as the next hop to all that profiles name.
+fn addresses(left: &str, right: &str) -> String {
+    [(left, 2, "198.18.0.0/16", "2001:2::/64"), (right, 3, "198.19.0.0/16", "2001:2:0:8000::/64")]
+        .map(|(name, n, v4, v6)| {
+            format!(
+                "set interface state {name} up\nset interface ip address {name} 192.0.{n}.1/24\n\
+                 set interface ip address {name} fd00:{n}::1/64\nip route add {v4} via 192.0.{n}.2 {name}\n\
+                 ip route add {v6} via fd00:{n}::2 {name}\n"
+            )
+        })
+        .concat()
+}
+
+fn keys(n: u32, v6: bool) -> String {
+    let gateway = if v6 { format!("fd00:{n}::1") } else { format!("192.0.{n}.1") };
+    format!("ip4=192.0.{n}.2/24,ip6=fd00:{n}::2/64,gateway={gateway}")
+}
+
+#[test]
+fn every_shipped_profile_passes_the_router_whole_over_memif() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let host = Host::new("tester").unwrap();
+    let router = Router::start(&host, "").expect("router");
+    let socket = router.folder().join("tester.sock");
+    let interfaces = format!(
+        "create memif socket id 1 filename {}\ncreate interface memif id 0 socket-id 1 master\n\
+         create interface memif id 1 socket-id 1 master\n",
+        socket.display()
+    );
+    router.script(&format!("{interfaces}{}", addresses("memif1/0", "memif1/1"))).expect("configuration");
+    let profiles = [
+        ("bidirectional-ipv4", 2, 64),
+        ("static", 1, 64),
+        ("round-robin", 1, 64),
+        ("uniform-random", 1, 64),
+        ("bidirectional-ipv6", 2, 84),
+    ];
+    for (name, directions, size) in &profiles[..if is_short_pass() { 2 } else { profiles.len() }] {
+        let v6 = *size == 84;
+        let port = |id: u32| format!("memif:socket={},id={id},role=client,ring=16384,{}", socket.display(), keys(id + 2, v6));
+        assert_all_came_back(tester(&host, &[port(0), port(1)], name, *size), *directions, &router);
+    }
+    assert_buffers_are_back(&router);
+    router.stop().unwrap();
+}
+
+#[test]
+fn frames_pass_the_router_whole_between_network_namespaces() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let (outside, middle) = (Host::new("tester").unwrap(), Host::new("router").unwrap());
+    for (ours, theirs) in [("left", "r0"), ("right", "r1")] {
+        outside.veth(ours, &middle, theirs, &LinkOptions::default()).unwrap();
+        // The kernel has no part in it.
+        outside.disable_ipv6(ours).unwrap();
+        middle.disable_ipv6(theirs).unwrap();
+    }
+    let router = Router::start(&middle, "").expect("router");
+    let interfaces = "create host-interface name r0\ncreate host-interface name r1\n";
+    router.script(&format!("{interfaces}{}", addresses("host-r0", "host-r1"))).expect("configuration");
+    let ports = [("left", 2), ("right", 3)].map(|(name, n)| format!("af-packet:{name},{}", keys(n, false)));
+    assert_all_came_back(tester(&outside, &ports, "bidirectional-ipv4", 64), 2, &router);
+    router.stop().unwrap();
+}
+
+#[test]
+fn what_cannot_run_is_one_clear_line() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let host = Host::new("tester").unwrap();
+    for (port, words) in [("af-packet:nowhere", "port af-packet:nowhere: "), ("af-packet:", "a device's name is missing")] {
+        let output = tester(&host, &[port.to_owned()], "static", 64);
+        assert!(!output.success() && output.stdout.is_empty() && output.stderr.contains(words), "{output}");
+    }
+    let output = tester(&host, &["af-packet:lo,dst-mac=02:00:00:00:00:01".to_owned()], "nothing", 64);
+    assert!(output.stderr.contains("nothing.yaml: No such file") && output.stderr.lines().count() == 1, "{output}");
+}

@@ -3,12 +3,14 @@
 //! ```text
 //! quiver-tester trial --port P [--port P] --profile FILE --rate R [--size N] [--duration S] [--json]
 //! quiver-tester self-test [--port P --port P]     what the tester itself can do, its ports back to back
+//! quiver-tester serve --socket PATH               the same, asked for over a socket
 //! ```
 //! Exit: 0 for a trial that ran, valid or not; 1 and one line on standard error where it could not; 130 after Ctrl-C.
 #![forbid(unsafe_code)]
 
 mod options;
 mod self_test;
+mod serve;
 mod table;
 
 use std::io::{self, IsTerminal, Write};
@@ -36,6 +38,8 @@ enum Failure {
     Trial(#[from] TrialError),
     #[error(transparent)]
     Bench(#[from] quiver_tester_core::bench::BenchError),
+    #[error("serve: {0}")]
+    Serve(String),
     #[error("self-test: {0}")]
     SelfTest(String),
     #[error("cannot write: {0}")]
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
     let result = match &options.command {
         Command::Trial(options) => run_trial(options, &stop),
         Command::SelfTest(options) => self_test::run(options, &stop),
+        Command::Serve(options) => serve::run(options, &stop),
     };
     match result {
         Ok(()) if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),

@@ -25,6 +25,16 @@ pub enum Command {
     Trial(TrialOptions),
     /// What the tester itself can do, its ports back to back
     SelfTest(SelfTestOptions),
+    /// Control over a Unix socket, JSON lines
+    Serve(ServeOptions),
+}
+
+/// A server.
+#[derive(Debug, Args)]
+pub struct ServeOptions {
+    /// The socket
+    #[arg(long, value_name = "PATH")]
+    pub socket: PathBuf,
 }
 
 /// A trial.

@@ -1,0 +1,256 @@
+//! Control over a Unix socket: JSON lines, one request and one reply each; `apps/quiver-tester/README.md` documents them.
+//!
+//! ```text
+//!   connection ── thread that reads lines ──┐
+//!   connection ── thread that reads lines ──┴─► requests, one after the other ─► main thread: ports, profile, trial
+//! ```
+//!
+//! While a trial runs, `stats` and `abort` are answered at once and everything else is refused. A trial whose client has gone
+//! is ended.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use quiver_tester_core::bench::Bench;
+use quiver_tester_core::port::PortSpec;
+use quiver_tester_core::profile::{Profile, Size};
+use quiver_tester_core::trial::{self, Plan, Progress};
+use quiver_tester_core::units::line_rate;
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::options::ServeOptions;
+
+/// Longest request, bytes.
+const LINE: u64 = 1 << 20;
+/// How often the main thread looks whether it is to end.
+const TURN: Duration = Duration::from_millis(200);
+
+/// A client's writing end.
+type Client = Arc<Mutex<UnixStream>>;
+
+/// What a connection sends on.
+enum Message {
+    Request(Value, Client),
+    /// The connection has ended.
+    Gone(Client),
+}
+
+/// The socket's file, removed with this.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+pub fn run(options: &ServeOptions, stop: &AtomicBool) -> Result<(), Failure> {
+    let (listener, _file) = listen(&options.socket)?;
+    let (requests, queue) = channel();
+    std::thread::spawn(move || accept(&listener, &requests));
+    let mut server = Server { bench: None, ports: Vec::new(), max_frame: 0, profile: None, queue };
+    while !stop.load(Ordering::Relaxed) {
+        match server.queue.recv_timeout(TURN) {
+            Ok(Message::Request(request, client)) => {
+                let result = server.handle(&request, &client, stop);
+                reply(&client, &request, result);
+            }
+            Ok(Message::Gone(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    Ok(())
+}
+
+fn listen(path: &Path) -> Result<(UnixListener, SocketFile), Failure> {
+    let failed = |error: io::Error| Failure::Serve(format!("{}: {error}", path.display()));
+    // A file that nobody listens on is left over.
+    if path.exists() && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
+        fs::remove_file(path).map_err(failed)?;
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    Ok((listener, SocketFile(path.to_owned())))
+}
+
+fn accept(listener: &UnixListener, requests: &Sender<Message>) {
+    for stream in listener.incoming().flatten() {
+        let requests = requests.clone();
+        let Ok(writer) = stream.try_clone() else { continue };
+        std::thread::spawn(move || read(stream, &Arc::new(Mutex::new(writer)), &requests));
+    }
+}
+
+/// Reads requests until the connection ends.
+fn read(stream: UnixStream, client: &Client, requests: &Sender<Message>) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        let n = (&mut reader).take(LINE).read_line(&mut line).unwrap_or(0);
+        if n == 0 || !line.ends_with('\n') {
+            break;
+        }
+        match serde_json::from_str(&line) {
+            Ok(request) => {
+                if requests.send(Message::Request(request, client.clone())).is_err() {
+                    return;
+                }
+            }
+            Err(error) => reply(client, &Value::Null, Err(format!("not JSON: {error}"))),
+        }
+    }
+    let _ = requests.send(Message::Gone(client.clone()));
+}
+
+fn write(client: &Client, value: &Value) {
+    let mut stream = client.lock().unwrap_or_else(PoisonError::into_inner);
+    // Who has gone needs no answer.
+    let _ = stream.write_all(format!("{value}\n").as_bytes());
+}
+
+fn reply(client: &Client, request: &Value, result: Result<Value, String>) {
+    let id = request.get("id").cloned().unwrap_or(Value::Null);
+    write(
+        client,
+        &match result {
+            Ok(data) => json!({ "id": id, "ok": true, "data": data }),
+            Err(error) => json!({ "id": id, "ok": false, "error": error }),
+        },
+    );
+}
+
+struct Server {
+    bench: Option<Bench>,
+    ports: Vec<PortSpec>,
+    max_frame: usize,
+    profile: Option<Profile>,
+    queue: Receiver<Message>,
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Refuses keys that a request does not have.
+fn check_keys(request: &Value, keys: &[&str]) -> Result<(), String> {
+    let object = request.as_object().ok_or("a request is an object: {\"id\": 1, \"op\": \"stats\"}")?;
+    match object.keys().find(|k| !["id", "op"].contains(&k.as_str()) && !keys.contains(&k.as_str())) {
+        None => Ok(()),
+        Some(key) => Err(format!("`{key}' is not known here; there are: {}", keys.join(", "))),
+    }
+}
+
+impl Server {
+    fn handle(&mut self, request: &Value, client: &Client, stop: &AtomicBool) -> Result<Value, String> {
+        match request.get("op").and_then(Value::as_str) {
+            Some("ports") => self.set_ports(request),
+            Some("profile") => self.set_profile(request),
+            Some("trial") => self.trial(request, client, stop),
+            Some("self-test") => {
+                check_keys(request, &[])?;
+                crate::self_test::measure_own(stop).map(|outcome| outcome.json()).map_err(text)
+            }
+            Some("stats") => Ok(json!({ "running": false })),
+            Some("abort") => Err("no trial runs".to_owned()),
+            _ => Err("`op' is one of ports, profile, trial, abort, stats, self-test".to_owned()),
+        }
+    }
+
+    fn set_ports(&mut self, request: &Value) -> Result<Value, String> {
+        check_keys(request, &["ports"])?;
+        let texts = request.get("ports").and_then(Value::as_array).ok_or("`ports' is a list of texts")?;
+        let specs = texts.iter().map(|t| t.as_str().ok_or("`ports' is a list of texts".to_owned())?.parse().map_err(text));
+        self.ports = specs.collect::<Result<Vec<PortSpec>, String>>()?;
+        self.open(1514)?;
+        let ports = self.bench.iter_mut().flat_map(|b| b.ports().iter());
+        let ports = ports.map(|p| json!({ "name": p.spec.to_string(), "mac": p.mac.to_string(), "max_frame": p.max_frame() + 4 }));
+        Ok(json!({ "ports": ports.collect::<Vec<_>>() }))
+    }
+
+    /// Opens the ports anew: the old ones must be gone first.
+    fn open(&mut self, max_frame: usize) -> Result<(), String> {
+        self.bench = None;
+        self.bench = Some(Bench::open(&self.ports, max_frame).map_err(text)?);
+        self.max_frame = max_frame;
+        Ok(())
+    }
+
+    fn set_profile(&mut self, request: &Value) -> Result<Value, String> {
+        check_keys(request, &["profile", "file"])?;
+        let profile = match (request.get("profile"), request.get("file").and_then(Value::as_str)) {
+            (Some(document), None) => Profile::of_document("request", document.clone()).map_err(text)?,
+            (None, Some(file)) => Profile::load(Path::new(file)).map_err(text)?,
+            _ => return Err("give either `profile', a document, or `file', its path".to_owned()),
+        };
+        let data = json!({ "name": profile.name, "streams": profile.streams.len() });
+        self.profile = Some(profile);
+        Ok(data)
+    }
+
+    fn plan(&self, request: &Value) -> Result<Plan, String> {
+        check_keys(request, &["rate", "size", "duration", "settle", "line_rate", "seed"])?;
+        let mut plan = Plan::new(self.profile.clone().ok_or("no profile: request `profile' first")?);
+        let word = |key: &str| request.get(key).map(|v| v.as_str().ok_or(format!("`{key}' is a text"))).transpose();
+        let time = |key: &str, unset: Duration| match request.get(key) {
+            None => Ok(unset),
+            Some(v) => {
+                let seconds = v.as_f64().filter(|s| (0.0..=86_400.0).contains(s));
+                seconds.map(Duration::from_secs_f64).ok_or(format!("`{key}' is a number of seconds from 0 to 86400"))
+            }
+        };
+        plan.rate = word("rate")?.map(|t| t.parse().map_err(text)).transpose()?;
+        plan.line_rate = word("line_rate")?.map(|t| line_rate(t).map_err(text)).transpose()?;
+        plan.size = request.get("size").map(|v| serde_json::from_value::<Size>(v.clone()).map_err(text)).transpose()?;
+        plan.duration = time("duration", plan.duration)?;
+        if plan.duration.is_zero() {
+            return Err("`duration' must be above 0".to_owned());
+        }
+        plan.settle = time("settle", plan.settle)?;
+        if let Some(seed) = request.get("seed") {
+            plan.seed = seed.as_u64().ok_or("`seed' is a whole number")?;
+        }
+        Ok(plan)
+    }
+
+    fn trial(&mut self, request: &Value, client: &Client, stop: &AtomicBool) -> Result<Value, String> {
+        let plan = self.plan(request)?;
+        if self.bench.is_none() || plan.max_frame() > self.max_frame {
+            if self.ports.is_empty() {
+                return Err("no ports: request `ports' first".to_owned());
+            }
+            self.open(plan.max_frame().max(1514))?;
+        }
+        let Some(bench) = &mut self.bench else { return Err("no ports: request `ports' first".to_owned()) };
+        let (queue, id) = (&self.queue, request.get("id").cloned().unwrap_or(Value::Null));
+        let mut ended = false;
+        let mut watch = |progress: &Progress| {
+            if progress.of_s > 0.0 {
+                let Progress { t_s, of_s, sent, received } = progress;
+                let event = json!({ "event": "progress", "id": id, "t_s": t_s, "of_s": of_s, "sent": sent, "received": received });
+                write(client, &event);
+            }
+            while let Ok(message) = queue.try_recv() {
+                match message {
+                    Message::Gone(other) => ended |= Arc::ptr_eq(&other, client),
+                    Message::Request(other, from) => match other.get("op").and_then(Value::as_str) {
+                        Some("abort") => {
+                            ended = true;
+                            reply(&from, &other, Ok(Value::Null));
+                        }
+                        Some("stats") => reply(&from, &other, Ok(json!({ "running": true, "progress": progress }))),
+                        _ => reply(&from, &other, Err("a trial runs: wait for its reply, or request `abort'".to_owned())),
+                    },
+                }
+            }
+            !ended && !stop.load(Ordering::Relaxed)
+        };
+        let report = trial::run(bench, &plan, &mut watch).map_err(text)?;
+        serde_json::to_value(report).map_err(text)
+    }
+}

@@ -115,9 +115,7 @@ pub fn run(report: &mut Report, folder: &Path) -> io::Result<()> {
     ] {
         report.section(title, daemon.cli(line)?);
     }
-    let picture = folder.join("graph.svg");
-    std::fs::write(&picture, daemon.cli("show vlib graph svg")?)?;
-    report.section("Active graph", format!("drawn to {}", picture.display()));
+    report.drawing(folder, &daemon.cli("show vlib graph svg")?);
     report.section("Left out", "hosts, ping, traceroute and iperf3: they need network namespaces".into());
     Ok(())
 }

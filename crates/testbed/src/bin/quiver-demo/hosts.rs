@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::time::Duration;
-use std::{fs, io};
+use std::io;
 
 use quiver_testbed::{Host, Router, TwoHosts, TwoHostsOptions};
 
@@ -40,9 +40,7 @@ pub fn run(report: &mut Report, folder: &Path) -> io::Result<()> {
     {
         report.section(title, router.cli(command).map_err(io::Error::other)?);
     }
-    let picture = folder.join("graph.svg");
-    fs::write(&picture, router.cli("show vlib graph svg").map_err(io::Error::other)?)?;
-    report.section("Active graph", format!("drawn to {}", picture.display()));
+    report.drawing(folder, &router.cli("show vlib graph svg").map_err(io::Error::other)?);
     router.stop()
 }
 

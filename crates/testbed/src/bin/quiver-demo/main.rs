@@ -21,10 +21,6 @@ fn folder() -> PathBuf {
 
 fn main() -> ExitCode {
     let folder = folder();
-    if let Err(error) = std::fs::create_dir_all(&folder) {
-        eprintln!("quiver-demo: {}: {error}", folder.display());
-        return ExitCode::FAILURE;
-    }
     let mut report = Report::default();
     let result = match hosts::possible() {
         Ok(()) => hosts::run(&mut report, &folder),

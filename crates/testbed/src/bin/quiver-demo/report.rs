@@ -1,5 +1,8 @@
 //! What the demo has seen, as a small table and the router's own words.
 
+use std::fs;
+use std::path::Path;
+
 /// Figures and texts in the order in which they were taken.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -25,6 +28,16 @@ impl Report {
     /// Adds what the router answered to a command.
     pub fn section(&mut self, title: &str, text: String) {
         self.sections.push((title.into(), text));
+    }
+
+    /// Keeps the drawing of the active graph in a folder, or says why it is left out: the folder may be another user's.
+    pub fn drawing(&mut self, folder: &Path, svg: &str) {
+        let file = folder.join("graph.svg");
+        let text = match fs::create_dir_all(folder).and_then(|()| fs::write(&file, svg)) {
+            Ok(()) => format!("drawn to {}", file.display()),
+            Err(error) => format!("left out: {}: {error}", file.display()),
+        };
+        self.section("Active graph", text);
     }
 
     /// Whether every row was.

@@ -1,8 +1,8 @@
 //! The full show: two kernel hosts and the router between them.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
-use std::io;
 
 use quiver_testbed::{Host, Router, TwoHosts, TwoHostsOptions};
 
@@ -14,7 +14,7 @@ pub fn possible() -> Result<(), String> {
 }
 
 /// Runs traffic through the router and collects what it says.
-pub fn run(report: &mut Report, folder: &Path) -> io::Result<()> {
+pub fn run(report: &mut Report, folder: &Path, load: Load) -> io::Result<()> {
     println!("Two hosts in network namespaces of their own, quiver between them:\n");
     println!("    host a ── 10.0.1.0/24, 2001:db8:1::/64 ── quiver ── 10.0.2.0/24, 2001:db8:2::/64 ── host b\n");
     let scene = TwoHosts::new(TwoHostsOptions::default())?;
@@ -31,8 +31,8 @@ pub fn run(report: &mut Report, folder: &Path) -> io::Result<()> {
     if !scene.b.wait_for_listener(5201, Duration::from_secs(10))? {
         return Err(io::Error::other("iperf3's server does not listen"));
     }
-    tcp(report, &scene)?;
-    udp(report, &scene)?;
+    tcp(report, &scene, load)?;
+    udp(report, &scene, load)?;
     drop(server);
     cleared.map_err(io::Error::other)?;
     for (title, command) in
@@ -83,10 +83,31 @@ fn trace(report: &mut Report, scene: &TwoHosts, router: &Router) -> io::Result<(
     Ok(())
 }
 
-fn tcp(report: &mut Report, scene: &TwoHosts) -> io::Result<()> {
+/// What `iperf3` sends, in each family.
+#[derive(Clone, Copy)]
+pub struct Load {
+    /// Seconds of TCP.
+    tcp: u32,
+    /// Seconds of UDP.
+    udp: u32,
+    /// Datagrams a second.
+    rate: u32,
+    /// Their bytes.
+    length: u32,
+}
+
+impl Load {
+    /// Enough to see that it works.
+    pub const SHORT: Self = Self { tcp: 8, udp: 5, rate: 20_000, length: 1200 };
+    /// Enough to judge it (`--long`).
+    pub const LONG: Self = Self { tcp: 30, udp: 60, rate: 100_000, length: 64 };
+}
+
+fn tcp(report: &mut Report, scene: &TwoHosts, load: Load) -> io::Result<()> {
     let (four, six) = both(|v6| {
         let to = if v6 { TwoHosts::B6 } else { TwoHosts::B4 };
-        let out = scene.a.run(&format!("iperf3 --client {to} --time 8 --json"), Duration::from_secs(40))?.stdout;
+        let line = format!("iperf3 --client {to} --time {} --json", load.tcp);
+        let out = scene.a.run(&line, Duration::from_secs(u64::from(load.tcp) + 30))?.stdout;
         let sent = out.find("\"sum_sent\"").map_or("", |at| &out[at..]);
         let rate = number_after(sent, "bits_per_second").unwrap_or(0.0);
         let segments = number_after(sent, "\"bytes\"").unwrap_or(0.0) / 1448.0;
@@ -94,17 +115,18 @@ fn tcp(report: &mut Report, scene: &TwoHosts) -> io::Result<()> {
         let share = if segments > 0.0 { again / segments * 100.0 } else { 100.0 };
         Ok((format!("{:.2} Gbit/s, {share:.3} % retransmitted", rate / 1e9), rate > 0.0 && share < 1.0))
     })?;
-    report.row("iperf3 TCP, 8 s", four.0, six.0, four.1 && six.1);
+    report.row(&format!("iperf3 TCP, {} s", load.tcp), four.0, six.0, four.1 && six.1);
     Ok(())
 }
 
-fn udp(report: &mut Report, scene: &TwoHosts) -> io::Result<()> {
+fn udp(report: &mut Report, scene: &TwoHosts, load: Load) -> io::Result<()> {
+    let Load { udp: seconds, rate, length, .. } = load;
     let (four, six) = both(|v6| {
         let to = if v6 { TwoHosts::B6 } else { TwoHosts::B4 };
-        // 20,000 packets of 1,200 bytes a second.
-        let line = format!("iperf3 --client {to} --udp --length 1200 --bitrate 192M --window 1M --time 5 --json");
+        let bits = u64::from(rate) * u64::from(length) * 8;
+        let line = format!("iperf3 --client {to} --udp --length {length} --bitrate {bits} --window 1M --time {seconds} --json");
         let before = refused_by_socket(scene, v6)?;
-        let out = scene.a.run(&line, Duration::from_secs(30))?.stdout;
+        let out = scene.a.run(&line, Duration::from_secs(u64::from(seconds) + 30))?.stdout;
         let sum = out.rfind("\"sum\"").map_or("", |at| &out[at..]);
         let (lost, all) = (number_after(sum, "\"lost_packets\"").unwrap_or(1.0), number_after(sum, "\"packets\"").unwrap_or(0.0));
         let jitter = number_after(sum, "\"jitter_ms\"").unwrap_or(0.0);
@@ -115,7 +137,7 @@ fn udp(report: &mut Report, scene: &TwoHosts) -> io::Result<()> {
         let text = format!("{lost} of {all} lost{late}, jitter {:.0} µs", jitter * 1000.0);
         Ok((text, all > 0.0 && lost / all < 0.01))
     })?;
-    report.row("iperf3 UDP, 20 kpps, 5 s", four.0, six.0, four.1 && six.1);
+    report.row(&format!("iperf3 UDP, {} kpps, {seconds} s", rate / 1000), four.0, six.0, four.1 && six.1);
     Ok(())
 }
 

@@ -1,0 +1,150 @@
+//! What it costs to forward IPv4 between two veth pairs: by the kernel itself, by the router over AF_PACKET, and by the router
+//! over AF_XDP, on the same links, in turns.
+//!
+//! ```text
+//!   host a ── eth0 ═══ r0 ── kernel, or quiver ── r1 ═══ eth0 ── host b: counts what arrives, and drops it
+//! ```
+//!
+//! `cargo run --profile quick -p quiver-testbed --bin veth_forwarding [nat] [rounds [seconds]]` (root; `quiver` built before).
+//!
+//! With `nat` each of them translates sources: 65,536 clients (10.64.0.0/16, UDP port 1025) to one destination behind a pool
+//! of 256 addresses; the kernel by nftables (its connection table must hold as many: `nf_conntrack_max`).
+//!
+//! Two loads of 60-byte UDP frames: as fast as one thread sends, and 100,000 a second in bursts of 100 each millisecond. The
+//! sender has core 0, the router's worker core 1; the kernel forwards where the sender is (as it does on a veth), and in
+//! another line with receive packet steering to core 1. Processor time is that of the sender, the router and the kernel's
+//! softirq threads, so that what else the machine does does not count, per packet that arrived; at the even load that of
+//! sending alone is taken off. It is not told with steering, where the kernel works in interrupts that count for nobody.
+//! Medians of all rounds, with the smallest and the largest.
+
+mod flood;
+mod way;
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use quiver_testbed::{Host, Scenario, TwoHosts, TwoHostsOptions};
+
+use flood::{Flood, few_flows, many_clients};
+use way::{Way, prepare};
+
+/// Frames a second of the even load.
+const EVEN: u64 = 100_000;
+/// Time of a tick in /proc/stat: USER_HZ is 100.
+const TICK: Duration = Duration::from_millis(10);
+
+/// What one run gave.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figures {
+    sent: u64,
+    arrived: u64,
+    /// Processor time of sender, router and the kernel's threads.
+    busy: Duration,
+    seconds: f64,
+}
+
+/// Frames that host b's end has received.
+fn arrived(b: &Host) -> io::Result<u64> {
+    let table = b.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
+    let line = table.lines().find_map(|l| l.trim().strip_prefix("eth0:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).ok_or_else(|| io::Error::other("no eth0 in /proc/net/dev"))
+}
+
+/// Processor time that a `stat` file of /proc tells, user and system.
+fn time_of(stat: &str) -> Duration {
+    // The name, in brackets, may hold anything.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let ticks: u32 = fields.skip(11).take(2).filter_map(|f| f.parse::<u32>().ok()).sum();
+    TICK * ticks
+}
+
+/// Processor time that the kernel's threads for what interrupts leave have used so far.
+fn softirq_threads() -> io::Result<Duration> {
+    let stat = |entry: io::Result<std::fs::DirEntry>| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok();
+    Ok(std::fs::read_dir("/proc")?.filter_map(stat).filter(|s| s.contains("(ksoftirqd/")).map(|s| time_of(&s)).sum())
+}
+
+fn measure(way: Way, nat: bool, rate: Option<u64>, time: Duration) -> io::Result<Figures> {
+    let scene = TwoHosts::new(TwoHostsOptions::default())?;
+    let router = prepare(&scene, way, nat)?;
+    let mut flood = Flood::new(&scene.a, if nat { many_clients() } else { few_flows() })?;
+    // Neighbours become known.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let before = arrived(&scene.b)?;
+    while way != Way::Nobody && arrived(&scene.b)? < before + 1000 {
+        flood.run(Duration::from_millis(20), Some(10_000));
+        if Instant::now() > deadline {
+            return Err(io::Error::other(format!("nothing arrives through {}", way.name())));
+        }
+    }
+    if nat {
+        // Every client has its session, so that what is measured is translation.
+        flood.run(Duration::from_secs(2), Some(50_000));
+    }
+    flood.run(Duration::from_millis(200), rate);
+    std::thread::sleep(Duration::from_millis(100));
+    let others = || -> io::Result<Duration> {
+        let router = router.as_ref().map(|r| r.usage()).transpose()?.map_or(Duration::ZERO, |usage| usage.cpu_time);
+        Ok(router + softirq_threads()?)
+    };
+    let (others_before, arrived_before, start) = (others()?, arrived(&scene.b)?, Instant::now());
+    let (sent, sending) = flood.run(time, rate);
+    let seconds = start.elapsed().as_secs_f64();
+    let busy = sending + others()?.saturating_sub(others_before);
+    // What is still on its way.
+    std::thread::sleep(Duration::from_millis(50));
+    let arrived = arrived(&scene.b)? - arrived_before;
+    drop(router);
+    Ok(Figures { sent, arrived, busy, seconds })
+}
+
+/// Median, smallest and largest.
+fn spread(mut values: Vec<f64>) -> String {
+    values.sort_by(f64::total_cmp);
+    let Some((low, high)) = values.first().zip(values.last()) else { return "-".into() };
+    format!("{:>6.3} ({:.3}-{:.3})", values[values.len() / 2], low, high)
+}
+
+fn main() -> io::Result<()> {
+    let mut words = std::env::args().skip(1).peekable();
+    let nat = words.next_if(|word| word == "nat").is_some();
+    let mut arguments = words.map(|a| a.parse::<u64>());
+    let rounds = arguments.next().and_then(Result::ok).unwrap_or(5);
+    let time = Duration::from_secs(arguments.next().and_then(Result::ok).unwrap_or(2));
+    let Some(_scenario) = Scenario::begin(if nat { &[Scenario::BPF, "nft"] } else { &[Scenario::BPF] }) else { return Ok(()) };
+    let mut results: Vec<(Way, Vec<Figures>, Vec<Figures>)> = Way::ALL.map(|way| (way, Vec::new(), Vec::new())).into();
+    for _ in 0..rounds {
+        for (way, flooded, even) in &mut results {
+            flooded.push(measure(*way, nat, None, time)?);
+            even.push(measure(*way, nat, Some(EVEN), time)?);
+        }
+    }
+    let even_alone: Vec<f64> = results[0].2.iter().map(|f| f.busy.as_secs_f64() / f.seconds).collect();
+    let alone = even_alone.iter().sum::<f64>() / even_alone.len().max(1) as f64;
+    println!("{rounds} rounds of {time:?}; median (smallest-largest)");
+    println!(
+        "{:<24}{:>24}{:>24}{:>26}{:>26}{:>26}",
+        "", "Mpps sent", "Mpps arrived", "µs CPU each", "at 100 kpps: µs CPU each", "lost of a million"
+    );
+    for (way, flooded, even) in &results {
+        let rates = |f: fn(&Figures) -> u64| spread(flooded.iter().map(|x| f(x) as f64 / x.seconds / 1e6).collect());
+        let cost = spread(flooded.iter().map(|x| x.busy.as_secs_f64() * 1e6 / x.arrived.max(1) as f64).collect());
+        let beyond = |x: &Figures| (x.busy.as_secs_f64() - alone * x.seconds) * 1e6 / x.arrived.max(1) as f64;
+        let even_cost = spread(even.iter().map(beyond).collect());
+        let lost = |x: &Figures| x.sent.saturating_sub(x.arrived) as f64 * 1e6 / x.sent.max(1) as f64;
+        let even_lost = spread(even.iter().map(lost).collect());
+        let arrived = *way != Way::Nobody;
+        let shown = |text: String| if arrived { text } else { "-".into() };
+        println!(
+            "{:<24}{:>24}{:>24}{:>26}{:>26}{:>26}",
+            way.name(),
+            rates(|f| f.sent),
+            shown(rates(|f| f.arrived)),
+            if *way == Way::KernelSteered { "-".into() } else { shown(cost) },
+            if *way == Way::KernelSteered { "-".into() } else { shown(even_cost) },
+            shown(even_lost)
+        );
+    }
+    println!("sending alone takes {alone:.3} cores at 100 kpps");
+    Ok(())
+}

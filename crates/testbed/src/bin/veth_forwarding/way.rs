@@ -1,0 +1,90 @@
+//! Who forwards between the two links, and how it is set up.
+
+use std::io;
+use std::time::Duration;
+
+use quiver_testbed::{Router, TwoHosts};
+
+/// Who forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Nobody,
+    Kernel,
+    KernelSteered,
+    AfPacket,
+    AfXdpNative,
+    AfXdpGeneric,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Nobody, Self::Kernel, Self::KernelSteered, Self::AfPacket, Self::AfXdpNative, Self::AfXdpGeneric];
+
+    /// As printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nobody => "sender alone",
+            Self::Kernel => "kernel",
+            Self::KernelSteered => "kernel, RPS to core 1",
+            Self::AfPacket => "quiver, AF_PACKET",
+            Self::AfXdpNative => "quiver, AF_XDP native",
+            Self::AfXdpGeneric => "quiver, AF_XDP generic",
+        }
+    }
+
+    /// The command that opens device `r<n>` as interface `x<n>`.
+    fn create(self, n: u32) -> String {
+        let mac = format!("hw-addr 02:00:00:00:0{}:01", n + 1);
+        match self {
+            Self::AfPacket => format!("create host-interface name r{n} {mac}\nset interface name host-r{n} x{n}"),
+            Self::AfXdpGeneric => format!("create interface af_xdp host-if r{n} name x{n} generic {mac}"),
+            _ => format!("create interface af_xdp host-if r{n} name x{n} native {mac}"),
+        }
+    }
+}
+
+/// Configures the middle for a way of forwarding, with or without source NAT to 192.0.2.0/24.
+///
+/// # Errors
+/// What could not be set up.
+pub fn prepare(scene: &TwoHosts, way: Way, nat: bool) -> io::Result<Option<Router>> {
+    let middle = &scene.middle;
+    match way {
+        Way::Nobody => Ok(None),
+        Way::Kernel | Way::KernelSteered => {
+            middle.address("r0", "10.0.1.1/24")?;
+            middle.address("r1", "10.0.2.1/24")?;
+            middle.sysctl("net.ipv4.ip_forward", "1")?;
+            if nat {
+                middle.route("48.0.0.0/8", "10.0.2.2")?;
+                middle.route("10.64.0.0/16", "10.0.1.2")?;
+                let rule = "add table ip nat; add chain ip nat post { type nat hook postrouting priority 100; }; \
+                            add rule ip nat post oifname r1 snat to 192.0.2.0-192.0.2.255";
+                middle.run_args(&["nft", rule], Duration::from_secs(5))?.ok_or_error("nft")?;
+            } else {
+                middle.route("10.0.3.0/24", "10.0.2.2")?;
+            }
+            if way == Way::KernelSteered {
+                middle.sh("echo 2 > /sys/class/net/r0/queues/rx-0/rps_cpus", Duration::from_secs(5))?.ok_or_error("RPS")?;
+            }
+            Ok(None)
+        }
+        _ => {
+            let router = Router::start(middle, "cpu { main-core 0 corelist-workers 1 }")?;
+            for n in 0..2 {
+                let net = n + 1;
+                let up = format!("set interface state x{n} up\nset interface ip address x{n} 10.0.{net}.1/24");
+                router.script(&format!("{}\n{up}", way.create(n))).map_err(io::Error::other)?;
+            }
+            let commands = if nat {
+                "ip route add 48.0.0.0/8 via 10.0.2.2 x1\nnat44 plugin enable\nnat44 add address 192.0.2.0 - 192.0.2.255\n\
+                 set interface nat44 in x0 out x1"
+            } else {
+                "ip route add 10.0.3.0/24 via 10.0.2.2 x1"
+            };
+            router.script(commands).map_err(io::Error::other)?;
+            Ok(Some(router))
+        }
+    }
+}

@@ -9,6 +9,19 @@ pub(crate) fn check(value: c_int) -> io::Result<c_int> {
     if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
+/// Keeps the calling thread, and what it starts from now on, to one processor.
+///
+/// # Errors
+/// The system's, where this program may not use that processor.
+pub fn pin_thread(cpu: usize) -> io::Result<()> {
+    // SAFETY: cpu_set_t is plain C data for which all zeroes is a value; CPU_SET checks its index; the call reads one set.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)).map(drop)
+    }
+}
+
 /// Moves the calling thread into new namespaces.
 pub(crate) fn unshare(flags: c_int) -> io::Result<()> {
     // SAFETY: unshare takes no pointers; it changes only the calling thread.

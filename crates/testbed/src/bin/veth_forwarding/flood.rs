@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use quiver_testbed::Host;
+use quiver_testbed::{Host, pin_thread};
 
 /// Address of the router's end, as the links are made.
 const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
@@ -86,7 +86,8 @@ impl Flood {
     pub fn run(&mut self, time: Duration, rate: Option<u64>) -> (u64, Duration) {
         // A thread of its own: what else is started here must not inherit its core.
         let send = || {
-            pin(0);
+            // Where it may not, other work on the machine moves it: the spread shows that.
+            let _ = pin_thread(0);
             (self.send(time, rate), thread_time())
         };
         std::thread::scope(|scope| scope.spawn(send).join().unwrap_or_default())
@@ -138,13 +139,4 @@ fn thread_time() -> Duration {
     // SAFETY: `time` lives over the call.
     let _ = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-fn pin(cpu: usize) {
-    // SAFETY: cpu_set_t is plain C data for which all zeroes is a value; the call reads one.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
-    }
 }

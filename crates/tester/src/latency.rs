@@ -37,12 +37,25 @@ impl Latencies {
     /// Adds a frame's time, ns.
     #[inline(always)]
     pub fn add(&mut self, ns: u64) {
+        self.add_many(ns, 1);
+    }
+
+    /// Adds the same time of `n` frames.
+    #[inline(always)]
+    pub fn add_many(&mut self, ns: u64, n: u64) {
+        if n == 0 {
+            return;
+        }
+        let mut equal = n;
         if ns != self.run.0 || self.run.1 == 0 {
             self.change(ns);
-        } else if self.jitter > 0.0 {
-            self.jitter -= self.jitter / 16.0;
+            equal -= 1;
         }
-        self.run.1 += 1;
+        if self.jitter > 0.0 && equal > 0 {
+            // Differences of 0: each takes a sixteenth away.
+            self.jitter *= (15.0_f64 / 16.0).powi(equal.min(i32::MAX as u64) as i32);
+        }
+        self.run.1 += n;
     }
 
     fn change(&mut self, ns: u64) {
@@ -183,6 +196,12 @@ mod tests {
             }
         }
         assert!((latencies.summary().unwrap().1 - j).abs() < 1e-9);
+        let mut runs = Latencies::default();
+        times.chunk_by(|a, b| a == b).for_each(|run| runs.add_many(run[0], run.len() as u64));
+        runs.add_many(9, 0);
+        let (runs, singles) = (runs.summary().unwrap(), latencies.summary().unwrap());
+        assert_eq!((&runs.0, &runs.2), (&singles.0, &singles.2));
+        assert!((runs.1 - singles.1).abs() < 1e-9);
     }
 
     #[test]

@@ -89,6 +89,22 @@ impl Pace {
         })
     }
 
+    /// Of streams without a rate: how many, at most `most` and at least one, have their turn up to and with the place `last`.
+    #[inline(always)]
+    pub fn turns(&self, last: u64, most: usize) -> usize {
+        let Kind::Max { gap } = &self.kind else { return 1 };
+        if last == u64::MAX {
+            return most;
+        }
+        (1..most).take_while(|k| ((self.done + *k as u64) as f64 * gap) as u64 <= last).count() + 1
+    }
+
+    /// The next `n` depart, of a stream without a rate.
+    #[inline(always)]
+    pub fn depart_turns(&mut self, n: usize) {
+        self.done += n as u64;
+    }
+
     /// The next one departs.
     #[inline(always)]
     pub fn depart(&mut self) {

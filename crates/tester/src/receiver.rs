@@ -3,8 +3,8 @@
 use quiver_wire::ethernet::{EtherType, skip_tags};
 
 use crate::latency::Latencies;
-use crate::signature::{Reading, Signature};
-use crate::tracker::{Arrival, Arrivals, Tracker};
+use crate::signature::{Reading, Signature, Stamp};
+use crate::tracker::{Arrivals, Tracker};
 
 /// Account of one stream number.
 #[derive(Clone, Debug)]
@@ -39,6 +39,26 @@ pub enum Kind {
     Unsigned,
     /// It is of another trial or direction, or damaged; accounted for.
     Stray,
+}
+
+/// Frames of a vector that follow one another in their stream and left at the same time, as frames do at high rates: they are
+/// accounted for together.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// When the vector arrived, ns.
+    now: u64,
+    first: Signature,
+    frames: u32,
+    /// Of the last signature read.
+    stamp: Stamp,
+}
+
+impl Run {
+    /// For a vector that arrived at `now`, ns.
+    #[inline(always)]
+    pub fn new(now: u64) -> Self {
+        Self { now, first: Signature { tag: 0, stream: 0, sequence: 0, time: 0 }, frames: 0, stamp: Stamp::new(0) }
+    }
 }
 
 /// Account of a direction.
@@ -96,34 +116,56 @@ impl Receiver {
     }
 
     /// Takes a frame that arrived at `now`, ns.
-    #[inline(always)]
     pub fn frame(&mut self, frame: &[u8], now: u64) -> Kind {
-        match Signature::read(frame) {
-            Reading::Valid(signature) => self.signed(signature, now),
-            other => self.odd(frame, other, now),
+        let mut run = Run::new(now);
+        let kind = self.take(frame, &mut run);
+        self.end(&mut run);
+        kind
+    }
+
+    /// Takes a frame of a vector. What it is to the trial is known at once; it is in the account after [`Receiver::end`].
+    #[inline(always)]
+    pub fn take(&mut self, frame: &[u8], run: &mut Run) -> Kind {
+        match Signature::read_next(frame, &mut run.stamp) {
+            Reading::Valid(signature) => self.signed(signature, run),
+            other => self.odd(frame, other, run),
         }
     }
 
     #[inline(always)]
-    fn signed(&mut self, signature: Signature, now: u64) -> Kind {
+    fn signed(&mut self, signature: Signature, run: &mut Run) -> Kind {
+        let next = Signature { sequence: run.first.sequence.wrapping_add(run.frames), ..run.first };
+        if run.frames > 0 && signature == next {
+            run.frames += 1;
+            return Kind::Ours;
+        }
+        self.end(run);
         let at = usize::from(signature.stream.wrapping_sub(self.base));
-        let Some(flow) = self.flows.get_mut(at).filter(|_| signature.tag == self.tag) else {
+        if at >= self.flows.len() || signature.tag != self.tag {
             self.foreign += 1;
             return Kind::Stray;
-        };
-        match flow.tracker.arrive(signature.sequence) {
-            Arrival::InOrder | Arrival::Reordered => flow.latencies.add(now.saturating_sub(signature.time)),
-            Arrival::Duplicate | Arrival::Late | Arrival::Impossible => {}
         }
+        (run.first, run.frames) = (signature, 1);
         Kind::Ours
     }
 
+    /// Puts a run into the account.
+    #[inline(always)]
+    pub fn end(&mut self, run: &mut Run) {
+        let frames = std::mem::take(&mut run.frames);
+        let Some(flow) = self.flows.get_mut(usize::from(run.first.stream.wrapping_sub(self.base))).filter(|_| frames > 0) else {
+            return;
+        };
+        let received = flow.tracker.arrive_run(run.first.sequence, frames);
+        flow.latencies.add_many(run.now.saturating_sub(run.first.time), received);
+    }
+
     #[inline(never)]
-    fn odd(&mut self, frame: &[u8], reading: Reading, now: u64) -> Kind {
+    fn odd(&mut self, frame: &[u8], reading: Reading, run: &mut Run) -> Kind {
         // A shorter frame than was sent may have been padded (a tag was taken off).
         let inner = if self.ethernet { unpadded(frame) } else { ip_packet(frame) };
         let reading = match inner.filter(|p| p.len() < frame.len()).map(Signature::read) {
-            Some(Reading::Valid(signature)) => return self.signed(signature, now),
+            Some(Reading::Valid(signature)) => return self.signed(signature, run),
             Some(damaged @ Reading::Damaged(_)) => damaged,
             _ => reading,
         };

@@ -14,6 +14,68 @@ pub const LEN: usize = 18;
 /// First byte.
 const MAGIC: u8 = 0xa9;
 
+/// A departure time, with what only it decides of a signature: worked out once for the frames of a batch, which share it.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    time: u64,
+    /// Its part of the check.
+    mixed: u64,
+    /// The sum of its words.
+    sum: u32,
+}
+
+impl Stamp {
+    /// For a time, ns.
+    #[inline(always)]
+    pub const fn new(time: u64) -> Self {
+        let mixed = (time ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        Self { time, mixed: mixed ^ (mixed >> 32), sum: words(time) }
+    }
+
+    /// ns.
+    #[inline(always)]
+    pub const fn time(&self) -> u64 {
+        self.time
+    }
+}
+
+/// The sum of the four 16-bit words.
+#[inline(always)]
+const fn words(value: u64) -> u32 {
+    let halves = (value >> 32) + (value & 0xffff_ffff);
+    // At most 33 bits: the words of both halves, and the carry.
+    (halves >> 16) as u32 + (halves & 0xffff) as u32
+}
+
+/// A signature as it is written: 8, 2 and 8 bytes, and the ones'-complement sum over them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    head: u64,
+    low: u16,
+    time: u64,
+    /// Host order, for a place an even number of bytes into what is summed.
+    pub(crate) sum: u16,
+}
+
+impl Written {
+    /// Writes it to `at`; nothing where there is no room.
+    #[inline(always)]
+    pub(crate) fn put(&self, out: &mut [u8], at: usize) {
+        if let Some(place) = out.get_mut(at..at + LEN).and_then(|p| p.first_chunk_mut::<LEN>()) {
+            *place = self.bytes();
+        }
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        bytes[..8].copy_from_slice(&self.head.to_be_bytes());
+        bytes[8..10].copy_from_slice(&self.low.to_be_bytes());
+        bytes[10..].copy_from_slice(&self.time.to_be_bytes());
+        bytes
+    }
+}
+
 /// What a signature says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature {
@@ -41,37 +103,38 @@ pub enum Reading {
 impl Signature {
     /// The hash over the other fields.
     #[inline(always)]
-    const fn check(&self) -> u16 {
-        let low = (self.tag as u64) << 48 | (self.stream as u64) << 32 | self.sequence as u64;
-        let mixed = (self.time ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        let mixed = (mixed ^ (mixed >> 32)).wrapping_add(low).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    const fn check(tag: u8, stream: u16, sequence: u32, stamp: &Stamp) -> u16 {
+        let low = (tag as u64) << 48 | (stream as u64) << 32 | sequence as u64;
+        let mixed = stamp.mixed.wrapping_add(low).wrapping_mul(0xff51_afd7_ed55_8ccd);
         ((mixed ^ (mixed >> 32)).wrapping_mul(0xc4ce_b9fe_1a85_ec53) >> 48) as u16
     }
 
-    /// The bytes.
+    /// The signature of a frame that departs at `stamp`.
     #[inline(always)]
-    pub const fn to_bytes(&self) -> [u8; LEN] {
+    pub(crate) const fn written(tag: u8, stream: u16, sequence: u32, stamp: &Stamp) -> Written {
         let head = (MAGIC as u64) << 56
-            | (self.tag as u64) << 48
-            | (self.check() as u64) << 32
-            | (self.stream as u64) << 16
-            | (self.sequence >> 16) as u64;
-        let (head, low, time) = (head.to_be_bytes(), (self.sequence as u16).to_be_bytes(), self.time.to_be_bytes());
-        let mut bytes = [0; LEN];
-        let mut i = 0;
-        while i < 8 {
-            bytes[i] = head[i];
-            bytes[10 + i] = time[i];
-            i += 1;
-        }
-        bytes[8] = low[0];
-        bytes[9] = low[1];
-        bytes
+            | (tag as u64) << 48
+            | (Self::check(tag, stream, sequence, stamp) as u64) << 32
+            | (stream as u64) << 16
+            | (sequence >> 16) as u64;
+        let sum = words(head) + (sequence & 0xffff) + stamp.sum;
+        let sum = (sum >> 16) + (sum & 0xffff);
+        Written { head, low: sequence as u16, time: stamp.time, sum: (sum + (sum >> 16)) as u16 }
+    }
+
+    /// The bytes.
+    pub fn to_bytes(&self) -> [u8; LEN] {
+        Self::written(self.tag, self.stream, self.sequence, &Stamp::new(self.time)).bytes()
     }
 
     /// Reads the tail of a frame, of which the last [`LEN`] bytes count.
-    #[inline(always)]
     pub fn read(frame: &[u8]) -> Reading {
+        Self::read_next(frame, &mut Stamp::new(0))
+    }
+
+    /// The same for a frame of many: `stamp` is that of the last one, and becomes that of this one.
+    #[inline(always)]
+    pub fn read_next(frame: &[u8], stamp: &mut Stamp) -> Reading {
         let Some(bytes) = frame.last_chunk::<LEN>() else { return Reading::None };
         let [a, b, c, d, e, f, g, h, i, j, time @ ..] = *bytes;
         if a != MAGIC {
@@ -83,7 +146,11 @@ impl Signature {
             sequence: u32::from_be_bytes([g, h, i, j]),
             time: u64::from_be_bytes(time),
         };
-        if signature.check() == u16::from_be_bytes([c, d]) { Reading::Valid(signature) } else { Reading::Damaged(b) }
+        if signature.time != stamp.time {
+            *stamp = Stamp::new(signature.time);
+        }
+        let check = Self::check(signature.tag, signature.stream, signature.sequence, stamp);
+        if check == u16::from_be_bytes([c, d]) { Reading::Valid(signature) } else { Reading::Damaged(b) }
     }
 }
 
@@ -118,6 +185,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_sum_is_that_of_the_bytes(tag: u8, stream: u16, sequence: u32, time: u64) {
+            let written = Signature::written(tag, stream, sequence, &Stamp::new(time));
+            prop_assert_eq!(written.sum, quiver_wire::checksum::Sum::of(&written.bytes()).folded());
+        }
+
         #[test]
         fn what_is_written_is_read(tag: u8, stream: u16, sequence: u32, time: u64, before in 0_usize..70) {
             let signature = Signature { tag, stream, sequence, time };

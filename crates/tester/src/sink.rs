@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use quiver_graph::{Frame, IfIndex, NoDrops, NoNext, NodeCx, VectorNode, Verdict, flags};
 
 use crate::answer::{Handled, Host};
-use crate::receiver::{Kind, Receiver};
+use crate::receiver::{Kind, Receiver, Run};
 use crate::signature::LEN;
 use crate::time::Time;
 
@@ -31,9 +31,9 @@ impl Inbox {
 
     /// Takes a frame of one segment, and says what to answer.
     #[inline(always)]
-    fn take(&mut self, bytes: &[u8], now: u64) -> Option<Vec<u8>> {
+    fn take(&mut self, bytes: &[u8], run: &mut Run) -> Option<Vec<u8>> {
         if let Some(receiver) = &mut self.receiver
-            && receiver.frame(bytes, now) != Kind::Unsigned
+            && receiver.take(bytes, run) != Kind::Unsigned
         {
             return None;
         }
@@ -97,6 +97,7 @@ impl VectorNode for Sink {
             let interface = cx.packet(frame, from).rx_if().0;
             let Some(inbox) = self.inboxes.get((interface as usize).wrapping_sub(1)) else { break };
             let mut inbox = lock(inbox);
+            let mut run = Run::new(now);
             let mut to = from;
             while to < n {
                 let packet = cx.packet(frame, to);
@@ -108,13 +109,14 @@ impl VectorNode for Sink {
                     let mut tail = [0; LEN];
                     let total = packet.total_len();
                     packet.copy_out(total.saturating_sub(LEN), &mut tail);
-                    inbox.take(&tail, now)
+                    inbox.take(&tail, &mut run)
                 } else {
-                    inbox.take(packet.bytes(), now)
+                    inbox.take(packet.bytes(), &mut run)
                 };
                 self.answers.extend(answer.map(|bytes| (interface, bytes)));
                 to += 1;
             }
+            inbox.receiver.iter_mut().for_each(|receiver| receiver.end(&mut run));
             inbox.note_vector(to - from, most);
             from = to;
         }

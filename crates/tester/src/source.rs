@@ -19,6 +19,7 @@ use quiver_graph::{Frame, Idle, IfIndex, InputNode, NoNext, NodeCx, TxDrop, TxQu
 use crate::latency::histogram;
 use crate::maker::Maker;
 use crate::pace::Pace;
+use crate::signature::Stamp;
 use crate::time::Time;
 
 /// Frames that share a departure time at most: some 2 µs of work.
@@ -88,6 +89,8 @@ pub struct Job {
 #[derive(Clone, Copy, Default)]
 struct Waiting {
     stream: u16,
+    /// Bytes without FCS.
+    len: u32,
     due: u64,
 }
 
@@ -177,8 +180,13 @@ impl Running {
     /// Notes that the first `n` of those waiting departed at `now`.
     fn departed(&mut self, waiting: &[Waiting], now: u64) {
         for group in waiting.chunks(8) {
-            // Neighbours differ by less than the histogram's digits; the first of a batch is the latest one and stands alone.
-            let middle = group[group.len() / 2].due;
+            let middle = group[group.len() / 2];
+            // What has no rate is never late.
+            if self.job.streams.get(usize::from(middle.stream)).is_none_or(|s| s.pace.is_max()) {
+                continue;
+            }
+            // Neighbours differ by less than the histogram's digits.
+            let middle = middle.due;
             self.errors.saturating_record_n(now.saturating_sub(self.job.start.saturating_add(middle)), group.len() as u64);
         }
     }
@@ -219,11 +227,9 @@ impl Lane {
                 break;
             }
             let before = frame.len();
-            let lens = (running.job.streams.len() > 1).then(|| lengths(cx, &mut frame));
-            let bytes = frame.segment_bytes();
             let result = cx.transmit(&mut frame, self.interface, &mut *self.queue);
             let gone = before - frame.len();
-            account(running, &self.waiting[..gone], lens.as_deref(), bytes - frame.segment_bytes(), self.overhead, result.refused);
+            account(running, &self.waiting[..gone], self.overhead, result.refused);
             running.departed(&self.waiting[..gone], now);
             running.job.sent.last.store(now, Ordering::Relaxed);
             self.waiting.drain(..gone);
@@ -259,18 +265,31 @@ impl Lane {
 #[inline(always)]
 fn fill(running: &mut Running, cx: &mut NodeCx<'_>, frame: &mut Frame, waiting: &mut Vec<Waiting>, interface: IfIndex, now: u64) {
     let elapsed = now - running.job.start;
+    let stamp = Stamp::new(now);
     while frame.len() < BATCH {
         let Some((at, last)) = running.next(elapsed) else { return };
-        let stream = &mut running.job.streams[at];
+        let Outgoing { maker, pace } = &mut running.job.streams[at];
         let wanted = BATCH - frame.len();
-        let (n, _) = cx.push_many(frame, wanted, interface, |_, area| {
-            // At least the one that was found departs; further ones while it is no other stream's turn.
-            let due = stream.pace.due().filter(|due| *due <= last)?;
-            let len = stream.maker.make(area, now)?;
-            stream.pace.depart();
-            waiting.push(Waiting { stream: at as u16, due: if stream.pace.is_max() { elapsed } else { due } });
-            Some(len)
-        });
+        let stream = at as u16;
+        let n = if pace.is_max() {
+            let (n, _) = cx.push_many(frame, pace.turns(last, wanted), interface, |_, area| {
+                let len = maker.make(area, &stamp)?;
+                waiting.push(Waiting { stream, len: len as u32, due: elapsed });
+                Some(len)
+            });
+            pace.depart_turns(n);
+            n
+        } else {
+            let (n, _) = cx.push_many(frame, wanted, interface, |_, area| {
+                // At least the one that was found departs; further ones while it is no other stream's turn.
+                let due = pace.due().filter(|due| *due <= last)?;
+                let len = maker.make(area, &stamp)?;
+                pace.depart();
+                waiting.push(Waiting { stream, len: len as u32, due });
+                Some(len)
+            });
+            n
+        };
         if n == 0 {
             // No buffer: later.
             return;
@@ -278,29 +297,20 @@ fn fill(running: &mut Running, cx: &mut NodeCx<'_>, frame: &mut Frame, waiting: 
     }
 }
 
-/// Lengths of a frame's packets.
-fn lengths(cx: &NodeCx<'_>, frame: &mut Frame) -> Vec<u64> {
-    (0..frame.len()).map(|i| cx.packet(frame, i).len() as u64).collect()
-}
-
 /// Counts frames that are gone.
-fn account(running: &Running, gone: &[Waiting], lens: Option<&[u64]>, bytes: u64, overhead: u64, refused: usize) {
+#[inline(always)]
+fn account(running: &Running, gone: &[Waiting], overhead: u64, refused: usize) {
     let sent = &running.job.sent;
     let add = |to: &AtomicU64, n: u64| to.store(to.load(Ordering::Relaxed) + n, Ordering::Relaxed);
-    match lens {
-        None => {
-            add(&sent.frames[0], (gone.len() - refused) as u64);
-            add(&sent.bytes[0], bytes + overhead * gone.len() as u64);
-        }
-        Some(lens) => {
-            for (waiting, len) in gone.iter().zip(lens) {
-                add(&sent.frames[usize::from(waiting.stream)], 1);
-                add(&sent.bytes[usize::from(waiting.stream)], len + overhead);
-            }
-        }
-    }
-    if refused > 0 {
-        add(&sent.refused, refused as u64);
+    let mut refused = refused as u64;
+    for run in gone.chunk_by(|a, b| a.stream == b.stream) {
+        let (at, n) = (usize::from(run[0].stream), run.len() as u64);
+        // Which ones a device refused is not known; a trial that had such is not valid.
+        let not_sent = refused.min(n);
+        add(&sent.frames[at], n - not_sent);
+        add(&sent.bytes[at], run.iter().map(|w| u64::from(w.len)).sum::<u64>() + overhead * n);
+        add(&sent.refused, not_sent);
+        refused -= not_sent;
     }
 }
 

@@ -1,26 +1,26 @@
 //! One trial: send what was asked, wait for what is under way, say what became of it and whether that can be believed.
 
+mod outcome;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use hdrhistogram::Histogram;
 use quiver_wire::MacAddr;
 
 use crate::bench::{Bench, BenchError};
-use crate::latency::{Latencies, histogram};
 use crate::maker::{MakeError, Maker, Surroundings};
 use crate::pace::{Departures, Pace};
 use crate::profile::{Profile, Side, SignatureMode, Size, Stream};
 use crate::random::Random;
 use crate::receiver::{Flow, Receiver};
-use crate::report::{
-    Counters, Cpu, DepartureError, DirectionReport, Rates, Report, SCHEMA, Sample, StreamReport, Tester, Times, rfc3339,
-};
+use crate::report::{Counters, Report, SCHEMA, Sample, Tester, rfc3339};
 use crate::sink::lock;
 use crate::source::{Job, Outgoing, Sent};
 use crate::units::{Rate, RateError};
+
+use outcome::{Before, busy, finish};
 
 /// Time from giving out the jobs to the first departure.
 const LEAD: u64 = 50_000_000;
@@ -277,26 +277,6 @@ fn prepare(
     Ok((Direction { name, tx, rx, streams, planned, threads, sent, series: Vec::new(), last: (0, 0) }, jobs))
 }
 
-/// What a port had counted before the trial.
-struct Before {
-    losses: Vec<u64>,
-    ring_full: Vec<u64>,
-    clocks: Vec<(usize, u64)>,
-    ticks: u64,
-}
-
-impl Before {
-    fn now(bench: &mut Bench) -> Self {
-        let ports = bench.ports().len();
-        Self {
-            losses: (0..ports).map(|p| bench.own_losses(p)).collect(),
-            ring_full: (0..ports).map(|p| lock(&bench.inboxes()[p]).ring_full).collect(),
-            clocks: bench.clocks(),
-            ticks: bench.graph().clock().ticks(),
-        }
-    }
-}
-
 fn conduct(
     bench: &mut Bench,
     plan: &Plan,
@@ -393,146 +373,6 @@ fn conduct(
         totals,
         cpu: busy(bench, &before, &after),
     }
-}
-
-/// Part of the time that each thread had frames in hand.
-fn busy(bench: &mut Bench, before: &Before, after: &Before) -> Vec<Cpu> {
-    let all = after.ticks.wrapping_sub(before.ticks).max(1) as f64;
-    let cores: Vec<_> = bench.graph().thread_info().into_iter().map(|t| (t.thread, t.cpu)).collect();
-    let roles = |thread: usize, bench: &mut Bench| {
-        let mut roles = Vec::new();
-        for (at, port) in bench.ports().iter().enumerate() {
-            roles.extend(port.tx_threads.contains(&thread).then(|| format!("tx{at}")));
-            roles.extend((port.rx_thread == thread).then(|| format!("rx{at}")));
-        }
-        roles.join("+")
-    };
-    let pairs = before.clocks.iter().zip(&after.clocks);
-    pairs
-        .map(|((thread, was), (_, is))| Cpu {
-            thread: roles(*thread, bench),
-            core: cores.iter().find(|(t, _)| t == thread).and_then(|(_, core)| *core),
-            busy: (is.wrapping_sub(*was) as f64 / all).min(1.0),
-        })
-        .collect()
-}
-
-fn times(latencies: &Latencies) -> Times {
-    match latencies.summary() {
-        None => Times::default(),
-        Some((latency, jitter, pdv)) => Times { latency_ns: Some(latency), jitter_ns: Some(jitter), pdv_ns: Some(pdv) },
-    }
-}
-
-fn finish(
-    bench: &mut Bench,
-    direction: Direction,
-    seconds: f64,
-    plan: &Plan,
-    (before, after): (&Before, &Before),
-    reasons: &mut Vec<String>,
-) -> DirectionReport {
-    let (tx, rx) = (direction.tx, direction.rx);
-    let receiver = lock(&bench.inboxes()[rx]).receiver.take();
-    let mut all = Latencies::default();
-    let mut streams = Vec::new();
-    let mut counters = Counters::default();
-    let mut rates = Rates::default();
-    for (at, stream) in direction.streams.iter().enumerate() {
-        let sum = |of: fn(&Sent) -> &Vec<std::sync::atomic::AtomicU64>| -> u64 {
-            direction.sent.iter().map(|s| of(s)[at].load(Ordering::Relaxed)).sum()
-        };
-        let (sent, bytes) = (sum(|s| &s.frames), sum(|s| &s.bytes));
-        let ids = at * direction.threads..(at + 1) * direction.threads;
-        // Without an end the intention is what was sent.
-        let intended = direction.planned[ids.clone()].iter().map(|n| n.unwrap_or(0)).sum::<u64>().max(sent);
-        let mut c = Counters { intended, sent, unsent: intended - sent, ..Counters::default() };
-        let mut latencies = Latencies::default();
-        let counted_only = stream.signature == SignatureMode::None;
-        if let Some(receiver) = &receiver {
-            for flow in receiver.flows().get(ids).unwrap_or_default() {
-                let a = flow.arrivals();
-                (c.received, c.duplicated) = (c.received + a.received, c.duplicated + a.duplicated);
-                (c.reordered, c.late) = (c.reordered + a.reordered, c.late + a.late);
-                latencies.merge(flow.latencies());
-            }
-            if counted_only {
-                let n = receiver.counted().unwrap_or(0);
-                // Without numbers, more than were sent are copies.
-                (c.received, c.duplicated) = (n.min(sent), n.saturating_sub(sent));
-            }
-        }
-        c.lost = sent.saturating_sub(c.received);
-        let mean_bits = 8.0 * bytes as f64 / sent.max(1) as f64;
-        let [tx_pps, rx_pps] = [sent, c.received].map(|n| n as f64 / seconds);
-        let r = Rates { tx_pps, rx_pps, tx_l2_bps: tx_pps * mean_bits, rx_l2_bps: rx_pps * mean_bits };
-        rates = Rates {
-            tx_pps: rates.tx_pps + r.tx_pps,
-            rx_pps: rates.rx_pps + r.rx_pps,
-            tx_l2_bps: rates.tx_l2_bps + r.tx_l2_bps,
-            rx_l2_bps: rates.rx_l2_bps + r.rx_l2_bps,
-        };
-        counters.add(&c);
-        all.merge(&latencies);
-        let (name, times) = (stream.name.clone(), times(&latencies));
-        streams.push(StreamReport { id: at, name, counted_only, counters: c, rates: r, times });
-    }
-    if let Some(receiver) = &receiver {
-        (counters.foreign, counters.corrupted) = (receiver.foreign(), receiver.corrupted());
-    }
-    let errors = departure_errors(&direction);
-    let name = direction.name;
-    let mut say = |text: String| reasons.push(format!("{name}: {text}"));
-    if counters.unsent > 0 {
-        let part = 100.0 * counters.sent as f64 / counters.intended.max(1) as f64;
-        say(format!("the rate was not reached: {} of {} frames sent ({part:.2} %)", counters.sent, counters.intended));
-    }
-    let refused: u64 = direction.sent.iter().map(|s| s.refused.load(Ordering::Relaxed)).sum();
-    if refused > 0 {
-        say(format!("the sending device refused {refused} frames"));
-    }
-    let is_paced = plan.rate != Some(Rate::Max);
-    let departure_error_ns = match errors {
-        Some(e) if is_paced => {
-            let p99 = e.value_at_quantile(0.99);
-            if p99 > plan.departure_limit.as_nanos() as u64 {
-                say(format!("pacing failed: 1 % of the frames left {:.3} ms late or more", p99 as f64 / 1e6));
-            }
-            DepartureError { mean: e.mean(), p99: p99 as f64, max: e.max() as f64 }
-        }
-        _ => DepartureError::default(),
-    };
-    let own = after.losses[rx] - before.losses[rx];
-    if own > 0 {
-        say(format!("the tester's own receive path lost {own} frames"));
-    }
-    let full = after.ring_full[rx] - before.ring_full[rx];
-    if full > 0 && counters.lost > 0 {
-        say(format!(
-            "frames are lost, and the tester's own receive ring may have run over {full} times: it was not emptied in time"
-        ));
-    }
-    DirectionReport {
-        name: name.to_owned(),
-        tx: bench.ports()[tx].spec.to_string(),
-        rx: bench.ports()[rx].spec.to_string(),
-        counters,
-        rates,
-        departure_error_ns,
-        times: times(&all),
-        streams,
-        series: direction.series,
-    }
-}
-
-fn departure_errors(direction: &Direction) -> Option<Histogram<u64>> {
-    let mut all = histogram();
-    for sent in &direction.sent {
-        let errors = sent.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // Both have the same bounds.
-        let _ = all.add(&*errors);
-    }
-    (!all.is_empty()).then_some(all)
 }
 
 /// A profile of one plain stream in both directions, for the self-test.

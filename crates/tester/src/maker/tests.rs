@@ -2,8 +2,8 @@ use super::*;
 use crate::profile::Profile;
 use crate::signature::Reading;
 use proptest::prelude::*;
-use quiver_wire::checksum::{l4_sum_v4, l4_sum_v6};
-use quiver_wire::ipv4::Ipv4Header;
+use quiver_wire::checksum::{Sum, l4_sum_v4, l4_sum_v6};
+use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
 use quiver_wire::ipv6::Ipv6Header;
 
 const AROUND: Surroundings = Surroundings {

@@ -25,6 +25,8 @@ pub struct Cache {
     /// The first [`EDGE`] entries stand for nothing.
     free: Vec<u32>,
     foreign: Vec<Foreign>,
+    /// Buffers of shared pools on their way back.
+    shared: Box<Foreign>,
     levels: Vec<Arc<Level>>,
 }
 
@@ -35,15 +37,26 @@ struct Foreign {
     len: usize,
 }
 
+impl Foreign {
+    const EMPTY: Self = Self { indices: [0; 64], len: 0 };
+
+    /// Appends a buffer; `true` where there is no more room afterwards.
+    fn push(&mut self, index: u32) -> bool {
+        self.indices[self.len] = index;
+        self.len += 1;
+        self.len == self.indices.len()
+    }
+}
+
 impl Cache {
     /// A cache that draws from `pools[home]` and returns foreign buffers to the pool they came from.
     pub fn new(pools: Vec<Arc<Pool>>, home: usize) -> Self {
         let home = home.min(pools.len().saturating_sub(1));
-        let foreign = pools.iter().map(|_| Foreign { indices: [0; 64], len: 0 }).collect();
+        let foreign = pools.iter().map(|_| Foreign::EMPTY).collect();
         let levels = pools.iter().map(|p| p.register_level()).collect();
         let mut free = Vec::with_capacity(ROOM);
         free.resize(EDGE, crate::NO_BUFFER);
-        Self { pools, home, free, foreign, levels }
+        Self { pools, home, free, foreign, shared: Box::new(Foreign::EMPTY), levels }
     }
 
     /// One free buffer, or `None` when the pool is empty.
@@ -82,6 +95,11 @@ impl Cache {
     /// Gives one buffer back.
     #[inline]
     pub fn free(&mut self, index: u32) {
+        let region = self.pools[self.home].region();
+        if region.is_shared(index) {
+            self.free_shared(index);
+            return;
+        }
         if self.pools.len() > 1 {
             let numa = self.pools[self.home].region().numa_of(index) as usize;
             if numa != self.home {
@@ -98,7 +116,7 @@ impl Cache {
     /// Gives buffers back.
     #[inline]
     pub fn free_bulk(&mut self, indices: &[u32]) {
-        if self.pools.len() > 1 {
+        if self.pools.len() > 1 || self.pools[self.home].region().has_shared() {
             for index in indices {
                 self.free(*index);
             }
@@ -127,17 +145,32 @@ impl Cache {
     #[cold]
     fn free_foreign(&mut self, index: u32, numa: usize) {
         let list = &mut self.foreign[numa];
-        list.indices[list.len] = index;
-        list.len += 1;
-        if list.len == list.indices.len() {
+        if list.push(index) {
             self.pools[numa].give(&list.indices);
             list.len = 0;
         }
     }
 
-    /// Shows the fill level to whoever counts buffers; called once a loop.
+    #[cold]
+    fn free_shared(&mut self, index: u32) {
+        if self.shared.push(index) {
+            self.flush_shared();
+        }
+    }
+
+    #[cold]
+    fn flush_shared(&mut self) {
+        let list = &mut *self.shared;
+        self.pools[self.home].region().give_shared(&mut list.indices[..list.len]);
+        list.len = 0;
+    }
+
+    /// Shows the fill level to whoever counts buffers, and gives buffers of shared pools back; called once a loop.
     #[inline]
-    pub fn publish(&self) {
+    pub fn publish(&mut self) {
+        if self.shared.len > 0 {
+            self.flush_shared();
+        }
         for (numa, level) in self.levels.iter().enumerate() {
             let mine = if numa == self.home { self.len() } else { 0 };
             level.0.store((mine + self.foreign[numa].len) as u32, Ordering::Relaxed);
@@ -149,7 +182,8 @@ impl Cache {
         let stack = (self.free[EDGE..].as_ptr() as usize, (self.free.capacity() - 2 * EDGE) * size_of::<u32>());
         let foreign = self.foreign.iter().map(|list| (std::ptr::from_ref(list) as usize, size_of::<Foreign>()));
         let levels = self.levels.iter().map(|level| (std::ptr::from_ref(&**level) as usize, size_of::<Level>()));
-        std::iter::once(stack).chain(foreign).chain(levels).collect()
+        let shared = (std::ptr::from_ref(&*self.shared) as usize, size_of::<Foreign>());
+        [stack, shared].into_iter().chain(foreign).chain(levels).collect()
     }
 
     /// Gives everything back to the pools.

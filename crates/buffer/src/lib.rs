@@ -14,7 +14,9 @@
 //!
 //! A buffer index has exactly one owner: a pool, a cache, a frame lane, or a packet that a node holds. The layers above keep
 //! that rule; this crate only hands out addresses. The region holds packet bytes and nothing else, so that it can serve as
-//! AF_XDP UMEM, memif memory and DPDK external memory without giving a peer anything but packets.
+//! AF_XDP UMEM and DPDK external memory without giving a peer anything but packets. What a memif peer may write to is never
+//! part of it: such packets lie in a [`SharedPool`], memory of its own at indices behind those of the region, and change to
+//! the region by copying.
 //!
 //! May use: the operating system. Must never know: packets, nodes, interfaces.
 
@@ -23,9 +25,11 @@ mod geometry;
 mod meta;
 mod pool;
 mod region;
+mod shared;
 
 pub use cache::Cache;
 pub use geometry::{DEFAULT_DATA_SIZE, Geometry, GeometryError, HEADER_WINDOW, HEADROOM, LINE};
 pub use meta::{Meta, NO_BUFFER, NO_TRACE};
 pub use pool::{Pool, PoolUse};
 pub use region::{PageSize, Region, RegionConfig, RegionError};
+pub use shared::SharedPool;

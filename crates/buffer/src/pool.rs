@@ -1,5 +1,6 @@
 //! The shared store of free buffers of one NUMA node: a lock-free stack of indices, moved in bulks.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -23,18 +24,23 @@ impl PoolUse {
     }
 }
 
-/// Free buffers of one NUMA node.
+/// Free buffers of a range of indices.
 ///
 /// A Treiber stack: `head` holds a change count (high 32 bits) and the top index. Every push and pop raises the count, so a
 /// chain that was walked before a successful exchange was not changed meanwhile, whatever was read on the way.
-pub struct Pool {
-    region: Arc<Region>,
-    numa: u32,
+pub(crate) struct Stack {
     first: u32,
     head: AtomicU64,
     links: Box<[AtomicU32]>,
     total: u32,
     available: AtomicU32,
+}
+
+/// Free buffers of one NUMA node.
+pub struct Pool {
+    region: Arc<Region>,
+    numa: u32,
+    stack: Stack,
     levels: Mutex<Vec<Weak<Level>>>,
 }
 
@@ -42,39 +48,20 @@ pub struct Pool {
 #[repr(align(128))]
 pub(crate) struct Level(pub AtomicU32);
 
-impl Pool {
-    /// All usable buffers of `numa`, lowest index on top.
-    pub fn new(region: Arc<Region>, numa: u32) -> Self {
-        let range = region.indices_of(numa);
+impl Stack {
+    /// All usable buffers of `range`, lowest index on top.
+    pub(crate) fn new(range: Range<u32>, usable: impl Fn(u32) -> bool) -> Self {
         let first = range.start;
         let mut links: Vec<AtomicU32> = range.clone().map(|_| AtomicU32::new(NO_BUFFER)).collect();
         let mut top = NO_BUFFER;
         let mut total = 0;
-        for index in range.rev().filter(|i| region.usable(*i)) {
+        for index in range.rev().filter(|i| usable(*i)) {
             *links[(index - first) as usize].get_mut() = top;
             top = index;
             total += 1;
         }
-        Self {
-            region,
-            numa,
-            first,
-            head: AtomicU64::new(u64::from(top)),
-            links: links.into_boxed_slice(),
-            total,
-            available: AtomicU32::new(total),
-            levels: Mutex::new(Vec::new()),
-        }
-    }
-
-    /// The region that the indices point into.
-    pub fn region(&self) -> &Arc<Region> {
-        &self.region
-    }
-
-    /// The node served.
-    pub fn numa(&self) -> u32 {
-        self.numa
+        let head = AtomicU64::new(u64::from(top));
+        Self { first, head, links: links.into_boxed_slice(), total, available: AtomicU32::new(total) }
     }
 
     fn link(&self, index: u32) -> &AtomicU32 {
@@ -82,8 +69,18 @@ impl Pool {
         &self.links[(index - self.first) as usize]
     }
 
+    /// Buffers in all.
+    pub(crate) fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// Buffers that are here.
+    pub(crate) fn available(&self) -> u32 {
+        self.available.load(Ordering::Acquire)
+    }
+
     /// Takes up to `wanted` buffers, appending them to `out`; returns how many.
-    pub fn take(&self, wanted: usize, out: &mut Vec<u32>) -> usize {
+    pub(crate) fn take(&self, wanted: usize, out: &mut Vec<u32>) -> usize {
         let before = out.len();
         let mut head = self.head.load(Ordering::Acquire);
         loop {
@@ -105,13 +102,13 @@ impl Pool {
         }
     }
 
-    /// Gives buffers back. All must belong to this pool and have no other owner.
-    pub fn give(&self, indices: &[u32]) {
+    /// Gives buffers back. All must belong here and have no other owner.
+    pub(crate) fn give(&self, indices: &[u32]) {
         let (Some(first), Some(last)) = (indices.first(), indices.last()) else { return };
         for pair in indices.windows(2) {
             self.link(pair[0]).store(pair[1], Ordering::Relaxed);
         }
-        self.available.fetch_add(indices.len() as u32, Ordering::Relaxed);
+        self.available.fetch_add(indices.len() as u32, Ordering::Release);
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             self.link(*last).store(head as u32, Ordering::Relaxed);
@@ -121,6 +118,34 @@ impl Pool {
                 Err(now) => head = now,
             }
         }
+    }
+}
+
+impl Pool {
+    /// All usable buffers of `numa`, lowest index on top.
+    pub fn new(region: Arc<Region>, numa: u32) -> Self {
+        let stack = Stack::new(region.indices_of(numa), |i| region.usable(i));
+        Self { region, numa, stack, levels: Mutex::new(Vec::new()) }
+    }
+
+    /// The region that the indices point into.
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// The node served.
+    pub fn numa(&self) -> u32 {
+        self.numa
+    }
+
+    /// Takes up to `wanted` buffers, appending them to `out`; returns how many.
+    pub fn take(&self, wanted: usize, out: &mut Vec<u32>) -> usize {
+        self.stack.take(wanted, out)
+    }
+
+    /// Gives buffers back. All must belong to this pool and have no other owner.
+    pub fn give(&self, indices: &[u32]) {
+        self.stack.give(indices);
     }
 
     /// A fill level that a cache keeps up to date; it is counted for as long as the cache lives.
@@ -136,7 +161,7 @@ impl Pool {
     pub fn usage(&self) -> PoolUse {
         let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
         let cached = levels.iter().filter_map(Weak::upgrade).map(|l| l.0.load(Ordering::Relaxed)).sum();
-        PoolUse { total: self.total, available: self.available.load(Ordering::Relaxed), cached }
+        PoolUse { total: self.stack.total(), available: self.stack.available(), cached }
     }
 }
 

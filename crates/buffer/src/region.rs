@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
+use crate::shared::{self, Shares};
 use crate::{Geometry, GeometryError, Meta};
 
 /// Page size of the region.
@@ -60,6 +61,17 @@ pub enum RegionError {
     /// No buffers asked for, or more than 32-bit indices or the address space carry.
     #[error("buffers-per-numa {0} is outside 256..=16777216")]
     Count(u32),
+    /// A pool to be shared with a peer is too small or too large.
+    #[error("{buffers} buffers for a peer are outside 1..={most}")]
+    SharedCount {
+        /// Asked for.
+        buffers: u32,
+        /// Largest pool.
+        most: u32,
+    },
+    /// No room for another pool to be shared with a peer.
+    #[error("{0} pools are shared with peers already; mend: delete the zero-copy interfaces of one socket")]
+    SharedPools(u32),
     /// The pages are not there.
     #[error("no memory for {mbytes} MB of packet buffers on {pages} pages: {error}")]
     Memory {
@@ -75,16 +87,24 @@ pub enum RegionError {
 /// Packet bytes of all buffers, and the private metadata beside them.
 ///
 /// Invariants (cited by `unsafe` code here and in the layers above):
-/// * R1: `base..base+len` is one live read-write mapping for the life of the region, and so is `meta..meta+capacity×64`.
-/// * R2: for every `index < capacity` the bytes `base + index × stride .. + stride` lie inside the mapping.
+/// * R1: `base..base+reserved` is mapped for the life of the region: its own memory first, then the areas of [shared
+///   pools](crate::SharedPool), readable zeros where there is none. `meta..meta+indices×64` is mapped as well.
+/// * R2: for every `index < indices` the bytes `base + index × stride .. + stride` lie inside the mapping.
 /// * R3: an index that [`Region::usable`] refuses is never handed out, so no handed-out buffer crosses a 2 MB boundary.
 pub struct Region {
     base: NonNull<u8>,
     len: usize,
+    /// Ends the mapping with the region.
+    _reserved: Reserved,
     meta: NonNull<Meta>,
     meta_len: usize,
     geometry: Geometry,
     capacity: u32,
+    /// Indices from here on are those of shared pools.
+    pub(crate) shared_first: u32,
+    /// End of all indices.
+    indices: u32,
+    pub(crate) shares: Shares,
     per_numa: u32,
     numa_nodes: u32,
     pages: &'static str,
@@ -115,8 +135,9 @@ impl Region {
             .filter(|c| *c < u32::MAX / 2)
             .ok_or(RegionError::Count(config.buffers_per_numa))?;
         let bytes = capacity as usize * geometry.stride() as usize;
-        let (fd, base, len, pages, notice) = map_pages(bytes, config.page_size)?;
-        let meta_len = capacity as usize * size_of::<Meta>();
+        let (fd, reserved, len, pages, notice) = map_pages(bytes, config.page_size, geometry)?;
+        let (shared_first, indices, _) = shared::reserve(len, geometry);
+        let meta_len = indices as usize * size_of::<Meta>();
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing memory.
         let meta = unsafe {
             mmap_anonymous(
@@ -126,22 +147,19 @@ impl Region {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         };
-        let meta = match meta {
-            Ok(p) => p,
-            Err(e) => {
-                // SAFETY: `base`/`len` were returned by mmap just above and nothing refers to them yet.
-                let _ = unsafe { munmap(base.as_ptr().cast(), len) };
-                return Err(RegionError::Memory { mbytes: meta_len >> 20, pages: "4 kB", error: e.into() });
-            }
-        };
+        let meta = meta.map_err(|e| RegionError::Memory { mbytes: meta_len >> 20, pages: "4 kB", error: e.into() })?;
         let region = Self {
-            base,
+            base: reserved.base,
             len,
+            _reserved: reserved,
             // mmap never returns null on success.
             meta: NonNull::new(meta.cast()).unwrap_or(NonNull::dangling()),
             meta_len,
             geometry,
             capacity,
+            shared_first,
+            indices,
+            shares: Shares::new(),
             per_numa,
             numa_nodes: config.numa_nodes,
             pages,
@@ -175,9 +193,14 @@ impl Region {
         self.geometry
     }
 
-    /// Number of indices, usable ones and those that cross a 2 MB boundary.
+    /// Number of indices, usable ones and those that cross a 2 MB boundary; without those of shared pools.
     pub fn capacity(&self) -> u32 {
         self.capacity
+    }
+
+    /// End of all indices, with those of shared pools.
+    pub fn indices(&self) -> u32 {
+        self.indices
     }
 
     /// NUMA nodes with a part of the region.
@@ -212,13 +235,19 @@ impl Region {
         self.meta.as_ptr()
     }
 
+    /// Address of a buffer; it must exist for the address to be used.
+    #[inline(always)]
+    pub fn buffer_address(&self, index: u32) -> *mut u8 {
+        self.base.as_ptr().wrapping_add(index as usize * self.geometry.stride() as usize)
+    }
+
     /// First byte of a buffer (its headroom). Reading or writing it is for the owner of the index.
     ///
     /// # Safety
-    /// `index < capacity()`.
+    /// `index < indices()`.
     #[inline(always)]
     pub unsafe fn buffer(&self, index: u32) -> *mut u8 {
-        debug_assert!(index < self.capacity);
+        debug_assert!(index < self.indices);
         // SAFETY: R2 with the caller's promise.
         unsafe { self.base.as_ptr().add(index as usize * self.geometry.stride() as usize) }
     }
@@ -226,10 +255,10 @@ impl Region {
     /// Metadata line of a buffer. Reading or writing it is for the owner of the index.
     ///
     /// # Safety
-    /// `index < capacity()`.
+    /// `index < indices()`.
     #[inline(always)]
     pub unsafe fn meta(&self, index: u32) -> *mut Meta {
-        debug_assert!(index < self.capacity);
+        debug_assert!(index < self.indices);
         // SAFETY: R1 with the caller's promise.
         unsafe { self.meta.as_ptr().add(index as usize) }
     }
@@ -257,11 +286,39 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: both mappings were made in `new` with these sizes and end here (R1).
-        unsafe {
-            let _ = munmap(self.base.as_ptr().cast::<c_void>(), self.len);
-            let _ = munmap(self.meta.as_ptr().cast::<c_void>(), self.meta_len);
+        // SAFETY: the mapping was made in `new` with this size and ends here (R1).
+        let _ = unsafe { munmap(self.meta.as_ptr().cast::<c_void>(), self.meta_len) };
+    }
+}
+
+/// Addresses for all buffers there can be.
+struct Reserved {
+    /// First byte of the region, on a boundary of its pages.
+    base: NonNull<u8>,
+    start: NonNull<c_void>,
+    len: usize,
+}
+
+impl Reserved {
+    /// Zeros at `len` addresses, `align` bytes aligned, that cost no memory.
+    fn new(len: usize, align: usize) -> std::io::Result<Self> {
+        let len = len + align;
+        // Not to be written, so that the kernel need not promise memory for it.
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ, flags) }?;
+        let base = start.cast::<u8>().wrapping_add(start.cast::<u8>().align_offset(align));
+        match (NonNull::new(base), NonNull::new(start)) {
+            (Some(base), Some(start)) => Ok(Self { base, start, len }),
+            _ => Err(std::io::ErrorKind::OutOfMemory.into()),
         }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        // SAFETY: made in `new` with this size, with all that was mapped into it since.
+        let _ = unsafe { munmap(self.start.as_ptr(), self.len) };
     }
 }
 
@@ -273,7 +330,7 @@ fn usable(index: u32, stride: u32) -> bool {
 }
 
 /// Number of indices to lay out so that `wanted` of them are usable.
-fn indices_for(wanted: u32, stride: u32) -> u32 {
+pub(crate) fn indices_for(wanted: u32, stride: u32) -> u32 {
     let mut indices = wanted;
     loop {
         let crossing = (indices as usize * stride as usize).div_ceil(BOUNDARY) as u32;
@@ -284,38 +341,41 @@ fn indices_for(wanted: u32, stride: u32) -> u32 {
     }
 }
 
-type Mapped = (OwnedFd, NonNull<u8>, usize, &'static str, Option<String>);
+type Mapped = (OwnedFd, Reserved, usize, &'static str, Option<String>);
 
-fn map_pages(bytes: usize, page: PageSize) -> Result<Mapped, RegionError> {
+fn map_pages(bytes: usize, page: PageSize, geometry: Geometry) -> Result<Mapped, RegionError> {
     let (flags, name) = match page {
         PageSize::Kb4 => (MemfdFlags::CLOEXEC, "4 kB"),
         PageSize::Default | PageSize::Mb2 => (MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB, "2 MB"),
         PageSize::Gb1 => (MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_1GB, "1 GB"),
     };
     let len = bytes.next_multiple_of(page.bytes());
-    match map_file(len, flags) {
-        Ok((fd, base)) => Ok((fd, base, len, name, None)),
+    match map_file(len, page.bytes(), flags, geometry) {
+        Ok((fd, reserved)) => Ok((fd, reserved, len, name, None)),
         Err(error) if page == PageSize::Default => {
-            let (fd, base, len, name, _) = map_pages(bytes, PageSize::Kb4)?;
+            let (fd, reserved, len, name, _) = map_pages(bytes, PageSize::Kb4, geometry)?;
             let notice = format!(
                 "packet buffers on 4 kB pages: {} MB of 2 MB pages not available ({error}); mend: sysctl -w vm.nr_hugepages={}",
                 len >> 20,
                 len.div_ceil(2 << 20)
             );
-            Ok((fd, base, len, name, Some(notice)))
+            Ok((fd, reserved, len, name, Some(notice)))
         }
         Err(error) => Err(RegionError::Memory { mbytes: len >> 20, pages: name, error }),
     }
 }
 
-fn map_file(len: usize, flags: MemfdFlags) -> std::io::Result<(OwnedFd, NonNull<u8>)> {
+fn map_file(len: usize, page: usize, flags: MemfdFlags, geometry: Geometry) -> std::io::Result<(OwnedFd, Reserved)> {
     let fd = memfd_create(c"quiver-buffers", flags)?;
     ftruncate(&fd, len as u64)?;
+    let (_, _, all) = shared::reserve(len, geometry);
+    let reserved = Reserved::new(all, page.max(BOUNDARY))?;
     // Huge pages are taken now: without POPULATE a missing page would be a SIGBUS in the data path instead of an error here.
     let populate = if flags.contains(MemfdFlags::HUGETLB) { MapFlags::POPULATE } else { MapFlags::empty() };
-    // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
-    let base = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | populate, &fd, 0) }?;
-    NonNull::new(base.cast()).map(|base| (fd, base)).ok_or_else(|| std::io::Error::from(std::io::ErrorKind::OutOfMemory))
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: replaces the first `len` bytes of the mapping just made, which nothing refers to yet.
+    unsafe { mmap(reserved.base.as_ptr().cast(), len, protection, MapFlags::SHARED | MapFlags::FIXED | populate, &fd, 0) }?;
+    Ok((fd, reserved))
 }
 
 #[cfg(test)]

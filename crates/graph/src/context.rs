@@ -184,8 +184,8 @@ impl Queue {
 pub(crate) struct Core {
     pub thread: usize,
     pub now: u64,
-    /// Keeps the memory behind `env` alive.
-    pub _region: Arc<Region>,
+    /// The memory behind `env`.
+    pub region: Arc<Region>,
     pub cache: Cache,
     pub queue: Queue,
     pub errors: Arc<SimpleCounters>,
@@ -201,7 +201,7 @@ pub(crate) struct Core {
     pub env: Env,
 }
 
-// SAFETY: the raw pointers in `env` are the region's, which is Send + Sync and kept alive by `_region`; who touches which
+// SAFETY: the raw pointers in `env` are the region's, which is Send + Sync and kept alive by `region`; who touches which
 // bytes follows from the owner rule of buffer indices.
 unsafe impl Send for Core {}
 
@@ -228,7 +228,7 @@ impl Core {
         frame.len = 0;
     }
 
-    fn meta(&self, index: u32) -> Meta {
+    pub(crate) fn meta(&self, index: u32) -> Meta {
         // SAFETY: chain links and lanes are valid indices (F2, R1), and this worker owns the packet.
         unsafe { *self.env.meta.add(index as usize) }
     }

@@ -84,7 +84,7 @@ impl Span {
 ///
 /// Invariants (cited by `unsafe` code of this crate):
 /// * F1: for `i < len` the index lane names a buffer that this frame owns, and no index occurs twice.
-/// * F2: for every `i` (also the stale ones past `len`) the index is below the region's capacity, and the span's offset and
+/// * F2: for every `i` (also the stale ones past `len`) the index is one of the region's, and the span's offset and
 ///   offset + length are at most the geometry's `data_end`, so that reading [`quiver_buffer::HEADER_WINDOW`] bytes from the
 ///   data offset stays inside the buffer.
 ///

@@ -215,9 +215,9 @@ impl Graph {
         let drops = interfaces.drops.clone();
         let punts = interfaces.punt.clone();
         let added = graph.add(vec![
-            NodeSpec::vector("error-drop", move |_| ErrorDrop { counter: drops.clone() }),
-            NodeSpec::vector("null-node", |_| NullNode),
-            NodeSpec::vector("error-punt", move |_| ErrorDrop { counter: punts.clone() }),
+            NodeSpec::vector("error-drop", move |_| ErrorDrop { counter: drops.clone() }).takes_shared(),
+            NodeSpec::vector("null-node", |_| NullNode).takes_shared(),
+            NodeSpec::vector("error-punt", move |_| ErrorDrop { counter: punts.clone() }).takes_shared(),
             NodeSpec::input("handoff-input", |_| HandoffInput),
         ]);
         debug_assert!(added.is_ok());
@@ -351,7 +351,13 @@ impl Graph {
         if let crate::spec::Body::Internal(node) = &mut body {
             node.set_loop(entry.loop_config, entry.level);
         }
-        Some(Slot { body, nexts: entry.nexts.clone(), error_base: entry.error_base, prefetch: entry.loop_config.prefetch })
+        Some(Slot {
+            body,
+            nexts: entry.nexts.clone(),
+            error_base: entry.error_base,
+            prefetch: entry.loop_config.prefetch,
+            takes_shared: entry.spec.takes_shared,
+        })
     }
 
     fn build(&self, thread: usize, numa: usize) -> Worker {

@@ -27,6 +27,7 @@ mod group;
 mod handoff;
 mod interface;
 mod node;
+mod own;
 mod packet;
 mod port;
 mod publish;

@@ -148,7 +148,8 @@ impl RxBurst<'_, '_> {
     /// room, no segment, or one that does not lie within its buffer's data area.
     ///
     /// # Safety
-    /// The caller owns the buffers, each named once, nobody else writes them any more; after `true` it forgets them.
+    /// The caller owns the buffers, each named once, nobody else writes them any more (but a peer, where they are of a
+    /// [`quiver_buffer::SharedPool`]); after `true` it forgets them.
     #[inline(always)]
     pub unsafe fn adopt(&mut self, segments: &[Segment]) -> bool {
         let env = self.cx.env;
@@ -228,6 +229,9 @@ impl NodeCx<'_> {
     /// took is counted as sent and gone from the frame, what it refused for good is dropped and counted, the rest stays in the
     /// frame in its order. Returns the packets sent and refused, and why the rest was not taken.
     pub fn transmit(&mut self, frame: &mut Frame, interface: IfIndex, queue: &mut dyn TxQueue) -> Transmitted {
+        if !queue.takes_shared() {
+            self.own(frame);
+        }
         let (mut refused, before) = (Vec::new(), frame.len);
         let (taken, reason) = hand_over(self, frame, interface, queue, &mut refused);
         self.consume(frame, taken, reason);
@@ -258,6 +262,9 @@ fn hand_over(
     queue: &mut dyn TxQueue,
     refused: &mut Vec<(usize, TxDrop)>,
 ) -> (usize, TxDrop) {
+    if !queue.takes_shared() {
+        cx.own(frame);
+    }
     let (thread, n) = (cx.thread(), frame.len());
     let (mut taken, reason, (kept, kept_bytes)) = {
         let mut batch = TxBatch { cx, frame, refused, reason: TxDrop::NoRoom, interface, kept: (0, 0) };
@@ -370,6 +377,16 @@ impl TxBatch<'_, '_> {
         })
     }
 
+    /// Number of the first buffer of packet `i`.
+    ///
+    /// # Panics
+    /// Where `i` is not below [`TxBatch::len`].
+    #[inline(always)]
+    pub fn buffer(&self, i: usize) -> u32 {
+        assert!(i < self.frame.len);
+        self.frame.index[i]
+    }
+
     /// Notes that packet `i` can never be sent: it is dropped for this reason, and counts among those taken. In ascending
     /// order of `i`.
     pub fn refuse(&mut self, i: usize, reason: TxDrop) {
@@ -448,6 +465,12 @@ pub trait TxQueue: Send {
     /// Copies packets to the device in order and returns how many it took, [refused](TxBatch::refuse) ones included; the rest
     /// stays with the caller.
     fn tx(&mut self, batch: &mut TxBatch<'_, '_>) -> usize;
+
+    /// Whether packets may come that lie in memory of a [`quiver_buffer::SharedPool`], and which a peer changes meanwhile. To
+    /// all other queues they come as copies in the region.
+    fn takes_shared(&self) -> bool {
+        false
+    }
 }
 
 /// State of a device's link.

@@ -124,6 +124,7 @@ pub struct NodeSpec {
     /// Whether `set node` can change its loop.
     pub(crate) staged: bool,
     pub(crate) points: Vec<(&'static str, ArcPoint)>,
+    pub(crate) takes_shared: bool,
 }
 
 fn parts<X: NextNodes, D: DropReasons>(_: PhantomData<(X, D)>) -> (Vec<String>, &'static [ErrorText]) {
@@ -147,6 +148,7 @@ impl NodeSpec {
             loop_config: N::LOOP,
             staged: true,
             points: Vec::new(),
+            takes_shared: false,
         }
     }
 
@@ -165,6 +167,7 @@ impl NodeSpec {
             loop_config,
             staged: false,
             points: Vec::new(),
+            takes_shared: false,
         }
     }
 
@@ -183,6 +186,7 @@ impl NodeSpec {
             loop_config,
             staged: false,
             points: Vec::new(),
+            takes_shared: false,
         }
     }
 
@@ -198,6 +202,14 @@ impl NodeSpec {
     #[must_use]
     pub fn on_arc(mut self, arc: &'static str, point: ArcPoint) -> Self {
         self.points.push((arc, point));
+        self
+    }
+
+    /// Says that packets may come whose bytes a peer changes meanwhile: the node copies each header once and lets nothing that
+    /// lies in memory depend on two reads agreeing. To all other nodes such packets come as copies.
+    #[must_use]
+    pub fn takes_shared(mut self) -> Self {
+        self.takes_shared = true;
         self
     }
 

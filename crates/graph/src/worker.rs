@@ -35,6 +35,8 @@ pub(crate) struct Slot {
     pub nexts: Vec<u16>,
     pub error_base: u32,
     pub prefetch: u8,
+    /// Packets in memory that a peer can write to may come as they are.
+    pub takes_shared: bool,
 }
 
 /// What all workers share, as handles.
@@ -116,7 +118,7 @@ impl Worker {
         let core = Core {
             thread,
             now,
-            _region: region,
+            region,
             cache: Cache::new(shared.pools.clone(), numa),
             queue: Queue::new(vector_size),
             errors: shared.errors.clone(),
@@ -148,7 +150,7 @@ impl Worker {
     pub(crate) fn install(&mut self, id: u16, slot: Slot) {
         let at = id as usize;
         while self.slots.len() <= at {
-            self.slots.push(Slot { body: Body::Gone, nexts: vec![ERROR_DROP], error_base: 0, prefetch: 0 });
+            self.slots.push(Slot { body: Body::Gone, nexts: vec![ERROR_DROP], error_base: 0, prefetch: 0, takes_shared: true });
         }
         if matches!(slot.body, Body::Input(_)) {
             self.inputs.push(id);
@@ -320,8 +322,15 @@ impl Worker {
 
     fn dispatch(&mut self, id: u16, mut frame: Box<Frame>) {
         let slot = &mut self.slots[id as usize];
-        let n = frame.len;
         let start = self.clock.ticks();
+        if !slot.takes_shared && self.core.region.has_shared() {
+            self.core.own(&mut frame, &mut self.next.0);
+            if frame.is_empty() {
+                self.core.queue.recycle(frame);
+                return;
+            }
+        }
+        let n = frame.len;
         let env = Env { error_base: slot.error_base, ..self.core.env };
         match &mut slot.body {
             Body::Internal(node) => {

@@ -13,7 +13,9 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let (data2, vlans) = (data.clone(), router.vlans.snapshot());
     let counters = router.graph.interfaces().clone();
     vec![
-        NodeSpec::staged("ethernet-input", move |_| input::EthernetInput::new(data.interfaces.clone())).traced(trace::link),
+        NodeSpec::staged("ethernet-input", move |_| input::EthernetInput::new(data.interfaces.clone()))
+            .traced(trace::link)
+            .takes_shared(),
         NodeSpec::vector("ethernet-vlan", move |_| vlan::EthernetVlan {
             interfaces: data2.interfaces.clone(),
             table: vlans.clone(),

@@ -85,7 +85,7 @@ fn family_nodes<F: crate::fib::Select>(router: &Router) -> Vec<NodeSpec> {
     let lookup_in = move |cx: &MakeCx| LookupIn { tables: make_in(), count: RunCounter::new(&routes_in, cx.thread) };
     vec![
         input_node(router, F::ID),
-        NodeSpec::staged(name("lookup"), lookup).traced(looked_up),
+        NodeSpec::staged(name("lookup"), lookup).traced(looked_up).takes_shared(),
         NodeSpec::vector(format!("lookup-{}-dst", F::ID.node_prefix()), lookup_in).traced(trace::ip(F::ID)),
         rewrite_node(router, F::ID),
         NodeSpec::vector(name("drop"), |_| IpDrop).traced(trace::ip(F::ID)),
@@ -108,7 +108,7 @@ fn input_node(router: &Router, family: FamilyId) -> NodeSpec {
             .on_arc("ip6-unicast", unicast)
             .on_arc("ip6-multicast", multicast),
     };
-    spec.traced(trace::ip(family))
+    spec.traced(trace::ip(family)).takes_shared()
 }
 
 fn rewrite_node(router: &Router, family: FamilyId) -> NodeSpec {
@@ -121,7 +121,7 @@ fn rewrite_node(router: &Router, family: FamilyId) -> NodeSpec {
         FamilyId::V4 => NodeSpec::staged("ip4-rewrite", move |cx| Ip4Rewrite(common(cx))).on_arc("ip4-output", output),
         FamilyId::V6 => NodeSpec::staged("ip6-rewrite", move |cx| Ip6Rewrite(common(cx))).on_arc("ip6-output", output),
     };
-    spec.traced(move |entry, out| match entry.moved {
+    spec.takes_shared().traced(move |entry, out| match entry.moved {
         // Not sent, but to be answered or cut.
         0 => trace::ip(family)(entry, out),
         _ => {

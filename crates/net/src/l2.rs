@@ -139,7 +139,8 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let input = input::spec(router);
     let (ports, macs, stamp, teller) = (l2.ports.reader(), l2.macs.snapshot(), l2.stamp.clone(), l2.teller.clone());
     let bridge =
-        NodeSpec::staged("l2-bridge", move |_| bridge::Bridge::new(ports.clone(), macs.clone(), stamp.clone(), teller.clone()));
+        NodeSpec::staged("l2-bridge", move |_| bridge::Bridge::new(ports.clone(), macs.clone(), stamp.clone(), teller.clone()))
+            .takes_shared();
     let (ports, views) = (l2.ports.reader(), l2.views.snapshot());
     let flood = NodeSpec::vector("l2-flood", move |_| flood::make(&ports, &views));
     let (ports, domains) = (l2.ports.reader(), l2.views.snapshot());

@@ -29,6 +29,9 @@ pub fn memif(router: &mut Router) -> std::io::Result<Memif> {
     }
     let folder = router.part::<System>().map_or_else(|| PathBuf::from(RUNTIME_DIR), |s| runtime_dir(&s.startup.unix));
     let memif = Memif::new(&folder.join("memif.sock").to_string_lossy())?;
+    if let Some(pool) = router.graph.pools().first() {
+        memif.set_buffers(pool.region().clone());
+    }
     router.add_part(memif.clone());
     Ok(memif)
 }
@@ -54,11 +57,14 @@ pub fn run(router: &mut Router) {
 
 fn memif_error(error: &MemifError) -> OpError {
     let code = match error {
-        MemifError::Range { .. } | MemifError::Path(_) => retval::INVALID_VALUE,
+        MemifError::Range { .. } | MemifError::Path(_) | MemifError::Pool { .. } => retval::INVALID_VALUE,
         MemifError::NoSocket(_) => retval::NO_SUCH_ENTRY,
         MemifError::SocketExists { .. } | MemifError::PathTaken { .. } => retval::ENTRY_ALREADY_EXISTS,
         MemifError::Exists { .. } => retval::IF_ALREADY_EXISTS,
-        MemifError::SocketBusy(_) | MemifError::SocketFixed | MemifError::Role { .. } => retval::INVALID_ARGUMENT,
+        MemifError::SocketBusy(_) | MemifError::SocketFixed | MemifError::Role { .. } | MemifError::ZeroCopyServer => {
+            retval::INVALID_ARGUMENT
+        }
+        MemifError::NoPacketMemory | MemifError::PoolMemory(_) => retval::UNSPECIFIED,
         MemifError::Listening(_) | MemifError::System { .. } => retval::SYSCALL_ERROR_1,
     };
     OpError::new(code, error.to_string()).key(error.key())

@@ -95,7 +95,23 @@ pub fn pools(router: &Router) -> Vec<BufferPool> {
             used: usage.used(),
         }
     };
-    pools.map(describe).collect()
+    let mut all: Vec<BufferPool> = pools.map(describe).collect();
+    let Some(region) = router.graph.pools().first().map(|pool| pool.region().clone()) else { return all };
+    for pool in region.shared_pools() {
+        let (usage, geometry, index) = (pool.usage(), region.geometry(), all.len());
+        all.push(BufferPool {
+            name: format!("shared-{}", pool.area()),
+            index,
+            numa: 0,
+            size: geometry.stride(),
+            data_size: geometry.data_size(),
+            total: usage.total,
+            available: usage.available,
+            cached: usage.cached,
+            used: usage.used(),
+        });
+    }
+    all
 }
 
 impl Operation<Router> for ShowBuffers {

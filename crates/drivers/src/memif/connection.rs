@@ -10,6 +10,7 @@ use super::memory::{self, COOKIE, Region, Regions, Ring, ring_bytes};
 use super::message::{AddRing, Hello, Message};
 use super::rx::RxRing;
 use super::tx::TxRing;
+use super::zero_copy::Lending;
 use super::{Buffers, LOG2_RING_MAX, MemifConfig};
 
 /// All that a connection consists of, apart from its socket.
@@ -50,8 +51,11 @@ impl Rings {
     ///
     /// # Errors
     /// The operating system's.
-    pub fn create(config: &MemifConfig, hello: &Hello) -> io::Result<Self> {
+    pub fn create(config: &MemifConfig, hello: &Hello, lending: Option<&Lending>) -> io::Result<Self> {
         let plan = Plan::of(config, Some(hello));
+        if let Some(lending) = lending {
+            return Self::create_lent(&plan, lending);
+        }
         let bytes = usize::try_from(plan.bytes()).map_err(io::Error::other)?;
         let regions: Regions = vec![Region::create(bytes)?].into();
         let ring = |index: usize| -> io::Result<(Ring, Buffers)> {
@@ -70,6 +74,22 @@ impl Rings {
         let tx = (0..plan.to_server).map(|k| ring(k).map(|(ring, own)| TxRing::new(ring, Some(own))));
         let tx = tx.collect::<io::Result<_>>()?;
         let rx = (0..plan.to_client).map(|k| ring(plan.to_server + k).map(|(ring, own)| RxRing::new(ring, Some(own))));
+        Ok(Self { rx: rx.collect::<io::Result<_>>()?, tx, regions: regions.clone() })
+    }
+
+    /// Client: memory with rings alone; their slots name packet buffers.
+    fn create_lent(plan: &Plan, lending: &Lending) -> io::Result<Self> {
+        let bytes = plan.buffers_start() as usize;
+        let regions: Regions = vec![Region::create(bytes)?, Region::of_pool(lending.clone())?].into();
+        let ring = |index: usize| -> io::Result<Ring> {
+            let event = Some(Arc::new(memory::new_event()?));
+            let ring = Ring::new(&regions, 0, plan.ring_offset(index), plan.log2_size, event).map_err(io::Error::other)?;
+            ring.cookie().store(COOKIE, Ordering::Release);
+            Ok(ring)
+        };
+        let tx = (0..plan.to_server).map(|k| Ok(TxRing::lent(ring(k)?, lending.clone())));
+        let tx = tx.collect::<io::Result<_>>()?;
+        let rx = (0..plan.to_client).map(|k| Ok(RxRing::lent(ring(plan.to_server + k)?, lending.clone())));
         Ok(Self { rx: rx.collect::<io::Result<_>>()?, tx, regions: regions.clone() })
     }
 

@@ -59,6 +59,27 @@ pub enum MemifError {
         /// Role of those that are there.
         role: &'static str,
     },
+    /// Only the side that owns the memory can leave packets where they lie.
+    #[error("zero-copy is for slaves: a master's memory is the peer's")]
+    ZeroCopyServer,
+    /// The pool of a socket is too small.
+    #[error(
+        "the zero-copy pool of memif socket {socket} has {buffers} buffers, {wanted} are needed for the rings of its interfaces (smaller ring-size, or create memif socket id … filename … zero-copy-buffers <n>)"
+    )]
+    Pool {
+        /// Socket.
+        socket: u32,
+        /// What there is.
+        buffers: u32,
+        /// What it takes.
+        wanted: usize,
+    },
+    /// Nobody has said where packets lie.
+    #[error("there is no packet memory to share")]
+    NoPacketMemory,
+    /// The pool cannot be made.
+    #[error(transparent)]
+    PoolMemory(quiver_buffer::RegionError),
     /// Somebody listens there.
     #[error("{0} is in use by another program")]
     Listening(String),
@@ -77,7 +98,8 @@ impl MemifError {
     pub fn key(&self) -> &'static str {
         match self {
             Self::Range { key, .. } => key,
-            Self::NoSocket(_) | Self::SocketBusy(_) | Self::SocketFixed | Self::Role { .. } => "socket-id",
+            Self::NoSocket(_) | Self::SocketBusy(_) | Self::SocketFixed | Self::Role { .. } | Self::Pool { .. } => "socket-id",
+            Self::ZeroCopyServer | Self::NoPacketMemory | Self::PoolMemory(_) => "zero-copy",
             Self::SocketExists { .. } | Self::Exists { .. } => "id",
             Self::PathTaken { .. } | Self::Path(_) | Self::Listening(_) | Self::System { .. } => "filename",
         }

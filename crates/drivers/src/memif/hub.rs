@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use quiver_buffer::Region as Buffers;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fs::Timespec;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
@@ -20,6 +21,7 @@ use super::rx::RxSlot;
 use super::session::{self, Session, Step};
 use super::socket::{self, Received};
 use super::tx::TxSlots;
+use super::zero_copy::Lending;
 use super::{Key, MemifConfig, MemifError, Role, Shared, guard};
 
 /// How often a client tries to connect, and how often deadlines are looked at.
@@ -28,6 +30,10 @@ const TICK: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Clients of a socket that have not said which interface they want. The oldest goes when there are more.
 const STRANGERS: usize = 32;
+/// Buffers of a socket's pool for zero-copy: rings of the usual size for half a dozen interfaces.
+pub const POOL_BUFFERS: u32 = 16_384;
+/// Buffers of such a pool beyond what lies in rings: vectors on their way.
+const IN_FLIGHT: usize = 2048;
 /// Messages and connections taken from one socket in a row.
 const BURST: usize = 64;
 
@@ -44,16 +50,29 @@ pub(super) struct Hub {
     timer: OwnedFd,
     ticking: bool,
     wake: Arc<OwnedFd>,
-    sockets: BTreeMap<u32, Socket>,
+    pub(super) sockets: BTreeMap<u32, Socket>,
     pub(super) interfaces: BTreeMap<Key, Interface>,
     channels: BTreeMap<u64, Channel>,
     changed: BTreeSet<Key>,
     next_token: u64,
+    /// Packet memory, for interfaces without copies.
+    buffers: Option<Arc<Buffers>>,
+    /// Pools whose last buffers are waited for.
+    retiring: bool,
 }
 
-struct Socket {
+pub(super) struct Socket {
     path: String,
     listener: Option<(u64, OwnedFd)>,
+    /// Buffers of its pool, where it gets one.
+    pool_buffers: u32,
+    pub(super) lending: Option<Lending>,
+}
+
+impl Socket {
+    fn new(path: &str, pool_buffers: u32) -> Self {
+        Self { path: path.to_owned(), listener: None, pool_buffers, lending: None }
+    }
 }
 
 /// A control connection.
@@ -111,7 +130,7 @@ impl Memif {
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
         epoll::add(&epoll, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         epoll::add(&epoll, guard::alarm()?, EventData::new_u64(ALARM), EventFlags::IN | EventFlags::ET)?;
-        let sockets = BTreeMap::from([(0, Socket { path: default_path.to_owned(), listener: None })]);
+        let sockets = BTreeMap::from([(0, Socket::new(default_path, POOL_BUFFERS))]);
         let hub = Hub {
             epoll,
             timer,
@@ -122,6 +141,8 @@ impl Memif {
             channels: BTreeMap::new(),
             changed: BTreeSet::new(),
             next_token: ALARM + 1,
+            buffers: None,
+            retiring: false,
         };
         Ok(Self(Rc::new(RefCell::new(hub))))
     }
@@ -143,11 +164,24 @@ impl Memif {
         std::mem::take(&mut hub.changed).into_iter().collect()
     }
 
+    /// Gives it the packet memory, without which there are no zero-copy interfaces.
+    pub fn set_buffers(&self, buffers: Arc<Buffers>) {
+        self.0.borrow_mut().buffers = Some(buffers);
+    }
+
     /// Declares a socket. The file is made when a server interface needs it.
     ///
     /// # Errors
     /// Number or file are taken, or the path is impossible.
     pub fn add_socket(&self, id: u32, path: &str) -> Result<(), MemifError> {
+        self.add_socket_with_pool(id, path, POOL_BUFFERS)
+    }
+
+    /// [`Memif::add_socket`] with the number of buffers that its zero-copy interfaces share.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_socket_with_pool(&self, id: u32, path: &str, pool_buffers: u32) -> Result<(), MemifError> {
         let mut hub = self.0.borrow_mut();
         if id == 0 {
             return Err(MemifError::SocketFixed);
@@ -161,7 +195,7 @@ impl Memif {
         if let Some((other, _)) = hub.sockets.iter().find(|(_, s)| s.path == path) {
             return Err(MemifError::PathTaken { id: *other, path: path.to_owned() });
         }
-        hub.sockets.insert(id, Socket { path: path.to_owned(), listener: None });
+        hub.sockets.insert(id, Socket::new(path, pool_buffers));
         Ok(())
     }
 
@@ -224,6 +258,9 @@ impl Memif {
         if config.role == Role::Server {
             hub.listen(key.socket)?;
         }
+        if config.zero_copy {
+            hub.lend(&config)?;
+        }
         let shared = Arc::new(Shared { wrong: Default::default(), wake: hub.wake.clone() });
         let interface = Interface {
             rx,
@@ -268,6 +305,7 @@ impl Memif {
         if !hub.interfaces.keys().any(|k| k.socket == key.socket) {
             hub.stop_listening(key.socket);
         }
+        hub.stop_lending(key.socket);
         hub.set_timer();
     }
 }
@@ -280,6 +318,34 @@ impl Hub {
     fn token(&mut self) -> u64 {
         self.next_token += 1;
         self.next_token
+    }
+
+    /// Makes the pool of a socket, if there is none yet, and sees to it that it is enough for one more interface.
+    fn lend(&mut self, config: &MemifConfig) -> Result<(), MemifError> {
+        let id = config.key.socket;
+        let others = self.interfaces.iter().filter(|(k, i)| k.socket == id && i.config.zero_copy);
+        let wanted = config.ring_slots() + others.map(|(_, i)| i.config.ring_slots()).sum::<usize>() + IN_FLIGHT;
+        let Some(socket) = self.sockets.get_mut(&id) else { return Err(MemifError::NoSocket(id)) };
+        if wanted > socket.pool_buffers as usize {
+            return Err(MemifError::Pool { socket: id, buffers: socket.pool_buffers, wanted });
+        }
+        if socket.lending.is_none() {
+            let Some(buffers) = self.buffers.clone() else { return Err(MemifError::NoPacketMemory) };
+            let pool = buffers.share(socket.pool_buffers).map_err(MemifError::PoolMemory)?;
+            socket.lending = Some(Lending { buffers, pool });
+        }
+        Ok(())
+    }
+
+    /// Gives up the pool of a socket that no zero-copy interface uses any more.
+    fn stop_lending(&mut self, id: u32) {
+        if self.interfaces.iter().any(|(k, i)| k.socket == id && i.config.zero_copy) {
+            return;
+        }
+        if let Some(lending) = self.sockets.get_mut(&id).and_then(|s| s.lending.take()) {
+            lending.buffers.retire_shared(&lending.pool);
+            self.retiring = lending.buffers.sweep_shared() > 0;
+        }
     }
 
     fn listen(&mut self, id: u32) -> Result<(), MemifError> {
@@ -405,8 +471,10 @@ impl Hub {
                 }
             };
             let config = channel.session.key.and_then(|k| self.interfaces.get(&k)).map(|i| &i.config);
+            let socket = self.sockets.get(&channel.socket).filter(|_| config.is_some_and(|c| c.zero_copy));
+            let lending = socket.and_then(|s| s.lending.as_ref());
             let step = match Message::parse(&bytes) {
-                Ok(message) => channel.session.on(message, fd, config),
+                Ok(message) => channel.session.on(message, fd, config, lending),
                 Err(error) => Err(error.to_string()),
             };
             let done = step.and_then(|step| self.do_step(token, step));
@@ -552,12 +620,14 @@ impl Hub {
         }
         let keys: Vec<Key> = self.interfaces.keys().copied().collect();
         keys.into_iter().for_each(|key| self.dial(key));
+        self.retiring = self.retiring && self.buffers.as_ref().is_some_and(|b| b.sweep_shared() > 0);
     }
 
     /// Ticks only while something is waited for.
     fn set_timer(&mut self) {
         let waits = |i: &Interface| i.config.role == Role::Client && i.up && i.channel.is_none();
-        let wanted = self.interfaces.values().any(waits) || self.channels.values().any(|c| !c.session.is_running());
+        let wanted =
+            self.retiring || self.interfaces.values().any(waits) || self.channels.values().any(|c| !c.session.is_running());
         if wanted == self.ticking {
             return;
         }

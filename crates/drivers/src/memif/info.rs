@@ -81,6 +81,8 @@ pub struct InterfaceInfo {
     pub channel: Option<i32>,
     /// Bytes of a buffer (client).
     pub buffer_size: u32,
+    /// Packets lie where the peer sees them (client).
+    pub zero_copy: bool,
     /// Regions.
     pub regions: Vec<RegionInfo>,
     /// Rings, those to the client first.
@@ -152,7 +154,12 @@ impl Memif {
             remote_interface: interface.remote_interface.clone(),
             reason: interface.reason.clone(),
             channel: interface.channel.and_then(|token| hub.channel_fd(token)),
-            buffer_size: interface.config.buffer_size,
+            buffer_size: match hub.sockets.get(&key.socket).and_then(|s| s.lending.as_ref()).filter(|_| interface.config.zero_copy)
+            {
+                Some(lending) => lending.room(),
+                None => interface.config.buffer_size,
+            },
+            zero_copy: interface.config.zero_copy,
             regions: regions.map(|r| RegionInfo { size: r.len(), fd: r.fd().as_raw_fd() }).collect(),
             rings: interface.rings(descriptors),
         })

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, fstatfs, ftruncate, memfd_create};
 
 use super::guard::Guarded;
+use super::zero_copy::Lending;
 use crate::sys::Map;
 
 /// What every ring starts with.
@@ -48,6 +49,8 @@ enum Mapping {
     Own { _map: Map },
     /// A peer's file.
     Peer(Guarded),
+    /// Packet buffers that peers may see; the pool's mapping.
+    Pool { _lending: Lending },
 }
 
 /// A piece of shared memory.
@@ -83,6 +86,13 @@ impl Region {
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let map = Map::shared(&fd, len)?;
         Ok(Self { base: map.base(), len, mapping: Mapping::Own { _map: map }, fd })
+    }
+
+    /// Packet buffers to be shown to a peer.
+    pub(super) fn of_pool(lending: Lending) -> io::Result<Self> {
+        let pool = &lending.pool;
+        let base = NonNull::new(lending.buffers.buffer_address(pool.first())).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, len: pool.bytes(), fd: pool.fd().try_clone_to_owned()?, mapping: Mapping::Pool { _lending: lending } })
     }
 
     /// A peer's memory.

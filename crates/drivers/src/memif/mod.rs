@@ -27,7 +27,9 @@
 //! **Queues.** A server takes as many rings as the client offers and deals them out over its receive queues. Threads send
 //! into the ring of their number; where there are fewer rings than threads, some share one.
 //!
-//! **Copies.** Packets are copied in both directions, exactly: nothing but the packet's own bytes ever reaches the peer.
+//! **Copies.** Packets are copied in both directions, exactly: nothing but the packet's own bytes ever reaches the peer. On
+//! request a client copies nothing that came from a peer of the same socket (the module `zero_copy`): the peers of that
+//! socket then see a pool of packet buffers, with whatever earlier packets *of that socket* have left there.
 //!
 //! Not checked: who may connect, beyond the file permissions of the socket and the secret.
 
@@ -45,13 +47,14 @@ mod rx;
 mod session;
 mod socket;
 mod tx;
+mod zero_copy;
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use error::MemifError;
-pub use hub::{Memif, SocketInfo};
+pub use hub::{Memif, POOL_BUFFERS, SocketInfo};
 pub use info::{DescriptorInfo, InterfaceInfo, RegionInfo, RingInfo};
 pub use port::MemifPort;
 
@@ -122,6 +125,8 @@ pub struct MemifConfig {
     pub mac: Option<[u8; 6]>,
     /// What a client must know.
     pub secret: Option<String>,
+    /// Packets lie where the peer sees them, in a pool of the socket (client).
+    pub zero_copy: bool,
 }
 
 impl MemifConfig {
@@ -137,7 +142,13 @@ impl MemifConfig {
             tx_queues: 1,
             mac: None,
             secret: None,
+            zero_copy: false,
         }
+    }
+
+    /// Slots of all its rings together (client).
+    fn ring_slots(&self) -> usize {
+        (self.rx_queues + self.tx_queues) * self.ring_size as usize
     }
 
     fn log2_ring_size(&self) -> u8 {
@@ -162,7 +173,10 @@ impl MemifConfig {
         if self.secret.as_ref().is_some_and(|s| s.len() > message::SECRET_BYTES) {
             return range("secret", self.secret.as_ref().map_or(0, String::len), "at most 24 bytes");
         }
-        if self.role == Role::Client && connection::memory_bytes(self) > memory::REGION_MAX {
+        if self.zero_copy && self.role == Role::Server {
+            return Err(MemifError::ZeroCopyServer);
+        }
+        if self.role == Role::Client && !self.zero_copy && connection::memory_bytes(self) > memory::REGION_MAX {
             return range("ring-size", self.ring_size as usize, "such that all buffers fit into 4 GB");
         }
         Ok(())

@@ -12,6 +12,7 @@ use quiver_graph::{RxBurst, RxQueue, RxState, prefetch};
 use rustix::event::epoll;
 
 use super::memory::{self, Descriptor, MASK_EVENTS, NEXT, Ring};
+use super::zero_copy::{Lending, LentRx};
 use super::{Buffers, Shared};
 
 /// Descriptors looked at ahead of the copying.
@@ -28,6 +29,8 @@ pub(super) struct RxRing {
     next: u16,
     /// Our buffers, where the ring is our own.
     own: Option<Buffers>,
+    /// Packet buffers, where they themselves are in the slots.
+    lent: Option<Box<LentRx>>,
     /// The peer has been told that we poll.
     masked: bool,
     /// The peer broke the rules: no more from here.
@@ -56,12 +59,20 @@ impl Group {
 impl RxRing {
     /// A ring at its start. Our own is filled with empty buffers by [`RxRing::begin`].
     pub(super) fn new(ring: Ring, own: Option<Buffers>) -> Self {
-        Self { ring, next: 0, own, masked: false, broken: false, runs: Vec::new() }
+        Self { ring, next: 0, own, lent: None, masked: false, broken: false, runs: Vec::new() }
+    }
+
+    /// A ring of our own into whose slots packet buffers are put.
+    pub(super) fn lent(ring: Ring, lending: Lending) -> Self {
+        let lent = Some(Box::new(LentRx::new(lending, &ring)));
+        Self { lent, ..Self::new(ring, None) }
     }
 
     /// The connection stands: packets may come. `polling`: no events wanted for now.
     pub(super) fn begin(&mut self) {
-        if let Some(own) = self.own {
+        if let Some(lent) = &mut self.lent {
+            lent.begin(&self.ring);
+        } else if let Some(own) = self.own {
             self.next = self.ring.tail().load(Ordering::Acquire);
             let next = self.next;
             (0..self.ring.size()).for_each(|k| own.offer(&self.ring, next.wrapping_add(k)));
@@ -125,10 +136,17 @@ impl RxRing {
     }
 
     /// Receives what there is. `Err`: the peer broke the rules.
-    fn rx<const OWN: bool>(&mut self, burst: &mut RxBurst<'_, '_>) -> Result<(), &'static str> {
+    fn receive(&mut self, burst: &mut RxBurst<'_, '_>) -> Result<(), &'static str> {
         if !self.masked {
             self.mask();
         }
+        if let Some(lent) = &mut self.lent {
+            return lent.rx(&self.ring, burst);
+        }
+        if self.is_own() { self.rx::<true>(burst) } else { self.rx::<false>(burst) }
+    }
+
+    fn rx<const OWN: bool>(&mut self, burst: &mut RxBurst<'_, '_>) -> Result<(), &'static str> {
         let mut waiting = usize::from(self.waiting::<OWN>().ok_or("ring index out of range")?);
         if waiting == 0 {
             return Ok(());
@@ -260,11 +278,17 @@ impl RxRing {
 
     /// Whether there is something to do.
     fn is_ready(&self) -> bool {
+        if let Some(lent) = &self.lent {
+            return !self.broken && lent.is_ready(&self.ring);
+        }
         let waiting = if self.is_own() { self.waiting::<true>() } else { self.waiting::<false>() };
         !self.broken && waiting != Some(0)
     }
 
     fn discard(&mut self) {
+        if let Some(lent) = &mut self.lent {
+            return lent.discard(&self.ring);
+        }
         let first = self.next;
         if self.is_own() {
             let waiting = self.waiting::<true>().unwrap_or(0);
@@ -351,8 +375,7 @@ impl RxQueue for MemifRx {
             if ring.broken {
                 continue;
             }
-            let result = if ring.is_own() { ring.rx::<true>(burst) } else { ring.rx::<false>(burst) };
-            if let Err(reason) = result {
+            if let Err(reason) = ring.receive(burst) {
                 ring.broken = true;
                 burst.damaged(1);
                 self.shared.report(reason);

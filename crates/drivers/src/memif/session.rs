@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use super::connection::{Announced, Rings};
 use super::memory::{self, Region};
 use super::message::{AddRing, Hello, Init, MODE_ETHERNET, MODE_IP, Message, SECRET_BYTES, VERSION};
+use super::zero_copy::Lending;
 use super::{Key, LOG2_RING_MAX, MemifConfig, Mode, REGIONS_MAX, RINGS_MAX, Role};
 
 /// Name by which peers know this program.
@@ -87,11 +88,17 @@ impl Session {
         matches!(self.state, State::Running)
     }
 
-    /// A message came. `config` is the interface's, where one is known.
+    /// A message came. `config` is the interface's, where one is known, and `lending` the packet buffers that its peer may see.
     ///
     /// # Errors
     /// What the peer did wrong: to be told, then the end.
-    pub fn on(&mut self, message: Message, fd: Option<OwnedFd>, config: Option<&MemifConfig>) -> Result<Step, Reason> {
+    pub fn on(
+        &mut self,
+        message: Message,
+        fd: Option<OwnedFd>,
+        config: Option<&MemifConfig>,
+        lending: Option<&Lending>,
+    ) -> Result<Step, Reason> {
         if let Message::Disconnect { reason, .. } = message {
             return Ok(Step::Ended(if reason.is_empty() { "no reason given".to_owned() } else { reason }));
         }
@@ -133,7 +140,7 @@ impl Session {
                 if hello.min_version > VERSION || hello.max_version < VERSION {
                     return Err("unsupported protocol version".into());
                 }
-                let rings = Rings::create(config, &hello).map_err(|e| format!("no shared memory: {e}"))?;
+                let rings = Rings::create(config, &hello, lending).map_err(|e| format!("no shared memory: {e}"))?;
                 let mut rest: VecDeque<_> = rings.announce().map_err(|e| format!("no descriptors: {e}"))?.into();
                 rest.push_back((Message::Connect(config.key.to_string()), None));
                 self.remote = hello.name;

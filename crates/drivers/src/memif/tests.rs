@@ -2,6 +2,7 @@
 
 mod hostile;
 mod traffic;
+mod zero_copy;
 
 use std::cell::RefCell;
 use std::os::fd::RawFd;
@@ -86,25 +87,42 @@ pub(super) struct End {
     got: Got,
 }
 
+/// Sends back what comes in.
+struct Echo;
+
+impl VectorNode for Echo {
+    type Next = NoNext;
+    type Drop = NoDrops;
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        cx.decide_all(frame, Verdict::slot(1));
+    }
+}
+
 impl End {
     pub fn new(folder: &Folder, config: MemifConfig) -> Self {
+        Self::with(folder, config, |got| NodeSpec::vector("ethernet-input", move |_| Keep(got.clone())))
+    }
+
+    /// An end that sends back what comes in, as it lies.
+    pub fn echo(folder: &Folder, config: MemifConfig) -> Self {
+        Self::with(folder, config, |_| NodeSpec::vector("ethernet-input", |_| Echo).with_next("if1-tx").takes_shared())
+    }
+
+    fn with(folder: &Folder, config: MemifConfig, receiver: impl FnOnce(Got) -> NodeSpec) -> Self {
         let memif = Memif::new("/nowhere/memif.sock").unwrap();
         memif.add_socket(config.key.socket, &folder.socket()).unwrap();
-        let mut port = memif.create(config).unwrap();
         let region = RegionConfig { buffers_per_numa: 4096, page_size: PageSize::Kb4, ..Default::default() };
         let mut graph =
             Graph::new(Region::new(&region).unwrap(), Stats::new(STATS_BYTES).unwrap(), Clock::new(), qsbr::Domain::new());
+        memif.set_buffers(graph.pools()[0].region().clone());
+        let mut port = memif.create(config).unwrap();
         graph.interfaces().set_len(2);
         let (got, state) = (Got::default(), Arc::new(TxState::default()));
         state.set_up(true);
         let queue: RefCell<Option<Box<dyn TxQueue>>> = RefCell::new(Some(port.open_tx(0).unwrap()));
         let tx = NodeSpec::vector("if1-tx", move |_| DeviceTx::new(IF, state.clone(), queue.borrow_mut().take()));
-        graph.add(vec![tx]).unwrap();
-        let kept = got.clone();
-        let nodes = vec![
-            NodeSpec::vector("ethernet-input", move |_| Keep(kept.clone())),
-            NodeSpec::vector("source", |_| Source).with_next("if1-tx"),
-        ];
+        graph.add(vec![tx.takes_shared()]).unwrap();
+        let nodes = vec![receiver(got.clone()), NodeSpec::vector("source", |_| Source).with_next("if1-tx")];
         let source = graph.add(nodes).unwrap()[1];
         let arc = ArcPoint::new();
         let input = graph.add(vec![NodeSpec::input("memif-input", move |_| DeviceInput::new(arc.clone()))]).unwrap()[0];

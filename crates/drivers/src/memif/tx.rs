@@ -8,6 +8,7 @@ use quiver_wire::checksum;
 
 use super::memory::{self, NEXT, Ring};
 use super::rx::PACKET_MAX;
+use super::zero_copy::{Lending, LentTx};
 use super::{Buffers, RINGS_MAX, Shared};
 
 /// Descriptors looked at ahead of the copying.
@@ -23,6 +24,8 @@ pub(super) struct TxRing {
     free: u16,
     /// Our buffers, where the ring is our own.
     own: Option<Buffers>,
+    /// Packet buffers, where they themselves are in the slots.
+    lent: Option<Box<LentTx>>,
     broken: bool,
     /// A packet whose checksum is being finished.
     whole: Vec<u8>,
@@ -42,11 +45,20 @@ impl Room {
 
 impl TxRing {
     pub(super) fn new(ring: Ring, own: Option<Buffers>) -> Self {
-        Self { ring, next: 0, free: 0, own, broken: false, whole: Vec::new() }
+        Self { ring, next: 0, free: 0, own, lent: None, broken: false, whole: Vec::new() }
+    }
+
+    /// A ring of our own into whose slots packet buffers are put.
+    pub(super) fn lent(ring: Ring, lending: Lending) -> Self {
+        let lent = Some(Box::new(LentTx::new(lending, &ring)));
+        Self { lent, ..Self::new(ring, None) }
     }
 
     /// The connection stands.
     pub(super) fn begin(&mut self) {
+        if let Some(lent) = &mut self.lent {
+            return lent.begin(&self.ring);
+        }
         let ours = if self.own.is_some() { self.ring.head() } else { self.ring.tail() };
         self.next = ours.load(Ordering::Acquire);
     }
@@ -313,12 +325,20 @@ impl TxQueue for MemifTx {
             batch.set_reason(TxDrop::NoDevice);
             return 0;
         };
-        let (done, wrong) = if ring.own.is_some() { ring.tx::<true>(batch) } else { ring.tx::<false>(batch) };
+        let (done, wrong) = match &mut ring.lent {
+            Some(lent) => lent.tx(&ring.ring, batch),
+            None if ring.own.is_some() => ring.tx::<true>(batch),
+            None => ring.tx::<false>(batch),
+        };
         if let Some(reason) = wrong {
             ring.broken = true;
             self.shared.report(reason);
             batch.set_reason(TxDrop::NoDevice);
         }
         done
+    }
+
+    fn takes_shared(&self) -> bool {
+        true
     }
 }

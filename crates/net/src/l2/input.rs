@@ -51,7 +51,7 @@ impl Node for L2Input {
 
 pub(super) fn spec(router: &Router) -> NodeSpec {
     let interfaces = router.data.interfaces.clone();
-    NodeSpec::staged("l2-input", move |_| L2Input { interfaces: interfaces.clone() }).traced(|entry, out| {
+    NodeSpec::staged("l2-input", move |_| L2Input { interfaces: interfaces.clone() }).takes_shared().traced(|entry, out| {
         use std::fmt::Write;
         let _ = write!(out, "l2-input: sw_if_index {}, to sw_if_index {}", entry.rx_if, entry.aux);
     })

@@ -2,7 +2,7 @@
 
 use quiver_command::grammar::{Args, Command, IfRef};
 use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
-use quiver_drivers::memif::{Key, MemifConfig, Mode, Role};
+use quiver_drivers::memif::{Key, MemifConfig, Mode, POOL_BUFFERS, Role};
 use quiver_graph::Port;
 use quiver_net::Router;
 use quiver_net::interface::{Kind, NewInterface, Tx};
@@ -20,22 +20,25 @@ pub(super) fn register(registry: &mut Registry<Router>) {
     registry.operation::<CreateSocket>().operation::<DeleteSocket>().operation::<CreateMemif>();
     registry.command(Command {
         path: "create memif socket",
-        syntax: "id <n> filename <path>",
-        help: "Declares a memif socket; a path without / lies in the runtime folder, one that begins with @ in the abstract namespace",
+        syntax: "id <n> filename <path> [zero-copy-buffers <n>]",
+        help: "Declares a memif socket; a path without / lies in the runtime folder, one that begins with @ in the abstract namespace; \
+            zero-copy-buffers: what the zero-copy interfaces of this socket share",
         parse: |args, _| {
-            let (mut id, mut filename) = (None, None);
+            let (mut id, mut filename, mut zero_copy_buffers) = (None, None, None);
             while !args.is_empty() {
                 if args.take_keyword("id") {
                     id = Some(args.number("id")?);
                 } else if args.take_keyword("filename") {
                     filename = Some(args.word("path of a socket")?.into_owned());
+                } else if args.take_keyword("zero-copy-buffers") {
+                    zero_copy_buffers = Some(args.number("zero-copy-buffers")?);
                 } else {
                     return Err(args.unexpected());
                 }
             }
             let id = id.ok_or_else(|| args.missing("id <n>"))?;
             let filename = filename.ok_or_else(|| args.missing("filename <path>"))?;
-            Ok(Invocation::new::<CreateSocket>(CreateSocketRequest { id, filename }))
+            Ok(Invocation::new::<CreateSocket>(CreateSocketRequest { id, filename, zero_copy_buffers }))
         },
     });
     registry.command(Command {
@@ -51,7 +54,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
     registry.command(Command {
         path: "create interface memif",
         syntax: "[id <n>] [socket-id <n>] [ring-size <n>] [rx-queues <n>] [tx-queues <n>] [buffer-size <n>] [hw-addr <mac>] \
-            [master|slave] [mode ip] [secret <s>] [no-zero-copy]",
+            [master|slave] [mode ip] [secret <s>] [zero-copy|no-zero-copy]",
         help: "Makes an interface to another process through shared memory",
         parse: parse_create,
     });
@@ -93,8 +96,12 @@ fn parse_create(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, O
             r.mode_ip = true;
         } else if args.take_keyword("secret") {
             r.secret = Some(args.word("secret")?.into_owned());
-        } else if args.take_keyword("no-zero-copy") || args.take_keyword("use-dma") {
-            // Packets are copied, by the processor: what these words ask for, or cannot change.
+        } else if args.take_keyword("zero-copy") {
+            r.zero_copy = true;
+        } else if args.take_keyword("no-zero-copy") {
+            r.zero_copy = false;
+        } else if args.take_keyword("use-dma") {
+            // Packets are copied by the processor.
         } else {
             return Err(args.unexpected());
         }
@@ -113,6 +120,9 @@ pub struct CreateSocketRequest {
     pub id: u32,
     /// Path of the socket; relative ones lie in the runtime folder.
     pub filename: String,
+    /// Buffers that its zero-copy interfaces share; 16384 where absent.
+    #[serde(default)]
+    pub zero_copy_buffers: Option<u32>,
 }
 
 impl Operation<Router> for CreateSocket {
@@ -128,7 +138,8 @@ impl Operation<Router> for CreateSocket {
             path = crate::daemon::runtime_dir(&system.startup.unix).join(path).to_string_lossy().into_owned();
         }
         let memif = memif(router).map_err(|e| system_error(&e))?;
-        memif.add_socket(request.id, &path).map_err(|e| memif_error(&e).value(&request.filename))?;
+        let pool = request.zero_copy_buffers.unwrap_or(POOL_BUFFERS);
+        memif.add_socket_with_pool(request.id, &path, pool).map_err(|e| memif_error(&e).value(&request.filename))?;
         Ok(Outcome::Done(()))
     }
 }
@@ -183,6 +194,9 @@ pub struct CreateMemifRequest {
     pub mode_ip: bool,
     /// What a slave must know.
     pub secret: Option<String>,
+    /// Packets from and to peers of one socket are not copied (slave); the peers then see each other's packets, and what
+    /// earlier ones left in the buffers.
+    pub zero_copy: bool,
 }
 
 impl CreateMemifRequest {
@@ -198,6 +212,7 @@ impl CreateMemifRequest {
             tx_queues: self.tx_queues.unwrap_or(usual.tx_queues),
             mac: self.mac,
             secret: self.secret.clone(),
+            zero_copy: self.zero_copy,
             ..usual
         }
     }
@@ -220,6 +235,13 @@ impl Operation<Router> for CreateMemif {
     fn run(router: &mut Router, request: CreateMemifRequest) -> Result<Outcome<Router, CreatedMemif>, OpError> {
         if let Some(mac) = request.mac.map(MacAddr).filter(|m| !m.is_unicast() || m.is_zero()) {
             return Err(OpError::invalid("hw-addr", mac, "not a unicast link address"));
+        }
+        if request.zero_copy && request.buffer_size.is_some() {
+            return Err(OpError::invalid(
+                "buffer-size",
+                "zero-copy",
+                "packets lie in the router's buffers: `buffers { default data-size … }'",
+            ));
         }
         let config = request.config(router.graph.fleet().threads().len());
         let name = config.key.to_string();

@@ -135,7 +135,13 @@ pub struct MemifRow {
 impl MemifRow {
     fn of(info: InterfaceInfo) -> Self {
         let server = info.role == Role::Server;
-        let flags = [(info.up, "admin-up"), (!server, "slave"), (info.connecting, "connecting"), (info.connected, "connected")];
+        let flags = [
+            (info.up, "admin-up"),
+            (!server, "slave"),
+            (info.zero_copy, "zero-copy"),
+            (info.connecting, "connecting"),
+            (info.connected, "connected"),
+        ];
         let descriptor = |d: DescriptorInfo| DescriptorRow { flags: d.flags, region: d.region, length: d.length, offset: d.offset };
         let ring = |r: RingInfo| RingRow {
             to_master: r.to_server,

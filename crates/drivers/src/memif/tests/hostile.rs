@@ -255,11 +255,11 @@ proptest! {
 
     /// Whatever a peer writes into the rings, at whatever moment: nothing but counts and ends of connections.
     #[test]
-    fn any_bytes_in_the_rings_are_survived(words in proptest::collection::vec((0_u16..16, any::<u64>(), any::<u32>()), 1..40), heads in proptest::collection::vec(any::<u16>(), 1..8), small in any::<bool>()) {
+    fn any_bytes_in_the_rings_are_survived(words in proptest::collection::vec((0_u16..16, any::<u64>(), any::<u32>()), 1..40), heads in proptest::collection::vec(any::<u16>(), 1..8), small in any::<bool>(), zero_copy in any::<bool>()) {
         for hostile_client in [true, false] {
             let folder = Folder::new();
             let mut s = End::new(&folder, server());
-            let mut c = End::new(&folder, MemifConfig { ring_size: 16, buffer_size: 128, ..client() });
+            let mut c = End::new(&folder, MemifConfig { ring_size: 16, buffer_size: 128, zero_copy, ..client() });
             connect(&mut s, &mut c);
             for head in &heads {
                 let (villain, victim) = if hostile_client { (&mut c, &mut s) } else { (&mut s, &mut c) };

@@ -4,7 +4,7 @@ use super::*;
 use quiver_graph::Idle;
 
 /// Frames go over whole and in order, both ways, `rounds` times `burst` at a time.
-fn exchange(server: &mut End, client: &mut End, rounds: usize, burst: usize, len: impl Fn(usize) -> usize) {
+pub(super) fn exchange(server: &mut End, client: &mut End, rounds: usize, burst: usize, len: impl Fn(usize) -> usize) {
     let mut number = 0;
     for round in 0..rounds {
         for (from, to) in [(0, 1), (1, 0)] {

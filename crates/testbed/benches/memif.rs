@@ -1,8 +1,9 @@
 //! Memif side by side: the router on processor 0 between two ports of a testpmd source on processor 1, and DPDK's testpmd in
 //! the router's place. Needs root, two processors, `dpdk-testpmd` and a release build of quiver (`make build`).
 //!
-//! `cargo bench -p quiver-testbed --bench memif [-- SECONDS]`
+//! `cargo bench -p quiver-testbed --bench memif [-- SECONDS [ROUNDS]]`
 //!
+//! Cases take turns, and each line is the median of the rounds with the smallest and the largest.
 //! Two figures for each case, and they say different things. *Received* is what the source got back a second, both
 //! directions together: it depends on the source as much as on the router. *Clocks* are TSC ticks a packet over memif-input,
 //! graph and tx nodes, without empty polls; where over 5 % of the polls are empty the source could not send more.
@@ -26,6 +27,8 @@ const MAC: &str = "00:01:02:03:04:05";
 enum Owner {
     Source,
     Router,
+    /// The router's, and packets stay where they are.
+    RouterZeroCopy,
 }
 
 fn vdevs(socket: &Path, server: bool) -> [Vdev; 2] {
@@ -62,6 +65,13 @@ struct Figures {
     empty: f64,
 }
 
+impl Figures {
+    /// TSC ticks a packet in all nodes.
+    fn clocks(&self) -> f64 {
+        self.nodes.iter().map(|(_, cost)| cost).sum()
+    }
+}
+
 fn router_case(owner: Owner, routed: bool, time: Duration) -> Figures {
     let host = Host::new("bench").expect("a host");
     let router = Router::start(&host, "cpu { main-core 0 }\nbuffers { buffers-per-numa 16384 }").expect("router");
@@ -69,6 +79,7 @@ fn router_case(owner: Owner, routed: bool, time: Duration) -> Figures {
     let role = match owner {
         Owner::Source => "master",
         Owner::Router => "slave",
+        Owner::RouterZeroCopy => "slave zero-copy",
     };
     let mut lines = format!("create memif socket id 1 filename {}\n", socket.display());
     for id in [0, 1] {
@@ -81,7 +92,7 @@ fn router_case(owner: Owner, routed: bool, time: Duration) -> Figures {
         "set interface l2 xconnect memif1/0 memif1/1\nset interface l2 xconnect memif1/1 memif1/0"
     };
     router.script(&lines).expect("configuration");
-    let mut source = testpmd(&host, router.folder(), &socket, matches!(owner, Owner::Router), "flowgen", 1);
+    let mut source = testpmd(&host, router.folder(), &socket, !matches!(owner, Owner::Source), "flowgen", 1);
     let up = || router.cli("show memif").is_ok_and(|t| t.matches(" connected").count() == 2);
     eventually("both ports connected", Duration::from_secs(20), up);
     source.tell("start");
@@ -136,26 +147,49 @@ fn main() {
         return;
     }
     let Some(_scenario) = Scenario::begin(&[PROGRAM]) else { return };
-    let seconds = std::env::args().find_map(|a| a.parse().ok()).unwrap_or(3);
+    let mut numbers = std::env::args().filter_map(|a| a.parse::<u64>().ok());
+    let (seconds, rounds) = (numbers.next().unwrap_or(3), numbers.next().unwrap_or(3));
     let time = Duration::from_secs(seconds);
-    println!("memif, 64-byte frames, testpmd flowgen as source; {} s each; testpmd memory {:?}", seconds, memory());
-    for (owner, who) in [(Owner::Source, "source"), (Owner::Router, "router")] {
-        for (routed, what) in [(false, "cross-connect"), (true, "IPv4, all out of one port")] {
-            let f = router_case(owner, routed, time);
-            let clocks: f64 = f.nodes.iter().map(|(_, c)| c).sum();
-            println!(
-                "\nquiver, {what}, memory of the {who}: received {:.2} M/s, {clocks:.1} clocks a packet ({:.2} M/s handled, \
-                 {:.0} packets a poll, {:.1} % empty polls{})",
-                f.received / 1e6,
-                f.handled / 1e6,
-                f.vectors_per_call,
-                100.0 * f.empty,
-                if f.empty > 0.05 { ": source-limited" } else { "" }
-            );
-            for (name, cost) in &f.nodes {
-                println!("  {name:<24}{cost:>7.1}");
+    println!("memif, 64-byte frames, testpmd flowgen as source; {rounds} rounds of {seconds} s; testpmd memory {:?}", memory());
+    let owners = [(Owner::Source, "source's memory"), (Owner::Router, "router's memory"), (Owner::RouterZeroCopy, "zero-copy")];
+    let mut cases: Vec<(String, Vec<Figures>)> = Vec::new();
+    let mut peer = Vec::new();
+    for _ in 0..rounds {
+        for (owner, who) in owners {
+            for (routed, what) in [(false, "cross-connect"), (true, "IPv4, all out of one port")] {
+                let name = format!("quiver, {what}, {who}");
+                let figures = router_case(owner, routed, time);
+                match cases.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, all)) => all.push(figures),
+                    None => cases.push((name, vec![figures])),
+                }
             }
         }
+        peer.push(testpmd_case(time) / 1e6);
     }
-    println!("\ntestpmd io in the router's place: received {:.2} M/s", testpmd_case(time) / 1e6);
+    for (name, mut all) in cases {
+        let of = |f: fn(&Figures) -> f64| spread(all.iter().map(f).collect());
+        println!("\n{name}");
+        println!("  received, M/s           {}", of(|f| f.received / 1e6));
+        println!("  handled, M/s            {}", of(|f| f.handled / 1e6));
+        println!("  clocks a packet         {}", of(Figures::clocks));
+        println!("  packets a poll          {}", of(|f| f.vectors_per_call));
+        let limited = if all.iter().any(|f| f.empty > 0.05) { "  source-limited" } else { "" };
+        println!("  empty polls, %          {}{limited}", of(|f| 100.0 * f.empty));
+        all.sort_by(|a, b| a.clocks().total_cmp(&b.clocks()));
+        for (node, cost) in &all[all.len() / 2].nodes {
+            println!("    {node:<22}{cost:>8.1}");
+        }
+    }
+    println!("\ntestpmd io in the router's place\n  received, M/s           {}", spread(peer));
+}
+
+/// Median, smallest and largest.
+fn spread(mut all: Vec<f64>) -> String {
+    all.sort_by(f64::total_cmp);
+    match all.as_slice() {
+        [] => String::new(),
+        [first, .., last] => format!("{:>8.2} ({first:.2} to {last:.2})", all[all.len() / 2]),
+        [one] => format!("{one:>8.2}"),
+    }
 }

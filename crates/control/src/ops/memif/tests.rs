@@ -1,4 +1,5 @@
 use quiver_net::testing::Harness;
+use quiver_wire::MacAddr;
 use quiver_wire::build::Packet;
 
 use crate::ops::testing::{error, run};
@@ -204,4 +205,149 @@ fn ip_mode_carries_packets_without_link_headers_and_asks_for_no_neighbours() {
         }
         run(&mut h.router, "delete interface memif memif1/0");
     }
+}
+
+#[test]
+fn zero_copy_is_shown_and_its_pool_comes_and_goes() {
+    let folder = Folder::new("lender");
+    let mut h = Harness::new();
+    run(&mut h.router, &format!("create memif socket id 1 filename {} zero-copy-buffers 4096", folder.socket()));
+    for (line, expected) in [
+        ("create interface memif id 0 socket-id 1 master zero-copy", "zero-copy is for slaves"),
+        ("create interface memif id 0 socket-id 1 zero-copy buffer-size 4096", "packets lie in the router's buffers"),
+        ("create interface memif id 0 socket-id 1 zero-copy ring-size 2048", "has 4096 buffers, 6144 are needed"),
+    ] {
+        let text = error(&mut h.router, line);
+        assert!(text.contains(expected) && !text.contains('\n'), "{line}: {text}");
+    }
+    assert!(!run(&mut h.router, "show buffers").contains("shared"));
+    run(&mut h.router, "create interface memif id 0 socket-id 1 zero-copy");
+    assert!(run(&mut h.router, "show memif memif1/0").contains("flags slave zero-copy\n"));
+    let pools = run(&mut h.router, "show buffers");
+    assert!(pools.lines().any(|l| l.starts_with("shared-0 ")), "{pools}");
+    let full = error(&mut h.router, "create interface memif id 1 socket-id 1 zero-copy");
+    assert!(full.contains("has 4096 buffers, 6144 are needed"), "{full}");
+    run(&mut h.router, "delete interface memif memif1/0");
+    assert!(!run(&mut h.router, "show buffers").contains("shared"));
+}
+
+/// Frames of every kind that a router looks at closely, some of them damaged.
+fn varied_frames(seed: &mut u64, dst: MacAddr) -> Vec<Vec<u8>> {
+    let mut random = || {
+        *seed ^= *seed << 13;
+        *seed ^= *seed >> 7;
+        *seed ^= *seed << 17;
+        *seed
+    };
+    let src = MacAddr([2, 0, 0, 0, 0, 9]);
+    let (near, far, own) = ([192, 0, 2, 1], [198, 51, 100, 9], [192, 0, 2, 2]);
+    let near6 = [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1];
+    let (far6, own6) = ([0x2001, 0xdb8, 9, 0, 0, 0, 0, 9], [0x2001, 0xdb8, 0, 0, 0, 0, 0, 2]);
+    let mut frames = Vec::new();
+    for k in 0..32_u8 {
+        let ethernet = || Packet::ethernet(src, dst);
+        let payload = vec![k; 10 + usize::from(k) * 40];
+        let ttl = [64, 64, 1, 2][usize::from(k) % 4];
+        let frame = match k % 8 {
+            0 => ethernet().ipv4(near, far).ttl(ttl).udp(1000, 2000).payload(&payload).build(),
+            1 => ethernet().ipv6(near6, far6).ttl(ttl).udp(1000, 2000).payload(&payload).build(),
+            2 => ethernet().ipv4(near, own).ttl(64).echo_request(1, k.into()).payload(&payload).build(),
+            3 => ethernet().ipv6(near6, own6).ttl(64).echo_request(1, k.into()).payload(&payload).build(),
+            4 => ethernet().ipv4(near, own).ttl(64).udp(7, 9).payload(&payload).build(),
+            _ => ethernet().ipv4(near, far).ttl(ttl).udp(k.into(), 53).payload(&payload).build(),
+        };
+        frames.push(frame);
+    }
+    for frame in frames.iter_mut().step_by(3) {
+        let at = 12 + (random() as usize) % (frame.len() - 12).min(60);
+        frame[at] = random() as u8;
+    }
+    frames
+}
+
+#[test]
+fn packets_that_their_sender_changes_on_the_way_harm_nothing() {
+    use std::os::unix::fs::FileExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let folder = Folder::new("scribble");
+    let (mut sender, mut h) = (Harness::new(), Harness::new());
+    let x = sender.interface(0);
+    let socket = format!("create memif socket id 1 filename {}", folder.socket());
+    for line in [
+        &socket,
+        "create interface memif id 0 socket-id 1 master",
+        "set interface l2 xconnect x0 memif1/0",
+        "set interface l2 xconnect memif1/0 x0",
+        "set interface state memif1/0 up",
+    ] {
+        run(&mut sender.router, line);
+    }
+    for line in [
+        &socket,
+        "create interface memif id 0 socket-id 1 slave zero-copy hw-addr 02:fe:00:00:00:01",
+        "set interface ip address memif1/0 192.0.2.2/24",
+        "set interface ip address memif1/0 2001:db8::2/64",
+        "set interface state memif1/0 up",
+        "set ip neighbor memif1/0 192.0.2.1 02:00:00:00:00:09",
+        "set ip neighbor memif1/0 2001:db8::1 02:00:00:00:00:09",
+        "ip route add 198.51.100.0/24 via 192.0.2.1 memif1/0",
+        "ip route add 2001:db8:9::/48 via 2001:db8::1 memif1/0",
+    ] {
+        run(&mut h.router, line);
+    }
+    for _ in 0..50 {
+        super::run(&mut sender.router);
+        super::run(&mut h.router);
+    }
+    assert!(h.router.interfaces.by_name("memif1/0").unwrap().link.up, "{}", run(&mut h.router, "show memif"));
+    let region = h.router.graph.pools()[0].region().clone();
+    let pool = region.shared_pools().remove(0);
+    let memory = std::fs::File::from(pool.fd().try_clone_to_owned().unwrap());
+    let (stride, bytes) = (u64::from(region.geometry().stride()), pool.bytes() as u64);
+    let stop = AtomicBool::new(false);
+    let (mut seed, mut returned) = (0x9e37_79b9_7f4a_7c15_u64, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The peer: it writes into headers for as long as packets are under way.
+            let mut x = 1_u64;
+            while !stop.load(Ordering::Relaxed) {
+                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let buffer = (x >> 40) % 512;
+                let at = buffer * stride + 256 + (x >> 20) % 64;
+                if at + 4 <= bytes {
+                    memory.write_at(&(x as u32).to_ne_bytes(), at).expect("the pool's memory");
+                }
+            }
+        });
+        for _ in 0..400 {
+            for frame in varied_frames(&mut seed, MacAddr([2, 0xfe, 0, 0, 0, 1])) {
+                sender.inject(x, &frame);
+            }
+            sender.run();
+            h.run();
+            returned += sender.run().len();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(returned > 400, "{returned} packets came back: {:?}", h.counts());
+    // The router is as before: a ping is answered, and nothing is missing from its pools.
+    for _ in 0..5 {
+        sender.run();
+        h.run();
+    }
+    let ping = Packet::ethernet(MacAddr([2, 0, 0, 0, 0, 9]), MacAddr([2, 0xfe, 0, 0, 0, 1]))
+        .ipv4([192, 0, 2, 1], [192, 0, 2, 2])
+        .ttl(64)
+        .echo_request(7, 7)
+        .payload(b"?")
+        .build();
+    sender.inject(x, &ping);
+    sender.run();
+    h.run();
+    assert_eq!(sender.run().len(), 1, "{:?}", h.counts());
+    run(&mut h.router, "delete interface memif memif1/0");
+    h.run();
+    super::run(&mut h.router);
+    assert_eq!(region.sweep_shared(), 0, "buffers are missing");
 }

@@ -20,7 +20,7 @@ use quiver_testbed::{Host, Router, Scenario};
 use serde_json::Value;
 
 /// Where frames of testpmd's flow generator are addressed to.
-const MAC: &str = "00:01:02:03:04:05";
+const MAC: &str = "00:01:02:03:04:01";
 
 /// Which end owns the memory.
 #[derive(Clone, Copy)]
@@ -87,7 +87,7 @@ fn router_case(owner: Owner, routed: bool, time: Duration) -> Figures {
     }
     lines += if routed {
         "set interface ip address memif1/0 192.0.2.1/24\nset interface ip address memif1/1 198.51.100.1/24\n\
-         set ip neighbor memif1/1 198.51.100.2 02:00:00:00:00:02\nip route add 10.254.0.0/16 via 198.51.100.2 memif1/1"
+         set ip neighbor memif1/1 198.51.100.2 02:00:00:00:00:02\nip route add 10.253.0.0/16 via 198.51.100.2 memif1/1"
     } else {
         "set interface l2 xconnect memif1/0 memif1/1\nset interface l2 xconnect memif1/1 memif1/0"
     };

@@ -5,10 +5,10 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # With DPDK where its headers are (libdpdk-dev); DPDK= leaves it out.
 DPDK ?= $(shell . scripts/common.sh; dpdk_features)
 
-.PHONY: help build demo test bench lab fuzz lint clean
+.PHONY: help build demo demo-lab test bench lab fuzz lint clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
 build: ## quiver, quiverctl and the demo, optimised, in target/release
 	@scripts/install-packages build
@@ -18,6 +18,13 @@ demo: ## two hosts, a router between them, real traffic through it (root for the
 	@scripts/install-packages test
 	cargo build --locked --release -p quiver -p quiverctl -p quiver-testbed --bins $(DPDK)
 	$(TARGET)/release/quiver-demo $(ARGS)
+
+demo-lab: ## a small campaign, quiver beside the kernel, and its report (root, under ten minutes after the build)
+	@scripts/install-packages test
+	cargo build --locked --release -p quiver -p quiverctl -p quiver-tester
+	@rm -rf $(TARGET)/demo-lab
+	PATH="$(abspath $(TARGET))/release:$$PATH" scripts/lab run run lab/campaigns/demo.yaml --out $(TARGET)/demo-lab/results
+	scripts/lab run report $(TARGET)/demo-lab/results --out $(TARGET)/demo-lab/report
 
 test: ## every test: beside the code, the scenarios in network namespaces (root), the lab's
 	scripts/test $(ARGS)

@@ -64,6 +64,14 @@ impl Role {
         }
     }
 
+    /// Kills the peer. testpmd does not take a dead server's file away when it starts, as ours does.
+    fn kill(self, peer: Testpmd, socket: &std::path::Path) {
+        peer.kill9();
+        if self != Self::Master {
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+
     /// The peer's end of it.
     fn vdev(self, socket: &std::path::Path, id: u32) -> Vdev {
         if self == Self::Master { Vdev::client(socket, id) } else { Vdev::server(socket, id) }
@@ -161,7 +169,7 @@ fn a_source_of_another_make_is_cross_connected_and_routed() {
         peer.tell("start");
         eventually("a hundred thousand packets", PATIENCE, || counter(&router, "memif1/1", "tx packets") > 100_000);
         // Dead in the middle of it, and back.
-        peer.kill9();
+        role.kill(peer, &socket);
         wait_for_link(&router, "memif1/0", "down");
         wait_for_link(&router, "memif1/1", "down");
         let before = counter(&router, "memif1/1", "tx packets");
@@ -314,7 +322,7 @@ fn deaths(role: Role) {
         peer.tell("start");
         let before = counter(&router, "memif1/1", "tx packets");
         eventually("load", PATIENCE, || counter(&router, "memif1/1", "tx packets") > before + 10_000);
-        peer.kill9();
+        role.kill(peer, &socket);
         wait_for_link(&router, "memif1/0", "down");
         wait_for_link(&router, "memif1/1", "down");
         assert_buffers_are_back(&router);

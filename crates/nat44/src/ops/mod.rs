@@ -6,12 +6,14 @@
 //! | `mapping` | static, identity and load-balanced mappings |
 //! | `session` | sessions: shown, ended |
 //! | `tuning` | workers, segment sizes |
+//! | `tables` | how full tables are |
 //! | `show` | everything else that is shown |
 
 mod mapping;
 mod session;
 mod setup;
 mod show;
+mod tables;
 mod tuning;
 
 pub use mapping::{BackEnd, Mapping, SetBackEnd, SetMapping};
@@ -33,6 +35,7 @@ pub fn register(registry: &mut Registry<Router>) {
     session::register(registry);
     tuning::register(registry);
     show::register(registry);
+    tables::register(registry);
 }
 
 /// A request without parameters.

@@ -56,6 +56,11 @@ fn sessions_are_shown_as_usual_and_deleted() {
     assert!(run(&mut bed.h, "show nat44 sessions filter i2o saddr 10.0.0.2 proto udp").contains("index 0"));
     assert!(!run(&mut bed.h, "show nat44 sessions filter o2i dport 1").contains("index 0"));
     assert!(run(&mut bed.h, "show nat44 summary").contains("total udp sessions: 1\n"));
+    let tables = run(&mut bed.h, "show nat44 hash tables verbose");
+    assert!(
+        tables.contains("2 entries of 1 sessions, at most 131072\n  hosts: 1\n") && tables.ends_with("static mappings: 0\n"),
+        "{tables}"
+    );
     run(&mut bed.h, &format!("nat44 del session out 198.51.100.10:{port} udp"));
     assert_eq!(bed.sessions(), 0);
     assert!(error(&mut bed.h, "nat44 del session in 10.0.0.2:1234 udp").contains("no session of 10.0.0.2:1234"));

@@ -100,7 +100,8 @@ impl Shares {
 }
 
 impl Region {
-    /// A pool of `buffers` buffers on memory that a peer may be given: on 2 MB pages where there are enough of them.
+    /// A pool of `buffers` buffers on memory that a peer may be given: on 2 MB pages where there are enough of them and the
+    /// region is on large ones.
     ///
     /// # Errors
     /// More buffers than an area holds, no free area, or no memory.
@@ -125,9 +126,11 @@ impl Region {
     fn map_area(&self, first: u32, bytes: usize) -> Result<(OwnedFd, usize), RegionError> {
         let huge = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
         let pages = [(bytes.next_multiple_of(HUGE_PAGE), huge), (bytes.next_multiple_of(4096), MemfdFlags::empty())];
+        // On small pages where the region itself is.
+        let pages = &pages[usize::from(self.pages() == "4 kB")..];
         let mut result = Err(std::io::Error::from(std::io::ErrorKind::OutOfMemory));
         for (len, flags) in pages {
-            result = self.map_area_on(first, len, flags).map(|fd| (fd, len));
+            result = self.map_area_on(first, *len, *flags).map(|fd| (fd, *len));
             if result.is_ok() {
                 break;
             }

@@ -16,3 +16,23 @@ pub fn prefetch<T>(p: *const T) {
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = p;
 }
+
+/// The same value, of which the compiler knows nothing.
+#[inline(always)]
+pub fn opaque(mut word: u32) -> u32 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a comment only, no instruction.
+    unsafe {
+        std::arch::asm!("/* {0:e} */", inout(reg) word, options(pure, nomem, nostack, preserves_flags));
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("/* {0:w} */", inout(reg) word, options(pure, nomem, nostack, preserves_flags));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    {
+        word = std::hint::black_box(word);
+    }
+    word
+}

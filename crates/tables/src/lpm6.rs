@@ -21,6 +21,7 @@
 //!
 //! Lookups of several addresses at a time overlap their cache misses: [`Lpm6::lookup_batch`] walks eight in step.
 
+use crate::cpu::opaque;
 use crate::mem::{Budget, PageKind, SharedArray};
 use crate::{LEAF_MAX, error::OutOfMemory};
 use std::sync::Arc;
@@ -93,10 +94,13 @@ impl Table {
         let vector = node[0].load(Ordering::Relaxed);
         let leafvec = node[1].load(Ordering::Relaxed);
         let bases = node[2].load(Ordering::Relaxed);
-        let upto = (2u64 << b).wrapping_sub(1);
-        let below = vector >> b & 1 != 0;
-        let (mask, base, mark) = if below { (vector, (bases >> 32) as u32, NODE) } else { (leafvec, bases as u32, LEAF_AT) };
-        base.wrapping_add((mask & upto).count_ones()) | mark
+        let b = b & 63;
+        // 1 where a node follows, 0 where a leaf does: it chooses by shifts, where it can.
+        let below = (vector >> b & 1) as u32;
+        const { assert!(LEAF_AT << 1 == NODE) };
+        let mask = if below != 0 { vector } else { leafvec };
+        let upto = mask & u64::MAX >> (63 - b);
+        ((bases >> (32 * below)) as u32).wrapping_add(upto.count_ones()) | LEAF_AT << below
     }
 
     /// The leaf that a walk has ended at: in the word itself if the root had it, else where it says.
@@ -161,10 +165,11 @@ impl Lpm6 {
     pub fn lookup_group<const N: usize>(&self, addrs: &[u128; N]) -> [u32; N] {
         let table = &*self.table;
         let mut words = [0u32; N];
-        let mut any = 0;
+        let (mut any, mut all) = (0, NODE);
         for k in 0..N {
             words[k] = table.root_word(addrs[k]);
             any |= words[k];
+            all &= words[k];
         }
         let mut from = ROOT_BITS;
         while any & NODE != 0 && from < 128 {
@@ -174,6 +179,19 @@ impl Lpm6 {
                 keys[k] = ((addrs[k] << from) >> 64) as u64;
             }
             let mut left = 64 / STEP_BITS;
+            // None has arrived: on the first steps, and where all go to prefixes of one length.
+            while all != 0 && left > 0 {
+                (any, all) = (0, NODE);
+                for k in 0..N {
+                    // The compiler would gather the steps of a group into vectors, and take them apart again for every load
+                    // (measured: 60 clocks instead of 46 for five steps).
+                    words[k] = opaque(table.step(words[k] & !NODE, (keys[k] >> (64 - STEP_BITS)) as u32));
+                    keys[k] <<= STEP_BITS;
+                    any |= words[k];
+                    all &= words[k];
+                }
+                left -= 1;
+            }
             while any & NODE != 0 && left > 0 {
                 any = 0;
                 for k in 0..N {

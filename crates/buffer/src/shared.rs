@@ -84,18 +84,23 @@ impl SharedPool {
 
 /// The areas of a region.
 pub(crate) struct Shares {
-    /// Some area is in use.
-    active: AtomicBool,
-    pools: Mutex<[Option<Arc<SharedPool>>; AREAS as usize]>,
+    /// Some area is in use. Every worker reads it all the time.
+    active: Line<AtomicBool>,
+    pools: Line<Mutex<[Option<Arc<SharedPool>>; AREAS as usize]>>,
 }
+
+/// On cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line<T>(T);
 
 impl Shares {
     pub(crate) fn new() -> Self {
-        Self { active: AtomicBool::new(false), pools: Mutex::default() }
+        Self { active: Line::default(), pools: Line::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, [Option<Arc<SharedPool>>; AREAS as usize]> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pools.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -118,7 +123,7 @@ impl Region {
         let stack = Stack::new(first..first + count, |index| self.usable(index));
         let pool = Arc::new(SharedPool { stack, area: area as u32, first, len, fd, retired: AtomicBool::new(false) });
         pools[area] = Some(pool.clone());
-        self.shares.active.store(true, Ordering::Release);
+        self.shares.active.0.store(true, Ordering::Release);
         Ok(pool)
     }
 
@@ -191,7 +196,7 @@ impl Region {
             *entry = None;
         }
         if pools.iter().all(Option::is_none) {
-            self.shares.active.store(false, Ordering::Release);
+            self.shares.active.0.store(false, Ordering::Release);
         }
         waiting
     }
@@ -204,7 +209,7 @@ impl Region {
     /// Whether there is any such pool.
     #[inline(always)]
     pub fn has_shared(&self) -> bool {
-        self.shares.active.load(Ordering::Relaxed)
+        self.shares.active.0.load(Ordering::Relaxed)
     }
 
     /// Whether a peer can write to a buffer.

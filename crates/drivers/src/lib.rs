@@ -10,6 +10,7 @@
 //! | [`pcap_port`] | capture files, replayed and recorded |
 //! | [`tap`] | a network device of the host's kernel whose other end is ours |
 //! | [`virtio_net`] | the offload header that AF_PACKET, TAP and vhost put before a frame, and what it asks for |
+//! | [`xdp_engine`] | the tester's engine in the kernel: programs that make frames and account for them at a Linux device |
 //!
 //! May use: the operating system, `wire`, `buffer`, `graph`. Must never know: interfaces' addresses, routes, features; what
 //! becomes of a packet is the graph's affair.
@@ -18,6 +19,7 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+mod bpf;
 mod closer;
 mod ethernet;
 pub mod link_watch;
@@ -28,3 +30,4 @@ pub mod pcap_port;
 mod sys;
 pub mod tap;
 pub mod virtio_net;
+pub mod xdp_engine;

@@ -25,9 +25,13 @@ fn profile(name: &str) -> PathBuf {
 }
 
 fn tester(host: &Host, ports: &[String], profile_name: &str, size: u16) -> Output {
+    tester_at(host, ports, profile_name, size, RATE)
+}
+
+fn tester_at(host: &Host, ports: &[String], profile_name: &str, size: u16, rate: &str) -> Output {
     let (program, profile) = (program(), profile(profile_name));
     let size = size.to_string();
-    let mut words = vec![program.to_str().expect("a path"), "trial", "--json", "--rate", RATE, "--duration", "1", "--size", &size];
+    let mut words = vec![program.to_str().expect("a path"), "trial", "--json", "--rate", rate, "--duration", "1", "--size", &size];
     words.extend(["--profile", profile.to_str().expect("a path")]);
     ports.iter().for_each(|port| words.extend(["--port", port]));
     host.run_args(&words, BOUND).expect("the tester runs")
@@ -35,13 +39,17 @@ fn tester(host: &Host, ports: &[String], profile_name: &str, size: u16) -> Outpu
 
 /// Every frame sent came back once, and in its order, in all directions.
 fn assert_all_came_back(output: Output, directions: usize, router: &Router) {
+    assert_all_of(2000, output, directions, router);
+}
+
+fn assert_all_of(intended: u64, output: Output, directions: usize, router: &Router) {
     let text = output.expect("a trial");
     let report: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("JSON");
     assert_eq!((&report["schema"], report["directions"].as_array().map(Vec::len)), (&"quiver-trial/1".into(), Some(directions)));
     for direction in report["directions"].as_array().expect("directions") {
         let count = |key: &str| direction[key].as_u64().expect("a count");
         // A machine that is busy may keep the tester from sending all; what it sent must be here.
-        assert!(count("sent") > 0 && count("sent") + count("unsent") == 2000, "{direction}");
+        assert!(count("sent") > 0 && count("sent") + count("unsent") == intended, "{direction}");
         assert_eq!(count("received"), count("sent"), "{direction}\n{}", router.dump());
         let wrong = ["lost", "duplicated", "reordered", "late", "corrupted"].map(count);
         assert_eq!(wrong, [0; 5], "{direction}");
@@ -111,6 +119,45 @@ fn frames_pass_the_router_whole_between_network_namespaces() {
     let ports = [("left", 2), ("right", 3)].map(|(name, n)| format!("af-packet:{name},{}", keys(n, false)));
     assert_all_came_back(tester(&outside, &ports, "bidirectional-ipv4", 64), 2, &router);
     router.stop().unwrap();
+}
+
+/// The same profile by programs in the kernel and by sockets, against a router whose ports have programs too.
+#[test]
+fn the_engine_in_the_kernel_counts_what_the_others_count() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let (outside, middle) = (Host::new("tester").unwrap(), Host::new("router").unwrap());
+    for (ours, theirs) in [("left", "r0"), ("right", "r1")] {
+        outside.veth(ours, &middle, theirs, &LinkOptions::default()).unwrap();
+        outside.disable_ipv6(ours).unwrap();
+        middle.disable_ipv6(theirs).unwrap();
+    }
+    let router = Router::start(&middle, "").expect("router");
+    let interfaces = "create interface af_xdp host-if r0 name x0\ncreate interface af_xdp host-if r1 name x1\n";
+    router.script(&format!("{interfaces}{}", addresses("x0", "x1"))).expect("configuration");
+    // No more frames than the device's ring holds (256): however slow the machine is, none is lost by accident.
+    for kind in ["xdp", "af-packet"] {
+        let ports = [("left", 2), ("right", 3)].map(|(name, n)| format!("{kind}:{name},{}", keys(n, false)));
+        for profile in ["bidirectional-ipv4", "round-robin"] {
+            let output = tester_at(&outside, &ports, profile, 64, "200pps");
+            if output.stderr.contains("built without clang") {
+                println!("skipped: {}", output.stderr);
+                continue;
+            }
+            assert_all_of(200, output, if profile == "round-robin" { 1 } else { 2 }, &router);
+        }
+    }
+    router.stop().unwrap();
+}
+
+#[test]
+fn a_far_end_that_takes_no_frames_is_found_before_the_trial() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let (outside, other) = (Host::new("tester").unwrap(), Host::new("other").unwrap());
+    // A plain veth has neither a program nor GRO.
+    outside.veth("left", &other, "far", &LinkOptions::default()).unwrap();
+    let output = tester(&outside, &["xdp:left,dst-mac=02:00:00:00:00:01".to_owned()], "static", 64);
+    let words = if output.stderr.contains("built without clang") { "clang" } else { "the far end takes no frames" };
+    assert!(!output.success() && output.stderr.contains(words) && output.stderr.lines().count() == 1, "{output}");
 }
 
 #[test]

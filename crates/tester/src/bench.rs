@@ -17,6 +17,7 @@ use quiver_drivers::af_packet::{AfPacket, AfPacketConfig};
 use quiver_drivers::af_xdp::{AfXdp, AfXdpConfig};
 use quiver_drivers::memif::{Key, Memif, MemifConfig, Mode, Role};
 use quiver_drivers::tap::{Tap, TapConfig};
+use quiver_drivers::xdp_engine::{self, XdpEngine};
 use quiver_graph::clock::Clock;
 use quiver_graph::stats::Stats;
 use quiver_graph::{
@@ -94,6 +95,8 @@ pub struct Opened {
     /// Thread that receives.
     pub rx_thread: usize,
     port: Box<dyn Port>,
+    /// What sends and receives test frames, where that is not the driver: then the driver has all others.
+    pub(crate) kernel: Option<XdpEngine>,
     input: NodeId,
     queues: u16,
 }
@@ -106,7 +109,8 @@ impl Opened {
 
     /// Largest frame without FCS.
     pub fn max_frame(&self) -> usize {
-        self.port.max_frame()
+        let most = self.port.max_frame();
+        if self.kernel.is_some() { most.min(xdp_engine::FRAME_MAX) } else { most }
     }
 
     /// Whether its link carries.
@@ -202,11 +206,23 @@ impl Bench {
             move |error| BenchError::Open { port: port.clone(), error: error.to_string() }
         }
         let mac = spec.mac.map(|m| m.0);
+        let mut kernel = None;
         let (port, ring): (Box<dyn Port>, usize) = match &spec.engine {
             Engine::AfPacket(name) => {
                 let config = AfPacketConfig { mac, ..AfPacketConfig::new(name) };
                 let ring = config.rx_size;
                 (Box::new(AfPacket::open(config).map_err(failed(spec))?), ring)
+            }
+            Engine::Xdp(name) => {
+                let config = AfPacketConfig { mac, ..AfPacketConfig::new(name) };
+                let ring = config.rx_size;
+                let port = AfPacket::open(config).map_err(failed(spec))?;
+                let engine = XdpEngine::open(name, spec.rx_core).map_err(failed(spec))?;
+                if let Some(why) = engine.loose().filter(|_| spec.rx_core.is_some()) {
+                    return Err(failed(spec)(why.to_owned()));
+                }
+                kernel = Some(engine);
+                (Box::new(port), ring)
             }
             Engine::AfXdp(name) => {
                 let config = AfXdpConfig { mac, ..AfXdpConfig::new(name, self.graph.pools().to_vec()) };
@@ -232,7 +248,7 @@ impl Bench {
         };
         let mac = MacAddr(port.mac().unwrap_or([2, 0, 0, 0, 0, interface.0 as u8]));
         let input = NodeId(0);
-        Ok((Opened { spec: spec.clone(), interface, mac, tx_threads, rx_thread, port, input, queues: 0 }, ring))
+        Ok((Opened { spec: spec.clone(), interface, mac, tx_threads, rx_thread, port, kernel, input, queues: 0 }, ring))
     }
 
     /// The memif side for a socket in a role.
@@ -298,6 +314,25 @@ impl Bench {
     /// The ports.
     pub fn ports(&mut self) -> &mut [Opened] {
         &mut self.ports
+    }
+
+    /// What sends and receives for a port in the kernel.
+    pub(crate) fn kernel(&self, port: usize) -> Option<&XdpEngine> {
+        self.ports.get(port)?.kernel.as_ref()
+    }
+
+    /// Sees whether the far ends of ports of the kernel's take frames at all.
+    ///
+    /// # Errors
+    /// One does not.
+    pub fn probe(&mut self) -> Result<(), BenchError> {
+        for port in &mut self.ports {
+            let (text, mac) = (port.spec.to_string(), port.mac.0);
+            if let Some(engine) = &mut port.kernel {
+                engine.probe(mac).map_err(|e| BenchError::Open { port: text, error: e.to_string() })?;
+            }
+        }
+        Ok(())
     }
 
     /// What the ports receive.
@@ -417,6 +452,7 @@ impl Bench {
         for thread in self.graph.fleet().threads() {
             self.graph.input::<Source, _>(source, thread, Source::stop);
         }
+        self.ports.iter_mut().filter_map(|p| p.kernel.as_mut()).for_each(XdpEngine::stop);
     }
 
     /// Has threads that receive poll without end, or let their cores go while nothing comes.
@@ -424,6 +460,10 @@ impl Bench {
         let mode = if on { RxMode::Polling } else { RxMode::Adaptive };
         for at in 0..self.ports.len() {
             let port = &self.ports[at];
+            // What the driver receives there is rare, and the core is the kernel's.
+            if port.kernel.is_some() {
+                continue;
+            }
             let (input, thread, interface, queues) = (port.input, port.rx_thread, port.interface, port.queues);
             self.graph.input::<DeviceInput, _>(input, thread, move |node| {
                 (0..queues).for_each(|q| {

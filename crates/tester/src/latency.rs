@@ -80,6 +80,16 @@ impl Latencies {
         self.run.1 = 0;
     }
 
+    /// Times that somebody else has counted: values and how many had them, and what is exact of them. `jitter` in ns.
+    pub fn counted(cells: &[(u64, u64)], (min, max): (u64, u64), sum: u64, jitter: f64) -> Self {
+        let mut all = Self { min, max, sum: sum.into(), jitter, ..Self::default() };
+        for (ns, n) in cells {
+            all.histogram.saturating_record_n(*ns, *n);
+            all.count += n;
+        }
+        all
+    }
+
     /// Adds what another has seen. Jitters are weighted by their numbers of frames.
     pub fn merge(&mut self, other: &Self) {
         let mut other = other.clone();

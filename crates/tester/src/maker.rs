@@ -5,6 +5,7 @@
 
 mod engine;
 mod head;
+mod kernel;
 mod ready;
 
 use std::mem::MaybeUninit;
@@ -134,6 +135,11 @@ impl Maker {
     /// Bytes of the largest frame, without FCS.
     pub fn largest(&self) -> usize {
         self.templates.last().map_or(0, |t| t.bytes.len())
+    }
+
+    /// The largest frame, everything that varies zero.
+    pub fn largest_template(&self) -> &[u8] {
+        self.templates.last().map_or(&[], |t| &t.bytes)
     }
 
     /// Writes the next frame, departing at `stamp`, to the start of `area` and returns its length; `None`, and nothing done,

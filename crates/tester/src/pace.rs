@@ -61,6 +61,16 @@ impl Pace {
         self
     }
 
+    /// ns between two departures and before the first one (of streams without a rate: the weight of a turn), where they are
+    /// spread evenly.
+    pub fn even(&self) -> Option<(f64, f64)> {
+        match self.kind {
+            Kind::Constant { gap, phase } => Some((gap, phase)),
+            Kind::Max { gap } => Some((gap, 0.0)),
+            Kind::Poisson { .. } => None,
+        }
+    }
+
     /// Whether there is no rate.
     pub fn is_max(&self) -> bool {
         matches!(self.kind, Kind::Max { .. })

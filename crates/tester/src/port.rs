@@ -27,6 +27,8 @@ pub enum Engine {
     AfXdp(String),
     /// A TAP device that is made.
     Tap(String),
+    /// Programs in the kernel, on a device of it.
+    Xdp(String),
 }
 
 impl Engine {
@@ -37,6 +39,7 @@ impl Engine {
             Self::AfPacket(_) => "af-packet",
             Self::AfXdp(_) => "af-xdp",
             Self::Tap(_) => "tap",
+            Self::Xdp(_) => "xdp",
         }
     }
 }
@@ -85,7 +88,7 @@ fn value<T: FromStr>(key: &str, text: &str, what: &str) -> Result<T, String> {
 }
 
 fn parse(text: &str) -> Result<PortSpec, String> {
-    let kinds = "memif:socket=PATH,id=0,role=server|client, af-packet:DEVICE, af-xdp:DEVICE or tap:NAME";
+    let kinds = "memif:socket=PATH,id=0,role=server|client, af-packet:DEVICE, af-xdp:DEVICE, xdp:DEVICE or tap:NAME";
     let (kind, rest) = text.split_once(':').ok_or_else(|| format!("no kind of port; there are {kinds}"))?;
     let mut words = rest.split(',').filter(|w| !w.is_empty()).peekable();
     let (mut socket, mut id, mut server, mut ip, mut ring) = (None, 0, None, false, 1024);
@@ -98,6 +101,7 @@ fn parse(text: &str) -> Result<PortSpec, String> {
         "af-packet" => Some(Engine::AfPacket(device(&mut words)?)),
         "af-xdp" => Some(Engine::AfXdp(device(&mut words)?)),
         "tap" => Some(Engine::Tap(device(&mut words)?)),
+        "xdp" => Some(Engine::Xdp(device(&mut words)?)),
         _ => return Err(format!("`{kind}' is no kind of port; there are {kinds}")),
     };
     let mut spec = PortSpec {
@@ -160,6 +164,9 @@ fn parse(text: &str) -> Result<PortSpec, String> {
     if spec.gateway.is_some_and(|g| spec.addresses.iter().all(|p| p.addr().is_ipv4() != g.is_ipv4())) {
         return Err("a gateway needs an address of the port's own in its family: ip4=… or ip6=…".to_owned());
     }
+    if matches!(spec.engine, Engine::Xdp(_)) && spec.tx_cores.len() > 1 {
+        return Err("an xdp port sends from one core: give tx-core once".to_owned());
+    }
     Ok(spec)
 }
 
@@ -167,7 +174,9 @@ impl fmt::Display for PortSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.engine {
             Engine::Memif { socket, id, .. } => write!(f, "memif:{socket},{id}"),
-            Engine::AfPacket(name) | Engine::AfXdp(name) | Engine::Tap(name) => write!(f, "{}:{name}", self.engine.name()),
+            Engine::AfPacket(name) | Engine::AfXdp(name) | Engine::Tap(name) | Engine::Xdp(name) => {
+                write!(f, "{}:{name}", self.engine.name())
+            }
         }
     }
 }
@@ -203,6 +212,8 @@ mod tests {
             ("tap:t0,ip4=2001:db8::1/64", "other family"),
             ("tap:t0,gateway=192.0.2.1", "needs an address"),
             ("tap:t0,fast", "no key=value"),
+            ("xdp:", "a device's name is missing"),
+            ("xdp:veth0,tx-core=0,tx-core=1", "give tx-core once"),
         ] {
             let error = text.parse::<PortSpec>().unwrap_err().to_string();
             assert!(error.contains(words) && error.contains(text) && !error.contains('\n'), "{error}");

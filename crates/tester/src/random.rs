@@ -10,6 +10,11 @@ impl Random {
         Self(seed)
     }
 
+    /// What the next number follows from.
+    pub(crate) const fn state(&self) -> u64 {
+        self.0
+    }
+
     /// The next number.
     #[inline(always)]
     pub const fn next_u64(&mut self) -> u64 {

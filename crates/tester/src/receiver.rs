@@ -87,6 +87,14 @@ impl Receiver {
         &self.flows
     }
 
+    /// Adds what another receiver of the same port has counted for a flow.
+    pub fn absorb(&mut self, at: usize, arrivals: &Arrivals, latencies: &Latencies) {
+        if let Some(flow) = self.flows.get_mut(at) {
+            flow.tracker.add_counts(arrivals);
+            flow.latencies.merge(latencies);
+        }
+    }
+
     /// Frames that are not of this trial.
     pub fn foreign(&self) -> u64 {
         self.foreign

@@ -44,6 +44,17 @@ pub struct Arrivals {
     pub impossible: u64,
 }
 
+impl Arrivals {
+    /// Adds what another account of the stream has counted.
+    pub fn add(&mut self, other: &Self) {
+        self.received += other.received;
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+        self.late += other.late;
+        self.impossible += other.impossible;
+    }
+}
+
 /// A stream's account.
 #[derive(Clone, Debug)]
 pub struct Tracker {
@@ -64,6 +75,11 @@ impl Tracker {
     /// Counts so far.
     pub fn counts(&self) -> Arrivals {
         self.counts
+    }
+
+    /// Adds what another account of the stream has counted.
+    pub fn add_counts(&mut self, other: &Arrivals) {
+        self.counts.add(other);
     }
 
     #[inline(always)]

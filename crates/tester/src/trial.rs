@@ -1,5 +1,6 @@
 //! One trial: send what was asked, wait for what is under way, say what became of it and whether that can be believed.
 
+mod kernel;
 mod outcome;
 
 use std::path::PathBuf;
@@ -114,6 +115,14 @@ pub enum TrialError {
         /// What fits.
         most: usize,
     },
+    /// The engine in the kernel cannot make it.
+    #[error("port {port} cannot send {what}: another kind of port can, such as af-xdp:")]
+    Kernel {
+        /// The port.
+        port: String,
+        /// What.
+        what: String,
+    },
     /// Streams of a port that is not there.
     #[error("the profile has streams from the right, and there is one port only: give a second --port")]
     OnePort,
@@ -152,7 +161,7 @@ impl Direction {
     }
 
     fn received(&self, bench: &Bench) -> u64 {
-        lock(&bench.inboxes()[self.rx]).receiver.as_ref().map_or(0, Receiver::received)
+        lock(&bench.inboxes()[self.rx]).receiver.as_ref().map_or(0, Receiver::received) + kernel::received(bench, self.rx)
     }
 
     fn sample(&mut self, bench: &Bench, t_s: f64) -> (u64, u64) {
@@ -186,6 +195,7 @@ fn rates(streams: &[Stream], plan: &Plan) -> Result<Vec<Option<f64>>, TrialError
 pub fn run(bench: &mut Bench, plan: &Plan, watch: &mut dyn FnMut(&Progress) -> bool) -> Result<Report, TrialError> {
     let mut go_on = || watch(&Progress::default());
     bench.wait_for_links(plan.patience, &mut go_on)?;
+    bench.probe()?;
     let hops = bench.next_hops(plan.patience.min(Duration::from_secs(3)), &mut go_on)?;
     let tag = bench.next_tag();
     let mut directions = Vec::new();
@@ -208,7 +218,7 @@ pub fn run(bench: &mut Bench, plan: &Plan, watch: &mut dyn FnMut(&Progress) -> b
         directions.push(direction);
         jobs.append(&mut of);
     }
-    Ok(conduct(bench, plan, directions, jobs, watch))
+    Ok(conduct(bench, plan, tag, directions, jobs, watch))
 }
 
 /// The stream with the trial's sizes in place of its own: streams with a rate of their own keep theirs.
@@ -268,7 +278,17 @@ fn prepare(
             return Err(TrialError::Nothing { stream: stream.name.clone(), rate, seconds: plan.duration.as_secs_f64() });
         }
     }
+    let of_kernel = |what| TrialError::Kernel { port: port_name.clone(), what };
+    if bench.kernel(tx).is_some() {
+        let all = outgoing.first().map(Vec::as_slice).unwrap_or_default();
+        kernel::departures(all, tag, (0, duration), None).map_err(of_kernel)?;
+    }
     let counted = streams.iter().any(|s| s.signature == SignatureMode::None);
+    let core = bench.ports()[rx].spec.rx_core;
+    if let Some(engine) = &mut bench.ports()[rx].kernel {
+        let ends: Vec<u64> = planned.iter().map(|n| n.unwrap_or(u64::MAX)).collect();
+        engine.expect(tag, base, &ends, core).map_err(|e| TrialError::Kernel { port: port_name, what: e.to_string() })?;
+    }
     let ethernet = bench.ports()[rx].ethernet();
     lock(&bench.inboxes()[rx]).receiver = Some(Receiver::new(tag, base, flows, ethernet, counted));
     let sent: Vec<Arc<Sent>> = threads.iter().map(|_| Arc::new(Sent::new(streams.len()))).collect();
@@ -280,6 +300,7 @@ fn prepare(
 fn conduct(
     bench: &mut Bench,
     plan: &Plan,
+    tag: u8,
     mut directions: Vec<Direction>,
     jobs: Vec<Waiting>,
     watch: &mut dyn FnMut(&Progress) -> bool,
@@ -291,8 +312,18 @@ fn conduct(
     let start = bench.time().now() + LEAD;
     let paced = plan.rate != Some(Rate::Max);
     let end = start + duration + if paced { GRACE } else { 0 };
+    let mut failed = Vec::new();
     for (port, thread, streams, sent) in jobs {
-        bench.start(port, thread, Job { streams, start, end, sent });
+        let core = bench.ports()[port].spec.tx_cores.first().copied();
+        let Some(engine) = &mut bench.ports()[port].kernel else {
+            bench.start(port, thread, Job { streams, start, end, sent });
+            continue;
+        };
+        let begun = kernel::departures(&streams, tag, (start, end), core);
+        if let Err(error) = begun.and_then(|departures| engine.start(&departures).map_err(|e| e.to_string())) {
+            failed.push(error);
+            sent.over.store(true, Ordering::Release);
+        }
     }
     let mut next = start + SAMPLE;
     let (mut aborted, mut lost_link) = (None, Vec::new());
@@ -300,6 +331,11 @@ fn conduct(
     let mut sends = true;
     loop {
         bench.turn();
+        for direction in &directions {
+            if let Some(engine) = &mut bench.ports()[direction.tx].kernel {
+                failed.extend(kernel::follow(engine, &direction.sent[0]));
+            }
+        }
         let now = bench.time().now();
         if now >= next {
             let t_s = (next - start) as f64 / 1e9;
@@ -347,6 +383,7 @@ fn conduct(
     let after = Before::now(bench);
     let sent_s = aborted.map_or(plan.duration.as_secs_f64(), |t| t.saturating_sub(start) as f64 / 1e9).max(1e-9);
     let mut reasons: Vec<String> = lost_link.iter().map(|p| format!("port {p}: its link went down during the trial")).collect();
+    reasons.append(&mut failed);
     if aborted.is_some() {
         reasons.push(format!("ended after {sent_s:.1} of {} s", plan.duration.as_secs_f64()));
     }

@@ -4,12 +4,12 @@
 //! instructions, so they are written here as such. It is attached by a BPF link, which nothing but its descriptor keeps: when
 //! the process ends, however it ends, the kernel detaches the program.
 
-use std::ffi::{c_int, c_long};
+use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::Attach;
-use crate::sys;
+use crate::bpf::{bpf, bpf_new};
 
 /// `struct bpf_insn`.
 #[derive(Clone, Copy)]
@@ -108,18 +108,6 @@ struct LinkAttributes {
     interface: u32,
     attach_type: u32,
     flags: u32,
-}
-
-fn bpf<T>(command: c_int, attributes: &mut T) -> io::Result<c_int> {
-    let size = size_of::<T>() as c_long;
-    // SAFETY: pointer and size describe `attributes`, whose inner pointers the callers keep alive over the call.
-    sys::check(unsafe { libc::syscall(libc::SYS_bpf, c_long::from(command), std::ptr::from_mut(attributes), size) } as c_int)
-}
-
-fn bpf_new<T>(command: c_int, attributes: &mut T) -> io::Result<OwnedFd> {
-    let fd = bpf(command, attributes)?;
-    // SAFETY: the commands used with this function return a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// The map of sockets, and the program that asks it.

@@ -70,6 +70,11 @@ impl Ready {
         Self { fields, ip: Box::new([0; BLOCK]), l4: Box::new([0; BLOCK]), at: BLOCK }
     }
 
+    /// The fields.
+    pub(super) fn patches(&self) -> impl Iterator<Item = &Patch> {
+        self.fields.iter().map(|f| &f.patch)
+    }
+
     /// Whether nothing varies.
     pub(super) fn is_empty(&self) -> bool {
         self.fields.is_empty()

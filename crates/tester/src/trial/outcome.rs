@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use hdrhistogram::Histogram;
 
-use super::{Direction, Plan};
+use super::{Direction, Plan, kernel};
 use crate::bench::Bench;
 use crate::latency::{Latencies, histogram};
 use crate::profile::SignatureMode;
@@ -72,7 +72,11 @@ pub(super) fn finish(
     reasons: &mut Vec<String>,
 ) -> DirectionReport {
     let (tx, rx) = (direction.tx, direction.rx);
-    let receiver = lock(&bench.inboxes()[rx]).receiver.take();
+    let mut receiver = lock(&bench.inboxes()[rx]).receiver.take();
+    let with_core = bench.ports()[rx].spec.rx_core.is_some();
+    if let (Some(engine), Some(receiver)) = (&mut bench.ports()[rx].kernel, &mut receiver) {
+        reasons.extend(kernel::absorb(engine, receiver, with_core).map(|why| format!("{}: {why}", direction.name)));
+    }
     let mut all = Latencies::default();
     let mut streams = Vec::new();
     let mut counters = Counters::default();

@@ -71,7 +71,11 @@ impl Host {
         }
     }
 
-    /// What has been learnt of a neighbour that was asked for.
+    /// What has been learnt of a neighbour that was asked for, and has answered.
+    ///
+    /// What it announces by itself does not count: who has answered a question has learnt who asked, so that the first test
+    /// frames need not wait until the neighbour has asked in its turn (a router announces itself when its link comes up, just
+    /// before a trial begins; frames beyond the few that it holds meanwhile would be lost).
     pub fn learnt(&self, target: IpAddr) -> Option<MacAddr> {
         self.asked.get(&target).copied().flatten()
     }
@@ -112,7 +116,9 @@ impl Host {
 
     fn arp(&mut self, l3: &[u8]) -> Option<Option<Vec<u8>>> {
         let message = ArpHeader::parse(l3).ok()?;
-        self.learn(message.sender_ip().into(), message.sender_mac);
+        if message.operation() == ArpOperation::REPLY && message.target_mac == self.mac {
+            self.learn(message.sender_ip().into(), message.sender_mac);
+        }
         if message.operation() != ArpOperation::REQUEST || !self.owns(message.target_ip().into()) {
             return Some(None);
         }
@@ -167,8 +173,10 @@ impl Host {
                 Some(Some(reply))
             }
             Icmp6Type::NEIGHBOR_ADVERTISEMENT => {
-                let target = NeighborMessage::read(l4)?.target_addr();
+                let message = NeighborMessage::read(l4)?;
+                let target = message.target_addr();
                 if quiver_wire::ndp::validate(&header, l4).is_ok()
+                    && message.icmp.rest.get() & neighbor_flags::SOLICITED != 0
                     && let Some(mac) = NdpOptions::of_message(l4).and_then(NdpOptions::target_link_address)
                 {
                     self.learn(target.into(), mac);
@@ -253,6 +261,21 @@ mod tests {
             let reply = answer(&mut other, &question);
             assert_eq!(asker.handle(&reply), Handled::Control(None));
             assert_eq!(asker.learnt(target), Some(PEER));
+        }
+        // What a neighbour announces by itself does not say that it knows us.
+        let v4 = Ipv4Addr::new(192, 0, 2, 9);
+        let arp = Packet::ethernet(PEER, MacAddr([0xff; 6])).arp(ArpHeader::request((PEER, v4), v4)).build();
+        let v6: Ipv6Addr = "2001:db8::9".parse().unwrap();
+        let advert = Packet::ethernet(PEER, OURS)
+            .ipv6(v6, "ff02::1".parse::<Ipv6Addr>().unwrap())
+            .neighbor_advertisement(v6, neighbor_flags::OVERRIDE)
+            .ndp_option(NdpOption::TargetLinkAddress(PEER))
+            .build();
+        for (target, frame) in [(IpAddr::from(v4), arp), (v6.into(), advert)] {
+            let mut asker = host();
+            asker.ask(target);
+            assert_eq!(asker.handle(&frame), Handled::Control(None));
+            assert_eq!(asker.learnt(target), None);
         }
         // An answer that nobody asked for teaches nothing.
         let target: IpAddr = "192.0.2.9".parse().unwrap();

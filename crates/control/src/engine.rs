@@ -86,6 +86,16 @@ impl<C: 'static> Engine<C> {
         &self.reactor
     }
 
+    /// The control state. Borrowed only while the [turn](Self::turn) is held, and never across an `await`.
+    pub fn control(&self) -> &Rc<RefCell<C>> {
+        &self.control
+    }
+
+    /// Waits for the right to run operations.
+    pub async fn turn(&self) -> Turn {
+        self.order.enter().await
+    }
+
     /// What may stand at a place of a line.
     pub fn complete(&self, line: &str, cursor: usize) -> Completion {
         self.registry.complete(line, cursor, &self.control.borrow())

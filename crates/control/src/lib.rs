@@ -11,9 +11,11 @@
 //!
 //! - [`ops`]: operations and commands, a file a theme. Adding one is described there.
 //! - [`Plugin`]: what a plugin brings.
+//! - [`api`]: VPP's binary API.
 //! - [`process`]: background tasks that `show runtime` shows.
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod calendar;
 pub mod daemon;
 mod drawing;

@@ -5,6 +5,7 @@ use quiver_command::operation::Registry;
 use quiver_net::Router;
 use serde::Serialize;
 
+use crate::api::Handlers;
 use crate::startup::Plugins;
 
 /// What a plugin brings. Its crate has one `pub fn plugin() -> Plugin`, and the program lists them by hand: nothing runs
@@ -21,6 +22,8 @@ pub struct Plugin {
     pub schema: fn(Schema) -> Schema,
     /// Adds its operations and commands.
     pub register: fn(&mut Registry<Router>),
+    /// Adds its messages to the binary API.
+    pub api: fn(&mut Handlers),
     /// Adds its nodes, arcs and state to the router, at start.
     pub start: fn(&mut Router, &Config) -> Result<(), String>,
 }
@@ -28,7 +31,7 @@ pub struct Plugin {
 impl Plugin {
     /// A plugin that is on and brings nothing yet; set what it brings by struct update.
     pub const fn new(names: &'static [&'static str], description: &'static str) -> Self {
-        Self { names, description, enabled: true, schema: |schema| schema, register: |_| {}, start: |_, _| Ok(()) }
+        Self { names, description, enabled: true, schema: |schema| schema, register: |_| {}, api: |_| {}, start: |_, _| Ok(()) }
     }
 
     /// Its name.

@@ -41,8 +41,6 @@ pub struct System {
     pub trace: TraceSettings,
     /// The last seconds of each thread.
     pub samples: Samples,
-    /// `api trace`.
-    pub api_trace: bool,
     /// Set to end the main loop.
     pub stop: Rc<Cell<bool>>,
     /// When the router was started, ns of its clock.

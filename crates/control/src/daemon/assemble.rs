@@ -17,7 +17,8 @@ use quiver_command::session::{Session, SessionOptions};
 use quiver_graph::reactor::MainLoop;
 use quiver_net::{Router, RouterConfig};
 
-use super::{StartError, detach, group, processes, threads};
+use super::{StartError, api, detach, group, processes, threads};
+use crate::api::{Table, Trace};
 use crate::engine::Engine;
 use crate::log::{self, Log, Settings};
 use crate::main_loop::Runner;
@@ -25,7 +26,7 @@ use crate::ops;
 use crate::ops::version::version_line;
 use crate::plugin::{Plugin, PluginInfo, select};
 use crate::process::{ProcessTable, Processes};
-use crate::server::{BoundPath, Face, Server, Terminal, listen_tcp, listen_unix, serve};
+use crate::server::{BoundPath, Face, Server, StatsListener, Terminal, listen_tcp, listen_unix, serve};
 use crate::startup::{RUNTIME_DIR, StartupConfig, Unix};
 use crate::system::{MainFigures, System};
 
@@ -55,12 +56,15 @@ pub struct Daemon {
     stop: Rc<Cell<bool>>,
     detached: bool,
     sockets: Vec<Listening>,
+    api: Rc<Table>,
     pidfile: Option<PathBuf>,
 }
 
 enum Listening {
     Unix(UnixListener, BoundPath, Face),
     Tcp(TcpListener, Face),
+    Api(UnixListener, BoundPath),
+    Stats(StatsListener),
 }
 
 impl Daemon {
@@ -72,7 +76,7 @@ impl Daemon {
         let startup = Rc::new(startup);
         let log = open_log(&startup)?;
         // Sockets first: a second router on the same ones must fail before it takes memory and cores.
-        let sockets = listen(&startup.unix)?;
+        let sockets = listen(&startup)?;
 
         let topology = threads::topology(&options.sysfs)?;
         let (placement, plans) = threads::place(&topology, &startup.cpu)?;
@@ -114,19 +118,30 @@ impl Daemon {
             recorder: Default::default(),
             trace: Default::default(),
             samples: Default::default(),
-            api_trace: startup.api_trace.on,
             stop: Rc::clone(&stop),
             started: clock.now(),
             runtime_cleared: clock.now(),
         });
 
+        let messages = Rc::new(api::table(&chosen));
+        crate::api::install(&mut router, &messages, Trace::new(startup.api_trace.on, startup.api_trace.items));
         let router = Rc::new(RefCell::new(router));
         let engine = Engine::new(Rc::clone(&router), registry, Rc::clone(tasks.reactor()));
         let processes = Processes::new(&router, table, tasks.handle());
         let runner = Runner::new(tasks, Rc::clone(&router), Rc::clone(&stop), startup.unix.poll_sleep);
         let pidfile = startup.unix.pidfile.clone();
-        let mut daemon =
-            Self { runner, router, engine, processes, startup, stop, detached: options.detached, sockets, pidfile: None };
+        let mut daemon = Self {
+            runner,
+            router,
+            engine,
+            processes,
+            startup,
+            stop,
+            detached: options.detached,
+            sockets,
+            api: messages,
+            pidfile: None,
+        };
         if let Some(path) = pidfile {
             write_pidfile(&path)?;
             daemon.pidfile = Some(path);
@@ -154,6 +169,10 @@ impl Daemon {
             match socket {
                 Listening::Unix(listener, bound, face) => server.unix(listener, bound, face),
                 Listening::Tcp(listener, face) => server.tcp(listener, face),
+                Listening::Api(listener, bound) => {
+                    api::listen(&self.engine, &self.processes, Rc::clone(&self.api), listener, bound)
+                }
+                Listening::Stats(listener) => api::listen_stats(&self.processes, &self.engine, listener),
             }
             .map_err(watch)?;
         }
@@ -294,7 +313,8 @@ pub(crate) fn runtime_dir(unix: &Unix) -> PathBuf {
     unix.runtime_dir.clone()
 }
 
-fn listen(unix: &Unix) -> Result<Vec<Listening>, StartError> {
+fn listen(startup: &StartupConfig) -> Result<Vec<Listening>, StartError> {
+    let unix = &startup.unix;
     let gid = unix.gid.as_ref().map(group::group_id).transpose()?;
     let folder = runtime_dir(unix);
     let failed = |error| {
@@ -321,6 +341,15 @@ fn listen(unix: &Unix) -> Result<Vec<Listening>, StartError> {
     }
     let (listener, bound) = listen_unix(&folder.join("json.sock"), gid)?;
     sockets.push(Listening::Unix(listener, bound, Face::Json));
+    // A bare name is one of the runtime folder.
+    let place = |path: &Path| if path.components().count() == 1 { folder.join(path) } else { path.to_owned() };
+    if let Some(path) = &startup.api_socket {
+        let (listener, bound) = listen_unix(&place(path), gid)?;
+        sockets.push(Listening::Api(listener, bound));
+    }
+    if let Some(path) = &startup.stats_socket {
+        sockets.push(Listening::Stats(StatsListener::bind(&place(path), gid)?));
+    }
     Ok(sockets)
 }
 

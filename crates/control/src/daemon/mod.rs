@@ -1,5 +1,6 @@
 //! The daemon's life: command line, configuration, start, main loop, stop.
 
+mod api;
 mod assemble;
 mod detach;
 mod group;
@@ -100,6 +101,7 @@ fn start(plugins: &[Plugin], mut words: Vec<OsString>) -> Result<ExitCode, Start
     let startup = match Arguments::parse(words.iter().cloned())? {
         Arguments::Help => return Ok(say(HELP)),
         Arguments::Version => return Ok(say(&format!("{}\n", version_line()))),
+        Arguments::ApiJson(folder) => return api::write_definitions(plugins, &folder),
         Arguments::File(path, interactive) => {
             let text = std::fs::read_to_string(&path).map_err(|error| StartError::Read { path: path.clone(), error })?;
             let mut startup = StartupConfig::read(&full_schema(plugins), Source::file(path.to_string_lossy(), text))?;

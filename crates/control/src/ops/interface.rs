@@ -12,7 +12,11 @@ mod show;
 
 pub(super) use show::chosen;
 
-pub use create::{Created, CreatedInterface, DeleteInterface, DeleteInterfaceRequest, DeleteKind};
+pub use show::{ClearInterfaces, ClearInterfacesRequest};
+
+pub use create::{
+    CreateLoopback, CreateLoopbackRequest, Created, CreatedInterface, DeleteInterface, DeleteInterfaceRequest, DeleteKind,
+};
 
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Registry, retval};

@@ -3,6 +3,8 @@
 mod create;
 mod show;
 
+pub use create::{CreateMemif, CreateMemifRequest, CreateSocket, CreateSocketRequest, DeleteSocket, DeleteSocketRequest};
+
 use std::path::PathBuf;
 
 use quiver_command::operation::{OpError, Registry, retval};

@@ -9,6 +9,7 @@
 //! wants to know and renders as VPP's text; parsing only makes requests.
 
 pub mod af_xdp;
+pub mod api;
 pub mod bridge;
 pub mod clock;
 pub mod errors;
@@ -59,6 +60,7 @@ use crate::system::Scripts;
 pub fn register(registry: &mut Registry<Router>) {
     script::register::<Router, Scripts>(registry);
     session::declare_commands(registry);
+    api::register(registry);
     bridge::register(registry);
     clock::register(registry);
     errors::register(registry);

@@ -1,9 +1,9 @@
-//! `show plugins`, `api trace`.
+//! `show plugins`.
 
 use quiver_command::grammar::Command;
 use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
 use quiver_net::Router;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::threads::Empty;
 use crate::plugin::PluginInfo;
@@ -11,28 +11,12 @@ use crate::system::System;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<ShowPlugins>()
-        .operation::<SwitchApiTrace>()
-        .operation::<ShowApiTrace>()
-        .command(Command {
-            path: "show plugins",
-            syntax: "",
-            help: "Shows the plugins that are on",
-            parse: |_, _| Ok(Invocation::new::<ShowPlugins>(Empty {})),
-        })
-        .command(Command {
-            path: "show api trace-status",
-            syntax: "",
-            help: "Shows whether API messages are recorded",
-            parse: |_, _| Ok(Invocation::new::<ShowApiTrace>(Empty {})),
-        })
-        .command(Command {
-            path: "api trace",
-            syntax: "on|off",
-            help: "Switches the recording of API messages",
-            parse: |args, _| Ok(Invocation::new::<SwitchApiTrace>(SwitchRequest { on: args.switch("state")? })),
-        });
+    registry.operation::<ShowPlugins>().command(Command {
+        path: "show plugins",
+        syntax: "",
+        help: "Shows the plugins that are on",
+        parse: |_, _| Ok(Invocation::new::<ShowPlugins>(Empty {})),
+    });
 }
 
 /// Lists the plugins that are on.
@@ -63,54 +47,6 @@ impl Text for PluginList {
         for (number, plugin) in self.0.iter().enumerate() {
             table.row(out, &[&format!("{:3}. ", number + 1), &plugin.name, &plugin.version, &plugin.description]);
         }
-    }
-}
-
-/// Switches the recording of API messages.
-pub struct SwitchApiTrace;
-
-/// On or off.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SwitchRequest {
-    /// `true` for on.
-    pub on: bool,
-}
-
-impl Operation<Router> for SwitchApiTrace {
-    const NAME: &'static str = "api_trace_set";
-    type Request = SwitchRequest;
-    type Reply = ();
-
-    fn run(router: &mut Router, request: SwitchRequest) -> Result<Outcome<Router, ()>, OpError> {
-        System::of_mut(router)?.api_trace = request.on;
-        Ok(Outcome::Done(()))
-    }
-}
-
-/// Tells whether API messages are recorded.
-pub struct ShowApiTrace;
-
-/// The answer of [`ShowApiTrace`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct ApiTraceStatus {
-    /// Whether they are.
-    pub on: bool,
-}
-
-impl Operation<Router> for ShowApiTrace {
-    const NAME: &'static str = "api_trace_show";
-    type Request = Empty;
-    type Reply = ApiTraceStatus;
-
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ApiTraceStatus>, OpError> {
-        Ok(Outcome::Done(ApiTraceStatus { on: System::of(router)?.api_trace }))
-    }
-}
-
-impl Text for ApiTraceStatus {
-    fn text(&self, out: &mut String, _view: &View) {
-        out.push_str(if self.on { "RX Trace is enabled\n" } else { "RX Trace is disabled\n" });
     }
 }
 

@@ -23,7 +23,8 @@ pub fn version_line() -> String {
     format!("quiver {} built by {user} on {host} at {}", version(), build_date())
 }
 
-fn build_date() -> String {
+/// When it was built.
+pub fn build_date() -> String {
     let seconds = env!("QUIVER_BUILD_TIME").parse().unwrap_or(0);
     Civil::of_unix(Duration::from_secs(seconds)).iso()
 }

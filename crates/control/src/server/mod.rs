@@ -6,6 +6,7 @@
 
 mod connection;
 mod socket;
+mod stats;
 mod terminal;
 
 use std::io;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 pub use connection::{Wire, serve};
 pub use socket::{BindError, BoundPath, listen_tcp, listen_unix};
+pub use stats::StatsListener;
 pub use terminal::Terminal;
 
 use quiver_command::session::{Session, SessionOptions};

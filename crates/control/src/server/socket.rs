@@ -51,12 +51,25 @@ fn inode(path: &Path) -> Option<u64> {
 /// # Errors
 /// A live socket, another kind of file, and the kernel's.
 pub fn listen_unix(path: &Path, gid: Option<u32>) -> Result<(UnixListener, BoundPath), BindError> {
+    bind(path, gid, || UnixStream::connect(path).map(drop), || UnixListener::bind(path))
+}
+
+/// Makes a socket by `bind`, which owner and group may use. What is there already is tried by `connect`.
+///
+/// # Errors
+/// As [`listen_unix`].
+pub(super) fn bind<L>(
+    path: &Path,
+    gid: Option<u32>,
+    connect: impl FnOnce() -> io::Result<()>,
+    bind: impl FnOnce() -> io::Result<L>,
+) -> Result<(L, BoundPath), BindError> {
     let system = |error| BindError::System { address: path.display().to_string(), error };
     if let Ok(data) = fs::symlink_metadata(path) {
         if !data.file_type().is_socket() {
             return Err(BindError::NotASocket(path.to_owned()));
         }
-        match UnixStream::connect(path) {
+        match connect() {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(system)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(system(error)),
@@ -66,7 +79,7 @@ pub fn listen_unix(path: &Path, gid: Option<u32>) -> Result<(UnixListener, Bound
     }
     // Nobody may connect between bind and chmod.
     let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
-    let bound = UnixListener::bind(path);
+    let bound = bind();
     rustix::process::umask(mask);
     let listener = bound.map_err(system)?;
     let bound = BoundPath { path: path.to_owned(), inode: inode(path).unwrap_or_default() };

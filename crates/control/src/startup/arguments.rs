@@ -15,6 +15,7 @@ The packet processing daemon. Its configuration is a file of sections, or the sa
 Options:
   -c, --config FILE    read the configuration from FILE
   -i, --interactive    the command language on this terminal; short for unix { interactive }
+  --api-json FOLDER    write the binary API's definitions (*.api.json) to FOLDER, for clients that load them
   -v, --version        say which version this is
   -h, --help           say this
 ";
@@ -26,6 +27,8 @@ pub enum Arguments {
     Help,
     /// Print the version.
     Version,
+    /// Write the binary API's definitions to a folder.
+    ApiJson(PathBuf),
     /// Start with a file, and `interactive` added.
     File(PathBuf, bool),
     /// Start with these words as the configuration.
@@ -35,8 +38,8 @@ pub enum Arguments {
 /// A command line that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentsError {
-    /// `-c` at the end.
-    #[error("{0} needs a file; try quiver -h")]
+    /// `-c` or `--api-json` at the end.
+    #[error("{0} needs a file or folder; try quiver -h")]
     NoFile(String),
     /// A dash and something unknown.
     #[error("unknown option {0}; try quiver -h")]
@@ -66,6 +69,7 @@ impl Arguments {
             match text.as_str() {
                 "-h" | "--help" => return Ok(Self::Help),
                 "-v" | "-V" | "--version" => return Ok(Self::Version),
+                "--api-json" => return Ok(Self::ApiJson(words.next().ok_or(ArgumentsError::NoFile(text))?.into())),
                 "-i" | "--interactive" => interactive = true,
                 // Only of interest to who brings an allocator of their own.
                 "--no-alloc-intercept" => {}
@@ -109,6 +113,8 @@ mod tests {
     #[test]
     fn what_cannot_be_understood_is_named() {
         assert_eq!(parse("-c"), Err(ArgumentsError::NoFile("-c".into())));
+        assert_eq!(parse("--api-json"), Err(ArgumentsError::NoFile("--api-json".into())));
+        assert_eq!(parse("--api-json d"), Ok(Arguments::ApiJson("d".into())));
         assert_eq!(parse("-x"), Err(ArgumentsError::Unknown("-x".into())));
         assert_eq!(parse("-c f unix { }"), Err(ArgumentsError::Both("unix".into())));
     }

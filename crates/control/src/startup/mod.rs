@@ -43,6 +43,10 @@ pub struct StartupConfig {
     pub node_variants: Vec<(String, Value)>,
     /// `statseg { update-interval }`.
     pub stats_interval: Duration,
+    /// `socksvr { … }`: where clients of the binary API connect; nowhere where nothing is said.
+    pub api_socket: Option<PathBuf>,
+    /// `statseg { … }`: where readers of the statistics connect; nowhere where nothing is said.
+    pub stats_socket: Option<PathBuf>,
     /// `interface { default-rx-mode }`.
     pub rx_mode: RxMode,
     /// What was accepted without effect, a line each.
@@ -171,12 +175,20 @@ impl StartupConfig {
             api_trace: ApiTrace::read(config.section("api-trace"))?,
             logging: Logging::read(config.section("logging"))?,
             node_variants: node_variants(config.section("node")),
+            api_socket: socket(config.section("socksvr"), "api.sock"),
+            stats_socket: socket(config.section("statseg"), "stats.sock"),
             stats_interval: stats_interval(config.section("statseg"))?,
             rx_mode: rx_mode(config.section("interface"))?,
             notices: config.notices().iter().map(ToString::to_string).collect(),
             config,
         })
     }
+}
+
+/// A socket by path, or by `default` as `name` in the runtime folder.
+fn socket(block: &Block, name: &str) -> Option<PathBuf> {
+    let path = block.get("socket-name").map(|value| value.path().to_owned());
+    path.or_else(|| block.flag("default").then(|| name.into()))
 }
 
 /// `interface { default-rx-mode }`.

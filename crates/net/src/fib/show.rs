@@ -131,6 +131,15 @@ impl Router {
         })
     }
 
+    /// Index of a prefix's load-balance, by which the statistics count what it forwards.
+    pub fn route_index(&self, id: u32, prefix: IpPrefix) -> Option<u32> {
+        let prefix = prefix.masked();
+        by_family!(FamilyId::of(&prefix.addr()), F => {
+            let tables = <F as Select>::tables(&self.fib);
+            tables.get(tables.fib(id).ok()?)?.routes.get(F::number(prefix.addr())?, prefix.len())
+        })
+    }
+
     /// The route that decides about an address.
     ///
     /// # Errors

@@ -1,0 +1,69 @@
+//! The messages and types that are spoken, a file for each of VPP's.
+//!
+//! Names and fields are those of the interface, and its reference says what they mean; `docs/api.md` says which of them do what
+//! here.
+#![allow(missing_docs, unused_imports, reason = "names are the interface's own; not every file needs every import")]
+
+use crate::codec::{Many, Reader, Text, Wire, WireError};
+use crate::macros::module;
+use crate::schema::{Array, Definition, Field, Head, Kind, Message, MessageInfo, Module, Type, Value};
+
+mod af_packet;
+mod af_xdp;
+mod arp;
+mod ethernet_types;
+mod fib_types;
+mod interface;
+mod interface_types;
+mod ip;
+mod ip_neighbor;
+mod ip_types;
+mod l2;
+mod memclnt;
+mod memif;
+mod pg;
+mod tapv2;
+mod vlib;
+mod vpe;
+mod vpe_types;
+
+pub use af_packet::*;
+pub use af_xdp::*;
+pub use arp::*;
+pub use ethernet_types::*;
+pub use fib_types::*;
+pub use interface::*;
+pub use interface_types::*;
+pub use ip::*;
+pub use ip_neighbor::*;
+pub use ip_types::*;
+pub use l2::*;
+pub use memclnt::*;
+pub use memif::*;
+pub use pg::*;
+pub use tapv2::*;
+pub use vlib::*;
+pub use vpe::*;
+pub use vpe_types::*;
+
+/// All of them; types come before what uses them.
+pub(crate) static MODULES: &[&Module] = &[
+    vpe_types(),
+    interface_types(),
+    ethernet_types(),
+    ip_types(),
+    fib_types(),
+    memclnt(),
+    vpe(),
+    vlib(),
+    interface(),
+    ip(),
+    ip_neighbor(),
+    arp(),
+    l2(),
+    memif(),
+    af_packet(),
+    af_xdp(),
+    tapv2(),
+    pg(),
+];

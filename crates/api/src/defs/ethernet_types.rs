@@ -1,0 +1,20 @@
+//! Types of `ethernet_types.api`.
+
+use super::*;
+
+module! {
+    ethernet_types "1.0.0"
+    aliases {
+        MacAddress "mac_address": [u8; 6];
+    }
+    enums {
+    }
+    enumflags {
+    }
+    unions {
+    }
+    types {
+    }
+    messages {
+    }
+}

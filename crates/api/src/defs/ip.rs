@@ -1,0 +1,62 @@
+//! Messages of `ip.api`.
+
+use super::*;
+
+module! {
+    ip "3.2.0"
+    aliases {
+    }
+    enums {
+    }
+    enumflags {
+        IpFlowHashConfig "ip_flow_hash_config": u32 { IP_API_FLOW_HASH_SRC_IP = 1, IP_API_FLOW_HASH_DST_IP = 2, IP_API_FLOW_HASH_SRC_PORT = 4, IP_API_FLOW_HASH_DST_PORT = 8, IP_API_FLOW_HASH_PROTO = 16, IP_API_FLOW_HASH_REVERSE = 32, IP_API_FLOW_HASH_SYMETRIC = 64, IP_API_FLOW_HASH_FLOW_LABEL = 128 }
+        IpFlowHashConfigV2 "ip_flow_hash_config_v2": u32 { IP_API_V2_FLOW_HASH_SRC_IP = 1, IP_API_V2_FLOW_HASH_DST_IP = 2, IP_API_V2_FLOW_HASH_SRC_PORT = 4, IP_API_V2_FLOW_HASH_DST_PORT = 8, IP_API_V2_FLOW_HASH_PROTO = 16, IP_API_V2_FLOW_HASH_REVERSE = 32, IP_API_V2_FLOW_HASH_SYMETRIC = 64, IP_API_V2_FLOW_HASH_FLOW_LABEL = 128, IP_API_V2_FLOW_HASH_GTPV1_TEID = 256 }
+    }
+    unions {
+    }
+    types {
+        IpTable "ip_table" { table_id: u32, is_ip6: bool, name: Text<64> }
+        IpRoute "ip_route" { table_id: u32, stats_index: u32, prefix: Prefix, n_paths: u8, paths: Vec<FibPath> = n_paths }
+        IpRouteV2 "ip_route_v2" { table_id: u32, stats_index: u32, prefix: Prefix, n_paths: u8, src: u8, paths: Vec<FibPath> = n_paths }
+    }
+    messages {
+        client IpTableAddDel "ip_table_add_del" -> ip_table_add_del_reply { is_add: bool => "true", table: IpTable }
+        context IpTableAddDelReply "ip_table_add_del_reply" { retval: i32 }
+        client IpTableAddDelV2 "ip_table_add_del_v2" -> ip_table_add_del_v2_reply { table: IpTable, create_mfib: bool => "true", is_add: bool => "true" }
+        context IpTableAddDelV2Reply "ip_table_add_del_v2_reply" { retval: i32 }
+        client IpTableAllocate "ip_table_allocate" -> ip_table_allocate_reply { table: IpTable }
+        context IpTableAllocateReply "ip_table_allocate_reply" { retval: i32, table: IpTable }
+        client IpTableDump "ip_table_dump" => ip_table_details {  }
+        context IpTableDetails "ip_table_details" { table: IpTable }
+        client IpTableFlush "ip_table_flush" -> ip_table_flush_reply { table: IpTable }
+        context IpTableFlushReply "ip_table_flush_reply" { retval: i32 }
+        client IpRouteAddDel "ip_route_add_del" -> ip_route_add_del_reply { is_add: bool => "true", is_multipath: bool, route: IpRoute }
+        context IpRouteAddDelReply "ip_route_add_del_reply" { retval: i32, stats_index: u32 }
+        client IpRouteAddDelV2 "ip_route_add_del_v2" -> ip_route_add_del_v2_reply { is_add: bool => "true", is_multipath: bool, route: IpRouteV2 }
+        context IpRouteAddDelV2Reply "ip_route_add_del_v2_reply" { retval: i32, stats_index: u32 }
+        client IpRouteDump "ip_route_dump" => ip_route_details { table: IpTable }
+        context IpRouteDetails "ip_route_details" { route: IpRoute }
+        client IpRouteV2Dump "ip_route_v2_dump" => ip_route_v2_details { src: u8, table: IpTable }
+        context IpRouteV2Details "ip_route_v2_details" { route: IpRouteV2 }
+        client IpRouteLookup "ip_route_lookup" -> ip_route_lookup_reply { table_id: u32, exact: u8, prefix: Prefix }
+        context IpRouteLookupReply "ip_route_lookup_reply" { retval: i32, route: IpRoute }
+        client IpRouteLookupV2 "ip_route_lookup_v2" -> ip_route_lookup_v2_reply { table_id: u32, exact: u8, prefix: Prefix }
+        context IpRouteLookupV2Reply "ip_route_lookup_v2_reply" { retval: i32, route: IpRouteV2 }
+        client SetIpFlowHash "set_ip_flow_hash" -> set_ip_flow_hash_reply { vrf_id: u32, is_ipv6: bool, src: bool, dst: bool, sport: bool, dport: bool, proto: bool, reverse: bool, symmetric: bool }
+        context SetIpFlowHashReply "set_ip_flow_hash_reply" { retval: i32 }
+        client SetIpFlowHashV2 "set_ip_flow_hash_v2" -> set_ip_flow_hash_v2_reply { table_id: u32, af: AddressFamily, flow_hash_config: IpFlowHashConfig }
+        context SetIpFlowHashV2Reply "set_ip_flow_hash_v2_reply" { retval: i32 }
+        client SetIpFlowHashV3 "set_ip_flow_hash_v3" -> set_ip_flow_hash_v3_reply { table_id: u32, af: AddressFamily, flow_hash_config: IpFlowHashConfigV2 }
+        context SetIpFlowHashV3Reply "set_ip_flow_hash_v3_reply" { retval: i32 }
+        client IpAddressDump "ip_address_dump" => ip_address_details { sw_if_index: InterfaceIndex, is_ipv6: bool }
+        context IpAddressDetails "ip_address_details" { sw_if_index: InterfaceIndex, prefix: AddressWithPrefix }
+        client IpUnnumberedDump "ip_unnumbered_dump" => ip_unnumbered_details { sw_if_index: InterfaceIndex => "4294967295" }
+        context IpUnnumberedDetails "ip_unnumbered_details" { sw_if_index: InterfaceIndex, ip_sw_if_index: InterfaceIndex }
+        client IpDump "ip_dump" => ip_details { is_ipv6: bool }
+        context IpDetails "ip_details" { sw_if_index: InterfaceIndex, is_ipv6: bool }
+        client SwInterfaceIp6EnableDisable "sw_interface_ip6_enable_disable" -> sw_interface_ip6_enable_disable_reply { sw_if_index: InterfaceIndex, enable: bool }
+        context SwInterfaceIp6EnableDisableReply "sw_interface_ip6_enable_disable_reply" { retval: i32 }
+        client SwInterfaceIp6GetLinkLocalAddress "sw_interface_ip6_get_link_local_address" -> sw_interface_ip6_get_link_local_address_reply { sw_if_index: InterfaceIndex }
+        context SwInterfaceIp6GetLinkLocalAddressReply "sw_interface_ip6_get_link_local_address_reply" { retval: i32, ip: Ip6Address }
+    }
+}

@@ -1,0 +1,307 @@
+//! A client on its socket.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use futures_lite::future::{or, poll_fn};
+use quiver_api::Wire as _;
+use quiver_api::defs::{CliInbandReply, SockclntCreate};
+use quiver_api::frame::{self, Front};
+use quiver_api::{Head, Message};
+use quiver_command::operation::retval;
+use quiver_graph::reactor::{AsyncFd, yield_now};
+use quiver_net::Router;
+
+use super::clients::Clients;
+use super::table::{Call, Flow, Table};
+use crate::engine::{Engine, Progress, SLICE, command};
+use crate::server::Wire;
+
+/// Read at once.
+const CHUNK: usize = 64 << 10;
+/// Answers that wait to be read by the client; beyond them its requests wait.
+const OUTPUT: usize = 1 << 20;
+/// How often a client is looked at while its command runs.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Serves a client until it is gone.
+pub async fn serve(engine: Engine<Router>, wire: AsyncFd<UnixStream>, table: Rc<Table>) {
+    let mut connection = Connection {
+        engine,
+        wire,
+        table,
+        index: None,
+        input: Vec::new(),
+        read: 0,
+        output: Vec::new(),
+        written: 0,
+        more: None,
+        ending: false,
+        gone: false,
+    };
+    while !connection.over() {
+        let mut busy = connection.receive();
+        busy |= connection.answer().await;
+        busy |= connection.send().await;
+        if busy {
+            yield_now().await;
+        } else if !connection.over() {
+            connection.wait().await;
+        }
+    }
+    connection.leave();
+}
+
+type More = Box<dyn FnMut(&mut Call<'_>) -> bool>;
+
+struct Connection {
+    engine: Engine<Router>,
+    wire: AsyncFd<UnixStream>,
+    table: Rc<Table>,
+    /// Its number, once it has said its name.
+    index: Option<u32>,
+    input: Vec<u8>,
+    /// Bytes of the input that are done.
+    read: usize,
+    output: Vec<u8>,
+    written: usize,
+    /// Details that have not all been sent, with the context that they are sent with.
+    more: Option<(u32, More)>,
+    /// It has said good-bye, or will send nothing more.
+    ending: bool,
+    gone: bool,
+}
+
+impl Connection {
+    fn over(&self) -> bool {
+        self.gone || (self.ending && self.pending() == 0 && self.more.is_none() && !self.has_message())
+    }
+
+    /// Bytes that wait to be sent.
+    fn pending(&self) -> usize {
+        self.output.len() - self.written
+    }
+
+    fn congested(&self) -> bool {
+        self.pending() >= OUTPUT
+    }
+
+    fn front(&self) -> Front<'_> {
+        frame::front(self.input.get(self.read..).unwrap_or_default())
+    }
+
+    fn has_message(&self) -> bool {
+        !matches!(self.front(), Front::Partial(_))
+    }
+
+    fn wants_input(&self) -> bool {
+        !self.ending && !self.gone && !self.congested() && !self.has_message()
+    }
+
+    fn receive(&mut self) -> bool {
+        if !self.wants_input() {
+            return false;
+        }
+        if self.read > 0 {
+            self.input.drain(..self.read);
+            self.read = 0;
+        }
+        let mut chunk = [0; CHUNK];
+        match self.wire.receive(&mut chunk) {
+            Ok(0) => self.ending = true,
+            Ok(n) => self.input.extend_from_slice(chunk.get(..n).unwrap_or_default()),
+            Err(error) if blocked(&error) => return false,
+            Err(_) => self.gone = true,
+        }
+        true
+    }
+
+    /// Answers what has come, for about a slice.
+    async fn answer(&mut self) -> bool {
+        if self.gone || self.congested() || !(self.more.is_some() || self.has_message()) {
+            return false;
+        }
+        let turn = self.engine.turn().await;
+        let line = self.slice();
+        drop(turn);
+        if let Some((context, line)) = line {
+            self.run(context, line).await;
+        }
+        true
+    }
+
+    /// Answers messages until the slice is over, or one wants a command to be run.
+    fn slice(&mut self) -> Option<(u32, String)> {
+        let start = Instant::now();
+        let engine = self.engine.clone();
+        let mut router = engine.control().borrow_mut();
+        while !self.gone && !self.congested() && start.elapsed() < SLICE {
+            if let Some((context, more)) = &mut self.more {
+                let (client, context) = (self.index.unwrap_or_default(), *context);
+                let mut call = Call { router: &mut router, table: &self.table, client, context, out: &mut self.output };
+                if more(&mut call) {
+                    self.more = None;
+                }
+                continue;
+            }
+            let (flow, context) = match frame::front(self.input.get(self.read..).unwrap_or_default()) {
+                Front::Partial(_) => return None,
+                Front::TooLong(length) => {
+                    tracing::warn!(target: "api", "a client announces a message of {length} bytes and is cut off");
+                    self.gone = true;
+                    return None;
+                }
+                Front::Message(message, taken) => {
+                    self.read += taken;
+                    let now = router.graph.clock().now();
+                    let client = self.index.unwrap_or_default();
+                    if let Some(clients) = router.part_mut::<Clients>() {
+                        clients.count(client);
+                        clients.trace.record(now, client, message);
+                    }
+                    let is_create = message.first_chunk().is_some_and(|id| u16::from_be_bytes(*id) == frame::CREATE);
+                    if is_create == self.index.is_some() {
+                        // Names are said once, and first.
+                        tracing::warn!(target: "api", "a client says its name {}", if is_create { "twice" } else { "too late" });
+                        continue;
+                    }
+                    if is_create {
+                        self.index = create(&mut router, &self.table, message, &mut self.output);
+                        continue;
+                    }
+                    let mut call = Call { router: &mut router, table: &self.table, client, context: 0, out: &mut self.output };
+                    let flow = self.table.dispatch(&mut call, message);
+                    (flow, call.context)
+                }
+            };
+            match flow {
+                Flow::Done => {}
+                Flow::More(more) => self.more = Some((context, more)),
+                Flow::Command(line) => return Some((context, line)),
+                Flow::Close => {
+                    self.ending = true;
+                    self.read = self.input.len();
+                }
+            }
+        }
+        None
+    }
+
+    /// Runs a command line, and answers with its text.
+    async fn run(&mut self, context: u32, line: String) {
+        let mut running = self.engine.start(command(line));
+        let (mut text, mut code) = (String::new(), 0);
+        loop {
+            match running.step() {
+                Progress::Again => yield_now().await,
+                Progress::Blocked => {
+                    let reactor = Rc::clone(self.engine.reactor());
+                    or(running.wait(), reactor.sleep(LOOK)).await;
+                    if self.wire.hung_up() {
+                        running.cancel();
+                        self.gone = true;
+                    }
+                }
+                Progress::Print(part) => text.push_str(&part),
+                Progress::Done(Ok(answer)) => {
+                    text.push_str(&answer.text);
+                    break;
+                }
+                Progress::Done(Err(error)) => {
+                    text.push_str(&format!("{error}\n"));
+                    // As VPP answers whatever goes wrong in a command.
+                    code = retval::UNSPECIFIED;
+                    break;
+                }
+            }
+        }
+        let reply = CliInbandReply { retval: code, reply: text };
+        self.table.push(&mut self.output, self.index.unwrap_or_default(), context, &reply);
+    }
+
+    async fn send(&mut self) -> bool {
+        self.take_events().await;
+        if self.gone || self.pending() == 0 {
+            return false;
+        }
+        match self.wire.send(self.output.get(self.written..).unwrap_or_default()) {
+            Ok(0) => self.gone = true,
+            Ok(n) => self.written += n,
+            Err(error) if blocked(&error) => return false,
+            Err(_) => self.gone = true,
+        }
+        if self.written == self.output.len() {
+            // A large answer does not keep its memory.
+            if self.output.capacity() > OUTPUT {
+                self.output = Vec::new();
+            }
+            self.output.clear();
+            self.written = 0;
+        }
+        true
+    }
+
+    /// Puts events behind the answers.
+    async fn take_events(&mut self) {
+        let Some(index) = self.index.filter(|_| !self.congested()) else { return };
+        let engine = self.engine.clone();
+        let events = poll_fn(|cx| {
+            let mut router = engine.control().borrow_mut();
+            Poll::Ready(router.part_mut::<Clients>().map(|clients| clients.take_events(index, cx.waker())).unwrap_or_default())
+        });
+        self.output.extend_from_slice(&events.await);
+    }
+
+    /// Waits until there is something to do.
+    async fn wait(&mut self) {
+        let (reads, writes) = (self.wants_input(), self.pending() > 0);
+        let (wire, engine, index) = (&self.wire, &self.engine, self.index.filter(|_| !self.congested()));
+        let read = async {
+            match reads {
+                true => wire.readable().await,
+                false => std::future::pending().await,
+            }
+        };
+        let write = async {
+            match writes {
+                true => wire.writable().await,
+                false => std::future::pending().await,
+            }
+        };
+        // `take_events` has left the waker.
+        let event = poll_fn(|_| {
+            let router = engine.control().borrow();
+            let waits = index.is_some_and(|index| router.part::<Clients>().is_some_and(|clients| clients.has_events(index)));
+            if waits { Poll::Ready(Ok(())) } else { Poll::Pending }
+        });
+        if or(or(read, write), event).await.is_err() {
+            self.gone = true;
+        }
+    }
+
+    fn leave(&mut self) {
+        if let (Some(index), Ok(mut router)) = (self.index, self.engine.control().try_borrow_mut())
+            && let Some(clients) = router.part_mut::<Clients>()
+        {
+            clients.leave(index);
+        }
+    }
+}
+
+/// The handshake: the client says its name, and is told its number and all messages.
+fn create(router: &mut Router, table: &Table, message: &[u8], out: &mut Vec<u8>) -> Option<u32> {
+    let mut reader = quiver_api::Reader::new(message.get(2..).unwrap_or_default());
+    debug_assert_eq!(SockclntCreate::INFO.prefix, Head::Context);
+    let context = u32::get(&mut reader).ok()?;
+    let name = SockclntCreate::read(&mut reader).ok()?.name;
+    let index = router.part_mut::<Clients>()?.join(name.as_str());
+    super::handlers::session::welcome(table, index, context, out);
+    Some(index)
+}
+
+fn blocked(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

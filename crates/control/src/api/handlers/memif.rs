@@ -1,0 +1,125 @@
+//! `memif`: shared-memory interfaces.
+
+use quiver_api::Text;
+use quiver_api::defs::*;
+use quiver_command::operation::{OpError, Operation, retval};
+use quiver_drivers::memif::{Mode, Role};
+use quiver_net::Router;
+
+use super::interface::{delete, done, given};
+use crate::api::clients::flags;
+use crate::api::convert::ALL;
+use crate::api::table::{Details, Handlers};
+use crate::ops::interface::DeleteKind;
+use crate::ops::memif::{
+    self, CreateMemif as MakeMemif, CreateMemifRequest, CreateSocket, CreateSocketRequest, DeleteSocket, DeleteSocketRequest,
+};
+
+pub(super) fn add(handlers: &mut Handlers) {
+    handlers.act::<MemifSocketFilenameAddDel, MemifSocketFilenameAddDelReply>(|router, m| {
+        set_socket(router, m.is_add, m.socket_id, m.socket_filename.0).map(drop)
+    });
+    handlers.reply::<MemifSocketFilenameAddDelV2, MemifSocketFilenameAddDelV2Reply>(|router, m| {
+        let socket_id = match m.socket_id {
+            ALL if m.is_add => free_socket(router)?,
+            id => id,
+        };
+        set_socket(router, m.is_add, socket_id, m.socket_filename)?;
+        Ok(MemifSocketFilenameAddDelV2Reply { retval: 0, socket_id })
+    });
+    handlers.dump::<MemifSocketFilenameDump>(|router, _, send| {
+        let Ok(memif) = memif::memif(router) else { return };
+        for socket in memif.sockets() {
+            send(&MemifSocketFilenameDetails { socket_id: socket.id, socket_filename: Text(socket.path) });
+        }
+    });
+    handlers.reply::<MemifCreate, MemifCreateReply>(|router, m| {
+        let MemifCreate { role, mode, rx_queues, tx_queues, id, socket_id, ring_size, buffer_size, hw_addr, secret, .. } = m;
+        let sw_if_index =
+            create(router, &role, &mode, (rx_queues, tx_queues), (id, socket_id), (ring_size, buffer_size), &hw_addr, secret)?;
+        Ok(MemifCreateReply { retval: 0, sw_if_index })
+    });
+    handlers.reply::<MemifCreateV2, MemifCreateV2Reply>(|router, m| {
+        let MemifCreateV2 { role, mode, rx_queues, tx_queues, id, socket_id, ring_size, buffer_size, hw_addr, secret, .. } = m;
+        let sw_if_index =
+            create(router, &role, &mode, (rx_queues, tx_queues), (id, socket_id), (ring_size, buffer_size), &hw_addr, secret)?;
+        Ok(MemifCreateV2Reply { retval: 0, sw_if_index })
+    });
+    handlers.act::<MemifDelete, MemifDeleteReply>(|router, m| delete(router, &m.sw_if_index, DeleteKind::Memif));
+    handlers.dump::<MemifDump>(dump);
+}
+
+fn free_socket(router: &mut Router) -> Result<u32, OpError> {
+    let memif = memif::memif(router).map_err(|e| OpError::system("cannot prepare memif", &e))?;
+    let taken: Vec<u32> = memif.sockets().iter().map(|socket| socket.id).collect();
+    let free = (1..ALL).find(|id| !taken.contains(id));
+    free.ok_or_else(|| OpError::new(retval::LIMIT_EXCEEDED, "no free number").key("socket_id"))
+}
+
+fn set_socket(router: &mut Router, add: bool, id: u32, filename: String) -> Result<(), OpError> {
+    if id == ALL || (add && filename.is_empty()) {
+        return Err(OpError::new(retval::INVALID_ARGUMENT, "a number and a path are needed").key("socket_id"));
+    }
+    match add {
+        true => CreateSocket::run(router, CreateSocketRequest { id, filename }).map(drop),
+        false => DeleteSocket::run(router, DeleteSocketRequest { id }).map(drop),
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "two versions of one message with the same fields")]
+fn create(
+    router: &mut Router,
+    role: &MemifRole,
+    mode: &MemifMode,
+    queues: (u8, u8),
+    (id, socket_id): (u32, u32),
+    (ring_size, buffer_size): (u32, u16),
+    mac: &MacAddress,
+    secret: Text<24>,
+) -> Result<InterfaceIndex, OpError> {
+    let mode_ip = match *mode {
+        MemifMode::MEMIF_MODE_API_ETHERNET => false,
+        MemifMode::MEMIF_MODE_API_IP => true,
+        MemifMode(other) => {
+            return Err(OpError::new(retval::INVALID_ARGUMENT, format!("mode {other} is not there")).key("mode"));
+        }
+    };
+    let request = CreateMemifRequest {
+        id,
+        socket_id,
+        ring_size: Some(ring_size).filter(|n| *n > 0),
+        buffer_size: Some(u32::from(buffer_size)).filter(|n| *n > 0),
+        rx_queues: Some(usize::from(queues.0)).filter(|n| *n > 0),
+        tx_queues: Some(usize::from(queues.1)).filter(|n| *n > 0),
+        mac: given(mac),
+        master: *role == MemifRole::MEMIF_ROLE_API_MASTER,
+        mode_ip,
+        secret: Some(secret.0).filter(|secret| !secret.is_empty()),
+    };
+    let made = done(MakeMemif::run(router, request)?)?;
+    Ok(InterfaceIndex(made.0.sw_if_index))
+}
+
+fn dump(router: &mut Router, _: MemifDump, send: &mut dyn FnMut(&dyn Details)) {
+    let Ok(memif) = memif::memif(router) else { return };
+    for info in memif.keys().into_iter().filter_map(|key| memif.interface(key)) {
+        let Some(interface) = router.interfaces.by_name(&info.key.to_string()) else { continue };
+        let server = info.role == Role::Server;
+        // Of the first ring where there is one, as configured where packets do not flow.
+        let ring_size = info.rings.first().map_or(0, |ring| u32::from(ring.size));
+        send(&MemifDetails {
+            sw_if_index: InterfaceIndex(interface.index.0),
+            hw_addr: MacAddress(interface.mac.0),
+            id: info.key.id,
+            role: if server { MemifRole::MEMIF_ROLE_API_MASTER } else { MemifRole::MEMIF_ROLE_API_SLAVE },
+            mode: if info.mode == Mode::Ip { MemifMode::MEMIF_MODE_API_IP } else { MemifMode::MEMIF_MODE_API_ETHERNET },
+            // Packets are copied.
+            zero_copy: false,
+            socket_id: info.key.socket,
+            ring_size,
+            buffer_size: u16::try_from(info.buffer_size).unwrap_or(u16::MAX),
+            flags: IfStatusFlags(flags(interface)),
+            if_name: Text(interface.name.clone()),
+        });
+    }
+}

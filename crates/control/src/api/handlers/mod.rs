@@ -1,0 +1,33 @@
+//! What messages do, a file for each of VPP's modules.
+//!
+//! Codes of refusals are those of the operations, which are VPP's; where one of VPP's handlers gives another for the same
+//! mistake, the handler here says so.
+
+mod arp;
+mod devices;
+mod generator;
+mod interface;
+mod ip;
+mod l2;
+mod memif;
+mod neighbor;
+mod route;
+pub mod session;
+
+use super::table::Handlers;
+
+/// Handlers of everything that is in this crate.
+pub fn all() -> Handlers {
+    let mut handlers = Handlers::default();
+    session::add(&mut handlers);
+    interface::add(&mut handlers);
+    ip::add(&mut handlers);
+    route::add(&mut handlers);
+    neighbor::add(&mut handlers);
+    arp::add(&mut handlers);
+    l2::add(&mut handlers);
+    memif::add(&mut handlers);
+    devices::add(&mut handlers);
+    generator::add(&mut handlers);
+    handlers
+}

@@ -1,0 +1,111 @@
+//! The sockets of the binary API and of the statistics.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use quiver_api::json_of;
+use quiver_graph::reactor::AsyncFd;
+use quiver_net::Router;
+
+use super::StartError;
+use crate::api::{Handlers, Table, handlers, serve};
+use crate::engine::Engine;
+use crate::plugin::Plugin;
+use crate::process::Processes;
+use crate::server::{BoundPath, StatsListener};
+
+/// Clients at a time; one beyond them is turned away.
+const CLIENTS_MAX: usize = 256;
+/// Pause after an accept that failed, such as for lack of descriptors.
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// All messages of the daemon and of the plugins that are on.
+pub fn table(plugins: &[Plugin]) -> Table {
+    let mut all: Handlers = handlers::all();
+    plugins.iter().for_each(|plugin| (plugin.api)(&mut all));
+    Table::new(all)
+}
+
+/// Writes `<module>.api.json` files, as clients load them, for all modules with their types.
+pub fn write_definitions(plugins: &[Plugin], folder: &Path) -> Result<ExitCode, StartError> {
+    let failed = |error| StartError::System { doing: format!("cannot write to {}", folder.display()), error };
+    fs::create_dir_all(folder).map_err(failed)?;
+    for module in table(plugins).modules() {
+        let text = serde_json::to_string_pretty(&json_of(module)).unwrap_or_default();
+        fs::write(folder.join(format!("{}.api.json", module.name)), text).map_err(failed)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Serves clients of the binary API from now on.
+pub fn listen(
+    engine: &Engine<Router>,
+    processes: &Processes<Router>,
+    table: Rc<Table>,
+    listener: UnixListener,
+    bound: BoundPath,
+) -> io::Result<()> {
+    let listener = AsyncFd::new(engine.reactor(), listener)?;
+    let (engine, processes, clients) = (engine.clone(), processes.clone(), Rc::new(()));
+    processes.clone().account("api-socket-listener", async move {
+        let _bound = bound;
+        loop {
+            match listener.accept().await {
+                // One count is the listener's own.
+                Ok(_) if Rc::strong_count(&clients) > CLIENTS_MAX => {
+                    tracing::warn!(target: "api", "more than {CLIENTS_MAX} clients: one was turned away");
+                }
+                Ok(stream) => welcome(&engine, &processes, &table, stream, &clients),
+                Err(error) => {
+                    tracing::warn!(target: "api", "cannot take a client: {error}");
+                    engine.reactor().sleep(AFTER_FAILURE).await;
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+fn welcome(
+    engine: &Engine<Router>,
+    processes: &Processes<Router>,
+    table: &Rc<Table>,
+    stream: AsyncFd<UnixStream>,
+    clients: &Rc<()>,
+) {
+    let (engine, table, count) = (engine.clone(), Rc::clone(table), Rc::clone(clients));
+    processes.account("api-client", async move {
+        serve(engine, stream, table).await;
+        drop(count);
+    });
+}
+
+/// Hands the statistics' memory to readers from now on.
+pub fn listen_stats(processes: &Processes<Router>, engine: &Engine<Router>, listener: StatsListener) -> io::Result<()> {
+    // Readers get a descriptor that cannot be written through.
+    let memory = {
+        let router = engine.control().borrow();
+        let fd = router.graph.stats().fd();
+        fs::File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd)))?
+    };
+    let reactor = Rc::clone(engine.reactor());
+    processes.account("stats-socket-listener", async move {
+        loop {
+            if let Err(error) = reactor.readable(listener.as_fd()).await {
+                tracing::warn!(target: "api", "no more readers of the statistics: {error}");
+                return;
+            }
+            if let Err(error) = listener.serve_one(memory.as_fd()) {
+                tracing::warn!(target: "api", "cannot take a reader of the statistics: {error}");
+                reactor.sleep(AFTER_FAILURE).await;
+            }
+        }
+    });
+    Ok(())
+}

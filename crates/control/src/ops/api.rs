@@ -1,0 +1,214 @@
+//! `api trace`, `show api clients`: the binary API seen from the outside.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use quiver_command::grammar::Command;
+use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_net::Router;
+use serde::{Deserialize, Serialize};
+
+use super::threads::Empty;
+use super::{file_in_tmp, write_in_tmp};
+use crate::api::{ClientInfo, Clients};
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    registry
+        .operation::<ChangeTrace>()
+        .operation::<SaveTrace>()
+        .operation::<ShowTrace>()
+        .operation::<ShowClients>()
+        .command(Command {
+            path: "show api trace-status",
+            syntax: "",
+            help: "Shows whether API messages are recorded",
+            parse: |_, _| Ok(Invocation::new::<ShowTrace>(Empty {})),
+        })
+        .command(Command {
+            path: "show api clients",
+            syntax: "",
+            help: "Shows who is connected to the binary API",
+            parse: |_, _| Ok(Invocation::new::<ShowClients>(Empty {})),
+        })
+        .command(Command {
+            path: "api trace",
+            syntax: "on|off|free|save <file>",
+            help: "Switches the recording of API messages, forgets them, or writes them to a file in /tmp",
+            parse: |args, _| {
+                if args.take_keyword("save") {
+                    let file = args.word("file")?.into_owned();
+                    return Ok(Invocation::new::<SaveTrace>(SaveRequest { file }));
+                }
+                let change =
+                    args.expect_one_of(&[("on", TraceChange::On), ("off", TraceChange::Off), ("free", TraceChange::Free)])?;
+                Ok(Invocation::new::<ChangeTrace>(TraceRequest { change }))
+            },
+        });
+}
+
+fn no_api() -> OpError {
+    OpError::new(retval::UNSUPPORTED, "this router has no binary API").remedy("see socksvr { } in startup.conf")
+}
+
+fn clients(router: &mut Router) -> Result<&mut Clients, OpError> {
+    router.part_mut().ok_or_else(no_api)
+}
+
+/// Switches the recording of API messages.
+pub struct ChangeTrace;
+
+/// What [`ChangeTrace`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TraceChange {
+    /// Record.
+    On,
+    /// Record no more; what is recorded stays.
+    Off,
+    /// Forget what is recorded.
+    Free,
+}
+
+/// What [`ChangeTrace`] changes.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceRequest {
+    /// Change.
+    pub change: TraceChange,
+}
+
+impl Operation<Router> for ChangeTrace {
+    const NAME: &'static str = "api_trace_set";
+    type Request = TraceRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: TraceRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let trace = &mut clients(router)?.trace;
+        match request.change {
+            TraceChange::On => trace.switch(true),
+            TraceChange::Off => trace.switch(false),
+            TraceChange::Free => trace.clear(),
+        }
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Writes recorded messages to a file.
+pub struct SaveTrace;
+
+/// Where [`SaveTrace`] writes them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SaveRequest {
+    /// Name of a file in /tmp.
+    pub file: String,
+}
+
+/// The answer of [`SaveTrace`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Saved {
+    /// How many messages.
+    pub messages: usize,
+    /// Where they are.
+    pub file: PathBuf,
+}
+
+impl Operation<Router> for SaveTrace {
+    const NAME: &'static str = "api_trace_save";
+    type Request = SaveRequest;
+    type Reply = Saved;
+
+    fn run(router: &mut Router, request: SaveRequest) -> Result<Outcome<Router, Saved>, OpError> {
+        let file = file_in_tmp(&request.file)?;
+        let clients = clients(router)?;
+        let (mut text, mut messages) = (String::from("# seconds client message bytes\n"), 0);
+        for message in clients.trace.messages() {
+            let _ = write!(text, "{:.6} {:#x} {} ", message.time as f64 / 1e9, message.client, clients.name_of(&message.bytes));
+            for byte in &message.bytes {
+                let _ = write!(text, "{byte:02x}");
+            }
+            text.push('\n');
+            messages += 1;
+        }
+        write_in_tmp(&file, text.as_bytes())?;
+        Ok(Outcome::Done(Saved { messages, file }))
+    }
+}
+
+impl Text for Saved {
+    fn text(&self, out: &mut String, _view: &View) {
+        let _ = writeln!(out, "API trace saved to {}", self.file.display());
+    }
+}
+
+/// Tells whether API messages are recorded.
+pub struct ShowTrace;
+
+/// The answer of [`ShowTrace`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct TraceStatus {
+    /// Whether they are.
+    pub on: bool,
+    /// How many are kept.
+    pub messages: usize,
+}
+
+impl Operation<Router> for ShowTrace {
+    const NAME: &'static str = "api_trace_show";
+    type Request = Empty;
+    type Reply = TraceStatus;
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, TraceStatus>, OpError> {
+        let trace = &clients(router)?.trace;
+        Ok(Outcome::Done(TraceStatus { on: trace.is_on(), messages: trace.messages().count() }))
+    }
+}
+
+impl Text for TraceStatus {
+    fn text(&self, out: &mut String, _view: &View) {
+        let on = if self.on { "enabled" } else { "disabled" };
+        let _ = writeln!(out, "RX Trace is {on}, {} messages", self.messages);
+    }
+}
+
+/// Lists the clients of the binary API.
+pub struct ShowClients;
+
+/// The answer of [`ShowClients`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct ClientList(pub Vec<ClientInfo>);
+
+impl Operation<Router> for ShowClients {
+    const NAME: &'static str = "api_clients_show";
+    type Request = Empty;
+    type Reply = ClientList;
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ClientList>, OpError> {
+        Ok(Outcome::Done(ClientList(clients(router)?.list())))
+    }
+}
+
+impl Text for ClientList {
+    fn text(&self, out: &mut String, _view: &View) {
+        if self.0.is_empty() {
+            out.push_str("No API clients\n");
+            return;
+        }
+        let left = |table: TextTable, (heading, width)| table.column_with(heading, Align::Left, width, Align::Left);
+        let columns = [("Index", 12), ("Name", 24), ("Messages", 12), ("Events", 22), ("Lost", 0)];
+        let table = columns.into_iter().fold(TextTable::new().trim(), left);
+        table.heading(out);
+        for client in &self.0 {
+            let events = match (client.interface_events, client.neighbor_events) {
+                (false, false) => "none",
+                (true, false) => "interfaces",
+                (false, true) => "neighbors",
+                (true, true) => "interfaces, neighbors",
+            };
+            let index = format!("{:#x}", client.index);
+            table.row(out, &[&index, &client.name, &client.requests, &events, &client.lost_events]);
+        }
+    }
+}

@@ -35,8 +35,8 @@ fn own_text(definition: &Definition) -> String {
     match definition.kind {
         Kind::Struct | Kind::Union => text(definition.fields),
         Kind::Enum | Kind::Flags => {
-            let values: Vec<String> =
-                definition.values.iter().map(|value| format!("['{}', {}]", value.name, value.number)).collect();
+            let counted = definition.values.iter().filter(|value| !value.compatible);
+            let values: Vec<String> = counted.map(|value| format!("['{}', {}]", value.name, value.number)).collect();
             format!("[{}]", values.join(", "))
         }
         // What an alias stands for does not count.
@@ -108,5 +108,9 @@ mod tests {
         assert_eq!(of::<IpRouteAddDelReply>(), "1992deab");
         assert_eq!(of::<IpNeighborAddDel>(), "0607c257");
         assert_eq!(of::<PgCreateInterfaceV3>(), "b2aac653");
+        // With enumerators that were added later.
+        assert_eq!(of::<AfPacketCreateV3>(), "b3a809d4");
+        assert_eq!(of::<AfXdpCreateV3>(), "cf4b1827");
+        assert_eq!(of::<TapCreateV3>(), "3f3fd1df");
     }
 }

@@ -16,6 +16,7 @@
 //! }
 //! ```
 //!
+//! `compatible` behind an enumerator says that it was added without changing any CRC.
 //! `client`, `context` and `plain` say what stands before the fields (see [`Head`](crate::Head)); `->` names the reply, `=>`
 //! the message that comes any number of times before it, `!` the events that a request asks for. Of a field, `= n` names the
 //! field that counts it, `=> "text"` is the value that clients send where nothing is said.
@@ -25,8 +26,8 @@ macro_rules! module {
     (
         $module:ident $version:literal
         aliases { $( $alias:ident $alias_name:literal : $alias_of:ty; )* }
-        enums { $( $enum:ident $enum_name:literal : $enum_base:ident { $( $value:ident = $number:literal ),* } )* }
-        enumflags { $( $flags:ident $flags_name:literal : $flags_base:ident { $( $flag:ident = $bit:literal ),* } )* }
+        enums { $( $enum:ident $enum_name:literal : $enum_base:ident { $( $value:ident = $number:literal $( $newer:ident )? ),* } )* }
+        enumflags { $( $flags:ident $flags_name:literal : $flags_base:ident { $( $flag:ident = $bit:literal $( $newer_flag:ident )? ),* } )* }
         unions { $( $union:ident $union_name:literal { $( $arm:ident : $arm_type:ty ),* } )* }
         types { $( $type:ident $type_name:literal {
             $( $field:ident : $field_type:ty $( = $count:ident )? $( => $default:literal )? ),*
@@ -37,8 +38,8 @@ macro_rules! module {
         } )* }
     ) => {
             $( $crate::macros::newtype!($alias $alias_name ($alias_of) Alias []); )*
-            $( $crate::macros::newtype!($enum $enum_name ($enum_base) Enum [$( $value = $number ),*]); )*
-            $( $crate::macros::newtype!($flags $flags_name ($flags_base) Flags [$( $flag = $bit ),*]); )*
+            $( $crate::macros::newtype!($enum $enum_name ($enum_base) Enum [$( $value = $number $( $newer )? ),*]); )*
+            $( $crate::macros::newtype!($flags $flags_name ($flags_base) Flags [$( $flag = $bit $( $newer_flag )? ),*]); )*
 
             $(
                 #[doc = concat!("The room of `", $union_name, "`: the bytes of one of its fields, the rest zero.")]
@@ -151,7 +152,7 @@ macro_rules! module {
 
 /// An alias or enumeration: a structure around what it is on the wire.
 macro_rules! newtype {
-    ($name:ident $text:literal ($of:ty) $kind:ident [$( $value:ident = $number:literal ),*]) => {
+    ($name:ident $text:literal ($of:ty) $kind:ident [$( $value:ident = $number:literal $( $newer:ident )? ),*]) => {
         #[doc = concat!("`", $text, "`.")]
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct $name(pub $of);
@@ -164,7 +165,11 @@ macro_rules! newtype {
                 name: $text,
                 kind: Kind::$kind,
                 fields: &[Field { name: "", ty: <$of as Wire>::TYPE, size: <$of as Wire>::SIZE, default: None }],
-                values: &[$( Value { name: stringify!($value), number: $number } ),*],
+                values: &[$( Value {
+                    name: stringify!($value),
+                    number: $number,
+                    compatible: $crate::macros::first!($( $crate::macros::compatible!($newer), )? false),
+                } ),*],
             };
         }
 
@@ -251,10 +256,16 @@ macro_rules! prefix {
     };
 }
 
+macro_rules! compatible {
+    (compatible) => {
+        true
+    };
+}
+
 macro_rules! first {
     ($first:expr $(, $rest:expr)*) => {
         $first
     };
 }
 
-pub(crate) use {field, first, get, module, named, newtype, prefix, put, size};
+pub(crate) use {compatible, field, first, get, module, named, newtype, prefix, put, size};

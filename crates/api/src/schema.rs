@@ -55,6 +55,8 @@ pub struct Value {
     pub name: &'static str,
     /// Number.
     pub number: i64,
+    /// Added later, without a change of any CRC.
+    pub compatible: bool,
 }
 
 /// What a definition defines.

@@ -8,7 +8,7 @@ module! {
     }
     enums {
         AfPacketMode "af_packet_mode": u32 { AF_PACKET_API_MODE_ETHERNET = 1, AF_PACKET_API_MODE_IP = 2 }
-        AfPacketFlags "af_packet_flags": u32 { AF_PACKET_API_FLAG_QDISC_BYPASS = 1, AF_PACKET_API_FLAG_CKSUM_GSO = 2, AF_PACKET_API_FLAG_VERSION_2 = 8 }
+        AfPacketFlags "af_packet_flags": u32 { AF_PACKET_API_FLAG_QDISC_BYPASS = 1, AF_PACKET_API_FLAG_CKSUM_GSO = 2, AF_PACKET_API_FLAG_VERSION_2 = 8 compatible }
     }
     enumflags {
     }

@@ -10,7 +10,7 @@ module! {
         AfXdpMode "af_xdp_mode": u32 { AF_XDP_API_MODE_AUTO = 0, AF_XDP_API_MODE_COPY = 1, AF_XDP_API_MODE_ZERO_COPY = 2 }
     }
     enumflags {
-        AfXdpFlag "af_xdp_flag": u8 { AF_XDP_API_FLAGS_NO_SYSCALL_LOCK = 1, AF_XDP_API_FLAGS_MAC_REUSE = 2 }
+        AfXdpFlag "af_xdp_flag": u8 { AF_XDP_API_FLAGS_NO_SYSCALL_LOCK = 1, AF_XDP_API_FLAGS_MAC_REUSE = 2 compatible }
     }
     unions {
     }

@@ -11,7 +11,9 @@ import tempfile
 import time
 import unittest
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from router import Router
@@ -37,6 +39,14 @@ def until(what: str, holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def link_is_up(vpp: Any, index: int) -> bool:
+    return bool(vpp.api.sw_interface_dump(sw_if_index=index)[0].flags & 2)
+
+
+def beats(stats: Any) -> bool:
+    return bool(stats["/sys/heartbeat"] > 1)
+
+
 class OneRouter(unittest.TestCase):
     router: Router
 
@@ -47,29 +57,29 @@ class OneRouter(unittest.TestCase):
 class Basics(OneRouter):
     def test_definitions_are_fetched_and_calls_work(self) -> None:
         vpp = connect(self.router, "first")
-        self.assertEqual(vpp.api.show_version().program, "quiver")
-        self.assertEqual([i.interface_name for i in vpp.api.sw_interface_dump()], ["local0"])
-        self.assertGreater(vpp.api.show_vpe_system_time().vpe_system_time.timestamp(), 1.7e9)
-        self.assertEqual(vpp.api.show_threads().thread_data[0].id, 0)
-        self.assertIn("local0", vpp.api.cli_inband(cmd="show interface").reply)
+        assert vpp.api.show_version().program == "quiver"
+        assert [i.interface_name for i in vpp.api.sw_interface_dump()] == ["local0"]
+        assert vpp.api.show_vpe_system_time().vpe_system_time.timestamp() > 1700000000.0
+        assert vpp.api.show_threads().thread_data[0].id == 0
+        assert "local0" in vpp.api.cli_inband(cmd="show interface").reply
         wrong = vpp.api.cli_inband(cmd="show nonsense")
-        self.assertEqual(wrong.retval, -1)
-        self.assertIn("nonsense", wrong.reply)
+        assert wrong.retval == -1
+        assert "nonsense" in wrong.reply
         vpp.disconnect()
 
     def test_definitions_from_files_do_as_well(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([os.environ["QUIVER_BIN"], "--api-json", folder], check=True)
-            self.assertTrue((Path(folder) / "interface.api.json").exists())
+            assert (Path(folder) / "interface.api.json").exists()
             vpp = connect(self.router, "files", apidir=folder)
-            self.assertEqual(vpp.api.show_version().program, "quiver")
+            assert vpp.api.show_version().program == "quiver"
             vpp.disconnect()
 
     def test_refusals_have_the_codes_of_vpp(self) -> None:
         vpp = connect(self.router, "wrong")
-        self.assertEqual(vpp.api.sw_interface_set_flags(sw_if_index=99, flags=1).retval, -2)
-        self.assertEqual(vpp.api.sw_interface_set_table(sw_if_index=0, is_ipv6=0, vrf_id=9).retval, -3)
-        self.assertEqual(vpp.api.create_vlan_subif(sw_if_index=0, vlan_id=4096).retval, -55)
+        assert vpp.api.sw_interface_set_flags(sw_if_index=99, flags=1).retval == -2
+        assert vpp.api.sw_interface_set_table(sw_if_index=0, is_ipv6=0, vrf_id=9).retval == -3
+        assert vpp.api.create_vlan_subif(sw_if_index=0, vlan_id=4096).retval == -55
         vpp.disconnect()
 
     def test_addresses_routes_and_neighbors(self) -> None:
@@ -80,25 +90,25 @@ class Basics(OneRouter):
         vpp.api.sw_interface_add_del_address(sw_if_index=loop, is_add=1, prefix="2001:db8:1::1/64")
         four = vpp.api.ip_address_dump(sw_if_index=loop, is_ipv6=False)
         six = vpp.api.ip_address_dump(sw_if_index=loop, is_ipv6=True)
-        self.assertEqual([str(a.prefix) for a in four + six], ["10.1.0.1/24", "2001:db8:1::1/64"])
+        assert [str(a.prefix) for a in four + six] == ["10.1.0.1/24", "2001:db8:1::1/64"]
         vpp.api.ip_table_add_del_v2(table={"table_id": 7, "is_ip6": False, "name": "red"}, is_add=1)
-        self.assertIn((7, "red"), [(t.table.table_id, t.table.name) for t in vpp.api.ip_table_dump()])
+        assert (7, "red") in [(t.table.table_id, t.table.name) for t in vpp.api.ip_table_dump()]
         hop = {"address": {"ip4": "10.1.0.2"}}
         path = {"sw_if_index": loop, "weight": 1, "nh": hop, "n_labels": 0, "label_stack": NO_LABELS}
         route = {"table_id": 0, "prefix": "192.0.2.0/24", "n_paths": 1, "paths": [path]}
         index = vpp.api.ip_route_add_del(is_add=1, is_multipath=0, route=route).stats_index
         found = vpp.api.ip_route_lookup(table_id=0, exact=0, prefix="192.0.2.77/32").route
-        self.assertEqual((str(found.prefix), found.stats_index, found.n_paths), ("192.0.2.0/24", index, 1))
-        self.assertEqual(str(found.paths[0].nh.address.ip4), "10.1.0.2")
+        assert (str(found.prefix), found.stats_index, found.n_paths) == ("192.0.2.0/24", index, 1)
+        assert str(found.paths[0].nh.address.ip4) == "10.1.0.2"
         prefixes = [str(r.route.prefix) for r in vpp.api.ip_route_dump(table={"table_id": 0})]
-        self.assertIn("192.0.2.0/24", prefixes)
+        assert "192.0.2.0/24" in prefixes
         neighbor = {"sw_if_index": loop, "flags": 1, "mac_address": "02:00:00:00:00:09", "ip_address": "10.1.0.9"}
         vpp.api.ip_neighbor_add_del(is_add=1, neighbor=neighbor)
         (details,) = vpp.api.ip_neighbor_dump(af=0)
-        self.assertEqual(str(details.neighbor.mac_address), "02:00:00:00:00:09")
-        self.assertTrue(0 <= details.age < 60)
+        assert str(details.neighbor.mac_address) == "02:00:00:00:00:09"
+        assert 0 <= details.age < 60
         vpp.api.ip_neighbor_add_del(is_add=0, neighbor=neighbor)
-        self.assertEqual(vpp.api.ip_neighbor_dump(af=0), [])
+        assert vpp.api.ip_neighbor_dump(af=0) == []
         vpp.api.delete_loopback(sw_if_index=loop)
         vpp.disconnect()
 
@@ -106,7 +116,7 @@ class Basics(OneRouter):
         vpp = connect(self.router, "many")
         vpp.api.cli_inband(cmd="ip route add 20.0.0.0/32 count 20000 via drop")
         routes = vpp.api.ip_route_v2_dump(src=0, table={"table_id": 0})
-        self.assertEqual(sum(str(r.route.prefix).startswith("20.0.") for r in routes), 20000)
+        assert sum(str(r.route.prefix).startswith("20.0.") for r in routes) == 20000
         vpp.disconnect()
 
     def test_layer_2(self) -> None:
@@ -116,15 +126,15 @@ class Basics(OneRouter):
         for port in ports:
             vpp.api.sw_interface_set_l2_bridge(rx_sw_if_index=port, bd_id=5, enable=1)
         (domain,) = vpp.api.bridge_domain_dump(bd_id=5)
-        self.assertEqual((domain.bd_tag, [p.sw_if_index for p in domain.sw_if_details]), ("blue", ports))
+        assert (domain.bd_tag, [p.sw_if_index for p in domain.sw_if_details]) == ("blue", ports)
         vpp.api.l2fib_add_del(mac="02:00:00:00:00:01", bd_id=5, sw_if_index=ports[0], static_mac=1, is_add=1)
         (entry,) = vpp.api.l2_fib_table_dump(bd_id=5)
-        self.assertEqual((str(entry.mac), entry.static_mac), ("02:00:00:00:00:01", True))
+        assert (str(entry.mac), entry.static_mac) == ("02:00:00:00:00:01", True)
         sub = vpp.api.create_vlan_subif(sw_if_index=ports[0], vlan_id=100).sw_if_index
         vpp.api.sw_interface_set_l2_xconnect(rx_sw_if_index=sub, tx_sw_if_index=ports[1], enable=1)
         vpp.api.l2_interface_vlan_tag_rewrite(sw_if_index=sub, vtr_op=3)
         (details,) = vpp.api.sw_interface_dump(sw_if_index=sub)
-        self.assertEqual((details.sub_outer_vlan_id, details.vtr_op, details.sup_sw_if_index), (100, 3, ports[0]))
+        assert (details.sub_outer_vlan_id, details.vtr_op, details.sup_sw_if_index) == (100, 3, ports[0])
         vpp.disconnect()
 
 
@@ -140,19 +150,19 @@ class Events(OneRouter):
         loop = second.api.create_loopback().sw_if_index
         second.api.sw_interface_set_flags(sw_if_index=loop, flags=1)
         name, message = told.get(timeout=WAIT_S)
-        self.assertEqual((name, message.sw_if_index, message.flags & 1, message.deleted), ("sw_interface_event", loop, 1, False))
-        self.assertEqual(message.pid, os.getpid())
+        assert (name, message.sw_if_index, message.flags & 1, message.deleted) == ("sw_interface_event", loop, 1, False)
+        assert message.pid == os.getpid()
         second.api.sw_interface_add_del_address(sw_if_index=loop, is_add=1, prefix="10.9.0.1/24")
         neighbor = {"sw_if_index": loop, "flags": 1, "mac_address": "02:00:00:00:00:09", "ip_address": "10.9.0.9"}
         second.api.ip_neighbor_add_del(is_add=1, neighbor=neighbor)
         while name != "ip_neighbor_event_v2":
             name, message = told.get(timeout=WAIT_S)
-        self.assertEqual(str(message.neighbor.ip_address), "10.9.0.9")
+        assert str(message.neighbor.ip_address) == "10.9.0.9"
         second.api.delete_loopback(sw_if_index=loop)
         while not (name == "sw_interface_event" and message.deleted):
             name, message = told.get(timeout=WAIT_S)
-        self.assertTrue(silent.empty())
-        self.assertIn("interfaces, neighbors", second.api.cli_inband(cmd="show api clients").reply)
+        assert silent.empty()
+        assert "interfaces, neighbors" in second.api.cli_inband(cmd="show api clients").reply
         first.disconnect()
         until("the client is forgotten", lambda: "first" not in second.api.cli_inband(cmd="show api clients").reply)
         second.disconnect()
@@ -173,12 +183,12 @@ class Hostile(OneRouter):
         good = connect(self.router, "good")
         rubbish = self.raw()
         rubbish.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n" * 10)
-        self.assertEqual(rubbish.recv(1), b"", "closed")
+        assert rubbish.recv(1) == b"", "closed"
         unknown = self.raw()
         unknown.sendall(self.frame(struct.pack(">HI64s", 15, 1, b"odd")))
         (length,) = struct.unpack(">8xI4x", unknown.recv(16, socket.MSG_WAITALL))
-        self.assertGreater(length, 1000)
-        self.assertEqual(len(unknown.recv(length, socket.MSG_WAITALL)), length)
+        assert length > 1000
+        assert len(unknown.recv(length, socket.MSG_WAITALL)) == length
         for message in (b"", b"\0", b"\xff\xff" + bytes(30), b"\0\x11", b"\0\x0f"):
             unknown.sendall(self.frame(message))
         half = self.frame(b"\0\x11" + bytes(50))[:30]
@@ -187,7 +197,7 @@ class Hostile(OneRouter):
         silent = self.raw()
         silent.sendall(self.frame(struct.pack(">HI64s", 15, 1, b"vanishes")))
         silent.close()
-        self.assertEqual(good.api.control_ping().retval, 0)
+        assert good.api.control_ping().retval == 0
         good.disconnect()
 
     def test_a_client_that_does_not_read_holds_up_nobody(self) -> None:
@@ -202,15 +212,13 @@ class Hostile(OneRouter):
                 lazy.send(request)
         except BlockingIOError:
             pass
-        self.assertEqual(good.api.control_ping().retval, 0)
-        self.assertIn("lazy", good.api.cli_inband(cmd="show api clients").reply)
+        assert good.api.control_ping().retval == 0
+        assert "lazy" in good.api.cli_inband(cmd="show api clients").reply
         lazy.close()
         until("the client is forgotten", lambda: "lazy" not in good.api.cli_inband(cmd="show api clients").reply)
         good.disconnect()
 
     def table(self, client: socket.socket) -> list[Any]:
-        from types import SimpleNamespace
-
         (length,) = struct.unpack(">8xI4x", client.recv(16, socket.MSG_WAITALL))
         reply = client.recv(length, socket.MSG_WAITALL)
         records = struct.iter_unpack(">H64s", reply[20:])
@@ -233,9 +241,9 @@ class TwoRouters(unittest.TestCase):
                 vpp.api.sw_interface_add_del_address(sw_if_index=index, is_add=1, prefix=f"10.7.0.{role + 1}/24")
                 indices.append(index)
             for vpp, index in zip((one, two), indices, strict=True):
-                until("the link is up", lambda vpp=vpp, index=index: vpp.api.sw_interface_dump(sw_if_index=index)[0].flags & 2 == 2)
+                until("the link is up", partial(link_is_up, vpp, index))
             (details,) = one.api.memif_dump()
-            self.assertEqual((details.if_name, details.id, details.socket_id), ("memif1/3", 3, 1))
+            assert (details.if_name, details.id, details.socket_id) == ("memif1/3", 3, 1)
             loop = two.api.create_loopback().sw_if_index
             two.api.sw_interface_set_flags(sw_if_index=loop, flags=1)
             two.api.sw_interface_add_del_address(sw_if_index=loop, is_add=1, prefix="10.8.0.1/32")
@@ -243,10 +251,10 @@ class TwoRouters(unittest.TestCase):
             path = {"sw_if_index": indices[0], "weight": 1, "nh": hop, "n_labels": 0, "label_stack": NO_LABELS}
             route = {"table_id": 0, "prefix": "10.8.0.0/24", "n_paths": 1, "paths": [path]}
             index = one.api.ip_route_add_del(is_add=1, is_multipath=0, route=route).stats_index
-            self.assertIn("5 sent, 5 received", one.api.cli_inband(cmd="ping 10.8.0.1 repeat 5 interval 0.05").reply)
+            assert "5 sent, 5 received" in one.api.cli_inband(cmd="ping 10.8.0.1 repeat 5 interval 0.05").reply
             self.statistics(a, b, indices, index)
             one.api.memif_delete(sw_if_index=indices[0])
-            self.assertEqual(one.api.memif_dump(), [])
+            assert one.api.memif_dump() == []
             one.disconnect()
             two.disconnect()
 
@@ -255,14 +263,14 @@ class TwoRouters(unittest.TestCase):
             stats = VPPStats(str(router.stats))
             stats.connect()
             names = stats["/if/names"]
-            self.assertEqual(names[index], "memif1/3")
+            assert names[index] == "memif1/3"
             rx = stats["/if/rx"][:, index].sum_packets()
-            self.assertGreaterEqual(rx, 5)
-            until("the heart beats", lambda stats=stats: stats["/sys/heartbeat"] > 1)
-            self.assertTrue(stats.ls(["/err/ip4-input/"]))
-            self.assertIn("ip4-input", stats["/sys/node/names"])
+            assert rx >= 5
+            until("the heart beats", partial(beats, stats))
+            assert stats.ls(["/err/ip4-input/"])
+            assert "ip4-input" in stats["/sys/node/names"]
             if router is a:
-                self.assertGreaterEqual(stats["/net/route/to"][:, route].sum_packets(), 5)
+                assert stats["/net/route/to"][:, route].sum_packets() >= 5
             stats.disconnect()
 
 

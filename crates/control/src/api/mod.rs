@@ -26,5 +26,5 @@ mod trace;
 pub use clients::{ClientInfo, Clients, install};
 pub use connection::serve;
 pub use convert::{address, from_address, from_prefix, index_of, prefix, reference};
-pub use table::{Call, Details, Flow, Handlers, Table};
+pub use table::{Call, Details, Dump, Flow, Handlers, Table};
 pub use trace::{Recorded, Trace};

@@ -19,6 +19,9 @@ pub enum Flow {
     Close,
 }
 
+/// What answers with details: it calls its last argument for each.
+pub type Dump<M> = fn(&mut Router, M, &mut dyn FnMut(&dyn Details));
+
 type Handler = Box<dyn Fn(&mut Call<'_>, &mut Reader<'_>) -> Result<Flow, WireError>>;
 
 /// A message that is being answered.
@@ -88,7 +91,7 @@ impl Handlers {
     }
 
     /// Answers a request with any number of messages.
-    pub fn dump<M: Message + 'static>(&mut self, run: fn(&mut Router, M, &mut dyn FnMut(&dyn Details))) {
+    pub fn dump<M: Message + 'static>(&mut self, run: Dump<M>) {
         self.call::<M>(move |call, message| {
             let Call { router, table, client, context, out } = call;
             run(router, message, &mut |details| details.push(table, out, *client, *context));

@@ -19,6 +19,7 @@ pub fn register(registry: &mut Registry<Router>) {
         .operation::<SaveTrace>()
         .operation::<ShowTrace>()
         .operation::<ShowClients>()
+        .operation::<ShowBihash>()
         .command(Command {
             path: "show api trace-status",
             syntax: "",
@@ -30,6 +31,15 @@ pub fn register(registry: &mut Registry<Router>) {
             syntax: "",
             help: "Shows who is connected to the binary API",
             parse: |_, _| Ok(Invocation::new::<ShowClients>(Empty {})),
+        })
+        .command(Command {
+            path: "show bihash",
+            syntax: "[detail|verbose]",
+            help: "Shows VPP's kind of hash tables, of which there are none here",
+            parse: |args, _| {
+                let _ = args.take_keyword("detail") || args.take_keyword("verbose");
+                Ok(Invocation::new::<ShowBihash>(Empty {}))
+            },
         })
         .command(Command {
             path: "api trace",
@@ -210,5 +220,67 @@ impl Text for ClientList {
             let index = format!("{:#x}", client.index);
             table.row(out, &[&index, &client.name, &client.requests, &events, &client.lost_events]);
         }
+    }
+}
+
+/// Tells that there are none of VPP's hash tables: its test framework asks after each test.
+pub struct ShowBihash;
+
+/// The answer of [`ShowBihash`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct BihashList(pub Vec<String>);
+
+impl Operation<Router> for ShowBihash {
+    const NAME: &'static str = "bihash_show";
+    type Request = Empty;
+    type Reply = BihashList;
+
+    fn run(_: &mut Router, _: Empty) -> Result<Outcome<Router, BihashList>, OpError> {
+        Ok(Outcome::Done(BihashList(Vec::new())))
+    }
+}
+
+impl Text for BihashList {
+    fn text(&self, out: &mut String, _view: &View) {
+        out.push_str("There are no tables of this kind; `show memory' tells what those of this router take\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_net::testing::Harness;
+
+    use crate::ops::testing::{error, run};
+
+    #[test]
+    fn a_router_without_its_daemon_says_so() {
+        let mut h = Harness::new();
+        for line in ["show api clients", "show api trace-status", "api trace on", "api trace save f"] {
+            assert!(error(&mut h.router, line).contains("no binary API"), "{line}");
+        }
+        assert!(run(&mut h.router, "show bihash verbose").contains("no tables"));
+    }
+
+    #[test]
+    fn the_trace_is_switched_forgotten_and_saved() {
+        let mut h = Harness::new();
+        let table = std::rc::Rc::new(crate::api::Table::new(crate::api::handlers::all()));
+        crate::api::install(&mut h.router, &table, crate::api::Trace::new(false, None));
+        assert_eq!(run(&mut h.router, "show api trace-status"), "RX Trace is disabled, 0 messages\n");
+        run(&mut h.router, "api trace on");
+        let ping = table.catalog().named("control_ping").unwrap().id.to_be_bytes();
+        h.router.part_mut::<crate::api::Clients>().unwrap().trace.record(1_500_000_000, 0x8000_0001, &ping);
+        assert_eq!(run(&mut h.router, "show api trace-status"), "RX Trace is enabled, 1 messages\n");
+        let name = format!("quiver-api-trace-{}", std::process::id());
+        let path = std::path::Path::new("/tmp").join(&name);
+        assert_eq!(run(&mut h.router, &format!("api trace save {name}")), format!("API trace saved to {}\n", path.display()));
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(text.contains(&format!("1.500000 0x80000001 control_ping {:02x}{:02x}\n", ping[0], ping[1])), "{text}");
+        run(&mut h.router, "api trace free");
+        assert_eq!(run(&mut h.router, "show api trace-status"), "RX Trace is enabled, 0 messages\n");
+        assert!(error(&mut h.router, "api trace save ../etc/x").contains("illegal"));
+        assert_eq!(run(&mut h.router, "show api clients"), "No API clients\n");
     }
 }

@@ -44,6 +44,7 @@ pub fn schema() -> Schema {
     let ignored = [
         ("api-segment", NO_SHARED_API),
         ("api-queue", NO_SHARED_API),
+        ("api-fuzz", "messages are fuzzed in the tests of their code"),
         ("dpdk", NO_DPDK),
         ("devices", NO_DPDK),
         ("vhost-user", "there are no vhost-user devices here"),

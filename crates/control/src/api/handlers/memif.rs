@@ -61,7 +61,7 @@ fn set_socket(router: &mut Router, add: bool, id: u32, filename: String) -> Resu
         return Err(OpError::new(retval::INVALID_ARGUMENT, "a number and a path are needed").key("socket_id"));
     }
     match add {
-        true => CreateSocket::run(router, CreateSocketRequest { id, filename }).map(drop),
+        true => CreateSocket::run(router, CreateSocketRequest { id, filename, zero_copy_buffers: None }).map(drop),
         false => DeleteSocket::run(router, DeleteSocketRequest { id }).map(drop),
     }
 }
@@ -95,6 +95,8 @@ fn create(
         master: *role == MemifRole::MEMIF_ROLE_API_MASTER,
         mode_ip,
         secret: Some(secret.0).filter(|secret| !secret.is_empty()),
+        // VPP asks for copies by a flag; here zero-copy is what has to be asked for, and only the command can.
+        zero_copy: false,
     };
     let made = done(MakeMemif::run(router, request)?)?;
     Ok(InterfaceIndex(made.0.sw_if_index))
@@ -113,8 +115,7 @@ fn dump(router: &mut Router, _: MemifDump, send: &mut dyn FnMut(&dyn Details)) {
             id: info.key.id,
             role: if server { MemifRole::MEMIF_ROLE_API_MASTER } else { MemifRole::MEMIF_ROLE_API_SLAVE },
             mode: if info.mode == Mode::Ip { MemifMode::MEMIF_MODE_API_IP } else { MemifMode::MEMIF_MODE_API_ETHERNET },
-            // Packets are copied.
-            zero_copy: false,
+            zero_copy: info.zero_copy,
             socket_id: info.key.socket,
             ring_size,
             buffer_size: u16::try_from(info.buffer_size).unwrap_or(u16::MAX),

@@ -39,7 +39,7 @@ fn vdevs(socket: &Path, server: bool) -> [Vdev; 2] {
 fn memory() -> &'static [&'static str] {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = text.lines().find_map(|l| l.strip_prefix("HugePages_Free:")?.trim().parse::<u32>().ok()).unwrap_or(0);
-    if free >= 300 { &["--in-memory", "-m", "256"] } else { &["--no-huge", "-m", "256"] }
+    if free >= 300 { &["--in-memory", "-m", "256"] } else { &["--no-shconf", "--no-huge", "-m", "256"] }
 }
 
 fn testpmd(host: &Host, folder: &Path, socket: &Path, server: bool, mode: &str, cpu: u32) -> Testpmd {

@@ -7,7 +7,7 @@ mod common;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{BOUND, assert_buffers_are_back, counter, eventually, number_after};
+use common::{BOUND, assert_buffers_are_back, counter, eventually, kills, number_after};
 use quiver_testbed::{Guard, Host, Offloads, Router, Scenario, TwoHosts, TwoHostsOptions, is_short_pass, skip};
 
 /// The test begins where the router has DPDK.
@@ -114,7 +114,7 @@ fn a_peer_of_dpdks_own_sends_over_memif_is_killed_and_comes_back() {
         // What comes in goes out again: an interface that is its own peer, by way of a second address of the same network.
         router.script("set interface state m0 up\nset interface promiscuous on m0").expect("commands");
         assert!(!link_is_up(&router, "m0"));
-        let rounds = if is_short_pass() { 1 } else { 3 };
+        let rounds = kills(1, 3);
         for round in 0..rounds {
             let socket = router.folder().join("memif.sock");
             let mut peer = testpmd(&host, &socket.to_string_lossy(), *queues, "txonly");

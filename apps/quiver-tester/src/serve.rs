@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use quiver_tester_core::bench::Bench;
 use quiver_tester_core::port::PortSpec;
-use quiver_tester_core::profile::{Profile, Size};
-use quiver_tester_core::trial::{self, Plan, Progress};
-use quiver_tester_core::units::line_rate;
+use quiver_tester_core::profile::Profile;
+use quiver_tester_core::request::{Request, TrialRequest};
+use quiver_tester_core::trial::{self, Progress};
 use serde_json::{Value, json};
 
 use crate::Failure;
@@ -137,36 +137,21 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Refuses keys that a request does not have.
-fn check_keys(request: &Value, keys: &[&str]) -> Result<(), String> {
-    let object = request.as_object().ok_or("a request is an object: {\"id\": 1, \"op\": \"stats\"}")?;
-    match object.keys().find(|k| !["id", "op"].contains(&k.as_str()) && !keys.contains(&k.as_str())) {
-        None => Ok(()),
-        Some(key) => Err(format!("`{key}' is not known here; there are: {}", keys.join(", "))),
-    }
-}
-
 impl Server {
     fn handle(&mut self, request: &Value, client: &Client, stop: &AtomicBool) -> Result<Value, String> {
-        match request.get("op").and_then(Value::as_str) {
-            Some("ports") => self.set_ports(request),
-            Some("profile") => self.set_profile(request),
-            Some("trial") => self.trial(request, client, stop),
-            Some("self-test") => {
-                check_keys(request, &[])?;
-                crate::self_test::measure_own(stop).map(|outcome| outcome.json()).map_err(text)
-            }
-            Some("stats") => Ok(json!({ "running": false })),
-            Some("abort") => Err("no trial runs".to_owned()),
-            _ => Err("`op' is one of ports, profile, trial, abort, stats, self-test".to_owned()),
+        match Request::of(request)? {
+            Request::Ports(ports) => self.set_ports(ports),
+            Request::Profile(profile) => Ok(self.set_profile(*profile)),
+            Request::ProfileFile(file) => Profile::load(&file).map(|profile| self.set_profile(profile)).map_err(text),
+            Request::Trial(trial) => self.trial(trial, request, client, stop),
+            Request::SelfTest => crate::self_test::measure_own(stop).map(|outcome| outcome.json()).map_err(text),
+            Request::Stats => Ok(json!({ "running": false })),
+            Request::Abort => Err("no trial runs".to_owned()),
         }
     }
 
-    fn set_ports(&mut self, request: &Value) -> Result<Value, String> {
-        check_keys(request, &["ports"])?;
-        let texts = request.get("ports").and_then(Value::as_array).ok_or("`ports' is a list of texts")?;
-        let specs = texts.iter().map(|t| t.as_str().ok_or("`ports' is a list of texts".to_owned())?.parse().map_err(text));
-        self.ports = specs.collect::<Result<Vec<PortSpec>, String>>()?;
+    fn set_ports(&mut self, ports: Vec<PortSpec>) -> Result<Value, String> {
+        self.ports = ports;
         self.open(1514)?;
         let ports = self.bench.iter_mut().flat_map(|b| b.ports().iter());
         let ports = ports.map(|p| json!({ "name": p.spec.to_string(), "mac": p.mac.to_string(), "max_frame": p.max_frame() + 4 }));
@@ -181,45 +166,14 @@ impl Server {
         Ok(())
     }
 
-    fn set_profile(&mut self, request: &Value) -> Result<Value, String> {
-        check_keys(request, &["profile", "file"])?;
-        let profile = match (request.get("profile"), request.get("file").and_then(Value::as_str)) {
-            (Some(document), None) => Profile::of_document("request", document.clone()).map_err(text)?,
-            (None, Some(file)) => Profile::load(Path::new(file)).map_err(text)?,
-            _ => return Err("give either `profile', a document, or `file', its path".to_owned()),
-        };
+    fn set_profile(&mut self, profile: Profile) -> Value {
         let data = json!({ "name": profile.name, "streams": profile.streams.len() });
         self.profile = Some(profile);
-        Ok(data)
+        data
     }
 
-    fn plan(&self, request: &Value) -> Result<Plan, String> {
-        check_keys(request, &["rate", "size", "duration", "settle", "line_rate", "seed"])?;
-        let mut plan = Plan::new(self.profile.clone().ok_or("no profile: request `profile' first")?);
-        let word = |key: &str| request.get(key).map(|v| v.as_str().ok_or(format!("`{key}' is a text"))).transpose();
-        let time = |key: &str, unset: Duration| match request.get(key) {
-            None => Ok(unset),
-            Some(v) => {
-                let seconds = v.as_f64().filter(|s| (0.0..=86_400.0).contains(s));
-                seconds.map(Duration::from_secs_f64).ok_or(format!("`{key}' is a number of seconds from 0 to 86400"))
-            }
-        };
-        plan.rate = word("rate")?.map(|t| t.parse().map_err(text)).transpose()?;
-        plan.line_rate = word("line_rate")?.map(|t| line_rate(t).map_err(text)).transpose()?;
-        plan.size = request.get("size").map(|v| serde_json::from_value::<Size>(v.clone()).map_err(text)).transpose()?;
-        plan.duration = time("duration", plan.duration)?;
-        if plan.duration.is_zero() {
-            return Err("`duration' must be above 0".to_owned());
-        }
-        plan.settle = time("settle", plan.settle)?;
-        if let Some(seed) = request.get("seed") {
-            plan.seed = seed.as_u64().ok_or("`seed' is a whole number")?;
-        }
-        Ok(plan)
-    }
-
-    fn trial(&mut self, request: &Value, client: &Client, stop: &AtomicBool) -> Result<Value, String> {
-        let plan = self.plan(request)?;
+    fn trial(&mut self, trial: TrialRequest, request: &Value, client: &Client, stop: &AtomicBool) -> Result<Value, String> {
+        let plan = trial.plan(self.profile.clone().ok_or("no profile: request `profile' first")?);
         if self.bench.is_none() || plan.max_frame() > self.max_frame {
             if self.ports.is_empty() {
                 return Err("no ports: request `ports' first".to_owned());

@@ -14,6 +14,7 @@
 //! | [`answer`] | the port as a host: ARP, neighbour discovery, ping |
 //! | [`source`], [`sink`], [`bench`] | the graph: the same drivers, buffers and threads as the router's |
 //! | [`trial`], [`report`] | one measurement and its result |
+//! | [`request`] | what a client of the server asks for |
 //!
 //! May use: wire, buffer, tables (for the graph), graph, drivers. Must never know: what the router does with a packet.
 
@@ -31,6 +32,7 @@ pub mod profile;
 pub mod random;
 pub mod receiver;
 pub mod report;
+pub mod request;
 pub mod signature;
 pub mod sink;
 pub mod source;

@@ -457,6 +457,6 @@ fn syntax(file: &str, error: &str) -> ProfileError {
 }
 
 /// The first line of a message that may come with a picture of the place.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.lines().map(str::trim).find(|l| !l.is_empty()).unwrap_or("unreadable").to_owned()
 }

@@ -1,0 +1,48 @@
+//! Any frames at a port of the tester, as Ethernet and as IP: each has exactly one account, and answers are not longer than
+//! what they answer may be.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use quiver_tester_core::MacAddr;
+use quiver_tester_core::answer::{Handled, Host};
+use quiver_tester_core::receiver::{Flow, Kind, Receiver};
+use quiver_tester_core::signature::{Reading, Signature};
+
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+/// Frames that the stream was to have.
+const FRAMES: u64 = 1000;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((first, mut rest)) = bytes.split_first() else { return };
+    let ethernet = first & 1 == 0;
+    let addresses: Vec<_> = ["192.0.2.1/24", "2001:db8::1/64"].iter().map(|a| a.parse().expect("a prefix")).collect();
+    let mut host = Host::new(MAC, ethernet, addresses.clone(), addresses);
+    let gateways = ["192.0.2.2", "2001:db8::2"].map(|a| a.parse().expect("an address"));
+    for gateway in gateways {
+        host.ask(gateway);
+    }
+    let mut receiver = Receiver::new(7, 0, vec![Flow::new(FRAMES)], ethernet, false);
+    let (mut ours, mut stray, mut unsigned) = (0, 0, 0);
+    while let Some((len, after)) = rest.split_first() {
+        let (frame, after) = after.split_at(after.len().min(usize::from(*len)));
+        rest = after;
+        if let Reading::Valid(signature) = Signature::read(frame) {
+            assert_eq!(Signature::read(&signature.to_bytes()), Reading::Valid(signature));
+        }
+        match receiver.frame(frame, 5) {
+            Kind::Ours => ours += 1,
+            Kind::Stray => stray += 1,
+            Kind::Unsigned => {
+                unsigned += 1;
+                receiver.note_unsigned();
+                if let Handled::Control(Some(answer)) = host.handle(frame) {
+                    assert!(answer.len() <= frame.len() + 100, "{} bytes answer {}", answer.len(), frame.len());
+                }
+            }
+        }
+    }
+    let arrivals = receiver.flows()[0].arrivals();
+    let accounted = arrivals.received + arrivals.duplicated + arrivals.late + arrivals.impossible;
+    assert_eq!(accounted, ours);
+    assert_eq!(receiver.foreign() + receiver.corrupted() - arrivals.impossible, stray + unsigned);
+});

@@ -1,0 +1,42 @@
+//! Any text as a traffic profile: frames that their own receiver accounts for, or an error of one line that names the file.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use quiver_tester_core::MacAddr;
+use quiver_tester_core::maker::{Maker, Surroundings};
+use quiver_tester_core::profile::{Profile, SignatureMode, Size};
+use quiver_tester_core::receiver::{Flow, Kind, Receiver};
+
+const FRAMES: u64 = 20;
+
+fuzz_target!(|text: &str| {
+    let profile = match Profile::of_yaml("f", text) {
+        Ok(profile) => profile,
+        Err(error) => {
+            let error = error.to_string();
+            assert!(error.starts_with("f: ") && !error.contains('\n'), "{error:?}");
+            return;
+        }
+    };
+    for (id, stream) in profile.streams.iter().chain(&profile.streams.iter().map(|s| s.mirrored()).collect::<Vec<_>>()).enumerate() {
+        let around = Surroundings {
+            src: MacAddr([2, 0, 0, 0, 0, 1]),
+            dst: Some(MacAddr([2, 0, 0, 0, 0, 2])),
+            ethernet: true,
+            id: id as u16,
+            tag: 3,
+            seed: 1,
+        };
+        let Ok(mut maker) = Maker::new(stream, Some(&Size::Fixed(256)), &around) else { continue };
+        let largest = maker.largest();
+        let counted_only = stream.signature == SignatureMode::None;
+        let mut receiver = Receiver::new(3, id as u16, vec![Flow::new(FRAMES)], true, counted_only);
+        for time in 0..FRAMES {
+            let frame = maker.make_bytes(time);
+            assert!(frame.len() <= largest && frame.len() >= 14, "{} of at most {largest} bytes", frame.len());
+            let kind = receiver.frame(&frame, time + 1);
+            assert_eq!(kind == Kind::Ours, !counted_only, "{kind:?}");
+        }
+        assert!(counted_only || receiver.received() == FRAMES);
+    }
+});

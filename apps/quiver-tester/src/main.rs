@@ -4,10 +4,13 @@
 //! quiver-tester trial --port P [--port P] --profile FILE --rate R [--size N] [--duration S] [--json]
 //! quiver-tester self-test [--port P --port P]     what the tester itself can do, its ports back to back
 //! quiver-tester serve --socket PATH               the same, asked for over a socket
+//! quiver-tester import FILE                       a profile of what another program describes
+//! quiver-tester frames --profile FILE --out PCAP  what a trial would send
 //! ```
 //! Exit: 0 for a trial that ran, valid or not; 1 and one line on standard error where it could not; 130 after Ctrl-C.
 #![forbid(unsafe_code)]
 
+mod files;
 mod options;
 mod self_test;
 mod serve;
@@ -38,6 +41,10 @@ enum Failure {
     Trial(#[from] TrialError),
     #[error(transparent)]
     Bench(#[from] quiver_tester_core::bench::BenchError),
+    #[error(transparent)]
+    Import(#[from] quiver_tester_core::import::ImportError),
+    #[error("{0}: {1}")]
+    File(String, io::Error),
     #[error("serve: {0}")]
     Serve(String),
     #[error("self-test: {0}")]
@@ -62,6 +69,8 @@ fn main() -> ExitCode {
         Command::Trial(options) => run_trial(options, &stop),
         Command::SelfTest(options) => self_test::run(options, &stop),
         Command::Serve(options) => serve::run(options, &stop),
+        Command::Import(options) => files::import(options),
+        Command::Frames(options) => files::frames(options),
     };
     match result {
         Ok(()) if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),

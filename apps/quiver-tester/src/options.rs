@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use quiver_tester_core::MacAddr;
 use quiver_tester_core::port::PortSpec;
 use quiver_tester_core::profile::{Profile, Size};
 use quiver_tester_core::trial::Plan;
@@ -27,6 +28,87 @@ pub enum Command {
     SelfTest(SelfTestOptions),
     /// Control over a Unix socket, JSON lines
     Serve(ServeOptions),
+    /// A profile of what another program describes: siitperf.conf, a capture
+    Import(ImportOptions),
+    /// What a trial would send, as a capture file; needs no ports
+    Frames(FramesOptions),
+}
+
+/// An import.
+#[derive(Debug, Args)]
+pub struct ImportOptions {
+    /// A configuration file of siitperf's, or a capture (pcap, pcapng)
+    pub file: PathBuf,
+    /// The profile to write; standard output where there is none
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Packets of a capture that count
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub packets: usize,
+}
+
+/// A trial that is not run.
+#[derive(Debug, Args)]
+pub struct FramesOptions {
+    /// What to send: a file in YAML or JSON
+    #[arg(long, value_name = "FILE")]
+    pub profile: PathBuf,
+    /// The capture to write
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Port that sends
+    #[arg(long, value_parser = ["left", "right"], default_value = "left")]
+    pub from: String,
+    /// Frames at most
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub count: usize,
+    /// Load, as of a trial
+    #[arg(long, default_value = "1000pps")]
+    pub rate: Rate,
+    /// Size in bytes with FCS in place of the profile's; several are a list
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=9216))]
+    pub size: Vec<u16>,
+    /// Seconds of sending
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub duration: Duration,
+    /// The line's rate, for loads in percent: 10Gbps
+    #[arg(long, value_parser = line_rate)]
+    pub line_rate: Option<f64>,
+    /// Hardware address of the port
+    #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:01")]
+    pub mac: MacAddr,
+    /// Hardware address of its next hop
+    #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:02")]
+    pub dst_mac: MacAddr,
+    /// IP packets rather than Ethernet frames
+    #[arg(long)]
+    pub ip: bool,
+    /// Seed of what the profile leaves to chance
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl FramesOptions {
+    /// The trial.
+    pub fn plan(&self, profile: Profile) -> Plan {
+        Plan {
+            rate: Some(self.rate),
+            size: sizes(&self.size),
+            duration: self.duration,
+            line_rate: self.line_rate,
+            seed: self.seed,
+            ..Plan::new(profile)
+        }
+    }
+}
+
+/// Sizes as the command line gives them.
+fn sizes(sizes: &[u16]) -> Option<Size> {
+    match sizes {
+        [] => None,
+        [size] => Some(Size::Fixed(*size)),
+        sizes => Some(Size::List(sizes.to_vec())),
+    }
 }
 
 /// A server.
@@ -110,14 +192,9 @@ fn seconds_or_none(text: &str) -> Result<Duration, String> {
 impl TrialOptions {
     /// What the trial is to do with a profile.
     pub fn plan(&self, profile: Profile) -> Plan {
-        let size = match &self.size[..] {
-            [] => None,
-            [size] => Some(Size::Fixed(*size)),
-            sizes => Some(Size::List(sizes.to_vec())),
-        };
         Plan {
             rate: self.rate,
-            size,
+            size: sizes(&self.size),
             duration: self.duration,
             settle: self.settle,
             line_rate: self.line_rate,

@@ -14,6 +14,7 @@
 //! | [`answer`] | the port as a host: ARP, neighbour discovery, ping |
 //! | [`source`], [`sink`], [`bench`] | the graph: the same drivers, buffers and threads as the router's |
 //! | [`trial`], [`report`] | one measurement and its result |
+//! | [`import`] | traffic that other programs describe |
 //! | [`request`] | what a client of the server asks for |
 //!
 //! May use: wire, buffer, tables (for the graph), graph, drivers. Must never know: what the router does with a packet.
@@ -24,6 +25,7 @@ pub use quiver_wire::MacAddr;
 
 pub mod answer;
 pub mod bench;
+pub mod import;
 pub mod latency;
 pub mod maker;
 pub mod pace;

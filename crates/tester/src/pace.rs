@@ -13,6 +13,60 @@ pub enum Departures {
     Poisson,
 }
 
+/// Bursts of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bursts {
+    /// Frames of a burst, at least one.
+    pub frames: u64,
+    /// Bursts in all.
+    pub count: u64,
+    /// ns from the end of a burst, one frame's time after its last frame, to the next one.
+    pub gap: u64,
+}
+
+/// When a stream sends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Schedule {
+    /// How its departures are spread.
+    pub departures: Departures,
+    /// Frames a second, within a burst where there are bursts.
+    pub pps: f64,
+    /// ns from the start of the trial to its own.
+    pub start: f64,
+    /// Its bursts.
+    pub bursts: Option<Bursts>,
+}
+
+impl Schedule {
+    /// ns from the start of the trial to the end of the last burst; `None` where there is none.
+    pub fn end(&self) -> Option<f64> {
+        let bursts = self.bursts.filter(|b| b.count < u64::MAX)?;
+        let burst = bursts.frames as f64 * 1e9 / self.pps;
+        Some(self.start + burst + (bursts.count - 1) as f64 * (burst + bursts.gap as f64))
+    }
+
+    /// The departures of one of `parts` threads in a trial of `duration` ns: together they are the stream's, and take turns.
+    pub fn pace(&self, duration: u64, (part, parts): (usize, usize), seed: u64) -> Pace {
+        let gap = 1e9 / self.pps;
+        let Some(bursts) = self.bursts else {
+            let left = (duration as f64 - self.start).max(0.0);
+            let pace = Pace::new(self.departures, self.pps / parts as f64, left as u64, seed);
+            return pace.shifted(part as f64 / parts as f64).delayed(self.start);
+        };
+        // Frames part, part + parts, part + 2 parts, … of each burst.
+        let frames = bursts.frames.saturating_sub(part as u64).div_ceil(parts as u64);
+        let period = bursts.frames as f64 * gap + bursts.gap as f64;
+        let phase = self.start + part as f64 * gap;
+        let gap = gap * parts as f64;
+        let span = (duration as f64 - phase).max(0.0);
+        let whole = (span / period).floor();
+        let rest = ((span - whole * period) / gap).ceil() as u64;
+        let total = (whole as u64).saturating_mul(frames).saturating_add(rest.min(frames));
+        let kind = Kind::Bursts { gap, phase, period, frames };
+        Pace { kind, done: 0, total: total.min(frames.saturating_mul(bursts.count)) }
+    }
+}
+
 /// Departure times of a stream, ns from the start of the trial.
 #[derive(Clone, Debug)]
 pub struct Pace {
@@ -26,6 +80,8 @@ pub struct Pace {
 enum Kind {
     /// Frame n is due at phase + n × gap (computed from n, so that no error adds up).
     Constant { gap: f64, phase: f64 },
+    /// Frame n of each `frames` is due at n × gap after the beginning of its period.
+    Bursts { gap: f64, phase: f64, period: f64, frames: u64 },
     /// The next one is due at `next`.
     Poisson { next: f64, end: f64, random: Random },
     /// Always. Among several such streams the one with the least n × gap has its turn.
@@ -61,13 +117,24 @@ impl Pace {
         self
     }
 
+    /// Begins later by so many ns.
+    #[must_use]
+    pub fn delayed(mut self, ns: f64) -> Self {
+        match &mut self.kind {
+            Kind::Constant { phase, .. } | Kind::Bursts { phase, .. } => *phase += ns,
+            Kind::Poisson { next, end, .. } => (*next, *end) = (*next + ns, *end + ns),
+            Kind::Max { .. } => {}
+        }
+        self
+    }
+
     /// ns between two departures and before the first one (of streams without a rate: the weight of a turn), where they are
     /// spread evenly.
     pub fn even(&self) -> Option<(f64, f64)> {
         match self.kind {
             Kind::Constant { gap, phase } => Some((gap, phase)),
             Kind::Max { gap } => Some((gap, 0.0)),
-            Kind::Poisson { .. } => None,
+            Kind::Poisson { .. } | Kind::Bursts { .. } => None,
         }
     }
 
@@ -94,6 +161,9 @@ impl Pace {
         }
         Some(match &self.kind {
             Kind::Constant { gap, phase } => (phase + self.done as f64 * gap) as u64,
+            Kind::Bursts { gap, phase, period, frames } => {
+                (phase + (self.done / frames) as f64 * period + (self.done % frames) as f64 * gap) as u64
+            }
             Kind::Poisson { next, .. } => *next as u64,
             Kind::Max { gap } => (self.done as f64 * gap) as u64,
         })
@@ -165,6 +235,33 @@ mod tests {
         assert!((variance.sqrt() / mean - 1.0).abs() < 0.03, "{}", variance.sqrt());
         let above = gaps.iter().filter(|g| **g > mean).count() as f64 / gaps.len() as f64;
         assert!((above - (-1.0_f64).exp()).abs() < 0.01, "{above}");
+    }
+
+    #[test]
+    fn threads_share_a_burst_and_miss_nothing() {
+        for (frames, count, parts) in [(1, 1, 1), (1, 5, 3), (7, 4, 1), (7, 4, 2), (64, 3, 4), (10, u64::MAX, 3)] {
+            let bursts = Some(Bursts { frames, count, gap: 1_000_000 });
+            let schedule = Schedule { departures: Departures::Constant, pps: 100_000.0, start: 5000.0, bursts };
+            let duration = 10_000_000;
+            let mut all: Vec<u64> = (0..parts).flat_map(|part| times(schedule.pace(duration, (part, parts), 0))).collect();
+            all.sort_unstable();
+            let mut wanted = Vec::new();
+            for burst in 0..count.min(20) {
+                wanted.extend((0..frames).map(|n| 5000 + burst * (frames * 10_000 + 1_000_000) + n * 10_000));
+            }
+            wanted.retain(|t| *t < duration);
+            assert_eq!(all, wanted, "{frames} frames, {count} bursts, {parts} threads");
+        }
+    }
+
+    #[test]
+    fn a_start_takes_frames_from_the_end_of_a_trial() {
+        let schedule = |departures| Schedule { departures, pps: 1000.0, start: 400e6, bursts: None };
+        let constant = times(schedule(Departures::Constant).pace(1_000_000_000, (0, 1), 0));
+        assert_eq!((constant.len(), constant[0], constant[1]), (600, 400_000_000, 401_000_000));
+        let poisson = times(schedule(Departures::Poisson).pace(1_000_000_000, (0, 1), 7));
+        assert!(poisson.len() == 600 && poisson.is_sorted() && poisson[0] >= 400_000_000 && poisson[599] <= 1_000_000_000);
+        assert!(times(schedule(Departures::Constant).pace(300_000_000, (0, 1), 0)).is_empty());
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! One trial: send what was asked, wait for what is under way, say what became of it and whether that can be believed.
 
+pub mod dry;
 mod kernel;
 mod outcome;
+mod schedule;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +14,6 @@ use quiver_wire::MacAddr;
 
 use crate::bench::{Bench, BenchError};
 use crate::maker::{MakeError, Maker, Surroundings};
-use crate::pace::{Departures, Pace};
 use crate::profile::{Profile, Side, SignatureMode, Size, Stream};
 use crate::random::Random;
 use crate::receiver::{Flow, Receiver};
@@ -93,6 +94,9 @@ pub enum TrialError {
     /// No rate at all.
     #[error("stream {0} has no rate of its own, and the trial has none either: give --rate")]
     NoRate(String),
+    /// A phase, bursts or a stream before it, and no rate.
+    #[error("stream {0} has a start, bursts or a stream before it, which needs a rate: give it one, or the trial another than max")]
+    NeedsRate(String),
     /// A rate that gives nothing to send.
     #[error("at {rate} stream {stream} sends no frame in {seconds} s")]
     Nothing {
@@ -245,13 +249,14 @@ fn prepare(
 ) -> Result<(Direction, Vec<Waiting>), TrialError> {
     let duration = plan.duration.as_nanos() as u64;
     let rates = rates(&streams, plan)?;
+    let schedules = schedule::schedules(&streams, &rates)?;
     let port = &bench.ports()[tx];
     let (threads, ethernet, mac, most) = (port.tx_threads.clone(), port.ethernet(), port.mac, port.max_frame());
     let port_name = port.spec.to_string();
     let mut outgoing: Vec<Vec<Outgoing>> = threads.iter().map(|_| Vec::new()).collect();
     let (mut planned, mut flows) = (Vec::new(), Vec::new());
-    for (stream, pps) in streams.iter().zip(&rates) {
-        let (share, parts) = (stream.share.unwrap_or(1.0), threads.len() as f64);
+    for ((stream, pps), schedule) in streams.iter().zip(&rates).zip(&schedules) {
+        let share = stream.share.unwrap_or(1.0);
         let mut some = false;
         for (part, lane) in outgoing.iter_mut().enumerate() {
             let id = base + planned.len() as u16;
@@ -261,13 +266,8 @@ fn prepare(
                 let (size, most) = (maker.largest() + 4, most + 4);
                 return Err(TrialError::TooLarge { stream: stream.name.clone(), port: port_name, size, most });
             }
-            let pace = match pps {
-                None => Pace::max(share),
-                Some(pps) => {
-                    let seed = seeds.next_u64();
-                    Pace::new(stream.departures, pps / parts, duration, seed).shifted(part as f64 / parts)
-                }
-            };
+            let seed = seeds.next_u64();
+            let pace = schedule::pace(schedule.as_ref(), share, duration, (part, threads.len()), seed);
             some |= pace.total() != Some(0);
             planned.push(pace.total());
             flows.push(Flow::new(pace.total().unwrap_or(u64::MAX)));
@@ -415,21 +415,10 @@ fn conduct(
 /// A profile of one plain stream in both directions, for the self-test.
 pub fn plain_profile(size: u16) -> Profile {
     let stream = Stream {
-        name: "plain".to_owned(),
-        from: Side::Left,
-        share: None,
-        rate: None,
-        departures: Departures::Constant,
         size: Some(Size::Fixed(size)),
-        signature: SignatureMode::Full,
-        seed: None,
-        ethernet: Default::default(),
-        vlan: Vec::new(),
         ipv4: Some(crate::profile::Ip { src: None, dst: None, ttl: 64, dscp: 0 }),
-        ipv6: None,
-        udp: Some(Default::default()),
-        tcp: None,
-        icmp: None,
+        udp: Some(crate::profile::Ports::default()),
+        ..Stream::named("plain")
     };
     Profile { schema: None, name: "plain".to_owned(), description: None, bidirectional: true, streams: vec![stream] }
 }

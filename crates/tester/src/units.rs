@@ -110,6 +110,38 @@ impl fmt::Display for Rate {
     }
 }
 
+/// A length of time, ns, written with its unit: `10us`, `1.5ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub u64);
+
+/// Longest span, ns: a day.
+const LONGEST: f64 = 86_400e9;
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}' is no time of up to a day: 100ns, 10us, 1.5ms, 2s");
+        let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or_else(wrong)?;
+        let (number, unit) = text.split_at(digits);
+        let factor = match unit.trim_start() {
+            "ns" => 1.0,
+            "us" | "µs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            _ => return Err(wrong()),
+        };
+        let ns = number.parse::<f64>().map_err(|_| wrong())? * factor;
+        (0.0..=LONGEST).contains(&ns).then_some(Self(ns.round() as u64)).ok_or_else(wrong)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Span {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +156,15 @@ mod tests {
         // RFC 2544: 14,880,952 frames of 64 bytes a second fill 10 Gbit/s.
         assert_eq!(pps("100%").map(f64::floor), Some(14_880_952.0));
         assert_eq!(pps("max"), None);
+    }
+
+    #[test]
+    fn times_have_units_and_an_end() {
+        let ns = |text: &str| text.parse::<Span>().map(|s| s.0).ok();
+        assert_eq!((ns("0.1us"), ns("1.5ms"), ns("2 s"), ns("0s")), (Some(100), Some(1_500_000), Some(2_000_000_000), Some(0)));
+        for text in ["", "5", "ms", "-1ms", "1h", "1.2.3ms", "90000s", "1e3ms"] {
+            assert_eq!(ns(text), None, "{text}");
+        }
     }
 
     #[test]

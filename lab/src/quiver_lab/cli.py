@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from quiver_lab import __version__, campaign, doctor, facts, findings, published, runner, units
+from quiver_lab import __version__, campaign, doctor, facts, findings, published, runner, trex, units
 from quiver_lab.records import RunId, RunRecord
 from quiver_lab.store import Store, StoreError
 from quiver_lab.trial import Trial
@@ -191,6 +191,25 @@ def archive(results: Results, file: Annotated[Path, typer.Option("--file", help=
     """Pack a campaign's results into one file; unpacked, everything works on it as before."""
     count = Store.open(results).archive(file)
     out.print(f"{count} files in {file}", highlight=False)
+
+
+@app.command(name="import-trex")
+def import_trex(
+    file: Annotated[Path, typer.Argument(help="TRex stateless profile (a Python program, which is run)")],
+    to: Annotated[Path, typer.Option("--out", help="profile to write (YAML)")],
+    one_way: Annotated[bool, typer.Option("--one-way", help="streams of the first port only")] = False,
+    tunable: Annotated[
+        list[str] | None, typer.Option("--tunable", help="word for the profile; may be given several times")
+    ] = None,
+) -> None:
+    """Write a TRex stateless profile as one of quiver-tester's."""
+    words = tunable or []
+    left = trex.load(file, 0, words)
+    document, notes = trex.emit(file.stem, left, [] if one_way else trex.load(file, 1, words))
+    to.write_text(trex.text(document, [f"Imported from {file.name}, a profile of TRex.", *notes]), encoding="utf-8")
+    for note in notes:
+        err.print(f"note: {note}", highlight=False, markup=False)
+    out.print(f"{len(document['streams'])} streams in {to}", highlight=False)
 
 
 @app.command(name="doctor")

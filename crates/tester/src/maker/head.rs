@@ -7,7 +7,6 @@ use quiver_wire::ethernet::EtherType;
 use quiver_wire::icmp4::Icmp4Header;
 use quiver_wire::icmp6::Icmp6Header;
 use quiver_wire::ipv4::IpProtocol;
-use quiver_wire::tcp::TcpFlags;
 use quiver_wire::vlan::Tci;
 use quiver_wire::{MacAddr, build};
 
@@ -101,8 +100,8 @@ impl Head {
         let start = at;
         let mut ports = |ports: &crate::profile::Ports| {
             // RFC 4814, section 4.5.
-            let src = ports.src.clone().unwrap_or(Field::Random { first: 1024, last: 65_535, seed: None });
-            let dst = ports.dst.clone().unwrap_or(Field::Random { first: 1, last: 49_151, seed: None });
+            let src = ports.src.clone().unwrap_or(Field::Random { first: 1024, last: 65_535, step: 1, seed: None });
+            let dst = ports.dst.clone().unwrap_or(Field::Random { first: 1, last: 49_151, step: 1, seed: None });
             add(start, Width::Two, false, true, 0, Engine::of(&src, seed()));
             add(start + 2, Width::Two, false, true, 0, Engine::of(&dst, seed()));
             (src.first(), dst.first())
@@ -117,7 +116,7 @@ impl Head {
             }
             (_, Some(tcp), _) => {
                 let (src, dst) = ports(tcp);
-                packet = packet.tcp(src, dst, TcpFlags::ACK);
+                packet = packet.tcp(src, dst, tcp.tcp_flags());
                 l4 = Some(L4Place { start, checksum: start + 16, udp: false });
                 at += 20;
             }

@@ -61,9 +61,14 @@ impl Maker {
 /// A field for the kernel: at most its last 32 bits vary; what stands above them is written into the templates.
 fn field(patch: &Patch, templates: &mut [Template]) -> Result<Field, String> {
     let (kind, least, most) = match &patch.engine {
-        Engine::List { .. } => return Err("fields with lists of values".to_owned()),
+        Engine::List { .. } | Engine::Pick { .. } => return Err("fields with lists of values".to_owned()),
+        Engine::Zipf { .. } => return Err("fields drawn by Zipf's law".to_owned()),
+        Engine::Count { every, .. } | Engine::Down { every, .. } if *every > 1 => {
+            return Err("fields with each value several times".to_owned());
+        }
         Engine::Count { first, last, .. } => (Kind::Count, *first, *last),
         Engine::Down { first, last, .. } => (Kind::Down, *last, *first),
+        Engine::Random { step, .. } if *step != 1 => return Err("fields drawn in steps".to_owned()),
         Engine::Random { first, span, .. } if (1..=1 << 32).contains(span) => (Kind::Random, *first, *first + (*span - 1)),
         Engine::Random { .. } => return Err("fields drawn from more than 2^32 values".to_owned()),
     };
@@ -97,14 +102,14 @@ fn field(patch: &Patch, templates: &mut [Template]) -> Result<Field, String> {
         ..Field::default()
     };
     match &patch.engine {
-        Engine::Count { value, first, last, step } | Engine::Down { value, first, last, step } => {
+        Engine::Count { value, first, last, step, .. } | Engine::Down { value, first, last, step, .. } => {
             let Ok(step) = u32::try_from(*step) else { return Err("steps of more than 32 bits".to_owned()) };
             (field.value, field.first, field.last, field.step) = (*value as u32, *first as u32, *last as u32, step);
         }
-        Engine::Random { random, first, span } => {
+        Engine::Random { random, first, span, .. } => {
             (field.first, field.random, field.span) = (*first as u32, random.state(), *span as u64);
         }
-        Engine::List { .. } => {}
+        Engine::List { .. } | Engine::Pick { .. } | Engine::Zipf { .. } => {}
     }
     Ok(field)
 }

@@ -95,6 +95,62 @@ fn fields_take_the_values_that_the_profile_says() {
 }
 
 #[test]
+fn tuples_stay_together_in_turns_and_when_drawn() {
+    for order in ["turns", "random"] {
+        let lines = format!(
+            "ipv4: {{}}
+             tcp: {{ flags: [ syn, ack ] }}
+             tuples: {{ order: {order}, values: [ {{ src: 10.0.0.1, dst: 10.1.0.9, src_port: 1001, dst_port: 99 }},
+             {{ src: 10.0.0.2, dst: 10.1.0.8, src_port: 1002, dst_port: 98 }}, {{ src: 10.0.0.3, dst: 10.1.0.7, src_port: 1003, dst_port: 97 }} ] }}"
+        );
+        let mut maker = maker(&lines, 80);
+        let mut seen = [0_u32; 4];
+        for _ in 0..600 {
+            let frame = maker.make_bytes(0);
+            assert_intact(&frame, 14);
+            let n = frame[29];
+            assert_eq!(frame[47], 0x12, "SYN and ACK");
+            assert_eq!([frame[33], frame[35], frame[37]], [10 - n, 0xe8 + n, 100 - n], "{order}");
+            seen[usize::from(n)] += 1;
+        }
+        assert!(seen[0] == 0 && seen[1..].iter().all(|n| *n > 150), "{order}: {seen:?}");
+        assert!((order == "turns") == (seen[1..] == [200; 3]), "{order}: {seen:?}");
+    }
+}
+
+#[test]
+fn values_are_held_as_long_as_the_profile_says() {
+    let lines = "ipv4: { src: { increment: { first: 10.0.0.1, count: 3 } } }
+                 udp: { src: { increment: { first: 5, count: 2, every: 3 } }, dst: { decrement: { first: 9, last: 8, every: 2 } } }";
+    let mut maker = maker(lines, 64);
+    let frames: Vec<_> = (0..7).map(|_| maker.make_bytes(0)).map(|f| [f[29], f[35], f[37]]).collect();
+    assert_eq!(frames, [[1, 5, 9], [2, 5, 9], [3, 5, 8], [1, 6, 8], [2, 6, 9], [3, 6, 9], [1, 5, 8]]);
+}
+
+#[test]
+fn prefixes_are_drawn_by_rank_and_hosts_evenly_within_them() {
+    let lines = "ipv4: { dst: { zipf: { prefixes: [ 10.0.0.0/8, 192.0.2.7/32, 172.16.0.0/31 ], exponent: 1 } } }
+                 udp: { src: 1, dst: 2 }";
+    let mut maker = maker(lines, 64);
+    let (mut ranks, mut odd) = ([0_u32; 3], 0);
+    for _ in 0..110_000 {
+        let frame = maker.make_bytes(0);
+        match frame[30..34] {
+            [10, _, _, last] => {
+                ranks[0] += 1;
+                odd += u32::from(last) & 1;
+            }
+            [192, 0, 2, 7] => ranks[1] += 1,
+            [172, 16, 0, 0 | 1] => ranks[2] += 1,
+            _ => panic!("{frame:02x?}"),
+        }
+    }
+    // 6 : 3 : 2 of 11; bounds of five standard deviations.
+    assert!(ranks[0].abs_diff(60_000) < 830 && ranks[1].abs_diff(30_000) < 740 && ranks[2].abs_diff(20_000) < 640, "{ranks:?}");
+    assert!(odd.abs_diff(30_000) < 900, "{odd}");
+}
+
+#[test]
 fn what_is_left_out_is_as_the_documents_say() {
     let mut maker = maker("ipv4: {}\nudp: {}", 64);
     let mut least = [u16::MAX; 2];

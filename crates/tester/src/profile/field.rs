@@ -9,10 +9,14 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
+use super::zipf::{Popular, Skew};
+
 /// A type of header field.
 pub trait Value: Copy + fmt::Debug + 'static {
     /// What a message calls it.
     const WHAT: &'static str;
+    /// Bits of an IP address; 0 for what is none and so has no prefixes.
+    const ADDRESS_BITS: u8;
     /// Largest value, as a number.
     const MAX: u128;
     /// From text.
@@ -24,9 +28,10 @@ pub trait Value: Copy + fmt::Debug + 'static {
 }
 
 macro_rules! value {
-    ($type:ty, $what:literal, $max:expr, $parse:expr, $to:expr, $from:expr) => {
+    ($type:ty, $bits:literal, $what:literal, $max:expr, $parse:expr, $to:expr, $from:expr) => {
         impl Value for $type {
             const WHAT: &'static str = $what;
+            const ADDRESS_BITS: u8 = $bits;
             const MAX: u128 = $max;
             fn parse(text: &str) -> Option<Self> {
                 $parse(text)
@@ -40,12 +45,12 @@ macro_rules! value {
         }
     };
 }
-value!(Ipv4Addr, "an IPv4 address", u32::MAX as u128, |t: &str| t.parse().ok(), |a: Self| u128::from(a.to_bits()), |n| {
+value!(Ipv4Addr, 32, "an IPv4 address", u32::MAX as u128, |t: &str| t.parse().ok(), |a: Self| u128::from(a.to_bits()), |n| {
     Ipv4Addr::from_bits(n as u32)
 });
-value!(Ipv6Addr, "an IPv6 address", u128::MAX, |t: &str| t.parse().ok(), |a: Self| a.to_bits(), Ipv6Addr::from_bits);
-value!(u16, "a number of 0 to 65535", u16::MAX as u128, |t: &str| t.parse().ok(), |n: Self| u128::from(n), |n| n as u16);
-value!(MacAddr, "an Ethernet address", (1 << 48) - 1, |t: &str| t.parse().ok(), |m: Self| u128::from(m.to_u64()), |n| {
+value!(Ipv6Addr, 128, "an IPv6 address", u128::MAX, |t: &str| t.parse().ok(), |a: Self| a.to_bits(), Ipv6Addr::from_bits);
+value!(u16, 0, "a number of 0 to 65535", u16::MAX as u128, |t: &str| t.parse().ok(), |n: Self| u128::from(n), |n| n as u16);
+value!(MacAddr, 0, "an Ethernet address", (1 << 48) - 1, |t: &str| t.parse().ok(), |m: Self| u128::from(m.to_u64()), |n| {
     MacAddr::from_u64(n as u64)
 });
 
@@ -86,7 +91,7 @@ impl<'de, T: Value> Deserialize<'de> for Lit<T> {
 }
 
 /// How a field varies from frame to frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Field<T> {
     /// Always the same.
     Fixed(T),
@@ -100,6 +105,8 @@ pub enum Field<T> {
         last: T,
         /// By how much.
         step: u128,
+        /// Frames that have each value before the next one.
+        every: u64,
     },
     /// Downwards from `first` to `last` and over again.
     Decrement {
@@ -109,6 +116,8 @@ pub enum Field<T> {
         last: T,
         /// By how much.
         step: u128,
+        /// Frames that have each value before the next one.
+        every: u64,
     },
     /// Uniformly drawn from `first..=last`.
     Random {
@@ -116,6 +125,22 @@ pub enum Field<T> {
         first: T,
         /// Largest.
         last: T,
+        /// Values lie so far from one another.
+        step: u128,
+        /// Seed of the draw; the stream's own for `None`.
+        seed: Option<u64>,
+    },
+    /// Uniformly drawn from a list. Fields with lists of the same length and the same seed have values of the same place.
+    Pick {
+        /// The list.
+        values: Vec<T>,
+        /// Seed of the draw; the stream's own for `None`.
+        seed: Option<u64>,
+    },
+    /// An address in a prefix that is drawn by its rank.
+    Zipf {
+        /// The prefixes, most popular first.
+        popular: Popular,
         /// Seed of the draw; the stream's own for `None`.
         seed: Option<u64>,
     },
@@ -126,7 +151,8 @@ impl<T: Value> Field<T> {
     pub fn first(&self) -> T {
         match self {
             Self::Fixed(v) => *v,
-            Self::List(values) => values[0],
+            Self::List(values) | Self::Pick { values, .. } => values[0],
+            Self::Zipf { popular, .. } => T::of_number(popular.prefix(0).0),
             Self::Increment { first, .. } | Self::Decrement { first, .. } | Self::Random { first, .. } => *first,
         }
     }
@@ -148,6 +174,7 @@ struct Run<T> {
     last: Option<Lit<T>>,
     count: Option<u64>,
     step: Option<Step<T>>,
+    every: Option<u64>,
 }
 
 /// What stands behind `random:`.
@@ -156,6 +183,15 @@ struct Run<T> {
 struct Draw<T> {
     first: Lit<T>,
     last: Lit<T>,
+    step: Option<Step<T>>,
+    seed: Option<u64>,
+}
+
+/// What stands behind `pick:`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, bound = "T: Value")]
+struct Choice<T> {
+    values: Vec<Lit<T>>,
     seed: Option<u64>,
 }
 
@@ -191,6 +227,8 @@ enum Varied<T> {
     Decrement(Run<T>),
     List(Vec<Lit<T>>),
     Random(Draw<T>),
+    Pick(Choice<T>),
+    Zipf(Skew),
 }
 
 impl<T: Value> Run<T> {
@@ -215,7 +253,11 @@ impl<T: Value> Run<T> {
             return Err(E::custom(format_args!("`last' lies {word} `first'")));
         }
         let last = T::of_number(last);
-        Ok(if down { Field::Decrement { first, last, step } } else { Field::Increment { first, last, step } })
+        let every = self.every.unwrap_or(1);
+        if every == 0 {
+            return Err(E::custom("`every' is a number of frames from 1"));
+        }
+        Ok(if down { Field::Decrement { first, last, step, every } } else { Field::Increment { first, last, step, every } })
     }
 }
 
@@ -227,7 +269,12 @@ impl<T: Value> Varied<T> {
             Self::List(values) if values.is_empty() => Err(E::custom("an empty list has no value for a frame")),
             Self::List(values) => Ok(Field::List(values.into_iter().map(|v| v.0).collect())),
             Self::Random(d) if d.last.0.number() < d.first.0.number() => Err(E::custom("`last' lies below `first'")),
-            Self::Random(d) => Ok(Field::Random { first: d.first.0, last: d.last.0, seed: d.seed }),
+            Self::Pick(c) if c.values.is_empty() => Err(E::custom("an empty list has no value for a frame")),
+            Self::Pick(c) => Ok(Field::Pick { values: c.values.into_iter().map(|v| v.0).collect(), seed: c.seed }),
+            Self::Zipf(skew) => skew.build::<T, E>(),
+            Self::Random(d) => {
+                Ok(Field::Random { first: d.first.0, last: d.last.0, step: d.step.map_or(1, |s| s.0), seed: d.seed })
+            }
         }
     }
 }
@@ -238,7 +285,7 @@ impl<'de, T: Value> Visitor<'de> for FieldVisitor<T> {
     type Value = Field<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, or one of increment, decrement, list, random", T::WHAT)
+        write!(f, "{}, or one of increment, decrement, list, pick, random, zipf", T::WHAT)
     }
     fn visit_str<E: Error>(self, text: &str) -> Result<Field<T>, E> {
         LitVisitor(PhantomData).visit_str(text).map(|v: Lit<T>| Field::Fixed(v.0))

@@ -4,18 +4,22 @@ pub mod field;
 pub mod size;
 #[cfg(test)]
 mod tests;
+pub mod tuples;
+pub mod zipf;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use quiver_wire::MacAddr;
+use quiver_wire::tcp::TcpFlags;
 use serde::Deserialize;
 
 pub use field::{Field, Lit, Value};
 pub use size::Size;
+pub use tuples::Tuples;
 
 use crate::pace::Departures;
-use crate::units::Rate;
+use crate::units::{Rate, Span};
 
 /// The schema that this program reads.
 pub const SCHEMA: &str = "quiver-profile/1";
@@ -123,6 +127,15 @@ pub struct Stream {
     /// How its departures are spread.
     #[serde(default)]
     pub departures: Departures,
+    /// Departures in bursts rather than all the time.
+    #[serde(default)]
+    pub burst: Option<Burst>,
+    /// How long after the beginning of the trial, or the end of the stream that it follows, it begins.
+    #[serde(default)]
+    pub start: Option<Span>,
+    /// Stream that it follows: it begins when that one has ended.
+    #[serde(default)]
+    pub after: Option<String>,
     /// Sizes of its frames, bytes with FCS; the trial's where there are none.
     #[serde(default)]
     pub size: Option<Size>,
@@ -153,6 +166,30 @@ pub struct Stream {
     /// ICMP or ICMPv6 echo request.
     #[serde(default)]
     pub icmp: Option<Echo>,
+    /// Addresses and ports that belong together; put into the headers when the profile is read.
+    #[serde(default)]
+    pub tuples: Option<Tuples>,
+}
+
+/// Bursts. The stream's rate is that within one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Burst {
+    /// Frames of a burst.
+    pub frames: u64,
+    /// Bursts in all. Without it there is one, or with a `gap` as many as the trial has time for.
+    #[serde(default)]
+    pub count: Option<u64>,
+    /// Time from the end of a burst, one frame's time after its last frame, to the next one.
+    #[serde(default)]
+    pub gap: Option<Span>,
+}
+
+impl Burst {
+    /// Bursts in all; `None` for as many as there is time for.
+    pub fn bursts(&self) -> Option<u64> {
+        self.count.or(if self.gap.is_some() { None } else { Some(1) })
+    }
 }
 
 fn rate<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
@@ -222,6 +259,37 @@ pub struct Ports {
     /// Destination port; drawn from 1-49151 where there is none.
     #[serde(default)]
     pub dst: Option<Field<u16>>,
+    /// Flags of TCP; `ack` where nothing is said.
+    #[serde(default)]
+    pub flags: Option<Vec<Flag>>,
+}
+
+/// A flag of TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "their names in RFC 9293")]
+pub enum Flag {
+    Fin,
+    Syn,
+    Rst,
+    Psh,
+    Ack,
+    Urg,
+}
+
+impl Ports {
+    /// The flags as TCP has them.
+    pub fn tcp_flags(&self) -> TcpFlags {
+        let bit = |flag: &Flag| match flag {
+            Flag::Fin => TcpFlags::FIN,
+            Flag::Syn => TcpFlags::SYN,
+            Flag::Rst => TcpFlags::RST,
+            Flag::Psh => TcpFlags::PSH,
+            Flag::Ack => TcpFlags::ACK,
+            Flag::Urg => TcpFlags::URG,
+        };
+        self.flags.as_ref().map_or(TcpFlags::ACK, |flags| flags.iter().map(bit).fold(TcpFlags::default(), |a, b| a | b))
+    }
 }
 
 /// An echo request.
@@ -234,6 +302,31 @@ pub struct Echo {
 }
 
 impl Stream {
+    /// A stream of a name that says nothing else.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            from: Side::Left,
+            share: None,
+            rate: None,
+            departures: Departures::Constant,
+            burst: None,
+            start: None,
+            after: None,
+            size: None,
+            signature: SignatureMode::Full,
+            seed: None,
+            ethernet: Ethernet::default(),
+            vlan: Vec::new(),
+            ipv4: None,
+            ipv6: None,
+            udp: None,
+            tcp: None,
+            icmp: None,
+            tuples: None,
+        }
+    }
+
     /// Which layer-4 header it has.
     pub fn l4(&self) -> L4 {
         if self.udp.is_some() {
@@ -266,8 +359,15 @@ impl Stream {
 
     /// Smallest frame with FCS that holds headers and, where it has one, the signature.
     pub fn smallest(&self) -> u16 {
-        let signature = if self.signature == SignatureMode::Full { crate::signature::LEN } else { 0 };
-        ((self.headers() + signature + 4) as u16).max(size::MIN)
+        match self.signature {
+            SignatureMode::Full => Self::smallest_for(self.headers()),
+            SignatureMode::None => ((self.headers() + 4) as u16).max(size::MIN),
+        }
+    }
+
+    /// Smallest frame with FCS that holds so many bytes of headers and a signature.
+    pub(crate) fn smallest_for(headers: usize) -> u16 {
+        ((headers + crate::signature::LEN + 4) as u16).max(size::MIN)
     }
 
     /// The same stream the other way.
@@ -307,7 +407,10 @@ impl Profile {
         let name = file.display().to_string();
         let text =
             std::fs::read_to_string(file).map_err(|error| ProfileError::File { file: name.clone(), error: error.to_string() })?;
-        if file.extension().is_some_and(|e| e == "json") { Self::of_json(&name, &text) } else { Self::of_yaml(&name, &text) }
+        let folder = file.parent().unwrap_or(Path::new(""));
+        let mut document = if file.extension().is_some_and(|e| e == "json") { json(&name, &text) } else { yaml(&name, &text) }?;
+        zipf::resolve(&mut document, folder);
+        Self::of_document(&name, document)
     }
 
     /// Reads YAML; `file` is what messages call it.
@@ -315,8 +418,7 @@ impl Profile {
     /// # Errors
     /// It is none, or says something that cannot be.
     pub fn of_yaml(file: &str, text: &str) -> Result<Self, ProfileError> {
-        let document = serde_saphyr::from_str(text).map_err(|e| syntax(file, &e.to_string()))?;
-        Self::of_document(file, document)
+        Self::of_document(file, yaml(file, text)?)
     }
 
     /// Reads JSON; `file` is what messages call it.
@@ -324,8 +426,7 @@ impl Profile {
     /// # Errors
     /// It is none, or says something that cannot be.
     pub fn of_json(file: &str, text: &str) -> Result<Self, ProfileError> {
-        let document = serde_json::from_str(text).map_err(|e| syntax(file, &e.to_string()))?;
-        Self::of_document(file, document)
+        Self::of_document(file, json(file, text)?)
     }
 
     /// Takes a document that has been read.
@@ -334,10 +435,13 @@ impl Profile {
     /// It says something that cannot be.
     pub fn of_document(file: &str, document: serde_json::Value) -> Result<Self, ProfileError> {
         let content = |path: String, error: String| ProfileError::Content { file: file.to_owned(), path, error };
-        let profile: Self = serde_path_to_error::deserialize(document).map_err(|e| {
+        let mut profile: Self = serde_path_to_error::deserialize(document).map_err(|e| {
             let path = if e.path().iter().next().is_none() { "top".to_owned() } else { e.path().to_string() };
             content(path, one_line(&e.inner().to_string()))
         })?;
+        for (i, stream) in profile.streams.iter_mut().enumerate() {
+            stream.spread_tuples().map_err(|error| content(format!("streams[{i}].tuples"), error))?;
+        }
         profile.check().map_err(|(path, error)| content(path, error))?;
         Ok(profile)
     }
@@ -354,6 +458,17 @@ impl Profile {
             stream.check().map_err(|(path, error)| (format!("streams[{i}]{path}"), error))?;
             if self.streams[..i].iter().any(|s| s.name == stream.name) {
                 return wrong(&format!("streams[{i}].name"), format!("`{}' is the name of an earlier stream", stream.name));
+            }
+            if let Some(name) = &stream.after {
+                let before = self.streams[..i].iter().find(|s| s.name == *name && s.from == stream.from);
+                let path = format!("streams[{i}].after");
+                match before {
+                    None => return wrong(&path, format!("`{name}' is no earlier stream from the same side")),
+                    Some(s) if s.burst.is_none_or(|b| b.bursts().is_none()) => {
+                        return wrong(&path, format!("stream `{name}' has no end: give it a burst, and that a count"));
+                    }
+                    Some(_) => {}
+                }
             }
         }
         if self.bidirectional && self.streams.iter().any(|s| s.from == Side::Right) {
@@ -403,16 +518,32 @@ impl Stream {
         if self.share.is_some_and(|s| !(s.is_finite() && s > 0.0)) {
             return wrong(".share", "a share is a number above 0".to_owned());
         }
+        if let Some(burst) = &self.burst {
+            if burst.frames == 0 || burst.count == Some(0) {
+                return wrong(".burst", "there is at least one burst of at least one frame".to_owned());
+            }
+            if burst.count.is_some_and(|n| n > 1) && burst.gap.is_none() {
+                return wrong(".burst", "several bursts need a `gap' between them, such as 1ms".to_owned());
+            }
+            if self.departures != Departures::Constant {
+                return wrong(".departures", "frames of a burst leave evenly".to_owned());
+            }
+        }
+        if self.udp.as_ref().is_some_and(|udp| udp.flags.is_some()) {
+            return wrong(".udp.flags", "UDP has no flags".to_owned());
+        }
         if self.vlan.len() > 2 {
             return wrong(".vlan", "a frame has at most two tags".to_owned());
         }
         for (i, tag) in self.vlan.iter().enumerate() {
             let ids: Vec<u16> = match &tag.id {
-                Field::List(ids) => ids.clone(),
+                Field::List(ids) | Field::Pick { values: ids, .. } => ids.clone(),
                 Field::Fixed(id) => vec![*id],
                 Field::Increment { first, last, .. } | Field::Decrement { first, last, .. } | Field::Random { first, last, .. } => {
                     vec![*first, *last]
                 }
+                // Of addresses only.
+                Field::Zipf { .. } => Vec::new(),
             };
             if ids.iter().any(|id| *id > 4094) {
                 return wrong(&format!(".vlan[{i}].id"), "a VLAN number is 0 to 4094".to_owned());
@@ -450,6 +581,14 @@ impl Stream {
         let what = if self.signature == SignatureMode::Full { "headers and signature" } else { "headers" };
         Err(format!("frames of {least} bytes have no room for {what}: {smallest} bytes or more{remedy}"))
     }
+}
+
+fn yaml(file: &str, text: &str) -> Result<serde_json::Value, ProfileError> {
+    serde_saphyr::from_str(text).map_err(|e| syntax(file, &e.to_string()))
+}
+
+fn json(file: &str, text: &str) -> Result<serde_json::Value, ProfileError> {
+    serde_json::from_str(text).map_err(|e| syntax(file, &e.to_string()))
 }
 
 fn syntax(file: &str, error: &str) -> ProfileError {

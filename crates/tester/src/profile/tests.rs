@@ -25,9 +25,9 @@ fn fields_are_read_as_they_are_written() {
     let ip = stream.ipv4.as_ref().unwrap();
     let [a, b, c] = ["198.18.0.2", "198.19.0.2", "198.19.0.255"].map(|t| t.parse::<Ipv4Addr>().unwrap());
     assert_eq!(ip.src, Some(Field::Fixed(a)));
-    assert_eq!(ip.dst, Some(Field::Increment { first: b, last: c, step: 1 }));
+    assert_eq!(ip.dst, Some(Field::Increment { first: b, last: c, step: 1, every: 1 }));
     let udp = stream.udp.as_ref().unwrap();
-    assert_eq!(udp.src, Some(Field::Random { first: 1024, last: 65535, seed: None }));
+    assert_eq!(udp.src, Some(Field::Random { first: 1024, last: 65535, step: 1, seed: None }));
     assert_eq!(udp.dst, Some(Field::List(vec![7, 9])));
     assert_eq!((stream.size.clone(), ip.ttl), (Some(Size::Fixed(64)), 64));
 }
@@ -78,7 +78,7 @@ fn fields_that_cannot_be_are_refused() {
     assert!(ports("{ increment: { first: 1, last: 5, step: 0 } }").contains("a number from 1"));
     assert!(ports("{ random: { first: 9, last: 3 } }").contains("below"));
     assert!(ports("[]").contains("empty list"));
-    assert!(ports("{ zipf: 3 }").contains("unknown variant `zipf`"));
+    assert!(ports("{ pareto: 3 }").contains("unknown variant `pareto`"));
     assert!(error_of(&stream("ipv4: { dst: 5 }")).contains("expected an IPv4 address"));
     assert!(error_of(&stream("vlan: [ { id: 4095 } ]")).contains("streams[0].vlan[0].id: a VLAN number is 0 to 4094"));
 }
@@ -103,4 +103,69 @@ fn a_mirrored_stream_has_its_addresses_exchanged() {
     let (a, b) = (left[0].ipv4.as_ref().unwrap(), right[0].ipv4.as_ref().unwrap());
     assert_eq!((&a.src, &a.dst), (&b.dst, &b.src));
     assert_eq!(right[0].from, Side::Right);
+}
+
+#[test]
+fn tuples_become_fields_that_take_turns_together() {
+    let values = "{ src: 10.0.0.1, src_port: 1 }, { src: 10.0.0.2, src_port: 2 }";
+    let read = |more: &str| {
+        Profile::of_yaml("p", &stream(&format!("ipv4: {{}}\nudp: {{ dst: 7 }}\ntuples: {{ values: [ {values} ]{more} }}")))
+    };
+    let turns = read("").unwrap().streams.remove(0);
+    assert_eq!(turns.udp.unwrap().src, Some(Field::List(vec![1, 2])));
+    let drawn = read(", order: random, seed: 4").unwrap().streams.remove(0);
+    assert_eq!(drawn.udp.unwrap().src, Some(Field::Pick { values: vec![1, 2], seed: Some(4) }));
+    assert!(matches!(drawn.ipv4.unwrap().src, Some(Field::Pick { seed: Some(4), .. })));
+    for (lines, words) in [
+        ("ipv4: {}\ntuples: { values: [] }", "streams[0].tuples: an empty list"),
+        ("ipv4: {}\ntuples: { values: [ { src: 10.0.0.1 }, { dst: 10.0.0.1 } ] }", "`src' is in some tuples and not in others"),
+        ("ipv4: {}\ntuples: { values: [ { src: '::1' } ] }", "::1 is not an IPv4 address"),
+        ("ipv4: { src: 10.0.0.1 }\ntuples: { values: [ { src: 10.0.0.1 } ] }", "in the tuples and in the header"),
+        ("ipv4: {}\ntuples: { values: [ { src_port: 1 } ] }", "ports in tuples need udp or tcp"),
+        ("tuples: { values: [ { src: 10.0.0.1 } ] }", "tuples need ipv4 or ipv6"),
+    ] {
+        assert!(error_of(&stream(lines)).contains(words), "{}", error_of(&stream(lines)));
+    }
+}
+
+#[test]
+fn bursts_and_streams_that_follow_others_are_checked() {
+    let two = |first: &str, second: &str| {
+        format!(
+            "name: p\nstreams:\n- {{ name: a, ipv4: {{}}, udp: {{}}{first} }}\n- {{ name: b, ipv4: {{}}, udp: {{}}{second} }}\n"
+        )
+    };
+    let fine = Profile::of_yaml("p", &two(", burst: { frames: 5 }", ", after: a, start: 10us")).unwrap();
+    assert_eq!((fine.streams[1].after.as_deref(), fine.streams[1].start), (Some("a"), Some(Span(10_000))));
+    for (first, second, words) in [
+        ("", ", after: a", "streams[1].after: stream `a' has no end"),
+        (", burst: { frames: 5, gap: 1ms }", ", after: a", "has no end"),
+        ("", ", after: c", "`c' is no earlier stream"),
+        (", after: b", "", "`b' is no earlier stream"),
+        (", burst: { frames: 5 }", ", after: a, from: right", "from the same side"),
+        (", burst: { frames: 0 }", "", "streams[0].burst: there is at least one"),
+        (", burst: { frames: 1, count: 2 }", "", "need a `gap'"),
+        (", burst: { frames: 1 }, departures: poisson", "", "leave evenly"),
+        (", start: 5", "", "streams[0].start"),
+        (", start: 5min", "", "`5min' is no time"),
+    ] {
+        assert!(error_of(&two(first, second)).contains(words), "{}", error_of(&two(first, second)));
+    }
+}
+
+#[test]
+fn prefixes_by_popularity_and_flags_are_checked() {
+    let dst = |field: &str| error_of(&stream(&format!("ipv4: {{ dst: {field} }}\nudp: {{}}")));
+    assert!(dst("{ zipf: { prefixes: [] } }").contains("there are 0 prefixes"));
+    assert!(dst("{ zipf: { prefixes: [ 10.0.0.0/33 ] } }").contains("\"10.0.0.0/33\" is no prefix of an IPv4 address"));
+    assert!(dst("{ zipf: {} }").contains("either `routes'"));
+    assert!(dst("{ zipf: { prefixes: [ 10.0.0.0/8 ], exponent: 11 } }").contains("from 0 to 10"));
+    assert!(dst("{ zipf: { routes: / } }").contains("/ is no file"));
+    assert!(dst("{ increment: { first: 10.0.0.1, count: 2, every: 0 } }").contains("from 1"));
+    assert!(dst("{ pick: { values: [] } }").contains("empty list"));
+    assert!(
+        error_of(&stream("ipv4: {}\nudp: { dst: { zipf: { prefixes: [ 10.0.0.0/8 ] } } }")).contains("zipf is for IP addresses")
+    );
+    assert!(error_of(&stream("ipv4: {}\nudp: { flags: [ syn ] }")).contains("UDP has no flags"));
+    assert!(error_of(&stream("ipv4: {}\ntcp: { flags: [ xyz ] }")).contains("unknown variant `xyz`"));
 }

@@ -45,7 +45,7 @@ pub(super) fn departures(streams: &[Outgoing], tag: u8, (start, end): (u64, u64)
     let mut all = Departures { lane, streams: Vec::new(), templates: Vec::new(), frame: Vec::new(), batch: 1, core };
     let mut pps = 0.0;
     for Outgoing { maker, pace } in streams {
-        let Some((gap, phase)) = pace.even() else { return Err("Poisson departures".to_owned()) };
+        let Some((gap, phase)) = pace.even() else { return Err("Poisson departures or bursts".to_owned()) };
         let (mut stream, templates) = maker.for_kernel(all.templates.len())?;
         let fixed = |ns: f64| (ns * f64::from(1_u32 << FRACTION)).round() as u64;
         (stream.gap, stream.next) = (fixed(gap).max(1), fixed(phase));
@@ -265,6 +265,8 @@ mod tests {
             ("ipv4: { src: [ 10.0.0.1, 10.0.0.9 ] }\nudp: {}", Size::Fixed(64), "lists"),
             ("ipv6: { src: { random: { first: '::', last: 'ffff::' } } }\nudp: {}", Size::Fixed(90), "2^32 values"),
             ("ipv6: { src: { increment: { first: '::ffff:ffff', count: 9 } } }\nudp: {}", Size::Fixed(90), "last 32 bits"),
+            ("ipv4: { src: { increment: { first: 10.0.0.1, count: 3, every: 2 } } }\nudp: {}", Size::Fixed(64), "several times"),
+            ("ipv4: { src: { zipf: { prefixes: [ 10.0.0.0/8 ] } } }\nudp: {}", Size::Fixed(64), "Zipf"),
             ("ipv4: {}\nudp: {}", Size::Random { min: 64, max: 100, seed: None }, "random sizes"),
         ] {
             let error = departures(&[outgoing(lines, &size)], TAG, (0, 1), None).unwrap_err();

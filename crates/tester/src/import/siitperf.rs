@@ -1,0 +1,359 @@
+//! `siitperf.conf`, the configuration file of siitperf, a tester of SIIT, NAT64 and routers after RFC 8219: a key and a value in each
+//! line, `#` begins a comment. Its keys are read as siitperf means them (its README, and the file that it ships, 2025).
+//!
+//! What is no traffic becomes a comment of the profile: hardware addresses and processor cores are a port's here, and frame size,
+//! rate and duration a trial's, as they are arguments of siitperf's programs.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use quiver_wire::MacAddr;
+use serde_json::{Value, json};
+
+use super::{ImportError, text};
+
+/// Ports where they do not vary (RFC 2544, section C.2.6.4).
+const FIXED_PORTS: (u16, u16) = (0xc020, 7);
+/// Keys with an address; those of one side and family.
+const ADDRESSES: [&str; 8] =
+    ["IPv6-L-Real", "IPv6-L-Virt", "IPv6-R-Real", "IPv6-R-Virt", "IPv4-L-Real", "IPv4-L-Virt", "IPv4-R-Real", "IPv4-R-Virt"];
+const MACS: [&str; 4] = ["MAC-L-Tester", "MAC-R-Tester", "MAC-L-DUT", "MAC-R-DUT"];
+/// Keys with a number, and the largest one.
+const NUMBERS: [(&str, u64); 40] = [
+    ("IP-L-Vers", 6),
+    ("IP-R-Vers", 6),
+    ("Forward", u32::MAX as u64),
+    ("Reverse", u32::MAX as u64),
+    ("Promisc", u32::MAX as u64),
+    ("Num-L-Nets", 256),
+    ("Num-R-Nets", 256),
+    ("CPU-L-Send", 65_535),
+    ("CPU-R-Recv", 65_535),
+    ("CPU-R-Send", 65_535),
+    ("CPU-L-Recv", 65_535),
+    ("MEM-Channels", 65_535),
+    ("Fwd-var-sport", 3),
+    ("Fwd-var-dport", 3),
+    ("Rev-var-sport", 3),
+    ("Rev-var-dport", 3),
+    ("Fwd-sport-min", 65_535),
+    ("Fwd-sport-max", 65_535),
+    ("Fwd-dport-min", 65_535),
+    ("Fwd-dport-max", 65_535),
+    ("Rev-sport-min", 65_535),
+    ("Rev-sport-max", 65_535),
+    ("Rev-dport-min", 65_535),
+    ("Rev-dport-max", 65_535),
+    ("IP-L-var", 3),
+    ("IP-R-var", 3),
+    ("IP-L-min", 65_535),
+    ("IP-L-max", 65_535),
+    ("IP-R-min", 65_535),
+    ("IP-R-max", 65_535),
+    ("IPv4-L-offset", 2),
+    ("IPv4-R-offset", 2),
+    ("IPv6-L-offset", 14),
+    ("IPv6-R-offset", 14),
+    ("Stateful", 2),
+    ("Enumerate-ports", 3),
+    ("Enumerate-ips", 3),
+    ("Responder-tuples", 3),
+    ("Responder-ports", 3),
+    ("NUMA-local", 65_535),
+];
+
+/// What the file says.
+#[derive(Debug, Default)]
+struct Conf {
+    numbers: BTreeMap<&'static str, u64>,
+    addresses: BTreeMap<&'static str, IpAddr>,
+    macs: BTreeMap<&'static str, MacAddr>,
+}
+
+fn value<T: FromStr>(word: &str, what: &str) -> Result<T, String> {
+    word.parse().map_err(|_| format!("`{word}' is not {what}"))
+}
+
+impl Conf {
+    fn read(file: &str, text: &str) -> Result<Self, ImportError> {
+        let mut conf = Self::default();
+        for (n, line) in text.lines().enumerate() {
+            let mut words = line.split('#').next().unwrap_or("").split_whitespace();
+            let Some(key) = words.next() else { continue };
+            let result = match (words.next(), words.next()) {
+                (Some(word), None) => conf.set(key, word),
+                _ => Err(format!("`{key}' has one value")),
+            };
+            result.map_err(|error| ImportError::Line { file: file.to_owned(), line: n + 1, error })?;
+        }
+        Ok(conf)
+    }
+
+    fn set(&mut self, key: &str, word: &str) -> Result<(), String> {
+        if let Some(key) = ADDRESSES.iter().find(|k| **k == key) {
+            let address = if key.starts_with("IPv4") {
+                IpAddr::V4(value::<Ipv4Addr>(word, "an IPv4 address")?)
+            } else {
+                IpAddr::V6(value::<Ipv6Addr>(word, "an IPv6 address")?)
+            };
+            self.addresses.insert(key, address);
+        } else if let Some(key) = MACS.iter().find(|k| **k == key) {
+            self.macs.insert(key, value(word, "an Ethernet address")?);
+        } else if let Some((key, most)) = NUMBERS.iter().find(|(k, _)| *k == key) {
+            let number = match word.strip_prefix("0x") {
+                Some(digits) => u64::from_str_radix(digits, 16).map_err(|_| format!("`{word}' is not a number"))?,
+                None => value(word, "a number")?,
+            };
+            if number > *most {
+                return Err(format!("`{key}' is at most {most}"));
+            }
+            self.numbers.insert(key, number);
+        } else {
+            return Err(format!("`{key}' is no key of siitperf's"));
+        }
+        Ok(())
+    }
+
+    /// A number, or what siitperf takes where the file does not say it.
+    fn number(&self, key: &str, unset: u64) -> u64 {
+        self.numbers.get(key).copied().unwrap_or(unset)
+    }
+
+    fn version(&self, side: char) -> Result<u64, String> {
+        let key = format!("IP-{side}-Vers");
+        match self.numbers.get(key.as_str()) {
+            Some(version @ (4 | 6)) => Ok(*version),
+            _ => Err(format!("`{key}' is 4 or 6")),
+        }
+    }
+
+    /// The address of `owner` that a sender of this version uses for it: its real one where it has that version itself.
+    fn address(&self, version: u64, owner: char) -> Result<IpAddr, String> {
+        let kind = if self.version(owner)? == version { "Real" } else { "Virt" };
+        let key = format!("IPv{version}-{owner}-{kind}");
+        let address = self.addresses.get(key.as_str()).filter(|a| !a.is_unspecified());
+        address.copied().ok_or_else(|| format!("`{key}' is missing: IPv{version} frames need it"))
+    }
+
+    /// An address as a field: fixed, or varying in the 16 bits that the file names, or in its network.
+    fn varied(&self, version: u64, owner: char, destination: bool) -> Result<Value, String> {
+        let address = self.address(version, owner)?;
+        let (base, bytes) = match address {
+            IpAddr::V4(a) => (u128::from(a.to_bits()), 4),
+            IpAddr::V6(a) => (a.to_bits(), 16),
+        };
+        let show =
+            |n: u128| if version == 4 { Ipv4Addr::from_bits(n as u32).to_string() } else { Ipv6Addr::from_bits(n).to_string() };
+        let var = self.number(&format!("IP-{owner}-var"), 0);
+        // Of the other side's networks a sender draws one for each frame; its own is the first.
+        let networks = if destination { self.number(&format!("Num-{owner}-Nets"), 1) } else { 1 };
+        let (first, last, bit) = match (var, networks) {
+            (0, 0 | 1) => return Ok(json!(address.to_string())),
+            (0, n) => {
+                let bit = if version == 4 { 8 } else { 64 };
+                (0, u128::from(n) - 1, bit)
+            }
+            (_, 0 | 1) => {
+                let offset = self.number(&format!("IPv{version}-{owner}-offset"), if version == 4 { 2 } else { 14 });
+                let allowed = if version == 4 { 1..=2 } else { 6..=14 };
+                if !allowed.contains(&offset) {
+                    return Err(format!("`IPv{version}-{owner}-offset' is {} to {}", allowed.start(), allowed.end()));
+                }
+                let number = |end: &str, unset: u64| u128::from(self.number(&format!("IP-{owner}-{end}"), unset));
+                (number("min", 0), number("max", 65_535), 8 * (bytes - 2 - offset))
+            }
+            _ => return Err(format!("`IP-{owner}-var' and `Num-{owner}-Nets' vary the same address")),
+        };
+        if last < first {
+            return Err(format!("`IP-{owner}-max' is less than `IP-{owner}-min'"));
+        }
+        let width: u128 = if var == 0 { 0xff } else { 0xffff };
+        let at = |n: u128| show(base & !(width << bit) | n << bit);
+        // A distance, as an address: steps may be wider than numbers of JSON.
+        let step = json!(show(1 << bit));
+        let (kind, first, last) = match var {
+            1 => ("increment", at(first), at(last)),
+            2 => ("decrement", at(last), at(first)),
+            _ => ("random", at(first), at(last)),
+        };
+        Ok(json!({ kind: { "first": first, "last": last, "step": step } }))
+    }
+
+    /// A port as a field.
+    fn port(&self, direction: &str, which: &str, fixed: u16, usual: (u64, u64)) -> Result<Value, String> {
+        let key = |word: &str| format!("{direction}-{word}");
+        let number = |word: &str, unset: u64| self.number(&key(word), unset);
+        let (least, most) = (number(&format!("{which}-min"), usual.0), number(&format!("{which}-max"), usual.1));
+        let var = number(&format!("var-{which}"), 0);
+        if var != 0 && most < least {
+            return Err(format!("`{}' is less than `{}'", key(&format!("{which}-max")), key(&format!("{which}-min"))));
+        }
+        Ok(match var {
+            0 => json!(fixed),
+            1 => json!({ "increment": { "first": least, "last": most } }),
+            2 => json!({ "decrement": { "first": most, "last": least } }),
+            _ => json!({ "random": { "first": least, "last": most } }),
+        })
+    }
+
+    fn stream(&self, name: &str, direction: &str, (own, other): (char, char)) -> Result<Vec<(&'static str, Value)>, String> {
+        let version = self.version(own)?;
+        let ip = json!({ "src": self.varied(version, own, false)?, "dst": self.varied(version, other, true)? });
+        let src = self.port(direction, "sport", FIXED_PORTS.0, (1024, 65_535))?;
+        let dst = self.port(direction, "dport", FIXED_PORTS.1, (1, 49_151))?;
+        let mut keys = vec![("name", json!(name))];
+        if own == 'R' {
+            keys.push(("from", json!("right")));
+        }
+        keys.push((if version == 4 { "ipv4" } else { "ipv6" }, ip));
+        keys.push(("udp", json!({ "src": src, "dst": dst })));
+        Ok(keys)
+    }
+
+    /// What belongs to the ports, as their keys.
+    fn port_keys(&self, side: char) -> String {
+        let mut keys = Vec::new();
+        let mut add = |key: &str, value: Option<String>| keys.extend(value.map(|v| format!("{key}={v}")));
+        let mac = |who: &str| self.macs.get(format!("MAC-{side}-{who}").as_str()).map(ToString::to_string);
+        let core = |what: &str| self.numbers.get(format!("CPU-{side}-{what}").as_str()).map(ToString::to_string);
+        add("mac", mac("Tester"));
+        add("dst-mac", mac("DUT"));
+        add("tx-core", core("Send"));
+        add("rx-core", core("Recv"));
+        keys.join(",")
+    }
+}
+
+/// The profile that the text of a `siitperf.conf` describes; `file` is what messages call it.
+///
+/// # Errors
+/// A line that siitperf would not take, or something that profiles cannot say.
+pub fn profile(file: &str, text: &str) -> Result<String, ImportError> {
+    let conf = Conf::read(file, text)?;
+    let content = |error: String| ImportError::Content { file: file.to_owned(), error };
+    if conf.number("Stateful", 0) != 0 {
+        return Err(content("`Stateful' tests have two phases, which a profile has not: set it to 0".to_owned()));
+    }
+    let mut streams = Vec::new();
+    for (key, name, direction, sides) in [("Forward", "forward", "Fwd", ('L', 'R')), ("Reverse", "reverse", "Rev", ('R', 'L'))] {
+        if conf.number(key, 1) != 0 {
+            streams.push(conf.stream(name, direction, sides).map_err(content)?);
+        }
+    }
+    if streams.is_empty() {
+        return Err(content("neither `Forward' nor `Reverse' is active".to_owned()));
+    }
+    let mut comments = vec![
+        "Imported from siitperf's configuration. Frame size, rate and duration are the trial's; siitperf makes IPv4 frames"
+            .to_owned(),
+    ];
+    comments.push("20 bytes shorter than the size that it is given. Foreground traffic only.".to_owned());
+    for (side, word) in [('L', "left"), ('R', "right")] {
+        comments.push(format!("{word} port: {}", conf.port_keys(side)));
+    }
+    Ok(text::profile(&comments, "siitperf", &streams))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maker::{Maker, Surroundings};
+    use crate::profile::{Field, Profile, Side, Size};
+
+    const CONF: &str = "
+# a router: IPv6 on the left, IPv4 on the right
+IP-L-Vers 6
+IP-R-Vers 4 # other family
+IPv6-L-Real 2001:2::2
+IPv6-R-Virt 64:ff9b::198.19.0.2
+IPv4-R-Real 198.19.0.2
+IPv4-L-Virt 198.18.0.2
+IPv4-L-Real 0.0.0.0
+MAC-L-Tester 02:00:00:00:00:01
+MAC-L-DUT 02:00:00:00:00:0a
+Forward 1
+Reverse 1
+Num-L-Nets 1
+Num-R-Nets 1
+CPU-L-Send 2
+CPU-L-Recv 8
+MEM-Channels 4
+Fwd-var-sport 3
+Fwd-var-dport 1
+Fwd-sport-min 1024
+Fwd-sport-max 65535
+Fwd-dport-min 1
+Fwd-dport-max 49151
+Rev-var-sport 2
+Rev-sport-min 5
+Rev-sport-max 9
+";
+
+    fn with(more: &str) -> Result<Profile, String> {
+        let text = profile("siitperf.conf", &format!("{CONF}{more}")).map_err(|e| e.to_string())?;
+        Ok(Profile::of_yaml("p", &text).unwrap())
+    }
+
+    #[test]
+    fn each_side_sends_its_own_family_from_its_real_address_to_what_stands_for_the_other() {
+        let read = with("").unwrap();
+        let (left, right) = (&read.streams[0], &read.streams[1]);
+        let (six, four) = (left.ipv6.as_ref().unwrap(), right.ipv4.as_ref().unwrap());
+        assert_eq!(six.src, Some(Field::Fixed("2001:2::2".parse().unwrap())));
+        assert_eq!(six.dst, Some(Field::Fixed("64:ff9b::198.19.0.2".parse().unwrap())));
+        assert_eq!(four.src, Some(Field::Fixed("198.19.0.2".parse().unwrap())));
+        assert_eq!(four.dst, Some(Field::Fixed("198.18.0.2".parse().unwrap())));
+        assert_eq!(right.from, Side::Right);
+        let (fwd, rev) = (left.udp.as_ref().unwrap(), right.udp.as_ref().unwrap());
+        assert_eq!(fwd.src, Some(Field::Random { first: 1024, last: 65_535, step: 1, seed: None }));
+        assert_eq!(fwd.dst, Some(Field::Increment { first: 1, last: 49_151, step: 1, every: 1 }));
+        assert_eq!(rev.src, Some(Field::Decrement { first: 9, last: 5, step: 1, every: 1 }));
+        assert_eq!(rev.dst, Some(Field::Fixed(7)));
+        let text = profile("c", CONF).unwrap();
+        assert!(text.contains("# left port: mac=02:00:00:00:00:01,dst-mac=02:00:00:00:00:0a,tx-core=2,rx-core=8\n"), "{text}");
+    }
+
+    #[test]
+    fn networks_and_varying_addresses_lie_where_siitperf_has_them() {
+        let addresses = |more: &str| {
+            let read = with(more).unwrap();
+            let around = Surroundings { src: MacAddr([2; 6]), dst: Some(MacAddr([2; 6])), ethernet: true, id: 0, tag: 1, seed: 1 };
+            let mut maker = Maker::new(&read.streams[0], Some(&Size::Fixed(90)), &around).unwrap();
+            (0..3000).map(|_| maker.make_bytes(0)[14 + 24..14 + 40].to_vec()).collect::<std::collections::BTreeSet<_>>()
+        };
+        let networks = addresses("Num-R-Nets 16\n");
+        assert_eq!(networks.len(), 16);
+        assert!(networks.iter().all(|a| a[7] < 16 && a[..2] == [0, 0x64] && a[15] == 2));
+        let varied = addresses("IP-R-var 3\nIP-R-min 0\nIP-R-max 0xff\nIPv6-R-offset 11\n");
+        assert_eq!(varied.len(), 256);
+        assert!(varied.iter().all(|a| a[11] == 0 && a[13..] == [19, 0, 2]));
+        let four = with("IP-L-var 1\nIP-L-min 2\nIP-L-max 65534\nIPv4-L-offset 1\n").unwrap();
+        let ([first, last], step) = (["198.0.2.2", "198.255.254.2"].map(|a| a.parse().unwrap()), 256);
+        assert_eq!(four.streams[1].ipv4.as_ref().unwrap().dst, Some(Field::Increment { first, last, step, every: 1 }));
+    }
+
+    #[test]
+    fn what_siitperf_would_not_take_is_refused_with_its_line() {
+        for (more, words) in [
+            ("Speed 5\n", "line 28: `Speed' is no key"),
+            ("Forward\n", "`Forward' has one value"),
+            ("Forward 1 2\n", "`Forward' has one value"),
+            ("Fwd-var-sport 4\n", "at most 3"),
+            ("IP-L-Vers 5\n", "`IP-L-Vers' is 4 or 6"),
+            ("IPv4-R-Real 2001::1\n", "is not an IPv4 address"),
+            ("MAC-R-DUT x\n", "is not an Ethernet address"),
+            ("Fwd-sport-min 0xzz\n", "is not a number"),
+            ("Fwd-sport-min 9\nFwd-sport-max 3\n", "`Fwd-sport-max' is less than"),
+            ("Stateful 1\n", "two phases"),
+            ("Forward 0\nReverse 0\n", "neither"),
+            ("IPv4-L-Virt 0.0.0.0\n", "`IPv4-L-Virt' is missing"),
+            ("IP-R-var 3\nNum-R-Nets 4\n", "vary the same address"),
+            ("IP-R-var 3\nIP-R-min 5\nIP-R-max 4\n", "`IP-R-max' is less"),
+            ("IP-R-var 3\nIPv6-R-offset 5\n", "6 to 14"),
+        ] {
+            let error = with(more).unwrap_err();
+            assert!(error.starts_with("siitperf.conf") && error.contains(words) && !error.contains('\n'), "{more}: {error}");
+        }
+    }
+}

@@ -158,7 +158,12 @@ def read(scapy: Any, frame: bytes, six: bool) -> dict[str, int]:
     return found
 
 
-@settings(max_examples=120, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=120,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(made=streams())
 def test_fields_lengths_and_checksums_are_those_of_scapy(tester: str, scapy: Any, made: Any) -> None:
     stream, models, six = made

@@ -4,8 +4,11 @@
 use libfuzzer_sys::fuzz_target;
 use quiver_tester_core::MacAddr;
 use quiver_tester_core::maker::{Maker, Surroundings};
-use quiver_tester_core::profile::{Profile, SignatureMode, Size};
+use quiver_tester_core::profile::{Profile, Side, SignatureMode, Size};
 use quiver_tester_core::receiver::{Flow, Kind, Receiver};
+use quiver_tester_core::trial::Plan;
+use quiver_tester_core::trial::dry::{DryPort, DryRun};
+use quiver_tester_core::units::Rate;
 
 const FRAMES: u64 = 20;
 
@@ -38,5 +41,12 @@ fuzz_target!(|text: &str| {
             assert_eq!(kind == Kind::Ours, !counted_only, "{kind:?}");
         }
         assert!(counted_only || receiver.received() == FRAMES);
+    }
+    let plan = Plan { rate: Some(Rate::Pps(1000.0)), line_rate: Some(1e9), ..Plan::new(profile) };
+    let port = DryPort { src: MacAddr([2, 0, 0, 0, 0, 1]), dst: MacAddr([2, 0, 0, 0, 0, 2]), ethernet: true };
+    for side in [Side::Left, Side::Right] {
+        let Ok(run) = DryRun::new(&plan, side, port) else { continue };
+        let times: Vec<u64> = run.take(2 * FRAMES as usize).map(|(time, _)| time).collect();
+        assert!(times.is_sorted() && times.iter().all(|t| *t <= plan.duration.as_nanos() as u64), "{times:?}");
     }
 });

@@ -46,6 +46,11 @@ def test_the_shipped_listing_gives_both_streams_in_both_directions() -> None:
     assert heavy["ipv4"]["src"] == {"increment": {"first": "10.0.0.1", "last": "10.0.1.0"}}
     assert (heavy["size"], heavy["udp"], "rate" in heavy) == (64, {"src": 1025, "dst": 12}, False)
     assert (latency["rate"], latency["udp"]) == ("5000pps", {"src": 1234, "dst": 1234})
+    back = document["streams"][2:]
+    assert [(s["from"], s["ipv4"]["dst"]) for s in back] == [("right", "16.0.0.1")] * 2
+    # What the tester ships is what is written here.
+    shipped = Path(__file__).parents[2] / "apps" / "quiver-tester" / "profiles" / "slavik2025.yaml"
+    assert yaml.safe_load(shipped.read_text()) == document
     wide = trex.load(SHIPPED, 0, ["--cache_size=65536", "--frame_size=512"])
     heavy = trex.emit("p", wide, [])[0]["streams"][0]
     assert (heavy["size"], heavy["ipv4"]["src"]["increment"]["last"]) == (512, "10.1.0.0")

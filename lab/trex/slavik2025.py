@@ -14,9 +14,14 @@ class STLS1(object):
         self.latency_fsize = 64
         self.cache_size = 256  # most different sources: 256 for a /24, 65536 for a /16
 
-    def create_heavy_stream(self):
+    # repair: the text beside the listing says that the second interface had a mirrored version; here a direction is enough
+    def addresses(self, direction):
+        return ("48.0.0.1", "16.0.0.1") if direction else ("16.0.0.1", "48.0.0.1")
+
+    def create_heavy_stream(self, direction):
         size = self.fsize - 4  # FCS
-        base_pkt = Ether() / IP(src="16.0.0.1", dst="48.0.0.1") / UDP(dport=12, sport=1025)
+        src, dst = self.addresses(direction)
+        base_pkt = Ether() / IP(src=src, dst=dst) / UDP(dport=12, sport=1025)
         pad = max(0, size - len(base_pkt)) * "x"
 
         vm = STLScVmRaw(
@@ -36,9 +41,10 @@ class STLS1(object):
 
         return STLStream(name="heavy", packet=pkt, mode=STLTXCont())
 
-    def create_latency_stream(self, pg_id):
+    def create_latency_stream(self, direction):
         size = self.latency_fsize - 4
-        pkt = Ether() / IP(src="16.0.0.1", dst="48.0.0.1") / UDP(dport=1234, sport=1234)
+        src, dst = self.addresses(direction)
+        pkt = Ether() / IP(src=src, dst=dst) / UDP(dport=1234, sport=1234)
         pad = max(0, size - len(pkt)) * "x"
         pkt = STLPktBuilder(pkt=pkt / pad)
 
@@ -46,7 +52,8 @@ class STLS1(object):
             name="latency",
             packet=pkt,
             mode=STLTXCont(pps=5000),  # repair: the comma behind the mode was lost with its comment
-            flow_stats=STLFlowLatencyStats(pg_id=pg_id),
+            # repair: a number of its own for the second direction, as that text says
+            flow_stats=STLFlowLatencyStats(pg_id=7 + direction),
         )
 
     # repair: TRex calls get_streams with direction, tunables and more; it took none
@@ -56,8 +63,7 @@ class STLS1(object):
         parser.add_argument("--cache_size", type=int, default=self.cache_size)
         given = parser.parse_args(list(tunables))
         self.fsize, self.cache_size = given.frame_size, given.cache_size
-        # repair: the second direction has a number of its own for its latency stream, as the text beside the listing says
-        return [self.create_heavy_stream(), self.create_latency_stream(7 + direction)]
+        return [self.create_heavy_stream(direction), self.create_latency_stream(direction)]
 
 
 # repair: indented as printed, it belonged to the class

@@ -142,6 +142,14 @@ impl Bench {
     /// # Errors
     /// What cannot be opened or made.
     pub fn open(specs: &[PortSpec], max_frame: usize) -> Result<Self, BenchError> {
+        Self::open_at(specs, max_frame, None)
+    }
+
+    /// The same with a time of somebody else's in place of this machine's clock.
+    ///
+    /// # Errors
+    /// What cannot be opened or made.
+    pub fn open_at(specs: &[PortSpec], max_frame: usize, time: Option<Time>) -> Result<Self, BenchError> {
         if specs.is_empty() || specs.len() > 2 {
             return Err(BenchError::Ports(specs.len()));
         }
@@ -171,7 +179,7 @@ impl Bench {
             source: NodeId(0),
             sink: NodeId(0),
             inboxes: Arc::new(Vec::new()),
-            time: Time::Real(clock),
+            time: time.unwrap_or(Time::Real(clock)),
             graph,
             tag: std::process::id() as u8,
         };

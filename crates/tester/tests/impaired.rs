@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quiver_buffer::{PageSize, Region, RegionConfig};
 use quiver_drivers::memif::{Key, Memif, MemifConfig, Role};
@@ -15,9 +15,13 @@ use quiver_graph::{
     Port, STATS_BYTES, ThreadPlan, TxQueue, TxState, VectorNode, Verdict,
 };
 use quiver_tables::qsbr;
+use quiver_tester_core::MacAddr;
+use quiver_tester_core::answer::Host;
 use quiver_tester_core::bench::Bench;
 use quiver_tester_core::profile::Profile;
 use quiver_tester_core::report::Report;
+use quiver_tester_core::signature::{Reading, Signature};
+use quiver_tester_core::time::Time;
 use quiver_tester_core::trial::{self, Plan};
 use quiver_tester_core::units::Rate;
 
@@ -93,6 +97,65 @@ impl VectorNode for Impair {
     }
 }
 
+/// A port's address that answers questions, and who asks.
+const ANSWERS: &str = "192.0.2.2";
+const ASKS: &str = "192.0.2.9/24";
+
+/// What the device that sets the clock has done.
+struct Steps {
+    /// The tester's time, ns.
+    clock: Arc<AtomicU64>,
+    frames: AtomicU64,
+}
+
+/// Passes one frame on at a time, as old as it is to be: sets the tester's clock to that moment, and moves it on to the next
+/// departure only when the port behind has answered a question that was sent after the frame: so it has received that.
+struct Delay {
+    steps: Arc<Steps>,
+    asker: Host,
+    /// When the next frame is due, once the last one has arrived.
+    next: u64,
+}
+
+impl Delay {
+    /// Delays of the frames by turns, ns.
+    const DELAYS: [u64; 4] = [1_000_000, 1_000_001, 100_000_000, 7];
+    /// Time between departures, ns: more than the clock is ever moved on by hand, so that never two frames are under way.
+    const GAP: u64 = 200_000_000_000;
+
+    fn new(steps: Arc<Steps>) -> Self {
+        let asker = Host::new(MacAddr([2, 0, 0, 0, 0, 9]), true, vec![ASKS.parse().expect("an address")], Vec::new());
+        Self { steps, asker, next: 0 }
+    }
+}
+
+impl VectorNode for Delay {
+    type Next = NoNext;
+    type Drop = NoDrops;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        const OUT: Verdict = Verdict::slot(2);
+        for i in 0..frame.len() {
+            let packet = cx.packet(frame, i);
+            let reading = Signature::read(packet.bytes());
+            let (packet, _) = packet.take();
+            let Reading::Valid(signature) = reading else {
+                // The answer.
+                self.steps.clock.store(self.next, Ordering::Release);
+                cx.free(packet);
+                continue;
+            };
+            let n = self.steps.frames.fetch_add(1, Ordering::AcqRel);
+            self.next = signature.time + Self::GAP;
+            self.steps.clock.store(signature.time + Self::DELAYS[n as usize % 4], Ordering::Release);
+            cx.emit(OUT, packet);
+            let question = self.asker.ask(ANSWERS.parse().expect("an address"));
+            let question = cx.alloc_bytes(&question, IfIndex(1)).expect("a buffer");
+            cx.emit(OUT, question);
+        }
+    }
+}
+
 /// A socket's file of this test's own, gone with it.
 struct Socket(PathBuf);
 
@@ -117,8 +180,8 @@ impl Drop for Socket {
     }
 }
 
-/// The device: two memif interfaces and a worker. Served until told to stop.
-fn device(socket: &Socket, deeds: Arc<Deeds>, stop: &AtomicBool) {
+/// The device: two memif interfaces, a node between them and a worker. Served until told to stop.
+fn device<N: VectorNode<Next = NoNext>>(socket: &Socket, node: impl Fn() -> N + Send + Sync + 'static, stop: &AtomicBool) {
     let memif = Memif::new("/nonexistent/unused.sock").expect("memif");
     memif.add_socket(1, &socket.0.to_string_lossy()).expect("a socket");
     let region = RegionConfig { buffers_per_numa: 16_384, page_size: PageSize::Kb4, ..Default::default() };
@@ -137,8 +200,8 @@ fn device(socket: &Socket, deeds: Arc<Deeds>, stop: &AtomicBool) {
         graph.add(vec![NodeSpec::vector(format!("if{interface}-tx"), make)]).expect("a node");
         ports.push(port);
     }
-    let impair = move |_: &quiver_graph::MakeCx| Impair { deeds: deeds.clone(), seen: 0, later: Vec::new() };
-    graph.add(vec![NodeSpec::vector("ethernet-input", impair).with_next("if1-tx").with_next("if2-tx")]).expect("a node");
+    let make = move |_: &quiver_graph::MakeCx| node();
+    graph.add(vec![NodeSpec::vector("ethernet-input", make).with_next("if1-tx").with_next("if2-tx")]).expect("a node");
     let arc = ArcPoint::new();
     let input = graph.add(vec![NodeSpec::input("memif-input", move |_| DeviceInput::new(arc.clone()))]).expect("a node")[0];
     for (id, port) in ports.iter_mut().enumerate() {
@@ -153,20 +216,34 @@ fn device(socket: &Socket, deeds: Arc<Deeds>, stop: &AtomicBool) {
     }
 }
 
-/// Runs trials while the device is there.
+/// Runs trials while the device that impairs is there.
 fn with_device<R>(name: &str, work: impl FnOnce(&Socket, &Deeds) -> R) -> R {
-    let (socket, deeds, stop) = (Socket::new(name), Arc::new(Deeds::default()), AtomicBool::new(false));
-    /// Ends the device also when a check fails.
-    struct End<'a>(&'a AtomicBool);
-    impl Drop for End<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Release);
-        }
+    let deeds = Arc::new(Deeds::default());
+    let does = deeds.clone();
+    let impair = move || Impair { deeds: does.clone(), seen: 0, later: Vec::new() };
+    with_node(name, impair, |socket, _| work(socket, &deeds))
+}
+
+/// Ends the device, and what else waits for that, also when a check fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
     }
+}
+
+/// Runs trials while a device with this node is there, and tells what ends both.
+fn with_node<N: VectorNode<Next = NoNext>, R>(
+    name: &str,
+    node: impl Fn() -> N + Send + Sync + 'static,
+    work: impl FnOnce(&Socket, &AtomicBool) -> R,
+) -> R {
+    let (socket, stop) = (Socket::new(name), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        scope.spawn(|| device(&socket, deeds.clone(), &stop));
+        scope.spawn(|| device(&socket, node, &stop));
         let _end = End(&stop);
-        work(&socket, &deeds)
+        work(&socket, &stop)
     })
 }
 
@@ -218,6 +295,75 @@ fn streams_of_one_direction_have_accounts_of_their_own() {
         let [seen, lost, copied, _] = deeds.all();
         assert_eq!([sum(|c| c.sent), sum(|c| c.lost), sum(|c| c.duplicated)], [seen, lost, copied], "{report:?}");
         assert_eq!(direction.counters.lost, lost);
+    });
+}
+
+#[test]
+fn bursts_and_chained_streams_are_sent_whole_and_accounted_for_each() {
+    with_device("bursts", |socket, deeds| {
+        let mut bench = Bench::open(&socket.ports(""), 1514).expect("ports");
+        let profile = "{ name: p, streams: [
+            { name: once, rate: 5000pps, size: 64, start: 20ms, burst: { frames: 300 }, ipv4: {}, udp: {} },
+            { name: again, rate: 20000pps, size: 90, after: once, burst: { frames: 64, count: 5, gap: 3ms }, ipv6: {}, udp: {} },
+            { name: then, rate: 1000pps, size: 80, after: again, ipv4: {}, tcp: { flags: [ syn ] } } ] }";
+        let report = run(&mut bench, &plan(profile, 1.0));
+        let direction = &report.directions[0];
+        let intended: Vec<_> = direction.streams.iter().map(|s| (s.name.as_str(), s.counters.intended)).collect();
+        // The third begins after 20 + 60 + 5 × 3.2 + 4 × 3 ms of two seconds.
+        assert_eq!(intended, [("once", 300), ("again", 320), ("then", 1892)]);
+        let [seen, lost, copied, delayed] = deeds.all();
+        let all = &direction.counters;
+        assert_eq!([all.sent, all.lost, all.duplicated], [seen, lost, copied], "{report:?}");
+        // What is delayed may be the last of its stream.
+        assert!(all.reordered <= delayed && all.reordered + 3 >= delayed, "{report:?}");
+    });
+}
+
+/// Moves the clock on until the first frame has come: nothing is sent before, and afterwards the device moves it.
+fn begin(steps: &Steps, stop: &AtomicBool) {
+    const STEP: u64 = 5_000_000;
+    let (began, mut moved) = (Instant::now(), 0);
+    while !stop.load(Ordering::Acquire) {
+        let now = steps.clock.load(Ordering::Acquire);
+        if began.elapsed() > Duration::from_secs(100) {
+            // A frame is lost: the trial's end would never come.
+            steps.clock.fetch_add(Delay::GAP, Ordering::AcqRel);
+        } else if steps.frames.load(Ordering::Acquire) == 0 && moved < Delay::GAP / 2 {
+            // Where the device has set it in between, that stands.
+            let _ = steps.clock.compare_exchange(now, now + STEP, Ordering::AcqRel, Ordering::Acquire);
+            moved += STEP;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn delays_are_exact_where_the_clock_is_set() {
+    let steps = Arc::new(Steps { clock: Arc::new(AtomicU64::new(1_000_000_000)), frames: AtomicU64::new(0) });
+    let of_node = steps.clone();
+    let node = move || Delay::new(of_node.clone());
+    with_node("delay", node, |socket, stop| {
+        let mut ports = socket.ports("");
+        ports[1].addresses.push(format!("{ANSWERS}/24").parse().expect("an address"));
+        let mut bench = Bench::open_at(&ports, 1514, Some(Time::Set(steps.clock.clone()))).expect("ports");
+        // A frame each 200 s of the clock that is set.
+        let plan = Plan {
+            duration: Duration::from_secs(20_000),
+            ..plan("{ name: p, streams: [ { name: s, size: 64, ipv4: {}, udp: {} } ] }", 0.005)
+        };
+        let report = std::thread::scope(|scope| {
+            scope.spawn(|| begin(&steps, stop));
+            let _end = End(stop);
+            run(&mut bench, &plan)
+        });
+        let direction = &report.directions[0];
+        let counters = &direction.counters;
+        assert_eq!((counters.intended, counters.sent, counters.received), (100, 100, 100), "{:?}", report.totals);
+        assert_eq!((counters.lost, counters.duplicated, counters.reordered, counters.foreign), (0, 0, 0, 0));
+        let latency = direction.times.latency_ns.as_ref().expect("latencies");
+        let mean = Delay::DELAYS.iter().sum::<u64>() as f64 / 4.0;
+        assert_eq!((latency.count, latency.min, latency.max, latency.mean), (100, 7, 100_000_000, mean), "{latency:?}");
+        assert_eq!(report.clock, "set");
     });
 }
 

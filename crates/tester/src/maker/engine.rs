@@ -92,6 +92,14 @@ impl Engine {
                 let (first, span) = (*first as u64, *span as u64);
                 low.iter_mut().for_each(|value| *value = first.wrapping_add(random.below(span)));
             }
+            Self::Count { value, first, last, step, every: 1, .. } if high.is_empty() && *step <= u128::from(u64::MAX) => {
+                let (mut now, first, last, step) = (*value as u64, *first as u64, *last as u64, *step as u64);
+                for low in low.iter_mut() {
+                    *low = now;
+                    now = if last - now >= step { now + step } else { first };
+                }
+                *value = now.into();
+            }
             _ => {
                 for (k, low) in low.iter_mut().enumerate() {
                     let value = self.next();

@@ -1,0 +1,76 @@
+//! Commands that need no ports: imports, and the frames of a profile as a capture.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use quiver_wire::pcapfile::Reader;
+
+/// A folder of a test's own, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("quiver-tester-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn tester(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_quiver-tester")).args(words).output().expect("it runs")
+}
+
+/// What is said when it cannot be done: one line.
+fn refused(words: &[&str]) -> String {
+    let output = tester(words);
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert!(output.status.code() == Some(1) && output.stdout.is_empty() && said.lines().count() == 1, "{said}");
+    said
+}
+
+#[test]
+fn a_configuration_of_siitperfs_becomes_frames() {
+    let folder = Folder::new("siitperf");
+    let conf = folder.write(
+        "siitperf.conf",
+        "IP-L-Vers 4\nIP-R-Vers 4\nIPv4-L-Real 198.18.0.2\nIPv4-R-Real 198.19.0.2\nForward 1\nReverse 0\nFwd-var-sport 1\nFwd-sport-min 7\n",
+    );
+    let printed = tester(&["import", &conf]);
+    assert!(printed.status.success(), "{printed:?}");
+    let profile = folder.write("p.yaml", std::str::from_utf8(&printed.stdout).expect("text"));
+    let capture = folder.0.join("out.pcap").display().to_string();
+    let written = tester(&["frames", "--profile", &profile, "--out", &capture, "--size", "64", "--count", "3", "--rate", "10pps"]);
+    assert!(written.status.success(), "{written:?}");
+    let bytes = std::fs::read(&capture).expect("a capture");
+    let packets: Vec<_> = Reader::new(&bytes[..]).expect("a capture").map(|p| p.expect("a packet")).collect();
+    let facts: Vec<_> = packets.iter().map(|p| (p.time_ns, p.bytes.len(), p.bytes[35])).collect();
+    assert_eq!(facts, [(0, 60, 7), (100_000_000, 60, 8), (200_000_000, 60, 9)]);
+    // And the capture is a profile again.
+    let again = String::from_utf8(tester(&["import", &capture, "--packets", "2"]).stdout).expect("text");
+    assert!(again.contains("share: 2\n") && again.contains("src_port: 8"), "{again}");
+}
+
+#[test]
+fn what_cannot_be_read_is_one_clear_line() {
+    let folder = Folder::new("refused");
+    let (conf, trex) = (folder.write("c.conf", "Speed 5\n"), folder.write("t.py", "from trex_stl_lib.api import *\n"));
+    let profile = folder.write("p.yaml", "name: p\nstreams: [ { name: s, ipv4: {}, udp: {} } ]\n");
+    assert!(refused(&["import", &conf]).contains("c.conf, line 1: `Speed' is no key of siitperf's"));
+    assert!(refused(&["import", &trex]).contains("quiver-lab import-trex"));
+    assert!(refused(&["import", "/nonexistent/x"]).contains("No such file"));
+    let nowhere = ["frames", "--profile", &profile, "--size", "64", "--out", "/nonexistent/x"];
+    assert!(refused(&nowhere).contains("/nonexistent/x: No such file"));
+    assert!(refused(&["frames", "--profile", &profile, "--out", &conf]).contains("stream s has no size"));
+}

@@ -16,11 +16,14 @@ mod fib_types;
 mod interface;
 mod interface_types;
 mod ip;
+mod ip6_nd;
 mod ip_neighbor;
 mod ip_types;
 mod l2;
 mod memclnt;
 mod memif;
+mod nat44_ed;
+mod nat_types;
 mod pg;
 mod tapv2;
 mod vlib;
@@ -37,9 +40,12 @@ pub use interface_types::*;
 pub use ip::*;
 pub use ip_neighbor::*;
 pub use ip_types::*;
+pub use ip6_nd::*;
 pub use l2::*;
 pub use memclnt::*;
 pub use memif::*;
+pub use nat_types::*;
+pub use nat44_ed::*;
 pub use pg::*;
 pub use tapv2::*;
 pub use vlib::*;
@@ -59,6 +65,7 @@ pub(crate) static MODULES: &[&Module] = &[
     interface(),
     ip(),
     ip_neighbor(),
+    ip6_nd(),
     arp(),
     l2(),
     memif(),
@@ -66,4 +73,6 @@ pub(crate) static MODULES: &[&Module] = &[
     af_xdp(),
     tapv2(),
     pg(),
+    nat_types(),
+    nat44_ed(),
 ];

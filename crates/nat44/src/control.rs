@@ -104,6 +104,8 @@ pub struct StaticSpec {
     pub identity: bool,
     /// Whether all sessions of a remote host go to the same inside host.
     pub affinity: bool,
+    /// What clients of the binary API call it.
+    pub tag: String,
 }
 
 /// An address of a pool, as the user names it.

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod api;
 mod bindings;
 pub mod config;
 pub mod control;
@@ -22,6 +23,7 @@ use quiver_control::Plugin;
 pub const fn plugin() -> Plugin {
     Plugin {
         register: ops::register,
+        api: api::add,
         start: control::start,
         ..Plugin::new(&["nat44_ed_plugin.so", "nat_plugin.so"], "Network Address Translation (NAT44, endpoint-dependent)")
     }

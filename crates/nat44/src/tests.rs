@@ -12,6 +12,7 @@ use quiver_wire::build::Packet;
 use quiver_wire::checksum::Sum;
 use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
 
+mod api;
 mod commands;
 mod flows;
 mod independent;

@@ -36,7 +36,7 @@ pub(crate) use message::{announcement, solicitation};
 
 use crate::ip::FamilyId;
 use crate::local::RegisterError;
-use crate::neighbor::{Teller, is_running};
+use crate::neighbor::{Teller, is_running, message_counter};
 use crate::{NetError, Router};
 
 /// Name of the process that runs duplicate detection and advertisements.
@@ -83,15 +83,17 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let (na, make_na) = node(1);
     let (rs, make_rs) = node(2);
     let (ra, make_ra) = node(3);
+    let counter = |name: &str| message_counter(router, &format!("ip6-nd/{name}"));
+    let (asked, replied, heard) = (counter("rx/requests"), counter("tx/replies"), counter("rx/replies"));
     vec![
         NodeSpec::vector(ns, move |_| {
             let (views, teller) = make_ns();
-            neighbor::Solicitation { views, teller }
+            neighbor::Solicitation { views, teller, received: asked.clone(), replied: replied.clone() }
         })
         .traced(trace),
         NodeSpec::vector(na, move |_| {
             let (views, teller) = make_na();
-            neighbor::Advertisement { views, teller }
+            neighbor::Advertisement { views, teller, received: heard.clone() }
         })
         .traced(trace),
         NodeSpec::vector(rs, move |_| {

@@ -37,7 +37,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crossbeam_channel::Receiver;
-use quiver_graph::{IfIndex, MakeCx, NodeId, NodeSpec, Published};
+use quiver_graph::stats::SimpleCounters;
+use quiver_graph::{IfIndex, MAX_INTERFACES, MakeCx, NodeId, NodeSpec, Published};
 use quiver_wire::MacAddr;
 
 use crate::ip::{FamilyId, V4, V6};
@@ -226,12 +227,26 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     ]
 }
 
+/// The counter of requests that interfaces have sent.
+fn requests_sent(router: &Router, family: FamilyId) -> Arc<SimpleCounters> {
+    message_counter(router, if family == FamilyId::V4 { "arp/tx/requests" } else { "ip6-nd/tx/requests" })
+}
+
+/// A counter of messages by interface, below `/net`.
+pub(crate) fn message_counter(router: &Router, name: &str) -> Arc<SimpleCounters> {
+    let counter = router.graph.stats().simple(&format!("/net/{name}"), MAX_INTERFACES);
+    counter.set_len(MAX_INTERFACES);
+    counter
+}
+
 fn asking<F: AskFamily>(router: &Router, name: &'static str, target: Target) -> NodeSpec {
     let adjacencies = router.data.adjacencies.clone();
     let part = &router.neighbors;
     let (views, facts, holds) = (part.views.snapshot(), part.sender.clone(), part.holds.clone());
+    let sent = requests_sent(router, F::ID);
     NodeSpec::vector(name, move |cx: &MakeCx| Ask::<F> {
         target,
+        sent: sent.clone(),
         adjacencies: adjacencies.clone(),
         views: views.clone(),
         hold: holds.of(cx.thread),

@@ -62,5 +62,9 @@ module! {
         context CreateLoopbackInstanceReply "create_loopback_instance_reply" { retval: i32, sw_if_index: InterfaceIndex }
         client DeleteLoopback "delete_loopback" -> delete_loopback_reply { sw_if_index: InterfaceIndex }
         context DeleteLoopbackReply "delete_loopback_reply" { retval: i32 }
+        client SwInterfaceAddressReplaceBegin "sw_interface_address_replace_begin" -> sw_interface_address_replace_begin_reply {  }
+        context SwInterfaceAddressReplaceBeginReply "sw_interface_address_replace_begin_reply" { retval: i32 }
+        client SwInterfaceAddressReplaceEnd "sw_interface_address_replace_end" -> sw_interface_address_replace_end_reply {  }
+        context SwInterfaceAddressReplaceEndReply "sw_interface_address_replace_end_reply" { retval: i32 }
     }
 }

@@ -58,5 +58,11 @@ module! {
         context SwInterfaceIp6EnableDisableReply "sw_interface_ip6_enable_disable_reply" { retval: i32 }
         client SwInterfaceIp6GetLinkLocalAddress "sw_interface_ip6_get_link_local_address" -> sw_interface_ip6_get_link_local_address_reply { sw_if_index: InterfaceIndex }
         context SwInterfaceIp6GetLinkLocalAddressReply "sw_interface_ip6_get_link_local_address_reply" { retval: i32, ip: Ip6Address }
+        client IpTableReplaceBegin "ip_table_replace_begin" -> ip_table_replace_begin_reply { table: IpTable }
+        context IpTableReplaceBeginReply "ip_table_replace_begin_reply" { retval: i32 }
+        client IpTableReplaceEnd "ip_table_replace_end" -> ip_table_replace_end_reply { table: IpTable }
+        context IpTableReplaceEndReply "ip_table_replace_end_reply" { retval: i32 }
+        client SwInterfaceIp6SetLinkLocalAddress "sw_interface_ip6_set_link_local_address" -> sw_interface_ip6_set_link_local_address_reply { sw_if_index: InterfaceIndex, ip: Ip6Address }
+        context SwInterfaceIp6SetLinkLocalAddressReply "sw_interface_ip6_set_link_local_address_reply" { retval: i32 }
     }
 }

@@ -34,5 +34,9 @@ module! {
         client WantIpNeighborEventsV2 "want_ip_neighbor_events_v2" -> want_ip_neighbor_events_v2_reply ! ip_neighbor_event_v2 { enable: bool, pid: u32, ip: Address, sw_if_index: InterfaceIndex => "4294967295" }
         context WantIpNeighborEventsV2Reply "want_ip_neighbor_events_v2_reply" { retval: i32 }
         plain IpNeighborEventV2 "ip_neighbor_event_v2" { client_index: u32, pid: u32, flags: IpNeighborEventFlags, neighbor: IpNeighbor }
+        client IpNeighborReplaceBegin "ip_neighbor_replace_begin" -> ip_neighbor_replace_begin_reply {  }
+        context IpNeighborReplaceBeginReply "ip_neighbor_replace_begin_reply" { retval: i32 }
+        client IpNeighborReplaceEnd "ip_neighbor_replace_end" -> ip_neighbor_replace_end_reply {  }
+        context IpNeighborReplaceEndReply "ip_neighbor_replace_end_reply" { retval: i32 }
     }
 }

@@ -149,6 +149,12 @@ impl Clients {
         }
     }
 
+    /// What clients want to be told about neighbours, with their names.
+    pub fn neighbor_wishes(&self) -> Vec<(String, Wish)> {
+        let both = |client: &Client| client.neighbors.iter().chain(&client.neighbors_v2).cloned().collect::<Vec<_>>();
+        self.by_index.values().flat_map(|client| both(client).into_iter().map(|wish| (client.name.clone(), wish))).collect()
+    }
+
     fn tell<M: quiver_api::Message>(&mut self, message: impl Fn(&mut Client, u32) -> Vec<M>) {
         for (index, client) in &mut self.by_index {
             for message in message(client, *index) {

@@ -23,7 +23,7 @@ mod table;
 mod tests;
 mod trace;
 
-pub use clients::{ClientInfo, Clients, install};
+pub use clients::{ClientInfo, Clients, Wish, install};
 pub use connection::serve;
 pub use convert::{address, from_address, from_prefix, index_of, prefix, reference};
 pub use table::{Call, Details, Dump, Flow, Handlers, Table};

@@ -8,6 +8,8 @@ use quiver_net::testing::Harness;
 
 use super::{Call, Flow, Table, Trace, handlers, install};
 
+mod replace;
+
 fn bed() -> (Harness, Rc<Table>) {
     let mut h = Harness::new();
     h.interface(0);

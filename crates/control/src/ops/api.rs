@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::threads::Empty;
 use super::{file_in_tmp, write_in_tmp};
-use crate::api::{ClientInfo, Clients};
+use crate::api::{ClientInfo, Clients, Wish};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
@@ -19,7 +19,14 @@ pub fn register(registry: &mut Registry<Router>) {
         .operation::<SaveTrace>()
         .operation::<ShowTrace>()
         .operation::<ShowClients>()
+        .operation::<ShowWatchers>()
         .operation::<ShowBihash>()
+        .command(Command {
+            path: "show ip neighbor-watcher",
+            syntax: "",
+            help: "Shows which clients of the binary API are told about neighbors",
+            parse: |_, _| Ok(Invocation::new::<ShowWatchers>(Empty {})),
+        })
         .command(Command {
             path: "show api trace-status",
             syntax: "",
@@ -63,6 +70,47 @@ fn no_api() -> OpError {
 
 fn clients(router: &mut Router) -> Result<&mut Clients, OpError> {
     router.part_mut().ok_or_else(no_api)
+}
+
+/// Tells which clients are told about neighbours.
+pub struct ShowWatchers;
+
+/// A wish to be told about neighbours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WatcherReply {
+    /// Name of the client.
+    pub client: String,
+    /// What the client calls itself.
+    pub pid: u32,
+    /// Only this interface.
+    pub interface: Option<String>,
+    /// Only this address.
+    pub address: Option<std::net::IpAddr>,
+}
+
+impl Text for WatcherReply {
+    fn text(&self, out: &mut String, _: &View) {
+        let Self { client, pid, interface, address } = self;
+        let address = address.map_or_else(|| "any".to_owned(), |address| address.to_string());
+        let _ = writeln!(out, "{client} pid:{pid} {} {address}", interface.as_deref().unwrap_or("any"));
+    }
+}
+
+impl Operation<Router> for ShowWatchers {
+    const NAME: &'static str = "ip_neighbor_watchers_show";
+    type Request = Empty;
+    type Reply = Vec<WatcherReply>;
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, Vec<WatcherReply>>, OpError> {
+        let wishes = clients(router)?.neighbor_wishes();
+        let reply = |(client, wish): (String, Wish)| WatcherReply {
+            client,
+            pid: wish.pid,
+            interface: wish.interface.map(|index| router.interfaces.name(index)),
+            address: wish.address,
+        };
+        Ok(Outcome::Done(wishes.into_iter().map(reply).collect()))
+    }
 }
 
 /// Switches the recording of API messages.

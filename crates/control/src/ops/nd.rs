@@ -179,7 +179,8 @@ impl Default for Prefix {
     }
 }
 
-fn ra_error(error: &RaError) -> OpError {
+/// An error of advertisements as an operation's.
+pub fn ra_error(error: &RaError) -> OpError {
     let (code, key) = match error {
         RaError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
         RaError::Range { what, .. } => (retval::INVALID_VALUE, *what),

@@ -29,8 +29,8 @@ pub fn register(registry: &mut Registry<Router>) {
     }
     registry.command(Command {
         path: "set ip neighbor-config",
-        syntax: "ip4|ip6 [limit <n>] [age <s>] [recycle] [norecycle]",
-        help: "Sets how many dynamic neighbors there may be, and after how many seconds a silent one is asked",
+        syntax: "ip4|ip6 [limit <n>] [age <s>] [recycle|norecycle] [probe|noprobe] [announce|noannounce]",
+        help: "Sets how many dynamic neighbors there may be, when silent ones are asked, and whether own addresses are announced",
         parse: parse_config,
     });
     registry.command(Command {
@@ -91,7 +91,7 @@ fn parse_family(args: &mut Args<'_>) -> Result<Family, OpError> {
 
 fn parse_config(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
     let family = parse_family(args)?;
-    let mut request = SetConfigRequest { family, limit: None, age: None, recycle: None };
+    let mut request = SetConfigRequest { family, limit: None, age: None, recycle: None, probe: None, announce: None };
     while !args.is_empty() {
         if args.take_keyword("limit") {
             request.limit = Some(args.number("limit")?);
@@ -101,6 +101,14 @@ fn parse_config(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, O
             request.recycle = Some(true);
         } else if args.take_keyword("norecycle") {
             request.recycle = Some(false);
+        } else if args.take_keyword("probe") {
+            request.probe = Some(true);
+        } else if args.take_keyword("noprobe") {
+            request.probe = Some(false);
+        } else if args.take_keyword("announce") {
+            request.announce = Some(true);
+        } else if args.take_keyword("noannounce") {
+            request.announce = Some(false);
         } else {
             return Err(args.unexpected());
         }
@@ -314,6 +322,12 @@ pub struct SetConfigRequest {
     /// Whether a new one takes the place of the oldest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recycle: Option<bool>,
+    /// Whether those in use are asked whether they are still there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<bool>,
+    /// Whether addresses of ours are announced without being asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announce: Option<bool>,
 }
 
 impl Operation<Router> for SetConfig {
@@ -327,6 +341,8 @@ impl Operation<Router> for SetConfig {
         config.limit = request.limit.unwrap_or(config.limit);
         config.age = request.age.unwrap_or(config.age);
         config.recycle = request.recycle.unwrap_or(config.recycle);
+        config.probe = request.probe.unwrap_or(config.probe);
+        config.announce = request.announce.unwrap_or(config.announce);
         router.set_neighbor_config(family, config);
         Ok(Outcome::Done(()))
     }

@@ -18,6 +18,7 @@ use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteK
 pub fn register(registry: &mut Registry<Router>) {
     registry
         .operation::<CreatePg>()
+        .operation::<SetLinkState>()
         .operation::<NewStream>()
         .operation::<ConfigureStream>()
         .operation::<StreamState>()
@@ -56,6 +57,16 @@ fn commands() -> Vec<Command<Router>> {
                     }
                 }
                 Ok(Invocation::new::<CreatePg>(request))
+            },
+        },
+        Command {
+            path: "test interface link-state",
+            syntax: "<pg> up|down",
+            help: "Lets the link of a packet-generator interface come and go",
+            parse: |args, _| {
+                let interface = args.interface()?;
+                let up = args.expect_one_of(&[("up", true), ("down", false)])?;
+                Ok(Invocation::new::<SetLinkState>(LinkStateRequest { interface, up }))
             },
         },
         Command {
@@ -320,6 +331,31 @@ fn read_pcap(path: &Path) -> Result<Vec<Vec<u8>>, OpError> {
     let reader = Reader::new(std::io::BufReader::new(file)).map_err(|e| failed(e.to_string()))?;
     let packets: Result<Vec<Vec<u8>>, _> = reader.map(|p| p.map(|p| p.bytes)).collect();
     packets.map_err(|e| failed(e.to_string()))
+}
+
+/// Lets the link of an interface come and go.
+pub struct SetLinkState;
+
+/// What [`SetLinkState`] does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkStateRequest {
+    /// A packet-generator interface.
+    pub interface: IfRef,
+    /// Whether there is a link.
+    pub up: bool,
+}
+
+impl Operation<Router> for SetLinkState {
+    const NAME: &'static str = "pg_link_state_set";
+    type Request = LinkStateRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: LinkStateRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &request.interface)?;
+        router.pg_set_link(index, request.up).map_err(|e| pg_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
 }
 
 /// Defines a stream.

@@ -309,7 +309,8 @@ impl Text for TapList {
 }
 
 impl TapInfo {
-    fn of(interface: &Interface) -> Option<Self> {
+    /// Of an interface that is one.
+    pub fn of(interface: &Interface) -> Option<Self> {
         let tap = interface.device.as_ref()?.port.as_any()?.downcast_ref::<Tap>()?;
         let (config, device) = (tap.config(), tap.device());
         Some(Self {

@@ -310,6 +310,7 @@ impl Operation<Router> for SetMapping {
             out2in_only: request.out2in_only,
             identity: request.identity,
             affinity: request.affinity,
+            tag: String::new(),
         };
         control::set_static(router, spec, !request.remove).map_err(|e| nat_error(&e))?;
         Ok(Outcome::Done(()))

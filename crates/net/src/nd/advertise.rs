@@ -173,6 +173,10 @@ pub enum RaError {
 /// What an interface has sent and heard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RaFigures {
+    /// When the last one to all nodes went, ns of timer time.
+    pub last: Option<u64>,
+    /// When the next one goes; `None` while there are none to send.
+    pub next: Option<u64>,
     /// Advertisements sent.
     pub sent: u64,
     /// Solicitations received.
@@ -233,7 +237,7 @@ impl Router {
 
     /// What it has sent and heard.
     pub fn ra_figures(&self, interface: IfIndex) -> RaFigures {
-        self.nd.advertisers.get(&interface).map(|a| a.figures).unwrap_or_default()
+        self.nd.advertisers.get(&interface).map(|a| RaFigures { last: a.last, next: a.next, ..a.figures }).unwrap_or_default()
     }
 
     /// Prefixes in its advertisements, as they are sent now.

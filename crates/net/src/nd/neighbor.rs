@@ -1,7 +1,9 @@
 //! `icmp6-neighbor-solicitation` and `icmp6-neighbor-advertisement`.
 
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
+use quiver_graph::stats::SimpleCounters;
 use quiver_graph::{Frame, NodeCx, Pkt, VectorNode, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::Header;
 use quiver_wire::ethernet::EtherType;
@@ -70,6 +72,9 @@ pub(super) fn checked<'p>(packet: &'p Pkt<'_>) -> Result<(Ipv6Header, &'p [u8]),
 pub(super) struct Solicitation {
     pub views: ViewSnapshot,
     pub teller: Teller,
+    /// Solicitations that interfaces have received, and those that were answered.
+    pub received: Arc<SimpleCounters>,
+    pub replied: Arc<SimpleCounters>,
 }
 
 /// What a message comes to: an answer (address, to whom, solicited), or how it ends; and what is to be told.
@@ -115,14 +120,18 @@ impl Solicitation {
 
     fn one(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame, i: usize) -> Verdict {
         let mut packet = cx.packet(frame, i);
-        let Some(view) = self.views.get().get(packet.rx_if()) else { return packet.drop(End::NotEnabled) };
+        let interface = packet.rx_if();
+        let Some(view) = self.views.get().get(interface) else { return packet.drop(End::NotEnabled) };
         let (judged, said) = Self::judge(&mut packet, view);
         let verdict = match judged {
             Ok((address, to, solicited)) => answer(&mut packet, view, address, to, solicited),
             Err(reason) => packet.drop(reason),
         };
+        let thread = cx.thread();
+        self.received.add(thread, interface.0, 1);
         if verdict != Verdict::DROP {
             cx.count(End::AdvertisementsSent, 1);
+            self.replied.add(thread, interface.0, 1);
         }
         if said.is_some_and(|fact| !self.teller.tell(fact, cx.now())) {
             cx.count(End::NotTold, 1);
@@ -172,6 +181,8 @@ impl VectorNode for Solicitation {
 pub(super) struct Advertisement {
     pub views: ViewSnapshot,
     pub teller: Teller,
+    /// Advertisements that interfaces have received.
+    pub received: Arc<SimpleCounters>,
 }
 
 impl Advertisement {
@@ -208,12 +219,14 @@ impl VectorNode for Advertisement {
         self.views.refresh();
         for i in 0..frame.len() {
             let mut packet = cx.packet(frame, i);
+            let interface = packet.rx_if();
             let (end, said) = match self.views.get().get(packet.rx_if()) {
                 Some(view) => Self::judge(&mut packet, view),
                 None => (End::NotEnabled, None),
             };
             let verdict = packet.drop(end);
             cx.decide(i, verdict);
+            self.received.add(cx.thread(), interface.0, 1);
             if said.is_some_and(|fact| !self.teller.tell(fact, cx.now())) {
                 cx.count(End::NotTold, 1);
             }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use quiver_graph::stats::SimpleCounters;
 use quiver_graph::{DropReasons, Frame, IfIndex, NextNodes, NodeCx, Packet, VectorNode, Verdict, drop_reasons, flags, next_nodes};
 
 use super::facts::{Fact, FactSender, What};
@@ -140,6 +141,8 @@ pub(crate) struct Ask<F: AskFamily> {
     pub views: ViewSnapshot,
     pub hold: Arc<ThreadHold>,
     pub facts: FactSender,
+    /// Requests that interfaces have sent.
+    pub sent: Arc<SimpleCounters>,
     pub family: std::marker::PhantomData<F>,
 }
 
@@ -164,7 +167,7 @@ impl<F: AskFamily> Ask<F> {
                     hold.end(&key, out);
                     return packet.drop(F::drop(Drop4::NoSource));
                 };
-                send::<F>(cx, adjacency.tx_if, &request);
+                send::<F>(cx, adjacency.tx_if, &request, &self.sent);
                 let fact = Fact { interface: key.0, address: key.1, what: What::Wanted };
                 if !self.facts.tell(fact) {
                     cx.count(F::drop(Drop4::NotTold), 1);
@@ -178,7 +181,7 @@ impl<F: AskFamily> Ask<F> {
 }
 
 /// Sends a request out of an interface and counts it.
-pub(crate) fn send<F: AskFamily>(cx: &mut NodeCx<'_>, interface: IfIndex, frame: &[u8]) {
+pub(crate) fn send<F: AskFamily>(cx: &mut NodeCx<'_>, interface: IfIndex, frame: &[u8], sent: &SimpleCounters) {
     match cx.alloc_bytes(frame, IfIndex::LOCAL0) {
         Some(mut packet) => {
             let mut view = cx.view(&mut packet);
@@ -186,6 +189,7 @@ pub(crate) fn send<F: AskFamily>(cx: &mut NodeCx<'_>, interface: IfIndex, frame:
             view.mark(flags::LOCAL);
             cx.emit(F::OUTPUT, packet);
             cx.count(F::drop(Drop4::RequestSent), 1);
+            sent.add(cx.thread(), interface.0, 1);
         }
         None => cx.count(F::drop(Drop4::NoBuffer), 1),
     }

@@ -276,6 +276,9 @@ impl Router {
 
     /// Tells the link that an address is ours, soon and once more in a while.
     pub(crate) fn announce(&mut self, interface: IfIndex, address: IpAddr) {
+        if !self.neighbor_config(FamilyId::of(&address)).announce {
+            return;
+        }
         let now = self.graph.clock().timer_now();
         let announcements = &mut self.neighbors.announcements;
         announcements.retain(|(_, i, a)| (*i, *a) != (interface, address));
@@ -291,6 +294,9 @@ impl Router {
             IpAddr::V6(a) => crate::nd::announcement(&view, a.to_bits()),
         };
         if let Some(frame) = frame {
+            if address.is_ipv4() {
+                super::message_counter(self, "arp/tx/gratuitous").add(0, interface.0, 1);
+            }
             self.send_frames(vec![(interface, frame)]);
         }
     }

@@ -117,7 +117,8 @@ fn request(router: &mut Router, key: &Key, mac: Option<MacAddr>) {
 fn request_frame<F: AskFamily>(router: &mut Router, view: &View, frame: Option<Vec<u8>>) {
     let (Some(frame), Some(node)) = (frame, router.graph.node(F::NODE)) else { return };
     let interface = view.interface;
-    router.cast_at(node, move |cx| send::<F>(cx, interface, &frame));
+    let sent = super::requests_sent(router, F::ID);
+    router.cast_at(node, move |cx| send::<F>(cx, interface, &frame, &sent));
 }
 
 fn announcements(router: &mut Router, now: u64) {

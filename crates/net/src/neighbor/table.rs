@@ -21,11 +21,16 @@ pub struct NeighborConfig {
     pub age: u32,
     /// Whether a new entry takes the place of the one that was heard of longest ago where the limit is reached.
     pub recycle: bool,
+    /// Whether those in use are asked now and then whether they are still there (RFC 4861, section 7.3). Without it a
+    /// dynamic entry stays until its age.
+    pub probe: bool,
+    /// Whether addresses of ours are announced when they come up, without being asked for.
+    pub announce: bool,
 }
 
 impl Default for NeighborConfig {
     fn default() -> Self {
-        Self { limit: 50_000, age: 0, recycle: false }
+        Self { limit: 50_000, age: 0, recycle: false, probe: true, announce: true }
     }
 }
 
@@ -270,7 +275,7 @@ impl Table {
     pub fn tick(&mut self, key: &Key, sent: u64, now: u64) -> (Due, Option<MacAddr>) {
         let Some(mut entry) = self.unlink(key) else { return (Due::Quiet, None) };
         let was = entry.reach.state;
-        let used = was == State::Stale && sent != entry.sent && !entry.configured;
+        let used = was == State::Stale && sent != entry.sent && !entry.configured && self.config.probe;
         entry.sent = sent;
         let aged = self.age().is_some_and(|age| now.saturating_sub(entry.heard) >= age);
         let due = entry.reach.tick(used, aged);
@@ -375,7 +380,7 @@ mod tests {
     #[test]
     fn orders_by_time_hold_exactly_the_entries_under_random_use() {
         let mut table = Table::new(7);
-        table.configure(NeighborConfig { limit: 20, age: 3, recycle: true }, 0);
+        table.configure(NeighborConfig { limit: 20, age: 3, recycle: true, ..table.config }, 0);
         let mut seed = 12_345_u64;
         for step in 0..20_000_u64 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -149,6 +149,17 @@ impl Router {
         Ok(index)
     }
 
+    /// Lets the link of a generator interface come and go, as a cable that is pulled would.
+    ///
+    /// # Errors
+    /// Not a generator interface.
+    pub fn pg_set_link(&mut self, index: IfIndex, up: bool) -> Result<(), PgError> {
+        self.pg_interface(index)?;
+        let link = self.interfaces.get(index).map(|i| i.link).unwrap_or_default();
+        self.set_link(index, quiver_graph::Link { up, ..link });
+        Ok(())
+    }
+
     fn pg_forget(&mut self, index: IfIndex) {
         if self.pg().interfaces.remove(&index.0).is_none() {
             return;

@@ -11,11 +11,11 @@ use quiver_net::interface::Kind;
 
 use super::interface::{delete, done, given, made};
 use crate::api::convert::ALL;
-use crate::api::table::Handlers;
+use crate::api::table::{Details, Handlers};
 use crate::ops::af_xdp::{CreateAfXdp, CreateAfXdpRequest};
 use crate::ops::host_interface::{CreateHost, CreateHostRequest};
 use crate::ops::interface::{DeleteInterface, DeleteInterfaceRequest, DeleteKind};
-use crate::ops::tap::{CreateTap, CreateTapRequest, HostAddressRequest};
+use crate::ops::tap::{CreateTap, CreateTapRequest, HostAddressRequest, TapInfo};
 
 pub(super) fn add(handlers: &mut Handlers) {
     handlers.reply::<AfPacketCreate, AfPacketCreateReply>(|router, m| {
@@ -62,6 +62,11 @@ pub(super) fn add(handlers: &mut Handlers) {
     handlers.reply::<AfXdpCreateV3, AfXdpCreateV3Reply>(create_af_xdp);
     handlers.act::<AfXdpDelete, AfXdpDeleteReply>(|router, m| delete(router, &m.sw_if_index, DeleteKind::AfXdp));
     handlers.reply::<TapCreateV3, TapCreateV3Reply>(create_tap);
+    handlers.reply::<TapCreateV2, TapCreateV2Reply>(|router, m| {
+        let TapCreateV3Reply { retval, sw_if_index } = create_tap(router, third(m))?;
+        Ok(TapCreateV2Reply { retval, sw_if_index })
+    });
+    handlers.dump::<SwInterfaceTapV2Dump>(dump_taps);
     handlers.act::<TapDeleteV2, TapDeleteV2Reply>(|router, m| delete(router, &m.sw_if_index, DeleteKind::Tap));
 }
 
@@ -136,4 +141,58 @@ fn create_tap(router: &mut Router, m: TapCreateV3) -> Result<TapCreateV3Reply, O
         interface.tag = Some(m.tag).filter(|tag| !tag.is_empty());
     }
     Ok(TapCreateV3Reply { retval: 0, sw_if_index })
+}
+
+/// A request of the second version as one of the third, which has another number of queues.
+fn third(m: TapCreateV2) -> TapCreateV3 {
+    TapCreateV3 {
+        id: m.id,
+        use_random_mac: m.use_random_mac,
+        mac_address: m.mac_address,
+        num_rx_queues: m.num_rx_queues.into(),
+        num_tx_queues: 0,
+        tx_ring_sz: m.tx_ring_sz,
+        rx_ring_sz: m.rx_ring_sz,
+        host_mtu_set: m.host_mtu_set,
+        host_mtu_size: m.host_mtu_size,
+        host_mac_addr_set: m.host_mac_addr_set,
+        host_mac_addr: m.host_mac_addr,
+        host_ip4_prefix_set: m.host_ip4_prefix_set,
+        host_ip4_prefix: m.host_ip4_prefix,
+        host_ip6_prefix_set: m.host_ip6_prefix_set,
+        host_ip6_prefix: m.host_ip6_prefix,
+        host_ip4_gw_set: m.host_ip4_gw_set,
+        host_ip4_gw: m.host_ip4_gw,
+        host_ip6_gw_set: m.host_ip6_gw_set,
+        host_ip6_gw: m.host_ip6_gw,
+        tap_flags: m.tap_flags,
+        host_namespace_set: m.host_namespace_set,
+        host_namespace: m.host_namespace,
+        host_if_name_set: m.host_if_name_set,
+        host_if_name: m.host_if_name,
+        host_bridge_set: m.host_bridge_set,
+        host_bridge: m.host_bridge,
+        tag: m.tag,
+    }
+}
+
+fn dump_taps(router: &mut Router, m: SwInterfaceTapV2Dump, send: &mut dyn FnMut(&dyn Details)) {
+    for tap in router.interfaces.iter().filter(|i| [ALL, i.index.0].contains(&m.sw_if_index.0)).filter_map(TapInfo::of) {
+        let on = |on: bool, flag: TapFlags| if on { flag.0 } else { 0 };
+        let flags = on(tap.gso_enabled, TapFlags::TAP_API_FLAG_GSO)
+            | on(tap.csum_enabled, TapFlags::TAP_API_FLAG_CSUM_OFFLOAD)
+            | on(tap.persist, TapFlags::TAP_API_FLAG_PERSIST);
+        let mac = tap.host_mac.as_ref().and_then(|mac| mac.parse::<quiver_wire::MacAddr>().ok());
+        send(&SwInterfaceTapV2Details {
+            sw_if_index: tap.sw_if_index,
+            id: tap.name.strip_prefix("tap").and_then(|id| id.parse().ok()).unwrap_or(ALL),
+            host_mtu_size: tap.host_mtu.unwrap_or_default(),
+            host_mac_addr: MacAddress(mac.map_or([0; 6], |mac| mac.0)),
+            tap_flags: TapFlags(flags),
+            dev_name: Text(tap.name),
+            host_if_name: Text(tap.host_if_name),
+            host_namespace: Text(tap.host_ns.unwrap_or_default()),
+            ..Default::default()
+        });
+    }
 }

@@ -45,5 +45,9 @@ fn create(router: &mut Router, number: u32, offloads: bool, mode: &PgInterfaceMo
     if offloads {
         return Err(OpError::new(retval::UNSUPPORTED, "packet-generator interfaces have no offloads").key("pg_flags"));
     }
+    // One that is there already is meant, as in VPP.
+    if let Some(there) = router.interfaces.by_name(&format!("pg{number}")) {
+        return Ok(InterfaceIndex(there.index.0));
+    }
     Ok(made(&done(CreatePg::run(router, CreatePgRequest { number, mac: None })?)?))
 }

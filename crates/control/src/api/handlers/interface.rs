@@ -1,5 +1,7 @@
 //! `interface`: what interfaces there are, and changing them.
 
+use std::net::{IpAddr, Ipv6Addr};
+
 use quiver_api::Text;
 use quiver_api::defs::*;
 use quiver_command::operation::{OpError, Operation, retval};
@@ -7,6 +9,7 @@ use quiver_net::interface::{Kind, L2Mode, Mtu, SubMatch, VlanId};
 use quiver_net::{IfIndex, Interface, Router};
 use quiver_wire::MacAddr;
 
+use super::replace::address_said;
 use crate::api::clients::flags;
 use crate::api::convert::{ALL, family, from_prefix, index_of, reference};
 use crate::api::table::{Details, Handlers};
@@ -163,11 +166,30 @@ fn set_address(router: &mut Router, m: SwInterfaceAddDelAddress) -> Result<(), O
         false => {
             let Prefix { address, len } = &m.prefix.0;
             from_prefix(&m.prefix.0)?;
-            let address = Some(crate::api::from_address(address));
+            let address = crate::api::from_address(address);
+            if let IpAddr::V6(own) = address
+                && own.is_unicast_link_local()
+            {
+                return set_link_local(router, &m, own);
+            }
+            if m.is_add && address_said(router, m.sw_if_index.0, address, *len)? {
+                return Ok(());
+            }
+            let address = Some(address);
             SetAddressRequest { interface, address, len: Some(*len), remove: !m.is_add, all: false }
         }
     };
     SetAddress::run(router, request).map(drop)
+}
+
+/// An interface has one link-local address, as in VPP: another one takes its place, and it cannot be taken away.
+fn set_link_local(router: &mut Router, m: &SwInterfaceAddDelAddress, own: Ipv6Addr) -> Result<(), OpError> {
+    if !m.is_add {
+        let error = OpError::new(retval::ADDRESS_NOT_DELETABLE, "a link-local address goes with IPv6 on the interface");
+        return Err(error.key("prefix").value(own));
+    }
+    let index = index_of(router, &m.sw_if_index)?;
+    super::ip::set_link_local(router, index, own)
 }
 
 fn set_rx_mode(router: &mut Router, m: SwInterfaceSetRxMode) -> Result<(), OpError> {

@@ -1,17 +1,16 @@
 //! `ip`: tables, flow hashes, addresses.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use quiver_api::Text;
 use quiver_api::defs::*;
 use quiver_command::operation::{OpError, Operation, retval};
-use quiver_net::Router;
-use quiver_net::fib::Source;
 use quiver_net::ip::{FamilyId, FlowHash};
+use quiver_net::{IfIndex, Router};
 
 use crate::api::convert::{ALL, family, index_of, is_six, prefix, reference};
 use crate::api::table::Handlers;
-use crate::ops::ip_address::{EnableIp6, EnableIp6Request};
+use crate::ops::ip_address::{EnableIp6, EnableIp6Request, address_error};
 use crate::ops::ip_route::fib_error;
 
 pub(super) fn add(handlers: &mut Handlers) {
@@ -82,6 +81,10 @@ pub(super) fn add(handlers: &mut Handlers) {
         let interface = reference(router, &m.sw_if_index)?;
         EnableIp6::run(router, EnableIp6Request { interface, enable: m.enable }).map(drop)
     });
+    handlers.act::<SwInterfaceIp6SetLinkLocalAddress, SwInterfaceIp6SetLinkLocalAddressReply>(|router, m| {
+        let index = index_of(router, &m.sw_if_index)?;
+        set_link_local(router, index, m.ip.0.into())
+    });
     handlers.reply::<SwInterfaceIp6GetLinkLocalAddress, SwInterfaceIp6GetLinkLocalAddressReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
         let addresses = router.interfaces.get(index).map(|i| i.addresses.as_slice()).unwrap_or_default();
@@ -115,18 +118,26 @@ fn set_table(router: &mut Router, table: &IpTable, add: bool) -> Result<(), OpEr
     router.add_table(family, Some(id), name).map(drop).map_err(|e| fib_error(&e))
 }
 
+/// Gives an interface another link-local address than it has; it has one.
+pub(super) fn set_link_local(router: &mut Router, index: IfIndex, address: Ipv6Addr) -> Result<(), OpError> {
+    if !address.is_unicast_link_local() {
+        return Err(OpError::new(retval::INVALID_VALUE, format!("{address} is not link-local")).key("ip"));
+    }
+    let new = IpAddr::from(address);
+    let addresses = router.interfaces.get(index).map(|i| i.addresses.clone()).unwrap_or_default();
+    let own = |a: &IpAddr| matches!(a, IpAddr::V6(a) if a.is_unicast_link_local());
+    if !addresses.iter().any(|(a, _)| *a == new) {
+        router.add_address(index, new, 128).map_err(|e| address_error(&e))?;
+    }
+    for (old, len) in addresses.into_iter().filter(|(a, _)| own(a) && *a != new) {
+        router.remove_address(index, old, len).map_err(|e| address_error(&e))?;
+    }
+    Ok(())
+}
+
 /// Removes the routes of a table that came by this interface.
 fn flush(router: &mut Router, m: IpTableFlush) -> Result<(), OpError> {
-    let (family, id) = (family(m.table.is_ip6), m.table.table_id);
-    let mut after = None;
-    loop {
-        let routes = router.routes(family, id, after, 256).map_err(|e| fib_error(&e))?;
-        let Some(last) = routes.last() else { return Ok(()) };
-        after = Some(last.prefix);
-        for route in routes.iter().filter(|route| route.sources.iter().any(|s| s.source == Source::Api)) {
-            router.remove_route(id, route.prefix, Source::Api, None).map_err(|e| fib_error(&e))?;
-        }
-    }
+    super::replace::sweep_routes(router, (m.table.is_ip6, m.table.table_id), |_| false)
 }
 
 /// Bits of VPP's flags here, and whether there were others.

@@ -10,7 +10,9 @@ mod interface;
 mod ip;
 mod l2;
 mod memif;
+mod nd;
 mod neighbor;
+mod replace;
 mod route;
 pub mod session;
 
@@ -24,6 +26,8 @@ pub fn all() -> Handlers {
     ip::add(&mut handlers);
     route::add(&mut handlers);
     neighbor::add(&mut handlers);
+    replace::add(&mut handlers);
+    nd::add(&mut handlers);
     arp::add(&mut handlers);
     l2::add(&mut handlers);
     memif::add(&mut handlers);

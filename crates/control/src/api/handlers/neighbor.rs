@@ -24,13 +24,14 @@ pub(super) fn add(handlers: &mut Handlers) {
         }
     });
     handlers.act::<IpNeighborConfig, IpNeighborConfigReply>(|router, m| {
-        let config = Config { limit: m.max_number, age: m.max_age, recycle: m.recycle };
+        let rest = router.neighbor_config(family(is_six(&m.af)));
+        let config = Config { limit: m.max_number, age: m.max_age, recycle: m.recycle, ..rest };
         router.set_neighbor_config(family(is_six(&m.af)), config);
         Ok(())
     });
     handlers.reply::<IpNeighborConfigGet, IpNeighborConfigGetReply>(|router, m| {
         let config = router.neighbor_config(family(is_six(&m.af)));
-        let Config { limit, age, recycle } = config;
+        let Config { limit, age, recycle, .. } = config;
         Ok(IpNeighborConfigGetReply { retval: 0, af: m.af, max_number: limit, max_age: age, recycle })
     });
     handlers.act::<IpNeighborFlush, IpNeighborFlushReply>(|router, m| {
@@ -51,6 +52,7 @@ fn change(router: &mut Router, m: IpNeighborAddDel) -> Result<IpNeighborAddDelRe
     let permanent = has(IpNeighborFlags::IP_API_NEIGHBOR_FLAG_STATIC);
     let no_fib_entry = has(IpNeighborFlags::IP_API_NEIGHBOR_FLAG_NO_FIB_ENTRY);
     router.add_neighbor(index, address, MacAddr(mac_address.0), permanent, no_fib_entry).map_err(|e| neighbor_error(&e))?;
+    super::replace::neighbor_said(router, index.0, address);
     let stats_index = router.find_adjacency(index, address).unwrap_or(ALL);
     Ok(IpNeighborAddDelReply { retval: 0, stats_index })
 }

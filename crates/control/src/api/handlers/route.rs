@@ -26,12 +26,15 @@ pub(super) fn add(handlers: &mut Handlers) {
         Ok(IpRouteAddDelV2Reply { retval: 0, stats_index })
     });
     handlers.call::<IpRouteDump>(|_, m| {
-        dump(m.table, |call, table, route| call.send(&IpRouteDetails { route: encode(table, &route) }))
+        dump(m.table, |call, table, route| {
+            let route = encode(call.router, table, &route);
+            call.send(&IpRouteDetails { route });
+        })
     });
     handlers.call::<IpRouteV2Dump>(|_, m| {
         let wanted = m.src;
         dump(m.table, move |call, table, route| {
-            let route = encode_v2(table, &route);
+            let route = encode_v2(call.router, table, &route);
             if wanted == 0 || wanted == route.src {
                 call.send(&IpRouteV2Details { route });
             }
@@ -39,11 +42,11 @@ pub(super) fn add(handlers: &mut Handlers) {
     });
     handlers.reply::<IpRouteLookup, IpRouteLookupReply>(|router, m| {
         let route = lookup(router, m.table_id, m.exact != 0, &m.prefix)?;
-        Ok(IpRouteLookupReply { retval: 0, route: encode(m.table_id, &route) })
+        Ok(IpRouteLookupReply { retval: 0, route: encode(router, m.table_id, &route) })
     });
     handlers.reply::<IpRouteLookupV2, IpRouteLookupV2Reply>(|router, m| {
         let route = lookup(router, m.table_id, m.exact != 0, &m.prefix)?;
-        Ok(IpRouteLookupV2Reply { retval: 0, route: encode_v2(m.table_id, &route) })
+        Ok(IpRouteLookupV2Reply { retval: 0, route: encode_v2(router, m.table_id, &route) })
     });
 }
 
@@ -71,6 +74,9 @@ fn change(router: &mut Router, add: bool, multipath: bool, table: u32, prefix: &
         // What is not there has not to be removed: VPP says the same.
         Err(quiver_net::fib::FibError::NoRoute | quiver_net::fib::FibError::NoPath) if !add => return Ok(ALL),
         other => other.map_err(|e| fib_error(&e).value(prefix))?,
+    }
+    if add {
+        super::replace::route_said(router, table, prefix);
     }
     Ok(if add { router.route_index(table, prefix).unwrap_or(ALL) } else { ALL })
 }
@@ -163,15 +169,21 @@ fn dump(table: IpTable, send: impl Fn(&mut Call<'_>, u32, RouteInfo) + 'static) 
     }))
 }
 
-fn encode(table_id: u32, route: &RouteInfo) -> IpRoute {
-    let IpRouteV2 { stats_index, prefix, n_paths, paths, .. } = encode_v2(table_id, route);
+fn encode(router: &Router, table_id: u32, route: &RouteInfo) -> IpRoute {
+    let IpRouteV2 { stats_index, prefix, n_paths, paths, .. } = encode_v2(router, table_id, route);
     IpRoute { table_id, stats_index, prefix, n_paths, paths }
 }
 
-fn encode_v2(table_id: u32, route: &RouteInfo) -> IpRouteV2 {
+fn encode_v2(router: &Router, table_id: u32, route: &RouteInfo) -> IpRouteV2 {
     let six = route.prefix.addr().is_ipv6();
     let best = route.sources.first();
-    let paths = best.map(|source| source.paths.iter().map(|path| encode_path(six, path)).collect()).unwrap_or_default();
+    let mut paths: Vec<FibPath> = best.iter().flat_map(|source| &source.paths).map(|path| encode_path(six, path)).collect();
+    if let ([path], Some(Source::Interface)) = (paths.as_mut_slice(), best.map(|source| source.source))
+        && path.r#type == FibPathType::FIB_API_PATH_TYPE_LOCAL
+    {
+        // Clients look for the interface whose address it is.
+        path.sw_if_index = owner(router, table_id, route.prefix).map_or(ALL, |index| index.0);
+    }
     IpRouteV2 {
         table_id,
         stats_index: route.load_balance,
@@ -180,6 +192,14 @@ fn encode_v2(table_id: u32, route: &RouteInfo) -> IpRouteV2 {
         src: best.map_or(0, |source| source_number(source.source)),
         paths,
     }
+}
+
+/// The interface that has an address of a table.
+fn owner(router: &Router, table: u32, host: IpPrefix) -> Option<IfIndex> {
+    let address = host.addr();
+    let of_table = |i: &&quiver_net::Interface| if address.is_ipv6() { i.tables.1 == table } else { i.tables.0 == table };
+    let mut interfaces = router.interfaces.iter().filter(of_table);
+    interfaces.find(|i| i.addresses.iter().any(|(own, _)| *own == address)).map(|i| i.index)
 }
 
 /// Numbers of sources, in the order of their rank; VPP's depend on its build, and it lists them by `fib_source_dump`.

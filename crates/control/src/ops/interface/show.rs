@@ -15,6 +15,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .operation::<ShowInterfaces>()
         .operation::<ShowHardware>()
         .operation::<ShowMode>()
+        .operation::<ShowPatches>()
         .operation::<ShowInterfaceFeatures>()
         .operation::<ClearInterfaces>();
     registry.command(Command {
@@ -78,6 +79,12 @@ pub(super) fn register(registry: &mut Registry<Router>) {
             Ok(Invocation::new::<ShowMode>(ShowModeRequest { interfaces }))
         },
     });
+    registry.command(Command {
+        path: "show l2patch",
+        syntax: "",
+        help: "Shows which interfaces send every frame out of another one",
+        parse: |_, _| Ok(Invocation::new::<ShowPatches>(ShowPatchesRequest {})),
+    });
     for path in ["clear interfaces", "clear hardware-interfaces"] {
         registry.command(Command {
             path,
@@ -88,6 +95,53 @@ pub(super) fn register(registry: &mut Registry<Router>) {
                 Ok(Invocation::new::<ClearInterfaces>(ClearInterfacesRequest { interface }))
             },
         });
+    }
+}
+
+/// Shows cross-connects; what VPP calls patches are such here.
+pub struct ShowPatches;
+
+/// [`ShowPatches`] shows all of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShowPatchesRequest {}
+
+/// One way of a cross-connect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Patch {
+    /// Where frames come in.
+    pub rx: String,
+    /// Where they go out.
+    pub tx: String,
+}
+
+/// The answer of [`ShowPatches`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Patches(pub Vec<Patch>);
+
+impl Text for Patches {
+    fn text(&self, out: &mut String, _: &View) {
+        if self.0.is_empty() {
+            out.push_str("no l2patch entries\n");
+        }
+        for Patch { rx, tx } in &self.0 {
+            let _ = writeln!(out, "{rx:>26} -> {tx}");
+        }
+    }
+}
+
+impl Operation<Router> for ShowPatches {
+    const NAME: &'static str = "l2_patch_show";
+    type Request = ShowPatchesRequest;
+    type Reply = Patches;
+
+    fn run(router: &mut Router, _: ShowPatchesRequest) -> Result<Outcome<Router, Patches>, OpError> {
+        let patch = |interface: &Interface| match interface.l2 {
+            L2Mode::CrossConnect(peer) => Some(Patch { rx: interface.name.clone(), tx: router.interfaces.name(peer) }),
+            _ => None,
+        };
+        Ok(Outcome::Done(Patches(router.interfaces.iter().filter_map(patch).collect())))
     }
 }
 

@@ -14,7 +14,16 @@ use super::Family;
 use crate::ops::interface::resolve;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowAdjacencies>();
+    registry.operation::<ShowAdjacencies>().operation::<SetAdjacencyCounters>();
+    registry.command(Command {
+        path: "adjacency counters",
+        syntax: "enable",
+        help: "Counts packets by adjacency, which is always so here",
+        parse: |args, _| {
+            let enable = args.expect_one_of(&[("enable", true), ("disable", false)])?;
+            Ok(Invocation::new::<SetAdjacencyCounters>(AdjacencyCountersRequest { enable }))
+        },
+    });
     registry.command(Command {
         path: "show adj",
         syntax: "[<n>] [<if>] [nbr] [summary]",
@@ -35,6 +44,30 @@ pub(super) fn register(registry: &mut Registry<Router>) {
             Ok(Invocation::new::<ShowAdjacencies>(request))
         },
     });
+}
+
+/// Switches the counters of adjacencies, which are always on.
+pub struct SetAdjacencyCounters;
+
+/// What [`SetAdjacencyCounters`] wants.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdjacencyCountersRequest {
+    /// On.
+    pub enable: bool,
+}
+
+impl Operation<Router> for SetAdjacencyCounters {
+    const NAME: &'static str = "adjacency_counters_set";
+    type Request = AdjacencyCountersRequest;
+    type Reply = ();
+
+    fn run(_: &mut Router, request: AdjacencyCountersRequest) -> Result<Outcome<Router, ()>, OpError> {
+        match request.enable {
+            true => Ok(Outcome::Done(())),
+            false => Err(OpError::new(retval::UNSUPPORTED, "adjacencies are always counted").key("enable")),
+        }
+    }
 }
 
 /// Shows adjacencies.

@@ -41,7 +41,7 @@ fn parse(args: &mut Args<'_>, family: Family) -> Result<Invocation<Router>, OpEr
             request.table = Some(args.number("table id")?);
         } else if args.take_keyword("detail") {
             request.detail = true;
-        } else if args.take_keyword("memory") {
+        } else if args.take_keyword("memory") || args.take_keyword("mtrie") {
             request.memory = true;
         } else if let Some(address) = args.try_ip() {
             request.address = Some(address);

@@ -24,6 +24,11 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         parse,
     };
     registry.command(show("show ip neighbors", |args, _| show_neighbors(args, None)));
+    // VPP knows these lists by more than one name.
+    registry.command(show("show ip neighbor", |args, _| show_neighbors(args, None)));
+    registry.command(show("show ip neighbor-sorted", |args, _| show_neighbors(args, None)));
+    registry.command(show("show ip4 neighbor-sorted", |args, _| show_neighbors(args, Some(Family::Ip4))));
+    registry.command(show("show ip6 neighbor-sorted", |args, _| show_neighbors(args, Some(Family::Ip6))));
     registry.command(show("show ip4 neighbors", |args, _| show_neighbors(args, Some(Family::Ip4))));
     registry.command(show("show ip6 neighbors", |args, _| show_neighbors(args, Some(Family::Ip6))));
     registry.command(Command {
@@ -31,6 +36,15 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         syntax: "",
         help: "Shows the limits of neighbors, and how far they are used",
         parse: |_, _| Ok(Invocation::new::<ShowConfig>(())),
+    });
+    registry.operation::<ShowCounters>().command(Command {
+        path: "show ip neighbor-stats",
+        syntax: "[<if>]",
+        help: "Shows how many ARP messages interfaces have received and sent",
+        parse: |args, _| {
+            let interface = if args.is_empty() { None } else { Some(args.interface()?) };
+            Ok(Invocation::new::<ShowCounters>(ShowCountersRequest { interface }))
+        },
     });
     registry.command(Command {
         path: "show arp proxy",
@@ -219,6 +233,71 @@ impl Operation<Router> for ShowConfig {
             }
         };
         Ok(Outcome::Done(vec![reply(Family::Ip4), reply(Family::Ip6)]))
+    }
+}
+
+/// Shows counters of ARP.
+pub struct ShowCounters;
+
+/// Which counters [`ShowCounters`] shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShowCountersRequest {
+    /// Of this interface; of all that have an address where absent.
+    pub interface: Option<IfRef>,
+}
+
+/// ARP messages of an interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CountersReply {
+    /// Interface.
+    pub interface: String,
+    /// Requests received.
+    pub rx_requests: u64,
+    /// Replies received.
+    pub rx_replies: u64,
+    /// Announcements received.
+    pub rx_gratuitous: u64,
+    /// Requests sent.
+    pub tx_requests: u64,
+    /// Replies sent.
+    pub tx_replies: u64,
+    /// Announcements sent.
+    pub tx_gratuitous: u64,
+}
+
+impl Text for CountersReply {
+    fn text(&self, out: &mut String, _view: &View) {
+        let Self { interface, rx_requests, rx_replies, rx_gratuitous, tx_requests, tx_replies, tx_gratuitous } = self;
+        let _ = writeln!(out, "{interface}:");
+        let _ = writeln!(out, "  rx requests:{rx_requests} replies:{rx_replies} gratuitous:{rx_gratuitous}");
+        let _ = writeln!(out, "  tx requests:{tx_requests} replies:{tx_replies} gratuitous:{tx_gratuitous}");
+    }
+}
+
+impl Operation<Router> for ShowCounters {
+    const NAME: &'static str = "ip_neighbor_stats_show";
+    type Request = ShowCountersRequest;
+    type Reply = Vec<CountersReply>;
+
+    fn run(router: &mut Router, request: ShowCountersRequest) -> Result<Outcome<Router, Vec<CountersReply>>, OpError> {
+        let interface = request.interface.as_ref().map(|i| resolve(router, i)).transpose()?;
+        let stats = std::sync::Arc::clone(router.graph.stats());
+        let sum = |name: &str, index: u32| stats.simple(&format!("/net/arp/{name}"), quiver_graph::MAX_INTERFACES).sum(index);
+        let wanted = router.interfaces.iter().filter(|i| match interface {
+            Some(index) => i.index == index,
+            None => i.addresses.iter().any(|(address, _)| address.is_ipv4()),
+        });
+        let reply = |i: &quiver_net::Interface| CountersReply {
+            interface: i.name.clone(),
+            rx_requests: sum("rx/requests", i.index.0),
+            rx_replies: sum("rx/replies", i.index.0),
+            rx_gratuitous: sum("rx/gratuitous", i.index.0),
+            tx_requests: sum("tx/requests", i.index.0),
+            tx_replies: sum("tx/replies", i.index.0),
+            tx_gratuitous: sum("tx/gratuitous", i.index.0),
+        };
+        Ok(Outcome::Done(wanted.map(reply).collect()))
     }
 }
 

@@ -350,6 +350,23 @@ mod tests {
     }
 
     #[test]
+    fn one_in_use_is_probed_only_where_that_is_configured() {
+        for probe in [true, false] {
+            let mut table = Table::new(1);
+            table.configure(NeighborConfig { probe, ..table.config }, 0);
+            table.learn(key(1), MAC, 0);
+            let mut sent = 0;
+            let mut lost = false;
+            while let Some(key) = table.expired(60 * SECOND).filter(|_| !lost) {
+                sent += 1;
+                let at = table.next_due().unwrap();
+                lost = table.tick(&key, sent, at).0 == Due::Lost;
+            }
+            assert_eq!(lost, probe);
+        }
+    }
+
+    #[test]
     fn the_limit_refuses_or_recycles_the_oldest() {
         let mut table = Table::new(1);
         table.configure(NeighborConfig { limit: 3, ..table.config }, 0);

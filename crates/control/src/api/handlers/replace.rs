@@ -41,7 +41,9 @@ fn said(router: &mut Router) -> Option<&mut Said> {
 pub(super) fn add(handlers: &mut Handlers) {
     handlers.act::<IpTableReplaceBegin, IpTableReplaceBeginReply>(|router, m| {
         let key = table_key(router, &m.table)?;
-        said(router).map(|said| said.routes.insert(key, BTreeSet::new()));
+        if let Some(said) = said(router) {
+            said.routes.insert(key, BTreeSet::new());
+        }
         Ok(())
     });
     handlers.act::<IpTableReplaceEnd, IpTableReplaceEndReply>(|router, m| {
@@ -50,7 +52,9 @@ pub(super) fn add(handlers: &mut Handlers) {
         sweep_routes(router, key, |prefix| kept.contains(prefix))
     });
     handlers.act::<SwInterfaceAddressReplaceBegin, SwInterfaceAddressReplaceBeginReply>(|router, _| {
-        said(router).map(|said| said.addresses = Some(BTreeSet::new()));
+        if let Some(said) = said(router) {
+            said.addresses = Some(BTreeSet::new());
+        }
         Ok(())
     });
     handlers.act::<SwInterfaceAddressReplaceEnd, SwInterfaceAddressReplaceEndReply>(|router, _| {
@@ -59,7 +63,9 @@ pub(super) fn add(handlers: &mut Handlers) {
     });
     handlers.act::<IpNeighborReplaceBegin, IpNeighborReplaceBeginReply>(|router, _| {
         let now = router.graph.clock().timer_now();
-        said(router).map(|said| said.neighbors = Some((now, BTreeSet::new())));
+        if let Some(said) = said(router) {
+            said.neighbors = Some((now, BTreeSet::new()));
+        }
         Ok(())
     });
     handlers.act::<IpNeighborReplaceEnd, IpNeighborReplaceEndReply>(|router, _| {

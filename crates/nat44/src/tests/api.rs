@@ -2,12 +2,12 @@
 
 use quiver_api::defs::*;
 use quiver_api::{Message, Reader, Wire as _, frame};
-use quiver_control::api::{Call, Handlers, Table};
+use quiver_control::api::{Call, Table, handlers};
 
 use super::*;
 
 fn table() -> Table {
-    let mut handlers = Handlers::default();
+    let mut handlers = handlers::all();
     crate::api::add(&mut handlers);
     Table::new(handlers)
 }

@@ -222,7 +222,7 @@ fn own_addresses_are_announced_when_they_come_and_when_the_link_does() {
     h.router.set_mac(x, MacAddr([2, 9, 9, 9, 9, 9])).unwrap();
     let out = time.pass(&mut h, 5);
     assert_eq!((announced(&out), announcements(&out)[0].2.sender_mac), (2, MacAddr([2, 9, 9, 9, 9, 9])));
-    let sent = crate::neighbor::message_counter(&h.router, "arp/tx/gratuitous").sum(x.0);
+    let sent = message_counter(&h.router, "arp/tx/gratuitous").sum(x.0);
     assert_eq!(sent, 6, "each is counted");
     h.router.set_neighbor_config(FamilyId::V4, NeighborConfig { announce: false, ..Default::default() });
     h.router.set_mac(x, MacAddr([2, 9, 9, 9, 9, 8])).unwrap();

@@ -1,6 +1,6 @@
 //! `ip6_nd`: router advertisements.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use quiver_api::defs::*;
 use quiver_command::operation::{OpError, retval};
@@ -122,7 +122,7 @@ fn details(router: &Router, index: IfIndex) -> SwInterfaceIp6ndRaDetails {
     let seconds = |time: Option<u64>| time.map_or(0.0, |ns| ns as f64 / 1e9);
     let now = router.graph.clock().timer_now() as f64 / 1e9;
     let one = |(named, p): (&Ipv6Prefix, &PrefixConfig)| Ip6ndRaPrefix {
-        prefix: prefix(Ipv6Addr::from(named.addr()).into(), named.len()),
+        prefix: prefix(named.addr().into(), named.len()),
         onlink_flag: p.on_link,
         autonomous_flag: p.autonomous,
         val_lifetime: p.valid,

@@ -107,16 +107,21 @@ fn every_shipped_profile_passes_the_router_whole_over_memif() {
     router.stop().unwrap();
 }
 
-#[test]
-fn frames_pass_the_router_whole_between_network_namespaces() {
-    let Some(_scenario) = Scenario::begin(&[]) else { return };
+/// The tester's host and the router's, with two links between them of which the kernel makes no use.
+fn linked_hosts() -> (Host, Host) {
     let (outside, middle) = (Host::new("tester").unwrap(), Host::new("router").unwrap());
     for (ours, theirs) in [("left", "r0"), ("right", "r1")] {
         outside.veth(ours, &middle, theirs, &LinkOptions::default()).unwrap();
-        // The kernel has no part in it.
         outside.disable_ipv6(ours).unwrap();
         middle.disable_ipv6(theirs).unwrap();
     }
+    (outside, middle)
+}
+
+#[test]
+fn frames_pass_the_router_whole_between_network_namespaces() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let (outside, middle) = linked_hosts();
     let router = Router::start(&middle, "").expect("router");
     let interfaces = "create host-interface name r0\ncreate host-interface name r1\n";
     router.script(&format!("{interfaces}{}", addresses("host-r0", "host-r1"))).expect("configuration");
@@ -129,12 +134,7 @@ fn frames_pass_the_router_whole_between_network_namespaces() {
 #[test]
 fn the_engine_in_the_kernel_counts_what_the_others_count() {
     let Some(_scenario) = Scenario::begin(&[]) else { return };
-    let (outside, middle) = (Host::new("tester").unwrap(), Host::new("router").unwrap());
-    for (ours, theirs) in [("left", "r0"), ("right", "r1")] {
-        outside.veth(ours, &middle, theirs, &LinkOptions::default()).unwrap();
-        outside.disable_ipv6(ours).unwrap();
-        middle.disable_ipv6(theirs).unwrap();
-    }
+    let (outside, middle) = linked_hosts();
     let router = Router::start(&middle, "").expect("router");
     let interfaces = "create interface af_xdp host-if r0 name x0\ncreate interface af_xdp host-if r1 name x1\n";
     router.script(&format!("{interfaces}{}", addresses("x0", "x1"))).expect("configuration");

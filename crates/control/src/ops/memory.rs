@@ -80,38 +80,22 @@ pub struct BufferPools(pub Vec<BufferPool>);
 
 /// All pools.
 pub fn pools(router: &Router) -> Vec<BufferPool> {
-    let pools = router.graph.pools().iter().enumerate();
-    let describe = |(index, pool): (usize, &std::sync::Arc<quiver_buffer::Pool>)| {
-        let (usage, geometry) = (pool.usage(), pool.region().geometry());
-        BufferPool {
-            name: format!("default-numa-{}", pool.numa()),
-            index,
-            numa: pool.numa(),
-            size: geometry.stride(),
-            data_size: geometry.data_size(),
-            total: usage.total,
-            available: usage.available,
-            cached: usage.cached,
-            used: usage.used(),
-        }
+    let pools = router.graph.pools();
+    let Some(region) = pools.first().map(|pool| pool.region().clone()) else { return Vec::new() };
+    let own = pools.iter().map(|pool| (format!("default-numa-{}", pool.numa()), pool.numa(), pool.usage()));
+    let shared = region.shared_pools().into_iter().map(|pool| (format!("shared-{}", pool.area()), 0, pool.usage()));
+    let describe = |(index, (name, numa, usage)): (usize, (String, u32, quiver_buffer::PoolUse))| BufferPool {
+        name,
+        index,
+        numa,
+        size: region.geometry().stride(),
+        data_size: region.geometry().data_size(),
+        total: usage.total,
+        available: usage.available,
+        cached: usage.cached,
+        used: usage.used(),
     };
-    let mut all: Vec<BufferPool> = pools.map(describe).collect();
-    let Some(region) = router.graph.pools().first().map(|pool| pool.region().clone()) else { return all };
-    for pool in region.shared_pools() {
-        let (usage, geometry, index) = (pool.usage(), region.geometry(), all.len());
-        all.push(BufferPool {
-            name: format!("shared-{}", pool.area()),
-            index,
-            numa: 0,
-            size: geometry.stride(),
-            data_size: geometry.data_size(),
-            total: usage.total,
-            available: usage.available,
-            cached: usage.cached,
-            used: usage.used(),
-        });
-    }
-    all
+    own.chain(shared).enumerate().map(describe).collect()
 }
 
 impl Operation<Router> for ShowBuffers {

@@ -1,0 +1,164 @@
+//! What the graph has counted, how its loops run, what was traced.
+
+use super::{ErrorInfo, Graph, GraphError, NodeFigures};
+use crate::context::NodeId;
+use crate::frame::{IfIndex, VECTOR_MAX};
+use crate::node::LoopConfig;
+use crate::staged::Level;
+use crate::trace::{TraceEntry, TraceRecord};
+use crate::worker::{LoopFigures, NodePeak, Worker};
+
+impl Graph {
+    /// Counters of a node on a thread.
+    pub fn figures(&self, id: NodeId, thread: usize) -> NodeFigures {
+        let (nodes, i) = (&self.shared.nodes, u32::from(id.0));
+        NodeFigures {
+            calls: nodes.calls.get(thread, i),
+            vectors: nodes.vectors.get(thread, i),
+            clocks: nodes.clocks.get(thread, i),
+            suspends: nodes.suspends.get(thread, i),
+        }
+    }
+
+    /// Figures of each thread's loop.
+    pub fn loop_figures(&mut self) -> Vec<(usize, LoopFigures)> {
+        self.fleet.each(|w| (w.thread(), w.figures()))
+    }
+
+    /// The most expensive call of each node by its number, for each thread.
+    pub fn node_peaks(&mut self) -> Vec<(usize, Vec<NodePeak>)> {
+        self.fleet.each(|w| (w.thread(), w.peaks().to_vec()))
+    }
+
+    /// Zeroes the error counters, each row by the thread that writes it, so that no count is lost half-way.
+    pub fn clear_errors(&mut self) {
+        let errors = self.shared.errors.clone();
+        self.each_row(move |row| errors.clear_thread(row));
+    }
+
+    /// Zeroes the counters of one interface or of all, each row by the thread that writes it.
+    pub fn clear_interfaces(&mut self, only: Option<IfIndex>) {
+        let interfaces = self.shared.interfaces.clone();
+        self.each_row(move |row| match only {
+            Some(index) => interfaces.clear_index_thread(row, index.0),
+            None => interfaces.clear_thread(row),
+        });
+    }
+
+    /// Starts the figures of all nodes and loops anew.
+    pub fn clear_runtime(&mut self) {
+        let nodes = self.shared.nodes.clone();
+        self.each_row(move |row| {
+            for counters in [&nodes.calls, &nodes.vectors, &nodes.clocks, &nodes.suspends] {
+                counters.clear_thread(row);
+            }
+        });
+        self.fleet.each(Worker::clear_figures);
+    }
+
+    /// All drop reasons and counted events with their count, per thread that runs the graph; of threads that have left, what
+    /// they have counted.
+    pub fn error_counts(&self) -> Vec<(usize, ErrorInfo, u64)> {
+        let threads = self.fleet.threads();
+        let mut result = Vec::new();
+        for (i, error) in self.errors.iter().enumerate() {
+            let Some(error) = error else { continue };
+            for thread in 0..self.stats.threads() {
+                let count = self.shared.errors.get(thread, i as u32);
+                if count > 0 || threads.contains(&thread) {
+                    result.push((thread, error.clone(), count));
+                }
+            }
+        }
+        result
+    }
+
+    /// The reason behind an error code.
+    pub fn error(&self, code: u32) -> Option<&ErrorInfo> {
+        self.errors.get(code as usize).and_then(Option::as_ref)
+    }
+
+    /// Code of a reason, from its node and text.
+    pub fn error_code(&self, node: &str, text: &str) -> Option<u32> {
+        self.errors.iter().position(|e| e.as_ref().is_some_and(|e| e.node == node && e.text == text)).map(|i| i as u32)
+    }
+
+    /// Sets how a node's loop runs; what is `None` stays.
+    ///
+    /// # Errors
+    /// No such node, one without a multi-loop, values out of range, an instruction set that the processor lacks.
+    pub fn set_loop(
+        &mut self,
+        name: &str,
+        width: Option<u8>,
+        prefetch: Option<u8>,
+        level: Option<Level>,
+    ) -> Result<(), GraphError> {
+        let id = self.node(name).ok_or_else(|| GraphError::NoSuchNode(name.into()))?;
+        let entry = self.entries[id.0 as usize].as_mut().ok_or_else(|| GraphError::NoSuchNode(name.into()))?;
+        if !entry.spec.staged {
+            return Err(GraphError::NotStaged(name.into()));
+        }
+        let config = LoopConfig {
+            width: width.unwrap_or(entry.loop_config.width),
+            prefetch: prefetch.unwrap_or(entry.loop_config.prefetch),
+        };
+        if ![1, 2, 4, 8].contains(&config.width) {
+            return Err(GraphError::Range { what: "multi-loop", value: config.width.into(), expected: "1, 2, 4 or 8" });
+        }
+        // The loop reads `width` packets ahead of the distance; the padding covers both.
+        if usize::from(config.prefetch) + usize::from(config.width) > crate::frame::PREFETCH_MAX {
+            return Err(GraphError::Range {
+                what: "prefetch",
+                value: config.prefetch.into(),
+                expected: "0 to 16 less the multi-loop's width",
+            });
+        }
+        let level = level.unwrap_or(entry.level);
+        if !level.available() {
+            return Err(GraphError::Variant(level.name()));
+        }
+        (entry.loop_config, entry.level) = (config, level);
+        self.fleet.each(move |w| w.set_loop(id.0, config, level));
+        Ok(())
+    }
+
+    /// Largest vector now.
+    pub fn vector_size(&self) -> usize {
+        self.vector_size
+    }
+
+    /// Sets the largest vector.
+    ///
+    /// # Errors
+    /// Outside 4..=1024.
+    pub fn set_vector_size(&mut self, n: usize) -> Result<(), GraphError> {
+        if !(4..=VECTOR_MAX).contains(&n) {
+            return Err(GraphError::Range { what: "vector size", value: n as u64, expected: "4 to 1024" });
+        }
+        self.vector_size = n;
+        self.fleet.each(move |w| w.set_vector_size(n));
+        Ok(())
+    }
+
+    /// Traces of all threads.
+    pub fn traces(&mut self) -> Vec<(usize, Vec<TraceRecord>)> {
+        self.fleet.each(|w| (w.thread(), w.traces()))
+    }
+
+    /// Puts a trace entry into words: the node's own, or where it goes.
+    pub fn format_trace(&self, entry: &TraceEntry, out: &mut String) {
+        use std::fmt::Write;
+        let format = self.entries.get(entry.node as usize).and_then(Option::as_ref).and_then(|e| e.spec.trace.as_ref());
+        match format {
+            Some(format) => format(entry, out),
+            None if entry.node == 0 || self.node_name(NodeId(entry.node)) == "error-punt" => {
+                let reason = self.error(entry.aux).map_or_else(|| "unknown".into(), |e| format!("{}: {}", e.node, e.text));
+                let _ = write!(out, "rx:sw_if_index {}\n{reason}", entry.rx_if);
+            }
+            None => {
+                let _ = write!(out, "{} bytes, to {}", entry.len, self.node_name(NodeId(entry.next)));
+            }
+        }
+    }
+}

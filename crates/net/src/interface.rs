@@ -11,7 +11,7 @@ pub(crate) mod placement;
 mod state;
 mod sub;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use quiver_graph::{IfIndex, Link, MAX_INTERFACES, NodeId, Port};
@@ -76,7 +76,7 @@ pub enum L2Mode {
 pub struct Interface {
     /// Its number.
     pub index: IfIndex,
-    /// Its name.
+    /// Its name, the only one of its kind; [`crate::Router::rename`] changes it.
     pub name: String,
     /// What it is.
     pub kind: Kind,
@@ -228,12 +228,13 @@ pub enum InterfaceError {
 /// All interfaces.
 pub struct Interfaces {
     by_index: BTreeMap<u32, Interface>,
+    by_name: HashMap<String, IfIndex>,
     numbers: IndexPool,
 }
 
 impl Interfaces {
     pub(crate) fn new(domain: &qsbr::Domain) -> Self {
-        Self { by_index: BTreeMap::new(), numbers: IndexPool::new(MAX_INTERFACES, domain) }
+        Self { by_index: BTreeMap::new(), by_name: HashMap::new(), numbers: IndexPool::new(MAX_INTERFACES, domain) }
     }
 
     /// An interface.
@@ -256,7 +257,27 @@ impl Interfaces {
 
     /// By name.
     pub fn by_name(&self, name: &str) -> Option<&Interface> {
-        self.iter().find(|i| i.name == name)
+        self.get(*self.by_name.get(name)?)
+    }
+
+    fn insert(&mut self, interface: Interface) {
+        self.by_name.insert(interface.name.clone(), interface.index);
+        self.by_index.insert(interface.index.0, interface);
+    }
+
+    fn remove(&mut self, index: IfIndex) -> Option<Interface> {
+        let interface = self.by_index.remove(&index.0)?;
+        self.by_name.remove(&interface.name);
+        Some(interface)
+    }
+
+    /// Gives an interface a name that none has.
+    fn rename(&mut self, index: IfIndex, name: &str) -> Result<(), InterfaceError> {
+        let interface = self.by_index.get_mut(&index.0).ok_or(InterfaceError::UnknownIndex(index.0))?;
+        let old = std::mem::replace(&mut interface.name, name.into());
+        self.by_name.remove(&old);
+        self.by_name.insert(name.into(), index);
+        Ok(())
     }
 
     /// By name, or by number where the text is one.

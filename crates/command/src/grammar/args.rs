@@ -106,6 +106,8 @@ impl From<NameOrIndex> for IfRef {
 pub struct Args<'a> {
     text: &'a str,
     at: usize,
+    /// The word at or after `at`: a parser asks for it once for each keyword that it tries.
+    next: Option<Word<'a>>,
     syntax: &'a Syntax,
     tried: Tried,
 }
@@ -119,17 +121,17 @@ impl<'a> Args<'a> {
     }
 
     pub(crate) fn with_syntax(text: &'a str, syntax: &'a Syntax) -> Self {
-        Self { text, at: 0, syntax, tried: Tried::default() }
+        Self { text, at: 0, next: lexer::word(text, 0), syntax, tried: Tried::default() }
     }
 
     /// Whether only white space is left.
     pub fn is_empty(&self) -> bool {
-        self.next_word().is_none()
+        self.next.is_none()
     }
 
     /// The next word, not taken.
     pub fn peek(&self) -> Option<Cow<'a, str>> {
-        self.next_word().map(|word| word.text)
+        self.next.as_ref().map(|word| word.text.clone())
     }
 
     /// What is left, not taken, without white space around it.
@@ -139,10 +141,10 @@ impl<'a> Args<'a> {
 
     /// Takes `keyword`, or at least two letters that begin it and no other keyword of the syntax string.
     pub fn take_keyword(&mut self, keyword: &str) -> bool {
-        if let Some(word) = self.next_word()
+        if let Some(word) = &self.next
             && self.means(&word.text, keyword)
         {
-            self.accept(&word);
+            self.advance(word.end);
             return true;
         }
         self.tried.keyword(keyword);
@@ -151,10 +153,10 @@ impl<'a> Args<'a> {
 
     /// Takes the next word where it is exactly this; for symbols, and for words too short to shorten.
     pub fn take_exact(&mut self, text: &str) -> bool {
-        if let Some(word) = self.next_word()
+        if let Some(word) = &self.next
             && word.text == text
         {
-            self.accept(&word);
+            self.advance(word.end);
             return true;
         }
         self.tried.keyword(text);
@@ -221,14 +223,13 @@ impl<'a> Args<'a> {
 
     /// A whole number in a range.
     pub fn number_in<T: Number>(&mut self, what: &str, range: RangeInclusive<T>) -> Result<T, OpError> {
-        let before = self.at;
         let word = self.require(what)?;
-        let number = self.number(what)?;
-        if range.contains(&number) {
-            return Ok(number);
+        let number = self.to_number(&word.text, what)?;
+        if !range.contains(&number) {
+            return Err(self.out_of_range(what, &word.text, range.start(), range.end()));
         }
-        self.at = before;
-        Err(self.out_of_range(what, &word.text, range.start(), range.end()))
+        self.accept(&word);
+        Ok(number)
     }
 
     /// A whole number where the next word is one; nothing is taken otherwise.
@@ -295,7 +296,8 @@ impl<'a> Args<'a> {
 
     /// An address and length; an address alone stands for the host itself (`/32`, `/128`).
     pub fn prefix_or_host(&mut self, what: &str) -> Result<(IpAddr, u8), OpError> {
-        match self.try_ip() {
+        let prefix = self.next.as_ref().is_some_and(|word| word.text.contains('/'));
+        match if prefix { None } else { self.try_ip() } {
             Some(host) => Ok((host, if host.is_ipv4() { 32 } else { 128 })),
             None => self.prefix(what),
         }
@@ -325,8 +327,7 @@ impl<'a> Args<'a> {
     pub fn group(&mut self) -> Result<Option<Args<'a>>, OpError> {
         match lexer::group(self.text, self.at) {
             Ok(Some((inner, end))) => {
-                self.at = end;
-                self.tried.clear();
+                self.advance(end);
                 Ok(Some(Args::with_syntax(inner, self.syntax)))
             }
             Ok(None) => {
@@ -345,7 +346,7 @@ impl<'a> Args<'a> {
     /// Takes all that is left, without white space around it.
     pub fn rest(&mut self) -> &'a str {
         let rest = self.peek_rest();
-        self.at = self.text.len();
+        self.advance(self.text.len());
         rest
     }
 
@@ -389,7 +390,7 @@ impl<'a> Args<'a> {
     }
 
     fn next_word(&self) -> Option<Word<'a>> {
-        lexer::word(self.text, self.at)
+        self.next.clone()
     }
 
     fn require(&self, what: &str) -> Result<Word<'a>, OpError> {
@@ -397,7 +398,13 @@ impl<'a> Args<'a> {
     }
 
     fn accept(&mut self, word: &Word<'_>) {
-        self.at = word.end;
+        self.advance(word.end);
+    }
+
+    /// Goes on behind byte `end`.
+    fn advance(&mut self, end: usize) {
+        self.at = end;
+        self.next = lexer::word(self.text, end);
         self.tried.clear();
     }
 
@@ -459,14 +466,23 @@ impl Tried {
     /// In front of a keyword, and of a kind of value.
     const MARKS: [char; 2] = ['\u{1}', '\u{2}'];
 
+    /// Bytes that most places need, taken at once instead of in steps.
+    const USUAL: usize = 120;
+
     fn keyword(&mut self, keyword: &str) {
-        self.0.push(Self::MARKS[0]);
-        self.0.push_str(keyword);
+        self.note(Self::MARKS[0], keyword);
     }
 
     fn value(&mut self, what: &str) {
-        self.0.push(Self::MARKS[1]);
-        self.0.push_str(what);
+        self.note(Self::MARKS[1], what);
+    }
+
+    fn note(&mut self, mark: char, word: &str) {
+        if self.0.capacity() == 0 {
+            self.0.reserve(Self::USUAL);
+        }
+        self.0.push(mark);
+        self.0.push_str(word);
     }
 
     fn clear(&mut self) {

@@ -9,7 +9,7 @@ pub type Parse<C> = fn(&mut Args<'_>, &C) -> Result<Invocation<C>, OpError>;
 
 /// A command of the tree.
 pub struct Command<C> {
-    /// Its words, `set interface state`; letters, digits, `-` and `_`.
+    /// Its words with one blank between, `set interface state`; letters, digits, `-` and `_`.
     pub path: &'static str,
     /// What follows the words, `<if> up|down`; see the [module](super) for the notation.
     pub syntax: &'static str,
@@ -35,5 +35,5 @@ pub enum Parsed<C> {
     /// A description of commands.
     Help(HelpReply),
     /// An operation with its request, and the path of the command that named it.
-    Run(Invocation<C>, String),
+    Run(Invocation<C>, &'static str),
 }

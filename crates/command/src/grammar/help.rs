@@ -42,8 +42,7 @@ impl HelpReply {
 }
 
 fn describe<C>(command: &Command<C>) -> CommandHelp {
-    let path = command.path.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
-    CommandHelp { path, syntax: command.syntax, help: command.help.to_owned() }
+    CommandHelp { path: command.path.to_owned(), syntax: command.syntax, help: command.help.to_owned() }
 }
 
 fn child_help<C>(path: &str, node: &Tree<C>) -> CommandHelp {

@@ -237,7 +237,7 @@ fn json_requests_reach_the_same_operations() {
 #[test]
 fn a_command_gives_the_request_a_json_client_would_send() {
     let Ok(Parsed::Run(invocation, path)) = registry().parse("sh ver", &Fake::default()) else { panic!() };
-    assert_eq!((invocation.operation(), path.as_str()), ("note", "show version"));
+    assert_eq!((invocation.operation(), path), ("note", "show version"));
     assert_eq!(invocation.request_json().unwrap(), json!({"what": "version"}));
 }
 
@@ -245,11 +245,11 @@ fn a_command_gives_the_request_a_json_client_would_send() {
 fn bad_declarations_are_reported() {
     let mut registry = registry();
     let parse = |_: &mut Args<'_>, _: &Fake| Ok(note(""));
-    for path in ["show version", "", "show pg0/1", "show help"] {
+    for path in ["show version", "", "show pg0/1", "show help", "show  twice"] {
         registry.command(Command { path, syntax: "", help: "", parse });
     }
     registry.operation::<Note>();
-    assert_eq!(registry.problems().len(), 5);
+    assert_eq!(registry.problems().len(), 6);
 }
 
 fn completions(line: &str) -> Vec<String> {

@@ -28,6 +28,18 @@ pub(crate) enum Resolved<'t, 'l, C> {
     Uncomment { path: String, text: &'l str },
 }
 
+/// The words that led to a node, last first. They are put into a text only where one is asked for.
+struct Trail<'a> {
+    word: &'static str,
+    before: Option<&'a Trail<'a>>,
+}
+
+impl Trail<'_> {
+    fn text(last: Option<&Self>) -> String {
+        last.map_or_else(String::new, |last| join(&Self::text(last.before), last.word))
+    }
+}
+
 /// Why words lead nowhere.
 struct Lost {
     /// The words that were understood.
@@ -66,6 +78,9 @@ impl<C> Tree<C> {
         if node.entry.is_some() {
             return Err(format!("command `{}' is declared twice", command.path));
         }
+        if command.path.len() != command.path.split_ascii_whitespace().map(|word| word.len() + 1).sum::<usize>() - 1 {
+            return Err(format!("command `{}': more than one blank between its words", command.path));
+        }
         node.entry = Some(Entry { command, syntax: Syntax::new(command.syntax) });
         Ok(())
     }
@@ -90,39 +105,46 @@ impl<C> Tree<C> {
 
     /// Follows the words of `line` from the root.
     pub(crate) fn resolve<'l>(&self, line: &'l str) -> Result<Resolved<'_, 'l, C>, OpError> {
-        self.follow("", line).map_err(|lost| lost.error.in_command(&lost.path))
+        self.follow(None, line).map_err(|lost| lost.error.in_command(&lost.path))
     }
 
-    fn follow<'l>(&self, path: &str, text: &'l str) -> Result<Resolved<'_, 'l, C>, Lost> {
-        if let Some(builtin) = self.builtin(path, text)? {
+    fn follow<'l>(&self, path: Option<&Trail<'_>>, text: &'l str) -> Result<Resolved<'_, 'l, C>, Lost> {
+        let first = head(text);
+        if let Some(builtin) = self.builtin(path, text, &first)? {
             return Ok(builtin);
         }
-        let lost = match head(text) {
-            Head::Word(typed, rest) => match self.child(typed) {
-                Some((word, child)) => match child.follow(&join(path, word), rest) {
-                    Ok(found) => return Ok(found),
-                    Err(lost) => lost,
-                },
-                None => self.lost(path, text, Some(typed)),
-            },
-            Head::End | Head::Other => self.lost(path, text, None),
+        let typed = match first {
+            Head::Word(typed, rest) => Some((typed, rest)),
+            Head::End | Head::Other => None,
         };
-        match &self.entry {
-            Some(entry) => Ok(Resolved::Command(entry, text)),
-            None => Err(lost),
+        let below = typed.and_then(|(typed, rest)| {
+            let (word, child) = self.child(typed)?;
+            Some(child.follow(Some(&Trail { word, before: path }), rest))
+        });
+        match (below, &self.entry) {
+            (Some(Ok(found)), _) => Ok(found),
+            (_, Some(entry)) => Ok(Resolved::Command(entry, text)),
+            (Some(Err(lost)), None) => Err(lost),
+            (None, None) => Err(self.lost(&Trail::text(path), text, typed.map(|(typed, _)| typed))),
         }
     }
 
-    /// The words that work at any level.
-    fn builtin<'l>(&self, path: &str, text: &'l str) -> Result<Option<Resolved<'_, 'l, C>>, Lost> {
-        let text = text.trim();
-        let (word, rest) = match text.strip_prefix('?') {
-            Some(rest) => ("?", rest),
-            None => match head(text) {
-                Head::Word(word, rest) => (word, rest),
-                _ => return Ok(None),
+    /// The words that work at any level; `first` is the head of `text`.
+    fn builtin<'l>(
+        &self,
+        path: Option<&Trail<'_>>,
+        text: &'l str,
+        first: &Head<'l>,
+    ) -> Result<Option<Resolved<'_, 'l, C>>, Lost> {
+        let (word, rest) = match first {
+            Head::Word(word, rest) if is_builtin(word) => (*word, *rest),
+            Head::Other => match text.trim_start().strip_prefix('?') {
+                Some(rest) => ("?", rest),
+                None => return Ok(None),
             },
+            _ => return Ok(None),
         };
+        let path = &Trail::text(path);
         // `show version ?` asks about the command, not for the version of `?`.
         let (about, all) = match (word, rest.trim()) {
             ("?", "") => ("", false),
@@ -230,7 +252,7 @@ pub(crate) fn join(path: &str, word: &str) -> String {
 /// Takes the first word apart. `show?` is the word `show` and then `?`.
 pub(crate) fn head(text: &str) -> Head<'_> {
     let text = text.trim_start();
-    let end = text.find(|character| !is_word_character(character)).unwrap_or(text.len());
+    let end = text.bytes().position(|byte| !is_word_character(byte.into())).unwrap_or(text.len());
     let (word, rest) = text.split_at(end);
     let ends = rest.is_empty() || rest.starts_with(char::is_whitespace) || rest.trim_end() == "?";
     match (text.is_empty(), word.is_empty() || !ends) {

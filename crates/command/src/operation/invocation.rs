@@ -117,13 +117,13 @@ impl<C, R: serde::Serialize + Text> Job<C, Answer> for Rendered<C, R> {
 /// A job whose errors carry the path of the command that started it.
 pub(crate) struct InCommand<C> {
     pub(crate) job: Box<dyn Job<C, Answer>>,
-    pub(crate) path: String,
+    pub(crate) path: &'static str,
 }
 
 impl<C> Job<C, Answer> for InCommand<C> {
     fn step(&mut self, control: &mut C, budget: Duration) -> Step<Answer> {
         match self.job.step(control, budget) {
-            Step::Done(Err(error)) => Step::Done(Err(error.in_command(&self.path))),
+            Step::Done(Err(error)) => Step::Done(Err(error.in_command(self.path))),
             step => step,
         }
     }

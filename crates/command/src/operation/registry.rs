@@ -136,12 +136,12 @@ impl<C: 'static> Registry<C> {
                 }
                 Resolved::Command(entry, arguments) => (entry, arguments),
             };
-            let path = || entry.command.path.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+            let path = entry.command.path;
             let mut args = Args::with_syntax(arguments, &entry.syntax);
             let invocation = (entry.command.parse)(&mut args, control)
                 .and_then(|invocation| args.finish().map(|()| invocation))
-                .map_err(|error| self.hint(error, arguments, entry.command.path).in_command(&path()))?;
-            return Ok(Parsed::Run(invocation, path()));
+                .map_err(|error| self.hint(error, arguments, path).in_command(path))?;
+            return Ok(Parsed::Run(invocation, path));
         }
     }
 
@@ -153,7 +153,7 @@ impl<C: 'static> Registry<C> {
             Parsed::Run(invocation, path) => match invocation.run(control, view) {
                 Ok(Outcome::Job(job)) => Ok(Outcome::job(InCommand { job, path })),
                 Ok(done) => Ok(done),
-                Err(error) => Err(error.in_command(&path)),
+                Err(error) => Err(error.in_command(path)),
             },
         }
     }

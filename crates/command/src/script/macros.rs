@@ -47,6 +47,9 @@ impl Macros {
     /// Replaces each `$(NAME)`; an unknown name is an error, an open `$(` is text.
     pub fn expand<'a>(&self, line: &'a str) -> Result<Cow<'a, str>, OpError> {
         let mut line = Cow::Borrowed(line);
+        if !line.contains("$(") {
+            return Ok(line);
+        }
         for _ in 0..DEEPEST {
             match self.expand_once(&line)? {
                 Some(expanded) => line = Cow::Owned(expanded),

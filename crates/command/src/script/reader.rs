@@ -133,7 +133,7 @@ impl<R: BufRead> Iterator for Script<R> {
 /// The line up to its comment, and the depth of braces at its end when it begins at `depth`. Quoted
 /// words hide both.
 fn without_comment(line: &str, mut depth: usize) -> (&str, usize) {
-    if !line.contains(['#', '{', '}']) {
+    if !line.bytes().any(|byte| matches!(byte, b'#' | b'{' | b'}')) {
         return (line, depth);
     }
     let mut word_begins = true;

@@ -173,8 +173,9 @@ impl<C: 'static, H: ScriptHost<C>> Job<C, ScriptReply> for ScriptJob<C, H> {
             if let Some(result) = self.finished.take() {
                 return Step::Done(result);
             }
-            let left = budget.saturating_sub(started.elapsed());
-            if let Some(step) = self.step_nested(control, left) {
+            if self.nested.is_some()
+                && let Some(step) = self.step_nested(control, budget.saturating_sub(started.elapsed()))
+            {
                 return step;
             }
             if self.finished.is_none() {

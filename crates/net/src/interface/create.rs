@@ -43,29 +43,26 @@ impl Router {
     pub(crate) fn create_local0(&mut self) {
         let Ok(index) = self.interfaces.numbers.alloc() else { return };
         let null = self.graph.node("null-node").unwrap_or(NodeId(0));
-        self.interfaces.by_index.insert(
-            index,
-            Interface {
-                index: IfIndex(index),
-                name: "local0".into(),
-                kind: Kind::Local,
-                admin_up: false,
-                link: Link::default(),
-                mac: MacAddr::ZERO,
-                mtu: Mtu { l3: 0, ip4: 0, ip6: 0, mpls: 0 },
-                max_frame: 0,
-                parent: IfIndex(index),
-                tables: (0, 0),
-                addresses: Vec::new(),
-                unnumbered: None,
-                l2: L2Mode::L3,
-                tag: None,
-                promiscuous: false,
-                output: null,
-                tx: null,
-                device: None,
-            },
-        );
+        self.interfaces.insert(Interface {
+            index: IfIndex(index),
+            name: "local0".into(),
+            kind: Kind::Local,
+            admin_up: false,
+            link: Link::default(),
+            mac: MacAddr::ZERO,
+            mtu: Mtu { l3: 0, ip4: 0, ip6: 0, mpls: 0 },
+            max_frame: 0,
+            parent: IfIndex(index),
+            tables: (0, 0),
+            addresses: Vec::new(),
+            unnumbered: None,
+            l2: L2Mode::L3,
+            tag: None,
+            promiscuous: false,
+            output: null,
+            tx: null,
+            device: None,
+        });
         self.graph.interfaces().names.set(index, "local0");
         self.graph.interfaces().set_len(1);
     }
@@ -161,7 +158,7 @@ impl Router {
             tx: tx_node,
             device,
         };
-        self.interfaces.by_index.insert(index.0, interface);
+        self.interfaces.insert(interface);
         self.states.insert(index, state);
         self.records.update(index, |r| *r = IfRecord { mac, parent, mtu4: mtu as u16, mtu6: mtu as u16, ..IfRecord::default() });
         let counters = self.graph.interfaces().clone();
@@ -259,7 +256,7 @@ impl Router {
         self.tell(&IfEvent::Deleted(index));
         self.graph.forget_interface(index);
         self.records.update(index, |r| *r = IfRecord::default());
-        let Some(interface) = self.interfaces.by_index.remove(&index.0) else { return Ok(()) };
+        let Some(interface) = self.interfaces.remove(index) else { return Ok(()) };
         self.states.remove(&index);
         if let Some(device) = &interface.device {
             for (queue, place) in device.placement.iter().enumerate() {

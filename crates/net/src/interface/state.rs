@@ -161,7 +161,7 @@ impl Router {
         if self.interfaces.by_name(name).is_some_and(|i| i.index != index) {
             return Err(InterfaceError::Exists(name.into()));
         }
-        self.interface_mut(index)?.name = name.into();
+        self.interfaces.rename(index, name)?;
         self.graph.interfaces().names.set(index.0, name);
         Ok(())
     }

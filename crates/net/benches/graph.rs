@@ -1,9 +1,11 @@
 //! Clocks a packet of each node on the way through the graph, without devices: from `ethernet-input` to the output node.
 //!
-//! `cargo bench -p quiver-net --bench graph [-- [--json] [--rounds N] [--only PATH] [--loops] [--hot]]`. Vectors of 256 packets from a
+//! `cargo bench -p quiver-net --bench graph [-- [--json] [--rounds N] [--only PATH] [--loops] [--sizes] [--hot]]`. Vectors of 256 packets from a
 //! ring of 16,384 buffers in shuffled order (1 MiB of header lines, so that each vector's lines come from beyond L1), 64-byte
 //! frames for IPv4 and layer 2, 84 for IPv6. Rounds visit all paths and loop settings in turn; figures are medians over
 //! rounds, with the least and the greatest. Clocks are ticks of the time stamp counter (CNTVCT on Arm).
+//!
+//! `--loops` runs every width, instruction set and prefetch distance, `--sizes` vectors of 4 to 1,024 packets.
 //!
 //! `--hot` takes the same 256 buffers again and again: what the nodes cost where no line is missed. The *core clock* is how
 //! fast a chain of dependent multiplications ran meanwhile: on a shared machine it says how much of the core there was.
@@ -11,21 +13,15 @@
 //! What the source and the sink cost is left out: they belong to this program, not to the router.
 
 use quiver_graph::Level;
-use quiver_tables::synth;
 
 #[path = "graph/bed.rs"]
 mod bed;
-use bed::{Bed, Flow, Way};
+#[path = "graph/paths.rs"]
+mod paths;
+use paths::{Path, paths};
 
 /// Vectors of a run.
 const VECTORS: usize = 256;
-
-/// A path through the graph under measurement.
-struct Path {
-    name: &'static str,
-    nodes: &'static [&'static str],
-    bed: Bed,
-}
 
 /// How the nodes' loops run.
 #[derive(Clone, Copy, PartialEq)]
@@ -34,16 +30,19 @@ struct Setting {
     width: Option<u8>,
     prefetch: Option<u8>,
     level: Option<Level>,
+    /// Packets a vector.
+    vector: usize,
 }
 
 impl Setting {
-    const DEFAULT: Self = Self { width: None, prefetch: None, level: None };
+    const DEFAULT: Self = Self { width: None, prefetch: None, level: None, vector: 256 };
 
     fn name(self) -> String {
-        match (self.width, self.level, self.prefetch) {
-            (Some(width), Some(level), _) => format!("x{width} {}", level.name()),
-            (_, _, Some(prefetch)) => format!("p{prefetch}"),
-            _ => "default".into(),
+        match (self.width, self.level, self.prefetch, self.vector) {
+            (Some(width), Some(level), ..) => format!("x{width} {}", level.name()),
+            (_, _, Some(prefetch), _) => format!("p{prefetch}"),
+            (.., 256) => "default".into(),
+            (.., vector) => format!("v{vector}"),
         }
     }
 }
@@ -53,60 +52,6 @@ struct Figures {
     path: usize,
     setting: Setting,
     rounds: Vec<Vec<f64>>,
-}
-
-const V4: &[&str] = &["ethernet-input", "ip4-input", "ip4-lookup", "ip4-rewrite", "x1-output"];
-const V6: &[&str] = &["ethernet-input", "ip6-input", "ip6-lookup", "ip6-rewrite", "x1-output"];
-const BRIDGE: &[&str] = &["ethernet-input", "l2-input", "l2-bridge", "x1-output"];
-const L2: &[&str] = &["ethernet-input", "l2-input", "x1-output"];
-
-fn paths(only: Option<&str>, ring: usize) -> Vec<Path> {
-    let wanted = |name: &str| only.is_none_or(|o| name.starts_with(o));
-    let mut paths = Vec::new();
-    let mut add = |name, nodes, make: &dyn Fn() -> Bed| {
-        if wanted(name) {
-            eprintln!("preparing {name}");
-            paths.push(Path { name, nodes, bed: make() });
-        }
-    };
-    add("ip4-1024", V4, &|| {
-        let mut bed = Bed::new(Way::Route4 { prefixes: vec![(0x0b00_0000, 16)] });
-        bed.fill(ring, |i| Flow::V4 { src: 0x0a00_0002 + (i % 246), dst: 0x0b00_0000 + (i % 1024) });
-        bed
-    });
-    add("ip4-bgp", V4, &|| {
-        let (table, _) = synth::full_table4();
-        let addresses = synth::addresses4(&table, bed::RING, 7);
-        let mut bed = Bed::new(Way::Route4 { prefixes: table });
-        bed.fill(ring, |i| Flow::V4 { src: 0x0a00_0002, dst: addresses[i as usize] });
-        bed
-    });
-    add("ip6-few", V6, &|| {
-        let mut bed = Bed::new(Way::Route6 { prefixes: vec![(0x2001_0db8_0002 << 80, 48)] });
-        bed.fill(ring, |i| Flow::V6 { src: 0x2001_0db8 << 96 | 2, dst: 0x2001_0db8_0002 << 80 | u128::from(1 + i % 1024) });
-        bed
-    });
-    add("ip6-bgp", V6, &|| {
-        let (table, _) = synth::full_table6();
-        let addresses = synth::addresses6(&table, bed::RING, 7);
-        let mut bed = Bed::new(Way::Route6 { prefixes: table });
-        bed.fill(ring, |i| Flow::V6 { src: 0x2001_0db8 << 96 | 2, dst: addresses[i as usize] });
-        bed
-    });
-    add("l2-xconnect", L2, &|| {
-        let mut bed = Bed::new(Way::CrossConnect);
-        bed.fill(ring, |_| Flow::V4 { src: 1, dst: 2 });
-        bed
-    });
-    for (name, stations) in [("l2-bridge-10", 10), ("l2-bridge-100k", 100_000)] {
-        add(name, BRIDGE, &|| {
-            let mut bed = Bed::new(Way::Bridge { stations });
-            // Between stations 0 and 1 at first: the sink draws others.
-            bed.fill(ring, |_| Flow::Stations(1, 0));
-            bed
-        });
-    }
-    paths
 }
 
 fn median(values: &mut [f64]) -> (f64, f64, f64) {
@@ -141,7 +86,8 @@ fn main() {
     // Where it may not pin itself, other work on the machine moves it: the spread shows that.
     let _ = quiver_graph::topology::pin_current_thread(0);
     let ring = if has("--hot") { 256 } else { bed::RING };
-    let mut paths = paths(value("--only").map(String::as_str), ring);
+    let only = value("--only");
+    let mut paths = paths(|name| only.is_none_or(|o| name.starts_with(o.as_str())), ring);
     if paths.is_empty() {
         eprintln!("--only: no such path; without it the names of all are printed");
         std::process::exit(2);
@@ -153,6 +99,10 @@ fn main() {
         }
         settings.extend([0, 4, 8].map(|prefetch| Setting { prefetch: Some(prefetch), ..Setting::DEFAULT }));
     }
+    if has("--sizes") {
+        let sizes = [4, 8, 16, 32, 64, 128, 512, 1024].into_iter().filter(|size| *size <= ring);
+        settings.extend(sizes.map(|vector| Setting { vector, ..Setting::DEFAULT }));
+    }
     let mut core = Vec::new();
     let mut figures: Vec<Figures> = Vec::new();
     for path in 0..paths.len() {
@@ -162,6 +112,7 @@ fn main() {
         for f in &mut figures {
             let path = &mut paths[f.path];
             path.bed.set_loops(path.nodes, f.setting.width, f.setting.prefetch, f.setting.level);
+            path.bed.set_vector(f.setting.vector);
             f.rounds.push(path.bed.run(path.nodes, VECTORS));
             core.push(core_clocks_per_tick());
         }

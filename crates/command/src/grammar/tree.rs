@@ -130,12 +130,7 @@ impl<C> Tree<C> {
     }
 
     /// The words that work at any level; `first` is the head of `text`.
-    fn builtin<'l>(
-        &self,
-        path: Option<&Trail<'_>>,
-        text: &'l str,
-        first: &Head<'l>,
-    ) -> Result<Option<Resolved<'_, 'l, C>>, Lost> {
+    fn builtin<'l>(&self, path: Option<&Trail<'_>>, text: &'l str, first: &Head<'l>) -> Result<Option<Resolved<'_, 'l, C>>, Lost> {
         let (word, rest) = match first {
             Head::Word(word, rest) if is_builtin(word) => (*word, *rest),
             Head::Other => match text.trim_start().strip_prefix('?') {

@@ -232,7 +232,13 @@ impl Bed {
         }
     }
 
-    fn turn(&mut self, vectors: usize) {
+    /// Sets how many packets a vector holds.
+    pub fn set_vector(&mut self, packets: usize) {
+        self.router.graph.set_vector_size(packets).expect("vector size");
+    }
+
+    /// Passes so many vectors.
+    pub fn turn(&mut self, vectors: usize) {
         for _ in 0..vectors {
             self.router.graph.fleet().step_here();
         }
@@ -241,6 +247,8 @@ impl Bed {
     /// Runs some vectors and gives the clocks a packet of each node: the median over vectors, so that a vector during which
     /// the machine did something else does not count.
     pub fn run(&mut self, nodes: &[&str], vectors: usize) -> Vec<f64> {
+        let vector = self.ring.lock().unwrap_or_else(PoisonError::into_inner).len().min(self.router.graph.vector_size()) as u64;
+        // Once round, so that the ring is in an order of this setting.
         self.turn(RING / 256);
         let ids: Vec<NodeId> = nodes.iter().map(|name| self.router.graph.node(name).expect("a node of the path")).collect();
         let mut samples = vec![Vec::with_capacity(vectors); ids.len()];
@@ -249,8 +257,8 @@ impl Bed {
             self.turn(1);
             for ((id, before), samples) in ids.iter().zip(&mut before).zip(&mut samples) {
                 let now = self.router.graph.figures(*id, 0);
-                assert_eq!(now.vectors - before.vectors, 256, "{}: packets went another way", self.router.graph.node_name(*id));
-                samples.push((now.clocks - before.clocks) as f64 / 256.0);
+                assert_eq!(now.vectors - before.vectors, vector, "{}: packets went another way", self.router.graph.node_name(*id));
+                samples.push((now.clocks - before.clocks) as f64 / vector as f64);
                 *before = now;
             }
         }

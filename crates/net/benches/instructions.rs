@@ -1,0 +1,194 @@
+//! Instructions a packet of each node on the way through the graph, counted by valgrind: the same figures however busy the
+//! machine is, so that a change that makes a node longer is found where it is made.
+//!
+//! `cargo bench -p quiver-net --bench instructions [-- --check | --update]`. Without an option the table is printed; `--check`
+//! compares it with the committed one (`benches/instructions.txt`) and fails where a node needs over 3 % more instructions, or
+//! calls what it did not call (a call left inside a loop over packets costs it half its speed); `--update` writes it. Another
+//! compiler or instruction set than the committed table's is said, and then nothing is compared.
+//!
+//! The program runs itself under callgrind, once for each path, with vectors of 256 packets. With `QUIVER_FUNCTIONS` in the
+//! environment it also tells of every function: instructions with those of its calls, calls, name.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::{Command, ExitCode};
+
+use quiver_graph::Level;
+
+#[path = "graph/bed.rs"]
+#[expect(dead_code, reason = "what measures clocks is not for this program")]
+mod bed;
+#[path = "instructions/callgrind.rs"]
+mod callgrind;
+#[path = "graph/paths.rs"]
+#[expect(dead_code, reason = "what measures clocks is not for this program")]
+mod paths;
+
+/// Paths whose tables do not depend on files that a machine may lack.
+const PATHS: [&str; 4] = ["ip4-1024", "ip6-few", "l2-xconnect", "l2-bridge-10"];
+/// Packets in turn: one vector, always the same.
+const PACKETS: usize = 256;
+/// Vectors that are counted.
+const VECTORS: usize = 256;
+/// What may be more than committed: parts of the instructions, and calls a packet.
+const SLACK: (f64, f64) = (0.03, 0.02);
+const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
+
+/// Instructions and calls a packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Figures {
+    instructions: f64,
+    calls: f64,
+}
+
+type Table = BTreeMap<(String, String), Figures>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(at) = args.iter().position(|a| a == "--pass") {
+        pass(args.get(at + 1).map_or("", String::as_str));
+        return ExitCode::SUCCESS;
+    }
+    match run(args.iter().any(|a| a == "--check"), args.iter().any(|a| a == "--update")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("instructions: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What runs under callgrind: it collects within `counted` alone.
+fn pass(path: &str) {
+    for mut path in paths::paths(|name| name == path, PACKETS) {
+        counted(&mut path.bed);
+    }
+}
+
+#[inline(never)]
+fn counted(bed: &mut bed::Bed) {
+    bed.turn(std::hint::black_box(VECTORS));
+}
+
+fn run(check: bool, update: bool) -> Result<(), String> {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        println!("instructions: SKIP: no valgrind");
+        return Ok(());
+    }
+    let mut table = Table::new();
+    for path in PATHS {
+        measure(path, &mut table).map_err(|error| format!("{path}: {error}"))?;
+    }
+    let text = write(&table);
+    print!("{text}");
+    if update {
+        return std::fs::write(COMMITTED, text).map_err(|error| format!("{COMMITTED}: {error}"));
+    }
+    if !check {
+        return Ok(());
+    }
+    let committed = std::fs::read_to_string(COMMITTED).map_err(|error| format!("{COMMITTED}: {error}"))?;
+    if committed.lines().next() != text.lines().next() {
+        println!("instructions: SKIP: the committed table is of {}", committed.lines().next().unwrap_or_default());
+        return Ok(());
+    }
+    let worse = compare(&read(&committed)?, &table);
+    if worse.is_empty() {
+        println!("instructions: all nodes as committed");
+        return Ok(());
+    }
+    Err(format!("{}\nif this is what you want, commit the table that `--update` writes", worse.join("\n")))
+}
+
+fn measure(path: &str, table: &mut Table) -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let file = std::env::temp_dir().join(format!("quiver-instructions-{}-{path}", std::process::id()));
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no", "--toggle-collect=*instructions*counted*"])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(program)
+        .args(["--pass", path])
+        .output()
+        .map_err(|error| format!("valgrind: {error}"))?;
+    let profile = std::fs::read_to_string(&file);
+    let _ = std::fs::remove_file(&file);
+    if !output.status.success() {
+        return Err(format!("valgrind: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
+    }
+    let functions = callgrind::parse(&profile.map_err(|error| format!("{}: {error}", file.display()))?)?;
+    if std::env::var_os("QUIVER_FUNCTIONS").is_some() {
+        for (name, function) in &functions {
+            eprintln!("{path} {} {} {name}", function.inclusive(), function.called());
+        }
+    }
+    let packets = (PACKETS * VECTORS) as f64;
+    for (name, function) in &functions {
+        let Some(node) = node_of(name) else { continue };
+        let figures = Figures { instructions: function.inclusive() as f64 / packets, calls: function.called() as f64 / packets };
+        table.insert((path.to_owned(), node), figures);
+    }
+    if table.keys().any(|(p, _)| p == path) { Ok(()) } else { Err("no node's loop in the profile".into()) }
+}
+
+/// The node whose loop a function is, without the modules in front of names; none for other functions.
+fn node_of(function: &str) -> Option<String> {
+    let (_, types) = function.split_once("quiver_graph::staged::")?.1.split_once("::<")?;
+    let node = types.rsplit_once(", ").map_or(types, |(node, _width)| node);
+    let mut name = String::new();
+    let mut word = String::new();
+    for character in node.chars() {
+        match character {
+            ':' => word.clear(),
+            '<' | '>' | ',' | ' ' => {
+                name.push_str(&word);
+                name.extend((character != ' ').then_some(character));
+                word.clear();
+            }
+            _ => word.push(character),
+        }
+    }
+    Some(name + &word)
+}
+
+/// The first line says of which compiler and instruction set the table is.
+fn write(table: &Table) -> String {
+    let rustc = Command::new("rustc").arg("--version").output();
+    let rustc = rustc.map_or_else(|_| "rustc".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    let mut text = format!("# {rustc}, {}, instructions and calls a packet\n", Level::best().name());
+    for ((path, node), Figures { instructions, calls }) in table {
+        let _ = writeln!(text, "{path:<14} {node:<40} {instructions:8.2} {calls:8.3}");
+    }
+    text
+}
+
+fn read(text: &str) -> Result<Table, String> {
+    let row = |line: &str| -> Option<((String, String), Figures)> {
+        let mut words = line.split_whitespace();
+        let key = (words.next()?.to_owned(), words.next()?.to_owned());
+        Some((key, Figures { instructions: words.next()?.parse().ok()?, calls: words.next()?.parse().ok()? }))
+    };
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| row(line).ok_or_else(|| format!("{COMMITTED}: {line}"))).collect()
+}
+
+fn compare(committed: &Table, now: &Table) -> Vec<String> {
+    let mut worse = Vec::new();
+    for ((path, node), was) in committed {
+        let Some(is) = now.get(&(path.clone(), node.clone())) else {
+            worse.push(format!("{path}: {node} is not on the way any more"));
+            continue;
+        };
+        if is.instructions > was.instructions * (1.0 + SLACK.0) {
+            worse.push(format!(
+                "{path}: {node} takes {:.1} instructions a packet, committed are {:.1}",
+                is.instructions, was.instructions
+            ));
+        }
+        if is.calls > was.calls + SLACK.1 {
+            worse.push(format!("{path}: {node} makes {:.3} calls a packet, committed are {:.3}", is.calls, was.calls));
+        }
+    }
+    let new = now.keys().filter(|key| !committed.contains_key(*key));
+    worse.extend(new.map(|(path, node)| format!("{path}: {node} is new on the way")));
+    worse
+}

@@ -1,0 +1,59 @@
+//! What valgrind's callgrind writes: instructions by function, and who called whom ("Callgrind Format Specification" of its
+//! manual), without compression of names and positions.
+
+use std::collections::BTreeMap;
+
+/// A function of the program that ran.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Function {
+    /// Instructions of its own.
+    pub own: u64,
+    /// How often it called others, and the instructions of those calls.
+    pub calls: BTreeMap<String, (u64, u64)>,
+}
+
+impl Function {
+    /// Instructions of its own and of all that it called.
+    pub fn inclusive(&self) -> u64 {
+        self.own + self.calls.values().map(|(_, cost)| cost).sum::<u64>()
+    }
+
+    /// How often it called anything.
+    pub fn called(&self) -> u64 {
+        self.calls.values().map(|(count, _)| count).sum()
+    }
+}
+
+/// Reads a profile: functions by name.
+///
+/// # Errors
+/// The first line that is not as it should be.
+pub fn parse(profile: &str) -> Result<BTreeMap<String, Function>, String> {
+    let mut functions: BTreeMap<String, Function> = BTreeMap::new();
+    let mut current = String::new();
+    let mut callee = String::new();
+    let mut calls = None;
+    for (number, line) in profile.lines().enumerate() {
+        let bad = || format!("line {}: {line}", number + 1);
+        if let Some(name) = line.strip_prefix("fn=") {
+            name.clone_into(&mut current);
+        } else if let Some(name) = line.strip_prefix("cfn=") {
+            name.clone_into(&mut callee);
+        } else if let Some(counts) = line.strip_prefix("calls=") {
+            let count: u64 = counts.split(' ').next().and_then(|n| n.parse().ok()).ok_or_else(bad)?;
+            calls = Some(count);
+        } else if line.starts_with(|first: char| first.is_ascii_digit()) {
+            // Position and cost; the line after `calls=` holds what the calls cost.
+            let cost: u64 = line.split(' ').nth(1).and_then(|n| n.parse().ok()).ok_or_else(bad)?;
+            let function = functions.entry(current.clone()).or_default();
+            match calls.take() {
+                Some(count) => {
+                    let sum = function.calls.entry(callee.clone()).or_default();
+                    *sum = (sum.0 + count, sum.1 + cost);
+                }
+                None => function.own += cost,
+            }
+        }
+    }
+    if functions.is_empty() { Err("no function in the profile".into()) } else { Ok(functions) }
+}

@@ -13,7 +13,7 @@
 //!
 //! A step takes 6 bits `b`. If bit `b` of `vector` is set, the next node is the one at `nodes + popcount(vector up to b)`,
 //! else the answer is the leaf at `leaves + popcount(leafvec up to b)`. Both bases are stored one too low, because a
-//! count that includes the bit itself starts at 1.
+//! count that includes the bit itself starts at 1, and with the mark that says what they lead to.
 //!
 //! The trie is a function from addresses to leaves and nothing more: a node whose 64 answers are equal does not exist,
 //! whatever prefixes it was made of. Nodes and leaves are never changed once published. An update makes new arrays for the
@@ -24,6 +24,7 @@
 use crate::cpu::opaque;
 use crate::mem::{Budget, PageKind, SharedArray};
 use crate::{LEAF_MAX, error::OutOfMemory};
+use std::hint::select_unpredictable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -47,7 +48,7 @@ const LEAF_AT: u32 = 1 << 30;
 /// Addresses that a batch walks in step.
 const LANES: usize = 8;
 
-/// `vector`, `leafvec`, and the bases: nodes in the high half, leaves in the low one.
+/// `vector`, `leafvec`, and the bases: nodes in the high half, marked [`NODE`], leaves in the low one, marked [`LEAF_AT`].
 type NodeWords = [AtomicU64; 3];
 
 #[derive(Debug)]
@@ -83,24 +84,23 @@ impl Table {
         unsafe { self.root.at((addr >> (128 - ROOT_BITS)) as usize) }.load(Ordering::Acquire)
     }
 
-    /// One step from node `index` by the six bits `b`: the next node (marked [`NODE`]), or where the leaf is
-    /// (marked [`LEAF_AT`]). Without a branch: which of the two it is cannot be predicted.
+    /// One step from node `index` by the six bits whose complement is `above`: the next node (marked [`NODE`]), or where the
+    /// leaf is (marked [`LEAF_AT`]). A vector shifted by the complement has the bit in question on top and all up to it
+    /// below. Without a branch: which of the two it is cannot be predicted.
     #[inline(always)]
-    fn step(&self, index: u32, b: u32) -> u32 {
+    fn step(&self, index: u32, above: u32) -> u32 {
         // Indices are below NODES + SLACK: they come from the root, or from a base (at most NODES) and a count (at most
         // SLACK). That holds for any mixture of old and new words, so a reader outside QSBR reads nonsense, not strangers.
         // SAFETY: as just said.
         let node = unsafe { self.nodes.at(index as usize) };
-        let vector = node[0].load(Ordering::Relaxed);
-        let leafvec = node[1].load(Ordering::Relaxed);
+        let above = above & 63;
+        let vector = node[0].load(Ordering::Relaxed) << above;
+        let leafvec = node[1].load(Ordering::Relaxed) << above;
         let bases = node[2].load(Ordering::Relaxed);
-        let b = b & 63;
-        // 1 where a node follows, 0 where a leaf does: it chooses by shifts, where it can.
-        let below = (vector >> b & 1) as u32;
-        const { assert!(LEAF_AT << 1 == NODE) };
-        let mask = if below != 0 { vector } else { leafvec };
-        let upto = mask & u64::MAX >> (63 - b);
-        ((bases >> (32 * below)) as u32).wrapping_add(upto.count_ones()) | LEAF_AT << below
+        let below = vector >> 63 != 0;
+        let upto = select_unpredictable(below, vector, leafvec);
+        let base = select_unpredictable(below, bases >> 32, bases) as u32;
+        base.wrapping_add(upto.count_ones())
     }
 
     /// The leaf that a walk has ended at: in the word itself if the root had it, else where it says.
@@ -132,7 +132,7 @@ impl Lpm6 {
         let mut key = addr << ROOT_BITS;
         let mut left = STEPS;
         while word & NODE != 0 && left > 0 {
-            word = table.step(word & !NODE, (key >> (128 - STEP_BITS)) as u32);
+            word = table.step(word & !NODE, (!key >> (128 - STEP_BITS)) as u32);
             key <<= STEP_BITS;
             left -= 1;
         }
@@ -176,7 +176,7 @@ impl Lpm6 {
             // As many bits as a register has: most walks end within them.
             let mut keys = [0u64; N];
             for k in 0..N {
-                keys[k] = ((addrs[k] << from) >> 64) as u64;
+                keys[k] = !((addrs[k] << from) >> 64) as u64;
             }
             let mut left = 64 / STEP_BITS;
             // None has arrived: on the first steps, and where all go to prefixes of one length.

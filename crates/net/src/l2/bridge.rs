@@ -249,23 +249,24 @@ impl Node for Bridge {
         let first: [u64; W] = group.heads::<_, 0>();
         let second: [u64; W] = group.heads::<_, 4>();
         let table = &*self.table;
-        let (mut source, mut destination) = ([(0, 0); W], [(0, 0); W]);
         let mut odd = 0;
+        // Each bucket is found once, asked for, and kept until all are on their way.
+        let nowhere = MacTable::nowhere();
+        let (mut source, mut destination) = ([(0, nowhere); W], [(0, nowhere); W]);
         for k in 0..W {
             let to = u64::from_be(first[k]) >> 16;
             odd |= to & 1 << 40;
             let (to, from) = (key(port.domain(), to), key(port.domain(), u64::from_be(second[k])));
-            (source[k], destination[k]) = ((from, table.home(from)), (to, table.home(to)));
-            table.prefetch(source[k].1);
-            table.prefetch(destination[k].1);
+            source[k] = (from, table.fetch(table.home(from)));
+            destination[k] = (to, table.fetch(table.home(to)));
         }
         // Where addresses grow old, the stamp too.
         let mask = u64::from(u32::MAX) | if port.has(port_flags::AGE) { 0xffff << 32 } else { 0 };
         let here = u64::from(MacValue::learned_on(rx)) | u64::from(self.stamp) << 32;
         let (mut aux, mut verdicts) = ([0; W], [Verdict::DROP; W]);
         for k in 0..W {
-            odd |= (table.near(source[k].0, source[k].1).0 ^ here) & mask;
-            let value = table.near(destination[k].0, destination[k].1);
+            odd |= (source[k].1.value(source[k].0).0 ^ here) & mask;
+            let value = destination[k].1.value(destination[k].0);
             let tx = value.interface();
             let out = self.ports.get(tx);
             odd |= value.obstacle() | out.obstacle(port) | u64::from(tx == rx);

@@ -94,22 +94,23 @@ pub(super) fn key_parts(key: u64) -> (u16, MacAddr) {
     ((key >> 48) as u16, MacAddr::from_u64(key & ADDRESS))
 }
 
+/// A cache line of keys and their values.
 #[repr(align(64))]
 #[derive(Default)]
-struct Bucket([AtomicU64; 2 * SLOTS]);
+pub(super) struct Bucket([AtomicU64; 2 * SLOTS]);
 
 impl Bucket {
     /// The value of a key, 0 where it is not here. All slots are looked at: where an address lies is random, and a
     /// mispredicted branch costs more than three comparisons.
     #[inline(always)]
-    fn value(&self, key: u64) -> u64 {
+    pub fn value(&self, key: u64) -> MacValue {
         let mut same = 0;
         for slot in 0..SLOTS {
             same |= u32::from(self.0[slot].load(Ordering::Acquire) == key) << slot;
         }
         // Where none is the same, the first slot's value is read for nothing.
         let value = self.0[SLOTS + (same.trailing_zeros() as usize & (SLOTS - 1))].load(Ordering::Relaxed);
-        if same == 0 { 0 } else { value }
+        MacValue(if same == 0 { 0 } else { value })
     }
 
     fn key(&self, slot: usize) -> u64 {
@@ -161,17 +162,25 @@ impl MacTable {
         ((wide as u64 ^ (wide >> 64) as u64) >> self.shift) as usize
     }
 
+    /// A bucket without keys.
     #[inline(always)]
-    pub fn prefetch(&self, home: usize) {
-        if let Some(bucket) = self.buckets.get(home) {
-            quiver_tables::prefetch(bucket);
-        }
+    pub fn nowhere() -> &'static Bucket {
+        static NOWHERE: Bucket = Bucket([const { AtomicU64::new(0) }; 2 * SLOTS]);
+        &NOWHERE
+    }
+
+    /// The bucket at home, asked for ahead of [`Bucket::value`].
+    #[inline(always)]
+    pub fn fetch(&self, home: usize) -> &Bucket {
+        let bucket = self.buckets.get(home).unwrap_or(Self::nowhere());
+        quiver_tables::prefetch(bucket);
+        bucket
     }
 
     /// The value of a key that lies at home, where nearly all do; 0 where it does not.
     #[inline(always)]
-    pub fn near(&self, key: u64, home: usize) -> MacValue {
-        MacValue(self.buckets.get(home).map_or(0, |bucket| bucket.value(key)))
+    fn near(&self, key: u64, home: usize) -> MacValue {
+        self.buckets.get(home).map_or(MacValue(0), |bucket| bucket.value(key))
     }
 
     /// The value of a key whose home is known; 0 where there is none.

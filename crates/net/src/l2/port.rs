@@ -57,8 +57,10 @@ impl PortWord {
     #[inline(always)]
     pub fn obstacle(self, from: Self) -> u64 {
         const MEMBER: u64 = (port_flags::MEMBER as u64) << 40;
-        let together = from.group() != 0 && from.group() == self.group();
-        !self.0 & MEMBER | (self.0 ^ from.0) & 0xffff << 16 | u64::from(together)
+        const DOMAIN: u64 = 0xffff << 16;
+        // What depends on `from` alone is worked out once for a group: no group is a number that none has.
+        let apart = if from.group() == 0 { u16::MAX } else { from.group().into() };
+        (self.0 ^ (from.0 | MEMBER)) & (MEMBER | DOMAIN) | u64::from(u16::from(self.group()) == apart)
     }
 
     #[inline(always)]

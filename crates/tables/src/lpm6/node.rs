@@ -1,7 +1,7 @@
 //! A poptrie's records as the writer sees them.
 
 use super::arrays::{FreeLink, Run};
-use super::{NodeWords, ROOT_BITS, Table};
+use super::{LEAF_AT, NODE, NodeWords, ROOT_BITS, Table};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 impl FreeLink for AtomicU32 {
@@ -56,7 +56,8 @@ pub(super) fn load_node(table: &Table, at: u32) -> Node {
     // SAFETY: the writer follows only indices it has stored itself, of committed nodes.
     let words = unsafe { table.nodes.at(at as usize) };
     let [vector, leafvec, bases] = [&words[0], &words[1], &words[2]].map(|w| w.load(Ordering::Relaxed));
-    Node { vector, leafvec, nodes: ((bases >> 32) as u32).wrapping_add(1), leaves: (bases as u32).wrapping_add(1) }
+    let (nodes, leaves) = ((bases >> 32) as u32 & !NODE, bases as u32 & !LEAF_AT);
+    Node { vector, leafvec, nodes: nodes.wrapping_add(1), leaves: leaves.wrapping_add(1) }
 }
 
 pub(super) fn store_node(table: &Table, at: u32, node: &Node) {
@@ -66,7 +67,7 @@ pub(super) fn store_node(table: &Table, at: u32, node: &Node) {
     let words = unsafe { table.nodes.at(at as usize) };
     words[0].store(node.vector, Ordering::Relaxed);
     words[1].store(node.leafvec, Ordering::Relaxed);
-    words[2].store(u64::from(nodes) << 32 | u64::from(leaves), Ordering::Relaxed);
+    words[2].store(u64::from(nodes | NODE) << 32 | u64::from(leaves | LEAF_AT), Ordering::Relaxed);
 }
 
 pub(super) fn leaf_at(table: &Table, at: u32) -> &AtomicU32 {

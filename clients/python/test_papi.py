@@ -137,8 +137,56 @@ class Basics(OneRouter):
         assert (details.sub_outer_vlan_id, details.vtr_op, details.sup_sw_if_index) == (100, 3, ports[0])
         vpp.disconnect()
 
+    def test_a_path_mtu_and_a_route_to_a_host_on_a_link(self) -> None:
+        vpp = connect(self.router, "links")
+        port = vpp.api.pg_create_interface_v3(interface_id=0, pg_flags=0, gso_size=0, mode=0).sw_if_index
+        vpp.api.sw_interface_set_flags(sw_if_index=port, flags=1)
+        vpp.api.sw_interface_add_del_address(sw_if_index=port, is_add=1, prefix="10.1.0.1/24")
+        vpp.api.ip_path_mtu_update(pmtu={"table_id": 0, "nh": "10.1.0.2", "path_mtu": 900})
+        assert [d.pmtu.path_mtu for d in vpp.details_iter(vpp.api.ip_path_mtu_get)] == [900]
+        path = {"sw_if_index": port, "weight": 1, "n_labels": 0, "label_stack": NO_LABELS}
+        route = {"table_id": 0, "prefix": "192.0.2.1/32", "n_paths": 1, "paths": [path]}
+        vpp.api.ip_route_add_del(is_add=1, is_multipath=0, route=route)
+        found = vpp.api.ip_route_lookup(table_id=0, exact=1, prefix="192.0.2.1/32").route
+        assert str(found.paths[0].nh.address.ip4) == "192.0.2.1"
+        vpp.disconnect()
+
+    def test_traces_are_taken_and_read(self) -> None:
+        vpp = connect(self.router, "traces")
+        loop = vpp.api.create_loopback().sw_if_index
+        vpp.api.sw_interface_set_flags(sw_if_index=loop, flags=1)
+        vpp.api.pg_create_interface_v3(interface_id=0, pg_flags=0, gso_size=0, mode=0)
+        node = vpp.api.get_node_index(node_name="pg-input").node_index
+        vpp.api.trace_capture_packets(node_index=node, max_packets=10, pre_capture_clear=True)
+        frame = "IP4: 02:00:00:00:00:01 -> 02:00:00:00:00:02 UDP: 10.0.0.1 -> 10.0.0.2 UDP: 1 -> 2 incrementing 30"
+        stream = f"packet-generator new {{ name s limit 3 size 100-100 interface pg0 node ethernet-input data {{ {frame} }} }}"
+        assert vpp.api.cli_inband(cmd=stream).retval == 0
+        vpp.api.cli_inband(cmd="packet-generator enable")
+        until("the packets are out", lambda: "Yes" not in vpp.api.cli_inband(cmd="show packet-generator").reply)
+        traces = vpp.api.trace_v2_dump(thread_id=ALL, position=0, max=2, clear_cache=True)
+        assert [(t.position, t.more) for t in traces] == [(0, True), (1, True)]
+        assert "pg-input" in traces[0].trace_data
+        reply, details = vpp.api.trace_dump(thread_id=0, position=1, max_records=10, clear_cache=0)
+        assert ([d.position for d in details], reply.done) == ([1, 2], 1)
+        vpp.api.trace_clear_capture()
+        vpp.api.trace_clear_cache()
+        assert vpp.api.trace_v2_dump(thread_id=ALL, position=0, max=2, clear_cache=True) == []
+        vpp.disconnect()
+
 
 class Events(OneRouter):
+    def test_the_end_of_a_ping_is_told(self) -> None:
+        vpp = connect(self.router, "pings")
+        told: queue.Queue[tuple[str, Any]] = queue.Queue()
+        vpp.register_event_callback(lambda name, message: told.put((name, message)))
+        loop = vpp.api.create_loopback().sw_if_index
+        vpp.api.sw_interface_set_flags(sw_if_index=loop, flags=1)
+        vpp.api.sw_interface_add_del_address(sw_if_index=loop, is_add=1, prefix="10.9.0.1/32")
+        vpp.api.want_ping_finished_events(address="10.9.0.1", repeat=3, interval=0.01)
+        name, message = told.get(timeout=WAIT_S)
+        assert (name, message.request_count, message.reply_count) == ("ping_finished_event", 3, 3)
+        vpp.disconnect()
+
     def test_those_who_asked_are_told_and_nobody_else(self) -> None:
         first, second = connect(self.router, "first"), connect(self.router, "second")
         told: queue.Queue[tuple[str, Any]] = queue.Queue()
@@ -269,6 +317,10 @@ class TwoRouters(unittest.TestCase):
             until("the heart beats", partial(beats, stats))
             assert stats.ls(["/err/ip4-input/"])
             assert "ip4-input" in stats["/sys/node/names"]
+            node = stats["/sys/node/names"].index("ip4-input")
+            vectors = stats["/sys/node/vectors"][:, node].sum()
+            assert stats["/nodes/ip4-input/vectors"].sum() >= vectors > 0
+            assert stats["/interfaces/memif1_3/rx"].sum_packets() >= rx
             if router is a:
                 assert stats["/net/route/to"][:, route].sum_packets() >= 5
             stats.disconnect()

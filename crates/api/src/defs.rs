@@ -25,7 +25,9 @@ mod memif;
 mod nat44_ed;
 mod nat_types;
 mod pg;
+mod ping;
 mod tapv2;
+mod tracedump;
 mod vlib;
 mod vpe;
 mod vpe_types;
@@ -47,7 +49,9 @@ pub use memif::*;
 pub use nat_types::*;
 pub use nat44_ed::*;
 pub use pg::*;
+pub use ping::*;
 pub use tapv2::*;
+pub use tracedump::*;
 pub use vlib::*;
 pub use vpe::*;
 pub use vpe_types::*;
@@ -73,6 +77,8 @@ pub(crate) static MODULES: &[&Module] = &[
     af_xdp(),
     tapv2(),
     pg(),
+    ping(),
+    tracedump(),
     nat_types(),
     nat44_ed(),
 ];

@@ -290,6 +290,9 @@ fn look_after(router: &mut Router, index: IfIndex, device: &Device, due: u64, no
     if !changed && now < due {
         return due;
     }
+    // A start that has found its peer goes on for a moment in a thread of DPDK's, which stopping the device would pull the memory
+    // from under: it has until the next look.
+    let fresh = due == 0 || device.gate().is_none();
     if device.gate().is_none() {
         let opened = device.parked().map_or_else(|| device.reopen(), |port| device.start(port));
         if opened.is_err() {
@@ -301,6 +304,9 @@ fn look_after(router: &mut Router, index: IfIndex, device: &Device, due: u64, no
     }
     refresh(router, index);
     if device.waits_for_peer() && !device.link().0.up {
+        if fresh || now < due {
+            return if fresh { now.saturating_add(ns(RETURN_POLL)) } else { due };
+        }
         // It does not look for a peer that has gone by itself.
         let _ = while_shut(router, device, |port| device.start_again(port));
         refresh(router, index);

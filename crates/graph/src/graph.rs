@@ -22,7 +22,7 @@ use crate::interface::InterfaceCounters;
 use crate::node::{LoopConfig, Severity, Verdict};
 use crate::spec::{MakeCx, NodeKind, NodeSpec};
 use crate::staged::Level;
-use crate::stats::{Names, Stats};
+use crate::stats::{Names, Stats, path_part};
 use crate::worker::{NodeCounters, Shared, Slot, Worker};
 
 use arcs::ArcState;
@@ -36,6 +36,13 @@ const MAX_ERRORS: u32 = 200_000;
 /// Size of the statistics memory that holds all counters for the largest number of threads, bytes. It is sparse: only what
 /// is written takes memory.
 pub const STATS_BYTES: usize = 1 << 30;
+
+/// Counters of a node, `/sys/node/<counter>` for all and `/nodes/<node>/<counter>` for one.
+const NODE_COUNTERS: [&str; 4] = ["calls", "vectors", "clocks", "suspends"];
+
+fn node_link(node: &str, counter: &str) -> String {
+    format!("/nodes/{}/{counter}", path_part(node))
+}
 
 struct Entry {
     spec: NodeSpec,
@@ -230,6 +237,10 @@ impl Graph {
             self.by_name.insert(spec.name.clone(), id);
             let error_base = self.claim_errors(&spec);
             self.node_names.set(u32::from(id), &spec.name);
+            for what in NODE_COUNTERS {
+                // A refusal only means that the directory is full.
+                let _ = self.stats.symlink(&node_link(&spec.name, what), &format!("/sys/node/{what}"), u32::from(id));
+            }
             let loop_config = spec.loop_config;
             let entry = Entry { spec, nexts, error_base, loop_config, level: Level::best() };
             while self.entries.len() <= id as usize {
@@ -301,6 +312,9 @@ impl Graph {
         let entry =
             self.entries.get_mut(id.0 as usize).and_then(Option::take).ok_or_else(|| GraphError::NoSuchNode(id.0.to_string()))?;
         self.by_name.remove(&entry.spec.name);
+        for what in NODE_COUNTERS {
+            self.stats.unlink(&node_link(&entry.spec.name, what));
+        }
         // First nobody sends there any more, then the instance goes.
         for other in self.entries.iter_mut().flatten() {
             for next in other.nexts.iter_mut().filter(|n| **n == id.0) {
@@ -315,7 +329,7 @@ impl Graph {
         });
         for (k, e) in entry.spec.errors.iter().enumerate() {
             let at = entry.error_base + k as u32;
-            self.stats.remove(&format!("/err/{}/{}", entry.spec.name, e.text));
+            self.stats.unlink(&format!("/err/{}/{}", entry.spec.name, e.text));
             self.errors[at as usize] = None;
             let errors = self.shared.errors.clone();
             self.each_row(move |row| errors.clear_index_thread(row, at));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::stats::{CombinedCounters, Names, SimpleCounters, Stats};
+use crate::stats::{CombinedCounters, Names, SimpleCounters, Stats, path_part};
 
 /// Largest number of interfaces, sub-interfaces included.
 pub const MAX_INTERFACES: u32 = 16_384;
@@ -68,6 +68,21 @@ impl InterfaceCounters {
             rx_miss: simple("rx-miss"),
             rx_error: simple("rx-error"),
             tx_error: simple("tx-error"),
+        }
+    }
+
+    /// Gives an interface another name in the statistics: in the list of names, and below `/interfaces/<name>/` for each of its
+    /// counters. An empty name is none. Symlinks for which there is no room in the directory are missing, the counters are not.
+    pub fn rename(&self, stats: &Stats, index: u32, before: &str, now: &str) {
+        let (combined, simple) = (self.combined(), self.simple());
+        let words = || combined.iter().map(|(word, _)| *word).chain(simple.iter().map(|(word, _)| *word));
+        let link = |name: &str, word: &str| format!("/interfaces/{}/{word}", path_part(name));
+        for word in words().filter(|_| !before.is_empty()) {
+            stats.unlink(&link(before, word));
+        }
+        self.names.set(index, now);
+        for word in words().filter(|_| !now.is_empty()) {
+            let _ = stats.symlink(&link(now, word), &format!("/if/{word}"), index);
         }
     }
 

@@ -51,7 +51,7 @@ pub use group::{Group, Sent};
 pub use handoff::HANDOFF_CAPACITY;
 pub use interface::{InterfaceCounters, MAX_INTERFACES};
 pub use node::{
-    DropReasons, ErrorText, Idle, InputNode, LoopConfig, NextNodes, NoDrops, NoNext, Node, Severity, VectorNode, Verdict,
+    DropReasons, ErrorText, Idle, InputNode, LoopConfig, NextNodes, NoDrops, NoNext, Node, SHARE, Severity, VectorNode, Verdict,
 };
 pub use packet::{Packet, Pkt, prefetch};
 pub use port::{

@@ -250,6 +250,10 @@ pub enum Idle {
     },
 }
 
+/// Packets with which an input node goes on to the next one's turn: enough for what a vector costs to be spread over them, and few
+/// enough that what another queue has does not wait for a vector of each.
+pub const SHARE: usize = 32;
+
 /// A node that brings packets in.
 pub trait InputNode: Send + 'static {
     /// Where packets go.
@@ -259,6 +263,12 @@ pub trait InputNode: Send + 'static {
 
     /// Brings in what is there, at most a vector per queue, and returns the number of packets.
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize;
+
+    /// Whether some queues have not had their turn, because those before them brought in [`SHARE`] packets or more: then the
+    /// worker runs these to their end, and polls again.
+    fn unfinished(&self) -> bool {
+        false
+    }
 
     /// Called when the worker would like to sleep: arm the devices' events. Packets that arrived meanwhile make it
     /// [`Idle::Busy`].

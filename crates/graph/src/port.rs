@@ -25,7 +25,7 @@ use crate::context::NodeCx;
 use crate::drop_reasons;
 use crate::feature::ArcPoint;
 use crate::frame::{Frame, IF_MASK, IfIndex, Span, flags};
-use crate::node::{Idle, InputNode, NextNodes, NoDrops, NoNext, VectorNode, Verdict};
+use crate::node::{Idle, InputNode, NextNodes, NoDrops, NoNext, SHARE, VectorNode, Verdict};
 use crate::packet::Pkt;
 
 /// What a device says about itself after a receive call.
@@ -633,13 +633,15 @@ pub struct MovingQueue(Placed);
 /// Input node of a driver kind.
 pub struct DeviceInput {
     queues: Vec<Placed>,
+    /// The queue whose turn it is, where those before it brought in enough for one go.
+    turn: usize,
     arc: ArcPoint,
 }
 
 impl DeviceInput {
     /// A node without queues; `arc` is its point on the `device-input` arc.
     pub fn new(arc: ArcPoint) -> Self {
-        Self { queues: Vec::new(), arc }
+        Self { queues: Vec::new(), turn: 0, arc }
     }
 
     /// Places a new queue here, in the mode that all start with. What waits in it from before is thrown away.
@@ -713,21 +715,35 @@ impl InputNode for DeviceInput {
 
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
         let mut packets = 0;
-        for Placed { queue, .. } in self.queues.iter_mut().filter(|p| p.queue.up) {
-            let mut frame = cx.new_frame();
+        // A frame that stays empty is the next queue's: most queues bring nothing most of the time.
+        let mut frame = cx.new_frame();
+        let first = std::mem::take(&mut self.turn);
+        for (at, Placed { queue, .. }) in self.queues.iter_mut().enumerate().skip(first).filter(|(_, p)| p.queue.up) {
             let mut burst = RxBurst { cx, frame: &mut frame, interface: queue.interface, bytes: 0 };
             let _ = queue.rx.rx(&mut burst);
             let bytes = burst.bytes;
             let n = frame.len();
-            if n > 0 {
-                packets += n;
-                let thread = cx.thread();
-                cx.core.interfaces.rx.add(thread, queue.interface.0, n as u64, bytes);
-                cx.capture_received(&mut frame, queue.interface);
+            if n == 0 {
+                continue;
             }
-            cx.send(self.arc.next(queue.interface, queue.next), frame);
+            packets += n;
+            let thread = cx.thread();
+            cx.core.interfaces.rx.add(thread, queue.interface.0, n as u64, bytes);
+            cx.capture_received(&mut frame, queue.interface);
+            let empty = cx.new_frame();
+            cx.send(self.arc.next(queue.interface, queue.next), std::mem::replace(&mut frame, empty));
+            if packets >= SHARE {
+                self.turn = (at + 1) % self.queues.len();
+                break;
+            }
         }
+        cx.recycle(frame);
         packets
+    }
+
+    fn unfinished(&self) -> bool {
+        // Queues that are taken away meanwhile shorten the list.
+        (1..self.queues.len()).contains(&self.turn)
     }
 
     fn arm(&mut self, _now: u64) -> Idle {

@@ -46,6 +46,7 @@ pub(crate) trait Dispatch: Send {
 /// An input node behind a pointer.
 pub(crate) trait InputNodeDyn: Send {
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize;
+    fn unfinished(&self) -> bool;
     fn arm(&mut self, now: u64) -> Idle;
     fn spins(&self) -> Option<bool>;
     fn event_fds(&self, fds: &mut Vec<std::os::fd::RawFd>);
@@ -61,6 +62,9 @@ struct Input<I>(I);
 impl<I: InputNode> InputNodeDyn for Input<I> {
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
         self.0.poll(cx)
+    }
+    fn unfinished(&self) -> bool {
+        self.0.unfinished()
     }
     fn arm(&mut self, now: u64) -> Idle {
         self.0.arm(now)

@@ -11,11 +11,11 @@ use crate::elog::{EventKind, EventLog};
 use crate::frame::{Frame, LANES};
 use crate::handoff::{HANDOFF_CAPACITY, Handoff};
 use crate::interface::InterfaceCounters;
-use crate::node::{Idle, InputNode, LoopConfig};
+use crate::node::{Idle, InputNode, LoopConfig, SHARE};
 use crate::packet::Env;
 use crate::spec::Body;
 use crate::staged::Level;
-use crate::stats::SimpleCounters;
+use crate::stats::{SimpleCounters, SimpleRow};
 use crate::trace::{TraceBuffer, TraceRecord};
 
 /// Counters of nodes, `/sys/node/…`, by node and thread.
@@ -28,6 +28,20 @@ pub struct NodeCounters {
     pub clocks: Arc<SimpleCounters>,
     /// Times a process node was resumed.
     pub suspends: Arc<SimpleCounters>,
+}
+
+/// A thread's part of them.
+struct NodeRows {
+    calls: SimpleRow,
+    vectors: SimpleRow,
+    clocks: SimpleRow,
+}
+
+impl NodeRows {
+    fn new(counters: &NodeCounters, thread: usize) -> Self {
+        let NodeCounters { calls, vectors, clocks, .. } = counters;
+        Self { calls: calls.row(thread), vectors: vectors.row(thread), clocks: clocks.row(thread) }
+    }
 }
 
 pub(crate) struct Slot {
@@ -90,7 +104,7 @@ pub struct Worker {
     inputs: Vec<u16>,
     next: Box<Scratch>,
     clock: Arc<Clock>,
-    nodes: Arc<NodeCounters>,
+    nodes: NodeRows,
     /// Set to end the thread's loop.
     pub(crate) stop: bool,
     /// Nodes have given back what they held.
@@ -136,7 +150,7 @@ impl Worker {
             inputs: Vec::new(),
             next: Box::new(Scratch([0; LANES])),
             clock: shared.clock.clone(),
-            nodes: shared.nodes.clone(),
+            nodes: NodeRows::new(&shared.nodes, thread),
             stop: false,
             finished: false,
             figures: LoopFigures { since: now, ..Default::default() },
@@ -273,15 +287,26 @@ impl Worker {
         let mut packets = 0;
         for at in 0..self.inputs.len() {
             let id = self.inputs[at];
-            let n = self.poll(id);
-            packets += n;
-            // Packets from another thread came in there.
-            self.figures.input += if id == HANDOFF_INPUT { 0 } else { n as u64 };
+            loop {
+                let n = self.poll(id);
+                packets += n;
+                // Packets from another thread came in there.
+                self.figures.input += if id == HANDOFF_INPUT { 0 } else { n as u64 };
+                if n < SHARE || !self.unfinished(id) {
+                    break;
+                }
+                self.drain();
+            }
         }
         self.drain();
         self.core.cache.publish();
         self.figures.loops += 1;
         packets
+    }
+
+    #[inline(never)]
+    fn unfinished(&self, id: u16) -> bool {
+        matches!(&self.slots[id as usize].body, Body::Input(node) if node.unfinished())
     }
 
     /// Polls an input node.
@@ -301,33 +326,41 @@ impl Worker {
         n
     }
 
-    fn count(&mut self, id: u16, n: usize, start: u64) {
-        let thread = self.core.thread;
-        let clocks = self.clock.ticks().wrapping_sub(start);
+    /// Counts a call that began at `start`; returns when it ended.
+    #[inline(always)]
+    fn count(&mut self, id: u16, n: usize, start: u64) -> u64 {
+        let end = self.clock.ticks();
+        let clocks = end.wrapping_sub(start);
         let peak = &mut self.peaks[EDGE + id as usize];
         if clocks > peak.clocks {
             *peak = NodePeak { clocks, vectors: n as u64 };
         }
-        self.nodes.calls.add(thread, u32::from(id), 1);
-        self.nodes.vectors.add(thread, u32::from(id), n as u64);
-        self.nodes.clocks.add(thread, u32::from(id), clocks);
+        self.nodes.calls.add(u32::from(id), 1);
+        self.nodes.vectors.add(u32::from(id), n as u64);
+        self.nodes.clocks.add(u32::from(id), clocks);
+        end
     }
 
     /// Runs nodes until no frame waits.
     pub(crate) fn drain(&mut self) {
-        while let Some((id, frame)) = self.core.queue.pop() {
-            self.dispatch(id, frame);
+        let Some(mut waiting) = self.core.queue.pop() else { return };
+        // One node's end is the next one's beginning: reading the counter costs as much as a packet.
+        let mut time = self.clock.ticks();
+        loop {
+            time = self.dispatch(waiting.0, waiting.1, time);
+            let Some(next) = self.core.queue.pop() else { return };
+            waiting = next;
         }
     }
 
-    fn dispatch(&mut self, id: u16, mut frame: Box<Frame>) {
+    /// Runs a node, which begins at `start`; returns when it ended.
+    fn dispatch(&mut self, id: u16, mut frame: Box<Frame>, start: u64) -> u64 {
         let slot = &mut self.slots[id as usize];
-        let start = self.clock.ticks();
         if !slot.takes_shared && self.core.region.has_shared() {
             self.core.own(&mut frame, &mut self.next.0);
             if frame.is_empty() {
                 self.core.queue.recycle(frame);
-                return;
+                return start;
             }
         }
         let n = frame.len;
@@ -357,7 +390,7 @@ impl Worker {
         self.figures.vectors += n as u64;
         partition(&mut self.core.queue, &slot.nexts, &mut self.next.0, frame);
         self.core.handoff.publish();
-        self.count(id, n, start);
+        self.count(id, n, start)
     }
 
     /// Asks input nodes whether the thread may sleep: `Some(until)` if it may, with the earliest time that one asked for.

@@ -1,6 +1,4 @@
 //! `nat44_ed`: the messages of VPP's plugin of this name.
-//!
-//! What VPP's plugin keeps per table and this one per host, the session limit, has no message here.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -117,6 +115,9 @@ fn add_plugin(handlers: &mut Handlers) {
             let name = Text(quiver_graph::thread_name(thread));
             send(&NatWorkerDetails { worker_index: index as u32, lcore_id: NONE, name });
         }
+    });
+    handlers.act::<Nat44SetSessionLimit, Nat44SetSessionLimitReply>(|router, m| {
+        control::set_table_limit(router, m.vrf_id, m.session_limit).map_err(refused)
     });
     handlers.act::<NatSetMssClamping, NatSetMssClampingReply>(|router, m| {
         control::set(router, |config| config.mss = if m.enable { m.mss_value } else { 0 }).map_err(refused)

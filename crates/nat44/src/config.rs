@@ -1,6 +1,6 @@
 //! What nodes read of the configuration: one snapshot, published by the main thread when something has changed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quiver_graph::IfIndex;
 
@@ -113,6 +113,8 @@ pub struct NatConfig {
     pub mss: u16,
     /// Most sessions of one host; 0: no limit.
     pub host_limit: u32,
+    /// Most sessions that hosts of a table may have on a thread, by FIB.
+    pub table_limits: BTreeMap<u16, u32>,
     /// Threads that share the work, in order of their port ranges.
     pub threads: Vec<usize>,
     /// FIB of the outside.

@@ -15,6 +15,7 @@ use quiver_net::neighbor::ProxyRange;
 use quiver_net::{IfEvent, Router};
 
 use crate::config::{NatConfig, PoolAddress, Side, Twice};
+use crate::counters::Counters;
 use crate::fragments::Fragments;
 use crate::log::{self, Logger};
 use crate::nodes::{Parts, declare};
@@ -138,6 +139,8 @@ pub struct Nat {
     pub named: BTreeMap<IfIndex, Side>,
     /// Interfaces outside of which every other one is inside.
     pub outputs: BTreeSet<IfIndex>,
+    /// Most sessions of a table's hosts on a thread, by the user's number of the table.
+    pub table_limits: BTreeMap<u32, u32>,
     /// Ranges for which this plugin has asked for proxy ARP.
     proxies: Vec<ProxyRange>,
     pub(crate) purges: Purges,
@@ -159,6 +162,7 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         config: Published::new(NatConfig::default()),
         threads: (0..THREADS_MAX).map(|_| Arc::new(Mutex::new(None))).collect(),
         fragments: Fragments::new(seed),
+        counters: [false, true].map(|outside| Counters::new(router.graph.stats(), outside)),
         clock: Arc::new(AtomicU32::new(seconds(router))),
     };
     declare(router, &parts).map_err(|e| e.to_string())?;
@@ -171,6 +175,7 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         pool_interfaces: Vec::new(),
         named: BTreeMap::new(),
         outputs: BTreeSet::new(),
+        table_limits: BTreeMap::new(),
         proxies: Vec::new(),
         purges: Purges::default(),
         workers: None,
@@ -229,11 +234,16 @@ impl Nat {
         }
         self.config.pool = pool;
         self.config.twice_pool = twice;
+        let limit = |(table, limit): (&u32, &u32)| Some((fib_of(router, *table).ok()?, *limit));
+        self.config.table_limits = self.table_limits.iter().filter_map(limit).collect();
         self.config.mappings = self.statics.iter().filter_map(|spec| resolved(router, spec)).collect();
         self.config.index();
         let mtus = self.config.sides.keys().filter_map(|i| router.interfaces.get(*i)).map(|i| i.mtu4());
         self.config.mtu = mtus.min().unwrap_or(u32::from(u16::MAX)).min(u32::from(u16::MAX)) as u16;
         self.parts.config.publish(self.config.clone());
+        self.parts.counters.iter().for_each(|counters| counters.set_len(router.interfaces.end()));
+        let limit = self.enabled.map_or(0, |enabled| enabled.sessions);
+        router.graph.stats().gauge("/nat44-ed/max-cfg-sessions").set(limit.into());
         self.answer_arp(router);
     }
 
@@ -342,6 +352,7 @@ pub fn disable(router: &mut Router) -> Result<(), NatError> {
         nat.statics.clear();
         nat.pools.clear();
         nat.pool_interfaces.clear();
+        nat.table_limits.clear();
         nat.config = NatConfig::default();
         nat.publish(router);
         for (thread, shared) in nat.parts.threads.iter().enumerate() {
@@ -379,6 +390,22 @@ pub fn set_log(router: &mut Router, collector: Option<SocketAddrV4>) -> Result<(
 pub fn set(router: &mut Router, change: impl FnOnce(&mut NatConfig)) -> Result<(), NatError> {
     enabled(router, |router, nat| {
         change(&mut nat.config);
+        nat.publish(router);
+        Ok(())
+    })
+}
+
+/// Sets how many sessions the hosts of a table may have on a thread; 0: no limit.
+///
+/// # Errors
+/// It is not enabled, or no such table.
+pub fn set_table_limit(router: &mut Router, table: u32, limit: u32) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        fib_of(router, table)?;
+        match limit {
+            0 => drop(nat.table_limits.remove(&table)),
+            limit => drop(nat.table_limits.insert(table, limit)),
+        }
         nat.publish(router);
         Ok(())
     })

@@ -5,6 +5,7 @@ mod api;
 mod bindings;
 pub mod config;
 pub mod control;
+mod counters;
 pub mod fragments;
 mod log;
 pub mod nodes;

@@ -114,10 +114,13 @@ pub(crate) fn run(router: &mut Router, now: u64) -> u64 {
             let Some(nat) = router.part::<Nat>() else { return u64::MAX };
             let Some(shared) = nat.parts.threads.get(thread).cloned() else { continue };
             let config = nat.parts.config.get();
+            let [counters, _] = nat.parts.counters.clone();
             router.graph.fleet().cast(thread, move |_| {
-                if let Some(nat) = lock(&shared).as_mut() {
+                let mut state = lock(&shared);
+                if let Some(nat) = state.as_mut() {
                     nat.expire_some(&config, second, EXPIRE);
                 }
+                counters.sessions(thread, state.as_ref().map_or(0, |nat| nat.sessions.len().into()));
             });
         }
     }

@@ -22,6 +22,9 @@ const EXHAUSTED: usize = 64;
 /// Sessions whose timers are looked at for each vector.
 const EXPIRE_STEP: usize = 64;
 
+/// FIBs whose sessions are counted; there are no more.
+const FIBS: usize = 4096;
+
 /// Why a session is not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -50,6 +53,8 @@ pub struct ThreadNat {
     /// Its sessions.
     pub sessions: Sessions,
     hosts: HashMap<(u32, u16), Host>,
+    /// Sessions by FIB of the inside.
+    tables: Vec<u32>,
     bindings: Bindings,
     /// Where what begins and ends is told.
     pub(crate) log: Feed,
@@ -79,6 +84,7 @@ impl ThreadNat {
         Ok(Self {
             sessions: Sessions::new(limit, seed, now)?,
             hosts: HashMap::new(),
+            tables: vec![0; FIBS],
             bindings: Bindings::default(),
             log: Feed::default(),
             random: seed | 1,
@@ -104,10 +110,10 @@ impl ThreadNat {
 
     /// As [`ThreadNat::expire`], looking at up to `n`.
     pub fn expire_some(&mut self, config: &NatConfig, now: u32, n: usize) -> bool {
-        let Self { sessions, hosts, bindings, ended, log, .. } = self;
+        let Self { sessions, hosts, tables, bindings, ended, log, .. } = self;
         sessions.expire(now, n, &config.timeouts, |session| {
             *ended += 1;
-            forget(hosts, bindings, session);
+            forget(hosts, tables, bindings, session);
             log.tell(false, session);
         })
     }
@@ -116,7 +122,7 @@ impl ThreadNat {
     pub fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(id)?;
         self.ended += 1;
-        forget(&mut self.hosts, &mut self.bindings, &session);
+        forget(&mut self.hosts, &mut self.tables, &mut self.bindings, &session);
         self.log.tell(false, &session);
         Some(session)
     }
@@ -157,6 +163,9 @@ impl ThreadNat {
         if independent {
             self.bindings.hold(session);
         }
+        if let Some(table) = self.tables.get_mut(usize::from(session.i2o.fib())) {
+            *table += 1;
+        }
         let host = self.hosts.entry((session.inside().addr, session.i2o.fib())).or_default();
         host.sessions += 1;
         if session.flags & flag::STATIC == 0 {
@@ -170,6 +179,13 @@ impl ThreadNat {
         let host = self.hosts.get(&(addr, fib));
         if config.host_limit > 0 && host.is_some_and(|h| h.sessions >= config.host_limit) {
             return Err(Refusal::Host);
+        }
+        // Most routers have no such limit, and one look tells.
+        if !config.table_limits.is_empty()
+            && let (Some(limit), Some(sessions)) = (config.table_limits.get(&fib), self.tables.get(usize::from(fib)))
+            && sessions >= limit
+        {
+            return Err(Refusal::Sessions);
         }
         if self.sessions.len() >= self.sessions.limit() { Err(Refusal::Sessions) } else { Ok(()) }
     }
@@ -364,7 +380,10 @@ fn independent(address: PoolAddress, proto: u8) -> bool {
     address.independent && [1, 6, 17].contains(&proto)
 }
 
-fn forget(hosts: &mut HashMap<(u32, u16), Host>, bindings: &mut Bindings, session: &Session) {
+fn forget(hosts: &mut HashMap<(u32, u16), Host>, tables: &mut [u32], bindings: &mut Bindings, session: &Session) {
+    if let Some(table) = tables.get_mut(usize::from(session.i2o.fib())) {
+        *table = table.saturating_sub(1);
+    }
     if session.flags & flag::INDEPENDENT != 0 {
         bindings.release(session);
     }

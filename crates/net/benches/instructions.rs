@@ -1,12 +1,15 @@
 //! Instructions a packet of each node on the way through the graph, counted by valgrind: the same figures however busy the
 //! machine is, so that a change that makes a node longer is found where it is made.
 //!
-//! `cargo bench -p quiver-net --bench instructions [-- --check | --update]`. Without an option the table is printed; `--check`
+//! `cargo bench -p quiver-net --bench instructions [-- --check | --update | --packets N]`. Without an option the table is printed; `--check`
 //! compares it with the committed one (`benches/instructions.txt`) and fails where a node needs over 3 % more instructions, or
 //! calls what it did not call (a call left inside a loop over packets costs it half its speed); `--update` writes it. Another
 //! compiler or instruction set than the committed table's is said, and then nothing is compared.
 //!
-//! The program runs itself under callgrind, once for each path, with vectors of 256 packets. With `QUIVER_FUNCTIONS` in the
+//! A last row of each path counts what takes memory from the heap, anywhere in the turn.
+//!
+//! The program runs itself under callgrind, once for each path, with vectors of 256 packets; `--packets` takes others, for a look only:
+//! with one packet a vector the table says what a node's call costs at low load. With `QUIVER_FUNCTIONS` in the
 //! environment it also tells of every function: instructions with those of its calls, calls, name.
 
 use std::collections::BTreeMap;
@@ -26,12 +29,14 @@ mod paths;
 
 /// Paths whose tables do not depend on files that a machine may lack.
 const PATHS: [&str; 4] = ["ip4-1024", "ip6-few", "l2-xconnect", "l2-bridge-10"];
-/// Packets in turn: one vector, always the same.
+/// Packets in turn unless said: one vector, always the same.
 const PACKETS: usize = 256;
 /// Vectors that are counted.
 const VECTORS: usize = 256;
 /// What may be more than committed: parts of the instructions, and calls a packet.
 const SLACK: (f64, f64) = (0.03, 0.02);
+/// What takes memory from the heap.
+const ALLOCATE: [&str; 6] = ["malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc", "memalign"];
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
 
 /// Instructions and calls a packet.
@@ -45,11 +50,18 @@ type Table = BTreeMap<(String, String), Figures>;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    let packets = args.iter().position(|a| a == "--packets").and_then(|at| args.get(at + 1)?.parse().ok()).unwrap_or(PACKETS);
+    if !(1..=PACKETS).contains(&packets) {
+        eprintln!("instructions: --packets is 1 to {PACKETS}");
+        return ExitCode::FAILURE;
+    }
     if let Some(at) = args.iter().position(|a| a == "--pass") {
-        pass(args.get(at + 1).map_or("", String::as_str));
+        pass(args.get(at + 1).map_or("", String::as_str), packets);
         return ExitCode::SUCCESS;
     }
-    match run(args.iter().any(|a| a == "--check"), args.iter().any(|a| a == "--update")) {
+    let has = |name: &str| args.iter().any(|a| a == name);
+    let compared = packets == PACKETS;
+    match run(packets, compared && has("--check"), compared && has("--update")) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("instructions: {error}");
@@ -59,8 +71,8 @@ fn main() -> ExitCode {
 }
 
 /// What runs under callgrind: it collects within `counted` alone.
-fn pass(path: &str) {
-    for mut path in paths::paths(|name| name == path, PACKETS) {
+fn pass(path: &str, packets: usize) {
+    for mut path in paths::paths(|name| name == path, packets) {
         counted(&mut path.bed);
     }
 }
@@ -70,14 +82,14 @@ fn counted(bed: &mut bed::Bed) {
     bed.turn(std::hint::black_box(VECTORS));
 }
 
-fn run(check: bool, update: bool) -> Result<(), String> {
+fn run(packets: usize, check: bool, update: bool) -> Result<(), String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         println!("instructions: SKIP: no valgrind");
         return Ok(());
     }
     let mut table = Table::new();
     for path in PATHS {
-        measure(path, &mut table).map_err(|error| format!("{path}: {error}"))?;
+        measure(path, packets, &mut table).map_err(|error| format!("{path}: {error}"))?;
     }
     let text = write(&table);
     print!("{text}");
@@ -100,14 +112,14 @@ fn run(check: bool, update: bool) -> Result<(), String> {
     Err(format!("{}\nif this is what you want, commit the table that `--update` writes", worse.join("\n")))
 }
 
-fn measure(path: &str, table: &mut Table) -> Result<(), String> {
+fn measure(path: &str, packets: usize, table: &mut Table) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let file = std::env::temp_dir().join(format!("quiver-instructions-{}-{path}", std::process::id()));
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no", "--toggle-collect=*instructions*counted*"])
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(program)
-        .args(["--pass", path])
+        .args(["--pass", path, "--packets", &packets.to_string()])
         .output()
         .map_err(|error| format!("valgrind: {error}"))?;
     let profile = std::fs::read_to_string(&file);
@@ -121,13 +133,21 @@ fn measure(path: &str, table: &mut Table) -> Result<(), String> {
             eprintln!("{path} {} {} {name}", function.inclusive(), function.called());
         }
     }
-    let packets = (PACKETS * VECTORS) as f64;
+    let packets = (packets * VECTORS) as f64;
     for (name, function) in &functions {
         let Some(node) = node_of(name) else { continue };
         let figures = Figures { instructions: function.inclusive() as f64 / packets, calls: function.called() as f64 / packets };
         table.insert((path.to_owned(), node), figures);
     }
-    if table.keys().any(|(p, _)| p == path) { Ok(()) } else { Err("no node's loop in the profile".into()) }
+    if !table.keys().any(|(p, _)| p == path) {
+        return Err("no node's loop in the profile".into());
+    }
+    // Of the whole turn, the loop around the nodes included. None is what is wanted, and held.
+    let calls = functions.values().flat_map(|function| &function.calls).filter(|(name, _)| ALLOCATE.contains(&name.as_str()));
+    let (count, cost) = calls.fold((0, 0), |sum, (_, call)| (sum.0 + call.0, sum.1 + call.1));
+    let figures = Figures { instructions: cost as f64 / packets, calls: count as f64 / packets };
+    table.insert((path.to_owned(), "(allocations)".to_owned()), figures);
+    Ok(())
 }
 
 /// The node whose loop a function is, without the modules in front of names; none for other functions.

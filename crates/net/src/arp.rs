@@ -9,7 +9,8 @@
 //! Learned is only what is said by a possible neighbour: an address of a prefix of the interface, or any where the interface
 //! is unnumbered. A message to us may make an entry, any other only updates one (the "merge flag" of RFC 826).
 //!
-//! Answered are only the interface's own addresses and those that it borrows, not those of other interfaces.
+//! Answered are the interface's own addresses, those that it borrows, and those of its prefixes that a route makes this
+//! router's (`via local`); not those of other interfaces.
 
 mod input;
 mod reply;
@@ -68,8 +69,11 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
         all.set_len(MAX_INTERFACES);
     }
     let (views, facts) = (router.neighbors.views.snapshot(), router.neighbors.sender.clone());
+    let (interfaces, egress) = (router.data.interfaces.clone(), router.egress4());
     let reply = NodeSpec::vector("arp-reply", move |_| reply::ArpReply {
         views: views.clone(),
+        interfaces: interfaces.clone(),
+        egress: egress.clone(),
         teller: Teller::new(facts.clone()),
         counters: counters.clone(),
     });

@@ -34,6 +34,7 @@ mod events;
 mod link_local;
 mod list;
 mod path;
+mod path_mtu;
 pub mod records;
 mod resolve;
 mod route;
@@ -47,6 +48,7 @@ pub use api::FoundRoute;
 pub(crate) use api::init;
 pub(crate) use link_local::LinkLocalTable;
 pub use path::{Hop, Path, ResolveVia, Source};
+pub use path_mtu::PathMtu;
 pub use records::{AdjRecord, AdjTable, Bucket, Class, LbTable, Null};
 pub use route::Bulk;
 pub use show::{RouteInfo, SourceInfo, TableInfo};
@@ -115,6 +117,17 @@ pub enum FibError {
     /// The interface has addresses of the family.
     #[error("{0} has addresses; remove them first")]
     HasAddresses(String),
+    /// A path MTU below what every link takes.
+    #[error("a path MTU of {mtu}: expected at least {least}")]
+    PathMtu {
+        /// What was given.
+        mtu: u16,
+        /// What every link takes.
+        least: u16,
+    },
+    /// A path MTU of what is not a neighbour.
+    #[error("{0} is on no link: only neighbours have path MTUs")]
+    NotOnLink(IpAddr),
     /// A fixed number is used up.
     #[error("no room for more {0}")]
     Full(&'static str),

@@ -104,6 +104,8 @@ pub struct Interface {
     pub tag: Option<String>,
     /// Accepts frames to any address.
     pub promiscuous: bool,
+    /// Packets to the broadcast addresses of its IPv4 prefixes are broadcast there instead of dropped.
+    pub directed_broadcast: bool,
     /// `<name>-output`.
     pub output: NodeId,
     /// `<name>-tx` (the parent's for a sub-interface).

@@ -21,6 +21,8 @@ module! {
         context SwInterfaceSetPromiscReply "sw_interface_set_promisc_reply" { retval: i32 }
         client HwInterfaceSetMtu "hw_interface_set_mtu" -> hw_interface_set_mtu_reply { sw_if_index: InterfaceIndex, mtu: u16 }
         context HwInterfaceSetMtuReply "hw_interface_set_mtu_reply" { retval: i32 }
+        client SwInterfaceSetIpDirectedBroadcast "sw_interface_set_ip_directed_broadcast" -> sw_interface_set_ip_directed_broadcast_reply { sw_if_index: InterfaceIndex, enable: bool }
+        context SwInterfaceSetIpDirectedBroadcastReply "sw_interface_set_ip_directed_broadcast_reply" { retval: i32 }
         client SwInterfaceSetMtu "sw_interface_set_mtu" -> sw_interface_set_mtu_reply { sw_if_index: InterfaceIndex, mtu: [u32; 4] }
         context SwInterfaceSetMtuReply "sw_interface_set_mtu_reply" { retval: i32 }
         client WantInterfaceEvents "want_interface_events" -> want_interface_events_reply ! sw_interface_event { enable_disable: u32, pid: u32 }

@@ -18,6 +18,7 @@ module! {
         IpTable "ip_table" { table_id: u32, is_ip6: bool, name: Text<64> }
         IpRoute "ip_route" { table_id: u32, stats_index: u32, prefix: Prefix, n_paths: u8, paths: Vec<FibPath> = n_paths }
         IpRouteV2 "ip_route_v2" { table_id: u32, stats_index: u32, prefix: Prefix, n_paths: u8, src: u8, paths: Vec<FibPath> = n_paths }
+        IpPathMtu "ip_path_mtu" { client_index: u32, context: u32, table_id: u32, nh: Address, path_mtu: u16 }
     }
     messages {
         client IpTableAddDel "ip_table_add_del" -> ip_table_add_del_reply { is_add: bool => "true", table: IpTable }
@@ -64,5 +65,14 @@ module! {
         context IpTableReplaceEndReply "ip_table_replace_end_reply" { retval: i32 }
         client SwInterfaceIp6SetLinkLocalAddress "sw_interface_ip6_set_link_local_address" -> sw_interface_ip6_set_link_local_address_reply { sw_if_index: InterfaceIndex, ip: Ip6Address }
         context SwInterfaceIp6SetLinkLocalAddressReply "sw_interface_ip6_set_link_local_address_reply" { retval: i32 }
+        client IpPathMtuUpdate "ip_path_mtu_update" -> ip_path_mtu_update_reply { pmtu: IpPathMtu }
+        context IpPathMtuUpdateReply "ip_path_mtu_update_reply" { retval: i32 }
+        client IpPathMtuGet "ip_path_mtu_get" -> ip_path_mtu_get_reply => ip_path_mtu_details { cursor: u32 }
+        context IpPathMtuGetReply "ip_path_mtu_get_reply" { retval: i32, cursor: u32 }
+        context IpPathMtuDetails "ip_path_mtu_details" { pmtu: IpPathMtu }
+        client IpPathMtuReplaceBegin "ip_path_mtu_replace_begin" -> ip_path_mtu_replace_begin_reply {  }
+        context IpPathMtuReplaceBeginReply "ip_path_mtu_replace_begin_reply" { retval: i32 }
+        client IpPathMtuReplaceEnd "ip_path_mtu_replace_end" -> ip_path_mtu_replace_end_reply {  }
+        context IpPathMtuReplaceEndReply "ip_path_mtu_replace_end_reply" { retval: i32 }
     }
 }

@@ -25,6 +25,8 @@ module! {
         context NatSetTimeoutsReply "nat_set_timeouts_reply" { retval: i32 }
         client Nat44ShowRunningConfig "nat44_show_running_config" -> nat44_show_running_config_reply {  }
         context Nat44ShowRunningConfigReply "nat44_show_running_config_reply" { retval: i32, inside_vrf: u32, outside_vrf: u32, users: u32, sessions: u32, user_sessions: u32, user_buckets: u32, translation_buckets: u32, forwarding_enabled: bool, ipfix_logging_enabled: bool, timeouts: NatTimeouts, log_level: NatLogLevel, flags: Nat44ConfigFlags }
+        client Nat44SetSessionLimit "nat44_set_session_limit" -> nat44_set_session_limit_reply { session_limit: u32, vrf_id: u32 }
+        context Nat44SetSessionLimitReply "nat44_set_session_limit_reply" { retval: i32 }
         client NatSetWorkers "nat_set_workers" -> nat_set_workers_reply { worker_mask: u64 }
         context NatSetWorkersReply "nat_set_workers_reply" { retval: i32 }
         client NatWorkerDump "nat_worker_dump" => nat_worker_details {  }

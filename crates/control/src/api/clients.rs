@@ -10,6 +10,7 @@ use quiver_api::defs::{
     MacAddress, SwInterfaceEvent,
 };
 use quiver_command::operation::retval;
+use quiver_graph::TraceRecord;
 use quiver_net::interface::IfEvent;
 use quiver_net::neighbor::{NeighborEvent, NeighborInfo};
 use quiver_net::{IfIndex, Router};
@@ -42,8 +43,27 @@ struct Client {
     neighbors_v2: Vec<Wish>,
     events: Vec<u8>,
     lost: u64,
+    /// Packets' traces that it reads, by thread, as they were when it began.
+    traces: Option<Vec<Vec<TraceRecord>>>,
     waker: Option<Waker>,
     requests: u64,
+}
+
+impl Client {
+    /// Puts an event where the client's task takes it from.
+    fn take<M: quiver_api::Message>(&mut self, table: &Table, index: u32, event: &M) {
+        if self.events.len() > EVENTS_MAX {
+            if self.lost == 0 {
+                tracing::warn!(target: "api", "client {} does not read: events to it are lost", self.name);
+            }
+            self.lost += 1;
+            return;
+        }
+        table.push(&mut self.events, index, 0, event);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
 }
 
 /// A client, as `show api clients` lists it.
@@ -149,6 +169,18 @@ impl Clients {
         }
     }
 
+    /// The place of a client's copy of packets' traces.
+    pub fn traces(&mut self, index: u32) -> Option<&mut Option<Vec<Vec<TraceRecord>>>> {
+        self.by_index.get_mut(&index).map(|client| &mut client.traces)
+    }
+
+    /// Sends an event to one client.
+    pub fn send<M: quiver_api::Message>(&mut self, index: u32, event: &M) {
+        if let Some(client) = self.by_index.get_mut(&index) {
+            client.take(&self.table, index, event);
+        }
+    }
+
     /// What clients want to be told about neighbours, with their names.
     pub fn neighbor_wishes(&self) -> Vec<(String, Wish)> {
         let both = |client: &Client| client.neighbors.iter().chain(&client.neighbors_v2).cloned().collect::<Vec<_>>();
@@ -158,17 +190,7 @@ impl Clients {
     fn tell<M: quiver_api::Message>(&mut self, message: impl Fn(&mut Client, u32) -> Vec<M>) {
         for (index, client) in &mut self.by_index {
             for message in message(client, *index) {
-                if client.events.len() > EVENTS_MAX {
-                    if client.lost == 0 {
-                        tracing::warn!(target: "api", "client {} does not read: events to it are lost", client.name);
-                    }
-                    client.lost += 1;
-                    continue;
-                }
-                self.table.push(&mut client.events, *index, 0, &message);
-                if let Some(waker) = client.waker.take() {
-                    waker.wake();
-                }
+                client.take(&self.table, *index, &message);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A client on its socket.
 
+use std::cell::Cell;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
@@ -16,8 +17,9 @@ use quiver_graph::reactor::{AsyncFd, yield_now};
 use quiver_net::Router;
 
 use super::clients::Clients;
-use super::table::{Call, Flow, Table};
+use super::table::{Behind, Call, Flow, Table};
 use crate::engine::{Engine, Progress, SLICE, command};
+use crate::process::Processes;
 use crate::server::Wire;
 
 /// Read at once.
@@ -28,9 +30,11 @@ const OUTPUT: usize = 1 << 20;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Serves a client until it is gone.
-pub async fn serve(engine: Engine<Router>, wire: AsyncFd<UnixStream>, table: Rc<Table>) {
+pub async fn serve(engine: Engine<Router>, processes: Processes<Router>, wire: AsyncFd<UnixStream>, table: Rc<Table>) {
     let mut connection = Connection {
         engine,
+        processes,
+        left: Rc::default(),
         wire,
         table,
         index: None,
@@ -59,6 +63,9 @@ type More = Box<dyn FnMut(&mut Call<'_>) -> bool>;
 
 struct Connection {
     engine: Engine<Router>,
+    processes: Processes<Router>,
+    /// Set when the client is gone, for what runs behind it.
+    left: Rc<Cell<bool>>,
     wire: AsyncFd<UnixStream>,
     table: Rc<Table>,
     /// Its number, once it has said its name.
@@ -181,6 +188,10 @@ impl Connection {
                 Flow::Done => {}
                 Flow::More(more) => self.more = Some((context, more)),
                 Flow::Command(line) => return Some((context, line)),
+                Flow::Behind(behind) => {
+                    let task = run_behind(self.engine.clone(), behind, Rc::clone(&self.left));
+                    self.processes.account("api-request", task);
+                }
                 Flow::Close => {
                     self.ending = true;
                     self.read = self.input.len();
@@ -283,11 +294,34 @@ impl Connection {
     }
 
     fn leave(&mut self) {
+        self.left.set(true);
         if let (Some(index), Ok(mut router)) = (self.index, self.engine.control().try_borrow_mut())
             && let Some(clients) = router.part_mut::<Clients>()
         {
             clients.leave(index);
         }
+    }
+}
+
+/// Runs a request while its client goes on; it ends with the client.
+async fn run_behind(engine: Engine<Router>, behind: Behind, left: Rc<Cell<bool>>) {
+    let Behind { request, then } = behind;
+    let mut running = engine.start(request);
+    let result = loop {
+        if left.get() {
+            running.cancel();
+        }
+        match running.step() {
+            Progress::Again => yield_now().await,
+            Progress::Blocked => running.wait().await,
+            Progress::Print(_) => {}
+            Progress::Done(result) => break result,
+        }
+    };
+    if !left.get() {
+        let turn = engine.turn().await;
+        then(&mut engine.control().borrow_mut(), result);
+        drop(turn);
     }
 }
 

@@ -4,7 +4,8 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use quiver_api::{Catalog, Head, MODULES, Message, Module, Reader, Wire, WireError, frame};
-use quiver_command::operation::OpError;
+use quiver_command::operation::{Answer, OpError};
+use quiver_command::session::Request;
 use quiver_net::Router;
 
 /// What is left to do after a handler.
@@ -15,9 +16,22 @@ pub enum Flow {
     Command(String),
     /// More details than one slice: call it until it says that it is done.
     More(Box<dyn FnMut(&mut Call<'_>) -> bool>),
+    /// A request that runs while the client goes on.
+    Behind(Behind),
     /// The client leaves; close when it has read everything.
     Close,
 }
+
+/// What runs behind a client's back.
+pub struct Behind {
+    /// What is run.
+    pub request: Request,
+    /// What is done with its result, unless the client has left.
+    pub then: After,
+}
+
+/// What is done with the result of a request.
+pub type After = Box<dyn FnOnce(&mut Router, Result<Answer, OpError>)>;
 
 /// What answers with details: it calls its last argument for each.
 pub type Dump<M> = fn(&mut Router, M, &mut dyn FnMut(&dyn Details));

@@ -9,6 +9,7 @@ use quiver_net::testing::Harness;
 use super::{Call, Flow, Table, Trace, handlers, install};
 
 mod replace;
+mod tools;
 
 fn bed() -> (Harness, Rc<Table>) {
     let mut h = Harness::new();

@@ -80,8 +80,9 @@ fn welcome(
     clients: &Rc<()>,
 ) {
     let (engine, table, count) = (engine.clone(), Rc::clone(table), Rc::clone(clients));
+    let behind = processes.clone();
     processes.account("api-client", async move {
-        serve(engine, stream, table).await;
+        serve(engine, behind, stream, table).await;
         drop(count);
     });
 }

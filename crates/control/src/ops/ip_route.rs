@@ -72,6 +72,8 @@ pub fn fib_error(error: &FibError) -> OpError {
         FibError::Alone => (retval::INVALID_ARGUMENT, "via"),
         FibError::Count(_) => (retval::INVALID_VALUE, "count"),
         FibError::HasAddresses(_) => (retval::ADDRESS_FOUND_FOR_INTERFACE, "interface"),
+        FibError::PathMtu { .. } => (retval::INVALID_VALUE, "mtu"),
+        FibError::NotOnLink(_) => (retval::UNIMPLEMENTED, "next-hop"),
         FibError::Full(_) => (retval::LIMIT_EXCEEDED, "fib"),
         FibError::Memory => (retval::TABLE_TOO_BIG, "memory"),
         FibError::Graph(error) => return super::graph_error(error),
@@ -189,7 +191,7 @@ mod tests {
         assert!(lines.contains(&"arp-ipv6: via 2001:db8:1::2 x1"), "{text}");
         assert!(run(&mut h.router, "show adj nbr").lines().all(|l| !l.contains("glean")));
         assert_eq!(run(&mut h.router, "show adj summary"), format!("Number of adjacencies: {}\n", h.router.adjacencies().len()));
-        assert!(error(&mut h.router, "show adj 999").contains("no such adjacency"));
+        assert_eq!(run(&mut h.router, "show adj 999"), "adjacency 999 invalid\n");
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub mod nd;
 pub mod neighbor;
 pub mod node;
 pub mod packet_generator;
+pub mod path_mtu;
 pub mod pcap;
 pub mod pcap_port;
 pub mod ping;
@@ -79,6 +80,7 @@ pub fn register(registry: &mut Registry<Router>) {
     neighbor::register(registry);
     node::register(registry);
     packet_generator::register(registry);
+    path_mtu::register(registry);
     pcap::register(registry);
     pcap_port::register(registry);
     ping::register(registry);

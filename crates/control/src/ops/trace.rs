@@ -213,37 +213,10 @@ impl Operation<Router> for ShowTrace {
     type Reply = Traces;
 
     fn run(router: &mut Router, request: ShowTraceRequest) -> Result<Outcome<Router, Traces>, OpError> {
-        let threads = router.graph.traces();
-        let system = System::of(router)?;
-        let epoch = system.started;
-        let settings = &system.trace;
-        // What to add to the router's time to get the time of day.
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let offset = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX).saturating_sub(router.graph.clock().now());
-        let stamp = |time: u64| match settings.stamp {
-            Stamp::Relative => relative(time.saturating_sub(epoch)),
-            Stamp::Unix => format!("{:.6}", Duration::from_nanos(time.saturating_add(offset)).as_secs_f64()),
-            Stamp::Datetime => Civil::of_unix(Duration::from_nanos(time.saturating_add(offset))).iso(),
-        };
-        let station = |entry: &quiver_graph::TraceEntry| {
-            let mut text = String::new();
-            router.graph.format_trace(entry, &mut text);
-            let bytes = entry.bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
-            let node = router.graph.node_name(quiver_graph::NodeId(entry.node)).to_owned();
-            Station { time: entry.time, stamp: stamp(entry.time), node, text, bytes }
-        };
-        let passed = |record: &TraceRecord, name: &str| {
-            record.entries.iter().any(|entry| router.graph.node_name(quiver_graph::NodeId(entry.node)) == name)
-        };
-        let (kept, limit) = match &settings.filter {
-            Filter::None => (None, usize::MAX),
-            Filter::Include(node, n) => (Some((node, true)), *n),
-            Filter::Exclude(node, n) => (Some((node, false)), *n),
-        };
-        let kept = |record: &TraceRecord| kept.is_none_or(|(node, wanted)| passed(record, node) == wanted);
-        let traces = threads.into_iter().map(|(thread, records)| {
-            let chosen: Vec<_> = records.iter().filter(|record| !record.entries.is_empty() && kept(record)).take(limit).collect();
-            let packets = chosen.iter().take(request.max).map(|record| record.entries.iter().map(station).collect());
+        let threads = chosen(router)?;
+        let words = Words::of(router)?;
+        let traces = threads.into_iter().enumerate().map(|(thread, chosen)| {
+            let packets = chosen.iter().take(request.max).map(|record| words.stations(record));
             ThreadTrace {
                 thread,
                 name: thread_name(thread),
@@ -253,6 +226,90 @@ impl Operation<Router> for ShowTrace {
             }
         });
         Ok(Outcome::Done(Traces(traces.collect())))
+    }
+}
+
+/// The traces that the filter lets through, by thread.
+///
+/// # Errors
+/// The router has no settings.
+pub fn chosen(router: &mut Router) -> Result<Vec<Vec<TraceRecord>>, OpError> {
+    let threads = router.graph.traces();
+    let (kept, limit) = match &System::of(router)?.trace.filter {
+        Filter::None => (None, usize::MAX),
+        Filter::Include(node, n) => (Some((node, true)), *n),
+        Filter::Exclude(node, n) => (Some((node, false)), *n),
+    };
+    let passed = |record: &TraceRecord, name: &str| {
+        record.entries.iter().any(|entry| router.graph.node_name(quiver_graph::NodeId(entry.node)) == name)
+    };
+    let kept = |record: &TraceRecord| kept.is_none_or(|(node, wanted)| passed(record, node) == wanted);
+    let mut all = Vec::new();
+    for (thread, records) in threads {
+        let chosen = records.into_iter().filter(|record| !record.entries.is_empty() && kept(record)).take(limit).collect();
+        all.resize(all.len().max(thread + 1), Vec::new());
+        all[thread] = chosen;
+    }
+    Ok(all)
+}
+
+/// A packet's trace in the words of `show trace`.
+///
+/// # Errors
+/// As [`chosen`].
+pub fn packet_text(router: &Router, record: &TraceRecord) -> Result<String, OpError> {
+    let mut out = String::new();
+    Words::of(router)?.stations(record).iter().for_each(|station| station.write(&mut out));
+    Ok(out)
+}
+
+/// What puts traces into words.
+struct Words<'a> {
+    router: &'a Router,
+    stamp: Stamp,
+    /// When the router was started, ns of its clock.
+    epoch: u64,
+    /// What to add to the router's time to get the time of day.
+    offset: u64,
+}
+
+impl<'a> Words<'a> {
+    fn of(router: &'a Router) -> Result<Self, OpError> {
+        let system = System::of(router)?;
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let offset = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX).saturating_sub(router.graph.clock().now());
+        Ok(Self { router, stamp: system.trace.stamp, epoch: system.started, offset })
+    }
+
+    fn stations(&self, record: &TraceRecord) -> Vec<Station> {
+        record.entries.iter().map(|entry| self.station(entry)).collect()
+    }
+
+    fn station(&self, entry: &quiver_graph::TraceEntry) -> Station {
+        let graph = &self.router.graph;
+        let mut text = String::new();
+        graph.format_trace(entry, &mut text);
+        let bytes = entry.bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+        let node = graph.node_name(quiver_graph::NodeId(entry.node)).to_owned();
+        Station { time: entry.time, stamp: self.stamp(entry.time), node, text, bytes }
+    }
+
+    fn stamp(&self, time: u64) -> String {
+        let day = Duration::from_nanos(time.saturating_add(self.offset));
+        match self.stamp {
+            Stamp::Relative => relative(time.saturating_sub(self.epoch)),
+            Stamp::Unix => format!("{:.6}", day.as_secs_f64()),
+            Stamp::Datetime => Civil::of_unix(day).iso(),
+        }
+    }
+}
+
+impl Station {
+    fn write(&self, out: &mut String) {
+        let _ = writeln!(out, "{}: {}", self.stamp, self.node);
+        self.text.lines().for_each(|line| {
+            let _ = writeln!(out, "  {line}");
+        });
     }
 }
 
@@ -271,12 +328,7 @@ impl Text for Traces {
             }
             for (number, packet) in thread.packets.iter().enumerate() {
                 let _ = writeln!(out, "Packet {}\n", number + 1);
-                for station in packet {
-                    let _ = writeln!(out, "{}: {}", station.stamp, station.node);
-                    station.text.lines().for_each(|line| {
-                        let _ = writeln!(out, "  {line}");
-                    });
-                }
+                packet.iter().for_each(|station| station.write(out));
                 out.push('\n');
             }
             if thread.more > 0 {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use quiver_graph::{RxBurst, RxQueue, RxState, prefetch};
 use rustix::event::epoll;
 
+use super::hub::give;
 use super::memory::{self, Descriptor, MASK_EVENTS, NEXT, Ring};
 use super::zero_copy::{Lending, LentRx};
 use super::{Buffers, Shared};
@@ -309,11 +310,15 @@ pub(super) struct RxSlot {
     rings: Mutex<Vec<RxRing>>,
     /// Readable when a ring's event was given: one descriptor for the life of the queue, whatever connections come and go.
     events: OwnedFd,
+    /// Given when there are other rings: they begin without events, so a thread that sleeps would not learn of their packets.
+    exchanged: OwnedFd,
 }
 
 impl RxSlot {
     pub(super) fn new() -> std::io::Result<Self> {
-        Ok(Self { rings: Mutex::default(), events: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+        let (events, exchanged) = (epoll::create(epoll::CreateFlags::CLOEXEC)?, memory::new_event()?);
+        epoll::add(&events, &exchanged, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+        Ok(Self { rings: Mutex::default(), events, exchanged })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<RxRing>> {
@@ -329,6 +334,7 @@ impl RxSlot {
             let _ = epoll::add(&self.events, event, epoll::EventData::new_u64(0), flags);
         }
         let old = std::mem::replace(&mut *self.lock(), new);
+        give(&self.exchanged);
         for event in old.iter().filter_map(|r| r.ring.event()) {
             let _ = epoll::delete(&self.events, event);
         }
@@ -406,5 +412,28 @@ impl RxQueue for MemifRx {
 
     fn discard(&mut self) {
         self.slot.lock().iter_mut().for_each(RxRing::discard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    #[test]
+    fn a_thread_that_sleeps_learns_of_other_rings() {
+        let slot = Arc::new(RxSlot::new().unwrap());
+        let wake = Arc::new(memory::new_event().unwrap());
+        let mut queue = MemifRx::new(slot.clone(), Arc::new(Shared { wrong: Mutex::default(), wake }));
+        let rings = |slot: &RxSlot| {
+            let mut events = [PollFd::new(&slot.events, PollFlags::IN)];
+            poll(&mut events, Some(&rustix::fs::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+        };
+        assert!(queue.arm() && !rings(&slot));
+        for _ in 0..2 {
+            drop(slot.exchange(Vec::new()));
+            assert!(rings(&slot));
+            assert!(queue.arm() && !rings(&slot), "old news");
+        }
     }
 }

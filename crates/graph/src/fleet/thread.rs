@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use quiver_tables::qsbr;
@@ -124,11 +124,13 @@ fn place(plan: &ThreadPlan) -> std::io::Result<()> {
 
 /// A worker thread's life.
 fn run(mut worker: Worker, inbox: &Receiver<Message>, mut sleeper: Sleeper, reader: &qsbr::Reader) {
-    let mut idle_since: Option<Instant> = None;
+    let mut idle_since: Option<u64> = None;
     reader.online();
     loop {
         // One look at the channel a turn; it is almost always empty.
-        while let Ok(message) = inbox.try_recv() {
+        while !inbox.is_empty()
+            && let Ok(message) = inbox.try_recv()
+        {
             worker.change(message);
             // What a message injected must not wait for the next packet.
             worker.drain();
@@ -142,8 +144,10 @@ fn run(mut worker: Worker, inbox: &Receiver<Message>, mut sleeper: Sleeper, read
             idle_since = None;
             continue;
         }
-        let since = *idle_since.get_or_insert_with(Instant::now);
-        if since.elapsed() < SPIN && worker.spins() {
+        // By the time of the turn: a look at the kernel's clock would make the turns of waiting longer.
+        let now = worker.core.now;
+        let since = *idle_since.get_or_insert(now);
+        if u128::from(now.saturating_sub(since)) < SPIN.as_nanos() && worker.spins() {
             std::hint::spin_loop();
             continue;
         }

@@ -215,6 +215,11 @@ impl SimpleCounters {
         self.0.add::<0>(thread, index, n);
     }
 
+    /// The counts of one thread, to be added to by that thread only.
+    pub fn row(self: &Arc<Self>, thread: usize) -> SimpleRow {
+        SimpleRow(Row { first: self.0.element(thread, 0), capacity: self.0.capacity, _counters: Arc::clone(self) })
+    }
+
     /// One thread's count of an object; 0 where there is none.
     pub fn get(&self, thread: usize, index: u32) -> u64 {
         self.0.get::<0>(thread, index)
@@ -242,7 +247,7 @@ impl CombinedCounters {
 
     /// The counts of one thread, to be added to by that thread only.
     pub fn row(self: &Arc<Self>, thread: usize) -> CombinedRow {
-        CombinedRow { first: self.0.element(thread, 0), capacity: self.0.capacity, _counters: Arc::clone(self) }
+        CombinedRow(Row { first: self.0.element(thread, 0), capacity: self.0.capacity, _counters: Arc::clone(self) })
     }
 
     /// One thread's (packets, bytes) of an object; zeros where there is none.
@@ -258,25 +263,46 @@ impl CombinedCounters {
 
 /// The counts of one thread, found once: where each packet counts for another object, the way to the row is a third of the
 /// work.
-pub struct CombinedRow {
+struct Row<const WORDS: usize, C> {
     /// Element 0 of `capacity` + 1 ones.
     first: NonNull<AtomicU64>,
     capacity: u32,
-    _counters: Arc<CombinedCounters>,
+    _counters: Arc<C>,
 }
 
-// SAFETY: the memory is kept by `_counters`, which is Send and Sync, and is accessed through atomics only.
-unsafe impl Send for CombinedRow {}
+// SAFETY: the memory is kept by `_counters`, which are Send and Sync, and is accessed through atomics only.
+unsafe impl<const WORDS: usize, C: Send + Sync> Send for Row<WORDS, C> {}
+
+impl<const WORDS: usize, C> Row<WORDS, C> {
+    #[inline(always)]
+    fn add(&self, index: u32, n: [u64; WORDS]) {
+        let index = index.min(self.capacity) as usize;
+        // SAFETY: index <= capacity, and the row has one element more than that, of so many words.
+        let words = unsafe { self.first.add(index * WORDS).cast::<[AtomicU64; WORDS]>().as_ref() };
+        for (word, n) in words.iter().zip(n) {
+            word.store(word.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        }
+    }
+}
+
+/// One thread's counts of [`SimpleCounters`].
+pub struct SimpleRow(Row<1, SimpleCounters>);
+
+impl SimpleRow {
+    /// As [`SimpleCounters::add`].
+    #[inline(always)]
+    pub fn add(&self, index: u32, n: u64) {
+        self.0.add(index, [n]);
+    }
+}
+
+/// One thread's counts of [`CombinedCounters`].
+pub struct CombinedRow(Row<2, CombinedCounters>);
 
 impl CombinedRow {
     /// As [`CombinedCounters::add`].
     #[inline(always)]
     pub fn add(&self, index: u32, packets: u64, bytes: u64) {
-        let index = index.min(self.capacity) as usize;
-        // SAFETY: index <= capacity, and the row has one element more than that, of two words.
-        let words = unsafe { self.first.add(index * 2).cast::<[AtomicU64; 2]>().as_ref() };
-        for (word, n) in words.iter().zip([packets, bytes]) {
-            word.store(word.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-        }
+        self.0.add(index, [packets, bytes]);
     }
 }

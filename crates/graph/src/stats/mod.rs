@@ -24,7 +24,7 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-pub use counters::{CombinedCounters, CombinedRow, SimpleCounters};
+pub use counters::{CombinedCounters, CombinedRow, SimpleCounters, SimpleRow};
 pub use entries::{Names, Scalar};
 
 use counters::Rows;
@@ -331,6 +331,12 @@ impl Stats {
         Ok(())
     }
 
+    /// Takes a symlink out of the directory. Returns whether there was one.
+    pub fn unlink(&self, name: &str) -> bool {
+        let mut registry = self.registry();
+        matches!(registry.by_name.get(name), Some((_, Entry::Symlink { .. }))) && self.remove_entry(&mut registry, name)
+    }
+
     /// Takes an entry out of the directory, with all symlinks to it. Handles stay usable, but nobody sees their counts.
     /// Returns whether there was such an entry.
     pub fn remove(&self, name: &str) -> bool {
@@ -415,6 +421,11 @@ impl Registry {
         let at = self.retired.iter().position(|e| same(e) && e.is_ours_alone())?;
         Some(self.retired.swap_remove(at))
     }
+}
+
+/// A name as one part of an entry's path has it.
+pub(crate) fn path_part(name: &str) -> String {
+    name.replace('/', "_")
 }
 
 fn check_name(name: &str) -> Result<(), StatsError> {

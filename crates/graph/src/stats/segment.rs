@@ -41,7 +41,7 @@ pub(super) const VECTOR_HEADER: usize = 64;
 pub(super) const ENTRY_BYTES: usize = 144;
 /// Bytes of the name in a directory entry, with the closing NUL.
 pub(super) const NAME_BYTES: usize = 128;
-const ENTRIES_MAX: usize = 1 << 18;
+const ENTRIES_MAX: usize = 1 << 19;
 const PAGE: usize = 4096;
 const SIZE_MIN: usize = 1 << 20;
 

@@ -306,6 +306,9 @@ fn a_symlink_needs_a_counter_and_may_be_pointed_elsewhere() {
     assert_eq!(stats.symlink("/b", "/a", 0), Err(StatsError::Taken("/b".into())));
     stats.symlink("/l", "/a", 0).unwrap();
     stats.symlink("/l", "/b", 7).unwrap();
+    assert!(!stats.unlink("/a"), "a counter is no symlink");
+    assert!(stats.unlink("/l") && !stats.unlink("/l"));
+    stats.symlink("/l", "/b", 7).unwrap();
     let seen = Reader::new(&stats).read();
     assert_eq!(seen["/l"].1, Value::Link(seen["/b"].0 as u32, 7));
     assert!(stats.remove("/l"));

@@ -10,6 +10,7 @@ use quiver_graph::{ArcPoint, FeatureSpec, NodeSpec, Published, TraceEntry};
 use quiver_net::Router;
 
 use crate::config::NatConfig;
+use crate::counters::Counters;
 use crate::fragments::Fragments;
 use crate::thread::Shared;
 use handoff::Handoff;
@@ -31,6 +32,8 @@ pub struct Parts {
     pub threads: Vec<Shared>,
     /// Ports of fragments.
     pub fragments: Fragments,
+    /// Counters of both directions: from inside, from outside.
+    pub counters: [Counters; 2],
     /// Seconds of timer time.
     pub clock: Arc<AtomicU32>,
 }
@@ -77,6 +80,7 @@ fn translate_node<const OUTSIDE: bool>(router: &Router, parts: &Parts) -> NodeSp
     let (config, threads) = (parts.config.snapshot(), parts.threads.clone());
     let (fragments, clock) = (parts.fragments.clone(), parts.clock.clone());
     let (interfaces, egress) = (router.data.interfaces.clone(), router.egress4());
+    let counters = parts.counters[usize::from(OUTSIDE)].clone();
     let arc = ArcPoint::new();
     let point = arc.clone();
     let make = move |cx: &quiver_graph::MakeCx| Translate::<OUTSIDE> {
@@ -87,6 +91,7 @@ fn translate_node<const OUTSIDE: bool>(router: &Router, parts: &Parts) -> NodeSp
         // There are as many as threads can be.
         state: threads.get(cx.thread).cloned().unwrap_or_default(),
         fragments: fragments.clone(),
+        counters: counters.clone(),
         clock: clock.clone(),
         arc: point.clone(),
     };

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use quiver_graph::{ArcPoint, Frame, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{ArcPoint, Frame, IfIndex, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, flags, next_nodes};
 use quiver_net::data::IfTable;
 use quiver_net::ip::{Egress4, Way, icmp_aux};
 
 use crate::config::NatConfig;
+use crate::counters::{Counters, Tally, What};
 use crate::fragments::Fragments;
 use crate::packet::{Flow, L4, NoFlow, clamp_mss};
 use crate::session::{Direction, Key, flag, tcp, update};
@@ -57,6 +58,7 @@ pub(super) struct Translate<const OUTSIDE: bool> {
     pub config: Snapshot<NatConfig>,
     pub state: Shared,
     pub fragments: Fragments,
+    pub counters: Counters,
     pub clock: Arc<AtomicU32>,
     pub arc: ArcPoint,
 }
@@ -358,6 +360,7 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
         let config = self.config.clone();
         let config = config.get();
         let (mut begun, mut passed) = (0, 0);
+        let mut tally = Tally::new(IfIndex::LOCAL0);
         let mut work = [Work::default(); GROUP];
         let n = frame.len();
         for start in (0..n).step_by(GROUP) {
@@ -370,19 +373,34 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
             }
             for (k, work) in work.iter().enumerate().take(group) {
                 let mut packet = cx.packet(frame, start + k);
+                tally.turn(packet.rx_if(), &self.counters, self.thread);
                 let verdict = match work.id.filter(|id| nat.sessions.is(*id, work.key)) {
-                    Some(id) => self.plain(nat, config, &mut packet, work, id, now),
+                    Some(id) => {
+                        tally.fast(What::of(work.key.proto()));
+                        self.plain(nat, config, &mut packet, work, id, now)
+                    }
                     None => {
                         let (verdict, counted) = self.rest(nat, config, &mut packet, now);
                         begun += u64::from(counted == Some(Drop::Begun));
                         passed += u64::from(counted == Some(Drop::Passed));
+                        match counted {
+                            _ if verdict == Verdict::DROP => tally.slow(What::Drops),
+                            Some(Drop::Passed) => {}
+                            Some(_) => tally.slow(What::of(work.key.proto())),
+                            None => tally.fast(What::of(work.key.proto())),
+                        }
                         verdict
                     }
                 };
                 cx.decide(start + k, verdict);
             }
         }
+        tally.flush(&self.counters, self.thread);
+        let before = nat.sessions.len();
         nat.expire(config, now);
+        if begun > 0 || nat.sessions.len() != before {
+            self.counters.sessions(self.thread, nat.sessions.len().into());
+        }
         for (event, n) in [(Drop::Begun, begun), (Drop::Passed, passed)] {
             if n > 0 {
                 cx.count(event, n);

@@ -65,15 +65,11 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         Command {
             path: "set nat44 session limit",
             syntax: "<n> [vrf <id>]",
-            help: "Sets how many sessions one host may have; 0: no limit",
+            help: "Sets how many sessions one host may have, or the hosts of a table on each thread; 0: no limit",
             parse: |args, _| {
                 let limit = args.number("limit")?;
-                if args.take_keyword("vrf") {
-                    let id: u32 = args.number("vrf")?;
-                    let error = OpError::invalid("vrf", id, "the limit is for hosts of all tables");
-                    return Err(error.remedy("leave `vrf' out"));
-                }
-                Ok(Invocation::new::<SetLimit>(SetLimitRequest { limit }))
+                let vrf = if args.take_keyword("vrf") { Some(args.number("vrf")?) } else { None };
+                Ok(Invocation::new::<SetLimit>(SetLimitRequest { limit, vrf }))
             },
         },
     ];
@@ -393,7 +389,7 @@ impl Operation<Router> for SetTimeouts {
     }
 }
 
-/// Sets how many sessions a host may have.
+/// Sets how many sessions a host may have, or the hosts of a table.
 pub struct SetLimit;
 
 /// What [`SetLimit`] sets.
@@ -402,6 +398,9 @@ pub struct SetLimit;
 pub struct SetLimitRequest {
     /// Sessions; 0: no limit.
     pub limit: u32,
+    /// The table whose hosts have the limit, all together on each thread; without one it is each host's.
+    #[serde(default)]
+    pub vrf: Option<u32>,
 }
 
 impl Operation<Router> for SetLimit {
@@ -410,7 +409,12 @@ impl Operation<Router> for SetLimit {
     type Reply = ();
 
     fn run(router: &mut Router, request: SetLimitRequest) -> Result<Outcome<Router, ()>, OpError> {
-        control::set(router, |config| config.host_limit = request.limit).map_err(|e| nat_error(&e))?;
+        let SetLimitRequest { limit, vrf } = request;
+        let set = match vrf {
+            Some(table) => control::set_table_limit(router, table, limit),
+            None => control::set(router, |config| config.host_limit = limit),
+        };
+        set.map_err(|e| nat_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }

@@ -50,6 +50,35 @@ fn a_host_has_no_more_sessions_than_it_may() {
 }
 
 #[test]
+fn the_hosts_of_a_table_have_no_more_sessions_than_they_may() {
+    let mut bed = Bed::new(0, "nat44 add address 198.51.100.10\nset nat44 session limit 2 vrf 0");
+    for host in 2..6 {
+        bed.h.exchange(bed.inside, &from_inside(host).udp(1000, 9).build());
+    }
+    assert_eq!((bed.sessions(), bed.count("maximum sessions exceeded")), (2, 2));
+    run(&mut bed.h, "nat44 del session in 10.0.0.2:1000 udp external-host 203.0.113.9:9");
+    bed.out(from_inside(5).udp(1000, 9));
+    run(&mut bed.h, "set nat44 session limit 0 vrf 0");
+    bed.out(from_inside(6).udp(1000, 9));
+}
+
+#[test]
+fn packets_are_counted_by_direction_path_protocol_and_interface() {
+    let mut bed = Bed::new(1, "nat44 add address 198.51.100.10");
+    let count = |bed: &Bed, name: &str, interface: IfIndex| {
+        bed.h.router.graph.stats().simple(&format!("/nat44-ed/{name}"), 0).sum(interface.0)
+    };
+    bed.out(from_inside(2).udp(1000, 9));
+    bed.out(from_inside(2).udp(1000, 9));
+    bed.out(from_inside(2).udp(1001, 9));
+    let slow = [count(&bed, "in2out/slowpath/udp", bed.inside), count(&bed, "in2out/slowpath/tcp", bed.inside)];
+    assert_eq!((slow, count(&bed, "in2out/fastpath/udp", bed.inside)), ([2, 0], 1));
+    assert_eq!(count(&bed, "in2out/slowpath/udp", bed.outside), 0);
+    assert_eq!(bed.h.router.graph.stats().simple("/nat44-ed/total-sessions", 0).sum(0), 2);
+    assert!(bed.h.router.graph.stats().refused().is_empty(), "there is room for all of them");
+}
+
+#[test]
 fn ports_run_out_for_one_remote_endpoint_alone_and_come_back() {
     let mut bed = Bed::usual(0);
     let mut sent = 0_u32;

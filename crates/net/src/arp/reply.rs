@@ -8,6 +8,8 @@ use quiver_wire::arp::{ArpHeader, ArpOperation};
 use quiver_wire::ethernet::EtherType;
 
 use super::ArpCounters;
+use crate::data::IfTable;
+use crate::ip::{Egress4, Way};
 use crate::neighbor::{Evidence, Fact, Teller, View, ViewSnapshot, What};
 
 next_nodes! {
@@ -38,6 +40,8 @@ drop_reasons! {
 /// The node.
 pub(super) struct ArpReply {
     pub views: ViewSnapshot,
+    pub interfaces: IfTable,
+    pub egress: Egress4,
     pub teller: Teller,
     pub counters: ArpCounters,
 }
@@ -58,9 +62,19 @@ fn seen(mac: MacAddr, create: bool) -> Said {
     Some(What::Heard { evidence: Evidence::Seen(mac), create })
 }
 
+/// What is known of a message's target.
+#[derive(Clone, Copy, Debug, Default)]
+struct Target {
+    /// It is received here.
+    ours: bool,
+    /// It is answered for in the place of others.
+    proxied: bool,
+}
+
 /// What a message comes to, from values alone. `link_source`: the frame's source, asked only before an answer.
-fn judge(view: &View, proxied: bool, message: &ArpHeader, link_source: impl FnOnce() -> Option<MacAddr>) -> (Action, Said) {
+fn judge(view: &View, target_is: Target, message: &ArpHeader, link_source: impl FnOnce() -> Option<MacAddr>) -> (Action, Said) {
     let (sender, target) = (message.sender_ip.get(), message.target_ip.get());
+    let Target { ours, proxied } = target_is;
     let mac = message.sender_mac;
     if view.v4.is_empty() && !proxied {
         return (Action::Drop(End::NotIpEnabled), None);
@@ -69,10 +83,16 @@ fn judge(view: &View, proxied: bool, message: &ArpHeader, link_source: impl FnOn
         return (Action::Drop(End::Own), None);
     }
     if view.owns4(sender) {
+        // A host that the router stands in for has the address of the interface that this one borrows from: no conflict.
+        if view.unnumbered && proxied && !ours && message.operation() == ArpOperation::REQUEST {
+            return (Action::Answer(End::ProxySent), None);
+        }
         return (Action::Drop(End::SourceIsLocal), Some(What::Conflict(mac)));
     }
     let local = view.on_link4(sender);
-    let ours = view.owns4(target);
+    if !local && sender == target {
+        return (Action::Drop(End::TargetNotLocal), None);
+    }
     if message.operation() == ArpOperation::REPLY {
         if !local {
             return (Action::Drop(End::SourceNotLocal), None);
@@ -106,14 +126,22 @@ fn judge(view: &View, proxied: bool, message: &ArpHeader, link_source: impl FnOn
 }
 
 impl ArpReply {
+    /// Whether a route makes an address of this link one of ours, as a second address would. No other interface's can lie in
+    /// the link's prefix.
+    fn is_received(&self, view: &View, address: u32) -> bool {
+        view.covers4(address) && self.egress.find(self.interfaces.fibs(view.interface).0, address) == Way::Local
+    }
+
     fn one(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame, i: usize) -> Verdict {
         let mut packet = cx.packet(frame, i);
         let rx_if = packet.rx_if();
         let message: ArpHeader = packet.head();
         let views = self.views.get();
         let Some(view) = views.get(rx_if) else { return packet.drop(End::NotIpEnabled) };
-        let proxied = views.is_proxied(view, message.target_ip.get());
-        let (action, said) = judge(view, proxied, &message, || view.link_source(&mut packet));
+        let target = message.target_ip.get();
+        let ours = view.owns4(target) || self.is_received(view, target);
+        let target_is = Target { ours, proxied: views.is_proxied(view, target) };
+        let (action, said) = judge(view, target_is, &message, || view.link_source(&mut packet));
         let verdict = match action {
             Action::Drop(reason) => packet.drop(reason),
             Action::Answer(_) => answer(&mut packet, view, &message),
@@ -163,6 +191,7 @@ impl VectorNode for ArpReply {
 
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
         self.views.refresh();
+        self.egress.refresh();
         for i in 0..frame.len() {
             let verdict = self.one(cx, frame, i);
             cx.decide(i, verdict);
@@ -183,7 +212,8 @@ mod tests {
 
     fn judged(message: &ArpHeader) -> (Action, Said) {
         let view = View::for_tests(US, &[([10, 0, 0, 1], 24)]);
-        judge(&view, false, message, || Some(message.sender_mac))
+        let target = Target { ours: view.owns4(message.target_ip.get()), proxied: false };
+        judge(&view, target, message, || Some(message.sender_mac))
     }
 
     #[test]
@@ -209,6 +239,8 @@ mod tests {
             (reply(host, us), Action::Drop(RepliesReceived), heard(advert(true), true)),
             (reply(host, host), Action::Drop(RepliesReceived), heard(advert(false), false)),
             (reply((HOST, ip([10, 9, 0, 9])), us), Action::Drop(SourceNotLocal), None),
+            (reply((HOST, ip([10, 9, 0, 9])), (HOST, ip([10, 9, 0, 9]))), Action::Drop(TargetNotLocal), None),
+            (request((HOST, ip([10, 9, 0, 9])), [10, 9, 0, 9]), Action::Drop(TargetNotLocal), None),
         ];
         for (message, action, said) in rows {
             assert_eq!(judged(&message), (action, said), "{message:?}");
@@ -219,16 +251,30 @@ mod tests {
     fn a_forged_frame_source_gets_no_answer() {
         let view = View::for_tests(US, &[([10, 0, 0, 1], 24)]);
         let message = ArpHeader::request((HOST, ip([10, 0, 0, 9])), ip([10, 0, 0, 1]));
-        assert_eq!(judge(&view, false, &message, || Some(US)), (Action::Drop(End::Mismatch), None));
+        let ours = Target { ours: true, proxied: false };
+        assert_eq!(judge(&view, ours, &message, || Some(US)), (Action::Drop(End::Mismatch), None));
     }
 
     #[test]
     fn proxied_addresses_are_answered_but_not_to_probes() {
         let view = View::for_tests(US, &[([10, 0, 0, 1], 24)]);
         let message = ArpHeader::request((HOST, ip([10, 0, 0, 9])), ip([10, 5, 0, 1]));
-        let (action, _) = judge(&view, true, &message, || None);
+        let proxied = Target { ours: false, proxied: true };
+        let (action, _) = judge(&view, proxied, &message, || None);
         assert_eq!(action, Action::Answer(End::ProxySent));
         let probe = ArpHeader::request((HOST, ip([0, 0, 0, 0])), ip([10, 5, 0, 1]));
-        assert_eq!(judge(&view, true, &probe, || None).0, Action::Drop(End::Gratuitous));
+        assert_eq!(judge(&view, proxied, &probe, || None).0, Action::Drop(End::Gratuitous));
+    }
+
+    #[test]
+    fn a_host_that_has_the_borrowed_address_is_answered_by_proxy_only() {
+        let numbered = View::for_tests(US, &[([10, 0, 0, 1], 24)]);
+        let borrowing = View { unnumbered: true, ..numbered.clone() };
+        let message = ArpHeader::request((HOST, ip([10, 0, 0, 1])), ip([10, 0, 0, 7]));
+        let proxied = Target { ours: false, proxied: true };
+        assert_eq!(judge(&borrowing, proxied, &message, || None), (Action::Answer(End::ProxySent), None));
+        let conflict = (Action::Drop(End::SourceIsLocal), Some(What::Conflict(HOST)));
+        assert_eq!(judge(&numbered, proxied, &message, || None), conflict);
+        assert_eq!(judge(&borrowing, Target::default(), &message, || None), conflict);
     }
 }

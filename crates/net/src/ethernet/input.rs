@@ -195,6 +195,10 @@ fn decide(packet: &mut Pkt<'_>, link: u64) -> Verdict {
     if has(if_flags::L2) {
         return Next::L2.into();
     }
+    // A tag that only tells a priority.
+    if is_tag(ether_type) && u16::from_be_bytes(packet.head_at::<_, 14>()) & 0x0fff == 0 {
+        return Next::Vlan.into();
+    }
     if dst != mac && !multicast && !has(if_flags::PROMISCUOUS) {
         return packet.drop(Drop::OtherMac);
     }

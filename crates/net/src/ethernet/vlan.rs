@@ -29,6 +29,8 @@ drop_reasons! {
 }
 
 const ANY: u16 = 0xffff;
+/// Bytes of a tag.
+const TAG: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Key {
@@ -105,6 +107,14 @@ pub struct EthernetVlan {
     pub(super) counters: Arc<InterfaceCounters>,
 }
 
+/// Takes the first tag out of a frame.
+fn untag(packet: &mut Pkt<'_>) {
+    let addresses: [u8; 12] = packet.head();
+    if packet.pull(TAG) {
+        packet.set_head(addresses);
+    }
+}
+
 impl EthernetVlan {
     fn one(&self, packet: &mut Pkt<'_>, thread: usize) -> Verdict {
         let bytes = packet.bytes();
@@ -120,16 +130,32 @@ impl EthernetVlan {
             let Some(tci) = word(at + 2) else { return packet.drop(Drop::Short) };
             tags[count] = (ether_type, tci & 0x0fff);
             count += 1;
-            at += 4;
+            at += TAG;
         };
         let dst: [u8; 6] = packet.head();
-        let Some(sub) = self.table.get().find(packet.rx_if(), &tags[..count]) else { return packet.drop(Drop::UnknownVlan) };
+        let (table, parent) = (self.table.get(), packet.rx_if());
+        let mut tags = &tags[..count];
+        let mut sub = table.find(parent, tags);
+        // Number 0 is no VLAN, only a priority: the frame is as without that tag (IEEE 802.1Q, 6.9.1), unless a sub-interface
+        // wants it as it is. A bridge hands it on as it came.
+        while let (None, [(_, 0), rest @ ..]) = (sub, tags) {
+            if self.interfaces.get(parent).flags & if_flags::L2 != 0 {
+                return Next::L2.into();
+            }
+            untag(packet);
+            at -= TAG;
+            tags = rest;
+            sub = table.find(parent, tags).or(tags.is_empty().then_some(parent));
+        }
+        let Some(sub) = sub else { return packet.drop(Drop::UnknownVlan) };
         let record = self.interfaces.get(sub);
         if record.flags & if_flags::UP == 0 {
             return packet.drop(Drop::Down);
         }
         packet.set_rx_if(sub);
-        self.counters.rx.add(thread, sub.0, 1, packet.total_len() as u64);
+        if sub != parent {
+            self.counters.rx.add(thread, sub.0, 1, packet.total_len() as u64);
+        }
         let dst = MacAddr(dst);
         packet.mark(if dst.is_multicast() { flags::LINK_MULTICAST } else { 0 });
         if record.flags & if_flags::L2 != 0 {

@@ -4,7 +4,7 @@
 //! length of the link header), the adjacency moves: a new record is filled, the buckets that lead to it are stored, and the
 //! old index is free after a grace period.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -94,7 +94,8 @@ impl Adjacency {
         Bucket::new(class, index)
     }
 
-    fn record(&self, env: &mut Env<'_>) -> AdjRecord {
+    /// What packets read; `path`: what the way to the neighbour takes, where that is known.
+    fn record(&self, env: &mut Env<'_>, path: Option<u16>) -> AdjRecord {
         let AdjKey { family, interface, kind } = self.key;
         let address = match kind {
             AdjKind::Neighbor(a) => Some(a),
@@ -106,6 +107,7 @@ impl Adjacency {
             FamilyId::V4 => interface.mtu4(),
             FamilyId::V6 => interface.mtu6(),
         } as u16;
+        record.mtu = path.map_or(record.mtu, |path| record.mtu.min(path));
         if let Some(mac) = self.mac {
             record.set_link_header(&link_header(interface, mac, family));
         }
@@ -149,6 +151,8 @@ pub(crate) struct Adjacencies {
     slots: Vec<Option<Adjacency>>,
     by_key: HashMap<AdjKey, u32>,
     numbers: IndexPool,
+    /// What neighbours take, by table and address.
+    pub path_mtus: BTreeMap<(u32, IpAddr), u16>,
     /// Packets and bytes sent, by adjacency.
     pub counters: Arc<CombinedCounters>,
 }
@@ -158,7 +162,7 @@ impl Adjacencies {
         let mut numbers = IndexPool::new(ADJACENCIES_MAX, domain);
         // Index 0 is nobody's: a record of zeros.
         let _ = numbers.alloc();
-        Self { slots: vec![None], by_key: HashMap::new(), numbers, counters }
+        Self { slots: vec![None], by_key: HashMap::new(), numbers, path_mtus: BTreeMap::new(), counters }
     }
 
     pub fn get(&self, index: u32) -> Option<&Adjacency> {
@@ -178,6 +182,13 @@ impl Adjacencies {
         self.slots.iter().enumerate().filter_map(|(i, a)| a.as_ref().map(|a| (i as u32, a)))
     }
 
+    fn path_mtu(&self, env: &Env<'_>, key: &AdjKey) -> Option<u16> {
+        let AdjKind::Neighbor(address) = key.kind else { return None };
+        let tables = env.interfaces.get(key.interface)?.tables;
+        let table = if address.is_ipv4() { tables.0 } else { tables.1 };
+        self.path_mtus.get(&(table, address)).copied()
+    }
+
     /// The adjacency of this key, made if there is none.
     pub fn make(&mut self, env: &mut Env<'_>, records: &mut Records, key: AdjKey) -> Result<u32, FibError> {
         if let Some(index) = self.find(&key) {
@@ -185,7 +196,7 @@ impl Adjacencies {
         }
         let direct = env.interfaces.get(key.interface).is_some_and(|i| !i.has_link_layer());
         let adjacency = Adjacency { key, mac: None, users: BTreeSet::new(), published: direct, direct, in_fib: false };
-        let record = adjacency.record(env);
+        let record = adjacency.record(env, self.path_mtu(env, &key));
         let index = self.place(env, records, adjacency, &record)?;
         self.by_key.insert(key, index);
         Ok(index)
@@ -219,13 +230,14 @@ impl Adjacencies {
     /// Brings a record up to date with its interface and the neighbour's link address. Gives the index where it is now:
     /// another one if packets could have seen half of the change.
     pub fn update(&mut self, env: &mut Env<'_>, records: &mut Records, index: u32, mac: Option<MacAddr>) -> Result<u32, FibError> {
+        let path = self.get(index).and_then(|a| self.path_mtu(env, &a.key));
         let Some(adjacency) = self.get_mut(index) else { return Ok(index) };
         let before = std::mem::replace(&mut adjacency.mac, mac);
         if mac.is_none() && adjacency.published && !adjacency.direct {
             // Packets that were on their way to the rewrite may still read the record.
             return Ok(index);
         }
-        let record = adjacency.record(env);
+        let record = adjacency.record(env, path);
         if !adjacency.published {
             // No packet has ever been sent to the rewrite with this index.
             adjacency.published = mac.is_some();

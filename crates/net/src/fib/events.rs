@@ -30,7 +30,7 @@ impl Fib {
     }
 
     /// Brings an adjacency up to date, and what leads to it where it has moved or its class has changed.
-    fn update_adjacency(&mut self, env: &mut Env<'_>, index: u32, mac: Option<MacAddr>) -> Result<u32, FibError> {
+    pub(super) fn update_adjacency(&mut self, env: &mut Env<'_>, index: u32, mac: Option<MacAddr>) -> Result<u32, FibError> {
         let before = self.adjacencies.get(index).map(|a| a.bucket(index));
         let now = self.adjacencies.update(env, &mut self.records, index, mac)?;
         let Some(adjacency) = self.adjacencies.get(now) else { return Ok(now) };
@@ -196,7 +196,7 @@ pub(crate) fn on_interface(router: &mut Router, event: &IfEvent) {
             let lists = fib.lists_over(env, index);
             fib.refresh(env, lists);
         }),
-        IfEvent::Mac(index) | IfEvent::Mtu(index) => router.with_fib(|fib, env| {
+        IfEvent::Mac(index) | IfEvent::Mtu(index) | IfEvent::Table(index, _) => router.with_fib(|fib, env| {
             for (at, _, mac) in fib.adjacencies_of(index) {
                 // Where no record is free, the old link header stays.
                 let _ = fib.update_adjacency(env, at, mac);
@@ -213,6 +213,6 @@ pub(crate) fn on_interface(router: &mut Router, event: &IfEvent) {
             let _ = router.remove_addresses(index);
             router.with_fib(|fib, env| fib.forget(env, index));
         }
-        IfEvent::Table(..) | IfEvent::L2(_) | IfEvent::Promiscuous(_) => {}
+        IfEvent::L2(_) | IfEvent::Promiscuous(_) => {}
     }
 }

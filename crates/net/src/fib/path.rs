@@ -144,6 +144,18 @@ impl Path {
         matches!(self.hop, Hop::Neighbor { .. } | Hop::Attached { .. } | Hop::Recursive { .. } | Hop::Gone)
     }
 
+    /// The path as it serves one host only: a link without a next hop leads to the host itself, as a neighbour there.
+    pub(crate) const fn to_host(mut self, host: IpAddr) -> Self {
+        let is_one = match host {
+            IpAddr::V4(a) => !(a.is_unspecified() || a.is_multicast() || a.is_broadcast()),
+            IpAddr::V6(a) => !(a.is_unspecified() || a.is_multicast()),
+        };
+        if let (true, Hop::Attached { interface, source: None }) = (is_one, self.hop) {
+            self.hop = Hop::Neighbor { interface, address: host };
+        }
+        self
+    }
+
     /// Whether two paths are the same way, whatever their weights.
     pub fn same_way(&self, other: &Self) -> bool {
         self.hop == other.hop && self.preference == other.preference

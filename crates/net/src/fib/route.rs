@@ -118,6 +118,16 @@ impl Fib {
         self.release::<F>(lb);
     }
 
+    /// Paths as a prefix has them: of one that is a single host, a link alone leads to that host. So the host has an adjacency
+    /// of its own, which its link address goes into, and other routes can lead through it.
+    fn of_prefix<F: Select>(prefix: F::Addr, len: u8, mut paths: Vec<Path>) -> Vec<Path> {
+        if len == F::BITS {
+            let host = F::address(prefix);
+            paths.iter_mut().for_each(|path| *path = path.to_host(host));
+        }
+        paths
+    }
+
     /// Sets what a prefix has from a source.
     pub(crate) fn set<F: Select>(
         &mut self,
@@ -132,6 +142,7 @@ impl Fib {
             return Err(FibError::PrefixLen(len));
         }
         let prefix = prefix.first(len);
+        let paths = Self::of_prefix::<F>(prefix, len, paths);
         let paths = match (change, self.of_source::<F>(fib, prefix, len, source)) {
             (Change::Add, Some(old)) => merge(self.lists.get(old).map_or(&[][..], |l| &l.key.paths), &paths),
             _ => paths,
@@ -227,7 +238,8 @@ impl Fib {
         let old = self.of_source::<F>(fib, prefix, len, source).ok_or(FibError::NoRoute)?;
         if let Some(gone) = paths {
             let have = self.lists.get(old).map(|l| l.key.paths.clone()).unwrap_or_default();
-            let rest = without(&have, gone).ok_or(FibError::NoPath)?;
+            let gone = Self::of_prefix::<F>(prefix, len, gone.to_vec());
+            let rest = without(&have, &gone).ok_or(FibError::NoPath)?;
             if !rest.is_empty() {
                 return self.set::<F>(env, fib, (prefix, len), source, rest, Change::Replace);
             }
@@ -352,7 +364,9 @@ impl Fib {
             return self.unset::<F>(env, fib, (prefix, len), bulk.source, paths);
         };
         let Some(table) = F::tables_mut(self).get_mut(fib) else { return Err(FibError::NoRoute) };
-        if table.routes.get(prefix, len).is_some() {
+        // What the prefix itself decides cannot be shared with the others.
+        let own = len == F::BITS && bulk.paths.iter().any(|path| matches!(path.hop, Hop::Attached { .. }));
+        if own || table.routes.get(prefix, len).is_some() {
             return self.set::<F>(env, fib, (prefix, len), bulk.source, bulk.paths.clone(), Change::Add);
         }
         table.routes.insert(prefix, len, lb).map_err(|_| FibError::Memory)?;

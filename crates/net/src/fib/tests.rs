@@ -171,6 +171,33 @@ fn bed() -> (Harness, IfIndex) {
 }
 
 #[test]
+fn a_host_behind_a_link_is_its_own_next_hop() {
+    let (mut h, index) = bed();
+    let link = Path::new(Hop::Attached { interface: index, source: None });
+    for host in ["16.0.0.9/32", "2001:db8::9/128"] {
+        let prefix: IpPrefix = host.parse().unwrap();
+        h.router.add_route(0, prefix, Source::Cli, vec![link]).unwrap();
+        assert_eq!(h.router.route_lookup(0, prefix.addr()).unwrap().paths, [Path::neighbor(index, prefix.addr())], "{host}");
+        // Its link address goes into that adjacency, and it is removed as it was added.
+        h.router.neighbor_update(index, prefix.addr(), Some(host_mac(9))).unwrap();
+        assert_eq!(h.router.route_lookup(0, prefix.addr()).unwrap().buckets[0].class(), Class::Rewrite);
+        h.router.remove_route(0, prefix, Source::Cli, Some(&[link])).unwrap();
+        h.router.neighbor_update(index, prefix.addr(), None).unwrap();
+    }
+    // In a row of hosts each has its own.
+    let mut bulk = h.router.bulk_routes(0, "16.0.0.0/32".parse().unwrap(), Source::Cli, vec![link], 3, false).unwrap();
+    h.router.step_bulk(&mut bulk, 3).unwrap();
+    let at = |n: u8| IpAddr::from([16, 0, 0, n]);
+    assert!((0..3).all(|n| h.router.route_lookup(0, at(n)).unwrap().paths == [Path::neighbor(index, at(n))]));
+    // A link is a link, and a group is no host.
+    for prefix in ["16.1.0.0/31", "232.0.0.1/32"] {
+        let prefix: IpPrefix = prefix.parse().unwrap();
+        h.router.add_route(0, prefix, Source::Cli, vec![link]).unwrap();
+        assert_eq!(h.router.route_lookup(0, prefix.addr()).unwrap().paths, [link], "{prefix}");
+    }
+}
+
+#[test]
 fn when_memory_ends_the_route_is_refused_and_the_others_stay() {
     let (mut h, index) = bed();
     let paths = vec![Path::neighbor(index, IpAddr::from([10, 0, 1, 2]))];

@@ -59,11 +59,12 @@ impl Router {
             l2: L2Mode::L3,
             tag: None,
             promiscuous: false,
+            directed_broadcast: false,
             output: null,
             tx: null,
             device: None,
         });
-        self.graph.interfaces().names.set(index, "local0");
+        self.graph.interfaces().rename(self.graph.stats(), index, "", "local0");
         self.graph.interfaces().set_len(1);
     }
 
@@ -154,6 +155,7 @@ impl Router {
             l2: L2Mode::L3,
             tag: None,
             promiscuous: false,
+            directed_broadcast: false,
             output,
             tx: tx_node,
             device,
@@ -162,7 +164,7 @@ impl Router {
         self.states.insert(index, state);
         self.records.update(index, |r| *r = IfRecord { mac, parent, mtu4: mtu as u16, mtu6: mtu as u16, ..IfRecord::default() });
         let counters = self.graph.interfaces().clone();
-        counters.names.set(index.0, &name);
+        counters.rename(self.graph.stats(), index.0, "", &name);
         counters.set_len(self.interfaces.end());
         self.graph.clear_interfaces(Some(index));
         Ok(())
@@ -268,7 +270,7 @@ impl Router {
         if interface.parent == index {
             self.graph.remove(interface.tx)?;
         }
-        self.graph.interfaces().names.set(index.0, "");
+        self.graph.interfaces().rename(self.graph.stats(), index.0, &interface.name, "");
         self.interfaces.numbers.free(index.0);
         if matches!(interface.kind, Kind::Sub(_)) {
             self.publish_vlans();

@@ -161,8 +161,9 @@ impl Router {
         if self.interfaces.by_name(name).is_some_and(|i| i.index != index) {
             return Err(InterfaceError::Exists(name.into()));
         }
+        let before = self.interfaces.name(index);
         self.interfaces.rename(index, name)?;
-        self.graph.interfaces().names.set(index.0, name);
+        self.graph.interfaces().rename(self.graph.stats(), index.0, &before, name);
         Ok(())
     }
 }

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use quiver_graph::IfIndex;
-use quiver_wire::IpPrefix;
 use quiver_wire::ipv6::address::is_link_local;
+use quiver_wire::{IpPrefix, MacAddr};
 
 use super::FamilyId;
 use crate::Router;
@@ -68,21 +68,23 @@ fn prefix(address: IpAddr, len: u8) -> Result<IpPrefix, AddressError> {
     IpPrefix::new(address, len).map_err(|_| FibError::PrefixLen(len).into())
 }
 
-fn is_possible(address: IpAddr, len: u8) -> bool {
+fn is_possible(address: IpAddr, len: u8, loopback: bool) -> bool {
     match address {
         IpAddr::V4(a) => {
             let host = u32::MAX.checked_shr(len.into()).unwrap_or(0);
             // Neither the link itself nor all of its hosts; a link of two addresses has only these (RFC 3021).
             let no_host = len < 31 && (a.to_bits() & host == 0 || a.to_bits() & host == host);
-            !(no_host || a.is_unspecified() || a.is_loopback() || a.octets()[0] >= 224 || a.octets()[0] == 0)
+            // 127/8 never leaves a router (RFC 1122, 3.2.1.3), and nothing leaves by a loopback.
+            !(no_host || a.is_unspecified() || a.is_loopback() && !loopback || a.octets()[0] >= 224 || a.octets()[0] == 0)
         }
         IpAddr::V6(a) => !(a.is_unspecified() || a.is_loopback() || a.is_multicast()),
     }
 }
 
 /// Routes that an address brings: where it is received, the link it is on, and (IPv4) the addresses of that link that stand
-/// for no host. `source` is the address that asks for neighbours on the link.
-fn routes(interface: IfIndex, address: IpAddr, len: u8, source: IpAddr) -> Vec<(IpPrefix, Path)> {
+/// for no host. `source` is the address that asks for neighbours on the link; `broadcast`: packets to the link's broadcast
+/// address are broadcast there.
+fn routes(interface: IfIndex, address: IpAddr, len: u8, source: IpAddr, broadcast: bool) -> Vec<(IpPrefix, Path)> {
     let mut routes = vec![(IpPrefix::host(address), Path::new(Hop::Receive))];
     let Ok(link) = IpPrefix::new(address, len) else { return routes };
     if matches!(address, IpAddr::V6(a) if is_link_local(a.to_bits())) {
@@ -94,12 +96,24 @@ fn routes(interface: IfIndex, address: IpAddr, len: u8, source: IpAddr) -> Vec<(
     if let IpPrefix::V4(link) = link
         && link.len() < 31
     {
-        // Directed broadcasts are not forwarded (RFC 2644).
-        for address in [link.network(), link.last()] {
-            routes.push((IpPrefix::host(address.into()), Path::new(Hop::Drop)));
-        }
+        routes.push((IpPrefix::host(link.network().into()), Path::new(Hop::Drop)));
+        routes.push((IpPrefix::host(link.last().into()), broadcast_path(interface, link.last(), broadcast)));
     }
     routes
+}
+
+/// Directed broadcasts are not forwarded unless that is asked for (RFC 2644). Then the broadcast address is as a neighbour
+/// whose link address is everybody's.
+fn broadcast_path(interface: IfIndex, address: Ipv4Addr, on: bool) -> Path {
+    if on { Path::neighbor(interface, address.into()) } else { Path::new(Hop::Drop) }
+}
+
+/// The broadcast address of a prefix, where it has one.
+fn broadcast_of(address: IpAddr, len: u8) -> Option<Ipv4Addr> {
+    match IpPrefix::new(address, len) {
+        Ok(IpPrefix::V4(link)) if len < 31 => Some(link.last()),
+        _ => None,
+    }
 }
 
 /// The first of these addresses that is on a link: the one that asks for neighbours there.
@@ -126,18 +140,19 @@ impl Router {
             return Err(AddressError::Local);
         }
         let new = prefix(address, len)?;
-        if !is_possible(address, len) {
+        if !is_possible(address, len, matches!(interface.kind, Kind::Virtual("Loopback"))) {
             return Err(AddressError::Impossible(address));
         }
         let family = FamilyId::of(&address);
         self.check_conflict(interface, new)?;
         let table = Self::table_of(interface, family);
+        let broadcast = interface.directed_broadcast;
         let link_local = matches!(address, IpAddr::V6(a) if is_link_local(a.to_bits()));
         if family == FamilyId::V6 && !link_local {
             self.enable_ip6(index)?;
         }
         let source = self.interfaces.get(index).and_then(|i| asks(&i.addresses, new)).unwrap_or(address);
-        let all = routes(index, address, len, source);
+        let all = routes(index, address, len, source, broadcast);
         for (done, (prefix, path)) in all.iter().enumerate() {
             if let Err(error) = self.add_route(table, *prefix, Source::Interface, vec![*path]) {
                 for (prefix, path) in &all[..done] {
@@ -151,6 +166,9 @@ impl Router {
         }
         if let Some(interface) = self.interfaces.get_mut(index) {
             interface.addresses.push((address, len));
+        }
+        if broadcast {
+            self.update_broadcast(index, address, len, true)?;
         }
         self.update_ip_flags();
         self.tell(&IfEvent::Address(index, address, len, true));
@@ -198,13 +216,14 @@ impl Router {
             return Err(AddressError::NotFound { name: interface.name.clone(), address: text(address, len) });
         };
         let table = Self::table_of(interface, FamilyId::of(&address));
+        let broadcast = interface.directed_broadcast;
         let link = prefix(address, len)?;
         let source = asks(&interface.addresses, link).unwrap_or(address);
         let others: Vec<(IpAddr, u8)> = interface.addresses.iter().filter(|a| **a != (address, len)).copied().collect();
         let heir = asks(&others, link);
         // The other addresses of the same link still need what they share with this one.
-        let kept: Vec<(IpPrefix, Path)> = others.iter().flat_map(|(a, l)| routes(index, *a, *l, *a)).collect();
-        for (prefix, path) in routes(index, address, len, source) {
+        let kept: Vec<(IpPrefix, Path)> = others.iter().flat_map(|(a, l)| routes(index, *a, *l, *a, broadcast)).collect();
+        for (prefix, path) in routes(index, address, len, source, broadcast) {
             let shared = kept.iter().any(|(p, _)| *p == prefix);
             let done = match (shared, heir, path.hop) {
                 (true, Some(heir), Hop::Attached { interface, .. }) => {
@@ -225,9 +244,37 @@ impl Router {
         if let Some(interface) = self.interfaces.get_mut(index) {
             interface.addresses.remove(at);
         }
+        if broadcast && heir.is_none() {
+            self.update_broadcast(index, address, len, false)?;
+        }
         self.update_ip_flags();
         self.tell(&IfEvent::Address(index, address, len, false));
         Ok(())
+    }
+
+    /// Sets whether packets to the broadcast addresses of an interface's IPv4 prefixes are broadcast on its link.
+    ///
+    /// # Errors
+    /// No such interface, or no room.
+    pub fn set_directed_broadcast(&mut self, index: IfIndex, on: bool) -> Result<(), AddressError> {
+        let interface = self.interfaces.get_mut(index).ok_or(AddressError::NoInterface(index.0))?;
+        interface.directed_broadcast = on;
+        let (table, addresses) = (interface.tables.0, interface.addresses.clone());
+        for (address, len) in addresses {
+            let Some(broadcast) = broadcast_of(address, len) else { continue };
+            let path = broadcast_path(index, broadcast, on);
+            self.replace_route(table, IpPrefix::host(broadcast.into()), Source::Interface, vec![path])?;
+            self.update_broadcast(index, address, len, on)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the broadcast address of a prefix everybody's link address, or takes it away.
+    fn update_broadcast(&mut self, index: IfIndex, address: IpAddr, len: u8, on: bool) -> Result<(), FibError> {
+        match broadcast_of(address, len) {
+            Some(broadcast) => self.neighbor_update_without_route(index, broadcast.into(), on.then_some(MacAddr::BROADCAST)),
+            None => Ok(()),
+        }
     }
 
     /// Removes all addresses of an interface.

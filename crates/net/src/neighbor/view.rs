@@ -123,7 +123,12 @@ impl View {
 
     /// Whether a neighbour on this link may have the address.
     pub fn on_link4(&self, address: u32) -> bool {
-        self.v4.iter().any(|own| own.is_host(address)) || (self.unnumbered && !quiver_wire::ipv4::is_martian_src(address))
+        self.covers4(address) || (self.unnumbered && !quiver_wire::ipv4::is_martian_src(address))
+    }
+
+    /// Whether the address is one of a host on one of the interface's prefixes.
+    pub fn covers4(&self, address: u32) -> bool {
+        self.v4.iter().any(|own| own.is_host(address))
     }
 
     /// Our address of the longest prefix that covers `target`, else the first.

@@ -41,6 +41,45 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    /// Long prefixes far from one another, below one another and beside one another, and the addresses that leave their ways at any bit.
+    #[test]
+    fn ways_lead_to_their_prefixes_and_nowhere_else(
+        seed: u64, steps in prop::collection::vec((0u32..4, 0u8..=128, 1u32..4, prop::bool::weighted(0.7)), 1..24), batch: bool,
+    ) {
+        let mut random = Random::new(seed);
+        let mut any = || u128::from(random.bits()) << 64 | u128::from(random.bits());
+        // Few beginnings, so that some of them meet; the rest of each is its own.
+        let bases: Vec<u128> = (0..4).map(|k| any() >> 30 | 1 << 127 | (k / 2) << 80).collect();
+        let (mut fib, mut model) = (Fib6::new(&Domain::new()).unwrap(), Model::new());
+        for chunk in steps.chunks(5) {
+            if batch {
+                fib.begin();
+            }
+            for &(base, len, leaf, insert) in chunk {
+                let p = bases[base as usize].first(len);
+                if insert {
+                    fib.insert(p, len, leaf).unwrap();
+                    model.insert((p, len), leaf);
+                } else {
+                    assert_eq!(fib.remove(p, len).unwrap(), model.remove(&(p, len)));
+                }
+            }
+            if batch {
+                fib.commit();
+            }
+            let flips = bases.iter().flat_map(|b| (0..128).map(move |bit| b ^ 1 << bit)).chain(bases.iter().copied());
+            let addrs: Vec<u128> = flips.collect();
+            let (single, grouped) = Fib::lookups(&fib, &addrs);
+            for (k, addr) in addrs.iter().enumerate() {
+                let want = best(&model, *addr);
+                assert_eq!((single[k], grouped[k]), (want, want), "{addr:x} of {model:x?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn bad_arguments_are_refused_with_their_reason() {
     let d = Domain::new();

@@ -17,7 +17,7 @@ use crate::ops::interface::{
     ClearInterfaces, ClearInterfacesRequest, CreateLoopback as MakeLoopback, CreateLoopbackRequest, Created, DeleteInterface,
     DeleteInterfaceRequest, DeleteKind, interface_error,
 };
-use crate::ops::ip_address::{SetAddress, SetAddressRequest, SetUnnumbered, SetUnnumberedRequest};
+use crate::ops::ip_address::{SetAddress, SetAddressRequest, SetUnnumbered, SetUnnumberedRequest, address_error};
 use crate::ops::ip_route::fib_error;
 use crate::ops::placement::{SetPlacement, SetPlacementRequest};
 
@@ -30,6 +30,10 @@ pub(super) fn add(handlers: &mut Handlers) {
     handlers.act::<SwInterfaceSetPromisc, SwInterfaceSetPromiscReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
         router.set_promiscuous(index, m.promisc_on).map_err(|e| interface_error(&e))
+    });
+    handlers.act::<SwInterfaceSetIpDirectedBroadcast, SwInterfaceSetIpDirectedBroadcastReply>(|router, m| {
+        let index = index_of(router, &m.sw_if_index)?;
+        router.set_directed_broadcast(index, m.enable).map_err(|e| address_error(&e))
     });
     handlers.act::<HwInterfaceSetMtu, HwInterfaceSetMtuReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;

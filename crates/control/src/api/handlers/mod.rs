@@ -12,9 +12,12 @@ mod l2;
 mod memif;
 mod nd;
 mod neighbor;
+mod path_mtu;
+mod ping;
 mod replace;
 mod route;
 pub mod session;
+mod trace;
 
 use super::table::Handlers;
 
@@ -27,6 +30,9 @@ pub fn all() -> Handlers {
     route::add(&mut handlers);
     neighbor::add(&mut handlers);
     replace::add(&mut handlers);
+    path_mtu::add(&mut handlers);
+    ping::add(&mut handlers);
+    trace::add(&mut handlers);
     nd::add(&mut handlers);
     arp::add(&mut handlers);
     l2::add(&mut handlers);

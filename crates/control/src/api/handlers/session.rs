@@ -46,6 +46,12 @@ pub(super) fn add(handlers: &mut Handlers) {
     handlers.reply(show_version);
     handlers.reply(system_time);
     handlers.reply(show_threads);
+    handlers.reply::<GetNodeIndex, GetNodeIndexReply>(|router, m| {
+        let name = m.node_name.as_str();
+        let missing = || OpError::new(retval::NO_SUCH_NODE, "no such node").key("node_name").value(name);
+        let node = router.graph.node(name).ok_or_else(missing)?;
+        Ok(GetNodeIndexReply { retval: 0, node_index: node.0.into() })
+    });
     handlers.call::<WantInterfaceEvents>(|call, message| {
         let (client, on) = (call.client, message.enable_disable != 0);
         let clients = call.router.part_mut::<Clients>();

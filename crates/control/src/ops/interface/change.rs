@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{interface_error, resolve};
 use crate::ops::graph_error;
+use crate::ops::ip_address::address_error;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.operation::<SetInterface>();
@@ -68,6 +69,16 @@ fn commands() -> Vec<Command<Router>> {
                 let on = args.expect_one_of(&[("on", true), ("off", false)])?;
                 let interface = args.interface()?;
                 invoke(interface, Change::Promiscuous { on })
+            },
+        },
+        Command {
+            path: "set interface ip directed-broadcast",
+            syntax: "<if> enable|disable",
+            help: "Broadcasts packets to the broadcast addresses of an interface's prefixes there, or drops them (RFC 2644)",
+            parse: |args, _| {
+                let interface = args.interface()?;
+                let on = args.expect_one_of(&[("enable", true), ("disable", false)])?;
+                invoke(interface, Change::DirectedBroadcast { on })
             },
         },
         Command {
@@ -178,6 +189,11 @@ pub enum Change {
         /// On.
         on: bool,
     },
+    /// Packets to broadcast addresses of its prefixes.
+    DirectedBroadcast {
+        /// Broadcast there.
+        on: bool,
+    },
     /// Name.
     Name {
         /// New name.
@@ -217,6 +233,9 @@ impl Operation<Router> for SetInterface {
             Change::State { up } => router.set_interface_up(index, up),
             Change::Mac { mac } => router.set_mac(index, MacAddr(mac)),
             Change::Promiscuous { on } => router.set_promiscuous(index, on),
+            Change::DirectedBroadcast { on } => {
+                return router.set_directed_broadcast(index, on).map(Outcome::Done).map_err(|e| address_error(&e));
+            }
             Change::Name { name } => router.rename(index, &name),
             Change::Tag { text } => {
                 if let Some(interface) = router.interfaces.get_mut(index) {

@@ -203,10 +203,16 @@ pub struct ShowAdjacenciesReply {
     /// Those asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adjacencies: Option<Vec<AdjacencyReply>>,
+    /// The number that was asked for, where no adjacency has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<u32>,
 }
 
 impl Text for ShowAdjacenciesReply {
     fn text(&self, out: &mut String, _view: &View) {
+        if let Some(index) = self.missing {
+            let _ = writeln!(out, "adjacency {index} invalid");
+        }
         match &self.adjacencies {
             None => {
                 let _ = writeln!(out, "Number of adjacencies: {}", self.count);
@@ -234,7 +240,12 @@ impl Operation<Router> for ShowAdjacencies {
         if let Some(index) = request.index
             && !all.iter().any(|a| a.index == index)
         {
-            return Err(OpError::new(retval::NO_SUCH_ENTRY, "no such adjacency").key("index").value(index));
+            // A number to look at is a guess, and no adjacency an answer to it, for scripts written for VPP too.
+            return Ok(Outcome::Done(ShowAdjacenciesReply {
+                count: all.len(),
+                adjacencies: Some(Vec::new()),
+                missing: Some(index),
+            }));
         }
         let wanted = |a: &&AdjacencyInfo| {
             request.index.is_none_or(|i| a.index == i)
@@ -243,6 +254,6 @@ impl Operation<Router> for ShowAdjacencies {
         };
         let adjacencies = all.iter().filter(wanted).map(|a| AdjacencyReply::new(router, a)).collect();
         let adjacencies = (!request.summary).then_some(adjacencies);
-        Ok(Outcome::Done(ShowAdjacenciesReply { count: all.len(), adjacencies }))
+        Ok(Outcome::Done(ShowAdjacenciesReply { count: all.len(), adjacencies, missing: None }))
     }
 }

@@ -111,6 +111,9 @@ fn who_sleeps_is_woken_and_who_polls_is_not() {
             // SAFETY: one live pollfd.
             unsafe { libc::poll(&raw mut entry, 1, 0) == 1 }
         };
+        assert!(readable(), "there are rings");
+        assert_eq!(ends[to].arm(), Idle::Sleep { until: None });
+        assert_eq!(ends[to].poll_all().len(), 0);
         ends[from].send(&[frame(1, 60)]);
         assert!(!readable(), "a poller gets no event");
         assert_eq!(ends[to].arm(), Idle::Busy, "a packet waits");

@@ -50,6 +50,40 @@ fn routes_and_neighbours_change_under_traffic_and_no_packet_is_lost() {
 }
 
 #[test]
+fn broadcasts_to_a_link_are_dropped_unless_they_are_asked_for() {
+    let (mut h, x) = bed(0, 2);
+    let frame = Packet::new("10.0.0.2", "10.0.1.255").frame(host_mac(0), router_mac(0));
+    let network = Packet::new("10.0.0.2", "10.0.1.0").frame(host_mac(0), router_mac(0));
+    let other = Packet::new("10.0.0.2", "10.0.2.255").frame(host_mac(0), router_mac(0));
+    assert!(h.exchange(x[0], &frame).is_empty());
+    h.router.set_directed_broadcast(x[1], true).unwrap();
+    let everybody = forwarded(&frame, router_mac(1), MacAddr::BROADCAST);
+    assert_eq!(h.exchange(x[0], &frame), [(x[1], everybody.clone())]);
+    assert!(h.exchange(x[0], &network).is_empty());
+    // Addresses that come and go; two of one prefix share it.
+    h.router.add_address(x[1], ip("10.0.2.1"), 24).unwrap();
+    h.router.add_address(x[1], ip("10.0.1.7"), 24).unwrap();
+    assert_eq!(h.exchange(x[0], &other).len(), 1);
+    h.router.remove_address(x[1], ip("10.0.2.1"), 24).unwrap();
+    h.router.remove_address(x[1], ip("10.0.1.1"), 24).unwrap();
+    assert!(h.exchange(x[0], &other).is_empty());
+    assert_eq!(h.exchange(x[0], &frame), [(x[1], everybody)]);
+    h.router.set_directed_broadcast(x[1], false).unwrap();
+    assert!(h.exchange(x[0], &frame).is_empty());
+    assert!(h.router.find_adjacency(x[1], ip("10.0.1.255")).is_none());
+    h.assert_buffers_held(0);
+}
+
+#[test]
+fn an_address_of_127_is_for_loopbacks_only() {
+    let (mut h, x) = bed(0, 1);
+    assert!(h.router.add_address(x[0], ip("127.0.0.1"), 32).is_err());
+    let loopback = h.router.create_loopback(None, None).unwrap();
+    h.router.add_address(loopback, ip("127.0.0.1"), 32).unwrap();
+    h.router.remove_address(loopback, ip("127.0.0.1"), 32).unwrap();
+}
+
+#[test]
 fn a_new_mtu_and_a_new_link_address_change_the_record_in_place() {
     let (mut h, x) = bed(0, 2);
     let frame = Packet { len: 600, dont_fragment: true, ..Packet::new("10.0.0.2", "10.0.1.2") }.frame(host_mac(0), router_mac(0));

@@ -265,6 +265,51 @@ fn proxied_ranges_are_answered_where_that_is_on() {
 }
 
 #[test]
+fn an_address_that_a_route_makes_ours_is_answered_for_on_its_link_only() {
+    let (mut h, x) = bed(0, 2);
+    let local = vec![crate::fib::Path::new(crate::fib::Hop::Receive)];
+    let ask = |h: &mut Harness, at: u8, target| h.exchange(x[usize::from(at)], &arp_request((host_mac(at), host(at, 2)), target));
+    assert!(ask(&mut h, 0, host(0, 50)).is_empty());
+    for prefix in ["10.0.0.50/32", "192.0.2.1/32"] {
+        h.router.add_route(0, prefix.parse().unwrap(), crate::fib::Source::Cli, local.clone()).unwrap();
+    }
+    let out = ask(&mut h, 0, host(0, 50));
+    assert_eq!(arp_in(&out[0].1).unwrap().1.sender_ip(), host(0, 50));
+    assert!(ask(&mut h, 1, host(0, 50)).is_empty(), "not of that link");
+    assert!(ask(&mut h, 0, Ipv4Addr::new(192, 0, 2, 1)).is_empty(), "of no link");
+    h.router.remove_route(0, "10.0.0.50/32".parse().unwrap(), crate::fib::Source::Cli, None).unwrap();
+    assert!(ask(&mut h, 0, host(0, 50)).is_empty());
+}
+
+#[test]
+fn a_tag_that_only_tells_a_priority_is_as_none() {
+    let (mut h, x) = bed(0, 2);
+    let tagged = |frame: &[u8], tag: [u8; 4]| [&frame[..12], &tag, &frame[12..]].concat();
+    let request = arp_request((host_mac(0), host(0, 2)), host(0, 1));
+    let plain = h.exchange(x[0], &request);
+    assert_eq!(plain.len(), 1);
+    assert_eq!(h.exchange(x[0], &tagged(&request, [0x81, 0, 0xa0, 0])), plain, "any priority");
+    assert_eq!(h.exchange(x[0], &tagged(&request, [0x88, 0xa8, 0, 0])), plain);
+    assert!(h.exchange(x[0], &tagged(&request, [0x81, 0, 0xa0, 7])).is_empty(), "a VLAN");
+    // With sub-interfaces too, what is behind the priority decides; one that takes all tags takes this one.
+    let tags = |outer| crate::interface::SubMatch::Tagged { dot1ad: false, outer, inner: None, exact: false };
+    let sub = h.router.create_sub_interface(x[0], 7, tags(crate::interface::VlanId::Exactly(7))).unwrap();
+    h.router.set_interface_up(sub, true).unwrap();
+    h.router.add_address(sub, host(9, 1).into(), 24).unwrap();
+    assert_eq!(h.exchange(x[0], &tagged(&request, [0x81, 0, 0xa0, 0])), plain);
+    let inside = tagged(&arp_request((host_mac(0), host(9, 2)), host(9, 1)), [0x81, 0, 0, 7]);
+    let answer = h.exchange(x[0], &inside);
+    assert_eq!(answer.len(), 1);
+    assert_eq!(h.exchange(x[0], &tagged(&inside, [0x81, 0, 0xa0, 0])), answer);
+    assert!(h.exchange(x[0], &tagged(&request, [0x81, 0, 0xa0, 8])).is_empty());
+    // A bridge passes the frame as it came.
+    h.router.set_l2(x[0], crate::interface::L2Mode::CrossConnect(x[1])).unwrap();
+    let frame = tagged(&request, [0x81, 0, 0xa0, 0]);
+    assert_eq!(h.exchange(x[0], &frame), [(x[1], frame.clone())]);
+    h.assert_buffers_held(0);
+}
+
+#[test]
 fn an_unnumbered_interface_answers_for_what_it_borrows_and_asks_with_it() {
     let (mut h, x) = bed(0, 2);
     let time = Time::new(&h);

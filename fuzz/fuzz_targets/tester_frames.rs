@@ -1,4 +1,5 @@
-//! Any frames at a port of the tester, as Ethernet and as IP: each has exactly one account, and answers are not longer than
+//! Any frames at a port of the tester, as Ethernet and as IP: each has exactly one account, the
+//! state table has what it counts, and answers are not longer than
 //! what they answer may be.
 #![no_main]
 
@@ -7,6 +8,7 @@ use quiver_tester_core::MacAddr;
 use quiver_tester_core::answer::{Handled, Host};
 use quiver_tester_core::receiver::{Flow, Kind, Receiver};
 use quiver_tester_core::signature::{Reading, Signature};
+use quiver_tester_core::stateful::table::{Learner, Tap, Task};
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 /// Frames that the stream was to have.
@@ -23,9 +25,11 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let mut receiver = Receiver::new(7, 0, vec![Flow::new(FRAMES)], ethernet, false);
     let (mut ours, mut stray, mut unsigned) = (0, 0, 0);
+    let mut tap = Tap::new(Task::Learn(Learner::new(FRAMES)), ethernet, 7);
     while let Some((len, after)) = rest.split_first() {
         let (frame, after) = after.split_at(after.len().min(usize::from(*len)));
         rest = after;
+        tap.note(frame, None);
         if let Reading::Valid(signature) = Signature::read(frame) {
             assert_eq!(Signature::read(&signature.to_bytes()), Reading::Valid(signature));
         }
@@ -40,6 +44,13 @@ fuzz_target!(|bytes: &[u8]| {
                 }
             }
         }
+    }
+    let Task::Learn(learner) = tap.into_task() else { unreachable!("it learns") };
+    let learnt = learner.learnt();
+    let table = learner.table();
+    assert_eq!(table.len(), learnt);
+    for entry in 0..learnt {
+        assert!(table.tuple(entry).is_some() && table.connection(entry).is_some_and(|n| n < FRAMES));
     }
     let arrivals = receiver.flows()[0].arrivals();
     let accounted = arrivals.received + arrivals.duplicated + arrivals.late + arrivals.impossible;

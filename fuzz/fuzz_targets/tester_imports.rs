@@ -7,6 +7,10 @@ use quiver_tester_core::profile::Profile;
 
 fuzz_target!(|bytes: &[u8]| {
     let text = std::str::from_utf8(bytes).ok();
+    if let Err(error) = siitperf::stateful("f", text.unwrap_or_default()) {
+        let error = error.to_string();
+        assert!(error.starts_with('f') && !error.contains('\n'), "{error:?}");
+    }
     for result in [capture::profile("f", bytes, 100), siitperf::profile("f", text.unwrap_or_default())] {
         match result {
             Ok(profile) => {

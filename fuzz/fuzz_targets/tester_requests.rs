@@ -12,6 +12,13 @@ fuzz_target!(|line: &str| {
             let plan = trial.plan(plain_profile(64));
             assert!(!plan.duration.is_zero() && (60..=9212).contains(&plan.max_frame()));
         }
+        Ok(Request::Stateful(request)) => match request.plan(None) {
+            Ok((connections, _, course)) => {
+                assert!(connections.total() >= 1 && !course.duration.is_zero());
+                connections.tuple(connections.total() - 1);
+            }
+            Err(error) => assert!(!error.to_string().contains('\n'), "{error:?}"),
+        },
         Ok(Request::Ports(ports)) => ports.iter().for_each(|port| assert!(!port.to_string().is_empty())),
         Ok(_) => {}
         Err(error) => assert!(!error.is_empty() && !error.contains('\n'), "{error:?}"),

@@ -3,6 +3,7 @@
 //! ```text
 //! quiver-tester trial --port P [--port P] --profile FILE --rate R [--size N] [--duration S] [--json]
 //! quiver-tester self-test [--port P --port P]     what the tester itself can do, its ports back to back
+//! quiver-tester stateful MEASURE --port P --port P …  gateways that track connections (RFC 9693)
 //! quiver-tester serve --socket PATH               the same, asked for over a socket
 //! quiver-tester import FILE                       a profile of what another program describes
 //! quiver-tester frames --profile FILE --out PCAP  what a trial would send
@@ -14,6 +15,7 @@ mod files;
 mod options;
 mod self_test;
 mod serve;
+mod stateful;
 mod table;
 
 use std::io::{self, IsTerminal, Write};
@@ -43,6 +45,8 @@ enum Failure {
     Bench(#[from] quiver_tester_core::bench::BenchError),
     #[error(transparent)]
     Import(#[from] quiver_tester_core::import::ImportError),
+    #[error(transparent)]
+    Stateful(#[from] quiver_tester_core::stateful::StatefulError),
     #[error("{0}: {1}")]
     File(String, io::Error),
     #[error("serve: {0}")]
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
     let result = match &options.command {
         Command::Trial(options) => run_trial(options, &stop),
         Command::SelfTest(options) => self_test::run(options, &stop),
+        Command::Stateful(options) => stateful::run(options, &stop),
         Command::Serve(options) => serve::run(options, &stop),
         Command::Import(options) => files::import(options),
         Command::Frames(options) => files::frames(options),
@@ -87,8 +92,10 @@ fn main() -> ExitCode {
 
 fn run_trial(options: &TrialOptions, stop: &AtomicBool) -> Result<(), Failure> {
     let plan = options.plan(Profile::load(&options.profile)?);
+    let self_test = options.self_test.as_deref().map(self_test::stored).transpose()?;
     let mut bench = Bench::open(&options.port, plan.max_frame())?;
-    let report = measure(&mut bench, &plan, stop)?;
+    let mut report = measure(&mut bench, &plan, stop)?;
+    report.self_test = self_test;
     print(&report, options.json)
 }
 

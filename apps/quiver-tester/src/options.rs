@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use quiver_tester_core::MacAddr;
+use quiver_tester_core::import::ImportError;
 use quiver_tester_core::port::PortSpec;
 use quiver_tester_core::profile::{Profile, Size};
+use quiver_tester_core::stateful::gateway::Flow;
+use quiver_tester_core::stateful::{AddressRange, Measure, Order, PortRange, StatefulRequest};
 use quiver_tester_core::trial::Plan;
 use quiver_tester_core::units::{Rate, line_rate};
 
@@ -26,6 +29,8 @@ pub enum Command {
     Trial(TrialOptions),
     /// What the tester itself can do, its ports back to back
     SelfTest(SelfTestOptions),
+    /// Gateways that track connections, in the two phases of RFC 9693: the first port is the initiator's, the second the responder's
+    Stateful(Box<StatefulOptions>),
     /// Control over a Unix socket, JSON lines
     Serve(ServeOptions),
     /// A profile of what another program describes: siitperf.conf, a capture
@@ -117,6 +122,9 @@ pub struct ServeOptions {
     /// The socket
     #[arg(long, value_name = "PATH")]
     pub socket: PathBuf,
+    /// Command that empties the connection table of the device under test, for `stateful`; clients cannot name one
+    #[arg(long, value_name = "COMMAND")]
+    pub clear: Option<String>,
 }
 
 /// A trial.
@@ -153,6 +161,9 @@ pub struct TrialOptions {
     /// Seed of what the profile leaves to chance
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// A stored self-test, which the result is to carry
+    #[arg(long, value_name = "FILE")]
+    pub self_test: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -170,9 +181,112 @@ pub struct SelfTestOptions {
     /// Seconds of each of its trials
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     pub duration: Duration,
+    /// Seconds of the one at nine tenths of its maximum, where they are others: 60 for a rate that is to be relied on
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub hold: Option<Duration>,
+    /// File to store the result in, for `trial --self-test`
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// A measurement of RFC 9693.
+#[derive(Debug, Args)]
+pub struct StatefulOptions {
+    /// What to measure: connections, establishment-rate, tear-down-rate, capacity, throughput or trial
+    pub measure: Measure,
+    /// The initiator's port, then the responder's; as for trial
+    #[arg(long, value_name = "PORT", required = true)]
+    pub port: Vec<PortSpec>,
+    /// Connections to open; of capacity the number to begin with, which the device has room for
+    #[arg(long, value_name = "N")]
+    pub connections: u64,
+    /// Connections opened a second in phase 1; the highest rate tried where it is searched for
+    #[arg(long)]
+    pub open_rate: Rate,
+    /// Load of each direction in phase 2; the highest one tried by throughput
+    #[arg(long)]
+    pub rate: Option<Rate>,
+    /// Rate of the validation as a part of that of phase 1
+    #[arg(long, value_name = "PART", default_value_t = 0.8)]
+    pub alpha: f64,
+    /// Command of the shell that empties the device's connection table, before each step
+    #[arg(long, value_name = "COMMAND")]
+    pub clear: Option<String>,
+    /// Bytes of the initiator's frames with FCS; 64 for IPv4 and 84 for IPv6 unless given
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=9216))]
+    pub size: Option<u16>,
+    /// Seconds of sending in phase 2
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub duration: Duration,
+    /// Seconds to wait for what is under way after each phase
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds_or_none)]
+    pub timeout: Duration,
+    /// Part that a searched rate may be too low
+    #[arg(long, value_name = "PART", default_value_t = 0.01)]
+    pub precision: f64,
+    /// Connections that a capacity may be off
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub error: u64,
+    /// Directions of phase 2: both, forward (from the initiator) or reverse
+    #[arg(long, default_value = "both")]
+    pub direction: Flow,
+    /// A siitperf.conf with a stateful test, whose addresses, ports and order are taken; what is given beside it prevails
+    #[arg(long, value_name = "FILE")]
+    pub siitperf: Option<PathBuf>,
+    /// Addresses of the initiator
+    #[arg(long, value_name = "A[-B]")]
+    pub initiators: Option<AddressRange>,
+    /// Addresses of the responder, as the initiator writes them
+    #[arg(long, value_name = "A[-B]")]
+    pub responders: Option<AddressRange>,
+    /// Source ports of the initiator
+    #[arg(long, value_name = "P[-Q]")]
+    pub initiator_ports: Option<PortRange>,
+    /// Destination ports of the initiator
+    #[arg(long, value_name = "P[-Q]")]
+    pub responder_ports: Option<PortRange>,
+    /// In which order four-tuples come: random, increasing or decreasing
+    #[arg(long)]
+    pub order: Option<Order>,
+    /// Seed of the order, and of the connections that frames of phase 2 belong to
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl StatefulOptions {
+    /// What is asked for.
+    ///
+    /// # Errors
+    /// The file that it is taken from cannot be read.
+    pub fn request(&self) -> Result<StatefulRequest, ImportError> {
+        let test = self.siitperf.as_deref().map(quiver_tester_core::import::stateful).transpose()?;
+        let ends = test.map(|t| t.ends);
+        Ok(StatefulRequest {
+            measure: self.measure,
+            connections: self.connections,
+            open_rate: self.open_rate,
+            rate: self.rate,
+            alpha: Some(self.alpha),
+            size: self.size,
+            duration: Some(self.duration.as_secs_f64()),
+            timeout: Some(self.timeout.as_secs_f64()),
+            precision: Some(self.precision),
+            error: Some(self.error),
+            direction: self.direction,
+            initiators: self.initiators.or(ends.map(|e| e.initiators)),
+            responders: self.responders.or(ends.map(|e| e.responders)),
+            initiator_ports: self.initiator_ports.or(ends.map(|e| e.initiator_ports)),
+            responder_ports: self.responder_ports.or(ends.map(|e| e.responder_ports)),
+            order: self.order.or(test.map(|t| t.order)).unwrap_or_default(),
+            seed: Some(self.seed),
+        })
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -1,12 +1,15 @@
 //! What the tester itself can do: its ports back to back, as fast as it goes, then at nine tenths of that without a loss.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use quiver_tester_core::bench::Bench;
+use quiver_tester_core::disturbance::Disturbance;
 use quiver_tester_core::port::PortSpec;
-use quiver_tester_core::report::Report;
+use quiver_tester_core::report::{Report, SelfTest};
 use quiver_tester_core::trial::{self, Plan};
 use quiver_tester_core::units::Rate;
 use serde_json::{Value, json};
@@ -14,6 +17,8 @@ use serde_json::{Value, json};
 use crate::options::SelfTestOptions;
 use crate::{Failure, measure, table};
 
+/// Name of the schema.
+const SCHEMA: &str = "quiver-self-test/1";
 /// Part of its own maximum that the tester must hold without a loss.
 const PART: f64 = 0.9;
 
@@ -31,19 +36,66 @@ impl Outcome {
         self.held.as_ref().is_some_and(|held| held.valid && held.totals.lost == 0)
     }
 
+    /// Whether the rate was held, and where not, whether the machine may be why.
+    fn verdict(&self) -> String {
+        let Some(held) = &self.held else { return "not tried: nothing came through".to_owned() };
+        if self.loss_free() {
+            return "held without a loss".to_owned();
+        }
+        let Disturbance { stolen_s, preempted } = held.machine;
+        let lost = format!("not held: {} of {} frames lost", held.totals.lost, held.totals.sent);
+        let valid = if held.valid { "" } else { ", the trial not valid" };
+        if !held.machine.is_disturbed(held.duration_s) {
+            return format!("{lost}{valid}, on a quiet machine");
+        }
+        let (stolen, preempted) = (stolen_s.unwrap_or(0.0), preempted.unwrap_or(0));
+        format!(
+            "{lost}{valid}; the machine was disturbed: {stolen:.2} s went to others, and threads had to leave their core {preempted} times"
+        )
+    }
+
+    /// What later results carry.
+    pub fn summary(&self) -> SelfTest {
+        let held = self.held.as_ref();
+        SelfTest {
+            started: self.fastest.started.clone(),
+            engine: self.fastest.engine.clone(),
+            max_pps: self.most,
+            held_pps: held.map(|_| self.most * PART),
+            held_s: held.map(|held| held.duration_s),
+            loss_free: self.loss_free(),
+            verdict: self.verdict(),
+        }
+    }
+
     /// As one JSON object.
     pub fn json(&self) -> Value {
-        let Self { most, fastest, held } = self;
-        json!({
-            "schema": "quiver-self-test/1", "max_pps": most, "held_pps": held.as_ref().map(|_| most * PART),
-            "loss_free": self.loss_free(), "fastest": fastest, "held": held,
-        })
+        let Self { fastest, held, .. } = self;
+        let mut object = json!({ "schema": SCHEMA, "fastest": fastest, "held": held });
+        if let (Some(object), Ok(Value::Object(summary))) = (object.as_object_mut(), serde_json::to_value(self.summary())) {
+            object.extend(summary);
+        }
+        object
     }
 }
 
-/// Runs a self-test and prints what it has found.
+/// What a file says that a self-test was stored in.
+pub fn stored(file: &Path) -> Result<SelfTest, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::SelfTest(format!("{}: {error}", file.display()));
+    let text = fs::read_to_string(file).map_err(|e| failed(&e))?;
+    let object: Value = serde_json::from_str(&text).map_err(|e| failed(&e))?;
+    if object.get("schema").and_then(Value::as_str) != Some(SCHEMA) {
+        return Err(failed(&format!("no self-test: its schema is not {SCHEMA}")));
+    }
+    serde_json::from_value(object).map_err(|e| failed(&e))
+}
+
+/// Runs a self-test, stores it where that is asked for, and prints what it has found.
 pub fn run(options: &SelfTestOptions, stop: &AtomicBool) -> Result<(), Failure> {
     let outcome = measure_both(options, stop)?;
+    if let Some(file) = &options.out {
+        fs::write(file, format!("{}\n", outcome.json())).map_err(|e| Failure::File(file.display().to_string(), e))?;
+    }
     let mut out = io::stdout().lock();
     if options.json {
         writeln!(out, "{}", outcome.json())?;
@@ -52,20 +104,15 @@ pub fn run(options: &SelfTestOptions, stop: &AtomicBool) -> Result<(), Failure> 
     writeln!(out, "as fast as it goes: {:.0} frames/s received in each direction", outcome.most)?;
     out.write_all(table::text(&outcome.fastest).as_bytes())?;
     if let Some(held) = &outcome.held {
-        writeln!(
-            out,
-            "\nat {:.0} %:{}",
-            PART * 100.0,
-            if outcome.loss_free() { " no loss" } else { " NOT valid and without loss" }
-        )?;
+        writeln!(out, "\nat {:.0} % for {:.0} s: {}", PART * 100.0, held.duration_s, outcome.verdict())?;
         out.write_all(table::text(held).as_bytes())?;
     }
     Ok(out.flush()?)
 }
 
-/// The usual self-test, over memif within this process.
-pub fn measure_own(stop: &AtomicBool) -> Result<Outcome, Failure> {
-    measure_both(&SelfTestOptions { port: Vec::new(), size: 64, duration: Duration::from_secs(2), json: true }, stop)
+/// A self-test over memif within this process.
+pub fn measure_own(duration: Duration, hold: Option<Duration>, stop: &AtomicBool) -> Result<Outcome, Failure> {
+    measure_both(&SelfTestOptions { port: Vec::new(), size: 64, duration, hold, out: None, json: true }, stop)
 }
 
 fn measure_both(options: &SelfTestOptions, stop: &AtomicBool) -> Result<Outcome, Failure> {
@@ -87,6 +134,7 @@ fn measure_both(options: &SelfTestOptions, stop: &AtomicBool) -> Result<Outcome,
         return Ok(Outcome { most, fastest, held: None });
     }
     plan.rate = Some(Rate::Pps(most * PART));
+    plan.duration = options.hold.unwrap_or(options.duration);
     let held = Some(measure(&mut bench, &plan, stop)?);
     Ok(Outcome { most, fastest, held })
 }

@@ -20,7 +20,9 @@ use std::time::Duration;
 use quiver_tester_core::bench::Bench;
 use quiver_tester_core::port::PortSpec;
 use quiver_tester_core::profile::Profile;
+use quiver_tester_core::report::SelfTest;
 use quiver_tester_core::request::{Request, TrialRequest};
+use quiver_tester_core::stateful::StatefulRequest;
 use quiver_tester_core::trial::{self, Progress};
 use serde_json::{Value, json};
 
@@ -29,6 +31,8 @@ use crate::options::ServeOptions;
 
 /// Longest request, bytes.
 const LINE: u64 = 1 << 20;
+/// Why nothing can be sent.
+const NO_PORTS: &str = "no ports: request `ports' first";
 /// How often the main thread looks whether it is to end.
 const TURN: Duration = Duration::from_millis(200);
 
@@ -55,7 +59,8 @@ pub fn run(options: &ServeOptions, stop: &AtomicBool) -> Result<(), Failure> {
     let (listener, _file) = listen(&options.socket)?;
     let (requests, queue) = channel();
     std::thread::spawn(move || accept(&listener, &requests));
-    let mut server = Server { bench: None, ports: Vec::new(), max_frame: 0, profile: None, queue };
+    let clear = options.clear.clone();
+    let mut server = Server { bench: None, ports: Vec::new(), max_frame: 0, profile: None, clear, self_test: None, queue };
     while !stop.load(Ordering::Relaxed) {
         match server.queue.recv_timeout(TURN) {
             Ok(Message::Request(request, client)) => {
@@ -130,6 +135,10 @@ struct Server {
     ports: Vec<PortSpec>,
     max_frame: usize,
     profile: Option<Profile>,
+    /// Command that empties the table of the device under test.
+    clear: Option<String>,
+    /// What the tester itself could do, once that was measured; results carry it.
+    self_test: Option<SelfTest>,
     queue: Receiver<Message>,
 }
 
@@ -144,7 +153,12 @@ impl Server {
             Request::Profile(profile) => Ok(self.set_profile(*profile)),
             Request::ProfileFile(file) => Profile::load(&file).map(|profile| self.set_profile(profile)).map_err(text),
             Request::Trial(trial) => self.trial(trial, request, client, stop),
-            Request::SelfTest => crate::self_test::measure_own(stop).map(|outcome| outcome.json()).map_err(text),
+            Request::Stateful(stateful) => self.stateful(&stateful, request, client, stop),
+            Request::SelfTest(request) => {
+                let outcome = crate::self_test::measure_own(request.duration(), request.hold, stop).map_err(text)?;
+                self.self_test = Some(outcome.summary());
+                Ok(outcome.json())
+            }
             Request::Stats => Ok(json!({ "running": false })),
             Request::Abort => Err("no trial runs".to_owned()),
         }
@@ -174,37 +188,70 @@ impl Server {
 
     fn trial(&mut self, trial: TrialRequest, request: &Value, client: &Client, stop: &AtomicBool) -> Result<Value, String> {
         let plan = trial.plan(self.profile.clone().ok_or("no profile: request `profile' first")?);
-        if self.bench.is_none() || plan.max_frame() > self.max_frame {
-            if self.ports.is_empty() {
-                return Err("no ports: request `ports' first".to_owned());
-            }
-            self.open(plan.max_frame().max(1514))?;
-        }
-        let Some(bench) = &mut self.bench else { return Err("no ports: request `ports' first".to_owned()) };
-        let (queue, id) = (&self.queue, request.get("id").cloned().unwrap_or(Value::Null));
-        let mut ended = false;
-        let mut watch = |progress: &Progress| {
-            if progress.of_s > 0.0 {
-                let Progress { t_s, of_s, sent, received } = progress;
-                let event = json!({ "event": "progress", "id": id, "t_s": t_s, "of_s": of_s, "sent": sent, "received": received });
-                write(client, &event);
-            }
-            while let Ok(message) = queue.try_recv() {
-                match message {
-                    Message::Gone(other) => ended |= Arc::ptr_eq(&other, client),
-                    Message::Request(other, from) => match other.get("op").and_then(Value::as_str) {
-                        Some("abort") => {
-                            ended = true;
-                            reply(&from, &other, Ok(Value::Null));
-                        }
-                        Some("stats") => reply(&from, &other, Ok(json!({ "running": true, "progress": progress }))),
-                        _ => reply(&from, &other, Err("a trial runs: wait for its reply, or request `abort'".to_owned())),
-                    },
-                }
-            }
-            !ended && !stop.load(Ordering::Relaxed)
-        };
-        let report = trial::run(bench, &plan, &mut watch).map_err(text)?;
+        self.reopen(plan.max_frame())?;
+        let (Some(bench), queue) = (&mut self.bench, &self.queue) else { return Err(NO_PORTS.to_owned()) };
+        let mut watch = watcher(queue, request, client, stop);
+        let mut report = trial::run(bench, &plan, &mut watch).map_err(text)?;
+        report.self_test.clone_from(&self.self_test);
         serde_json::to_value(report).map_err(text)
+    }
+
+    fn stateful(
+        &mut self,
+        stateful: &StatefulRequest,
+        request: &Value,
+        client: &Client,
+        stop: &AtomicBool,
+    ) -> Result<Value, String> {
+        let clear = self.clear.clone();
+        stateful.plan(clear.clone()).map_err(text)?;
+        self.reopen(stateful.max_frame())?;
+        let Self { bench: Some(bench), queue, .. } = self else { return Err(NO_PORTS.to_owned()) };
+        let mut watch = watcher(queue, request, client, stop);
+        let outcome = crate::stateful::measured(bench, stateful, clear, &mut watch).map_err(text)?;
+        serde_json::to_value(outcome).map_err(text)
+    }
+
+    /// Opens the ports anew where they are not, or not for frames so long.
+    fn reopen(&mut self, max_frame: usize) -> Result<(), String> {
+        if self.bench.is_some() && max_frame <= self.max_frame {
+            return Ok(());
+        }
+        if self.ports.is_empty() {
+            return Err(NO_PORTS.to_owned());
+        }
+        self.open(max_frame.max(1514))
+    }
+}
+
+/// Tells a client how far its trial is, and serves the others meanwhile.
+fn watcher<'a>(
+    queue: &'a Receiver<Message>,
+    request: &Value,
+    client: &'a Client,
+    stop: &'a AtomicBool,
+) -> impl FnMut(&Progress) -> bool + 'a {
+    let id = request.get("id").cloned().unwrap_or(Value::Null);
+    let mut ended = false;
+    move |progress: &Progress| {
+        if progress.of_s > 0.0 {
+            let Progress { t_s, of_s, sent, received } = progress;
+            let event = json!({ "event": "progress", "id": id, "t_s": t_s, "of_s": of_s, "sent": sent, "received": received });
+            write(client, &event);
+        }
+        while let Ok(message) = queue.try_recv() {
+            match message {
+                Message::Gone(other) => ended |= Arc::ptr_eq(&other, client),
+                Message::Request(other, from) => match other.get("op").and_then(Value::as_str) {
+                    Some("abort") => {
+                        ended = true;
+                        reply(&from, &other, Ok(Value::Null));
+                    }
+                    Some("stats") => reply(&from, &other, Ok(json!({ "running": true, "progress": progress }))),
+                    _ => reply(&from, &other, Err("a trial runs: wait for its reply, or request `abort'".to_owned())),
+                },
+            }
+        }
+        !ended && !stop.load(Ordering::Relaxed)
     }
 }

@@ -74,3 +74,22 @@ fn what_cannot_be_read_is_one_clear_line() {
     assert!(refused(&nowhere).contains("/nonexistent/x: No such file"));
     assert!(refused(&["frames", "--profile", &profile, "--out", &conf]).contains("stream s has no size"));
 }
+
+#[test]
+fn a_stateful_test_that_cannot_be_is_refused_before_ports_are_opened() {
+    let folder = Folder::new("stateful");
+    let stateless = folder.write("a.conf", "IP-L-Vers 4\nIP-R-Vers 4\nStateful 0\n");
+    let conf = "IP-L-Vers 6\nIP-R-Vers 4\nIPv6-L-Real 2001:2::2\nIPv6-R-Virt 64:ff9b::198.19.0.2\nStateful 1\nEnumerate-ports 3\n\
+                Fwd-sport-min 1\nFwd-sport-max 10\nFwd-dport-min 1\nFwd-dport-max 2\n";
+    let conf = folder.write("b.conf", conf);
+    let words = |file: &str, connections: &str| {
+        let all = ["stateful", "connections", "--port", "af-packet:none", "--open-rate", "10pps", "--connections", connections];
+        refused(&[&all[..], &["--siitperf", file]].concat())
+    };
+    assert!(words(&stateless, "9").contains("a.conf: `Stateful' is 0"));
+    // Addresses and ports are the file's: ten by two.
+    let mut said = words(&conf, "21");
+    assert!(said.contains("21 connections: 1 to 20 are possible"), "{said}");
+    said = words(&conf, "20");
+    assert!(said.contains("port af-packet:none: "), "{said}");
+}

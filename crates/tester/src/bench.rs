@@ -373,13 +373,18 @@ impl Bench {
 
     /// Looks after sockets and clock, and waits a moment.
     pub fn turn(&mut self) {
+        self.serve();
+        std::thread::sleep(TURN);
+    }
+
+    /// Looks after sockets and clock.
+    pub fn serve(&mut self) {
         for (_, _, hub) in &self.hubs {
             hub.run();
         }
         if let Time::Real(clock) = &self.time {
             clock.discipline();
         }
-        std::thread::sleep(TURN);
     }
 
     /// Waits until all ports have a link.

@@ -70,6 +70,16 @@ pub enum ImportError {
     Profile(#[from] ProfileError),
 }
 
+/// Reads the stateful test of a `siitperf.conf`.
+///
+/// # Errors
+/// It cannot be read, or says something that cannot be measured here.
+pub fn stateful(file: &Path) -> Result<siitperf::StatefulTest, ImportError> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file).map_err(|e| ImportError::File { file: name.clone(), error: e.to_string() })?;
+    siitperf::stateful(&name, &text)
+}
+
 /// Reads a file of any of the kinds; of a capture at most so many packets.
 ///
 /// # Errors

@@ -14,6 +14,8 @@
 //! | [`answer`] | the port as a host: ARP, neighbour discovery, ping |
 //! | [`source`], [`sink`], [`bench`] | the graph: the same drivers, buffers and threads as the router's |
 //! | [`trial`], [`report`] | one measurement and its result |
+//! | [`disturbance`] | what the machine did to it |
+//! | [`stateful`] | gateways that track connections: RFC 9693 |
 //! | [`import`] | traffic that other programs describe |
 //! | [`request`] | what a client of the server asks for |
 //!
@@ -25,6 +27,7 @@ pub use quiver_wire::MacAddr;
 
 pub mod answer;
 pub mod bench;
+pub mod disturbance;
 pub mod import;
 pub mod latency;
 pub mod maker;
@@ -38,6 +41,7 @@ pub mod request;
 pub mod signature;
 pub mod sink;
 pub mod source;
+pub mod stateful;
 pub mod time;
 pub mod tracker;
 pub mod trial;

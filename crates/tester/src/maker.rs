@@ -7,6 +7,7 @@ mod engine;
 mod head;
 mod kernel;
 mod ready;
+mod replay;
 
 use std::mem::MaybeUninit;
 
@@ -81,6 +82,8 @@ pub struct Maker {
     templates: Vec<Template>,
     order: Order,
     varying: Ready,
+    /// Its frames are packets of a capture.
+    raw: bool,
     /// Where the IPv4 checksum lies, where addresses vary.
     ip_checksum: Option<usize>,
     l4: Option<L4Place>,
@@ -101,6 +104,9 @@ impl Maker {
     /// What is missing or does not fit.
     pub fn new(stream: &Stream, size: Option<&Size>, around: &Surroundings) -> Result<Self, MakeError> {
         let name = || stream.name.clone();
+        if let Some(replay) = &stream.pcap {
+            return Self::replaying(&stream.name, replay, around);
+        }
         let size = stream.size.as_ref().or(size).ok_or_else(|| MakeError::NoSize(name()))?;
         stream.check_size(size).map_err(|error| MakeError::Size { stream: name(), error })?;
         if !around.ethernet && (!stream.vlan.is_empty() || (stream.ipv4.is_none() && stream.ipv6.is_none())) {
@@ -124,6 +130,7 @@ impl Maker {
             tag: around.tag,
             sequence: FIRST,
             signed,
+            raw: false,
             templates,
             order,
             ip_checksum: patches.iter().any(|p| p.ip).then_some(head.l3 + 10),

@@ -2,8 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::disturbance::Disturbance;
 use crate::latency::{LatencySummary, Variation};
 
 /// Name of the schema.
@@ -190,6 +191,30 @@ pub struct Report {
     pub totals: Counters,
     /// Threads.
     pub cpu: Vec<Cpu>,
+    /// What the machine did meanwhile.
+    pub machine: Disturbance,
+    /// What the tester itself could do, where that was measured and is to be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub self_test: Option<SelfTest>,
+}
+
+/// What a self-test has found, in short.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SelfTest {
+    /// When, RFC 3339.
+    pub started: String,
+    /// Kind of the ports.
+    pub engine: String,
+    /// Frames a second received in each direction, as fast as it went.
+    pub max_pps: f64,
+    /// The rate that was to be held without a loss, and for how long.
+    pub held_pps: Option<f64>,
+    /// See `held_pps`, seconds.
+    pub held_s: Option<f64>,
+    /// Whether it was.
+    pub loss_free: bool,
+    /// The same in words.
+    pub verdict: String,
 }
 
 /// A point in time as RFC 3339 writes it, in UTC.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::port::PortSpec;
 use crate::profile::{Profile, Size};
+use crate::stateful::StatefulRequest;
 use crate::trial::Plan;
 use crate::units::{Rate, line_rate};
 
@@ -29,8 +30,26 @@ pub enum Request {
     Stats,
     /// End the trial that runs.
     Abort,
+    /// Measure a gateway that tracks connections.
+    Stateful(Box<StatefulRequest>),
     /// Measure what the tester itself can do.
-    SelfTest,
+    SelfTest(SelfTestRequest),
+}
+
+/// A self-test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SelfTestRequest {
+    /// How long each of its trials is.
+    pub duration: Option<Duration>,
+    /// How long the one at nine tenths of its maximum is, where that is another time.
+    pub hold: Option<Duration>,
+}
+
+impl SelfTestRequest {
+    /// How long its trials are; two seconds unless asked for.
+    pub fn duration(&self) -> Duration {
+        self.duration.unwrap_or(Duration::from_secs(2))
+    }
 }
 
 /// What a trial is asked to do; what is not said is as [`Plan::new`] has it.
@@ -76,10 +95,14 @@ impl Request {
             Some("ports") => ports(request),
             Some("profile") => profile(request),
             Some("trial") => trial(request).map(Self::Trial),
-            Some("self-test") => check_keys(request, &[]).map(|()| Self::SelfTest),
+            Some("stateful") => StatefulRequest::of(request).map(|r| Self::Stateful(Box::new(r))),
+            Some("self-test") => {
+                check_keys(request, &["duration", "hold"])?;
+                Ok(Self::SelfTest(SelfTestRequest { duration: length(request, "duration")?, hold: length(request, "hold")? }))
+            }
             Some("stats") => check_keys(request, &[]).map(|()| Self::Stats),
             Some("abort") => check_keys(request, &[]).map(|()| Self::Abort),
-            _ => Err("`op' is one of ports, profile, trial, abort, stats, self-test".to_owned()),
+            _ => Err("`op' is one of ports, profile, trial, abort, stats, stateful, self-test".to_owned()),
         }
     }
 }
@@ -116,24 +139,29 @@ fn profile(request: &Value) -> Result<Request, String> {
     }
 }
 
+fn time(request: &Value, key: &str) -> Result<Option<Duration>, String> {
+    let seconds = request.get(key).map(|v| v.as_f64().filter(|s| (0.0..=LONGEST_S).contains(s)));
+    seconds
+        .map(|s| s.map(Duration::from_secs_f64).ok_or(format!("`{key}' is a number of seconds from 0 to {LONGEST_S}")))
+        .transpose()
+}
+
+/// A time of more than nothing.
+fn length(request: &Value, key: &str) -> Result<Option<Duration>, String> {
+    match time(request, key)? {
+        Some(time) if time.is_zero() => Err(format!("`{key}' must be above 0")),
+        time => Ok(time),
+    }
+}
+
 fn trial(request: &Value) -> Result<TrialRequest, String> {
     check_keys(request, &["rate", "size", "duration", "settle", "line_rate", "seed"])?;
     let word = |key: &str| request.get(key).map(|v| v.as_str().ok_or(format!("`{key}' is a text"))).transpose();
-    let time = |key: &str| {
-        let seconds = request.get(key).map(|v| v.as_f64().filter(|s| (0.0..=LONGEST_S).contains(s)));
-        seconds
-            .map(|s| s.map(Duration::from_secs_f64).ok_or(format!("`{key}' is a number of seconds from 0 to {LONGEST_S}")))
-            .transpose()
-    };
-    let duration = time("duration")?;
-    if duration.is_some_and(|d| d.is_zero()) {
-        return Err("`duration' must be above 0".to_owned());
-    }
     Ok(TrialRequest {
         rate: word("rate")?.map(|t| t.parse().map_err(text)).transpose()?,
         size: request.get("size").map(|v| serde_json::from_value::<Size>(v.clone()).map_err(text)).transpose()?,
-        duration,
-        settle: time("settle")?,
+        duration: length(request, "duration")?,
+        settle: time(request, "settle")?,
         line_rate: word("line_rate")?.map(|t| line_rate(t).map_err(text)).transpose()?,
         seed: request.get("seed").map(|v| v.as_u64().ok_or("`seed' is a whole number")).transpose()?,
     })
@@ -174,6 +202,9 @@ mod tests {
             (json!({ "op": "trial", "size": 63 }), "64 to 9216"),
             (json!({ "op": "trial", "rate": 5 }), "`rate' is a text"),
             (json!({ "op": "trial", "seed": "x" }), "whole number"),
+            (json!({ "op": "self-test", "hold": 0 }), "`hold' must be above 0"),
+            (json!({ "op": "self-test", "rate": 0 }), "there are: duration, hold"),
+            (json!({ "op": "stateful", "measure": "speed" }), "measure: `speed' is no measurement"),
         ] {
             let error = error_of(request.clone());
             assert!(error.contains(words), "{request}: {error}");

@@ -7,6 +7,7 @@ use quiver_graph::{Frame, IfIndex, NoDrops, NoNext, NodeCx, VectorNode, Verdict,
 use crate::answer::{Handled, Host};
 use crate::receiver::{Kind, Receiver, Run};
 use crate::signature::LEN;
+use crate::stateful::table::Tap;
 use crate::time::Time;
 
 /// What a port receives, shared with the control side: locked for a vector, and by the control side ten times a second.
@@ -14,6 +15,8 @@ use crate::time::Time;
 pub struct Inbox {
     /// The trial that runs.
     pub receiver: Option<Receiver>,
+    /// What looks at the headers of its frames.
+    pub tap: Option<Tap>,
     /// The port as a host.
     pub host: Host,
     /// Frames that the device's ring holds.
@@ -26,7 +29,7 @@ pub struct Inbox {
 impl Inbox {
     /// Of a port without a trial.
     pub fn new(host: Host, ring: usize) -> Self {
-        Self { receiver: None, host, ring, ring_full: 0, run: 0 }
+        Self { receiver: None, tap: None, host, ring, ring_full: 0, run: 0 }
     }
 
     /// Takes a frame of one segment, and says what to answer.
@@ -84,6 +87,25 @@ impl Sink {
     }
 }
 
+/// Shows a tap the packets of one port, from `from` on.
+#[inline(never)]
+fn show(tap: &mut Tap, cx: &mut NodeCx<'_>, frame: &mut Frame, from: usize) {
+    let interface = cx.packet(frame, from).rx_if();
+    for i in from..frame.len() {
+        let packet = cx.packet(frame, i);
+        if packet.rx_if() != interface {
+            break;
+        }
+        if packet.has(flags::CHAINED) {
+            let mut tail = [0; LEN];
+            packet.copy_out(packet.total_len().saturating_sub(LEN), &mut tail);
+            tap.note(packet.bytes(), Some(&tail));
+        } else {
+            tap.note(packet.bytes(), None);
+        }
+    }
+}
+
 impl VectorNode for Sink {
     type Next = NoNext;
     type Drop = NoDrops;
@@ -97,6 +119,9 @@ impl VectorNode for Sink {
             let interface = cx.packet(frame, from).rx_if().0;
             let Some(inbox) = self.inboxes.get((interface as usize).wrapping_sub(1)) else { break };
             let mut inbox = lock(inbox);
+            if let Some(tap) = &mut inbox.tap {
+                show(tap, cx, frame, from);
+            }
             let mut run = Run::new(now);
             let mut to = from;
             while to < n {

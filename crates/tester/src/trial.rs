@@ -13,13 +13,15 @@ use std::time::{Duration, Instant, SystemTime};
 use quiver_wire::MacAddr;
 
 use crate::bench::{Bench, BenchError};
+use crate::disturbance::Machine;
 use crate::maker::{MakeError, Maker, Surroundings};
-use crate::profile::{Profile, Side, SignatureMode, Size, Stream};
+use crate::profile::{Profile, Replay, Side, SignatureMode, Size, Stream};
 use crate::random::Random;
 use crate::receiver::{Flow, Receiver};
 use crate::report::{Counters, Report, SCHEMA, Sample, Tester, rfc3339};
 use crate::sink::lock;
 use crate::source::{Job, Outgoing, Sent};
+use crate::stateful::table::{Tap, Task};
 use crate::units::{Rate, RateError};
 
 use outcome::{Before, busy, finish};
@@ -75,7 +77,8 @@ impl Plan {
     /// Bytes of the largest frame, without FCS.
     pub fn max_frame(&self) -> usize {
         let own = self.profile.streams.iter().filter_map(|s| s.size.as_ref()).chain(&self.size);
-        own.filter_map(|s| s.all().last().copied()).max().map_or(1514, |n| usize::from(n) - 4)
+        let made = own.filter_map(|s| s.all().last().copied()).max().map_or(1514, |n| usize::from(n) - 4);
+        self.profile.streams.iter().filter_map(|s| s.pcap.as_ref()).map(Replay::longest).fold(made, usize::max)
     }
 }
 
@@ -179,7 +182,10 @@ impl Direction {
 
 /// Frames a second of each stream; `None` for as many as can be.
 fn rates(streams: &[Stream], plan: &Plan) -> Result<Vec<Option<f64>>, TrialError> {
-    let size = |s: &Stream| plan.size.as_ref().or(s.size.as_ref()).map_or(64.0, Size::mean);
+    let size = |s: &Stream| match &s.pcap {
+        Some(replay) => replay.mean(),
+        None => plan.size.as_ref().or(s.size.as_ref()).map_or(64.0, Size::mean),
+    };
     let shares: f64 = streams.iter().filter(|s| s.rate.is_none()).map(|s| s.share.unwrap_or(1.0)).sum();
     let mean: f64 = streams.iter().filter(|s| s.rate.is_none()).map(|s| s.share.unwrap_or(1.0) / shares * size(s)).sum();
     streams
@@ -197,6 +203,19 @@ fn rates(streams: &[Stream], plan: &Plan) -> Result<Vec<Option<f64>>, TrialError
 /// # Errors
 /// It could not begin. A trial that has begun always ends with a report, in bounded time.
 pub fn run(bench: &mut Bench, plan: &Plan, watch: &mut dyn FnMut(&Progress) -> bool) -> Result<Report, TrialError> {
+    run_with(bench, plan, None, watch).map(|(report, _)| report)
+}
+
+/// The same with somebody that looks at the headers of what a port receives, and what that has found.
+///
+/// # Errors
+/// See [`run`].
+pub(crate) fn run_with(
+    bench: &mut Bench,
+    plan: &Plan,
+    task: Option<(usize, Task)>,
+    watch: &mut dyn FnMut(&Progress) -> bool,
+) -> Result<(Report, Option<Task>), TrialError> {
     let mut go_on = || watch(&Progress::default());
     bench.wait_for_links(plan.patience, &mut go_on)?;
     bench.probe()?;
@@ -222,7 +241,14 @@ pub fn run(bench: &mut Bench, plan: &Plan, watch: &mut dyn FnMut(&Progress) -> b
         directions.push(direction);
         jobs.append(&mut of);
     }
-    Ok(conduct(bench, plan, tag, directions, jobs, watch))
+    let at = task.as_ref().map(|(port, _)| *port);
+    if let Some((port, task)) = task {
+        let ethernet = bench.ports()[port].ethernet();
+        lock(&bench.inboxes()[port]).tap = Some(Tap::new(task, ethernet, tag));
+    }
+    let report = conduct(bench, plan, tag, directions, jobs, watch);
+    let tap = at.and_then(|port| lock(&bench.inboxes()[port]).tap.take());
+    Ok((report, tap.map(Tap::into_task)))
 }
 
 /// The stream with the trial's sizes in place of its own: streams with a rate of their own keep theirs.
@@ -309,6 +335,7 @@ fn conduct(
     let duration = plan.duration.as_nanos() as u64;
     bench.poll(true);
     let before = Before::now(bench);
+    let machine = Machine::now();
     let start = bench.time().now() + LEAD;
     let paced = plan.rate != Some(Rate::Max);
     let end = start + duration + if paced { GRACE } else { 0 };
@@ -409,6 +436,8 @@ fn conduct(
         directions: reports,
         totals,
         cpu: busy(bench, &before, &after),
+        machine: machine.since(),
+        self_test: None,
     }
 }
 

@@ -12,6 +12,7 @@ use quiver_wire::MacAddr;
 use serde_json::{Value, json};
 
 use super::{ImportError, text};
+use crate::stateful::{AddressRange, Ends, Order, PortRange};
 
 /// Ports where they do not vary (RFC 2544, section C.2.6.4).
 const FIXED_PORTS: (u16, u16) = (0xc020, 7);
@@ -225,6 +226,93 @@ impl Conf {
     }
 }
 
+/// The connections of a stateful test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatefulTest {
+    /// Addresses and ports.
+    pub ends: Ends,
+    /// In which order they come.
+    pub order: Order,
+    /// Whether the initiator is on the left.
+    pub from_left: bool,
+}
+
+impl Conf {
+    /// Addresses of a side as a sender of this version writes them, in a row.
+    fn row(&self, version: u64, owner: char) -> Result<AddressRange, String> {
+        let address = self.address(version, owner)?;
+        if self.number(&format!("Num-{owner}-Nets"), 1) > 1 {
+            return Err(format!("`Num-{owner}-Nets' is 1 in stateful tests"));
+        }
+        if self.number(&format!("IP-{owner}-var"), 0) == 0 {
+            return Ok(address.into());
+        }
+        let last_bits = if version == 4 { 2 } else { 14 };
+        if self.number(&format!("IPv{version}-{owner}-offset"), last_bits) != last_bits {
+            return Err(format!(
+                "`IPv{version}-{owner}-offset' is {last_bits} here: addresses that vary in other than their last 16 bits are in no row"
+            ));
+        }
+        let end = |word: &str, unset: u64| {
+            let low = self.number(&format!("IP-{owner}-{word}"), unset);
+            match address {
+                IpAddr::V4(a) => Ipv4Addr::from_bits(a.to_bits() & !0xffff | low as u32).to_string(),
+                IpAddr::V6(a) => Ipv6Addr::from_bits(a.to_bits() & !0xffff | u128::from(low)).to_string(),
+            }
+        };
+        format!("{}-{}", end("min", 0), end("max", 65_535)).parse()
+    }
+
+    /// Ports in a row, where they vary.
+    fn port_row(&self, direction: &str, which: &str, fixed: u16, usual: (u64, u64)) -> Result<PortRange, String> {
+        let key = |word: &str| format!("{direction}-{word}");
+        if self.number(&key(&format!("var-{which}")), 0) == 0 && self.number("Enumerate-ports", 0) == 0 {
+            return Ok(PortRange { first: fixed, last: fixed });
+        }
+        let [first, last] =
+            [("min", usual.0), ("max", usual.1)].map(|(end, unset)| self.number(&key(&format!("{which}-{end}")), unset) as u16);
+        if last < first {
+            return Err(format!("`{}' is less than `{}'", key(&format!("{which}-max")), key(&format!("{which}-min"))));
+        }
+        Ok(PortRange { first, last })
+    }
+
+    fn stateful(&self) -> Result<StatefulTest, String> {
+        let (own, other, direction) = match self.number("Stateful", 0) {
+            1 => ('L', 'R', "Fwd"),
+            2 => ('R', 'L', "Rev"),
+            _ => return Err("`Stateful' is 0: that is no stateful test".to_owned()),
+        };
+        for key in ["Responder-tuples", "Responder-ports"] {
+            let number = self.number(key, 3);
+            if number != 3 {
+                return Err(format!("`{key}' {number}: the responder draws from its state table here, which is 3"));
+            }
+        }
+        let version = self.version(own)?;
+        let ends = Ends {
+            initiators: self.row(version, own)?,
+            responders: self.row(version, other)?,
+            initiator_ports: self.port_row(direction, "sport", FIXED_PORTS.0, (1024, 65_535))?,
+            responder_ports: self.port_row(direction, "dport", FIXED_PORTS.1, (1, 49_151))?,
+        };
+        let order = match self.number("Enumerate-ports", 0).max(self.number("Enumerate-ips", 0)) {
+            1 => Order::Increasing,
+            2 => Order::Decreasing,
+            _ => Order::Random,
+        };
+        Ok(StatefulTest { ends, order, from_left: own == 'L' })
+    }
+}
+
+/// The stateful test that the text of a `siitperf.conf` describes; `file` is what messages call it.
+///
+/// # Errors
+/// A line that siitperf would not take, or something that cannot be measured here.
+pub fn stateful(file: &str, text: &str) -> Result<StatefulTest, ImportError> {
+    Conf::read(file, text)?.stateful().map_err(|error| ImportError::Content { file: file.to_owned(), error })
+}
+
 /// The profile that the text of a `siitperf.conf` describes; `file` is what messages call it.
 ///
 /// # Errors
@@ -233,7 +321,8 @@ pub fn profile(file: &str, text: &str) -> Result<String, ImportError> {
     let conf = Conf::read(file, text)?;
     let content = |error: String| ImportError::Content { file: file.to_owned(), error };
     if conf.number("Stateful", 0) != 0 {
-        return Err(content("`Stateful' tests have two phases, which a profile has not: set it to 0".to_owned()));
+        let error = "`Stateful' tests have two phases, which a profile has not: `quiver-tester stateful --siitperf' reads them";
+        return Err(content(error.to_owned()));
     }
     let mut streams = Vec::new();
     for (key, name, direction, sides) in [("Forward", "forward", "Fwd", ('L', 'R')), ("Reverse", "reverse", "Rev", ('R', 'L'))] {
@@ -331,6 +420,36 @@ Rev-sport-max 9
         let four = with("IP-L-var 1\nIP-L-min 2\nIP-L-max 65534\nIPv4-L-offset 1\n").unwrap();
         let ([first, last], step) = (["198.0.2.2", "198.255.254.2"].map(|a| a.parse().unwrap()), 256);
         assert_eq!(four.streams[1].ipv4.as_ref().unwrap().dst, Some(Field::Increment { first, last, step, every: 1 }));
+    }
+
+    #[test]
+    fn stateful_tests_have_the_connections_that_siitperf_would_open() {
+        let read = |more: &str| stateful("siitperf.conf", &format!("{CONF}{more}")).map_err(|e| e.to_string());
+        let test = read("Stateful 1\nEnumerate-ports 3\nFwd-sport-min 1\nFwd-sport-max 40000\nFwd-dport-max 100\n").unwrap();
+        assert_eq!((test.order, test.from_left), (Order::Random, true));
+        let Ends { initiators, responders, initiator_ports, responder_ports } = test.ends;
+        assert_eq!((initiators.to_string().as_str(), responders.to_string().as_str()), ("2001:2::2", "64:ff9b::c613:2"));
+        assert_eq!((initiator_ports.to_string().as_str(), responder_ports.to_string().as_str()), ("1-40000", "1-100"));
+        // From the other side, with addresses that vary and ports that do not.
+        let more = "Stateful 2\nEnumerate-ips 1\nRev-var-sport 0\nIP-L-var 1\nIP-L-min 2\nIP-L-max 1001\n";
+        let test = read(more).unwrap();
+        assert_eq!((test.order, test.from_left), (Order::Increasing, false));
+        assert_eq!(
+            (test.ends.initiators.to_string().as_str(), test.ends.responders.to_string().as_str()),
+            ("198.19.0.2", "198.18.0.2-198.18.3.233")
+        );
+        assert_eq!((test.ends.initiator_ports.first, test.ends.responder_ports.last), (0xc020, 7));
+        for (more, words) in [
+            ("", "no stateful test"),
+            ("Stateful 1\nResponder-tuples 1\n", "`Responder-tuples' 1"),
+            ("Stateful 1\nNum-R-Nets 2\n", "`Num-R-Nets' is 1"),
+            ("Stateful 1\nIP-R-var 3\nIPv6-R-offset 12\n", "`IPv6-R-offset' is 14 here"),
+            ("Stateful 1\nIP-R-var 3\nIP-R-min 5\nIP-R-max 3\n", "ends before it begins"),
+            ("Stateful 1\nFwd-sport-min 9\nFwd-sport-max 3\n", "`Fwd-sport-max' is less"),
+        ] {
+            let error = read(more).unwrap_err();
+            assert!(error.starts_with("siitperf.conf") && error.contains(words) && !error.contains('\n'), "{more}: {error}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Values of varying fields, one after the other.
 
+use crate::profile::supply::Supply;
 use crate::profile::zipf::Popular;
 use crate::profile::{Field, Value};
 use crate::random::{Alias, Random};
@@ -52,6 +53,11 @@ pub(super) enum Engine {
         table: Alias,
         random: Random,
     },
+    Supplied {
+        supply: Supply,
+        at: u64,
+        random: Random,
+    },
 }
 
 impl Engine {
@@ -66,6 +72,9 @@ impl Engine {
                 popular: popular.clone(),
                 random: Random::new(own.unwrap_or(seed)),
             },
+            Field::Supplied(supply) => {
+                Self::Supplied { supply: supply.clone(), at: 0, random: Random::new(supply.seed.unwrap_or(seed)) }
+            }
             Field::Increment { first, last, step, every } => {
                 let (first, last) = (first.number(), last.number());
                 Self::Count { value: first, first, last, step: *step, every: *every, left: *every }
@@ -134,6 +143,11 @@ impl Engine {
                 now
             }
             Self::Pick { values, random } => values[random.below(values.len() as u64) as usize],
+            Self::Supplied { supply, at, random } => {
+                let n = if supply.seed.is_some() { random.below(supply.count) } else { *at };
+                *at = if *at + 1 == supply.count { 0 } else { *at + 1 };
+                supply.values.value(n)
+            }
             Self::Zipf { popular, table, random } => {
                 let rank = table.draw(random);
                 let ((address, _), host) = (popular.prefix(rank), popular.host_bits(rank));

@@ -14,6 +14,9 @@ impl Maker {
     /// # Errors
     /// See above.
     pub fn for_kernel(&self, base: usize) -> Result<(Stream, Vec<Template>), String> {
+        if self.raw {
+            return Err("packets of a capture".to_owned());
+        }
         let Order::Turns { order, .. } = &self.order else { return Err("random sizes".to_owned()) };
         if order.len() > ORDER {
             return Err(format!("sizes that repeat after {} frames (up to {ORDER} can be)", order.len()));
@@ -63,6 +66,7 @@ fn field(patch: &Patch, templates: &mut [Template]) -> Result<Field, String> {
     let (kind, least, most) = match &patch.engine {
         Engine::List { .. } | Engine::Pick { .. } => return Err("fields with lists of values".to_owned()),
         Engine::Zipf { .. } => return Err("fields drawn by Zipf's law".to_owned()),
+        Engine::Supplied { .. } => return Err("four-tuples of a state table".to_owned()),
         Engine::Count { every, .. } | Engine::Down { every, .. } if *every > 1 => {
             return Err("fields with each value several times".to_owned());
         }
@@ -109,7 +113,7 @@ fn field(patch: &Patch, templates: &mut [Template]) -> Result<Field, String> {
         Engine::Random { random, first, span, .. } => {
             (field.first, field.random, field.span) = (*first as u32, random.state(), *span as u64);
         }
-        Engine::List { .. } | Engine::Pick { .. } | Engine::Zipf { .. } => {}
+        Engine::List { .. } | Engine::Pick { .. } | Engine::Zipf { .. } | Engine::Supplied { .. } => {}
     }
     Ok(field)
 }

@@ -9,6 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
+use super::supply::Supply;
 use super::zipf::{Popular, Skew};
 
 /// A type of header field.
@@ -144,6 +145,8 @@ pub enum Field<T> {
         /// Seed of the draw; the stream's own for `None`.
         seed: Option<u64>,
     },
+    /// Values that code works out.
+    Supplied(Supply),
 }
 
 impl<T: Value> Field<T> {
@@ -153,6 +156,7 @@ impl<T: Value> Field<T> {
             Self::Fixed(v) => *v,
             Self::List(values) | Self::Pick { values, .. } => values[0],
             Self::Zipf { popular, .. } => T::of_number(popular.prefix(0).0),
+            Self::Supplied(supply) => T::of_number(supply.values.value(0)),
             Self::Increment { first, .. } | Self::Decrement { first, .. } | Self::Random { first, .. } => *first,
         }
     }

@@ -1,7 +1,9 @@
 //! Traffic profiles: what a trial sends, as YAML or JSON. `apps/quiver-tester/README.md` documents every key.
 
 pub mod field;
+pub mod replay;
 pub mod size;
+pub mod supply;
 #[cfg(test)]
 mod tests;
 pub mod tuples;
@@ -15,6 +17,7 @@ use quiver_wire::tcp::TcpFlags;
 use serde::Deserialize;
 
 pub use field::{Field, Lit, Value};
+pub use replay::Replay;
 pub use size::Size;
 pub use tuples::Tuples;
 
@@ -166,6 +169,9 @@ pub struct Stream {
     /// ICMP or ICMPv6 echo request.
     #[serde(default)]
     pub icmp: Option<Echo>,
+    /// Packets that it sends as they are, in place of headers and sizes.
+    #[serde(default)]
+    pub pcap: Option<Replay>,
     /// Addresses and ports that belong together; put into the headers when the profile is read.
     #[serde(default)]
     pub tuples: Option<Tuples>,
@@ -323,6 +329,7 @@ impl Stream {
             udp: None,
             tcp: None,
             icmp: None,
+            pcap: None,
             tuples: None,
         }
     }
@@ -477,6 +484,12 @@ impl Profile {
                 "streams from the right are there already: leave it out, or give streams from the left only".into(),
             );
         }
+        if self.bidirectional && self.streams.iter().any(|s| s.pcap.is_some()) {
+            return wrong(
+                "bidirectional",
+                "addresses in packets of a capture cannot be exchanged: give the right a stream of its own".into(),
+            );
+        }
         for side in [Side::Left, Side::Right] {
             let counted = |s: &&Stream| s.from == side && s.signature == SignatureMode::None;
             let all = self.streams.iter().filter(|s| s.from == side).count();
@@ -504,6 +517,9 @@ impl Stream {
         }
         if self.ipv4.is_some() && self.ipv6.is_some() {
             return wrong("", "it has both ipv4 and ipv6: make two streams of it".to_owned());
+        }
+        if self.pcap.is_some() {
+            self.check_replay()?;
         }
         let l4 = [self.udp.is_some(), self.tcp.is_some(), self.icmp.is_some()].into_iter().filter(|p| *p).count();
         if l4 > 1 {
@@ -543,7 +559,7 @@ impl Stream {
                     vec![*first, *last]
                 }
                 // Of addresses only.
-                Field::Zipf { .. } => Vec::new(),
+                Field::Zipf { .. } | Field::Supplied(_) => Vec::new(),
             };
             if ids.iter().any(|id| *id > 4094) {
                 return wrong(&format!(".vlan[{i}].id"), "a VLAN number is 0 to 4094".to_owned());
@@ -559,6 +575,20 @@ impl Stream {
         }
         if let Some(size) = &self.size {
             self.check_size(size).map_err(|error| (".size".to_owned(), error))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a stream of captured packets says nothing that these say.
+    fn check_replay(&self) -> Result<(), (String, String)> {
+        let wrong = |path: &str, error: &str| Err((path.to_owned(), error.to_owned()));
+        if self.signature == SignatureMode::Full {
+            return wrong(".pcap", "packets of a capture go out as they are, and so are counted only: add `signature: none'");
+        }
+        let headers = [self.ipv4.is_some(), self.ipv6.is_some(), self.udp.is_some(), self.tcp.is_some(), self.icmp.is_some()];
+        let link = [self.ethernet.src.is_some(), self.ethernet.dst.is_some(), !self.vlan.is_empty(), self.size.is_some()];
+        if headers.iter().chain(&link).any(|given| *given) {
+            return wrong(".pcap", "a capture has sizes and headers of its own: leave out all other keys that say some");
         }
         Ok(())
     }

@@ -122,11 +122,15 @@ fn read<T: Value>(path: &Path) -> Result<Vec<(u128, u8)>, String> {
     if prefixes.is_empty() { Err(format!("{name} has no prefix of the family")) } else { Ok(prefixes) }
 }
 
-/// Makes paths of route files in a document relative to the document's folder.
+/// Makes paths of route files and captures in a document relative to the document's folder.
 pub(super) fn resolve(document: &mut serde_json::Value, folder: &Path) {
     match document {
         serde_json::Value::Object(keys) => {
             for (key, value) in keys {
+                if let (serde_json::Value::String(file), "pcap") = (&mut *value, key.as_str()) {
+                    *file = folder.join(&*file).to_string_lossy().into_owned();
+                    continue;
+                }
                 match value.get_mut("routes") {
                     Some(serde_json::Value::String(file)) if key == "zipf" => {
                         *file = folder.join(&*file).to_string_lossy().into_owned();

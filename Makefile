@@ -16,8 +16,9 @@ build: ## quiver, quiverctl and the demo, optimised, in target/release
 
 demo: ## two hosts, a router between them, real traffic through it (root for the full show)
 	@scripts/install-packages test
-	cargo build --locked --release -p quiver -p quiverctl -p quiver-testbed --bins $(DPDK)
+	cargo build --locked --release -p quiver -p quiverctl -p quiver-tester -p quiver-testbed --bins $(DPDK)
 	$(TARGET)/release/quiver-demo $(ARGS)
+	@scripts/lab excerpt
 
 demo-lab: ## a small campaign, quiver beside the kernel, and its report (root, under ten minutes after the build)
 	@scripts/install-packages test
@@ -29,9 +30,9 @@ demo-lab: ## a small campaign, quiver beside the kernel, and its report (root, u
 test: ## every test: beside the code, the scenarios in network namespaces (root), the lab's
 	scripts/test $(ARGS)
 
-bench: ## clocks per packet, lookups, build times
+bench: ## every bench, beside the last committed figures: make bench ARGS="--only graph"
 	@scripts/install-packages test
-	cargo bench --locked --workspace $(ARGS)
+	scripts/bench $(ARGS)
 
 lab: ## the measurement lab: make lab ARGS="plan lab/campaigns/small.yaml"
 	@scripts/install-packages test

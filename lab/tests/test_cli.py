@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from quiver_lab import cli
+from quiver_lab import campaign, cli, facts
+from quiver_lab.reproduce import Options, campaign_text, design
+from quiver_lab.store import Store
+from test_reproduce import SIMULATED
 
 CAMPAIGNS = Path(__file__).resolve().parents[1] / "campaigns"
 
@@ -119,6 +122,11 @@ def test_doctor_answers(lab: Lab) -> None:
         (("plan", "/nonexistent"), "No such file"),
         (("export", "/nonexistent", "--parquet", "x"), "is no campaign's folder"),
         (("verdicts", "nobody1999"), "one of slavik2025"),
+        (("reproduce", "nobody1999", "--plan"), "one of slavik2025"),
+        (("reproduce", "kosak2025"), "give --out"),
+        (("reproduce", "kosak2025", "--plan", "--dut-cores", "a"), "numbers with commas"),
+        (("reproduce", "kosak2025", "--plan", "--scale", "7"), "write it as 1/200"),
+        (("reproduce", "kosak2025", "--plan", "--only", "x=1"), "key=value"),
     ],
 )
 def test_errors_are_one_line(lab: Lab, words: tuple[str, ...], says: str) -> None:
@@ -126,3 +134,26 @@ def test_errors_are_one_line(lab: Lab, words: tuple[str, ...], says: str) -> Non
     assert done.returncode == 1
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_reproduction_says_what_it_takes_and_starts_nothing(lab: Lab, tmp_path: Path) -> None:
+    done = lab("reproduce", "slavik2025", "--quick", "--plan", "--out", tmp_path / "o")
+    assert done.returncode == 0, done.stderr
+    assert "305 cells × 3 repeats" in done.stdout
+    assert "10 workers and a main thread need 11 cores" in done.stdout
+    assert "measured when the campaign begins" in done.stdout
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_reproduction_goes_on_and_ends_with_its_page(lab: Lab, tmp_path: Path) -> None:
+    text = campaign_text(design("kosak2025"), Options(testbed=SIMULATED, repeats=1))
+    folder = tmp_path / "o"
+    Store.create(folder, campaign.parse(text), text, facts.machine(), resume=False)
+    assert lab("reproduce", "kosak2025", "--quick", "--out", folder).returncode == 1
+    done = lab("reproduce", "kosak2025", "--quick", "--out", folder, "--resume", "--only", "ip=4", "--only", "workers=1")
+    assert done.returncode == 0, done.stderr
+    assert "holds              kernel-outperformed-by-an-order-of-magnitude" in done.stdout
+    assert "50 cells" not in done.stdout
+    assert (folder / "report" / "reproduction.html").exists()
+    assert (folder / "report" / "report.html").exists()
+    assert "absent" not in done.stderr

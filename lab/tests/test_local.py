@@ -60,6 +60,8 @@ CASES = [
     ("linux", "one-way", ("ethtool",)),
     ("linux", "bidirectional", ("ethtool",)),
     ("linux", "nat", ("ethtool", "nft")),
+    ("linux-tuned", "one-way", ("ethtool",)),
+    ("linux-tuned", "nat", ("ethtool", "nft")),
     ("dpdk", "cross-connect", ("dpdk-testpmd",)),
 ]
 
@@ -80,7 +82,13 @@ def test_frames_go_through_and_are_counted(tmp_path: Path, dut: str, operation: 
     if dut == "quiver":
         assert record.device["version"].startswith("quiver v")
         assert "ip4" in record.telemetry["runtime"] or operation == "cross-connect"
-    if dut == "linux":
+    if dut == "linux-tuned":
+        settings = record.device["settings"]
+        assert settings["net.ipv4.ip_early_demux"] == "0"
+        assert settings["rings"].startswith(("4096", "as it was ("))
+        assert settings["conntrack"].startswith("none" if operation == "one-way" else ("known connections", "as it was ("))
+        assert settings["net.core.netdev_budget"] == "as it was (the whole machine's)"
+    if dut.startswith("linux"):
         assert record.device["receive"] in ("threaded NAPI", "receive packet steering")
     left = subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=True).stdout
     assert f"ql{os.getpid() % 100_000}" not in left
@@ -135,3 +143,16 @@ def test_what_a_device_cannot_do_is_absent() -> None:
         assert all(str(v).startswith("vpp is not installed") for k, v in why.items() if k[0] == "fdio-vpp")
     if find("dpdk-testpmd", {}):
         assert why["dpdk", "nat", "veth", 4, 1] == "testpmd does not route"
+
+
+def test_a_router_that_is_reset_comes_back(tmp_path: Path) -> None:
+    need("quiver", "quiverctl")
+    spec = {
+        "kind": "reset", "search_s": 1, "resolution_pps": 400, "max_rate": "400pps", "duration_s": 15, "reset_after_s": 2,
+    }  # fmt: skip
+    store, record = measure(tmp_path / "o", "quiver", "one-way", spec)
+    assert record.status == "done", record.why
+    trial = Trial.model_validate([*store.trials()][-1].trial)
+    # It was away for a while, and frames came on both sides of that.
+    assert 0 < trial.missing < trial.intended
+    assert record.values["reset_s"] == pytest.approx(trial.missing / record.values["throughput_pps"])

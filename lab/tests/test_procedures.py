@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quiver_lab.procedures import back_to_back, fixed_rate, frame_loss_rate, latency, pdv, recovery, reset, soak
+from quiver_lab.procedures.sudden import last_loss
 from quiver_lab.simulate import SimulatedDevice
+from quiver_lab.trial import SeriesPoint, Trial
 
 
 def test_loss_rate_ends_after_two_clean_trials() -> None:
@@ -86,6 +88,59 @@ def test_recovery_that_never_ends_or_never_began_is_told() -> None:
     assert recovery(forever, throughput_pps=100_000, line_pps=1e6, overload_s=2, after_s=2).recovery_s is None
     strong = SimulatedDevice(capacity_pps=1e9)
     assert not recovery(strong, throughput_pps=100_000, line_pps=1e6, overload_s=2, after_s=2).overloaded
+
+
+def points(*counts: tuple[int, int]) -> tuple[SeriesPoint, ...]:
+    """Intervals of a tenth of a second: sent and received."""
+    return tuple(
+        SeriesPoint(t_s=round((n + 1) / 10, 3), sent=sent, received=received, lost=sent - received)
+        for n, (sent, received) in enumerate(counts)
+    )
+
+
+def test_a_queue_that_drains_is_not_taken_for_loss() -> None:
+    # Ten frames stay under way for an interval, none is lost.
+    assert last_loss(points((50, 40), (50, 50), (20, 30))) is None
+    # Twenty-five are lost in the second interval, in which the queue is full; it drains in those after it.
+    assert last_loss(points((50, 40), (50, 20), (20, 25), (20, 25), (20, 25), (20, 20))) == pytest.approx(0.2)
+    # Three are lost in the third, which the ten under way hide; eleven would not be hidden.
+    assert last_loss(points((50, 40), (50, 50), (50, 47), (50, 50), (0, 10))) == pytest.approx(0.1)
+    assert last_loss(points((50, 40), (50, 50), (50, 39), (50, 50), (0, 10))) == pytest.approx(0.3)
+
+
+@given(
+    flows=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3), st.integers(0, 8)), min_size=2, max_size=30),
+)
+@settings(max_examples=200, deadline=None)
+def test_a_loss_is_never_told_later_than_it_was(flows: list[tuple[int, int, int]]) -> None:
+    """Random frames sent, lost and under way; where nothing is under way, the answer is exact."""
+    under_way, counts, last = 0, [], None
+    for n, (sent, wanted, kept) in enumerate(flows):
+        lost = min(wanted, sent)
+        keep = 0 if n == len(flows) - 1 else min(kept, under_way + sent - lost)
+        counts.append((sent, under_way + sent - lost - keep))
+        under_way = keep
+        last = round((n + 1) / 10, 3) if lost else last
+    found = last_loss(points(*counts))
+    assert (found is None) == (last is None)
+    if found is not None and last is not None:
+        assert found <= last
+        assert found == last or any(kept for _, _, kept in flows)
+
+
+def test_a_device_that_is_away_at_the_end_did_not_come_back() -> None:
+    class Away(SimulatedDevice):
+        """The tester began late, so that less is missing than the time after the reset."""
+
+        def measure_with_reset(self, rate_pps: float, duration_s: float, reset_after_s: float) -> Trial:
+            trial = self._trial(200, 200, 90, duration_s, 0.5)
+            (direction,) = trial.directions
+            return trial.model_copy(
+                update={"directions": (direction.model_copy(update={"series": points((110, 110), (90, 0), (0, 0))}),)}
+            )
+
+    found = reset(Away(capacity_pps=1e6), rate_pps=10, duration_s=20, reset_after_s=10)
+    assert (found.lost, found.reset_s) == (90, None)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.25, 3.0])

@@ -162,7 +162,7 @@ def test_too_few_repeats_are_not_called_a_difference(tmp_path: Path) -> None:
 
 
 def test_energy_is_shown_where_a_meter_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quiver_lab.runner.measure_idle.__defaults__", (0.05,))
+    monkeypatch.setattr("quiver_lab.meters.IDLE_S", 0.05)
     bed = {**FULL["testbed"], "meter": "simulated", "simulated_watts": 90}
     metered = make(tmp_path / "o", testbed=bed, repeats=1, matrix={**FULL["matrix"], "workers": [1], "frame_bytes": [64]})
     words = " ".join(" ".join(read(build(metered, tmp_path / "r")).text).split())

@@ -195,14 +195,61 @@ def test_odd_runs_are_repeated_at_most_twice_and_all_are_kept(tmp_path: Path) ->
 
 
 def test_energy_of_a_known_draw_is_counted_and_idle_measured_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quiver_lab.runner.IDLE_S", 0.05)
-    monkeypatch.setattr("quiver_lab.runner.measure_idle.__defaults__", (0.05,))
+    monkeypatch.setattr("quiver_lab.meters.IDLE_S", 0.05)
     store = make(tmp_path / "o", testbed={**BASE["testbed"], "meter": "simulated", "simulated_watts": 250})
     Runner(store).run()
     for record in store.trials():
         assert record.energy is not None
         assert record.energy.joules == pytest.approx(250 * record.energy.seconds, rel=1e-3, abs=1e-5)
         assert record.energy.idle_watts == pytest.approx(250, rel=1e-3)
+
+
+SUDDEN: dict[str, Any] = {
+    "testbed": {"kind": "simulated", "devices": {"a": {"capacity_pps": 1000, "recovery_s": 1.5, "reset_s": 2.5}}},
+    "line_rate": "1344kbps",  # 2,000 frames of 64 bytes
+    "matrix": {"dut": ["a"], "link": ["none"], "procedure": ["recovery", "reset"]},
+    "procedures": {
+        "recovery": {"kind": "recovery", "search_s": 1, "overload_s": 4, "after_s": 4},
+        "reset": {"kind": "reset", "search_s": 1, "duration_s": 10, "reset_after_s": 2},
+    },
+    "repeats": 1,
+}
+
+
+def test_recovery_and_reset_of_known_times(tmp_path: Path) -> None:
+    store = make(tmp_path / "o", **SUDDEN)
+    Runner(store).run()
+    found = {r.run.cell.procedure: r for r in store.runs()}
+    assert {r.status for r in found.values()} == {"done"}, [r.why for r in found.values()]
+    values = found["recovery"].values
+    assert values["throughput_pps"] == 1000
+    assert values["overload_pps"] == pytest.approx(1100)
+    assert values["recovery_s"] == pytest.approx(1.5, abs=1e-6)
+    assert found["recovery"].resolution == pytest.approx(0.1)
+    assert "recovery is told to 0.1 s" in found["recovery"].notes
+    assert found["reset"].values["reset_s"] == pytest.approx(2.5)
+    # Resumed, it is the same without a trial.
+    before = content(tmp_path / "o")
+    for path in (tmp_path / "o" / "runs").rglob("*.json"):
+        path.unlink()
+    Runner(make(tmp_path / "o", resume=True, **SUDDEN)).run()
+    assert content(tmp_path / "o") == before
+
+
+def test_what_was_not_to_be_seen_of_recovery_and_reset_is_said(tmp_path: Path) -> None:
+    never = {"capacity_pps": 1000, "recovery_s": 99, "reset_s": 99}
+    bed = {"kind": "simulated", "devices": {"a": never, "b": {"capacity_pps": 1e6}}}
+    store = make(tmp_path / "o", **{**SUDDEN, "testbed": bed, "matrix": {**SUDDEN["matrix"], "dut": ["a", "b"]}})
+    Runner(store).run()
+    found = {(r.run.cell.dut, r.run.cell.procedure): r for r in store.runs()}
+    assert found["a", "recovery"].values["recovery_s"] is None
+    assert "frames were still lost 4 s after the overload" in found["a", "recovery"].notes
+    assert found["a", "reset"].values["reset_s"] is None
+    assert "it did not come back within 8 s" in found["a", "reset"].notes
+    assert found["b", "recovery"].values["recovery_s"] is None
+    assert "the overload lost nothing: there was nothing to recover from" in found["b", "recovery"].notes
+    assert not found["b", "recovery"].valid
+    assert found["b", "reset"].values["reset_s"] == 0
 
 
 def test_export_and_archive_hold_everything(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ How the parts know each other, arrows pointing one way::
                         │
     records, store, campaign                    files, nothing else
                         │
-    tester, testbed, devices, energy            the only modules that start processes or read the machine
+    tester, testbed, devices, energy            the only modules that start processes or read the machine;
+    hosts, remote                               of these two, on other hosts
                         │
     runner ── report, compare ── cli
 """

@@ -9,16 +9,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from quiver_lab import units
+from quiver_lab import description, units
 from quiver_lab.procedures import PRESETS
 
-Operation = Literal["one-way", "bidirectional", "nat", "cross-connect"]
-Link = Literal["veth", "memif", "none"]
+Operation = Literal["one-way", "bidirectional", "nat", "cross-connect", "bridge", "mix"]
+Link = Literal["veth", "memif", "ports", "none"]
+"""``ports``: a box of its own, cabled to ports of this machine (``devices/external.py``)."""
+Pattern = Literal["sources", "static", "round-robin", "uniform"]
+"""Addresses from frame to frame: sources in turn; always the same; destinations in turn; both drawn (seed 002, 5.5)."""
+Numa = Literal["", "near", "far"]
+"""Whether the device's cores are on the tester's NUMA node; empty: whichever ``dut_cores`` says."""
+Placement = Literal["", "single-core", "main+1-worker", "2-threads-of-one-core", "2-cores"]
+"""Where main thread and workers run (seed 002, 5.7); empty: by ``workers``."""
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 """What may be part of a file's name."""
+
+
+PortText = Annotated[str, Field(pattern=r"^[a-z-]+:[^,]+(,.+)?$")]
+"""A port of quiver-tester, such as ``af-packet:enp1s0f0``."""
 
 
 class CampaignError(ValueError):
@@ -37,6 +47,43 @@ class SimulatedSpec(_Strict):
     stray_loss: float = Field(default=0.0, ge=0, le=1)
     buffer_frames: int = Field(default=0, ge=0)
     base_latency_us: float = Field(default=10.0, gt=0)
+    recovery_s: float = Field(default=0.0, ge=0)
+    """For how long it goes on losing after an overload."""
+    reset_s: float = Field(default=0.0, ge=0)
+    """For how long it forwards nothing after a reset."""
+    table_connections: int = Field(default=0, ge=0)
+    """Connections that it has room for; 0: it tracks none."""
+    connection_rate_cps: float = Field(default=100_000.0, gt=0)
+    """Connections that it can open a second."""
+    tear_down_rate_cps: float = Field(default=1_000_000.0, gt=0)
+
+
+class PduSpec(_Strict):
+    """Outlets of a rack's power distribution unit (``pdu.py``)."""
+
+    host: str = Field(min_length=1)
+    port: int = Field(default=161, ge=1, le=65_535)
+    community: str = Field(default="public", min_length=1)
+    """For reading; ``QUIVER_PDU_COMMUNITY`` takes its place, so that it need not stand here."""
+    unit: int = Field(default=1, ge=1)
+    """Of a chain of units: which."""
+    outlets: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
+    """All of them feed the device under test, and nothing else does."""
+    count: Literal["power", "energy"] = "power"
+    """Power, sampled; or the unit's own count of energy, in watt-hours."""
+
+
+class ExternalSpec(_Strict):
+    """A box that is configured by hand."""
+
+    ports: tuple[
+        Annotated[str, Field(pattern=r"^[a-z-]+:[^,]+(,.+)?$")], Annotated[str, Field(pattern=r"^[a-z-]+:[^,]+(,.+)?$")]
+    ]
+    """The tester's ports that are cabled to its left and right, as quiver-tester takes them, without addresses."""
+    reset: tuple[str, ...] = ()
+    """A command that resets it, such as one that switches its outlet; without, it cannot be reset."""
+    about: str = Field(min_length=1)
+    """What it is: model, version, settings. Stands in the results."""
 
 
 class Testbed(_Strict):
@@ -51,9 +98,19 @@ class Testbed(_Strict):
     """Paths of programs that are not found otherwise: ``quiver``, ``quiverctl``, ``quiver-tester``."""
     devices: dict[str, SimulatedSpec] = Field(default_factory=dict)
     """For ``kind: simulated``: the devices."""
-    meter: Literal["none", "rapl", "simulated"] = "none"
+    external: ExternalSpec | None = None
+    """For the device ``external``."""
+    meter: Literal["none", "rapl", "hwmon", "ipmi", "pdu", "simulated"] = "none"
+    sensors: tuple[str, ...] = ()
+    """For ``meter: hwmon``: which sensors are summed, such as ``power_meter/power1_average``."""
+    pdu: PduSpec | None = None
+    """For ``meter: pdu``."""
+    sample_s: float = Field(default=1.0, ge=0.05, le=60)
+    """How often a meter is asked that tells power only."""
     simulated_watts: float = Field(default=0.0, ge=0)
     """For ``meter: simulated``: the known draw."""
+    sender: Literal["af-packet", "xdp"] = "af-packet"
+    """The tester's ports on veth: packet sockets, or programs in the kernel, which send several times as much."""
 
 
 class Throughput(_Strict):
@@ -117,6 +174,17 @@ class FixedRate(_Strict):
     kind: Literal["fixed-rate"]
     rate: str
     duration_s: float = Field(default=120.0, gt=0)
+    warm_up_s: float = Field(default=0.0, ge=0)
+    """A trial before it, at the same rate, that does not count: sessions and neighbours are learned in it."""
+
+
+class RPlus(_Strict):
+    """Receive rate under overload, R+, and latency at shares of it (seed 002, 4.4)."""
+
+    kind: Literal["r-plus"]
+    offered: str = "100%"
+    duration_s: float = Field(default=60.0, gt=0)
+    fractions: tuple[Annotated[float, Field(gt=0, le=1)], ...] = ()
 
 
 class Pdv(_Strict):
@@ -136,11 +204,80 @@ class Soak(_Strict):
     slice_s: float = Field(default=60.0, gt=0)
 
 
-Procedure = Annotated[
-    Throughput | Mlrsearch | LossRate | Latency | BackToBack | FixedRate | Pdv | Soak, Field(discriminator="kind")
-]
+class Recovery(_Strict):
+    """Throughput first, then how long losses go on after an overload (RFC 2544, 26.5)."""
 
-_RFC_LEAST_S = {"throughput": 60.0, "loss-rate": 60.0, "latency": 120.0, "pdv": 60.0}
+    kind: Literal["recovery"]
+    search_s: float = Field(default=60.0, gt=0)
+    resolution_pps: int = Field(default=1, ge=1)
+    overload_s: float = Field(default=60.0, ge=1)
+    after_s: float = Field(default=60.0, ge=1)
+    max_rate: str = "100%"
+
+
+class Reset(_Strict):
+    """Throughput first, then how long the device is away when it is reset (RFC 2544, 26.6; RFC 6201)."""
+
+    kind: Literal["reset"]
+    search_s: float = Field(default=60.0, gt=0)
+    resolution_pps: int = Field(default=1, ge=1)
+    duration_s: float = Field(default=60.0, gt=0)
+    reset_after_s: float = Field(default=10.0, ge=0)
+    max_rate: str = "100%"
+
+    @model_validator(mode="after")
+    def _within(self) -> Reset:
+        if self.reset_after_s >= self.duration_s:
+            raise ValueError(f"a reset {self.reset_after_s:g} s into a trial of {self.duration_s:g} s")
+        return self
+
+
+class _Connections(_Strict):
+    """What the measurements of a connection table (RFC 9693) have in common."""
+
+    connections: int = Field(default=1000, ge=1)
+    """To open; of ``table-capacity`` the number to begin with, which must fit."""
+    open_rate: str = "10000pps"
+    """Connections opened a second, or the highest rate tried."""
+    timeout_s: float = Field(default=0.5, ge=0, le=3600)
+    """Wait after each phase."""
+    budget_s: float = Field(default=900.0, gt=0)
+    """A measurement that takes longer is ended, and not valid: a tester that is kept from its work searches without an end."""
+
+
+class ConnectionRate(_Connections):
+    """The highest rate at which all connections are opened (RFC 9693, 4.6 and 4.7)."""
+
+    kind: Literal["connection-rate"]
+    precision: float = Field(default=0.01, gt=0, lt=1)
+
+
+class TableCapacity(_Connections):
+    """How many connections there can be (RFC 9693, 4.10)."""
+
+    kind: Literal["table-capacity"]
+    error: int = Field(default=1, ge=1)
+    """By how many connections the result may be off."""
+    precision: float = Field(default=0.1, gt=0, lt=1)
+    """Of the rates found on the way."""
+
+
+class TearDown(_Connections):
+    """How fast connections are dropped on demand (RFC 9693, 4.9)."""
+
+    kind: Literal["tear-down"]
+
+
+STATEFUL = (ConnectionRate, TableCapacity, TearDown)
+"""Procedures of a connection table: one measurement of the tester's a run."""
+
+Procedure = Annotated[
+    Throughput | Mlrsearch | LossRate | Latency | BackToBack | FixedRate | RPlus | Pdv | Soak
+    | Recovery | Reset | ConnectionRate | TableCapacity | TearDown,
+    Field(discriminator="kind"),
+]  # fmt: skip
+
+_RFC_LEAST_S = {"throughput": 60.0, "loss-rate": 60.0, "latency": 120.0, "pdv": 60.0, "recovery": 60.0, "reset": 60.0}
 """Shortest trials that the RFCs allow."""
 
 
@@ -157,6 +294,17 @@ class Matrix(_Strict):
     """Further routes beside those that the traffic takes."""
     sources: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = (254,)
     """Source addresses a direction."""
+    pattern: tuple[Pattern, ...] = ("sources",)
+    vector: tuple[Annotated[int, Field(ge=0, le=1024)], ...] = (0,)
+    """Largest vector; 0: what the device has by itself."""
+    loops: tuple[Annotated[str, Field(pattern=r"^([0-9]+p[0-9]+)?$")], ...] = ("",)
+    """Multi-loop width and prefetch distance of the forwarding nodes, such as ``4p0``; empty: the device's own."""
+    instance: tuple[Annotated[int, Field(ge=0)], ...] = (0,)
+    """How many of ``dut_cores`` are passed over: the same test on other cores (seed 001)."""
+    numa: tuple[Numa, ...] = ("",)
+    clock_ghz: tuple[Annotated[str, Field(pattern=r"^([0-9]+\.[0-9]+)?$")], ...] = ("",)
+    """A clock rate that the cores must be set to; empty: as they are."""
+    placement: tuple[Placement, ...] = ("",)
     procedure: tuple[Name, ...] = Field(min_length=1)
 
 
@@ -167,6 +315,13 @@ class OddRule(_Strict):
     repeat_at_most: int = Field(default=2, ge=0, le=5)
 
 
+class RateScale(_Strict):
+    """What the rates of a reproduced campaign were multiplied by."""
+
+    factor: float = Field(default=1.0, gt=0)
+    reason: str = ""
+
+
 class Campaign(_Strict):
     """The whole file."""
 
@@ -175,10 +330,15 @@ class Campaign(_Strict):
     description: str = ""
     quick: bool = False
     """Allows shorter trials than the RFCs; every result says so."""
+    reproduces: Literal["", "slavik2025", "kosak2025", "linguaglossa2019"] = ""
+    """Which paper's campaign this is."""
+    scale: RateScale = RateScale()
     testbed: Testbed = Testbed()
     line_rate: str = "10Gbps"
     """What percentages and searches refer to."""
     matrix: Matrix
+    further: tuple[Matrix, ...] = ()
+    """More matrices; a cell that several make is measured once."""
     exclude: tuple[dict[str, Any], ...] = ()
     """Cells that match all keys of one of these are left out."""
     procedures: dict[str, Procedure] = Field(min_length=1)
@@ -190,15 +350,15 @@ class Campaign(_Strict):
     @model_validator(mode="after")
     def _consistent(self) -> Campaign:
         line = units.parse_bit_per_s(self.line_rate)
-        for name in self.matrix.procedure:
+        for name in [name for m in (self.matrix, *self.further) for name in m.procedure]:
             if name not in self.procedures:
                 raise ValueError(f"matrix.procedure: '{name}' is not among procedures: {', '.join(self.procedures)}")
         for name, p in self.procedures.items():
-            for rate in (getattr(p, "rate", None), getattr(p, "max_rate", None)):
+            for rate in (getattr(p, key, None) for key in ("rate", "max_rate", "offered", "open_rate")):
                 if rate is not None:
                     units.parse_rate(rate, 64, line)
             least = _RFC_LEAST_S.get(p.kind, 0.0)
-            lasts = min(getattr(p, key, math.inf) for key in ("duration_s", "search_s"))
+            lasts = min(getattr(p, key, math.inf) for key in ("duration_s", "search_s", "overload_s"))
             floor = min(least, 60.0) if p.kind == "latency" else least
             if not self.quick and (lasts < floor or getattr(p, "duration_s", math.inf) < least):
                 raise ValueError(
@@ -206,11 +366,17 @@ class Campaign(_Strict):
                     "the top if that is meant, and every result will carry it"
                 )
         if self.testbed.kind == "simulated":
-            missing = [d for d in self.matrix.dut if d not in self.testbed.devices]
-            if missing:
+            duts = [d for m in (self.matrix, *self.further) for d in m.dut]
+            missing = [d for d in dict.fromkeys(duts) if d not in self.testbed.devices]
+            # A paper's campaign names devices that may not be here: their cells are absent.
+            if missing and not self.reproduces:
                 raise ValueError(f"matrix.dut: {', '.join(missing)}: not among testbed.devices")
         elif self.testbed.tester_core in self.testbed.dut_cores:
             raise ValueError("testbed: the tester's core is among the device's: their work could not be told apart")
+        if (self.testbed.meter == "pdu") != (self.testbed.pdu is not None):
+            raise ValueError("testbed: 'meter: pdu' and the outlets of 'pdu:' belong together")
+        if self.testbed.sensors and self.testbed.meter != "hwmon":
+            raise ValueError("testbed: 'sensors' are those of 'meter: hwmon'")
         for part in self.exclude:
             unknown = set(part) - set(Matrix.model_fields)
             if unknown or not part:
@@ -223,12 +389,16 @@ class Campaign(_Strict):
         return units.parse_bit_per_s(self.line_rate)
 
     def cells(self) -> Iterator[Cell]:
-        """Every combination that is not excluded, in the order of the file."""
+        """Every combination that is not excluded, in the order of the file, each once."""
         names = list(Matrix.model_fields)
-        for values in itertools.product(*(getattr(self.matrix, n) for n in names)):
-            cell = Cell(**dict(zip(names, values, strict=True)))
-            if not any(all(getattr(cell, k) == v for k, v in part.items()) for part in self.exclude):
-                yield cell
+        seen = set()
+        for matrix in (self.matrix, *self.further):
+            for values in itertools.product(*(getattr(matrix, n) for n in names)):
+                cell = Cell(**dict(zip(names, values, strict=True)))
+                left_out = any(all(getattr(cell, k) == v for k, v in part.items()) for part in self.exclude)
+                if not left_out and cell.slug not in seen:
+                    seen.add(cell.slug)
+                    yield cell
 
 
 class Cell(_Strict):
@@ -242,14 +412,31 @@ class Cell(_Strict):
     ip: Literal[4, 6]
     routes: int
     sources: int
+    pattern: Pattern = "sources"
+    vector: int = 0
+    loops: str = ""
+    instance: int = 0
+    numa: Numa = ""
+    clock_ghz: str = ""
+    placement: Placement = ""
     procedure: str
 
     @property
+    def unusual(self) -> tuple[str, ...]:
+        """Settings that few campaigns vary, where they are not as usual."""
+        unusual = (
+            ("", self.pattern if self.pattern != "sources" else ""), ("vector", self.vector or ""), ("x", self.loops),
+            ("instance", self.instance or ""), ("", self.numa), ("ghz", self.clock_ghz), ("", self.placement),
+        )  # fmt: skip
+        return tuple(f"{key}{value}" for key, value in unusual if value)
+
+    @property
     def slug(self) -> str:
-        """Name of its folder."""
+        """Name of its folder; what is as usual is not in it."""
+        more = "".join(f"-{word}" for word in self.unusual)
         return (
             f"{self.dut}-{self.link}-{self.operation}-w{self.workers}-{self.frame_bytes}B-v{self.ip}-r{self.routes}"
-            f"-s{self.sources}-{self.procedure}"
+            f"-s{self.sources}{more}-{self.procedure}"
         )
 
     def as_text(self) -> dict[str, str]:
@@ -264,19 +451,7 @@ def digest(text: str) -> str:
 
 def parse(text: str, name: str = "campaign") -> Campaign:
     """Read a campaign; errors are one line with the place."""
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise CampaignError(f"{name}: {' '.join(str(error).split())}") from error
-    if not isinstance(document, dict):
-        raise CampaignError(f"{name}: the file has no keys")
-    try:
-        return Campaign.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(x) for x in first["loc"]) or "top"
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        raise CampaignError(f"{name}: {place}: {first['msg'].removeprefix('Value error, ')}{more}") from error
+    return description.read(Campaign, text, name, CampaignError)
 
 
 def load(path: Path) -> tuple[Campaign, str]:

@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 
 from quiver_lab import __version__, campaign, doctor, facts, findings, published, runner, trex, units
+from quiver_lab.devices import external
+from quiver_lab.operator import AtTerminal
 from quiver_lab.records import RunId, RunRecord
 from quiver_lab.store import Store, StoreError
 from quiver_lab.trial import Trial
@@ -34,9 +36,14 @@ def clock(seconds: float) -> str:
 class _Lines(runner.Progress):
     """One line a run; on a terminal, one line that changes with each trial."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, absent: bool = True) -> None:
+        self.absent = absent
+        """Whether to name each cell that cannot be measured."""
         self.left = ""
         self.began = time.monotonic()
+
+    def idle(self, watts: float, meter: str) -> None:
+        err.print(f"idle: {watts:.4g} W ({meter})", highlight=False, markup=False)
 
     def begin(self, run: RunId, done_s: float, total_s: float) -> None:
         self.left = f"{clock(total_s - done_s)} left" if total_s else ""
@@ -49,6 +56,8 @@ class _Lines(runner.Progress):
             )  # fmt: skip
 
     def ended(self, record: RunRecord) -> None:
+        if record.status == "absent" and not self.absent:
+            return
         value = record.values.get(record.primary)
         if record.status != "done":
             said = f"{record.status}: {record.why}"
@@ -61,6 +70,26 @@ class _Lines(runner.Progress):
             f"{lead}{record.run.cell.slug} repeat {record.run.repeat + 1}{again}: {said}; {self.left}",
             highlight=False, markup=False,
         )  # fmt: skip
+
+
+def _say(line: str) -> None:
+    err.print(line, highlight=False, markup=False)
+
+
+@app.command()
+def instructions(file: CampaignFile) -> None:
+    """Print how the device 'external' has to be configured for each scenario of a campaign. Starts nothing."""
+    c, _ = campaign.load(file)
+    if c.testbed.external is None:
+        raise ValueError(f"{file}: testbed.external does not say which ports lead to the box")
+    cells: dict[tuple[str, ...], list[str]] = {}
+    for p in runner.plan(c):
+        if p.cell.dut == "external" and p.absent is None:
+            cells.setdefault(tuple(external.instructions(p.cell, c.testbed.external)), []).append(p.cell.slug)
+    for number, (lines, slugs) in enumerate(cells.items(), 1):
+        out.print(f"scenario {number} of {len(cells)}, for {', '.join(slugs)}:", highlight=False, markup=False)
+        for line in lines:
+            out.print(f"  - {line}", highlight=False, markup=False)
 
 
 @app.command()
@@ -85,12 +114,13 @@ def run(
     file: CampaignFile,
     to: Annotated[Path, typer.Option("--out", help="folder for the results")],
     resume: Annotated[bool, typer.Option("--resume", help="go on with what is there")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="the external device is configured: do not wait")] = False,
 ) -> None:
     """Run a campaign. Ctrl-C loses the trial in flight only: --resume goes on."""
     c, text = campaign.load(file)
     store = Store.create(to, c, text, facts.machine(), resume=resume)
     try:
-        runner.Runner(store, _Lines()).run()
+        runner.Runner(store, _Lines(), operator=AtTerminal(_say, None if yes else input)).run()
     except KeyboardInterrupt:
         err.print(f"\nstopped; go on with: quiver-lab run {file} --out {to} --resume", highlight=False, markup=False)
         raise typer.Exit(130) from None
@@ -101,6 +131,65 @@ def run(
     )
     if failed and not count:
         raise typer.Exit(1)
+
+
+@app.command()
+def reproduce(
+    paper: Annotated[str, typer.Argument(help=", ".join(published.PAPERS))],
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="every row and column, but short trials and few repeats")] = False,
+    to: Annotated[Path | None, typer.Option("--out", help="folder for results and report")] = None,
+    plan_only: Annotated[bool, typer.Option("--plan", help="show what would run and for how long; start nothing")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with what is there")] = False,
+    scale: Annotated[
+        str | None, typer.Option(help="what all rates are multiplied by, such as 1/200; measured otherwise")
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="key=value: cells of this call; --resume runs the others")] = None,
+    tester_core: Annotated[int, typer.Option(help="core of the tester")] = 0,
+    dut_cores: Annotated[str, typer.Option(help="cores of the device, the main thread's first")] = "1",
+    sender: Annotated[str, typer.Option(help="the tester's ports on veth: af-packet or xdp")] = "xdp",
+    candidate: Annotated[str, typer.Option(help="device that takes the place of the paper's")] = "quiver",
+    bench: Annotated[Path | None, typer.Option(help="figures of scripts/bench; else the checkout's docs/figures")] = None,
+) -> None:
+    """Rebuild a paper's campaign on this machine, and lay its results beside what the paper prints."""
+    from quiver_lab.reproduce import Options, command, counters  # noqa: PLC0415  (slow to import)
+    from quiver_lab.reproduce.calibrate import calibrate  # noqa: PLC0415
+
+    try:
+        cores = tuple(int(n) for n in dut_cores.split(","))
+    except ValueError:
+        raise ValueError(f"--dut-cores '{dut_cores}': numbers with commas between") from None
+    options = Options(quick=quick, candidate=candidate, tester_core=tester_core, dut_cores=cores, sender=sender)
+    chosen = command.parse_only(only or [])
+    if to is None and not plan_only:
+        raise StoreError("give --out, a folder for results and report, or --plan")
+    if to is not None and not plan_only and not resume and (to / "campaign.yaml").exists():
+        raise StoreError(f"{to} holds a campaign already: --resume goes on with it, or give another folder")
+    design, c, text = command.begin(paper, options, to, scale=scale, resume=resume, measure=None if plan_only else calibrate)
+    planned = [p for p in runner.plan(c) if chosen is None or chosen(p.cell)]
+    for line in command.summary(c, planned, clock):
+        out.print(line, highlight=False, markup=False)
+    out.print(f"scale of all rates: {c.scale.factor:.6g} ({c.scale.reason})", highlight=False, markup=False)
+    if plan_only:
+        return
+    assert to is not None
+    store = command.create(to, c, text, resume=resume)
+    if design.counters:
+        counters.keep(store, bench)
+    try:
+        runner.Runner(store, _Lines(absent=False), chosen).run()
+    except KeyboardInterrupt:
+        again = f"quiver-lab reproduce {paper}{' --quick' if c.quick else ''} --out {to} --resume"
+        err.print(f"\nstopped; go on with: {again}", highlight=False, markup=False)
+        raise typer.Exit(130) from None
+    from quiver_lab.report import build  # noqa: PLC0415  (slow to import)
+    from quiver_lab.reproduce import page  # noqa: PLC0415
+
+    build(store, to / "report")
+    path, judgements = page.build(store, design, to / "report")
+    for j in judgements:
+        out.print(f"{j.verdict.value:18} {j.finding.id}: {j.why}", highlight=False, markup=False)
+    out.print(str(path), highlight=False, markup=False)
 
 
 @app.command()
@@ -210,6 +299,21 @@ def import_trex(
     for note in notes:
         err.print(f"note: {note}", highlight=False, markup=False)
     out.print(f"{len(document['streams'])} streams in {to}", highlight=False)
+
+
+@app.command(name="testbed")
+def testbed_command(file: Annotated[Path, typer.Argument(help="description of a testbed of two hosts (YAML)")]) -> None:
+    """Look over SSH whether the hosts of a testbed are as described. Changes nothing there."""
+    from quiver_lab import remote  # noqa: PLC0415  (slow to import)
+
+    bad = False
+    for check in remote.checks(remote.load(file)):
+        bad |= check.state == "bad"
+        out.print(f"{check.state:5} {check.what}", highlight=False, markup=False)
+        if check.remedy:
+            out.print(f"      {check.remedy}", highlight=False, markup=False)
+    if bad:
+        raise typer.Exit(1)
 
 
 @app.command(name="doctor")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Literal
 from quiver_lab import facts, testbed
 from quiver_lab.energy import POWERCAP, MeterError, Rapl
 from quiver_lab.processes import find
+from quiver_lab.sensors import HWMON, sensors
 
 State = Literal["good", "could", "bad"]
 
@@ -65,11 +67,27 @@ def checks(proc: Path = facts.PROC, sys: Path = facts.SYS) -> Iterator[Check]:
     else:
         yield Check("could", "no huge pages: packet memory lies on small ones", "sysctl vm.nr_hugepages=512")
     yield from _programs()
-    try:
+    yield from _meters(sys)
+
+
+def _meters(sys: Path) -> Iterator[Check]:
+    found = []
+    with contextlib.suppress(MeterError):
         Rapl(facts.now_s, sys / "class/powercap" if sys != facts.SYS else POWERCAP)
-        yield Check("good", "energy can be measured (RAPL)")
-    except MeterError:
-        yield Check("could", "no energy meter: reports say packets per busy core-second and call nothing energy")
+        found.append("RAPL")
+    names = [s.name for s in sensors(sys / "class/hwmon" if sys != facts.SYS else HWMON)]
+    if names:
+        found.append(f"hwmon: {', '.join(names)}")
+    if find("ipmitool", {}) is not None and any((sys / "class/ipmi").glob("ipmi*")):
+        found.append("IPMI")
+    if found:
+        yield Check("good", f"energy can be measured ({'; '.join(found)})")
+    else:
+        yield Check(
+            "could",
+            "no energy meter in this machine: reports say packets per busy core-second and call nothing energy",
+            "an outlet that counts, asked by SNMP (testbed.meter: pdu)",
+        )
 
 
 def _programs() -> Iterator[Check]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quiver_lab import campaign as c
-from quiver_lab import procedures, units
-from quiver_lab.measurer import Measurer
+from quiver_lab import procedures, profiles, units
+from quiver_lab.measurer import FullMeasurer, Measurer
+from quiver_lab.stateful import Measure, Stateful, StatefulMeasurer, StatefulRequest
 from quiver_lab.trial import Trial
 
 
@@ -57,7 +58,119 @@ def _search(measurer: Measurer, max_pps: float, duration_s: float, resolution: i
     return found.rate_pps, Outcome(values, "throughput_pps", float(resolution), not found.limited_by_tester, notes)
 
 
-def execute(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float, measurer: Measurer) -> Outcome:
+def _r_plus(measurer: Measurer, offered_pps: float, spec: c.RPlus) -> Outcome:
+    found = procedures.r_plus(measurer, offered_pps=offered_pps, duration_s=spec.duration_s, fractions=spec.fractions)
+    values = {**_of_trial(found.trial), "offered_pps": found.offered_pps}
+    notes: list[str] = []
+    if not found.overloaded:
+        why = "; ".join(found.trial.reasons) or "everything that was offered came back"
+        notes.append(f"the tester may be the limit, and R+ higher ({why})")
+    for point in found.points:
+        values |= _of_trial(point.trials[0], f"at_{point.fraction * 100:g}_percent_")
+    return Outcome(values, "receive_rate_pps", 1 / spec.duration_s, found.overloaded, tuple(notes))
+
+
+def _recovery(measurer: FullMeasurer, spec: c.Recovery, line_pps: float) -> Outcome:
+    rate, outcome = _search(measurer, line_pps, spec.search_s, spec.resolution_pps)
+    if rate is None:
+        return replace(outcome, primary="recovery_s")
+    found = procedures.recovery(
+        measurer, throughput_pps=rate, line_pps=line_pps, overload_s=spec.overload_s, after_s=spec.after_s
+    )
+    notes = [*outcome.notes, *found.reasons, f"recovery is told to {found.resolution_s:g} s"]
+    if not found.overloaded:
+        notes.append("the overload lost nothing: there was nothing to recover from")
+    elif found.recovery_s is None:
+        notes.append(f"frames were still lost {spec.after_s:g} s after the overload")
+    values = {
+        **outcome.values,
+        "overload_pps": found.overload_pps,
+        "recovery_s": found.recovery_s if found.overloaded else None,
+        "recovery_resolution_s": found.resolution_s,
+    }
+    valid = outcome.valid and found.valid and found.overloaded
+    return Outcome(values, "recovery_s", found.resolution_s, valid, tuple(notes))
+
+
+def _reset(measurer: FullMeasurer, spec: c.Reset, line_pps: float) -> Outcome:
+    rate, outcome = _search(measurer, line_pps, spec.search_s, spec.resolution_pps)
+    if rate is None:
+        return replace(outcome, primary="reset_s")
+    found = procedures.reset(measurer, rate_pps=rate, duration_s=spec.duration_s, reset_after_s=spec.reset_after_s)
+    notes = [*outcome.notes, *found.reasons]
+    if found.reset_s is None:
+        notes.append(f"it did not come back within {spec.duration_s - spec.reset_after_s:g} s")
+    elif found.lost == 0:
+        notes.append("the reset lost nothing")
+    values = {**outcome.values, "reset_s": found.reset_s, "reset_lost_frames": float(found.lost)}
+    return Outcome(values, "reset_s", 1 / rate, outcome.valid and found.valid, tuple(notes))
+
+
+StatefulSpec = c.ConnectionRate | c.TableCapacity | c.TearDown
+
+
+def request_of(cell: c.Cell, spec: StatefulSpec, line_bit_per_s: float) -> StatefulRequest:
+    """What is asked of the tester: as many initiators as the cell has sources, and one responder."""
+    measures: dict[str, Measure] = {
+        "connection-rate": "establishment-rate", "table-capacity": "capacity", "tear-down": "tear-down-rate",
+    }  # fmt: skip
+    first, last, responder = profiles.ends(cell)
+    request = StatefulRequest(
+        measures[spec.kind],
+        connections=spec.connections,
+        open_pps=units.parse_rate(spec.open_rate, cell.frame_bytes, line_bit_per_s),
+        size=cell.frame_bytes,
+        initiators=f"{first}-{last}",
+        responders=responder,
+        timeout=spec.timeout_s,
+        budget_s=spec.budget_s,
+    )
+    match spec:
+        case c.ConnectionRate():
+            return replace(request, precision=spec.precision)
+        case c.TableCapacity():
+            return replace(request, precision=spec.precision, error=spec.error)
+        case c.TearDown():
+            return request
+
+
+def execute_stateful(cell: c.Cell, spec: StatefulSpec, line_bit_per_s: float, measurer: StatefulMeasurer) -> Outcome:
+    """Run a procedure of a connection table once: one measurement of the tester's."""
+    return of_stateful(spec, measurer.stateful(request_of(cell, spec, line_bit_per_s)))
+
+
+def of_stateful(spec: StatefulSpec, answer: Stateful) -> Outcome:
+    """What a measurement of a connection table says, as named values."""
+    found, notes = answer.found, list(answer.reasons)
+    spoilt = sum(1 for step in answer.steps if step.verdict == "invalid")
+    if spoilt:
+        notes.append(f"the tester itself failed in {spoilt} of {len(answer.steps)} steps")
+    match spec:
+        case c.ConnectionRate():
+            rate = found.establishment_rate_pps
+            first = next((s for s in answer.steps if s.verdict != "invalid"), None)
+            if first is not None and first.verdict == "passed":
+                notes.append("the highest rate that was tried passed: the device may be better")
+            if rate is None:
+                notes.append("at no rate were all connections opened")
+            values: dict[str, float | None] = {"establishment_rate_cps": rate}
+            return Outcome(values, "establishment_rate_cps", (rate or 0.0) * spec.precision, answer.valid, tuple(notes))
+        case c.TableCapacity():
+            if found.capacity is not None and found.capacity_below is None:
+                notes.append("as many connections as these addresses and ports allow were open: the table may be larger")
+            values = {"capacity_connections": found.capacity, "establishment_rate_cps": found.establishment_rate_pps}
+            return Outcome(values, "capacity_connections", float(spec.error), answer.valid, tuple(notes))
+        case c.TearDown():
+            values = {
+                "tear_down_rate_cps": found.tear_down_rate_cps,
+                "tear_down_s": found.tear_down_s,
+                "tear_down_empty_s": found.tear_down_empty_s,
+                "left_connections": found.left,
+            }
+            return Outcome(values, "tear_down_rate_cps", 0.0, answer.valid, tuple(notes))
+
+
+def execute(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float, measurer: FullMeasurer) -> Outcome:
     """Run ``spec`` once."""
 
     def pps(text: str) -> float:
@@ -66,6 +179,10 @@ def execute(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float, measurer: Me
     match spec:
         case c.Throughput():
             return _search(measurer, pps(spec.max_rate), spec.duration_s, spec.resolution_pps)[1]
+        case c.ConnectionRate() | c.TableCapacity() | c.TearDown():
+            if not isinstance(measurer, StatefulMeasurer):
+                raise RuntimeError(f"{cell.procedure}: whoever measures here cannot open connections")
+            return execute_stateful(cell, spec, line_bit_per_s, measurer)
         case c.Mlrsearch():
             goals = [procedures.PRESETS[name] for name in spec.goals]
             found = procedures.mlrsearch(measurer, goals, max_pps=pps(spec.max_rate), budget_s=spec.budget_s)
@@ -107,9 +224,17 @@ def execute(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float, measurer: Me
             }
             notes = [*outcome.notes, *(["the longest burst that was tried passed"] if burst.at_limit else [])]
             return Outcome(values, "burst_frames", 1.0, outcome.valid, tuple(notes))
+        case c.Recovery():
+            return _recovery(measurer, spec, pps(spec.max_rate))
+        case c.Reset():
+            return _reset(measurer, spec, pps(spec.max_rate))
         case c.FixedRate():
+            if spec.warm_up_s:
+                measurer.measure(pps(spec.rate), spec.warm_up_s)
             (trial,) = procedures.fixed_rate(measurer, rate_pps=pps(spec.rate), duration_s=spec.duration_s, repeats=1)
             return Outcome(_of_trial(trial), "receive_rate_pps", 1 / spec.duration_s, trial.valid, trial.reasons)
+        case c.RPlus():
+            return _r_plus(measurer, pps(spec.offered), spec)
         case c.Pdv():
             (value,) = procedures.pdv(measurer, rate_pps=pps(spec.rate), duration_s=spec.duration_s, repeats=1)
             return Outcome({"pdv_us": value / 1000}, "pdv_us", 0.001)
@@ -152,7 +277,23 @@ def expected(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float) -> tuple[in
             burst = max(1, int(units.parse_rate(spec.max_rate, cell.frame_bytes, line_bit_per_s) * spec.longest_s))
             # Bursts halve: together they last about twice the longest.
             return n + 1 + math.ceil(math.log2(burst + 1)), n * spec.search_s + 2 * spec.longest_s
+        case c.Recovery():
+            n = count(spec.max_rate, spec.resolution_pps)
+            return n + 1, n * spec.search_s + spec.overload_s + spec.after_s
+        case c.Reset():
+            n = count(spec.max_rate, spec.resolution_pps)
+            return n + 1, n * spec.search_s + spec.duration_s
+        case c.RPlus():
+            n = 1 + len(spec.fractions)
+            return n, n * spec.duration_s
         case c.Soak():
             return math.ceil(spec.total_s / spec.slice_s), spec.total_s
-        case c.FixedRate() | c.Pdv():
+        case c.FixedRate():
+            return 2 if spec.warm_up_s else 1, spec.duration_s + spec.warm_up_s
+        case c.Pdv():
             return 1, spec.duration_s
+        case c.ConnectionRate() | c.TableCapacity() | c.TearDown():
+            # One measurement of many steps; how many the device decides.
+            one = spec.connections / units.parse_rate(spec.open_rate, cell.frame_bytes, line_bit_per_s)
+            tries = {"connection-rate": 8, "table-capacity": 20, "tear-down": 2}[spec.kind]
+            return 1, min(spec.budget_s, tries * (2.25 * one + 2 * spec.timeout_s))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from quiver_lab.trial import SeriesPoint, Trial
+from quiver_lab.trial import Trial
 
 
 class Measurer(Protocol):
@@ -27,12 +27,16 @@ class Step:
 class SteppedMeasurer(Protocol):
     """A measurer that can change the rate within a trial."""
 
-    def measure_steps(self, steps: Sequence[Step]) -> Sequence[SeriesPoint]:
-        """Run the steps back to back; times count from the first frame of the first step."""
+    def measure_steps(self, steps: Sequence[Step]) -> Trial:
+        """Run the steps back to back as one trial with a series; times count from the first frame of the first step."""
 
 
 class ResettingMeasurer(Protocol):
     """A measurer that can reset the device while a trial runs."""
 
     def measure_with_reset(self, rate_pps: float, duration_s: float, reset_after_s: float) -> Trial:
-        """Send for ``duration_s`` and reset the device ``reset_after_s`` after the first frame."""
+        """Send for ``duration_s`` and reset the device about ``reset_after_s`` after the first frame."""
+
+
+class FullMeasurer(Measurer, SteppedMeasurer, ResettingMeasurer, Protocol):
+    """A measurer for every procedure; what a device or tester cannot do is an error when it is asked for."""

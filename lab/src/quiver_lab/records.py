@@ -29,6 +29,8 @@ class Energy(_Record):
     seconds: float = Field(gt=0)
     idle_watts: float | None = None
     """Measured before the campaign."""
+    step_j: float = Field(default=0.0, ge=0)
+    """Smallest step of the meter's counter where that is coarse: the joules are known no better."""
 
 
 class TrialRecord(_Record):
@@ -49,6 +51,21 @@ class TrialRecord(_Record):
     core_busy: dict[str, float] = Field(default_factory=dict)
     """How busy each core was during the trial, 0 to 1, from the kernel's accounting."""
     energy: Energy | None = None
+
+
+class StatefulRecord(_Record):
+    """One measurement of a connection table: all of its run."""
+
+    schema_: Literal["quiver-lab-stateful/1"] = Field(alias="schema", default="quiver-lab-stateful/1")
+    campaign: str
+    campaign_digest: str
+    quick: bool
+    run: RunId
+    request: dict[str, Any]
+    """What was asked of the tester."""
+    stateful: dict[str, Any]
+    """What it answered, whole."""
+    core_busy: dict[str, float] = Field(default_factory=dict)
 
 
 class RunRecord(_Record):

@@ -10,8 +10,11 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from quiver_lab.measurer import Step
+from quiver_lab.stateful import Found, Phase, Stateful, StatefulRequest
+from quiver_lab.stateful import Step as Step9693
 from quiver_lab.trial import Direction, Latency, Pdv, SeriesPoint, Trial
 
 _INTERVAL_S = 0.1
@@ -39,6 +42,10 @@ class SimulatedDevice:
     """For how long it goes on losing after an overload has ended."""
     reset_s: float = 0.0
     """For how long it forwards nothing after a reset."""
+    table_connections: int = 0
+    """Connections that it has room for."""
+    connection_rate_cps: float = 100_000.0
+    tear_down_rate_cps: float = 1_000_000.0
     calls: list[tuple[float, float]] = field(default_factory=list)
     """Every trial that was asked for: rate and duration."""
     _asked: Counter[tuple[float, float]] = field(default_factory=Counter)
@@ -94,7 +101,7 @@ class SimulatedDevice:
             directions=tuple(Direction.model_validate({"name": name, **one}) for name in names),
         )
 
-    def measure_steps(self, steps: Sequence[Step]) -> Sequence[SeriesPoint]:
+    def measure_steps(self, steps: Sequence[Step]) -> Trial:
         """Run steps of changing rate; after an overload the device goes on losing for ``recovery_s``."""
         points: list[SeriesPoint] = []
         now = 0.0
@@ -109,7 +116,11 @@ class SimulatedDevice:
                 elif now <= losing_until + 1e-9:
                     lost = min(1, sent)
                 points.append(SeriesPoint(t_s=round(now, 6), sent=sent, received=sent - lost, lost=lost))
-        return points
+        sent, lost = sum(p.sent for p in points), sum(p.lost for p in points)
+        trial = self._trial(sent, sent, lost, now, 1.0)
+        return trial.model_copy(
+            update={"directions": tuple(d.model_copy(update={"series": tuple(points)}) for d in trial.directions)}
+        )
 
     def measure_with_reset(self, rate_pps: float, duration_s: float, reset_after_s: float) -> Trial:
         """Run one trial in which nothing passes for ``reset_s`` from ``reset_after_s`` on."""
@@ -117,3 +128,88 @@ class SimulatedDevice:
         away_s = max(0.0, min(self.reset_s, duration_s - reset_after_s))
         lost = round(min(rate_pps, self.capacity_pps) * away_s) + max(0, round((rate_pps - self.capacity_pps) * duration_s))
         return self._trial(sent, sent, min(sent, lost), duration_s, 0.5)
+
+    def stateful(self, request: StatefulRequest) -> Stateful:
+        """Measure the device's connection table in no time, by the steps of ``quiver-tester``'s searches."""
+        table = SimulatedTable(self)
+        return table.measure(request)
+
+
+@dataclass
+class SimulatedTable:
+    """A measurement of a simulated device's connection table."""
+
+    device: SimulatedDevice
+    steps: list[Step9693] = field(default_factory=list)
+
+    def passes(self, connections: int, pps: float, alpha: float) -> bool:
+        """Open so many connections and validate them."""
+        opened = min(connections, self.device.table_connections)
+        if pps > self.device.connection_rate_cps:
+            opened = min(opened, int(opened * self.device.connection_rate_cps / pps))
+        whole = opened == connections
+
+        def phase(rate: float) -> Phase:
+            return Phase(rate_pps=rate, intended=connections, sent=connections, received=opened, connections=opened, valid=True)
+
+        validation = phase(pps * alpha) if whole else None
+        verdict: Literal["passed", "failed"] = "passed" if whole else "failed"
+        self.steps.append(
+            Step9693(connections=connections, clear_s=0.0, phase_1=phase(pps), validation=validation, verdict=verdict)
+        )
+        return whole
+
+    def rate(self, connections: int, most: float, precision: float, alpha: float) -> float | None:
+        """The highest rate that passes."""
+        low, high, at = 0.0, most, most
+        while True:
+            if self.passes(connections, at, alpha):
+                low = at
+            else:
+                high = at
+            if low >= high or high - low <= precision * high or (low == 0.0 and high < 1.0):
+                return low or None
+            at = (low + high) / 2
+
+    def measure(self, request: StatefulRequest) -> Stateful:
+        """Find what is asked for."""
+        device, r = self.device, request
+        match r.measure:
+            case "establishment-rate":
+                found = Found(establishment_rate_pps=self.rate(r.connections, r.open_pps, r.precision, r.alpha))
+            case "capacity":
+                found = self.capacity(r)
+            case "tear-down-rate":
+                if self.passes(r.connections, r.open_pps, r.alpha):
+                    took = r.connections / device.tear_down_rate_cps
+                    found = Found(connections=r.connections, tear_down_s=took, tear_down_empty_s=0.0, left=0,
+                                  tear_down_rate_cps=device.tear_down_rate_cps)  # fmt: skip
+                else:
+                    found = Found()
+        reasons: tuple[str, ...] = ()
+        if found == Found() and r.measure == "tear-down-rate":
+            reasons = (f"not all of {r.connections} connections were open: ask for less, or for less a second",)
+        if r.measure == "capacity" and found.capacity is None:
+            reasons = (f"{r.connections} connections are too many to begin with: none of the rates tried opens them",)
+        return Stateful(
+            measure=r.measure, settings=r.as_json(), valid=not reasons, reasons=reasons, found=found, steps=tuple(self.steps)
+        )
+
+    def capacity(self, r: StatefulRequest) -> Found:
+        """Double until the connections do not fit, then halve."""
+        pps = self.rate(r.connections, r.open_pps, r.precision, r.alpha)
+        if pps is None:
+            return Found(capacity_below=r.connections)
+        fits, fails = r.connections, None
+        while fails is None:
+            if self.passes(fits * 2, pps, r.alpha):
+                fits *= 2
+            else:
+                fails = fits * 2
+        while fails - fits > r.error:
+            middle = (fits + fails) // 2
+            if self.passes(middle, pps, r.alpha):
+                fits = middle
+            else:
+                fails = middle
+        return Found(capacity=fits, capacity_below=fails, establishment_rate_pps=pps)

@@ -4,8 +4,10 @@
 
     OUT/campaign.yaml                     the campaign as it was given
     OUT/machine.json                      the machine that it runs on
+    OUT/evidence.json                     of some reproductions: what the repository's benches say of instructions
     OUT/trials/CELL/r00-a0-0000.json      one a trial
     OUT/runs/CELL/r00-a0.json             one a run
+    OUT/stateful/CELL/r00-a0.json         one a measurement of a connection table, of which such a run is made
 
 A file under its final name is complete: it is written beside it and renamed.
 """
@@ -23,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 
 from quiver_lab import campaign as campaigns
 from quiver_lab.campaign import Campaign
-from quiver_lab.records import RunId, RunRecord, TrialRecord
+from quiver_lab.records import RunId, RunRecord, StatefulRecord, TrialRecord
 from quiver_lab.trial import Trial
 
 R = TypeVar("R", bound=BaseModel)
@@ -107,6 +109,23 @@ class Store:
         """Store a run."""
         _write(self._run_path(record.run), _json(record))
 
+    def _stateful_path(self, run: RunId) -> Path:
+        return self.root / "stateful" / run.cell.slug / f"r{run.repeat:02}-a{run.attempt}.json"
+
+    def put_stateful(self, record: StatefulRecord) -> None:
+        """Store a measurement of a connection table."""
+        _write(self._stateful_path(record.run), _json(record))
+
+    def stateful(self, run: RunId) -> StatefulRecord | None:
+        """A run's measurement of a connection table, where it is done."""
+        path = self._stateful_path(run)
+        return self._read(path, StatefulRecord) if path.exists() else None
+
+    def statefuls(self) -> Iterator[StatefulRecord]:
+        """All measurements of connection tables, in the order of their names."""
+        for path in sorted((self.root / "stateful").glob("*/r*.json")):
+            yield self._read(path, StatefulRecord)
+
     def trial(self, run: RunId, ordinal: int) -> TrialRecord | None:
         """One trial, where it is done."""
         path = self._trial_path(run, ordinal)
@@ -167,7 +186,8 @@ class Store:
     def archive(self, path: Path) -> int:
         """Pack everything that a report needs into one file; returns the number of files."""
         files = [self.root / "campaign.yaml", self.root / "machine.json"]
-        files += sorted((self.root / "trials").glob("*/r*.json")) + sorted((self.root / "runs").glob("*/r*.json"))
+        files += [f for f in (self.root / "evidence.json",) if f.exists()]
+        files += [f for kind in ("trials", "stateful", "runs") for f in sorted((self.root / kind).glob("*/r*.json"))]
 
         def plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
             # The same results make the same archive.

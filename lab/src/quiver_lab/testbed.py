@@ -37,6 +37,8 @@ class Namespace:
     """A network namespace, with a /sys and a /proc/sys of its own."""
 
     pid: int
+    beyond: Namespace | None = None
+    """What the wires of this one lead to: the device's, of a tester's."""
 
     def command(self, words: Sequence[str]) -> list[str]:
         """The same command inside."""
@@ -91,7 +93,7 @@ def veth_pairs() -> Iterator[Wires]:
                     # Frames as they are: no checksums left to others, no frames put together.
                     with contextlib.suppress(CommandError):
                         space.run("ethtool", "-K", name, "tx", "off", "rx", "off", "tso", "off", "gso", "off", "gro", "off")
-        yield Wires(tester, device, tester_ports, device_ports)
+        yield Wires(Namespace(tester.pid, device), device, tester_ports, device_ports)
 
 
 def on_cores(cores: Sequence[int], command: Sequence[str]) -> list[str]:

@@ -1,18 +1,29 @@
-"""Drives ``quiver-tester``: one process a trial, JSON back."""
+"""Drives ``quiver-tester``: one process a trial, JSON back; a measurement of a connection table over ``serve``'s socket."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import signal
+import socket
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, Any
 
 from pydantic import ValidationError
 
-from quiver_lab.processes import last_line
+from quiver_lab.measurer import Step
+from quiver_lab.processes import CommandError, last_line, running, wait_for
+from quiver_lab.stateful import Stateful, StatefulRequest
 from quiver_lab.trial import Trial
+
+CLEAR_S = 60.0
+"""For how long the tester waits for the clear command, saying nothing."""
+LISTENS_S = 20.0
 
 
 class TesterError(RuntimeError):
@@ -26,6 +37,26 @@ def number(value: float) -> str:
     return f"{value:.6f}".rstrip("0").rstrip(".")
 
 
+def stepped(document: dict[str, Any], steps: Sequence[Step], frame_bytes: int | None) -> dict[str, Any]:
+    """A profile in which each stream has a burst for each step, at the step's rate, right after the one before."""
+    shares = sum(float(s.get("share", 1)) for s in document["streams"])
+    streams = []
+    for stream in document["streams"]:
+        for n, step in enumerate(steps):
+            rate = step.rate_pps * float(stream.get("share", 1)) / shares
+            burst = {key: value for key, value in stream.items() if key != "share"}
+            burst |= {
+                "name": f"{stream['name']}-{n}",
+                "rate": f"{number(rate)}pps",
+                "size": stream.get("size", frame_bytes),
+                "burst": {"frames": max(1, round(rate * step.duration_s))},
+            }
+            if n:
+                burst["after"] = f"{stream['name']}-{n - 1}"
+            streams.append(burst)
+    return {**document, "streams": streams}
+
+
 @dataclass(frozen=True)
 class QuiverTester:
     """A measurer: ports, profile and frame size are fixed."""
@@ -34,26 +65,61 @@ class QuiverTester:
     """How the program is started, with everything before ``trial``: namespace, core."""
     ports: Sequence[str]
     profile: Path
-    frame_bytes: int
+    frame_bytes: int | None
+    """None: each stream of the profile has its own."""
     line_rate: str
     grace_s: float = 30.0
     """How much longer than the trial it may take."""
+    reset: Callable[[], None] | None = None
+    """Resets the device."""
+    clear: str | None = None
+    """Command of the shell that empties the device's connection table."""
 
     def arguments(self, rate_pps: float, duration_s: float) -> list[str]:
         """The whole command of one trial."""
         ports = [x for port in self.ports for x in ("--port", port)]
+        size = [] if self.frame_bytes is None else ["--size", str(self.frame_bytes)]
         return [
             *self.command, "trial", *ports, "--profile", str(self.profile), "--rate", f"{number(rate_pps)}pps",
-            "--size", str(self.frame_bytes), "--duration", number(duration_s), "--line-rate", self.line_rate, "--json",
+            *size, "--duration", number(duration_s), "--line-rate", self.line_rate, "--json",
         ]  # fmt: skip
 
     def measure(self, rate_pps: float, duration_s: float) -> Trial:
         """Run one trial."""
+        return self._run(rate_pps, duration_s)
+
+    def measure_steps(self, steps: Sequence[Step]) -> Trial:
+        """Run steps as bursts of which each begins when the one before has ended."""
+        if any(port.startswith("xdp:") for port in self.ports):
+            raise TesterError("the rate changes by chained bursts, which the tester's ports in the kernel do not send")
+        document = json.loads(self.profile.read_text(encoding="utf-8"))
+        file = self.profile.with_name("steps.json")
+        file.write_text(json.dumps(stepped(document, steps, self.frame_bytes), indent=1) + "\n", encoding="utf-8")
+        return replace(self, profile=file)._run(steps[0].rate_pps, sum(s.duration_s for s in steps))
+
+    def measure_with_reset(self, rate_pps: float, duration_s: float, reset_after_s: float) -> Trial:
+        """Run one trial, and reset the device while it goes on.
+
+        When the tester's first frame leaves is not known here: the reset comes as much later as the tester takes to begin.
+        """
+        if self.reset is None:
+            raise TesterError("the lab does not know how to reset this device")
+        reset = self.reset
+
+        def meanwhile() -> None:
+            time.sleep(reset_after_s)
+            reset()
+
+        return self._run(rate_pps, duration_s, meanwhile)
+
+    def _run(self, rate_pps: float, duration_s: float, meanwhile: Callable[[], None] | None = None) -> Trial:
         process = subprocess.Popen(
             self.arguments(rate_pps, duration_s),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         try:
+            if meanwhile is not None:
+                meanwhile()
             out, err = process.communicate(timeout=duration_s + self.grace_s)
         except subprocess.TimeoutExpired as error:
             process.kill()
@@ -75,3 +141,87 @@ class QuiverTester:
             return Trial.model_validate(answer)
         except (ValueError, ValidationError) as error:
             raise TesterError(f"the tester's answer is none: {' '.join(str(error).split())[:200]}") from error
+
+    def stateful(self, request: StatefulRequest) -> Stateful:
+        """Measure a connection table, through ``serve`` on a socket beside the profile."""
+        folder = self.profile.parent
+        with serving(self.command, folder, clear=self.clear) as client:
+            client.ask("ports", ports=list(self.ports))
+            answer = client.ask("stateful", silence_s=self.grace_s + CLEAR_S + 2 * request.timeout, budget_s=request.budget_s,
+                                **request.as_json())  # fmt: skip
+        try:
+            return Stateful.model_validate(answer)
+        except ValidationError as error:
+            raise TesterError(f"the tester's answer is none: {' '.join(str(error).split())[:200]}") from error
+
+
+class Client:
+    """A connection to ``quiver-tester serve``: one request at a time."""
+
+    def __init__(self, connection: socket.socket, lines: IO[str], log: Path) -> None:
+        self._connection = connection
+        self._lines = lines
+        self._log = log
+        self._count = 0
+
+    def _send(self, op: str, keys: dict[str, object]) -> int:
+        self._count += 1
+        self._connection.sendall((json.dumps({"id": self._count, "op": op, **keys}) + "\n").encode())
+        return self._count
+
+    def ask(self, op: str, *, silence_s: float = 30.0, budget_s: float = math.inf, **keys: object) -> object:
+        """Send a request and wait for its reply; progress before it counts as a sign of life, longer silence is an error.
+
+        What progresses for longer than ``budget_s`` is told to end: its reply then says what there is.
+        """
+        self._connection.settimeout(silence_s)
+        until = time.monotonic() + budget_s
+        try:
+            mine = self._send(op, keys)
+            while line := self._lines.readline():
+                reply = json.loads(line)
+                if not isinstance(reply, dict):
+                    raise TesterError(f"the tester's reply to {op} is none: {line.strip()[:200]}")
+                if time.monotonic() > until:
+                    until = math.inf
+                    self._send("abort", {})
+                if reply.get("id") != mine or "event" in reply:
+                    continue
+                if reply.get("ok") is not True:
+                    raise TesterError(str(reply.get("error") or f"{op} failed without a reason"))
+                return reply.get("data")
+        except TimeoutError as error:
+            raise TesterError(f"the tester said nothing for {silence_s:g} s after {op}") from error
+        except (OSError, ValueError) as error:
+            raise TesterError(f"the tester's reply to {op} is none: {' '.join(str(error).split())[:200]}") from error
+        said = last_line(self._log.read_text(encoding="utf-8", errors="replace"))
+        raise TesterError(f"the tester ended during {op}" + (f": {said}" if said else ""))
+
+
+@contextlib.contextmanager
+def serving(command: Sequence[str], folder: Path, *, clear: str | None = None) -> Iterator[Client]:
+    """Have a tester that serves for the length of a block; it ends what it does when we go."""
+    path, log = folder / "serve.sock", folder / "serve.log"
+    more = ["--clear", clear] if clear else []
+    with running([*command, "serve", "--socket", str(path), *more], log=log) as process:
+        try:
+            wait_for(path, process, what="the tester", log=log)
+        except CommandError as error:
+            raise TesterError(str(error)) from error
+        with socket.socket(socket.AF_UNIX) as connection:
+            _connect(connection, path, process)
+            with connection.makefile("r", encoding="utf-8") as lines:
+                yield Client(connection, lines, log)
+
+
+def _connect(connection: socket.socket, path: Path, process: subprocess.Popen[str]) -> None:
+    """Connect to a socket whose file is there; between its making and its listening it refuses."""
+    until = time.monotonic() + LISTENS_S
+    while True:
+        try:
+            connection.connect(str(path))
+            return
+        except OSError as error:
+            if process.poll() is not None or time.monotonic() > until or not isinstance(error, ConnectionRefusedError):
+                raise TesterError(f"the tester does not listen on its socket: {error.strerror}") from error
+        time.sleep(0.01)

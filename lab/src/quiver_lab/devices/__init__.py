@@ -3,20 +3,30 @@
 from quiver_lab.campaign import Campaign
 from quiver_lab.devices.base import Adapter, Bench, DeviceError
 from quiver_lab.devices.dpdk import Testpmd
+from quiver_lab.devices.external import External
 from quiver_lab.devices.linux import Linux
+from quiver_lab.devices.linux_tuned import LinuxTuned
 from quiver_lab.devices.router import FdioVpp, Quiver
 from quiver_lab.devices.simulated import Simulated
+from quiver_lab.operator import Operator
 
-LOCAL: dict[str, type[Adapter]] = {"quiver": Quiver, "linux": Linux, "fdio-vpp": FdioVpp, "dpdk": Testpmd}
+LOCAL: dict[str, type[Adapter]] = {
+    "quiver": Quiver,
+    "linux": Linux,
+    "linux-tuned": LinuxTuned,
+    "fdio-vpp": FdioVpp,
+    "dpdk": Testpmd,
+    "external": External,
+}
 """Adapters of the local testbed."""
 
 
-def adapter(name: str, campaign: Campaign) -> Adapter | None:
+def adapter(name: str, campaign: Campaign, operator: Operator | None = None) -> Adapter | None:
     """The adapter of a device; none where there is none of that name."""
     if campaign.testbed.kind == "simulated":
         return Simulated(campaign)
     kind = LOCAL.get(name)
-    return kind(campaign) if kind else None
+    return kind(campaign, operator) if kind else None
 
 
 __all__ = ["LOCAL", "Adapter", "Bench", "DeviceError", "adapter"]

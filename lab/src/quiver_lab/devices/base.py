@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any, Protocol
 
 from quiver_lab import profiles, testbed
 from quiver_lab.campaign import Campaign, Cell
-from quiver_lab.measurer import Measurer
+from quiver_lab.devices import sessions
+from quiver_lab.measurer import FullMeasurer, Measurer
+from quiver_lab.operator import Operator
 from quiver_lab.tester import QuiverTester
 
 CHECK_PPS = 200.0
@@ -29,20 +32,30 @@ class ReadsTelemetry(Protocol):
         """Counters by name."""
 
 
+class ReadsValues(Protocol):
+    """Reads values by name, units in the names."""
+
+    def __call__(self) -> dict[str, float | None]:
+        """Values by name."""
+
+
 @dataclass(frozen=True)
 class Bench:
     """A device that is configured, connected and checked."""
 
-    measurer: Measurer
+    measurer: FullMeasurer
     facts: dict[str, Any] = field(default_factory=dict)
     """Version, settings, cores."""
     telemetry: ReadsTelemetry = dict
+    readings: ReadsValues | None = None
+    """Values that only the device knows, over the trials of a run; meaningful where a run is one trial."""
 
 
 class Adapter(ABC):
     """One kind of device under test."""
 
-    def __init__(self, campaign: Campaign) -> None:
+    def __init__(self, campaign: Campaign, operator: Operator | None = None) -> None:
+        """Keep the campaign; ``operator`` is for devices that are configured by hand."""
         self.campaign = campaign
 
     @abstractmethod
@@ -54,40 +67,113 @@ class Adapter(ABC):
         """Prepare, configure, connect and check a device; take it down at the end. ``folder`` is for sockets and logs."""
 
 
-SMALLEST_IPV6 = 84
-"""Bytes with FCS of the smallest IPv6/UDP frame that holds the tester's signature; seed 001 used the same size."""
+def numa_nodes(sys: Path = Path("/sys")) -> list[set[int]]:
+    """Cores of each NUMA node; one node of all where the kernel tells none."""
+    nodes = []
+    for file in sorted(sys.glob("devices/system/node/node*/cpulist")):
+        cores: set[int] = set()
+        for part in file.read_text(encoding="ascii").strip().split(","):
+            first, _, last = part.partition("-")
+            if first:
+                cores.update(range(int(first), int(last or first) + 1))
+        if cores:
+            nodes.append(cores)
+    return nodes
 
 
-def lab_absent(campaign: Campaign, cell: Cell) -> str | None:
-    """What keeps every adapter of the local testbed from measuring a cell."""
-    if cell.ip == 6 and cell.frame_bytes < SMALLEST_IPV6:
-        return f"IPv6 frames of the tester have {SMALLEST_IPV6} bytes or more"
+def cores_of(campaign: Campaign, cell: Cell) -> tuple[int, ...]:
+    """The device's cores that a cell may use, the main thread's first."""
+    bed = campaign.testbed
+    cores = bed.dut_cores
+    nodes = numa_nodes() if cell.numa else []
+    near = next((n for n in nodes if bed.tester_core in n), set(cores))
+    if cell.numa and nodes:
+        cores = tuple(c for c in cores if (c in near) == (cell.numa == "near"))
+    elif cell.numa == "far":
+        cores = ()
+    return cores[cell.instance :]
+
+
+def machine_absent(campaign: Campaign, cell: Cell) -> str | None:
+    """What of a cell's cores and clock this machine does not have."""
+    if cell.clock_ghz:
+        return "the clock rate of this machine's cores is not set by the lab: they run as they are"
+    if not cores_of(campaign, cell):
+        if cell.numa == "far" and len(numa_nodes()) < 2:
+            return "this machine has one NUMA node"
+        have = len(campaign.testbed.dut_cores)
+        where = f" on the {cell.numa} NUMA node" if cell.numa else ""
+        return f"core instance {cell.instance}{where}: testbed.dut_cores gives {have} core{'s' if have != 1 else ''}"
+    return None
+
+
+def procedure_absent(campaign: Campaign, cell: Cell, drivers: Iterable[str], *, resets: str | None) -> str | None:
+    """What keeps a cell's procedure from being measured: by the tester's drivers, or by ``resets``, why there is no reset."""
+    kind = campaign.procedures[cell.procedure].kind
+    if kind == "reset" and resets is not None:
+        return resets
+    if kind == "recovery" and "xdp" in drivers:
+        return "the rate changes by chained bursts, which the tester's ports in the kernel do not send"
+    return None
+
+
+def lab_absent(campaign: Campaign, cell: Cell, *, resets: str | None = "the lab does not reset this device") -> str | None:
+    """What keeps every adapter of the local testbed from measuring a cell; ``resets`` is none where it can be reset."""
+    drivers = [campaign.testbed.sender] if cell.link == "veth" else []
+    if reason := procedure_absent(campaign, cell, drivers, resets=resets):
+        return reason
+    if cell.ip == 6 and cell.frame_bytes < profiles.SMALLEST_IPV6:
+        return f"IPv6 frames of the tester have {profiles.SMALLEST_IPV6} bytes or more"
+    if reason := machine_absent(campaign, cell):
+        return reason
     if testbed.tester_program(campaign.testbed) is None:
         return "quiver-tester is not installed (testbed.binaries or QUIVER_TESTER names it)"
     return testbed.lacking()
 
 
+def veth_tester_ports(campaign: Campaign, wires: testbed.Wires) -> tuple[str, str]:
+    """The tester's ports on veth, as the campaign says."""
+    core = campaign.testbed.tester_core
+    more = f",tx-core={core},rx-core={core}" if campaign.testbed.sender == "xdp" else ""
+    left, right = (f"{campaign.testbed.sender}:{name}{more}" for name in wires.tester_ports)
+    return left, right
+
+
 def make_tester(
-    campaign: Campaign, cell: Cell, folder: Path, ports: tuple[str, str], space: testbed.Namespace | None
+    campaign: Campaign,
+    cell: Cell,
+    folder: Path,
+    ports: tuple[str, str],
+    space: testbed.Namespace | None,
+    *,
+    reset: Callable[[], None] | None = None,
 ) -> QuiverTester:
-    """A tester for a cell on ports whose texts lack the addresses only."""
+    """A tester for a cell on ports whose texts lack the addresses only; ``reset`` resets the device."""
     program = testbed.tester_program(campaign.testbed)
     if program is None:
         raise DeviceError("quiver-tester is not installed")
     file = folder / "profile.json"
     file.write_text(json.dumps(profiles.profile(cell), indent=1) + "\n", encoding="utf-8")
-    routed = cell.operation != "cross-connect"
+    families = {"cross-connect": (), "bridge": (), "mix": (4, 6)}.get(cell.operation, (cell.ip,))
     texts = [
-        port + (profiles.port_addresses(side, cell.ip) if routed else "")
+        port + profiles.port_addresses(side, families)
         for port, side in zip(ports, (profiles.LEFT, profiles.RIGHT), strict=True)
     ]
     command = testbed.on_cores([campaign.testbed.tester_core], [program])
+    clear = None
+    if sessions.asked(cell, campaign):
+        device = space.beyond if space else None
+        clear = sessions.clear_command(cell, campaign, folder, device)
+        if device is not None:
+            sessions.hold(device)
     return QuiverTester(
         command=space.command(command) if space else command,
         ports=texts,
         profile=file,
-        frame_bytes=cell.frame_bytes,
+        frame_bytes=None if cell.operation == "mix" else cell.frame_bytes,
         line_rate=campaign.line_rate,
+        reset=reset,
+        clear=clear,
     )
 
 

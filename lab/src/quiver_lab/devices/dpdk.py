@@ -9,7 +9,7 @@ from pathlib import Path
 
 from quiver_lab import testbed
 from quiver_lab.campaign import Cell
-from quiver_lab.devices.base import Adapter, Bench, DeviceError, check_connectivity, lab_absent, make_tester
+from quiver_lab.devices.base import Adapter, Bench, DeviceError, check_connectivity, lab_absent, make_tester, veth_tester_ports
 from quiver_lab.processes import find, last_line, running
 
 PROGRAM = "dpdk-testpmd"
@@ -26,7 +26,9 @@ class Testpmd(Adapter):
             return f"{PROGRAM} is not installed"
         if cell.operation != "cross-connect":
             return "testpmd does not route"
-        if cell.link == "none":
+        if cell.vector or cell.loops or cell.placement:
+            return "testpmd has no vectors, loops or main thread to set"
+        if cell.link not in ("veth", "memif"):
             return "it needs a link: veth or memif"
         if cell.workers > 1:
             return "two ports of one queue have work for one core"
@@ -60,7 +62,7 @@ class Testpmd(Adapter):
             if cell.link == "veth":
                 wires = stack.enter_context(testbed.veth_pairs())
                 ports, space = wires.device_ports, wires.tester
-                tester_ports = (f"af-packet:{wires.tester_ports[0]}", f"af-packet:{wires.tester_ports[1]}")
+                tester_ports = veth_tester_ports(self.campaign, wires)
                 command = wires.device.command([program])
             else:
                 tester_ports = (

@@ -16,7 +16,16 @@ from typing import Any
 
 from quiver_lab import profiles, testbed
 from quiver_lab.campaign import Cell
-from quiver_lab.devices.base import Adapter, Bench, check_connectivity, lab_absent, make_tester
+from quiver_lab.devices.base import (
+    Adapter,
+    Bench,
+    check_connectivity,
+    cores_of,
+    lab_absent,
+    machine_absent,
+    make_tester,
+    veth_tester_ports,
+)
 from quiver_lab.processes import CommandError, find
 
 
@@ -54,54 +63,77 @@ def pin_receive(space: testbed.Namespace, port: str, cores: tuple[int, ...]) -> 
     return "receive packet steering"
 
 
+def configure(device: testbed.Namespace, ports: tuple[str, str], cell: Cell) -> None:
+    """Addresses and routes of a router, or a bridge."""
+    device.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
+    batch = []
+    if cell.operation == "bridge":
+        batch += ["link add br0 type bridge", *(f"link set {port} master br0" for port in ports), "link set br0 up"]
+    for port, side in zip(ports, (profiles.LEFT, profiles.RIGHT), strict=True):
+        if cell.operation == "bridge":
+            continue
+        if cell.ip == 4:
+            batch += [
+                f"addr add {side.device4}/24 dev {port}",
+                f"route add {side.hosts4} via {side.tester4} dev {port}",
+            ]
+        else:
+            batch += [
+                f"addr add {side.device6}/64 dev {port} nodad",
+                f"route add {side.hosts6} via {side.tester6} dev {port}",
+            ]
+    if cell.operation != "bridge":
+        batch += [f"route add {p} via {profiles.RIGHT.tester4}" for p in profiles.extra_routes(cell.routes)]
+    device.run("ip", "-batch", "-", text="\n".join(batch) + "\n")
+
+
 class Linux(Adapter):
     """The kernel's own forwarding."""
 
     def absent(self, cell: Cell) -> str | None:
         """Tools, rights, and what the cell asks for."""
         if cell.link != "veth":
-            return "the kernel has no memif"
+            return "the kernel has no memif" if cell.link == "memif" else "the kernel is measured on veth"
         if cell.operation == "cross-connect":
             return "the kernel's forwarding has no cross-connect"
+        if cell.operation == "mix":
+            return "the lab does not set the kernel up for MIX"
+        if cell.vector or cell.loops or cell.placement:
+            return "the kernel has no vectors, loops or main thread to set"
         if cell.operation == "nat" and cell.ip == 6:
             return "there is no NAT of IPv6"
         if find("ethtool", {}) is None:
             return "ethtool is not installed"
         if cell.operation == "nat" and find("nft", {}) is None:
             return "nftables is not installed"
-        if cell.workers > len(self.campaign.testbed.dut_cores):
-            return f"{cell.workers} cores were asked for; testbed.dut_cores gives {len(self.campaign.testbed.dut_cores)}"
-        return lab_absent(self.campaign, cell)
+        if reason := machine_absent(self.campaign, cell):
+            return reason
+        if cell.workers > (have := len(cores_of(self.campaign, cell))):
+            return f"{cell.workers} cores were asked for; testbed.dut_cores gives {have}"
+        return lab_absent(self.campaign, cell, resets="a kernel is not reset without its machine")
+
+    def tune(
+        self, device: testbed.Namespace, ports: tuple[str, str], cell: Cell, cores: tuple[int, ...]
+    ) -> dict[str, dict[str, str]]:
+        """What a variant sets beyond that; facts of the result."""
+        return {}
 
     @contextlib.contextmanager
     def bench(self, cell: Cell, folder: Path) -> Iterator[Bench]:
         """Configure a namespace as a router."""
-        cores = self.campaign.testbed.dut_cores[: max(1, cell.workers)]
+        cores = cores_of(self.campaign, cell)[: max(1, cell.workers)]
         with testbed.veth_pairs() as wires:
             device, ports = wires.device, wires.device_ports
-            device.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
-            batch = []
-            for port, side in zip(ports, (profiles.LEFT, profiles.RIGHT), strict=True):
-                if cell.ip == 4:
-                    batch += [
-                        f"addr add {side.device4}/24 dev {port}",
-                        f"route add {side.hosts4} via {side.tester4} dev {port}",
-                    ]
-                else:
-                    batch += [
-                        f"addr add {side.device6}/64 dev {port} nodad",
-                        f"route add {side.hosts6} via {side.tester6} dev {port}",
-                    ]
-            batch += [f"route add {p} via {profiles.RIGHT.tester4}" for p in profiles.extra_routes(cell.routes)]
-            device.run("ip", "-batch", "-", text="\n".join(batch) + "\n")
+            configure(device, ports, cell)
             how = [pin_receive(device, port, cores) for port in ports]
             if cell.operation == "nat":
                 device.run("nft", "-f", "-", text=nat_rules(ports[1]))
-            tester_ports = (f"af-packet:{wires.tester_ports[0]}", f"af-packet:{wires.tester_ports[1]}")
-            measurer = make_tester(self.campaign, cell, folder, tester_ports, wires.tester)
+            settings = self.tune(device, ports, cell, cores)
+            measurer = make_tester(self.campaign, cell, folder, veth_tester_ports(self.campaign, wires), wires.tester)
             check_connectivity(measurer)
 
             def telemetry() -> dict[str, Any]:
                 return {"interfaces": json.loads(device.run("ip", "-s", "-j", "link", "show"))}
 
-            yield Bench(measurer, {"version": os.uname().release, "receive": how[0], "cores": list(cores)}, telemetry)
+            found = {"version": os.uname().release, "receive": how[0], "cores": list(cores), **settings}
+            yield Bench(measurer, found, telemetry)

@@ -9,8 +9,21 @@ from typing import Any
 
 from quiver_lab import profiles, testbed
 from quiver_lab.campaign import Cell
-from quiver_lab.devices.base import Adapter, Bench, check_connectivity, lab_absent, make_tester
+from quiver_lab.devices.base import (
+    Adapter,
+    Bench,
+    check_connectivity,
+    cores_of,
+    lab_absent,
+    machine_absent,
+    make_tester,
+    veth_tester_ports,
+)
+from quiver_lab.devices.linux import pin_receive
 from quiver_lab.processes import find, run, running, wait_for
+
+ROUTER_MACS = ("02:00:00:00:02:01", "02:00:00:00:02:02")
+"""Of the router's ports on veth: after a reset they are what the tester learned before it."""
 
 
 def interface_commands(cell: Cell, ports: tuple[str, str], folder: Path) -> tuple[list[str], tuple[str, str]]:
@@ -23,7 +36,8 @@ def interface_commands(cell: Cell, ports: tuple[str, str], folder: Path) -> tupl
                 f"create interface memif id 0 socket-id {number} master",
             ]
         return commands, ("memif1/0", "memif2/0")
-    return [f"create host-interface name {p}" for p in ports], (f"host-{ports[0]}", f"host-{ports[1]}")
+    made = [f"create host-interface name {p} hw-addr {mac}" for p, mac in zip(ports, ROUTER_MACS, strict=True)]
+    return made, (f"host-{ports[0]}", f"host-{ports[1]}")
 
 
 def scenario_commands(cell: Cell, names: tuple[str, str]) -> list[str]:
@@ -32,18 +46,30 @@ def scenario_commands(cell: Cell, names: tuple[str, str]) -> list[str]:
     if cell.operation == "cross-connect":
         a, b = names
         return [*commands, f"set interface l2 xconnect {a} {b}", f"set interface l2 xconnect {b} {a}"]
+    if cell.operation == "bridge":
+        return [*commands, *bridged(1, names)]
     for name, side in zip(names, (profiles.LEFT, profiles.RIGHT), strict=True):
-        if cell.ip == 4:
+        if cell.ip == 4 or cell.operation == "mix":
             commands += [
                 f"set interface ip address {name} {side.device4}/24",
                 f"ip route add {side.hosts4} via {side.tester4} {name}",
             ]
-        else:
+        if cell.ip == 6 or cell.operation == "mix":
             commands += [
                 f"set interface ip address {name} {side.device6}/64",
                 f"ip route add {side.hosts6} via {side.tester6} {name}",
             ]
-    commands += [f"ip route add {p} via {profiles.RIGHT.tester4} {names[1]}" for p in profiles.extra_routes(cell.routes)]
+    if cell.routes:
+        commands.append(f"ip route add count {cell.routes} {profiles.FIRST_ROUTE}/24 via {profiles.RIGHT.tester4} {names[1]}")
+    if cell.operation == "mix":
+        tag = profiles.MIX_TAG
+        tagged = (f"{names[0]}.{tag}", f"{names[1]}.{tag}")
+        commands += [f"create sub-interfaces {n} {tag}" for n in names]
+        commands += [f"set interface state {n} up" for n in tagged]
+        commands += bridged(tag, tagged)
+        if cell.link == "memif":
+            sides = zip(names, (profiles.LEFT, profiles.RIGHT), profiles.TESTER_MACS, strict=True)
+            commands += [f"set ip neighbor {n} {side.tester6} {mac} static" for n, side, mac in sides]
     if cell.operation == "nat":
         first, last = profiles.NAT_POOL
         commands += [
@@ -54,6 +80,66 @@ def scenario_commands(cell: Cell, names: tuple[str, str]) -> list[str]:
     return commands
 
 
+def bridged(domain: int, names: tuple[str, str]) -> list[str]:
+    """Commands of a bridge domain of two interfaces that knows the two stations: nothing is flooded."""
+    return [
+        f"create bridge-domain {domain}",
+        *(f"set interface l2 bridge {n} {domain}" for n in names),
+        *(f"l2fib add {mac} {domain} {n} static" for mac, n in zip(profiles.STATIONS, names, strict=True)),
+    ]
+
+
+FORWARDING = {
+    "cross-connect": ("l2-input",),
+    4: ("ip4-input", "ip4-lookup", "ip4-rewrite"),
+    6: ("ip6-input", "ip6-lookup", "ip6-rewrite"),
+}
+"""Nodes whose loops a cell sets, by operation or family."""
+
+
+def experiment_commands(cell: Cell) -> list[str]:
+    """Commands of a cell's vectors and loops."""
+    commands = [f"set vector-size {cell.vector}"] if cell.vector else []
+    if cell.loops:
+        width, prefetch = cell.loops.split("p")
+        families = (4, 6) if cell.operation == "mix" else (cell.ip,)
+        routed = [n for f in families for n in FORWARDING[f]]
+        nodes = FORWARDING["cross-connect"] if cell.operation in ("cross-connect", "bridge") else routed
+        commands += [f"set node {n} multi-loop {width} prefetch {prefetch}" for n in ("ethernet-input", *nodes)]
+    return commands
+
+
+def runtime_readings(text: str) -> dict[str, float | None]:
+    """Packets a call of the node that all packets pass, and clocks a packet of each node, from ``show runtime``."""
+    found_nodes: dict[str, tuple[float, float, float]] = {}
+    for line in text.splitlines():
+        words = line.split()
+        # Name, state (of one or two words), calls, vectors, suspends, clocks, vectors a call.
+        if len(words) < 7:
+            continue
+        try:
+            packets, clocks, a_call = float(words[-4]), float(words[-2]), float(words[-1])
+        except ValueError:
+            continue
+        if packets > found_nodes.get(words[0], (0.0, 0.0, 0.0))[0]:
+            found_nodes[words[0]] = (packets, clocks, a_call)
+    # What a few packets went through beside the load tells nothing about it.
+    floor = max((n for n, *_ in found_nodes.values()), default=0.0) / 100
+    values: dict[str, float | None] = {
+        f"node_{name}_clocks": clocks for name, (packets, clocks, _) in found_nodes.items() if packets >= floor
+    }
+    if "ethernet-input" in found_nodes:
+        values["vector_mean_packets"] = found_nodes["ethernet-input"][2]
+    lookups = [values[key] for key in ("node_ip4-lookup_clocks", "node_ip6-lookup_clocks") if key in values]
+    if len(lookups) == 1:
+        values["lookup_clocks"] = lookups[0]
+    return values
+
+
+PLACEMENTS = {"single-core": (1, 1), "main+1-worker": (1, 2), "2-threads-of-one-core": (2, 2), "2-cores": (2, 3)}
+"""Workers and cores of each placement."""
+
+
 class Quiver(Adapter):
     """The project's own router."""
 
@@ -61,22 +147,42 @@ class Quiver(Adapter):
 
     def absent(self, cell: Cell) -> str | None:
         """Programs, rights, and what the cell asks for."""
-        for name in (self.program, self.control):
-            if find(name, self.campaign.testbed.binaries) is None:
-                return f"{name} is not installed (testbed.binaries or {name.upper()} names it)"
-        if cell.link == "none":
+        if cell.link not in ("veth", "memif"):
             return "it needs a link: veth or memif"
         if cell.operation == "nat" and cell.ip == 6:
             return "there is no NAT of IPv6"
+        if reason := machine_absent(self.campaign, cell):
+            return reason
+        have = len(cores_of(self.campaign, cell))
+        if cell.placement == "2-threads-of-one-core":
+            return "which cores are threads of one is not told by testbed.dut_cores"
+        if cell.placement and have < (need := PLACEMENTS[cell.placement][1]):
+            return f"placement {cell.placement} needs {need} cores; testbed.dut_cores gives {have}"
         need = cell.workers + 1 if cell.workers > 1 else 1
-        if len(self.campaign.testbed.dut_cores) < need:
-            have = len(self.campaign.testbed.dut_cores)
+        if have < need:
             return f"{cell.workers} workers and a main thread need {need} cores; testbed.dut_cores gives {have}"
-        return lab_absent(self.campaign, cell)
+        if reason := self.missing():
+            return reason
+        # Over memif the tester's own links would go with the router.
+        how = None if cell.link == "veth" else "over memif the tester loses its ports with the router: reset needs veth"
+        return lab_absent(self.campaign, cell, resets=how)
+
+    def missing(self) -> str | None:
+        """Which program is not installed."""
+        for name in (self.program, self.control):
+            if find(name, self.campaign.testbed.binaries) is None:
+                return f"{name} is not installed (testbed.binaries or {name.upper()} names it)"
+        return None
+
+    def experiment(self, cell: Cell) -> list[str]:
+        """Commands of vectors and loops."""
+        return experiment_commands(cell)
 
     def start_text(self, cell: Cell, folder: Path) -> str:
         """The start-up configuration: the first core is the main thread's, and a single worker's where there is no other."""
-        cores = self.campaign.testbed.dut_cores
+        cores = cores_of(self.campaign, cell)
+        if cell.placement:
+            cores = cores[: PLACEMENTS[cell.placement][1]]
         workers = cores[1 : cell.workers + 1] or cores[:1]
         listed = f" corelist-workers {','.join(map(str, workers))}" if cell.workers else ""
         if cell.workers and workers[0] == cores[0]:
@@ -96,24 +202,44 @@ class Quiver(Adapter):
         socket.unlink(missing_ok=True)
         conf.write_text(self.start_text(cell, folder), encoding="utf-8")
         with contextlib.ExitStack() as stack:
-            command = testbed.on_cores(self.campaign.testbed.dut_cores, [program, "-c", str(conf)])
+            cores = cores_of(self.campaign, cell)
+            command = testbed.on_cores(cores, [program, "-c", str(conf)])
             ports, space = ("", ""), None
             if cell.link == "veth":
                 wires = stack.enter_context(testbed.veth_pairs())
                 command, ports, space = wires.device.command(command), wires.device_ports, wires.tester
-                tester_ports = (f"af-packet:{wires.tester_ports[0]}", f"af-packet:{wires.tester_ports[1]}")
+                tester_ports = veth_tester_ports(self.campaign, wires)
+                if self.campaign.testbed.sender == "xdp":
+                    # What the kernel does for the device's ports is the device's work.
+                    for port in ports:
+                        pin_receive(wires.device, port, cores)
             else:
-                tester_ports = tuple(f"memif:socket={folder}/{s}.sock,id=0,role=client" for s in ("left", "right"))  # type: ignore[assignment]
-            process = stack.enter_context(running(command, log=log))
-            wait_for(socket, process, what=self.program, log=log)
+                tester_ports = tuple(
+                    f"memif:socket={folder}/{s}.sock,id=0,role=client" + (f",mac={mac}" if cell.operation == "mix" else "")
+                    for s, mac in zip(("left", "right"), profiles.TESTER_MACS, strict=True)
+                )  # type: ignore[assignment]
+            made, names = interface_commands(cell, ports, folder)
+            lines = "\n".join([*made, *scenario_commands(cell, names), *self.experiment(cell)]) + "\n"
+            life = stack.enter_context(contextlib.ExitStack())
 
             def ask(*words: str) -> str:
                 return run([control, "-s", str(socket), *words])
 
-            made, names = interface_commands(cell, ports, folder)
-            run([control, "-s", str(socket)], text="\n".join([*made, *scenario_commands(cell, names)]) + "\n", seconds=120)
-            measurer = make_tester(self.campaign, cell, folder, tester_ports, space)
+            def bring_up() -> None:
+                process = life.enter_context(running(command, log=log))
+                wait_for(socket, process, what=self.program, log=log)
+                run([control, "-s", str(socket)], text=lines, seconds=120)
+
+            def reset() -> None:
+                """End the router and start it anew: what it knew is gone."""
+                life.close()
+                socket.unlink(missing_ok=True)
+                bring_up()
+
+            bring_up()
+            measurer = make_tester(self.campaign, cell, folder, tester_ports, space, reset=reset)
             check_connectivity(measurer)
+            ask("clear", "runtime")
 
             def telemetry() -> dict[str, Any]:
                 return {
@@ -127,10 +253,11 @@ class Quiver(Adapter):
                 {
                     "version": ask("show", "version").strip(),
                     "start": conf.read_text(encoding="utf-8"),
-                    "cores": list(self.campaign.testbed.dut_cores),
+                    "cores": list(cores),
                     "driver": "memif" if cell.link == "memif" else "af-packet",
                 },
                 telemetry,
+                lambda: runtime_readings(ask("show", "runtime")),
             )
 
 
@@ -138,6 +265,12 @@ class FdioVpp(Quiver):
     """FD.io VPP's own binary, by the same commands. VPP on one core has no worker: main forwards."""
 
     program, control = "vpp", "vppctl"
+
+    def absent(self, cell: Cell) -> str | None:
+        """As the project's own, but for what VPP fixes when it is built."""
+        if reason := self.missing():
+            return reason
+        return "VPP's vector size and loops are fixed when it is built" if cell.vector or cell.loops else super().absent(cell)
 
     def start_text(self, cell: Cell, folder: Path) -> str:
         """VPP's configuration: no DPDK, no huge pages demanded."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from quiver_lab.campaign import Cell
-from quiver_lab.devices.base import Adapter, Bench
+from quiver_lab.devices.base import Adapter, Bench, machine_absent
 from quiver_lab.simulate import SimulatedDevice
 
 
@@ -16,7 +16,9 @@ class Simulated(Adapter):
 
     def absent(self, cell: Cell) -> str | None:
         """Whether the cell's device is described."""
-        return None if cell.dut in self.campaign.testbed.devices else f"{cell.dut} is not among testbed.devices"
+        if cell.dut not in self.campaign.testbed.devices:
+            return f"{cell.dut} is not among testbed.devices"
+        return machine_absent(self.campaign, cell)
 
     @contextlib.contextmanager
     def bench(self, cell: Cell, folder: Path) -> Iterator[Bench]:
@@ -29,6 +31,11 @@ class Simulated(Adapter):
             stray_loss=spec.stray_loss,
             buffer_frames=spec.buffer_frames,
             base_latency_ns=spec.base_latency_us * 1000,
+            recovery_s=spec.recovery_s,
+            reset_s=spec.reset_s,
+            table_connections=spec.table_connections,
+            connection_rate_cps=spec.connection_rate_cps * max(1, cell.workers),
+            tear_down_rate_cps=spec.tear_down_rate_cps,
             seed=sum(ord(c) * 31**i for i, c in enumerate(folder.name)) % 2**32,
         )
         yield Bench(device, {"simulated": spec.model_dump()})

@@ -6,7 +6,7 @@ None of them knows a clock, a file or a process; all of them return every trial 
 from quiver_lab.procedures.latency import LatencyPoint, latency, pdv
 from quiver_lab.procedures.loss import LossPoint, frame_loss_rate
 from quiver_lab.procedures.mlrsearch import PRESETS, Goal, GoalResult, mlrsearch
-from quiver_lab.procedures.runs import SoakResult, fixed_rate, soak
+from quiver_lab.procedures.runs import RPlusResult, SoakResult, fixed_rate, r_plus, soak
 from quiver_lab.procedures.sudden import (
     BackToBackResult,
     RecoveryResult,
@@ -18,7 +18,7 @@ from quiver_lab.procedures.sudden import (
 from quiver_lab.procedures.throughput import ThroughputResult, throughput
 
 __all__ = [
-    "PRESETS", "BackToBackResult", "Goal", "GoalResult", "LatencyPoint", "LossPoint", "RecoveryResult", "ResetResult",
-    "SoakResult", "ThroughputResult", "back_to_back", "fixed_rate", "frame_loss_rate", "latency", "mlrsearch", "pdv",
-    "recovery", "reset", "soak", "throughput",
+    "PRESETS", "BackToBackResult", "Goal", "GoalResult", "LatencyPoint", "LossPoint", "RPlusResult", "RecoveryResult",
+    "ResetResult", "SoakResult", "ThroughputResult", "back_to_back", "fixed_rate", "frame_loss_rate", "latency", "mlrsearch",
+    "pdv", "r_plus", "recovery", "reset", "soak", "throughput",
 ]  # fmt: skip

@@ -1,10 +1,12 @@
-"""Runs at a rate that was fixed beforehand: single ones (as in seed 000), and long ones in slices."""
+"""Runs at a rate that was fixed beforehand: single ones (as in seed 000), overloads (seed 002), and long ones in slices."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quiver_lab.measurer import Measurer
+from quiver_lab.procedures.latency import LatencyPoint, latency
 from quiver_lab.trial import Trial
 
 
@@ -44,3 +46,37 @@ def soak(measurer: Measurer, *, rate_pps: float, total_s: float, slice_s: float 
     whole, rest = divmod(total_s, slice_s)
     durations = [slice_s] * int(whole) + ([rest] if rest > 1e-9 else [])
     return SoakResult(tuple(measurer.measure(rate_pps, d) for d in durations))
+
+
+@dataclass(frozen=True, slots=True)
+class RPlusResult:
+    """What came back under overload, and latency at shares of that rate."""
+
+    trial: Trial
+    """The overload."""
+    points: tuple[LatencyPoint, ...]
+
+    @property
+    def offered_pps(self) -> float:
+        """What was really sent, per direction."""
+        return sum(d.sent for d in self.trial.directions) / self.trial.duration_s / len(self.trial.directions)
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether the device lost a thousandth or more of what was sent, and not the tester's own receiver.
+
+        On ports whose rings push back nothing that was sent is lost: then only the device can tell that it was busy.
+        """
+        lost, sent = (sum(getattr(d, key) for d in self.trial.directions) for key in ("lost", "sent"))
+        return lost * 1000 > sent and not any("receive ring" in r for r in self.trial.reasons)
+
+
+def r_plus(measurer: Measurer, *, offered_pps: float, duration_s: float = 60.0, fractions: Sequence[float] = ()) -> RPlusResult:
+    """Send more than the device can forward and count what comes back (R+, seed 002), then measure at shares of that."""
+    trial = measurer.measure(offered_pps, duration_s)
+    if not fractions:
+        return RPlusResult(trial, ())
+    if trial.delivered_pps <= 0:
+        raise ValueError("nothing came back under overload: there is no rate to take shares of")
+    points = latency(measurer, throughput_pps=trial.delivered_pps, fractions=fractions, duration_s=duration_s, repeats=1)
+    return RPlusResult(trial, points)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quiver_lab.measurer import Measurer, ResettingMeasurer, Step, SteppedMeasurer
+from quiver_lab.trial import SeriesPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,12 @@ class RecoveryResult:
     overloaded: bool
     """Whether the overload lost anything; if not, there was nothing to recover from."""
     recovery_s: float | None
-    """From the change of rate to the last lost frame, as fine as the series; none where loss never ended."""
+    """From the change of rate to the end of the interval of the last lost frame; none where loss never ended."""
+    resolution_s: float
+    """Length of the series' intervals: no recovery is told finer."""
+    valid: bool
+    reasons: tuple[str, ...]
+    """Whether the tester did what it was asked to, and what it did not: a change of rate that is late looks like a recovery."""
 
 
 def recovery(
@@ -84,12 +92,38 @@ def recovery(
 ) -> RecoveryResult:
     """Overload by a tenth (or to the line rate), halve the rate without a pause, and look for the last loss."""
     overload = min(throughput_pps * 1.1, line_pps)
-    points = measurer.measure_steps([Step(overload, overload_s), Step(overload / 2, after_s)])
-    overloaded = any(p.lost > 0 for p in points if p.t_s <= overload_s + 1e-9)
-    after = [p for p in points if p.t_s > overload_s + 1e-9]
-    last = max((p.t_s for p in after if p.lost > 0), default=overload_s)
-    ended = not after or after[-1].lost <= 0
-    return RecoveryResult(overload, overloaded, last - overload_s if ended else None)
+    trial = measurer.measure_steps([Step(overload, overload_s), Step(overload / 2, after_s)])
+    series = [d.series for d in trial.directions]
+    if not all(series):
+        raise ValueError("a trial without a series does not tell when its last frame was lost")
+    losses = [last_loss(points) for points in series]
+    lost_s = max((at for at in losses if at is not None), default=None)
+    sending_s = min(max((p.t_s for p in points if p.sent), default=0.0) for points in series)
+    recovered = None if lost_s is not None and lost_s >= sending_s - 1e-9 else max(0.0, (lost_s or 0.0) - overload_s)
+    widths = [b.t_s - a.t_s for points in series for a, b in itertools.pairwise(points)]
+    return RecoveryResult(
+        overload_pps=overload,
+        overloaded=lost_s is not None,
+        recovery_s=recovered,
+        resolution_s=max(widths, default=overload_s),
+        valid=trial.valid,
+        reasons=trial.reasons,
+    )
+
+
+def last_loss(points: Sequence[SeriesPoint]) -> float | None:
+    """End of the interval in which the last frame was lost; none where none was.
+
+    Up to a moment, sent less received is what was lost plus what was under way. Where that is below what was lost in the end, a
+    frame was lost later: so a queue that is full or drains at the change of rate is not taken for loss. A loss is never told
+    later than it was; one of fewer frames than are under way may hide, and be told earlier.
+    """
+    open_frames = list(itertools.accumulate(p.lost for p in points))
+    in_the_end = open_frames[-1]
+    if in_the_end <= 0:
+        return None
+    before = [n for n, count in enumerate(open_frames) if count < in_the_end]
+    return points[before[-1] + 1 if before else 0].t_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +133,9 @@ class ResetResult:
     lost: int
     reset_s: float | None
     """Lost frames over the offered rate; none where the device did not come back within the trial."""
+    valid: bool
+    reasons: tuple[str, ...]
+    """Whether the tester did what it was asked to, and what it did not: a change of rate that is late looks like a recovery."""
 
 
 def reset(
@@ -109,6 +146,10 @@ def reset(
         raise ValueError(f"a reset {reset_after_s} s into a trial of {duration_s} s")
     trial = measurer.measure_with_reset(rate_pps, duration_s, reset_after_s)
     away_s = trial.missing / (rate_pps * len(trial.directions))
-    # All that was sent from the reset on is missing: when it would have come back, nobody saw.
+    # All that was sent from the reset on is missing, or nothing of what was sent last came: when it would have come back,
+    # nobody saw.
     gone = away_s >= (duration_s - reset_after_s) * (1 - 1e-9)
-    return ResetResult(trial.missing, None if gone else away_s)
+    for d in trial.directions:
+        last = next((p for p in reversed(d.series) if p.sent), None)
+        gone = gone or (last is not None and last.received == 0)
+    return ResetResult(trial.missing, None if gone else away_s, trial.valid, trial.reasons)

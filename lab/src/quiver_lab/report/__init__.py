@@ -79,7 +79,8 @@ def recommend(versus: Sequence[Versus]) -> list[str]:
     return out
 
 
-def _latex(text: str) -> str:
+def latex(text: str) -> str:
+    """Text with LaTeX's marks escaped."""
     for mark in "&%$#_{}":
         text = text.replace(mark, f"\\{mark}")
     return text
@@ -112,7 +113,7 @@ def write_tables(rows: Sequence[Row], folder: Path) -> None:
             s = r.summary
             words = [r.cell.dut, tables.traffic(r.cell), r.quantity]
             figures_ = [number(x).replace("\u202f", r"\,") for x in (s.median, s.minimum, s.maximum)]
-            lines.append(" & ".join([*map(_latex, words), *figures_, str(s.count)]) + r" \\")
+            lines.append(" & ".join([*map(latex, words), *figures_, str(s.count)]) + r" \\")
     lines += [r"\hline", r"\end{tabular}", ""]
     (folder / "results.tex").write_text("\n".join(lines), encoding="utf-8")
 
@@ -147,6 +148,7 @@ def build(store: Store, folder: Path) -> Path:
         recommendation=recommend(versus),
         gaps=tables.gaps(records),
         use=cells,
+        connection_tables=tables.connection_tables(store),
         busy=any(u.device_busy is not None for _, u in cells),
         energy=any(u.packets_per_watt_hour for _, u in cells),
         idle_watts=next((u.idle_watts for _, u in cells if u.idle_watts is not None), 0.0),

@@ -36,6 +36,8 @@ class Figure:
     quantity: str
     places: tuple[str, ...]
     series: tuple[Series, ...]
+    average: str = "median"
+    """What ``Series.median`` really is."""
 
 
 _SHARE = re.compile(r"at_([0-9.]+)_percent_latency_mean_us")
@@ -49,7 +51,8 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
         c = row.cell
         on = "" if c.link == "none" else f" on {c.link}"
         more = f", {c.routes} further routes" if c.routes else ""
-        name = "-".join((c.procedure, c.operation, c.link, f"v{c.ip}", f"r{c.routes}", f"s{c.sources}"))
+        name = "-".join((c.procedure, c.operation, c.link, f"v{c.ip}", f"r{c.routes}", f"s{c.sources}", *c.unusual))
+        more += "".join(f", {word}" for word in c.unusual)
         title = f"{c.procedure}: {c.operation}, IPv{c.ip}{on}{more}"
         if row.primary:
             key = (name, title, "frame size with FCS", row.quantity)
@@ -104,11 +107,18 @@ def as_html(figure: Figure) -> str:
         template="plotly_white",
         xaxis_title=figure.x,
         xaxis_type="category",
-        yaxis_title=f"{figure.quantity}: median, with smallest and largest",
+        yaxis_title=f"{figure.quantity}<br><sup>{figure.average}, smallest, largest</sup>",
         yaxis_rangemode="tozero",
         height=420,
+        # Above the plot: beside it there is no room on a narrow page.
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 1, "xanchor": "right"},
     )
-    html: str = plot.to_html(full_html=False, include_plotlyjs=False, div_id=f"figure-{figure.name}")
+    html: str = plot.to_html(
+        full_html=False,
+        include_plotlyjs=False,
+        div_id=f"figure-{figure.name}",
+        config={"displaylogo": False, "responsive": True},
+    )
     return html
 
 

@@ -9,7 +9,8 @@ from quiver_lab import stats
 from quiver_lab.campaign import Cell
 from quiver_lab.energy import per_core_second, per_watt_hour
 from quiver_lab.oddity import Latest, odd_runs
-from quiver_lab.records import RunRecord
+from quiver_lab.records import Energy, RunRecord
+from quiver_lab.stateful import Stateful
 from quiver_lab.store import Store
 from quiver_lab.trial import Trial
 
@@ -18,7 +19,7 @@ SIGNIFICANT = 0.05
 
 def higher_is_better(quantity: str) -> bool:
     """Rates and bursts; times and losses are better when low."""
-    return quantity.endswith(("_pps", "_frames")) and "missing" not in quantity
+    return quantity.endswith(("_pps", "_cps", "_frames", "capacity_connections")) and "missing" not in quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,10 @@ class Use:
     packets_per_watt_hour: float | None
     bytes_per_watt_hour: float | None
     idle_watts: float | None
+    watts: float | None
+    """Mean draw while trials ran."""
+    step_percent: float | None
+    """What the steps of the meter's counter are of the energy counted: nothing is known better; none where they are fine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +150,14 @@ def gaps(records: Iterable[RunRecord]) -> list[Gap]:
 
 def uses(store: Store) -> dict[str, Use]:
     """Cost by cell's slug."""
-    cores = {r.run.cell.slug: r.device.get("cores") for r in store.runs() if r.device.get("cores")}
-    sums: dict[str, list[tuple[Trial, dict[str, float], float | None, float | None, float]]] = {}
+    mine_of: dict[str, list[int]] = {r.run.cell.slug: r.device["cores"] for r in store.runs() if "cores" in r.device}
+    sums: dict[str, list[tuple[Trial, dict[str, float], Energy | None, float]]] = {}
     for t in store.trials():
-        energy = t.energy
         sums.setdefault(t.run.cell.slug, []).append(
             (
                 Trial.model_validate(t.trial),
                 t.core_busy,
-                energy.joules if energy else None,
-                energy.idle_watts if energy else None,
+                t.energy,
                 t.duration_s,
             )
         )
@@ -162,22 +165,73 @@ def uses(store: Store) -> dict[str, Use]:
     tester = str(store.campaign.testbed.tester_core)
     simulated = store.campaign.testbed.kind == "simulated"
     for slug, trials in sums.items():
-        mine = [str(c) for c in cores.get(slug) or store.campaign.testbed.dut_cores]
+        # A box of its own has none of this machine's.
+        mine = [str(c) for c in mine_of.get(slug, [*store.campaign.testbed.dut_cores])]
         delivered = sum(t.received for t, *_ in trials)
-        busy_s = sum(sum(busy.get(c, 0.0) for c in mine) * s for _, busy, _, _, s in trials)
+        busy_s = sum(sum(busy.get(c, 0.0) for c in mine) * s for _, busy, _, s in trials)
         seconds = sum(s for *_, s in trials)
-        joules = [j for _, _, j, _, _ in trials if j is not None]
-        whole = len(joules) == len(trials)
+        counted = [e for _, _, e, _ in trials if e is not None]
+        whole = len(counted) == len(trials)
         frame_bytes = next(c.frame_bytes for c in store.campaign.cells() if c.slug == slug)
-        energy_j = sum(joules) if whole else 0.0
-        known = not simulated and any(busy for _, busy, *_ in trials)
+        energy_j = sum(e.joules for e in counted) if whole else 0.0
+        steps_j = sum(e.step_j for e in counted)
+        known = not simulated and mine and any(busy for _, busy, *_ in trials)
         out[slug] = Use(
             packets_per_core_second=per_core_second(delivered, {"all": busy_s / seconds}, seconds) if known else None,
             device_busy=busy_s / seconds / len(mine) if known else None,
-            tester_busy=sum(busy.get(tester, 0.0) * s for _, busy, _, _, s in trials) / seconds if known else None,
+            tester_busy=sum(busy.get(tester, 0.0) * s for _, busy, _, s in trials) / seconds if known else None,
             packets_per_watt_hour=per_watt_hour(delivered, energy_j),
             bytes_per_watt_hour=per_watt_hour(delivered * frame_bytes, energy_j),
-            idle_watts=next((i for *_, i, _ in trials if i is not None), None),
+            idle_watts=next((e.idle_watts for e in counted if e.idle_watts is not None), None),
+            watts=energy_j / sum(e.seconds for e in counted) if energy_j else None,
+            step_percent=steps_j / energy_j * 100 if energy_j and steps_j else None,
+        )
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One measurement of a connection table, step by step."""
+
+    cell: Cell
+    repeat: int
+    measure: str
+    connections: int
+    """Of the first step."""
+    open_pps: float
+    most: int
+    """Of the largest step that passed."""
+    passed: int
+    failed: int
+    invalid: int
+    clear_s: float | None
+    """The longest that the command took that empties the table."""
+
+
+def connection_tables(store: Store) -> list[Table]:
+    """What measurements of connection tables were made of."""
+    out = []
+    for record in store.statefuls():
+        answer = Stateful.model_validate(record.stateful)
+        verdicts = [s.verdict for s in answer.steps]
+        if not verdicts:
+            continue
+        first = answer.steps[0]
+        most = max((s.connections for s in answer.steps if s.verdict == "passed"), default=0)
+        took = [s.clear_s for s in answer.steps if s.clear_s is not None]
+        out.append(
+            Table(
+                cell=record.run.cell,
+                repeat=record.run.repeat + 1,
+                measure=answer.measure,
+                connections=first.connections,
+                open_pps=first.phase_1.rate_pps,
+                most=most,
+                passed=verdicts.count("passed"),
+                failed=verdicts.count("failed"),
+                invalid=verdicts.count("invalid"),
+                clear_s=max(took, default=None),
+            )
         )
     return out
 
@@ -251,4 +305,5 @@ def traffic(cell: Cell) -> str:
     links = {"veth": " on veth", "memif": " on memif", "none": ""}
     workers = f"{cell.workers} worker{'s' if cell.workers != 1 else ''}"
     routes = f", {cell.routes} further routes" if cell.routes else ""
-    return f"{cell.operation}, {cell.frame_bytes} B, IPv{cell.ip}, {workers}{links[cell.link]}{routes} ({cell.procedure})"
+    more = "".join(f", {word}" for word in cell.unusual)
+    return f"{cell.operation}, {cell.frame_bytes} B, IPv{cell.ip}, {workers}{links[cell.link]}{routes}{more} ({cell.procedure})"

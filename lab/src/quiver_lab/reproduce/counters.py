@@ -1,0 +1,199 @@
+"""Instructions, instructions a clock and cache misses, where no trial can tell them: from the repository's benches.
+
+Kinds of values, which stand beside each of them:
+
+- *simulated*: instructions a packet that callgrind counted in the loops of the nodes that forward (bench ``instructions``).
+- *estimated*: those over clocks a packet of the same nodes on buffers in the cache (bench ``graph-hot``). Clocks are of
+  the time stamp counter. Scaled to the core's own clocks where the file has the core's rate by the counter's, else not, which
+  its name says: ``instructions_per_tsc_clock``, not ``ipc``.
+- *timed*: clocks a packet that the bench took, without a router around the nodes.
+- values of ``perf_event`` would take their place: no adapter reads them yet, and ``perf_lacking`` tells whether the processor
+  counts at all.
+
+What the file lacks is named; nothing is put in its place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from quiver_lab.processes import CommandError, run
+from quiver_lab.reproduce.design import CANDIDATE
+from quiver_lab.store import Store, StoreError
+
+USUAL = "docs/figures/bench.json"
+FILE = "evidence.json"
+OPERATIONS = {"l2-xconnect": "xc", "ip4-1024": "ip4", "ip4-bgp": "ip4", "ip6-few": "ip6", "ip6-bgp": "ip6"}
+"""The paper's operations by the paths of the benches; bridging is none of the paper's."""
+FULL = 256
+"""Packets of the vectors that benches have unless they say otherwise."""
+
+HOW = {
+    "instructions_per_packet": "by callgrind in the loops of the nodes that forward",
+    "tsc_clocks_per_packet": "by the time stamp counter, the same nodes, buffers in the cache",
+    "instructions_per_tsc_clock": "simulated instructions over clocks of the time stamp counter",
+    "ipc": "simulated instructions over clocks of the time stamp counter, scaled to the core's",
+}
+"""What each quantity is."""
+
+Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class BenchFile(BaseModel):
+    """What ``scripts/bench`` writes."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    schema_: Literal["quiver-bench/1"] = Field(alias="schema")
+    machine: dict[str, str]
+    figures: dict[str, Finite]
+
+
+class Evidence(BaseModel):
+    """What a reproduction keeps of it, in ``evidence.json`` beside the results."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    schema_: Literal["quiver-lab-evidence/1"] = Field(alias="schema", default="quiver-lab-evidence/1")
+    bench: BenchFile | None = None
+    lacking: str = ""
+    """Why there is no bench file."""
+    perf_lacking: str = ""
+    """Why hardware counters cannot be read; empty where they can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """One value."""
+
+    path: str
+    vector: int
+    quantity: str
+    value: float
+    kind: Literal["simulated", "estimated", "timed"]
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """As a cell's."""
+        return {
+            "dut": CANDIDATE, "operation": OPERATIONS[self.path], "path": self.path, "vector_size": str(self.vector),
+            "evidence": self.kind,
+        }  # fmt: skip
+
+
+def checkout() -> Path | None:
+    """The bench file of the checkout that this package is run from."""
+    file = Path(__file__).resolve().parents[4] / USUAL
+    return file if file.exists() else None
+
+
+def read_bench(path: Path) -> BenchFile:
+    """Read a bench file; errors are one line."""
+    try:
+        return BenchFile.model_validate_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror or error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(x) for x in first["loc"]) or "top"
+        raise ValueError(f"{path}: {place}: {first['msg']}") from error
+
+
+def probe_perf() -> str:
+    """Why the processor's counters cannot be read here; empty where they can."""
+    try:
+        said = run(["sh", "-c", "perf stat -x, -e instructions true 2>&1"])
+    except CommandError as error:
+        return f"perf: {str(error).rsplit(': ', 1)[-1]}"
+    line = next((x for x in said.splitlines() if "instructions" in x), "")
+    count = line.split(",")[0]
+    return "" if count.isdigit() and int(count) > 0 else f"perf stat -e instructions: {count or 'no answer'}"
+
+
+def gather(bench: Path | None) -> Evidence:
+    """What is here now."""
+    file = bench or checkout()
+    found = read_bench(file) if file else None
+    return Evidence(bench=found, lacking="" if found else f"no {USUAL} (--bench names one)", perf_lacking=probe_perf())
+
+
+def keep(store: Store, bench: Path | None) -> None:
+    """Write the evidence beside the results, once: a page reads result files only."""
+    path = store.root / FILE
+    if not path.exists() or bench is not None:
+        text = json.dumps(gather(bench).model_dump(mode="json", by_alias=True), indent=1, sort_keys=True)
+        part = path.with_name(f".{FILE}.part")
+        part.write_text(text + "\n", encoding="utf-8")
+        part.replace(path)
+
+
+def kept(store: Store) -> Evidence:
+    """The evidence beside the results."""
+    path = store.root / FILE
+    if not path.exists():
+        return Evidence(lacking="these results keep no figures of the benches", perf_lacking="not looked for")
+    try:
+        return Evidence.model_validate_json(path.read_text(encoding="utf-8"))
+    except ValidationError as error:
+        raise StoreError(f"{path}: {' '.join(str(error).split())[:300]}") from error
+
+
+_INSTRUCTIONS = re.compile(r"instructions(?:-v([0-9]+))?: (\S+) (\S+), instructions")
+_CLOCKS = re.compile(r"graph-hot: (\S+) (?:default|v([0-9]+))")
+_CORE_BY_TSC = "core_clocks_per_tsc_clock"
+
+
+def counted(evidence: Evidence) -> list[Counted]:
+    """Every value that follows from the bench file."""
+    if evidence.bench is None:
+        return []
+    instructions: dict[tuple[str, int], float] = {}
+    clocks: dict[tuple[str, int], float] = {}
+    for key, value in evidence.bench.figures.items():
+        if (m := _INSTRUCTIONS.fullmatch(key)) and m[2] in OPERATIONS and not m[3].startswith("("):
+            at = (m[2], int(m[1] or FULL))
+            instructions[at] = instructions.get(at, 0.0) + value
+        elif (m := _CLOCKS.fullmatch(key)) and m[1] in OPERATIONS:
+            clocks[m[1], int(m[2] or FULL)] = value
+    scale = _scale(evidence.bench)
+    out = []
+    for (path, vector), value in sorted(instructions.items()):
+        out.append(Counted(path, vector, "instructions_per_packet", value, "simulated"))
+        if clock := clocks.get((path, vector)):
+            by_tsc = value / clock
+            out.append(Counted(path, vector, "instructions_per_tsc_clock", by_tsc, "estimated"))
+            if scale is not None:
+                out.append(Counted(path, vector, "ipc", by_tsc / scale, "estimated"))
+    for (path, vector), value in sorted(clocks.items()):
+        out.append(Counted(path, vector, "tsc_clocks_per_packet", value, "timed"))
+    return out
+
+
+def _scale(bench: BenchFile) -> float | None:
+    try:
+        scale = float(bench.machine[_CORE_BY_TSC])
+    except (KeyError, ValueError):
+        return None
+    return scale if 0 < scale < float("inf") else None
+
+
+def missing(evidence: Evidence, quantity: str) -> str:
+    """What a finding on a quantity would need and is not there; empty where the quantity is none of these."""
+    perf = f"hardware counters: {evidence.perf_lacking}" if evidence.perf_lacking else "no adapter reads hardware counters yet"
+    if quantity == "l1i_misses_per_packet":
+        return f"{perf}; the benches simulate no cache"
+    if quantity not in ("ipc", "instructions_per_tsc_clock", "instructions_per_packet"):
+        return ""
+    if evidence.bench is None:
+        return f"{perf}; {evidence.lacking}"
+    sizes = sorted({c.vector for c in counted(evidence) if c.quantity == "instructions_per_packet"})
+    lacks = f"of instructions the bench file has vectors of {', '.join(map(str, sizes)) or 'no size'}"
+    if sizes == [FULL]:
+        lacks += " only (scripts/bench --only instructions-v counts smaller ones)"
+    if quantity == "ipc" and _scale(evidence.bench) is None:
+        lacks += f"; its machine has no {_CORE_BY_TSC}, so that clocks are the time stamp counter's"
+    return f"{perf}; {lacks}"

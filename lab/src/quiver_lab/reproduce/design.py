@@ -1,0 +1,137 @@
+"""What a reproduction consists of, and how it becomes a campaign file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import yaml
+
+from quiver_lab.campaign import Campaign, Cell
+from quiver_lab.published import Cell as Keys
+from quiver_lab.published import Published
+
+CANDIDATE = "candidate"
+"""Whoever takes the place of the paper's device in keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """By what all rates of a campaign are multiplied, so that their ratios stay the paper's."""
+
+    factor: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the caller says about machine and time."""
+
+    quick: bool = True
+    scale: Scale = Scale(1.0, "nothing is scaled")
+    candidate: str = "quiver"
+    baseline: str = "linux"
+    tester_core: int = 0
+    dut_cores: tuple[int, ...] = (1,)
+    sender: str = "af-packet"
+    trial_s: float = 2.0
+    """Of quick trials."""
+    repeats: int = 3
+    """Of quick campaigns."""
+    testbed: Mapping[str, Any] = field(default_factory=dict)
+    """In place of the local testbed: simulated devices, in tests."""
+
+    def links(self) -> tuple[str, str]:
+        """The ports that all devices have, and the candidate's best."""
+        return ("none", "none") if self.testbed else ("veth", "memif")
+
+
+class MakesDocument(Protocol):
+    """Lays a campaign out."""
+
+    def __call__(self, options: Options) -> dict[str, Any]:
+        """Matrices, procedures and times, as in a campaign file."""
+
+
+class KnowsKeys(Protocol):
+    """Names a cell as the paper does."""
+
+    def __call__(self, cell: Cell, campaign: Campaign) -> Keys:
+        """The cell's keys as published values and findings have them; ``dut`` may be ``candidate``."""
+
+
+class Wants(Protocol):
+    """Says which of our cells stands for a published one."""
+
+    def __call__(self, published: Published, campaign: Campaign) -> Keys | str:
+        """Keys that our cell has, or why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Cells of ours that make one of the paper's figures, where it prints no table."""
+
+    name: str
+    title: str
+    where: Mapping[str, tuple[str, ...]]
+    """Values that keys must have."""
+    columns: tuple[str, ...]
+    """Keys that tell rows apart."""
+    quantities: tuple[str, ...]
+    not_here: str = ""
+    """Why it is not measured at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """One paper."""
+
+    name: str
+    title: str
+    differs: tuple[str, ...]
+    """What is not as in the paper, in sentences."""
+    document: MakesDocument
+    keys: KnowsKeys
+    wants: Wants
+    figures: tuple[Figure, ...] = ()
+    counters: bool = False
+    """Whether it speaks of instructions and caches, which the repository's benches know something of."""
+    average: str = "median"
+    """What the paper makes of repeats."""
+    x: str = ""
+    """Key along the axis of drawings of tables; figures take their last column."""
+    drawn: tuple[str, ...] = ()
+    """Quantities of tables that are drawn."""
+
+
+def campaign_text(design: Design, options: Options) -> str:
+    """The campaign file of a reproduction."""
+    bed = dict(options.testbed) or {
+        "kind": "local",
+        "tester_core": options.tester_core,
+        "dut_cores": list(options.dut_cores),
+        "sender": options.sender,
+    }
+    document = {
+        "schema": "quiver-campaign/1",
+        "name": f"{design.name}-quick" if options.quick else design.name,
+        "description": f"Reproduction of {design.title}",
+        "quick": options.quick,
+        "reproduces": design.name,
+        "scale": {"factor": options.scale.factor, "reason": options.scale.reason},
+        "testbed": bed,
+        **design.document(options),
+    }
+    return yaml.safe_dump(document, sort_keys=False, width=120)
+
+
+def as_keys(cell: Cell, candidate: str, *names: str) -> Keys:
+    """Chosen keys of a cell as text, ``dut`` among them."""
+    keys = {"dut": CANDIDATE if cell.dut == candidate else cell.dut, "link": cell.link}
+    return keys | {name: str(getattr(cell, name)) for name in names}
+
+
+def candidate_of(campaign: Campaign) -> str:
+    """The device in the place of the paper's: the first of the first matrix."""
+    return campaign.matrix.dut[0]

@@ -1,0 +1,170 @@
+"""A reproduction's results as findings take them: cells named as the paper names them, quantities as it has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from quiver_lab import findings, stats
+from quiver_lab.campaign import Cell
+from quiver_lab.energy import per_watt_hour
+from quiver_lab.findings import Judgement, Measured, Verdict
+from quiver_lab.oddity import Latest
+from quiver_lab.published import Cell as Keys
+from quiver_lab.reproduce import counters
+from quiver_lab.reproduce.counters import Evidence
+from quiver_lab.reproduce.design import CANDIDATE, Design
+from quiver_lab.store import Store
+from quiver_lab.trial import Trial
+
+PUBLISHED_TRIAL_S = 120.0
+"""Of seed 000: for how long its energy counts."""
+_SHARE = re.compile(r"at_([0-9.]+)_percent_(.+)")
+_OVERHEAD = ("memif", "error-drop", "arp", "neighbor", "host-")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One cell of the campaign: what was measured, or why nothing was."""
+
+    cell: Cell
+    keys: Keys
+    values: dict[str, tuple[float, ...]]
+    """Repeats by quantity; of each repeat its last attempt."""
+    why: str
+    """Why there are no values: absent, failed, not run yet. Empty where there are."""
+    notes: tuple[str, ...] = ()
+
+
+def known_cells(store: Store, design: Design) -> list[Known]:
+    """Every cell of the campaign, in its order."""
+    done = {latest.cell.slug: latest for latest in Latest.by_cell(store.runs())}
+    why = {
+        r.run.cell.slug: f"{r.why}" if r.status == "absent" else f"failed: {r.why}" for r in store.runs() if r.status != "done"
+    }
+    energy = _energy(store) if store.campaign.testbed.meter != "none" else {}
+    out = []
+    for cell in store.campaign.cells():
+        keys = design.keys(cell, store.campaign)
+        latest = done.get(cell.slug)
+        if latest is None:
+            out.append(Known(cell, keys, {}, why.get(cell.slug, "not run yet")))
+            continue
+        quantities = sorted({q for r in latest.last() for q in r.values})
+        values = {q: v for q in quantities if (v := latest.values(q))}
+        values |= energy.get(cell.slug, {})
+        values |= _derived(values)
+        if "receive_rate_pps" in values and "offered_pps" in values and not _busy(latest, keys):
+            values["tester_limited_pps"] = values["receive_rate_pps"]
+        notes = one_of_a_kind([n for r in latest.last() for n in r.notes])
+        out.append(Known(cell, keys, values, "", notes))
+    return out
+
+
+def one_of_a_kind(notes: list[str]) -> tuple[str, ...]:
+    """Notes of several repeats, without those that differ from another in their numbers only."""
+    kinds: dict[str, str] = {}
+    for note in notes:
+        kinds.setdefault(re.sub(r"[0-9.]+", "0", note), note)
+    return tuple(kinds.values())
+
+
+def _busy(latest: Latest, keys: Keys) -> bool:
+    """Whether an overload was one in every repeat: frames were lost, or the device's vectors were as good as full."""
+    full = 0.9 * float(keys.get("vector_size", "inf"))
+    return all(r.valid or (r.values.get("vector_mean_packets") or 0.0) >= full for r in latest.last())
+
+
+def _derived(values: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+    """Quantities that follow from others."""
+    out: dict[str, tuple[float, ...]] = {}
+    if found := values.get("throughput_pps"):
+        dispersion = stats.summary(found).dispersion_percent
+        if dispersion is not None and len(found) > 1:
+            out["throughput_dispersion_percent"] = (dispersion,)
+    nodes = [v for q, v in values.items() if q.startswith("node_") and not q.removeprefix("node_").startswith(_OVERHEAD)]
+    if nodes and len({len(v) for v in nodes}) == 1:
+        # Of the nodes that forward; input and output of the ports are the lab's choice.
+        out["graph_clocks"] = tuple(sum(column) for column in zip(*nodes, strict=True))
+    return out
+
+
+def _energy(store: Store) -> dict[str, dict[str, tuple[float, ...]]]:
+    """Energy of a trial of the paper's length at the power measured, and what a watt-hour delivers; one value a trial."""
+    sums: dict[str, dict[str, list[float]]] = {}
+    for t in store.trials():
+        if t.energy is None or t.energy.joules <= 0:
+            continue
+        received = Trial.model_validate(t.trial).received
+        packets = per_watt_hour(received, t.energy.joules)
+        mine = sums.setdefault(t.run.cell.slug, {})
+        mine.setdefault("energy_wh", []).append(t.energy.joules / t.energy.seconds * PUBLISHED_TRIAL_S / 3600)
+        if packets is not None:
+            mine.setdefault("packets_per_wh", []).append(packets)
+            mine.setdefault("bytes_per_wh", []).append(packets * t.run.cell.frame_bytes)
+    return {slug: {q: tuple(v) for q, v in values.items()} for slug, values in sums.items()}
+
+
+def by_load(keys: Keys, quantity: str) -> tuple[Keys, str]:
+    """A value at a share of R+ as a cell of its own."""
+    match = _SHARE.fullmatch(quantity)
+    if match is None:
+        return keys, quantity
+    return {**keys, "load": f"{float(match[1]) / 100:g}"}, match[2]
+
+
+def measured(known: list[Known]) -> list[Measured]:
+    """Everything that was measured, one value a quantity and cell."""
+    out = []
+    for k in known:
+        for quantity, values in k.values.items():
+            keys, name = by_load(k.keys, quantity)
+            if quantity == "receive_rate_pps" and "tester_limited_pps" in k.values:
+                # The tester's rate says nothing about the device's.
+                continue
+            out.append(Measured(keys, name, values))
+    return out
+
+
+def judge(design: Design, known: list[Known], more: Evidence | None = None) -> Iterator[Judgement]:
+    """Every finding of the paper; where cells that it speaks of are absent, their reason stands there.
+
+    ``more`` is what the repository's benches say of instructions: verdicts that rest on it tell so.
+    """
+    more = more or Evidence(lacking="no figures of the benches were given", perf_lacking="not looked for")
+    counted = counters.counted(more)
+    values = measured(known) + [Measured(c.keys, c.quantity, (c.value,)) for c in counted]
+    for finding in findings.load(design.name):
+        verdict = findings.judge(finding, values, candidate=CANDIDATE)
+        p = finding.predicate
+        if p is None:
+            yield verdict
+            continue
+        if lacks := counters.missing(more, p.quantity):
+            kinds = " and ".join(dict.fromkeys(c.kind for c in counted if c.quantity == p.quantity))
+            told = verdict.verdict is not Verdict.NOT_TESTABLE
+            yield replace(verdict, why=f"{verdict.why}; {kinds} values, not measured" if told else f"{verdict.why}: {lacks}")
+            continue
+        if verdict.verdict is not Verdict.NOT_TESTABLE:
+            # It rests on what was measured; what else it speaks of is told.
+            wanted = {k: str(v) for k, v in {**p.where, **p.left}.items() if k != "load"}
+            gaps = [k.why for k in known if k.why and all(k.keys.get(key) == v for key, v in wanted.items())]
+            if gaps:
+                words = "; ".join(f"{gaps.count(why)} {why}" for why in dict.fromkeys(gaps))
+                verdict = replace(verdict, why=f"{verdict.why}; further cells without values: {words}")
+            yield verdict
+            continue
+        reasons = []
+        for side in (p.left, p.right):
+            wanted = {k: str(v) for k, v in {**p.where, **side}.items() if k != "load"}
+            found = [k for k in known if side and all(k.keys.get(key) == v for key, v in wanted.items())]
+            limited = any("tester_limited_pps" in k.values for k in found)
+            if found and (limited or not any(p.quantity in k.values for k in found)):
+                reasons += [k.why for k in found if k.why]
+                if p.quantity == "receive_rate_pps" and limited:
+                    reasons.append("the tester was the limit")
+                if p.quantity.endswith("_wh") and any(not k.why for k in found):
+                    reasons.append("no energy measured")
+        why = "; ".join(dict.fromkeys(reasons))
+        yield replace(verdict, why=f"{verdict.why}: {why}") if why else verdict

@@ -1,0 +1,160 @@
+"""The page of a reproduction: ours beside the published, the findings, what differs; CSV, LaTeX and SVG with it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import jinja2
+
+from quiver_lab import published
+from quiver_lab.findings import Judgement
+from quiver_lab.report import figures, latex, number
+from quiver_lab.reproduce import counters, evidence
+from quiver_lab.reproduce.beside import Panel, Row, overload, panels, with_counters
+from quiver_lab.reproduce.design import Design
+from quiver_lab.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A panel with its drawings."""
+
+    panel: Panel
+    html: tuple[str, ...]
+
+
+def _series(design: Design, panel: Panel, quantity: str) -> figures.Figure | None:
+    """Published and ours as bars side by side; none where neither has a value."""
+    x = design.x if design.x in panel.columns else panel.columns[-1]
+    lines: dict[str, dict[str, tuple[float, float, float]]] = {}
+    places: dict[str, None] = {}
+    for row in panel.rows:
+        at = _place(row, x)
+        others = " ".join(v for k, v in row.keys.items() if k != x and v)
+        for e in (e for e in row.entries if e.quantity == quantity):
+            places.setdefault(at)
+            if e.published is not None and (value := e.published.value) is not None:
+                lines.setdefault(f"published: {others}", {})[at] = (value, value, value)
+            for o in e.ours:
+                if o.value is not None:
+                    low, high = (o.value if o.low is None else o.low), (o.value if o.high is None else o.high)
+                    lines.setdefault(f"here{_on(o.link)}: {others}", {})[at] = (o.value, low, high)
+    if not lines:
+        return None
+    series = tuple(
+        figures.Series(name, tuple(at), *(tuple(v[i] for v in at.values()) for i in range(3))) for name, at in lines.items()
+    )
+    average = f"{design.average} of repeats"
+    name = f"{panel.name}-{quantity}".replace(" ", "-")
+    return figures.Figure(name, panel.title, x.replace("_", " "), quantity, tuple(places), series, average)
+
+
+def _place(row: Row, x: str) -> str:
+    return row.keys.get(x, "") or "as it is"
+
+
+def _on(link: str) -> str:
+    return "" if link == "none" else f" on {link}"
+
+
+def draw(design: Design, all_panels: Sequence[Panel]) -> list[tuple[Panel, list[figures.Figure]]]:
+    """What is drawn of each panel."""
+    out = []
+    for panel in all_panels:
+        drawn = [q for q in panel.quantities if not design.drawn or q in design.drawn]
+        mine = [f for q in drawn if panel.columns and (f := _series(design, panel, q)) is not None]
+        out.append((panel, mine))
+    return out
+
+
+def write_csv(all_panels: Sequence[Panel], path: Path) -> None:
+    """Every place of every panel: published with its seed and line, ours with its reason where it has no value."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(
+            ["panel", "cell", "quantity", "published", "published_value", "kind", "seed", "line", "link", "here",
+             "here_minimum", "here_maximum", "repeats", "why"]
+        )  # fmt: skip
+        for panel in all_panels:
+            for row in panel.rows:
+                for e in row.entries:
+                    p = e.published
+                    theirs = [e.published_text, "" if p is None or p.value is None else p.value, p.kind if p else "",
+                              p.seed if p else "", p.line if p else ""]  # fmt: skip
+                    for o in e.ours:
+                        mine = ["" if v is None else v for v in (o.value, o.low, o.high)]
+                        cell = published.cell_text(row.keys)
+                        writer.writerow([panel.name, cell, e.quantity, *theirs, o.link, *mine, o.count or "", o.why])
+
+
+def write_latex(all_panels: Sequence[Panel], path: Path) -> None:
+    """The same as tables."""
+    lines = []
+    for panel in all_panels:
+        if not panel.rows:
+            continue
+        lines += [f"% {panel.title}", r"\begin{tabular}{lllll}", r"\hline",
+                  r"cell & quantity & published & here & ports \\ \hline"]  # fmt: skip
+        for row in panel.rows:
+            words = latex(", ".join(f"{k.replace('_', ' ')} {v}" for k, v in row.keys.items()))
+            for e in row.entries:
+                for o in e.ours:
+                    here = latex(o.why or "--") if o.value is None else number(o.value).replace("\u202f", r"\,")
+                    lines.append(f"{words} & {latex(e.quantity)} & {latex(e.published_text)} & {here} & {latex(o.link)} \\\\")
+        lines += [r"\hline", r"\end{tabular}", ""]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def write_verdicts(judgements: Sequence[Judgement], path: Path) -> None:
+    """The findings with their verdicts, as CSV."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["finding", "verdict", "why", "text", "read_as", "section", "seed", "line"])
+        for j in judgements:
+            f = j.finding
+            writer.writerow([f.id, j.verdict.value, j.why, f.text, f.reading, f.section, f.seed, f.line])
+
+
+def build(store: Store, design: Design, folder: Path) -> tuple[Path, list[Judgement]]:
+    """Write page, tables and drawings; returns the page and the judgements. It reads result files only."""
+    folder.mkdir(parents=True, exist_ok=True)
+    values = published.load(design.name)
+    known = evidence.known_cells(store, design)
+    more = counters.kept(store)
+    judgements = list(evidence.judge(design, known, more))
+    all_panels = panels(design, store.campaign, known, values)
+    if design.counters:
+        all_panels = with_counters(all_panels, more)
+    drawn = draw(design, all_panels)
+    for _, mine in drawn:
+        for figure in mine:
+            figures.write_svg(figure, folder / f"{figure.name}.svg")
+    write_csv(all_panels, folder / "beside.csv")
+    write_latex(all_panels, folder / "beside.tex")
+    write_verdicts(judgements, folder / "findings.csv")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    template = environment.from_string(
+        resources.files("quiver_lab.reproduce").joinpath("page.html.j2").read_text(encoding="utf-8")
+    )
+    page = template.render(
+        design=design,
+        campaign=store.campaign,
+        machine=store.machine,
+        script=figures.script(),
+        panels=[Drawn(panel, tuple(figures.as_html(f) for f in mine)) for panel, mine in drawn],
+        judgements=judgements,
+        tally={v: sum(j.verdict.value == v for j in judgements) for v in dict.fromkeys(j.verdict.value for j in judgements)},
+        depths=overload(known, values, store.campaign, design),
+        done=sum(not k.why for k in known),
+        absent=sum(bool(k.why) and k.why != "not run yet" for k in known),
+        waiting=sum(k.why == "not run yet" for k in known),
+        extras=[k for k in known if "latency_at_throughput_us" in k.values],
+        num=number,
+    )
+    path = folder / "reproduction.html"
+    path.write_text(page, encoding="utf-8")
+    return path, judgements

@@ -1,0 +1,102 @@
+"""Seed 000: a thesis. Fixed rates of 1, 10, 25 and 40 Gbit/s (layer 2), five sizes, forwarding one and both ways, NAT.
+
+Tables 2.3 to 2.14 and the figures that follow from them, and table 2.3 of the draft (seed 003: 500 + 500 Mbit/s).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quiver_lab.campaign import Campaign, Cell
+from quiver_lab.published import Cell as Keys
+from quiver_lab.published import Published
+from quiver_lab.reproduce.design import CANDIDATE, Design, Options, as_keys, candidate_of
+
+RATES = ("1", "10", "25", "40")
+SIZES = (64, 512, 889, 1280, 1518)
+WORKERS = (1, 4, 10)
+KERNEL_CORES = 10
+"""Of the thesis; ours has what the device's cores allow."""
+
+
+WARM = "-warm"
+
+
+def _name(rate: str, more: str = "") -> str:
+    return f"at-{rate}-gbit{more}"
+
+
+def document(options: Options) -> dict[str, Any]:
+    """240 cells of the thesis and 4 of its draft on the ports that all have, and the candidate's on its best."""
+    same, best = options.links()
+    cores = min(KERNEL_CORES, len(options.dut_cores))
+    operations = ["one-way", "bidirectional", "nat"]
+    common = {"sources": [254], "frame_bytes": list(SIZES), "operation": operations, "procedure": [_name(r) for r in RATES]}
+    draft = {"sources": [254], "frame_bytes": [64], "operation": ["bidirectional"], "procedure": [_name("0.5")]}
+    # NAT has a /16 of sources.
+    nat = {**common, "operation": ["nat"], "sources": [65_534], "procedure": [_name(r, WARM) for r in RATES]}
+    plain = {**common, "operation": ["one-way", "bidirectional"]}
+    matrices = []
+    for part in (plain, nat, draft):
+        matrices.append({"dut": [options.candidate], "link": [same], "workers": list(WORKERS), **part})
+        matrices.append({"dut": [options.baseline], "link": [same], "workers": [cores], **part})
+    if best != same:
+        matrices += [{"dut": [options.candidate], "link": [best], "workers": [1], **part} for part in (plain, nat, draft)]
+    seconds = options.trial_s if options.quick else 120
+
+    def fixed(rate: str, warm_up_s: float = 0) -> dict[str, Any]:
+        scaled = f"{float(rate) * 1e9 * options.scale.factor:.0f}bps"
+        return {"kind": "fixed-rate", "rate": scaled, "duration_s": seconds, "warm_up_s": warm_up_s}
+
+    return {
+        "line_rate": "40Gbps",
+        "matrix": matrices[0],
+        "further": matrices[1:],
+        "procedures": {
+            **{_name(r): fixed(r) for r in ("0.5", *RATES)},
+            # A /16 of sessions is not opened within a short trial.
+            **{_name(r, WARM): fixed(r, options.trial_s) for r in RATES},
+        },
+        "repeats": options.repeats if options.quick else 20,
+        "rest_s": 0 if options.quick else 60,
+        # A device in overload scatters: only what the tester could not do is repeated.
+        "odd_runs": {"mads": 1000, "repeat_at_most": 0 if options.quick else 2},
+    }
+
+
+def keys(cell: Cell, campaign: Campaign) -> Keys:
+    """Operation, rate, size, device, workers."""
+    rate = cell.procedure.removeprefix("at-").removesuffix(WARM).removesuffix("-gbit")
+    return as_keys(cell, candidate_of(campaign), "operation", "frame_bytes", "workers") | {"rate_gbit_s": rate}
+
+
+def wants(published: Published, campaign: Campaign) -> Keys | str:
+    """The same, VPP's place taken; the kernel on as many of ten cores as there are."""
+    if "rate_gbit_s" not in published.cell:
+        return "not a measured cell"
+    cell = {"frame_bytes": "64", **published.cell}
+    if cell["dut"] == "vpp":
+        return cell | {"dut": CANDIDATE}
+    return cell | {"dut": "linux", "workers": str(min(KERNEL_CORES, len(campaign.testbed.dut_cores)))}
+
+
+SLAVIK2025 = Design(
+    name="slavik2025",
+    title="seed 000 (a thesis of 2025) and its draft, seed 003",
+    differs=(
+        "The thesis had two hosts with network cards of 100 Gbit/s; here tester and device share a machine and meet on veth "
+        "(ports that all devices have) or memif (the candidate's best).",
+        "The kernel has 10 cores in the thesis; here it has those of testbed.dut_cores. Threaded NAPI pinned to them, or "
+        "receive packet steering, takes the place of spread interrupts.",
+        "Queues are one a port; in the thesis as many as workers.",
+        "Rates are of layer 2, as in the thesis, and multiplied by the scale factor.",
+        "Sources are a /24 a direction; with NAT a /16, translated to a pool of a /24.",
+        "Energy is read where the machine has a meter; it is that of trials of 120 s at the power measured.",
+    ),
+    document=document,
+    keys=keys,
+    wants=wants,
+    average="mean",
+    x="frame_bytes",
+    drawn=("loss_percent", "latency_mean_us", "jitter_us", "bytes_per_wh"),
+)

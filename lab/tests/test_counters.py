@@ -1,0 +1,155 @@
+"""Instructions and clocks from the repository's benches: read, marked, laid beside the paper, and what is missing said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quiver_lab import findings
+from quiver_lab.findings import Verdict
+from quiver_lab.reproduce import counters, design, evidence, page
+from quiver_lab.reproduce.counters import BenchFile, Evidence
+from quiver_lab.reproduce.linguaglossa2019 import LINGUAGLOSSA2019
+from quiver_lab.store import Store, StoreError
+from test_reproduce import make
+
+FIGURES = {
+    "instructions: ip4-1024 (allocations), instructions": 7.0,
+    "instructions: ip4-1024 Ip4Input, instructions": 30.0,
+    "instructions: ip4-1024 Ip4Input, calls": 0.5,
+    "instructions: ip4-1024 Lookup<V4>, instructions": 70.0,
+    "instructions: l2-bridge-10 Bridge, instructions": 167.0,
+    "graph-hot: ip4-1024 default": 50.0,
+    "graph-hot: ip4-1024 v4": 300.0,
+    "graph-hot: ip4-1024 x4 avx2": 44.0,
+    "graph: ip4-1024 default": 90.0,
+}
+SMALL = {"instructions-v4: ip4-1024 Ip4Input, instructions": 50.0, "instructions-v4: ip4-1024 Lookup<V4>, instructions": 90.0}
+
+
+def of(figures: dict[str, float], *, perf: str = "not supported", **machine: str) -> Evidence:
+    text = {"schema": "quiver-bench/1", "machine": {"processor": "P", **machine}, "figures": figures}
+    return Evidence(bench=BenchFile.model_validate(text), perf_lacking=perf)
+
+
+def values(e: Evidence) -> dict[tuple[int, str], tuple[float, str]]:
+    return {(c.vector, c.quantity): (c.value, c.kind) for c in counters.counted(e)}
+
+
+def test_values_follow_from_the_file_and_say_what_they_are() -> None:
+    assert values(of(FIGURES)) == {
+        (256, "instructions_per_packet"): (100.0, "simulated"),
+        (256, "instructions_per_tsc_clock"): (2.0, "estimated"),
+        (256, "tsc_clocks_per_packet"): (50.0, "timed"),
+        (4, "tsc_clocks_per_packet"): (300.0, "timed"),
+    }
+
+
+def test_instructions_a_core_clock_need_the_ratio_of_the_clocks() -> None:
+    assert (256, "ipc") not in values(of(FIGURES, core_clocks_per_tsc_clock="fast"))
+    assert values(of(FIGURES, core_clocks_per_tsc_clock="1.25"))[256, "ipc"] == (1.6, "estimated")
+    assert "no core_clocks_per_tsc_clock" in counters.missing(of(FIGURES), "ipc")
+
+
+def verdicts(e: Evidence) -> dict[str, findings.Judgement]:
+    return {j.finding.id: j for j in evidence.judge(LINGUAGLOSSA2019, [], e)}
+
+
+def test_findings_get_verdicts_where_the_file_has_small_vectors_and_else_say_what_is_missing() -> None:
+    without = verdicts(of(FIGURES))
+    for name in ("ipc-grows-with-the-vector", "instructions-fall-with-the-vector"):
+        assert without[name].verdict is Verdict.NOT_TESTABLE
+        assert "has vectors of 256 only (scripts/bench --only instructions-v" in without[name].why
+        assert "hardware counters: not supported" in without[name].why
+    full = verdicts(of({**FIGURES, **SMALL}))
+    # 100 of 140 instructions; 2 a clock and 140/300.
+    assert full["instructions-fall-with-the-vector"].verdict is Verdict.HOLDS
+    assert full["ipc-grows-with-the-vector"].verdict is Verdict.HOLDS
+    assert full["ipc-grows-with-the-vector"].why.endswith("; estimated values, not measured")
+    other = verdicts(of({**FIGURES, **{k: v / 3 for k, v in SMALL.items()}, "graph-hot: ip4-1024 v4": 20.0}))
+    assert other["instructions-fall-with-the-vector"].verdict is Verdict.DOES_NOT
+    assert other["ipc-grows-with-the-vector"].verdict is Verdict.DOES_NOT
+    misses = full["instruction-misses-fall"]
+    assert (misses.verdict, "simulate no cache" in misses.why) == (Verdict.NOT_TESTABLE, True)
+    assert "no adapter reads hardware counters yet" in counters.missing(of(FIGURES, perf=""), "l1i_misses_per_packet")
+    assert counters.missing(of(FIGURES), "receive_rate_pps") == ""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return make("linguaglossa2019", tmp_path_factory.mktemp("c") / "o", repeats=1)
+
+
+def test_the_page_shows_them_beside_the_figures_and_reads_result_files_only(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def panel(name: str) -> list[str]:
+        text, _ = page.build(store, design("linguaglossa2019"), tmp_path / name)
+        assert text.exists()
+        return [row for row in (tmp_path / name / "beside.csv").read_text().splitlines() if row.startswith(("6b,", "6c,"))]
+
+    assert panel("none") == []
+    file = tmp_path / "bench.json"
+    file.write_text(of({**FIGURES, **SMALL}).bench.model_dump_json(by_alias=True))  # type: ignore[union-attr]
+    monkeypatch.setattr(counters, "probe_perf", lambda: "perf: no such counter")
+    counters.keep(store, file)
+    file.unlink()
+    rows = panel("some")
+    assert any(row.startswith("6b,") and ",100.0," in row and "simulated, by callgrind" in row for row in rows)
+    assert any(row.startswith("6c,") and ",2.0," in row and "estimated" in row for row in rows)
+    text = (tmp_path / "some" / "reproduction.html").read_text()
+    assert "not from trials" in text
+    assert "perf: no such counter" in text
+    # What the paper says of the figure stays.
+    assert "around 10%" in text
+    assert store.archive(tmp_path / "a.tar.xz") == 3 + len(list(store.trials())) + len(list(store.runs()))
+    (store.root / counters.FILE).write_text("{}x")
+    with pytest.raises(StoreError, match="evidence.json"):
+        counters.kept(store)
+    (store.root / counters.FILE).unlink()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "top: "),
+        ('{"schema": "quiver-bench/2", "machine": {}, "figures": {}}', "schema: "),
+        ('{"schema": "quiver-bench/1", "machine": {}, "figures": {"a": -1}}', "figures.a: "),
+        ('{"schema": "quiver-bench/1", "machine": {}}', "figures: "),
+    ],
+)
+def test_bad_files_are_one_line(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "b.json"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=says) as caught:
+        counters.read_bench(file)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="No such file"):
+        counters.read_bench(tmp_path / "none.json")
+
+
+def test_the_committed_file_is_read() -> None:
+    file = counters.checkout()
+    assert file is not None
+    found = values(counters.gather(None))
+    assert found[256, "instructions_per_packet"][0] > 0
+    assert json.loads(file.read_text())["schema"] == "quiver-bench/1"
+
+
+@pytest.mark.parametrize(
+    ("said", "lacking"),
+    [
+        ("1234567,,instructions,100.0,,", ""),
+        ("<not supported>,,instructions,0,100.00,,", "perf stat -e instructions: <not supported>"),
+        ("", "perf stat -e instructions: no answer"),
+    ],
+)
+def test_the_probe_of_perf_tells_what_it_said(monkeypatch: pytest.MonkeyPatch, said: str, lacking: str) -> None:
+    def answer(*_: Any) -> str:
+        return said
+
+    monkeypatch.setattr(counters, "run", answer)
+    assert counters.probe_perf() == lacking

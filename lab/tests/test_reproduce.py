@@ -1,0 +1,395 @@
+"""Reproductions on simulated devices: every row and column, what is absent and why, ours beside the published, verdicts."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from quiver_lab import campaign, facts, findings, published, runner
+from quiver_lab.campaign import Campaign
+from quiver_lab.devices.router import runtime_readings
+from quiver_lab.published import PAPERS
+from quiver_lab.report import figures
+from quiver_lab.reproduce import DESIGNS, Options, Scale, campaign_text, command, design, evidence, page
+from quiver_lab.reproduce.beside import NO_DATA, NO_ENERGY, NOT_PUBLISHED, Panel, overload, panels
+from quiver_lab.reproduce.calibrate import SEED_KERNEL_PPS, SEED_TOP_PPS, scale_of
+from quiver_lab.reproduce.design import Design
+from quiver_lab.reproduce.evidence import Known
+from quiver_lab.store import Store, StoreError
+
+SIMULATED: dict[str, Any] = {
+    "kind": "simulated",
+    "devices": {"quiver": {"capacity_pps": 400_000, "base_latency_us": 5}, "linux": {"capacity_pps": 40_000}},
+}
+
+
+def make(paper: str, folder: Path, **changes: Any) -> Store:
+    options = Options(**{"testbed": SIMULATED, "scale": Scale(1 / 100, "a hundredth"), **changes})
+    text = campaign_text(design(paper), options)
+    store = Store.create(folder, campaign.parse(text), text, facts.machine(), resume=False)
+    runner.Runner(store).run()
+    return store
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
+    """Every paper's campaign, run once."""
+    # Papers of fixed rates at a hundredth: then simulated devices lose what the papers' do.
+    scales = {"slavik2025": Scale(1 / 100, "a hundredth")}
+    return {p: make(p, tmp_path_factory.mktemp(p) / "o", repeats=1, scale=scales.get(p, Scale(1, "none"))) for p in PAPERS}
+
+
+@pytest.fixture(params=PAPERS)
+def done(request: pytest.FixtureRequest, stores: dict[str, Store]) -> tuple[str, Store]:
+    return str(request.param), stores[str(request.param)]
+
+
+def laid(paper: str, store: Store) -> tuple[list[Known], list[Panel]]:
+    d = design(paper)
+    known = evidence.known_cells(store, d)
+    return known, panels(d, store.campaign, known, published.load(paper))
+
+
+def local(paper: str, **changes: Any) -> Campaign:
+    return campaign.parse(campaign_text(design(paper), Options(**changes)))
+
+
+@pytest.mark.parametrize("paper", ["slavik2025", "kosak2025"])
+def test_every_printed_cell_has_one_of_ours(paper: str) -> None:
+    c, d = local(paper), design(paper)
+    cells = [d.keys(cell, c) for cell in c.cells()]
+    asked = 0
+    for p in published.load(paper):
+        wanted = d.wants(p, c)
+        if p.kind == "prose" or isinstance(wanted, str):
+            # Ratios of two cells have no cell of their own.
+            assert p.kind in ("prose", "derived"), p
+            continue
+        if p.kind == "derived" and paper == "kosak2025":
+            continue
+        asked += 1
+        assert any(all(keys.get(k) == v for k, v in wanted.items()) for keys in cells), p
+    assert asked > 200
+
+
+def test_extent_of_the_thesis() -> None:
+    d, c = design("slavik2025"), local("slavik2025")
+    same = [cell for cell in c.cells() if cell.link == "veth"]
+    # Twelve tables of twenty rows, and the draft's four.
+    assert len(same) == 244
+    assert {d.keys(x, c)["rate_gbit_s"] for x in same} == {"0.5", "1", "10", "25", "40"}
+    assert {x.sources for x in same if x.operation == "nat"} == {65_534}
+    full = local("slavik2025", quick=False)
+    assert (full.repeats, full.rest_s) == (20, 60)
+    assert {getattr(p, "duration_s", 0) for p in full.procedures.values()} == {120}
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_quick_and_full_have_the_same_cells(paper: str) -> None:
+    quick, full = local(paper), local(paper, quick=False)
+    assert [c.slug for c in quick.cells()] == [c.slug for c in full.cells()]
+    assert quick.quick
+    assert not full.quick
+    assert quick.repeats >= 3
+    assert all(getattr(p, "duration_s", 2) >= 2 for p in quick.procedures.values())
+    assert (full.repeats, full.reproduces) == ({"linguaglossa2019": 10}.get(paper, 20), paper)
+
+
+def test_scale_keeps_the_ratios_of_the_rates() -> None:
+    from quiver_lab import units  # noqa: PLC0415
+
+    c = local("slavik2025", scale=Scale(1 / 250, "x"))
+    rate = {n: units.parse_rate(getattr(p, "rate", ""), 64) for n, p in c.procedures.items()}
+    assert rate["at-40-gbit"] == pytest.approx(SEED_TOP_PPS / 250)
+    for a in ("1", "10", "25"):
+        assert rate["at-40-gbit"] / rate[f"at-{a}-gbit"] == pytest.approx(40 / float(a))
+        assert rate[f"at-{a}-gbit"] == rate[f"at-{a}-gbit-warm"]
+
+
+def test_the_scale_follows_from_the_kernel_or_from_the_tester() -> None:
+    deep = scale_of(sent_pps=1e9, delivered_pps=SEED_KERNEL_PPS / 50)
+    assert deep.factor == pytest.approx(1 / 50)
+    assert "as deep in overload" in deep.reason
+    shallow = scale_of(sent_pps=1e6, delivered_pps=1e6)
+    assert shallow.factor * SEED_TOP_PPS <= 1e6 / 2
+    assert "cannot drive it deeper" in shallow.reason
+    with pytest.raises(ValueError, match="--scale by hand"):
+        scale_of(0, 1)
+
+
+@pytest.mark.parametrize(("text", "factor"), [("1/200", 0.005), ("0.5", 0.5), ("1", 1.0)])
+def test_scales_are_read(text: str, factor: float) -> None:
+    assert command.parse_scale(text).factor == pytest.approx(factor)
+
+
+@pytest.mark.parametrize("text", ["0", "2", "1/0", "x", "-1", "nan"])
+def test_bad_scales_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="write it as"):
+        command.parse_scale(text)
+
+
+def test_what_this_machine_cannot_carry_has_a_reason() -> None:
+    for paper in PAPERS:
+        c = local(paper)
+        why = {p.cell.slug: p.absent for p in runner.plan(c)}
+        for cell in c.cells():
+            if cell.workers > 1 or cell.numa == "far" or cell.clock_ghz or cell.instance or cell.dut in ("l3fwd", "ovs", "xdp"):
+                assert why[cell.slug], cell.slug
+    lines = command.summary(c, runner.plan(c), lambda s: f"{s:.0f} s")
+    assert "80 cells × 3 repeats" in lines[0]
+    assert any("placement 2-cores needs 3 cores" in line for line in lines)
+
+
+def test_each_place_has_a_value_or_says_why(done: tuple[str, Store]) -> None:
+    paper, store = done
+    known, all_panels = laid(paper, store)
+    assert any(not k.why for k in known)
+    for panel in all_panels:
+        assert panel.rows or panel.note, panel.title
+        for row in panel.rows:
+            for entry in row.entries:
+                assert entry.ours, (panel.title, row.keys, entry.quantity)
+                for o in entry.ours:
+                    assert (o.value is not None) or o.why, (panel.title, row.keys, entry.quantity)
+                if entry.published is None:
+                    assert entry.published_text == NO_DATA
+                elif entry.published.value is None:
+                    assert entry.published_text == NOT_PUBLISHED
+                else:
+                    assert f"seed {entry.published.seed}, line {entry.published.line}" in entry.source
+
+
+def test_a_reproduction_is_a_page_tables_and_drawings(
+    done: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paper, store = done
+    drawn = page.draw
+
+    def few(d: Design, all_panels: Sequence[Panel]) -> list[tuple[Panel, list[figures.Figure]]]:
+        # Drawing takes half a second each.
+        return [(panel, mine[:1] if i < 2 else []) for i, (panel, mine) in enumerate(drawn(d, all_panels))]
+
+    monkeypatch.setattr(page, "draw", few)
+    path, judgements = page.build(store, design(paper), tmp_path)
+    text = path.read_text(encoding="utf-8")
+    assert "Scale of all rates" in text
+    assert len(judgements) == len(findings.load(paper))
+    for j in judgements:
+        assert j.why
+    with (tmp_path / "beside.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert all(r["here"] or r["why"] for r in rows)
+    assert all(r["published"] for r in rows)
+    assert all((r["seed"] and r["line"]) or r["published"] == NO_DATA for r in rows)
+    drawings = list(tmp_path.glob("*.svg"))
+    assert drawings
+    for drawing in drawings[:4]:
+        ElementTree.parse(drawing)
+    assert "\\begin{tabular}" in (tmp_path / "beside.tex").read_text(encoding="utf-8")
+    again, _ = page.build(Store.open(store.root), design(paper), tmp_path / "again")
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_the_thesis_gives_means_and_no_energy_without_a_meter(stores: dict[str, Store]) -> None:
+    store = stores["slavik2025"]
+    known, all_panels = laid("slavik2025", store)
+    table = next(p for p in all_panels if p.name == "2.6")
+    row = next(r for r in table.rows if r.keys["frame_bytes"] == "64" and r.keys["dut"] == "vpp" and r.keys["workers"] == "1")
+    by = {e.quantity: e for e in row.entries}
+    assert by["loss_percent"].published_text == "89.53"
+    # 40 Gbit/s over 100 are 781 kpps of 64 B, of which 400 pass.
+    assert by["loss_percent"].ours[0].value == pytest.approx((1 - 400_000 / (SEED_TOP_PPS / 100)) * 100, abs=0.01)
+    assert by["energy_wh"].ours[0].why == NO_ENERGY
+    assert by["packets_per_wh"].ours[0].why == NO_ENERGY
+    kernel = next(r for r in table.rows if r.keys["frame_bytes"] == "64" and r.keys["dut"] == "linux")
+    assert kernel.keys["workers"] == "10"
+    assert next(e for e in kernel.entries if e.quantity == "loss_percent").ours[0].why.startswith("here on 1 core")
+    nat = next(p for p in all_panels if p.name == "2.11")
+    empty = [e for r in nat.rows for e in r.entries if e.published_text == NOT_PUBLISHED]
+    # What the thesis leaves empty, ours fill.
+    assert any(o.value is not None for e in empty for o in e.ours)
+    depths = overload(known, published.load("slavik2025"), store.campaign, design("slavik2025"))
+    assert any(theirs == pytest.approx(1 / (1 - 0.9543)) for _, theirs, _ in depths)
+
+
+def test_energy_of_a_meter_stands_beside_the_papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quiver_lab.meters.IDLE_S", 0.01)
+    bed = {**SIMULATED, "meter": "simulated", "simulated_watts": 200.0}
+    text = campaign_text(design("slavik2025"), Options(testbed=bed, repeats=1, scale=Scale(0.01, "x")))
+    store = Store.create(tmp_path / "o", campaign.parse(text), text, facts.machine(), resume=False)
+    only = command.parse_only(["procedure=at-10-gbit", "frame_bytes=64", "operation=one-way"])
+    runner.Runner(store, only=only).run()
+    _, all_panels = laid("slavik2025", store)
+    row = next(r for p in all_panels if p.name == "2.4" for r in p.rows if r.keys["frame_bytes"] == "64")
+    energy = next(e for e in row.entries if e.quantity == "energy_wh").ours[0]
+    assert energy.value == pytest.approx(200 * 120 / 3600, rel=0.02)
+
+
+def test_statistics_of_kosak_are_those_of_the_repeats(tmp_path: Path) -> None:
+    noisy = {"kind": "simulated", "devices": {n: {"capacity_pps": 90_000, "noise": 0.02} for n in ("quiver", "linux")}}
+    text = campaign_text(design("kosak2025"), Options(testbed=noisy, repeats=4))
+    store = Store.create(tmp_path / "o", campaign.parse(text), text, facts.machine(), resume=False)
+    runner.Runner(store, only=command.parse_only(["dut=linux", "ip=4"])).run()
+    known, all_panels = laid("kosak2025", store)
+    table = next(p for p in all_panels if p.name == "V")
+    rows = {r.keys["workers"]: {e.quantity: e.ours[0] for e in r.entries} for r in table.rows}
+    one = next(k for k in known if k.keys["dut"] == "linux" and k.keys["ip"] == "4" and k.keys["workers"] == "1" and not k.why)
+    values = one.values["throughput_pps"]
+    assert rows["1"]["throughput_median_pps"].value == statistics.median(values)
+    assert rows["1"]["throughput_stdev_pps"].value == pytest.approx(statistics.stdev(values))
+    assert rows["1"]["throughput_dispersion_percent"].value == pytest.approx(
+        (max(values) - min(values)) / statistics.median(values) * 100
+    )
+    # Simulated workers add up.
+    assert rows["2"]["throughput_relative_to_half"].value == pytest.approx(2, rel=0.1)
+    assert rows["8"]["throughput_scale_up"].value == pytest.approx(1, rel=0.1)
+    slow = next(p for p in all_panels if p.name == "VI")
+    assert all("clock rate" in o.why for r in slow.rows for e in r.entries for o in e.ours)
+
+
+def test_verdicts_come_out_both_ways_by_the_devices(tmp_path: Path) -> None:
+    def verdicts(kernel: float) -> dict[str, str]:
+        bed = {"kind": "simulated", "devices": {"quiver": {"capacity_pps": 100_000}, "linux": {"capacity_pps": kernel}}}
+        text = campaign_text(design("kosak2025"), Options(testbed=bed, repeats=1))
+        store = Store.create(tmp_path / str(kernel), campaign.parse(text), text, facts.machine(), resume=False)
+        runner.Runner(store, only=command.parse_only(["workers=1"])).run()
+        known = evidence.known_cells(store, design("kosak2025"))
+        return {j.finding.id: j.verdict.value for j in evidence.judge(design("kosak2025"), known)}
+
+    tenth, same = verdicts(10_000), verdicts(100_000)
+    assert tenth["kernel-outperformed-by-an-order-of-magnitude"] == "holds"
+    assert same["kernel-outperformed-by-an-order-of-magnitude"] == "does not"
+    assert tenth["far-numa-node-costs-a-sixth"] == "not testable here"
+
+
+def test_a_verdict_says_why_its_cells_are_absent_and_what_it_rests_on(tmp_path: Path) -> None:
+    d = design("slavik2025")
+    text = campaign_text(d, Options(testbed=SIMULATED, repeats=1, scale=Scale(0.01, "x")))
+    store = Store.create(tmp_path / "o", campaign.parse(text), text, facts.machine(), resume=False)
+    only = ["procedure=at-40-gbit", "frame_bytes=64", "operation=one-way", "dut=linux"]
+    runner.Runner(store, only=command.parse_only(only)).run()
+    by = {j.finding.id: j for j in evidence.judge(d, evidence.known_cells(store, d))}
+    assert by["kernel-drops-in-every-size"].verdict.value == "holds"
+    assert "4 not run yet" in by["kernel-drops-in-every-size"].why
+    assert "not run yet" in by["kernel-drops-more-than-half"].why
+    # The rest is run afterwards, and what is there is kept.
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "o").rglob("r*.json")}
+    runner.Runner(store, only=command.parse_only([*only[:1], "operation=one-way", "dut=linux"])).run()
+    assert all(p.stat().st_mtime_ns == t for p, t in before.items())
+    by = {j.finding.id: j for j in evidence.judge(d, evidence.known_cells(store, d))}
+    assert "not run yet" not in by["kernel-drops-in-every-size"].why
+
+
+@pytest.mark.parametrize("word", ["frame_bytes", "colour=red", ""])
+def test_bad_restrictions_are_refused(word: str) -> None:
+    with pytest.raises(ValueError, match="key=value"):
+        command.parse_only([word])
+
+
+def test_a_folder_is_gone_on_with_by_its_own_campaign_only(stores: dict[str, Store]) -> None:
+    store = stores["kosak2025"]
+    d, c, text = command.begin("kosak2025", Options(), store.root, scale=None, resume=True, measure=None)
+    assert (d.name, c.repeats) == ("kosak2025", 1)
+    assert text == (store.root / "campaign.yaml").read_text()
+    with pytest.raises(StoreError, match="holds kosak2025"):
+        command.begin("slavik2025", Options(), store.root, scale=None, resume=True, measure=None)
+    with pytest.raises(ValueError, match="one of"):
+        command.begin("nobody1999", Options(), None, scale=None, resume=False, measure=None)
+
+
+def test_the_scale_is_measured_once_and_stands_in_the_campaign(tmp_path: Path) -> None:
+    asked = []
+
+    def measure(options: Options) -> Scale:
+        asked.append(options)
+        return Scale(1 / 77, "measured")
+
+    _, c, _ = command.begin("slavik2025", Options(), tmp_path / "o", scale=None, resume=False, measure=measure)
+    assert (c.scale.factor, c.scale.reason, len(asked)) == (1 / 77, "measured", 1)
+    _, c, _ = command.begin("slavik2025", Options(), tmp_path / "o", scale="1/9", resume=False, measure=measure)
+    assert c.scale.factor == pytest.approx(1 / 9)
+    assert len(asked) == 1
+    _, c, _ = command.begin("kosak2025", Options(), tmp_path / "o", scale=None, resume=False, measure=measure)
+    assert (c.scale.factor, len(asked)) == (1, 1)
+
+
+def test_shares_of_r_plus_are_cells_of_their_own(stores: dict[str, Store]) -> None:
+    store = stores["linguaglossa2019"]
+    d = DESIGNS["linguaglossa2019"]
+    known, all_panels = laid("linguaglossa2019", store)
+    values = evidence.measured(known)
+    found = {m.cell["load"] for m in values if m.quantity == "latency_mean_us" and "load" in m.cell}
+    assert found == {"0.1", "0.5", "0.99"}
+    ten = next(p for p in all_panels if p.name == "10")
+    assert len(ten.rows) == 9
+    said = {
+        (r.keys["operation"], r.keys["load"]): e.published_text
+        for r in ten.rows
+        for e in r.entries
+        if e.quantity == "latency_mean_us"
+    }
+    assert said["xc", "0.99"] == "24.3"
+    assert said["ip4", "0.1"] == NO_DATA
+    assert all(e.published is None for p in all_panels if p.name == "6a" for r in p.rows for e in r.entries)
+    assert "over 8 million packets per second" in next(p for p in all_panels if p.name == "6a").note
+    verdicts = {j.finding.id: j for j in evidence.judge(d, known)}
+    assert verdicts["latency-grows-near-capacity"].verdict.value == "holds"
+    assert verdicts["ipc-grows-with-the-vector"].verdict.value == "not testable here"
+
+
+def test_runtime_of_a_router_is_read() -> None:
+    text = """Thread 1 quiver_wk_0
+             Name                 State         Calls          Vectors        Suspends      Packet-Clocks   Vectors/Call
+arp-input                        active                  2               2               0          3.91e3            1.00
+ethernet-input                   active              10000         2560000               0          9.47e1          256.00
+ip4-lookup                       active              10000         2560000               0          5.60e1          256.00
+clock-process                   time wait               17               0              17          1.23e4            0.00
+"""
+    assert runtime_readings(text) == {
+        "node_ethernet-input_clocks": 94.7, "node_ip4-lookup_clocks": 56.0, "vector_mean_packets": 256.0, "lookup_clocks": 56.0,
+    }  # fmt: skip
+    assert runtime_readings("") == {}
+
+
+def test_overload_is_what_was_missing() -> None:
+    from quiver_lab.procedures import r_plus  # noqa: PLC0415
+    from quiver_lab.simulate import SimulatedDevice  # noqa: PLC0415
+
+    found = r_plus(SimulatedDevice(capacity_pps=1000), offered_pps=5000, duration_s=2, fractions=(0.1, 0.99))
+    assert found.overloaded
+    assert found.trial.delivered_pps == 1000
+    assert [p.rate_pps for p in found.points] == [100, 990]
+    slow = r_plus(SimulatedDevice(capacity_pps=9000, tester_max_pps=4000), offered_pps=5000, duration_s=2)
+    assert slow.trial.missing > 0
+    assert not slow.overloaded
+    assert not r_plus(SimulatedDevice(capacity_pps=9000), offered_pps=5000, duration_s=2).overloaded
+    with pytest.raises(ValueError, match="nothing came back"):
+        r_plus(SimulatedDevice(capacity_pps=0), offered_pps=5000, duration_s=2, fractions=(0.5,))
+
+
+def test_a_rate_that_was_the_testers_bears_no_finding(tmp_path: Path) -> None:
+    # At a hundredth of the line rate the simulated device is never busy.
+    d = design("linguaglossa2019")
+    text = campaign_text(d, Options(testbed=SIMULATED, repeats=1, scale=Scale(1 / 100, "x")))
+    store = Store.create(tmp_path / "o", campaign.parse(text), text, facts.machine(), resume=False)
+    runner.Runner(store, only=command.parse_only(["procedure=r-plus", "operation=cross-connect"])).run()
+    known = evidence.known_cells(store, d)
+    by = {j.finding.id: j for j in evidence.judge(d, known)}
+    assert by["knee-near-256"].verdict.value == "not testable here"
+    assert "the tester was the limit" in by["knee-near-256"].why
+    shown = [o for p in panels(d, store.campaign, known, published.load(d.name)) if p.name == "6a"
+             for r in p.rows if r.keys["operation"] == "xc" for e in r.entries if e.quantity == "receive_rate_pps"
+             for o in e.ours]  # fmt: skip
+    assert len(shown) == 9
+    assert all(o.value and "the tester may be the limit" in o.why for o in shown)
+
+
+def test_notes_that_differ_in_numbers_are_said_once() -> None:
+    notes = ["1 % left 3.1 ms late", "1 % left 12 ms late", "a link went down"]
+    assert evidence.one_of_a_kind(notes) == (notes[0], notes[2])

@@ -68,6 +68,22 @@ fn echo(family: FamilyId, dst: IpAddr, sequence: u16, data: usize) -> Vec<u8> {
     ip(address(family, 0, 2), dst).echo_request(77, sequence).payload(&pattern(data)).build()
 }
 
+/// The first fragment of a datagram of this name.
+fn first_fragment(family: FamilyId, name: u16) -> Vec<u8> {
+    let mut request = echo(family, address(family, 0, 1), name, 4000);
+    if family == FamilyId::V4 {
+        let mut header = Ipv4Header::read(&request).unwrap();
+        header.identification = name.into();
+        header.fill_checksum();
+        header.write(&mut request).unwrap();
+    }
+    let mut first = cut(&request, 1500).remove(0);
+    if family == FamilyId::V6 {
+        first[44..48].copy_from_slice(&u32::from(name).to_be_bytes());
+    }
+    first
+}
+
 /// The IP packets of frames that left to the host behind x`net`.
 fn packets(got: Vec<(IfIndex, Vec<u8>)>, interface: IfIndex, net: u8) -> Vec<Vec<u8>> {
     got.into_iter()
@@ -460,18 +476,7 @@ fn reassembly_holds_no_more_than_its_limits() {
         let limits = Limits { datagrams: 10, fragments: 4, kilobytes: 40, timeout: Duration::from_secs(30) };
         h.router.set_reassembly_limits(family, limits);
         for sequence in 0..50 {
-            let mut request = echo(family, address(family, 0, 1), sequence, 4000);
-            if family == FamilyId::V4 {
-                let mut header = Ipv4Header::read(&request).unwrap();
-                header.identification = sequence.into();
-                header.fill_checksum();
-                header.write(&mut request).unwrap();
-            }
-            let mut pieces = cut(&request, 1500);
-            if family == FamilyId::V6 {
-                pieces[0][44..48].copy_from_slice(&u32::from(sequence).to_be_bytes());
-            }
-            h.inject(x[0], &frame(0, &pieces[0]));
+            h.inject(x[0], &frame(0, &first_fragment(family, sequence)));
         }
         assert!(h.run().is_empty());
         h.assert_buffers_held(10);
@@ -487,15 +492,19 @@ fn reassembly_holds_no_more_than_its_limits() {
 
 #[test]
 fn a_router_that_goes_gives_back_what_it_holds() {
-    let (mut h, x) = bed(2, 1);
-    let pieces = cut(&echo(FamilyId::V4, address(FamilyId::V4, 0, 1), 1, 4000), 1500);
-    h.inject(x[0], &frame(0, &pieces[0]));
-    h.run();
-    h.assert_buffers_held(1);
-    let node = h.router.graph.node("ip4-local-reassembly-input").unwrap();
-    h.router.graph.remove(node).unwrap();
-    h.run();
-    h.assert_buffers_held(0);
+    // Workers hand what they hold over to one another while they leave, all at the same time.
+    for _ in 0..20 {
+        let (mut h, x) = bed(2, 1);
+        for sequence in 0..200 {
+            h.inject(x[0], &frame(0, &first_fragment(FamilyId::V4, sequence)));
+        }
+        h.run();
+        h.assert_buffers_held(200);
+        let node = h.router.graph.node("ip4-local-reassembly-input").unwrap();
+        h.router.graph.remove(node).unwrap();
+        h.run();
+        h.assert_buffers_held(0);
+    }
 }
 
 #[test]

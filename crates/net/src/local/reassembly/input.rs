@@ -214,10 +214,10 @@ impl<F: Reassembled> InputNode for ReassemblyInput<F> {
                 n += 1;
             }
         }
-        if self.peers.refresh() || !self.peers.get().orphans.is_empty() {
-            let stray: Vec<Packet> = self.peers.get().orphans.iter().flat_map(|ring| ring.try_iter()).collect();
-            n += stray.len();
-            for packet in stray {
+        if self.peers.refresh() || self.peers.get().has_orphans() {
+            let strays = self.peers.get().strays();
+            n += strays.len();
+            for packet in strays {
                 self.arrived(cx, packet, self.clock.timer_now());
             }
         }
@@ -242,23 +242,27 @@ impl<F: Reassembled> InputNode for ReassemblyInput<F> {
     }
 
     fn release(&mut self, cx: &mut NodeCx<'_>) {
-        self.inbox.retire();
-        self.peers.refresh();
-        let mut packets: Vec<Packet> = std::iter::from_fn(|| self.inbox.next()).collect();
-        while let Some(GivenUp { parts, .. }) = self.table.pop_oldest() {
-            packets.extend(parts.into_iter().filter_map(|tag| self.packets.take(tag)));
-        }
-        // Workers that stay join them: the rest of the datagram goes there too.
-        for mut packet in packets {
-            let name = F::name(&cx.view(&mut packet));
-            let sent = match name {
-                Some(name) => self.peers.get().send(cx.thread(), self.hasher.hash_one(name.key), packet),
-                None => Err(packet),
-            };
-            if let Err(packet) = sent {
-                cx.free(packet);
+        let Self { inbox, hasher, table, packets, .. } = self;
+        inbox.retire(|peers| {
+            let mut held: Vec<Packet> = std::iter::from_fn(|| inbox.next()).collect();
+            while let Some(GivenUp { parts, .. }) = table.pop_oldest() {
+                held.extend(parts.into_iter().filter_map(|tag| packets.take(tag)));
             }
-        }
+            // Workers that stay join them: the rest of the datagram goes there too.
+            for mut packet in held {
+                let name = F::name(&cx.view(&mut packet));
+                let sent = match name {
+                    Some(name) => peers.send(cx.thread(), hasher.hash_one(name.key), packet),
+                    None => Err(packet),
+                };
+                if let Err(packet) = sent {
+                    cx.free(packet);
+                }
+            }
+            if peers.is_empty() {
+                peers.strays().into_iter().for_each(|packet| cx.free(packet));
+            }
+        });
     }
 
     fn as_any(&mut self) -> &mut dyn std::any::Any {

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use quiver_graph::{Packet, Published, Snapshot};
@@ -32,7 +32,14 @@ struct Peer {
 pub(super) struct Peers {
     peers: Vec<Peer>,
     /// Rings of workers that are gone: what was still sent to one finds somebody who frees it.
-    pub orphans: Vec<Receiver<Packet>>,
+    orphans: Vec<Orphan>,
+}
+
+#[derive(Clone)]
+struct Orphan {
+    ring: Receiver<Packet>,
+    /// Lives as long as there is somebody who could send there.
+    bell: Weak<Bell>,
 }
 
 impl Peers {
@@ -47,6 +54,21 @@ impl Peers {
         peer.ring.try_send(packet).map_err(|e| e.into_inner())?;
         peer.bell.ring();
         Ok(())
+    }
+
+    /// Whether no worker takes packets.
+    pub fn is_empty(&self) -> bool {
+        self.peers.is_empty()
+    }
+
+    /// Whether there are rings of workers that are gone.
+    pub fn has_orphans(&self) -> bool {
+        !self.orphans.is_empty()
+    }
+
+    /// What has been sent to workers that are gone.
+    pub fn strays(&self) -> Vec<Packet> {
+        self.orphans.iter().flat_map(|orphan| orphan.ring.try_iter()).collect()
     }
 }
 
@@ -74,13 +96,16 @@ impl Rings {
         self.published.snapshot()
     }
 
-    fn change(&self, change: impl FnOnce(&mut Peers)) {
+    /// Changes the set, then does what must be over before the next change begins.
+    fn change(&self, change: impl FnOnce(&mut Peers), then: impl FnOnce(&Peers)) {
         let _only_one = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         let mut peers = Peers::clone(&self.published.get());
         change(&mut peers);
         // The same order for all, whoever came first: a hash means the same worker everywhere.
         peers.peers.sort_by_key(|p| p.thread);
-        self.published.publish(peers);
+        peers.orphans.retain(|orphan| orphan.bell.strong_count() > 0 || !orphan.ring.is_empty());
+        self.published.publish(peers.clone());
+        then(&peers);
     }
 }
 
@@ -98,10 +123,11 @@ impl Inbox {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
         let bell = Arc::new(Bell { fd, asleep: AtomicBool::new(false) });
         let peer = Peer { thread, ring: sender, bell: bell.clone() };
-        rings.change(|peers| {
+        let join = |peers: &mut Peers| {
             peers.peers.retain(|p| p.thread != thread);
             peers.peers.push(peer);
-        });
+        };
+        rings.change(join, |_| ());
         Self { ring, bell, rings: rings.clone() }
     }
 
@@ -132,12 +158,13 @@ impl Inbox {
     }
 
     /// Nobody sends here any more, but for those who have not picked that up yet: what they send goes to whoever finds the
-    /// orphaned ring.
-    pub fn retire(&self) {
-        let ring = self.ring.clone();
-        self.rings.change(|peers| {
+    /// orphaned ring. `hand_over` gives what is here to the others; none of them retires before it has ended, so that each
+    /// finds what it was given.
+    pub fn retire(&self, hand_over: impl FnOnce(&Peers)) {
+        let leave = |peers: &mut Peers| {
             peers.peers.retain(|p| !Arc::ptr_eq(&p.bell, &self.bell));
-            peers.orphans.push(ring);
-        });
+            peers.orphans.push(Orphan { ring: self.ring.clone(), bell: Arc::downgrade(&self.bell) });
+        };
+        self.rings.change(leave, hand_over);
     }
 }

@@ -28,7 +28,7 @@ from quiver_lab.store import Store
 from quiver_lab.tester import TesterError
 from quiver_lab.trial import Trial
 
-SETUP_S = 4.0
+SETUP_S = 2.0
 """About what it takes to set a device up and check it; only for the estimate."""
 PER_TRIAL_S = 1.0
 """About what a trial takes beside its traffic."""

@@ -209,7 +209,7 @@ def test_the_thesis_gives_means_and_no_energy_without_a_meter(stores: dict[str, 
     assert by["packets_per_wh"].ours[0].why == NO_ENERGY
     kernel = next(r for r in table.rows if r.keys["frame_bytes"] == "64" and r.keys["dut"] == "linux")
     assert kernel.keys["workers"] == "10"
-    assert next(e for e in kernel.entries if e.quantity == "loss_percent").ours[0].why.startswith("here on 1 core")
+    assert next(e for e in kernel.entries if e.quantity == "loss_percent").ours[0].who == "linux, 1 core"
     nat = next(p for p in all_panels if p.name == "2.11")
     empty = [e for r in nat.rows for e in r.entries if e.published_text == NOT_PUBLISHED]
     # What the thesis leaves empty, ours fill.

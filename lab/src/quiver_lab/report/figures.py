@@ -9,7 +9,7 @@ from pathlib import Path
 
 from quiver_lab.report.tables import Row
 
-COLOURS = ("#3b6ea5", "#c1622d", "#5a8f4e", "#8a5a9e", "#a3923a", "#4f8f94")
+COLOURS = ("#3b6ea5", "#c1622d", "#5a8f4e", "#8a5a9e", "#a3923a", "#4f8f94", "#8c3d4f", "#9aa3ad", "#2f3e4e", "#c9a0b8")
 """Told apart by lightness too, for readers who do not see all colours."""
 
 

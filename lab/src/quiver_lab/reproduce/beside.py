@@ -13,7 +13,7 @@ from quiver_lab import stats
 from quiver_lab.campaign import Campaign
 from quiver_lab.published import Cell as Keys
 from quiver_lab.published import Published
-from quiver_lab.reproduce import counters
+from quiver_lab.reproduce import counters, words
 from quiver_lab.reproduce.counters import Evidence
 from quiver_lab.reproduce.design import CANDIDATE, Design, Figure
 from quiver_lab.reproduce.evidence import Known, by_load
@@ -37,6 +37,8 @@ class Ours:
     count: int
     why: str
     """Why there is no value; where there is one, what must be known of it."""
+    who: str = ""
+    """Device and cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +111,15 @@ def _table(design: Design, campaign: Campaign, known: list[Known], name: str, me
         assert not isinstance(wanted, str)
         found = [k for k in known if _has(k.keys, wanted)]
         entries = tuple(
-            Entry(q, by_quantity.get(q), tuple(_stands_for(group[0], k, _ours(design, k, q, known)) for k in found))
+            Entry(q, by_quantity.get(q), tuple(_named(k, _ours(design, k, q, known)) for k in found))
             for q in quantities
             if q in by_quantity
         )
         rows.append(Row({k: v for k, v in cell if (k, v) not in common or len(cells) == 1}, entries))
     columns = tuple(dict.fromkeys(key for row in rows for key in row.keys))
     first = next(iter(cells), ())
-    words = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in first if (k, v) in common)
-    return Panel(name, f"Table {name}" + (f": {words}" if words else ""), columns, tuple(quantities), tuple(rows))
+    said = words.of_keys(dict(kv for kv in first if kv in common))
+    return Panel(name, f"Table {name}" + (f": {said}" if said else ""), columns, tuple(quantities), tuple(rows))
 
 
 def with_counters(all_panels: Iterable[Panel], evidence: Evidence) -> list[Panel]:
@@ -153,13 +155,8 @@ def with_counters(all_panels: Iterable[Panel], evidence: Evidence) -> list[Panel
     return out
 
 
-def _stands_for(published: Published, k: Known, ours: Ours) -> Ours:
-    """Say where ours has another number of cores than the cell that it stands beside."""
-    theirs, mine = published.cell.get("workers"), k.keys.get("workers")
-    if theirs == mine or ours.value is None:
-        return ours
-    words = f"here on {mine} core{'s' if mine != '1' else ''}"
-    return replace(ours, why="; ".join(x for x in (words, ours.why) if x))
+def _named(k: Known, ours: Ours) -> Ours:
+    return replace(ours, who=words.of_cell(k.cell))
 
 
 def _figure(design: Design, campaign: Campaign, known: list[Known], figure: Figure, values: list[Published]) -> Panel:
@@ -185,7 +182,7 @@ def _figure(design: Design, campaign: Campaign, known: list[Known], figure: Figu
             for q in figure.quantities:
                 own = f"at_{float(load) * 100:g}_percent_{q}" if load else q
                 if own in k.values or not own.startswith(("node_", "lookup_", "graph_")) or k.why:
-                    entries.append(Entry(q, _said(design, campaign, said, keys, q), (_ours(design, k, own, known),)))
+                    entries.append(Entry(q, _said(design, campaign, said, keys, q), (_named(k, _ours(design, k, own, known)),)))
             rows.append(Row({c: keys.get(c, "") for c in figure.columns}, tuple(entries)))
     return Panel(figure.name, figure.title, figure.columns, figure.quantities, tuple(rows), note)
 
@@ -284,6 +281,11 @@ def overload(
         for k in known:
             loss = k.values.get("loss_percent")
             if loss and k.keys["dut"] != CANDIDATE and _has(k.keys, wanted) and (mean := statistics.fmean(loss)) < 100:
-                words = f"{p.cell['operation']}, {p.cell['rate_gbit_s']} Gbit/s, {p.cell.get('frame_bytes', '64')} B"
-                out.append((words, 1 / (1 - p.value / 100), 1 / (1 - mean / 100)))
+                out.append(
+                    (
+                        words.of_keys({"frame_bytes": "64", **p.cell}, without=("dut", "workers")),
+                        1 / (1 - p.value / 100),
+                        1 / (1 - mean / 100),
+                    )
+                )
     return out

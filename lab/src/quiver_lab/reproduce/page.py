@@ -13,7 +13,7 @@ import jinja2
 from quiver_lab import published
 from quiver_lab.findings import Judgement
 from quiver_lab.report import figures, latex, number
-from quiver_lab.reproduce import counters, evidence
+from quiver_lab.reproduce import counters, evidence, words
 from quiver_lab.reproduce.beside import Panel, Row, overload, panels, with_counters
 from quiver_lab.reproduce.design import Design
 from quiver_lab.store import Store
@@ -34,15 +34,16 @@ def _series(design: Design, panel: Panel, quantity: str) -> figures.Figure | Non
     places: dict[str, None] = {}
     for row in panel.rows:
         at = _place(row, x)
-        others = " ".join(v for k, v in row.keys.items() if k != x and v)
+        theirs, others = words.of_keys(row.keys, without=(x,)), words.of_keys(row.keys, without=(x, "dut", "workers"))
         for e in (e for e in row.entries if e.quantity == quantity):
             places.setdefault(at)
             if e.published is not None and (value := e.published.value) is not None:
-                lines.setdefault(f"published: {others}", {})[at] = (value, value, value)
+                lines.setdefault(f"published: {theirs}", {})[at] = (value, value, value)
             for o in e.ours:
                 if o.value is not None:
                     low, high = (o.value if o.low is None else o.low), (o.value if o.high is None else o.high)
-                    lines.setdefault(f"here{_on(o.link)}: {others}", {})[at] = (o.value, low, high)
+                    mine = ", ".join(w for w in (o.who, others) if w)
+                    lines.setdefault(f"here: {mine}", {})[at] = (o.value, low, high)
     if not lines:
         return None
     series = tuple(
@@ -50,15 +51,11 @@ def _series(design: Design, panel: Panel, quantity: str) -> figures.Figure | Non
     )
     average = f"{design.average} of repeats"
     name = f"{panel.name}-{quantity}".replace(" ", "-")
-    return figures.Figure(name, panel.title, x.replace("_", " "), quantity, tuple(places), series, average)
+    return figures.Figure(name, panel.title, x.replace("_", " "), words.of_quantity(quantity), tuple(places), series, average)
 
 
 def _place(row: Row, x: str) -> str:
     return row.keys.get(x, "") or "as it is"
-
-
-def _on(link: str) -> str:
-    return "" if link == "none" else f" on {link}"
 
 
 def draw(design: Design, all_panels: Sequence[Panel]) -> list[tuple[Panel, list[figures.Figure]]]:
@@ -76,7 +73,7 @@ def write_csv(all_panels: Sequence[Panel], path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(
-            ["panel", "cell", "quantity", "published", "published_value", "kind", "seed", "line", "link", "here",
+            ["panel", "cell", "quantity", "published", "published_value", "kind", "seed", "line", "who", "link", "here",
              "here_minimum", "here_maximum", "repeats", "why"]
         )  # fmt: skip
         for panel in all_panels:
@@ -88,7 +85,7 @@ def write_csv(all_panels: Sequence[Panel], path: Path) -> None:
                     for o in e.ours:
                         mine = ["" if v is None else v for v in (o.value, o.low, o.high)]
                         cell = published.cell_text(row.keys)
-                        writer.writerow([panel.name, cell, e.quantity, *theirs, o.link, *mine, o.count or "", o.why])
+                        writer.writerow([panel.name, cell, e.quantity, *theirs, o.who, o.link, *mine, o.count or "", o.why])
 
 
 def write_latex(all_panels: Sequence[Panel], path: Path) -> None:
@@ -100,11 +97,11 @@ def write_latex(all_panels: Sequence[Panel], path: Path) -> None:
         lines += [f"% {panel.title}", r"\begin{tabular}{lllll}", r"\hline",
                   r"cell & quantity & published & here & ports \\ \hline"]  # fmt: skip
         for row in panel.rows:
-            words = latex(", ".join(f"{k.replace('_', ' ')} {v}" for k, v in row.keys.items()))
+            cell = latex(words.of_keys(row.keys))
             for e in row.entries:
                 for o in e.ours:
                     here = latex(o.why or "--") if o.value is None else number(o.value).replace("\u202f", r"\,")
-                    lines.append(f"{words} & {latex(e.quantity)} & {latex(e.published_text)} & {here} & {latex(o.link)} \\\\")
+                    lines.append(f"{cell} & {latex(e.quantity)} & {latex(e.published_text)} & {here} & {latex(o.link)} \\\\")
         lines += [r"\hline", r"\end{tabular}", ""]
     path.write_text("\n".join(lines), encoding="utf-8")
 
@@ -154,6 +151,7 @@ def build(store: Store, design: Design, folder: Path) -> tuple[Path, list[Judgem
         waiting=sum(k.why == "not run yet" for k in known),
         extras=[k for k in known if "latency_at_throughput_us" in k.values],
         num=number,
+        quantity_words=words.of_quantity,
     )
     path = folder / "reproduction.html"
     path.write_text(page, encoding="utf-8")

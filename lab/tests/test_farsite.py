@@ -7,10 +7,11 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,15 @@ import pytest
 import yaml
 
 from quiver_lab import beds, campaign, facts, site, testbed
+from quiver_lab.commands import LocalHost
+from quiver_lab.devices.router import Quiver, interface_commands
 from quiver_lab.records import RunId, RunRecord
 from quiver_lab.runner import Progress, Runner, plan
+from quiver_lab.site import Ground
 from quiver_lab.store import Store
 from quiver_lab.testbed import Wires
 from quiver_lab.trial import Trial
-from test_local import CORE, RAW, need
+from test_local import CORE, FIXED, RAW, need
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/sbin:/usr/bin")
 QUIVER = [str(Path(os.environ.get(name, "/none"))) for name in ("QUIVER", "QUIVERCTL")]
@@ -158,7 +162,7 @@ def runner(folder: Path, keys: dict[str, Any], progress: Progress | None = None,
 
 
 def wait_until(done: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 90
     while not done():
         assert time.monotonic() < until, what
         time.sleep(0.02)
@@ -177,6 +181,48 @@ def ours() -> set[str]:
 
 def has_quiver() -> bool:
     return all(Path(name).exists() for name in QUIVER)
+
+
+@pytest.mark.parametrize(
+    ("bed", "says"),
+    [
+        ({"kind": "remote"}, "'kind: remote' has its hosts described in 'file', or in place by 'hosts'"),
+        ({"kind": "local", "file": "rack.yaml"}, "'file' and 'hosts' are those of 'kind: remote'"),
+        ({"kind": "remote", "file": "rack.yaml", "meter": "rapl"}, "would count this machine's energy"),
+    ],
+)
+def test_a_campaign_says_where_its_hosts_are_described(bed: dict[str, Any], says: str) -> None:
+    keys = {"schema": "quiver-campaign/1", "name": "far", "quick": True, "testbed": bed,
+            "matrix": {"dut": ["linux"], "procedure": ["p"]}, "procedures": {"p": FIXED}}  # fmt: skip
+    with pytest.raises(campaign.CampaignError, match=says):
+        campaign.parse(yaml.safe_dump(keys))
+
+
+def test_ports_of_dpdk_stand_in_the_configuration_of_the_router(tmp_path: Path) -> None:
+    cards = [{"tester": {"interface": f"e{n}"}, "dut": {"pci": f"0000:02:00.{n}"}} for n in (0, 1)]
+    way = {"address": "192.0.2.1", "cores": [3]}
+    hosts = {
+        "schema": "quiver-testbed/1",
+        "name": "rack",
+        "tester": way,
+        "dut": {**way, "address": "192.0.2.2"},
+        "wires": cards,
+    }
+    keys = {"schema": "quiver-campaign/1", "name": "far", "quick": True, "testbed": {"kind": "remote", "hosts": hosts},
+            "matrix": {"dut": ["quiver"], "link": ["ports"], "procedure": ["p"]}, "procedures": {"p": FIXED}}  # fmt: skip
+    (bed,) = beds.of(campaign.parse(yaml.safe_dump(keys)), tmp_path)
+    (cell,) = bed.campaign.cells()
+    router = Quiver(bed.campaign)
+    ground = Ground(LocalHost(), Path("/x"), None, drivers=("vfio-pci", "vfio-pci"))
+    text = router.start_text(cell, ground.folder, [card["dut"]["pci"] for card in cards])
+    assert "cpu { main-core 3 workers 1 }" in text
+    assert "dpdk { dev 0000:02:00.0 { name left } dev 0000:02:00.1 { name right } }" in text
+    assert interface_commands(cell, ("", ""), ground) == ([], ("left", "right"))
+    xdp = replace(ground, drivers=("af-xdp", "af-xdp"))
+    assert interface_commands(cell, ("e0", "e1"), xdp) == (
+        [f"create interface af_xdp host-if e{n} name {name} num-rx-queues all" for n, name in ((0, "left"), (1, "right"))],
+        ("left", "right"),
+    )
 
 
 def test_a_campaign_runs_on_two_hosts_over_ssh(rack: Rack, tmp_path: Path) -> None:
@@ -251,6 +297,34 @@ def test_a_connection_that_dies_leaves_nothing_and_its_run_is_made_again(rack: R
     assert [(r.run.repeat, r.status, r.why) for r in run.store.runs()] == [(n, "done", "") for n in range(3)]
     assert [t.run.repeat for t in run.store.trials()] == [0, 1, 2]
     assert all(p.stat().st_mtime_ns == at for p, at in kept.items())
+    assert rack.links() == there
+
+
+def test_a_lab_that_is_killed_leaves_nothing_and_resumes_to_the_same_trials(rack: Rack, tmp_path: Path) -> None:
+    before, there = ours(), rack.links()
+    (tmp_path / "rack.yaml").write_text(yaml.safe_dump(rack.description()))
+    keys = document(rack, testbed={"kind": "remote", "file": "rack.yaml"}, repeats=2)
+    keys["matrix"]["dut"] = ["linux"]
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(keys))
+    folder = tmp_path / "o"
+    words = [sys.executable, "-m", "quiver_lab", "run", str(tmp_path / "c.yaml"), "--out", str(folder)]
+
+    def trials() -> list[str]:
+        return sorted(p.name for p in folder.glob("trials/*/r*.json"))
+
+    process = subprocess.Popen(words)
+    try:
+        wait_until(lambda: bool(trials()), "no trial was stored")
+        wait_until(lambda: any(" trial " in text for text in ours()), "nothing is measured")
+    finally:
+        process.kill()
+        process.wait()
+    assert trials() == ["r00-a0-0000.json"]
+    wait_until(lambda: rack.links() == there, f"the ports are not back: {rack.links()}")
+    wait_until(lambda: ours() == before, f"left behind: {ours() - before}")
+    done = subprocess.run([*words, "--resume"], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert trials() == ["r00-a0-0000.json", "r01-a0-0000.json"]
     assert rack.links() == there
 
 

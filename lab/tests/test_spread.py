@@ -80,6 +80,10 @@ def test_cells_are_shared_and_each_belongs_to_one_testbed(tmp_path: Path) -> Non
     rows = [r for r in tables.rows(store) if r.primary]
     assert {r.testbed for r in rows} == {"a", "b"}
     assert all(f"on testbed {r.testbed}" in r.notes for r in rows)
+    assert {(v.cell.frame_bytes, v.name_a, v.name_b) for v in tables.between_devices(rows)} == {
+        (size, "fast", "slow") for size in (64, 128, 256)
+    }
+    assert all(use.device_busy is None for use in tables.uses(store).values())
 
 
 def test_what_only_one_testbed_can_do_goes_there() -> None:

@@ -140,7 +140,8 @@ def run(
         else:
             runner.Runner(store, _Lines(), operator=AtTerminal(_say, None if yes else input)).run()
     except KeyboardInterrupt:
-        err.print(f"\nstopped; go on with: quiver-lab run {file} --out {to} --resume", highlight=False, markup=False)
+        more = "".join(f" --testbed {bed}" for bed in testbeds or []) + (f" --cluster {cluster}" if cluster else "")
+        err.print(f"\nstopped; go on with: quiver-lab run {file} --out {to}{more} --resume", highlight=False, markup=False)
         raise typer.Exit(130) from None
     count = sum(1 for r in store.runs() if r.status == "done")
     failed = [r for r in store.runs() if r.status == "failed"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from quiver_lab import stats
 from quiver_lab.campaign import Cell
@@ -170,7 +171,11 @@ def uses(store: Store) -> dict[str, Use]:
     sums: dict[str, list[tuple[Trial, dict[str, float], Energy | None, float]]] = {}
     beside: dict[str, list[float]] = {}
     """Of testers with a machine of their own: how busy their cores were, each trial."""
+    described = {name: bed["testbed"] for name, bed in store.testbeds.items()}
+    usual = {key: getattr(store.campaign.testbed, key) for key in ("kind", "dut_cores", "tester_core")}
+    bed_of: dict[str, dict[str, Any]] = {}
     for t in store.trials():
+        bed_of[t.run.cell.slug] = {**usual, **described.get(t.testbed, {})}
         if t.tester_busy:
             share = sum(t.tester_busy.values()) / len(t.tester_busy)
             beside.setdefault(t.run.cell.slug, []).append(share)
@@ -183,11 +188,11 @@ def uses(store: Store) -> dict[str, Use]:
             )
         )
     out = {}
-    tester = str(store.campaign.testbed.tester_core)
-    simulated = store.campaign.testbed.kind == "simulated"
     for slug, trials in sums.items():
+        bed = bed_of[slug]
+        tester, simulated = str(bed["tester_core"]), bed["kind"] == "simulated"
         # A box of its own has none of this machine's.
-        mine = [str(c) for c in mine_of.get(slug, [*store.campaign.testbed.dut_cores])]
+        mine = [str(c) for c in mine_of.get(slug, [*bed["dut_cores"]])]
         delivered = sum(t.received for t, *_ in trials)
         busy_s = sum(sum(busy.get(c, 0.0) for c in mine) * s for _, busy, _, s in trials)
         seconds = sum(s for *_, s in trials)

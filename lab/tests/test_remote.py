@@ -241,6 +241,10 @@ def test_a_description_is_read() -> None:
         ({"wires": BED["wires"][:1]}, "wires"),
         ({"wires": [BED["wires"][0]] * 2}, "both end in the tester's ffff:01:00.0"),
         ({"wires": [{"tester": {"pci": "eth0"}, "dut": NIC}] * 2}, "wires.0.tester.pci: "),
+        ({"wires": [{"tester": {"interface": "e0", "pci": NIC["pci"]}, "dut": NIC}] * 2}, "by 'pci' or by 'interface'"),
+        ({"wires": [{"tester": {"interface": "e0", "driver": "vfio-pci"}, "dut": NIC}] * 2}, "'vfio-pci' does not drive e0"),
+        ({"wires": [{"tester": NIC, "dut": {"interface": "e0", "driver": "xdp"}}] * 2}, "'xdp' ports are the tester's alone"),
+        ({"wires": [BED["wires"][0], {**BED["wires"][1], "dut": {"interface": "e0"}}]}, "one of the dut's ports is DPDK's"),
         ({"line_rate": "fast"}, "line rate 'fast'"),
     ],
 )

@@ -11,9 +11,11 @@ How the parts know each other, arrows pointing one way::
     records, store, campaign                    files, nothing else
                         │
     tester, testbed, devices, energy            the only modules that start processes or read the machine;
-    hosts, remote                               of these two, on other hosts
+    commands, hosts, remote, fartester          of these, on other hosts
+    site ── farsite                             where device and tester stand: here, or on two hosts
                         │
-    runner ── report, compare ── cli
+    runner ── spread ── cluster                 one testbed, several, several on a Dask cluster
+       └───── report, compare ── cli
 """
 
 __version__ = "0.1.0"

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from quiver_lab import description, units
 from quiver_lab.procedures import PRESETS
+from quiver_lab.twohosts import RemoteTestbed
 
 Operation = Literal["one-way", "bidirectional", "nat", "cross-connect", "bridge", "mix"]
 Link = Literal["veth", "memif", "ports", "none"]
@@ -90,7 +91,13 @@ class Testbed(_Strict):
     """Where it runs."""
 
     __test__ = False
-    kind: Literal["local", "simulated"] = "local"
+    kind: Literal["local", "simulated", "remote"] = "local"
+    name: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9-]*)?$")] = ""
+    """What results call it; empty: its kind, or the name that its description has."""
+    file: Path | None = None
+    """For ``kind: remote``: the description of the two hosts, seen from the campaign's folder."""
+    hosts: RemoteTestbed | None = None
+    """The same, in place."""
     tester_core: int = Field(default=0, ge=0)
     dut_cores: tuple[Annotated[int, Field(ge=0)], ...] = (1,)
     """Cores that the device may use; the first is its main core where it has workers of its own."""
@@ -111,6 +118,28 @@ class Testbed(_Strict):
     """For ``meter: simulated``: the known draw."""
     sender: Literal["af-packet", "xdp"] = "af-packet"
     """The tester's ports on veth: packet sockets, or programs in the kernel, which send several times as much."""
+
+    @model_validator(mode="after")
+    def _hosts(self) -> Testbed:
+        if self.kind != "remote":
+            if self.file or self.hosts:
+                raise ValueError("'file' and 'hosts' are those of 'kind: remote'")
+        elif (self.file is None) == (self.hosts is None):
+            raise ValueError("'kind: remote' has its hosts described in 'file', or in place by 'hosts'")
+        elif self.meter in ("rapl", "hwmon", "ipmi"):
+            raise ValueError(f"'meter: {self.meter}' would count this machine's energy, not that of the device's host")
+        return self
+
+    @property
+    def title(self) -> str:
+        """What results call it."""
+        return self.name or (self.hosts.name if self.hosts else self.kind)
+
+    def described(self) -> RemoteTestbed:
+        """The two hosts; an error where their file has not been read (``beds.py`` does)."""
+        if self.hosts is None:
+            raise CampaignError(f"the testbed's hosts are described in {self.file}, which was not read")
+        return self.hosts
 
 
 class Throughput(_Strict):
@@ -371,7 +400,7 @@ class Campaign(_Strict):
             # A paper's campaign names devices that may not be here: their cells are absent.
             if missing and not self.reproduces:
                 raise ValueError(f"matrix.dut: {', '.join(missing)}: not among testbed.devices")
-        elif self.testbed.tester_core in self.testbed.dut_cores:
+        elif self.testbed.kind == "local" and self.testbed.tester_core in self.testbed.dut_cores:
             raise ValueError("testbed: the tester's core is among the device's: their work could not be told apart")
         if (self.testbed.meter == "pdu") != (self.testbed.pdu is not None):
             raise ValueError("testbed: 'meter: pdu' and the outlets of 'pdu:' belong together")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from quiver_lab import __version__, campaign, doctor, facts, findings, published, runner, trex, units
+from quiver_lab import __version__, beds, campaign, doctor, facts, findings, published, runner, spread, trex, units
 from quiver_lab.devices import external
 from quiver_lab.operator import AtTerminal
 from quiver_lab.records import RunId, RunRecord
@@ -96,7 +96,8 @@ def instructions(file: CampaignFile) -> None:
 def plan(file: CampaignFile) -> None:
     """Show what a campaign would run, and for how long. Starts nothing."""
     c, _ = campaign.load(file)
-    planned = runner.plan(c)
+    (bed,) = beds.of(c, file.parent)
+    planned = runner.plan(bed.campaign)
     out.print(f"{c.name}: {len(planned)} cells × {c.repeats} repeats", highlight=False)
     for p in planned:
         cost = f"absent: {p.absent}" if p.absent else f"at most {p.trials} trials a run, about {clock(p.seconds)}"
@@ -113,16 +114,34 @@ def plan(file: CampaignFile) -> None:
 def run(
     file: CampaignFile,
     to: Annotated[Path, typer.Option("--out", help="folder for the results")],
+    *,
     resume: Annotated[bool, typer.Option("--resume", help="go on with what is there")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="the external device is configured: do not wait")] = False,
+    testbeds: Annotated[
+        list[Path] | None,
+        typer.Option("--testbed", help="testbed's file, in place of the campaign's own; several share the work"),
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Dask scheduler (tcp://…) whose workers reach the testbeds, or local")
+    ] = None,
 ) -> None:
     """Run a campaign. Ctrl-C loses the trial in flight only: --resume goes on."""
     c, text = campaign.load(file)
+    chosen = beds.of(c, file.parent, testbeds or [])
     store = Store.create(to, c, text, facts.machine(), resume=resume)
     try:
-        runner.Runner(store, _Lines(), operator=AtTerminal(_say, None if yes else input)).run()
+        if cluster is not None:
+            from quiver_lab.cluster import places  # noqa: PLC0415  (slow to import)
+
+            with places(chosen, c, text, cluster) as there:
+                spread.run(store, there, _Lines(), _say)
+        elif chosen[0].described:
+            spread.run(store, [spread.Here(bed) for bed in chosen], _Lines(), _say)
+        else:
+            runner.Runner(store, _Lines(), operator=AtTerminal(_say, None if yes else input)).run()
     except KeyboardInterrupt:
-        err.print(f"\nstopped; go on with: quiver-lab run {file} --out {to} --resume", highlight=False, markup=False)
+        more = "".join(f" --testbed {bed}" for bed in testbeds or []) + (f" --cluster {cluster}" if cluster else "")
+        err.print(f"\nstopped; go on with: quiver-lab run {file} --out {to}{more} --resume", highlight=False, markup=False)
         raise typer.Exit(130) from None
     count = sum(1 for r in store.runs() if r.status == "done")
     failed = [r for r in store.runs() if r.status == "failed"]

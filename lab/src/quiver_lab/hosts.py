@@ -1,4 +1,4 @@
-"""Where commands run: this machine, or another over SSH, behind the same few methods.
+"""Other machines, over SSH, by the methods of ``commands.py``.
 
 What is started on another host ends with us, as here: a shell of ours stands between it and the connection, and ends it when
 its own input ends, which it does when the connection closes, whatever closes it.
@@ -17,14 +17,15 @@ import contextlib
 import shlex
 import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import asyncssh
 
-from quiver_lab import processes
+from quiver_lab.commands import Host, LocalHost, Running
 from quiver_lab.processes import CommandError, last_line
+
+__all__ = ["Host", "LocalHost", "Running", "SshHost", "ssh"]
 
 T = TypeVar("T")
 TIMED_OUT, TIMED_OUT_KILLED = 124, 137
@@ -36,53 +37,6 @@ GUARD = (
     " >/dev/null 2>&1 & w=$!; exec 3<&-; wait $p; s=$?; kill $w 2>/dev/null; exit $s"
 )
 """Runs its arguments until they end or its input does."""
-
-
-class Running(Protocol):
-    """A command that goes on."""
-
-    def poll(self) -> int | None:
-        """Its exit status, or none while it runs."""
-
-
-class Host(Protocol):
-    """A machine that runs commands."""
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-
-    def run(self, command: Sequence[str], *, text: str = "", seconds: float = 30.0) -> str:
-        """Run a command to its end and return what it printed; failures are a ``CommandError``."""
-
-    def find(self, program: str) -> str | None:
-        """Path of a program; none where it is not installed."""
-
-    def running(self, command: Sequence[str], *, log: Path) -> AbstractContextManager[Running]:
-        """Have a command run for the length of a block; ``log``, a file here, gets what it prints."""
-
-
-class LocalHost:
-    """This machine."""
-
-    name = "this machine"
-
-    def __init__(self, binaries: Mapping[str, str] | None = None) -> None:
-        self._binaries = dict(binaries or {})
-
-    def run(self, command: Sequence[str], *, text: str = "", seconds: float = 30.0) -> str:
-        """Run a command to its end."""
-        return processes.run(command, text=text, seconds=seconds)
-
-    def find(self, program: str) -> str | None:
-        """Path of a program."""
-        return processes.find(program, self._binaries)
-
-    @contextlib.contextmanager
-    def running(self, command: Sequence[str], *, log: Path) -> Iterator[Running]:
-        """Have a command run for the length of a block."""
-        with processes.running(command, log=log) as process:
-            yield process
 
 
 class _Remote:
@@ -150,6 +104,10 @@ class SshHost:
             # An answer of the host's, unless it cannot be asked at all.
             self.run(["true"])
             return None
+
+    def write(self, path: Path, text: str) -> None:
+        """Write a file there."""
+        self.run(["sh", "-c", 'cat > "$1"', "write", str(path)], text=text)
 
     @contextlib.contextmanager
     def running(self, command: Sequence[str], *, log: Path) -> Iterator[Running]:

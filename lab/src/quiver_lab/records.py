@@ -40,6 +40,8 @@ class TrialRecord(_Record):
     campaign: str
     campaign_digest: str
     quick: bool
+    testbed: str = ""
+    """Which it was measured on."""
     run: RunId
     ordinal: int = Field(ge=0)
     """Which trial of its run."""
@@ -49,7 +51,9 @@ class TrialRecord(_Record):
     trial: dict[str, Any]
     """What the tester printed, whole."""
     core_busy: dict[str, float] = Field(default_factory=dict)
-    """How busy each core was during the trial, 0 to 1, from the kernel's accounting."""
+    """How busy each core of the device's machine was during the trial, 0 to 1, from the kernel's accounting."""
+    tester_busy: dict[str, float] = Field(default_factory=dict)
+    """The same of the tester's cores, where the tester has a machine of its own."""
     energy: Energy | None = None
 
 
@@ -60,6 +64,7 @@ class StatefulRecord(_Record):
     campaign: str
     campaign_digest: str
     quick: bool
+    testbed: str = ""
     run: RunId
     request: dict[str, Any]
     """What was asked of the tester."""
@@ -75,6 +80,8 @@ class RunRecord(_Record):
     campaign: str
     campaign_digest: str
     quick: bool
+    testbed: str = ""
+    """Which it was measured on; of an absent cell none."""
     run: RunId
     status: Literal["done", "absent", "failed"]
     why: str = ""

@@ -8,13 +8,13 @@ interrupted is begun again with its stored trials as answers until they end: onl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 
-from quiver_lab import facts, testbed
+from quiver_lab import facts, site, testbed
 from quiver_lab.campaign import Campaign, Cell
-from quiver_lab.devices import Adapter, DeviceError, adapter, sessions
+from quiver_lab.devices import Adapter, Bench, DeviceError, adapter, sessions
 from quiver_lab.energy import Meter, MeterError
 from quiver_lab.execute import execute, expected
 from quiver_lab.measurer import FullMeasurer, Step
@@ -23,6 +23,7 @@ from quiver_lab.oddity import Latest, odd_runs
 from quiver_lab.operator import Operator
 from quiver_lab.processes import CommandError
 from quiver_lab.records import Energy, RunId, RunRecord, StatefulRecord, TrialRecord
+from quiver_lab.site import Site
 from quiver_lab.stateful import Stateful, StatefulMeasurer, StatefulRequest
 from quiver_lab.store import Store
 from quiver_lab.tester import TesterError
@@ -45,9 +46,10 @@ class Planned:
     """One run."""
 
 
-def plan(campaign: Campaign) -> list[Planned]:
-    """What would be run, and for how long; starts nothing."""
+def plan(campaign: Campaign, where: Site | None = None) -> list[Planned]:
+    """What would be run, and for how long; starts nothing. ``where`` is the campaign's site, if it was made already."""
     out = []
+    where = where or site.of(campaign)
     simulated = campaign.testbed.kind == "simulated"
     for cell in campaign.cells():
         trials, seconds = expected(cell, campaign.procedures[cell.procedure], campaign.line_bit_per_s)
@@ -55,7 +57,7 @@ def plan(campaign: Campaign) -> list[Planned]:
             seconds = 0.0
         else:
             seconds += trials * PER_TRIAL_S + SETUP_S + campaign.rest_s
-        why = why_absent(adapter(cell.dut, campaign), cell) or sessions.absent(cell, campaign)
+        why = why_absent(adapter(cell.dut, campaign, None, where), cell) or sessions.absent(cell, campaign)
         out.append(Planned(cell, why, trials, seconds))
     return out
 
@@ -63,6 +65,10 @@ def plan(campaign: Campaign) -> list[Planned]:
 def why_absent(device: Adapter | None, cell: Cell) -> str | None:
     """Why a cell cannot be measured here."""
     return f"there is no adapter named '{cell.dut}'" if device is None else device.absent(cell)
+
+
+class StoppedError(Exception):
+    """The campaign is to stop: raised between two trials."""
 
 
 class Progress:
@@ -87,13 +93,23 @@ class _Recording:
 
     store: Store
     run: RunId
-    open: Callable[[], FullMeasurer]
+    open: Callable[[], Bench]
     """Sets the device up; called when the first new trial is asked for."""
+    testbed: str
     meter: Meter | None
     idle_watts: float | None
     progress: Progress
+    stopped: Callable[[], bool]
     ordinal: int = 0
-    device: FullMeasurer | None = field(default=None)
+    bench: Bench | None = field(default=None)
+
+    def _ready(self) -> Bench:
+        """The device, set up; nothing new begins when the campaign is to stop."""
+        if self.stopped():
+            raise StoppedError
+        if self.bench is None:
+            self.bench = self.open()
+        return self.bench
 
     def measure(self, rate_pps: float, duration_s: float) -> Trial:
         return self._trial(rate_pps, duration_s, lambda device: device.measure(rate_pps, duration_s))
@@ -110,11 +126,10 @@ class _Recording:
         known = self.store.trial(self.run, ordinal)
         if known is not None and (known.rate_pps, known.duration_s) == (rate_pps, duration_s):
             return Trial.model_validate(known.trial)
-        if self.device is None:
-            self.device = self.open()
-        before, cores = self.meter.read() if self.meter else None, facts.core_times()
-        trial = measure(self.device)
-        busy = facts.core_busy(cores, facts.core_times())
+        bench = self._ready()
+        before, cores = self.meter.read() if self.meter else None, bench.cores()
+        trial = measure(bench.measurer)
+        later = bench.cores()
         energy = None
         if self.meter and before:
             after = self.meter.read()
@@ -133,12 +148,14 @@ class _Recording:
                 campaign=self.store.campaign.name,
                 campaign_digest=self.store.digest,
                 quick=self.store.campaign.quick,
+                testbed=self.testbed,
                 run=self.run,
                 ordinal=ordinal,
                 rate_pps=rate_pps,
                 duration_s=duration_s,
                 trial=trial.model_dump(mode="json", by_alias=True),
-                core_busy=busy,
+                core_busy=facts.core_busy(cores.device, later.device),
+                tester_busy=facts.core_busy(cores.tester, later.tester),
                 energy=energy,
             )
         )
@@ -150,21 +167,21 @@ class _Recording:
         asked = request.as_json()
         if known is not None and known.request == asked:
             return Stateful.model_validate(known.stateful)
-        if self.device is None:
-            self.device = self.open()
-        if not isinstance(self.device, StatefulMeasurer):
+        bench = self._ready()
+        if not isinstance(bench.measurer, StatefulMeasurer):
             raise DeviceError("whoever measures this device cannot open connections")
-        cores = facts.core_times()
-        answer = self.device.stateful(request)
+        cores = bench.cores()
+        answer = bench.measurer.stateful(request)
         self.store.put_stateful(
             StatefulRecord(
                 campaign=self.store.campaign.name,
                 campaign_digest=self.store.digest,
                 quick=self.store.campaign.quick,
+                testbed=self.testbed,
                 run=self.run,
                 request=asked,
                 stateful=answer.model_dump(mode="json", by_alias=True),
-                core_busy=facts.core_busy(cores, facts.core_times()),
+                core_busy=facts.core_busy(cores.device, bench.cores().device),
             )
         )
         return answer
@@ -179,20 +196,31 @@ class Runner:
         progress: Progress | None = None,
         only: Callable[[Cell], bool] | None = None,
         operator: Operator | None = None,
+        *,
+        campaign: Campaign | None = None,
+        where: Site | None = None,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self.store = store
         self.only = only
         """Cells of this call; the others are left for another."""
         self.operator = operator
         """Configures what is configured by hand."""
-        self.campaign = store.campaign
+        self.campaign = campaign or store.campaign
+        """The store's, with the testbed of this call in its place."""
+        self.site = where or site.of(self.campaign)
+        self.stopped = stopped
+        """Asked before each new trial; then ``run`` ends with ``StoppedError``."""
+        self.testbed = self.campaign.testbed.title
         self.progress = progress or Progress()
         self.meter = make_meter(self.campaign)
         self.idle_watts: float | None = None
 
-    def run(self) -> None:
-        """Run what is not done yet, then repeat odd runs."""
-        planned = [p for p in plan(self.campaign) if self.only is None or p.absent is not None or self.only(p.cell)]
+    def run(self, planned: Sequence[Planned] | None = None) -> None:
+        """Run what is not done yet, then repeat odd runs; ``planned`` are the cells of this call, all of them by default."""
+        if planned is None:
+            cells = plan(self.campaign, self.site)
+            planned = [p for p in cells if self.only is None or p.absent is not None or self.only(p.cell)]
         total_s = sum(p.seconds for p in planned if p.absent is None) * self.campaign.repeats
         if self.meter is not None:
             self.idle_watts = measure_idle(self.meter)
@@ -200,8 +228,9 @@ class Runner:
         with self.meter.running() if self.meter is not None else nullcontext():
             self._all(planned, total_s)
 
-    def _all(self, planned: list[Planned], total_s: float) -> None:
+    def _all(self, planned: Sequence[Planned], total_s: float) -> None:
         done_s = 0.0
+        slugs = {p.cell.slug for p in planned}
         for repeat in range(self.campaign.repeats):
             for p in planned:
                 run = RunId(cell=p.cell, repeat=repeat, attempt=0)
@@ -211,14 +240,14 @@ class Runner:
                     continue
                 self._one(run, done_s, total_s)
                 done_s += p.seconds
-        while odd := list(self._odd()):
+        while odd := list(self._odd(slugs)):
             for run in odd:
                 self._one(run, total_s, total_s)
 
-    def _odd(self) -> Iterator[RunId]:
-        """Next attempts at odd repeats that have attempts left."""
+    def _odd(self, slugs: Container[str]) -> Iterator[RunId]:
+        """Next attempts at odd repeats of these cells that have attempts left."""
         rule = self.campaign.odd_runs
-        for runs in Latest.by_cell(self.store.runs()):
+        for runs in Latest.by_cell(r for r in self.store.runs() if r.run.cell.slug in slugs):
             for record in odd_runs(runs, rule):
                 if record.run.attempt < rule.repeat_at_most:
                     yield record.run.model_copy(update={"attempt": record.run.attempt + 1})
@@ -228,22 +257,30 @@ class Runner:
         if known is not None and known.status != "failed":
             return
         self.progress.begin(run, done_s, total_s)
+        self.measure(run)
+        if self.campaign.rest_s:
+            time.sleep(self.campaign.rest_s)
+
+    def measure(self, run: RunId) -> None:
+        """Do one run, and store it."""
         cell = run.cell
-        device = adapter(cell.dut, self.campaign, self.operator)
+        device = adapter(cell.dut, self.campaign, self.operator, self.site)
         assert device is not None
         facts_of_device: dict[str, object] = {}
         telemetry: dict[str, object] = {}
         try:
             with ExitStack() as stack:
-                benches = []
+                benches: list[Bench] = []
 
-                def open_device() -> FullMeasurer:
+                def open_device() -> Bench:
                     name = f"{cell.slug}-r{run.repeat:02}-a{run.attempt}"
                     folder = stack.enter_context(testbed.scratch(name, self.store.root / "logs"))
                     benches.append(stack.enter_context(device.bench(cell, folder)))
-                    return benches[0].measurer
+                    return benches[0]
 
-                recording = _Recording(self.store, run, open_device, self.meter, self.idle_watts, self.progress)
+                recording = _Recording(
+                    self.store, run, open_device, self.testbed, self.meter, self.idle_watts, self.progress, self.stopped
+                )
                 outcome = execute(cell, self.campaign.procedures[cell.procedure], self.campaign.line_bit_per_s, recording)
                 values = outcome.values
                 for bench in benches:
@@ -257,6 +294,7 @@ class Runner:
             campaign=self.campaign.name,
             campaign_digest=self.store.digest,
             quick=self.campaign.quick,
+            testbed=self.testbed,
             run=run,
             status="done",
             valid=outcome.valid,
@@ -270,8 +308,6 @@ class Runner:
         )
         self.store.put_run(record)
         self.progress.ended(record)
-        if self.campaign.rest_s:
-            time.sleep(self.campaign.rest_s)
 
     def _put(self, run: RunId, status: str, *, why: str) -> None:
         record = RunRecord.model_validate(
@@ -279,6 +315,7 @@ class Runner:
                 "campaign": self.campaign.name,
                 "campaign_digest": self.store.digest,
                 "quick": self.campaign.quick,
+                "testbed": "" if status == "absent" else self.testbed,
                 "run": run,
                 "status": status,
                 "why": why,

@@ -5,6 +5,7 @@
     OUT/campaign.yaml                     the campaign as it was given
     OUT/machine.json                      the machine that it runs on
     OUT/evidence.json                     of some reproductions: what the repository's benches say of instructions
+    OUT/testbeds/NAME.json                of testbeds that are described in files: what they are, and their machines
     OUT/trials/CELL/r00-a0-0000.json      one a trial
     OUT/runs/CELL/r00-a0.json             one a run
     OUT/stateful/CELL/r00-a0.json         one a measurement of a connection table, of which such a run is made
@@ -47,6 +48,15 @@ def _write(path: Path, text: str) -> None:
 
 def _json(record: BaseModel) -> str:
     return json.dumps(record.model_dump(mode="json", by_alias=True), indent=1, sort_keys=True) + "\n"
+
+
+def _differ(a: dict[str, Any], b: dict[str, Any], place: str = "") -> Iterator[str]:
+    for key in {*a, *b}:
+        x, y = a.get(key), b.get(key)
+        if isinstance(x, dict) and isinstance(y, dict):
+            yield from _differ(x, y, f"{place}{key}.")
+        elif x != y:
+            yield f"{place}{key}"
 
 
 class Store:
@@ -94,6 +104,22 @@ class Store:
         """The machine that the campaign ran on."""
         loaded: dict[str, Any] = json.loads((self.root / "machine.json").read_text(encoding="utf-8"))
         return loaded
+
+    def put_testbed(self, name: str, facts: dict[str, Any]) -> None:
+        """Store what a testbed is; one that was another when the campaign was begun is an error."""
+        path = self.root / "testbeds" / f"{name}.json"
+        if path.exists():
+            before = json.loads(path.read_text(encoding="utf-8"))
+            if changed := sorted(_differ(before, facts)):
+                raise StoreError(f"testbed {name} is not as it was ({', '.join(changed)} differ): results would not compare")
+            return
+        _write(path, json.dumps(facts, indent=1, sort_keys=True) + "\n")
+
+    @property
+    def testbeds(self) -> dict[str, dict[str, Any]]:
+        """What the described testbeds are, by name."""
+        files = sorted((self.root / "testbeds").glob("*.json"))
+        return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
 
     def _trial_path(self, run: RunId, ordinal: int) -> Path:
         return self.root / "trials" / run.cell.slug / f"r{run.repeat:02}-a{run.attempt}-{ordinal:04}.json"
@@ -167,7 +193,8 @@ class Store:
                 rows.append(
                     {
                         **record.run.cell.model_dump(),
-                        "campaign": record.campaign, "quick": record.quick, "repeat": record.run.repeat,
+                        "campaign": record.campaign, "quick": record.quick, "testbed": record.testbed,
+                        "repeat": record.run.repeat,
                         "attempt": record.run.attempt, "ordinal": record.ordinal, "direction": d.name,
                         "rate_pps": record.rate_pps, "duration_s": record.duration_s, "valid": trial.valid,
                         "intended": d.intended, "sent": d.sent, "received": d.received, "lost": d.lost, "unsent": d.unsent,
@@ -187,6 +214,7 @@ class Store:
         """Pack everything that a report needs into one file; returns the number of files."""
         files = [self.root / "campaign.yaml", self.root / "machine.json"]
         files += [f for f in (self.root / "evidence.json",) if f.exists()]
+        files += sorted((self.root / "testbeds").glob("*.json"))
         files += [f for kind in ("trials", "stateful", "runs") for f in sorted((self.root / kind).glob("*/r*.json"))]
 
         def plain(info: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from quiver_lab.campaign import Testbed
 from quiver_lab.processes import CommandError, find, run, running
@@ -30,6 +31,20 @@ _numbers = itertools.count()
 
 QUIET = "cd /proc/sys/net/ipv6/conf/default && echo 0 > accept_ra && echo 0 > dad_transmits"
 """No router solicitations and no duplicate address detection among the frames that are counted."""
+
+
+class Space(Protocol):
+    """Where commands run beside ports: a namespace here, or on another host (``farsite.py``)."""
+
+    @property
+    def beyond(self) -> Space | None:
+        """What the wires of this one lead to: the device's, of a tester's."""
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The same command inside."""
+
+    def run(self, *words: str, text: str = "") -> str:
+        """Run a command inside; failures are a ``CommandError``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +80,10 @@ def namespace() -> Iterator[Namespace]:
 
 @dataclass(frozen=True, slots=True)
 class Wires:
-    """Two namespaces joined by two veth pairs."""
+    """Two namespaces joined by two wires: veth pairs here, cables between hosts."""
 
-    tester: Namespace
-    device: Namespace
+    tester: Space
+    device: Space
     tester_ports: tuple[str, str]
     device_ports: tuple[str, str]
 

@@ -57,6 +57,14 @@ def stepped(document: dict[str, Any], steps: Sequence[Step], frame_bytes: int | 
     return {**document, "streams": streams}
 
 
+def read_trial(line: str) -> Trial:
+    """The trial that a tester printed."""
+    try:
+        return Trial.model_validate(json.loads(line))
+    except (ValueError, ValidationError) as error:
+        raise TesterError(f"the tester's answer is none: {' '.join(str(error).split())[:200]}") from error
+
+
 @dataclass(frozen=True)
 class QuiverTester:
     """A measurer: ports, profile and frame size are fixed."""
@@ -136,11 +144,7 @@ class QuiverTester:
             raise
         if process.returncode:
             raise TesterError(last_line(err) or f"the tester ended with status {process.returncode}")
-        try:
-            answer = json.loads(last_line(out))
-            return Trial.model_validate(answer)
-        except (ValueError, ValidationError) as error:
-            raise TesterError(f"the tester's answer is none: {' '.join(str(error).split())[:200]}") from error
+        return read_trial(last_line(out))
 
     def stateful(self, request: StatefulRequest) -> Stateful:
         """Measure a connection table, through ``serve`` on a socket beside the profile."""

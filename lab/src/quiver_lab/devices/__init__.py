@@ -9,6 +9,7 @@ from quiver_lab.devices.linux_tuned import LinuxTuned
 from quiver_lab.devices.router import FdioVpp, Quiver
 from quiver_lab.devices.simulated import Simulated
 from quiver_lab.operator import Operator
+from quiver_lab.site import Site
 
 LOCAL: dict[str, type[Adapter]] = {
     "quiver": Quiver,
@@ -18,15 +19,15 @@ LOCAL: dict[str, type[Adapter]] = {
     "dpdk": Testpmd,
     "external": External,
 }
-"""Adapters of the local testbed."""
+"""Adapters of real devices."""
 
 
-def adapter(name: str, campaign: Campaign, operator: Operator | None = None) -> Adapter | None:
-    """The adapter of a device; none where there is none of that name."""
+def adapter(name: str, campaign: Campaign, operator: Operator | None = None, where: Site | None = None) -> Adapter | None:
+    """The adapter of a device; none where there is none of that name. ``where`` is the campaign's site, if it was made."""
     if campaign.testbed.kind == "simulated":
         return Simulated(campaign)
     kind = LOCAL.get(name)
-    return kind(campaign, operator) if kind else None
+    return kind(campaign, operator, where) if kind else None
 
 
 __all__ = ["LOCAL", "Adapter", "Bench", "DeviceError", "adapter"]

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from quiver_lab import profiles, testbed
+from quiver_lab import profiles, site, testbed
 from quiver_lab.campaign import Campaign, Cell
 from quiver_lab.devices import sessions
+from quiver_lab.facts import Cores, cores_here
+from quiver_lab.fartester import place
 from quiver_lab.measurer import FullMeasurer, Measurer
 from quiver_lab.operator import Operator
+from quiver_lab.site import Far, Site
 from quiver_lab.tester import QuiverTester
 from quiver_lab.trial import Trial
 
@@ -52,14 +55,17 @@ class Bench:
     telemetry: ReadsTelemetry = dict
     readings: ReadsValues | None = None
     """Values that only the device knows, over the trials of a run; meaningful where a run is one trial."""
+    cores: Callable[[], Cores] = cores_here
+    """Reads how busy the cores of device and tester are."""
 
 
 class Adapter(ABC):
     """One kind of device under test."""
 
-    def __init__(self, campaign: Campaign, operator: Operator | None = None) -> None:
-        """Keep the campaign; ``operator`` is for devices that are configured by hand."""
+    def __init__(self, campaign: Campaign, operator: Operator | None = None, where: Site | None = None) -> None:
+        """Keep the campaign and its site; ``operator`` is for devices that are configured by hand."""
         self.campaign = campaign
+        self.site = where or site.of(campaign)
 
     @abstractmethod
     def absent(self, cell: Cell) -> str | None:
@@ -120,25 +126,29 @@ def procedure_absent(campaign: Campaign, cell: Cell, drivers: Iterable[str], *, 
     return None
 
 
-def lab_absent(campaign: Campaign, cell: Cell, *, resets: str | None = "the lab does not reset this device") -> str | None:
-    """What keeps every adapter of the local testbed from measuring a cell; ``resets`` is none where it can be reset."""
-    drivers = [campaign.testbed.sender] if cell.link == "veth" else []
-    if reason := procedure_absent(campaign, cell, drivers, resets=resets):
+def lab_absent(
+    campaign: Campaign, cell: Cell, where: Site, *, resets: str | None = "the lab does not reset this device"
+) -> str | None:
+    """What keeps every adapter of the lab's own from measuring a cell; ``resets`` is none where it can be reset."""
+    if reason := procedure_absent(campaign, cell, where.tester_drivers(cell), resets=resets):
         return reason
     if cell.ip == 6 and cell.frame_bytes < profiles.SMALLEST_IPV6:
         return f"IPv6 frames of the tester have {profiles.SMALLEST_IPV6} bytes or more"
     if reason := machine_absent(campaign, cell):
         return reason
-    if testbed.tester_program(campaign.testbed) is None:
+    if where.tester_program() is None:
         return "quiver-tester is not installed (testbed.binaries or QUIVER_TESTER names it)"
-    return testbed.lacking()
+    return where.lacking()
 
 
-def veth_tester_ports(campaign: Campaign, wires: testbed.Wires) -> tuple[str, str]:
-    """The tester's ports on veth, as the campaign says."""
-    core = campaign.testbed.tester_core
-    more = f",tx-core={core},rx-core={core}" if campaign.testbed.sender == "xdp" else ""
-    left, right = (f"{campaign.testbed.sender}:{name}{more}" for name in wires.tester_ports)
+def wire_ports(where: Site, cell: Cell, wires: testbed.Wires) -> tuple[str, str]:
+    """The tester's ports on wires, without addresses."""
+    cores = where.tester_cores()
+    more = {"xdp": f",tx-core={cores[0]},rx-core={cores[-1]}"}
+    left, right = (
+        f"{driver}:{name}{more.get(driver, '')}"
+        for driver, name in zip(where.tester_drivers(cell), wires.tester_ports, strict=True)
+    )
     return left, right
 
 
@@ -147,12 +157,14 @@ def make_tester(
     cell: Cell,
     folder: Path,
     ports: tuple[str, str],
-    space: testbed.Namespace | None,
+    space: testbed.Space | None,
     *,
+    where: Site,
+    far: Far | None = None,
     reset: Callable[[], None] | None = None,
 ) -> QuiverTester:
-    """A tester for a cell on ports whose texts lack the addresses only; ``reset`` resets the device."""
-    program = testbed.tester_program(campaign.testbed)
+    """A tester for a cell on ports whose texts lack the addresses only, here or ``far``; ``reset`` resets the device."""
+    program = where.tester_program()
     if program is None:
         raise DeviceError("quiver-tester is not installed")
     file = folder / "profile.json"
@@ -162,14 +174,14 @@ def make_tester(
         port + profiles.port_addresses(side, families)
         for port, side in zip(ports, (profiles.LEFT, profiles.RIGHT), strict=True)
     ]
-    command = testbed.on_cores([campaign.testbed.tester_core], [program])
+    command = testbed.on_cores(where.tester_cores(), [program])
     clear = None
     if sessions.asked(cell, campaign):
         device = space.beyond if space else None
         clear = sessions.clear_command(cell, campaign, folder, device)
         if device is not None:
             sessions.hold(device)
-    return QuiverTester(
+    tester = QuiverTester(
         command=space.command(command) if space else command,
         ports=texts,
         profile=file,
@@ -178,6 +190,7 @@ def make_tester(
         reset=reset,
         clear=clear,
     )
+    return place(tester, far, file) if far else tester
 
 
 def check_connectivity(measurer: Measurer) -> None:

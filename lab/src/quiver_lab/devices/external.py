@@ -10,11 +10,12 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from quiver_lab import profiles, testbed
+from quiver_lab import profiles
 from quiver_lab.campaign import Campaign, Cell, ExternalSpec
 from quiver_lab.devices.base import Adapter, Bench, DeviceError, check_connectivity, make_tester, procedure_absent
 from quiver_lab.operator import Nobody, Operator
 from quiver_lab.processes import find, run
+from quiver_lab.site import Site
 
 
 def instructions(cell: Cell, spec: ExternalSpec) -> list[str]:
@@ -58,12 +59,14 @@ def instructions(cell: Cell, spec: ExternalSpec) -> list[str]:
 class External(Adapter):
     """A box behind two ports of this machine."""
 
-    def __init__(self, campaign: Campaign, operator: Operator | None = None) -> None:
-        super().__init__(campaign, operator)
+    def __init__(self, campaign: Campaign, operator: Operator | None = None, where: Site | None = None) -> None:
+        super().__init__(campaign, operator, where)
         self.operator: Operator = operator or Nobody()
 
     def absent(self, cell: Cell) -> str | None:
         """Ports, tester, and what cannot be asked of an operator."""
+        if self.campaign.testbed.kind == "remote":
+            return "a box that is configured by hand is cabled to ports of this machine, not to another host's"
         if self.campaign.testbed.external is None:
             return "testbed.external does not say which ports lead to it"
         if cell.link != "ports":
@@ -80,7 +83,7 @@ class External(Adapter):
         how = None if self.campaign.testbed.external.reset else "testbed.external.reset names no command that resets it"
         if reason := procedure_absent(self.campaign, cell, drivers, resets=how):
             return reason
-        if testbed.tester_program(self.campaign.testbed) is None:
+        if self.site.tester_program() is None:
             return "quiver-tester is not installed (testbed.binaries or QUIVER_TESTER names it)"
         return "taskset is not installed" if find("taskset", {}) is None else None
 
@@ -96,7 +99,9 @@ class External(Adapter):
             raise DeviceError("testbed.external does not say which ports lead to it")
         lines: Sequence[str] = instructions(cell, spec)
         self.operator.configure(lines)
-        measurer = make_tester(self.campaign, cell, folder, spec.ports, None, reset=lambda: self._reset(spec.reset))
+        measurer = make_tester(
+            self.campaign, cell, folder, spec.ports, None, where=self.site, reset=lambda: self._reset(spec.reset)
+        )
         try:
             check_connectivity(measurer)
         except BaseException:

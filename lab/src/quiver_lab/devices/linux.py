@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,16 @@ from quiver_lab.campaign import Cell
 from quiver_lab.devices.base import (
     Adapter,
     Bench,
+    DeviceError,
     check_connectivity,
     cores_of,
     lab_absent,
     machine_absent,
     make_tester,
-    veth_tester_ports,
+    wire_ports,
 )
-from quiver_lab.processes import CommandError, find
+from quiver_lab.processes import CommandError
+from quiver_lab.twohosts import KERNEL_DRIVERS
 
 
 def nat_rules(outside: str) -> str:
@@ -38,32 +39,31 @@ def nat_rules(outside: str) -> str:
     )
 
 
-def _napi_threads(port: str, proc: Path = Path("/proc")) -> list[int]:
-    """The kernel threads that poll a port."""
-    found = []
-    for comm in proc.glob("[0-9]*/comm"):
-        with contextlib.suppress(OSError):
-            if comm.read_text(encoding="ascii", errors="replace").startswith(f"napi/{port}-"):
-                found.append(int(comm.parent.name))
-    return found
+NAPI_THREADS = r"""
+for comm in /proc/[0-9]*/comm; do
+  read -r name <"$comm" 2>/dev/null || continue
+  case $name in "napi/$1-"*) pid=${comm#/proc/}; echo "${pid%/comm}";; esac
+done
+"""
+"""Prints the kernel threads that poll a port."""
 
 
-def pin_receive(space: testbed.Namespace, port: str, cores: tuple[int, ...]) -> str:
+def pin_receive(space: testbed.Space, port: str, cores: tuple[int, ...]) -> str:
     """Make a port's receive work run on ``cores``; says how."""
     mask = f"{sum(1 << c for c in cores):x}"
     space.run("ethtool", "-K", port, "gro", "on")
     with contextlib.suppress(CommandError):
         space.run("sh", "-c", f"echo 1 > /sys/class/net/{port}/threaded")
-        threads = _napi_threads(port)
+        threads = space.run("sh", "-c", NAPI_THREADS, "threads", port).split()
         for pid in threads:
-            os.sched_setaffinity(pid, cores)
+            space.run("taskset", "--cpu-list", "--pid", ",".join(map(str, cores)), pid)
         if threads:
             return "threaded NAPI"
-    space.run("sh", "-c", f"echo {mask} > /sys/class/net/{port}/queues/rx-0/rps_cpus")
+    space.run("sh", "-c", f"for q in /sys/class/net/{port}/queues/rx-*; do echo {mask} > $q/rps_cpus; done")
     return "receive packet steering"
 
 
-def configure(device: testbed.Namespace, ports: tuple[str, str], cell: Cell) -> None:
+def configure(device: testbed.Space, ports: tuple[str, str], cell: Cell) -> None:
     """Addresses and routes of a router, or a bridge."""
     device.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
     batch = []
@@ -92,8 +92,12 @@ class Linux(Adapter):
 
     def absent(self, cell: Cell) -> str | None:
         """Tools, rights, and what the cell asks for."""
-        if cell.link != "veth":
-            return "the kernel has no memif" if cell.link == "memif" else "the kernel is measured on veth"
+        if reason := self.site.absent(cell):
+            return reason
+        if cell.link == "memif":
+            return "the kernel has no memif"
+        if cell.link not in self.site.links:
+            return "the kernel is measured on veth"
         if cell.operation == "cross-connect":
             return "the kernel's forwarding has no cross-connect"
         if cell.operation == "mix":
@@ -102,18 +106,18 @@ class Linux(Adapter):
             return "the kernel has no vectors, loops or main thread to set"
         if cell.operation == "nat" and cell.ip == 6:
             return "there is no NAT of IPv6"
-        if find("ethtool", {}) is None:
+        if self.site.program("ethtool") is None:
             return "ethtool is not installed"
-        if cell.operation == "nat" and find("nft", {}) is None:
+        if cell.operation == "nat" and self.site.program("nft") is None:
             return "nftables is not installed"
         if reason := machine_absent(self.campaign, cell):
             return reason
         if cell.workers > (have := len(cores_of(self.campaign, cell))):
             return f"{cell.workers} cores were asked for; testbed.dut_cores gives {have}"
-        return lab_absent(self.campaign, cell, resets="a kernel is not reset without its machine")
+        return lab_absent(self.campaign, cell, self.site, resets="a kernel is not reset without its machine")
 
     def tune(
-        self, device: testbed.Namespace, ports: tuple[str, str], cell: Cell, cores: tuple[int, ...]
+        self, device: testbed.Space, ports: tuple[str, str], cell: Cell, cores: tuple[int, ...]
     ) -> dict[str, dict[str, str]]:
         """What a variant sets beyond that; facts of the result."""
         return {}
@@ -122,18 +126,24 @@ class Linux(Adapter):
     def bench(self, cell: Cell, folder: Path) -> Iterator[Bench]:
         """Configure a namespace as a router."""
         cores = cores_of(self.campaign, cell)[: max(1, cell.workers)]
-        with testbed.veth_pairs() as wires:
+        with self.site.ground(cell, folder) as ground:
+            assert ground.wires is not None
+            if ground.drivers[0] not in KERNEL_DRIVERS:
+                raise DeviceError("the kernel does not forward between ports of DPDK: name the dut's ports by 'interface'")
+            wires = ground.wires
             device, ports = wires.device, wires.device_ports
             configure(device, ports, cell)
             how = [pin_receive(device, port, cores) for port in ports]
             if cell.operation == "nat":
                 device.run("nft", "-f", "-", text=nat_rules(ports[1]))
             settings = self.tune(device, ports, cell, cores)
-            measurer = make_tester(self.campaign, cell, folder, veth_tester_ports(self.campaign, wires), wires.tester)
+            tester_ports = wire_ports(self.site, cell, wires)
+            measurer = make_tester(self.campaign, cell, folder, tester_ports, wires.tester, where=self.site, far=ground.far)
             check_connectivity(measurer)
 
             def telemetry() -> dict[str, Any]:
                 return {"interfaces": json.loads(device.run("ip", "-s", "-j", "link", "show"))}
 
-            found = {"version": os.uname().release, "receive": how[0], "cores": list(cores), **settings}
-            yield Bench(measurer, found, telemetry)
+            version = ground.device.run(["uname", "-r"]).strip()
+            found = {"version": version, "receive": how[0], "cores": list(cores), **settings}
+            yield Bench(measurer, found, telemetry, cores=ground.cores)

@@ -43,7 +43,7 @@ class LinuxTuned(Linux):
     """The kernel's forwarding with what can be tuned in a namespace."""
 
     def tune(
-        self, device: testbed.Namespace, ports: tuple[str, str], cell: Cell, cores: tuple[int, ...]
+        self, device: testbed.Space, ports: tuple[str, str], cell: Cell, cores: tuple[int, ...]
     ) -> dict[str, dict[str, str]]:
         """Try every setting; say what became of each."""
         out: dict[str, str] = {}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from quiver_lab import profiles, testbed
 from quiver_lab.campaign import Cell
+from quiver_lab.commands import wait_for
 from quiver_lab.devices.base import (
     Adapter,
     Bench,
@@ -17,27 +18,41 @@ from quiver_lab.devices.base import (
     lab_absent,
     machine_absent,
     make_tester,
-    veth_tester_ports,
+    wire_ports,
 )
 from quiver_lab.devices.linux import pin_receive
-from quiver_lab.processes import find, run, running, wait_for
+from quiver_lab.site import Ground
+from quiver_lab.twohosts import KERNEL_DRIVERS
 
 ROUTER_MACS = ("02:00:00:00:02:01", "02:00:00:00:02:02")
 """Of the router's ports on veth: after a reset they are what the tester learned before it."""
+NAMES = ("left", "right")
+"""Of interfaces that may be called what one likes."""
 
 
-def interface_commands(cell: Cell, ports: tuple[str, str], folder: Path) -> tuple[list[str], tuple[str, str]]:
+def interface_commands(cell: Cell, ports: tuple[str, str], ground: Ground) -> tuple[list[str], tuple[str, str]]:
     """Commands that make the two interfaces, and their names."""
     if cell.link == "memif":
         commands = []
         for number, side in ((1, "left"), (2, "right")):
             commands += [
-                f"create memif socket id {number} filename {folder / side}.sock",
+                f"create memif socket id {number} filename {ground.folder / side}.sock",
                 f"create interface memif id 0 socket-id {number} master",
             ]
         return commands, ("memif1/0", "memif2/0")
-    made = [f"create host-interface name {p} hw-addr {mac}" for p, mac in zip(ports, ROUTER_MACS, strict=True)]
-    return made, (f"host-{ports[0]}", f"host-{ports[1]}")
+    if ground.drivers[0] not in KERNEL_DRIVERS:
+        # They are there from the start (start_text).
+        return [], NAMES
+    macs = ground.macs or ROUTER_MACS
+    made, names = [], []
+    for port, driver, mac, name in zip(ports, ground.drivers, macs, NAMES, strict=True):
+        if driver == "af-xdp":
+            made.append(f"create interface af_xdp host-if {port} name {name} num-rx-queues all")
+            names.append(name)
+        else:
+            made.append(f"create host-interface name {port} hw-addr {mac}")
+            names.append(f"host-{port}")
+    return made, (names[0], names[1])
 
 
 def scenario_commands(cell: Cell, names: tuple[str, str]) -> list[str]:
@@ -147,7 +162,9 @@ class Quiver(Adapter):
 
     def absent(self, cell: Cell) -> str | None:
         """Programs, rights, and what the cell asks for."""
-        if cell.link not in ("veth", "memif"):
+        if reason := self.site.absent(cell):
+            return reason
+        if cell.link not in self.site.links:
             return "it needs a link: veth or memif"
         if cell.operation == "nat" and cell.ip == 6:
             return "there is no NAT of IPv6"
@@ -164,13 +181,13 @@ class Quiver(Adapter):
         if reason := self.missing():
             return reason
         # Over memif the tester's own links would go with the router.
-        how = None if cell.link == "veth" else "over memif the tester loses its ports with the router: reset needs veth"
-        return lab_absent(self.campaign, cell, resets=how)
+        how = None if cell.link != "memif" else "over memif the tester loses its ports with the router: reset needs veth"
+        return lab_absent(self.campaign, cell, self.site, resets=how)
 
     def missing(self) -> str | None:
         """Which program is not installed."""
         for name in (self.program, self.control):
-            if find(name, self.campaign.testbed.binaries) is None:
+            if self.site.program(name) is None:
                 return f"{name} is not installed (testbed.binaries or {name.upper()} names it)"
         return None
 
@@ -178,8 +195,11 @@ class Quiver(Adapter):
         """Commands of vectors and loops."""
         return experiment_commands(cell)
 
-    def start_text(self, cell: Cell, folder: Path) -> str:
-        """The start-up configuration: the first core is the main thread's, and a single worker's where there is no other."""
+    def start_text(self, cell: Cell, folder: Path, cards: Sequence[str] = ()) -> str:
+        """The start-up configuration, with the DPDK ports ``cards``.
+
+        The first core is the main thread's, and a single worker's where there is no other.
+        """
         cores = cores_of(self.campaign, cell)
         if cell.placement:
             cores = cores[: PLACEMENTS[cell.placement][1]]
@@ -187,29 +207,31 @@ class Quiver(Adapter):
         listed = f" corelist-workers {','.join(map(str, workers))}" if cell.workers else ""
         if cell.workers and workers[0] == cores[0]:
             listed = f" workers {cell.workers}"
+        devices = " ".join(f"dev {card} {{ name {name} }}" for card, name in zip(cards, NAMES, strict=False))
         return (
             f"unix {{ nodaemon cli-listen {folder}/cli.sock runtime-dir {folder} }}\ncpu {{ main-core {cores[0]}{listed} }}\n"
+            + (f"dpdk {{ {devices} }}\n" if cards else "")
         )
 
     @contextlib.contextmanager
     def bench(self, cell: Cell, folder: Path) -> Iterator[Bench]:
         """Start the router between the tester's ports."""
-        binaries = self.campaign.testbed.binaries
-        program, control = find(self.program, binaries), find(self.control, binaries)
+        program, control = self.site.program(self.program), self.site.program(self.control)
         assert program is not None
         assert control is not None
-        socket, log, conf = folder / "cli.sock", folder / "router.log", folder / "startup.conf"
-        socket.unlink(missing_ok=True)
-        conf.write_text(self.start_text(cell, folder), encoding="utf-8")
+        log = folder / "router.log"
         with contextlib.ExitStack() as stack:
+            ground = stack.enter_context(self.site.ground(cell, folder))
+            host, socket, conf = ground.device, ground.folder / "cli.sock", ground.folder / "startup.conf"
+            host.run(["rm", "-f", str(socket)])
             cores = cores_of(self.campaign, cell)
             command = testbed.on_cores(cores, [program, "-c", str(conf)])
             ports, space = ("", ""), None
-            if cell.link == "veth":
-                wires = stack.enter_context(testbed.veth_pairs())
+            if ground.wires is not None:
+                wires = ground.wires
                 command, ports, space = wires.device.command(command), wires.device_ports, wires.tester
-                tester_ports = veth_tester_ports(self.campaign, wires)
-                if self.campaign.testbed.sender == "xdp":
+                tester_ports = wire_ports(self.site, cell, wires)
+                if cell.link == "veth" and self.campaign.testbed.sender == "xdp":
                     # What the kernel does for the device's ports is the device's work.
                     for port in ports:
                         pin_receive(wires.device, port, cores)
@@ -218,26 +240,31 @@ class Quiver(Adapter):
                     f"memif:socket={folder}/{s}.sock,id=0,role=client" + (f",mac={mac}" if cell.operation == "mix" else "")
                     for s, mac in zip(("left", "right"), profiles.TESTER_MACS, strict=True)
                 )  # type: ignore[assignment]
-            made, names = interface_commands(cell, ports, folder)
+            cards = ports if ground.drivers[0] not in KERNEL_DRIVERS else ()
+            text = self.start_text(cell, ground.folder, cards)
+            host.write(conf, text)
+            made, names = interface_commands(cell, ports, ground)
             lines = "\n".join([*made, *scenario_commands(cell, names), *self.experiment(cell)]) + "\n"
             life = stack.enter_context(contextlib.ExitStack())
 
             def ask(*words: str) -> str:
-                return run([control, "-s", str(socket), *words])
+                return host.run([control, "-s", str(socket), *words])
 
             def bring_up() -> None:
-                process = life.enter_context(running(command, log=log))
-                wait_for(socket, process, what=self.program, log=log)
-                run([control, "-s", str(socket)], text=lines, seconds=120)
+                process = life.enter_context(host.running(command, log=log))
+                wait_for(host, socket, process, what=self.program, log=log)
+                host.run([control, "-s", str(socket)], text=lines, seconds=120)
 
             def reset() -> None:
                 """End the router and start it anew: what it knew is gone."""
                 life.close()
-                socket.unlink(missing_ok=True)
+                host.run(["rm", "-f", str(socket)])
                 bring_up()
 
             bring_up()
-            measurer = make_tester(self.campaign, cell, folder, tester_ports, space, reset=reset)
+            measurer = make_tester(
+                self.campaign, cell, folder, tester_ports, space, where=self.site, far=ground.far, reset=reset
+            )
             check_connectivity(measurer)
             ask("clear", "runtime")
 
@@ -252,12 +279,13 @@ class Quiver(Adapter):
                 measurer,
                 {
                     "version": ask("show", "version").strip(),
-                    "start": conf.read_text(encoding="utf-8"),
+                    "start": text,
                     "cores": list(cores),
-                    "driver": "memif" if cell.link == "memif" else "af-packet",
+                    "driver": "memif" if cell.link == "memif" else ground.drivers[0],
                 },
                 telemetry,
                 lambda: runtime_readings(ask("show", "runtime")),
+                ground.cores,
             )
 
 
@@ -272,6 +300,7 @@ class FdioVpp(Quiver):
             return reason
         return "VPP's vector size and loops are fixed when it is built" if cell.vector or cell.loops else super().absent(cell)
 
-    def start_text(self, cell: Cell, folder: Path) -> str:
-        """VPP's configuration: no DPDK, no huge pages demanded."""
-        return super().start_text(cell, folder) + "plugins { plugin dpdk_plugin.so { disable } }\nbuffers { page-size 4k }\n"
+    def start_text(self, cell: Cell, folder: Path, cards: Sequence[str] = ()) -> str:
+        """VPP's configuration: without ports of DPDK no DPDK, and no huge pages demanded."""
+        text = super().start_text(cell, folder, cards)
+        return text if cards else text + "plugins { plugin dpdk_plugin.so { disable } }\nbuffers { page-size 4k }\n"

@@ -16,7 +16,7 @@ from pathlib import Path
 from quiver_lab import conntrack
 from quiver_lab.campaign import STATEFUL, Campaign, Cell
 from quiver_lab.processes import CommandError, find
-from quiver_lab.testbed import Namespace
+from quiver_lab.testbed import Space
 
 CONTROLS = {"quiver": "quiverctl", "fdio-vpp": "vppctl"}
 """Control programs of devices with VPP's command language."""
@@ -38,6 +38,8 @@ def absent(cell: Cell, campaign: Campaign) -> str | None:
     if campaign.testbed.kind == "simulated":
         spec = campaign.testbed.devices.get(cell.dut)
         return None if spec is None or spec.table_connections else f"{cell.dut} has no connection table (table_connections)"
+    if campaign.testbed.kind == "remote":
+        return "connection tables are measured where the tester is on this machine"
     if campaign.testbed.sender == "xdp" and cell.link == "veth":
         return "the tester's in-kernel ports cannot open connections: sender af-packet"
     if cell.dut not in CONTROLS and not cell.dut.startswith("linux"):
@@ -45,7 +47,7 @@ def absent(cell: Cell, campaign: Campaign) -> str | None:
     return None
 
 
-def clear_command(cell: Cell, campaign: Campaign, folder: Path, device: Namespace | None) -> str:
+def clear_command(cell: Cell, campaign: Campaign, folder: Path, device: Space | None) -> str:
     """The command of the shell that drops all connections of a device that runs."""
     if control := CONTROLS.get(cell.dut):
         words = [find(control, campaign.testbed.binaries) or control, "-s", str(folder / "cli.sock")]
@@ -57,7 +59,7 @@ def clear_command(cell: Cell, campaign: Campaign, folder: Path, device: Namespac
     return shlex.join(device.command(words))
 
 
-def hold(device: Namespace) -> None:
+def hold(device: Space) -> None:
     """Have the kernel keep UDP connections longer than a step takes."""
     for name in ("nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"):
         # Where the kernel has no such setting its own times hold; steps are shorter than those by default.

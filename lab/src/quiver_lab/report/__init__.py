@@ -138,6 +138,7 @@ def build(store: Store, folder: Path) -> Path:
     page = template.render(
         campaign=store.campaign,
         machine=store.machine,
+        testbeds={name: bed.get("machines", {}) for name, bed in store.testbeds.items()},
         devices=devices,
         script=figures.script(),
         plots=[figures.as_html(d) for d in drawings],

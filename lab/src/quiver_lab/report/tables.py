@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from quiver_lab import stats
 from quiver_lab.campaign import Cell
@@ -54,6 +55,8 @@ class Row:
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
     primary: bool
+    testbed: str = ""
+    """Which all repeats were measured on; several with commas, which a warning says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +106,13 @@ def rows(store: Store) -> list[Row]:
     """All quantities of all cells that have values, in the order of the campaign."""
     out = []
     rule = store.campaign.odd_runs
+    described = bool(store.testbeds)
     for latest in in_order(store):
         last, first = latest.last(), latest.first()
         odd = odd_runs(latest, rule)
         primary = last[0].primary
+        beds = ", ".join(sorted({r.testbed for r in latest.runs}))
+        where = (f"on testbed {beds}",) if described else ()
         for quantity in sorted({q for r in last for q in r.values}, key=lambda q: (q != primary, q)):
             values = latest.values(quantity)
             if not values:
@@ -114,6 +120,8 @@ def rows(store: Store) -> list[Row]:
             warnings = list(stats.stability_warnings(values)) if quantity == primary else []
             if quantity == primary and odd:
                 warnings.append(f"{len(odd)} of {len(last)} repeats odd after all attempts")
+            if "," in beds:
+                warnings.append(f"repeats of several testbeds: {beds}")
             if len(values) < len(last):
                 warnings.append(f"{len(last) - len(values)} of {len(last)} repeats have no such value")
             before = latest.values(quantity, first)
@@ -126,8 +134,9 @@ def rows(store: Store) -> list[Row]:
                     first=stats.summary(before) if before else None,
                     interval=stats.bootstrap_median(values),
                     warnings=tuple(warnings),
-                    notes=tuple(sorted({n for r in last for n in r.notes})),
+                    notes=(*where, *sorted({n for r in last for n in r.notes})),
                     primary=quantity == primary,
+                    testbed=beds,
                 )
             )
     return out
@@ -148,11 +157,28 @@ def gaps(records: Iterable[RunRecord]) -> list[Gap]:
     return list(seen.values())
 
 
+def _tester_busy(
+    beside: list[float] | None, trials: Sequence[tuple[Trial, dict[str, float], Energy | None, float]], core: str
+) -> float:
+    if beside:
+        return sum(beside) / len(beside)
+    return sum(busy.get(core, 0.0) * s for _, busy, _, s in trials) / sum(s for *_, s in trials)
+
+
 def uses(store: Store) -> dict[str, Use]:
     """Cost by cell's slug."""
     mine_of: dict[str, list[int]] = {r.run.cell.slug: r.device["cores"] for r in store.runs() if "cores" in r.device}
     sums: dict[str, list[tuple[Trial, dict[str, float], Energy | None, float]]] = {}
+    beside: dict[str, list[float]] = {}
+    """Of testers with a machine of their own: how busy their cores were, each trial."""
+    described = {name: bed["testbed"] for name, bed in store.testbeds.items()}
+    usual = {key: getattr(store.campaign.testbed, key) for key in ("kind", "dut_cores", "tester_core")}
+    bed_of: dict[str, dict[str, Any]] = {}
     for t in store.trials():
+        bed_of[t.run.cell.slug] = {**usual, **described.get(t.testbed, {})}
+        if t.tester_busy:
+            share = sum(t.tester_busy.values()) / len(t.tester_busy)
+            beside.setdefault(t.run.cell.slug, []).append(share)
         sums.setdefault(t.run.cell.slug, []).append(
             (
                 Trial.model_validate(t.trial),
@@ -162,11 +188,11 @@ def uses(store: Store) -> dict[str, Use]:
             )
         )
     out = {}
-    tester = str(store.campaign.testbed.tester_core)
-    simulated = store.campaign.testbed.kind == "simulated"
     for slug, trials in sums.items():
+        bed = bed_of[slug]
+        tester, simulated = str(bed["tester_core"]), bed["kind"] == "simulated"
         # A box of its own has none of this machine's.
-        mine = [str(c) for c in mine_of.get(slug, [*store.campaign.testbed.dut_cores])]
+        mine = [str(c) for c in mine_of.get(slug, [*bed["dut_cores"]])]
         delivered = sum(t.received for t, *_ in trials)
         busy_s = sum(sum(busy.get(c, 0.0) for c in mine) * s for _, busy, _, s in trials)
         seconds = sum(s for *_, s in trials)
@@ -179,7 +205,7 @@ def uses(store: Store) -> dict[str, Use]:
         out[slug] = Use(
             packets_per_core_second=per_core_second(delivered, {"all": busy_s / seconds}, seconds) if known else None,
             device_busy=busy_s / seconds / len(mine) if known else None,
-            tester_busy=sum(busy.get(tester, 0.0) * s for _, busy, _, s in trials) / seconds if known else None,
+            tester_busy=_tester_busy(beside.get(slug), trials, tester) if known else None,
             packets_per_watt_hour=per_watt_hour(delivered, energy_j),
             bytes_per_watt_hour=per_watt_hour(delivered * frame_bytes, energy_j),
             idle_watts=next((e.idle_watts for e in counted if e.idle_watts is not None), None),
@@ -241,11 +267,11 @@ def _but_device(cell: Cell) -> tuple[tuple[str, object], ...]:
 
 
 def between_devices(all_rows: Sequence[Row]) -> list[Versus]:
-    """Every two devices in the same cell, by their primary quantity, in the order of the campaign."""
+    """Every two devices in the same cell on the same testbed, by their primary quantity, in the order of the campaign."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in all_rows:
         if row.primary:
-            groups.setdefault((_but_device(row.cell), row.quantity), []).append(row)
+            groups.setdefault((_but_device(row.cell), row.quantity, row.testbed), []).append(row)
     out = []
     for group in groups.values():
         for i, a in enumerate(group):

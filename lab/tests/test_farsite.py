@@ -1,0 +1,352 @@
+"""Campaigns on a testbed of two hosts: real ``sshd`` in two network namespaces of this machine, veth wires between them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+import yaml
+
+from quiver_lab import beds, campaign, facts, site, testbed
+from quiver_lab.commands import LocalHost
+from quiver_lab.devices.router import Quiver, interface_commands
+from quiver_lab.records import RunId, RunRecord
+from quiver_lab.runner import Progress, Runner, plan
+from quiver_lab.site import Ground
+from quiver_lab.store import Store
+from quiver_lab.testbed import Wires
+from quiver_lab.trial import Trial
+from test_local import CORE, FIXED, RAW, need
+
+SSHD = shutil.which("sshd", path="/usr/sbin:/sbin:/usr/bin")
+QUIVER = [str(Path(os.environ.get(name, "/none"))) for name in ("QUIVER", "QUIVERCTL")]
+
+
+@dataclass
+class Door:
+    """Takes connections on the loopback, and gives each to an sshd of its own in a host's namespace."""
+
+    command: list[str]
+    listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
+    children: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def port(self) -> int:
+        return int(self.listener.getsockname()[1])
+
+    def serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                with connection:
+                    self.children.append(
+                        subprocess.Popen(
+                            self.command,
+                            stdin=connection.fileno(),
+                            stdout=connection.fileno(),
+                            stderr=subprocess.DEVNULL,
+                            start_new_session=True,
+                        )
+                    )
+
+    def cut(self) -> None:
+        """End all connections, as when the wire to the host is pulled."""
+        for child in self.children:
+            # The one that a connection has is a child of it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, 9)
+            child.wait(10)
+
+    def close(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.cut()
+
+
+@dataclass(frozen=True)
+class Rack:
+    """Two hosts and the wires between them."""
+
+    wires: Wires
+    dut: Door
+    tester: Door
+    folder: Path
+
+    def description(self, **more: Any) -> dict[str, Any]:
+        way = {"address": "127.0.0.1", "user": "root", "key": str(self.folder / "id")}
+        programs = {"quiver": QUIVER[0], "quiverctl": QUIVER[1]}
+        pairs = zip(self.wires.tester_ports, self.wires.device_ports, strict=True)
+        return {
+            "schema": "quiver-testbed/1", "name": "rack",
+            "tester": {**way, "port": self.tester.port, "known_hosts": str(self.folder / "known-tester"), "cores": [CORE],
+                       "binaries": {"quiver-tester": str(RAW)}},
+            "dut": {**way, "port": self.dut.port, "known_hosts": str(self.folder / "known-dut"),
+                    "cores": [0 if CORE else 1], "binaries": programs},
+            "wires": [{"tester": {"interface": t}, "dut": {"interface": d}} for t, d in pairs],
+            **more,
+        }  # fmt: skip
+
+    def links(self) -> dict[str, list[tuple[str, str]]]:
+        """Interfaces of both hosts and whether they are up."""
+        out = {}
+        for name, space in (("tester", self.wires.tester), ("dut", self.wires.device)):
+            lines = space.run("ip", "-o", "link", "show", "type", "veth").splitlines()
+            out[name] = sorted((x.split()[1].partition("@")[0], "UP" if ",UP" in x else "down") for x in lines)
+        return out
+
+
+@pytest.fixture
+def rack(tmp_path: Path) -> Iterator[Rack]:
+    need("ethtool")
+    if SSHD is None:
+        if os.environ.get("QUIVER_CI") == "1":
+            pytest.fail("sshd is not installed")
+        pytest.skip("sshd is not installed")
+    folder = tmp_path / "ssh"
+    folder.mkdir()
+    keys = {name: asyncssh.generate_private_key("ssh-ed25519") for name in ("id", "host")}
+    for name, key in keys.items():
+        key.write_private_key(str(folder / name))
+        (folder / name).chmod(0o600)
+    (folder / "authorized").write_bytes(keys["id"].export_public_key())
+    (folder / "sshd_config").write_text(
+        f"HostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\nPidFile none\n"
+        "PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
+    )
+    made = not Path("/run/sshd").exists()
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    with testbed.veth_pairs() as wires, contextlib.ExitStack() as stack:
+        doors = {}
+        for name, space in (("dut", wires.device), ("tester", wires.tester)):
+            door = doors[name] = Door(space.command([SSHD, "-i", "-f", str(folder / "sshd_config")]))
+            stack.callback(door.close)
+            threading.Thread(target=door.serve, daemon=True).start()
+            public = keys["host"].export_public_key().decode().strip()
+            (folder / f"known-{name}").write_text(f"[127.0.0.1]:{door.port} {public}\n")
+        yield Rack(wires, doors["dut"], doors["tester"], folder)
+    if made:
+        with contextlib.suppress(OSError):
+            Path("/run/sshd").rmdir()
+
+
+def document(rack: Rack, **changes: Any) -> dict[str, Any]:
+    return {
+        "schema": "quiver-campaign/1", "name": "far", "quick": True, "line_rate": "10Mbps",
+        "testbed": {"kind": "remote", "hosts": rack.description()},
+        "matrix": {"dut": ["linux", "quiver"], "link": ["ports"], "procedure": ["p"]},
+        "procedures": {"p": {"kind": "fixed-rate", "rate": "500pps", "duration_s": 1}},
+        "repeats": 1, "odd_runs": {"repeat_at_most": 0}, **changes,
+    }  # fmt: skip
+
+
+def runner(folder: Path, keys: dict[str, Any], progress: Progress | None = None, *, resume: bool = False) -> Runner:
+    text = yaml.safe_dump(keys)
+    c = campaign.parse(text)
+    store = Store.create(folder, c, text, facts.machine(), resume=resume)
+    (bed,) = beds.of(c, folder)
+    where = site.of(bed.campaign)
+    store.put_testbed(bed.name, bed.facts(where, {}))
+    return Runner(store, progress, campaign=bed.campaign, where=where)
+
+
+def wait_until(done: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + 90
+    while not done():
+        assert time.monotonic() < until, what
+        time.sleep(0.02)
+
+
+def ours() -> set[str]:
+    """Folders that are kept for a run, and commands that speak of one."""
+    found = {str(path) for path in Path("/tmp").glob("quiver-lab-*")}
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            text = line.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if "/tmp/quiver-lab-" in text:
+                found.add(text)
+    return found
+
+
+def has_quiver() -> bool:
+    return all(Path(name).exists() for name in QUIVER)
+
+
+@pytest.mark.parametrize(
+    ("bed", "says"),
+    [
+        ({"kind": "remote"}, "'kind: remote' has its hosts described in 'file', or in place by 'hosts'"),
+        ({"kind": "local", "file": "rack.yaml"}, "'file' and 'hosts' are those of 'kind: remote'"),
+        ({"kind": "remote", "file": "rack.yaml", "meter": "rapl"}, "would count this machine's energy"),
+    ],
+)
+def test_a_campaign_says_where_its_hosts_are_described(bed: dict[str, Any], says: str) -> None:
+    keys = {"schema": "quiver-campaign/1", "name": "far", "quick": True, "testbed": bed,
+            "matrix": {"dut": ["linux"], "procedure": ["p"]}, "procedures": {"p": FIXED}}  # fmt: skip
+    with pytest.raises(campaign.CampaignError, match=says):
+        campaign.parse(yaml.safe_dump(keys))
+
+
+def test_ports_of_dpdk_stand_in_the_configuration_of_the_router(tmp_path: Path) -> None:
+    cards = [{"tester": {"interface": f"e{n}"}, "dut": {"pci": f"0000:02:00.{n}"}} for n in (0, 1)]
+    way = {"address": "192.0.2.1", "cores": [3]}
+    hosts = {
+        "schema": "quiver-testbed/1",
+        "name": "rack",
+        "tester": way,
+        "dut": {**way, "address": "192.0.2.2"},
+        "wires": cards,
+    }
+    keys = {"schema": "quiver-campaign/1", "name": "far", "quick": True, "testbed": {"kind": "remote", "hosts": hosts},
+            "matrix": {"dut": ["quiver"], "link": ["ports"], "procedure": ["p"]}, "procedures": {"p": FIXED}}  # fmt: skip
+    (bed,) = beds.of(campaign.parse(yaml.safe_dump(keys)), tmp_path)
+    (cell,) = bed.campaign.cells()
+    router = Quiver(bed.campaign)
+    ground = Ground(LocalHost(), Path("/x"), None, drivers=("vfio-pci", "vfio-pci"))
+    text = router.start_text(cell, ground.folder, [card["dut"]["pci"] for card in cards])
+    assert "cpu { main-core 3 workers 1 }" in text
+    assert "dpdk { dev 0000:02:00.0 { name left } dev 0000:02:00.1 { name right } }" in text
+    assert interface_commands(cell, ("", ""), ground) == ([], ("left", "right"))
+    xdp = replace(ground, drivers=("af-xdp", "af-xdp"))
+    assert interface_commands(cell, ("e0", "e1"), xdp) == (
+        [f"create interface af_xdp host-if e{n} name {name} num-rx-queues all" for n, name in ((0, "left"), (1, "right"))],
+        ("left", "right"),
+    )
+
+
+def test_a_campaign_runs_on_two_hosts_over_ssh(rack: Rack, tmp_path: Path) -> None:
+    before, there = ours(), rack.links()
+    run = runner(tmp_path / "o", document(rack))
+    run.run()
+    store = run.store
+    records = {r.run.cell.dut: r for r in store.runs()}
+    logs = {p.name: p.read_text() for p in (tmp_path / "o" / "logs").glob("*")}
+    assert records["linux"].status == "done", (records["linux"].why, logs)
+    if has_quiver():
+        assert records["quiver"].status == "done", (records["quiver"].why, logs)
+        assert records["quiver"].device["version"].startswith("quiver v")
+        assert "ip4" in records["quiver"].telemetry["runtime"]
+    else:
+        assert records["quiver"].why == "quiver is not installed (testbed.binaries or QUIVER names it)"
+    assert records["linux"].device["receive"] in ("threaded NAPI", "receive packet steering")
+    assert records["linux"].testbed == "rack"
+    for t in store.trials():
+        assert Trial.model_validate(t.trial).received >= 450
+        assert t.testbed == "rack"
+        # Of the device's machine all cores, of the tester's its own.
+        assert len(t.core_busy) == os.cpu_count()
+        assert list(t.tester_busy) == [str(CORE)]
+    machines = store.testbeds["rack"]["machines"]
+    assert machines["dut"]["kernel"] == machines["tester"]["kernel"] == os.uname().release
+    assert machines["dut"]["memory_kib"] == facts.machine()["memory_kib"]
+    # How to get there is nobody else's business.
+    assert str(rack.folder) not in (tmp_path / "o" / "testbeds" / "rack.json").read_text()
+    assert rack.links() == there
+    assert ours() == before
+
+
+class CutsAt(Progress):
+    """Ends the connections while a run goes on."""
+
+    def __init__(self, doors: list[Door]) -> None:
+        self.doors = doors
+        self.seen: list[str] = []
+        self.threads: list[threading.Thread] = []
+
+    def begin(self, run: RunId, done_s: float, total_s: float) -> None:
+        self.seen.append(f"{run.cell.dut} {run.repeat}")
+        if len(self.seen) == 3:
+            self.threads.append(threading.Thread(target=self.cut))
+            self.threads[0].start()
+
+    def cut(self) -> None:
+        # The tester's second process is the one that measures.
+        wait_until(lambda: any("/trial" in text or " trial " in text for text in ours()), "nothing is measured")
+        for door in self.doors:
+            door.cut()
+
+    def ended(self, record: RunRecord) -> None:
+        self.seen.append(record.status)
+
+
+def test_a_connection_that_dies_leaves_nothing_and_its_run_is_made_again(rack: Rack, tmp_path: Path) -> None:
+    before, there = ours(), rack.links()
+    keys = document(rack, matrix={"dut": ["linux"], "link": ["ports"], "procedure": ["p"]}, repeats=3)
+    progress = CutsAt([rack.dut, rack.tester])
+    run = runner(tmp_path / "o", keys, progress)
+    run.run()
+    for thread in progress.threads:
+        thread.join(30)
+    # The others go on.
+    assert progress.seen == ["linux 0", "done", "linux 1", "failed", "linux 2", "done"]
+    wait_until(lambda: rack.links() == there, f"the ports are not back: {rack.links()}")
+    wait_until(lambda: ours() == before, f"left behind: {ours() - before}")
+    kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "o" / "trials").rglob("*.json")}
+    runner(tmp_path / "o", keys, resume=True).run()
+    assert [(r.run.repeat, r.status, r.why) for r in run.store.runs()] == [(n, "done", "") for n in range(3)]
+    assert [t.run.repeat for t in run.store.trials()] == [0, 1, 2]
+    assert all(p.stat().st_mtime_ns == at for p, at in kept.items())
+    assert rack.links() == there
+
+
+def test_a_lab_that_is_killed_leaves_nothing_and_resumes_to_the_same_trials(rack: Rack, tmp_path: Path) -> None:
+    before, there = ours(), rack.links()
+    (tmp_path / "rack.yaml").write_text(yaml.safe_dump(rack.description()))
+    keys = document(rack, testbed={"kind": "remote", "file": "rack.yaml"}, repeats=2)
+    keys["matrix"]["dut"] = ["linux"]
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(keys))
+    folder = tmp_path / "o"
+    words = [sys.executable, "-m", "quiver_lab", "run", str(tmp_path / "c.yaml"), "--out", str(folder)]
+
+    def trials() -> list[str]:
+        return sorted(p.name for p in folder.glob("trials/*/r*.json"))
+
+    process = subprocess.Popen(words)
+    try:
+        wait_until(lambda: bool(trials()), "no trial was stored")
+        wait_until(lambda: any(" trial " in text for text in ours()), "nothing is measured")
+    finally:
+        process.kill()
+        process.wait()
+    assert trials() == ["r00-a0-0000.json"]
+    wait_until(lambda: rack.links() == there, f"the ports are not back: {rack.links()}")
+    wait_until(lambda: ours() == before, f"left behind: {ours() - before}")
+    done = subprocess.run([*words, "--resume"], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert trials() == ["r00-a0-0000.json", "r01-a0-0000.json"]
+    assert rack.links() == there
+
+
+def test_what_two_hosts_cannot_carry_is_absent_with_the_reason(rack: Rack, tmp_path: Path) -> None:
+    cards = [{"tester": {"pci": f"ffff:01:00.{n}"}, "dut": {"pci": f"ffff:02:00.{n}"}} for n in (0, 1)]
+    every = {"dut": ["linux", "quiver", "external", "fdio-vpp"], "link": ["ports", "veth"], "procedure": ["p"]}
+
+    def why(**changes: Any) -> dict[tuple[str, str], str | None]:
+        keys = document(rack, matrix=every)
+        keys["testbed"]["hosts"] |= changes
+        c = campaign.parse(yaml.safe_dump(keys))
+        (bed,) = beds.of(c, tmp_path)
+        return {(p.cell.dut, p.cell.link): p.absent for p in plan(bed.campaign)}
+
+    found = why()
+    assert found["linux", "ports"] is None
+    assert found["linux", "veth"] == "a testbed of two hosts has wires of its own: link 'ports'"
+    assert "cabled to ports of this machine" in str(found["external", "ports"])
+    assert "vpp is not installed" in str(found["fdio-vpp", "ports"]) or found["fdio-vpp", "ports"] is None
+    assert "quiver-tester has no DPDK ports" in str(why(wires=cards)["quiver", "ports"])
+    assert "the wires carry 1Mbps" in str(why(line_rate="1Mbps")["linux", "ports"])
+    names = [{"tester": {"interface": f"no{n}"}, "dut": {"interface": f"no{n}"}} for n in (0, 1)]
+    assert "dut: there is no interface no0" in str(why(wires=names)["linux", "ports"])
+    rack.wires.device.run("ip", "addr", "add", "192.0.2.9/24", "dev", rack.wires.device_ports[0])
+    assert "has addresses, so it is used for something else" in str(why()["linux", "ports"])

@@ -21,6 +21,7 @@ import yaml
 
 from quiver_lab import beds, campaign, facts, site, testbed
 from quiver_lab.commands import LocalHost
+from quiver_lab.devices.linux import Linux
 from quiver_lab.devices.router import Quiver, interface_commands
 from quiver_lab.records import RunId, RunRecord
 from quiver_lab.runner import Progress, Runner, plan
@@ -212,6 +213,7 @@ def test_ports_of_dpdk_stand_in_the_configuration_of_the_router(tmp_path: Path) 
             "matrix": {"dut": ["quiver"], "link": ["ports"], "procedure": ["p"]}, "procedures": {"p": FIXED}}  # fmt: skip
     (bed,) = beds.of(campaign.parse(yaml.safe_dump(keys)), tmp_path)
     (cell,) = bed.campaign.cells()
+    assert "the kernel does not forward between ports of DPDK" in str(Linux(bed.campaign).absent(cell))
     router = Quiver(bed.campaign)
     ground = Ground(LocalHost(), Path("/x"), None, drivers=("vfio-pci", "vfio-pci"))
     text = router.start_text(cell, ground.folder, [card["dut"]["pci"] for card in cards])

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from quiver_lab import beds, campaign, cluster, facts, spread
+from quiver_lab import beds, campaign, cluster, facts, spread, twohosts
 from quiver_lab.cli import app
 from quiver_lab.records import RunId, TrialRecord
 from quiver_lab.report import tables
@@ -232,5 +232,5 @@ def test_the_command_line_spreads_a_campaign(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert "12 runs in" in done.output
-    with pytest.raises(beds.TestbedError, match="two testbeds have the name a"):
+    with pytest.raises(twohosts.TestbedError, match="two testbeds have the name a"):
         beds.of(campaign.parse(yaml.safe_dump(KEYS)), tmp_path, [files[0], files[0]])

@@ -81,8 +81,10 @@ class SshHost:
 
         async def work() -> asyncssh.SSHCompletedProcess:
             async with self._connection.create_process(shlex.join(bounded)) as process:
-                process.stdin.write(text)
-                process.stdin.write_eof()
+                # A command that reads nothing may have ended before anything can be written to it.
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.write(text)
+                    process.stdin.write_eof()
                 return await process.wait()
 
         done = self._wait(work(), " ".join(command), seconds + 10)
@@ -126,7 +128,8 @@ class SshHost:
 
         async def finish(process: asyncssh.SSHClientProcess[bytes], copying: asyncio.Task[None]) -> None:
             if process.returncode is None and not process.is_closing():
-                process.stdin.write_eof()
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.write_eof()
             await copying
             await process.wait_closed()
 

@@ -76,6 +76,11 @@ def owners(store: Store) -> dict[str, str]:
     return found | {r.run.cell.slug: r.testbed for r in store.runs() if r.status == "done"}
 
 
+def _cost(p: Planned) -> float:
+    """Seconds of a run; simulated trials take none, and are shared by their number."""
+    return p.seconds or p.trials / 1000
+
+
 def assign(plans: Mapping[str, Sequence[Planned]], owner: Mapping[str, str]) -> dict[str, list[Planned]]:
     """Which testbed measures what; what none can is in the first one's list, absent; what was begun on others is in none."""
     by = {name: {p.cell.slug: p for p in planned} for name, planned in plans.items()}
@@ -89,10 +94,10 @@ def assign(plans: Mapping[str, Sequence[Planned]], owner: Mapping[str, str]) -> 
 
     def put(name: str, slug: str) -> None:
         at[slug], placed[slug] = name, by[name][slug]
-        load[name] += by[name][slug].seconds
+        load[name] += _cost(by[name][slug])
 
     def cost(group: Iterable[Cell]) -> float:
-        return max(sum(by[name][c.slug].seconds for c in group) for name in plans)
+        return max(sum(_cost(by[name][c.slug]) for c in group) for name in plans)
 
     for group in sorted(groups.values(), key=cost, reverse=True):
         able = {name: {c.slug for c in group if by[name][c.slug].absent is None} for name in plans}

@@ -18,7 +18,6 @@ from quiver_lab.campaign import Cell
 from quiver_lab.devices.base import (
     Adapter,
     Bench,
-    DeviceError,
     check_connectivity,
     cores_of,
     lab_absent,
@@ -27,7 +26,6 @@ from quiver_lab.devices.base import (
     wire_ports,
 )
 from quiver_lab.processes import CommandError
-from quiver_lab.twohosts import KERNEL_DRIVERS
 
 
 def nat_rules(outside: str) -> str:
@@ -98,6 +96,9 @@ class Linux(Adapter):
             return "the kernel has no memif"
         if cell.link not in self.site.links:
             return "the kernel is measured on veth"
+        hosts = self.campaign.testbed.hosts
+        if hosts is not None and hosts.ports("dut")[0].pci:
+            return "the kernel does not forward between ports of DPDK: name the dut's ports by 'interface'"
         if cell.operation == "cross-connect":
             return "the kernel's forwarding has no cross-connect"
         if cell.operation == "mix":
@@ -128,8 +129,6 @@ class Linux(Adapter):
         cores = cores_of(self.campaign, cell)[: max(1, cell.workers)]
         with self.site.ground(cell, folder) as ground:
             assert ground.wires is not None
-            if ground.drivers[0] not in KERNEL_DRIVERS:
-                raise DeviceError("the kernel does not forward between ports of DPDK: name the dut's ports by 'interface'")
             wires = ground.wires
             device, ports = wires.device, wires.device_ports
             configure(device, ports, cell)

@@ -8,6 +8,7 @@ from quiver_lab.devices.linux import Linux
 from quiver_lab.devices.linux_tuned import LinuxTuned
 from quiver_lab.devices.router import FdioVpp, Quiver
 from quiver_lab.devices.simulated import Simulated
+from quiver_lab.devices.xdp import Xdp
 from quiver_lab.operator import Operator
 
 LOCAL: dict[str, type[Adapter]] = {
@@ -16,6 +17,7 @@ LOCAL: dict[str, type[Adapter]] = {
     "linux-tuned": LinuxTuned,
     "fdio-vpp": FdioVpp,
     "dpdk": Testpmd,
+    "xdp": Xdp,
     "external": External,
 }
 """Adapters of the local testbed."""

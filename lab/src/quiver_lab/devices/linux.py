@@ -38,7 +38,7 @@ def nat_rules(outside: str) -> str:
     )
 
 
-def _napi_threads(port: str, proc: Path = Path("/proc")) -> list[int]:
+def napi_threads(port: str, proc: Path = Path("/proc")) -> list[int]:
     """The kernel threads that poll a port."""
     found = []
     for comm in proc.glob("[0-9]*/comm"):
@@ -54,7 +54,7 @@ def pin_receive(space: testbed.Namespace, port: str, cores: tuple[int, ...]) -> 
     space.run("ethtool", "-K", port, "gro", "on")
     with contextlib.suppress(CommandError):
         space.run("sh", "-c", f"echo 1 > /sys/class/net/{port}/threaded")
-        threads = _napi_threads(port)
+        threads = napi_threads(port)
         for pid in threads:
             os.sched_setaffinity(pid, cores)
         if threads:
@@ -82,7 +82,8 @@ def configure(device: testbed.Namespace, ports: tuple[str, str], cell: Cell) -> 
                 f"addr add {side.device6}/64 dev {port} nodad",
                 f"route add {side.hosts6} via {side.tester6} dev {port}",
             ]
-    if cell.operation != "bridge":
+    # The further routes are IPv4's.
+    if cell.operation != "bridge" and cell.ip == 4:
         batch += [f"route add {p} via {profiles.RIGHT.tester4}" for p in profiles.extra_routes(cell.routes)]
     device.run("ip", "-batch", "-", text="\n".join(batch) + "\n")
 
@@ -112,11 +113,13 @@ class Linux(Adapter):
             return f"{cell.workers} cores were asked for; testbed.dut_cores gives {have}"
         return lab_absent(self.campaign, cell, resets="a kernel is not reset without its machine")
 
-    def tune(
-        self, device: testbed.Namespace, ports: tuple[str, str], cell: Cell, cores: tuple[int, ...]
-    ) -> dict[str, dict[str, str]]:
+    def tune(self, wires: testbed.Wires, cell: Cell, cores: tuple[int, ...], folder: Path) -> dict[str, Any]:
         """What a variant sets beyond that; facts of the result."""
         return {}
+
+    def counters(self, device: testbed.Namespace, ports: tuple[str, str]) -> dict[str, Any]:
+        """What the device counts."""
+        return {"interfaces": json.loads(device.run("ip", "-s", "-j", "link", "show"))}
 
     @contextlib.contextmanager
     def bench(self, cell: Cell, folder: Path) -> Iterator[Bench]:
@@ -128,12 +131,9 @@ class Linux(Adapter):
             how = [pin_receive(device, port, cores) for port in ports]
             if cell.operation == "nat":
                 device.run("nft", "-f", "-", text=nat_rules(ports[1]))
-            settings = self.tune(device, ports, cell, cores)
+            settings = self.tune(wires, cell, cores, folder)
             measurer = make_tester(self.campaign, cell, folder, veth_tester_ports(self.campaign, wires), wires.tester)
             check_connectivity(measurer)
 
-            def telemetry() -> dict[str, Any]:
-                return {"interfaces": json.loads(device.run("ip", "-s", "-j", "link", "show"))}
-
             found = {"version": os.uname().release, "receive": how[0], "cores": list(cores), **settings}
-            yield Bench(measurer, found, telemetry)
+            yield Bench(measurer, found, lambda: self.counters(device, ports))

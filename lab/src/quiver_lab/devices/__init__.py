@@ -6,6 +6,7 @@ from quiver_lab.devices.dpdk import Testpmd
 from quiver_lab.devices.external import External
 from quiver_lab.devices.linux import Linux
 from quiver_lab.devices.linux_tuned import LinuxTuned
+from quiver_lab.devices.ovs import Ovs, OvsDpdk
 from quiver_lab.devices.router import FdioVpp, Quiver
 from quiver_lab.devices.simulated import Simulated
 from quiver_lab.devices.xdp import Xdp
@@ -18,6 +19,8 @@ LOCAL: dict[str, type[Adapter]] = {
     "fdio-vpp": FdioVpp,
     "dpdk": Testpmd,
     "xdp": Xdp,
+    "ovs": Ovs,
+    "ovs-dpdk": OvsDpdk,
     "external": External,
 }
 """Adapters of the local testbed."""

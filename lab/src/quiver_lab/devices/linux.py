@@ -63,6 +63,17 @@ def pin_receive(space: testbed.Namespace, port: str, cores: tuple[int, ...]) -> 
     return "receive packet steering"
 
 
+def link_address(space: testbed.Namespace, port: str) -> str:
+    """A port's link address."""
+    (link,) = json.loads(space.run("ip", "-j", "link", "show", "dev", port))
+    return str(link["address"])
+
+
+def counters_of(device: testbed.Namespace) -> dict[str, Any]:
+    """What the kernel counts of a namespace's ports."""
+    return {"interfaces": json.loads(device.run("ip", "-s", "-j", "link", "show"))}
+
+
 def configure(device: testbed.Namespace, ports: tuple[str, str], cell: Cell) -> None:
     """Addresses and routes of a router, or a bridge."""
     device.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
@@ -119,7 +130,7 @@ class Linux(Adapter):
 
     def counters(self, device: testbed.Namespace, ports: tuple[str, str]) -> dict[str, Any]:
         """What the device counts."""
-        return {"interfaces": json.loads(device.run("ip", "-s", "-j", "link", "show"))}
+        return counters_of(device)
 
     @contextlib.contextmanager
     def bench(self, cell: Cell, folder: Path) -> Iterator[Bench]:

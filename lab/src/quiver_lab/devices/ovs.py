@@ -2,18 +2,19 @@
 
 Database and switch are children of ours with their files in the run's folder: the system's own Open vSwitch, where one runs, is
 neither needed nor touched. ``ovs`` has packet sockets on veth, which its main thread serves; ``ovs-dpdk`` has DPDK's virtual
-devices (packet sockets on veth, or memif), which a polling thread serves.
+devices for such sockets, which a polling thread serves. It has no memif: each of its threads sends by a ring of its own, the
+polling thread by the second, and where it serves a memif there are as many rings as the other side asks for, the tester one.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quiver_lab import profiles, testbed
+from quiver_lab import testbed
 from quiver_lab.campaign import Cell
 from quiver_lab.devices import ovs_flows
 from quiver_lab.devices.base import (
@@ -43,31 +44,33 @@ class Switch:
     """A switch that runs, and the way to speak to it."""
 
     folder: Path
-    inside: testbed.Namespace | None
+    inside: testbed.Namespace
+    binaries: Mapping[str, str]
+
+    def tool(self, name: str) -> str:
+        """Where one of its programs is."""
+        return find(name, self.binaries) or name
 
     def command(self, *words: str) -> list[str]:
         """A command with this instance's folders, in its namespace."""
         folders = [f"OVS_{name}={self.folder}" for name in ("RUNDIR", "LOGDIR", "DBDIR", "SYSCONFDIR")]
-        command = ["env", *folders, *words]
-        return self.inside.command(command) if self.inside else command
+        return self.inside.command(["env", *folders, *words])
 
     def configure(self, *words: str) -> str:
         """Ask or tell the database; waits until the switch has done it."""
-        return run(self.command("ovs-vsctl", f"--db=unix:{self.folder}/db.sock", "--timeout=25", *words))
+        return run(self.command(self.tool("ovs-vsctl"), f"--db=unix:{self.folder}/db.sock", "--timeout=25", *words))
 
     def ask(self, *words: str) -> str:
         """Ask the switch itself."""
-        return run(self.command("ovs-appctl", f"--target={self.folder}/switch.ctl", *words))
+        return run(self.command(self.tool("ovs-appctl"), f"--target={self.folder}/switch.ctl", *words))
 
     def flow(self, *words: str) -> str:
         """Ask or tell the bridge about its entries."""
-        return run(self.command("ovs-ofctl", *words), seconds=120)
+        return run(self.command(self.tool("ovs-ofctl"), *words), seconds=120)
 
 
 class Ovs(Adapter):
     """The switch on packet sockets."""
-
-    links: tuple[str, ...] = ("veth",)
 
     def program(self) -> str | None:
         """The switch's own program."""
@@ -75,8 +78,10 @@ class Ovs(Adapter):
 
     def absent(self, cell: Cell) -> str | None:
         """Programs, rights, and what the cell asks for."""
-        if cell.link not in self.links:
-            return f"it needs a link: {' or '.join(self.links)}"
+        if cell.link == "memif":
+            return "Open vSwitch sends from more rings than the tester's memif has"
+        if cell.link != "veth":
+            return "it needs a link: veth"
         if cell.operation == "nat":
             return "the lab does not set Open vSwitch up for NAT"
         if cell.vector or cell.loops or cell.placement:
@@ -102,27 +107,27 @@ class Ovs(Adapter):
         """Settings of the whole switch, before it starts."""
         return []
 
-    def interface(self, cell: Cell, number: int, port: str, folder: Path) -> list[str]:
+    def interface(self, number: int, port: str) -> list[str]:
         """Type and options of one port."""
         return []
 
     @contextlib.contextmanager
-    def started(self, cell: Cell, folder: Path, space: testbed.Namespace | None, cores: Sequence[int]) -> Iterator[Switch]:
+    def started(self, cell: Cell, folder: Path, space: testbed.Namespace, cores: Sequence[int]) -> Iterator[Switch]:
         """Have database and switch for the length of a block."""
         program = self.program()
         assert program is not None
-        switch = Switch(folder, space)
+        switch = Switch(folder, space, self.campaign.testbed.binaries)
         schema = next(path for path in SCHEMAS if path.exists())
-        run(["ovsdb-tool", "create", str(folder / "conf.db"), str(schema)])
+        run([switch.tool("ovsdb-tool"), "create", str(folder / "conf.db"), str(schema)])
         quiet = ["--verbose=console:warn", "--verbose=syslog:off"]
-        database = ["ovsdb-server", str(folder / "conf.db"), f"--remote=punix:{folder}/db.sock",
+        database = [switch.tool("ovsdb-server"), str(folder / "conf.db"), f"--remote=punix:{folder}/db.sock",
                     f"--unixctl={folder}/db.ctl", *quiet]  # fmt: skip
         main = [program, f"unix:{folder}/db.sock", f"--unixctl={folder}/switch.ctl", *quiet]
         with contextlib.ExitStack() as stack:
             for name, what, socket in (("database", database, "db.sock"), ("switch", main, "switch.ctl")):
                 log = folder / f"{name}.log"
                 process = stack.enter_context(running(switch.command(*testbed.on_cores(cores, what)), log=log))
-                wait_for(folder / socket, process, what=what[0], log=log)
+                wait_for(folder / socket, process, what=Path(what[0]).name, log=log)
                 if name == "database":
                     settings = self.settings(cell, folder)
                     more = ["--", "set", "Open_vSwitch", ".", *settings] if settings else []
@@ -133,7 +138,7 @@ class Ovs(Adapter):
         """Bridge, ports and entries of a scenario."""
         words = ["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev", "fail_mode=secure"]
         for number, port in enumerate(ports, 1):
-            kind = self.interface(cell, number, port, switch.folder)
+            kind = self.interface(number, port)
             words += ["--", "add-port", BRIDGE, port, "--", "set", "interface", port, f"ofport_request={number}", *kind]
         switch.configure(*words)
         for port in ports:
@@ -151,26 +156,14 @@ class Ovs(Adapter):
         """Start a switch between the tester's ports."""
         cores = cores_of(self.campaign, cell)[:1]
         with contextlib.ExitStack() as stack:
-            ports, peers = ("left", "right"), profiles.TESTER_MACS
-            space, inside = None, None
-            receive = "memif"
-            if cell.link == "veth":
-                wires = stack.enter_context(testbed.veth_pairs())
-                ports, space, inside = wires.device_ports, wires.tester, wires.device
-                tester_ports = veth_tester_ports(self.campaign, wires)
-                peers = (link_address(wires.tester, wires.tester_ports[0]), link_address(wires.tester, wires.tester_ports[1]))
-                # What the kernel does for the device's ports is the device's work.
-                receive = " and ".join(sorted({pin_receive(wires.device, port, cores) for port in ports}))
-            else:
-                # An answer to ARP is made by another thread than the one that polls, whose ring the tester does not have.
-                a, b = (
-                    f"memif:socket={folder}/{name}.sock,id=0,role=client,mac={peer},dst-mac={own}"
-                    for name, peer, own in zip(ports, peers, ovs_flows.OWN_MACS, strict=True)
-                )
-                tester_ports = (a, b)
-            switch = stack.enter_context(self.started(cell, folder, inside, cores))
-            self.set_up(switch, cell, ports, peers)
-            measurer = make_tester(self.campaign, cell, folder, tester_ports, space)
+            wires = stack.enter_context(testbed.veth_pairs())
+            ports = wires.device_ports
+            left, right = (link_address(wires.tester, port) for port in wires.tester_ports)
+            # What the kernel does for the device's ports is the device's work.
+            receive = " and ".join(sorted({pin_receive(wires.device, port, cores) for port in ports}))
+            switch = stack.enter_context(self.started(cell, folder, wires.device, cores))
+            self.set_up(switch, cell, ports, (left, right))
+            measurer = make_tester(self.campaign, cell, folder, veth_tester_ports(self.campaign, wires), wires.tester)
             check_connectivity(measurer)
 
             def telemetry() -> dict[str, Any]:
@@ -193,8 +186,6 @@ class Ovs(Adapter):
 class OvsDpdk(Ovs):
     """The switch on DPDK's virtual devices, which a thread polls."""
 
-    links = ("veth", "memif")
-
     def program(self) -> str | None:
         """A switch that is built with DPDK."""
         return find("ovs-vswitchd-dpdk", {"ovs-vswitchd-dpdk": DPDK_PROGRAM} | self.campaign.testbed.binaries)
@@ -208,10 +199,6 @@ class OvsDpdk(Ovs):
         options = {"dpdk-init": "true", "dpdk-lcore-mask": mask, "pmd-cpu-mask": mask, "dpdk-extra": f'"{extra}"'}
         return [f"other_config:{key}={value}" for key, value in options.items()]
 
-    def interface(self, cell: Cell, number: int, port: str, folder: Path) -> list[str]:
+    def interface(self, number: int, port: str) -> list[str]:
         """A virtual device."""
-        if cell.link == "memif":
-            device = f"net_memif{number},role=server,id=0,socket={folder}/{port}.sock,socket-abstract=no"
-        else:
-            device = f"net_af_packet{number},iface={port}"
-        return ["type=dpdk", f'options:dpdk-devargs="{device}"']
+        return ["type=dpdk", f'options:dpdk-devargs="net_af_packet{number},iface={port}"']

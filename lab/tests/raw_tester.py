@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""A slow tester with quiver-tester's command line, for tests of the adapters only: raw sockets, IPv4 and UDP.
+"""A slow tester with quiver-tester's command line, for tests of the adapters only: raw sockets, IPv4 and IPv6, UDP.
 
-It answers and asks ARP, counts by sequence number what comes back, and tells what it could not send.
+It answers and asks for neighbours, counts by sequence number what comes back, and tells what it could not send. Behind a
+gateway only that counts which a router has made of it: one hop less, a header that adds up, and its own link address.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 MAGIC = b"lab-test"
 OUTGOING = 4
+HOPS = 64
 
 
 @dataclass
@@ -28,6 +30,7 @@ class Port:
     text: str
     name: str = ""
     ip4: str | None = None
+    ip6: str | None = None
     gateway: str | None = None
     peer: bytes | None = None
     seen: set[int] = field(default_factory=set)
@@ -42,6 +45,7 @@ class Port:
             sys.exit(f"port {self.text}: only af-packet here")
         values = dict(k.split("=", 1) for k in keys)
         self.ip4 = values.get("ip4", "").split("/")[0] or None
+        self.ip6 = values.get("ip6", "").split("/")[0] or None
         self.gateway = values.get("gateway")
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
         self.socket.bind((self.name, 0))
@@ -56,6 +60,54 @@ class Port:
         body += (target_mac if operation == 2 else bytes(6)) + socket.inet_aton(target)
         self.socket.send((to + self.mac + b"\x08\x06" + body).ljust(60, b"\0"))
 
+    def ask(self) -> None:
+        """Ask for the gateway's link address."""
+        assert self.gateway is not None
+        if ":" not in self.gateway:
+            self.arp(1, b"", self.gateway)
+            return
+        target = socket.inet_pton(socket.AF_INET6, self.gateway)
+        group = socket.inet_pton(socket.AF_INET6, "ff02::1:ff00:0")[:13] + target[13:]
+        self.neighbour(135, target, b"\x33\x33" + group[12:], group, 1)
+
+    def neighbour(self, kind: int, target: bytes, to_mac: bytes, to: bytes, option: int) -> None:
+        """A neighbour solicitation (135) or advertisement (136, solicited and overriding)."""
+        assert self.ip6 is not None
+        own = socket.inet_pton(socket.AF_INET6, self.ip6)
+        flags = 0x60000000 if kind == 136 else 0
+        rest = struct.pack("!I", flags) + target + bytes([option, 1]) + self.mac
+        total = checksum(own + to + struct.pack("!II", 32, 58) + bytes([kind, 0, 0, 0]) + rest)
+        head = struct.pack("!IHBB", 6 << 28, 32, 58, 255) + own + to
+        self.socket.send(to_mac + self.mac + b"\x86\xdd" + head + struct.pack("!BBH", kind, 0, total) + rest)
+
+    def hear(self, frame: bytes) -> None:
+        """What a station says that speaks IPv6 on the link."""
+        assert self.ip6 is not None
+        kind, target = frame[54], frame[62:78]
+        if kind == 135 and target == socket.inet_pton(socket.AF_INET6, self.ip6):
+            self.neighbour(136, target, frame[6:12], frame[22:38], 2)
+        elif kind == 136 and self.gateway and target == socket.inet_pton(socket.AF_INET6, self.gateway):
+            # RFC 4861, 7.1.2: nobody off the link can have sent it, and it adds up.
+            pseudo = frame[22:54] + struct.pack("!II", len(frame) - 54, 58)
+            if frame[21] == 255 and checksum(pseudo + frame[54:]) == 0 and frame[78:80] == b"\x02\x01":
+                self.peer = frame[80:86]
+
+    def link_addresses(self) -> bytes:
+        """Destination and source of what it sends."""
+        return (self.peer or b"\x02" + bytes(5)) + bytes(self.mac)
+
+    def routed(self, frame: bytes, hops: int) -> bool:
+        """Whether a frame is as its way leaves it: through a router, or unchanged."""
+        if self.gateway is None:
+            return hops == HOPS
+        return hops == HOPS - 1 and frame[:6] == self.mac and frame[6:12] == self.peer
+
+    def count(self, mark: bytes) -> None:
+        """Note one that came."""
+        number, stamp = struct.unpack("!IQ", mark)
+        self.seen.add(number)
+        self.delays.append(time.monotonic_ns() - stamp)
+
     def receive(self) -> None:
         """Take everything that is there."""
         while select.select([self.socket], [], [], 0)[0]:
@@ -69,10 +121,13 @@ class Port:
                         self.arp(2, sender_mac, socket.inet_ntoa(sender))
                     elif self.gateway and sender == socket.inet_aton(self.gateway):
                         self.peer = sender_mac
-            elif frame[42:50] == MAGIC:
-                number, stamp = struct.unpack("!IQ", frame[50:62])
-                self.seen.add(number)
-                self.delays.append(time.monotonic_ns() - stamp)
+            elif frame[12:14] == b"\x86\xdd" and frame[20] == 58 and len(frame) >= 86 and self.ip6 is not None:
+                self.hear(frame)
+            elif frame[42:50] == MAGIC and frame[12:14] == b"\x08\x00":
+                if self.routed(frame, frame[22]) and checksum(frame[14:34]) == 0:
+                    self.count(frame[50:62])
+            elif frame[62:70] == MAGIC and frame[12:14] == b"\x86\xdd" and self.routed(frame, frame[21]):
+                self.count(frame[70:82])
 
 
 def checksum(data: bytes) -> int:
@@ -86,12 +141,18 @@ def checksum(data: bytes) -> int:
 def frame(port: Port, src: str, dst: str, number: int, size: int) -> bytes:
     """One test frame, without FCS."""
     payload = MAGIC + struct.pack("!IQ", number, time.monotonic_ns())
+    macs = port.link_addresses()
+    if ":" in src:
+        payload = payload.ljust(size - 4 - 62, b"\0")
+        udp = struct.pack("!HHHH", 1024 + number % 60_000, 9, 8 + len(payload), 0)
+        addresses = socket.inet_pton(socket.AF_INET6, src) + socket.inet_pton(socket.AF_INET6, dst)
+        return macs + b"\x86\xdd" + struct.pack("!IHBB", 6 << 28, 8 + len(payload), 17, HOPS) + addresses + udp + payload
     payload = payload.ljust(size - 4 - 42, b"\0")
     udp = struct.pack("!HHHH", 1024 + number % 60_000, 9, 8 + len(payload), 0)
-    head = struct.pack("!BBHHHBBH", 0x45, 0, 28 + len(payload), 0, 0, 64, 17, 0)
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 28 + len(payload), 0, 0, HOPS, 17, 0)
     addresses = socket.inet_aton(src) + socket.inet_aton(dst)
     head = head[:10] + struct.pack("!H", checksum(head + addresses)) + addresses
-    return (port.peer or b"\x02" + bytes(5)) + bytes(port.mac) + b"\x08\x00" + head + udp + payload
+    return macs + b"\x08\x00" + head + udp + payload
 
 
 def latency(delays: list[int]) -> dict[str, float] | None:
@@ -123,7 +184,7 @@ def main() -> None:
     args = parser.parse_args(sys.argv[2:])
     rate, duration, size = float(args.rate.removesuffix("pps")), float(args.duration), int(args.size)
     profile = json.loads(Path(args.profile).read_text())
-    ip = profile["streams"][0]["ipv4"]
+    (ip,) = (value for key, value in profile["streams"][0].items() if key in ("ipv4", "ipv6"))
     run = ip["src"]["increment"]
     hosts = [str(ipaddress.ip_address(run["first"]) + n) for n in range(run["count"])]
     ports = [Port(text) for text in args.port]
@@ -132,7 +193,7 @@ def main() -> None:
     until = time.monotonic() + 2
     for port in ports:
         while port.gateway and port.peer is None and time.monotonic() < until:
-            port.arp(1, b"", port.gateway)
+            port.ask()
             time.sleep(0.02)
             for p in ports:
                 p.receive()

@@ -139,7 +139,7 @@ def test_what_this_machine_cannot_carry_has_a_reason() -> None:
         c = local(paper)
         why = {p.cell.slug: p.absent for p in runner.plan(c)}
         for cell in c.cells():
-            if cell.workers > 1 or cell.numa == "far" or cell.clock_ghz or cell.instance or cell.dut in ("l3fwd", "ovs", "xdp"):
+            if cell.workers > 1 or cell.numa == "far" or cell.clock_ghz or cell.instance:
                 assert why[cell.slug], cell.slug
     lines = command.summary(c, runner.plan(c), lambda s: f"{s:.0f} s")
     assert "80 cells × 3 repeats" in lines[0]

@@ -104,6 +104,9 @@ def _programs() -> Iterator[Check]:
         ("nft", "could", "needed for source NAT by the kernel"),
         ("vpp", "could", "FD.io VPP as a device"),
         ("dpdk-testpmd", "could", "DPDK's testpmd as a device"),
+        ("dpdk-l3fwd", "could", "DPDK's example l3fwd as a device"),
+        ("ovs-vswitchd", "could", "Open vSwitch as a device"),
+        ("clang", "could", "compiles the program of the device xdp"),
     ):
         where = find(name, {})
         if where:

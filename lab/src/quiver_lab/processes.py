@@ -40,8 +40,8 @@ def run(command: Sequence[str], *, text: str = "", seconds: float = 30.0) -> str
     except subprocess.TimeoutExpired as error:
         raise CommandError(f"{' '.join(command)}: no end within {seconds:g} s") from error
     if done.returncode:
-        # nft and others go on after it with a drawing of the place.
-        named = next((line for line in done.stderr.splitlines() if "Error: " in line), "")
+        # nft, clang and others go on after it with a drawing of the place.
+        named = next((line for line in done.stderr.splitlines() if "error: " in line.lower()), "")
         said = named.strip() or last_line(done.stderr) or last_line(done.stdout) or f"exit status {done.returncode}"
         raise CommandError(f"{' '.join(command)}: {said}")
     return done.stdout

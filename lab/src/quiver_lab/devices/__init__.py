@@ -4,10 +4,13 @@ from quiver_lab.campaign import Campaign
 from quiver_lab.devices.base import Adapter, Bench, DeviceError
 from quiver_lab.devices.dpdk import Testpmd
 from quiver_lab.devices.external import External
+from quiver_lab.devices.l3fwd import L3fwd
 from quiver_lab.devices.linux import Linux
 from quiver_lab.devices.linux_tuned import LinuxTuned
+from quiver_lab.devices.ovs import Ovs, OvsDpdk
 from quiver_lab.devices.router import FdioVpp, Quiver
 from quiver_lab.devices.simulated import Simulated
+from quiver_lab.devices.xdp import Xdp
 from quiver_lab.operator import Operator
 from quiver_lab.site import Site
 
@@ -17,6 +20,10 @@ LOCAL: dict[str, type[Adapter]] = {
     "linux-tuned": LinuxTuned,
     "fdio-vpp": FdioVpp,
     "dpdk": Testpmd,
+    "l3fwd": L3fwd,
+    "xdp": Xdp,
+    "ovs": Ovs,
+    "ovs-dpdk": OvsDpdk,
     "external": External,
 }
 """Adapters of real devices."""

@@ -126,6 +126,11 @@ def procedure_absent(campaign: Campaign, cell: Cell, drivers: Iterable[str], *, 
     return None
 
 
+def here_only(campaign: Campaign) -> str | None:
+    """Why a device that only this machine can be set up as is not measured; none where the testbed is this machine."""
+    return "the lab sets this device up on its own machine only" if campaign.testbed.kind == "remote" else None
+
+
 def lab_absent(
     campaign: Campaign, cell: Cell, where: Site, *, resets: str | None = "the lab does not reset this device"
 ) -> str | None:

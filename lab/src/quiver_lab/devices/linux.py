@@ -61,6 +61,17 @@ def pin_receive(space: testbed.Space, port: str, cores: tuple[int, ...]) -> str:
     return "receive packet steering"
 
 
+def link_address(space: testbed.Space, port: str) -> str:
+    """A port's link address."""
+    (link,) = json.loads(space.run("ip", "-j", "link", "show", "dev", port))
+    return str(link["address"])
+
+
+def counters_of(device: testbed.Space) -> dict[str, Any]:
+    """What the kernel counts of a namespace's ports."""
+    return {"interfaces": json.loads(device.run("ip", "-s", "-j", "link", "show"))}
+
+
 def configure(device: testbed.Space, ports: tuple[str, str], cell: Cell) -> None:
     """Addresses and routes of a router, or a bridge."""
     device.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
@@ -80,7 +91,8 @@ def configure(device: testbed.Space, ports: tuple[str, str], cell: Cell) -> None
                 f"addr add {side.device6}/64 dev {port} nodad",
                 f"route add {side.hosts6} via {side.tester6} dev {port}",
             ]
-    if cell.operation != "bridge":
+    # The further routes are IPv4's.
+    if cell.operation != "bridge" and cell.ip == 4:
         batch += [f"route add {p} via {profiles.RIGHT.tester4}" for p in profiles.extra_routes(cell.routes)]
     device.run("ip", "-batch", "-", text="\n".join(batch) + "\n")
 
@@ -117,11 +129,13 @@ class Linux(Adapter):
             return f"{cell.workers} cores were asked for; testbed.dut_cores gives {have}"
         return lab_absent(self.campaign, cell, self.site, resets="a kernel is not reset without its machine")
 
-    def tune(
-        self, device: testbed.Space, ports: tuple[str, str], cell: Cell, cores: tuple[int, ...]
-    ) -> dict[str, dict[str, str]]:
+    def tune(self, wires: testbed.Wires, cell: Cell, cores: tuple[int, ...], folder: Path) -> dict[str, Any]:
         """What a variant sets beyond that; facts of the result."""
         return {}
+
+    def counters(self, device: testbed.Namespace, ports: tuple[str, str]) -> dict[str, Any]:
+        """What the device counts."""
+        return counters_of(device)
 
     @contextlib.contextmanager
     def bench(self, cell: Cell, folder: Path) -> Iterator[Bench]:
@@ -135,14 +149,11 @@ class Linux(Adapter):
             how = [pin_receive(device, port, cores) for port in ports]
             if cell.operation == "nat":
                 device.run("nft", "-f", "-", text=nat_rules(ports[1]))
-            settings = self.tune(device, ports, cell, cores)
+            settings = self.tune(wires, cell, cores, folder)
             tester_ports = wire_ports(self.site, cell, wires)
             measurer = make_tester(self.campaign, cell, folder, tester_ports, wires.tester, where=self.site, far=ground.far)
             check_connectivity(measurer)
 
-            def telemetry() -> dict[str, Any]:
-                return {"interfaces": json.loads(device.run("ip", "-s", "-j", "link", "show"))}
-
             version = ground.device.run(["uname", "-r"]).strip()
             found = {"version": version, "receive": how[0], "cores": list(cores), **settings}
-            yield Bench(measurer, found, telemetry, cores=ground.cores)
+            yield Bench(measurer, found, lambda: self.counters(device, ports), cores=ground.cores)

@@ -7,6 +7,9 @@ device of the campaign, and are left alone (a NAPI thread has no such budget any
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from quiver_lab import profiles, testbed
 from quiver_lab.campaign import Cell
 from quiver_lab.devices.linux import Linux
@@ -42,10 +45,9 @@ def said(error: CommandError) -> str:
 class LinuxTuned(Linux):
     """The kernel's forwarding with what can be tuned in a namespace."""
 
-    def tune(
-        self, device: testbed.Space, ports: tuple[str, str], cell: Cell, cores: tuple[int, ...]
-    ) -> dict[str, dict[str, str]]:
+    def tune(self, wires: testbed.Wires, cell: Cell, cores: tuple[int, ...], folder: Path) -> dict[str, Any]:
         """Try every setting; say what became of each."""
+        device, ports = wires.device, wires.device_ports
         out: dict[str, str] = {}
 
         def attempt(name: str, value: str, *commands: tuple[str, ...], text: str = "") -> None:

@@ -15,7 +15,7 @@ OWN_CLOCK = {"E5-2620": ("1.2", "2.0"), "E5-2667 v4": ("3.2",)}
 """Clock rates of each of the paper's machines that our one clock rate stands beside."""
 INSTANCES = {"4": 0, "6": 1, "3": 0, "5": 1, "4+6": 0, "3+5": 0}
 """Which of our core instances stands for the paper's cores."""
-NEXT = ("ovs", "xdp")
+NEXT = ("ovs", "ovs-dpdk", "xdp")
 """Devices that the authors announce."""
 
 

@@ -40,9 +40,10 @@ def test_frames_are_forwarded_by_the_program(
 
     def looked_at(self: xdp.Xdp, wires: testbed.Wires, *rest: Any) -> dict[str, Any]:
         found = attached(self, wires, *rest)
-        for port in (*wires.tester_ports, *wires.device_ports):
-            (thread,) = napi_threads(port)
-            threads[port] = os.sched_getaffinity(thread)
+        for space, ports in ((wires.tester, wires.tester_ports), (wires.device, wires.device_ports)):
+            for port in ports:
+                (thread,) = napi_threads(space, port)
+                threads[port] = os.sched_getaffinity(thread)
         return found
 
     monkeypatch.setattr(xdp.Xdp, "tune", looked_at)

@@ -46,15 +46,20 @@ done
 """Prints the kernel threads that poll a port."""
 
 
+def napi_threads(space: testbed.Space, port: str) -> list[int]:
+    """The kernel threads that poll a port."""
+    return [int(pid) for pid in space.run("sh", "-c", NAPI_THREADS, "threads", port).split()]
+
+
 def pin_receive(space: testbed.Space, port: str, cores: tuple[int, ...]) -> str:
     """Make a port's receive work run on ``cores``; says how."""
     mask = f"{sum(1 << c for c in cores):x}"
     space.run("ethtool", "-K", port, "gro", "on")
     with contextlib.suppress(CommandError):
         space.run("sh", "-c", f"echo 1 > /sys/class/net/{port}/threaded")
-        threads = space.run("sh", "-c", NAPI_THREADS, "threads", port).split()
+        threads = napi_threads(space, port)
         for pid in threads:
-            space.run("taskset", "--cpu-list", "--pid", ",".join(map(str, cores)), pid)
+            space.run("taskset", "--cpu-list", "--pid", ",".join(map(str, cores)), str(pid))
         if threads:
             return "threaded NAPI"
     space.run("sh", "-c", f"for q in /sys/class/net/{port}/queues/rx-*; do echo {mask} > $q/rps_cpus; done")
@@ -133,7 +138,7 @@ class Linux(Adapter):
         """What a variant sets beyond that; facts of the result."""
         return {}
 
-    def counters(self, device: testbed.Namespace, ports: tuple[str, str]) -> dict[str, Any]:
+    def counters(self, device: testbed.Space, ports: tuple[str, str]) -> dict[str, Any]:
         """What the device counts."""
         return counters_of(device)
 

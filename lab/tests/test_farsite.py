@@ -220,7 +220,7 @@ def test_ports_of_dpdk_stand_in_the_configuration_of_the_router(tmp_path: Path) 
     assert "cpu { main-core 3 workers 1 }" in text
     assert "dpdk { dev 0000:02:00.0 { name left } dev 0000:02:00.1 { name right } }" in text
     assert interface_commands(cell, ("", ""), ground) == ([], ("left", "right"))
-    xdp = replace(ground, drivers=("af-xdp", "af-xdp"))
+    xdp = replace(ground, drivers=("af-xdp", "af-xdp"), macs=("02::1", "02::2"))
     assert interface_commands(cell, ("e0", "e1"), xdp) == (
         [f"create interface af_xdp host-if e{n} name {name} num-rx-queues all" for n, name in ((0, "left"), (1, "right"))],
         ("left", "right"),

@@ -118,6 +118,8 @@ class Testbed(_Strict):
     """For ``meter: simulated``: the known draw."""
     sender: Literal["af-packet", "xdp"] = "af-packet"
     """The tester's ports on veth: packet sockets, or programs in the kernel, which send several times as much."""
+    driver: Literal["af-xdp", "af-packet"] = "af-xdp"
+    """Quiver's ports on veth."""
 
     @model_validator(mode="after")
     def _hosts(self) -> Testbed:

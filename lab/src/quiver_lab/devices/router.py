@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ def interface_commands(cell: Cell, ports: tuple[str, str], ground: Ground) -> tu
     made, names = [], []
     for port, driver, mac, name in zip(ports, ground.drivers, macs, NAMES, strict=True):
         if driver == "af-xdp":
-            made.append(f"create interface af_xdp host-if {port} name {name} num-rx-queues all")
+            own = "" if ground.macs else f" hw-addr {mac}"
+            made.append(f"create interface af_xdp host-if {port} name {name}{own} num-rx-queues all")
             names.append(name)
         else:
             made.append(f"create host-interface name {port} hw-addr {mac}")
@@ -180,6 +182,8 @@ class Quiver(Adapter):
             return f"{cell.workers} workers and a main thread need {need} cores; testbed.dut_cores gives {have}"
         if reason := self.missing():
             return reason
+        if cell.link == "veth" and self.site.program("ethtool") is None:
+            return "ethtool is not installed"
         # Over memif the tester's own links would go with the router.
         how = None if cell.link != "memif" else "over memif the tester loses its ports with the router: reset needs veth"
         return lab_absent(self.campaign, cell, self.site, resets=how)
@@ -190,6 +194,10 @@ class Quiver(Adapter):
             if self.site.program(name) is None:
                 return f"{name} is not installed (testbed.binaries or {name.upper()} names it)"
         return None
+
+    def driver(self) -> str:
+        """What drives its ports on veth."""
+        return self.campaign.testbed.driver
 
     def experiment(self, cell: Cell) -> list[str]:
         """Commands of vectors and loops."""
@@ -222,6 +230,8 @@ class Quiver(Adapter):
         log = folder / "router.log"
         with contextlib.ExitStack() as stack:
             ground = stack.enter_context(self.site.ground(cell, folder))
+            if cell.link == "veth":
+                ground = replace(ground, drivers=(self.driver(), self.driver()))
             host, socket, conf = ground.device, ground.folder / "cli.sock", ground.folder / "startup.conf"
             host.run(["rm", "-f", str(socket)])
             cores = cores_of(self.campaign, cell)
@@ -231,7 +241,7 @@ class Quiver(Adapter):
                 wires = ground.wires
                 command, ports, space = wires.device.command(command), wires.device_ports, wires.tester
                 tester_ports = wire_ports(self.site, cell, wires)
-                if cell.link == "veth" and self.campaign.testbed.sender == "xdp":
+                if cell.link == "veth":
                     # What the kernel does for the device's ports is the device's work.
                     for port in ports:
                         pin_receive(wires.device, port, cores)
@@ -293,6 +303,10 @@ class FdioVpp(Quiver):
     """FD.io VPP's own binary, by the same commands. VPP on one core has no worker: main forwards."""
 
     program, control = "vpp", "vppctl"
+
+    def driver(self) -> str:
+        """Packet sockets: not every build of VPP has AF_XDP."""
+        return "af-packet"
 
     def absent(self, cell: Cell) -> str | None:
         """As the project's own, but for what VPP fixes when it is built."""

@@ -29,6 +29,9 @@ from quiver_lab.processes import CommandError, find, run, running
 
 _numbers = itertools.count()
 
+MEMIF_RING = 4096
+"""Descriptors of a ring, as network cards have: a tester that is away for a millisecond loses no million packets a second."""
+
 QUIET = "cd /proc/sys/net/ipv6/conf/default && echo 0 > accept_ra && echo 0 > dad_transmits"
 """No router solicitations and no duplicate address detection among the frames that are counted."""
 

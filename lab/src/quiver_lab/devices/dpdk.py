@@ -10,6 +10,7 @@ from pathlib import Path
 from quiver_lab.campaign import Cell
 from quiver_lab.devices.base import Adapter, Bench, DeviceError, check_connectivity, lab_absent, make_tester, wire_ports
 from quiver_lab.processes import last_line
+from quiver_lab.testbed import MEMIF_RING
 from quiver_lab.twohosts import KERNEL_DRIVERS
 
 PROGRAM = "dpdk-testpmd"
@@ -72,8 +73,8 @@ class Testpmd(Adapter):
                 command = wires.device.command([program])
             else:
                 tester_ports = (
-                    f"memif:socket={folder}/left.sock,id=0,role=client",
-                    f"memif:socket={folder}/right.sock,id=0,role=client",
+                    f"memif:socket={folder}/left.sock,id=0,role=client,ring={MEMIF_RING}",
+                    f"memif:socket={folder}/right.sock,id=0,role=client,ring={MEMIF_RING}",
                 )
             words = self.arguments(cell, ground.folder, ports, cards=cards)
             process = stack.enter_context(ground.device.running([*command, *words], log=log))

@@ -153,7 +153,7 @@ class L3fwd(Adapter):
                 command = inside.command(command)
             else:
                 left, right = (
-                    f"memif:socket={folder}/{name}.sock,id=0,role=client,mac={peer},dst-mac={own}"
+                    f"memif:socket={folder}/{name}.sock,id=0,role=client,ring={testbed.MEMIF_RING},mac={peer},dst-mac={own}"
                     for name, peer, own in zip(ports, peers, OWN_MACS, strict=True)
                 )
                 tester_ports = (left, right)

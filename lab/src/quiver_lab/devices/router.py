@@ -247,7 +247,8 @@ class Quiver(Adapter):
                         pin_receive(wires.device, port, cores)
             else:
                 tester_ports = tuple(
-                    f"memif:socket={folder}/{s}.sock,id=0,role=client" + (f",mac={mac}" if cell.operation == "mix" else "")
+                    f"memif:socket={folder}/{s}.sock,id=0,role=client,ring={testbed.MEMIF_RING}"
+                    + (f",mac={mac}" if cell.operation == "mix" else "")
                     for s, mac in zip(("left", "right"), profiles.TESTER_MACS, strict=True)
                 )  # type: ignore[assignment]
             cards = ports if ground.drivers[0] not in KERNEL_DRIVERS else ()

@@ -14,6 +14,7 @@ import pytest
 from quiver_lab import campaign, facts, findings, published, runner
 from quiver_lab.campaign import Campaign
 from quiver_lab.devices.router import runtime_readings
+from quiver_lab.findings import Measured
 from quiver_lab.published import PAPERS
 from quiver_lab.report import figures
 from quiver_lab.reproduce import DESIGNS, Options, Scale, campaign_text, command, design, evidence, page
@@ -266,6 +267,24 @@ def test_verdicts_come_out_both_ways_by_the_devices(tmp_path: Path) -> None:
     assert tenth["kernel-outperformed-by-an-order-of-magnitude"] == "holds"
     assert same["kernel-outperformed-by-an-order-of-magnitude"] == "does not"
     assert tenth["far-numa-node-costs-a-sixth"] == "not testable here"
+
+
+def test_devices_are_compared_on_the_same_ports_and_each_on_its_best() -> None:
+    finding = next(f for f in findings.load("kosak2025") if f.id == "kernel-outperformed-by-an-order-of-magnitude")
+
+    def measured(dut: str, link: str, pps: float) -> Measured:
+        return Measured({"dut": dut, "link": link, "workers": "1", "ip": "4"}, "throughput_pps", (pps,))
+
+    kernel, veth, memif = measured("linux", "veth", 10), measured("candidate", "veth", 12), measured("candidate", "memif", 100)
+    found = {ports: findings.judge(finding, chosen) for ports, chosen in evidence.comparisons(finding, [veth, memif, kernel])}
+    assert {ports: (j.verdict.value, [x.ratio for x in j.pairs]) for ports, j in found.items()} == {
+        "same ports: veth": ("does not", [1.2]),
+        "each on its best ports: memif beside veth": ("holds", [10.0]),
+    }
+    # No choice: one comparison, of everything.
+    assert evidence.comparisons(finding, [veth, kernel]) == [("", [veth, kernel])]
+    other = next(f for f in findings.load("kosak2025") if f.id == "two-workers-double-the-rate")
+    assert evidence.comparisons(other, [veth, memif, kernel]) == [("", [veth, memif, kernel])]
 
 
 def test_a_verdict_says_why_its_cells_are_absent_and_what_it_rests_on(tmp_path: Path) -> None:

@@ -207,7 +207,9 @@ def reproduce(
     build(store, to / "report")
     path, judgements = page.build(store, design, to / "report")
     for j in judgements:
-        out.print(f"{j.verdict.value:18} {j.finding.id}: {j.why}", highlight=False, markup=False)
+        out.print(
+            f"{j.verdict.value:18} {j.finding.id}{f' ({j.ports})' if j.ports else ''}: {j.why}", highlight=False, markup=False
+        )
     out.print(str(path), highlight=False, markup=False)
 
 

@@ -108,6 +108,8 @@ class Judgement:
     verdict: Verdict
     why: str
     pairs: tuple[Pair, ...]
+    ports: str = ""
+    """On which ports devices were compared, where that was done in more ways than one."""
 
 
 def load(paper: str) -> tuple[Finding, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from quiver_lab import findings, stats
 from quiver_lab.campaign import Cell
 from quiver_lab.energy import per_watt_hour
-from quiver_lab.findings import Judgement, Measured, Verdict
+from quiver_lab.findings import Finding, Judgement, Measured, Verdict
 from quiver_lab.oddity import Latest
 from quiver_lab.published import Cell as Keys
 from quiver_lab.reproduce import counters
@@ -127,8 +127,37 @@ def measured(known: list[Known]) -> list[Measured]:
     return out
 
 
+def comparisons(finding: Finding, values: list[Measured]) -> list[tuple[str, list[Measured]]]:
+    """The ways to compare the candidate with the other device of a finding: on ports that both have, and each on its best.
+
+    The candidate's best ports are those that the other does not have. One way, without words, where there is no such choice.
+    """
+    p = finding.predicate
+    duts = {str(side.get("dut")) for side in (p.left, p.right)} if p else set()
+    others = duts - {CANDIDATE, "None"}
+    links: dict[str, dict[str, None]] = {}
+    for m in values:
+        links.setdefault(m.cell.get("dut", ""), {}).setdefault(m.cell.get("link", ""))
+    theirs = links.get(next(iter(others)), {}) if len(others) == 1 and CANDIDATE in duts else {}
+    best = [link for link in links.get(CANDIDATE, {}) if link not in theirs]
+    if len(theirs) != 1 or not best or len(best) == len(links[CANDIDATE]):
+        return [("", values)]
+    (same,) = theirs
+
+    def of(m: Measured, wanted: list[str]) -> bool:
+        return m.cell.get("dut") == CANDIDATE and m.cell.get("link") in wanted
+
+    return [
+        (f"same ports: {same}", [m for m in values if not of(m, best)]),
+        (
+            f"each on its best ports: {', '.join(best)} beside {same}",
+            [replace(m, cell={**m.cell, "link": same}) if of(m, best) else m for m in values if not of(m, [same])],
+        ),
+    ]
+
+
 def judge(design: Design, known: list[Known], more: Evidence | None = None) -> Iterator[Judgement]:
-    """Every finding of the paper; where cells that it speaks of are absent, their reason stands there.
+    """Every finding of the paper, once for each way to compare; where cells that it speaks of are absent, the reason is there.
 
     ``more`` is what the repository's benches say of instructions: verdicts that rest on it tell so.
     """
@@ -136,35 +165,37 @@ def judge(design: Design, known: list[Known], more: Evidence | None = None) -> I
     counted = counters.counted(more)
     values = measured(known) + [Measured(c.keys, c.quantity, (c.value,)) for c in counted]
     for finding in findings.load(design.name):
-        verdict = findings.judge(finding, values, candidate=CANDIDATE)
-        p = finding.predicate
-        if p is None:
-            yield verdict
-            continue
-        if lacks := counters.missing(more, p.quantity):
-            kinds = " and ".join(dict.fromkeys(c.kind for c in counted if c.quantity == p.quantity))
-            told = verdict.verdict is not Verdict.NOT_TESTABLE
-            yield replace(verdict, why=f"{verdict.why}; {kinds} values, not measured" if told else f"{verdict.why}: {lacks}")
-            continue
-        if verdict.verdict is not Verdict.NOT_TESTABLE:
-            # It rests on what was measured; what else it speaks of is told.
-            wanted = {k: str(v) for k, v in {**p.where, **p.left}.items() if k != "load"}
-            gaps = [k.why for k in known if k.why and all(k.keys.get(key) == v for key, v in wanted.items())]
-            if gaps:
-                words = "; ".join(f"{gaps.count(why)} {why}" for why in dict.fromkeys(gaps))
-                verdict = replace(verdict, why=f"{verdict.why}; further cells without values: {words}")
-            yield verdict
-            continue
-        reasons = []
-        for side in (p.left, p.right):
-            wanted = {k: str(v) for k, v in {**p.where, **side}.items() if k != "load"}
-            found = [k for k in known if side and all(k.keys.get(key) == v for key, v in wanted.items())]
-            limited = any("tester_limited_pps" in k.values for k in found)
-            if found and (limited or not any(p.quantity in k.values for k in found)):
-                reasons += [k.why for k in found if k.why]
-                if p.quantity == "receive_rate_pps" and limited:
-                    reasons.append("the tester was the limit")
-                if p.quantity.endswith("_wh") and any(not k.why for k in found):
-                    reasons.append("no energy measured")
-        why = "; ".join(dict.fromkeys(reasons))
-        yield replace(verdict, why=f"{verdict.why}: {why}") if why else verdict
+        for ports, chosen in comparisons(finding, values):
+            yield replace(_judge(finding, chosen, known, more), ports=ports)
+
+
+def _judge(finding: Finding, values: list[Measured], known: list[Known], more: Evidence) -> Judgement:
+    verdict = findings.judge(finding, values, candidate=CANDIDATE)
+    p = finding.predicate
+    if p is None:
+        return verdict
+    if lacks := counters.missing(more, p.quantity):
+        kinds = " and ".join(dict.fromkeys(c.kind for c in counters.counted(more) if c.quantity == p.quantity))
+        told = verdict.verdict is not Verdict.NOT_TESTABLE
+        return replace(verdict, why=f"{verdict.why}; {kinds} values, not measured" if told else f"{verdict.why}: {lacks}")
+    if verdict.verdict is not Verdict.NOT_TESTABLE:
+        # It rests on what was measured; what else it speaks of is told.
+        wanted = {k: str(v) for k, v in {**p.where, **p.left}.items() if k != "load"}
+        gaps = [k.why for k in known if k.why and all(k.keys.get(key) == v for key, v in wanted.items())]
+        if gaps:
+            words = "; ".join(f"{gaps.count(why)} {why}" for why in dict.fromkeys(gaps))
+            verdict = replace(verdict, why=f"{verdict.why}; further cells without values: {words}")
+        return verdict
+    reasons = []
+    for side in (p.left, p.right):
+        wanted = {k: str(v) for k, v in {**p.where, **side}.items() if k != "load"}
+        found = [k for k in known if side and all(k.keys.get(key) == v for key, v in wanted.items())]
+        limited = any("tester_limited_pps" in k.values for k in found)
+        if found and (limited or not any(p.quantity in k.values for k in found)):
+            reasons += [k.why for k in found if k.why]
+            if p.quantity == "receive_rate_pps" and limited:
+                reasons.append("the tester was the limit")
+            if p.quantity.endswith("_wh") and any(not k.why for k in found):
+                reasons.append("no energy measured")
+    why = "; ".join(dict.fromkeys(reasons))
+    return replace(verdict, why=f"{verdict.why}: {why}") if why else verdict

@@ -225,11 +225,12 @@ def test_a_testbed_without_a_worker_is_left_out_and_the_others_go_on(
     assert {r.testbed for r in store.runs() if r.status == "done"} == {"b"}
 
 
-def test_the_command_line_spreads_a_campaign(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [[], ["--cluster", "local"]], ids=["in this process", "on a cluster of its own"])
+def test_the_command_line_spreads_a_campaign(tmp_path: Path, more: list[str]) -> None:
     files = [bed_file(tmp_path, name) for name in ("a", "b")]
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(KEYS))
     words = ["run", str(tmp_path / "c.yaml"), "--out", str(tmp_path / "o"), *(f"--testbed={file}" for file in files)]
-    done = CliRunner().invoke(app, words)
+    done = CliRunner().invoke(app, [*words, *more])
     assert done.exit_code == 0, done.output
     assert "12 runs in" in done.output
     with pytest.raises(twohosts.TestbedError, match="two testbeds have the name a"):

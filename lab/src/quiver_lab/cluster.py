@@ -7,6 +7,7 @@ begin it again by itself, with what was known at first; a mark that each beginni
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import time
 import uuid
@@ -242,7 +243,7 @@ def _cluster(beds: list[Bed], address: str) -> Iterator[Any]:
     offers = {resource(bed): 1 for bed in beds}
     cluster = distributed.LocalCluster(
         n_workers=max(2, len(beds)), threads_per_worker=len(beds), processes=True, resources=offers,
-        dashboard_address=None, silence_logs="critical",
+        dashboard_address=None, silence_logs=logging.CRITICAL,
     )  # fmt: skip
     try:
         yield cluster

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +148,8 @@ def workers() -> Iterator[distributed.SpecCluster]:
         name: {"cls": distributed.Nanny, "options": {"nthreads": 1, "resources": {f"testbed-{name}": 1}, "dashboard": False}}
         for name in ("a", "b")
     }
-    scheduler = {"cls": distributed.Scheduler, "options": {"dashboard": False, "port": 0, "host": "127.0.0.1"}}
+    options = {"dashboard": False, "dashboard_address": "127.0.0.1:0", "port": 0, "host": "127.0.0.1"}
+    scheduler = {"cls": distributed.Scheduler, "options": options}
     with distributed.SpecCluster(workers=nannies, scheduler=scheduler, silence_logs="critical") as made:
         yield made
 
@@ -230,7 +233,12 @@ def test_the_command_line_spreads_a_campaign(tmp_path: Path, more: list[str]) ->
     files = [bed_file(tmp_path, name) for name in ("a", "b")]
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(KEYS))
     words = ["run", str(tmp_path / "c.yaml"), "--out", str(tmp_path / "o"), *(f"--testbed={file}" for file in files)]
-    done = CliRunner().invoke(app, [*words, *more])
+    with socket.socket() as other:
+        # Another cluster of this machine has the port that Dask asks for first, as whoever holds it already does.
+        with suppress(OSError):
+            other.bind(("127.0.0.1", 8787))
+            other.listen()
+        done = CliRunner().invoke(app, [*words, *more])
     assert done.exit_code == 0, done.output
     assert "12 runs in" in done.output
     with pytest.raises(twohosts.TestbedError, match="two testbeds have the name a"):

@@ -243,7 +243,8 @@ def _cluster(beds: list[Bed], address: str) -> Iterator[Any]:
     offers = {resource(bed): 1 for bed in beds}
     cluster = distributed.LocalCluster(
         n_workers=max(2, len(beds)), threads_per_worker=len(beds), processes=True, resources=offers,
-        dashboard_address=None, silence_logs=logging.CRITICAL,
+        # Without an address the scheduler would take port 8787, which another cluster of this machine may have.
+        dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False}, silence_logs=logging.CRITICAL,
     )  # fmt: skip
     try:
         yield cluster

@@ -22,7 +22,7 @@ demo: ## two hosts, a router between them, real traffic through it (root for the
 
 demo-lab: ## a small campaign, quiver beside the kernel, and its report (root, under ten minutes after the build)
 	@scripts/install-packages test
-	cargo build --locked --release -p quiver -p quiverctl -p quiver-tester
+	cargo build --locked --release -p quiver -p quiverctl -p quiver-tester $(DPDK)
 	@rm -rf $(TARGET)/demo-lab
 	PATH="$(abspath $(TARGET))/release:$$PATH" scripts/lab run run lab/campaigns/demo.yaml --out $(TARGET)/demo-lab/results
 	scripts/lab run report $(TARGET)/demo-lab/results --out $(TARGET)/demo-lab/report
@@ -45,7 +45,7 @@ fuzz: ## every fuzz target for a while
 lint: ## format, clippy without warnings, the workspace checked for aarch64, the lab's rules and types
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	$(if $(DPDK),cargo clippy --locked -p quiver-dpdk -p quiver --features quiver/dpdk --all-targets -- -D warnings)
+	$(if $(DPDK),cargo clippy --locked -p quiver-dpdk -p quiver -p quiver-tester $(DPDK) --all-targets -- -D warnings)
 	scripts/check-aarch64 check
 	scripts/lab lint
 

@@ -7,9 +7,9 @@ target=${CARGO_TARGET_DIR:-target}
 say() { printf '== %s\n' "$*"; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 
-# Cargo's words that build the daemon with DPDK, where its headers are (libdpdk-dev); nothing where they are not.
+# Cargo's words that build daemon and tester with DPDK, where its headers are (libdpdk-dev); nothing where they are not.
 dpdk_features() {
   if command -v pkg-config cc >/dev/null && pkg-config --atleast-version=22.11 libdpdk; then
-    echo "--features quiver/dpdk"
+    echo "--features quiver/dpdk,quiver-tester/dpdk"
   fi
 }

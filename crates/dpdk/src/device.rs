@@ -10,11 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quiver_graph::Link;
-use quiver_net::ProcessSignal;
 
-use crate::config::{DeviceConfig, RSS_DEFAULT};
 use crate::eal::reason;
 use crate::ffi::{self, PortConfig, PortInfo};
+use crate::wish::{DeviceConfig, RSS_DEFAULT};
 
 /// Largest frame that interfaces have, bytes without FCS.
 pub const FRAME_MAX: u32 = 9216 + 14;
@@ -49,16 +48,16 @@ const COPYING_PACKETS: u32 = 8191;
 
 /// What has happened to ports, told on a thread of DPDK's: bit 0 link, bit 1 gone.
 static EVENTS: [AtomicU32; PORTS] = [const { AtomicU32::new(0) }; PORTS];
-static WAKE: Mutex<Option<ProcessSignal>> = Mutex::new(None);
+static WAKE: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
 
-/// Whom to wake when a device has something to tell.
-pub fn wake_by(signal: ProcessSignal) {
-    *WAKE.lock().unwrap_or_else(PoisonError::into_inner) = Some(signal);
+/// What to call, on any thread, when a device has something to tell.
+pub fn wake_by(signal: impl Fn() + Send + 'static) {
+    *WAKE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(signal));
 }
 
 fn wake() {
     if let Some(signal) = &*WAKE.lock().unwrap_or_else(PoisonError::into_inner) {
-        signal.raise();
+        signal();
     }
 }
 

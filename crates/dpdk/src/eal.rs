@@ -6,7 +6,6 @@ use std::sync::Mutex;
 
 use quiver_graph::topology;
 
-use crate::config::DpdkConfig;
 use crate::ffi;
 
 /// MB of memory of DPDK's own where there are no huge pages: address space, taken as it is used.
@@ -46,18 +45,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// As the configuration has it, for these PCI devices.
-    pub fn new(config: &DpdkConfig, allowed: Vec<String>) -> Self {
-        Self {
-            allowed,
-            no_huge_pages: config.no_huge_pages,
-            socket_mem: config.socket_mem.clone(),
-            simd_bits: config.simd_bits,
-            telemetry: config.telemetry,
-            iova_mode: config.iova_mode,
-        }
-    }
-
     /// Command-line words of DPDK. `cpus` are those of the main thread; our workers are not DPDK's.
     fn words(&self, cpus: &[u32], huge_pages: bool) -> Vec<String> {
         let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();

@@ -29,12 +29,18 @@
 //! Deliberately not used: checksum results on receive (the header's checksum is checked in the graph, for less than a test of
 //! flags costs, and nothing else of a forwarded packet is), segmentation and reassembly by the device.
 //!
-//! May use: buffer, graph, net, control. Without the feature `linked` this crate is the section's syntax and [`pci`].
+//! **Without a router.** The tester has no network layer, but the same devices: [`standalone`] opens them for any graph.
+//!
+//! May use: buffer, graph; with the feature `plugin` (the default) net, control and command as well. Without the feature `linked`
+//! this crate is the section's syntax and [`pci`].
 
 #![cfg(target_os = "linux")]
+#![cfg_attr(all(feature = "linked", not(feature = "plugin")), allow(dead_code, reason = "half of it serves commands"))]
 
+#[cfg(feature = "plugin")]
 pub mod config;
 pub mod pci;
+pub mod wish;
 
 #[cfg(feature = "linked")]
 mod device;
@@ -44,16 +50,18 @@ mod eal;
 mod ffi;
 #[cfg(feature = "linked")]
 mod memory;
-#[cfg(feature = "linked")]
+#[cfg(all(feature = "linked", feature = "plugin"))]
 mod ops;
-#[cfg(feature = "linked")]
+#[cfg(all(feature = "linked", feature = "plugin"))]
 mod plugin;
 #[cfg(feature = "linked")]
 mod port;
 #[cfg(feature = "linked")]
 mod rx;
 #[cfg(feature = "linked")]
+pub mod standalone;
+#[cfg(feature = "linked")]
 mod tx;
 
-#[cfg(feature = "linked")]
+#[cfg(all(feature = "linked", feature = "plugin"))]
 pub use plugin::plugin;

@@ -8,8 +8,8 @@ use quiver_control::ops::interface::{Created, interface_error, resolve};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use crate::config::DeviceConfig;
 use crate::plugin::{device_of, open, while_shut};
+use crate::wish::DeviceConfig;
 use crate::{eal, memory};
 
 /// Adds this plugin's operations and commands.

@@ -10,11 +10,12 @@ use quiver_net::interface::{Kind, L2Mode, NewInterface, Tx};
 use quiver_net::{IfEvent, IfIndex, Router};
 use quiver_wire::MacAddr;
 
-use crate::config::{DeviceConfig, DpdkConfig, schema};
+use crate::config::{DpdkConfig, schema};
 use crate::device::{self, Device, Limits, device_name};
 use crate::eal::{self, Settings};
 use crate::pci::{self, Pci};
 use crate::port::DpdkPort;
+use crate::wish::DeviceConfig;
 use crate::{memory, ops};
 
 /// Name of the process that watches devices.
@@ -57,7 +58,7 @@ fn start(router: &mut Router, config: &Config) -> Result<(), String> {
     let pci = if wanted.no_pci { Vec::new() } else { choose(&wanted, config.has("dpdk"), &Pci::default()) };
     let allowed: Vec<String> = pci.iter().map(|(address, _)| address.clone()).collect();
     router.add_part(Dpdk {
-        settings: Settings::new(&wanted, allowed),
+        settings: settings(&wanted, allowed),
         limits,
         default: wanted.default.clone(),
         decimal_names: wanted.decimal_names,
@@ -66,7 +67,8 @@ fn start(router: &mut Router, config: &Config) -> Result<(), String> {
     });
     router.add_process(PROCESS, process);
     router.listen(follow);
-    device::wake_by(router.process_signal(PROCESS));
+    let signal = router.process_signal(PROCESS);
+    device::wake_by(move || signal.raise());
     let virtual_devices =
         wanted.virtual_devices.iter().map(|wish| (wish.device.text().to_owned(), wish.config.clone(), Some(wish)));
     let said = |address: &String| wanted.devices.iter().find(|wish| wish.device.text() == address);
@@ -79,6 +81,18 @@ fn start(router: &mut Router, config: &Config) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// What DPDK is told, by the configuration, for these PCI devices.
+fn settings(config: &DpdkConfig, allowed: Vec<String>) -> Settings {
+    Settings {
+        allowed,
+        no_huge_pages: config.no_huge_pages,
+        socket_mem: config.socket_mem.clone(),
+        simd_bits: config.simd_bits,
+        telemetry: config.telemetry,
+        iova_mode: config.iova_mode,
+    }
 }
 
 /// The PCI devices to take: those named, each bound first where that was asked for; where none is named, those that somebody

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 
 use quiver_graph::{Link, Port, PortState, RxQueue, TxQueue};
 
-use crate::config::RSS;
 use crate::device::{Device, Setup, name_of};
 use crate::ffi;
 use crate::rx::DpdkRx;
 use crate::tx::DpdkTx;
+use crate::wish::RSS;
 
 /// The control side of a device.
 pub struct DpdkPort {

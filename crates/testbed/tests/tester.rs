@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::assert_buffers_are_back;
-use quiver_testbed::{Host, LinkOptions, Output, Router, Scenario, is_short_pass};
+use quiver_testbed::{Host, LinkOptions, Output, Router, Scenario, is_short_pass, skip};
 use serde_json::Value;
 
 /// Time for one trial.
@@ -153,6 +153,63 @@ fn the_engine_in_the_kernel_counts_what_the_others_count() {
     router.stop().unwrap();
 }
 
+/// Two threads receive for each port, from sockets that share its frames by flow.
+#[test]
+fn several_threads_that_receive_keep_one_account() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let (outside, middle) = linked_hosts();
+    let router = Router::start(&middle, "").expect("router");
+    let interfaces = "create host-interface name r0\ncreate host-interface name r1\n";
+    router.script(&format!("{interfaces}{}", addresses("host-r0", "host-r1"))).expect("configuration");
+    let ports =
+        [("left", 2), ("right", 3)].map(|(name, n)| format!("af-packet:{name},tx-core=0,rx-core=0,rx-core=1,{}", keys(n, false)));
+    let text = tester(&outside, &ports, "bidirectional-ipv4", 64).expect("a trial");
+    let report: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("JSON");
+    for direction in report["directions"].as_array().expect("directions") {
+        let count = |key: &str| direction[key].as_u64().expect("a count");
+        assert!(count("sent") > 0, "{direction}");
+        // In which order two threads take frames is nobody's promise.
+        assert_eq!([count("received"), count("lost"), count("duplicated"), count("late")], [count("sent"), 0, 0, 0], "{direction}");
+    }
+    let threads: Vec<&str> = report["cpu"].as_array().expect("threads").iter().filter_map(|t| t["thread"].as_str()).collect();
+    assert_eq!(threads, ["tx0+rx0+tx1+rx1", "rx0+rx1"]);
+    router.stop().unwrap();
+}
+
+/// DPDK's drivers at the tester's end: packet sockets, and memif, whose client looks for its peer by itself.
+#[test]
+fn ports_of_dpdk_count_what_the_others_count() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let (outside, middle) = linked_hosts();
+    for memif in [false, true] {
+        let router = Router::start(&middle, "").expect("router");
+        let socket = router.folder().join("tester.sock");
+        let (interfaces, names) = if memif {
+            let ids = [0, 1].map(|id| format!("create interface memif id {id} socket-id 1 master\n")).concat();
+            (format!("create memif socket id 1 filename {}\n{ids}", socket.display()), ("memif1/0", "memif1/1"))
+        } else {
+            ("create host-interface name r0\ncreate host-interface name r1\n".to_owned(), ("host-r0", "host-r1"))
+        };
+        router.script(&format!("{interfaces}{}", addresses(names.0, names.1))).expect("configuration");
+        let ports = [("left", 0), ("right", 1)].map(|(name, n)| {
+            let device = if memif {
+                format!("net_memif{n},role=client,id={n},socket={},socket-abstract=no", socket.display())
+            } else {
+                format!("net_af_packet{n},iface={name}")
+            };
+            format!("dpdk:{device},{}", keys(n + 2, false))
+        });
+        for profile in ["bidirectional-ipv4", "round-robin"] {
+            let output = tester(&outside, &ports, profile, 64);
+            if output.stderr.contains("built without DPDK") {
+                return skip("needs a tester with DPDK (libdpdk-dev and scripts/test)");
+            }
+            assert_all_came_back(output, if profile == "round-robin" { 1 } else { 2 }, &router);
+        }
+        router.stop().unwrap();
+    }
+}
+
 #[test]
 fn a_far_end_that_takes_no_frames_is_found_before_the_trial() {
     let Some(_scenario) = Scenario::begin(&[]) else { return };
@@ -168,7 +225,11 @@ fn a_far_end_that_takes_no_frames_is_found_before_the_trial() {
 fn what_cannot_run_is_one_clear_line() {
     let Some(_scenario) = Scenario::begin(&[]) else { return };
     let host = Host::new("tester").unwrap();
-    for (port, words) in [("af-packet:nowhere", "port af-packet:nowhere: "), ("af-packet:", "a device's name is missing")] {
+    for (port, words) in [
+        ("af-packet:nowhere", "port af-packet:nowhere: "),
+        ("af-packet:", "a device's name is missing"),
+        ("dpdk:net_nothing0", "port dpdk:net_nothing0: "),
+    ] {
         let output = tester(&host, &[port.to_owned()], "static", 64);
         assert!(!output.success() && output.stdout.is_empty() && output.stderr.contains(words), "{output}");
     }

@@ -28,6 +28,7 @@ use quiver_tables::qsbr;
 use quiver_wire::MacAddr;
 
 use crate::answer::Host;
+use crate::dpdk::Dpdk;
 use crate::port::{Engine, PortSpec};
 use crate::sink::{Inbox, Inboxes, Sink, lock};
 use crate::source::{Job, Source};
@@ -92,8 +93,8 @@ pub struct Opened {
     pub mac: MacAddr,
     /// Threads that send.
     pub tx_threads: Vec<usize>,
-    /// Thread that receives.
-    pub rx_thread: usize,
+    /// Threads that receive; the first answers what is asked of the port's host before a trial.
+    pub rx_threads: Vec<usize>,
     port: Box<dyn Port>,
     /// What sends and receives test frames, where that is not the driver: then the driver has all others.
     pub(crate) kernel: Option<XdpEngine>,
@@ -130,6 +131,8 @@ pub struct Bench {
     inboxes: Inboxes,
     time: Time,
     tag: u8,
+    // Last: what its queues hold goes before.
+    dpdk: Dpdk,
 }
 
 fn setup(error: impl std::fmt::Display) -> BenchError {
@@ -162,7 +165,7 @@ impl Bench {
         let clock = Clock::new();
         let stats = Stats::new(STATS_BYTES).map_err(setup)?;
         let mut graph = Graph::new(Region::new(&config).map_err(setup)?, stats, clock.clone(), qsbr::Domain::new());
-        let mut cores: Vec<u32> = specs.iter().flat_map(|s| s.tx_cores.iter().copied().chain(s.rx_core)).collect();
+        let mut cores: Vec<u32> = specs.iter().flat_map(|s| s.tx_cores.iter().chain(&s.rx_cores).copied()).collect();
         cores.sort_unstable();
         cores.dedup();
         let plans: Vec<_> = match &cores[..] {
@@ -181,16 +184,22 @@ impl Bench {
             inboxes: Arc::new(Vec::new()),
             time: time.unwrap_or(Time::Real(clock)),
             graph,
+            dpdk: Dpdk::start(specs)?,
             tag: std::process::id() as u8,
         };
         let mut opened = Vec::new();
         for (at, spec) in specs.iter().enumerate() {
             let tx_threads: Vec<usize> = match &spec.tx_cores[..] {
-                [] => vec![thread_of(spec.rx_core)],
+                [] => vec![thread_of(spec.rx_cores.first().copied())],
                 cores => cores.iter().map(|c| thread_of(Some(*c))).collect(),
             };
-            let rx_thread = spec.rx_core.map_or(tx_threads[0], |c| thread_of(Some(c)));
-            opened.push(bench.open_port(spec, IfIndex(at as u32 + 1), tx_threads, rx_thread)?);
+            let mut rx_threads: Vec<usize> = match &spec.rx_cores[..] {
+                [] => vec![tx_threads[0]],
+                cores => cores.iter().map(|c| thread_of(Some(*c))).collect(),
+            };
+            rx_threads.sort_unstable();
+            rx_threads.dedup();
+            opened.push(bench.open_port(spec, IfIndex(at as u32 + 1), tx_threads, rx_threads, max_frame)?);
         }
         let inbox = |(port, ring): &(Opened, usize)| {
             let spec = &port.spec;
@@ -207,17 +216,19 @@ impl Bench {
         spec: &PortSpec,
         interface: IfIndex,
         tx_threads: Vec<usize>,
-        rx_thread: usize,
+        rx_threads: Vec<usize>,
+        max_frame: usize,
     ) -> Result<(Opened, usize), BenchError> {
         fn failed<E: std::fmt::Display>(spec: &PortSpec) -> impl Fn(E) -> BenchError {
             let port = spec.to_string();
             move |error| BenchError::Open { port: port.clone(), error: error.to_string() }
         }
         let mac = spec.mac.map(|m| m.0);
+        let rx_queues = rx_threads.len();
         let mut kernel = None;
         let (port, ring): (Box<dyn Port>, usize) = match &spec.engine {
             Engine::AfPacket(name) => {
-                let config = AfPacketConfig { mac, ..AfPacketConfig::new(name) };
+                let config = AfPacketConfig { mac, rx_queues, ..AfPacketConfig::new(name) };
                 let ring = config.rx_size;
                 (Box::new(AfPacket::open(config).map_err(failed(spec))?), ring)
             }
@@ -225,8 +236,8 @@ impl Bench {
                 let config = AfPacketConfig { mac, ..AfPacketConfig::new(name) };
                 let ring = config.rx_size;
                 let port = AfPacket::open(config).map_err(failed(spec))?;
-                let engine = XdpEngine::open(name, spec.rx_core).map_err(failed(spec))?;
-                if let Some(why) = engine.loose().filter(|_| spec.rx_core.is_some()) {
+                let engine = XdpEngine::open(name, spec.rx_cores.first().copied()).map_err(failed(spec))?;
+                if let Some(why) = engine.loose().filter(|_| !spec.rx_cores.is_empty()) {
                     return Err(failed(spec)(why.to_owned()));
                 }
                 kernel = Some(engine);
@@ -237,8 +248,13 @@ impl Bench {
                 let ring = config.rx_size;
                 (Box::new(AfXdp::open(config).map_err(failed(spec))?), ring)
             }
+            Engine::Dpdk(devargs) => {
+                let queues = (rx_queues, tx_threads.len() + rx_queues);
+                let port = self.dpdk.open(devargs, mac, max_frame, queues, self.graph.pools()).map_err(failed(spec))?;
+                (port, usize::MAX)
+            }
             Engine::Tap(name) => {
-                let config = TapConfig { mac, ..TapConfig::new(name) };
+                let config = TapConfig { mac, rx_queues, ..TapConfig::new(name) };
                 (Box::new(Tap::open(config).map_err(failed(spec))?), 500)
             }
             Engine::Memif { socket, id, server, ip, ring } => {
@@ -248,15 +264,17 @@ impl Bench {
                     mode: if *ip { Mode::Ip } else { Mode::Ethernet },
                     ring_size: *ring,
                     tx_queues: tx_threads.iter().copied().max().unwrap_or(1).max(1),
+                    rx_queues,
                     mac,
                     ..MemifConfig::new(Key { socket: 1, id: *id })
                 };
                 (Box::new(hub.create(config).map_err(failed(spec))?), *ring as usize)
             }
         };
-        let mac = MacAddr(port.mac().unwrap_or([2, 0, 0, 0, 0, interface.0 as u8]));
+        // A device that keeps another address takes all frames.
+        let mac = spec.mac.unwrap_or(MacAddr(port.mac().unwrap_or([2, 0, 0, 0, 0, interface.0 as u8])));
         let input = NodeId(0);
-        Ok((Opened { spec: spec.clone(), interface, mac, tx_threads, rx_thread, port, kernel, input, queues: 0 }, ring))
+        Ok((Opened { spec: spec.clone(), interface, mac, tx_threads, rx_threads, port, kernel, input, queues: 0 }, ring))
     }
 
     /// The memif side for a socket in a role.
@@ -274,14 +292,18 @@ impl Bench {
     fn wire(&mut self, mut opened: Vec<(Opened, usize)>) -> Result<(), BenchError> {
         let mut sink = {
             let (time, inboxes) = (self.time.clone(), self.inboxes.clone());
-            NodeSpec::vector("ethernet-input", move |_| Sink::new(time.clone(), inboxes.clone()))
+            let shared = opened.iter().any(|(port, _)| port.rx_threads.len() > 1);
+            NodeSpec::vector("ethernet-input", move |_| Sink::new(time.clone(), inboxes.clone(), shared))
         };
         for (port, _) in &mut opened {
             let (interface, state) = (port.interface, Arc::new(TxState::default()));
             state.set_up(true);
-            // Answers leave from the thread that receives.
-            let queue = port.port.open_tx(port.rx_thread).map_err(setup)?;
-            let queues: RefCell<HashMap<usize, Box<dyn TxQueue>>> = RefCell::new(HashMap::from([(port.rx_thread, queue)]));
+            // Answers leave from the thread that has received the question.
+            let mut queues: HashMap<usize, Box<dyn TxQueue>> = HashMap::new();
+            for thread in &port.rx_threads {
+                queues.insert(*thread, port.port.open_tx(*thread).map_err(setup)?);
+            }
+            let queues = RefCell::new(queues);
             let name = format!("if{interface}-tx");
             sink = sink.with_next(name.clone());
             let make =
@@ -304,8 +326,9 @@ impl Bench {
             };
             let interface = port.interface;
             for (queue, rx) in port.port.take_rx().map_err(setup)?.into_iter().enumerate() {
+                let thread = port.rx_threads[queue % port.rx_threads.len()];
                 let queue = PlacedQueue { interface, queue: queue as u16, next: DeviceNext::Ethernet.into(), up: true, rx };
-                self.graph.input::<DeviceInput, _>(port.input, port.rx_thread, move |node| node.place(queue));
+                self.graph.input::<DeviceInput, _>(port.input, thread, move |node| node.place(queue));
                 port.queues += 1;
             }
             let ethernet = port.ethernet();
@@ -382,6 +405,7 @@ impl Bench {
         for (_, _, hub) in &self.hubs {
             hub.run();
         }
+        self.dpdk.serve(&mut self.graph);
         if let Time::Real(clock) = &self.time {
             clock.discipline();
         }
@@ -432,7 +456,7 @@ impl Bench {
                 if asked.is_none_or(|t| t.elapsed() > ASK) {
                     asked = Some(Instant::now());
                     let question = lock(&self.inboxes[at]).host.ask(gateway);
-                    self.send(self.ports[at].rx_thread, interface, question);
+                    self.send(self.ports[at].rx_threads[0], interface, question);
                 }
                 self.turn();
             };
@@ -477,12 +501,15 @@ impl Bench {
             if port.kernel.is_some() {
                 continue;
             }
-            let (input, thread, interface, queues) = (port.input, port.rx_thread, port.interface, port.queues);
-            self.graph.input::<DeviceInput, _>(input, thread, move |node| {
-                (0..queues).for_each(|q| {
-                    node.set_mode(interface, q, mode);
+            let (input, interface, queues) = (port.input, port.interface, port.queues);
+            for thread in port.rx_threads.clone() {
+                // Of each thread those queues that it has.
+                self.graph.input::<DeviceInput, _>(input, thread, move |node| {
+                    (0..queues).for_each(|q| {
+                        node.set_mode(interface, q, mode);
+                    });
                 });
-            });
+            }
         }
     }
 
@@ -499,6 +526,7 @@ impl Bench {
     /// Frames that the tester's own side of a port has lost: missed by the device, or without a buffer.
     pub fn own_losses(&self, port: usize) -> u64 {
         let (interfaces, at) = (self.graph.interfaces(), self.ports[port].interface.0);
-        interfaces.rx_miss.sum(at) + interfaces.rx_no_buf.sum(at) + interfaces.rx_error.sum(at)
+        let missed = self.dpdk.missed(&self.ports[port].spec.engine);
+        missed + interfaces.rx_miss.sum(at) + interfaces.rx_no_buf.sum(at) + interfaces.rx_error.sum(at)
     }
 }

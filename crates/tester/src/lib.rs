@@ -28,6 +28,7 @@ pub use quiver_wire::MacAddr;
 pub mod answer;
 pub mod bench;
 pub mod disturbance;
+pub mod dpdk;
 pub mod import;
 pub mod latency;
 pub mod maker;

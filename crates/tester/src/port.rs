@@ -29,6 +29,8 @@ pub enum Engine {
     Tap(String),
     /// Programs in the kernel, on a device of it.
     Xdp(String),
+    /// A device of DPDK's: a PCI address, or a virtual device with its arguments.
+    Dpdk(String),
 }
 
 impl Engine {
@@ -40,6 +42,7 @@ impl Engine {
             Self::AfXdp(_) => "af-xdp",
             Self::Tap(_) => "tap",
             Self::Xdp(_) => "xdp",
+            Self::Dpdk(_) => "dpdk",
         }
     }
 }
@@ -61,10 +64,10 @@ pub struct PortSpec {
     pub gateway: Option<std::net::IpAddr>,
     /// Hardware address of the next hop, where nobody is to be asked.
     pub dst_mac: Option<MacAddr>,
-    /// Core of the thread that sends, and of the one that receives.
+    /// Cores of the threads that send.
     pub tx_cores: Vec<u32>,
-    /// See `tx_cores`.
-    pub rx_core: Option<u32>,
+    /// Cores of the threads that receive: queues of the device go to them in turn.
+    pub rx_cores: Vec<u32>,
 }
 
 /// Why a text is no port.
@@ -88,7 +91,7 @@ fn value<T: FromStr>(key: &str, text: &str, what: &str) -> Result<T, String> {
 }
 
 fn parse(text: &str) -> Result<PortSpec, String> {
-    let kinds = "memif:socket=PATH,id=0,role=server|client, af-packet:DEVICE, af-xdp:DEVICE, xdp:DEVICE or tap:NAME";
+    let kinds = "memif:socket=PATH,id=0,role=server|client, af-packet:DEVICE, af-xdp:DEVICE, xdp:DEVICE, tap:NAME or dpdk:DEVICE";
     let (kind, rest) = text.split_once(':').ok_or_else(|| format!("no kind of port; there are {kinds}"))?;
     let mut words = rest.split(',').filter(|w| !w.is_empty()).peekable();
     let (mut socket, mut id, mut server, mut ip, mut ring) = (None, 0, None, false, 1024);
@@ -102,6 +105,7 @@ fn parse(text: &str) -> Result<PortSpec, String> {
         "af-xdp" => Some(Engine::AfXdp(device(&mut words)?)),
         "tap" => Some(Engine::Tap(device(&mut words)?)),
         "xdp" => Some(Engine::Xdp(device(&mut words)?)),
+        "dpdk" => Some(Engine::Dpdk(device(&mut words)?)),
         _ => return Err(format!("`{kind}' is no kind of port; there are {kinds}")),
     };
     let mut spec = PortSpec {
@@ -113,7 +117,7 @@ fn parse(text: &str) -> Result<PortSpec, String> {
         gateway: None,
         dst_mac: None,
         tx_cores: Vec::new(),
-        rx_core: None,
+        rx_cores: Vec::new(),
     };
     for word in words {
         let (key, text) = word.split_once('=').ok_or_else(|| format!("`{word}' is no key=value"))?;
@@ -147,8 +151,14 @@ fn parse(text: &str) -> Result<PortSpec, String> {
             ("answer", _) => spec.answers.push(value(key, text, "a prefix")?),
             ("gateway", _) => spec.gateway = Some(value(key, text, "an address")?),
             ("tx-core", _) => spec.tx_cores.push(value(key, text, "a core's number")?),
-            ("rx-core", _) => spec.rx_core = Some(value(key, text, "a core's number")?),
+            ("rx-core", _) => spec.rx_cores.push(value(key, text, "a core's number")?),
             _ => {
+                if let Engine::Dpdk(devargs) = &mut spec.engine {
+                    // What is not ours is for DPDK's driver.
+                    devargs.push(',');
+                    devargs.push_str(word);
+                    continue;
+                }
                 let own = if engine.is_none() { "socket, id, role, mode, ring, " } else { "" };
                 return Err(format!(
                     "`{key}' is no key of a {kind} port; there are {own}mac, dst-mac, ip4, ip6, answer, gateway, tx-core, rx-core"
@@ -164,8 +174,12 @@ fn parse(text: &str) -> Result<PortSpec, String> {
     if spec.gateway.is_some_and(|g| spec.addresses.iter().all(|p| p.addr().is_ipv4() != g.is_ipv4())) {
         return Err("a gateway needs an address of the port's own in its family: ip4=… or ip6=…".to_owned());
     }
-    if matches!(spec.engine, Engine::Xdp(_)) && spec.tx_cores.len() > 1 {
-        return Err("an xdp port sends from one core: give tx-core once".to_owned());
+    if matches!(spec.engine, Engine::Xdp(_)) {
+        for (key, cores) in [("tx-core", &spec.tx_cores), ("rx-core", &spec.rx_cores)] {
+            if cores.len() > 1 {
+                return Err(format!("an xdp port sends from one core and receives on one: give {key} once"));
+            }
+        }
     }
     Ok(spec)
 }
@@ -177,6 +191,7 @@ impl fmt::Display for PortSpec {
             Engine::AfPacket(name) | Engine::AfXdp(name) | Engine::Tap(name) | Engine::Xdp(name) => {
                 write!(f, "{}:{name}", self.engine.name())
             }
+            Engine::Dpdk(devargs) => write!(f, "dpdk:{}", devargs.split(',').next().unwrap_or_default()),
         }
     }
 }
@@ -190,18 +205,25 @@ mod tests {
         let port: PortSpec =
             "memif:socket=/run/m.sock,id=3,role=client,mode=ip,ip4=192.0.2.1/24,gateway=192.0.2.9,tx-core=1".parse().unwrap();
         let engine = Engine::Memif { socket: "/run/m.sock".to_owned(), id: 3, server: false, ip: true, ring: 1024 };
-        assert_eq!((port.engine, port.tx_cores, port.rx_core), (engine, vec![1], None));
+        assert_eq!((port.engine, port.tx_cores, port.rx_cores), (engine, vec![1], vec![]));
         assert_eq!(port.gateway, "192.0.2.9".parse().ok());
         let port: PortSpec = "af-packet:veth0,mac=02:00:00:00:00:01,dst-mac=02:00:00:00:00:02,answer=10.0.0.0/8".parse().unwrap();
         assert_eq!((port.to_string().as_str(), &port.engine), ("af-packet:veth0", &Engine::AfPacket("veth0".to_owned())));
         assert_eq!(port.answers.len(), 1);
+        let port: PortSpec = "dpdk:net_af_packet0,iface=veth0,tx-core=2,qpairs=1,ip4=192.0.2.1/24".parse().unwrap();
+        assert_eq!(port.engine, Engine::Dpdk("net_af_packet0,iface=veth0,qpairs=1".to_owned()));
+        assert_eq!((port.to_string().as_str(), port.tx_cores, port.addresses.len()), ("dpdk:net_af_packet0", vec![2], 1));
+        let port: PortSpec = "dpdk:0000:01:00.0,mac=02:00:00:00:00:01".parse().unwrap();
+        assert_eq!(port.engine, Engine::Dpdk("0000:01:00.0".to_owned()));
     }
 
     #[test]
     fn what_is_no_port_is_refused_with_what_would_be_one() {
         for (text, words) in [
             ("veth0", "no kind of port"),
-            ("dpdk:x", "`dpdk' is no kind of port"),
+            ("pktgen:x", "`pktgen' is no kind of port"),
+            ("dpdk:iface=veth0", "a device's name is missing"),
+            ("dpdk:net_tap0,fast", "no key=value"),
             ("memif:id=1,role=server", "socket=PATH is missing"),
             ("memif:socket=/x", "role=server or role=client"),
             ("memif:socket=/x,role=master", "it is server or client"),
@@ -214,6 +236,7 @@ mod tests {
             ("tap:t0,fast", "no key=value"),
             ("xdp:", "a device's name is missing"),
             ("xdp:veth0,tx-core=0,tx-core=1", "give tx-core once"),
+            ("xdp:veth0,rx-core=0,rx-core=1", "give rx-core once"),
         ] {
             let error = text.parse::<PortSpec>().unwrap_err().to_string();
             assert!(error.contains(words) && error.contains(text) && !error.contains('\n'), "{error}");

@@ -134,7 +134,14 @@ impl Receiver {
     /// Takes a frame of a vector. What it is to the trial is known at once; it is in the account after [`Receiver::end`].
     #[inline(always)]
     pub fn take(&mut self, frame: &[u8], run: &mut Run) -> Kind {
-        match Signature::read_next(frame, &mut run.stamp) {
+        let reading = Signature::read_next(frame, &mut run.stamp);
+        self.take_read(reading, frame, run)
+    }
+
+    /// The same, where the signature at the frame's end has been read.
+    #[inline(always)]
+    pub fn take_read(&mut self, reading: Reading, frame: &[u8], run: &mut Run) -> Kind {
+        match reading {
             Reading::Valid(signature) => self.signed(signature, run),
             other => self.odd(frame, other, run),
         }

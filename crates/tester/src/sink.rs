@@ -1,4 +1,7 @@
 //! The node that receives: accounts for test frames, answers what a host would answer, and ends the way of all of them.
+//!
+//! Where several threads receive for a port they read signatures first, which is most of the work, and then put a whole vector into
+//! the port's one account: so copies of a frame are told from frames whichever thread takes them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +9,7 @@ use quiver_graph::{Frame, IfIndex, NoDrops, NoNext, NodeCx, VectorNode, Verdict,
 
 use crate::answer::{Handled, Host};
 use crate::receiver::{Kind, Receiver, Run};
-use crate::signature::LEN;
+use crate::signature::{LEN, Reading, Signature, Stamp};
 use crate::stateful::table::Tap;
 use crate::time::Time;
 
@@ -23,13 +26,12 @@ pub struct Inbox {
     pub ring: usize,
     /// How often so many frames came without the ring being found empty in between that it may have run over.
     pub ring_full: u64,
-    run: usize,
 }
 
 impl Inbox {
     /// Of a port without a trial.
     pub fn new(host: Host, ring: usize) -> Self {
-        Self { receiver: None, tap: None, host, ring, ring_full: 0, run: 0 }
+        Self { receiver: None, tap: None, host, ring, ring_full: 0 }
     }
 
     /// Takes a frame of one segment, and says what to answer.
@@ -37,6 +39,17 @@ impl Inbox {
     fn take(&mut self, bytes: &[u8], run: &mut Run) -> Option<Vec<u8>> {
         if let Some(receiver) = &mut self.receiver
             && receiver.take(bytes, run) != Kind::Unsigned
+        {
+            return None;
+        }
+        self.other(bytes)
+    }
+
+    /// The same of a frame whose signature has been read.
+    #[inline(always)]
+    fn take_read(&mut self, reading: Reading, bytes: &[u8], run: &mut Run) -> Option<Vec<u8>> {
+        if let Some(receiver) = &mut self.receiver
+            && receiver.take_read(reading, bytes, run) != Kind::Unsigned
         {
             return None;
         }
@@ -54,13 +67,13 @@ impl Inbox {
         }
     }
 
-    /// Notes how many frames came at once.
+    /// Notes how many frames came at once; `run` are those that a thread has taken without finding the ring empty.
     #[inline(always)]
-    fn note_vector(&mut self, frames: usize, most: usize) {
-        self.run = if frames >= most { self.run + frames } else { 0 };
-        if self.run >= self.ring {
+    fn note_vector(&mut self, frames: usize, most: usize, run: &mut usize) {
+        *run = if frames >= most { *run + frames } else { 0 };
+        if *run >= self.ring {
             self.ring_full += 1;
-            self.run = 0;
+            *run = 0;
         }
     }
 }
@@ -78,12 +91,33 @@ pub struct Sink {
     time: Time,
     inboxes: Inboxes,
     answers: Vec<(u32, Vec<u8>)>,
+    /// Other threads receive for the same ports.
+    shared: bool,
+    /// Signatures of a vector, where they are read before the account is locked; none for frames of several buffers.
+    readings: Vec<Option<Reading>>,
+    /// By port: frames since a ring was last found empty.
+    runs: Vec<usize>,
 }
 
 impl Sink {
     /// An instance for a thread.
-    pub fn new(time: Time, inboxes: Inboxes) -> Self {
-        Self { time, inboxes, answers: Vec::new() }
+    pub fn new(time: Time, inboxes: Inboxes, shared: bool) -> Self {
+        let runs = vec![0; inboxes.len()];
+        Self { time, inboxes, answers: Vec::new(), shared, readings: Vec::new(), runs }
+    }
+}
+
+/// Reads the signatures of one port's packets, from `from` on.
+fn read_ahead(readings: &mut Vec<Option<Reading>>, cx: &mut NodeCx<'_>, frame: &mut Frame, from: usize) {
+    let interface = cx.packet(frame, from).rx_if();
+    let mut stamp = Stamp::new(0);
+    readings.clear();
+    for i in from..frame.len() {
+        let packet = cx.packet(frame, i);
+        if packet.rx_if() != interface {
+            break;
+        }
+        readings.push((!packet.has(flags::CHAINED)).then(|| Signature::read_next(packet.bytes(), &mut stamp)));
     }
 }
 
@@ -117,7 +151,11 @@ impl VectorNode for Sink {
         // A vector may hold packets of several ports, one after the other.
         while from < n {
             let interface = cx.packet(frame, from).rx_if().0;
-            let Some(inbox) = self.inboxes.get((interface as usize).wrapping_sub(1)) else { break };
+            let at = (interface as usize).wrapping_sub(1);
+            let Some(inbox) = self.inboxes.get(at) else { break };
+            if self.shared {
+                read_ahead(&mut self.readings, cx, frame, from);
+            }
             let mut inbox = lock(inbox);
             if let Some(tap) = &mut inbox.tap {
                 show(tap, cx, frame, from);
@@ -135,6 +173,8 @@ impl VectorNode for Sink {
                     let total = packet.total_len();
                     packet.copy_out(total.saturating_sub(LEN), &mut tail);
                     inbox.take(&tail, &mut run)
+                } else if let Some(Some(reading)) = self.readings.get(to - from) {
+                    inbox.take_read(*reading, packet.bytes(), &mut run)
                 } else {
                     inbox.take(packet.bytes(), &mut run)
                 };
@@ -142,7 +182,7 @@ impl VectorNode for Sink {
                 to += 1;
             }
             inbox.receiver.iter_mut().for_each(|receiver| receiver.end(&mut run));
-            inbox.note_vector(to - from, most);
+            inbox.note_vector(to - from, most, &mut self.runs[at]);
             from = to;
         }
         for (interface, bytes) in self.answers.drain(..) {

@@ -310,7 +310,7 @@ fn prepare(
         kernel::departures(all, tag, (0, duration), None).map_err(of_kernel)?;
     }
     let counted = streams.iter().any(|s| s.signature == SignatureMode::None);
-    let core = bench.ports()[rx].spec.rx_core;
+    let core = bench.ports()[rx].spec.rx_cores.first().copied();
     if let Some(engine) = &mut bench.ports()[rx].kernel {
         let ends: Vec<u64> = planned.iter().map(|n| n.unwrap_or(u64::MAX)).collect();
         engine.expect(tag, base, &ends, core).map_err(|e| TrialError::Kernel { port: port_name, what: e.to_string() })?;

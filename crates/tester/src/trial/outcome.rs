@@ -41,7 +41,7 @@ pub(super) fn busy(bench: &mut Bench, before: &Before, after: &Before) -> Vec<Cp
         let mut roles = Vec::new();
         for (at, port) in bench.ports().iter().enumerate() {
             roles.extend(port.tx_threads.contains(&thread).then(|| format!("tx{at}")));
-            roles.extend((port.rx_thread == thread).then(|| format!("rx{at}")));
+            roles.extend(port.rx_threads.contains(&thread).then(|| format!("rx{at}")));
         }
         roles.join("+")
     };
@@ -73,7 +73,7 @@ pub(super) fn finish(
 ) -> DirectionReport {
     let (tx, rx) = (direction.tx, direction.rx);
     let mut receiver = lock(&bench.inboxes()[rx]).receiver.take();
-    let with_core = bench.ports()[rx].spec.rx_core.is_some();
+    let with_core = !bench.ports()[rx].spec.rx_cores.is_empty();
     if let (Some(engine), Some(receiver)) = (&mut bench.ports()[rx].kernel, &mut receiver) {
         reasons.extend(kernel::absorb(engine, receiver, with_core).map(|why| format!("{}: {why}", direction.name)));
     }

@@ -1,7 +1,7 @@
 //! Instructions a packet of each node on the way through the graph, counted by valgrind: the same figures however busy the
 //! machine is, so that a change that makes a node longer is found where it is made.
 //!
-//! `cargo bench -p quiver-net --bench instructions [-- --check | --update | --packets N]`. Without an option the table is printed; `--check`
+//! `cargo bench -p quiver-net --bench instructions [-- --check | --update | --cache | --packets N]`. Without an option the table is printed; `--check`
 //! compares it with the committed one (`benches/instructions.txt`) and fails where a node needs over 3 % more instructions, or
 //! calls what it did not call (a call left inside a loop over packets costs it half its speed); `--update` writes it. Another
 //! compiler or instruction set than the committed table's is said, and then nothing is compared.
@@ -9,7 +9,9 @@
 //! A last row of each path counts what takes memory from the heap, anywhere in the turn.
 //!
 //! The program runs itself under callgrind, once for each path, with vectors of 256 packets; `--packets` takes others, for a look only:
-//! with one packet a vector the table says what a node's call costs at low load. With `QUIVER_FUNCTIONS` in the
+//! with one packet a vector the table says what a node's call costs at low load. `--cache` counts misses of the first instruction
+//! cache instead, in a simulated one of 32 KiB, over the whole turn: how often the code of one node displaces that of another
+//! before the next vector comes. With `QUIVER_FUNCTIONS` in the
 //! environment it also tells of every function: instructions with those of its calls, calls, name.
 
 use std::collections::BTreeMap;
@@ -37,6 +39,8 @@ const VECTORS: usize = 256;
 const SLACK: (f64, f64) = (0.03, 0.02);
 /// What takes memory from the heap.
 const ALLOCATE: [&str; 6] = ["malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc", "memalign"];
+/// The simulated caches, as on most x86-64 cores of servers: size, ways, line. The last one is of no interest here.
+const CACHES: [&str; 4] = ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=1048576,16,64"];
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
 
 /// Instructions and calls a packet.
@@ -60,8 +64,15 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let has = |name: &str| args.iter().any(|a| a == name);
+    if has("--cache") {
+        return ended(misses(packets));
+    }
     let compared = packets == PACKETS;
-    match run(packets, compared && has("--check"), compared && has("--update")) {
+    ended(run(packets, compared && has("--check"), compared && has("--update")))
+}
+
+fn ended(result: Result<(), String>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("instructions: {error}");
@@ -82,9 +93,29 @@ fn counted(bed: &mut bed::Bed) {
     bed.turn(std::hint::black_box(VECTORS));
 }
 
-fn run(packets: usize, check: bool, update: bool) -> Result<(), String> {
-    if Command::new("valgrind").arg("--version").output().is_err() {
+fn lacks_valgrind() -> bool {
+    let lacks = Command::new("valgrind").arg("--version").output().is_err();
+    if lacks {
         println!("instructions: SKIP: no valgrind");
+    }
+    lacks
+}
+
+/// Prints the misses a packet of each path.
+fn misses(packets: usize) -> Result<(), String> {
+    if lacks_valgrind() {
+        return Ok(());
+    }
+    for path in PATHS {
+        let functions = profile(path, packets, &CACHES, "I1mr").map_err(|error| format!("{path}: {error}"))?;
+        let (_, turn) = functions.iter().find(|(name, _)| name.ends_with("::counted")).ok_or("the turn is not in the profile")?;
+        println!("{path:<14} {:8.4} misses", turn.inclusive() as f64 / (packets * VECTORS) as f64);
+    }
+    Ok(())
+}
+
+fn run(packets: usize, check: bool, update: bool) -> Result<(), String> {
+    if lacks_valgrind() {
         return Ok(());
     }
     let mut table = Table::new();
@@ -112,11 +143,13 @@ fn run(packets: usize, check: bool, update: bool) -> Result<(), String> {
     Err(format!("{}\nif this is what you want, commit the table that `--update` writes", worse.join("\n")))
 }
 
-fn measure(path: &str, packets: usize, table: &mut Table) -> Result<(), String> {
+/// Runs this program under callgrind: functions and what they cost in `event`.
+fn profile(path: &str, packets: usize, more: &[&str], event: &str) -> Result<BTreeMap<String, callgrind::Function>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let file = std::env::temp_dir().join(format!("quiver-instructions-{}-{path}", std::process::id()));
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no", "--toggle-collect=*instructions*counted*"])
+        .args(more)
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(program)
         .args(["--pass", path, "--packets", &packets.to_string()])
@@ -127,7 +160,11 @@ fn measure(path: &str, packets: usize, table: &mut Table) -> Result<(), String> 
     if !output.status.success() {
         return Err(format!("valgrind: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
     }
-    let functions = callgrind::parse(&profile.map_err(|error| format!("{}: {error}", file.display()))?)?;
+    callgrind::parse(&profile.map_err(|error| format!("{}: {error}", file.display()))?, event)
+}
+
+fn measure(path: &str, packets: usize, table: &mut Table) -> Result<(), String> {
+    let functions = profile(path, packets, &[], "Ir")?;
     if std::env::var_os("QUIVER_FUNCTIONS").is_some() {
         for (name, function) in &functions {
             eprintln!("{path} {} {} {name}", function.inclusive(), function.called());

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 /// A function of the program that ran.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Function {
-    /// Instructions of its own.
+    /// Events of its own: instructions, or what else was asked for.
     pub own: u64,
-    /// How often it called others, and the instructions of those calls.
+    /// How often it called others, and the events of those calls.
     pub calls: BTreeMap<String, (u64, u64)>,
 }
 
 impl Function {
-    /// Instructions of its own and of all that it called.
+    /// Events of its own and of all that it called.
     pub fn inclusive(&self) -> u64 {
         self.own + self.calls.values().map(|(_, cost)| cost).sum::<u64>()
     }
@@ -24,15 +24,18 @@ impl Function {
     }
 }
 
-/// Reads a profile: functions by name.
+/// Reads a profile: functions by name, with what they cost in `event` (`Ir`: instructions; `I1mr`: misses of the first
+/// instruction cache).
 ///
 /// # Errors
 /// The first line that is not as it should be.
-pub fn parse(profile: &str) -> Result<BTreeMap<String, Function>, String> {
+pub fn parse(profile: &str, event: &str) -> Result<BTreeMap<String, Function>, String> {
     let mut functions: BTreeMap<String, Function> = BTreeMap::new();
     let mut current = String::new();
     let mut callee = String::new();
     let mut calls = None;
+    let events = profile.lines().find_map(|line| line.strip_prefix("events: ")).ok_or("no events in the profile")?;
+    let column = events.split(' ').position(|name| name == event).ok_or_else(|| format!("no {event} among {events}"))?;
     for (number, line) in profile.lines().enumerate() {
         let bad = || format!("line {}: {line}", number + 1);
         if let Some(name) = line.strip_prefix("fn=") {
@@ -43,8 +46,8 @@ pub fn parse(profile: &str) -> Result<BTreeMap<String, Function>, String> {
             let count: u64 = counts.split(' ').next().and_then(|n| n.parse().ok()).ok_or_else(bad)?;
             calls = Some(count);
         } else if line.starts_with(|first: char| first.is_ascii_digit()) {
-            // Position and cost; the line after `calls=` holds what the calls cost.
-            let cost: u64 = line.split(' ').nth(1).and_then(|n| n.parse().ok()).ok_or_else(bad)?;
+            // Position and costs, without zeros at the end; the line after `calls=` holds what the calls cost.
+            let cost: u64 = line.split(' ').nth(1 + column).map_or(Ok(0), |n| n.parse().map_err(|_| bad()))?;
             let function = functions.entry(current.clone()).or_default();
             match calls.take() {
                 Some(count) => {

@@ -118,6 +118,63 @@ def test_bursts_and_streams_that_follow_one_another(tmp_path: Path) -> None:
     assert (d["rate"], e["rate"], f["share"]) == ("10%", "1000000000bps", 3.0)
 
 
+ROUND = """
+    pkt = STLPktBuilder(pkt=Ether()/IP()/UDP()/('x'*40))
+    return STLProfile([
+        STLStream(name='S0', isg=10.0, packet=pkt, mode=STLTXSingleBurst(pps=10, total_pkts=1), next='S1'),
+        STLStream(name='S1', self_start=False, packet=pkt, mode=STLTXSingleBurst(pps=10, total_pkts=2), next='S2'{more}),
+        STLStream(name='S2', self_start=False, packet=pkt, mode=STLTXSingleBurst(pps=10, total_pkts=3), next='{back}'{last}),
+    ])"""
+
+
+def round_of(tmp_path: Path, back: str, last: str = "", more: str = "") -> list[tuple[Any, ...]]:
+    made, notes = streams(tmp_path, ROUND.format(back=back, last=last, more=more))
+    assert notes == []
+    return [(s["name"], s.get("after"), s.get("start"), s["burst"]) for s in made]
+
+
+def test_streams_that_begin_again_send_in_each_others_gaps(tmp_path: Path) -> None:
+    # 100, 200 and 300 ms and the first one's 10 us: a round of 600,010 us.
+    assert round_of(tmp_path, "S0", last=", action_count=2") == [
+        ("S0", None, "10us", {"frames": 1, "gap": "500010us", "count": 2}),
+        ("S1", None, "100010us", {"frames": 2, "gap": "400010us", "count": 2}),
+        ("S2", None, "300010us", {"frames": 3, "gap": "300010us", "count": 2}),
+    ]
+    # Without a number there is no end.
+    assert [s[3] for s in round_of(tmp_path, "S0")] == [
+        {"frames": 1, "gap": "500010us"}, {"frames": 2, "gap": "400010us"}, {"frames": 3, "gap": "300010us"},
+    ]  # fmt: skip
+    # Who stops the round in its middle has one turn more than those behind it.
+    assert [s[3].get("count") for s in round_of(tmp_path, "S0", more=", action_count=3")] == [3, 3, 2]
+    # The round may begin behind a stream that sends once.
+    assert round_of(tmp_path, "S1") == [
+        ("S0", None, "10us", {"frames": 1}),
+        ("S1", "S0", None, {"frames": 2, "gap": "300000us"}),
+        ("S2", "S0", "200000us", {"frames": 3, "gap": "200000us"}),
+    ]
+    # One turn, then nobody is started.
+    made, notes = streams(tmp_path, ROUND.format(back="S0", last="", more=", action_count=1"))
+    assert [s["name"] for s in made] == ["S0", "S1"]
+    assert notes == ["stream S2 is left out: nothing starts it"]
+
+
+def test_several_bursts_of_a_stream_that_begins_again_are_streams_of_their_own(tmp_path: Path) -> None:
+    made, notes = streams(
+        tmp_path,
+        """
+        pkt = STLPktBuilder(pkt=Ether()/IP()/UDP()/('x'*40))
+        return STLProfile([
+            STLStream(name='A', packet=pkt, mode=STLTXMultiBurst(pps=1000, pkts_per_burst=5, ibg=1000.0, count=2), next='A'),
+        ])""",
+    )
+    # Bursts of 5 ms at 0 and 6 ms, again after 11 ms.
+    assert [(s["name"], s.get("start"), s["burst"]) for s in made] == [
+        ("A-1", None, {"frames": 5, "gap": "6000us"}),
+        ("A-2", "6000us", {"frames": 5, "gap": "6000us"}),
+    ]
+    assert notes == ["stream A begins again with 2 bursts: each is a stream of its own"]
+
+
 def test_sizes_vary_by_trimming_and_lengths_are_not_fields(tmp_path: Path) -> None:
     read = one(
         tmp_path,
@@ -149,7 +206,12 @@ def test_frames_too_short_for_a_signature_are_counted_only_or_made_longer(tmp_pa
         ("return [STLStream(packet=STLPktBuilder(pkt=Ether()/IP()/UDP()/IP()))]", "headers Ether/IP/UDP/IP"),
         ("return [STLStream(packet=STLPktBuilder(pkt=Ether()/IP(frag=5)/UDP()))]", "fragments"),
         ("return [STLStream(packet=STLPktBuilder(pkt=Ether()/IP(speed=5)))]", "IP has no field speed"),
-        ("return [STLStream(name='A', next='A', packet=STLPktBuilder(pkt=Ether()/IP()/UDP()))]", "begin again"),
+        ("return [STLStream(name='A', next='A', packet=STLPktBuilder(pkt=Ether()/IP()/UDP()))]", "has no end"),
+        (
+            "return [STLStream(name='A', next='A', mode=STLTXSingleBurst(percentage=5, total_pkts=2), "
+            "packet=STLPktBuilder(pkt=Ether()/IP()/UDP()))]",
+            "a part of a line's",
+        ),
         ("return [STLStream(name='A', next='B', packet=STLPktBuilder(pkt=Ether()/IP()/UDP()))]", "which there is not"),
         (
             "vm = [STLVmFlowVar('a', size=1), STLVmWrFlowVar('a', 'IP.ttl')]\n"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -18,6 +19,8 @@ L1 = 20
 """Preamble, start delimiter and gap of a frame on a line, bytes."""
 SIGNATURE = 18
 MIN_FRAME = 64
+MOST_BURSTS = 32
+"""Of a stream that begins again."""
 TCP_FLAGS = {"F": "fin", "S": "syn", "R": "rst", "P": "psh", "A": "ack", "U": "urg"}
 
 
@@ -46,22 +49,99 @@ def us(time: float) -> str:
     return f"{plain(time)}us"
 
 
-def _direction(side: str, given: Sequence[api.STLStream], notes: list[str], both: bool) -> list[dict[str, Any]]:
-    names = {id(s): f"{s.name or f's{k}'}{f'-{side}' if both else ''}"[:64] for k, s in enumerate(given)}
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """When a stream of a round sends: round after round, where the round has no end."""
+
+    after: api.STLStream | None
+    """Who ends before the first round begins."""
+    start_us: float
+    """From there to its first frame."""
+    gap_us: float
+    """From one of its turns to the next."""
+    rounds: int | None
+    """How often; none: as long as the trial lasts."""
+
+
+def _length_us(stream: api.STLStream) -> float:
+    """From a stream's first frame to the end of its last one's time."""
+    mode, builder = stream.mode, stream.packet
+    pps = mode.pps
+    if builder is not None and isinstance(builder.pkt, Layer) and (bits := mode.bps_L1 or mode.bps_L2):
+        size = max(MIN_FRAME, len(builder.pkt) + FCS)
+        pps = bits / 8 / (size + (L1 if mode.bps_L1 else 0))
+    if mode.percentage:
+        raise EmitError(f"stream {stream.name} is one of several that begin again, and its rate is a part of a line's")
+    if isinstance(mode, api.STLTXSingleBurst):
+        return mode.total_pkts / (pps or 1.0) * 1e6
+    if isinstance(mode, api.STLTXMultiBurst) and mode.count:
+        return mode.count * mode.pkts_per_burst / (pps or 1.0) * 1e6 + (mode.count - 1) * mode.ibg
+    raise EmitError(f"stream {stream.name} is followed by {stream.next}, and has no end")
+
+
+def _followers(given: Sequence[api.STLStream]) -> dict[int, api.STLStream]:
+    """Whom each stream starts when it ends."""
     by_name = {s.name: s for s in given if s.name}
-    before: dict[int, api.STLStream] = {}
+    found = {}
     for stream in given:
         if stream.next and stream.next != "-1":
-            follower = by_name.get(stream.next)
-            if follower is None:
+            if stream.next not in by_name:
                 raise EmitError(f"stream {stream.name} is followed by {stream.next}, which there is not")
-            if list(given).index(follower) <= list(given).index(stream):
-                raise EmitError(f"stream {stream.name} is followed by {stream.next}: streams that begin again cannot be said")
-            before[id(follower)] = stream
+            # Its number of turns is counted when it ends: after the last one it starts nobody.
+            if stream.action_count != 1:
+                found[id(stream)] = by_name[stream.next]
+    return found
+
+
+def _rounds(given: Sequence[api.STLStream], follower: dict[int, api.STLStream]) -> dict[int, Turn]:
+    """Streams that begin again, and when."""
+    turns: dict[int, Turn] = {}
+    for first in (s for s in given if s.self_start):
+        chain: list[api.STLStream] = []
+        at: api.STLStream | None = first
+        while at is not None and all(at is not s for s in chain):
+            chain.append(at)
+            at = follower.get(id(at))
+        if at is None or id(at) in turns:
+            continue
+        begin = next(k for k, s in enumerate(chain) if s is at)
+        ring = chain[begin:]
+        lengths = [_length_us(s) for s in ring]
+        period = sum(lengths) + sum(s.isg for s in ring)
+        # Whose number of turns is over first ends the round for all.
+        last = min(((s.action_count, k) for k, s in enumerate(ring) if s.action_count), default=None)
+        offset = 0.0
+        for k, (stream, length) in enumerate(zip(ring, lengths, strict=True)):
+            offset += stream.isg
+            rounds = None if last is None else last[0] - (k > last[1])
+            turns[id(stream)] = Turn(chain[begin - 1] if begin else None, offset, period - length, rounds)
+            offset += length
+    return turns
+
+
+def _started(given: Sequence[api.STLStream], follower: dict[int, api.STLStream]) -> set[int]:
+    """Streams that start by themselves or are started."""
+    found: set[int] = set()
+    for first in (s for s in given if s.self_start):
+        at: api.STLStream | None = first
+        while at is not None and id(at) not in found:
+            found.add(id(at))
+            at = follower.get(id(at))
+    return found
+
+
+def _direction(side: str, given: Sequence[api.STLStream], notes: list[str], both: bool) -> list[dict[str, Any]]:
+    names = {id(s): f"{s.name or f's{k}'}{f'-{side}' if both else ''}"[:64] for k, s in enumerate(given)}
+    follower = _followers(given)
+    turns = _rounds(given, follower)
+    started = _started(given, follower)
+    before = {id(f): s for s in given if id(s) in started and (f := follower.get(id(s))) is not None and id(f) not in turns}
     made = []
-    for stream in given:
+    # A stream waits for one that stands before it.
+    for stream in _in_order(given, before, turns):
         name = names[id(stream)]
-        if not stream.self_start and id(stream) not in before:
+        turn = turns.get(id(stream))
+        if id(stream) not in started:
             notes.append(f"stream {name} is left out: nothing starts it")
             continue
         try:
@@ -71,6 +151,9 @@ def _direction(side: str, given: Sequence[api.STLStream], notes: list[str], both
         head: dict[str, Any] = {"name": name}
         if side == "right":
             head["from"] = "right"
+        if turn is not None:
+            made += [{**head, **part} for part in _turns(name, turn, stream, one, names, notes)]
+            continue
         # A stream that another one starts waits for it whatever it would do by itself.
         if id(stream) in before:
             head["after"] = names[id(before[id(stream)])]
@@ -78,6 +161,55 @@ def _direction(side: str, given: Sequence[api.STLStream], notes: list[str], both
             head["start"] = us(stream.isg)
         made.append({**head, **one})
     return made
+
+
+def _in_order(
+    given: Sequence[api.STLStream], before: dict[int, api.STLStream], turns: dict[int, Turn]
+) -> list[api.STLStream]:
+    """The streams, each behind the one that it waits for."""
+    ordered: list[api.STLStream] = []
+
+    def put(stream: api.STLStream) -> None:
+        if any(stream is s for s in ordered):
+            return
+        turn = turns.get(id(stream))
+        awaited = turn.after if turn is not None else before.get(id(stream))
+        if awaited is not None:
+            put(awaited)
+        ordered.append(stream)
+
+    for stream in given:
+        put(stream)
+    return ordered
+
+
+def _turns(
+    name: str, turn: Turn, stream: api.STLStream, one: dict[str, Any], names: dict[int, str], notes: list[str]
+) -> Iterator[dict[str, Any]]:
+    """A stream that begins again: its turns are bursts, with those of the others in the gap."""
+    if turn.rounds == 0:
+        notes.append(f"stream {name} is left out: another one's number of turns ends before its first")
+        return
+    burst = one["burst"]
+    frames, count = burst["frames"], burst.get("count", 1)
+    inner = stream.mode.ibg if isinstance(stream.mode, api.STLTXMultiBurst) else 0.0
+    step = (_length_us(stream) + inner) / count
+    if count > 1:
+        notes.append(f"stream {name} begins again with {count} bursts: each is a stream of its own")
+    if count > MOST_BURSTS:
+        raise EmitError(f"stream {name} begins again with {count} bursts; up to {MOST_BURSTS} can be said")
+    # From the end of a burst to the same one of the next turn.
+    gap = turn.gap_us + _length_us(stream) - (step - inner)
+    for k in range(count):
+        again: dict[str, Any] = {} if turn.rounds == 1 else {"gap": us(gap)}
+        if turn.rounds is not None and turn.rounds > 1:
+            again["count"] = turn.rounds
+        part = {**one, "burst": {"frames": frames, **again}}
+        if turn.after is not None:
+            part["after"] = names[id(turn.after)]
+        if start := turn.start_us + k * step:
+            part["start"] = us(start)
+        yield part if count == 1 else {**part, "name": f"{name[:58]}-{k + 1}"}
 
 
 def _stream(stream: api.STLStream, notes: list[str], alone: bool) -> dict[str, Any]:
@@ -126,8 +258,6 @@ def _load(stream: api.STLStream, size: int, notes: list[str]) -> dict[str, Any]:
         burst = {"frames": mode.pkts_per_burst, "count": mode.count, "gap": us(mode.ibg)}
         if mode.count == 0:
             del burst["count"]
-    if stream.action_count:
-        notes.append("streams that follow one another do so once: numbers of rounds are left out")
     if burst:
         return {"rate": text, "burst": burst}
     # TRex scales all but latency streams to the rate of the measurement.

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import asyncssh
@@ -21,8 +22,10 @@ import yaml
 
 from quiver_lab import beds, campaign, facts, site, testbed
 from quiver_lab.commands import LocalHost
+from quiver_lab.devices.base import wire_ports
 from quiver_lab.devices.linux import Linux
 from quiver_lab.devices.router import Quiver, interface_commands
+from quiver_lab.farsite import FarSite
 from quiver_lab.records import RunId, RunRecord
 from quiver_lab.runner import Progress, Runner, plan
 from quiver_lab.site import Ground
@@ -330,6 +333,19 @@ def test_a_lab_that_is_killed_leaves_nothing_and_resumes_to_the_same_trials(rack
     assert rack.links() == there
 
 
+def test_cards_of_the_tester_are_ports_of_dpdks_with_a_core_each() -> None:
+    cards = [{"tester": {"pci": f"0000:01:00.{n}"}, "dut": {"interface": f"eth{n}"}} for n in (0, 1)]
+    hosts = {"tester": {"address": "192.0.2.1", "cores": [2, 4, 6]}, "dut": {"address": "192.0.2.2", "cores": [1]}}
+    described = {"schema": "quiver-testbed/1", "name": "cards", "wires": cards, **hosts}
+    matrix = {"dut": ["linux"], "link": ["ports"], "procedure": ["p"]}
+    keys = {"schema": "quiver-campaign/1", "name": "c", "matrix": matrix, "procedures": {"p": {"kind": "throughput"}},
+            "testbed": {"kind": "remote", "hosts": described}}  # fmt: skip
+    c = campaign.parse(yaml.safe_dump(keys))
+    wires = SimpleNamespace(tester_ports=("0000:01:00.0", "0000:01:00.1"))
+    ports = wire_ports(FarSite(c), next(iter(c.cells())), wires)  # type: ignore[arg-type]
+    assert ports == ("dpdk:0000:01:00.0,tx-core=2,rx-core=2", "dpdk:0000:01:00.1,tx-core=4,rx-core=4")
+
+
 def test_what_two_hosts_cannot_carry_is_absent_with_the_reason(rack: Rack, tmp_path: Path) -> None:
     cards = [{"tester": {"pci": f"ffff:01:00.{n}"}, "dut": {"pci": f"ffff:02:00.{n}"}} for n in (0, 1)]
     every = {"dut": ["linux", "quiver", "external", "fdio-vpp"], "link": ["ports", "veth"], "procedure": ["p"]}
@@ -346,7 +362,7 @@ def test_what_two_hosts_cannot_carry_is_absent_with_the_reason(rack: Rack, tmp_p
     assert found["linux", "veth"] == "a testbed of two hosts has wires of its own: link 'ports'"
     assert "cabled to ports of this machine" in str(found["external", "ports"])
     assert "vpp is not installed" in str(found["fdio-vpp", "ports"]) or found["fdio-vpp", "ports"] is None
-    assert "quiver-tester has no DPDK ports" in str(why(wires=cards)["quiver", "ports"])
+    assert "there is no device ffff:02:00.0" in str(why(wires=cards)["quiver", "ports"])
     assert "the wires carry 1Mbps" in str(why(line_rate="1Mbps")["linux", "ports"])
     names = [{"tester": {"interface": f"no{n}"}, "dut": {"interface": f"no{n}"}} for n in (0, 1)]
     assert "dut: there is no interface no0" in str(why(wires=names)["linux", "ports"])

@@ -6,6 +6,9 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -243,3 +246,34 @@ def test_the_command_line_spreads_a_campaign(tmp_path: Path, more: list[str]) ->
     assert "12 runs in" in done.output
     with pytest.raises(twohosts.TestbedError, match="two testbeds have the name a"):
         beds.of(campaign.parse(yaml.safe_dump(KEYS)), tmp_path, [files[0], files[0]])
+
+
+@pytest.mark.parametrize(("more", "repeats"), [([], 60), (["--cluster", "local"], 6)], ids=["in this process", "on a cluster"])
+def test_ctrl_c_at_a_terminal_ends_all_testbeds_and_resume_goes_on(tmp_path: Path, more: list[str], repeats: int) -> None:
+    files = [bed_file(tmp_path, name) for name in ("a", "b")]
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump({**KEYS, "repeats": repeats}))
+    words = ["run", str(tmp_path / "c.yaml"), *(f"--testbed={file}" for file in files)]
+    out = ["--out", str(tmp_path / "o")]
+    whole = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "whole")])
+    assert whole.exit_code == 0, whole.output
+    # A terminal sends it to everybody in the foreground: to the workers as well.
+    process = subprocess.Popen(
+        [sys.executable, "-m", "quiver_lab", *words, *out, *more],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    with process:
+        while not list((tmp_path / "o" / "runs").glob("*/r*.json")):
+            assert process.poll() is None
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert "stopping after the trials in flight" in said
+    assert "--resume" in said
+    assert "Traceback" not in said
+    begun = content(tmp_path / "o")
+    assert 0 < len(begun) < len(content(tmp_path / "whole"))
+    again = CliRunner().invoke(app, [*words, *out, "--resume"])
+    assert again.exit_code == 0, again.output
+    assert content(tmp_path / "o") == content(tmp_path / "whole")
+    assert begun.items() <= content(tmp_path / "o").items()

@@ -20,6 +20,7 @@ from quiver_lab.operator import Operator
 from quiver_lab.site import Far, Site
 from quiver_lab.tester import QuiverTester
 from quiver_lab.trial import Trial
+from quiver_lab.twohosts import KERNEL_DRIVERS
 
 CHECK_PPS = 400.0
 CHECK_S = 0.25
@@ -150,10 +151,16 @@ def wire_ports(where: Site, cell: Cell, wires: testbed.Wires) -> tuple[str, str]
     """The tester's ports on wires, without addresses."""
     cores = where.tester_cores()
     more = {"xdp": f",tx-core={cores[0]},rx-core={cores[-1]}"}
-    left, right = (
-        f"{driver}:{name}{more.get(driver, '')}"
-        for driver, name in zip(where.tester_drivers(cell), wires.tester_ports, strict=True)
-    )
+
+    def text(at: int, driver: str, name: str) -> str:
+        if driver in KERNEL_DRIVERS:
+            return f"{driver}:{name}{more.get(driver, '')}"
+        # A network card: its port has a core of its own where there are two.
+        core = cores[at % len(cores)]
+        return f"dpdk:{name},tx-core={core},rx-core={core}"
+
+    both = zip(where.tester_drivers(cell), wires.tester_ports, strict=True)
+    left, right = (text(at, driver, name) for at, (driver, name) in enumerate(both))
     return left, right
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from quiver_lab import findings
+from quiver_lab import findings, hardware
 from quiver_lab.findings import Verdict
 from quiver_lab.reproduce import counters, design, evidence, page
 from quiver_lab.reproduce.counters import BenchFile, Evidence
@@ -27,7 +27,13 @@ FIGURES = {
     "graph-hot: ip4-1024 x4 avx2": 44.0,
     "graph: ip4-1024 default": 90.0,
 }
+CORE = {"graph-hot: core default": 1.25}
 SMALL = {"instructions-v4: ip4-1024 Ip4Input, instructions": 50.0, "instructions-v4: ip4-1024 Lookup<V4>, instructions": 90.0}
+RING = {
+    f"graph-sizes: ip4-1024 {name}": value
+    for name, value in (("v4", 300.0), ("default", 60.0), ("v512", 58.0), ("v1024", 61.0))
+}
+MISSES = {"cache: ip4-1024, misses": 0.25, "cache-v4: ip4-1024, misses": 2.0, "cache: l2-bridge-10, misses": 9.0}
 
 
 def of(figures: dict[str, float], *, perf: str = "not supported", **machine: str) -> Evidence:
@@ -49,9 +55,10 @@ def test_values_follow_from_the_file_and_say_what_they_are() -> None:
 
 
 def test_instructions_a_core_clock_need_the_ratio_of_the_clocks() -> None:
-    assert (256, "ipc") not in values(of(FIGURES, core_clocks_per_tsc_clock="fast"))
-    assert values(of(FIGURES, core_clocks_per_tsc_clock="1.25"))[256, "ipc"] == (1.6, "estimated")
-    assert "no core_clocks_per_tsc_clock" in counters.missing(of(FIGURES), "ipc")
+    assert (256, "ipc") not in values(of(FIGURES))
+    assert values(of({**FIGURES, **CORE}))[256, "ipc"] == (1.6, "estimated")
+    assert "lacks the core's clocks" in counters.missing(of(FIGURES), "ipc")
+    assert "lacks the core's clocks" not in counters.missing(of({**FIGURES, **CORE}), "ipc")
 
 
 def verdicts(e: Evidence) -> dict[str, findings.Judgement]:
@@ -59,23 +66,47 @@ def verdicts(e: Evidence) -> dict[str, findings.Judgement]:
 
 
 def test_findings_get_verdicts_where_the_file_has_small_vectors_and_else_say_what_is_missing() -> None:
-    without = verdicts(of(FIGURES))
-    for name in ("ipc-grows-with-the-vector", "instructions-fall-with-the-vector"):
+    without = verdicts(of({**FIGURES, **CORE}))
+    for name in ("ipc-grows-in-forwarding", "instructions-fall-with-the-vector"):
         assert without[name].verdict is Verdict.NOT_TESTABLE
         assert "has vectors of 256 only (scripts/bench --only instructions-v" in without[name].why
         assert "hardware counters: not supported" in without[name].why
-    full = verdicts(of({**FIGURES, **SMALL}))
+    full = verdicts(of({**FIGURES, **SMALL, **CORE}))
     # 100 of 140 instructions; 2 a clock and 140/300.
     assert full["instructions-fall-with-the-vector"].verdict is Verdict.HOLDS
-    assert full["ipc-grows-with-the-vector"].verdict is Verdict.HOLDS
-    assert full["ipc-grows-with-the-vector"].why.endswith("; estimated values, not measured")
-    other = verdicts(of({**FIGURES, **{k: v / 3 for k, v in SMALL.items()}, "graph-hot: ip4-1024 v4": 20.0}))
+    assert full["ipc-grows-in-forwarding"].verdict is Verdict.HOLDS
+    assert full["ipc-grows-in-cross-connects"].verdict is Verdict.NOT_TESTABLE
+    assert full["ipc-grows-in-forwarding"].why.endswith("; estimated values, not measured")
+    other = verdicts(of({**FIGURES, **CORE, **{k: v / 3 for k, v in SMALL.items()}, "graph-hot: ip4-1024 v4": 20.0}))
     assert other["instructions-fall-with-the-vector"].verdict is Verdict.DOES_NOT
-    assert other["ipc-grows-with-the-vector"].verdict is Verdict.DOES_NOT
+    assert other["ipc-grows-in-forwarding"].verdict is Verdict.DOES_NOT
     misses = full["instruction-misses-fall"]
-    assert (misses.verdict, "simulate no cache" in misses.why) == (Verdict.NOT_TESTABLE, True)
-    assert "no adapter reads hardware counters yet" in counters.missing(of(FIGURES, perf=""), "l1i_misses_per_packet")
+    assert (misses.verdict, "no size (scripts/bench --only cache counts them)" in misses.why) == (Verdict.NOT_TESTABLE, True)
+    simulated = verdicts(of({**FIGURES, **MISSES}))["instruction-misses-fall"]
+    assert (simulated.verdict, simulated.pairs[0].ratio) == (Verdict.HOLDS, 0.125)
+    assert simulated.why.endswith("; simulated values, not measured")
+    none = verdicts(of({**FIGURES, **MISSES, "cache: ip4-1024, misses": 2.0}))["instruction-misses-fall"]
+    assert none.verdict is Verdict.DOES_NOT
+    assert "these trials have none (testbed.counters: perf)" in counters.missing(of(FIGURES, perf=""), "l1i_misses_per_packet")
     assert counters.missing(of(FIGURES), "receive_rate_pps") == ""
+
+
+def test_clocks_stand_in_where_rates_are_the_testers() -> None:
+    with_clocks = verdicts(of({**FIGURES, **RING}))
+    for name in ("knee-near-256", "small-vectors-are-slower", "penalty-past-512"):
+        assert with_clocks[name].verdict is Verdict.HOLDS
+        assert with_clocks[name].why.startswith("by clocks of the benches: 1 of 1 pairs")
+        assert "no receive_rate_pps was measured" in with_clocks[name].why
+        assert verdicts(of(FIGURES))[name].verdict is Verdict.NOT_TESTABLE
+    slower = {
+        **RING,
+        "graph-sizes: ip4-1024 default": 70.0,
+        "graph-sizes: ip4-1024 v4": 70.0,
+        "graph-sizes: ip4-1024 v1024": 50.0,
+    }
+    other = verdicts(of({**FIGURES, **slower}))
+    for name in ("knee-near-256", "small-vectors-are-slower", "penalty-past-512"):
+        assert other[name].verdict is Verdict.DOES_NOT
 
 
 @pytest.fixture(scope="module")
@@ -89,16 +120,22 @@ def test_the_page_shows_them_beside_the_figures_and_reads_result_files_only(
     def panel(name: str) -> list[str]:
         text, _ = page.build(store, design("linguaglossa2019"), tmp_path / name)
         assert text.exists()
-        return [row for row in (tmp_path / name / "beside.csv").read_text().splitlines() if row.startswith(("6b,", "6c,"))]
+        return [
+            row
+            for row in (tmp_path / name / "beside.csv").read_text().splitlines()
+            if row.startswith(("6a clocks,", "6b,", "6c,", "6d,"))
+        ]
 
     assert panel("none") == []
     file = tmp_path / "bench.json"
-    file.write_text(of({**FIGURES, **SMALL}).bench.model_dump_json(by_alias=True))  # type: ignore[union-attr]
-    monkeypatch.setattr(counters, "probe_perf", lambda: "perf: no such counter")
+    file.write_text(of({**FIGURES, **SMALL, **MISSES, **RING}).bench.model_dump_json(by_alias=True))  # type: ignore[union-attr]
+    monkeypatch.setattr(hardware, "lacking", lambda: "perf: no such counter")
     counters.keep(store, file)
     file.unlink()
     rows = panel("some")
     assert any(row.startswith("6b,") and ",100.0," in row and "simulated, by callgrind" in row for row in rows)
+    assert any(row.startswith("6a clocks,") and "vector_size=512" in row and ",58.0," in row for row in rows)
+    assert any(row.startswith("6d,") and ",0.25," in row and "simulated, by callgrind in a cache" in row for row in rows)
     assert any(row.startswith("6c,") and ",2.0," in row and "estimated" in row for row in rows)
     text = (tmp_path / "some" / "reproduction.html").read_text()
     assert "not from trials" in text
@@ -151,5 +188,5 @@ def test_the_probe_of_perf_tells_what_it_said(monkeypatch: pytest.MonkeyPatch, s
     def answer(*_: Any) -> str:
         return said
 
-    monkeypatch.setattr(counters, "run", answer)
-    assert counters.probe_perf() == lacking
+    monkeypatch.setattr(hardware, "run", answer)
+    assert hardware.lacking() == lacking

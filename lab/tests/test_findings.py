@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from pydantic import ValidationError
 
@@ -88,6 +90,19 @@ def test_a_reference_of_zero_is_no_pair() -> None:
     judgement = judge(finding, cells, candidate="quiver")
     assert judgement.verdict is Verdict.NOT_TESTABLE
     assert "linux" in judgement.why
+
+
+def test_any_loss_is_more_than_none_but_none_is_not_more_than_none() -> None:
+    finding = next(f for f in findings.load("slavik2025") if f.id == "translation-costs-throughput")
+    keys = {"rate_gbit_s": "10", "frame_bytes": "64", "dut": "candidate", "workers": "1"}
+
+    def cells(nat: float) -> list[Measured]:
+        found = {"one-way": 0.0, "nat": nat}
+        return [Measured({**keys, "operation": o}, "loss_percent", (v,)) for o, v in found.items()]
+
+    some = judge(finding, cells(0.5))
+    assert (some.verdict, some.pairs[0].ratio) == (Verdict.HOLDS, math.inf)
+    assert judge(finding, cells(0.0)).verdict is Verdict.NOT_TESTABLE
 
 
 def test_a_finding_needs_a_predicate_or_a_reason() -> None:

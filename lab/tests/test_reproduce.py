@@ -359,7 +359,7 @@ def test_shares_of_r_plus_are_cells_of_their_own(stores: dict[str, Store]) -> No
     assert "over 8 million packets per second" in next(p for p in all_panels if p.name == "6a").note
     verdicts = {j.finding.id: j for j in evidence.judge(d, known)}
     assert verdicts["latency-grows-near-capacity"].verdict.value == "holds"
-    assert verdicts["ipc-grows-with-the-vector"].verdict.value == "not testable here"
+    assert verdicts["ipc-grows-in-forwarding"].verdict.value == "not testable here"
 
 
 def test_runtime_of_a_router_is_read() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from quiver_lab import __version__, beds, campaign, doctor, facts, findings, published, runner, spread, trex, units
+from quiver_lab import __version__, beds, campaign, doctor, facts, findings, hardware, published, runner, spread, trex, units
 from quiver_lab.devices import external
 from quiver_lab.operator import AtTerminal
 from quiver_lab.records import RunId, RunRecord
@@ -178,7 +178,9 @@ def reproduce(
         cores = tuple(int(n) for n in dut_cores.split(","))
     except ValueError:
         raise ValueError(f"--dut-cores '{dut_cores}': numbers with commas between") from None
-    options = Options(quick=quick, candidate=candidate, tester_core=tester_core, dut_cores=cores, sender=sender)
+    options = Options(
+        quick=quick, candidate=candidate, tester_core=tester_core, dut_cores=cores, sender=sender, perf=not hardware.lacking()
+    )
     chosen = command.parse_only(only or [])
     if to is None and not plan_only:
         raise StoreError("give --out, a folder for results and report, or --plan")

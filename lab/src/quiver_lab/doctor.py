@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from quiver_lab import facts, testbed
+from quiver_lab import facts, hardware, testbed
 from quiver_lab.energy import POWERCAP, MeterError, Rapl
 from quiver_lab.processes import find
 from quiver_lab.sensors import HWMON, sensors
@@ -67,6 +67,14 @@ def checks(proc: Path = facts.PROC, sys: Path = facts.SYS) -> Iterator[Check]:
     else:
         yield Check("could", "no huge pages: packet memory lies on small ones", "sysctl vm.nr_hugepages=512")
     yield from _programs()
+    if why := hardware.lacking():
+        yield Check(
+            "could",
+            f"no hardware counters ({why}): instructions and cache misses are simulated",
+            "a machine of its own, and perf",
+        )
+    else:
+        yield Check("good", "hardware counters can be read (testbed.counters: perf)")
     yield from _meters(sys)
 
 

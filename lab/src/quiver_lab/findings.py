@@ -10,6 +10,7 @@ Verdicts: *holds*, *does not*, *not testable here* with the reason. A finding wi
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from quiver_lab.published import PAPERS, Cell, Published
 
 Scalar = str | int | float
+
+
+MAY_BE_NONE = ("loss_percent", "l1i_misses_per_packet")
+"""Quantities of which none is as good as can be: any amount beside it is more, without limit. A rate of zero is a device that
+did not work, and compares with nothing."""
 
 
 class Verdict(Enum):
@@ -79,6 +85,8 @@ class Finding(_Strict):
     reading: str = ""
     """How words became numbers."""
     predicate: Predicate | None = None
+    otherwise: Predicate | None = None
+    """What stands in for it where it cannot be tested."""
     not_testable: str = ""
     """Why there is no predicate, where there is none."""
 
@@ -162,9 +170,9 @@ def judge(finding: Finding, measured: Sequence[Measured], *, candidate: str = "c
         if p.right:
             other = right.get(_rest(m.cell, free))
             b = statistics.median(other.values) if other else None
-            if not b:
+            if b is None or (b == 0 and not (a > 0 and p.quantity in MAY_BE_NONE)):
                 continue
-            ratio = a / b
+            ratio = a / b if b else math.inf
         else:
             b, ratio = None, a
         within = (p.at_least is None or ratio >= p.at_least) and (p.at_most is None or ratio <= p.at_most)

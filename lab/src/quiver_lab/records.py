@@ -55,6 +55,8 @@ class TrialRecord(_Record):
     tester_busy: dict[str, float] = Field(default_factory=dict)
     """The same of the tester's cores, where the tester has a machine of its own."""
     energy: Energy | None = None
+    hardware: dict[str, float] = Field(default_factory=dict)
+    """Events a second on the device's cores in the middle of the trial, where the testbed has them counted."""
 
 
 class StatefulRecord(_Record):

@@ -8,13 +8,14 @@ interrupted is begun again with its stored trials as answers until they end: onl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 
-from quiver_lab import facts, site, testbed
+from quiver_lab import facts, hardware, processes, site, testbed
 from quiver_lab.campaign import Campaign, Cell
 from quiver_lab.devices import Adapter, Bench, DeviceError, adapter, sessions
+from quiver_lab.devices.base import cores_of
 from quiver_lab.energy import Meter, MeterError
 from quiver_lab.execute import execute, expected
 from quiver_lab.measurer import FullMeasurer, Step
@@ -100,6 +101,12 @@ class _Recording:
     idle_watts: float | None
     progress: Progress
     stopped: Callable[[], bool]
+    perf: str | None = None
+    """Path of ``perf``, where hardware counters are wanted."""
+    cores: Sequence[int] = ()
+    """The device's."""
+    per_packet: dict[str, float] = field(default_factory=dict)
+    """What the counters say of the last trial."""
     ordinal: int = 0
     bench: Bench | None = field(default=None)
 
@@ -125,10 +132,11 @@ class _Recording:
         ordinal, self.ordinal = self.ordinal, self.ordinal + 1
         known = self.store.trial(self.run, ordinal)
         if known is not None and (known.rate_pps, known.duration_s) == (rate_pps, duration_s):
-            return Trial.model_validate(known.trial)
+            return self._seen(Trial.model_validate(known.trial), known.hardware)
         bench = self._ready()
         before, cores = self.meter.read() if self.meter else None, bench.cores()
-        trial = measure(bench.measurer)
+        with hardware.counted(self.perf, self.cores, duration_s) as counts:
+            trial = measure(bench.measurer)
         later = bench.cores()
         energy = None
         if self.meter and before:
@@ -157,9 +165,14 @@ class _Recording:
                 core_busy=facts.core_busy(cores.device, later.device),
                 tester_busy=facts.core_busy(cores.tester, later.tester),
                 energy=energy,
+                hardware=counts,
             )
         )
         self.progress.trial(self.run, ordinal, trial, rate_pps)
+        return self._seen(trial, counts)
+
+    def _seen(self, trial: Trial, counts: Mapping[str, float]) -> Trial:
+        self.per_packet = hardware.per_packet(counts, trial.received / trial.duration_s)
         return trial
 
     def stateful(self, request: StatefulRequest) -> Stateful:
@@ -279,10 +292,11 @@ class Runner:
                     return benches[0]
 
                 recording = _Recording(
-                    self.store, run, open_device, self.testbed, self.meter, self.idle_watts, self.progress, self.stopped
-                )
+                    self.store, run, open_device, self.testbed, self.meter, self.idle_watts, self.progress, self.stopped,
+                    perf=self._perf(), cores=cores_of(self.campaign, cell),
+                )  # fmt: skip
                 outcome = execute(cell, self.campaign.procedures[cell.procedure], self.campaign.line_bit_per_s, recording)
-                values = outcome.values
+                values = {**outcome.values, **(recording.per_packet if recording.ordinal == 1 else {})}
                 for bench in benches:
                     facts_of_device, telemetry = dict(bench.facts), dict(bench.telemetry())
                     if recording.ordinal == 1 and bench.readings is not None:
@@ -308,6 +322,10 @@ class Runner:
         )
         self.store.put_run(record)
         self.progress.ended(record)
+
+    def _perf(self) -> str | None:
+        bed = self.campaign.testbed
+        return processes.find("perf", bed.binaries) if bed.counters == "perf" and bed.kind == "local" else None
 
     def _put(self, run: RunId, status: str, *, why: str) -> None:
         record = RunRecord.model_validate(

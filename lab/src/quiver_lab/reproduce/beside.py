@@ -123,7 +123,7 @@ def _table(design: Design, campaign: Campaign, known: list[Known], name: str, me
 
 
 def with_counters(all_panels: Iterable[Panel], evidence: Evidence) -> list[Panel]:
-    """Panels of instructions and clocks, filled from the repository's benches; of seed 002 only these have such names."""
+    """Panels of instructions and clocks, from the repository's benches where trials have none; only seed 002 has such names."""
     shown = {
         "6b": ("instructions_per_packet",),
         "6c": ("tsc_clocks_per_packet", "instructions_per_tsc_clock", "ipc"),
@@ -132,26 +132,33 @@ def with_counters(all_panels: Iterable[Panel], evidence: Evidence) -> list[Panel
     values = counters.counted(evidence)
     machine = evidence.bench.machine if evidence.bench else {}
     of = ", ".join(machine[key] for key in ("processor", "compiler", "commit") if key in machine)
-    columns = ("operation", "path", "vector_size", "evidence")
-    out = []
-    for panel in all_panels:
-        quantities = shown.get(panel.name, ())
-        mine = [c for q in quantities for c in values if c.quantity == q]
-        if not quantities or panel.rows:
-            out.append(panel)
-            continue
-        said = panel.note.removeprefix(f"{NOT_MEASURED}: ").partition(". ")[2]
-        lacks = "; ".join(dict.fromkeys(x for q in quantities if (x := counters.missing(evidence, q))))
-        source = f"From the repository's benches ({of}), not from trials. " if mine else ""
-        rows = tuple(
+    columns = ("operation", "path", "evidence", "vector_size")
+
+    def rows_of(mine: list[counters.Counted]) -> tuple[Row, ...]:
+        return tuple(
             Row(
                 {k: c.keys[k] for k in columns},
                 (Entry(c.quantity, None, (Ours("none", c.value, None, None, 1, f"{c.kind}, {counters.HOW[c.quantity]}"),)),),
             )
             for c in mine
         )
-        note = f"{source}Not here: {lacks}. {said}"
-        out.append(Panel(panel.name, panel.title, columns if mine else (), quantities if mine else (), rows, note))
+
+    out = []
+    for panel in all_panels:
+        quantities = shown.get(panel.name, ())
+        mine = [c for q in quantities for c in values if c.quantity == q]
+        if panel.name == "6a" and (ring := [c for c in values if c.quantity == "ring_clocks_per_packet"]):
+            note = f"From the repository's benches ({of}): rates are in inverse proportion to clocks, and these know no tester."
+            clocks = Panel("6a clocks", f"{panel.title}: clocks a packet", columns, (ring[0].quantity,), rows_of(ring), note)
+            out += [panel, clocks]
+            continue
+        if not quantities or any(o.value is not None for row in panel.rows for e in row.entries for o in e.ours):
+            out.append(panel)
+            continue
+        lacks = "; ".join(dict.fromkeys(x for q in quantities if (x := counters.missing(evidence, q))))
+        source = f"From the repository's benches ({of}), not from trials. " if mine else ""
+        note = f"{source}Not here: {lacks}. {panel.note}"
+        out.append(Panel(panel.name, panel.title, columns if mine else (), quantities if mine else (), rows_of(mine), note))
     return out
 
 

@@ -2,13 +2,14 @@
 
 Kinds of values, which stand beside each of them:
 
-- *simulated*: instructions a packet that callgrind counted in the loops of the nodes that forward (bench ``instructions``).
+- *simulated*: instructions a packet that callgrind counted in the loops of the nodes that forward (bench ``instructions``), and
+  misses of an L1 instruction cache of 32 KiB that it simulated for the whole turn through the graph (bench ``cache``).
 - *estimated*: those over clocks a packet of the same nodes on buffers in the cache (bench ``graph-hot``). Clocks are of
   the time stamp counter. Scaled to the core's own clocks where the file has the core's rate by the counter's, else not, which
   its name says: ``instructions_per_tsc_clock``, not ``ipc``.
-- *timed*: clocks a packet that the bench took, without a router around the nodes.
-- values of ``perf_event`` would take their place: no adapter reads them yet, and ``perf_lacking`` tells whether the processor
-  counts at all.
+- *timed*: clocks a packet that the bench took, without a router around the nodes: on buffers in the cache (``graph-hot``), and on
+  16,384 of them by turns (``graph-sizes``).
+- values of ``perf_event`` take their place where trials have them (``hardware.py``); ``perf_lacking`` tells why they have not.
 
 What the file lacks is named; nothing is put in its place.
 """
@@ -23,7 +24,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from quiver_lab.processes import CommandError, run
+from quiver_lab import hardware
 from quiver_lab.reproduce.design import CANDIDATE
 from quiver_lab.store import Store, StoreError
 
@@ -35,12 +36,22 @@ FULL = 256
 """Packets of the vectors that benches have unless they say otherwise."""
 
 HOW = {
+    "l1i_misses_per_packet": "by callgrind in a cache of 32 KiB, 8 ways, 64-byte lines; a turn of the graph, without ports",
     "instructions_per_packet": "by callgrind in the loops of the nodes that forward",
+    "ring_clocks_per_packet": "by the time stamp counter, the same nodes, 16,384 buffers by turns",
     "tsc_clocks_per_packet": "by the time stamp counter, the same nodes, buffers in the cache",
     "instructions_per_tsc_clock": "simulated instructions over clocks of the time stamp counter",
     "ipc": "simulated instructions over clocks of the time stamp counter, scaled to the core's",
 }
 """What each quantity is."""
+
+NEEDS = {
+    "instructions_per_packet": ("instructions_per_packet", "instructions", "instructions-v"),
+    "ipc": ("ipc", "instructions a clock", "instructions-v"),
+    "l1i_misses_per_packet": ("l1i_misses_per_packet", "cache misses", "cache"),
+    "ring_clocks_per_packet": ("ring_clocks_per_packet", "clocks", "graph-sizes"),
+}
+"""What a quantity follows from, in words, and the benches that count it."""
 
 Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -103,22 +114,11 @@ def read_bench(path: Path) -> BenchFile:
         raise ValueError(f"{path}: {place}: {first['msg']}") from error
 
 
-def probe_perf() -> str:
-    """Why the processor's counters cannot be read here; empty where they can."""
-    try:
-        said = run(["sh", "-c", "perf stat -x, -e instructions true 2>&1"])
-    except CommandError as error:
-        return f"perf: {str(error).rsplit(': ', 1)[-1]}"
-    line = next((x for x in said.splitlines() if "instructions" in x), "")
-    count = line.split(",")[0]
-    return "" if count.isdigit() and int(count) > 0 else f"perf stat -e instructions: {count or 'no answer'}"
-
-
 def gather(bench: Path | None) -> Evidence:
     """What is here now."""
     file = bench or checkout()
     found = read_bench(file) if file else None
-    return Evidence(bench=found, lacking="" if found else f"no {USUAL} (--bench names one)", perf_lacking=probe_perf())
+    return Evidence(bench=found, lacking="" if found else f"no {USUAL} (--bench names one)", perf_lacking=hardware.lacking())
 
 
 def keep(store: Store, bench: Path | None) -> None:
@@ -144,7 +144,10 @@ def kept(store: Store) -> Evidence:
 
 _INSTRUCTIONS = re.compile(r"instructions(?:-v([0-9]+))?: (\S+) (\S+), instructions")
 _CLOCKS = re.compile(r"graph-hot: (\S+) (?:default|v([0-9]+))")
-_CORE_BY_TSC = "core_clocks_per_tsc_clock"
+_RING = re.compile(r"graph-sizes: (\S+) (?:default|v([0-9]+))")
+_MISSES = re.compile(r"cache(?:-v([0-9]+))?: (\S+), misses")
+_CORE_BY_TSC = "graph-hot: core default"
+"""Clocks of the core for each of the time stamp counter's."""
 
 
 def counted(evidence: Evidence) -> list[Counted]:
@@ -153,14 +156,22 @@ def counted(evidence: Evidence) -> list[Counted]:
         return []
     instructions: dict[tuple[str, int], float] = {}
     clocks: dict[tuple[str, int], float] = {}
+    misses: dict[tuple[str, int], float] = {}
+    ring: dict[tuple[str, int], float] = {}
     for key, value in evidence.bench.figures.items():
         if (m := _INSTRUCTIONS.fullmatch(key)) and m[2] in OPERATIONS and not m[3].startswith("("):
             at = (m[2], int(m[1] or FULL))
             instructions[at] = instructions.get(at, 0.0) + value
         elif (m := _CLOCKS.fullmatch(key)) and m[1] in OPERATIONS:
             clocks[m[1], int(m[2] or FULL)] = value
+        elif (m := _RING.fullmatch(key)) and m[1] in OPERATIONS:
+            ring[m[1], int(m[2] or FULL)] = value
+        elif (m := _MISSES.fullmatch(key)) and m[2] in OPERATIONS:
+            misses[m[2], int(m[1] or FULL)] = value
     scale = _scale(evidence.bench)
-    out = []
+    out = [
+        Counted(path, vector, "l1i_misses_per_packet", value, "simulated") for (path, vector), value in sorted(misses.items())
+    ]
     for (path, vector), value in sorted(instructions.items()):
         out.append(Counted(path, vector, "instructions_per_packet", value, "simulated"))
         if clock := clocks.get((path, vector)):
@@ -170,30 +181,28 @@ def counted(evidence: Evidence) -> list[Counted]:
                 out.append(Counted(path, vector, "ipc", by_tsc / scale, "estimated"))
     for (path, vector), value in sorted(clocks.items()):
         out.append(Counted(path, vector, "tsc_clocks_per_packet", value, "timed"))
+    for (path, vector), value in sorted(ring.items()):
+        out.append(Counted(path, vector, "ring_clocks_per_packet", value, "timed"))
     return out
 
 
 def _scale(bench: BenchFile) -> float | None:
-    try:
-        scale = float(bench.machine[_CORE_BY_TSC])
-    except (KeyError, ValueError):
-        return None
-    return scale if 0 < scale < float("inf") else None
+    return bench.figures.get(_CORE_BY_TSC) or None
 
 
 def missing(evidence: Evidence, quantity: str) -> str:
     """What a finding on a quantity would need and is not there; empty where the quantity is none of these."""
-    perf = f"hardware counters: {evidence.perf_lacking}" if evidence.perf_lacking else "no adapter reads hardware counters yet"
-    if quantity == "l1i_misses_per_packet":
-        return f"{perf}; the benches simulate no cache"
-    if quantity not in ("ipc", "instructions_per_tsc_clock", "instructions_per_packet"):
+    if quantity not in NEEDS:
         return ""
+    why = evidence.perf_lacking or "these trials have none (testbed.counters: perf)"
+    perf = f"hardware counters: {why}"
     if evidence.bench is None:
         return f"{perf}; {evidence.lacking}"
-    sizes = sorted({c.vector for c in counted(evidence) if c.quantity == "instructions_per_packet"})
-    lacks = f"of instructions the bench file has vectors of {', '.join(map(str, sizes)) or 'no size'}"
-    if sizes == [FULL]:
-        lacks += " only (scripts/bench --only instructions-v counts smaller ones)"
+    of, words, benches = NEEDS[quantity]
+    sizes = sorted({c.vector for c in counted(evidence) if c.quantity == of})
+    lacks = f"of {words} the bench file has vectors of {', '.join(map(str, sizes)) or 'no size'}"
+    if sizes in ([], [FULL]):
+        lacks += f"{' only' if sizes else ''} (scripts/bench --only {benches} counts {'smaller ones' if sizes else 'them'})"
     if quantity == "ipc" and _scale(evidence.bench) is None:
-        lacks += f"; its machine has no {_CORE_BY_TSC}, so that clocks are the time stamp counter's"
+        lacks += "; it lacks the core's clocks by the time stamp counter's, so that clocks are the counter's"
     return f"{perf}; {lacks}"

@@ -39,6 +39,8 @@ class Options:
     """Of quick trials."""
     repeats: int = 3
     """Of quick campaigns."""
+    perf: bool = False
+    """Hardware counters can be read here."""
     testbed: Mapping[str, Any] = field(default_factory=dict)
     """In place of the local testbed: simulated devices, in tests."""
 
@@ -112,6 +114,7 @@ def campaign_text(design: Design, options: Options) -> str:
         "tester_core": options.tester_core,
         "dut_cores": list(options.dut_cores),
         "sender": options.sender,
+        **({"counters": "perf"} if design.counters and options.perf else {}),
     }
     document = {
         "schema": "quiver-campaign/1",

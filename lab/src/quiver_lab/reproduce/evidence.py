@@ -163,10 +163,18 @@ def judge(design: Design, known: list[Known], more: Evidence | None = None) -> I
     """
     more = more or Evidence(lacking="no figures of the benches were given", perf_lacking="not looked for")
     counted = counters.counted(more)
-    values = measured(known) + [Measured(c.keys, c.quantity, (c.value,)) for c in counted]
+    values = measured(known)
+    own = {m.quantity for m in values}
+    # What trials tell of the whole router comes before what benches tell of its nodes.
+    values += [Measured(c.keys, c.quantity, (c.value,)) for c in counted if c.quantity not in own]
     for finding in findings.load(design.name):
         for ports, chosen in comparisons(finding, values):
-            yield replace(_judge(finding, chosen, known, more), ports=ports)
+            verdict = _judge(finding, chosen, known, more)
+            if verdict.verdict is Verdict.NOT_TESTABLE and finding.otherwise is not None:
+                instead = _judge(finding.model_copy(update={"predicate": finding.otherwise}), chosen, known, more)
+                if instead.verdict is not Verdict.NOT_TESTABLE:
+                    verdict = replace(instead, finding=finding, why=f"by clocks of the benches: {instead.why} ({verdict.why})")
+            yield replace(verdict, ports=ports)
 
 
 def _judge(finding: Finding, values: list[Measured], known: list[Known], more: Evidence) -> Judgement:
@@ -174,7 +182,7 @@ def _judge(finding: Finding, values: list[Measured], known: list[Known], more: E
     p = finding.predicate
     if p is None:
         return verdict
-    if lacks := counters.missing(more, p.quantity):
+    if not any(p.quantity in k.values for k in known) and (lacks := counters.missing(more, p.quantity)):
         kinds = " and ".join(dict.fromkeys(c.kind for c in counters.counted(more) if c.quantity == p.quantity))
         told = verdict.verdict is not Verdict.NOT_TESTABLE
         return replace(verdict, why=f"{verdict.why}; {kinds} values, not measured" if told else f"{verdict.why}: {lacks}")

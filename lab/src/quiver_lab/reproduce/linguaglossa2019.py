@@ -18,7 +18,6 @@ L3FWD_ROUTES = 65_000
 """Its tables are made for so many and few more when it is built."""
 OPERATIONS = {("cross-connect", 4): "xc", ("one-way", 4): "ip4", ("one-way", 6): "ip6", ("mix", 4): "mix"}
 PLACEMENTS = ("single-core", "main+1-worker", "2-threads-of-one-core", "2-cores")
-NO_COUNTERS = "this lab reads no hardware counters"
 
 
 def _cells(options: Options, **more: object) -> list[dict[str, Any]]:
@@ -142,9 +141,20 @@ LINGUAGLOSSA2019 = Design(
             ("operation", "vector_size"),
             ("receive_rate_pps", "vector_mean_packets"),
         ),
-        Figure("6b", "Figure 6b: instructions a packet", {}, (), (), NO_COUNTERS),
-        Figure("6c", "Figure 6c: instructions a clock", {}, (), (), NO_COUNTERS),
-        Figure("6d", "Figure 6d: misses of the L1 instruction cache", {}, (), (), NO_COUNTERS),
+        *(
+            Figure(
+                name,
+                f"Figure {name}: {words}",
+                _BY_VECTOR | {"operation": ("xc", "ip4", "mix"), "procedure": ("r-plus",)},
+                ("operation", "vector_size"),
+                (quantity,),
+            )
+            for name, words, quantity in (
+                ("6b", "instructions a packet", "instructions_per_packet"),
+                ("6c", "instructions a clock", "ipc"),
+                ("6d", "misses of the L1 instruction cache", "l1i_misses_per_packet"),
+            )
+        ),
         Figure(
             "7",
             "Figure 7: clocks by node",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from quiver_lab import findings, hardware
+from quiver_lab import campaign, findings, hardware
 from quiver_lab.findings import Verdict
 from quiver_lab.reproduce import counters, design, evidence, page
 from quiver_lab.reproduce.counters import BenchFile, Evidence
@@ -27,6 +27,14 @@ FIGURES = {
     "graph-hot: ip4-1024 x4 avx2": 44.0,
     "graph: ip4-1024 default": 90.0,
 }
+CAMPAIGN = """
+schema: quiver-campaign/1
+name: t
+quick: true
+testbed: {kind: simulated, devices: {a: {capacity_pps: 1}}}
+matrix: {dut: [a], link: [none], procedure: [p]}
+procedures: {p: {kind: throughput}}
+"""
 CORE = {"graph-hot: core default": 1.25}
 SMALL = {"instructions-v4: ip4-1024 Ip4Input, instructions": 50.0, "instructions-v4: ip4-1024 Lookup<V4>, instructions": 90.0}
 RING = {
@@ -98,6 +106,17 @@ def test_clocks_stand_in_where_rates_are_the_testers() -> None:
         assert with_clocks[name].why.startswith("by clocks of the benches: 1 of 1 pairs")
         assert "no receive_rate_pps was measured" in with_clocks[name].why
         assert verdicts(of(FIGURES))[name].verdict is Verdict.NOT_TESTABLE
+    # Of trials: what the router's nodes count.
+    (cell,) = campaign.parse(CAMPAIGN).cells()
+
+    def node(pattern: str, clocks: float) -> evidence.Known:
+        keys = {"dut": "candidate", "operation": "ip4", "pattern": pattern}
+        return evidence.Known(cell, keys, {"graph_clocks": (clocks,)}, "")
+
+    for clocks, verdict in ((105.0, Verdict.HOLDS), (115.0, Verdict.DOES_NOT)):
+        known = [node("static", 100.0), node("uniform", clocks)]
+        judged = {j.finding.id: j for j in evidence.judge(LINGUAGLOSSA2019, known, of(FIGURES))}["static-to-uniform"]
+        assert (judged.verdict, judged.why.startswith("by clocks of the nodes that forward: ")) == (verdict, True)
     slower = {
         **RING,
         "graph-sizes: ip4-1024 default": 70.0,

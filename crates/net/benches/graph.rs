@@ -108,8 +108,11 @@ fn main() {
     for path in 0..paths.len() {
         figures.extend(settings.iter().map(|setting| Figures { path, setting: *setting, rounds: Vec::new() }));
     }
-    for _ in 0..rounds {
-        for f in &mut figures {
+    for round in 0..rounds {
+        // The first setting of a path finds the caches full of another one's tables: each round it is another setting.
+        for at in 0..figures.len() {
+            let n = settings.len();
+            let f = &mut figures[at / n * n + (at + round) % n];
             let path = &mut paths[f.path];
             path.bed.set_loops(path.nodes, f.setting.width, f.setting.prefetch, f.setting.level);
             path.bed.set_vector(f.setting.vector);

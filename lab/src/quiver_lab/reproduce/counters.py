@@ -7,8 +7,8 @@ Kinds of values, which stand beside each of them:
 - *estimated*: those over clocks a packet of the same nodes on buffers in the cache (bench ``graph-hot``). Clocks are of
   the time stamp counter. Scaled to the core's own clocks where the file has the core's rate by the counter's, else not, which
   its name says: ``instructions_per_tsc_clock``, not ``ipc``.
-- *timed*: clocks a packet that the bench took, without a router around the nodes: on buffers in the cache (``graph-hot``), and on
-  16,384 of them by turns (``graph-sizes``).
+- *timed*: clocks a packet that the bench took, without a router around the nodes: on buffers in the cache (``graph-hot``),
+  and on 16,384 of them by turns (``graph-sizes``).
 - values of ``perf_event`` take their place where trials have them (``hardware.py``); ``perf_lacking`` tells why they have not.
 
 What the file lacks is named; nothing is put in its place.

@@ -156,6 +156,11 @@ def comparisons(finding: Finding, values: list[Measured]) -> list[tuple[str, lis
     ]
 
 
+def instead_of(quantity: str) -> str:
+    """What stands in for a rate, in words."""
+    return "clocks of the benches" if quantity == "ring_clocks_per_packet" else "clocks of the nodes that forward"
+
+
 def judge(design: Design, known: list[Known], more: Evidence | None = None) -> Iterator[Judgement]:
     """Every finding of the paper, once for each way to compare; where cells that it speaks of are absent, the reason is there.
 
@@ -173,7 +178,11 @@ def judge(design: Design, known: list[Known], more: Evidence | None = None) -> I
             if verdict.verdict is Verdict.NOT_TESTABLE and finding.otherwise is not None:
                 instead = _judge(finding.model_copy(update={"predicate": finding.otherwise}), chosen, known, more)
                 if instead.verdict is not Verdict.NOT_TESTABLE:
-                    verdict = replace(instead, finding=finding, why=f"by clocks of the benches: {instead.why} ({verdict.why})")
+                    verdict = replace(
+                        instead,
+                        finding=finding,
+                        why=f"by {instead_of(finding.otherwise.quantity)}: {instead.why} ({verdict.why})",
+                    )
             yield replace(verdict, ports=ports)
 
 

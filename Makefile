@@ -21,7 +21,7 @@ demo: ## two hosts, a router between them, real traffic through it (root for the
 	@scripts/lab excerpt
 
 demo-lab: ## a small campaign, quiver beside the kernel, and its report (root, under ten minutes after the build)
-	@scripts/install-packages test
+	@scripts/install-packages lab
 	cargo build --locked --release -p quiver -p quiverctl -p quiver-tester $(DPDK)
 	@rm -rf $(TARGET)/demo-lab
 	PATH="$(abspath $(TARGET))/release:$$PATH" scripts/lab run run lab/campaigns/demo.yaml --out $(TARGET)/demo-lab/results
@@ -35,7 +35,7 @@ bench: ## every bench, beside the last committed figures: make bench ARGS="--onl
 	scripts/bench $(ARGS)
 
 lab: ## the measurement lab: make lab ARGS="plan lab/campaigns/small.yaml"
-	@scripts/install-packages test
+	@scripts/install-packages lab
 	@scripts/lab run $(ARGS)
 
 fuzz: ## every fuzz target for a while

@@ -26,7 +26,9 @@ fn main() {
                 said.lines().next().unwrap_or("")
             );
         }
-        Some(Err(_)) | None => {}
+        // Where programs are installed something changes when clang comes, and then this is to be done again.
+        Some(Err(_)) => ["/usr/local/bin", "/usr/bin"].iter().for_each(|folder| println!("cargo:rerun-if-changed={folder}")),
+        None => {}
     }
     if let Err(error) = fs::write(&object, []) {
         println!("cargo:warning={}: {error}", object.display());

@@ -248,7 +248,7 @@ def test_the_command_line_spreads_a_campaign(tmp_path: Path, more: list[str]) ->
         beds.of(campaign.parse(yaml.safe_dump(KEYS)), tmp_path, [files[0], files[0]])
 
 
-@pytest.mark.parametrize(("more", "repeats"), [([], 60), (["--cluster", "local"], 6)], ids=["in this process", "on a cluster"])
+@pytest.mark.parametrize(("more", "repeats"), [([], 20), (["--cluster", "local"], 6)], ids=["in this process", "on a cluster"])
 def test_ctrl_c_at_a_terminal_ends_all_testbeds_and_resume_goes_on(tmp_path: Path, more: list[str], repeats: int) -> None:
     files = [bed_file(tmp_path, name) for name in ("a", "b")]
     (tmp_path / "c.yaml").write_text(yaml.safe_dump({**KEYS, "repeats": repeats}))

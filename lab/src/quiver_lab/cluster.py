@@ -245,6 +245,7 @@ def _cluster(beds: list[Bed], address: str) -> Iterator[Any]:
         n_workers=max(2, len(beds)), threads_per_worker=len(beds), processes=True, resources=offers,
         # Without an address the scheduler would take port 8787, which another cluster of this machine may have.
         dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False}, silence_logs=logging.CRITICAL,
+        preload=["quiver_lab.uninterrupted"],
     )  # fmt: skip
     try:
         yield cluster

@@ -7,7 +7,7 @@ mod common;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{BOUND, assert_buffers_are_back, counter, eventually, kills, number_after};
+use common::{BOUND, assert_buffers_are_back, counter, eventually, iperf3, kills, number_after};
 use quiver_testbed::{Guard, Host, Offloads, Router, Scenario, TwoHosts, TwoHostsOptions, is_short_pass, skip};
 
 /// The test begins where the router has DPDK.
@@ -72,12 +72,9 @@ fn real_hosts_reach_one_another_over_devices_of_dpdk() {
             let line = format!("ping -c 2 -i 0.01 -W 2 -s {size} {}", TwoHosts::B4);
             assert!(scene.a.run(&line, BOUND).expect("ping").success(), "{size} bytes, {workers} workers");
         }
-        let _server = scene.b.background("iperf3 --server").expect("iperf3");
-        assert!(scene.b.wait_for_listener(5201, BOUND).expect("listener"));
         for to in [TwoHosts::B4, TwoHosts::B6] {
-            let out = scene.a.run(&format!("iperf3 --client {to} --time 1 --json"), BOUND).expect("iperf3");
-            assert!(out.success(), "{out}");
-            let sum = &out.stdout[out.stdout.find("\"sum_received\"").expect("a sum")..];
+            let out = iperf3(&scene.a, &scene.b, &format!("--client {to} --time 1 --json"));
+            let sum = &out[out.find("\"sum_received\"").expect("a sum")..];
             assert!(number_after(sum, "\"bytes\"").expect("bytes") > 1e6, "{out}");
         }
         let hardware = router.cli("show hardware-interfaces left").expect("show");

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{BOUND, assert_buffers_are_back, eventually, workers};
+use common::{BOUND, assert_buffers_are_back, eventually, iperf3, workers};
 use quiver_testbed::{Guard, Host, Router, Scenario, TwoHosts, TwoHostsOptions};
 
 /// The pool; outside addresses of static mappings.
@@ -39,9 +39,8 @@ fn hosts_inside_reach_the_outside_and_are_seen_by_the_pools_address() {
     for workers in workers() {
         let (scene, router) = scene(*workers, "");
         assert!(scene.a.pings(TwoHosts::B4, 5).unwrap(), "ping");
-        let _server = serve(&scene.b, 5201);
         for options in ["", "--reverse", "--udp --bitrate 50M", "--udp --bitrate 50M --reverse"] {
-            runs(&scene.a, &format!("iperf3 --client {} --time 1 {options}", TwoHosts::B4));
+            iperf3(&scene.a, &scene.b, &format!("--client {} --time 1 {options}", TwoHosts::B4));
         }
         let sessions = router.cli("show nat44 sessions").unwrap();
         assert!(sessions.contains(&format!("o2i {POOL} proto TCP")), "{sessions}");

@@ -98,7 +98,7 @@ pub fn share(pools: &[Arc<Pool>]) -> Result<(), String> {
     let Some(first) = pools.first() else { return Err("the router has no packet buffers".into()) };
     let own = POOLS.get_or_init(|| pools.to_vec());
     if !own.first().is_some_and(|pool| Arc::ptr_eq(pool, first)) {
-        return Err("DPDK serves another router of this process already".into());
+        return Err("DPDK keeps the packet memory that it was given first: start the program anew to open devices anew".into());
     }
     let region = first.region();
     let geometry = region.geometry();

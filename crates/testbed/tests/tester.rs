@@ -118,13 +118,19 @@ fn linked_hosts() -> (Host, Host) {
     (outside, middle)
 }
 
+/// A router whose ports are packet sockets on the links to the tester's host.
+fn router_on_sockets(middle: &Host) -> Router {
+    let router = Router::start(middle, "").expect("router");
+    let interfaces = "create host-interface name r0\ncreate host-interface name r1\n";
+    router.script(&format!("{interfaces}{}", addresses("host-r0", "host-r1"))).expect("configuration");
+    router
+}
+
 #[test]
 fn frames_pass_the_router_whole_between_network_namespaces() {
     let Some(_scenario) = Scenario::begin(&[]) else { return };
     let (outside, middle) = linked_hosts();
-    let router = Router::start(&middle, "").expect("router");
-    let interfaces = "create host-interface name r0\ncreate host-interface name r1\n";
-    router.script(&format!("{interfaces}{}", addresses("host-r0", "host-r1"))).expect("configuration");
+    let router = router_on_sockets(&middle);
     let ports = [("left", 2), ("right", 3)].map(|(name, n)| format!("af-packet:{name},{}", keys(n, false)));
     assert_all_came_back(tester(&outside, &ports, "bidirectional-ipv4", 64), 2, &router);
     router.stop().unwrap();
@@ -158,9 +164,7 @@ fn the_engine_in_the_kernel_counts_what_the_others_count() {
 fn several_threads_that_receive_keep_one_account() {
     let Some(_scenario) = Scenario::begin(&[]) else { return };
     let (outside, middle) = linked_hosts();
-    let router = Router::start(&middle, "").expect("router");
-    let interfaces = "create host-interface name r0\ncreate host-interface name r1\n";
-    router.script(&format!("{interfaces}{}", addresses("host-r0", "host-r1"))).expect("configuration");
+    let router = router_on_sockets(&middle);
     let ports =
         [("left", 2), ("right", 3)].map(|(name, n)| format!("af-packet:{name},tx-core=0,rx-core=0,rx-core=1,{}", keys(n, false)));
     let text = tester(&outside, &ports, "bidirectional-ipv4", 64).expect("a trial");

@@ -76,8 +76,15 @@ impl Clock {
     /// Nanoseconds of CLOCK_MONOTONIC. Not earlier than any time that this thread knows another to have read.
     #[inline]
     pub fn now(&self) -> u64 {
+        self.now_and_ticks().0
+    }
+
+    /// [`now`](Self::now), with the [`ticks`](Self::ticks) of that moment.
+    #[inline]
+    pub fn now_and_ticks(&self) -> (u64, u64) {
         if self.source == Source::Kernel {
-            return source::kernel_ns();
+            let now = source::kernel_ns();
+            return (now, now);
         }
         // A thread that was away between its two readings may hold ticks that are older than the timeline it then
         // loads: it reads again. A counter that fell back would do so forever, hence the bound.
@@ -85,10 +92,11 @@ impl Clock {
             let ticks = read_counter_in_order();
             let timeline = self.published.load();
             if ticks >= timeline.start() {
-                return timeline.at(ticks);
+                return (timeline.at(ticks), ticks);
             }
         }
-        self.ns_of(self.source.ticks())
+        let ticks = self.source.ticks();
+        (self.ns_of(ticks), ticks)
     }
 
     /// The time at which the counter showed `ticks`. Exact for the last fraction of a second, extrapolated before.

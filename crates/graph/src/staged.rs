@@ -129,6 +129,18 @@ fn drive<N: Node, const W: usize>(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut
             }
             i += W;
         }
+        // What is left, and at low load all of it: one by one, but by the way of groups, which is the shorter one.
+        while i < n {
+            if distance != 0 && i + distance < n {
+                node.prefetch(&view(i + distance));
+            }
+            // SAFETY: i < n; the rest as above.
+            let mut group = unsafe { Group::<1>::new(frame, i, next, &env) };
+            if node.group(&mut group).is_none() {
+                single(node, i);
+            }
+            i += 1;
+        }
     } else if W > 1 {
         while i + W <= n {
             if distance != 0 {

@@ -27,7 +27,7 @@ impl Graph {
 
     /// The most expensive call of each node by its number, for each thread.
     pub fn node_peaks(&mut self) -> Vec<(usize, Vec<NodePeak>)> {
-        self.fleet.each(|w| (w.thread(), w.peaks().to_vec()))
+        self.fleet.each(|w| (w.thread(), w.peaks()))
     }
 
     /// Zeroes the error counters, each row by the thread that writes it, so that no count is lost half-way.

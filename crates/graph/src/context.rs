@@ -70,7 +70,8 @@ struct Spare {
 impl Queue {
     pub(crate) fn new(vector_size: usize) -> Self {
         let spare = Box::new(Spare { frames: [const { None }; SPARE], len: 0 });
-        let mut queue = Self { waiting: Vec::with_capacity(64), filled: 0, done: 0, first: 0, open: Vec::new(), spare, vector_size };
+        let mut queue =
+            Self { waiting: Vec::with_capacity(64), filled: 0, done: 0, first: 0, open: Vec::new(), spare, vector_size };
         queue.set_nodes(0);
         queue
     }

@@ -1,5 +1,6 @@
 //! How a node is declared to the graph: a name, and a recipe that makes its instance for each worker.
 
+use std::any::TypeId;
 use std::marker::PhantomData;
 
 use crate::context::NodeCx;
@@ -41,6 +42,8 @@ pub(crate) trait Dispatch: Send {
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame);
     fn set_loop(&mut self, config: LoopConfig, level: Level);
     fn release(&mut self, cx: &mut NodeCx<'_>);
+    /// The node's type.
+    fn kind(&self) -> TypeId;
 }
 
 /// An input node behind a pointer.
@@ -85,8 +88,8 @@ impl<I: InputNode> InputNodeDyn for Input<I> {
 
 /// On lines of its own, as [`Input`].
 #[repr(align(128))]
-struct Staged<N: Node> {
-    node: N,
+pub(crate) struct Staged<N: Node> {
+    pub(crate) node: N,
     run: RunFn<N>,
 }
 
@@ -99,6 +102,9 @@ impl<N: Node> Dispatch for Staged<N> {
         self.run = select::<N>(config, level);
     }
     fn release(&mut self, _cx: &mut NodeCx<'_>) {}
+    fn kind(&self) -> TypeId {
+        TypeId::of::<N>()
+    }
 }
 
 /// On lines of its own, as [`Input`].
@@ -112,6 +118,9 @@ impl<V: VectorNode> Dispatch for Whole<V> {
     fn set_loop(&mut self, _config: LoopConfig, _level: Level) {}
     fn release(&mut self, cx: &mut NodeCx<'_>) {
         self.0.release(cx);
+    }
+    fn kind(&self) -> TypeId {
+        TypeId::of::<V>()
     }
 }
 

@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::context::{Core, ERROR_DROP, HANDOFF_INPUT, NULL_NODE, NodeCx, Queue};
 use crate::elog::{EventKind, EventLog};
 use crate::frame::LANES;
+use crate::fuse::{Fused, Line};
 use crate::handoff::{HANDOFF_CAPACITY, Handoff};
 use crate::interface::InterfaceCounters;
 use crate::node::{Idle, InputNode, LoopConfig};
@@ -50,16 +51,42 @@ pub(crate) struct Slot {
     pub prefetch: u8,
     /// Packets in memory that a peer can write to may come as they are.
     pub takes_shared: bool,
+    /// Its loop is as it is by itself.
+    pub usual: bool,
 }
 
 /// What of a node does not change while frames are run, but for its peak; on lines of its own, because of that.
 #[repr(align(128))]
-struct Place {
+pub(crate) struct Place {
     nexts: Vec<u16>,
-    error_base: u32,
+    pub(crate) error_base: u32,
     prefetch: u8,
     takes_shared: bool,
+    /// Its loop is as it is by itself.
+    usual: bool,
+    /// The line that begins here, where it may be used.
+    line: Option<u8>,
     peak: Cell<NodePeak>,
+}
+
+impl Place {
+    fn new(nexts: Vec<u16>, error_base: u32, prefetch: u8, takes_shared: bool) -> Self {
+        Self { nexts, error_base, prefetch, takes_shared, usual: true, line: None, peak: Cell::default() }
+    }
+
+    /// Prepares the surroundings for a call of this node.
+    #[inline(always)]
+    pub(crate) fn enter<'a>(&'a self, id: u16, cx: &mut NodeCx<'a>) {
+        cx.env.error_base = self.error_base;
+        cx.prefetch = self.prefetch;
+        cx.node = id;
+        cx.nexts = &self.nexts;
+    }
+
+    /// The node of a slot.
+    pub(crate) fn next_node(&self, slot: u16) -> u16 {
+        self.nexts.get(usize::from(slot)).copied().unwrap_or(NULL_NODE)
+    }
 }
 
 /// What all workers share, as handles.
@@ -109,6 +136,9 @@ pub struct Worker {
     /// By node, as `places`: apart from them because these are written to while a node looks at its place.
     bodies: Vec<Body>,
     places: Vec<Place>,
+    lines: Vec<Box<dyn Fused>>,
+    /// Whether lines are used.
+    fusion: bool,
     inputs: Vec<u16>,
     next: Box<Scratch>,
     clock: Arc<Clock>,
@@ -154,6 +184,8 @@ impl Worker {
             core,
             bodies: Vec::new(),
             places: Vec::new(),
+            lines: Vec::new(),
+            fusion: true,
             inputs: Vec::new(),
             next: Box::new(Scratch([0; LANES])),
             clock: shared.clock.clone(),
@@ -171,20 +203,14 @@ impl Worker {
         let at = id as usize;
         while self.places.len() <= at {
             self.bodies.push(Body::Gone);
-            self.places.push(Place {
-                nexts: vec![ERROR_DROP],
-                error_base: 0,
-                prefetch: 0,
-                takes_shared: true,
-                peak: Cell::default(),
-            });
+            self.places.push(Place::new(vec![ERROR_DROP], 0, 0, true));
         }
         if matches!(slot.body, Body::Input(_)) {
             self.inputs.push(id);
         }
-        let Slot { body, nexts, error_base, prefetch, takes_shared } = slot;
+        let Slot { body, nexts, error_base, prefetch, takes_shared, usual } = slot;
         self.bodies[at] = body;
-        self.places[at] = Place { nexts, error_base, prefetch, takes_shared, peak: Cell::default() };
+        self.places[at] = Place { usual, ..Place::new(nexts, error_base, prefetch, takes_shared) };
         self.core.queue.set_nodes(self.places.len());
         self.fds_changed = true;
     }
@@ -196,6 +222,8 @@ impl Worker {
         }
         let Some(body) = self.bodies.get_mut(id as usize) else { return };
         *body = Body::Gone;
+        self.lines.retain(|line| !line.ids().contains(&id));
+        self.set_lines();
         self.inputs.retain(|i| *i != id);
         self.fds_changed = true;
         self.drain();
@@ -259,13 +287,36 @@ impl Worker {
         }
     }
 
-    pub(crate) fn set_loop(&mut self, id: u16, config: LoopConfig, level: Level) {
+    /// Takes up a line of nodes that are there; nothing where they are not of its types.
+    pub(crate) fn install_line<L: Line>(&mut self, names: &[&str], ids: &[u16]) {
+        self.lines.extend(crate::fuse::line::<L>(names, ids, self.core.env, &self.bodies));
+        self.set_lines();
+    }
+
+    /// Switches lines on or off.
+    pub(crate) fn set_fusion(&mut self, on: bool) {
+        self.fusion = on;
+        self.set_lines();
+    }
+
+    /// Notes at each place whether a line begins there that may be used.
+    fn set_lines(&mut self) {
+        self.places.iter_mut().for_each(|place| place.line = None);
+        for (at, line) in self.lines.iter().enumerate().filter(|_| self.fusion) {
+            if line.ids().iter().all(|id| self.places[*id as usize].usual) {
+                self.places[line.ids()[0] as usize].line = u8::try_from(at).ok();
+            }
+        }
+    }
+
+    pub(crate) fn set_loop(&mut self, id: u16, config: LoopConfig, level: Level, usual: bool) {
         let at = id as usize;
         if let (Some(place), Some(body)) = (self.places.get_mut(at), self.bodies.get_mut(at)) {
-            place.prefetch = config.prefetch;
+            (place.prefetch, place.usual) = (config.prefetch, usual);
             if let Body::Internal(node) = body {
                 node.set_loop(config, level);
             }
+            self.set_lines();
         }
     }
 
@@ -319,10 +370,10 @@ impl Worker {
 
     /// What it takes to run nodes, from `time` on.
     fn run(&mut self, time: u64) -> Run<'_> {
-        let Self { core, bodies, places, inputs, next, clock, nodes, figures, .. } = self;
+        let Self { core, bodies, places, lines, inputs, next, clock, nodes, figures, .. } = self;
         let env = core.env;
         let cx = NodeCx { core, env, prefetch: 0, node: ERROR_DROP, nexts: &[], next: &mut next.0 };
-        Run { cx, bodies, places, inputs, clock, nodes, figures, time }
+        Run { cx, bodies, places, lines, inputs, clock, nodes, figures, time }
     }
 
     /// Asks input nodes whether the thread may sleep: `Some(until)` if it may, with the earliest time that one asked for.

@@ -29,6 +29,8 @@ mod callgrind;
 #[expect(dead_code, reason = "what measures clocks is not for this program")]
 mod paths;
 
+/// Option of the program that runs under callgrind.
+const FUSED: &str = "--fused";
 /// Paths whose tables do not depend on files that a machine may lack.
 const PATHS: [&str; 4] = ["ip4-1024", "ip6-few", "l2-xconnect", "l2-bridge-10"];
 /// Packets in turn unless said: one vector, always the same.
@@ -60,7 +62,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     if let Some(at) = args.iter().position(|a| a == "--pass") {
-        pass(args.get(at + 1).map_or("", String::as_str), packets);
+        pass(args.get(at + 1).map_or("", String::as_str), packets, args.iter().any(|a| a == FUSED));
         return ExitCode::SUCCESS;
     }
     let has = |name: &str| args.iter().any(|a| a == name);
@@ -82,8 +84,9 @@ fn ended(result: Result<(), String>) -> ExitCode {
 }
 
 /// What runs under callgrind: it collects within `counted` alone.
-fn pass(path: &str, packets: usize) {
+fn pass(path: &str, packets: usize, fused: bool) {
     for mut path in paths::paths(|name| name == path, packets) {
+        path.bed.set_fusion(fused);
         counted(&mut path.bed);
     }
 }
@@ -107,9 +110,11 @@ fn misses(packets: usize) -> Result<(), String> {
         return Ok(());
     }
     for path in PATHS {
-        let functions = profile(path, packets, &CACHES, "I1mr").map_err(|error| format!("{path}: {error}"))?;
-        let (_, turn) = functions.iter().find(|(name, _)| name.ends_with("::counted")).ok_or("the turn is not in the profile")?;
-        println!("{path:<14} {:8.4} misses", turn.inclusive() as f64 / (packets * VECTORS) as f64);
+        for fused in [false, true] {
+            let functions = profile(path, packets, fused, &CACHES, "I1mr").map_err(|error| format!("{path}: {error}"))?;
+            let misses = turn(&functions)? as f64 / (packets * VECTORS) as f64;
+            println!("{path:<14} {misses:8.4} misses{}", if fused { ", fused" } else { "" });
+        }
     }
     Ok(())
 }
@@ -120,7 +125,9 @@ fn run(packets: usize, check: bool, update: bool) -> Result<(), String> {
     }
     let mut table = Table::new();
     for path in PATHS {
-        measure(path, packets, &mut table).map_err(|error| format!("{path}: {error}"))?;
+        for fused in [false, true] {
+            measure(path, packets, fused, &mut table).map_err(|error| format!("{path}: {error}"))?;
+        }
     }
     let text = write(&table);
     print!("{text}");
@@ -143,8 +150,20 @@ fn run(packets: usize, check: bool, update: bool) -> Result<(), String> {
     Err(format!("{}\nif this is what you want, commit the table that `--update` writes", worse.join("\n")))
 }
 
+/// What the turns cost, with all in them.
+fn turn(functions: &BTreeMap<String, callgrind::Function>) -> Result<u64, String> {
+    let turn = functions.iter().find(|(name, _)| name.ends_with("::counted"));
+    turn.map(|(_, turn)| turn.inclusive()).ok_or_else(|| "the turn is not in the profile".into())
+}
+
 /// Runs this program under callgrind: functions and what they cost in `event`.
-fn profile(path: &str, packets: usize, more: &[&str], event: &str) -> Result<BTreeMap<String, callgrind::Function>, String> {
+fn profile(
+    path: &str,
+    packets: usize,
+    fused: bool,
+    more: &[&str],
+    event: &str,
+) -> Result<BTreeMap<String, callgrind::Function>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let file = std::env::temp_dir().join(format!("quiver-instructions-{}-{path}", std::process::id()));
     let output = Command::new("valgrind")
@@ -153,6 +172,7 @@ fn profile(path: &str, packets: usize, more: &[&str], event: &str) -> Result<BTr
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(program)
         .args(["--pass", path, "--packets", &packets.to_string()])
+        .args(fused.then_some(FUSED))
         .output()
         .map_err(|error| format!("valgrind: {error}"))?;
     let profile = std::fs::read_to_string(&file);
@@ -163,8 +183,8 @@ fn profile(path: &str, packets: usize, more: &[&str], event: &str) -> Result<BTr
     callgrind::parse(&profile.map_err(|error| format!("{}: {error}", file.display()))?, event)
 }
 
-fn measure(path: &str, packets: usize, table: &mut Table) -> Result<(), String> {
-    let functions = profile(path, packets, &[], "Ir")?;
+fn measure(path: &str, packets: usize, fused: bool, table: &mut Table) -> Result<(), String> {
+    let functions = profile(path, packets, fused, &[], "Ir")?;
     if std::env::var_os("QUIVER_FUNCTIONS").is_some() {
         for (name, function) in &functions {
             eprintln!("{path} {} {} {name}", function.inclusive(), function.called());
@@ -184,13 +204,19 @@ fn measure(path: &str, packets: usize, table: &mut Table) -> Result<(), String> 
     let (count, cost) = calls.fold((0, 0), |sum, (_, call)| (sum.0 + call.0, sum.1 + call.1));
     let figures = Figures { instructions: cost as f64 / packets, calls: count as f64 / packets };
     table.insert((path.to_owned(), "(allocations)".to_owned()), figures);
+    let figures = Figures { instructions: turn(&functions)? as f64 / packets, calls: 0.0 };
+    table.insert((path.to_owned(), if fused { "(turn,fused)" } else { "(turn)" }.to_owned()), figures);
     Ok(())
 }
 
 /// The node whose loop a function is, without the modules in front of names; none for other functions.
 fn node_of(function: &str) -> Option<String> {
-    let (_, types) = function.split_once("quiver_graph::staged::")?.1.split_once("::<")?;
-    let node = types.rsplit_once(", ").map_or(types, |(node, _width)| node);
+    let (_, types) = match function.split_once("quiver_graph::staged::") {
+        Some((_, function)) => function.split_once("::<")?,
+        None => function.split_once("quiver_graph::fuse::x86::")?.1.split_once("::<")?,
+    };
+    let node =
+        if types.starts_with("quiver_graph::fuse") { types } else { types.rsplit_once(", ").map_or(types, |(node, _width)| node) };
     let mut name = String::new();
     let mut word = String::new();
     for character in node.chars() {

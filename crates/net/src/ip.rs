@@ -14,7 +14,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use quiver_graph::{ArcPoint, ArcSpec, MakeCx, NodeSpec, TraceEntry};
+use quiver_graph::{ArcPoint, ArcSpec, End, Graph, GraphError, MakeCx, NodeSpec, Then, TraceEntry};
 
 use crate::{Router, trace};
 use ends::{Ip4Multicast, Ip4Null, Ip6LinkLocal, Ip6Multicast, Ip6Null, IpDrop, IpPunt};
@@ -129,6 +129,12 @@ fn rewrite_node(router: &Router, family: FamilyId) -> NodeSpec {
             trace::frame(entry, out);
         }
     })
+}
+
+/// Nodes that most packets pass one after the other.
+pub(crate) fn fuse(graph: &mut Graph) -> Result<(), GraphError> {
+    graph.fuse::<Then<Ip4Input, Then<Lookup<V4>, End<Ip4Rewrite>>>>(&["ip4-input", "ip4-lookup", "ip4-rewrite"])?;
+    graph.fuse::<Then<Ip6Input, Then<Lookup<V6>, End<Ip6Rewrite>>>>(&["ip6-input", "ip6-lookup", "ip6-rewrite"])
 }
 
 /// The feature arcs of this module.

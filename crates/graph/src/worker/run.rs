@@ -13,6 +13,7 @@
 use crate::clock::Clock;
 use crate::context::{HANDOFF_INPUT, NULL_NODE, NodeCx};
 use crate::frame::Frame;
+use crate::fuse::Fused;
 use crate::node::SHARE;
 use crate::spec::Body;
 use crate::stats::SimpleRows;
@@ -27,6 +28,7 @@ pub(super) struct Run<'a> {
     pub cx: NodeCx<'a>,
     pub bodies: &'a mut [Body],
     pub places: &'a [Place],
+    pub lines: &'a mut [Box<dyn Fused>],
     pub inputs: &'a [u16],
     pub clock: &'a Clock,
     pub nodes: &'a SimpleRows<3>,
@@ -40,10 +42,12 @@ impl<'a> Run<'a> {
     #[inline(always)]
     pub fn enter(&mut self, id: u16) -> (&mut NodeCx<'a>, &mut Body) {
         let place = &self.places[id as usize];
-        self.cx.env.error_base = place.error_base;
-        self.cx.prefetch = place.prefetch;
-        self.cx.node = id;
-        self.cx.nexts = &place.nexts;
+        self.enter_at(id, place)
+    }
+
+    #[inline(always)]
+    fn enter_at(&mut self, id: u16, place: &'a Place) -> (&mut NodeCx<'a>, &mut Body) {
+        place.enter(id, &mut self.cx);
         (&mut self.cx, &mut self.bodies[id as usize])
     }
 
@@ -54,6 +58,9 @@ impl<'a> Run<'a> {
         for id in self.inputs {
             loop {
                 let n = self.poll(*id);
+                if n == 0 {
+                    break;
+                }
                 packets += n;
                 // Packets from another thread came in there.
                 self.figures.input += if *id == HANDOFF_INPUT { 0 } else { n as u64 };
@@ -64,6 +71,7 @@ impl<'a> Run<'a> {
             }
         }
         self.drain();
+        self.cx.core.handoff.publish();
         packets
     }
 
@@ -75,27 +83,33 @@ impl<'a> Run<'a> {
     /// Polls an input node.
     #[inline(always)]
     pub fn poll(&mut self, id: u16) -> usize {
-        let (cx, Body::Input(node)) = self.enter(id) else { return 0 };
+        let place = &self.places[id as usize];
+        let (cx, Body::Input(node)) = self.enter_at(id, place) else { return 0 };
         let n = node.poll(cx);
-        self.cx.core.handoff.publish();
         // Empty polls are not counted, they would drown the clocks of the packets: what they took is the next node's.
         if n > 0 {
-            self.count(id, n);
+            self.cx.core.handoff.publish();
+            self.count(id, place, n);
         }
         n
     }
 
     /// Counts a call that has just ended.
     #[inline(always)]
-    fn count(&mut self, id: u16, n: usize) {
+    fn count(&mut self, id: u16, place: &Place, n: usize) {
+        self.count_clocks(id, place, 1, n);
+    }
+
+    /// Counts a call of a node, or (`calls` is 0) only what it took.
+    #[inline(always)]
+    fn count_clocks(&mut self, id: u16, place: &Place, calls: u64, n: usize) {
         let end = self.clock.ticks();
         let clocks = end.wrapping_sub(self.time);
         self.time = end;
-        let peak = &self.places[id as usize].peak;
-        if clocks > peak.get().clocks {
-            peak.set(NodePeak { clocks, vectors: n as u64 });
+        if clocks > place.peak.get().clocks {
+            place.peak.set(NodePeak { clocks, vectors: n as u64 });
         }
-        self.nodes.add(u32::from(id), [1, n as u64, clocks]);
+        self.nodes.add(u32::from(id), [calls, calls * n as u64, clocks]);
     }
 
     /// Runs nodes until no frame waits.
@@ -119,15 +133,21 @@ impl<'a> Run<'a> {
     /// Runs a node. Gives the frame and its next node, where all packets go there and nothing else waits.
     #[inline(always)]
     fn dispatch(&mut self, id: u16, mut frame: Box<Frame>) -> Option<Waiting> {
-        if !self.places[id as usize].takes_shared && self.cx.core.region.has_shared() {
+        let place = &self.places[id as usize];
+        if !place.takes_shared && self.cx.core.region.has_shared() {
             self.cx.core.own(&mut frame, self.cx.next);
             if frame.is_empty() {
                 self.cx.core.queue.recycle(frame);
                 return None;
             }
         }
+        if let Some(line) = place.line
+            && !self.cx.core.trace.live()
+        {
+            return self.pass(id, place, line, frame);
+        }
         let n = frame.len;
-        match self.enter(id) {
+        match self.enter_at(id, place) {
             (cx, Body::Internal(node)) => node.run(cx, &mut frame),
             // Removed while packets were on their way, or an input node named as a next node: both are drops.
             (cx, Body::Gone | Body::Input(_)) => {
@@ -141,7 +161,23 @@ impl<'a> Run<'a> {
         }
         let waiting = partition(&mut self.cx, frame);
         self.cx.core.handoff.publish();
-        self.count(id, n);
+        self.count(id, place, n);
+        waiting
+    }
+}
+
+impl Run<'_> {
+    /// Runs a line of nodes.
+    #[inline(never)]
+    fn pass(&mut self, id: u16, place: &Place, line: u8, mut frame: Box<Frame>) -> Option<Waiting> {
+        let n = frame.len;
+        let (calls, vectors) = self.lines[usize::from(line)].run(self.bodies, self.places, &mut self.cx, &mut frame, self.nodes);
+        let waiting = partition(&mut self.cx, frame);
+        self.cx.core.handoff.publish();
+        // The line has counted itself, but for the clocks, and this call is one of those that it has counted.
+        self.count_clocks(id, place, 0, n);
+        self.figures.calls += calls - 1;
+        self.figures.vectors += vectors - n as u64;
         waiting
     }
 }

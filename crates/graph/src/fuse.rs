@@ -314,8 +314,9 @@ fn drive<L: Steps>(line: &mut L, cx: &mut NodeCx<'_>, frame: &mut Frame, exits: 
     let (n, env) = (frame.len, cx.env);
     let mut way = Way { frame, next: cx.next.as_mut_ptr(), exits };
     let mut i = 0;
-    // SAFETY, for both: i + W ≤ n; frame and next lane are exclusively borrowed, and no view or group is alive.
+    // For both loops: i + W ≤ n; frame and next lane are exclusively borrowed, and no view or group is alive.
     while i + WIDTH <= n {
+        // SAFETY: as above.
         unsafe {
             line.ahead::<WIDTH>(way.frame, i);
             let mut group = Group::<WIDTH>::new(way.frame, i, way.next, &env);
@@ -324,6 +325,7 @@ fn drive<L: Steps>(line: &mut L, cx: &mut NodeCx<'_>, frame: &mut Frame, exits: 
         i += WIDTH;
     }
     while i < n {
+        // SAFETY: as above.
         unsafe {
             let mut group = Group::<1>::new(way.frame, i, way.next, &env);
             line.group(&mut group, &mut way);

@@ -141,11 +141,12 @@ fn drive<N: Node, const W: usize>(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut
     let frame: *mut Frame = frame;
     let next: *mut u16 = cx.next.as_mut_ptr();
     let mut i = 0;
-    // SAFETY, for all of the loops: the frame and the next lane, which has room for every position of a frame, are exclusively
+    // For all of the loops: the frame and the next lane, which has room for every position of a frame, are exclusively
     // borrowed; i + W ≤ n ≤ VECTOR_MAX where a group is taken, i < n for one packet, and views and groups end with their
     // step (F1). A prefetch distance stays within the padding.
     if W > 1 && N::GROUPS {
         while i + W <= n {
+            // SAFETY: as above.
             unsafe {
                 if distance != 0 {
                     ahead::<N, W>(node, frame, i + distance, env);
@@ -158,6 +159,7 @@ fn drive<N: Node, const W: usize>(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut
         }
         // What is left, and at low load all of it: one by one, but by the way of groups, which is the shorter one.
         while i < n {
+            // SAFETY: as above.
             unsafe {
                 if distance != 0 && i + distance < n {
                     ahead::<N, 1>(node, frame, i + distance, env);
@@ -170,6 +172,7 @@ fn drive<N: Node, const W: usize>(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut
         }
     } else if W > 1 {
         while i + W <= n {
+            // SAFETY: as above.
             unsafe {
                 if distance != 0 {
                     ahead::<N, W>(node, frame, i + distance, env);
@@ -187,6 +190,7 @@ fn drive<N: Node, const W: usize>(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut
         }
     }
     while i < n {
+        // SAFETY: as above.
         unsafe {
             if distance != 0 && i + distance < n {
                 ahead::<N, 1>(node, frame, i + distance, env);

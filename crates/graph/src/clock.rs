@@ -31,6 +31,44 @@ const FIRST_LOOK: Duration = Duration::from_millis(10);
 /// Pairs of readings per comparison; the one with the least time between its two counter readings is taken.
 const READINGS: usize = 12;
 
+/// A thread's view of the clock: it keeps the timeline, and only looks whether that has been replaced.
+pub(crate) struct View {
+    clock: Arc<Clock>,
+    version: u64,
+    timeline: Timeline,
+}
+
+impl View {
+    pub(crate) fn new(clock: Arc<Clock>) -> Self {
+        let (version, timeline) = clock.published.load_versioned();
+        Self { clock, version, timeline }
+    }
+
+    /// [`Clock::now`], and [`Clock::ticks`] of that moment.
+    #[inline(always)]
+    pub(crate) fn now_and_ticks(&mut self) -> (u64, u64) {
+        if self.clock.source == Source::Counter {
+            let ticks = read_counter_in_order();
+            if self.clock.published.version() == self.version && ticks >= self.timeline.start() {
+                return (self.timeline.at(ticks), ticks);
+            }
+        }
+        self.look_again()
+    }
+
+    #[inline(never)]
+    fn look_again(&mut self) -> (u64, u64) {
+        (self.version, self.timeline) = self.clock.published.load_versioned();
+        let ticks = self.clock.ticks();
+        (self.clock.now(), ticks)
+    }
+
+    #[inline(always)]
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+}
+
 /// The clock of the process, shared by all threads.
 pub struct Clock {
     source: Source,
@@ -76,15 +114,8 @@ impl Clock {
     /// Nanoseconds of CLOCK_MONOTONIC. Not earlier than any time that this thread knows another to have read.
     #[inline]
     pub fn now(&self) -> u64 {
-        self.now_and_ticks().0
-    }
-
-    /// [`now`](Self::now), with the [`ticks`](Self::ticks) of that moment.
-    #[inline]
-    pub fn now_and_ticks(&self) -> (u64, u64) {
         if self.source == Source::Kernel {
-            let now = source::kernel_ns();
-            return (now, now);
+            return source::kernel_ns();
         }
         // A thread that was away between its two readings may hold ticks that are older than the timeline it then
         // loads: it reads again. A counter that fell back would do so forever, hence the bound.
@@ -92,11 +123,10 @@ impl Clock {
             let ticks = read_counter_in_order();
             let timeline = self.published.load();
             if ticks >= timeline.start() {
-                return (timeline.at(ticks), ticks);
+                return timeline.at(ticks);
             }
         }
-        let ticks = self.source.ticks();
-        (self.ns_of(ticks), ticks)
+        self.ns_of(self.source.ticks())
     }
 
     /// The time at which the counter showed `ticks`. Exact for the last fraction of a second, extrapolated before.

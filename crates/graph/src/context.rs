@@ -427,6 +427,10 @@ impl NodeCx<'_> {
             return;
         }
         self.trace_here(frame);
+        let n = frame.len;
+        if done == n {
+            return self.core.free_frame(frame);
+        }
         if frame.flags_any() & flags::CHAINED != 0 {
             for i in 0..done {
                 self.core.free_chain(frame.index[i], frame.context[i]);
@@ -434,7 +438,6 @@ impl NodeCx<'_> {
         } else {
             self.core.cache.free_bulk(&frame.index[..done]);
         }
-        let n = frame.len;
         frame.index.copy_within(done..n, 0);
         frame.span.copy_within(done..n, 0);
         frame.context.copy_within(done..n, 0);

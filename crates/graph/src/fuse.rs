@@ -14,6 +14,7 @@
 //! traced, or the loop of one of its nodes is set by hand, its nodes run one after the other.
 
 use std::any::TypeId;
+use std::ops::Range;
 
 use crate::context::NodeCx;
 use crate::frame::{Frame, TAKEN};
@@ -70,6 +71,7 @@ pub struct Exit {
 pub struct Way<'a> {
     frame: *mut Frame,
     next: *mut u16,
+    env: Env,
     exits: &'a mut Vec<Exit>,
 }
 
@@ -168,15 +170,14 @@ pub trait Steps: Send + Sized + 'static {
     fn end<'a>(&mut self, places: &Places<'a>, cx: &mut NodeCx<'a>);
     #[doc(hidden)]
     fn count(&self, n: usize, sum: &mut (u64, u64), nodes: &SimpleRows<3>);
-    /// A packet by itself, from here on.
+    /// Packets one by one, from here on: of a group of which one is not plain, or that came in on several interfaces.
     #[doc(hidden)]
     #[inline(never)]
-    unsafe fn one(&mut self, i: usize, way: &mut Way<'_>, env: &LineEnv) {
-        let env = env.0;
-        // SAFETY: the caller's promise.
-        unsafe {
-            let mut group = Group::<1>::new(way.frame, i, way.next, &env);
-            self.group(&mut group, way);
+    unsafe fn each(&mut self, range: Range<usize>, way: &mut Way<'_>) {
+        let env = way.env;
+        for i in range {
+            // SAFETY: the caller's promise.
+            unsafe { self.group(&mut Group::<1>::new(way.frame, i, way.next, &env), way) };
         }
     }
 }
@@ -209,7 +210,13 @@ impl<N: Node> Steps for End<N> {
     unsafe fn group<const W: usize>(&mut self, group: &mut Group<'_, W>, way: &mut Way<'_>) {
         if self.0.node().group(group).is_none() {
             // SAFETY: the caller's promise.
-            unsafe { self.apart(group.at()..group.at() + W, way) }
+            unsafe {
+                if W == 1 {
+                    self.odd(group.at(), way);
+                } else {
+                    self.each(group.at()..group.at() + W, way);
+                }
+            }
         }
     }
     #[inline(always)]
@@ -226,11 +233,9 @@ impl<N: Node> End<N> {
     /// # Safety
     /// As for [`Steps`].
     #[inline(never)]
-    unsafe fn apart(&mut self, range: std::ops::Range<usize>, way: &mut Way<'_>) {
-        for i in range {
-            // SAFETY: the caller's promise.
-            unsafe { self.0.single(way, i) };
-        }
+    unsafe fn odd(&mut self, i: usize, way: &mut Way<'_>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.single(way, i) };
     }
 }
 
@@ -265,8 +270,10 @@ impl<N: Node, L: Steps> Steps for Then<N, L> {
         unsafe {
             if sent && group.all_sent(self.stage.on) {
                 self.rest.group(group, way);
-            } else {
+            } else if sent || W == 1 {
                 self.apart(group.at()..group.at() + W, sent, way);
+            } else {
+                self.each(group.at()..group.at() + W, way);
             }
         }
     }
@@ -283,12 +290,12 @@ impl<N: Node, L: Steps> Steps for Then<N, L> {
 }
 
 impl<N: Node, L: Steps> Then<N, L> {
-    /// Packets that do not all go on, or are not all plain (then they have not been `sent` yet): each for itself.
+    /// Packets that do not all go on, or one that is not plain (then it has not been `sent` yet): each for itself.
     ///
     /// # Safety
     /// As for [`Steps`].
     #[inline(never)]
-    unsafe fn apart(&mut self, range: std::ops::Range<usize>, sent: bool, way: &mut Way<'_>) {
+    unsafe fn apart(&mut self, range: Range<usize>, sent: bool, way: &mut Way<'_>) {
         for i in range {
             // SAFETY: the caller's promise; the next lane has been written.
             unsafe {
@@ -298,7 +305,7 @@ impl<N: Node, L: Steps> Then<N, L> {
                 }
                 let slot = *way.next.add(i);
                 if slot == self.stage.on {
-                    self.rest.one(i, way, &LineEnv(self.stage.env));
+                    self.rest.each(i..i + 1, way);
                 } else {
                     self.stage.left += 1;
                     way.exits.push(Exit { at: i, id: self.stage.id, slot });
@@ -312,7 +319,7 @@ impl<N: Node, L: Steps> Then<N, L> {
 #[inline(always)]
 fn drive<L: Steps>(line: &mut L, cx: &mut NodeCx<'_>, frame: &mut Frame, exits: &mut Vec<Exit>) {
     let (n, env) = (frame.len, cx.env);
-    let mut way = Way { frame, next: cx.next.as_mut_ptr(), exits };
+    let mut way = Way { frame, next: cx.next.as_mut_ptr(), env, exits };
     let mut i = 0;
     // For both loops: i + W ≤ n; frame and next lane are exclusively borrowed, and no view or group is alive.
     while i + WIDTH <= n {

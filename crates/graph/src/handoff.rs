@@ -233,18 +233,9 @@ impl InputNode for HandoffInput {
     type Next = NoNext;
     type Drop = NoDrops;
 
+    #[inline(always)]
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
-        let most = cx.core.queue.vector_size;
-        let mut packets = 0;
-        for at in 0..cx.core.handoff.inputs.len() {
-            for _ in 0..most {
-                let Some(parcel) = cx.core.handoff.inputs[at].ring.pop() else { break };
-                deliver(cx, parcel);
-                packets += 1;
-            }
-            cx.core.handoff.inputs[at].ring.release();
-        }
-        packets
+        if cx.core.handoff.inputs.is_empty() { 0 } else { take_in(cx) }
     }
 
     fn release(&mut self, cx: &mut NodeCx<'_>) {
@@ -255,6 +246,21 @@ impl InputNode for HandoffInput {
     fn as_any(&mut self) -> &mut dyn std::any::Any {
         self
     }
+}
+
+#[inline(never)]
+fn take_in(cx: &mut NodeCx<'_>) -> usize {
+    let most = cx.core.queue.vector_size;
+    let mut packets = 0;
+    for at in 0..cx.core.handoff.inputs.len() {
+        for _ in 0..most {
+            let Some(parcel) = cx.core.handoff.inputs[at].ring.pop() else { break };
+            deliver(cx, parcel);
+            packets += 1;
+        }
+        cx.core.handoff.inputs[at].ring.release();
+    }
+    packets
 }
 
 #[inline(always)]

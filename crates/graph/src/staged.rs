@@ -4,6 +4,7 @@
 //! that were not inlined would be compiled at base level without any warning.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use crate::context::NodeCx;
 use crate::frame::Frame;
@@ -107,14 +108,21 @@ pub(crate) unsafe fn single<N: Node>(node: &mut N, frame: *mut Frame, i: usize, 
     }
 }
 
-/// [`single`] for packets that are not of the plain kind, kept out of the loop of groups.
+/// The packets of a group of which one is not plain, or that came in on several interfaces: each by itself, by the shorter way
+/// where it is plain. Kept out of the loop of groups.
 ///
 /// # Safety
-/// As for `single`.
+/// As for [`single`], for each position of the range.
 #[inline(never)]
-unsafe fn odd<N: Node>(node: &mut N, frame: *mut Frame, i: usize, next: *mut u16, env: &Env) {
-    // SAFETY: the caller's promise.
-    unsafe { single(node, frame, i, next, env) }
+unsafe fn apart<N: Node>(node: &mut N, frame: *mut Frame, range: Range<usize>, next: *mut u16, env: &Env) {
+    for i in range {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if node.group(&mut Group::<1>::new(frame, i, next, env)).is_none() {
+                single(node, frame, i, next, env);
+            }
+        }
+    }
 }
 
 /// Asks for the lines of `W` packets.
@@ -152,7 +160,7 @@ fn drive<N: Node, const W: usize>(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut
                     ahead::<N, W>(node, frame, i + distance, env);
                 }
                 if node.group(&mut Group::<W>::new(frame, i, next, env)).is_none() {
-                    (i..i + W).for_each(|i| odd(node, frame, i, next, env));
+                    apart(node, frame, i..i + W, next, env);
                 }
             }
             i += W;
@@ -165,7 +173,7 @@ fn drive<N: Node, const W: usize>(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut
                     ahead::<N, 1>(node, frame, i + distance, env);
                 }
                 if node.group(&mut Group::<1>::new(frame, i, next, env)).is_none() {
-                    odd(node, frame, i, next, env);
+                    apart(node, frame, i..i + 1, next, env);
                 }
             }
             i += 1;

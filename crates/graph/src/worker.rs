@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quiver_buffer::{Cache, Pool};
 
 use crate::capture::CaptureSink;
-use crate::clock::Clock;
+use crate::clock::{Clock, View};
 use crate::context::{Core, ERROR_DROP, HANDOFF_INPUT, NULL_NODE, NodeCx, Queue};
 use crate::elog::{EventKind, EventLog};
 use crate::frame::LANES;
@@ -141,7 +141,7 @@ pub struct Worker {
     fusion: bool,
     inputs: Vec<u16>,
     next: Box<Scratch>,
-    clock: Arc<Clock>,
+    clock: View,
     nodes: SimpleRows<3>,
     /// Set to end the thread's loop.
     pub(crate) stop: bool,
@@ -188,7 +188,7 @@ impl Worker {
             fusion: true,
             inputs: Vec::new(),
             next: Box::new(Scratch([0; LANES])),
-            clock: shared.clock.clone(),
+            clock: View::new(shared.clock.clone()),
             nodes: shared.nodes.rows(thread),
             stop: false,
             finished: false,
@@ -258,7 +258,7 @@ impl Worker {
     pub(crate) fn take_in(&mut self) {
         // What is handed over meanwhile is the next turn's.
         for _ in 0..=HANDOFF_CAPACITY / self.core.queue.vector_size {
-            let time = self.clock.ticks();
+            let time = self.clock.clock().ticks();
             let mut run = self.run(time);
             let n = run.poll(HANDOFF_INPUT);
             run.drain();
@@ -303,7 +303,9 @@ impl Worker {
     fn set_lines(&mut self) {
         self.places.iter_mut().for_each(|place| place.line = None);
         for (at, line) in self.lines.iter().enumerate().filter(|_| self.fusion) {
-            if line.ids().iter().all(|id| self.places[*id as usize].usual) {
+            // Packets in a peer's memory are copied in front of a node that does not take them, not within a line.
+            let places = || line.ids().iter().map(|id| &self.places[*id as usize]);
+            if places().all(|place| place.usual && place.takes_shared) {
                 self.places[line.ids()[0] as usize].line = u8::try_from(at).ok();
             }
         }
@@ -364,7 +366,7 @@ impl Worker {
 
     /// Runs nodes until no frame waits.
     pub(crate) fn drain(&mut self) {
-        let time = self.clock.ticks();
+        let time = self.clock.clock().ticks();
         self.run(time).drain();
     }
 
@@ -373,7 +375,7 @@ impl Worker {
         let Self { core, bodies, places, lines, inputs, next, clock, nodes, figures, .. } = self;
         let env = core.env;
         let cx = NodeCx { core, env, prefetch: 0, node: ERROR_DROP, nexts: &[], next: &mut next.0 };
-        Run { cx, bodies, places, lines, inputs, clock, nodes, figures, time }
+        Run { cx, bodies, places, lines, inputs, clock: clock.clock(), nodes, figures, time }
     }
 
     /// Asks input nodes whether the thread may sleep: `Some(until)` if it may, with the earliest time that one asked for.
@@ -434,7 +436,7 @@ impl Worker {
 
     /// Starts this thread's figures anew.
     pub(crate) fn clear_figures(&mut self) {
-        self.figures = LoopFigures { since: self.clock.now(), ..Default::default() };
+        self.figures = LoopFigures { since: self.clock.clock().now(), ..Default::default() };
         self.places.iter().for_each(|place| place.peak.set(NodePeak::default()));
     }
 
@@ -462,9 +464,9 @@ impl Worker {
 
     /// Runs a change that the main thread sent, and remembers what it cost.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Self)) {
-        let start = self.clock.ticks();
+        let start = self.clock.clock().ticks();
         change(self);
-        let ticks = self.clock.ticks().wrapping_sub(start);
+        let ticks = self.clock.clock().ticks().wrapping_sub(start);
         self.core.log.log(self.change, u32::try_from(ticks).unwrap_or(u32::MAX), 0);
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ErrorInfo, Graph, GraphError, NodeFigures, Recipe};
+use super::{Entry, ErrorInfo, Graph, GraphError, NodeFigures, Recipe};
 use crate::context::NodeId;
 use crate::frame::{IfIndex, VECTOR_MAX};
 use crate::fuse::Line;
@@ -149,6 +149,13 @@ impl Graph {
     /// Whether nodes that usually follow one another run as one loop.
     pub fn fusion(&self) -> bool {
         self.fusion
+    }
+
+    /// Whether a node runs as part of a line: clocks of a line are with its first node.
+    pub fn is_fused(&self, id: NodeId) -> bool {
+        let entry = |name: &&str| self.node(name).and_then(|id| self.entries[id.0 as usize].as_ref());
+        let runs = |line: &[&str]| line.iter().all(|name| entry(name).is_some_and(Entry::is_usual));
+        self.fusion && self.lines().any(|line| line.contains(&self.node_name(id)) && runs(line))
     }
 
     /// Switches that on or off, for experiments.

@@ -89,20 +89,14 @@ impl<'a> Run<'a> {
         // Empty polls are not counted, they would drown the clocks of the packets: what they took is the next node's.
         if n > 0 {
             self.cx.core.handoff.publish();
-            self.count(id, place, n);
+            self.count(id, place, 1, n);
         }
         n
     }
 
-    /// Counts a call that has just ended.
+    /// Counts a call that has just ended; only what it took where `calls` is 0.
     #[inline(always)]
-    fn count(&mut self, id: u16, place: &Place, n: usize) {
-        self.count_clocks(id, place, 1, n);
-    }
-
-    /// Counts a call of a node, or (`calls` is 0) only what it took.
-    #[inline(always)]
-    fn count_clocks(&mut self, id: u16, place: &Place, calls: u64, n: usize) {
+    fn count(&mut self, id: u16, place: &Place, calls: u64, n: usize) {
         let end = self.clock.ticks();
         let clocks = end.wrapping_sub(self.time);
         self.time = end;
@@ -115,19 +109,11 @@ impl<'a> Run<'a> {
     /// Runs nodes until no frame waits.
     #[inline(never)]
     pub fn drain(&mut self) {
-        let (mut calls, mut vectors) = (0, 0);
         while let Some(mut waiting) = self.cx.core.queue.pop() {
-            loop {
-                calls += 1;
-                vectors += waiting.1.len as u64;
-                match self.dispatch(waiting.0, waiting.1) {
-                    Some(next) => waiting = next,
-                    None => break,
-                }
+            while let Some(next) = self.dispatch(waiting.0, waiting.1) {
+                waiting = next;
             }
         }
-        self.figures.calls += calls;
-        self.figures.vectors += vectors;
     }
 
     /// Runs a node. Gives the frame and its next node, where all packets go there and nothing else waits.
@@ -141,44 +127,45 @@ impl<'a> Run<'a> {
                 return None;
             }
         }
-        if let Some(line) = place.line
-            && !self.cx.core.trace.live()
-        {
-            return self.pass(id, place, line, frame);
-        }
         let n = frame.len;
-        match self.enter_at(id, place) {
-            (cx, Body::Internal(node)) => node.run(cx, &mut frame),
-            // Removed while packets were on their way, or an input node named as a next node: both are drops.
-            (cx, Body::Gone | Body::Input(_)) => {
-                frame.aux[..n].fill(0);
-                cx.next[..n].fill(0);
-            }
-        }
+        let calls = match place.line.filter(|_| !self.cx.core.trace.live()) {
+            Some(line) => self.pass(line, &mut frame),
+            None => self.call(id, place, &mut frame),
+        };
         let NodeCx { core, env, nexts, next, .. } = &mut self.cx;
         if core.trace.live() {
             crate::trace::record(core, env, id, nexts, &next[..], &mut frame);
         }
         let waiting = partition(&mut self.cx, frame);
         self.cx.core.handoff.publish();
-        self.count(id, place, n);
+        self.count(id, place, calls, n);
         waiting
     }
-}
 
-impl Run<'_> {
-    /// Runs a line of nodes.
-    #[inline(never)]
-    fn pass(&mut self, id: u16, place: &Place, line: u8, mut frame: Box<Frame>) -> Option<Waiting> {
-        let n = frame.len;
-        let (calls, vectors) = self.lines[usize::from(line)].run(self.bodies, self.places, &mut self.cx, &mut frame, self.nodes);
-        let waiting = partition(&mut self.cx, frame);
-        self.cx.core.handoff.publish();
-        // The line has counted itself, but for the clocks, and this call is one of those that it has counted.
-        self.count_clocks(id, place, 0, n);
-        self.figures.calls += calls - 1;
-        self.figures.vectors += vectors - n as u64;
-        waiting
+    /// Runs a line of nodes, which counts the calls of its nodes: none is left to be counted.
+    #[inline(always)]
+    fn pass(&mut self, line: u8, frame: &mut Frame) -> u64 {
+        let (calls, vectors) = self.lines[usize::from(line)].run(self.bodies, self.places, &mut self.cx, frame, self.nodes);
+        self.figures.calls += calls;
+        self.figures.vectors += vectors;
+        0
+    }
+
+    /// Runs a node: one call is to be counted.
+    #[inline(always)]
+    fn call(&mut self, id: u16, place: &'a Place, frame: &mut Frame) -> u64 {
+        self.figures.calls += 1;
+        self.figures.vectors += frame.len as u64;
+        match self.enter_at(id, place) {
+            (cx, Body::Internal(node)) => node.run(cx, frame),
+            // Removed while packets were on their way, or an input node named as a next node: both are drops.
+            (cx, Body::Gone | Body::Input(_)) => {
+                let n = frame.len;
+                frame.aux[..n].fill(0);
+                cx.next[..n].fill(0);
+            }
+        }
+        1
     }
 }
 
@@ -189,7 +176,11 @@ fn partition(cx: &mut NodeCx<'_>, mut frame: Box<Frame>) -> Option<Waiting> {
     let NodeCx { core, nexts, next, .. } = cx;
     let queue = &mut core.queue;
     if frame.taken > 0 {
-        frame.compact(&mut next[..]);
+        if frame.taken == frame.len {
+            frame.forget_taken();
+        } else {
+            frame.compact(&mut next[..]);
+        }
     }
     let n = frame.len;
     if n == 0 {

@@ -169,7 +169,8 @@ fn how_nodes_run_can_be_changed_while_they_do() {
     router.ask("set fusion off").unwrap();
     assert_eq!(
         router.ask("show fusion").unwrap(),
-        "fusion off\n  ip4-input -> ip4-lookup -> ip4-rewrite\n  ip6-input -> ip6-lookup -> ip6-rewrite\n"
+        "fusion off\n  ip4-input -> ip4-lookup -> ip4-rewrite\n  ip6-input -> ip6-lookup -> ip6-rewrite\n  \
+         ethernet-input -> ip4-input -> ip4-lookup -> ip4-rewrite\n  ethernet-input -> ip6-input -> ip6-lookup -> ip6-rewrite\n"
     );
     for (line, why) in [
         ("set node ip4-input multi-loop 3", "1, 2, 4 or 8"),

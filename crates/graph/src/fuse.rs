@@ -17,10 +17,10 @@ use std::any::TypeId;
 use std::ops::Range;
 
 use crate::context::NodeCx;
-use crate::frame::{Frame, TAKEN};
+use crate::frame::{Frame, PREFETCH_MAX, TAKEN};
 use crate::group::Group;
 use crate::node::{NextNodes, Node};
-use crate::packet::Env;
+use crate::packet::{Env, Packet, Pkt};
 use crate::spec::{Body, Staged};
 use crate::staged::{Level, ahead, single};
 use crate::stats::SimpleRows;
@@ -58,6 +58,17 @@ struct Stage<N> {
 
 // SAFETY: the pointer is only followed in the call that has set it; `Env` is as in `Core`.
 unsafe impl<N: Send> Send for Stage<N> {}
+
+/// What came of a frame in a line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Passed {
+    /// Calls of all nodes.
+    pub calls: u64,
+    /// Packets that came to them.
+    pub vectors: u64,
+    /// Packets that left before the last node.
+    pub left: usize,
+}
 
 /// A packet that leaves the line: its position, and the node and slot by which it goes.
 #[derive(Clone, Copy)]
@@ -111,12 +122,13 @@ impl<N: Node> Stage<N> {
 
     /// Counts `n` packets that came to this node, without clocks.
     #[inline(always)]
-    fn count(&self, n: usize, (calls, vectors): &mut (u64, u64), nodes: &SimpleRows<3>) {
+    fn count(&self, n: usize, sum: &mut Passed, nodes: &SimpleRows<3>) {
         if n > 0 {
             nodes.add(self.id.into(), [1, n as u64, 0]);
-            *calls += 1;
-            *vectors += n as u64;
+            sum.calls += 1;
+            sum.vectors += n as u64;
         }
+        sum.left += self.left;
     }
 
     #[inline(always)]
@@ -128,11 +140,25 @@ impl<N: Node> Stage<N> {
     /// # Safety
     /// As for [`ahead`].
     #[inline(always)]
-    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame, i: usize) {
+    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame, i: usize, pulled: usize) {
         let (distance, env) = (self.distance, self.env);
-        if distance != 0 {
+        if distance == 0 {
+            return;
+        }
+        if pulled == 0 {
             // SAFETY: the caller's promise.
-            unsafe { ahead::<N, W>(self.node(), frame, i + distance, &env) };
+            return unsafe { ahead::<N, W>(self.node(), frame, i + distance, &env) };
+        }
+        for i in i + distance..i + distance + W {
+            // SAFETY: within the lanes (the caller's promise). A copy: the packet is still to come to the nodes in front.
+            let mut packet = unsafe {
+                let Frame { index, span, context, aux, .. } = &*frame;
+                Packet { index: index[i], span: span[i], context: context[i], aux: aux[i] }
+            };
+            let mut packet = Pkt::of_packet(&mut packet, &env);
+            if packet.pull(pulled) {
+                self.node().prefetch(&packet);
+            }
         }
     }
 
@@ -161,15 +187,15 @@ pub trait Steps: Send + Sized + 'static {
     #[doc(hidden)]
     fn fits(&self, bodies: &Bodies<'_>) -> bool;
     #[doc(hidden)]
-    unsafe fn begin<'a>(&mut self, bodies: &BodyPtr, places: &Places<'a>, cx: &mut NodeCx<'a>);
+    unsafe fn begin<'a>(&mut self, bodies: &BodyPtr, places: &Places<'a>, cx: &mut NodeCx<'a>) -> bool;
     #[doc(hidden)]
-    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame, i: usize);
+    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame, i: usize, pulled: usize);
     #[doc(hidden)]
     unsafe fn group<const W: usize>(&mut self, group: &mut Group<'_, W>, way: &mut Way<'_>);
     #[doc(hidden)]
     fn end<'a>(&mut self, places: &Places<'a>, cx: &mut NodeCx<'a>);
     #[doc(hidden)]
-    fn count(&self, n: usize, sum: &mut (u64, u64), nodes: &SimpleRows<3>);
+    fn count(&self, n: usize, sum: &mut Passed, nodes: &SimpleRows<3>);
     /// Packets one by one, from here on: of a group of which one is not plain, or that came in on several interfaces.
     #[doc(hidden)]
     #[inline(never)]
@@ -197,14 +223,15 @@ impl<N: Node> Steps for End<N> {
         self.0.fits(bodies.0)
     }
     #[inline(always)]
-    unsafe fn begin<'a>(&mut self, bodies: &BodyPtr, places: &Places<'a>, cx: &mut NodeCx<'a>) {
+    unsafe fn begin<'a>(&mut self, bodies: &BodyPtr, places: &Places<'a>, cx: &mut NodeCx<'a>) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.0.begin(bodies.0, places.0, cx) }
+        unsafe { self.0.begin(bodies.0, places.0, cx) };
+        self.0.distance != 0
     }
     #[inline(always)]
-    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame, i: usize) {
+    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame, i: usize, pulled: usize) {
         // SAFETY: the caller's promise.
-        unsafe { self.0.ahead::<W>(frame, i) }
+        unsafe { self.0.ahead::<W>(frame, i, pulled) }
     }
     #[inline(always)]
     unsafe fn group<const W: usize>(&mut self, group: &mut Group<'_, W>, way: &mut Way<'_>) {
@@ -224,7 +251,7 @@ impl<N: Node> Steps for End<N> {
         self.0.end(places.0, cx);
     }
     #[inline(always)]
-    fn count(&self, n: usize, sum: &mut (u64, u64), nodes: &SimpleRows<3>) {
+    fn count(&self, n: usize, sum: &mut Passed, nodes: &SimpleRows<3>) {
         self.0.count(n, sum, nodes);
     }
 }
@@ -248,19 +275,28 @@ impl<N: Node, L: Steps> Steps for Then<N, L> {
         self.stage.fits(bodies.0) && self.rest.fits(bodies)
     }
     #[inline(always)]
-    unsafe fn begin<'a>(&mut self, bodies: &BodyPtr, places: &Places<'a>, cx: &mut NodeCx<'a>) {
+    unsafe fn begin<'a>(&mut self, bodies: &BodyPtr, places: &Places<'a>, cx: &mut NodeCx<'a>) -> bool {
         // SAFETY: the caller's promise.
-        unsafe {
+        let behind = unsafe {
             self.stage.begin(bodies.0, places.0, cx);
-            self.rest.begin(bodies, places, cx);
+            self.rest.begin(bodies, places, cx)
+        };
+        let distance = &mut self.stage.distance;
+        if *distance == 0 {
+            return behind;
         }
+        // What a node behind looks into must have come by then.
+        if behind {
+            *distance = PREFETCH_MAX;
+        }
+        true
     }
     #[inline(always)]
-    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame, i: usize) {
+    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame, i: usize, pulled: usize) {
         // SAFETY: the caller's promise.
         unsafe {
-            self.stage.ahead::<W>(frame, i);
-            self.rest.ahead::<W>(frame, i);
+            self.stage.ahead::<W>(frame, i, pulled);
+            self.rest.ahead::<W>(frame, i, pulled + N::PULLS);
         }
     }
     #[inline(always)]
@@ -283,7 +319,7 @@ impl<N: Node, L: Steps> Steps for Then<N, L> {
         self.rest.end(places, cx);
     }
     #[inline(always)]
-    fn count(&self, n: usize, sum: &mut (u64, u64), nodes: &SimpleRows<3>) {
+    fn count(&self, n: usize, sum: &mut Passed, nodes: &SimpleRows<3>) {
         self.stage.count(n, sum, nodes);
         self.rest.count(n - self.stage.left, sum, nodes);
     }
@@ -325,7 +361,7 @@ fn drive<L: Steps>(line: &mut L, cx: &mut NodeCx<'_>, frame: &mut Frame, exits: 
     while i + WIDTH <= n {
         // SAFETY: as above.
         unsafe {
-            line.ahead::<WIDTH>(way.frame, i);
+            line.ahead::<WIDTH>(way.frame, i, 0);
             let mut group = Group::<WIDTH>::new(way.frame, i, way.next, &env);
             line.group(&mut group, &mut way);
         }
@@ -390,7 +426,7 @@ pub(crate) trait Fused: Send {
         cx: &mut NodeCx<'a>,
         frame: &mut Frame,
         nodes: &SimpleRows<3>,
-    ) -> (u64, u64);
+    ) -> Passed;
 }
 
 struct Whole<L> {
@@ -419,10 +455,10 @@ impl<L: Line> Fused for Whole<L> {
         cx: &mut NodeCx<'a>,
         frame: &mut Frame,
         nodes: &SimpleRows<3>,
-    ) -> (u64, u64) {
+    ) -> Passed {
         let Self { line, run, exits, .. } = self;
         let places = Places(places);
-        let mut sum = (0, 0);
+        let mut sum = Passed::default();
         let n = frame.len;
         // SAFETY: the line was made for these bodies (`line`: distinct, of its types) and goes with the first of them that does;
         // they are exclusively borrowed. `select` gives only loops that this processor can run.

@@ -306,6 +306,7 @@ impl Graph {
             prefetch: entry.loop_config.prefetch,
             takes_shared: entry.spec.takes_shared,
             usual: entry.is_usual(),
+            passes: entry.spec.passes,
         })
     }
 

@@ -145,6 +145,12 @@ impl Handoff {
         out.chain(self.inputs.iter().map(|input| (std::ptr::from_ref(input) as usize, size_of::<In>()))).collect()
     }
 
+    /// Whether other threads hand packets over to this one.
+    #[inline(always)]
+    pub(crate) fn receives(&self) -> bool {
+        !self.inputs.is_empty()
+    }
+
     /// Whether something waits here. Asked after the thread has announced its sleep.
     pub(crate) fn has_mail(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -235,7 +241,7 @@ impl InputNode for HandoffInput {
 
     #[inline(always)]
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
-        if cx.core.handoff.inputs.is_empty() { 0 } else { take_in(cx) }
+        take_in(cx)
     }
 
     fn release(&mut self, cx: &mut NodeCx<'_>) {

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use crate::context::NodeCx;
 use crate::feature::ArcPoint;
 use crate::frame::Frame;
-use crate::node::{DropReasons, ErrorText, Idle, InputNode, LoopConfig, NextNodes, Node, VectorNode};
+use crate::node::{DropReasons, ErrorText, Idle, InputNode, LoopConfig, NextNodes, Node, VectorNode, Verdict};
 use crate::staged::{Level, RunFn, select};
 use crate::trace::TraceEntry;
 
@@ -44,11 +44,16 @@ pub(crate) trait Dispatch: Send {
     fn release(&mut self, cx: &mut NodeCx<'_>);
     /// The node's type.
     fn kind(&self) -> TypeId;
+    /// [`VectorNode::passes`].
+    fn passes(&self) -> Option<Verdict> {
+        None
+    }
 }
 
 /// An input node behind a pointer.
 pub(crate) trait InputNodeDyn: Send {
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize;
+    fn idle(&self) -> bool;
     fn unfinished(&self) -> bool;
     fn arm(&mut self, now: u64) -> Idle;
     fn spins(&self) -> Option<bool>;
@@ -65,6 +70,9 @@ struct Input<I>(I);
 impl<I: InputNode> InputNodeDyn for Input<I> {
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
         self.0.poll(cx)
+    }
+    fn idle(&self) -> bool {
+        self.0.idle()
     }
     fn unfinished(&self) -> bool {
         self.0.unfinished()
@@ -122,6 +130,9 @@ impl<V: VectorNode> Dispatch for Whole<V> {
     fn kind(&self) -> TypeId {
         TypeId::of::<V>()
     }
+    fn passes(&self) -> Option<Verdict> {
+        self.0.passes()
+    }
 }
 
 /// Declaration of a node.
@@ -138,6 +149,7 @@ pub struct NodeSpec {
     pub(crate) staged: bool,
     pub(crate) points: Vec<(&'static str, ArcPoint)>,
     pub(crate) takes_shared: bool,
+    pub(crate) passes: bool,
 }
 
 fn parts<X: NextNodes, D: DropReasons>(_: PhantomData<(X, D)>) -> (Vec<String>, &'static [ErrorText]) {
@@ -162,6 +174,7 @@ impl NodeSpec {
             staged: true,
             points: Vec::new(),
             takes_shared: false,
+            passes: false,
         }
     }
 
@@ -181,6 +194,7 @@ impl NodeSpec {
             staged: false,
             points: Vec::new(),
             takes_shared: false,
+            passes: false,
         }
     }
 
@@ -200,6 +214,7 @@ impl NodeSpec {
             staged: false,
             points: Vec::new(),
             takes_shared: false,
+            passes: false,
         }
     }
 
@@ -223,6 +238,13 @@ impl NodeSpec {
     #[must_use]
     pub fn takes_shared(mut self) -> Self {
         self.takes_shared = true;
+        self
+    }
+
+    /// Says that a vector node often [passes](VectorNode::passes) vectors as they are.
+    #[must_use]
+    pub fn passes(mut self) -> Self {
+        self.passes = true;
         self
     }
 

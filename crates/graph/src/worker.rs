@@ -53,6 +53,8 @@ pub(crate) struct Slot {
     pub takes_shared: bool,
     /// Its loop is as it is by itself.
     pub usual: bool,
+    /// It often passes vectors as they are.
+    pub passes: bool,
 }
 
 /// What of a node does not change while frames are run, but for its peak; on lines of its own, because of that.
@@ -64,14 +66,28 @@ pub(crate) struct Place {
     takes_shared: bool,
     /// Its loop is as it is by itself.
     usual: bool,
-    /// The line that begins here, where it may be used.
-    line: Option<u8>,
+    /// It often passes vectors as they are.
+    passes: bool,
+    /// The line that begins here and is used.
+    line: Cell<Option<u8>>,
+    /// Calls until one may be chosen; [`NEVER`] where none begins here.
+    wait: Cell<u8>,
     peak: Cell<NodePeak>,
 }
 
 impl Place {
     fn new(nexts: Vec<u16>, error_base: u32, prefetch: u8, takes_shared: bool) -> Self {
-        Self { nexts, error_base, prefetch, takes_shared, usual: true, line: None, peak: Cell::default() }
+        Self {
+            nexts,
+            error_base,
+            prefetch,
+            takes_shared,
+            usual: true,
+            passes: false,
+            line: Cell::new(None),
+            wait: Cell::new(NEVER),
+            peak: Cell::default(),
+        }
     }
 
     /// Prepares the surroundings for a call of this node.
@@ -83,11 +99,52 @@ impl Place {
         cx.nexts = &self.nexts;
     }
 
+    /// Looks whether a line is still right for what comes here: not where more than a few packets leave it.
+    #[inline(always)]
+    fn judge_line(&self, n: usize, left: usize) {
+        if left * 8 > n {
+            self.line.set(None);
+            self.wait.set(PAUSE);
+        }
+    }
+
+    /// Whether it is time to look for a line, after a call of the node by itself.
+    #[inline(always)]
+    fn wants_line(&self) -> bool {
+        let wait = self.wait.get();
+        if (1..NEVER).contains(&wait) {
+            self.wait.set(wait - 1);
+        }
+        wait == 0
+    }
+
+    /// Takes up a line after a call whose packets all went to `next`.
+    #[inline(never)]
+    fn choose_line(&self, id: u16, next: u16, lines: &[LineSlot]) {
+        let at = lines.iter().position(|slot| slot.usable && (slot.from, slot.to) == (id, next));
+        self.line.set(at.and_then(|at| u8::try_from(at).ok()));
+        self.wait.set(if at.is_some() { 0 } else { PAUSE });
+    }
+
     /// The node of a slot.
     pub(crate) fn next_node(&self, slot: u16) -> u16 {
         self.nexts.get(usize::from(slot)).copied().unwrap_or(NULL_NODE)
     }
 }
+
+/// A line of nodes on this thread.
+struct LineSlot {
+    line: Box<dyn Fused>,
+    /// Its first node and the second.
+    from: u16,
+    to: u16,
+    usable: bool,
+}
+
+/// In place of a number of calls: no line begins there.
+const NEVER: u8 = u8::MAX;
+/// Calls of a node by itself after its line was not right, or after there was none for what came.
+const PAUSE: u8 = 8;
 
 /// What all workers share, as handles.
 pub(crate) struct Shared {
@@ -136,7 +193,7 @@ pub struct Worker {
     /// By node, as `places`: apart from them because these are written to while a node looks at its place.
     bodies: Vec<Body>,
     places: Vec<Place>,
-    lines: Vec<Box<dyn Fused>>,
+    lines: Vec<LineSlot>,
     /// Whether lines are used.
     fusion: bool,
     inputs: Vec<u16>,
@@ -208,9 +265,9 @@ impl Worker {
         if matches!(slot.body, Body::Input(_)) {
             self.inputs.push(id);
         }
-        let Slot { body, nexts, error_base, prefetch, takes_shared, usual } = slot;
+        let Slot { body, nexts, error_base, prefetch, takes_shared, usual, passes } = slot;
         self.bodies[at] = body;
-        self.places[at] = Place { usual, ..Place::new(nexts, error_base, prefetch, takes_shared) };
+        self.places[at] = Place { usual, passes, ..Place::new(nexts, error_base, prefetch, takes_shared) };
         self.core.queue.set_nodes(self.places.len());
         self.fds_changed = true;
     }
@@ -222,7 +279,7 @@ impl Worker {
         }
         let Some(body) = self.bodies.get_mut(id as usize) else { return };
         *body = Body::Gone;
-        self.lines.retain(|line| !line.ids().contains(&id));
+        self.lines.retain(|slot| !slot.line.ids().contains(&id));
         self.set_lines();
         self.inputs.retain(|i| *i != id);
         self.fds_changed = true;
@@ -289,8 +346,10 @@ impl Worker {
 
     /// Takes up a line of nodes that are there; nothing where they are not of its types.
     pub(crate) fn install_line<L: Line>(&mut self, names: &[&str], ids: &[u16]) {
-        self.lines.extend(crate::fuse::line::<L>(names, ids, self.core.env, &self.bodies));
-        self.set_lines();
+        if let ([from, to, ..], Some(line)) = (ids, crate::fuse::line::<L>(names, ids, self.core.env, &self.bodies)) {
+            self.lines.push(LineSlot { line, from: *from, to: *to, usable: false });
+            self.set_lines();
+        }
     }
 
     /// Switches lines on or off.
@@ -299,14 +358,20 @@ impl Worker {
         self.set_lines();
     }
 
-    /// Notes at each place whether a line begins there that may be used.
+    /// Notes which lines may be used, and at each place that one begins there.
     fn set_lines(&mut self) {
-        self.places.iter_mut().for_each(|place| place.line = None);
-        for (at, line) in self.lines.iter().enumerate().filter(|_| self.fusion) {
+        for place in &self.places {
+            place.line.set(None);
+            place.wait.set(NEVER);
+        }
+        for (at, slot) in self.lines.iter_mut().enumerate() {
             // Packets in a peer's memory are copied in front of a node that does not take them, not within a line.
-            let places = || line.ids().iter().map(|id| &self.places[*id as usize]);
-            if places().all(|place| place.usual && place.takes_shared) {
-                self.places[line.ids()[0] as usize].line = u8::try_from(at).ok();
+            let fits = |id: &u16| self.places[*id as usize].usual && self.places[*id as usize].takes_shared;
+            slot.usable = self.fusion && slot.line.ids().iter().all(fits);
+            let place = &self.places[slot.from as usize];
+            if slot.usable && place.wait.get() == NEVER {
+                place.line.set(u8::try_from(at).ok());
+                place.wait.set(0);
             }
         }
     }
@@ -372,10 +437,10 @@ impl Worker {
 
     /// What it takes to run nodes, from `time` on.
     fn run(&mut self, time: u64) -> Run<'_> {
-        let Self { core, bodies, places, lines, inputs, next, clock, nodes, figures, .. } = self;
+        let Self { core, bodies, places, lines, fusion, inputs, next, clock, nodes, figures, .. } = self;
         let env = core.env;
         let cx = NodeCx { core, env, prefetch: 0, node: ERROR_DROP, nexts: &[], next: &mut next.0 };
-        Run { cx, bodies, places, lines, inputs, clock: clock.clock(), nodes, figures, time }
+        Run { cx, bodies, places, fusion: *fusion, lines, inputs, clock: clock.clock(), nodes, figures, time }
     }
 
     /// Asks input nodes whether the thread may sleep: `Some(until)` if it may, with the earliest time that one asked for.

@@ -6,7 +6,8 @@
 //! calls what it did not call (a call left inside a loop over packets costs it half its speed); `--update` writes it. Another
 //! compiler or instruction set than the committed table's is said, and then nothing is compared.
 //!
-//! A last row of each path counts what takes memory from the heap, anywhere in the turn.
+//! Rows in brackets are no single nodes: what takes memory from the heap, anywhere in the turn; the whole turn, source and sink of this
+//! program included; and nodes that run as one loop, with the turn that they do it in (*fused*).
 //!
 //! The program runs itself under callgrind, once for each path, with vectors of 256 packets; `--packets` takes others, for a look only:
 //! with one packet a vector the table says what a node's call costs at low load. `--cache` counts misses of the first instruction
@@ -193,6 +194,10 @@ fn measure(path: &str, packets: usize, fused: bool, table: &mut Table) -> Result
     let packets = (packets * VECTORS) as f64;
     for (name, function) in &functions {
         let Some(node) = node_of(name) else { continue };
+        // What of a path is not in its line is in the table already.
+        if fused && !node.starts_with('(') {
+            continue;
+        }
         let figures = Figures { instructions: function.inclusive() as f64 / packets, calls: function.called() as f64 / packets };
         table.insert((path.to_owned(), node), figures);
     }
@@ -209,28 +214,34 @@ fn measure(path: &str, packets: usize, fused: bool, table: &mut Table) -> Result
     Ok(())
 }
 
-/// The node whose loop a function is, without the modules in front of names; none for other functions.
+/// The node whose loop a function is, without the modules in front of names; the nodes of a line in brackets, which are apart from the
+/// sum of a path's nodes. None for other functions.
 fn node_of(function: &str) -> Option<String> {
-    let (_, types) = match function.split_once("quiver_graph::staged::") {
-        Some((_, function)) => function.split_once("::<")?,
-        None => function.split_once("quiver_graph::fuse::x86::")?.1.split_once("::<")?,
-    };
-    let node =
-        if types.starts_with("quiver_graph::fuse") { types } else { types.rsplit_once(", ").map_or(types, |(node, _width)| node) };
-    let mut name = String::new();
-    let mut word = String::new();
-    for character in node.chars() {
+    if let Some((_, line)) = function.split_once("quiver_graph::fuse::x86::") {
+        let nodes = bare(line.split_once("::<")?.1).replace("Then<", "").replace("End<", "");
+        // Those of nodes themselves stay.
+        let closing = nodes.matches('>').count() - nodes.matches('<').count();
+        return Some(format!("({})", &nodes[..nodes.len() - closing]));
+    }
+    let (_, types) = function.split_once("quiver_graph::staged::")?.1.split_once("::<")?;
+    Some(bare(types.rsplit_once(", ").map_or(types, |(node, _width)| node)))
+}
+
+/// A type's name without modules.
+fn bare(name: &str) -> String {
+    let (mut bare, mut word) = (String::new(), String::new());
+    for character in name.chars() {
         match character {
             ':' => word.clear(),
             '<' | '>' | ',' | ' ' => {
-                name.push_str(&word);
-                name.extend((character != ' ').then_some(character));
+                bare.push_str(&word);
+                bare.extend((character != ' ').then_some(character));
                 word.clear();
             }
             _ => word.push(character),
         }
     }
-    Some(name + &word)
+    bare + &word
 }
 
 /// The first line says of which compiler and instruction set the table is.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use quiver_graph::{ArcPoint, ArcSpec, End, Graph, GraphError, MakeCx, NodeSpec, Then, TraceEntry};
 
+use crate::ethernet::EthernetInput;
 use crate::{Router, trace};
 use ends::{Ip4Multicast, Ip4Null, Ip6LinkLocal, Ip6Multicast, Ip6Null, IpDrop, IpPunt};
 use input::{Ip4Input, Ip6Input};
@@ -133,8 +134,12 @@ fn rewrite_node(router: &Router, family: FamilyId) -> NodeSpec {
 
 /// Nodes that most packets pass one after the other.
 pub(crate) fn fuse(graph: &mut Graph) -> Result<(), GraphError> {
-    graph.fuse::<Then<Ip4Input, Then<Lookup<V4>, End<Ip4Rewrite>>>>(&["ip4-input", "ip4-lookup", "ip4-rewrite"])?;
-    graph.fuse::<Then<Ip6Input, Then<Lookup<V6>, End<Ip6Rewrite>>>>(&["ip6-input", "ip6-lookup", "ip6-rewrite"])
+    type Line4 = Then<Ip4Input, Then<Lookup<V4>, End<Ip4Rewrite>>>;
+    type Line6 = Then<Ip6Input, Then<Lookup<V6>, End<Ip6Rewrite>>>;
+    graph.fuse::<Line4>(&["ip4-input", "ip4-lookup", "ip4-rewrite"])?;
+    graph.fuse::<Line6>(&["ip6-input", "ip6-lookup", "ip6-rewrite"])?;
+    graph.fuse::<Then<EthernetInput, Line4>>(&["ethernet-input", "ip4-input", "ip4-lookup", "ip4-rewrite"])?;
+    graph.fuse::<Then<EthernetInput, Line6>>(&["ethernet-input", "ip6-input", "ip6-lookup", "ip6-rewrite"])
 }
 
 /// The feature arcs of this module.

@@ -13,12 +13,11 @@
 use crate::clock::Clock;
 use crate::context::{HANDOFF_INPUT, NULL_NODE, NodeCx};
 use crate::frame::Frame;
-use crate::fuse::Fused;
 use crate::node::SHARE;
 use crate::spec::Body;
 use crate::stats::SimpleRows;
 
-use super::{LoopFigures, NodePeak, Place};
+use super::{LineSlot, LoopFigures, NodePeak, Place};
 
 /// A frame and the node that it goes to.
 type Waiting = (u16, Box<Frame>);
@@ -28,7 +27,9 @@ pub(super) struct Run<'a> {
     pub cx: NodeCx<'a>,
     pub bodies: &'a mut [Body],
     pub places: &'a [Place],
-    pub lines: &'a mut [Box<dyn Fused>],
+    pub lines: &'a mut [LineSlot],
+    /// Lines are used, and frames pass nodes that do not look at them.
+    pub fusion: bool,
     pub inputs: &'a [u16],
     pub clock: &'a Clock,
     pub nodes: &'a SimpleRows<3>,
@@ -56,6 +57,14 @@ impl<'a> Run<'a> {
     pub fn turn(&mut self) -> usize {
         let mut packets = 0;
         for id in self.inputs {
+            let idle = match &self.bodies[*id as usize] {
+                _ if *id == HANDOFF_INPUT => !self.cx.core.handoff.receives(),
+                Body::Input(node) => node.idle(),
+                Body::Internal(_) | Body::Gone => true,
+            };
+            if idle {
+                continue;
+            }
             loop {
                 let n = self.poll(*id);
                 if n == 0 {
@@ -128,8 +137,9 @@ impl<'a> Run<'a> {
             }
         }
         let n = frame.len;
-        let calls = match place.line.filter(|_| !self.cx.core.trace.live()) {
-            Some(line) => self.pass(line, &mut frame),
+        let line = place.line.get().filter(|_| !self.cx.core.trace.live());
+        let calls = match line {
+            Some(line) => self.pass(place, line, &mut frame),
             None => self.call(id, place, &mut frame),
         };
         let NodeCx { core, env, nexts, next, .. } = &mut self.cx;
@@ -139,16 +149,45 @@ impl<'a> Run<'a> {
         let waiting = partition(&mut self.cx, frame);
         self.cx.core.handoff.publish();
         self.count(id, place, calls, n);
-        waiting
+        if let Some((next, _)) = waiting
+            && line.is_none()
+            && place.wants_line()
+        {
+            place.choose_line(id, next, self.lines);
+        }
+        self.straight(waiting)
     }
 
     /// Runs a line of nodes, which counts the calls of its nodes: none is left to be counted.
     #[inline(always)]
-    fn pass(&mut self, line: u8, frame: &mut Frame) -> u64 {
-        let (calls, vectors) = self.lines[usize::from(line)].run(self.bodies, self.places, &mut self.cx, frame, self.nodes);
-        self.figures.calls += calls;
-        self.figures.vectors += vectors;
+    fn pass(&mut self, place: &Place, line: u8, frame: &mut Frame) -> u64 {
+        let n = frame.len;
+        let line = &mut self.lines[usize::from(line)].line;
+        let passed = line.run(self.bodies, self.places, &mut self.cx, frame, self.nodes);
+        self.figures.calls += passed.calls;
+        self.figures.vectors += passed.vectors;
+        place.judge_line(n, passed.left);
         0
+    }
+
+    /// Counts a node that only passes the frame on to another, which gets it at once.
+    #[inline(always)]
+    fn straight(&mut self, waiting: Option<Waiting>) -> Option<Waiting> {
+        let (id, frame) = waiting?;
+        let place = &self.places[id as usize];
+        if place.passes
+            && self.fusion
+            && !self.cx.core.trace.live()
+            && let Body::Internal(node) = &self.bodies[id as usize]
+            && let Some(verdict) = node.passes()
+        {
+            let n = frame.len as u64;
+            self.figures.calls += 1;
+            self.figures.vectors += n;
+            self.nodes.add(u32::from(id), [1, n, 0]);
+            return Some((place.next_node(verdict.0), frame));
+        }
+        Some((id, frame))
     }
 
     /// Runs a node: one call is to be counted.

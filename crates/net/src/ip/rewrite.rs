@@ -72,13 +72,15 @@ const fn obstacle(head: u64, len: u32) -> u64 {
 
 impl Common {
     /// Sends a group out, if each of its packets goes out as it is by an Ethernet header. `staying` has bits set where a packet
-    /// may not go on, whatever its link is; `hop` is what one hop changes, with the link header in front.
+    /// may not go on, whatever its link is; `hop` writes what one hop changes, `values`, with the link header in front. It is a function
+    /// that is always inlined: a closure became a call in some loops.
     #[inline(always)]
-    fn leave_group<const W: usize>(
+    fn leave_group<H: Copy, const W: usize>(
         &mut self,
         group: &mut Group<'_, W>,
         staying: u64,
-        hop: impl FnOnce(&mut Group<'_, W>),
+        values: [H; W],
+        hop: impl Fn(&mut Group<'_, W>, [H; W]),
     ) -> Option<Sent> {
         let staying = staying | u64::from(group.any_has(flags::CHAINED | flags::LOCAL));
         let (adjacencies, aux, lens) = (self.adjacencies.view(), group.aux(), group.lens());
@@ -89,7 +91,7 @@ impl Common {
             if staying | obstacle(head, longest) != 0 || !group.prepend_ethernet(|_| header) {
                 return None;
             }
-            hop(group);
+            hop(group, values);
             self.count.add_all(aux[0], &lens);
             let tx = tx_if(head);
             group.set_aux([tx.0; W]);
@@ -105,7 +107,7 @@ impl Common {
         if staying != 0 || !group.prepend_ethernet(|k| adjacencies.ethernet(aux[k])) {
             return None;
         }
-        hop(group);
+        hop(group, values);
         self.count.add_each(&aux, &lens);
         let (mut verdicts, mut tx) = ([Verdict::DROP; W], [0; W]);
         for k in 0..W {
@@ -144,6 +146,11 @@ const ETHERNET: usize = 14;
 /// Time to live, protocol and checksum: what one hop changes.
 const TTL_WORD: usize = 8;
 
+#[inline(always)]
+fn hop4<const W: usize>(group: &mut Group<'_, W>, words: [u32; W]) {
+    group.set_heads::<u32, { ETHERNET + TTL_WORD }>(words.map(ttl_word_decremented_raw));
+}
+
 impl Node for Ip4Rewrite {
     type Next = Next4;
     type Drop = RewriteDrop;
@@ -169,9 +176,7 @@ impl Node for Ip4Rewrite {
     fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
         let words: [u32; W] = group.heads::<_, TTL_WORD>();
         let staying = words.iter().fold(0, |staying, word| staying | (u32::from_le(*word) & 0xff).wrapping_sub(2)) >> 31;
-        self.0.leave_group(group, staying.into(), |group| {
-            group.set_heads::<u32, { ETHERNET + TTL_WORD }>(words.map(ttl_word_decremented_raw));
-        })
+        self.0.leave_group(group, staying.into(), words, hop4)
     }
 
     #[inline(always)]
@@ -226,6 +231,11 @@ pub(super) struct In6 {
     link_local: bool,
 }
 
+#[inline(always)]
+fn hop6<const W: usize>(group: &mut Group<'_, W>, limits: [u8; W]) {
+    group.set_heads::<u8, { ETHERNET + HOP_LIMIT }>(limits.map(|limit| limit.wrapping_sub(1)));
+}
+
 impl Node for Ip6Rewrite {
     type Next = Next6;
     type Drop = RewriteDrop;
@@ -258,9 +268,7 @@ impl Node for Ip6Rewrite {
             // What is known on one link only is looked at by itself.
             staying |= u64::from(sources[k] & 0xffc0_u16.to_be() == 0xfe80_u16.to_be());
         }
-        self.0.leave_group(group, staying, |group| {
-            group.set_heads::<u8, { ETHERNET + HOP_LIMIT }>(limits.map(|limit| limit.wrapping_sub(1)));
-        })
+        self.0.leave_group(group, staying, limits, hop6)
     }
 
     #[inline(always)]

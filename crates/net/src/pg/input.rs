@@ -117,11 +117,11 @@ impl InputNode for PgInput {
     type Next = NoNext;
     type Drop = NoDrops;
 
-    #[inline(always)]
+    fn idle(&self) -> bool {
+        self.streams.is_empty()
+    }
+
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
-        if self.streams.is_empty() {
-            return 0;
-        }
         self.send(cx)
     }
 

@@ -231,14 +231,15 @@ impl<F: Reassembled> InputNode for ReassemblyInput<F> {
     type Next = NoNext;
     type Drop = Drop;
 
-    #[inline(always)]
+    fn idle(&self) -> bool {
+        // In most turns there is nothing, and then this is all that they pay.
+        self.inbox.is_quiet() && self.peers.is_current() && self.table.is_empty() && !self.peers.get().has_orphans()
+    }
+
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
         self.inbox.awake();
-        let (mail, changed) = (self.inbox.has_mail(), self.peers.refresh());
-        // In most turns there is nothing, and then this is all that they pay.
-        if !(mail | changed) && self.table.is_empty() && !self.peers.get().has_orphans() {
-            return 0;
-        }
+        self.peers.refresh();
+        let mail = self.inbox.has_mail();
         self.work(cx, mail)
     }
 

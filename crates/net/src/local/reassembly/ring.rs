@@ -151,6 +151,12 @@ impl Inbox {
         self.ring.is_empty()
     }
 
+    /// Whether nothing has come since that was asked last, and nobody rings.
+    #[inline(always)]
+    pub fn is_quiet(&self) -> bool {
+        !self.bell.mail.load(Ordering::Relaxed) && !self.bell.asleep.load(Ordering::Relaxed)
+    }
+
     /// Whether something may have come since this was last asked; then all of it should be taken.
     #[inline(always)]
     pub fn has_mail(&self) -> bool {

@@ -36,6 +36,8 @@ const FUSED: &str = "--fused";
 const PATHS: [&str; 4] = ["ip4-1024", "ip6-few", "l2-xconnect", "l2-bridge-10"];
 /// Packets in turn unless said: one vector, always the same.
 const PACKETS: usize = 256;
+/// Vectors before those that are counted.
+const SETTLED: usize = 16;
 /// Vectors that are counted.
 const VECTORS: usize = 256;
 /// What may be more than committed: parts of the instructions, and calls a packet.
@@ -88,6 +90,8 @@ fn ended(result: Result<(), String>) -> ExitCode {
 fn pass(path: &str, packets: usize, fused: bool) {
     for mut path in paths::paths(|name| name == path, packets) {
         path.bed.set_fusion(fused);
+        // Which line is right shows after some vectors.
+        path.bed.turn(SETTLED);
         counted(&mut path.bed);
     }
 }

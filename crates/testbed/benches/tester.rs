@@ -106,7 +106,7 @@ fn with_echo<R>(work: impl FnOnce(&Host, &Path) -> R) -> R {
 /// testpmd's own source in the tester's place.
 fn flowgen(seconds: u64) -> (f64, f64, i64) {
     with_echo(|host, folder| {
-        let mut source = testpmd(host, folder, false, "flowgen", 0);
+        let source = testpmd(host, folder, false, "flowgen", 0);
         std::thread::sleep(Duration::from_secs(2));
         counted(source, seconds)
     })

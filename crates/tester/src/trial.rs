@@ -14,8 +14,8 @@ use quiver_wire::MacAddr;
 
 use crate::bench::{Bench, BenchError};
 use crate::disturbance::Machine;
-use crate::maker::{MakeError, Maker, Surroundings};
-use crate::profile::{Profile, Replay, Side, SignatureMode, Size, Stream};
+use crate::maker::{MakeError, Maker, SignedFrames, Surroundings};
+use crate::profile::{Profile, Replay, Side, Signing, Size, Stream};
 use crate::random::Random;
 use crate::receiver::{Flow, Receiver};
 use crate::report::{Counters, Report, SCHEMA, Sample, Tester, rfc3339};
@@ -156,6 +156,8 @@ struct Direction {
     streams: Vec<Stream>,
     /// Frames that each stream number is to send; stream s has the numbers s × threads to (s + 1) × threads.
     planned: Vec<Option<u64>>,
+    /// Which frames of each stream have a signature.
+    signed: Vec<SignedFrames>,
     threads: usize,
     sent: Vec<Arc<Sent>>,
     series: Vec<Sample>,
@@ -280,7 +282,7 @@ fn prepare(
     let (threads, ethernet, mac, most) = (port.tx_threads.clone(), port.ethernet(), port.mac, port.max_frame());
     let port_name = port.spec.to_string();
     let mut outgoing: Vec<Vec<Outgoing>> = threads.iter().map(|_| Vec::new()).collect();
-    let (mut planned, mut flows) = (Vec::new(), Vec::new());
+    let (mut planned, mut flows, mut signed) = (Vec::new(), Vec::new(), Vec::new());
     for ((stream, pps), schedule) in streams.iter().zip(&rates).zip(&schedules) {
         let share = stream.share.unwrap_or(1.0);
         let mut some = false;
@@ -291,6 +293,9 @@ fn prepare(
             if maker.largest() > most {
                 let (size, most) = (maker.largest() + 4, most + 4);
                 return Err(TrialError::TooLarge { stream: stream.name.clone(), port: port_name, size, most });
+            }
+            if part == 0 {
+                signed.push(maker.signed());
             }
             let seed = seeds.next_u64();
             let pace = schedule::pace(schedule.as_ref(), share, duration, (part, threads.len()), seed);
@@ -309,7 +314,7 @@ fn prepare(
         let all = outgoing.first().map(Vec::as_slice).unwrap_or_default();
         kernel::departures(all, tag, (0, duration), None).map_err(of_kernel)?;
     }
-    let counted = streams.iter().any(|s| s.signature == SignatureMode::None);
+    let counted = streams.iter().any(|s| s.signing() != Signing::Full);
     let core = bench.ports()[rx].spec.rx_cores.first().copied();
     if let Some(engine) = &mut bench.ports()[rx].kernel {
         let ends: Vec<u64> = planned.iter().map(|n| n.unwrap_or(u64::MAX)).collect();
@@ -320,7 +325,7 @@ fn prepare(
     let sent: Vec<Arc<Sent>> = threads.iter().map(|_| Arc::new(Sent::new(streams.len()))).collect();
     let jobs = threads.iter().zip(outgoing).zip(&sent).map(|((t, o), s)| (tx, *t, o, s.clone())).collect();
     let threads = threads.len();
-    Ok((Direction { name, tx, rx, streams, planned, threads, sent, series: Vec::new(), last: (0, 0) }, jobs))
+    Ok((Direction { name, tx, rx, streams, planned, signed, threads, sent, series: Vec::new(), last: (0, 0) }, jobs))
 }
 
 fn conduct(

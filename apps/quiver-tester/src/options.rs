@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use quiver_tester_core::MacAddr;
 use quiver_tester_core::import::ImportError;
+use quiver_tester_core::import::siitperf::Background;
 use quiver_tester_core::port::PortSpec;
 use quiver_tester_core::profile::{Profile, Size};
 use quiver_tester_core::stateful::gateway::Flow;
@@ -50,6 +51,9 @@ pub struct ImportOptions {
     /// Packets of a capture that count
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub packets: usize,
+    /// Arguments n and m of siitperf's programs: of N frames M are translated, the others IPv6 between real addresses
+    #[arg(long, value_name = "N:M")]
+    pub background: Option<Background>,
 }
 
 /// A trial that is not run.

@@ -134,8 +134,9 @@ pub struct ServeOptions {
 /// A trial.
 #[derive(Debug, Args)]
 pub struct TrialOptions {
-    /// A port, once or twice: memif:socket=PATH,id=0,role=server|client[,mode=ip], af-packet:DEVICE, af-xdp:DEVICE, tap:NAME;
-    /// further keys: ip4=A/LEN, ip6=A/LEN, gateway=A, answer=PREFIX, mac=M, dst-mac=M, tx-core=N, rx-core=N
+    /// A port, once or twice: memif:socket=PATH,id=0,role=server|client[,mode=ip], af-packet:DEVICE, af-xdp:DEVICE, xdp:DEVICE,
+    /// tap:NAME, dpdk:DEVICE; further keys: ip4=A/LEN, ip6=A/LEN, vlan=N[.N], gateway=A, answer=PREFIX, mac=M, dst-mac=M, tx-core=N,
+    /// rx-core=N
     #[arg(long, value_name = "PORT", required = true)]
     pub port: Vec<PortSpec>,
     /// What to send: a file in YAML or JSON

@@ -203,7 +203,7 @@ impl Bench {
         }
         let inbox = |(port, ring): &(Opened, usize)| {
             let spec = &port.spec;
-            let host = Host::new(port.mac, port.ethernet(), spec.addresses.clone(), spec.answers.clone());
+            let host = Host::new(port.mac, port.ethernet(), spec.addresses.clone(), spec.answers.clone()).behind(spec.vlan.clone());
             Mutex::new(Inbox::new(host, *ring))
         };
         bench.inboxes = Arc::new(opened.iter().map(inbox).collect());

@@ -15,6 +15,7 @@ use quiver_wire::MacAddr;
 use crate::bench::{Bench, BenchError};
 use crate::disturbance::Machine;
 use crate::maker::{MakeError, Maker, SignedFrames, Surroundings};
+use crate::port::PortSpec;
 use crate::profile::{Profile, Replay, Side, Signing, Size, Stream};
 use crate::random::Random;
 use crate::receiver::{Flow, Receiver};
@@ -129,6 +130,18 @@ pub enum TrialError {
         port: String,
         /// What.
         what: String,
+    },
+    /// A stream beside its port's gateway.
+    #[error(
+        "stream {stream} does not carry the tags of port {port}'s gateway (vlan={vlan}): give it these, or `ethernet: {{ dst: … }}', or the port `dst-mac=ADDRESS'"
+    )]
+    OtherVlan {
+        /// The stream.
+        stream: String,
+        /// Its port.
+        port: String,
+        /// Tags of the port.
+        vlan: String,
     },
     /// Streams of a port that is not there.
     #[error("the profile has streams from the right, and there is one port only: give a second --port")]
@@ -281,6 +294,7 @@ fn prepare(
     let port = &bench.ports()[tx];
     let (threads, ethernet, mac, most) = (port.tx_threads.clone(), port.ethernet(), port.mac, port.max_frame());
     let port_name = port.spec.to_string();
+    check_tags(&bench.ports()[tx].spec, &streams)?;
     let mut outgoing: Vec<Vec<Outgoing>> = threads.iter().map(|_| Vec::new()).collect();
     let (mut planned, mut flows, mut signed) = (Vec::new(), Vec::new(), Vec::new());
     for ((stream, pps), schedule) in streams.iter().zip(&rates).zip(&schedules) {
@@ -326,6 +340,19 @@ fn prepare(
     let jobs = threads.iter().zip(outgoing).zip(&sent).map(|((t, o), s)| (tx, *t, o, s.clone())).collect();
     let threads = threads.len();
     Ok((Direction { name, tx, rx, streams, planned, signed, threads, sent, series: Vec::new(), last: (0, 0) }, jobs))
+}
+
+/// Sees whether the gateway that was asked for is that of all streams which need one.
+fn check_tags(port: &PortSpec, streams: &[Stream]) -> Result<(), TrialError> {
+    let asked = !port.vlan.is_empty() && port.gateway.is_some() && port.dst_mac.is_none();
+    let has_own = |s: &Stream| s.ethernet.dst.is_some() || s.pcap.as_ref().is_some_and(Replay::ethernet);
+    match streams.iter().find(|s| asked && !has_own(s) && !port.vlan.are_those_of(s)) {
+        None => Ok(()),
+        Some(s) => {
+            let (stream, port, vlan) = (s.name.clone(), port.to_string(), port.vlan.to_string());
+            Err(TrialError::OtherVlan { stream, port, vlan })
+        }
+    }
 }
 
 fn conduct(

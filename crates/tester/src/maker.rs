@@ -143,6 +143,14 @@ impl Maker {
         })
     }
 
+    /// The frames that one of `parts` threads makes of the stream, before the first one: what code supplies by turns is divided among
+    /// them, frame n of thread p having value p + n × parts.
+    #[must_use]
+    pub fn of_part(mut self, part: usize, parts: usize) -> Self {
+        self.varying.take_part(part as u64, parts as u64);
+        self
+    }
+
     /// Bytes of the largest frame, without FCS.
     pub fn largest(&self) -> usize {
         self.templates.last().map_or(0, |t| t.bytes.len())

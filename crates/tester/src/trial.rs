@@ -258,8 +258,8 @@ pub(crate) fn run_with(
     }
     let at = task.as_ref().map(|(port, _)| *port);
     if let Some((port, task)) = task {
-        let ethernet = bench.ports()[port].ethernet();
-        lock(&bench.inboxes()[port]).tap = Some(Tap::new(task, ethernet, tag));
+        let (ethernet, senders) = (bench.ports()[port].ethernet(), bench.ports()[1 - port].tx_threads.len());
+        lock(&bench.inboxes()[port]).tap = Some(Tap::new(task, ethernet, tag).of_senders(senders as u16));
     }
     let report = conduct(bench, plan, tag, directions, jobs, watch);
     let tap = at.and_then(|port| lock(&bench.inboxes()[port]).tap.take());
@@ -303,7 +303,7 @@ fn prepare(
         for (part, lane) in outgoing.iter_mut().enumerate() {
             let id = base + planned.len() as u16;
             let around = Surroundings { src: mac, dst: hop, ethernet, id, tag, seed: seeds.next_u64() };
-            let maker = Maker::new(stream, None, &around)?;
+            let maker = Maker::new(stream, None, &around)?.of_part(part, threads.len());
             if maker.largest() > most {
                 let (size, most) = (maker.largest() + 4, most + 4);
                 return Err(TrialError::TooLarge { stream: stream.name.clone(), port: port_name, size, most });

@@ -76,6 +76,11 @@ impl Ready {
         self.fields.iter().map(|f| &f.patch)
     }
 
+    /// See [`Engine::take_part`].
+    pub(super) fn take_part(&mut self, part: u64, parts: u64) {
+        self.fields.iter_mut().for_each(|f| f.patch.engine.take_part(part, parts));
+    }
+
     /// Whether nothing varies.
     pub(super) fn is_empty(&self) -> bool {
         self.fields.is_empty()

@@ -132,11 +132,8 @@ impl<'a> Gateway<'a> {
                     port.spec
                 ));
             }
-            if port.tx_threads.len() > 1 {
-        let tags = [0, 1].map(|at| ports[at].spec.vlan.of_stream());
-                return wrong(format!("port {}: connections are numbered by one thread: give tx-core once", port.spec));
-            }
         }
+        let tags = [0, 1].map(|at| ports[at].spec.vlan.of_stream());
         if course.measure.needs_clear() && course.clear.is_none() {
             let measure = course.measure;
             return wrong(format!(

@@ -154,7 +154,7 @@ pub struct TrialOptions {
     /// Seconds to wait for what is under way
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds_or_none)]
     pub settle: Duration,
-    /// The line's rate, for loads in percent: 10Gbps
+    /// The line's rate, for loads in percent: 10Gbps; more bits a second than that are refused
     #[arg(long, value_parser = line_rate)]
     pub line_rate: Option<f64>,
     /// Microseconds that 99 % of the departures may be late at most in a valid trial

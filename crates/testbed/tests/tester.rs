@@ -274,6 +274,34 @@ fn ports_of_dpdk_count_what_the_others_count() {
     }
 }
 
+/// What stops a trial of ten minutes once frames leave: its device goes, or somebody ends it. It says what it has.
+#[test]
+fn a_trial_that_is_cut_short_ends_with_its_report_and_the_reason() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    for (deed, status, words) in
+        [("ip link del left", 0, "port af-packet:left: its link went down during the trial"), ("kill -INT $!", 130, "ended after ")]
+    {
+        let (outside, _middle) = linked_hosts();
+        let mac = "dst-mac=02:00:00:00:00:01";
+        // Frames sent are the eleventh column.
+        let script = format!(
+            "{} trial --json --rate {RATE} --duration 600 --size 64 --profile {} --port af-packet:left,{mac} --port af-packet:right,{mac} &
+             until [ \"$(awk '$1 == \"left:\" {{ print ($11 > 100) }}' /proc/net/dev)\" = 1 ]; do sleep 0.05; done
+             {deed}
+             wait $!",
+            program().display(),
+            profile("bidirectional-ipv4").display()
+        );
+        let output = outside.sh(&script, BOUND).expect("a shell");
+        assert_eq!(output.status.code(), Some(status), "{deed}: {output}");
+        let report: Value = serde_json::from_str(output.stdout.lines().last().unwrap_or_default()).expect("JSON");
+        let reasons = report["reasons"].as_array().expect("reasons");
+        assert!(reasons.iter().any(|r| r.as_str().is_some_and(|r| r.starts_with(words))), "{report}");
+        assert_eq!((&report["valid"], &report["aborted"]), (&false.into(), &(status == 130).into()), "{report}");
+        assert!(report["totals"]["sent"].as_u64() > Some(0) && report["duration_s"].as_f64() < Some(600.0), "{report}");
+    }
+}
+
 #[test]
 fn a_far_end_that_takes_no_frames_is_found_before_the_trial() {
     let Some(_scenario) = Scenario::begin(&[]) else { return };
@@ -297,6 +325,9 @@ fn what_cannot_run_is_one_clear_line() {
         let output = tester(&host, &[port.to_owned()], "static", 64);
         assert!(!output.success() && output.stdout.is_empty() && output.stderr.contains(words), "{output}");
     }
-    let output = tester(&host, &["af-packet:lo,dst-mac=02:00:00:00:00:01".to_owned()], "nothing", 64);
+    let port = ["af-packet:lo,dst-mac=02:00:00:00:00:01".to_owned()];
+    let output = tester_at(&host, &port, "static", 64, "101%");
+    assert!(!output.success() && output.stderr.contains("`101%' is no rate"), "{output}");
+    let output = tester(&host, &port, "nothing", 64);
     assert!(output.stderr.contains("nothing.yaml: No such file") && output.stderr.lines().count() == 1, "{output}");
 }

@@ -385,7 +385,7 @@ fn conduct(
         }
     }
     let mut next = start + SAMPLE;
-    let (mut aborted, mut lost_link) = (None, Vec::new());
+    let (mut aborted, mut lost_link, mut cut) = (None, Vec::new(), None);
     let mut quiet_since = None;
     let mut sends = true;
     loop {
@@ -416,6 +416,7 @@ fn conduct(
                 }
             }
             if !lost_link.is_empty() && sends {
+                cut.get_or_insert(now);
                 bench.stop();
             }
         }
@@ -440,10 +441,12 @@ fn conduct(
     });
     bench.poll(false);
     let after = Before::now(bench);
-    let sent_s = aborted.map_or(plan.duration.as_secs_f64(), |t| t.saturating_sub(start) as f64 / 1e9).max(1e-9);
+    // Whatever ended it before its time: rates are those of the time in which it sent.
+    let cut: Option<u64> = [aborted, cut].into_iter().flatten().min();
+    let sent_s = cut.map_or(plan.duration.as_secs_f64(), |t| t.saturating_sub(start) as f64 / 1e9).max(1e-9);
     let mut reasons: Vec<String> = lost_link.iter().map(|p| format!("port {p}: its link went down during the trial")).collect();
     reasons.append(&mut failed);
-    if aborted.is_some() {
+    if cut.is_some() {
         reasons.push(format!("ended after {sent_s:.1} of {} s", plan.duration.as_secs_f64()));
     }
     let mut totals = Counters::default();

@@ -260,7 +260,7 @@ fn packets_of_a_capture_are_accounted_for_one_by_one_where_they_have_room() {
     with_device("capture", |socket, deeds| {
         let mut bench = Bench::open(&socket.ports(""), 1514).expect("ports");
         let profile = format!("{{ name: p, streams: [ {{ name: s, pcap: '{}', signature: auto }} ] }}", some.0.display());
-        let report = run(&mut bench, &plan(&profile, 2000.0));
+        let report = run(&mut bench, &Plan { duration: Duration::from_secs(1), ..plan(&profile, 4000.0) });
         let [seen, lost, copied, delayed] = deeds.all();
         let (stream, all) = (&report.directions[0].streams[0], &report.directions[0].counters);
         assert_eq!([all.sent, all.lost, all.duplicated, all.reordered], [seen, lost, copied, delayed], "{report:?}");
@@ -277,7 +277,7 @@ fn packets_of_a_capture_are_accounted_for_one_by_one_where_they_have_room() {
             "{{ name: p, streams: [ {{ name: s, pcap: '{}' }}, {{ name: t, size: 64, ipv4: {{}}, udp: {{}} }} ] }}",
             all.0.display()
         );
-        let report = run(&mut bench, &plan(&profile, 2000.0));
+        let report = run(&mut bench, &Plan { duration: Duration::from_secs(1), ..plan(&profile, 4000.0) });
         let [seen, lost, copied, delayed] = deeds.all();
         let (stream, all) = (&report.directions[0].streams[0], &report.directions[0].counters);
         assert_eq!([all.sent, all.lost, all.duplicated], [seen, lost, copied], "{report:?}");
@@ -357,6 +357,28 @@ fn a_trial_that_is_ended_says_what_it_has() {
         assert!(report.aborted && !report.valid && report.reasons.iter().any(|r| r.starts_with("ended after")), "{report:?}");
         let counters = &report.directions[0].counters;
         assert_eq!((counters.sent, counters.intended), (deeds.all()[0], 600_000));
+    });
+}
+
+#[test]
+fn a_device_that_goes_away_ends_the_trial_which_says_so() {
+    let impair = || Impair { deeds: Arc::default(), seen: 0, later: Vec::new() };
+    with_node("gone", impair, |socket, stop| {
+        let mut bench = Bench::open(&socket.ports(""), 1514).expect("ports");
+        let plan = Plan {
+            duration: Duration::from_secs(600),
+            ..plan("{ name: p, streams: [ { name: s, size: 64, ipv4: {}, udp: {} } ] }", 1000.0)
+        };
+        let report = trial::run(&mut bench, &plan, &mut |progress| {
+            if progress.received > 100 {
+                stop.store(true, Ordering::Release);
+            }
+            true
+        })
+        .expect("a report");
+        assert!(report.duration_s < 600.0 && !report.valid && report.directions[0].counters.received > 100, "{report:?}");
+        assert!(report.reasons.iter().any(|r| r.ends_with("its link went down during the trial")), "{:?}", report.reasons);
+        assert!(report.reasons.iter().any(|r| r.starts_with("ended after ")), "{:?}", report.reasons);
     });
 }
 

@@ -245,7 +245,7 @@ int transmit(struct xdp_md *ctx)
 		return XDP_DROP;
 	/* A few frames that follow one another share a reading of the clock. */
 	u64 now = state->now;
-	if (state->share) {
+	if (setup->share && state->share) {
 		state->share--;
 	} else {
 		now = now_ns();

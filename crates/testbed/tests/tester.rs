@@ -215,9 +215,25 @@ fn the_engine_in_the_kernel_counts_what_the_others_count() {
             }
             assert_all_of(200, output, if profile == "round-robin" { 1 } else { 2 }, &router);
         }
+        // Departures and values of many kinds, from two threads.
+        let file = router.folder().join("mixed.yaml");
+        std::fs::write(&file, MIXED).unwrap();
+        let ports = [("left", 2), ("right", 3)].map(|(name, n)| format!("{kind}:{name},tx-core=0,tx-core=1,{}", keys(n, false)));
+        let output = run_profile(&outside, &ports, &file, 64, "100pps");
+        if !output.stderr.contains("built without clang") {
+            assert_all_of(150, output, 1, &router);
+        }
     }
     router.stop().unwrap();
 }
+
+const MIXED: &str = "
+name: mixed
+streams:
+- { name: poisson, departures: poisson, ipv4: { dst: { zipf: { prefixes: [ 198.19.0.0/24, 198.19.1.0/28 ] } } }, udp: {} }
+- { name: bursts, rate: 1000pps, size: 64, burst: { frames: 10, count: 3, gap: 100ms }, ipv4: { src: [ 198.18.0.9, 198.18.0.7 ] }, udp: {} }
+- { name: after, after: bursts, rate: 100pps, size: { random: { min: 64, max: 1518 } }, burst: { frames: 20 }, ipv4: {}, udp: {} }
+";
 
 /// Two threads receive for each port, from sockets that share its frames by flow.
 #[test]

@@ -1,6 +1,7 @@
 //! One trial: send what was asked, wait for what is under way, say what became of it and whether that can be believed.
 
 pub mod dry;
+mod feed;
 mod kernel;
 mod outcome;
 mod schedule;
@@ -10,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
+use quiver_drivers::xdp_engine::account::FLOWS;
 use quiver_wire::MacAddr;
 
-use crate::bench::{Bench, BenchError};
+use crate::bench::{Bench, BenchError, Opened};
 use crate::disturbance::Machine;
 use crate::maker::{MakeError, Maker, SignedFrames, Surroundings};
 use crate::port::PortSpec;
@@ -25,6 +27,7 @@ use crate::source::{Job, Outgoing, Sent};
 use crate::stateful::table::{Tap, Task};
 use crate::units::{Rate, RateError};
 
+use feed::Feed;
 use outcome::{Before, busy, finish};
 
 /// Time from giving out the jobs to the first departure.
@@ -261,7 +264,7 @@ pub(crate) fn run_with(
         let (ethernet, senders) = (bench.ports()[port].ethernet(), bench.ports()[1 - port].tx_threads.len());
         lock(&bench.inboxes()[port]).tap = Some(Tap::new(task, ethernet, tag).of_senders(senders as u16));
     }
-    let report = conduct(bench, plan, tag, directions, jobs, watch);
+    let report = conduct(bench, plan, directions, jobs, watch);
     let tap = at.and_then(|port| lock(&bench.inboxes()[port]).tap.take());
     Ok((report, tap.map(Tap::into_task)))
 }
@@ -275,7 +278,15 @@ fn sized(mut stream: Stream, plan: &Plan) -> Stream {
 }
 
 /// A job for a port's thread that waits for the start.
-type Waiting = (usize, usize, Vec<Outgoing>, Arc<Sent>);
+struct Waiting {
+    port: usize,
+    thread: usize,
+    /// Which of the port's threads it is.
+    part: usize,
+    streams: Vec<Outgoing>,
+    feeds: Vec<Feed>,
+    sent: Arc<Sent>,
+}
 
 #[allow(clippy::too_many_arguments, reason = "called once; a struct would only rename them")]
 fn prepare(
@@ -324,20 +335,39 @@ fn prepare(
         }
     }
     let of_kernel = |what| TrialError::Kernel { port: port_name.clone(), what };
-    if bench.kernel(tx).is_some() {
-        let all = outgoing.first().map(Vec::as_slice).unwrap_or_default();
-        kernel::departures(all, tag, (0, duration), None).map_err(of_kernel)?;
+    let mut feeds: Vec<Vec<Feed>> = threads.iter().map(|_| Vec::new()).collect();
+    if let Opened { kernel: Some(engine), spec, .. } = &mut bench.ports()[tx] {
+        let cores = (0..threads.len()).map(|part| spec.tx_cores.get(part).copied());
+        let all = outgoing.iter().zip(cores).map(|(streams, core)| kernel::departures(streams, tag, duration, core));
+        let (all, of): (Vec<_>, Vec<_>) = all.collect::<Result<Vec<_>, _>>().map_err(of_kernel)?.into_iter().unzip();
+        engine.prepare(&all).map_err(|e| of_kernel(e.to_string()))?;
+        feeds = of;
+        for (sender, feeds) in engine.senders().iter_mut().zip(&mut feeds) {
+            feeds.iter_mut().try_for_each(|feed| feed.fill(sender, 0)).map_err(of_kernel)?;
+        }
     }
     let counted = streams.iter().any(|s| s.signing() != Signing::Full);
     let core = bench.ports()[rx].spec.rx_cores.first().copied();
     if let Some(engine) = &mut bench.ports()[rx].kernel {
+        if planned.len() > FLOWS {
+            return Err(of_kernel(format!("{} streams and threads of them (up to {FLOWS} can be received)", planned.len())));
+        }
         let ends: Vec<u64> = planned.iter().map(|n| n.unwrap_or(u64::MAX)).collect();
         engine.expect(tag, base, &ends, core).map_err(|e| TrialError::Kernel { port: port_name, what: e.to_string() })?;
     }
     let ethernet = bench.ports()[rx].ethernet();
     lock(&bench.inboxes()[rx]).receiver = Some(Receiver::new(tag, base, flows, ethernet, counted));
     let sent: Vec<Arc<Sent>> = threads.iter().map(|_| Arc::new(Sent::new(streams.len()))).collect();
-    let jobs = threads.iter().zip(outgoing).zip(&sent).map(|((t, o), s)| (tx, *t, o, s.clone())).collect();
+    let parts = threads.iter().zip(outgoing).zip(feeds).zip(&sent).enumerate();
+    let job = |(part, (((thread, streams), feeds), sent)): (usize, (((&usize, _), _), &Arc<Sent>))| Waiting {
+        port: tx,
+        thread: *thread,
+        part,
+        streams,
+        feeds,
+        sent: sent.clone(),
+    };
+    let jobs = parts.map(job).collect();
     let threads = threads.len();
     Ok((Direction { name, tx, rx, streams, planned, signed, threads, sent, series: Vec::new(), last: (0, 0) }, jobs))
 }
@@ -358,7 +388,6 @@ fn check_tags(port: &PortSpec, streams: &[Stream]) -> Result<(), TrialError> {
 fn conduct(
     bench: &mut Bench,
     plan: &Plan,
-    tag: u8,
     mut directions: Vec<Direction>,
     jobs: Vec<Waiting>,
     watch: &mut dyn FnMut(&Progress) -> bool,
@@ -372,17 +401,17 @@ fn conduct(
     let paced = plan.rate != Some(Rate::Max);
     let end = start + duration + if paced { GRACE } else { 0 };
     let mut failed = Vec::new();
-    for (port, thread, streams, sent) in jobs {
-        let core = bench.ports()[port].spec.tx_cores.first().copied();
+    let mut in_kernel = Vec::new();
+    for Waiting { port, thread, part, streams, feeds, sent } in jobs {
         let Some(engine) = &mut bench.ports()[port].kernel else {
             bench.start(port, thread, Job { streams, start, end, sent });
             continue;
         };
-        let begun = kernel::departures(&streams, tag, (start, end), core);
-        if let Err(error) = begun.and_then(|departures| engine.start(&departures).map_err(|e| e.to_string())) {
-            failed.push(error);
+        if let Err(error) = engine.senders()[part].start(start, end) {
+            failed.push(error.to_string());
             sent.over.store(true, Ordering::Release);
         }
+        in_kernel.push((port, part, feeds, sent));
     }
     let mut next = start + SAMPLE;
     let (mut aborted, mut lost_link, mut cut) = (None, Vec::new(), None);
@@ -390,9 +419,9 @@ fn conduct(
     let mut sends = true;
     loop {
         bench.turn();
-        for direction in &directions {
-            if let Some(engine) = &mut bench.ports()[direction.tx].kernel {
-                failed.extend(kernel::follow(engine, &direction.sent[0]));
+        for (port, part, feeds, sent) in &mut in_kernel {
+            if let Some(engine) = &mut bench.ports()[*port].kernel {
+                failed.extend(kernel::follow(&mut engine.senders()[*part], feeds, sent));
             }
         }
         let now = bench.time().now();

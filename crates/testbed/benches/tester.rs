@@ -98,7 +98,8 @@ fn with_echo<R>(work: impl FnOnce(&Host, &Path) -> R) -> R {
     eventually("its ports", Duration::from_secs(20), || echo.log().contains("Done"));
     echo.tell("start");
     let result = work(&host, &folder);
-    echo.quit();
+    // Its peer has gone while it forwarded, which DPDK's memif does not always survive: it is not asked to end, but ended.
+    echo.kill9();
     let _ = std::fs::remove_dir_all(&folder);
     result
 }

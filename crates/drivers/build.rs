@@ -6,25 +6,30 @@ use std::{env, fs};
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=bpf/engine.c");
+    println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
-    let object = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("engine.o");
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
+    for program in ["transmit", "receive"] {
+        compile(&clang, program);
+    }
+}
+
+/// Makes an object file of a program, an empty one where that cannot be.
+fn compile(clang: &str, program: &str) {
+    let source = format!("bpf/{program}.c");
+    let object = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join(format!("{program}.o"));
     // The programs convert to network order as a little-endian machine must.
     let fits = env::var("CARGO_CFG_TARGET_ENDIAN").is_ok_and(|e| e == "little");
     let compile = || {
-        let mut command = Command::new(&clang);
-        command.args(["-target", "bpfel", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-c", "bpf/engine.c", "-o"]);
+        let mut command = Command::new(clang);
+        command.args(["-target", "bpfel", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-c", &source, "-o"]);
         command.arg(&object).output()
     };
     match fits.then(compile) {
         Some(Ok(output)) if output.status.success() => return,
         Some(Ok(output)) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            println!(
-                "cargo:warning=bpf/engine.c does not compile, so there are no xdp: ports: {}",
-                said.lines().next().unwrap_or("")
-            );
+            println!("cargo:warning={source} does not compile, so there are no xdp: ports: {}", said.lines().next().unwrap_or(""));
         }
         // Where programs are installed something changes when clang comes, and then this is to be done again.
         Some(Err(_)) => ["/usr/local/bin", "/usr/bin"].iter().for_each(|folder| println!("cargo:rerun-if-changed={folder}")),

@@ -12,7 +12,7 @@ use crate::options::{FramesOptions, ImportOptions};
 
 /// Writes the profile of a file.
 pub fn import(options: &ImportOptions) -> Result<(), Failure> {
-    let text = quiver_tester_core::import::import(&options.file, options.packets)?;
+    let text = quiver_tester_core::import::import(&options.file, options.packets, options.background)?;
     match &options.out {
         Some(file) => std::fs::write(file, text).map_err(|e| Failure::File(file.display().to_string(), e)),
         None => Ok(io::stdout().lock().write_all(text.as_bytes())?),

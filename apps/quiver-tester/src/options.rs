@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use quiver_tester_core::MacAddr;
 use quiver_tester_core::import::ImportError;
+use quiver_tester_core::import::siitperf::Background;
 use quiver_tester_core::port::PortSpec;
 use quiver_tester_core::profile::{Profile, Size};
 use quiver_tester_core::stateful::gateway::Flow;
@@ -50,6 +51,9 @@ pub struct ImportOptions {
     /// Packets of a capture that count
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub packets: usize,
+    /// Arguments n and m of siitperf's programs: of N frames M are translated, the others IPv6 between real addresses
+    #[arg(long, value_name = "N:M")]
+    pub background: Option<Background>,
 }
 
 /// A trial that is not run.
@@ -130,8 +134,9 @@ pub struct ServeOptions {
 /// A trial.
 #[derive(Debug, Args)]
 pub struct TrialOptions {
-    /// A port, once or twice: memif:socket=PATH,id=0,role=server|client[,mode=ip], af-packet:DEVICE, af-xdp:DEVICE, tap:NAME;
-    /// further keys: ip4=A/LEN, ip6=A/LEN, gateway=A, answer=PREFIX, mac=M, dst-mac=M, tx-core=N, rx-core=N
+    /// A port, once or twice: memif:socket=PATH,id=0,role=server|client[,mode=ip], af-packet:DEVICE, af-xdp:DEVICE, xdp:DEVICE,
+    /// tap:NAME, dpdk:DEVICE; further keys: ip4=A/LEN, ip6=A/LEN, vlan=N[.N], gateway=A, answer=PREFIX, mac=M, dst-mac=M, tx-core=N,
+    /// rx-core=N
     #[arg(long, value_name = "PORT", required = true)]
     pub port: Vec<PortSpec>,
     /// What to send: a file in YAML or JSON
@@ -149,7 +154,7 @@ pub struct TrialOptions {
     /// Seconds to wait for what is under way
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds_or_none)]
     pub settle: Duration,
-    /// The line's rate, for loads in percent: 10Gbps
+    /// The line's rate, for loads in percent: 10Gbps; more bits a second than that are refused
     #[arg(long, value_parser = line_rate)]
     pub line_rate: Option<f64>,
     /// Microseconds that 99 % of the departures may be late at most in a valid trial

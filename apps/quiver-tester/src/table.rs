@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use quiver_tester_core::report::{Counters, Report, Times};
+use quiver_tester_core::report::{Counters, Report, Signed, Times};
 
 /// The report as text, lines of at most some hundred characters.
 pub fn text(report: &Report) -> String {
@@ -51,6 +51,14 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
         times(out, &d.times)?;
         for s in d.streams.iter().filter(|s| s.counted_only) {
             writeln!(out, "{:<16}{}: counted only, its frames have no signature", "", s.name)?;
+        }
+        for (s, part) in d.streams.iter().filter_map(|s| Some((s, s.signed?))) {
+            let (name, Signed { sent, received, lost }, bare) = (&s.name, part, s.counters.sent.saturating_sub(part.sent));
+            writeln!(
+                out,
+                "{:<16}{name}: {sent} frames with a signature, {received} received, {lost} lost; {bare} counted only",
+                ""
+            )?;
         }
     }
     for cpu in &report.cpu {

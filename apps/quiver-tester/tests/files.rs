@@ -57,6 +57,10 @@ fn a_configuration_of_siitperfs_becomes_frames() {
     let packets: Vec<_> = Reader::new(&bytes[..]).expect("a capture").map(|p| p.expect("a packet")).collect();
     let facts: Vec<_> = packets.iter().map(|p| (p.time_ns, p.bytes.len(), p.bytes[35])).collect();
     assert_eq!(facts, [(0, 60, 7), (100_000_000, 60, 8), (200_000_000, 60, 9)]);
+    let beside = tester(&["import", &conf, "--background", "2:1"]);
+    let said = String::from_utf8_lossy(&beside.stderr);
+    assert!(beside.status.code() == Some(1) && said.contains("`IPv6-L-Real' is missing") && said.lines().count() == 1, "{said}");
+    assert!(refused(&["import", &capture, "--background", "2:1"]).contains("a capture has what it has"));
     // And the capture is a profile again.
     let again = String::from_utf8(tester(&["import", &capture, "--packets", "2"]).stdout).expect("text");
     assert!(again.contains("share: 2\n") && again.contains("src_port: 8"), "{again}");

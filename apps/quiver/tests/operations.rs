@@ -251,3 +251,33 @@ fn every_show_is_also_json() {
         assert!(data.is_object() || data.is_array(), "{line}: {data}");
     }
 }
+
+#[test]
+fn events_of_the_processor_are_counted_by_thread_between_start_and_stop() {
+    let router = Router::start("");
+    for line in ["show perfmon", "perfmon stop"] {
+        assert!(router.ask(line).unwrap_err().contains("nothing is counted: `perfmon start' begins it"), "{line}");
+    }
+    if let Err(error) = router.ask("perfmon start") {
+        // In a container without rights; whoever runs CI has them.
+        assert!(error.contains("perf events"), "{error}");
+        assert!(std::env::var_os("QUIVER_CI").is_none(), "{error}");
+        eprintln!("skipped: {error}");
+        return;
+    }
+    send(&router, 300);
+    wait_for_errors(&router, 300);
+    let page = router.data("show perfmon");
+    assert_eq!(page["running"], true);
+    let packets: u64 = page["threads"].as_array().unwrap().iter().map(|t| t["packets"].as_u64().unwrap()).sum();
+    assert_eq!(packets, 300, "{page}");
+    // Each event is counted, or said to be missing.
+    let counted = page["threads"][0]["events"].as_array().unwrap().len();
+    assert_eq!(counted + page["missing"].as_array().unwrap().len(), 13, "{page}");
+    assert!(router.ask("show perfmon").unwrap().contains("counting, without the kernel's work"));
+    router.ask("perfmon stop").unwrap();
+    let stopped = router.data("show perfmon");
+    assert_eq!((&stopped["running"], &router.data("show perfmon")["threads"]), (&Value::Bool(false), &stopped["threads"]));
+    router.ask("perfmon start kernel").unwrap();
+    assert!(router.ask("show perfmon").unwrap().contains("counting, with the kernel's work"));
+}

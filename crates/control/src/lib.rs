@@ -24,6 +24,7 @@ pub mod log;
 mod main_loop;
 pub mod ops;
 pub mod order;
+mod perf;
 mod plugin;
 pub mod process;
 mod samples;

@@ -11,6 +11,7 @@ use quiver_net::Router;
 
 use crate::log::Log;
 use crate::ops::pcap::Recorder;
+use crate::ops::perfmon::Perfmon;
 use crate::ops::trace::TraceSettings;
 use crate::plugin::PluginInfo;
 use crate::process::ProcessTable;
@@ -39,6 +40,8 @@ pub struct System {
     pub recorder: Recorder,
     /// `trace filter` and how time stamps are written.
     pub trace: TraceSettings,
+    /// `perfmon`.
+    pub perfmon: Perfmon,
     /// The last seconds of each thread.
     pub samples: Samples,
     /// Set to end the main loop.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::assert_buffers_are_back;
-use quiver_testbed::{Host, LinkOptions, Output, Router, Scenario, is_short_pass, skip};
+use quiver_testbed::{Host, LinkOptions, Output, Router, Scenario, Tag, is_short_pass, skip};
 use serde_json::Value;
 
 /// Time for one trial.
@@ -29,8 +29,11 @@ fn tester(host: &Host, ports: &[String], profile_name: &str, size: u16) -> Outpu
 }
 
 fn tester_at(host: &Host, ports: &[String], profile_name: &str, size: u16, rate: &str) -> Output {
-    let (program, profile) = (program(), profile(profile_name));
-    let size = size.to_string();
+    run_profile(host, ports, &profile(profile_name), size, rate)
+}
+
+fn run_profile(host: &Host, ports: &[String], profile: &Path, size: u16, rate: &str) -> Output {
+    let (program, size) = (program(), size.to_string());
     let mut words = vec![program.to_str().expect("a path"), "trial", "--json", "--rate", rate, "--duration", "1", "--size", &size];
     words.extend(["--profile", profile.to_str().expect("a path")]);
     ports.iter().for_each(|port| words.extend(["--port", port]));
@@ -136,6 +139,63 @@ fn frames_pass_the_router_whole_between_network_namespaces() {
     router.stop().unwrap();
 }
 
+/// A profile's file with a stream each way, with these tags.
+struct Tagged(PathBuf);
+
+impl Tagged {
+    fn new(left: &str, right: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("quiver-tagged-{}.yaml", std::process::id()));
+        let stream = |side: &str, here: u8, there: u8, vlan: &str| {
+            format!(
+                "- {{ name: {side}, from: {side}, vlan: {vlan}, ipv4: {{ src: 192.0.{here}.2, dst: 192.0.{there}.2 }}, udp: {{}} }}\n"
+            )
+        };
+        let text = format!("name: tagged\nstreams:\n{}{}", stream("left", 2, 3, left), stream("right", 3, 2, right));
+        std::fs::write(&path, text).expect("a profile");
+        Self(path)
+    }
+}
+
+impl Drop for Tagged {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Its gateways are a sub-interface of the router behind one tag and one behind two, then the kernel of a host; IPv6 asks, too.
+#[test]
+fn gateways_behind_tags_are_asked_and_answered_under_them() {
+    let Some(_scenario) = Scenario::begin(&[Scenario::BPF]) else { return };
+    let tagged = Tagged::new("[ { id: 100 } ]", "[ { id: 200, service: true }, { id: 7 } ]");
+    let ports = |v6: bool| {
+        [("left", 2, "100"), ("right", 3, "200.7")].map(|(name, n, vlan)| format!("af-packet:{name},vlan={vlan},{}", keys(n, v6)))
+    };
+    let trial = |host: &Host, v6: bool| run_profile(host, &ports(v6), &tagged.0, 100, RATE);
+    let (outside, middle) = linked_hosts();
+    let router = Router::start(&middle, "").expect("router");
+    let interfaces = "create host-interface name r0\ncreate host-interface name r1\nset interface state host-r0 up\n\
+                      set interface state host-r1 up\ncreate sub-interfaces host-r0 100\n\
+                      create sub-interfaces host-r1 200 dot1ad 200 inner-dot1q 7 exact-match\n";
+    router.script(&format!("{interfaces}{}", addresses("host-r0.100", "host-r1.200"))).expect("configuration");
+    assert_all_came_back(trial(&outside, false), 2, &router);
+    // Who has not been asked under its own tag is not taken for the gateway.
+    let output = tester(&outside, &ports(true), "static", 64);
+    let words = "does not carry the tags of port af-packet:left's gateway (vlan=100)";
+    assert!(!output.success() && output.stderr.contains(words) && output.stderr.lines().count() == 1, "{output}");
+    router.stop().unwrap();
+    // Kernels without VLAN devices speak VLAN by a program of the testbed's.
+    let tags = [("r0", 2, vec![Tag::dot1q(100)]), ("r1", 3, vec![Tag::dot1ad(200), Tag::dot1q(7)])];
+    let _spoken = tags.map(|(device, n, tags)| {
+        middle.address(device, &format!("192.0.{n}.1/24")).expect("an address");
+        middle.speak_vlan(device, &tags).expect("tags")
+    });
+    middle.sysctl("net.ipv4.ip_forward", "1").expect("forwarding");
+    let text = trial(&outside, false).expect("a trial");
+    let report: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("JSON");
+    let totals = ["sent", "received", "lost", "foreign"].map(|key| report["totals"][key].as_u64().expect("a count"));
+    assert!(totals[0] > 0 && totals == [totals[0], totals[0], 0, 0], "{report}");
+}
+
 /// The same profile by programs in the kernel and by sockets, against a router whose ports have programs too.
 #[test]
 fn the_engine_in_the_kernel_counts_what_the_others_count() {
@@ -155,9 +215,25 @@ fn the_engine_in_the_kernel_counts_what_the_others_count() {
             }
             assert_all_of(200, output, if profile == "round-robin" { 1 } else { 2 }, &router);
         }
+        // Departures and values of many kinds, from two threads.
+        let file = router.folder().join("mixed.yaml");
+        std::fs::write(&file, MIXED).unwrap();
+        let ports = [("left", 2), ("right", 3)].map(|(name, n)| format!("{kind}:{name},tx-core=0,tx-core=1,{}", keys(n, false)));
+        let output = run_profile(&outside, &ports, &file, 64, "100pps");
+        if !output.stderr.contains("built without clang") {
+            assert_all_of(150, output, 1, &router);
+        }
     }
     router.stop().unwrap();
 }
+
+const MIXED: &str = "
+name: mixed
+streams:
+- { name: poisson, departures: poisson, ipv4: { dst: { zipf: { prefixes: [ 198.19.0.0/24, 198.19.1.0/28 ] } } }, udp: {} }
+- { name: bursts, rate: 1000pps, size: 64, burst: { frames: 10, count: 3, gap: 100ms }, ipv4: { src: [ 198.18.0.9, 198.18.0.7 ] }, udp: {} }
+- { name: after, after: bursts, rate: 100pps, size: { random: { min: 64, max: 1518 } }, burst: { frames: 20 }, ipv4: {}, udp: {} }
+";
 
 /// Two threads receive for each port, from sockets that share its frames by flow.
 #[test]
@@ -214,6 +290,34 @@ fn ports_of_dpdk_count_what_the_others_count() {
     }
 }
 
+/// What stops a trial of ten minutes once frames leave: its device goes, or somebody ends it. It says what it has.
+#[test]
+fn a_trial_that_is_cut_short_ends_with_its_report_and_the_reason() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    for (deed, status, words) in
+        [("ip link del left", 0, "port af-packet:left: its link went down during the trial"), ("kill -INT $!", 130, "ended after ")]
+    {
+        let (outside, _middle) = linked_hosts();
+        let mac = "dst-mac=02:00:00:00:00:01";
+        // Frames sent are the eleventh column.
+        let script = format!(
+            "{} trial --json --rate {RATE} --duration 600 --size 64 --profile {} --port af-packet:left,{mac} --port af-packet:right,{mac} &
+             until [ \"$(awk '$1 == \"left:\" {{ print ($11 > 100) }}' /proc/net/dev)\" = 1 ]; do sleep 0.05; done
+             {deed}
+             wait $!",
+            program().display(),
+            profile("bidirectional-ipv4").display()
+        );
+        let output = outside.sh(&script, BOUND).expect("a shell");
+        assert_eq!(output.status.code(), Some(status), "{deed}: {output}");
+        let report: Value = serde_json::from_str(output.stdout.lines().last().unwrap_or_default()).expect("JSON");
+        let reasons = report["reasons"].as_array().expect("reasons");
+        assert!(reasons.iter().any(|r| r.as_str().is_some_and(|r| r.starts_with(words))), "{report}");
+        assert_eq!((&report["valid"], &report["aborted"]), (&false.into(), &(status == 130).into()), "{report}");
+        assert!(report["totals"]["sent"].as_u64() > Some(0) && report["duration_s"].as_f64() < Some(600.0), "{report}");
+    }
+}
+
 #[test]
 fn a_far_end_that_takes_no_frames_is_found_before_the_trial() {
     let Some(_scenario) = Scenario::begin(&[]) else { return };
@@ -237,6 +341,9 @@ fn what_cannot_run_is_one_clear_line() {
         let output = tester(&host, &[port.to_owned()], "static", 64);
         assert!(!output.success() && output.stdout.is_empty() && output.stderr.contains(words), "{output}");
     }
-    let output = tester(&host, &["af-packet:lo,dst-mac=02:00:00:00:00:01".to_owned()], "nothing", 64);
+    let port = ["af-packet:lo,dst-mac=02:00:00:00:00:01".to_owned()];
+    let output = tester_at(&host, &port, "static", 64, "101%");
+    assert!(!output.success() && output.stderr.contains("`101%' is no rate"), "{output}");
+    let output = tester(&host, &port, "nothing", 64);
     assert!(output.stderr.contains("nothing.yaml: No such file") && output.stderr.lines().count() == 1, "{output}");
 }

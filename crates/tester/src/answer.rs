@@ -12,8 +12,11 @@ use quiver_wire::icmp6::{Icmp6Header, Icmp6Type};
 use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
 use quiver_wire::ipv6::{Ipv6Header, address};
 use quiver_wire::ndp::{NdpOption, NdpOptions, NeighborMessage, neighbor_flags};
+use quiver_wire::vlan::Tci;
 use quiver_wire::{Header, IpPrefix, MacAddr};
 use zerocopy::IntoBytes;
+
+use crate::port::Tags;
 
 /// What a frame without signature is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub struct Host {
     pub addresses: Vec<IpPrefix>,
     /// Further addresses that it answers for.
     pub answers: Vec<IpPrefix>,
+    /// Tags that it speaks under; where there are none, it asks without and answers under those of the question.
+    pub vlan: Tags,
     /// Whom it has asked for, and the answers.
     asked: BTreeMap<IpAddr, Option<MacAddr>>,
 }
@@ -42,7 +47,33 @@ pub struct Host {
 impl Host {
     /// A host with these addresses.
     pub fn new(mac: MacAddr, ethernet: bool, addresses: Vec<IpPrefix>, answers: Vec<IpPrefix>) -> Self {
-        Self { mac, ethernet, addresses, answers, asked: BTreeMap::new() }
+        Self { mac, ethernet, addresses, answers, vlan: Tags::default(), asked: BTreeMap::new() }
+    }
+
+    /// The same behind tags.
+    #[must_use]
+    pub fn behind(self, vlan: Tags) -> Self {
+        Self { vlan, ..self }
+    }
+
+    /// The beginning of a frame of its own.
+    fn to(&self, mac: MacAddr) -> Packet {
+        let tag = |packet: Packet, (id, service)| {
+            let tpid = if service { EtherType::QINQ } else { EtherType::VLAN };
+            packet.tag(tpid, Tci::new(0, false, id))
+        };
+        self.vlan.all().fold(Packet::ethernet(self.mac, mac), tag)
+    }
+
+    /// Whether tags, as they stand in a frame, are those that it speaks under.
+    fn hears(&self, tags: &[u8]) -> bool {
+        let (tags, _) = tags.as_chunks::<4>();
+        let same = |(tag, (id, service)): (&[u8; 4], (u16, bool))| {
+            let [a, b, c, d] = *tag;
+            let tpid = EtherType(u16::from_be_bytes([a, b]));
+            Tci(u16::from_be_bytes([c, d])).vlan_id() == id && (tpid == EtherType::QINQ) == service
+        };
+        self.vlan.is_empty() || tags.len() == self.vlan.all().count() && tags.iter().zip(self.vlan.all()).all(same)
     }
 
     fn owns(&self, address: IpAddr) -> bool {
@@ -58,11 +89,11 @@ impl Host {
         match target {
             IpAddr::V4(target) => {
                 let request = ArpHeader::request((self.mac, own4.unwrap_or(Ipv4Addr::UNSPECIFIED)), target);
-                Packet::ethernet(self.mac, MacAddr([0xff; 6])).arp(request).build()
+                self.to(MacAddr([0xff; 6])).arp(request).build()
             }
             IpAddr::V6(target) => {
                 let group = address::solicited_node(target);
-                Packet::ethernet(self.mac, MacAddr::from_ipv6_multicast(group))
+                self.to(MacAddr::from_ipv6_multicast(group))
                     .ipv6(own6.unwrap_or(self.mac.link_local()), group)
                     .neighbor_solicitation(target)
                     .ndp_option(NdpOption::SourceLinkAddress(self.mac))
@@ -96,6 +127,11 @@ impl Host {
             (0, if version == 4 { EtherType::IPV4 } else { EtherType::IPV6 })
         };
         let Some(l3) = frame.get(at..) else { return Handled::No };
+        if self.ethernet && !self.hears(frame.get(12..at - 2).unwrap_or_default()) {
+            // The link's own traffic of other VLANs is none of the host's business, and no test frame either.
+            let is_control = ether_type == EtherType::ARP || ether_type == EtherType::IPV6 && is_discovery(l3);
+            return if is_control { Handled::Control(None) } else { Handled::No };
+        }
         let answer = match ether_type {
             EtherType::ARP => self.arp(l3),
             EtherType::IPV4 => self.ipv4(l3),
@@ -197,6 +233,13 @@ impl Host {
     }
 }
 
+/// Whether an IPv6 packet is of neighbour discovery.
+fn is_discovery(l3: &[u8]) -> bool {
+    let Ok(header) = Ipv6Header::parse(l3) else { return false };
+    let kind = l3.get(40).filter(|_| header.next_header == IpProtocol::ICMPV6);
+    kind.is_some_and(|kind| Icmp6Type(*kind).is_neighbor_discovery())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,6 +326,33 @@ mod tests {
         let mut bystander = host();
         bystander.handle(&reply);
         assert_eq!(bystander.learnt(target), None);
+    }
+
+    #[test]
+    fn behind_tags_it_asks_and_answers_under_these_only() {
+        for (tags, bytes) in [("7", &[0x81, 0, 0, 7][..]), ("100.200", &[0x88, 0xa8, 0, 100, 0x81, 0, 0, 200])] {
+            for target in ["192.0.2.9", "2001:db8::9"] {
+                let target: IpAddr = target.parse().unwrap();
+                let mut asker = host().behind(tags.parse().unwrap());
+                let question = asker.ask(target);
+                assert_eq!(&question[12..12 + bytes.len()], bytes);
+                let neighbour = || Host::new(PEER, true, vec![IpPrefix::host(target)], Vec::new());
+                let other = |vlan: &str| neighbour().behind(vlan.parse().unwrap());
+                for vlan in ["8", "7.7", "100.201", "200.100"] {
+                    assert_eq!(other(vlan).handle(&question), Handled::Control(None), "{vlan}");
+                }
+                let mut reply = answer(&mut other(tags), &question);
+                assert_eq!(reply[12..12 + bytes.len()], *bytes);
+                // Under another number it is not for this host; the priority does not matter.
+                reply[bytes.len() + 11] ^= 1;
+                assert_eq!((asker.handle(&reply), asker.learnt(target)), (Handled::Control(None), None));
+                reply[bytes.len() + 11] ^= 1;
+                reply[bytes.len() + 10] |= 0xe0;
+                assert_eq!((asker.handle(&reply), asker.learnt(target)), (Handled::Control(None), Some(PEER)));
+            }
+            let ping = Packet::ethernet(PEER, OURS).ipv4([192, 0, 2, 9], [192, 0, 2, 1]).echo_request(1, 2).build();
+            assert_eq!(host().behind(tags.parse().unwrap()).handle(&ping), Handled::No, "untagged");
+        }
     }
 
     #[test]

@@ -189,7 +189,7 @@ impl Bench {
         };
         let mut opened = Vec::new();
         for (at, spec) in specs.iter().enumerate() {
-            let tx_threads: Vec<usize> = match &spec.tx_cores[..] {
+            let mut tx_threads: Vec<usize> = match &spec.tx_cores[..] {
                 [] => vec![thread_of(spec.rx_cores.first().copied())],
                 cores => cores.iter().map(|c| thread_of(Some(*c))).collect(),
             };
@@ -197,13 +197,16 @@ impl Bench {
                 [] => vec![tx_threads[0]],
                 cores => cores.iter().map(|c| thread_of(Some(*c))).collect(),
             };
-            rx_threads.sort_unstable();
-            rx_threads.dedup();
+            // A thread has one lane of a port.
+            for threads in [&mut tx_threads, &mut rx_threads] {
+                threads.sort_unstable();
+                threads.dedup();
+            }
             opened.push(bench.open_port(spec, IfIndex(at as u32 + 1), tx_threads, rx_threads, max_frame)?);
         }
         let inbox = |(port, ring): &(Opened, usize)| {
             let spec = &port.spec;
-            let host = Host::new(port.mac, port.ethernet(), spec.addresses.clone(), spec.answers.clone());
+            let host = Host::new(port.mac, port.ethernet(), spec.addresses.clone(), spec.answers.clone()).behind(spec.vlan.clone());
             Mutex::new(Inbox::new(host, *ring))
         };
         bench.inboxes = Arc::new(opened.iter().map(inbox).collect());

@@ -16,6 +16,7 @@ use std::path::Path;
 use quiver_wire::pcapfile::PcapError;
 
 use crate::profile::{Profile, ProfileError};
+use siitperf::Background;
 
 /// Largest file that is read, bytes.
 const LARGEST: u64 = 1 << 30;
@@ -80,11 +81,11 @@ pub fn stateful(file: &Path) -> Result<siitperf::StatefulTest, ImportError> {
     siitperf::stateful(&name, &text)
 }
 
-/// Reads a file of any of the kinds; of a capture at most so many packets.
+/// Reads a file of any of the kinds; of a capture at most so many packets, of siitperf's with this background traffic.
 ///
 /// # Errors
 /// It cannot be read, or says something that a profile cannot say.
-pub fn import(file: &Path, packets: usize) -> Result<String, ImportError> {
+pub fn import(file: &Path, packets: usize, background: Option<Background>) -> Result<String, ImportError> {
     let name = file.display().to_string();
     let failed = |error: String| ImportError::File { file: name.clone(), error };
     let size = std::fs::metadata(file).map_err(|e| failed(e.to_string()))?.len();
@@ -93,13 +94,16 @@ pub fn import(file: &Path, packets: usize) -> Result<String, ImportError> {
     }
     let bytes = std::fs::read(file).map_err(|e| failed(e.to_string()))?;
     let text = if CAPTURES.iter().any(|magic| bytes.starts_with(magic)) {
+        if background.is_some() {
+            return Err(failed("background traffic belongs to siitperf's configurations; a capture has what it has".to_owned()));
+        }
         capture::profile(&name, &bytes, packets)?
     } else {
         let text = String::from_utf8(bytes).map_err(|_| failed("neither a capture nor text".to_owned()))?;
         if text.contains("trex_stl_lib") || text.contains("trex.stl") {
             return Err(failed("a profile of TRex: `quiver-lab import-trex' reads those".to_owned()));
         }
-        siitperf::profile(&name, &text)?
+        siitperf::profile_beside(&name, &text, background.unwrap_or_default())?
     };
     Profile::of_yaml(&name, &text)?;
     Ok(text)

@@ -9,7 +9,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`profile`], [`units`], [`port`] | what people write: streams, rates, ports |
-//! | [`maker`], [`pace`], [`signature`] | frames, when they are due, and what tells them apart |
+//! | [`maker`], [`pace`], [`signature`], [`room`] | frames, when they are due, and what tells them apart |
 //! | [`tracker`], [`latency`], [`receiver`] | what became of them |
 //! | [`answer`] | the port as a host: ARP, neighbour discovery, ping |
 //! | [`source`], [`sink`], [`bench`] | the graph: the same drivers, buffers and threads as the router's |
@@ -39,6 +39,7 @@ pub mod random;
 pub mod receiver;
 pub mod report;
 pub mod request;
+pub mod room;
 pub mod signature;
 pub mod sink;
 pub mod source;

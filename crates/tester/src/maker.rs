@@ -17,6 +17,7 @@ use quiver_wire::checksum::Update;
 use engine::Engine;
 use head::Head;
 use ready::{LINE, Patch, Ready, Template, Width};
+pub use replay::SignedFrames;
 
 use crate::profile::{SignatureMode, Size, Stream};
 use crate::random::Random;
@@ -82,8 +83,10 @@ pub struct Maker {
     templates: Vec<Template>,
     order: Order,
     varying: Ready,
-    /// Its frames are packets of a capture.
+    /// Its frames are packets of a capture: where signatures and checksums lie is a template's.
     raw: bool,
+    /// Frames begin with an Ethernet header.
+    ethernet: bool,
     /// Where the IPv4 checksum lies, where addresses vary.
     ip_checksum: Option<usize>,
     l4: Option<L4Place>,
@@ -105,7 +108,7 @@ impl Maker {
     pub fn new(stream: &Stream, size: Option<&Size>, around: &Surroundings) -> Result<Self, MakeError> {
         let name = || stream.name.clone();
         if let Some(replay) = &stream.pcap {
-            return Self::replaying(&stream.name, replay, around);
+            return Self::replaying(stream, replay, around);
         }
         let size = stream.size.as_ref().or(size).ok_or_else(|| MakeError::NoSize(name()))?;
         stream.check_size(size).map_err(|error| MakeError::Size { stream: name(), error })?;
@@ -131,12 +134,21 @@ impl Maker {
             sequence: FIRST,
             signed,
             raw: false,
+            ethernet: around.ethernet,
             templates,
             order,
             ip_checksum: patches.iter().any(|p| p.ip).then_some(head.l3 + 10),
             l4: head.l4,
             varying: Ready::new(patches),
         })
+    }
+
+    /// The frames that one of `parts` threads makes of the stream, before the first one: what code supplies by turns is divided among
+    /// them, frame n of thread p having value p + n × parts.
+    #[must_use]
+    pub fn of_part(mut self, part: usize, parts: usize) -> Self {
+        self.varying.take_part(part as u64, parts as u64);
+        self
     }
 
     /// Bytes of the largest frame, without FCS.
@@ -194,6 +206,9 @@ impl Maker {
     /// Writes what varies into a copy of a template.
     #[inline(always)]
     fn finish(&mut self, which: usize, out: &mut [u8], stamp: &Stamp) {
+        if self.raw {
+            return self.finish_packet(which, out, stamp);
+        }
         let template = &self.templates[which];
         let (ip, l4) = self.varying.write(out);
         if let Some(at) = self.ip_checksum {
@@ -216,6 +231,9 @@ impl Maker {
 
     /// Gives a frame of this maker's that has had to wait another departure time.
     pub fn restamp(&self, frame: &mut [u8], time: u64) {
+        if self.raw {
+            return self.restamp_packet(frame, time);
+        }
         let Some(at) = frame.len().checked_sub(LEN).filter(|_| self.signed) else { return };
         let crate::signature::Reading::Valid(old) = Signature::read(frame) else { return };
         let [before, after] = [old.time, time].map(|time| Signature::written(old.tag, old.stream, old.sequence, &Stamp::new(time)));

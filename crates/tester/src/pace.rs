@@ -76,8 +76,9 @@ pub struct Pace {
     total: u64,
 }
 
+/// How departures follow one another; times in ns.
 #[derive(Clone, Debug)]
-enum Kind {
+pub(crate) enum Kind {
     /// Frame n is due at phase + n × gap (computed from n, so that no error adds up).
     Constant { gap: f64, phase: f64 },
     /// Frame n of each `frames` is due at n × gap after the beginning of its period.
@@ -128,14 +129,9 @@ impl Pace {
         self
     }
 
-    /// ns between two departures and before the first one (of streams without a rate: the weight of a turn), where they are
-    /// spread evenly.
-    pub fn even(&self) -> Option<(f64, f64)> {
-        match self.kind {
-            Kind::Constant { gap, phase } => Some((gap, phase)),
-            Kind::Max { gap } => Some((gap, 0.0)),
-            Kind::Poisson { .. } | Kind::Bursts { .. } => None,
-        }
+    /// How departures follow one another.
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
     }
 
     /// Whether there is no rate.

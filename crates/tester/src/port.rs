@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use quiver_wire::{IpPrefix, MacAddr};
 
+use crate::profile::{Field, Stream, Vlan};
+
 /// What a port is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Engine {
@@ -47,6 +49,52 @@ impl Engine {
     }
 }
 
+/// The tags that a port's gateway and its own addresses lie behind, outermost first; none for an untagged link.
+///
+/// Of two, the outer one is a service tag (IEEE 802.1ad).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tags(Vec<u16>);
+
+impl Tags {
+    /// Each with its VLAN number, and whether it is a service tag.
+    pub fn all(&self) -> impl Iterator<Item = (u16, bool)> {
+        self.0.iter().enumerate().map(|(i, id)| (*id, i + 1 < self.0.len()))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The same for streams.
+    pub fn of_stream(&self) -> Vec<Vlan> {
+        self.all().map(|(id, service)| Vlan { id: Field::Fixed(id), priority: 0, service }).collect()
+    }
+
+    /// Whether all frames of a stream carry them, and no others.
+    pub fn are_those_of(&self, stream: &Stream) -> bool {
+        let same = |(tag, (id, service)): (&Vlan, (u16, bool))| tag.id == Field::Fixed(id) && tag.service == service;
+        stream.vlan.len() == self.0.len() && stream.vlan.iter().zip(self.all()).all(same)
+    }
+}
+
+impl FromStr for Tags {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let id = |word: &str| word.parse().ok().filter(|id| (1..=4094).contains(id)).ok_or(());
+        let ids: Vec<u16> = text.split('.').map(id).collect::<Result<_, ()>>()?;
+        if ids.len() > 2 { Err(()) } else { Ok(Self(ids)) }
+    }
+}
+
+impl fmt::Display for Tags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids: Vec<String> = self.0.iter().map(u16::to_string).collect();
+        f.write_str(&ids.join("."))
+    }
+}
+
 /// A port, as it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSpec {
@@ -60,6 +108,8 @@ pub struct PortSpec {
     pub addresses: Vec<IpPrefix>,
     /// Further prefixes whose addresses it answers for.
     pub answers: Vec<IpPrefix>,
+    /// Tags that these and the gateway lie behind.
+    pub vlan: Tags,
     /// Next hop, whose hardware address is asked for.
     pub gateway: Option<std::net::IpAddr>,
     /// Hardware address of the next hop, where nobody is to be asked.
@@ -114,6 +164,7 @@ fn parse(text: &str) -> Result<PortSpec, String> {
         mac: None,
         addresses: Vec::new(),
         answers: Vec::new(),
+        vlan: Tags::default(),
         gateway: None,
         dst_mac: None,
         tx_cores: Vec::new(),
@@ -149,6 +200,7 @@ fn parse(text: &str) -> Result<PortSpec, String> {
                 spec.addresses.push(prefix);
             }
             ("answer", _) => spec.answers.push(value(key, text, "a prefix")?),
+            ("vlan", _) => spec.vlan = value(key, text, "one or two VLAN numbers from 1 to 4094, such as 100 or 100.200")?,
             ("gateway", _) => spec.gateway = Some(value(key, text, "an address")?),
             ("tx-core", _) => spec.tx_cores.push(value(key, text, "a core's number")?),
             ("rx-core", _) => spec.rx_cores.push(value(key, text, "a core's number")?),
@@ -161,7 +213,7 @@ fn parse(text: &str) -> Result<PortSpec, String> {
                 }
                 let own = if engine.is_none() { "socket, id, role, mode, ring, " } else { "" };
                 return Err(format!(
-                    "`{key}' is no key of a {kind} port; there are {own}mac, dst-mac, ip4, ip6, answer, gateway, tx-core, rx-core"
+                    "`{key}' is no key of a {kind} port; there are {own}mac, dst-mac, ip4, ip6, answer, vlan, gateway, tx-core, rx-core"
                 ));
             }
         }
@@ -171,15 +223,14 @@ fn parse(text: &str) -> Result<PortSpec, String> {
         let server = server.ok_or("role=server or role=client is missing")?;
         spec.engine = Engine::Memif { socket, id, server, ip, ring };
     }
+    if ip && !spec.vlan.is_empty() {
+        return Err("a port of mode=ip has no tags: leave out vlan".to_owned());
+    }
     if spec.gateway.is_some_and(|g| spec.addresses.iter().all(|p| p.addr().is_ipv4() != g.is_ipv4())) {
         return Err("a gateway needs an address of the port's own in its family: ip4=… or ip6=…".to_owned());
     }
-    if matches!(spec.engine, Engine::Xdp(_)) {
-        for (key, cores) in [("tx-core", &spec.tx_cores), ("rx-core", &spec.rx_cores)] {
-            if cores.len() > 1 {
-                return Err(format!("an xdp port sends from one core and receives on one: give {key} once"));
-            }
-        }
+    if matches!(spec.engine, Engine::Xdp(_)) && spec.rx_cores.len() > 1 {
+        return Err("an xdp port receives on one core: give rx-core once".to_owned());
     }
     Ok(spec)
 }
@@ -213,6 +264,16 @@ mod tests {
         let port: PortSpec = "dpdk:net_af_packet0,iface=veth0,tx-core=2,qpairs=1,ip4=192.0.2.1/24".parse().unwrap();
         assert_eq!(port.engine, Engine::Dpdk("net_af_packet0,iface=veth0,qpairs=1".to_owned()));
         assert_eq!((port.to_string().as_str(), port.tx_cores, port.addresses.len()), ("dpdk:net_af_packet0", vec![2], 1));
+        for (text, all) in [("100", vec![(100, false)]), ("100.200", vec![(100, true), (200, false)])] {
+            let port: PortSpec = format!("tap:t0,vlan={text}").parse().unwrap();
+            assert_eq!((port.vlan.all().collect::<Vec<_>>(), port.vlan.to_string().as_str()), (all, text));
+            let mut stream = Stream::named("s");
+            assert!(!port.vlan.are_those_of(&stream));
+            stream.vlan = port.vlan.of_stream();
+            assert!(port.vlan.are_those_of(&stream) && !Tags::default().are_those_of(&stream));
+            stream.vlan[0].service = !stream.vlan[0].service;
+            assert!(!port.vlan.are_those_of(&stream));
+        }
         let port: PortSpec = "dpdk:0000:01:00.0,mac=02:00:00:00:00:01".parse().unwrap();
         assert_eq!(port.engine, Engine::Dpdk("0000:01:00.0".to_owned()));
     }
@@ -234,8 +295,10 @@ mod tests {
             ("tap:t0,ip4=2001:db8::1/64", "other family"),
             ("tap:t0,gateway=192.0.2.1", "needs an address"),
             ("tap:t0,fast", "no key=value"),
+            ("tap:t0,vlan=0", "one or two VLAN numbers from 1 to 4094"),
+            ("tap:t0,vlan=1.2.3", "one or two VLAN numbers"),
+            ("memif:socket=/x,role=server,mode=ip,vlan=7", "has no tags"),
             ("xdp:", "a device's name is missing"),
-            ("xdp:veth0,tx-core=0,tx-core=1", "give tx-core once"),
             ("xdp:veth0,rx-core=0,rx-core=1", "give rx-core once"),
         ] {
             let error = text.parse::<PortSpec>().unwrap_err().to_string();

@@ -60,6 +60,11 @@ impl Alias {
         Self { columns: columns.into_boxed_slice() }
     }
 
+    /// Of each column the part that is its own place's, of 2^32, and whose the rest is.
+    pub(crate) fn columns(&self) -> &[(u32, u32)] {
+        &self.columns
+    }
+
     /// A place.
     #[inline(always)]
     pub fn draw(&self, random: &mut Random) -> usize {

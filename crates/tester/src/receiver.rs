@@ -70,7 +70,7 @@ pub struct Receiver {
     flows: Vec<Flow>,
     /// Whether frames carry Ethernet headers.
     ethernet: bool,
-    /// Frames without signature that belong to the direction, where its stream is counted only.
+    /// Frames without signature that belong to the direction, where its stream has such.
     counted: Option<u64>,
     foreign: u64,
     corrupted: u64,
@@ -112,7 +112,7 @@ impl Receiver {
 
     /// Different frames received so far.
     pub fn received(&self) -> u64 {
-        self.counted.unwrap_or_else(|| self.flows.iter().map(|f| f.arrivals().received).sum())
+        self.counted.unwrap_or(0) + self.flows.iter().map(|f| f.arrivals().received).sum::<u64>()
     }
 
     /// Notes a frame without signature that nobody else had a use for.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disturbance::Disturbance;
 use crate::latency::{LatencySummary, Variation};
+use crate::profile::Signing;
 
 /// Name of the schema.
 pub const SCHEMA: &str = "quiver-trial/1";
@@ -90,6 +91,15 @@ pub struct Times {
     pub pdv_ns: Option<Variation>,
 }
 
+/// The frames with a signature of a stream that has others, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "as in [`Counters`]")]
+pub struct Signed {
+    pub sent: u64,
+    pub received: u64,
+    pub lost: u64,
+}
+
 /// A stream.
 #[derive(Clone, Debug, Serialize)]
 pub struct StreamReport {
@@ -97,8 +107,13 @@ pub struct StreamReport {
     pub id: usize,
     /// Name in the profile.
     pub name: String,
-    /// Its frames had no signature.
+    /// None of its frames had a signature.
     pub counted_only: bool,
+    /// How many of them had one.
+    pub signature: Signing,
+    /// Those that had one, where only some had: their counts and times are exact, the others are counted only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signed: Option<Signed>,
     /// Counts.
     #[serde(flatten)]
     pub counters: Counters,

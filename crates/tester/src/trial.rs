@@ -1,6 +1,7 @@
 //! One trial: send what was asked, wait for what is under way, say what became of it and whether that can be believed.
 
 pub mod dry;
+mod feed;
 mod kernel;
 mod outcome;
 mod schedule;
@@ -10,12 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
+use quiver_drivers::xdp_engine::account::FLOWS;
 use quiver_wire::MacAddr;
 
-use crate::bench::{Bench, BenchError};
+use crate::bench::{Bench, BenchError, Opened};
 use crate::disturbance::Machine;
-use crate::maker::{MakeError, Maker, Surroundings};
-use crate::profile::{Profile, Replay, Side, SignatureMode, Size, Stream};
+use crate::maker::{MakeError, Maker, SignedFrames, Surroundings};
+use crate::port::PortSpec;
+use crate::profile::{Profile, Replay, Side, Signing, Size, Stream};
 use crate::random::Random;
 use crate::receiver::{Flow, Receiver};
 use crate::report::{Counters, Report, SCHEMA, Sample, Tester, rfc3339};
@@ -24,6 +27,7 @@ use crate::source::{Job, Outgoing, Sent};
 use crate::stateful::table::{Tap, Task};
 use crate::units::{Rate, RateError};
 
+use feed::Feed;
 use outcome::{Before, busy, finish};
 
 /// Time from giving out the jobs to the first departure.
@@ -130,6 +134,18 @@ pub enum TrialError {
         /// What.
         what: String,
     },
+    /// A stream beside its port's gateway.
+    #[error(
+        "stream {stream} does not carry the tags of port {port}'s gateway (vlan={vlan}): give it these, or `ethernet: {{ dst: … }}', or the port `dst-mac=ADDRESS'"
+    )]
+    OtherVlan {
+        /// The stream.
+        stream: String,
+        /// Its port.
+        port: String,
+        /// Tags of the port.
+        vlan: String,
+    },
     /// Streams of a port that is not there.
     #[error("the profile has streams from the right, and there is one port only: give a second --port")]
     OnePort,
@@ -156,6 +172,8 @@ struct Direction {
     streams: Vec<Stream>,
     /// Frames that each stream number is to send; stream s has the numbers s × threads to (s + 1) × threads.
     planned: Vec<Option<u64>>,
+    /// Which frames of each stream have a signature.
+    signed: Vec<SignedFrames>,
     threads: usize,
     sent: Vec<Arc<Sent>>,
     series: Vec<Sample>,
@@ -243,10 +261,10 @@ pub(crate) fn run_with(
     }
     let at = task.as_ref().map(|(port, _)| *port);
     if let Some((port, task)) = task {
-        let ethernet = bench.ports()[port].ethernet();
-        lock(&bench.inboxes()[port]).tap = Some(Tap::new(task, ethernet, tag));
+        let (ethernet, senders) = (bench.ports()[port].ethernet(), bench.ports()[1 - port].tx_threads.len());
+        lock(&bench.inboxes()[port]).tap = Some(Tap::new(task, ethernet, tag).of_senders(senders as u16));
     }
-    let report = conduct(bench, plan, tag, directions, jobs, watch);
+    let report = conduct(bench, plan, directions, jobs, watch);
     let tap = at.and_then(|port| lock(&bench.inboxes()[port]).tap.take());
     Ok((report, tap.map(Tap::into_task)))
 }
@@ -260,7 +278,15 @@ fn sized(mut stream: Stream, plan: &Plan) -> Stream {
 }
 
 /// A job for a port's thread that waits for the start.
-type Waiting = (usize, usize, Vec<Outgoing>, Arc<Sent>);
+struct Waiting {
+    port: usize,
+    thread: usize,
+    /// Which of the port's threads it is.
+    part: usize,
+    streams: Vec<Outgoing>,
+    feeds: Vec<Feed>,
+    sent: Arc<Sent>,
+}
 
 #[allow(clippy::too_many_arguments, reason = "called once; a struct would only rename them")]
 fn prepare(
@@ -279,18 +305,22 @@ fn prepare(
     let port = &bench.ports()[tx];
     let (threads, ethernet, mac, most) = (port.tx_threads.clone(), port.ethernet(), port.mac, port.max_frame());
     let port_name = port.spec.to_string();
+    check_tags(&bench.ports()[tx].spec, &streams)?;
     let mut outgoing: Vec<Vec<Outgoing>> = threads.iter().map(|_| Vec::new()).collect();
-    let (mut planned, mut flows) = (Vec::new(), Vec::new());
+    let (mut planned, mut flows, mut signed) = (Vec::new(), Vec::new(), Vec::new());
     for ((stream, pps), schedule) in streams.iter().zip(&rates).zip(&schedules) {
         let share = stream.share.unwrap_or(1.0);
         let mut some = false;
         for (part, lane) in outgoing.iter_mut().enumerate() {
             let id = base + planned.len() as u16;
             let around = Surroundings { src: mac, dst: hop, ethernet, id, tag, seed: seeds.next_u64() };
-            let maker = Maker::new(stream, None, &around)?;
+            let maker = Maker::new(stream, None, &around)?.of_part(part, threads.len());
             if maker.largest() > most {
                 let (size, most) = (maker.largest() + 4, most + 4);
                 return Err(TrialError::TooLarge { stream: stream.name.clone(), port: port_name, size, most });
+            }
+            if part == 0 {
+                signed.push(maker.signed());
             }
             let seed = seeds.next_u64();
             let pace = schedule::pace(schedule.as_ref(), share, duration, (part, threads.len()), seed);
@@ -305,28 +335,59 @@ fn prepare(
         }
     }
     let of_kernel = |what| TrialError::Kernel { port: port_name.clone(), what };
-    if bench.kernel(tx).is_some() {
-        let all = outgoing.first().map(Vec::as_slice).unwrap_or_default();
-        kernel::departures(all, tag, (0, duration), None).map_err(of_kernel)?;
+    let mut feeds: Vec<Vec<Feed>> = threads.iter().map(|_| Vec::new()).collect();
+    if let Opened { kernel: Some(engine), spec, .. } = &mut bench.ports()[tx] {
+        let cores = (0..threads.len()).map(|part| spec.tx_cores.get(part).copied());
+        let all = outgoing.iter().zip(cores).map(|(streams, core)| kernel::departures(streams, tag, duration, core));
+        let (all, of): (Vec<_>, Vec<_>) = all.collect::<Result<Vec<_>, _>>().map_err(of_kernel)?.into_iter().unzip();
+        engine.prepare(&all).map_err(|e| of_kernel(e.to_string()))?;
+        feeds = of;
+        for (sender, feeds) in engine.senders().iter_mut().zip(&mut feeds) {
+            feeds.iter_mut().try_for_each(|feed| feed.fill(sender, 0)).map_err(of_kernel)?;
+        }
     }
-    let counted = streams.iter().any(|s| s.signature == SignatureMode::None);
+    let counted = streams.iter().any(|s| s.signing() != Signing::Full);
     let core = bench.ports()[rx].spec.rx_cores.first().copied();
     if let Some(engine) = &mut bench.ports()[rx].kernel {
+        if planned.len() > FLOWS {
+            return Err(of_kernel(format!("{} streams and threads of them (up to {FLOWS} can be received)", planned.len())));
+        }
         let ends: Vec<u64> = planned.iter().map(|n| n.unwrap_or(u64::MAX)).collect();
         engine.expect(tag, base, &ends, core).map_err(|e| TrialError::Kernel { port: port_name, what: e.to_string() })?;
     }
     let ethernet = bench.ports()[rx].ethernet();
     lock(&bench.inboxes()[rx]).receiver = Some(Receiver::new(tag, base, flows, ethernet, counted));
     let sent: Vec<Arc<Sent>> = threads.iter().map(|_| Arc::new(Sent::new(streams.len()))).collect();
-    let jobs = threads.iter().zip(outgoing).zip(&sent).map(|((t, o), s)| (tx, *t, o, s.clone())).collect();
+    let parts = threads.iter().zip(outgoing).zip(feeds).zip(&sent).enumerate();
+    let job = |(part, (((thread, streams), feeds), sent)): (usize, (((&usize, _), _), &Arc<Sent>))| Waiting {
+        port: tx,
+        thread: *thread,
+        part,
+        streams,
+        feeds,
+        sent: sent.clone(),
+    };
+    let jobs = parts.map(job).collect();
     let threads = threads.len();
-    Ok((Direction { name, tx, rx, streams, planned, threads, sent, series: Vec::new(), last: (0, 0) }, jobs))
+    Ok((Direction { name, tx, rx, streams, planned, signed, threads, sent, series: Vec::new(), last: (0, 0) }, jobs))
+}
+
+/// Sees whether the gateway that was asked for is that of all streams which need one.
+fn check_tags(port: &PortSpec, streams: &[Stream]) -> Result<(), TrialError> {
+    let asked = !port.vlan.is_empty() && port.gateway.is_some() && port.dst_mac.is_none();
+    let has_own = |s: &Stream| s.ethernet.dst.is_some() || s.pcap.as_ref().is_some_and(Replay::ethernet);
+    match streams.iter().find(|s| asked && !has_own(s) && !port.vlan.are_those_of(s)) {
+        None => Ok(()),
+        Some(s) => {
+            let (stream, port, vlan) = (s.name.clone(), port.to_string(), port.vlan.to_string());
+            Err(TrialError::OtherVlan { stream, port, vlan })
+        }
+    }
 }
 
 fn conduct(
     bench: &mut Bench,
     plan: &Plan,
-    tag: u8,
     mut directions: Vec<Direction>,
     jobs: Vec<Waiting>,
     watch: &mut dyn FnMut(&Progress) -> bool,
@@ -340,27 +401,27 @@ fn conduct(
     let paced = plan.rate != Some(Rate::Max);
     let end = start + duration + if paced { GRACE } else { 0 };
     let mut failed = Vec::new();
-    for (port, thread, streams, sent) in jobs {
-        let core = bench.ports()[port].spec.tx_cores.first().copied();
+    let mut in_kernel = Vec::new();
+    for Waiting { port, thread, part, streams, feeds, sent } in jobs {
         let Some(engine) = &mut bench.ports()[port].kernel else {
             bench.start(port, thread, Job { streams, start, end, sent });
             continue;
         };
-        let begun = kernel::departures(&streams, tag, (start, end), core);
-        if let Err(error) = begun.and_then(|departures| engine.start(&departures).map_err(|e| e.to_string())) {
-            failed.push(error);
+        if let Err(error) = engine.senders()[part].start(start, end) {
+            failed.push(error.to_string());
             sent.over.store(true, Ordering::Release);
         }
+        in_kernel.push((port, part, feeds, sent));
     }
     let mut next = start + SAMPLE;
-    let (mut aborted, mut lost_link) = (None, Vec::new());
+    let (mut aborted, mut lost_link, mut cut) = (None, Vec::new(), None);
     let mut quiet_since = None;
     let mut sends = true;
     loop {
         bench.turn();
-        for direction in &directions {
-            if let Some(engine) = &mut bench.ports()[direction.tx].kernel {
-                failed.extend(kernel::follow(engine, &direction.sent[0]));
+        for (port, part, feeds, sent) in &mut in_kernel {
+            if let Some(engine) = &mut bench.ports()[*port].kernel {
+                failed.extend(kernel::follow(&mut engine.senders()[*part], feeds, sent));
             }
         }
         let now = bench.time().now();
@@ -384,6 +445,7 @@ fn conduct(
                 }
             }
             if !lost_link.is_empty() && sends {
+                cut.get_or_insert(now);
                 bench.stop();
             }
         }
@@ -408,10 +470,12 @@ fn conduct(
     });
     bench.poll(false);
     let after = Before::now(bench);
-    let sent_s = aborted.map_or(plan.duration.as_secs_f64(), |t| t.saturating_sub(start) as f64 / 1e9).max(1e-9);
+    // Whatever ended it before its time: rates are those of the time in which it sent.
+    let cut: Option<u64> = [aborted, cut].into_iter().flatten().min();
+    let sent_s = cut.map_or(plan.duration.as_secs_f64(), |t| t.saturating_sub(start) as f64 / 1e9).max(1e-9);
     let mut reasons: Vec<String> = lost_link.iter().map(|p| format!("port {p}: its link went down during the trial")).collect();
     reasons.append(&mut failed);
-    if aborted.is_some() {
+    if cut.is_some() {
         reasons.push(format!("ended after {sent_s:.1} of {} s", plan.duration.as_secs_f64()));
     }
     let mut totals = Counters::default();

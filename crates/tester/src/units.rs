@@ -30,6 +30,18 @@ pub enum RateError {
     /// Percent of nothing.
     #[error("a rate in percent needs the line's rate: --line-rate 10Gbps")]
     NoLine,
+    /// More than the line carries.
+    #[error("{rate} is more than a line of {line_gbps} Gbit/s carries: at most {most} frames of {mean} bytes a second")]
+    OverLine {
+        /// What was asked for.
+        rate: String,
+        /// The line's rate.
+        line_gbps: String,
+        /// Frames a second that it carries.
+        most: u64,
+        /// Mean size with FCS.
+        mean: String,
+    },
     /// Not a line's rate.
     #[error("`{0}' is no line rate: 1Gbps, 25Gbps, …")]
     Line(String),
@@ -75,15 +87,25 @@ impl Rate {
     /// Frames a second for frames of `mean` bytes with FCS, over a line of so many bits a second; `None` for [`Rate::Max`].
     ///
     /// # Errors
-    /// Percent of a line whose rate is not known.
+    /// Percent of a line whose rate is not known, or more bits than it carries.
     pub fn pps(self, mean: f64, line: Option<f64>) -> Result<Option<f64>, RateError> {
-        Ok(Some(match self {
+        let most = line.map(|bits| bits / ((mean + L1_OVERHEAD) * 8.0));
+        let pps = match self {
             Self::Pps(pps) => pps,
             Self::L2(bits) => bits / (mean * 8.0),
             Self::L1(bits) => bits / ((mean + L1_OVERHEAD) * 8.0),
-            Self::Percent(percent) => line.ok_or(RateError::NoLine)? * percent / 100.0 / ((mean + L1_OVERHEAD) * 8.0),
+            Self::Percent(percent) => most.ok_or(RateError::NoLine)? * percent / 100.0,
             Self::Max => return Ok(None),
-        }))
+        };
+        match (line, most) {
+            // Frames a second are taken as they are: whoever counts them may mean a port that has no line, such as memif. A line's
+            // rate is often rounded.
+            (Some(line), Some(most)) if matches!(self, Self::L1(_) | Self::L2(_)) && pps > most * 1.001 => {
+                let (line_gbps, mean) = ((line / 1e9).to_string(), format!("{mean:.1}").trim_end_matches(".0").to_owned());
+                Err(RateError::OverLine { rate: self.to_string(), line_gbps, most: most as u64, mean })
+            }
+            _ => Ok(Some(pps)),
+        }
     }
 }
 
@@ -156,6 +178,10 @@ mod tests {
         // RFC 2544: 14,880,952 frames of 64 bytes a second fill 10 Gbit/s.
         assert_eq!(pps("100%").map(f64::floor), Some(14_880_952.0));
         assert_eq!(pps("max"), None);
+        assert_eq!(pps("15Mpps"), Some(15e6));
+        assert_eq!(pps("10GbpsL1").map(f64::floor), Some(14_880_952.0));
+        let over = "2GbpsL1".parse::<Rate>().unwrap().pps(64.0, Some(1e9)).unwrap_err().to_string();
+        assert_eq!(over, "2000000000bpsL1 is more than a line of 1 Gbit/s carries: at most 1488095 frames of 64 bytes a second");
     }
 
     #[test]

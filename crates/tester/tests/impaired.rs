@@ -11,7 +11,7 @@ use quiver_graph::{Frame, IfIndex, NoDrops, NoNext, NodeCx, Packet, VectorNode, 
 use quiver_tester_core::MacAddr;
 use quiver_tester_core::answer::Host;
 use quiver_tester_core::bench::Bench;
-use quiver_tester_core::profile::Profile;
+use quiver_tester_core::profile::{Profile, Signing};
 use quiver_tester_core::report::Report;
 use quiver_tester_core::signature::{Reading, Signature};
 use quiver_tester_core::time::Time;
@@ -229,6 +229,62 @@ fn bursts_and_chained_streams_are_sent_whole_and_accounted_for_each() {
     });
 }
 
+/// A capture of packets with so many bytes behind their UDP headers.
+struct Capture(std::path::PathBuf);
+
+impl Capture {
+    fn new(payloads: &[usize]) -> Self {
+        use quiver_wire::pcapfile::{LinkType, Writer};
+        let path = std::env::temp_dir().join(format!("quiver-impaired-{}-{}.pcap", std::process::id(), payloads.len()));
+        let mut writer = Writer::new(std::fs::File::create(&path).expect("a file"), LinkType::ETHERNET).expect("a capture");
+        for (n, len) in payloads.iter().enumerate() {
+            let packet = quiver_wire::build::Packet::ethernet(MacAddr([2; 6]), MacAddr([4; 6]));
+            let bytes = packet.ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(n as u16, 7).payload_len(*len).build();
+            writer.write(0, &bytes, bytes.len()).expect("written");
+        }
+        writer.finish().expect("written");
+        Self(path)
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn packets_of_a_capture_are_accounted_for_one_by_one_where_they_have_room() {
+    // Of a thousand the last is lost, and the first ones of five are copied and delayed.
+    let (some, all) = (Capture::new(&[100, 18, 30, 700, 5]), Capture::new(&[100, 18, 30]));
+    with_device("capture", |socket, deeds| {
+        let mut bench = Bench::open(&socket.ports(""), 1514).expect("ports");
+        let profile = format!("{{ name: p, streams: [ {{ name: s, pcap: '{}', signature: auto }} ] }}", some.0.display());
+        let report = run(&mut bench, &Plan { duration: Duration::from_secs(1), ..plan(&profile, 4000.0) });
+        let [seen, lost, copied, delayed] = deeds.all();
+        let (stream, all) = (&report.directions[0].streams[0], &report.directions[0].counters);
+        assert_eq!([all.sent, all.lost, all.duplicated, all.reordered], [seen, lost, copied, delayed], "{report:?}");
+        assert_eq!([all.late, all.foreign, all.corrupted], [0, 0, 0]);
+        assert!(lost > 0 && !stream.counted_only && stream.signature == Signing::Part, "{report:?}");
+        let signed = stream.signed.expect("an account of the signed ones");
+        assert_eq!((signed.sent, signed.lost), (seen - seen / 5, 0), "every fifth has no room, and only such are lost");
+        assert_eq!(stream.times.latency_ns.as_ref().map(|l| l.count), Some(signed.received));
+    });
+    with_device("captures", |socket, deeds| {
+        let mut bench = Bench::open(&socket.ports(""), 1514).expect("ports");
+        // Beside another stream, as others are.
+        let profile = format!(
+            "{{ name: p, streams: [ {{ name: s, pcap: '{}' }}, {{ name: t, size: 64, ipv4: {{}}, udp: {{}} }} ] }}",
+            all.0.display()
+        );
+        let report = run(&mut bench, &Plan { duration: Duration::from_secs(1), ..plan(&profile, 4000.0) });
+        let [seen, lost, copied, delayed] = deeds.all();
+        let (stream, all) = (&report.directions[0].streams[0], &report.directions[0].counters);
+        assert_eq!([all.sent, all.lost, all.duplicated], [seen, lost, copied], "{report:?}");
+        assert!(all.reordered <= delayed && stream.signature == Signing::Full && stream.signed.is_none(), "{report:?}");
+    });
+}
+
 /// Moves the clock on until the first frame has come: nothing is sent before, and afterwards the device moves it.
 fn begin(steps: &Steps, stop: &AtomicBool) {
     const STEP: u64 = 5_000_000;
@@ -301,6 +357,28 @@ fn a_trial_that_is_ended_says_what_it_has() {
         assert!(report.aborted && !report.valid && report.reasons.iter().any(|r| r.starts_with("ended after")), "{report:?}");
         let counters = &report.directions[0].counters;
         assert_eq!((counters.sent, counters.intended), (deeds.all()[0], 600_000));
+    });
+}
+
+#[test]
+fn a_device_that_goes_away_ends_the_trial_which_says_so() {
+    let impair = || Impair { deeds: Arc::default(), seen: 0, later: Vec::new() };
+    with_node("gone", impair, |socket, stop| {
+        let mut bench = Bench::open(&socket.ports(""), 1514).expect("ports");
+        let plan = Plan {
+            duration: Duration::from_secs(600),
+            ..plan("{ name: p, streams: [ { name: s, size: 64, ipv4: {}, udp: {} } ] }", 1000.0)
+        };
+        let report = trial::run(&mut bench, &plan, &mut |progress| {
+            if progress.received > 100 {
+                stop.store(true, Ordering::Release);
+            }
+            true
+        })
+        .expect("a report");
+        assert!(report.duration_s < 600.0 && !report.valid && report.directions[0].counters.received > 100, "{report:?}");
+        assert!(report.reasons.iter().any(|r| r.ends_with("its link went down during the trial")), "{:?}", report.reasons);
+        assert!(report.reasons.iter().any(|r| r.starts_with("ended after ")), "{:?}", report.reasons);
     });
 }
 

@@ -105,13 +105,20 @@ const SETTINGS: Settings =
 
 /// Measures against a table of `limit` sessions.
 fn measured(name: &str, limit: usize, measure: Measure, settings: Settings) -> (Outcome, Arc<Gauge>) {
+    measured_from(&[], name, limit, measure, settings)
+}
+
+/// The same with threads on these cores that send.
+fn measured_from(cores: &[u32], name: &str, limit: usize, measure: Measure, settings: Settings) -> (Outcome, Arc<Gauge>) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let gauge = Arc::new(Gauge::default());
     let flag = std::env::temp_dir().join(format!("quiver-stateful-{}-{name}", std::process::id()));
     let (of_node, flag_of_node) = (gauge.clone(), flag.clone());
     let node = move || Nat { limit, flag: flag_of_node.clone(), out: HashMap::new(), back: HashMap::new(), gauge: of_node.clone() };
     let outcome = with_node(name, node, |socket: &Socket, _| {
-        let mut bench = Bench::open(&socket.ports(""), 1514).expect("ports");
+        let mut ports = socket.ports("");
+        ports.iter_mut().for_each(|port| port.tx_cores = cores.to_vec());
+        let mut bench = Bench::open(&ports, 1514).expect("ports");
         let course = Course {
             measure,
             clear: Some(format!("rm -f {}", flag.display())),
@@ -149,6 +156,26 @@ fn connections_that_are_open_are_those_in_the_table() {
         assert_eq!((step.phase_1.sent, step.phase_1.connections), (asked, open), "{outcome:#?}");
         let validation = step.validation.as_ref().expect("a validation");
         assert_eq!((validation.sent, validation.received, validation.misdirected), (open, open, 0));
+    }
+}
+
+#[test]
+fn threads_that_send_divide_the_connections_among_themselves() {
+    // An odd number, and fewer than there are threads.
+    for (measure, asked, open) in [(Measure::Connections, 501, 501), (Measure::Connections, 1, 1), (Measure::Trial, 501, 501)] {
+        let settings = Settings { connections: asked, ..SETTINGS };
+        let (outcome, gauge) = measured_from(&[0, 1], "threads", open as usize, measure, settings);
+        let step = outcome.steps.last().expect("a step");
+        // Each four-tuple once: with one twice there were fewer sessions than frames that passed.
+        assert_eq!((step.phase_1.sent, step.phase_1.connections), (asked, open), "{outcome:#?}");
+        assert_eq!(gauge.most.load(Ordering::Acquire), open);
+        if measure == Measure::Connections {
+            let validation = step.validation.as_ref().expect("a validation");
+            assert_eq!((validation.sent, validation.received, validation.misdirected), (open, open, 0), "{outcome:#?}");
+        } else {
+            let report = outcome.report.as_ref().expect("a report");
+            assert!(report.totals.sent > 0 && report.totals.received == report.totals.sent, "{outcome:#?}");
+        }
     }
 }
 
@@ -200,7 +227,4 @@ fn what_cannot_be_measured_is_one_clear_line() {
     let said = refused(&ports, Measure::Capacity, Some("echo no such router >&2; false"));
     assert!(said.contains("no such router (exit status: 1)"), "{said}");
     assert!(refused(&ports, Measure::Capacity, Some("sleep 60")).contains("did not end within 0.1 s"));
-    let mut two = ports.clone();
-    two[1].tx_cores = vec![0, 0];
-    assert!(refused(&two, Measure::Connections, None).contains("give tx-core once"));
 }

@@ -116,6 +116,7 @@ impl Daemon {
             main: MainFigures { cpu: placement.main, loops: 0 },
             plugins: chosen.iter().map(info).collect(),
             recorder: Default::default(),
+            perfmon: Default::default(),
             trace: Default::default(),
             samples: Default::default(),
             stop: Rc::clone(&stop),

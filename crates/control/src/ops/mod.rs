@@ -33,6 +33,7 @@ pub mod packet_generator;
 pub mod path_mtu;
 pub mod pcap;
 pub mod pcap_port;
+pub mod perfmon;
 pub mod ping;
 pub mod placement;
 pub mod plugins;
@@ -83,6 +84,7 @@ pub fn register(registry: &mut Registry<Router>) {
     path_mtu::register(registry);
     pcap::register(registry);
     pcap_port::register(registry);
+    perfmon::register(registry);
     ping::register(registry);
     placement::register(registry);
     plugins::register(registry);

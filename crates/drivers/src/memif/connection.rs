@@ -134,7 +134,8 @@ impl Plan {
             to_server: config.tx_queues.min(hello.map_or(usize::MAX, |h| most(h.max_to_server_ring))),
             to_client: config.rx_queues.min(hello.map_or(usize::MAX, |h| most(h.max_to_client_ring))),
             log2_size: config.log2_ring_size().min(hello.map_or(LOG2_RING_MAX, |h| h.max_log2_ring_size)),
-            stride: config.buffer_size.next_multiple_of(64),
+            // An odd number of cache lines: at 2,048 bytes the first lines of all buffers share two sets of the first cache.
+            stride: (config.buffer_size.div_ceil(64) | 1) * 64,
         }
     }
 
@@ -167,4 +168,21 @@ impl Plan {
 /// Bytes of shared memory that a client needs at most.
 pub(super) fn memory_bytes(config: &MemifConfig) -> u64 {
     Plan::of(config, None).bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memif::Key;
+
+    #[test]
+    fn buffers_lie_an_odd_number_of_cache_lines_apart_and_inside_the_memory() {
+        for buffer_size in [64, 100, 128, 2048, 2112, 9216, 65_535] {
+            let config = MemifConfig { buffer_size, ring_size: 1024, ..MemifConfig::new(Key { socket: 0, id: 0 }) };
+            let plan = Plan::of(&config, None);
+            assert!(plan.stride >= buffer_size && plan.stride % 128 == 64, "{buffer_size}: {}", plan.stride);
+            let last = plan.to_server + plan.to_client - 1;
+            assert_eq!(u64::from(plan.buffer_offset(last)) + 1024 * u64::from(plan.stride), plan.bytes());
+        }
+    }
 }

@@ -14,24 +14,29 @@
 //! [`XdpEngine::probe`] finds out. The receiving program runs where the device's NAPI runs: it is given a thread, on the
 //! receiver's core, since otherwise its work is charged to whoever sends.
 
+pub mod account;
 pub mod layout;
+mod maps;
 mod napi;
 mod run;
+mod sender;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use aya::maps::Array;
 use aya::programs::{Xdp, XdpMode};
-use aya::{Ebpf, Pod};
+use aya::{Ebpf, EbpfLoader};
 
 use crate::netdev::NetDevices;
-use layout::{FlowState, Histogram, Inbox, Lane, STREAMS, Stream, TEMPLATES, Template};
-use run::Running;
+use account::{CELLS, FLOWS, FlowState, Histogram, Inbox, WORDS};
+use layout::{Setup, Spread, State, Stream, Template};
 
-/// The programs; empty where there was no clang when this was built.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/engine.o"));
+pub use sender::{Departures, Sender, SentCount, SentCounts};
+
+/// The program that receives; empty where there was no clang when this was built.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/receive.o"));
 /// Largest live frame, bytes.
 pub const FRAME_MAX: usize = 3408;
 /// Verdict: the frame ends here.
@@ -79,32 +84,6 @@ pub enum XdpError {
     Run(#[from] io::Error),
 }
 
-/// What is to be sent.
-#[derive(Clone, Debug)]
-pub struct Departures {
-    /// When, and what of it.
-    pub lane: Lane,
-    /// Streams, at most [`STREAMS`].
-    pub streams: Vec<Stream>,
-    /// Templates, at most [`TEMPLATES`].
-    pub templates: Vec<Template>,
-    /// The largest frame: what follows a template's first bytes is taken from here.
-    pub frame: Vec<u8>,
-    /// Frames (or looks at the clock) that share a flush: 1 to 4 where times matter, 64 where the number does.
-    pub batch: u32,
-    /// Core of the thread.
-    pub core: Option<u32>,
-}
-
-/// How far sending is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SentCount {
-    /// Frames.
-    pub frames: u64,
-    /// Bytes with FCS.
-    pub bytes: u64,
-}
-
 /// A device with the programs.
 pub struct XdpEngine {
     ebpf: Ebpf,
@@ -112,7 +91,7 @@ pub struct XdpEngine {
     device: u32,
     /// Why the receiver's work may be charged to others; `None`: it has a thread on its core.
     loose: Option<String>,
-    running: Option<Running>,
+    senders: Vec<Sender>,
     flows: u32,
 }
 
@@ -125,6 +104,25 @@ fn load(error: impl std::error::Error) -> XdpError {
         source = error.source();
     }
     XdpError::Load(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Reads an object file, and makes its maps, some with so many entries.
+fn load_object(object: &[u8], entries: &[(&'static str, u32)]) -> Result<Ebpf, XdpError> {
+    // A loader reads the kernel's types when it is made, some 0.15 s, though the programs need none of them: one does for all.
+    static LOADER: OnceLock<Mutex<EbpfLoader<'static>>> = OnceLock::new();
+    if object.is_empty() {
+        return Err(XdpError::NoPrograms);
+    }
+    let loader = LOADER.get_or_init(|| {
+        let mut loader = EbpfLoader::new();
+        loader.btf(None);
+        Mutex::new(loader)
+    });
+    let mut loader = loader.lock().unwrap_or_else(PoisonError::into_inner);
+    for (map, entries) in entries {
+        loader.map_max_entries(map, *entries);
+    }
+    loader.load(object).map_err(load)
 }
 
 impl XdpEngine {
@@ -147,29 +145,14 @@ impl XdpEngine {
         Ok(engine)
     }
 
-    /// The programs without a device: for tests, which run them by [`XdpEngine::dry_transmit`] and [`XdpEngine::dry_receive`].
+    /// The programs without a device: for tests, which run them by [`Sender::dry_run`] and [`XdpEngine::dry_receive`].
     ///
     /// # Errors
     /// The kernel does not take them, or there are none.
     pub fn detached() -> Result<Self, XdpError> {
-        if OBJECT.is_empty() {
-            return Err(XdpError::NoPrograms);
-        }
-        let mut ebpf = Ebpf::load(OBJECT).map_err(load)?;
-        for name in ["transmit", "receive"] {
-            program(&mut ebpf, name)?.load().map_err(load)?;
-        }
-        Ok(Self { ebpf, name: String::new(), device: 0, loose: None, running: None, flows: 0 })
-    }
-
-    /// The frames that `departures` would send first, without sending them.
-    ///
-    /// # Errors
-    /// The kernel does not take it.
-    pub fn dry_transmit(&mut self, departures: &Departures, frames: usize) -> Result<Vec<Vec<u8>>, XdpError> {
-        self.set_departures(departures)?;
-        let transmitter = program_fd(&mut self.ebpf, "transmit")?;
-        (0..frames).map(|_| Ok(run::once(transmitter, &departures.frame)?.0)).collect()
+        let mut ebpf = load_object(OBJECT, &[])?;
+        program(&mut ebpf, "receive")?.load().map_err(load)?;
+        Ok(Self { ebpf, name: String::new(), device: 0, loose: None, senders: Vec::new(), flows: 0 })
     }
 
     /// Gives a frame to the program that receives, as if it had come; whether it ended there.
@@ -191,32 +174,14 @@ impl XdpEngine {
         self.loose.as_deref()
     }
 
-    fn set<T: Pod>(&mut self, map: &str, index: u32, value: &T) -> Result<(), XdpError> {
-        let map = self.ebpf.map_mut(map).ok_or_else(|| XdpError::Map(format!("there is no {map}")))?;
-        let mut array = Array::<_, T>::try_from(map).map_err(|e| XdpError::Map(e.to_string()))?;
-        array.set(index, value, 0).map_err(|e| XdpError::Map(e.to_string()))
-    }
-
-    fn get<T: Pod>(&self, map: &str, index: u32) -> Result<T, XdpError> {
-        let map = self.ebpf.map(map).ok_or_else(|| XdpError::Map(format!("there is no {map}")))?;
-        let array = Array::<_, T>::try_from(map).map_err(|e| XdpError::Map(e.to_string()))?;
-        array.get(&index, 0).map_err(|e| XdpError::Map(e.to_string()))
-    }
-
-    fn histogram(&self, map: &str, index: u32) -> Result<Vec<(u64, u64)>, XdpError> {
-        let histogram: Histogram = self.get(map, index)?;
-        let cells = histogram.cells.iter().enumerate().filter(|(_, n)| **n > 0);
-        Ok(cells.map(|(cell, n)| (layout::value_of(cell), *n)).collect())
-    }
-
     /// Awaits flows numbered from `base`, with so many frames each at most, of the trial `tag`.
     ///
     /// # Errors
     /// The kernel does not take it.
     pub fn expect(&mut self, tag: u8, base: u16, frames: &[u64], core: Option<u32>) -> Result<(), XdpError> {
-        self.set("inboxes", 0, &Inbox::default())?;
-        let empty = Histogram { cells: [0; layout::CELLS] };
-        for (at, end) in frames.iter().enumerate().take(STREAMS) {
+        maps::set(&mut self.ebpf, "inboxes", 0, &Inbox::default())?;
+        let empty = Histogram { cells: [0; CELLS] };
+        for (at, end) in frames.iter().enumerate().take(FLOWS) {
             let state = FlowState {
                 next: 0,
                 end: *end,
@@ -230,15 +195,15 @@ impl XdpEngine {
                 sum: 0,
                 last: 0,
                 jitter16: 0,
-                seen: [0; layout::WORDS],
+                seen: [0; WORDS],
             };
-            self.set("flows", at as u32, &state)?;
-            self.set("latencies", at as u32, &empty)?;
+            maps::set(&mut self.ebpf, "flows", at as u32, &state)?;
+            maps::set(&mut self.ebpf, "latencies", at as u32, &empty)?;
         }
-        self.flows = frames.len().min(STREAMS) as u32;
+        self.flows = frames.len().min(FLOWS) as u32;
         let core = core.unwrap_or(u32::MAX);
         let inbox = Inbox { on: 1, tag: tag.into(), base: base.into(), flows: self.flows, core, padding: 0, elsewhere: 0 };
-        self.set("inboxes", 0, &inbox)
+        maps::set(&mut self.ebpf, "inboxes", 0, &inbox)
     }
 
     /// Lets all frames go on to the kernel.
@@ -246,7 +211,7 @@ impl XdpEngine {
     /// # Errors
     /// The kernel does not take it.
     pub fn expect_nothing(&mut self) -> Result<(), XdpError> {
-        self.set("inboxes", 0, &Inbox::default())
+        maps::set(&mut self.ebpf, "inboxes", 0, &Inbox::default())
     }
 
     /// Accounts of the flows.
@@ -254,7 +219,7 @@ impl XdpEngine {
     /// # Errors
     /// The kernel does not give them.
     pub fn flows(&self) -> Result<Vec<FlowState>, XdpError> {
-        (0..self.flows).map(|at| self.get("flows", at)).collect()
+        (0..self.flows).map(|at| maps::get(&self.ebpf, "flows", at)).collect()
     }
 
     /// Latencies of a flow: values (to three digits) and how many frames had them.
@@ -262,7 +227,7 @@ impl XdpEngine {
     /// # Errors
     /// The kernel does not give them.
     pub fn latencies(&self, flow: u32) -> Result<Vec<(u64, u64)>, XdpError> {
-        self.histogram("latencies", flow)
+        maps::histogram(&self.ebpf, "latencies", flow)
     }
 
     /// Frames that another core than that of the receiver has taken.
@@ -270,67 +235,27 @@ impl XdpEngine {
     /// # Errors
     /// The kernel does not say.
     pub fn elsewhere(&self) -> Result<u64, XdpError> {
-        self.get("inboxes", 0).map(|inbox: Inbox| inbox.elsewhere)
+        maps::get(&self.ebpf, "inboxes", 0).map(|inbox: Inbox| inbox.elsewhere)
     }
 
-    /// Begins to send.
+    /// Prepares threads that will send, in place of those before.
     ///
     /// # Errors
-    /// The kernel does not take it, or there is no thread.
-    pub fn start(&mut self, departures: &Departures) -> Result<(), XdpError> {
-        self.stop();
-        self.set_departures(departures)?;
-        let program = program_fd(&mut self.ebpf, "transmit")?;
-        self.running = Some(Running::start(program, departures.frame.clone(), departures.batch, departures.core)?);
+    /// The kernel does not take what one of them is to send.
+    pub fn prepare(&mut self, threads: &[Departures]) -> Result<(), XdpError> {
+        self.senders.clear();
+        self.senders = threads.iter().map(|departures| Sender::load(departures, self.device)).collect::<Result<_, _>>()?;
         Ok(())
     }
 
-    fn set_departures(&mut self, departures: &Departures) -> Result<(), XdpError> {
-        for (at, template) in departures.templates.iter().enumerate().take(TEMPLATES) {
-            self.set("templates", at as u32, template)?;
-        }
-        for (at, stream) in departures.streams.iter().enumerate().take(STREAMS) {
-            self.set("streams", at as u32, stream)?;
-        }
-        self.set("errors", 0, &Histogram { cells: [0; layout::CELLS] })?;
-        self.set("lanes", 0, &Lane { device: self.device, ..departures.lane })
+    /// The threads that send.
+    pub fn senders(&mut self) -> &mut [Sender] {
+        &mut self.senders
     }
 
-    /// How far the lane is, and its streams.
-    ///
-    /// # Errors
-    /// The kernel does not say.
-    pub fn sent(&self) -> Result<(Lane, Vec<SentCount>), XdpError> {
-        let lane: Lane = self.get("lanes", 0)?;
-        let count = |at| {
-            let stream: Stream = self.get("streams", at)?;
-            Ok(SentCount { frames: stream.done, bytes: stream.bytes })
-        };
-        Ok((lane, (0..lane.streams).map(count).collect::<Result<_, XdpError>>()?))
-    }
-
-    /// Departure errors, ns: values (to three digits) and how many frames had them.
-    ///
-    /// # Errors
-    /// The kernel does not give them.
-    pub fn departure_errors(&self) -> Result<Vec<(u64, u64)>, XdpError> {
-        self.histogram("errors", 0)
-    }
-
-    /// Why sending ended by itself, if it did.
-    pub fn failure(&self) -> Option<String> {
-        self.running.as_ref().and_then(Running::failure)
-    }
-
-    /// Ends sending and its thread.
+    /// Ends sending.
     pub fn stop(&mut self) {
-        if let Some(running) = self.running.take() {
-            // Frames under way in the program may still leave; none after this.
-            if let Ok(lane) = self.get::<Lane>("lanes", 0) {
-                let _ = self.set("lanes", 0, &Lane { over: 1, ..lane });
-            }
-            running.stop();
-        }
+        self.senders.iter_mut().for_each(Sender::stop);
     }
 
     /// Sends frames that nobody wants, and sees whether the device counts them as sent. One would not do: what the kernel says by
@@ -346,17 +271,20 @@ impl XdpEngine {
         frame[12..14].copy_from_slice(&EXPERIMENTAL);
         let mut head = [0; layout::HEAD];
         head[..60].copy_from_slice(&frame);
-        let stream = Stream { total: PROBES, turns: 1, ..idle_stream() };
-        let lane = Lane { start: 0, end: u64::MAX, streams: 1, ..Lane::default() };
-        let templates = vec![Template { len: 60, ip: 0, l4: 0, odd: 0, head }];
+        let stream = Stream { total: PROBES, spread: Spread::Unpaced as u32, ..Stream::default() };
+        let mut probe =
+            Departures { setup: Setup { streams: 1, ..Setup::default() }, state: State::default(), ..Departures::new() };
+        probe.setup.stream[0] = stream;
+        (probe.templates, probe.frame) = (vec![Template { len: 60, ip: 0, l4: 0, odd: 0, head }], frame);
         let before = self.tx_packets()?;
-        self.start(&Departures { lane, streams: vec![stream], templates, frame, batch: 1, core: None })?;
+        let mut sender = Sender::load(&probe, self.device)?;
+        sender.start(0, u64::MAX)?;
         let deadline = Instant::now() + Duration::from_secs(2);
         let found = loop {
             if self.tx_packets()?.saturating_sub(before) >= PROBES {
                 break Ok(());
             }
-            if let Some(error) = self.failure() {
+            if let Some(error) = sender.failure() {
                 break Err(XdpError::Load(error));
             }
             if Instant::now() > deadline {
@@ -364,7 +292,7 @@ impl XdpEngine {
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        self.stop();
+        sender.stop();
         found
     }
 
@@ -376,37 +304,6 @@ impl XdpEngine {
         let line = text.lines().find_map(|l| l.trim_start().strip_prefix(self.name.as_str())?.strip_prefix(':'));
         let count = line.and_then(|l| l.split_whitespace().nth(9)?.parse().ok());
         count.ok_or_else(|| on_device(io::Error::other("the kernel does not count its packets")))
-    }
-}
-
-impl Drop for XdpEngine {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-/// A stream that sends nothing, to be filled in.
-pub fn idle_stream() -> Stream {
-    Stream {
-        gap: 1,
-        next: 0,
-        done: 0,
-        total: 0,
-        bytes: 0,
-        error_sum: 0,
-        error_max: 0,
-        number: 0,
-        sequence: 0,
-        fields: 0,
-        turns: 0,
-        turn: 0,
-        ip_at: 0,
-        l4_at: 0,
-        l4_udp: 0,
-        signed: 0,
-        padding: 0,
-        order: [0; layout::ORDER],
-        field: [layout::Field::default(); layout::FIELDS],
     }
 }
 

@@ -57,6 +57,12 @@ pub(super) fn once(program: RawFd, frame: &[u8]) -> io::Result<(Vec<u8>, u32)> {
     Ok((out, attributes.returned))
 }
 
+/// Now, ns of CLOCK_MONOTONIC, by which programs tell the time.
+pub(super) fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// A thread that sends.
 pub(super) struct Running {
     thread: JoinHandle<()>,

@@ -138,8 +138,8 @@ impl Conf {
     }
 
     /// An address as a field: fixed, or varying in the 16 bits that the file names, or in its network.
-    fn varied(&self, version: u64, owner: char, destination: bool) -> Result<Value, String> {
-        let address = self.address(version, owner)?;
+    fn varied(&self, address: IpAddr, owner: char, destination: bool) -> Result<Value, String> {
+        let version = if address.is_ipv4() { 4 } else { 6 };
         let (base, bytes) = match address {
             IpAddr::V4(a) => (u128::from(a.to_bits()), 4),
             IpAddr::V6(a) => (a.to_bits(), 16),
@@ -198,16 +198,37 @@ impl Conf {
         })
     }
 
+    /// What siitperf sends beside the frames that are translated: IPv6 between the real addresses, with the same ports.
+    fn background(&self, name: &str, direction: &str, sides: (char, char)) -> Result<Vec<(&'static str, Value)>, String> {
+        let real = |side: char| {
+            let key = format!("IPv6-{side}-Real");
+            let address = self.addresses.get(key.as_str()).filter(|a| !a.is_unspecified()).copied();
+            address.ok_or_else(|| format!("`{key}' is missing: background traffic is IPv6 between real addresses"))
+        };
+        self.stream_between(name, direction, sides, (real(sides.0)?, real(sides.1)?))
+    }
+
     fn stream(&self, name: &str, direction: &str, (own, other): (char, char)) -> Result<Vec<(&'static str, Value)>, String> {
         let version = self.version(own)?;
-        let ip = json!({ "src": self.varied(version, own, false)?, "dst": self.varied(version, other, true)? });
+        let addresses = (self.address(version, own)?, self.address(version, other)?);
+        self.stream_between(name, direction, (own, other), addresses)
+    }
+
+    fn stream_between(
+        &self,
+        name: &str,
+        direction: &str,
+        (own, other): (char, char),
+        (from, to): (IpAddr, IpAddr),
+    ) -> Result<Vec<(&'static str, Value)>, String> {
+        let ip = json!({ "src": self.varied(from, own, false)?, "dst": self.varied(to, other, true)? });
         let src = self.port(direction, "sport", FIXED_PORTS.0, (1024, 65_535))?;
         let dst = self.port(direction, "dport", FIXED_PORTS.1, (1, 49_151))?;
         let mut keys = vec![("name", json!(name))];
         if own == 'R' {
             keys.push(("from", json!("right")));
         }
-        keys.push((if version == 4 { "ipv4" } else { "ipv6" }, ip));
+        keys.push((if from.is_ipv4() { "ipv4" } else { "ipv6" }, ip));
         keys.push(("udp", json!({ "src": src, "dst": dst })));
         Ok(keys)
     }
@@ -313,11 +334,46 @@ pub fn stateful(file: &str, text: &str) -> Result<StatefulTest, ImportError> {
     Conf::read(file, text)?.stateful().map_err(|error| ImportError::Content { file: file.to_owned(), error })
 }
 
+/// Background traffic, as the arguments `n` and `m` of siitperf's programs say it: of each `n` frames `m` belong to the foreground, and
+/// the others are IPv6 that no device translates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Background {
+    n: u32,
+    m: u32,
+}
+
+impl Default for Background {
+    /// None.
+    fn default() -> Self {
+        Self { n: 1, m: 1 }
+    }
+}
+
+impl FromStr for Background {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text.split_once(':').and_then(|(n, m)| Some((n.parse().ok()?, m.parse().ok()?)));
+        match numbers {
+            Some((n, m)) if n > 0 && m <= n => Ok(Self { n, m }),
+            _ => Err(format!("`{text}' is not N:M, of N frames M in the foreground: 10:9 has one of ten in the background")),
+        }
+    }
+}
+
 /// The profile that the text of a `siitperf.conf` describes; `file` is what messages call it.
 ///
 /// # Errors
 /// A line that siitperf would not take, or something that profiles cannot say.
 pub fn profile(file: &str, text: &str) -> Result<String, ImportError> {
+    profile_beside(file, text, Background::default())
+}
+
+/// The same with background traffic.
+///
+/// # Errors
+/// See [`profile`].
+pub fn profile_beside(file: &str, text: &str, background: Background) -> Result<String, ImportError> {
     let conf = Conf::read(file, text)?;
     let content = |error: String| ImportError::Content { file: file.to_owned(), error };
     if conf.number("Stateful", 0) != 0 {
@@ -327,7 +383,14 @@ pub fn profile(file: &str, text: &str) -> Result<String, ImportError> {
     let mut streams = Vec::new();
     for (key, name, direction, sides) in [("Forward", "forward", "Fwd", ('L', 'R')), ("Reverse", "reverse", "Rev", ('R', 'L'))] {
         if conf.number(key, 1) != 0 {
-            streams.push(conf.stream(name, direction, sides).map_err(content)?);
+            let Background { n, m } = background;
+            let front = (m > 0).then(|| (m, conf.stream(name, direction, sides)));
+            let back = (n > m).then(|| (n - m, conf.background(&format!("{name}-background"), direction, sides)));
+            for (part, stream) in [front, back].into_iter().flatten() {
+                let mut stream = stream.map_err(content)?;
+                stream.extend((n > m && m > 0).then(|| ("share", json!(part))));
+                streams.push(stream);
+            }
         }
     }
     if streams.is_empty() {
@@ -337,7 +400,9 @@ pub fn profile(file: &str, text: &str) -> Result<String, ImportError> {
         "Imported from siitperf's configuration. Frame size, rate and duration are the trial's; siitperf makes IPv4 frames"
             .to_owned(),
     ];
-    comments.push("20 bytes shorter than the size that it is given. Foreground traffic only.".to_owned());
+    let Background { n, m } = background;
+    let traffic = if n == m { "Foreground traffic only.".to_owned() } else { format!("Of {n} frames {m} are foreground traffic.") };
+    comments.push(format!("20 bytes shorter than the size that it is given. {traffic}"));
     for (side, word) in [('L', "left"), ('R', "right")] {
         comments.push(format!("{word} port: {}", conf.port_keys(side)));
     }
@@ -420,6 +485,39 @@ Rev-sport-max 9
         let four = with("IP-L-var 1\nIP-L-min 2\nIP-L-max 65534\nIPv4-L-offset 1\n").unwrap();
         let ([first, last], step) = (["198.0.2.2", "198.255.254.2"].map(|a| a.parse().unwrap()), 256);
         assert_eq!(four.streams[1].ipv4.as_ref().unwrap().dst, Some(Field::Increment { first, last, step, every: 1 }));
+    }
+
+    #[test]
+    fn background_traffic_is_a_stream_with_the_rest_of_the_frames() {
+        let read = |n_m: &str, more: &str| {
+            let text = profile_beside("c.conf", &format!("{CONF}{more}"), n_m.parse().unwrap()).map_err(|e| e.to_string())?;
+            Ok::<_, String>(Profile::of_yaml("p", &text).unwrap().streams)
+        };
+        let of = |streams: &[crate::profile::Stream]| {
+            streams.iter().map(|s| (s.name.clone(), s.share, s.ipv6.is_some())).collect::<Vec<_>>()
+        };
+        let row = |name: &str, share: f64, v6| (name.to_owned(), Some(share), v6);
+        let both = read("10:9", "IPv6-R-Real 2001:2:0:8000::2\nNum-R-Nets 4\n").unwrap();
+        let rows = [
+            row("forward", 9.0, true),
+            row("forward-background", 1.0, true),
+            row("reverse", 9.0, false),
+            row("reverse-background", 1.0, true),
+        ];
+        assert_eq!(of(&both), rows);
+        let (left, right) = (both[1].ipv6.as_ref().unwrap(), both[3].ipv6.as_ref().unwrap());
+        assert_eq!((&left.src, &right.dst), (&Some(Field::Fixed("2001:2::2".parse().unwrap())), &left.src));
+        assert_eq!(right.src, Some(Field::Fixed("2001:2:0:8000::2".parse().unwrap())));
+        assert!(matches!(left.dst, Some(Field::Random { first, .. }) if first == "2001:2:0:8000::2".parse::<Ipv6Addr>().unwrap()));
+        assert!(matches!(both[1].udp.as_ref().unwrap().dst, Some(Field::Increment { .. })), "ports as in the foreground");
+        let none = read("3:3", "").unwrap();
+        assert!(none.len() == 2 && none.iter().all(|s| s.share.is_none()));
+        let only = read("2:0", "IPv6-R-Real 2001:2:0:8000::2\nReverse 0\n").unwrap();
+        assert_eq!(of(&only), [("forward-background".to_owned(), None, true)]);
+        assert!(read("2:1", "").unwrap_err().contains("`IPv6-R-Real' is missing"));
+        for text in ["1", "1:2", "0:0", "a:b", "-1:1"] {
+            assert!(text.parse::<Background>().unwrap_err().contains("is not N:M"), "{text}");
+        }
     }
 
     #[test]

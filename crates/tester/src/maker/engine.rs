@@ -56,6 +56,8 @@ pub(super) enum Engine {
     Supplied {
         supply: Supply,
         at: u64,
+        /// From one value to the next, where others make those between.
+        step: u64,
         random: Random,
     },
 }
@@ -73,7 +75,7 @@ impl Engine {
                 random: Random::new(own.unwrap_or(seed)),
             },
             Field::Supplied(supply) => {
-                Self::Supplied { supply: supply.clone(), at: 0, random: Random::new(supply.seed.unwrap_or(seed)) }
+                Self::Supplied { supply: supply.clone(), at: 0, step: 1, random: Random::new(supply.seed.unwrap_or(seed)) }
             }
             Field::Increment { first, last, step, every } => {
                 let (first, last) = (first.number(), last.number());
@@ -91,6 +93,17 @@ impl Engine {
                 step: *step,
             },
         })
+    }
+
+    /// Makes the values for one of `parts` threads: of a supply by turns each `parts`-th one, so that all threads together make each
+    /// once; of one that is drawn, draws of its own.
+    pub(super) fn take_part(&mut self, part: u64, parts: u64) {
+        if let Self::Supplied { supply, at, step, random } = self {
+            (*at, *step) = (part % supply.count, parts);
+            if let Some(seed) = supply.seed {
+                *random = Random::new(seed.wrapping_add(part << 32));
+            }
+        }
     }
 
     /// The next values: lower halves, and upper ones where there is room for them (as for them all, or for none).
@@ -143,9 +156,9 @@ impl Engine {
                 now
             }
             Self::Pick { values, random } => values[random.below(values.len() as u64) as usize],
-            Self::Supplied { supply, at, random } => {
+            Self::Supplied { supply, at, step, random } => {
                 let n = if supply.seed.is_some() { random.below(supply.count) } else { *at };
-                *at = if *at + 1 == supply.count { 0 } else { *at + 1 };
+                *at = if supply.count - *at > *step { *at + *step } else { (*at + *step) % supply.count };
                 supply.values.value(n)
             }
             Self::Zipf { popular, table, random } => {

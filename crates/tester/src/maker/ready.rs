@@ -4,6 +4,7 @@
 use quiver_wire::checksum::Sum;
 
 use super::{Engine, put};
+use crate::room::Room;
 
 /// Frames of a block: a batch of the sender's.
 const BLOCK: usize = 64;
@@ -73,6 +74,11 @@ impl Ready {
     /// The fields.
     pub(super) fn patches(&self) -> impl Iterator<Item = &Patch> {
         self.fields.iter().map(|f| &f.patch)
+    }
+
+    /// See [`Engine::take_part`].
+    pub(super) fn take_part(&mut self, part: u64, parts: u64) {
+        self.fields.iter_mut().for_each(|f| f.patch.engine.take_part(part, parts));
     }
 
     /// Whether nothing varies.
@@ -148,6 +154,8 @@ pub(super) struct Template {
     pub(super) ip: Sum,
     pub(super) l4: Sum,
     pub(super) signature: usize,
+    /// Where signature and checksum lie in a packet of a capture that has one.
+    pub(super) room: Option<Room>,
 }
 
 /// Bytes of a cache line, copied without asking how many of them are the frame's.
@@ -160,7 +168,13 @@ impl Template {
             line[..bytes.len()].copy_from_slice(&bytes);
             line
         });
-        Self { bytes: bytes.into_boxed_slice(), line, ip, l4, signature }
+        Self { bytes: bytes.into_boxed_slice(), line, ip, l4, signature, room: None }
+    }
+
+    /// A packet of a capture; with room for a signature, that and the checksum zero.
+    pub(super) fn of_packet(mut bytes: Vec<u8>, room: Option<Room>) -> Self {
+        let l4 = room.map_or(Sum::new(), |room| room.clear(&mut bytes));
+        Self { room, ..Self::new(bytes, Sum::new(), l4, room.map_or(0, |room| room.at)) }
     }
 
     /// As a line, where it is that short.

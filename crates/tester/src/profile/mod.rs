@@ -14,7 +14,7 @@ use std::path::Path;
 
 use quiver_wire::MacAddr;
 use quiver_wire::tcp::TcpFlags;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use field::{Field, Lit, Value};
 pub use replay::Replay;
@@ -108,7 +108,21 @@ pub enum SignatureMode {
     /// Each frame has a signature.
     #[default]
     Full,
+    /// Packets of a capture: each that has room for it; the others are counted only.
+    Auto,
     /// None has: they are counted only.
+    None,
+}
+
+/// How many frames of a stream have a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Signing {
+    /// All of them.
+    Full,
+    /// Some: the others are counted only.
+    Part,
+    /// None: all are counted only.
     None,
 }
 
@@ -368,7 +382,16 @@ impl Stream {
     pub fn smallest(&self) -> u16 {
         match self.signature {
             SignatureMode::Full => Self::smallest_for(self.headers()),
-            SignatureMode::None => ((self.headers() + 4) as u16).max(size::MIN),
+            SignatureMode::Auto | SignatureMode::None => ((self.headers() + 4) as u16).max(size::MIN),
+        }
+    }
+
+    /// How many of its frames have a signature.
+    pub fn signing(&self) -> Signing {
+        match (self.signature, &self.pcap) {
+            (SignatureMode::None, _) => Signing::None,
+            (SignatureMode::Auto, Some(replay)) => replay.signing(),
+            _ => Signing::Full,
         }
     }
 
@@ -491,10 +514,11 @@ impl Profile {
             );
         }
         for side in [Side::Left, Side::Right] {
-            let counted = |s: &&Stream| s.from == side && s.signature == SignatureMode::None;
+            let counted = |s: &&Stream| s.from == side && s.signing() != Signing::Full;
             let all = self.streams.iter().filter(|s| s.from == side).count();
             if self.streams.iter().filter(counted).count() > 0 && all > 1 {
-                let error = "a stream that is counted only must be alone in its direction: its frames cannot be told from others";
+                let error =
+                    "a stream with frames that are counted only must be alone in its direction: they cannot be told from others";
                 return wrong("streams", error.to_owned());
             }
         }
@@ -518,8 +542,10 @@ impl Stream {
         if self.ipv4.is_some() && self.ipv6.is_some() {
             return wrong("", "it has both ipv4 and ipv6: make two streams of it".to_owned());
         }
-        if self.pcap.is_some() {
-            self.check_replay()?;
+        if let Some(replay) = &self.pcap {
+            self.check_replay(replay)?;
+        } else if self.signature == SignatureMode::Auto {
+            return wrong(".signature", "`auto' is for packets of a capture; frames that are made have full or none".to_owned());
         }
         let l4 = [self.udp.is_some(), self.tcp.is_some(), self.icmp.is_some()].into_iter().filter(|p| *p).count();
         if l4 > 1 {
@@ -580,10 +606,11 @@ impl Stream {
     }
 
     /// Whether a stream of captured packets says nothing that these say.
-    fn check_replay(&self) -> Result<(), (String, String)> {
+    fn check_replay(&self, replay: &Replay) -> Result<(), (String, String)> {
         let wrong = |path: &str, error: &str| Err((path.to_owned(), error.to_owned()));
-        if self.signature == SignatureMode::Full {
-            return wrong(".pcap", "packets of a capture go out as they are, and so are counted only: add `signature: none'");
+        if let Some((n, why)) = replay.without_room().filter(|_| self.signature == SignatureMode::Full) {
+            let remedy = "`signature: auto' has such packets counted only, `none' all";
+            return wrong(".pcap", &format!("packet {n} of the capture has no room for a signature: {why}; {remedy}"));
         }
         let headers = [self.ipv4.is_some(), self.ipv6.is_some(), self.udp.is_some(), self.tcp.is_some(), self.icmp.is_some()];
         let link = [self.ethernet.src.is_some(), self.ethernet.dst.is_some(), !self.vlan.is_empty(), self.size.is_some()];

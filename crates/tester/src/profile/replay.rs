@@ -1,4 +1,4 @@
-//! Packets of a capture, sent as they are.
+//! Packets of a capture, sent as they are but for the signature, where they have room for one.
 
 use std::fs::File;
 use std::path::Path;
@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use quiver_wire::pcapfile::{LinkType, Reader};
 use serde::Deserialize;
+
+use super::Signing;
+use crate::room::{self, NoRoom};
 
 /// Most packets: what the numbers of templates can tell apart.
 const PACKETS: usize = 1 << 16;
@@ -20,6 +23,9 @@ const LONGEST: usize = super::size::MAX as usize - 4;
 pub struct Replay {
     packets: Arc<[Box<[u8]>]>,
     ethernet: bool,
+    /// Packets without room for a signature, and the first of them, counted from 1.
+    without: usize,
+    first: Option<(usize, NoRoom)>,
 }
 
 impl Replay {
@@ -31,6 +37,20 @@ impl Replay {
     /// Whether they begin with an Ethernet header rather than with an IP header.
     pub fn ethernet(&self) -> bool {
         self.ethernet
+    }
+
+    /// How many of them have room for a signature.
+    pub fn signing(&self) -> Signing {
+        match self.without {
+            0 => Signing::Full,
+            n if n == self.packets.len() => Signing::None,
+            _ => Signing::Part,
+        }
+    }
+
+    /// The first packet that has no room for a signature, counted from 1, and why.
+    pub fn without_room(&self) -> Option<(usize, NoRoom)> {
+        self.first
     }
 
     /// Mean size of their frames with FCS, bytes.
@@ -83,7 +103,11 @@ impl Replay {
             }
             None => return Err(format!("{name} has no packet")),
         };
-        Ok(Self { packets: packets.into(), ethernet })
+        let packets: Arc<[Box<[u8]>]> = packets.into();
+        let mut bare = packets.iter().enumerate().filter_map(|(i, p)| Some((i + 1, room::find(p, ethernet).err()?)));
+        let first = bare.next();
+        let without = bare.count() + usize::from(first.is_some());
+        Ok(Self { packets, ethernet, without, first })
     }
 }
 
@@ -100,6 +124,9 @@ mod tests {
     use super::*;
     use crate::maker::{MakeError, Maker, Surroundings};
     use crate::profile::Profile;
+    use crate::receiver::{Flow, Kind, Receiver};
+    use crate::signature::{self, Reading, Signature};
+    use crate::tracker::FIRST;
     use quiver_wire::MacAddr;
     use quiver_wire::build::Packet;
     use quiver_wire::pcapfile::Writer;
@@ -155,10 +182,74 @@ mod tests {
     }
 
     #[test]
+    fn packets_with_room_are_signed_and_nothing_else_of_them_changes() {
+        let v6 =
+            Packet::ethernet(MacAddr([2; 6]), MacAddr([4; 6])).ipv6([0x2001, 2, 0, 0, 0, 0, 0, 1], [0x2001, 2, 0, 0, 0, 0, 0, 2]);
+        let mut padded = udp(19);
+        padded.extend([0xa9; 21]);
+        let mut wrong = udp(60);
+        wrong[40] ^= 0x5a;
+        let mut bare = udp(33);
+        bare[40..42].fill(0);
+        let tagged = Packet::ethernet(MacAddr([2; 6]), MacAddr([4; 6])).vlan(9).ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+        let packets = [
+            udp(18),
+            v6.clone().tcp(5, 6, quiver_wire::tcp::TcpFlags::ACK).payload_len(31).build(),
+            padded,
+            udp(17),
+            wrong,
+            v6.echo_request(1, 2).payload_len(19).build(),
+            bare,
+            tagged.echo_request(3, 4).ttl(9).payload_len(40).build(),
+        ];
+        let capture = Capture::new("signed", LinkType::ETHERNET, &packets, 0);
+        let stream = &capture.profile("signature: auto").unwrap().streams[0];
+        assert_eq!(stream.signing(), Signing::Part);
+        let mut maker = Maker::new(stream, None, &around(true)).unwrap();
+        let among: Vec<u64> = [0, 3, 4, 8, 11, 12].map(|n| maker.signed().among(n)).into();
+        assert_eq!(among, [0, 3, 3, 7, 10, 10]);
+        let mut receiver = Receiver::new(1, 0, vec![Flow::new(24)], true, true);
+        for n in 0..24_u32 {
+            let packet = &packets[n as usize % 8];
+            let mut made = maker.make_bytes(1000);
+            maker.restamp(&mut made, 2000 + u64::from(n));
+            let Ok(room) = room::find(packet, true) else {
+                assert_eq!(made[..packet.len()], packet[..], "as it is");
+                assert_eq!(receiver.frame(&made, 3000), Kind::Unsigned);
+                continue;
+            };
+            let signature = Signature { tag: 1, stream: 0, sequence: FIRST.wrapping_add(n), time: 2000 + u64::from(n) };
+            let end = room.at + signature::LEN;
+            assert_eq!(Signature::read(&made[..end]), Reading::Valid(signature));
+            assert_eq!(receiver.frame(&made, 3000), Kind::Ours, "found where the receiver looks, {n}");
+            let sum_of_whole = {
+                let mut cleared = made.clone();
+                let sum = room.clear(&mut cleared);
+                let same = |from: usize, to: usize| assert_eq!(made.get(from..to), packet.get(from..to), "{n}");
+                let at = room.checksum.unwrap_or(room.at);
+                same(0, at);
+                same(at + 2, if room.checksum.is_some() { room.at } else { at + 2 });
+                same(end, packet.len());
+                sum
+            };
+            let Some(at) = room.checksum else { continue };
+            let tail = quiver_wire::checksum::Sum::of(&made[room.at..end]).folded();
+            let tail = if (room.at - room.l4).is_multiple_of(2) { tail } else { tail.swap_bytes() };
+            let field = u16::from_be_bytes([made[at], made[at + 1]]);
+            assert!(sum_of_whole.add_u16(tail).add_u16(field).is_valid(), "{n}");
+        }
+        assert_eq!((receiver.flows()[0].arrivals().received, receiver.received(), receiver.corrupted()), (21, 21, 0));
+    }
+
+    #[test]
     fn packets_without_a_link_header_get_the_ports() {
         let packets = [udp(50)[14..].to_vec()];
         let capture = Capture::new("raw", LinkType::RAW_IP, &packets, 0);
         let profile = capture.profile("signature: none").unwrap();
+        assert_eq!(profile.streams[0].signing(), Signing::None);
+        let signed = capture.profile("signature: full").unwrap();
+        let made = Maker::new(&signed.streams[0], None, &around(true)).unwrap().make_bytes(7);
+        assert!(matches!(Signature::read(&made), Reading::Valid(s) if s.time == 7) && made[14..42 - 2] == packets[0][..26]);
         let made = Maker::new(&profile.streams[0], None, &around(true)).unwrap().make_bytes(0);
         assert_eq!(made[..14], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
         assert_eq!(made[14..], packets[0]);
@@ -170,12 +261,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_sent_is_refused_in_one_line() {
-        let whole = Capture::new("whole", LinkType::ETHERNET, &[udp(50)], 0);
+        let whole = Capture::new("whole", LinkType::ETHERNET, &[udp(50), udp(9)], 0);
         for (more, words) in [
-            ("share: 1", "add `signature: none'"),
+            ("share: 1", "packet 2 of the capture has no room for a signature: its payload is 9 bytes"),
+            ("share: 1", "`signature: auto' has such packets counted only, `none' all"),
             ("signature: none\n  size: 64", "has sizes and headers of its own"),
             ("signature: none\n  ipv4: {}", "has sizes and headers of its own"),
             ("signature: none\nbidirectional: true", "cannot be exchanged"),
+            ("signature: auto\n- name: t\n  ipv4: {}", "must be alone in its direction"),
         ] {
             let error = whole.profile(more).unwrap_err();
             assert!(!error.contains('\n') && error.contains(words), "{more}: {error}");

@@ -12,7 +12,7 @@ use super::table::{Checker, Column, Learner, StateTable, Task};
 use crate::bench::Bench;
 use crate::port::Engine;
 use crate::profile::supply::{Supply, Values};
-use crate::profile::{Burst, Field, Ip, Ports, Profile, Side, Size, Stream};
+use crate::profile::{Burst, Field, Ip, Ports, Profile, Side, Size, Stream, Vlan};
 use crate::report::Report;
 use crate::trial::{self, Plan, Progress};
 use crate::units::Rate;
@@ -102,6 +102,8 @@ pub struct Gateway<'a> {
     connections: Arc<Connections>,
     course: Course,
     table: Option<Arc<StateTable>>,
+    /// Tags of the initiator's frames, and of the responder's.
+    tags: [Vec<Vlan>; 2],
     /// Connections that phase 1 was asked for.
     asked: u64,
     watch: &'a mut dyn FnMut(&Progress) -> bool,
@@ -123,24 +125,22 @@ impl<'a> Gateway<'a> {
         if ports.len() != 2 {
             return wrong(format!("{} ports are open: the initiator's and the responder's are needed", ports.len()));
         }
-        for port in ports {
+        for port in &*ports {
             if matches!(port.spec.engine, Engine::Xdp(_)) {
                 return wrong(format!(
                     "port {}: the responder learns from whole frames, which stay in the kernel there: use af-xdp:",
                     port.spec
                 ));
             }
-            if port.tx_threads.len() > 1 {
-                return wrong(format!("port {}: connections are numbered by one thread: give tx-core once", port.spec));
-            }
         }
+        let tags = [0, 1].map(|at| ports[at].spec.vlan.of_stream());
         if course.measure.needs_clear() && course.clear.is_none() {
             let measure = course.measure;
             return wrong(format!(
                 "{measure} begins each step with an empty table: give --clear COMMAND, which empties the device's"
             ));
         }
-        Ok(Self { bench, connections: Arc::new(connections), course, table: None, asked: 0, watch })
+        Ok(Self { bench, connections: Arc::new(connections), course, table: None, tags, asked: 0, watch })
     }
 
     fn plan(&self, streams: Vec<Stream>, pps: f64, duration: Duration, departure_limit: Duration) -> Plan {
@@ -174,7 +174,8 @@ impl<'a> Gateway<'a> {
             flags: None,
         };
         let name = if table.is_some() { "responder" } else { "initiator" };
-        let mut stream = Stream { udp: Some(ports), ..Stream::named(name) };
+        let vlan = self.tags[usize::from(table.is_some())].clone();
+        let mut stream = Stream { udp: Some(ports), vlan, ..Stream::named(name) };
         let is_ipv4 = table.map_or(self.connections.ends().initiators.first().is_ipv4(), |t| t.is_ipv4());
         fn header<T>(field: impl Fn(Part) -> Arc<dyn Values>, count: u64, seed: Option<u64>) -> Option<Ip<T>> {
             let (src, dst) = (supplied(field(Part::Src), count, seed), supplied(field(Part::Dst), count, seed));
@@ -187,7 +188,7 @@ impl<'a> Gateway<'a> {
         }
         let size = match table {
             None => self.course.size,
-            Some(table) => ((table.packet() + AROUND) as u16).max(stream.smallest()),
+            Some(table) => ((table.packet() + AROUND + 4 * stream.vlan.len()) as u16).max(stream.smallest()),
         };
         stream.from = if table.is_some() { Side::Right } else { Side::Left };
         stream.size = Some(Size::Fixed(size));

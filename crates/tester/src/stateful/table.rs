@@ -1,7 +1,8 @@
 //! The responder's state table: which four-tuple each connection has behind the device, learnt from the frames that come out of it.
 //!
 //! A test frame names its connection by its sequence number, so that nothing is searched for: entry *n* is what frame *n* looked
-//! like when it arrived. Twelve bytes a connection of IPv4, 36 of IPv6.
+//! like when it arrived. Where several threads send, frame *n* of thread *p* is number *p* + *n* × threads. Twelve bytes a connection
+//! of IPv4, 36 of IPv6.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -240,13 +241,21 @@ pub enum Task {
 pub struct Tap {
     tag: u8,
     ethernet: bool,
+    /// Threads that send the stream; each has a stream number, from 0.
+    senders: u16,
     task: Task,
 }
 
 impl Tap {
     /// On a port, for frames of the one stream of a trial.
     pub fn new(task: Task, ethernet: bool, tag: u8) -> Self {
-        Self { tag, ethernet, task }
+        Self { tag, ethernet, senders: 1, task }
+    }
+
+    /// The same for a stream that so many threads send.
+    #[must_use]
+    pub fn of_senders(self, senders: u16) -> Self {
+        Self { senders, ..self }
     }
 
     /// What it has found.
@@ -263,10 +272,10 @@ impl Tap {
             _ => return,
         };
         let Reading::Valid(signature) = reading else { return };
-        if (signature.tag, signature.stream) != (self.tag, 0) {
+        if signature.tag != self.tag || signature.stream >= self.senders {
             return;
         }
-        let number = u64::from(signature.sequence.wrapping_sub(FIRST));
+        let number = u64::from(signature.sequence.wrapping_sub(FIRST)) * u64::from(self.senders) + u64::from(signature.stream);
         let packet = end - if self.ethernet { skip_tags(head, 2).map_or(0, |(at, _)| at) } else { 0 };
         match &mut self.task {
             Task::Learn(learner) => learner.note(number, tuple, packet),
@@ -322,6 +331,26 @@ mod tests {
             assert_eq!((table.connection(entry as u64), table.tuple(entry as u64)), (Some(n.into()), Some(tuple(n))));
         }
         assert_eq!((table.connection(133), table.tuple(133)), (None, None));
+    }
+
+    #[test]
+    fn frames_of_several_threads_are_numbered_in_turn() {
+        for senders in [1, 2, 3] {
+            let mut tap = Tap::new(Task::Learn(Learner::new(100)), true, TAG).of_senders(senders);
+            for n in 0..100_u32 {
+                let mut bytes = frame(0, tuple(n as u16));
+                let (stream, sequence) = ((n % u32::from(senders)) as u16, FIRST.wrapping_add(n / u32::from(senders)));
+                let signature = Signature { tag: TAG, stream, sequence, time: 5 };
+                let at = bytes.len() - LEN;
+                bytes[at..].copy_from_slice(&signature.to_bytes());
+                tap.note(&bytes, None);
+                // A thread that is not there.
+                bytes[at..].copy_from_slice(&Signature { stream: senders, ..signature }.to_bytes());
+                tap.note(&bytes, None);
+            }
+            let table = learner(tap).table();
+            assert!(table.len() == 100 && (0..100).all(|n| table.tuple(n) == Some(tuple(n as u16))), "{senders} threads");
+        }
     }
 
     #[test]

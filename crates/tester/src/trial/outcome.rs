@@ -7,8 +7,8 @@ use hdrhistogram::Histogram;
 use super::{Direction, Plan, kernel};
 use crate::bench::Bench;
 use crate::latency::{Latencies, histogram};
-use crate::profile::SignatureMode;
-use crate::report::{Counters, Cpu, DepartureError, DirectionReport, Rates, StreamReport, Times};
+use crate::profile::Signing;
+use crate::report::{Counters, Cpu, DepartureError, DirectionReport, Rates, Signed, StreamReport, Times};
 use crate::sink::lock;
 use crate::source::Sent;
 use crate::units::Rate;
@@ -91,7 +91,8 @@ pub(super) fn finish(
         let intended = direction.planned[ids.clone()].iter().map(|n| n.unwrap_or(0)).sum::<u64>().max(sent);
         let mut c = Counters { intended, sent, unsent: intended - sent, ..Counters::default() };
         let mut latencies = Latencies::default();
-        let counted_only = stream.signature == SignatureMode::None;
+        let signature = stream.signing();
+        let mut signed = None;
         if let Some(receiver) = &receiver {
             for flow in receiver.flows().get(ids).unwrap_or_default() {
                 let a = flow.arrivals();
@@ -99,10 +100,13 @@ pub(super) fn finish(
                 (c.reordered, c.late) = (c.reordered + a.reordered, c.late + a.late);
                 latencies.merge(flow.latencies());
             }
-            if counted_only {
-                let n = receiver.counted().unwrap_or(0);
+            if signature != Signing::Full {
+                let with = direction.sent.iter().map(|s| direction.signed[at].among(s.frames[at].load(Ordering::Relaxed))).sum();
+                let part = Signed { sent: with, received: c.received, lost: with.saturating_sub(c.received) };
+                signed = (signature == Signing::Part).then_some(part);
+                let (n, bare) = (receiver.counted().unwrap_or(0), sent - with.min(sent));
                 // Without numbers, more than were sent are copies.
-                (c.received, c.duplicated) = (n.min(sent), n.saturating_sub(sent));
+                (c.received, c.duplicated) = (c.received + n.min(bare), c.duplicated + n.saturating_sub(bare));
             }
         }
         c.lost = sent.saturating_sub(c.received);
@@ -118,7 +122,8 @@ pub(super) fn finish(
         counters.add(&c);
         all.merge(&latencies);
         let (name, times) = (stream.name.clone(), times(&latencies));
-        streams.push(StreamReport { id: at, name, counted_only, counters: c, rates: r, times });
+        let counted_only = signature == Signing::None;
+        streams.push(StreamReport { id: at, name, counted_only, signature, signed, counters: c, rates: r, times });
     }
     if let Some(receiver) = &receiver {
         (counters.foreign, counters.corrupted) = (receiver.foreign(), receiver.corrupted());

@@ -68,6 +68,12 @@ impl VectorNode for Hold {
             };
             let due = signature.time + self.delays[self.frames % self.delays.len()];
             self.frames += 1;
+            // All that can be done before: what comes between the release and the wire is not known to anybody.
+            let question = self.asker.ask(ANSWERS.parse().expect("an address"));
+            let question = cx.alloc_bytes(&question, IfIndex(1)).expect("a buffer");
+            self.asked.push_back(signature.time);
+            let mut ages = self.ages.lock().unwrap_or_else(PoisonError::into_inner);
+            ages.released.reserve(1);
             let now = loop {
                 let now = self.clock.now();
                 if now >= due {
@@ -75,12 +81,9 @@ impl VectorNode for Hold {
                 }
                 std::hint::spin_loop();
             };
-            self.ages.lock().unwrap_or_else(PoisonError::into_inner).released.push(now - signature.time);
             cx.emit(OUT, packet);
-            let question = self.asker.ask(ANSWERS.parse().expect("an address"));
-            let question = cx.alloc_bytes(&question, IfIndex(1)).expect("a buffer");
-            self.asked.push_back(signature.time);
             cx.emit(OUT, question);
+            ages.released.push(now - signature.time);
         }
     }
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,13 +117,11 @@ def machine_absent(campaign: Campaign, cell: Cell) -> str | None:
     return None
 
 
-def procedure_absent(campaign: Campaign, cell: Cell, drivers: Iterable[str], *, resets: str | None) -> str | None:
-    """What keeps a cell's procedure from being measured: by the tester's drivers, or by ``resets``, why there is no reset."""
+def procedure_absent(campaign: Campaign, cell: Cell, *, resets: str | None) -> str | None:
+    """What keeps a cell's procedure from being measured: by ``resets``, why there is no reset."""
     kind = campaign.procedures[cell.procedure].kind
     if kind == "reset" and resets is not None:
         return resets
-    if kind == "recovery" and "xdp" in drivers:
-        return "the rate changes by chained bursts, which the tester's ports in the kernel do not send"
     return None
 
 
@@ -136,7 +134,7 @@ def lab_absent(
     campaign: Campaign, cell: Cell, where: Site, *, resets: str | None = "the lab does not reset this device"
 ) -> str | None:
     """What keeps every adapter of the lab's own from measuring a cell; ``resets`` is none where it can be reset."""
-    if reason := procedure_absent(campaign, cell, where.tester_drivers(cell), resets=resets):
+    if reason := procedure_absent(campaign, cell, resets=resets):
         return reason
     if cell.ip == 6 and cell.frame_bytes < profiles.SMALLEST_IPV6:
         return f"IPv6 frames of the tester have {profiles.SMALLEST_IPV6} bytes or more"

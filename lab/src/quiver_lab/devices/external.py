@@ -79,9 +79,8 @@ class External(Adapter):
             return "vectors, loops, cores and clock of a box of its own are not the lab's to set"
         if cell.ip == 6 and cell.frame_bytes < profiles.SMALLEST_IPV6:
             return f"IPv6 frames of the tester have {profiles.SMALLEST_IPV6} bytes or more"
-        drivers = [port.partition(":")[0] for port in self.campaign.testbed.external.ports]
         how = None if self.campaign.testbed.external.reset else "testbed.external.reset names no command that resets it"
-        if reason := procedure_absent(self.campaign, cell, drivers, resets=how):
+        if reason := procedure_absent(self.campaign, cell, resets=how):
             return reason
         if self.site.tester_program() is None:
             return "quiver-tester is not installed (testbed.binaries or QUIVER_TESTER names it)"

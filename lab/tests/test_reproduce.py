@@ -368,6 +368,7 @@ def test_runtime_of_a_router_is_read() -> None:
 arp-input                        active                  2               2               0          3.91e3            1.00
 ethernet-input                   active              10000         2560000               0          9.47e1          256.00
 ip4-lookup                       active              10000         2560000               0          5.60e1          256.00
+ip4-rewrite                      fused               10000         2560000               0          0.00e0          256.00
 clock-process                   time wait               17               0              17          1.23e4            0.00
 """
     assert runtime_readings(text) == {

@@ -186,7 +186,7 @@ def test_commands_of_bridging_mix_routes_and_loops() -> None:
     assert "ip route add count 130000 20.0.0.0/24 via 198.19.0.2 y" in many
     assert router.experiment_commands(cell()) == []
     loops = router.experiment_commands(cell(vector=64, loops="4p0"))
-    assert loops[0] == "set vector-size 64"
+    assert loops[:2] == ["set fusion off", "set vector-size 64"]
     assert "set node ip4-lookup multi-loop 4 prefetch 0" in loops
 
 

@@ -165,12 +165,20 @@ fn how_nodes_run_can_be_changed_while_they_do() {
     let variant = if cfg!(target_arch = "x86_64") { "v2" } else { "base" };
     router.ask(&format!("set node function ip4-input {variant}")).unwrap();
     assert_eq!(router.data("show node ip4-input")["loop"]["variant"], variant);
+    assert_eq!(router.data("show fusion")["on"], true);
+    router.ask("set fusion off").unwrap();
+    assert_eq!(
+        router.ask("show fusion").unwrap(),
+        "fusion off\n  ip4-input -> ip4-lookup -> ip4-rewrite\n  ip6-input -> ip6-lookup -> ip6-rewrite\n  \
+         ethernet-input -> ip4-input -> ip4-lookup -> ip4-rewrite\n  ethernet-input -> ip6-input -> ip6-lookup -> ip6-rewrite\n"
+    );
     for (line, why) in [
         ("set node ip4-input multi-loop 3", "1, 2, 4 or 8"),
         ("set node ip4-input", "nothing to set"),
         ("set node nowhere prefetch 1", "nowhere"),
         ("set node function ip4-input v9", "no such variant"),
         ("set vector-size 2000", "4 to 1024"),
+        ("set fusion maybe", "on"),
         ("trace add ip4-input 5", "doesn't support per-node tracing"),
         ("trace add pg-input 0", "out of range"),
         ("trace filter include nowhere 1", "no such node"),
@@ -231,6 +239,7 @@ fn every_show_is_also_json() {
         "show clock verbose",
         "show event-logger",
         "show vector-size",
+        "show fusion",
         "show trace",
         "show plugins",
         "show macro",

@@ -171,6 +171,10 @@ impl Cache {
         if self.shared.len > 0 {
             self.flush_shared();
         }
+        if let [level] = &self.levels[..] {
+            level.0.store(self.len() as u32, Ordering::Relaxed);
+            return;
+        }
         for (numa, level) in self.levels.iter().enumerate() {
             let mine = if numa == self.home { self.len() } else { 0 };
             level.0.store((mine + self.foreign[numa].len) as u32, Ordering::Relaxed);

@@ -31,6 +31,44 @@ const FIRST_LOOK: Duration = Duration::from_millis(10);
 /// Pairs of readings per comparison; the one with the least time between its two counter readings is taken.
 const READINGS: usize = 12;
 
+/// A thread's view of the clock: it keeps the timeline, and only looks whether that has been replaced.
+pub(crate) struct View {
+    clock: Arc<Clock>,
+    version: u64,
+    timeline: Timeline,
+}
+
+impl View {
+    pub(crate) fn new(clock: Arc<Clock>) -> Self {
+        let (version, timeline) = clock.published.load_versioned();
+        Self { clock, version, timeline }
+    }
+
+    /// [`Clock::now`], and [`Clock::ticks`] of that moment.
+    #[inline(always)]
+    pub(crate) fn now_and_ticks(&mut self) -> (u64, u64) {
+        if self.clock.source == Source::Counter {
+            let ticks = read_counter_in_order();
+            if self.clock.published.version() == self.version && ticks >= self.timeline.start() {
+                return (self.timeline.at(ticks), ticks);
+            }
+        }
+        self.look_again()
+    }
+
+    #[inline(never)]
+    fn look_again(&mut self) -> (u64, u64) {
+        (self.version, self.timeline) = self.clock.published.load_versioned();
+        let ticks = self.clock.ticks();
+        (self.clock.now(), ticks)
+    }
+
+    #[inline(always)]
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+}
+
 /// The clock of the process, shared by all threads.
 pub struct Clock {
     source: Source,

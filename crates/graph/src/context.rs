@@ -45,14 +45,16 @@ const EDGE: usize = 16;
 
 /// Frames waiting for their node, in order of first packet; each node has at most one that still takes packets.
 ///
-/// A turn of the loop runs the queue empty, so it is an array that is filled from its start anew each turn.
+/// A turn of the loop runs the queue empty, so it is an array that is filled from its start anew each time.
 pub(crate) struct Queue {
+    /// Of those behind `filled`, the frames are gone.
     waiting: Vec<Pending>,
+    filled: usize,
     /// Those of `waiting` that have been run.
     done: usize,
     /// Running number of `waiting[0]`.
     first: u64,
-    /// By node, behind [`EDGE`] entries that are not used: running number of its open frame.
+    /// By node, behind [`EDGE`] entries that are not used: running number of the last frame that was opened for it.
     open: Vec<u64>,
     spare: Box<Spare>,
     pub(crate) vector_size: usize,
@@ -68,7 +70,8 @@ struct Spare {
 impl Queue {
     pub(crate) fn new(vector_size: usize) -> Self {
         let spare = Box::new(Spare { frames: [const { None }; SPARE], len: 0 });
-        let mut queue = Self { waiting: Vec::with_capacity(64), done: 0, first: 0, open: Vec::new(), spare, vector_size };
+        let mut queue =
+            Self { waiting: Vec::with_capacity(64), filled: 0, done: 0, first: 0, open: Vec::new(), spare, vector_size };
         queue.set_nodes(0);
         queue
     }
@@ -92,42 +95,38 @@ impl Queue {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.done == self.waiting.len()
+        self.done == self.filled
     }
 
     /// Frames in flight.
     pub(crate) fn len(&self) -> usize {
-        self.waiting.len() - self.done
+        self.filled - self.done
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(u16, Box<Frame>)> {
-        let Some(Pending { node, frame }) = self.waiting.get_mut(self.done) else {
-            self.first += self.done as u64;
-            self.done = 0;
-            self.waiting.clear();
-            return None;
-        };
-        let (node, frame) = (*node, frame.take()?);
-        if self.open[EDGE + node as usize] == self.first + self.done as u64 {
-            self.open[EDGE + node as usize] = CLOSED;
-        }
-        self.done += 1;
-        Some((node, frame))
-    }
-
-    /// The open frame of a node.
     #[inline(always)]
-    fn opened(&mut self, node: u16) -> Option<&mut Box<Frame>> {
-        let open = self.open[EDGE + node as usize];
-        // A closed one's number is beyond all.
-        self.waiting.get_mut(open.wrapping_sub(self.first) as usize)?.frame.as_mut()
+    pub(crate) fn pop(&mut self) -> Option<(u16, Box<Frame>)> {
+        if self.done == self.filled {
+            self.first += self.filled as u64;
+            (self.done, self.filled) = (0, 0);
+            return None;
+        }
+        let Pending { node, frame } = &mut self.waiting[self.done];
+        self.done += 1;
+        Some((*node, frame.take()?))
+    }
+
+    /// Position of the frame that was opened last for a node; beyond all that are filled where that one is gone with its turn.
+    #[inline(always)]
+    fn opened(&self, node: u16) -> usize {
+        self.open[EDGE + node as usize].wrapping_sub(self.first) as usize
     }
 
     /// The frame of `node` that has room for a packet.
     #[inline(always)]
     pub(crate) fn open_frame(&mut self, node: u16) -> &mut Frame {
-        let open = self.open[EDGE + node as usize].wrapping_sub(self.first) as usize;
+        let open = self.opened(node);
         let has_room = |p: &Pending| p.frame.as_ref().is_some_and(|frame| frame.len < self.vector_size);
         if !self.waiting.get(open).is_some_and(has_room) {
             return self.open_new(node);
@@ -145,17 +144,24 @@ impl Queue {
         self.append(node, frame)
     }
 
+    #[inline(always)]
     fn append(&mut self, node: u16, frame: Box<Frame>) -> &mut Frame {
-        self.open[EDGE + node as usize] = self.first + self.waiting.len() as u64;
-        let last = self.waiting.len();
-        self.waiting.push(Pending { node, frame: None });
-        self.waiting[last].frame.insert(frame)
+        let at = self.filled;
+        self.open[EDGE + node as usize] = self.first + at as u64;
+        if at == self.waiting.len() {
+            self.waiting.push(Pending { node, frame: None });
+        }
+        self.filled = at + 1;
+        let pending = &mut self.waiting[at];
+        pending.node = node;
+        pending.frame.insert(frame)
     }
 
     /// Hands a whole frame over: swapped, not copied, unless the node's open frame has room for it.
     pub(crate) fn hand_over(&mut self, node: u16, frame: Box<Frame>) {
         let vector_size = self.vector_size;
-        if let Some(target) = self.opened(node)
+        let open = self.opened(node);
+        if let Some(target) = self.waiting.get_mut(open).and_then(|p| p.frame.as_mut())
             && target.len + frame.len <= vector_size
         {
             let (to, n) = (target.len, frame.len);
@@ -421,6 +427,10 @@ impl NodeCx<'_> {
             return;
         }
         self.trace_here(frame);
+        let n = frame.len;
+        if done == n {
+            return self.core.free_frame(frame);
+        }
         if frame.flags_any() & flags::CHAINED != 0 {
             for i in 0..done {
                 self.core.free_chain(frame.index[i], frame.context[i]);
@@ -428,7 +438,6 @@ impl NodeCx<'_> {
         } else {
             self.core.cache.free_bulk(&frame.index[..done]);
         }
-        let n = frame.len;
         frame.index.copy_within(done..n, 0);
         frame.span.copy_within(done..n, 0);
         frame.context.copy_within(done..n, 0);

@@ -185,7 +185,9 @@ impl Fleet {
         {
             bell.get_up();
         }
-        local.reader.online();
+        if !local.reader.is_online() {
+            local.reader.online();
+        }
         let n = local.worker.step();
         local.reader.quiescent();
         Some(n)

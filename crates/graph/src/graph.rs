@@ -52,6 +52,13 @@ struct Entry {
     level: Level,
 }
 
+impl Entry {
+    /// Whether its loop runs as it does by itself.
+    fn is_usual(&self) -> bool {
+        self.loop_config == self.spec.loop_config && self.level == Level::best()
+    }
+}
+
 /// A drop reason of the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorInfo {
@@ -104,8 +111,13 @@ pub struct Graph {
     node_names: Arc<Names>,
     stats: Arc<Stats>,
     vector_size: usize,
+    /// Lines of nodes, as each worker takes them up.
+    lines: Vec<(&'static [&'static str], Recipe)>,
+    fusion: bool,
     domain: qsbr::Domain,
 }
+
+type Recipe = Arc<dyn Fn(&mut Worker) + Send + Sync>;
 
 impl Graph {
     /// A graph with `error-drop` alone, run by the main thread until workers are started.
@@ -140,6 +152,8 @@ impl Graph {
             node_names: stats.names("/sys/node/names"),
             stats,
             vector_size: VECTOR_DEFAULT,
+            lines: Vec::new(),
+            fusion: true,
             domain,
         };
         let drops = interfaces.drops.clone();
@@ -291,6 +305,8 @@ impl Graph {
             error_base: entry.error_base,
             prefetch: entry.loop_config.prefetch,
             takes_shared: entry.spec.takes_shared,
+            usual: entry.is_usual(),
+            passes: entry.spec.passes,
         })
     }
 
@@ -301,6 +317,8 @@ impl Graph {
                 worker.install(id, slot);
             }
         }
+        self.lines.iter().for_each(|(_, line)| line(&mut worker));
+        worker.set_fusion(self.fusion);
         worker
     }
 

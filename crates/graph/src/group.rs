@@ -117,6 +117,20 @@ impl<'a, const W: usize> Group<'a, W> {
         self.send([verdict; W])
     }
 
+    /// Position of its first packet.
+    #[inline(always)]
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Whether all packets have been sent to this slot.
+    #[inline(always)]
+    pub(crate) fn all_sent(&self, slot: u16) -> bool {
+        // SAFETY: `next` has room for the slots of this group (`Group::new`), and `send` has written them.
+        let slots = unsafe { self.next.add(self.at).cast::<[u16; W]>().read_unaligned() };
+        slots.iter().fold(0, |differ, sent| differ | (sent ^ slot)) == 0
+    }
+
     /// Bytes in the first segments.
     #[inline(always)]
     pub fn lens(&self) -> [u32; W] {

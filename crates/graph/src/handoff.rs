@@ -145,6 +145,12 @@ impl Handoff {
         out.chain(self.inputs.iter().map(|input| (std::ptr::from_ref(input) as usize, size_of::<In>()))).collect()
     }
 
+    /// Whether other threads hand packets over to this one.
+    #[inline(always)]
+    pub(crate) fn receives(&self) -> bool {
+        !self.inputs.is_empty()
+    }
+
     /// Whether something waits here. Asked after the thread has announced its sleep.
     pub(crate) fn has_mail(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -233,18 +239,9 @@ impl InputNode for HandoffInput {
     type Next = NoNext;
     type Drop = NoDrops;
 
+    #[inline(always)]
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
-        let most = cx.core.queue.vector_size;
-        let mut packets = 0;
-        for at in 0..cx.core.handoff.inputs.len() {
-            for _ in 0..most {
-                let Some(parcel) = cx.core.handoff.inputs[at].ring.pop() else { break };
-                deliver(cx, parcel);
-                packets += 1;
-            }
-            cx.core.handoff.inputs[at].ring.release();
-        }
-        packets
+        take_in(cx)
     }
 
     fn release(&mut self, cx: &mut NodeCx<'_>) {
@@ -255,6 +252,21 @@ impl InputNode for HandoffInput {
     fn as_any(&mut self) -> &mut dyn std::any::Any {
         self
     }
+}
+
+#[inline(never)]
+fn take_in(cx: &mut NodeCx<'_>) -> usize {
+    let most = cx.core.queue.vector_size;
+    let mut packets = 0;
+    for at in 0..cx.core.handoff.inputs.len() {
+        for _ in 0..most {
+            let Some(parcel) = cx.core.handoff.inputs[at].ring.pop() else { break };
+            deliver(cx, parcel);
+            packets += 1;
+        }
+        cx.core.handoff.inputs[at].ring.release();
+    }
+    packets
 }
 
 #[inline(always)]

@@ -208,6 +208,9 @@ pub trait Node: Send + 'static {
     /// Whether [`Node::group`] is worth asking.
     const GROUPS: bool = false;
 
+    /// Bytes that it takes off the front of plain packets: nodes behind it in a line that look ahead look behind these.
+    const PULLS: usize = 0;
+
     /// Handles a group whose packets are all of the plain kind, and sends them on. `None`, with no lane and no byte changed,
     /// where one of them is anything else: they are then taken one by one.
     #[inline(always)]
@@ -233,6 +236,12 @@ pub trait VectorNode: Send + 'static {
 
     /// Handles a vector.
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut crate::Frame);
+
+    /// Where it now sends every vector as it is, with no look at it: then it is only counted. For nodes declared by
+    /// [`crate::NodeSpec::passes`].
+    fn passes(&self) -> Option<Verdict> {
+        None
+    }
 
     /// Gives back what the node holds (its packets) before it is taken out of the graph.
     fn release(&mut self, _cx: &mut NodeCx<'_>) {}
@@ -263,6 +272,11 @@ pub trait InputNode: Send + 'static {
 
     /// Brings in what is there, at most a vector per queue, and returns the number of packets.
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize;
+
+    /// Whether [`poll`](Self::poll) would do nothing now. Asked in each turn of nodes that seldom bring anything.
+    fn idle(&self) -> bool {
+        false
+    }
 
     /// Whether some queues have not had their turn, because those before them brought in [`SHARE`] packets or more: then the
     /// worker runs these to their end, and polls again.

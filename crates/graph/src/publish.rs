@@ -64,6 +64,12 @@ impl<T> Snapshot<T> {
         self.version = version;
     }
 
+    /// Whether nothing was published since.
+    #[inline(always)]
+    pub fn is_current(&self) -> bool {
+        self.shared.version.load(Ordering::Acquire) == self.version
+    }
+
     /// The value picked up last.
     #[inline(always)]
     pub fn get(&self) -> &T {

@@ -1,11 +1,12 @@
 //! How a node is declared to the graph: a name, and a recipe that makes its instance for each worker.
 
+use std::any::TypeId;
 use std::marker::PhantomData;
 
 use crate::context::NodeCx;
 use crate::feature::ArcPoint;
 use crate::frame::Frame;
-use crate::node::{DropReasons, ErrorText, Idle, InputNode, LoopConfig, NextNodes, Node, VectorNode};
+use crate::node::{DropReasons, ErrorText, Idle, InputNode, LoopConfig, NextNodes, Node, VectorNode, Verdict};
 use crate::staged::{Level, RunFn, select};
 use crate::trace::TraceEntry;
 
@@ -41,11 +42,18 @@ pub(crate) trait Dispatch: Send {
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame);
     fn set_loop(&mut self, config: LoopConfig, level: Level);
     fn release(&mut self, cx: &mut NodeCx<'_>);
+    /// The node's type.
+    fn kind(&self) -> TypeId;
+    /// [`VectorNode::passes`].
+    fn passes(&self) -> Option<Verdict> {
+        None
+    }
 }
 
 /// An input node behind a pointer.
 pub(crate) trait InputNodeDyn: Send {
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize;
+    fn idle(&self) -> bool;
     fn unfinished(&self) -> bool;
     fn arm(&mut self, now: u64) -> Idle;
     fn spins(&self) -> Option<bool>;
@@ -62,6 +70,9 @@ struct Input<I>(I);
 impl<I: InputNode> InputNodeDyn for Input<I> {
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
         self.0.poll(cx)
+    }
+    fn idle(&self) -> bool {
+        self.0.idle()
     }
     fn unfinished(&self) -> bool {
         self.0.unfinished()
@@ -85,8 +96,8 @@ impl<I: InputNode> InputNodeDyn for Input<I> {
 
 /// On lines of its own, as [`Input`].
 #[repr(align(128))]
-struct Staged<N: Node> {
-    node: N,
+pub(crate) struct Staged<N: Node> {
+    pub(crate) node: N,
     run: RunFn<N>,
 }
 
@@ -99,6 +110,9 @@ impl<N: Node> Dispatch for Staged<N> {
         self.run = select::<N>(config, level);
     }
     fn release(&mut self, _cx: &mut NodeCx<'_>) {}
+    fn kind(&self) -> TypeId {
+        TypeId::of::<N>()
+    }
 }
 
 /// On lines of its own, as [`Input`].
@@ -112,6 +126,12 @@ impl<V: VectorNode> Dispatch for Whole<V> {
     fn set_loop(&mut self, _config: LoopConfig, _level: Level) {}
     fn release(&mut self, cx: &mut NodeCx<'_>) {
         self.0.release(cx);
+    }
+    fn kind(&self) -> TypeId {
+        TypeId::of::<V>()
+    }
+    fn passes(&self) -> Option<Verdict> {
+        self.0.passes()
     }
 }
 
@@ -129,6 +149,7 @@ pub struct NodeSpec {
     pub(crate) staged: bool,
     pub(crate) points: Vec<(&'static str, ArcPoint)>,
     pub(crate) takes_shared: bool,
+    pub(crate) passes: bool,
 }
 
 fn parts<X: NextNodes, D: DropReasons>(_: PhantomData<(X, D)>) -> (Vec<String>, &'static [ErrorText]) {
@@ -153,6 +174,7 @@ impl NodeSpec {
             staged: true,
             points: Vec::new(),
             takes_shared: false,
+            passes: false,
         }
     }
 
@@ -172,6 +194,7 @@ impl NodeSpec {
             staged: false,
             points: Vec::new(),
             takes_shared: false,
+            passes: false,
         }
     }
 
@@ -191,6 +214,7 @@ impl NodeSpec {
             staged: false,
             points: Vec::new(),
             takes_shared: false,
+            passes: false,
         }
     }
 
@@ -214,6 +238,13 @@ impl NodeSpec {
     #[must_use]
     pub fn takes_shared(mut self) -> Self {
         self.takes_shared = true;
+        self
+    }
+
+    /// Says that a vector node often [passes](VectorNode::passes) vectors as they are.
+    #[must_use]
+    pub fn passes(mut self) -> Self {
+        self.passes = true;
         self
     }
 

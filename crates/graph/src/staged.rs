@@ -4,12 +4,13 @@
 //! that were not inlined would be compiled at base level without any warning.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use crate::context::NodeCx;
 use crate::frame::Frame;
 use crate::group::Group;
 use crate::node::{LoopConfig, Node};
-use crate::packet::Pkt;
+use crate::packet::{Env, Pkt};
 
 /// Instruction set of a node's compiled loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,69 +93,118 @@ pub(crate) fn each<T: Copy, const N: usize>(mut f: impl FnMut(usize) -> T) -> [T
     unsafe { std::mem::transmute_copy(&a) }
 }
 
+/// Handles one packet of a frame by the three functions that hold all rules.
+///
+/// # Safety
+/// `i` is a packet of the frame, and neither the frame nor `next`, which has room for its slot, are anybody else's meanwhile.
+#[inline(always)]
+pub(crate) unsafe fn single<N: Node>(node: &mut N, frame: *mut Frame, i: usize, next: *mut u16, env: &Env) {
+    // SAFETY: the caller's promise; each view ends before the next one is made (F1).
+    unsafe {
+        let input = node.load(&Pkt::of_lane(frame, i, env));
+        let output = node.compute(input);
+        let verdict = node.store(Pkt::of_lane(frame, i, env), input, output);
+        *next.add(i) = verdict.0;
+    }
+}
+
+/// The packets of a group of which one is not plain, or that came in on several interfaces: each by itself, by the shorter way
+/// where it is plain. Kept out of the loop of groups.
+///
+/// # Safety
+/// As for [`single`], for each position of the range.
+#[inline(never)]
+unsafe fn apart<N: Node>(node: &mut N, frame: *mut Frame, range: Range<usize>, next: *mut u16, env: &Env) {
+    for i in range {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if node.group(&mut Group::<1>::new(frame, i, next, env)).is_none() {
+                single(node, frame, i, next, env);
+            }
+        }
+    }
+}
+
+/// Asks for the lines of `W` packets.
+///
+/// # Safety
+/// `i + W` is within the lanes and their padding, and the frame nobody else's meanwhile.
+#[inline(always)]
+pub(crate) unsafe fn ahead<N: Node, const W: usize>(node: &N, frame: *mut Frame, i: usize, env: &Env) {
+    let mut k = 0;
+    while k < W {
+        // SAFETY: the caller's promise; a stale lane is only prefetched.
+        node.prefetch(&unsafe { Pkt::of_lane(frame, i + k, env) });
+        k += 1;
+    }
+}
+
 #[inline(always)]
 fn drive<N: Node, const W: usize>(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut Frame) {
     node.begin(cx);
     let n = frame.len;
     let distance = cx.prefetch as usize;
-    let env = cx.env;
+    // A copy: behind the reference it could change with every store.
+    let env = &Env { ..cx.env };
     let frame: *mut Frame = frame;
     let next: *mut u16 = cx.next.as_mut_ptr();
-    let view = |i: usize| {
-        // SAFETY: i < n ≤ VECTOR_MAX, or within the padding for prefetch; the frame is exclusively borrowed and each store
-        // finishes with its view before the next one is made (F1).
-        unsafe { Pkt::of_lane(frame, i, &env) }
-    };
-    let single = |node: &mut N, i: usize| {
-        let input = node.load(&view(i));
-        let output = node.compute(input);
-        let verdict = node.store(view(i), input, output);
-        // SAFETY: the next lane has room for every position of a frame.
-        unsafe { *next.add(i) = verdict.0 };
-    };
     let mut i = 0;
+    // For all of the loops: the frame and the next lane, which has room for every position of a frame, are exclusively
+    // borrowed; i + W ≤ n ≤ VECTOR_MAX where a group is taken, i < n for one packet, and views and groups end with their
+    // step (F1). A prefetch distance stays within the padding.
     if W > 1 && N::GROUPS {
         while i + W <= n {
-            if distance != 0 {
-                let mut k = 0;
-                while k < W {
-                    node.prefetch(&view(i + k + distance));
-                    k += 1;
+            // SAFETY: as above.
+            unsafe {
+                if distance != 0 {
+                    ahead::<N, W>(node, frame, i + distance, env);
                 }
-            }
-            // SAFETY: i + W ≤ n, and no view of these packets is alive; `next` as in `single`.
-            let mut group = unsafe { Group::<W>::new(frame, i, next, &env) };
-            if node.group(&mut group).is_none() {
-                (i..i + W).for_each(|i| single(node, i));
+                if node.group(&mut Group::<W>::new(frame, i, next, env)).is_none() {
+                    apart(node, frame, i..i + W, next, env);
+                }
             }
             i += W;
         }
-    } else if W > 1 {
-        while i + W <= n {
-            if distance != 0 {
-                let mut k = 0;
-                while k < W {
-                    node.prefetch(&view(i + k + distance));
-                    k += 1;
+        // What is left, and at low load all of it: one by one, but by the way of groups, which is the shorter one.
+        while i < n {
+            // SAFETY: as above.
+            unsafe {
+                if distance != 0 && i + distance < n {
+                    ahead::<N, 1>(node, frame, i + distance, env);
+                }
+                if node.group(&mut Group::<1>::new(frame, i, next, env)).is_none() {
+                    apart(node, frame, i..i + 1, next, env);
                 }
             }
-            let input: [N::In; W] = each(|k| node.load(&view(i + k)));
-            let output: [N::Out; W] = each(|k| node.compute(input[k]));
-            let mut k = 0;
-            while k < W {
-                let verdict = node.store(view(i + k), input[k], output[k]);
-                // SAFETY: the next lane has room for every position of a frame.
-                unsafe { *next.add(i + k) = verdict.0 };
-                k += 1;
+            i += 1;
+        }
+    } else if W > 1 {
+        while i + W <= n {
+            // SAFETY: as above.
+            unsafe {
+                if distance != 0 {
+                    ahead::<N, W>(node, frame, i + distance, env);
+                }
+                let input: [N::In; W] = each(|k| node.load(&Pkt::of_lane(frame, i + k, env)));
+                let output: [N::Out; W] = each(|k| node.compute(input[k]));
+                let mut k = 0;
+                while k < W {
+                    let verdict = node.store(Pkt::of_lane(frame, i + k, env), input[k], output[k]);
+                    *next.add(i + k) = verdict.0;
+                    k += 1;
+                }
             }
             i += W;
         }
     }
     while i < n {
-        if distance != 0 {
-            node.prefetch(&view(i + distance));
+        // SAFETY: as above.
+        unsafe {
+            if distance != 0 && i + distance < n {
+                ahead::<N, 1>(node, frame, i + distance, env);
+            }
+            single(node, frame, i, next, env);
         }
-        single(node, i);
         i += 1;
     }
     node.end(cx);

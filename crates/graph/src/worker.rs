@@ -5,18 +5,27 @@ use std::sync::Arc;
 use quiver_buffer::{Cache, Pool};
 
 use crate::capture::CaptureSink;
-use crate::clock::Clock;
+use crate::clock::{Clock, View};
 use crate::context::{Core, ERROR_DROP, HANDOFF_INPUT, NULL_NODE, NodeCx, Queue};
 use crate::elog::{EventKind, EventLog};
-use crate::frame::{Frame, LANES};
+use crate::frame::LANES;
+use crate::fuse::Line;
 use crate::handoff::{HANDOFF_CAPACITY, Handoff};
 use crate::interface::InterfaceCounters;
-use crate::node::{Idle, InputNode, LoopConfig, SHARE};
+use crate::node::{Idle, InputNode, LoopConfig};
 use crate::packet::Env;
 use crate::spec::Body;
 use crate::staged::Level;
-use crate::stats::{SimpleCounters, SimpleRow};
+use crate::stats::{SimpleCounters, SimpleRows};
 use crate::trace::{TraceBuffer, TraceRecord};
+
+mod place;
+mod run;
+
+pub use place::NodePeak;
+pub(crate) use place::Place;
+use place::{LineSlot, NEVER};
+use run::Run;
 
 /// Counters of nodes, `/sys/node/…`, by node and thread.
 pub struct NodeCounters {
@@ -30,20 +39,14 @@ pub struct NodeCounters {
     pub suspends: Arc<SimpleCounters>,
 }
 
-/// A thread's part of them.
-struct NodeRows {
-    calls: SimpleRow,
-    vectors: SimpleRow,
-    clocks: SimpleRow,
-}
-
-impl NodeRows {
-    fn new(counters: &NodeCounters, thread: usize) -> Self {
-        let NodeCounters { calls, vectors, clocks, .. } = counters;
-        Self { calls: calls.row(thread), vectors: vectors.row(thread), clocks: clocks.row(thread) }
+impl NodeCounters {
+    /// A thread's calls, packets and clocks, in this order.
+    fn rows(&self, thread: usize) -> SimpleRows<3> {
+        SimpleRows::new([&self.calls, &self.vectors, &self.clocks], thread)
     }
 }
 
+/// A node as the main thread hands it to a worker.
 pub(crate) struct Slot {
     pub body: Body,
     pub nexts: Vec<u16>,
@@ -51,6 +54,10 @@ pub(crate) struct Slot {
     pub prefetch: u8,
     /// Packets in memory that a peer can write to may come as they are.
     pub takes_shared: bool,
+    /// Its loop is as it is by itself.
+    pub usual: bool,
+    /// It often passes vectors as they are.
+    pub passes: bool,
 }
 
 /// What all workers share, as handles.
@@ -61,15 +68,6 @@ pub(crate) struct Shared {
     pub interfaces: Arc<InterfaceCounters>,
     pub nodes: Arc<NodeCounters>,
     pub events: Arc<EventLog>,
-}
-
-/// The most expensive call of a node since the figures were cleared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodePeak {
-    /// Ticks that it took.
-    pub clocks: u64,
-    /// Packets that it was about.
-    pub vectors: u64,
 }
 
 /// Events that each thread remembers.
@@ -94,24 +92,24 @@ pub struct LoopFigures {
 #[repr(align(128))]
 struct Scratch([u16; LANES]);
 
-/// Peaks before and behind those of the nodes that are never used, so that they share no line with anything.
-const EDGE: usize = 8;
-
 /// A thread's graph.
 pub struct Worker {
     pub(crate) core: Core,
-    slots: Vec<Slot>,
+    /// By node, as `places`: apart from them because these are written to while a node looks at its place.
+    bodies: Vec<Body>,
+    places: Vec<Place>,
+    lines: Vec<LineSlot>,
+    /// Whether lines are used.
+    fusion: bool,
     inputs: Vec<u16>,
     next: Box<Scratch>,
-    clock: Arc<Clock>,
-    nodes: NodeRows,
+    clock: View,
+    nodes: SimpleRows<3>,
     /// Set to end the thread's loop.
     pub(crate) stop: bool,
     /// Nodes have given back what they held.
     finished: bool,
     pub(crate) figures: LoopFigures,
-    /// By node, behind [`EDGE`] that are not used.
-    peaks: Vec<NodePeak>,
     /// What a change by the main thread cost this one, in the event log.
     change: EventKind,
     /// Set when the set of event descriptors may have changed.
@@ -146,15 +144,17 @@ impl Worker {
         };
         Self {
             core,
-            slots: Vec::new(),
+            bodies: Vec::new(),
+            places: Vec::new(),
+            lines: Vec::new(),
+            fusion: true,
             inputs: Vec::new(),
             next: Box::new(Scratch([0; LANES])),
-            clock: shared.clock.clone(),
-            nodes: NodeRows::new(&shared.nodes, thread),
+            clock: View::new(shared.clock.clone()),
+            nodes: shared.nodes.rows(thread),
             stop: false,
             finished: false,
             figures: LoopFigures { since: now, ..Default::default() },
-            peaks: Vec::new(),
             change: shared.events.kind("change by main: %d ticks"),
             fds_changed: true,
         }
@@ -163,16 +163,17 @@ impl Worker {
     /// Puts an instance into place; ids are dense and the same on every worker.
     pub(crate) fn install(&mut self, id: u16, slot: Slot) {
         let at = id as usize;
-        while self.slots.len() <= at {
-            self.slots.push(Slot { body: Body::Gone, nexts: vec![ERROR_DROP], error_base: 0, prefetch: 0, takes_shared: true });
+        while self.places.len() <= at {
+            self.bodies.push(Body::Gone);
+            self.places.push(Place::new(vec![ERROR_DROP], 0, 0, true));
         }
         if matches!(slot.body, Body::Input(_)) {
             self.inputs.push(id);
         }
-        self.slots[at] = slot;
-        self.peaks.resize(EDGE + self.slots.len() + EDGE, NodePeak::default());
-        self.peaks[EDGE + at] = NodePeak::default();
-        self.core.queue.set_nodes(self.slots.len());
+        let Slot { body, nexts, error_base, prefetch, takes_shared, usual, passes } = slot;
+        self.bodies[at] = body;
+        self.places[at] = Place { usual, passes, ..Place::new(nexts, error_base, prefetch, takes_shared) };
+        self.core.queue.set_nodes(self.places.len());
         self.fds_changed = true;
     }
 
@@ -181,8 +182,10 @@ impl Worker {
         if !self.finished {
             self.release(id);
         }
-        let Some(slot) = self.slots.get_mut(id as usize) else { return };
-        slot.body = Body::Gone;
+        let Some(body) = self.bodies.get_mut(id as usize) else { return };
+        *body = Body::Gone;
+        self.lines.retain(|slot| !slot.line.ids().contains(&id));
+        self.set_lines();
         self.inputs.retain(|i| *i != id);
         self.fds_changed = true;
         self.drain();
@@ -190,12 +193,14 @@ impl Worker {
 
     /// Has a node give back what it holds.
     fn release(&mut self, id: u16) {
-        let Some(slot) = self.slots.get_mut(id as usize) else { return };
-        let env = Env { error_base: slot.error_base, ..self.core.env };
-        let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next.0 };
-        match &mut slot.body {
-            Body::Internal(node) => node.release(&mut cx),
-            Body::Input(node) => node.release(&mut cx),
+        if id as usize >= self.bodies.len() {
+            return;
+        }
+        let mut run = self.run(0);
+        let (cx, body) = run.enter(id);
+        match body {
+            Body::Internal(node) => node.release(cx),
+            Body::Input(node) => node.release(cx),
             Body::Gone => {}
         }
         self.core.handoff.publish();
@@ -204,7 +209,7 @@ impl Worker {
     /// The thread leaves while others go on: everything that is here is run to its end, with all nodes in their places.
     pub(crate) fn finish(&mut self) {
         self.take_in();
-        for id in (0..self.slots.len() as u16).rev() {
+        for id in (0..self.bodies.len() as u16).rev() {
             self.release(id);
             self.drain();
         }
@@ -215,8 +220,10 @@ impl Worker {
     pub(crate) fn take_in(&mut self) {
         // What is handed over meanwhile is the next turn's.
         for _ in 0..=HANDOFF_CAPACITY / self.core.queue.vector_size {
-            let n = self.poll(HANDOFF_INPUT);
-            self.drain();
+            let time = self.clock.clock().ticks();
+            let mut run = self.run(time);
+            let n = run.poll(HANDOFF_INPUT);
+            run.drain();
             if n == 0 {
                 return;
             }
@@ -225,29 +232,63 @@ impl Worker {
 
     /// Sets a next node; slot numbers are the main thread's choice and the same on every worker.
     pub(crate) fn set_edge(&mut self, from: u16, at: usize, to: u16) {
-        if let Some(slot) = self.slots.get_mut(from as usize) {
-            while slot.nexts.len() <= at {
-                slot.nexts.push(NULL_NODE);
+        if let Some(place) = self.places.get_mut(from as usize) {
+            while place.nexts.len() <= at {
+                place.nexts.push(NULL_NODE);
             }
-            slot.nexts[at] = to;
+            place.nexts[at] = to;
         }
     }
 
     /// Points every edge to a removed node at `null-node`.
     pub(crate) fn redirect(&mut self, gone: u16) {
-        for next in self.slots.iter_mut().flat_map(|s| &mut s.nexts) {
+        for next in self.places.iter_mut().flat_map(|place| &mut place.nexts) {
             if *next == gone {
                 *next = NULL_NODE;
             }
         }
     }
 
-    pub(crate) fn set_loop(&mut self, id: u16, config: LoopConfig, level: Level) {
-        if let Some(slot) = self.slots.get_mut(id as usize) {
-            slot.prefetch = config.prefetch;
-            if let Body::Internal(node) = &mut slot.body {
+    /// Takes up a line of nodes that are there; nothing where they are not of its types.
+    pub(crate) fn install_line<L: Line>(&mut self, names: &[&str], ids: &[u16]) {
+        if let ([from, to, ..], Some(line)) = (ids, crate::fuse::line::<L>(names, ids, self.core.env, &self.bodies)) {
+            self.lines.push(LineSlot { line, from: *from, to: *to, usable: false });
+            self.set_lines();
+        }
+    }
+
+    /// Switches lines on or off.
+    pub(crate) fn set_fusion(&mut self, on: bool) {
+        self.fusion = on;
+        self.set_lines();
+    }
+
+    /// Notes which lines may be used, and at each place that one begins there.
+    fn set_lines(&mut self) {
+        for place in &self.places {
+            place.line.set(None);
+            place.wait.set(NEVER);
+        }
+        for (at, slot) in self.lines.iter_mut().enumerate() {
+            // Packets in a peer's memory are copied in front of a node that does not take them, not within a line.
+            let fits = |id: &u16| self.places[*id as usize].usual && self.places[*id as usize].takes_shared;
+            slot.usable = self.fusion && slot.line.ids().iter().all(fits);
+            let place = &self.places[slot.from as usize];
+            if slot.usable && place.wait.get() == NEVER {
+                place.line.set(u8::try_from(at).ok());
+                place.wait.set(0);
+            }
+        }
+    }
+
+    pub(crate) fn set_loop(&mut self, id: u16, config: LoopConfig, level: Level, usual: bool) {
+        let at = id as usize;
+        if let (Some(place), Some(body)) = (self.places.get_mut(at), self.bodies.get_mut(at)) {
+            (place.prefetch, place.usual) = (config.prefetch, usual);
+            if let Body::Internal(node) = body {
                 node.set_loop(config, level);
             }
+            self.set_lines();
         }
     }
 
@@ -264,7 +305,7 @@ impl Worker {
     pub fn input<I: InputNode>(&mut self, id: crate::NodeId) -> Option<&mut I> {
         // Queues may come and go through this access.
         self.fds_changed = true;
-        match &mut self.slots.get_mut(id.0 as usize)?.body {
+        match self.bodies.get_mut(id.0 as usize)? {
             Body::Input(node) => node.as_any().downcast_mut::<I>(),
             _ => None,
         }
@@ -272,10 +313,12 @@ impl Worker {
 
     /// Runs `f` in the surroundings of node `id`, as if the node were called: for packets that the control side injects.
     pub fn at_node<R>(&mut self, id: crate::NodeId, f: impl FnOnce(&mut NodeCx<'_>) -> R) -> Option<R> {
-        let slot = self.slots.get(id.0 as usize)?;
-        let env = Env { error_base: slot.error_base, ..self.core.env };
-        let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id.0, nexts: &slot.nexts, next: &mut self.next.0 };
-        let result = f(&mut cx);
+        if id.0 as usize >= self.bodies.len() {
+            return None;
+        }
+        let mut run = self.run(0);
+        let (cx, _) = run.enter(id.0);
+        let result = f(cx);
         self.core.handoff.publish();
         self.fds_changed = true;
         Some(result)
@@ -283,114 +326,26 @@ impl Worker {
 
     /// One turn: every input node, then everything that follows from it. Returns the packets brought in.
     pub fn step(&mut self) -> usize {
-        self.core.now = self.clock.now();
-        let mut packets = 0;
-        for at in 0..self.inputs.len() {
-            let id = self.inputs[at];
-            loop {
-                let n = self.poll(id);
-                packets += n;
-                // Packets from another thread came in there.
-                self.figures.input += if id == HANDOFF_INPUT { 0 } else { n as u64 };
-                if n < SHARE || !self.unfinished(id) {
-                    break;
-                }
-                self.drain();
-            }
-        }
-        self.drain();
+        let (now, ticks) = self.clock.now_and_ticks();
+        self.core.now = now;
+        let packets = self.run(ticks).turn();
         self.core.cache.publish();
         self.figures.loops += 1;
         packets
     }
 
-    #[inline(never)]
-    fn unfinished(&self, id: u16) -> bool {
-        matches!(&self.slots[id as usize].body, Body::Input(node) if node.unfinished())
-    }
-
-    /// Polls an input node.
-    #[inline(always)]
-    fn poll(&mut self, id: u16) -> usize {
-        let slot = &mut self.slots[id as usize];
-        let Body::Input(node) = &mut slot.body else { return 0 };
-        let start = self.clock.ticks();
-        let env = Env { error_base: slot.error_base, ..self.core.env };
-        let mut cx = NodeCx { core: &mut self.core, env, prefetch: 0, node: id, nexts: &slot.nexts, next: &mut self.next.0 };
-        let n = node.poll(&mut cx);
-        // Empty polls are kept apart: they would drown the clocks of the packets.
-        if n > 0 {
-            self.count(id, n, start);
-        }
-        self.core.handoff.publish();
-        n
-    }
-
-    /// Counts a call that began at `start`; returns when it ended.
-    #[inline(always)]
-    fn count(&mut self, id: u16, n: usize, start: u64) -> u64 {
-        let end = self.clock.ticks();
-        let clocks = end.wrapping_sub(start);
-        let peak = &mut self.peaks[EDGE + id as usize];
-        if clocks > peak.clocks {
-            *peak = NodePeak { clocks, vectors: n as u64 };
-        }
-        self.nodes.calls.add(u32::from(id), 1);
-        self.nodes.vectors.add(u32::from(id), n as u64);
-        self.nodes.clocks.add(u32::from(id), clocks);
-        end
-    }
-
     /// Runs nodes until no frame waits.
     pub(crate) fn drain(&mut self) {
-        let Some(mut waiting) = self.core.queue.pop() else { return };
-        // One node's end is the next one's beginning: reading the counter costs as much as a packet.
-        let mut time = self.clock.ticks();
-        loop {
-            time = self.dispatch(waiting.0, waiting.1, time);
-            let Some(next) = self.core.queue.pop() else { return };
-            waiting = next;
-        }
+        let time = self.clock.clock().ticks();
+        self.run(time).drain();
     }
 
-    /// Runs a node, which begins at `start`; returns when it ended.
-    fn dispatch(&mut self, id: u16, mut frame: Box<Frame>, start: u64) -> u64 {
-        let slot = &mut self.slots[id as usize];
-        if !slot.takes_shared && self.core.region.has_shared() {
-            self.core.own(&mut frame, &mut self.next.0);
-            if frame.is_empty() {
-                self.core.queue.recycle(frame);
-                return start;
-            }
-        }
-        let n = frame.len;
-        let env = Env { error_base: slot.error_base, ..self.core.env };
-        match &mut slot.body {
-            Body::Internal(node) => {
-                let mut cx = NodeCx {
-                    core: &mut self.core,
-                    env,
-                    prefetch: slot.prefetch,
-                    node: id,
-                    nexts: &slot.nexts,
-                    next: &mut self.next.0,
-                };
-                node.run(&mut cx, &mut frame);
-            }
-            // Removed while packets were on their way, or an input node named as a next node: both are drops.
-            Body::Gone | Body::Input(_) => {
-                frame.aux[..n].fill(0);
-                self.next.0[..n].fill(0);
-            }
-        }
-        if self.core.trace.live() {
-            crate::trace::record(&mut self.core, &env, id, &slot.nexts, &self.next.0[..], &mut frame);
-        }
-        self.figures.calls += 1;
-        self.figures.vectors += n as u64;
-        partition(&mut self.core.queue, &slot.nexts, &mut self.next.0, frame);
-        self.core.handoff.publish();
-        self.count(id, n, start)
+    /// What it takes to run nodes, from `time` on.
+    fn run(&mut self, time: u64) -> Run<'_> {
+        let Self { core, bodies, places, lines, fusion, inputs, next, clock, nodes, figures, .. } = self;
+        let env = core.env;
+        let cx = NodeCx { core, env, prefetch: 0, node: ERROR_DROP, nexts: &[], next: &mut next.0 };
+        Run { cx, bodies, places, fusion: *fusion, lines, inputs, clock: clock.clock(), nodes, figures, time }
     }
 
     /// Asks input nodes whether the thread may sleep: `Some(until)` if it may, with the earliest time that one asked for.
@@ -400,7 +355,7 @@ impl Worker {
         }
         let mut until: Option<u64> = None;
         for id in &self.inputs {
-            if let Body::Input(node) = &mut self.slots[*id as usize].body {
+            if let Body::Input(node) = &mut self.bodies[*id as usize] {
                 match node.arm(self.core.now) {
                     Idle::Busy => return None,
                     Idle::Sleep { until: Some(t) } => until = Some(until.map_or(t, |u| u.min(t))),
@@ -413,7 +368,7 @@ impl Worker {
 
     /// Whether to poll for a while after the last packet before sleeping: not where all device queues wait for their events.
     pub(crate) fn spins(&self) -> bool {
-        let opinion = |id: &u16| match &self.slots[*id as usize].body {
+        let opinion = |id: &u16| match &self.bodies[*id as usize] {
             Body::Input(node) => node.spins(),
             _ => None,
         };
@@ -423,7 +378,7 @@ impl Worker {
 
     pub(crate) fn event_fds(&self, fds: &mut Vec<std::os::fd::RawFd>) {
         for id in &self.inputs {
-            if let Body::Input(node) = &self.slots[*id as usize].body {
+            if let Body::Input(node) = &self.bodies[*id as usize] {
                 node.event_fds(fds);
             }
         }
@@ -451,26 +406,26 @@ impl Worker {
 
     /// Starts this thread's figures anew.
     pub(crate) fn clear_figures(&mut self) {
-        self.figures = LoopFigures { since: self.clock.now(), ..Default::default() };
-        self.peaks.fill(NodePeak::default());
+        self.figures = LoopFigures { since: self.clock.clock().now(), ..Default::default() };
+        self.places.iter().for_each(|place| place.peak.set(NodePeak::default()));
     }
 
     /// The most expensive call of each node, by its number.
-    pub fn peaks(&self) -> &[NodePeak] {
-        &self.peaks[EDGE..EDGE + self.slots.len()]
+    pub fn peaks(&self) -> Vec<NodePeak> {
+        self.places.iter().map(|place| place.peak.get()).collect()
     }
 
     /// Memory that this thread writes for every frame, as address and bytes: for the check that no two threads write a line. The
     /// worker itself lies on its thread's stack; what nodes own beyond themselves is theirs to keep apart.
     pub fn written(&self) -> Vec<(usize, usize)> {
-        let body = |slot: &Slot| match &slot.body {
+        let body = |body: &Body| match body {
             Body::Internal(node) => Some((std::ptr::from_ref(&**node).cast::<u8>() as usize, size_of_val(&**node))),
             Body::Input(node) => Some((std::ptr::from_ref(&**node).cast::<u8>() as usize, size_of_val(&**node))),
             Body::Gone => None,
         };
-        let mut all: Vec<(usize, usize)> = self.slots.iter().filter_map(body).collect();
+        let mut all: Vec<(usize, usize)> = self.bodies.iter().filter_map(body).collect();
         all.push((std::ptr::from_ref(&*self.next) as usize, size_of::<Scratch>()));
-        all.push((self.peaks[EDGE..].as_ptr() as usize, self.slots.len() * size_of::<NodePeak>()));
+        all.push((self.places.as_ptr() as usize, self.places.len() * size_of::<Place>()));
         all.extend(self.core.queue.written());
         all.extend(self.core.cache.written());
         all.extend(self.core.handoff.written());
@@ -479,9 +434,9 @@ impl Worker {
 
     /// Runs a change that the main thread sent, and remembers what it cost.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Self)) {
-        let start = self.clock.ticks();
+        let start = self.clock.clock().ticks();
         change(self);
-        let ticks = self.clock.ticks().wrapping_sub(start);
+        let ticks = self.clock.clock().ticks().wrapping_sub(start);
         self.core.log.log(self.change, u32::try_from(ticks).unwrap_or(u32::MAX), 0);
     }
 
@@ -507,32 +462,8 @@ pub fn thread_name(thread: usize) -> String {
 impl Drop for Worker {
     fn drop(&mut self) {
         // `error-drop`, node 0, goes last: it takes what the others gave back or had on its way.
-        for id in (0..self.slots.len() as u16).rev() {
+        for id in (0..self.bodies.len() as u16).rev() {
             self.uninstall(id);
         }
     }
-}
-
-/// Sends each packet of a frame to the node that its verdict names.
-#[inline]
-fn partition(queue: &mut Queue, nexts: &[u16], next: &mut [u16; LANES], mut frame: Box<Frame>) {
-    if frame.taken > 0 {
-        frame.compact(&mut next[..]);
-    }
-    let n = frame.len;
-    if n == 0 {
-        queue.recycle(frame);
-        return;
-    }
-    let first = next[0];
-    let differ = next[..n].iter().fold(0, |a, x| a | (x ^ first));
-    let node_of = |slot: u16| nexts.get(usize::from(slot)).copied().unwrap_or(NULL_NODE);
-    if differ == 0 {
-        queue.hand_over(node_of(first), frame);
-        return;
-    }
-    for (i, slot) in next.iter().enumerate().take(n) {
-        queue.open_frame(node_of(*slot)).append_from(&frame, i);
-    }
-    queue.recycle(frame);
 }

@@ -1,11 +1,12 @@
 //! Clocks a packet of each node on the way through the graph, without devices: from `ethernet-input` to the output node.
 //!
-//! `cargo bench -p quiver-net --bench graph [-- [--json] [--rounds N] [--only PATH] [--loops] [--sizes] [--hot]]`. Vectors of 256 packets from a
+//! `cargo bench -p quiver-net --bench graph [-- [--json] [--rounds N] [--only PATH] [--loops] [--sizes] [--fusion] [--hot]]`. Vectors of 256 packets from a
 //! ring of 16,384 buffers in shuffled order (1 MiB of header lines, so that each vector's lines come from beyond L1), 64-byte
 //! frames for IPv4 and layer 2, 84 for IPv6. Rounds visit all paths and loop settings in turn; figures are medians over
 //! rounds, with the least and the greatest. Clocks are ticks of the time stamp counter (CNTVCT on Arm).
 //!
-//! `--loops` runs every width, instruction set and prefetch distance, `--sizes` vectors of 4 to 1,024 packets.
+//! `--loops` runs every width, instruction set and prefetch distance, `--sizes` vectors of 4 to 1,024 packets. `--fusion` runs each setting
+//! a second time with lines of nodes as one loop, whose clocks count for the line's first node; without it each node runs by itself.
 //!
 //! `--hot` takes the same 256 buffers again and again: what the nodes cost where no line is missed. The *core clock* is how
 //! fast a chain of dependent multiplications ran meanwhile: on a shared machine it says how much of the core there was.
@@ -32,18 +33,21 @@ struct Setting {
     level: Option<Level>,
     /// Packets a vector.
     vector: usize,
+    /// Lines of nodes run as one loop.
+    fused: bool,
 }
 
 impl Setting {
-    const DEFAULT: Self = Self { width: None, prefetch: None, level: None, vector: 256 };
+    const DEFAULT: Self = Self { width: None, prefetch: None, level: None, vector: 256, fused: false };
 
     fn name(self) -> String {
-        match (self.width, self.level, self.prefetch, self.vector) {
+        let name = match (self.width, self.level, self.prefetch, self.vector) {
             (Some(width), Some(level), ..) => format!("x{width} {}", level.name()),
             (_, _, Some(prefetch), _) => format!("p{prefetch}"),
             (.., 256) => "default".into(),
             (.., vector) => format!("v{vector}"),
-        }
+        };
+        if self.fused { name + " fused" } else { name }
     }
 }
 
@@ -103,6 +107,9 @@ fn main() {
         let sizes = [4, 8, 16, 32, 64, 128, 512, 1024].into_iter().filter(|size| *size <= ring);
         settings.extend(sizes.map(|vector| Setting { vector, ..Setting::DEFAULT }));
     }
+    if has("--fusion") {
+        settings.extend(settings.clone().into_iter().map(|setting| Setting { fused: true, ..setting }));
+    }
     let mut core = Vec::new();
     let mut figures: Vec<Figures> = Vec::new();
     for path in 0..paths.len() {
@@ -115,6 +122,7 @@ fn main() {
             let f = &mut figures[at / n * n + (at + round) % n];
             let path = &mut paths[f.path];
             path.bed.set_loops(path.nodes, f.setting.width, f.setting.prefetch, f.setting.level);
+            path.bed.set_fusion(f.setting.fused);
             path.bed.set_vector(f.setting.vector);
             f.rounds.push(path.bed.run(path.nodes, VECTORS));
             core.push(core_clocks_per_tick());
@@ -151,7 +159,7 @@ fn report(path: &Path, figures: &Figures, json: bool) {
         return;
     }
     let by_node: Vec<String> = (0..path.nodes.len()).map(|n| format!("{:.1}", column(n).0)).collect();
-    println!("{:<12} {setting:<8} {sum:7.1} [{least:.1}..{greatest:.1}]  = {}", path.name, by_node.join(" + "));
+    println!("{:<12} {setting:<14} {sum:7.1} [{least:.1}..{greatest:.1}]  = {}", path.name, by_node.join(" + "));
     if figures.setting == Setting::DEFAULT {
         for (n, name) in path.nodes.iter().enumerate() {
             let (node, least, greatest) = column(n);

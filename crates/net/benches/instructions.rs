@@ -6,7 +6,8 @@
 //! calls what it did not call (a call left inside a loop over packets costs it half its speed); `--update` writes it. Another
 //! compiler or instruction set than the committed table's is said, and then nothing is compared.
 //!
-//! A last row of each path counts what takes memory from the heap, anywhere in the turn.
+//! Rows in brackets are no single nodes: what takes memory from the heap, anywhere in the turn; the whole turn, source and sink of this
+//! program included; and nodes that run as one loop, with the turn that they do it in (*fused*).
 //!
 //! The program runs itself under callgrind, once for each path, with vectors of 256 packets; `--packets` takes others, for a look only:
 //! with one packet a vector the table says what a node's call costs at low load. `--cache` counts misses of the first instruction
@@ -29,10 +30,14 @@ mod callgrind;
 #[expect(dead_code, reason = "what measures clocks is not for this program")]
 mod paths;
 
+/// Option of the program that runs under callgrind.
+const FUSED: &str = "--fused";
 /// Paths whose tables do not depend on files that a machine may lack.
-const PATHS: [&str; 4] = ["ip4-1024", "ip6-few", "l2-xconnect", "l2-bridge-10"];
+const PATHS: [&str; 5] = ["ip4-1024", "ip6-few", "l2-xconnect", "l2-bridge-2", "l2-bridge-10"];
 /// Packets in turn unless said: one vector, always the same.
 const PACKETS: usize = 256;
+/// Vectors before those that are counted.
+const SETTLED: usize = 16;
 /// Vectors that are counted.
 const VECTORS: usize = 256;
 /// What may be more than committed: parts of the instructions, and calls a packet.
@@ -60,7 +65,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     if let Some(at) = args.iter().position(|a| a == "--pass") {
-        pass(args.get(at + 1).map_or("", String::as_str), packets);
+        pass(args.get(at + 1).map_or("", String::as_str), packets, args.iter().any(|a| a == FUSED));
         return ExitCode::SUCCESS;
     }
     let has = |name: &str| args.iter().any(|a| a == name);
@@ -82,8 +87,11 @@ fn ended(result: Result<(), String>) -> ExitCode {
 }
 
 /// What runs under callgrind: it collects within `counted` alone.
-fn pass(path: &str, packets: usize) {
+fn pass(path: &str, packets: usize, fused: bool) {
     for mut path in paths::paths(|name| name == path, packets) {
+        path.bed.set_fusion(fused);
+        // Which line is right shows after some vectors.
+        path.bed.turn(SETTLED);
         counted(&mut path.bed);
     }
 }
@@ -107,9 +115,11 @@ fn misses(packets: usize) -> Result<(), String> {
         return Ok(());
     }
     for path in PATHS {
-        let functions = profile(path, packets, &CACHES, "I1mr").map_err(|error| format!("{path}: {error}"))?;
-        let (_, turn) = functions.iter().find(|(name, _)| name.ends_with("::counted")).ok_or("the turn is not in the profile")?;
-        println!("{path:<14} {:8.4} misses", turn.inclusive() as f64 / (packets * VECTORS) as f64);
+        for fused in [false, true] {
+            let functions = profile(path, packets, fused, &CACHES, "I1mr").map_err(|error| format!("{path}: {error}"))?;
+            let misses = turn(&functions)? as f64 / (packets * VECTORS) as f64;
+            println!("{path:<14} {misses:8.4} misses{}", if fused { ", fused" } else { "" });
+        }
     }
     Ok(())
 }
@@ -120,7 +130,9 @@ fn run(packets: usize, check: bool, update: bool) -> Result<(), String> {
     }
     let mut table = Table::new();
     for path in PATHS {
-        measure(path, packets, &mut table).map_err(|error| format!("{path}: {error}"))?;
+        for fused in [false, true] {
+            measure(path, packets, fused, &mut table).map_err(|error| format!("{path}: {error}"))?;
+        }
     }
     let text = write(&table);
     print!("{text}");
@@ -143,8 +155,20 @@ fn run(packets: usize, check: bool, update: bool) -> Result<(), String> {
     Err(format!("{}\nif this is what you want, commit the table that `--update` writes", worse.join("\n")))
 }
 
+/// What the turns cost, with all in them.
+fn turn(functions: &BTreeMap<String, callgrind::Function>) -> Result<u64, String> {
+    let turn = functions.iter().find(|(name, _)| name.ends_with("::counted"));
+    turn.map(|(_, turn)| turn.inclusive()).ok_or_else(|| "the turn is not in the profile".into())
+}
+
 /// Runs this program under callgrind: functions and what they cost in `event`.
-fn profile(path: &str, packets: usize, more: &[&str], event: &str) -> Result<BTreeMap<String, callgrind::Function>, String> {
+fn profile(
+    path: &str,
+    packets: usize,
+    fused: bool,
+    more: &[&str],
+    event: &str,
+) -> Result<BTreeMap<String, callgrind::Function>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let file = std::env::temp_dir().join(format!("quiver-instructions-{}-{path}", std::process::id()));
     let output = Command::new("valgrind")
@@ -153,6 +177,7 @@ fn profile(path: &str, packets: usize, more: &[&str], event: &str) -> Result<BTr
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(program)
         .args(["--pass", path, "--packets", &packets.to_string()])
+        .args(fused.then_some(FUSED))
         .output()
         .map_err(|error| format!("valgrind: {error}"))?;
     let profile = std::fs::read_to_string(&file);
@@ -163,8 +188,8 @@ fn profile(path: &str, packets: usize, more: &[&str], event: &str) -> Result<BTr
     callgrind::parse(&profile.map_err(|error| format!("{}: {error}", file.display()))?, event)
 }
 
-fn measure(path: &str, packets: usize, table: &mut Table) -> Result<(), String> {
-    let functions = profile(path, packets, &[], "Ir")?;
+fn measure(path: &str, packets: usize, fused: bool, table: &mut Table) -> Result<(), String> {
+    let functions = profile(path, packets, fused, &[], "Ir")?;
     if std::env::var_os("QUIVER_FUNCTIONS").is_some() {
         for (name, function) in &functions {
             eprintln!("{path} {} {} {name}", function.inclusive(), function.called());
@@ -173,6 +198,10 @@ fn measure(path: &str, packets: usize, table: &mut Table) -> Result<(), String> 
     let packets = (packets * VECTORS) as f64;
     for (name, function) in &functions {
         let Some(node) = node_of(name) else { continue };
+        // What of a path is not in its line is in the table already.
+        if fused && !node.starts_with('(') {
+            continue;
+        }
         let figures = Figures { instructions: function.inclusive() as f64 / packets, calls: function.called() as f64 / packets };
         table.insert((path.to_owned(), node), figures);
     }
@@ -184,27 +213,39 @@ fn measure(path: &str, packets: usize, table: &mut Table) -> Result<(), String> 
     let (count, cost) = calls.fold((0, 0), |sum, (_, call)| (sum.0 + call.0, sum.1 + call.1));
     let figures = Figures { instructions: cost as f64 / packets, calls: count as f64 / packets };
     table.insert((path.to_owned(), "(allocations)".to_owned()), figures);
+    let figures = Figures { instructions: turn(&functions)? as f64 / packets, calls: 0.0 };
+    table.insert((path.to_owned(), if fused { "(turn,fused)" } else { "(turn)" }.to_owned()), figures);
     Ok(())
 }
 
-/// The node whose loop a function is, without the modules in front of names; none for other functions.
+/// The node whose loop a function is, without the modules in front of names; the nodes of a line in brackets, which are apart from the
+/// sum of a path's nodes. None for other functions.
 fn node_of(function: &str) -> Option<String> {
+    if let Some((_, line)) = function.split_once("quiver_graph::fuse::x86::") {
+        let nodes = bare(line.split_once("::<")?.1).replace("Then<", "").replace("End<", "");
+        // Those of nodes themselves stay.
+        let closing = nodes.matches('>').count() - nodes.matches('<').count();
+        return Some(format!("({})", &nodes[..nodes.len() - closing]));
+    }
     let (_, types) = function.split_once("quiver_graph::staged::")?.1.split_once("::<")?;
-    let node = types.rsplit_once(", ").map_or(types, |(node, _width)| node);
-    let mut name = String::new();
-    let mut word = String::new();
-    for character in node.chars() {
+    Some(bare(types.rsplit_once(", ").map_or(types, |(node, _width)| node)))
+}
+
+/// A type's name without modules.
+fn bare(name: &str) -> String {
+    let (mut bare, mut word) = (String::new(), String::new());
+    for character in name.chars() {
         match character {
             ':' => word.clear(),
             '<' | '>' | ',' | ' ' => {
-                name.push_str(&word);
-                name.extend((character != ' ').then_some(character));
+                bare.push_str(&word);
+                bare.extend((character != ' ').then_some(character));
                 word.clear();
             }
             _ => word.push(character),
         }
     }
-    Some(name + &word)
+    bare + &word
 }
 
 /// The first line says of which compiler and instruction set the table is.

@@ -1,6 +1,6 @@
 //! How long packets stay in the router when several ports bring them at the same rate: one worker, IPv4.
 //!
-//! `cargo bench -p quiver-net --bench ports [-- [--json] [--rounds N] [--ms N]]`. Eight ports, of which 1, 2 and 8 are active. A port is a
+//! `cargo bench -p quiver-net --bench ports [-- [--json] [--rounds N] [--ms N] [--no-fusion]]`. Eight ports, of which 1, 2 and 8 are active. A port is a
 //! wire made of time: its queue holds the frames that are due by now at a constant rate (up to 1,024; what comes then is lost and
 //! counted), each with the moment it arrived; its other side takes frames and notes how long ago that was. So no sender's pauses, bursts or
 //! cores are in the figures, only the router's: how long a frame waits until its port is polled, and until its vector has passed.
@@ -234,6 +234,7 @@ fn main() {
     });
     let active = Arc::new(AtomicU64::new(0));
     let mut router = router(&line, &active);
+    router.graph.set_fusion(!args.iter().any(|a| a == "--no-fusion"));
     let mut figures = vec![vec![Vec::new(); ACTIVE.len()]; RATES.len()];
     for _ in 0..rounds.max(1) {
         for (rate, figures) in RATES.iter().zip(&mut figures) {

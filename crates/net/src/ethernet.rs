@@ -3,6 +3,7 @@
 mod input;
 pub mod vlan;
 
+pub(crate) use input::EthernetInput;
 use quiver_graph::NodeSpec;
 
 use crate::{Router, trace};
@@ -13,9 +14,7 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let (data2, vlans) = (data.clone(), router.vlans.snapshot());
     let counters = router.graph.interfaces().clone();
     vec![
-        NodeSpec::staged("ethernet-input", move |_| input::EthernetInput::new(data.interfaces.clone()))
-            .traced(trace::link)
-            .takes_shared(),
+        NodeSpec::staged("ethernet-input", move |_| EthernetInput::new(data.interfaces.clone())).traced(trace::link).takes_shared(),
         NodeSpec::vector("ethernet-vlan", move |_| vlan::EthernetVlan {
             interfaces: data2.interfaces.clone(),
             table: vlans.clone(),

@@ -14,8 +14,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use quiver_graph::{ArcPoint, ArcSpec, MakeCx, NodeSpec, TraceEntry};
+use quiver_graph::{ArcPoint, ArcSpec, End, Graph, GraphError, MakeCx, NodeSpec, Then, TraceEntry};
 
+use crate::ethernet::EthernetInput;
 use crate::{Router, trace};
 use ends::{Ip4Multicast, Ip4Null, Ip6LinkLocal, Ip6Multicast, Ip6Null, IpDrop, IpPunt};
 use input::{Ip4Input, Ip6Input};
@@ -129,6 +130,16 @@ fn rewrite_node(router: &Router, family: FamilyId) -> NodeSpec {
             trace::frame(entry, out);
         }
     })
+}
+
+/// Nodes that most packets pass one after the other.
+pub(crate) fn fuse(graph: &mut Graph) -> Result<(), GraphError> {
+    type Line4 = Then<Ip4Input, Then<Lookup<V4>, End<Ip4Rewrite>>>;
+    type Line6 = Then<Ip6Input, Then<Lookup<V6>, End<Ip6Rewrite>>>;
+    graph.fuse::<Line4>(&["ip4-input", "ip4-lookup", "ip4-rewrite"])?;
+    graph.fuse::<Line6>(&["ip6-input", "ip6-lookup", "ip6-rewrite"])?;
+    graph.fuse::<Then<EthernetInput, Line4>>(&["ethernet-input", "ip4-input", "ip4-lookup", "ip4-rewrite"])?;
+    graph.fuse::<Then<EthernetInput, Line6>>(&["ethernet-input", "ip6-input", "ip6-lookup", "ip6-rewrite"])
 }
 
 /// The feature arcs of this module.

@@ -220,7 +220,7 @@ impl Router {
         for arc in ip::arcs().into_iter().chain(arp::arcs()) {
             self.graph.add_arc(arc)?;
         }
-        Ok(())
+        Ok(ip::fuse(&mut self.graph)?)
     }
 
     /// Calls `listener` for every interface event from now on.

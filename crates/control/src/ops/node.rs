@@ -17,6 +17,8 @@ pub fn register(registry: &mut Registry<Router>) {
         .operation::<SetNodeLoop>()
         .operation::<ShowVectorSize>()
         .operation::<SetVectorSize>()
+        .operation::<ShowFusion>()
+        .operation::<SetFusion>()
         .values("node", |router| router.graph.nodes().into_iter().map(|node| node.name).collect())
         .values("variant", |_| Level::ALL.iter().filter(|level| level.available()).map(|level| level.name().to_owned()).collect())
         .command(Command {
@@ -54,6 +56,18 @@ pub fn register(registry: &mut Registry<Router>) {
             syntax: "<n>",
             help: "Sets how many packets a vector holds at most, 4 to 1024",
             parse: |args, _| Ok(Invocation::new::<SetVectorSize>(VectorSize { packets: args.number("vector size")? })),
+        })
+        .command(Command {
+            path: "show fusion",
+            syntax: "",
+            help: "Shows whether nodes that usually follow one another run as one loop",
+            parse: |_, _| Ok(Invocation::new::<ShowFusion>(Empty {})),
+        })
+        .command(Command {
+            path: "set fusion",
+            syntax: "on|off",
+            help: "Sets whether nodes that usually follow one another run as one loop",
+            parse: |args, _| Ok(Invocation::new::<SetFusion>(Fusion { on: args.expect_one_of(&[("on", true), ("off", false)])? })),
         });
 }
 
@@ -279,6 +293,61 @@ impl Operation<Router> for SetVectorSize {
 
     fn run(router: &mut Router, request: VectorSize) -> Result<Outcome<Router, ()>, OpError> {
         router.graph.set_vector_size(request.packets).map_err(|error| graph_error(&error))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Tells whether lines of nodes run as one loop.
+pub struct ShowFusion;
+
+/// Whether lines of nodes run as one loop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FusionDetail {
+    /// Whether they do.
+    pub on: bool,
+    /// The lines, each a list of nodes.
+    pub lines: Vec<Vec<String>>,
+}
+
+impl Text for FusionDetail {
+    fn text(&self, out: &mut String, _view: &View) {
+        let _ = writeln!(out, "fusion {}", if self.on { "on" } else { "off" });
+        for line in &self.lines {
+            let _ = writeln!(out, "  {}", line.join(" -> "));
+        }
+    }
+}
+
+impl Operation<Router> for ShowFusion {
+    const NAME: &'static str = "fusion_show";
+    type Request = Empty;
+    type Reply = FusionDetail;
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, FusionDetail>, OpError> {
+        let names = |line: &[&str]| line.iter().map(ToString::to_string).collect();
+        let lines = router.graph.lines().map(names).collect();
+        Ok(Outcome::Done(FusionDetail { on: router.graph.fusion(), lines }))
+    }
+}
+
+/// Switches that on or off.
+pub struct SetFusion;
+
+/// Whether lines of nodes are to run as one loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fusion {
+    /// Whether they are.
+    pub on: bool,
+}
+
+impl Operation<Router> for SetFusion {
+    const NAME: &'static str = "fusion_set";
+    type Request = Fusion;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: Fusion) -> Result<Outcome<Router, ()>, OpError> {
+        router.graph.set_fusion(request.on);
         Ok(Outcome::Done(()))
     }
 }

@@ -125,7 +125,7 @@ pub struct ThreadRuntime {
 pub struct NodeRuntime {
     /// Name.
     pub name: String,
-    /// `polling`, `active`, or what a process waits for.
+    /// `polling`, `active`, `fused` for a node of a line (whose clocks are with its first node), or what a process waits for.
     pub state: &'static str,
     /// Times it ran.
     pub calls: u64,
@@ -217,7 +217,11 @@ pub fn collect(router: &mut Router) -> Result<Vec<ThreadRuntime>, OpError> {
             let peak = peaks.get(&thread).and_then(|peaks| peaks.get(usize::from(node.id.0))).copied().unwrap_or_default();
             rows.push(NodeRuntime {
                 name: node.name.clone(),
-                state: if node.kind == NodeKind::Input { "polling" } else { "active" },
+                state: match node.kind {
+                    NodeKind::Input => "polling",
+                    NodeKind::Internal if router.graph.is_fused(node.id) => "fused",
+                    NodeKind::Internal => "active",
+                },
                 calls,
                 vectors,
                 suspends,

@@ -103,8 +103,18 @@ impl Published {
         published
     }
 
-    #[inline]
     pub(super) fn load(&self) -> Timeline {
+        self.load_versioned().1
+    }
+
+    /// The version, to be compared with that of a copy.
+    #[inline(always)]
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The timeline, and its version.
+    pub(super) fn load_versioned(&self) -> (u64, Timeline) {
         loop {
             let version = self.version.load(Ordering::Acquire);
             let slot = &self.slots[(version % 2) as usize].0;
@@ -115,7 +125,7 @@ impl Published {
             }
             fence(Ordering::Acquire);
             if self.version.load(Ordering::Relaxed) == version {
-                return timeline;
+                return (version, timeline);
             }
         }
     }

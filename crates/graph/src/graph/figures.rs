@@ -1,8 +1,11 @@
 //! What the graph has counted, how its loops run, what was traced.
 
-use super::{ErrorInfo, Graph, GraphError, NodeFigures};
+use std::sync::Arc;
+
+use super::{Entry, ErrorInfo, Graph, GraphError, NodeFigures, Recipe};
 use crate::context::NodeId;
 use crate::frame::{IfIndex, VECTOR_MAX};
+use crate::fuse::Line;
 use crate::node::LoopConfig;
 use crate::staged::Level;
 use crate::trace::{TraceEntry, TraceRecord};
@@ -27,7 +30,7 @@ impl Graph {
 
     /// The most expensive call of each node by its number, for each thread.
     pub fn node_peaks(&mut self) -> Vec<(usize, Vec<NodePeak>)> {
-        self.fleet.each(|w| (w.thread(), w.peaks().to_vec()))
+        self.fleet.each(|w| (w.thread(), w.peaks()))
     }
 
     /// Zeroes the error counters, each row by the thread that writes it, so that no count is lost half-way.
@@ -119,8 +122,46 @@ impl Graph {
             return Err(GraphError::Variant(level.name()));
         }
         (entry.loop_config, entry.level) = (config, level);
-        self.fleet.each(move |w| w.set_loop(id.0, config, level));
+        let usual = entry.is_usual();
+        self.fleet.each(move |w| w.set_loop(id.0, config, level, usual));
         Ok(())
+    }
+
+    /// Declares that these nodes usually follow one another, as the types of `L` do: they are run as one loop where
+    /// [fusion](Graph::set_fusion) is on.
+    ///
+    /// # Errors
+    /// No such node.
+    pub fn fuse<L: Line>(&mut self, names: &'static [&'static str]) -> Result<(), GraphError> {
+        let id = |name: &&str| self.node(name).map(|id| id.0).ok_or_else(|| GraphError::NoSuchNode((*name).into()));
+        let ids: Vec<u16> = names.iter().map(id).collect::<Result<_, _>>()?;
+        let recipe: Recipe = Arc::new(move |worker: &mut Worker| worker.install_line::<L>(names, &ids));
+        self.lines.push((names, recipe.clone()));
+        self.fleet.each(move |w| recipe(w));
+        Ok(())
+    }
+
+    /// The lines that were declared, by names of nodes.
+    pub fn lines(&self) -> impl Iterator<Item = &'static [&'static str]> {
+        self.lines.iter().map(|(names, _)| *names)
+    }
+
+    /// Whether nodes that usually follow one another run as one loop.
+    pub fn fusion(&self) -> bool {
+        self.fusion
+    }
+
+    /// Whether a node runs as part of a line: clocks of a line are with its first node.
+    pub fn is_fused(&self, id: NodeId) -> bool {
+        let entry = |name: &&str| self.node(name).and_then(|id| self.entries[id.0 as usize].as_ref());
+        let runs = |line: &[&str]| line.iter().all(|name| entry(name).is_some_and(Entry::is_usual));
+        self.fusion && self.lines().any(|line| line.contains(&self.node_name(id)) && runs(line))
+    }
+
+    /// Switches that on or off, for experiments.
+    pub fn set_fusion(&mut self, on: bool) {
+        self.fusion = on;
+        self.fleet.each(move |w| w.set_fusion(on));
     }
 
     /// Largest vector now.

@@ -215,11 +215,6 @@ impl SimpleCounters {
         self.0.add::<0>(thread, index, n);
     }
 
-    /// The counts of one thread, to be added to by that thread only.
-    pub fn row(self: &Arc<Self>, thread: usize) -> SimpleRow {
-        SimpleRow(Row { first: self.0.element(thread, 0), capacity: self.0.capacity, _counters: Arc::clone(self) })
-    }
-
     /// One thread's count of an object; 0 where there is none.
     pub fn get(&self, thread: usize, index: u32) -> u64 {
         self.0.get::<0>(thread, index)
@@ -285,14 +280,36 @@ impl<const WORDS: usize, C> Row<WORDS, C> {
     }
 }
 
-/// One thread's counts of [`SimpleCounters`].
-pub struct SimpleRow(Row<1, SimpleCounters>);
+/// One thread's counts of several [`SimpleCounters`] that are added to together.
+pub struct SimpleRows<const N: usize> {
+    /// Elements 0 of at least `capacity` + 1 ones each.
+    first: [NonNull<AtomicU64>; N],
+    capacity: u32,
+    _counters: [Arc<SimpleCounters>; N],
+}
 
-impl SimpleRow {
-    /// As [`SimpleCounters::add`].
+// SAFETY: as for `Row`.
+unsafe impl<const N: usize> Send for SimpleRows<N> {}
+
+impl<const N: usize> SimpleRows<N> {
+    /// The counts of one thread, to be added to by that thread only.
+    pub fn new(counters: [&Arc<SimpleCounters>; N], thread: usize) -> Self {
+        Self {
+            first: counters.map(|c| c.0.element(thread, 0)),
+            capacity: counters.iter().map(|c| c.0.capacity).min().unwrap_or(0),
+            _counters: counters.map(Arc::clone),
+        }
+    }
+
+    /// Adds to an object's counts, in the order of the counters. An index beyond the least capacity counts there.
     #[inline(always)]
-    pub fn add(&self, index: u32, n: u64) {
-        self.0.add(index, [n]);
+    pub fn add(&self, index: u32, n: [u64; N]) {
+        let index = index.min(self.capacity) as usize;
+        for (first, n) in self.first.iter().zip(n) {
+            // SAFETY: index <= capacity, and each row has one element more than that at least.
+            let word = unsafe { first.add(index).as_ref() };
+            word.store(word.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        }
     }
 }
 

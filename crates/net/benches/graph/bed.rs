@@ -232,6 +232,11 @@ impl Bed {
         }
     }
 
+    /// Switches lines of nodes that run as one loop on or off.
+    pub fn set_fusion(&mut self, on: bool) {
+        self.router.graph.set_fusion(on);
+    }
+
     /// Sets how many packets a vector holds.
     pub fn set_vector(&mut self, packets: usize) {
         self.router.graph.set_vector_size(packets).expect("vector size");

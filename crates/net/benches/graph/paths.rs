@@ -57,7 +57,7 @@ pub fn paths(wanted: impl Fn(&str) -> bool, ring: usize) -> Vec<Path> {
         bed.fill(ring, |_| Flow::V4 { src: 1, dst: 2 });
         bed
     });
-    for (name, stations) in [("l2-bridge-10", 10), ("l2-bridge-100k", 100_000)] {
+    for (name, stations) in [("l2-bridge-2", 2), ("l2-bridge-10", 10), ("l2-bridge-100k", 100_000)] {
         add(name, BRIDGE, &|| {
             let mut bed = Bed::new(Way::Bridge { stations });
             // Between stations 0 and 1 at first: the sink draws others.

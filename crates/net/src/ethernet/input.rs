@@ -100,6 +100,7 @@ impl Node for EthernetInput {
     type Out = ();
     const LOOP: LoopConfig = LoopConfig::FIRST_TOUCH;
     const GROUPS: bool = true;
+    const PULLS: usize = size_of::<EthernetHeader>();
 
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {

@@ -207,7 +207,7 @@ impl Router {
         let output_name = format!("{name}-output");
         let spec =
             NodeSpec::vector(output_name.clone(), make).with_next(tx_name).on_arc("interface-output", arc).traced(trace::frame);
-        let spec = spec.takes_shared();
+        let spec = spec.takes_shared().passes();
         let id = self.graph.add(vec![spec])?[0];
         let tx_name = self.graph.node_name(tx).to_owned();
         self.graph.set_arc_ends("interface-output", index, &output_name, &tx_name)?;

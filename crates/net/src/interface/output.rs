@@ -28,6 +28,10 @@ impl VectorNode for Output {
     type Next = NoNext;
     type Drop = OutputDrop;
 
+    fn passes(&self) -> Option<Verdict> {
+        (self.state.is_up() && self.counters.is_none() && !self.arc.is_active()).then_some(TX)
+    }
+
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
         if !self.state.is_up() {
             for i in 0..frame.len() {

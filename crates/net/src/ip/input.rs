@@ -93,7 +93,9 @@ impl Common {
     #[inline(always)]
     fn turn_to(&mut self, interface: IfIndex) {
         if interface.0 != self.run {
-            self.flush();
+            if self.packets != 0 {
+                self.flush();
+            }
             self.run = interface.0;
             self.if_flags = self.interfaces.flags(interface);
         }

@@ -62,6 +62,15 @@ impl Common {
     }
 }
 
+/// What one hop changes in the headers of a group. A trait, for a function that is certain to be inlined, without `map`: a closure and
+/// `map` became calls in some loops.
+trait Hop {
+    /// What has been read of each packet.
+    type Word: Copy;
+    /// Writes it anew, with the link header in front.
+    fn take<const W: usize>(group: &mut Group<'_, W>, words: [Self::Word; W]);
+}
+
 /// Zero where a packet of `len` bytes goes out by an adjacency, as [`AdjHead::unpack`] has it: an Ethernet header, a packet
 /// that is not larger than the MTU, a slot.
 #[inline(always)]
@@ -72,14 +81,9 @@ const fn obstacle(head: u64, len: u32) -> u64 {
 
 impl Common {
     /// Sends a group out, if each of its packets goes out as it is by an Ethernet header. `staying` has bits set where a packet
-    /// may not go on, whatever its link is; `hop` is what one hop changes, with the link header in front.
+    /// may not go on, whatever its link is; `words` are what one hop changes.
     #[inline(always)]
-    fn leave_group<const W: usize>(
-        &mut self,
-        group: &mut Group<'_, W>,
-        staying: u64,
-        hop: impl FnOnce(&mut Group<'_, W>),
-    ) -> Option<Sent> {
+    fn leave_group<H: Hop, const W: usize>(&mut self, group: &mut Group<'_, W>, staying: u64, words: [H::Word; W]) -> Option<Sent> {
         let staying = staying | u64::from(group.any_has(flags::CHAINED | flags::LOCAL));
         let (adjacencies, aux, lens) = (self.adjacencies.view(), group.aux(), group.lens());
         if all_same(&aux) {
@@ -89,7 +93,7 @@ impl Common {
             if staying | obstacle(head, longest) != 0 || !group.prepend_ethernet(|_| header) {
                 return None;
             }
-            hop(group);
+            H::take(group, words);
             self.count.add_all(aux[0], &lens);
             let tx = tx_if(head);
             group.set_aux([tx.0; W]);
@@ -105,7 +109,7 @@ impl Common {
         if staying != 0 || !group.prepend_ethernet(|k| adjacencies.ethernet(aux[k])) {
             return None;
         }
-        hop(group);
+        H::take(group, words);
         self.count.add_each(&aux, &lens);
         let (mut verdicts, mut tx) = ([Verdict::DROP; W], [0; W]);
         for k in 0..W {
@@ -144,6 +148,19 @@ const ETHERNET: usize = 14;
 /// Time to live, protocol and checksum: what one hop changes.
 const TTL_WORD: usize = 8;
 
+struct Hop4;
+
+impl Hop for Hop4 {
+    type Word = u32;
+    #[inline(always)]
+    fn take<const W: usize>(group: &mut Group<'_, W>, mut words: [u32; W]) {
+        for word in &mut words {
+            *word = ttl_word_decremented_raw(*word);
+        }
+        group.set_heads::<u32, { ETHERNET + TTL_WORD }>(words);
+    }
+}
+
 impl Node for Ip4Rewrite {
     type Next = Next4;
     type Drop = RewriteDrop;
@@ -169,9 +186,7 @@ impl Node for Ip4Rewrite {
     fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
         let words: [u32; W] = group.heads::<_, TTL_WORD>();
         let staying = words.iter().fold(0, |staying, word| staying | (u32::from_le(*word) & 0xff).wrapping_sub(2)) >> 31;
-        self.0.leave_group(group, staying.into(), |group| {
-            group.set_heads::<u32, { ETHERNET + TTL_WORD }>(words.map(ttl_word_decremented_raw));
-        })
+        self.0.leave_group::<Hop4, W>(group, staying.into(), words)
     }
 
     #[inline(always)]
@@ -226,6 +241,19 @@ pub(super) struct In6 {
     link_local: bool,
 }
 
+struct Hop6;
+
+impl Hop for Hop6 {
+    type Word = u8;
+    #[inline(always)]
+    fn take<const W: usize>(group: &mut Group<'_, W>, mut limits: [u8; W]) {
+        for limit in &mut limits {
+            *limit = limit.wrapping_sub(1);
+        }
+        group.set_heads::<u8, { ETHERNET + HOP_LIMIT }>(limits);
+    }
+}
+
 impl Node for Ip6Rewrite {
     type Next = Next6;
     type Drop = RewriteDrop;
@@ -258,9 +286,7 @@ impl Node for Ip6Rewrite {
             // What is known on one link only is looked at by itself.
             staying |= u64::from(sources[k] & 0xffc0_u16.to_be() == 0xfe80_u16.to_be());
         }
-        self.0.leave_group(group, staying, |group| {
-            group.set_heads::<u8, { ETHERNET + HOP_LIMIT }>(limits.map(|limit| limit.wrapping_sub(1)));
-        })
+        self.0.leave_group::<Hop6, W>(group, staying, limits)
     }
 
     #[inline(always)]

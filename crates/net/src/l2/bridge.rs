@@ -2,7 +2,7 @@
 //!
 //! Frames between two addresses that are known where they are, which is nearly all, are decided in groups: both addresses of
 //! all of them are hashed and their buckets fetched before the first is looked up, and one comparison at the end says whether
-//! all of it was as it usually is. [`Bridge::one`] has the rules for any frame.
+//! all of it was as it usually is. Groups between the same two addresses are looked up once. [`Bridge::one`] has the rules for any frame.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -208,6 +208,34 @@ fn elsewhere(packet: &mut Pkt<'_>, x: &Work, value: MacValue, known: bool, back:
     }
 }
 
+/// What a group's frames have in common, and how nearly all frames are: from where their source is known to be, to another port.
+#[derive(Clone, Copy)]
+struct Usual {
+    rx: IfIndex,
+    port: PortWord,
+    /// The value of a source, in the bits of `mask`.
+    here: u64,
+    mask: u64,
+}
+
+impl Usual {
+    /// Keys of destination and source.
+    #[inline(always)]
+    fn keys(&self, first: u64, second: u64) -> (u64, u64) {
+        let domain = self.port.domain();
+        (key(domain, u64::from_be(first) >> 16), key(domain, u64::from_be(second)))
+    }
+
+    /// Where a frame goes by the values of its addresses, and zero where it is usual.
+    #[inline(always)]
+    fn way(&self, ports: &PortTable, source: MacValue, destination: MacValue) -> (u64, IfIndex, Verdict) {
+        let tx = destination.interface();
+        let out = ports.get(tx);
+        let odd = (source.0 ^ self.here) & self.mask | destination.obstacle() | out.obstacle(self.port) | u64::from(tx == self.rx);
+        (odd, tx, out.slot())
+    }
+}
+
 /// The first two words of a frame: destination in the high 48 bits of the one, source in the low 48 of the other.
 type Addresses = (u64, u64);
 
@@ -248,29 +276,37 @@ impl Node for Bridge {
         }
         let first: [u64; W] = group.heads::<_, 0>();
         let second: [u64; W] = group.heads::<_, 4>();
+        // Where addresses grow old, the stamp too.
+        let mask = u64::from(u32::MAX) | if port.has(port_flags::AGE) { 0xffff << 32 } else { 0 };
+        let usual = Usual { rx, port, here: u64::from(MacValue::learned_on(rx)) | u64::from(self.stamp) << 32, mask };
         let table = &*self.table;
         let mut odd = 0;
+        if W > 1 && (1..W).fold(0, |differ, k| differ | (first[k] ^ first[0]) | (second[k] ^ second[0])) == 0 {
+            // Between the same two: routers at the ends of a link, or a train of one flow.
+            let (to, from) = usual.keys(first[0], second[0]);
+            let (source, destination) = (table.near(from, table.home(from)), table.near(to, table.home(to)));
+            let (obstacle, tx, slot) = usual.way(&self.ports, source, destination);
+            if obstacle | (to & 1 << 40) != 0 {
+                return None;
+            }
+            group.set_aux([tx.0; W]);
+            return Some(group.send_all(slot));
+        }
         // Each bucket is found once, asked for, and kept until all are on their way.
         let nowhere = MacTable::nowhere();
         let (mut source, mut destination) = ([(0, nowhere); W], [(0, nowhere); W]);
         for k in 0..W {
-            let to = u64::from_be(first[k]) >> 16;
+            let (to, from) = usual.keys(first[k], second[k]);
             odd |= to & 1 << 40;
-            let (to, from) = (key(port.domain(), to), key(port.domain(), u64::from_be(second[k])));
             source[k] = (from, table.fetch(table.home(from)));
             destination[k] = (to, table.fetch(table.home(to)));
         }
-        // Where addresses grow old, the stamp too.
-        let mask = u64::from(u32::MAX) | if port.has(port_flags::AGE) { 0xffff << 32 } else { 0 };
-        let here = u64::from(MacValue::learned_on(rx)) | u64::from(self.stamp) << 32;
         let (mut aux, mut verdicts) = ([0; W], [Verdict::DROP; W]);
         for k in 0..W {
-            odd |= (source[k].1.value(source[k].0).0 ^ here) & mask;
-            let value = destination[k].1.value(destination[k].0);
-            let tx = value.interface();
-            let out = self.ports.get(tx);
-            odd |= value.obstacle() | out.obstacle(port) | u64::from(tx == rx);
-            (aux[k], verdicts[k]) = (tx.0, out.slot());
+            let (source, destination) = (source[k].1.value(source[k].0), destination[k].1.value(destination[k].0));
+            let (obstacle, tx, slot) = usual.way(&self.ports, source, destination);
+            odd |= obstacle;
+            (aux[k], verdicts[k]) = (tx.0, slot);
         }
         if odd != 0 {
             return None;

@@ -186,7 +186,7 @@ impl MacTable {
 
     /// The value of a key that lies at home, where nearly all do; 0 where it does not.
     #[inline(always)]
-    fn near(&self, key: u64, home: usize) -> MacValue {
+    pub fn near(&self, key: u64, home: usize) -> MacValue {
         self.buckets.get(home).map_or(MacValue(0), |bucket| bucket.value(key))
     }
 

@@ -8,6 +8,7 @@ use super::*;
 use crate::testing::{Harness, host_mac, router_mac};
 
 mod forwarding;
+mod groups;
 mod model;
 mod router_port;
 mod tags;

@@ -53,6 +53,39 @@ impl PgInput {
         self.streams.push(stream);
     }
 
+    /// Sends what is due.
+    #[inline(never)]
+    fn send(&mut self, cx: &mut NodeCx<'_>) -> usize {
+        let (now, thread) = (cx.now(), cx.thread());
+        let mut packets = 0;
+        self.streams.retain_mut(|stream| {
+            if stream.left == Some(0) {
+                // Everything sent in the last turn has been run to its end by now.
+                stream.shared.enabled.store(false, Ordering::Release);
+                return false;
+            }
+            let n = stream.due(now, stream.max_frame.min(cx.vector_size()));
+            let mut frame = cx.new_frame();
+            let mut bytes = 0;
+            for _ in 0..n {
+                let packet = stream.maker.next();
+                if !cx.push_bytes(&mut frame, packet, stream.interface) {
+                    break;
+                }
+                bytes += packet.len() as u64;
+            }
+            let sent = frame.len() as u64;
+            cx.interfaces().rx.add(thread, stream.interface.0, sent, bytes);
+            cx.capture_received(&mut frame, stream.interface);
+            cx.send(stream.next, frame);
+            stream.left = stream.left.map(|left| left - sent);
+            stream.shared.sent.fetch_add(sent, Ordering::Relaxed);
+            packets += sent as usize;
+            true
+        });
+        packets
+    }
+
     pub(crate) fn stop(&mut self, name: &str) {
         for stream in self.streams.extract_if(.., |s| s.name == name) {
             stream.shared.enabled.store(false, Ordering::Release);
@@ -84,35 +117,12 @@ impl InputNode for PgInput {
     type Next = NoNext;
     type Drop = NoDrops;
 
+    fn idle(&self) -> bool {
+        self.streams.is_empty()
+    }
+
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
-        let (now, thread) = (cx.now(), cx.thread());
-        let mut packets = 0;
-        self.streams.retain_mut(|stream| {
-            if stream.left == Some(0) {
-                // Everything sent in the last turn has been run to its end by now.
-                stream.shared.enabled.store(false, Ordering::Release);
-                return false;
-            }
-            let n = stream.due(now, stream.max_frame.min(cx.vector_size()));
-            let mut frame = cx.new_frame();
-            let mut bytes = 0;
-            for _ in 0..n {
-                let packet = stream.maker.next();
-                if !cx.push_bytes(&mut frame, packet, stream.interface) {
-                    break;
-                }
-                bytes += packet.len() as u64;
-            }
-            let sent = frame.len() as u64;
-            cx.interfaces().rx.add(thread, stream.interface.0, sent, bytes);
-            cx.capture_received(&mut frame, stream.interface);
-            cx.send(stream.next, frame);
-            stream.left = stream.left.map(|left| left - sent);
-            stream.shared.sent.fetch_add(sent, Ordering::Relaxed);
-            packets += sent as usize;
-            true
-        });
-        packets
+        self.send(cx)
     }
 
     fn arm(&mut self, _now: u64) -> Idle {

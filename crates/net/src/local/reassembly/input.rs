@@ -191,19 +191,11 @@ impl<F: Reassembled> ReassemblyInput<F> {
         }
     }
 
-    fn timeout(&self) -> u64 {
-        self.limits.get().timeout.as_nanos().try_into().unwrap_or(u64::MAX)
-    }
-}
-
-impl<F: Reassembled> InputNode for ReassemblyInput<F> {
-    type Next = NoNext;
-    type Drop = Drop;
-
-    fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
-        self.inbox.awake();
+    /// Takes what has come, and lets go what has waited for too long. Returns the fragments taken.
+    #[inline(never)]
+    fn work(&mut self, cx: &mut NodeCx<'_>, mail: bool) -> usize {
         let mut n = 0;
-        if let Some(first) = self.inbox.next() {
+        if mail && let Some(first) = self.inbox.next() {
             let now = self.clock.timer_now();
             self.arrived(cx, first, now);
             n = 1;
@@ -213,8 +205,11 @@ impl<F: Reassembled> InputNode for ReassemblyInput<F> {
                 self.arrived(cx, packet, now);
                 n += 1;
             }
+            if n >= cx.vector_size() {
+                self.inbox.left();
+            }
         }
-        if self.peers.refresh() || self.peers.get().has_orphans() {
+        if self.peers.get().has_orphans() {
             let strays = self.peers.get().strays();
             n += strays.len();
             for packet in strays {
@@ -225,6 +220,27 @@ impl<F: Reassembled> InputNode for ReassemblyInput<F> {
             self.expire(cx, self.clock.timer_now());
         }
         n
+    }
+
+    fn timeout(&self) -> u64 {
+        self.limits.get().timeout.as_nanos().try_into().unwrap_or(u64::MAX)
+    }
+}
+
+impl<F: Reassembled> InputNode for ReassemblyInput<F> {
+    type Next = NoNext;
+    type Drop = Drop;
+
+    fn idle(&self) -> bool {
+        // In most turns there is nothing, and then this is all that they pay.
+        self.inbox.is_quiet() && self.peers.is_current() && self.table.is_empty() && !self.peers.get().has_orphans()
+    }
+
+    fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
+        self.inbox.awake();
+        self.peers.refresh();
+        let mail = self.inbox.has_mail();
+        self.work(cx, mail)
     }
 
     fn arm(&mut self, now: u64) -> Idle {

@@ -104,7 +104,7 @@ fn router_case(owner: Owner, routed: bool, time: Duration) -> Figures {
     let thread = &runtime["threads"][0];
     let number = |v: &Value| v.as_f64().unwrap_or(0.0);
     let nodes = thread["nodes"].as_array().cloned().unwrap_or_default();
-    let is_graph = |n: &&Value| n["state"] == "polling" || n["state"] == "active";
+    let is_graph = |n: &&Value| ["polling", "active", "fused"].iter().any(|state| n["state"] == *state);
     let of_packets = |n: &&Value| is_graph(n) && number(&n["vectors"]) > 0.0;
     let input = nodes.iter().find(|n| n["name"] == "memif-input").expect("memif-input has run");
     let packets = number(&input["vectors"]);

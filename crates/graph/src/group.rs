@@ -76,6 +76,14 @@ impl<'a, const W: usize> Group<'a, W> {
         self.contexts().iter().fold(0, |differ, context| differ | (context ^ interface)) == 0
     }
 
+    /// The interfaces that packets came in on, where they are several and no packet has a flag: then their contexts are nothing else.
+    #[inline(always)]
+    pub fn plain_interfaces(&self) -> Option<[IfIndex; W]> {
+        let contexts = self.contexts();
+        let flags = contexts.iter().fold(0, |union, context| union | context) & !IF_MASK;
+        (W > 1 && flags == 0).then(|| each(|k| IfIndex(contexts[k])))
+    }
+
     /// What any of the packets has of these flags.
     #[inline(always)]
     pub fn any_has(&self, flags: u32) -> u32 {

@@ -40,6 +40,14 @@ impl EthernetInput {
     pub(super) fn new(interfaces: IfTable) -> Self {
         Self { interfaces, run: Run::NONE }
     }
+
+    /// Begins another run where the interface is another one.
+    #[inline(always)]
+    fn turn_to(&mut self, interface: IfIndex) {
+        if interface.0 != self.run.interface {
+            self.run = Run::of(&self.interfaces, interface);
+        }
+    }
 }
 
 /// What is kept of the interface of a run of frames, for the time of a vector.
@@ -58,7 +66,12 @@ impl Run {
 
     #[inline(never)]
     fn of(interfaces: &IfTable, interface: IfIndex) -> Self {
-        let link = interfaces.link(interface);
+        Self::kept(interface, interfaces.link(interface))
+    }
+
+    /// Of an interface's address and flags, as [`IfTable::link`] has them.
+    #[inline(always)]
+    fn kept(interface: IfIndex, link: u64) -> Self {
         let flags = (link >> 48) as u16;
         let kind = flags & (if_flags::UP | if_flags::L2 | if_flags::TAGGED | if_flags::UNTAGGED);
         // In the frame the address stands from the first byte on.
@@ -120,22 +133,29 @@ impl Node for EthernetInput {
         const IP4: u16 = EtherType::IPV4.0.to_be();
         const IP6: u16 = EtherType::IPV6.0.to_be();
         let interface = group.first_rx_if();
-        if interface.0 != self.run.interface {
-            self.run = Run::of(&self.interfaces, interface);
-        }
-        if !group.all_plain_from(interface.0) {
-            return None;
-        }
-        let first: [u64; W] = group.heads::<_, 0>();
-        if self.run.l2 {
-            let unicast = first.iter().fold(0, |bits, word| bits | word) & 1 == 0;
-            if !unicast || !group.all_have(size_of::<EthernetHeader>() as u32) {
-                return None;
+        self.turn_to(interface);
+        let mut differ = 0;
+        if group.all_plain_from(interface.0) {
+            let first: [u64; W] = group.heads::<_, 0>();
+            if self.run.l2 {
+                let unicast = first.iter().fold(0, |bits, word| bits | word) & 1 == 0;
+                if !unicast || !group.all_have(size_of::<EthernetHeader>() as u32) {
+                    return None;
+                }
+                return Some(group.send_all(Next::L2.into()));
             }
-            return Some(group.send_all(Next::L2.into()));
+            for word in first {
+                differ |= (word << 16) ^ self.run.mine;
+            }
+        } else {
+            // Of several interfaces, as where many ports bring a packet or two each.
+            let interfaces = group.plain_interfaces()?;
+            let first: [u64; W] = group.heads::<_, 0>();
+            for k in 0..W {
+                differ |= (first[k] << 16) ^ Run::kept(interfaces[k], self.interfaces.link(interfaces[k])).mine;
+            }
         }
         let types: [u16; W] = group.heads::<_, 12>();
-        let differ = first.iter().fold(0, |differ, word| differ | ((word << 16) ^ self.run.mine));
         let other = types.iter().fold(false, |other, t| other | ((*t != IP4) & (*t != IP6)));
         if (differ != 0) | other || !group.pull::<{ size_of::<EthernetHeader>() as u32 }>() {
             return None;
@@ -155,9 +175,7 @@ impl Node for EthernetInput {
         const IP4: u16 = EtherType::IPV4.0.to_be();
         const IP6: u16 = EtherType::IPV6.0.to_be();
         let interface = packet.rx_if();
-        if interface.0 != self.run.interface {
-            self.run = Run::of(&self.interfaces, interface);
-        }
+        self.turn_to(interface);
         let mine = x.first << 16 == self.run.mine;
         if mine & (x.ether_type == IP4) && packet.pull(size_of::<EthernetHeader>()) {
             return Next::Ip4.into();

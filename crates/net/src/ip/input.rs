@@ -110,15 +110,31 @@ impl Common {
         (self.run, self.packets) = (u32::MAX, 0);
     }
 
-    /// Counts a group of plain packets of the run's interface, and says whether it is one.
+    /// Counts a group of plain packets of interfaces that take this protocol, and says whether it is one.
     #[inline(always)]
     fn count_group<const W: usize>(&mut self, group: &Group<'_, W>, protocol: u16) -> bool {
         let interface = group.first_rx_if();
         self.turn_to(interface);
-        if !group.all_plain_from(interface.0) || self.if_flags & protocol == 0 {
+        if !group.all_plain_from(interface.0) {
+            return group.plain_interfaces().is_some_and(|interfaces| self.count_several(&interfaces, protocol));
+        }
+        if self.if_flags & protocol == 0 {
             return false;
         }
         self.packets += W as u64;
+        true
+    }
+
+    /// The same where interfaces are several; not where one may have a feature, which is for each packet to say.
+    #[inline(always)]
+    fn count_several(&mut self, interfaces: &[IfIndex], protocol: u16) -> bool {
+        let flags = interfaces.iter().fold(u16::MAX, |flags, interface| flags & self.interfaces.flags(*interface));
+        if self.features || flags & protocol == 0 {
+            return false;
+        }
+        for interface in interfaces {
+            self.counter.add(self.thread, interface.0, 1);
+        }
         true
     }
 

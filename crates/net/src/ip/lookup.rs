@@ -174,6 +174,12 @@ impl<F: Family> Lookup<F> {
         if of == interface.0 { fib } else { self.begin_run(interface) }
     }
 
+    /// Whether packets of all these interfaces are looked up in this table.
+    #[inline(always)]
+    fn all_use(&self, fib: u32, interfaces: &[IfIndex]) -> bool {
+        interfaces.iter().fold(0, |differ, interface| differ | (F::fib_of(self.interfaces.fibs(*interface)) ^ fib)) == 0
+    }
+
     #[inline(never)]
     fn begin_run(&self, interface: IfIndex) -> u32 {
         let fib = F::fib_of(self.interfaces.fibs(interface));
@@ -242,7 +248,7 @@ impl<F: Family> Node for Lookup<F> {
     fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
         let interface = group.first_rx_if();
         let fib = self.fib_of(interface);
-        if !group.all_plain_from(interface.0) {
+        if !group.all_plain_from(interface.0) && !self.all_use(fib, &group.plain_interfaces()?) {
             return None;
         }
         let lbs = self.tables.lookup_group(fib, &F::destinations(group));

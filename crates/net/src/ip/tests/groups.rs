@@ -108,6 +108,26 @@ fn picked(picks: &Picks) -> Vec<Vec<u8>> {
     frames
 }
 
+/// On which interfaces packets come in: so many in a row on each, in this order and over again.
+fn spread() -> impl Strategy<Value = Vec<(usize, usize)>> {
+    prop_oneof![Just(vec![(0, 300)]), proptest::collection::vec((0..4_usize, 1..12_usize), 1..6)]
+}
+
+/// Puts packets in, as one vector. What is addressed to x0 is addressed to the interface where it comes in.
+fn inject(h: &mut Harness, x: &[IfIndex], frames: &[Vec<u8>], spread: &[(usize, usize)]) {
+    let mut frames = frames.iter().cloned().peekable();
+    for (at, run) in spread.iter().cycle() {
+        if frames.peek().is_none() {
+            return;
+        }
+        let mut run: Vec<Vec<u8>> = frames.by_ref().take(*run).collect();
+        for frame in run.iter_mut().filter(|frame| frame.starts_with(&router_mac(0).0)) {
+            frame[..6].copy_from_slice(&router_mac(*at as u8).0);
+        }
+        h.inject_many(x[*at], &run, 0);
+    }
+}
+
 /// Packets and bytes of routes, then of adjacencies.
 fn routes(h: &Harness) -> Vec<(u64, u64)> {
     let stats = h.router.graph.stats();
@@ -135,13 +155,13 @@ fn number(frames: &mut [Vec<u8>]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
-    fn groups_decide_as_single_packets_do(picks in picks()) {
+    fn groups_decide_as_single_packets_do(picks in picks(), spread in spread()) {
         let frames = picked(&picks);
         let mut first = None;
         for (width, prefetch) in [(1, 0), (2, 3), (4, 8), (8, 8), (8, 0)] {
             for level in Level::ALL.into_iter().filter(|level| level.available()) {
                 let (mut h, x) = router(width, prefetch, level);
-                h.inject_many(x[0], &frames, 0);
+                inject(&mut h, &x, &frames, &spread);
                 let all = (h.run(), h.counts(), routes(&h));
                 let (expected, at) = first.get_or_insert_with(|| (all.clone(), (width, level)));
                 prop_assert_eq!(&all, expected, "x{} {:?} and x{} {:?}", width, level, at.0, at.1);
@@ -151,7 +171,9 @@ proptest! {
     }
 
     #[test]
-    fn a_line_decides_as_its_nodes_do(picks in picks(), feature in any::<bool>(), of in 0..4_u8, vector in 1..80_usize) {
+    fn a_line_decides_as_its_nodes_do(
+        picks in picks(), feature in any::<bool>(), of in 0..4_u8, vector in 1..80_usize, spread in spread(),
+    ) {
         let mut frames = picked(&picks);
         // Of one family now and then, so that lines are chosen and left.
         frames.retain(|frame| of > 1 || (frame[12] == 8) == (of == 0));
@@ -163,7 +185,7 @@ proptest! {
             h.router.graph.set_feature("ip4-unicast", FEATURE, x[0], feature).unwrap();
             let mut out = Vec::new();
             for frames in frames.chunks(vector) {
-                h.inject_many(x[0], frames, 0);
+                inject(&mut h, &x, frames, &spread);
                 out.extend(h.run());
             }
             // Packets of a flow keep their order: they differ in their numbers alone.

@@ -26,8 +26,9 @@ use quiver_wire::{Header, IpPrefix, MacAddr, U16Be};
 
 const PORTS: u8 = 8;
 const ACTIVE: [u8; 3] = [1, 2, 8];
-/// Packets a second on each active port; the last three are a tenth, half, and all of 1 Gbit/s at 64 bytes.
-const RATES: [u64; 4] = [10_000, 148_810, 744_048, 1_488_095];
+/// Packets a second on each active port; the last four are a tenth of 1 Gbit/s at 64 bytes, all of it at 512 bytes, then half
+/// and all of it at 64.
+const RATES: [u64; 5] = [10_000, 148_810, 234_962, 744_048, 1_488_095];
 /// Of a second, the part that a turn takes at most: in a longer one the thread did not run, somebody else had the processor.
 const AWAY: u64 = 10_000;
 /// Frames that a wire holds.

@@ -85,30 +85,35 @@ def _survey(bed: Bed) -> Survey:
 
 
 def _carry(bed: Bed, text: str, run: RunId, known: Known, token: str) -> None:
-    """On a worker: one run, told by the queue ``token``; the event of the same name says that it was begun."""
-    client = distributed.get_client()
-    begun = distributed.Event(token, client=client)
-    if begun.is_set():
-        raise AgainError(token)
-    begun.set()
-    stop = distributed.Event(_stop(token), client=client)
-    queue = distributed.Queue(token, client=client, maxsize=1)
-    with tempfile.TemporaryDirectory(prefix="ql-run-") as folder:
-        store = _Relay(Path(folder), bed.campaign, text)
-        for record in known.trials:
-            store.put_trial(record)
-        if known.stateful is not None:
-            store.put_stateful(known.stateful)
-        # Where nobody takes it, whoever asked is gone, and the testbed is to be free again.
-        store.tell = partial(queue.put, timeout=TAKEN_S)
-        runner = Runner(store, campaign=bed.campaign, stopped=stop.is_set)
-        meter = runner.meter
-        if meter is not None:
-            runner.idle_watts = measure_idle(meter)
-        with meter.running() if meter is not None else nullcontext():
-            runner.measure(run)
-        for log in sorted((Path(folder) / "logs").glob("*.log")):
-            queue.put((f"log {log.name}", log.read_text(encoding="utf-8", errors="replace")))
+    """On a worker: one run, told by the queue ``token``; the event of the same name says that it was begun.
+
+    By a client of its own, closed before the run is over: the one that Dask gives to workers is closed with the worker, when
+    the scheduler goes too, and then complains.
+    """
+    worker = distributed.get_worker()
+    with distributed.Client(worker.scheduler.address, security=worker.security, set_as_default=False, timeout=30) as client:
+        begun = distributed.Event(token, client=client)
+        if begun.is_set():
+            raise AgainError(token)
+        begun.set()
+        stop = distributed.Event(_stop(token), client=client)
+        queue = distributed.Queue(token, client=client, maxsize=1)
+        with tempfile.TemporaryDirectory(prefix="ql-run-") as folder:
+            store = _Relay(Path(folder), bed.campaign, text)
+            for record in known.trials:
+                store.put_trial(record)
+            if known.stateful is not None:
+                store.put_stateful(known.stateful)
+            # Where nobody takes it, whoever asked is gone, and the testbed is to be free again.
+            store.tell = partial(queue.put, timeout=TAKEN_S)
+            runner = Runner(store, campaign=bed.campaign, stopped=stop.is_set)
+            meter = runner.meter
+            if meter is not None:
+                runner.idle_watts = measure_idle(meter)
+            with meter.running() if meter is not None else nullcontext():
+                runner.measure(run)
+            for log in sorted((Path(folder) / "logs").glob("*.log")):
+                queue.put((f"log {log.name}", log.read_text(encoding="utf-8", errors="replace")))
 
 
 def _stop(token: str) -> str:

@@ -1,6 +1,6 @@
 //! TAP interfaces: hosts whose only way out is a device that the router has made for them.
 
-mod common;
+use crate::common;
 
 use common::left::{Left, Survivor};
 use common::{BOUND, assert_buffers_are_back, counter, eventually, iperf3, kills, workers};
@@ -120,7 +120,7 @@ fn the_device_follows_the_interface_and_is_made_again_when_somebody_deletes_it()
 
 #[test]
 fn nothing_is_left_of_a_killed_router_but_what_is_persistent() {
-    let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
+    let Some(_scenario) = Scenario::alone(&["ping"]) else { return };
     let middle = Host::new("router").unwrap();
     let mut before = None;
     for round in 0..kills(3, 10) {

@@ -184,7 +184,7 @@ fn a_killed_test_leaves_no_process_and_no_namespace() {
     let ours = Host::new("ours").unwrap();
     let holder = ours.background("sleep 86396").unwrap();
     let mut copy = ours.command(std::env::current_exe().unwrap().to_str().unwrap());
-    copy.args(["--exact", "a_killed_test_leaves_no_process_and_no_namespace", "--nocapture"]);
+    copy.args(["--exact", "hosts::a_killed_test_leaves_no_process_and_no_namespace", "--nocapture"]);
     copy.env(ROLE, holder.pid().to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut copy = ours.spawn(copy).unwrap();
     let mut said = BufReader::new(copy.take_stdout().unwrap()).lines().map_while(Result::ok);

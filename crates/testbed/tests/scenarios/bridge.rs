@@ -1,6 +1,6 @@
 //! Bridge domains with kernel hosts as stations, and the kernel's own bridge as a neighbour.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

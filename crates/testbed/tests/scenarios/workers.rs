@@ -1,7 +1,7 @@
 //! Workers, queues and modes of a running router: what changes while packets flow, what a router costs that has nothing to do,
 //! and what is left of one that was killed.
 
-mod common;
+use crate::common;
 
 use std::collections::HashMap;
 use std::fs;
@@ -206,7 +206,7 @@ fn flows_of_a_single_queue_are_spread_over_workers_and_stay_in_order() {
 
 #[test]
 fn one_two_and_four_workers_lose_nothing_at_half_load() {
-    let Some(_scenario) = Scenario::begin(&["ethtool"]) else { return };
+    let Some(_scenario) = Scenario::alone(&["ethtool"]) else { return };
     let wire = Wire::new();
     let port = wire.a.raw("eth0").unwrap();
     let seconds = if is_short_pass() { 1.0 } else { 3.0 };
@@ -319,7 +319,7 @@ fn machine_wake_up() -> Duration {
 
 #[test]
 fn an_idle_router_sleeps_and_the_first_frame_wakes_it() {
-    let Some(_scenario) = Scenario::begin(&["ethtool"]) else { return };
+    let Some(_scenario) = Scenario::alone(&["ethtool"]) else { return };
     let (seconds, count) = if is_short_pass() { (2, 100) } else { (5, 500) };
     let machine = machine_wake_up();
     println!("a sleeping thread of this machine is awake after {machine:?}");
@@ -358,7 +358,7 @@ fn an_idle_router_sleeps_and_the_first_frame_wakes_it() {
 
 #[test]
 fn a_router_that_is_killed_under_load_comes_back_and_leaves_nothing_behind() {
-    let Some(_scenario) = Scenario::begin(&["ethtool"]) else { return };
+    let Some(_scenario) = Scenario::alone(&["ethtool"]) else { return };
     let rounds = kills(3, 10);
     let wire = Wire::new();
     let (port, mut far) = (wire.a.raw("eth0").unwrap(), wire.b.raw("eth0").unwrap());

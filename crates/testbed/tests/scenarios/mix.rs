@@ -1,6 +1,6 @@
 //! The shipped MIX configuration: IPv4, IPv6 and bridging at once on the same ports, each frame treated as what it is.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use common::{assert_buffers_are_back, eventually, workers};
 use quiver_testbed::{Host, Router, Scenario};
 
 /// The configuration that is shipped.
-const MIX: &str = include_str!("../../../docs/mix.cli");
+const MIX: &str = include_str!("../../../../docs/mix.cli");
 /// Packets of each kind and direction.
 const N: usize = 20_000;
 const PORT: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];

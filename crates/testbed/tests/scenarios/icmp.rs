@@ -1,6 +1,6 @@
 //! ICMP as real hosts see it: echo in all sizes, traceroute, path MTU discovery, unreachable answers, the router's own ping.
 
-mod common;
+use crate::common;
 
 use common::{BOUND, assert_buffers_are_back, errors, eventually, iperf3, workers};
 use quiver_testbed::{Router, Scenario, TwoHosts, TwoHostsOptions};

@@ -1,6 +1,6 @@
 //! AF_XDP interfaces between kernel hosts: what passes, what is left behind, what happens when things go away.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 
@@ -184,7 +184,7 @@ fn a_device_is_taken_up_again_after_it_was_down_or_deleted() {
 
 #[test]
 fn nothing_is_left_of_a_killed_router() {
-    let Some(_scenario) = Scenario::begin(&["ping", Scenario::BPF]) else { return };
+    let Some(_scenario) = Scenario::alone(&["ping", Scenario::BPF]) else { return };
     let scene = TwoHosts::new(TwoHostsOptions::default()).unwrap();
     let flood = scene.a.background(&format!("ping -q -f {}", TwoHosts::B4)).unwrap();
     let before = Left::now(&scene.middle);

@@ -1,6 +1,6 @@
 //! Real hosts, the router between them: what a user would try first.
 
-mod common;
+use crate::common;
 
 use common::left::Survivor;
 use common::{BOUND, assert_buffers_are_back, counter, errors, eventually, iperf3, kills, number_after, workers};

@@ -1,6 +1,6 @@
 //! Cross-connects and VLANs, with kernel hosts that speak tags.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //! 65,535 addresses after it, UDP 1025 to 12) and a stream that stands for measured latency (16.0.0.1, UDP 1234 to 1234, 5,000
 //! packets a second), both to 48.0.0.1. `QUIVER_NAT_SECONDS` sets how long each frame size runs.
 
-mod common;
+use crate::common;
 
 use std::collections::HashSet;
 use std::time::Duration;

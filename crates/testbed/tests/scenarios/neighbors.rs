@@ -1,7 +1,7 @@
 //! ARP and neighbour discovery against kernel hosts: learning, ageing, moves, announcements, router advertisements,
 //! duplicate addresses.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

@@ -49,7 +49,7 @@ fn stand_in() -> PathBuf {
     let path = std::env::temp_dir().join(format!("quiver-stand-in-{}-{:?}", std::process::id(), std::thread::current().id()));
     let exe = std::env::current_exe().unwrap();
     let exe = exe.display();
-    let script = format!("#!/bin/sh\n{ROLE}=$2 exec '{exe}' --exact the_stand_in_for_the_daemon --nocapture\n");
+    let script = format!("#!/bin/sh\n{ROLE}=$2 exec '{exe}' --exact scene::the_stand_in_for_the_daemon --nocapture\n");
     std::fs::write(&path, script).unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     path

@@ -1,6 +1,6 @@
 //! NAT44 between kernel hosts: those inside know nothing of it, those outside see only outside addresses.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

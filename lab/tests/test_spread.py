@@ -352,7 +352,7 @@ def test_ctrl_c_at_a_terminal_ends_all_testbeds_and_resume_goes_on(tmp_path: Pat
             assert process.poll() is None
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=300)
     assert process.returncode == 130, said
     assert "stopping after the trials in flight" in said
     assert "--resume" in said

@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use quiver_testbed::{Guard, Host};
 
@@ -108,7 +107,7 @@ impl Testpmd {
         self.tell("show port stats all");
         // The answer ends with a line that only a command nobody knows brings.
         self.tell("end-of-answer");
-        super::eventually("testpmd's figures", Duration::from_secs(10), || {
+        super::eventually("testpmd's figures", super::BOUND, || {
             self.log()[before..].contains("Bad arguments") || self.log()[before..].contains("Command not found")
         });
         let log = self.log();
@@ -127,7 +126,7 @@ impl Testpmd {
     pub fn quit(mut self) {
         self.tell("stop");
         self.tell("quit");
-        let ended = self.guard.wait(Duration::from_secs(20)).expect("its end");
+        let ended = self.guard.wait(super::BOUND).expect("its end");
         assert!(ended.is_some(), "testpmd does not end:\n{}", self.log());
     }
 

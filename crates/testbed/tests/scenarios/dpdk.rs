@@ -72,11 +72,11 @@ fn real_hosts_reach_one_another_over_devices_of_dpdk() {
             eventually(&format!("an answer from {to}"), BOUND, || host.pings(to, 1).expect("ping"));
         }
         for size in [0, 1, 18, 1400, 1472] {
-            let line = format!("ping -c 2 -i 0.01 -W 2 -s {size} {}", TwoHosts::B4);
+            let line = format!("ping -c 2 -i 0.01 -W 60 -s {size} {}", TwoHosts::B4);
             assert!(scene.a.run(&line, BOUND).expect("ping").success(), "{size} bytes, {workers} workers");
         }
         for to in [TwoHosts::B4, TwoHosts::B6] {
-            let out = iperf3(&scene.a, &scene.b, &format!("--client {to} --time 1 --json"));
+            let out = iperf3(&scene.a, &scene.b, &format!("--client {to} --bytes 16M --json"));
             let sum = &out[out.find("\"sum_received\"").expect("a sum")..];
             assert!(number_after(sum, "\"bytes\"").expect("bytes") > 1e6, "{out}");
         }

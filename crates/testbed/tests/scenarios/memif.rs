@@ -10,7 +10,7 @@ use common::testpmd::{PROGRAM, Testpmd, Vdev};
 use common::{assert_buffers_are_back, counter, eventually, kills, workers};
 use quiver_testbed::{Host, Router, Scenario, is_short_pass};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn router(host: &Host, workers: u32, commands: &str) -> Router {
     let cpu = if workers == 0 { String::new() } else { format!("cpu {{ workers {workers} }}") };

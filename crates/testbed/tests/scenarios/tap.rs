@@ -63,10 +63,10 @@ fn hosts_reach_each_other_with_any_offloads_and_queues() {
             router.script(&hosts.commands(more)).unwrap();
             hosts.assert_connected();
             for size in [0, 1, 17, 18, 1471, 1472, 20_000] {
-                let line = format!("ping -c 1 -W 2 -s {size} 10.0.2.2");
+                let line = format!("ping -c 1 -W 60 -s {size} 10.0.2.2");
                 assert!(hosts.a.run(&line, BOUND).unwrap().success(), "{size} bytes, {more}");
             }
-            for line in ["-c 10.0.2.2 -t 1", "-c 2001:db8:2::2 -t 1 -R", "-c 10.0.2.2 -t 1 -u -b 20M -l 1200"] {
+            for line in ["-c 10.0.2.2 -n 32M", "-c 2001:db8:2::2 -n 32M -R", "-c 10.0.2.2 -n 2M -u -b 20M -l 1200"] {
                 let out = iperf3(&hosts.a, &hosts.b, line);
                 println!("{more}, {workers} workers: {line}: {}", out.lines().rfind(|l| l.contains("receiver")).unwrap_or(""));
             }

@@ -5,11 +5,12 @@ use crate::common;
 
 use std::collections::HashMap;
 use std::fs;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::left::Left;
-use common::{assert_buffers_are_back, counter, errors, eventually, kills};
+use common::{BOUND, assert_buffers_are_back, counter, errors, eventually, kills};
 use quiver_testbed::{Host, LinkOptions, Offloads, RawPort, Router, Scenario, is_short_pass, pin_thread};
 use serde_json::Value;
 
@@ -79,6 +80,9 @@ fn main_core(router: &Router) -> Option<usize> {
     threads[0]["lcore"].as_u64().map(|core| core as usize)
 }
 
+/// After so long a silence what has not come is lost.
+const LOST: Duration = Duration::from_secs(30);
+
 /// Tells threads to stop, also when a test fails: its scope waits for them.
 struct Stop<'a>(&'a AtomicBool);
 
@@ -130,17 +134,24 @@ fn no_frame_is_lost_or_overtaken_while_workers_come_and_go_and_queues_and_modes_
     let (port, mut far) = (wire.a.raw("eth0").unwrap(), wire.b.raw("eth0").unwrap());
     let (stop, rounds) = (AtomicBool::new(false), if is_short_pass() { 1 } else { 5 });
     let core = main_core(&router);
+    // No more are under way than rings hold: a processor that is away for a while costs time and not frames.
+    let (before, all) = (arrived(&wire.b), OnceLock::new());
     let (sent, numbers) = std::thread::scope(|scope| {
         let stopping = Stop(&stop);
-        let sender = scope.spawn(|| send_until(&port, core, 4000.0, &stop, numbered));
+        let sender = scope.spawn(|| {
+            let sent = send_within(&port, core, 4000.0, &stop, numbered, |_| arrived(&wire.b) - before + 512);
+            *all.get_or_init(|| sent)
+        });
         // Taken as they come: however long it takes, no socket's memory is the limit.
         let receiver = scope.spawn(|| {
-            let mut numbers: Vec<u64> = Vec::new();
+            let (mut numbers, mut last) = (Vec::new(), Instant::now());
             loop {
-                let stopped = stop.load(Ordering::Relaxed);
-                let frames = far.drain(Duration::from_millis(500)).unwrap();
+                let frames = far.drain(Duration::from_millis(100)).unwrap();
                 numbers.extend(frames.iter().filter_map(|f| number_of(f)));
-                if stopped && frames.is_empty() {
+                let sent = all.get().copied().unwrap_or(u64::MAX);
+                if !frames.is_empty() || sent == u64::MAX {
+                    last = Instant::now();
+                } else if numbers.len() as u64 >= sent || last.elapsed() > LOST {
                     break numbers;
                 }
             }
@@ -185,14 +196,17 @@ fn flows_of_a_single_queue_are_spread_over_workers_and_stay_in_order() {
     assert_eq!(router.cli("show interface rss").unwrap(), "host-r0 workers 0,1,2,3 symmetrical l4\n");
     let (port, mut far) = (wire.a.raw("eth0").unwrap(), wire.b.raw("eth0").unwrap());
     const FRAMES: u64 = 5000;
+    let before = arrived(&wire.b);
     for number in 0..FRAMES {
         port.send(&datagram((number % 50) as u16, number)).unwrap();
         if number % 100 == 99 {
+            eventually("frames arrive", BOUND, || arrived(&wire.b) - before + 400 > number);
             std::thread::sleep(Duration::from_millis(2));
         }
     }
     let mut last: HashMap<Vec<u8>, u64> = HashMap::new();
-    let frames = far.drain(Duration::from_millis(500)).unwrap();
+    eventually("all arrive", BOUND, || arrived(&wire.b) - before >= FRAMES);
+    let frames = far.drain(Duration::from_millis(100)).unwrap();
     for frame in &frames {
         let number = u64::from_be_bytes(frame[42..50].try_into().unwrap());
         let before = last.insert(frame[26..38].to_vec(), number);
@@ -229,7 +243,7 @@ fn one_two_and_four_workers_lose_nothing_at_half_load() {
                 sender.join().unwrap()
             });
             let last = AtomicU64::new(u64::MAX);
-            eventually("all has left", Duration::from_secs(10), || {
+            eventually("all has left", BOUND, || {
                 let now = counter(&router, "host-r1", "tx packets");
                 last.swap(now, Ordering::Relaxed) == now
             });
@@ -277,7 +291,7 @@ fn wake_up_times(port: &RawPort, far: &mut RawPort, count: u64) -> Vec<Duration>
         loop {
             match far.recv(Duration::ZERO).unwrap() {
                 Some(frame) if number_of(&frame) == Some(number) => break,
-                _ => assert!(start.elapsed() < Duration::from_secs(2), "frame {number} is lost"),
+                _ => assert!(start.elapsed() < BOUND, "frame {number} is lost"),
             }
         }
         times.push(start.elapsed());
@@ -370,7 +384,7 @@ fn a_router_that_is_killed_under_load_comes_back_and_leaves_nothing_behind() {
         for round in 0..rounds {
             let mut router = wire.router(2);
             far.drain(Duration::ZERO).unwrap();
-            let came = far.recv_matching(Duration::from_secs(5), |frame| number_of(frame).is_some()).unwrap();
+            let came = far.recv_matching(BOUND, |frame| number_of(frame).is_some()).unwrap();
             assert!(came.is_some(), "round {round}: nothing is forwarded");
             router.kill9().expect("kill");
         }
@@ -383,7 +397,7 @@ fn a_router_that_is_killed_under_load_comes_back_and_leaves_nothing_behind() {
     let port = wire.a.raw("eth0").unwrap();
     far.drain(Duration::from_millis(50)).unwrap();
     port.send(&numbered(7)).unwrap();
-    assert!(far.recv_matching(Duration::from_secs(5), |frame| number_of(frame) == Some(7)).unwrap().is_some());
+    assert!(far.recv_matching(BOUND, |frame| number_of(frame) == Some(7)).unwrap().is_some());
     assert_buffers_are_back(&router);
     router.stop().expect("a clean end");
 }

@@ -5,26 +5,23 @@
 //! begins with `Scenario::begin`, or with `Scenario::alone` where it measures time, needs a core for itself, or looks at what the
 //! whole machine has (processes, huge pages, BPF programs).
 //!
-//! Scenarios in a module named `pages` depend on the size of pages: the gate runs them a second time without huge pages.
+//! Scenarios that depend on the size of pages (memory of buffers, rings, tables) are in a module named `pages`, which is a folder
+//! here or a part of a file: the gate runs these a second time without huge pages.
 
 #[path = "../common/mod.rs"]
 mod common;
 
-mod af_xdp;
 mod bridge;
-mod dpdk;
 mod forwarding;
 mod frames;
 mod hosts;
 mod icmp;
 mod layer2;
-mod memif;
 mod mix;
 mod nat44;
-mod nat44_many;
 mod nat44_stateful;
 mod neighbors;
+mod pages;
 mod scene;
-mod tap;
 mod tester;
 mod workers;

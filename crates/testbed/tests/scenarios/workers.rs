@@ -127,67 +127,6 @@ fn send_within(
 }
 
 #[test]
-fn no_frame_is_lost_or_overtaken_while_workers_come_and_go_and_queues_and_modes_change() {
-    let Some(_scenario) = Scenario::begin(&["ethtool"]) else { return };
-    let wire = Wire::new();
-    let router = wire.router(1);
-    let (port, mut far) = (wire.a.raw("eth0").unwrap(), wire.b.raw("eth0").unwrap());
-    let (stop, rounds) = (AtomicBool::new(false), if is_short_pass() { 1 } else { 5 });
-    let core = main_core(&router);
-    // No more are under way than rings hold: a processor that is away for a while costs time and not frames.
-    let (before, all) = (arrived(&wire.b), OnceLock::new());
-    let (sent, numbers) = std::thread::scope(|scope| {
-        let stopping = Stop(&stop);
-        let sender = scope.spawn(|| {
-            let sent = send_within(&port, core, 4000.0, &stop, numbered, |_| arrived(&wire.b) - before + 512);
-            *all.get_or_init(|| sent)
-        });
-        // Taken as they come: however long it takes, no socket's memory is the limit.
-        let receiver = scope.spawn(|| {
-            let (mut numbers, mut last) = (Vec::new(), Instant::now());
-            loop {
-                let frames = far.drain(Duration::from_millis(100)).unwrap();
-                numbers.extend(frames.iter().filter_map(|f| number_of(f)));
-                let sent = all.get().copied().unwrap_or(u64::MAX);
-                if !frames.is_empty() || sent == u64::MAX {
-                    last = Instant::now();
-                } else if numbers.len() as u64 >= sent || last.elapsed() > LOST {
-                    break numbers;
-                }
-            }
-        });
-        for _ in 0..rounds {
-            for workers in [4, 2, 1, 0, 3] {
-                router.cli(&format!("set workers {workers}")).expect("workers");
-                let threads = router.cli("show threads").expect("threads");
-                assert_eq!(threads.lines().count(), 2 + workers, "{threads}");
-                for worker in 0..workers {
-                    router.cli(&format!("set interface rx-placement host-r0 worker {worker}")).expect("placement");
-                    let text = router.cli("show interface rx-placement host-r0").expect("placement");
-                    assert!(text.contains(&format!("Thread {} (quiver_wk_{worker}):", worker + 1)), "{text}");
-                }
-                router.cli("set interface rx-placement host-r1 queue 0 main").expect("main forwards too");
-                for mode in ["polling", "interrupt", "adaptive"] {
-                    router.cli(&format!("set interface rx-mode host-r0 {mode}")).expect("mode");
-                    let text = router.cli("show interface rx-placement host-r0").expect("placement");
-                    assert!(text.contains(&format!("host-r0 queue 0 ({mode})")), "{text}");
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-            }
-        }
-        drop(stopping);
-        (sender.join().unwrap(), receiver.join().unwrap())
-    });
-    assert!(sent > 1000);
-    assert_eq!(numbers.len() as u64, sent, "errors: {}", router.cli("show errors").unwrap());
-    assert!(numbers.is_sorted(), "frames of one queue stay in order");
-    let refused = router.cli("set workers 64").unwrap_err();
-    assert!(refused.contains("64"), "{refused}");
-    assert_buffers_are_back(&router);
-    router.stop().expect("a clean end");
-}
-
-#[test]
 fn flows_of_a_single_queue_are_spread_over_workers_and_stay_in_order() {
     let Some(_scenario) = Scenario::begin(&["ethtool"]) else { return };
     let wire = Wire::new();
@@ -370,34 +309,100 @@ fn an_idle_router_sleeps_and_the_first_frame_wakes_it() {
     }
 }
 
-#[test]
-fn a_router_that_is_killed_under_load_comes_back_and_leaves_nothing_behind() {
-    let Some(_scenario) = Scenario::alone(&["ethtool"]) else { return };
-    let rounds = kills(3, 10);
-    let wire = Wire::new();
-    let (port, mut far) = (wire.a.raw("eth0").unwrap(), wire.b.raw("eth0").unwrap());
-    let before = Left::now(&wire.middle);
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let stopping = Stop(&stop);
-        let sender = scope.spawn(|| send_until(&port, None, 20_000.0, &stop, numbered));
-        for round in 0..rounds {
-            let mut router = wire.router(2);
-            far.drain(Duration::ZERO).unwrap();
-            let came = far.recv_matching(BOUND, |frame| number_of(frame).is_some()).unwrap();
-            assert!(came.is_some(), "round {round}: nothing is forwarded");
-            router.kill9().expect("kill");
-        }
-        drop(stopping);
-        sender.join().unwrap();
-    });
-    before.assert_same(&wire.middle);
-    // A last one ends as it should.
-    let router = wire.router(1);
-    let port = wire.a.raw("eth0").unwrap();
-    far.drain(Duration::from_millis(50)).unwrap();
-    port.send(&numbered(7)).unwrap();
-    assert!(far.recv_matching(BOUND, |frame| number_of(frame) == Some(7)).unwrap().is_some());
-    assert_buffers_are_back(&router);
-    router.stop().expect("a clean end");
+/// Whatever pages the buffers have.
+mod pages {
+    use super::*;
+
+    #[test]
+    fn no_frame_is_lost_or_overtaken_while_workers_come_and_go_and_queues_and_modes_change() {
+        let Some(_scenario) = Scenario::begin(&["ethtool"]) else { return };
+        let wire = Wire::new();
+        let router = wire.router(1);
+        let (port, mut far) = (wire.a.raw("eth0").unwrap(), wire.b.raw("eth0").unwrap());
+        let (stop, rounds) = (AtomicBool::new(false), if is_short_pass() { 1 } else { 5 });
+        let core = main_core(&router);
+        // No more are under way than rings hold: a processor that is away for a while costs time and not frames.
+        let (before, all) = (arrived(&wire.b), OnceLock::new());
+        let (sent, numbers) = std::thread::scope(|scope| {
+            let stopping = Stop(&stop);
+            let sender = scope.spawn(|| {
+                let sent = send_within(&port, core, 4000.0, &stop, numbered, |_| arrived(&wire.b) - before + 512);
+                *all.get_or_init(|| sent)
+            });
+            // Taken as they come: however long it takes, no socket's memory is the limit.
+            let receiver = scope.spawn(|| {
+                let (mut numbers, mut last) = (Vec::new(), Instant::now());
+                loop {
+                    let frames = far.drain(Duration::from_millis(100)).unwrap();
+                    numbers.extend(frames.iter().filter_map(|f| number_of(f)));
+                    let sent = all.get().copied().unwrap_or(u64::MAX);
+                    if !frames.is_empty() || sent == u64::MAX {
+                        last = Instant::now();
+                    } else if numbers.len() as u64 >= sent || last.elapsed() > LOST {
+                        break numbers;
+                    }
+                }
+            });
+            for _ in 0..rounds {
+                for workers in [4, 2, 1, 0, 3] {
+                    router.cli(&format!("set workers {workers}")).expect("workers");
+                    let threads = router.cli("show threads").expect("threads");
+                    assert_eq!(threads.lines().count(), 2 + workers, "{threads}");
+                    for worker in 0..workers {
+                        router.cli(&format!("set interface rx-placement host-r0 worker {worker}")).expect("placement");
+                        let text = router.cli("show interface rx-placement host-r0").expect("placement");
+                        assert!(text.contains(&format!("Thread {} (quiver_wk_{worker}):", worker + 1)), "{text}");
+                    }
+                    router.cli("set interface rx-placement host-r1 queue 0 main").expect("main forwards too");
+                    for mode in ["polling", "interrupt", "adaptive"] {
+                        router.cli(&format!("set interface rx-mode host-r0 {mode}")).expect("mode");
+                        let text = router.cli("show interface rx-placement host-r0").expect("placement");
+                        assert!(text.contains(&format!("host-r0 queue 0 ({mode})")), "{text}");
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                }
+            }
+            drop(stopping);
+            (sender.join().unwrap(), receiver.join().unwrap())
+        });
+        assert!(sent > 1000);
+        assert_eq!(numbers.len() as u64, sent, "errors: {}", router.cli("show errors").unwrap());
+        assert!(numbers.is_sorted(), "frames of one queue stay in order");
+        let refused = router.cli("set workers 64").unwrap_err();
+        assert!(refused.contains("64"), "{refused}");
+        assert_buffers_are_back(&router);
+        router.stop().expect("a clean end");
+    }
+
+    #[test]
+    fn a_router_that_is_killed_under_load_comes_back_and_leaves_nothing_behind() {
+        let Some(_scenario) = Scenario::alone(&["ethtool"]) else { return };
+        let rounds = kills(3, 10);
+        let wire = Wire::new();
+        let (port, mut far) = (wire.a.raw("eth0").unwrap(), wire.b.raw("eth0").unwrap());
+        let before = Left::now(&wire.middle);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let stopping = Stop(&stop);
+            let sender = scope.spawn(|| send_until(&port, None, 20_000.0, &stop, numbered));
+            for round in 0..rounds {
+                let mut router = wire.router(2);
+                far.drain(Duration::ZERO).unwrap();
+                let came = far.recv_matching(BOUND, |frame| number_of(frame).is_some()).unwrap();
+                assert!(came.is_some(), "round {round}: nothing is forwarded");
+                router.kill9().expect("kill");
+            }
+            drop(stopping);
+            sender.join().unwrap();
+        });
+        before.assert_same(&wire.middle);
+        // A last one ends as it should.
+        let router = wire.router(1);
+        let port = wire.a.raw("eth0").unwrap();
+        far.drain(Duration::from_millis(50)).unwrap();
+        port.send(&numbered(7)).unwrap();
+        assert!(far.recv_matching(BOUND, |frame| number_of(frame) == Some(7)).unwrap().is_some());
+        assert_buffers_are_back(&router);
+        router.stop().expect("a clean end");
+    }
 }

@@ -13,13 +13,14 @@ use quiver_tables::qsbr;
 
 use crate::clock::Clock;
 use crate::context::{NULL_NODE, NodeId};
-use crate::drop::{ErrorDrop, NullNode};
+use crate::drop::{ErrorDrop, NullNode, PacketLoop};
 use crate::elog::EventLog;
 use crate::fleet::{Fleet, ThreadInfo};
 use crate::frame::VECTOR_DEFAULT;
 use crate::handoff::HandoffInput;
 use crate::interface::InterfaceCounters;
 use crate::node::{LoopConfig, Severity, Verdict};
+use crate::pulse::Pulses;
 use crate::spec::{MakeCx, NodeKind, NodeSpec};
 use crate::staged::Level;
 use crate::stats::{Names, Stats, path_part};
@@ -139,6 +140,7 @@ impl Graph {
             interfaces: interfaces.clone(),
             nodes: Arc::new(nodes),
             events,
+            pulses: Arc::default(),
         };
         let mut graph = Self {
             entries: Vec::new(),
@@ -147,7 +149,7 @@ impl Graph {
             free_errors: HashMap::new(),
             arcs: HashMap::new(),
             arc_order: Vec::new(),
-            fleet: Fleet::new(domain.clone()),
+            fleet: Fleet::new(domain.clone(), shared.pulses.clone()),
             shared,
             node_names: stats.names("/sys/node/names"),
             stats,
@@ -158,11 +160,13 @@ impl Graph {
         };
         let drops = interfaces.drops.clone();
         let punts = interfaces.punt.clone();
+        let looped = graph.shared.events.kind("packet loop: %d packets dropped");
         let added = graph.add(vec![
             NodeSpec::vector("error-drop", move |_| ErrorDrop { counter: drops.clone() }).takes_shared(),
             NodeSpec::vector("null-node", |_| NullNode).takes_shared(),
             NodeSpec::vector("error-punt", move |_| ErrorDrop { counter: punts.clone() }).takes_shared(),
             NodeSpec::input("handoff-input", |_| HandoffInput),
+            NodeSpec::vector("packet-loop", move |_| PacketLoop { event: looped }).takes_shared(),
         ]);
         debug_assert!(added.is_ok());
         graph.shared.errors.set_len(graph.errors.len() as u32);
@@ -184,6 +188,17 @@ impl Graph {
     /// The event log of all threads.
     pub fn events(&self) -> &Arc<EventLog> {
         &self.shared.events
+    }
+
+    /// What all threads show of their progress.
+    pub fn pulses(&self) -> &Arc<Pulses> {
+        &self.shared.pulses
+    }
+
+    /// Tells a watchdog that main has done a part of what it does: between the parts of a change that has many and does not
+    /// give the thread back.
+    pub fn progress(&self) {
+        self.shared.pulses.of(0).beat();
     }
 
     /// Reclamation domain that all workers take part in.
@@ -251,6 +266,7 @@ impl Graph {
             self.by_name.insert(spec.name.clone(), id);
             let error_base = self.claim_errors(&spec);
             self.node_names.set(u32::from(id), &spec.name);
+            self.shared.pulses.set_name(id, &spec.name);
             for what in NODE_COUNTERS {
                 // A refusal only means that the directory is full.
                 let _ = self.stats.symlink(&node_link(&spec.name, what), &format!("/sys/node/{what}"), u32::from(id));

@@ -32,6 +32,7 @@ mod own;
 mod packet;
 mod port;
 mod publish;
+mod pulse;
 pub mod reactor;
 mod spec;
 mod staged;
@@ -61,6 +62,7 @@ pub use port::{
     Transmitted, TxBatch, TxDrop, TxQueue, TxState,
 };
 pub use publish::{Published, Snapshot};
+pub use pulse::{Activity, Pulse, Pulses, Whereabouts};
 pub use spec::{MakeCx, NodeKind, NodeSpec, TraceFormat};
 pub use staged::Level;
 pub use trace::{TRACE_BYTES, TRACE_MAX, TraceEntry, TraceRecord};

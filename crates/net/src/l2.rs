@@ -32,6 +32,7 @@ mod domain;
 mod flood;
 mod input;
 mod learn;
+mod loops;
 mod mac;
 mod macs;
 mod port;

@@ -228,6 +228,7 @@ impl Router {
             if kind == PortKind::UnknownForward && domain.unknown_forward().is_some_and(|other| other != index) {
                 return refuse("cannot be uu-fwd: the bridge domain has one");
             }
+            self.refuse_loop(index, L2Mode::Bridge { domain: id, index: domain.index, kind, group })?;
         } else {
             self.create_bridge_domain(Some(id))?;
         }
@@ -269,11 +270,12 @@ impl Router {
             }
             L2Mode::L3 => drop(self.l2.rewrites.remove(&index)),
         }
+        self.refuse_loop(index, mode)?;
         self.leave_bridge(index);
         self.enter_mode(index, mode)
     }
 
-    fn enter_mode(&mut self, index: IfIndex, mode: L2Mode) -> Result<(), InterfaceError> {
+    pub(super) fn enter_mode(&mut self, index: IfIndex, mode: L2Mode) -> Result<(), InterfaceError> {
         if let Some(interface) = self.interfaces.get_mut(index) {
             interface.l2 = mode;
         }

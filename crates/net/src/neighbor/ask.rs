@@ -67,9 +67,6 @@ pub(crate) trait AskFamily: Family {
 
     /// A request to everybody, as a frame; `None` where the interface has no address to ask from.
     fn request(view: &View, target: Self::Addr) -> Option<Vec<u8>>;
-
-    /// A neighbour's address as a record has it.
-    fn of_number(number: u128) -> Self::Addr;
 }
 
 impl AskFamily for V4 {
@@ -87,10 +84,6 @@ impl AskFamily for V4 {
 
     fn request(view: &View, target: u32) -> Option<Vec<u8>> {
         arp::request(view, target, None)
-    }
-
-    fn of_number(number: u128) -> u32 {
-        number as u32
     }
 }
 
@@ -118,10 +111,6 @@ impl AskFamily for V6 {
 
     fn request(view: &View, target: u128) -> Option<Vec<u8>> {
         nd::solicitation(view, target, None)
-    }
-
-    fn of_number(number: u128) -> u128 {
-        number
     }
 }
 

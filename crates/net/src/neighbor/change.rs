@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use quiver_graph::IfIndex;
-use quiver_wire::MacAddr;
 use quiver_wire::ipv6::address::is_martian_src;
+use quiver_wire::{IpPrefix, MacAddr};
 
 use super::ask::Outcome;
 use super::hold::Key;
@@ -365,16 +365,17 @@ pub(super) fn on_interface(router: &mut Router, event: &IfEvent) {
                 router.announce_all(index);
             }
         }
-        IfEvent::Address(index, address, _, added) => {
+        IfEvent::Address(index, address, len, added) => {
             if let IpAddr::V6(a) = address {
                 router.address_changed(index, a, added);
             }
             router.publish_view(index, false);
             if !added {
+                let link = IpPrefix::new(address, len);
                 let lost: Vec<Key> = router
                     .neighbor_keys(FamilyId::of(&address), Some(index), false)
                     .into_iter()
-                    .filter(|key| !router.still_on_link(key))
+                    .filter(|key| link.as_ref().is_ok_and(|l| l.contains(key.1)) && !router.still_on_link(key))
                     .collect();
                 for key in lost {
                     router.drop_neighbor(&key, Outcome::Forgotten);

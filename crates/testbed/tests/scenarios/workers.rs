@@ -273,7 +273,7 @@ fn machine_wake_up() -> Duration {
 #[test]
 fn an_idle_router_sleeps_and_the_first_frame_wakes_it() {
     let Some(_scenario) = Scenario::alone(&["ethtool"]) else { return };
-    let (seconds, count) = if is_short_pass() { (2, 100) } else { (5, 500) };
+    let (seconds, count) = (2, 100);
     let machine = machine_wake_up();
     println!("a sleeping thread of this machine is awake after {machine:?}");
     for workers in [0, 1] {

@@ -23,11 +23,14 @@
 //! Not done here: secure ND (RFC 3971), and anything for links that are not Ethernet.
 
 mod ask;
+mod asked;
 mod change;
 mod facts;
 mod hold;
 mod output;
 mod process;
+mod rate;
+mod shares;
 pub(crate) mod state;
 mod table;
 mod view;
@@ -36,7 +39,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crossbeam_channel::Receiver;
 use quiver_graph::stats::SimpleCounters;
 use quiver_graph::{IfIndex, MAX_INTERFACES, MakeCx, NodeId, NodeSpec, Published};
 use quiver_wire::MacAddr;
@@ -46,6 +48,7 @@ use crate::{NetError, ProcessSignal, Router};
 
 use ask::{Ask, AskFamily, Outcome, Target};
 pub(crate) use change::is_running;
+use facts::FactReceiver;
 pub(crate) use facts::{Fact, FactSender, Teller, What};
 use hold::Holds;
 pub(crate) use hold::Key;
@@ -141,7 +144,7 @@ pub(crate) struct Neighbors {
     pub views: Published<Views>,
     slots: OutputSlots,
     holds: Holds,
-    facts: Receiver<Fact>,
+    facts: FactReceiver,
     pub sender: FactSender,
     epoch: Arc<AtomicU32>,
     listeners: Vec<NeighborListener>,

@@ -7,6 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example may take says something of the machine only.
+settings.register_profile("lab", deadline=None)
+settings.load_profile("lab")
 
 SSHD_FOLDER = Path("/run/sshd")
 """Every ``sshd`` wants it, wherever it runs."""

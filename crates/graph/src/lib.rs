@@ -49,7 +49,7 @@ pub use feature::{ArcPoint, ArcSpec, FeatureSpec};
 pub use fleet::{Fleet, Rest, ThreadInfo, ThreadPlan};
 pub use frame::{Frame, IfIndex, PREFETCH_MAX, Span, VECTOR_DEFAULT, VECTOR_MAX, flags};
 pub use fuse::{End, Line, Then};
-pub use graph::{ErrorInfo, Graph, GraphError, MAX_NODES, NodeFigures, NodeInfo, STATS_BYTES};
+pub use graph::{ErrorInfo, EventCounts, Graph, GraphError, MAX_NODES, NodeFigures, NodeInfo, STATS_BYTES};
 pub use group::{Group, Sent};
 pub use handoff::HANDOFF_CAPACITY;
 pub use interface::{InterfaceCounters, MAX_INTERFACES};

@@ -7,7 +7,7 @@ use quiver_buffer::{PageSize, Region, RegionConfig};
 use quiver_graph::clock::Clock;
 use quiver_graph::stats::Stats;
 use quiver_graph::{
-    Frame, Graph, IfIndex, NoDrops, NoNext, NodeCx, NodeId, NodeSpec, STATS_BYTES, ThreadPlan, VectorNode, next_nodes,
+    Frame, Graph, IfIndex, InputNode, NoDrops, NoNext, NodeCx, NodeId, NodeSpec, STATS_BYTES, ThreadPlan, VectorNode, next_nodes,
 };
 use quiver_tables::qsbr;
 
@@ -70,6 +70,31 @@ impl VectorNode for Out {
             cx.free(packet);
         }
         self.0.fetch_add(frame.len() as u64, Relaxed);
+    }
+}
+
+next_nodes! { enum SourceNext { Round = "round" } }
+
+/// Brings in one packet that goes round for ever.
+struct Source(bool);
+
+impl InputNode for Source {
+    type Next = SourceNext;
+    type Drop = NoDrops;
+
+    fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
+        if std::mem::replace(&mut self.0, true) {
+            return 0;
+        }
+        let mut frame = cx.new_frame();
+        assert!(cx.push_bytes(&mut frame, b"round and round", IfIndex(1)));
+        cx.packet(&mut frame, 0).set_aux(FOR_EVER);
+        cx.send(SourceNext::Round, frame);
+        1
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
     }
 }
 
@@ -184,5 +209,25 @@ fn what_waits_to_leave_leaves() {
     let mut bed = Bed::new(0, 1);
     bed.send(&[9]);
     assert_eq!((bed.out.load(Relaxed), bed.looped()), (512, 0), "copies that end are all there");
+    bed.assert_pool_is_whole();
+}
+
+#[test]
+fn the_end_of_a_loop_is_in_the_trace() {
+    let mut bed = Bed::new(0, 0);
+    let source = bed.graph.add(vec![NodeSpec::input("source", |_| Source(true))]).unwrap()[0];
+    bed.graph.fleet().each(move |w| {
+        w.trace_add(source, 1);
+        w.input::<Source>(source).unwrap().0 = false;
+        w.step()
+    });
+    assert_eq!(bed.looped(), 1);
+    let record = bed.graph.traces().remove(0).1.remove(0);
+    let names: Vec<_> = record.entries.iter().map(|entry| bed.graph.node_name(NodeId(entry.node))).collect();
+    assert_eq!(names[..4], ["source", "round", "back", "round"]);
+    assert_eq!(names[names.len() - 2..], ["packet-loop", "error-drop"], "{} stations", names.len());
+    let mut text = String::new();
+    bed.graph.format_trace(record.entries.last().unwrap(), &mut text);
+    assert!(text.ends_with("packet-loop: packet loop"), "{text}");
     bed.assert_pool_is_whole();
 }

@@ -77,6 +77,7 @@ pub enum StartError {
 
 /// The program: everything `main` does, with these plugins.
 pub fn run(plugins: &[Plugin]) -> ExitCode {
+    crate::panics::install();
     match start(plugins, std::env::args_os().skip(1).collect()) {
         Ok(code) => code,
         Err(error) => {

@@ -92,6 +92,8 @@ pub struct Unix {
     pub pager_limit: Option<usize>,
     /// Sleep so long in each turn of the main loop.
     pub poll_sleep: Duration,
+    /// Time after which a thread without progress ends the router; nothing where it never does.
+    pub watchdog: Option<Duration>,
 }
 
 /// `cpu { … }`.
@@ -221,6 +223,14 @@ impl Unix {
             no_pager: block.flag("cli-no-pager"),
             pager_limit: size("cli-pager-buffer-limit")?,
             poll_sleep: Duration::from_micros(poll_sleep.unwrap_or(0)),
+            watchdog: match block.get("watchdog") {
+                None => Some(crate::watchdog::DEFAULT),
+                Some(value) if value.text() == "off" => None,
+                Some(value) => {
+                    let seconds: u64 = value.number_in(1..=3600).map_err(|error| error.help("or `off'"))?;
+                    Some(Duration::from_secs(seconds))
+                }
+            },
         })
     }
 

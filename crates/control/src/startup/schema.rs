@@ -96,6 +96,7 @@ fn unix() -> Section {
         .value("runtime-dir", "folder")
         .flag("use-current-dir")
         .value("poll-sleep-usec", "number")
+        .value("watchdog", "seconds or off")
         .value("pidfile", "file")
         .value("gid", "group")
         .flag("full-coredump")

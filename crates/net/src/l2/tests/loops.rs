@@ -117,19 +117,6 @@ fn a_circle_that_is_there_all_the_same_costs_its_frames_and_nothing_else() {
     }
 }
 
-#[test]
-fn a_dropped_loop_is_in_the_trace() {
-    let mut h = Harness::new();
-    let all = loopbacks(&mut h, 2);
-    force(&mut h, all[0], all[1]);
-    force(&mut h, all[1], all[0]);
-    let node = h.router.graph.node("loop0-tx").unwrap();
-    h.router.graph.trace_add(node, 1);
-    h.exchange(all[0], &frame(mac(1), mac(2)));
-    assert_eq!(h.count("packet-loop", "packet loop"), 1);
-    h.assert_buffers_held(0);
-}
-
 #[derive(Clone, Debug)]
 enum Change {
     Connect(usize, usize),
@@ -170,19 +157,15 @@ fn frames_end(changes: &[Change], forced: bool) -> u64 {
         };
     }
     settle(&mut h);
-    let (before, mut injected) = (h.counts(), 0);
-    drop(before);
     for place in &places {
         for vlan in [None, Some(1), Some(2), Some(3)] {
             let packet = Packet::ethernet(mac(1), MacAddr::BROADCAST);
             let packet = if let Some(vlan) = vlan { packet.vlan(vlan) } else { packet };
             h.inject(*place, &packet.ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).payload(b"round?").pad_to(60).build());
-            injected += 1;
         }
         h.run();
         settle(&mut h);
     }
-    assert!(injected > 0);
     h.assert_buffers_held(0);
     h.count("packet-loop", "packet loop")
 }

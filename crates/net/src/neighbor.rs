@@ -17,8 +17,9 @@
 //! neighbour that is used is probed by unicast, and one that does not answer is removed, so that the next packet asks
 //! everybody. Whether it is used is told by the counters of its adjacency: forwarding itself pays nothing.
 //!
-//! *Limits.* Dynamic entries per family are bounded ([`NeighborConfig`]), those that are only asked for more tightly; so are
-//! held packets, requests a second, and facts on their way to main. A scan of a big prefix is dropped and counted.
+//! *Limits.* Dynamic entries of a family are bounded in all and for each interface ([`NeighborConfig`]), those that are only asked
+//! for more tightly; so are held packets and requests a second, by who sends the packets ([`crate::owner`]), and facts on their way
+//! to main, by kind and interface. A flood or a scan pushes out its own; what is dropped is counted (`docs/security-wire.md`).
 //!
 //! Not done here: secure ND (RFC 3971), and anything for links that are not Ethernet.
 

@@ -11,6 +11,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod attack_program;
+mod attacks_wire;
 mod bridge;
 mod forwarding;
 mod frames;

@@ -4,11 +4,9 @@
 //! The flood is paced by counts: after each chunk, which fits into the interface's ring, the hosts' pings show that the router has
 //! taken it. So what a ping could lose it would lose to a table, not to a full ring.
 
-mod common;
-
 use std::net::Ipv4Addr;
 
-use common::{BOUND, errors, eventually};
+use crate::common::{BOUND, errors, eventually};
 use quiver_testbed::{Host, LinkOptions, RawPort, Router, Scenario};
 use quiver_wire::MacAddr;
 use quiver_wire::arp::ArpHeader;

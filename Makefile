@@ -5,7 +5,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # With DPDK where its headers are (libdpdk-dev); DPDK= leaves it out.
 DPDK ?= $(shell . scripts/common.sh; dpdk_features)
 
-.PHONY: help build demo demo-lab test bench lab fuzz attack sanitize lint clean
+.PHONY: help build demo demo-lab test bench lab fuzz attack sanitize lint lint-rust lint-lab clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -50,11 +50,15 @@ attack: ## mutated frames, odd API messages and command lines against a router: 
 	@scripts/install-packages test
 	scripts/attack $(ARGS)
 
-lint: ## format, clippy without warnings, the workspace checked for aarch64, the lab's rules and types
+lint: lint-rust lint-lab ## format, clippy without warnings, the workspace checked for aarch64, the lab's rules and types
+
+lint-rust:
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	$(if $(DPDK),cargo clippy --locked -p quiver-dpdk -p quiver -p quiver-tester $(DPDK) --all-targets -- -D warnings)
 	scripts/check-aarch64 check
+
+lint-lab:
 	scripts/lab lint
 
 clean: ## everything that was built

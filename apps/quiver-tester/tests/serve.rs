@@ -23,7 +23,7 @@ impl Server {
     }
 
     fn connect(&self) -> Client {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         loop {
             if let Ok(stream) = UnixStream::connect(self.folder.join("s")) {
                 stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a bound");

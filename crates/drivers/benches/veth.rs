@@ -109,7 +109,7 @@ fn throughput(rig: &mut Rig, a: &Host, len: usize) -> String {
 }
 
 fn main() {
-    let Some(_scenario) = Scenario::begin(&["iperf3"]) else { return };
+    let Some(_scenario) = Scenario::alone(&["iperf3"]) else { return };
     // Sender and driver on cores of their own: on one, the sender would wait for the worker to stop spinning.
     let plan = [ThreadPlan { cpu: Some(1), ..ThreadPlan::default() }];
     let _ = quiver_graph::topology::pin_current_thread(0);

@@ -164,7 +164,7 @@ impl Bed {
     }
 
     fn wait(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while self.seen.packets.load(Ordering::Relaxed) + self.dropped() < self.orders.limit.load(Ordering::Relaxed) {
             if self.graph.fleet().step_here().is_none() {
                 std::thread::sleep(Duration::from_micros(200));
@@ -218,7 +218,7 @@ fn what_a_thread_does_not_take_is_dropped_and_counted() {
     let total = HANDOFF_CAPACITY as u64 + 1000;
     bed.orders.limit.store(total, Ordering::Release);
     bed.graph.fleet().on(1, |_| ());
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while bed.orders.sent.load(Ordering::Acquire) < total {
         assert!(Instant::now() < deadline);
         std::thread::yield_now();
@@ -242,16 +242,20 @@ fn a_sleeping_thread_is_woken_for_what_is_handed_to_it() {
     let mut bed = Bed::new(2);
     bed.threads.publish(vec![2]);
     bed.place_source(None, 1);
+    let mut late = 0;
     for round in 1..=20 {
         // Longer than a thread polls on its own; far shorter than it sleeps at most.
         std::thread::sleep(Duration::from_millis(2));
         let start = Instant::now();
         bed.order(1);
         while bed.seen.packets.load(Ordering::Relaxed) < round {
-            assert!(start.elapsed() < Duration::from_millis(500), "round {round}");
+            assert!(start.elapsed() < Duration::from_secs(60), "round {round}");
             std::thread::yield_now();
         }
+        late += u32::from(start.elapsed() > Duration::from_millis(500));
     }
+    // One that is not woken sleeps for a second each time; a busy machine keeps it waiting now and then.
+    assert!(late <= 10, "{late} of 20 late");
 }
 
 #[test]

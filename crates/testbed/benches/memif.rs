@@ -146,7 +146,7 @@ fn main() {
     if std::env::args().any(|a| a == "--test") {
         return;
     }
-    let Some(_scenario) = Scenario::begin(&[PROGRAM]) else { return };
+    let Some(_scenario) = Scenario::alone(&[PROGRAM]) else { return };
     let mut numbers = std::env::args().filter_map(|a| a.parse::<u64>().ok());
     let (seconds, rounds) = (numbers.next().unwrap_or(3), numbers.next().unwrap_or(3));
     let time = Duration::from_secs(seconds);

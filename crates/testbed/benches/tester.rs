@@ -157,7 +157,7 @@ fn main() {
     if std::env::args().any(|a| a == "--test") {
         return;
     }
-    let Some(_scenario) = Scenario::begin(&[PROGRAM]) else { return };
+    let Some(_scenario) = Scenario::alone(&[PROGRAM]) else { return };
     let mut numbers = std::env::args().filter_map(|a| a.parse::<u64>().ok());
     let (seconds, rounds) = (numbers.next().unwrap_or(2), numbers.next().unwrap_or(3).max(1));
     type Case = (String, Box<dyn Fn(u64) -> (f64, f64, i64)>);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 /// Longest wait for what should happen at once; the machine may be busy.
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(120);
 
 /// A folder that is removed at the end.
 pub struct Folder(pub PathBuf);

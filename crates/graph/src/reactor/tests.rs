@@ -205,8 +205,8 @@ fn a_waker_used_by_another_thread_ends_the_wait() {
         .await;
     });
     woken.join().unwrap();
-    // The loop would sleep for a second at a time.
-    assert!(start.elapsed() < Duration::from_millis(900));
+    // The loop would sleep for an hour.
+    assert!(start.elapsed() < Duration::from_secs(1800));
 }
 
 #[test]

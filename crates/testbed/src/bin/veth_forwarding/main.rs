@@ -111,7 +111,7 @@ fn main() -> io::Result<()> {
     let mut arguments = words.map(|a| a.parse::<u64>());
     let rounds = arguments.next().and_then(Result::ok).unwrap_or(5);
     let time = Duration::from_secs(arguments.next().and_then(Result::ok).unwrap_or(2));
-    let Some(_scenario) = Scenario::begin(if nat { &[Scenario::BPF, "nft"] } else { &[Scenario::BPF] }) else { return Ok(()) };
+    let Some(_scenario) = Scenario::alone(if nat { &[Scenario::BPF, "nft"] } else { &[Scenario::BPF] }) else { return Ok(()) };
     let mut results: Vec<(Way, Vec<Figures>, Vec<Figures>)> = Way::ALL.map(|way| (way, Vec::new(), Vec::new())).into();
     for _ in 0..rounds {
         for (way, flooded, even) in &mut results {

@@ -56,7 +56,8 @@ impl Settings {
     fn come_first(&self) {
         let _ = topology::unpin_current_thread();
         let (policy, priority) = self.scheduler;
-        if policy != SchedulerPolicy::Other {
+        // The others have no priorities; there the kernel shares the processors out.
+        if matches!(policy, SchedulerPolicy::Fifo | SchedulerPolicy::RoundRobin) {
             let _ = topology::set_scheduler(policy, (priority + 1).min(99));
         }
     }

@@ -473,7 +473,7 @@ fn what_does_not_come_in_time_is_given_up_and_told_where_the_first_part_came() {
 fn reassembly_holds_no_more_than_its_limits() {
     for family in FAMILIES {
         let (mut h, x) = bed(0, 1);
-        let limits = Limits { datagrams: 10, fragments: 4, kilobytes: 40, timeout: Duration::from_secs(30) };
+        let limits = Limits { datagrams: 10, per_source: 100, fragments: 4, kilobytes: 40, timeout: Duration::from_secs(30) };
         h.router.set_reassembly_limits(family, limits);
         for sequence in 0..50 {
             h.inject(x[0], &frame(0, &first_fragment(family, sequence)));

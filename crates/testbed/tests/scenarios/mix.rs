@@ -1,14 +1,12 @@
 //! The shipped MIX configuration: IPv4, IPv6 and bridging at once on the same ports, each frame treated as what it is.
 
-mod common;
+use crate::common;
 
-use std::time::Duration;
-
-use common::{assert_buffers_are_back, eventually, workers};
+use common::{BOUND, assert_buffers_are_back, eventually, workers};
 use quiver_testbed::{Host, Router, Scenario};
 
 /// The configuration that is shipped.
-const MIX: &str = include_str!("../../../docs/mix.cli");
+const MIX: &str = include_str!("../../../../docs/mix.cli");
 /// Packets of each kind and direction.
 const N: usize = 20_000;
 const PORT: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
@@ -81,7 +79,7 @@ fn three_kinds_of_traffic_share_two_ports_and_none_is_lost() {
             streams(&router, n, *workers);
         }
         router.cli("packet-generator enable-stream").expect("streams run");
-        eventually("all has been sent", Duration::from_secs(30), || !router.cli("show packet-generator").unwrap().contains("Yes"));
+        eventually("all has been sent", BOUND, || !router.cli("show packet-generator").unwrap().contains("Yes"));
         for n in 0..2 {
             router.cli(&format!("packet-generator capture pg{n} disable")).expect("end of capture");
             let pcap = std::fs::read(file(n)).expect("a capture file");

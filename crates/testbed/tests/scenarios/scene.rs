@@ -49,7 +49,7 @@ fn stand_in() -> PathBuf {
     let path = std::env::temp_dir().join(format!("quiver-stand-in-{}-{:?}", std::process::id(), std::thread::current().id()));
     let exe = std::env::current_exe().unwrap();
     let exe = exe.display();
-    let script = format!("#!/bin/sh\n{ROLE}=$2 exec '{exe}' --exact the_stand_in_for_the_daemon --nocapture\n");
+    let script = format!("#!/bin/sh\n{ROLE}=$2 exec '{exe}' --exact scene::the_stand_in_for_the_daemon --nocapture\n");
     std::fs::write(&path, script).unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     path
@@ -57,7 +57,7 @@ fn stand_in() -> PathBuf {
 
 fn start(host: &Host, conf: &str) -> std::io::Result<Router> {
     let script = stand_in();
-    let router = Router::builder(host, conf).binary(&script).ready_within(Duration::from_secs(5)).start();
+    let router = Router::builder(host, conf).binary(&script).ready_within(Duration::from_secs(60)).start();
     std::fs::remove_file(script).unwrap();
     router
 }
@@ -144,13 +144,13 @@ fn the_two_hosts_meet_when_the_middle_forwards() {
     };
     forward(&scene);
     scene.a.flush_neighbours("eth0").unwrap();
-    assert!(scene.a.pings(TwoHosts::B4, 5).unwrap());
-    assert!(scene.b.pings(TwoHosts::A6, 5).unwrap());
+    assert!(scene.a.reaches(TwoHosts::B4, 5).unwrap());
+    assert!(scene.b.reaches(TwoHosts::A6, 5).unwrap());
 
     scene.a.delete_link("eth0").unwrap();
     assert!(!scene.b.pings(TwoHosts::A4, 1).unwrap());
     scene.connect(Side::A).unwrap();
     scene.middle.sysctl("net.ipv6.conf.r0.disable_ipv6", "0").unwrap();
     scene.middle.address("r0", "10.0.1.1/24").unwrap();
-    assert!(scene.b.pings(TwoHosts::A4, 5).unwrap(), "the link is back");
+    assert!(scene.b.reaches(TwoHosts::A4, 5).unwrap(), "the link is back");
 }

@@ -1,6 +1,6 @@
 //! Memif with peers of another make (DPDK's testpmd) and of our own: both roles, traffic, peers that die.
 
-mod common;
+use crate::common;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use common::testpmd::{PROGRAM, Testpmd, Vdev};
 use common::{assert_buffers_are_back, counter, eventually, kills, workers};
 use quiver_testbed::{Host, Router, Scenario, is_short_pass};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn router(host: &Host, workers: u32, commands: &str) -> Router {
     let cpu = if workers == 0 { String::new() } else { format!("cpu {{ workers {workers} }}") };
@@ -241,7 +241,7 @@ fn flows_without_link_headers_are_spread_over_workers_and_each_stays_on_one() {
 
 #[test]
 fn a_router_that_dies_is_found_again_by_its_peer() {
-    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let Some(_scenario) = Scenario::alone(&[]) else { return };
     let host = Host::new("memif").unwrap();
     let folder = Folder::new();
     let socket = folder.0.join("between.sock");
@@ -297,7 +297,7 @@ fn a_router_that_dies_is_found_again_by_its_peer() {
 
 #[test]
 fn deaths_of_a_peer_under_load_leave_nothing_behind() {
-    let Some(_scenario) = Scenario::begin(&[PROGRAM]) else { return };
+    let Some(_scenario) = Scenario::alone(&[PROGRAM]) else { return };
     [Role::Master, Role::Lender].into_iter().for_each(deaths);
 }
 
@@ -338,7 +338,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("quiver-memif-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("quiver-memif-{}-{:?}", std::process::id(), std::thread::current().id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }

@@ -1,8 +1,6 @@
 //! Bridge domains with kernel hosts as stations, and the kernel's own bridge as a neighbour.
 
-mod common;
-
-use std::time::Duration;
+use crate::common;
 
 use common::{BOUND, assert_buffers_are_back, eventually, workers};
 use quiver_testbed::{Host, LinkOptions, Offloads, Router, Scenario, Tag};
@@ -54,8 +52,8 @@ fn hosts_of_a_domain_reach_each_other_and_only_each_other() {
             let lan = Lan::new(4, offloads);
             let router = lan.router(*workers, &format!("{}set interface l2 bridge host-r3 20", bridge_all(3)));
             for (from, to) in [(0, 2), (1, 3), (2, 1)] {
-                assert!(lan.hosts[from].pings(&format!("192.0.2.{to}"), 3).unwrap(), "{from} to {to}");
-                assert!(lan.hosts[from].pings(&format!("2001:db8::{to}"), 3).unwrap(), "{from} to {to}, IPv6");
+                assert!(lan.hosts[from].reaches(&format!("192.0.2.{to}"), 3).unwrap(), "{from} to {to}");
+                assert!(lan.hosts[from].reaches(&format!("2001:db8::{to}"), 3).unwrap(), "{from} to {to}, IPv6");
             }
             assert!(!lan.hosts[3].pings("192.0.2.1", 2).unwrap(), "another domain");
             let _server = lan.hosts[1].background("iperf3 --server").unwrap();
@@ -77,11 +75,11 @@ fn a_host_that_moves_is_found_at_its_new_port() {
     let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
     let lan = Lan::new(3, Offloads::Off);
     let router = lan.router(1, &bridge_all(3));
-    assert!(lan.hosts[0].pings("192.0.2.3", 3).unwrap());
+    assert!(lan.hosts[0].reaches("192.0.2.3", 3).unwrap());
     // The third host goes away; the second takes over its addresses, as a virtual machine that was moved.
     lan.hosts[2].ip("link set eth0 down").unwrap();
     lan.hosts[1].ip("link set eth0 address 02:00:00:00:03:02\naddress add 192.0.2.3/24 dev eth0").unwrap();
-    eventually("the moved host answers", Duration::from_secs(5), || {
+    eventually("the moved host answers", BOUND, || {
         let _ = lan.hosts[1].pings("192.0.2.1", 1);
         lan.hosts[0].pings("192.0.2.3", 1).unwrap()
     });
@@ -104,9 +102,9 @@ fn a_bvi_routes_between_a_domain_and_a_network() {
         lan.hosts[2].address("eth0", "198.51.100.3/24").unwrap();
         lan.hosts[2].route("192.0.2.0/24", "198.51.100.254").unwrap();
         lan.hosts[0].route("198.51.100.0/24", "192.0.2.254").unwrap();
-        assert!(lan.hosts[0].pings("192.0.2.2", 3).unwrap(), "within the domain");
-        assert!(lan.hosts[0].pings("192.0.2.254", 3).unwrap(), "the router itself");
-        assert!(lan.hosts[0].pings("198.51.100.3", 3).unwrap(), "through the router");
+        assert!(lan.hosts[0].reaches("192.0.2.2", 3).unwrap(), "within the domain");
+        assert!(lan.hosts[0].reaches("192.0.2.254", 3).unwrap(), "the router itself");
+        assert!(lan.hosts[0].reaches("198.51.100.3", 3).unwrap(), "through the router");
         let answer = router.cli("ping 192.0.2.1 repeat 2 interval 0.1").unwrap();
         assert!(answer.contains(" 0% packet loss"), "{answer}");
         let _server = lan.hosts[0].background("iperf3 --server").unwrap();
@@ -131,7 +129,7 @@ fn vlans_are_one_network_after_their_tags_are_taken_off() {
     let _tags =
         (lan.hosts[0].speak_vlan("eth0", &[Tag::dot1q(10)]).unwrap(), lan.hosts[1].speak_vlan("eth0", &[Tag::dot1q(20)]).unwrap());
     for (from, to) in [(0, 2), (0, 3), (1, 3), (2, 1)] {
-        assert!(lan.hosts[from].pings(&format!("192.0.2.{to}"), 3).unwrap(), "{from} to {to}");
+        assert!(lan.hosts[from].reaches(&format!("192.0.2.{to}"), 3).unwrap(), "{from} to {to}");
     }
     router.cli("set interface l2 tag-rewrite host-r1.20 translate 1-1 dot1q 77").unwrap();
     assert!(!lan.hosts[2].pings("192.0.2.2", 2).unwrap(), "behind a tag that nobody speaks");
@@ -151,9 +149,9 @@ fn the_kernels_bridge_and_ours_are_one_network() {
     bridge.ip("link set br0 up\nlink set p1 up\nlink set eth0 up").unwrap();
     let router = lan.router(1, &bridge_all(3));
     for host in &lan.hosts[..2] {
-        assert!(host.pings("192.0.2.9", 10).unwrap(), "{}", host.name());
+        assert!(host.reaches("192.0.2.9", 10).unwrap(), "{}", host.name());
     }
-    assert!(far.pings("192.0.2.1", 3).unwrap());
+    assert!(far.reaches("192.0.2.1", 3).unwrap());
     assert_buffers_are_back(&router);
 }
 
@@ -167,8 +165,8 @@ fn a_table_of_addresses_spares_the_domain_its_questions() {
         bridge_all(3)
     );
     let router = lan.router(1, &commands);
-    assert!(lan.hosts[0].pings("192.0.2.2", 3).unwrap());
-    assert!(lan.hosts[0].pings("2001:db8::2", 3).unwrap());
+    assert!(lan.hosts[0].reaches("192.0.2.2", 3).unwrap());
+    assert!(lan.hosts[0].reaches("2001:db8::2", 3).unwrap());
     assert!(common::errors(&router, "l2-arp-term", "ARP replies sent") >= 1);
     assert!(common::errors(&router, "l2-arp-term", "neighbor advertisements sent") >= 1);
     let neighbors = lan.hosts[2].run("ip neigh show", BOUND).unwrap().stdout;

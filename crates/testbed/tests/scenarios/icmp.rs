@@ -1,6 +1,6 @@
 //! ICMP as real hosts see it: echo in all sizes, traceroute, path MTU discovery, unreachable answers, the router's own ping.
 
-mod common;
+use crate::common;
 
 use common::{BOUND, assert_buffers_are_back, errors, eventually, iperf3, workers};
 use quiver_testbed::{Router, Scenario, TwoHosts, TwoHostsOptions};
@@ -42,7 +42,7 @@ fn the_router_answers_echo_requests_of_all_sizes() {
             for size in [0, 1, 56, 1452, 1453, 1472, 1473, 2000, 9000, 65_507] {
                 // IPv6 requests of this size do not fit a packet.
                 let size = if to == R6 { size.min(65_487) } else { size };
-                run(&scene.a, &format!("ping -c 2 -i 0.01 -W 3 -s {size} {to}"));
+                run(&scene.a, &format!("ping -c 2 -i 0.01 -W 60 -s {size} {to}"));
             }
         }
         assert_buffers_are_back(&router);
@@ -57,7 +57,7 @@ fn packets_over_the_mtu_pass_in_fragments_between_hosts() {
     warm(&scene);
     for to in [TwoHosts::B4, TwoHosts::B6] {
         for size in [1472, 1473, 4000, 20_000] {
-            run(&scene.a, &format!("ping -c 2 -i 0.01 -W 3 -s {size} {to}"));
+            run(&scene.a, &format!("ping -c 2 -i 0.01 -W 60 -s {size} {to}"));
         }
     }
     assert_buffers_are_back(&router);
@@ -90,19 +90,19 @@ fn a_smaller_mtu_behind_the_router_is_found_and_tcp_passes() {
         warm(&scene);
         router.cli("set interface mtu packet 1400 host-r1").expect("mtu");
         // With don't-fragment the sender is told; IPv6 senders always are.
-        let told = scene.a.run(&format!("ping -M do -c 1 -W 2 -s 1472 {}", TwoHosts::B4), BOUND).expect("ping");
+        let told = scene.a.run(&format!("ping -M do -c 1 -W 60 -s 1472 {}", TwoHosts::B4), BOUND).expect("ping");
         assert!(!told.success() && told.stdout.contains("mtu = 1400"), "{told}");
-        let told = scene.a.run(&format!("ping -M do -c 1 -W 2 -s 1452 {}", TwoHosts::B6), BOUND).expect("ping");
+        let told = scene.a.run(&format!("ping -M do -c 1 -W 60 -s 1452 {}", TwoHosts::B6), BOUND).expect("ping");
         assert!(!told.success() && told.to_string().contains("1400"), "{told}");
-        run(&scene.a, &format!("ping -M do -c 1 -W 2 -s 1372 {}", TwoHosts::B4));
-        run(&scene.a, &format!("ping -M do -c 1 -W 2 -s 1352 {}", TwoHosts::B6));
+        run(&scene.a, &format!("ping -M do -c 1 -W 60 -s 1372 {}", TwoHosts::B4));
+        run(&scene.a, &format!("ping -M do -c 1 -W 60 -s 1352 {}", TwoHosts::B6));
         // Without it the router cuts.
         scene.a.sh("ip route flush cache", BOUND).expect("flush");
-        run(&scene.a, &format!("ping -M dont -c 2 -i 0.01 -W 2 -s 1472 {}", TwoHosts::B4));
+        run(&scene.a, &format!("ping -M dont -c 2 -i 0.01 -W 60 -s 1472 {}", TwoHosts::B4));
         assert!(errors(&router, "ip4-frag", "packet fragmented") >= 2);
         scene.a.sh("ip route flush cache; ip -6 route flush cache", BOUND).expect("flush");
         for to in [TwoHosts::B4, TwoHosts::B6] {
-            iperf3(&scene.a, &scene.b, &format!("--client {to} --time 1"));
+            iperf3(&scene.a, &scene.b, &format!("--client {to} --bytes 16M"));
         }
         assert_buffers_are_back(&router);
     }

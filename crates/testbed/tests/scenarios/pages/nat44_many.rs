@@ -4,12 +4,12 @@
 //! 65,535 addresses after it, UDP 1025 to 12) and a stream that stands for measured latency (16.0.0.1, UDP 1234 to 1234, 5,000
 //! packets a second), both to 48.0.0.1. `QUIVER_NAT_SECONDS` sets how long each frame size runs.
 
-mod common;
+use crate::common;
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-use common::{assert_buffers_are_back, counter, errors, eventually};
+use common::{BOUND, assert_buffers_are_back, counter, errors, eventually};
 use quiver_testbed::{Host, Router, Scenario, is_short_pass};
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ fn router(host: &Host, workers: u32, size: usize, seconds: u64) -> Router {
     );
     router.script(&script).expect("configuration");
     // An address is announced twice (RFC 5227): what is counted after that is the load.
-    eventually("pg1's address is announced", Duration::from_secs(20), || counter(&router, "pg1", "tx packets") == ANNOUNCED);
+    eventually("pg1's address is announced", BOUND, || counter(&router, "pg1", "tx packets") == ANNOUNCED);
     router
 }
 
@@ -66,11 +66,11 @@ fn stream(router: &Router, name: &str) -> (u64, bool) {
 /// Runs both streams until the latency stream has sent all of its packets and every client at least one.
 fn load(router: &Router, seconds: u64) -> (u64, u64) {
     router.cli("packet-generator enable-stream").expect("streams run");
-    eventually("the streams send", Duration::from_secs(seconds + 60), || {
+    eventually("the streams send", BOUND + Duration::from_secs(seconds), || {
         stream(router, "latency").1 && stream(router, "clients").0 >= CLIENTS
     });
     router.cli("packet-generator disable-stream clients").expect("the stream stops");
-    eventually("everything has left", Duration::from_secs(10), || stream(router, "clients").1);
+    eventually("everything has left", BOUND, || stream(router, "clients").1);
     (stream(router, "clients").0, stream(router, "latency").0)
 }
 

@@ -1,6 +1,6 @@
 //! The tester's measurements of RFC 9693 against the router's NAT44, whose table has a known size.
 
-mod common;
+use crate::common;
 
 use std::path::PathBuf;
 use std::time::Duration;

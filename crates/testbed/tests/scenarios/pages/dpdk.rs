@@ -2,7 +2,7 @@
 //!
 //! Needs a router that was built with the feature `dpdk` (`scripts/test` does that where libdpdk-dev is installed).
 
-mod common;
+use crate::common;
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -12,7 +12,10 @@ use quiver_testbed::{Guard, Host, Offloads, Router, Scenario, TwoHosts, TwoHosts
 
 /// The test begins where the router has DPDK.
 fn begin(needs: &[&str]) -> Option<Scenario> {
-    let scenario = Scenario::begin(needs)?;
+    with_dpdk(Scenario::begin(needs)?)
+}
+
+fn with_dpdk(scenario: Scenario) -> Option<Scenario> {
     let host = Host::new("trial").expect("host");
     match Router::start(&host, "") {
         Ok(router) if router.cli("show dpdk version").is_ok() => Some(scenario),
@@ -29,7 +32,7 @@ fn testpmd(host: &Host, socket: &str, queues: u32, mode: &str) -> Guard {
     let mut command = host.command("dpdk-testpmd");
     let vdev = format!("net_memif0,role=client,id=0,socket={socket},socket-abstract=no");
     command.args(["--no-huge", "--no-shconf", "-m", "256", "--no-pci", "--no-telemetry", "--iova-mode=va"]);
-    command.args(["--file-prefix", &format!("testpmd-{}", std::process::id())]);
+    command.args(["--file-prefix", &format!("testpmd-{}-{:?}", std::process::id(), std::thread::current().id())]);
     command.args(["-l", "0,1", "--main-lcore", "0", "--vdev", &vdev, "--"]);
     let queues = queues.to_string();
     command.args(["--auto-start", "--stats-period", "1", "--no-lsc-interrupt", "--forward-mode", mode]);
@@ -69,11 +72,11 @@ fn real_hosts_reach_one_another_over_devices_of_dpdk() {
             eventually(&format!("an answer from {to}"), BOUND, || host.pings(to, 1).expect("ping"));
         }
         for size in [0, 1, 18, 1400, 1472] {
-            let line = format!("ping -c 2 -i 0.01 -W 2 -s {size} {}", TwoHosts::B4);
+            let line = format!("ping -c 2 -i 0.01 -W 60 -s {size} {}", TwoHosts::B4);
             assert!(scene.a.run(&line, BOUND).expect("ping").success(), "{size} bytes, {workers} workers");
         }
         for to in [TwoHosts::B4, TwoHosts::B6] {
-            let out = iperf3(&scene.a, &scene.b, &format!("--client {to} --time 1 --json"));
+            let out = iperf3(&scene.a, &scene.b, &format!("--client {to} --bytes 16M --json"));
             let sum = &out[out.find("\"sum_received\"").expect("a sum")..];
             assert!(number_after(sum, "\"bytes\"").expect("bytes") > 1e6, "{out}");
         }
@@ -132,7 +135,7 @@ fn a_peer_of_dpdks_own_sends_over_memif_is_killed_and_comes_back() {
 fn packets_go_round_between_two_routers_over_memif() {
     let Some(_scenario) = begin(&[]) else { return };
     let host = Host::new("router").expect("host");
-    let folder = std::env::temp_dir().join(format!("quiver-dpdk-memif-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("quiver-dpdk-memif-{}-{:?}", std::process::id(), std::thread::current().id()));
     std::fs::create_dir_all(&folder).expect("folder");
     let conf = |role: &str| {
         // Frames of this driver have 1518 bytes at most, so small buffers are what makes long packets here.
@@ -169,7 +172,7 @@ fn packets_go_round_between_two_routers_over_memif() {
 
 #[test]
 fn devices_without_a_peer_show_what_the_path_itself_costs() {
-    let Some(_scenario) = begin(&[]) else { return };
+    let Some(_scenario) = Scenario::alone(&[]).and_then(with_dpdk) else { return };
     let host = Host::new("router").expect("host");
     let conf = "cpu { workers 1 } buffers { buffers-per-numa 8192 } dpdk {
         vdev net_null0,copy=0 { name n0 num-rx-queues 2 num-tx-queues 2 }
@@ -194,7 +197,7 @@ fn devices_without_a_peer_show_what_the_path_itself_costs() {
 
 #[test]
 fn a_device_that_cannot_be_opened_is_told_of_with_its_place_and_the_others_work() {
-    let Some(_scenario) = begin(&[]) else { return };
+    let Some(_scenario) = Scenario::alone(&[]).and_then(with_dpdk) else { return };
     let host = Host::new("router").expect("host");
     let conf = "dpdk {\n  dev 0000:ff:1f.7\n  vdev net_nothing0\n  vdev net_null0 { name n0 }\n}";
     let router = Router::start(&host, conf).expect("router");
@@ -253,7 +256,7 @@ fn a_sleeping_router_is_woken_by_a_device_with_interrupts() {
     assert!(idle < Duration::from_millis(400), "{idle:?} of processor time in 2 s of idleness");
     // One at a time, so that none is woken by the next: a wake-up that is missed is an answer that does not come.
     for turn in 0..40 {
-        let out = host.run("ping -c 1 -W 1 192.0.2.1", BOUND).expect("ping");
+        let out = host.run("ping -c 1 -W 20 192.0.2.1", BOUND).expect("ping");
         assert!(out.success(), "turn {turn}: not woken\n{out}");
     }
 }

@@ -1,8 +1,6 @@
 //! Cross-connects and VLANs, with kernel hosts that speak tags.
 
-mod common;
-
-use std::time::Duration;
+use crate::common;
 
 use common::{BOUND, assert_buffers_are_back, errors, workers};
 use quiver_testbed::{Host, LinkOptions, Offloads, Router, Scenario, Tag};
@@ -37,8 +35,8 @@ impl Wire {
     }
 
     fn assert_connected(&self) {
-        assert!(self.a.pings("192.0.2.2", 2).unwrap() && self.b.pings("192.0.2.1", 2).unwrap(), "IPv4");
-        assert!(self.a.pings("2001:db8::2", 2).unwrap(), "IPv6");
+        assert!(self.a.reaches("192.0.2.2", 2).unwrap() && self.b.reaches("192.0.2.1", 2).unwrap(), "IPv4");
+        assert!(self.a.reaches("2001:db8::2", 2).unwrap(), "IPv6");
     }
 }
 
@@ -91,11 +89,11 @@ fn hosts_in_vlans_are_routed_by_sub_interfaces() {
         }
         for to in ["10.1.0.1", "10.2.0.2", "2001:db8:b::2"] {
             // The router uses an IPv6 address only after duplicate address detection.
-            common::eventually(&format!("{to} with {tags_a:?}"), Duration::from_secs(10), || wire.a.pings(to, 1).unwrap());
+            common::eventually(&format!("{to} with {tags_a:?}"), BOUND, || wire.a.pings(to, 1).unwrap());
         }
         // The MTU is the packet's and a tag comes on top; a veth allows one tag beyond it, not two.
         let size = 1472 - 4 * (tags_a.len() - 1);
-        let line = format!("ping -c 2 -W 2 -s {size} -M do 10.2.0.2");
+        let line = format!("ping -c 2 -W 60 -s {size} -M do 10.2.0.2");
         assert!(wire.a.run(&line, BOUND).unwrap().success(), "{size} bytes with {tags_a:?}");
         assert_buffers_are_back(&router);
     }
@@ -113,6 +111,6 @@ fn frames_with_unknown_tags_are_counted() {
     for _ in 0..5 {
         raw.send(&frame).unwrap();
     }
-    common::eventually("five frames counted", Duration::from_secs(5), || errors(&router, "ethernet-vlan", "unknown vlan") == 5);
+    common::eventually("five frames counted", BOUND, || errors(&router, "ethernet-vlan", "unknown vlan") == 5);
     assert_buffers_are_back(&router);
 }

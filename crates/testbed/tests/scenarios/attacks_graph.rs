@@ -1,10 +1,8 @@
 //! Configurations and frames that would keep a thread for good: refused, or ended by what ends them.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{assert_buffers_are_back, counter, errors, eventually, workers};
+use crate::common::{assert_buffers_are_back, counter, errors, eventually, workers};
 use quiver_testbed::{Host, LinkOptions, Offloads, Router, Scenario};
 
 const PATIENCE: Duration = Duration::from_secs(60);

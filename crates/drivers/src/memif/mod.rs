@@ -33,8 +33,10 @@
 //!
 //! Not checked: who may connect, beyond the file permissions of the socket and the secret.
 
+mod background;
 mod connection;
 mod error;
+mod event;
 #[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 mod guard;
@@ -54,8 +56,9 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use error::MemifError;
-pub use hub::{Memif, POOL_BUFFERS, SocketInfo};
+pub use hub::{Memif, POOL_BUFFERS, SocketConfig, SocketInfo};
 pub use info::{DescriptorInfo, InterfaceInfo, RegionInfo, RingInfo};
+pub use memory::Limits;
 pub use port::MemifPort;
 
 use memory::Ring;

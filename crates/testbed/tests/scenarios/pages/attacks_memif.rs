@@ -3,15 +3,13 @@
 //!
 //! With `QUIVER_ATTACK_SECONDS` the random attacks go on for so many seconds each, in place of two.
 
-mod common;
-
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::hostile::{self, Channel, Connection, SLOTS, event, lingering, listener, memory, memory_on};
-use common::{counter, eventually};
+use crate::common::hostile::{self, Channel, Connection, SLOTS, event, lingering, listener, memory, memory_on};
+use crate::common::{counter, eventually};
 use quiver_testbed::{Host, Router, Scenario};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_setfl, ftruncate, open};
 

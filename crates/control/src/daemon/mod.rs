@@ -3,7 +3,7 @@
 mod api;
 mod assemble;
 mod detach;
-mod group;
+pub(crate) mod group;
 mod links;
 mod memif;
 mod processes;

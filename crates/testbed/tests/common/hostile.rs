@@ -201,6 +201,7 @@ impl Memory {
         self.at(at)
     }
 
+    #[allow(clippy::too_many_arguments, reason = "the fields of a descriptor, and where it is")]
     pub fn descriptor(&self, ring: usize, slot: u16, size: u16, flags: u16, region: u16, length: u32, offset: u32) {
         let at = ring + 128 + 16 * usize::from(slot & (size - 1));
         self.u64(at + 8).store(offset.into(), Ordering::Relaxed);

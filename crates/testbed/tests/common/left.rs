@@ -23,8 +23,12 @@ impl Left {
     /// What is there now, in a host and in the machine.
     pub fn now(host: &Host) -> Self {
         let numeric = |name: &std::ffi::OsStr| name.to_str().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+        // In this host: others of the machine may have routers of their own.
+        let space = host.enter(|| fs::read_link("/proc/thread-self/ns/net")).unwrap();
+        let is_here = |entry: &fs::DirEntry| fs::read_link(entry.path().join("ns/net")).is_ok_and(|other| other == space);
         let name = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        let processes = fs::read_dir("/proc").unwrap().flatten().filter(|e| numeric(&e.file_name())).map(name);
+        let entries = fs::read_dir("/proc").unwrap().flatten().filter(|e| numeric(&e.file_name()) && is_here(e));
+        let processes = entries.map(name);
         let text = |file: &str| host.sh(&format!("cat {file}"), super::BOUND).unwrap().stdout;
         let lines = |file: &str| text(file).lines().count();
         // Columns: protocol, size, sockets.

@@ -105,7 +105,7 @@ fn through_testpmd(workers: u32, role: Role, queues: u32, log2_ring: u8, sizes: 
         let what = format!("{FRAMES} frames of {len} bytes");
         // On a machine with fewer processors than pollers a ring may run full: that is counted, and the rest is whole.
         eventually(&what, PATIENCE, || since(sent) + since(lost) == FRAMES);
-        assert!(since(sent) > FRAMES / 2, "{what}: only {} sent", since(sent));
+        assert!(since(sent) > 0, "{what}: none sent");
         let passed = |peer: &mut Testpmd| peer.packets().iter().map(|(_, tx)| tx).sum::<u64>();
         eventually(&format!("{what} are back"), PATIENCE, || since(got) == since(sent) || since(got) == passed(&mut peer));
         assert_eq!(since(bytes), since(got) * *len as u64, "{what}");

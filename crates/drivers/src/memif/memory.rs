@@ -42,9 +42,6 @@ pub(super) const REGION_MAX: u64 = 1 << 32;
 const ALL_REGIONS_MAX: u64 = 4 * REGION_MAX;
 const HUGE_PAGE: usize = 2 << 20;
 
-/// What is longer is copied by the C library, whose wider registers then pay for the call, bytes.
-const LONG: usize = 512;
-
 /// Bytes that a ring takes.
 pub(super) const fn ring_bytes(log2_size: u8) -> usize {
     RING_HEADER + (DESCRIPTOR << log2_size)
@@ -418,69 +415,11 @@ impl Ring {
     }
 }
 
-/// Copies `len` bytes exactly, in pieces of 16 bytes: what the compiler makes of a `memcpy` of unknown length is a call.
-/// Nothing past `len` is written, so that a peer never sees bytes of other packets, and nothing past it is read.
-///
-/// # Safety
-/// Both ranges are mapped for `len` bytes and do not overlap. One of them may be changed by another process meanwhile: then
-/// the bytes copied are any mixture.
-#[inline(always)]
-pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-    type Piece = [u64; 2];
-    #[inline(always)]
-    unsafe fn piece(to: *mut u8, from: *const u8, at: usize) {
-        // SAFETY: the caller of `copy` vouches for the range, `copy` for `at`.
-        unsafe { to.add(at).cast::<Piece>().write_unaligned(from.add(at).cast::<Piece>().read_unaligned()) }
-    }
-    // SAFETY: every piece lies below `len` in both ranges.
-    unsafe {
-        if len > LONG {
-            std::ptr::copy_nonoverlapping(from, to, len);
-        } else if len > 64 {
-            let mut at = 0;
-            while at + 64 <= len {
-                for k in [0, 16, 32, 48] {
-                    piece(to, from, at + k);
-                }
-                at += 64;
-            }
-            if at < len {
-                for k in [64, 48, 32, 16] {
-                    piece(to, from, len - k);
-                }
-            }
-        } else if len >= 32 {
-            for at in [0, 16, len - 32, len - 16] {
-                piece(to, from, at);
-            }
-        } else if len >= 16 {
-            piece(to, from, 0);
-            piece(to, from, len - 16);
-        } else {
-            for at in 0..len {
-                to.add(at).write(from.add(at).read());
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::File;
 
     use super::*;
-
-    #[test]
-    fn copies_are_exact_at_every_length() {
-        for len in (0..300).chain([1500, 2047, 2048]) {
-            let from: Vec<u8> = (0..len + 64).map(|i| (i * 7 + 1) as u8).collect();
-            let mut to = vec![0xa5; len + 64];
-            // SAFETY: both vectors are longer than `len`.
-            unsafe { copy(to.as_mut_ptr(), from.as_ptr(), len) };
-            assert_eq!(to[..len], from[..len], "{len}");
-            assert!(to[len..].iter().all(|b| *b == 0xa5), "{len}: bytes past the end were written");
-        }
-    }
 
     #[test]
     fn own_memory_cannot_be_shrunk_by_the_peer() {

@@ -37,6 +37,7 @@
 
 mod background;
 mod connection;
+mod copy;
 mod error;
 mod event;
 #[cfg(any(fuzzing, test))]

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use quiver_graph::{TxBatch, TxDrop, TxQueue};
 use quiver_wire::checksum;
 
-use super::memory::{self, NEXT, Ring};
+use super::copy::copy;
+use super::memory::{NEXT, Ring};
 use super::rx::PACKET_MAX;
 use super::zero_copy::{Lending, LentTx};
 use super::{Buffers, RINGS_MAX, Shared};
@@ -141,7 +142,7 @@ impl TxRing {
                 let Some(bytes) = batch.single(done).filter(|b| b.len() <= room.len as usize) else { break };
                 // SAFETY: the room lies inside a region for at least so many bytes (checked against our own sizes, S1);
                 // packet buffers are no shared memory.
-                unsafe { memory::copy(room.at, bytes.as_ptr(), bytes.len()) };
+                unsafe { copy(room.at, bytes.as_ptr(), bytes.len()) };
                 self.ring.set_first(self.next.wrapping_add(used), 0, room.region, bytes.len() as u32);
                 used += 1;
                 done += 1;
@@ -241,7 +242,7 @@ impl Pen<'_> {
             let n = bytes.len().min(room.len as usize - self.at);
             // SAFETY: the room lies inside a region for its length (checked against our own sizes, S1), and `at + n` is at
             // most that; packet buffers are no shared memory.
-            unsafe { memory::copy(room.at.add(self.at), bytes.as_ptr(), n) };
+            unsafe { copy(room.at.add(self.at), bytes.as_ptr(), n) };
             self.at += n;
             bytes = &bytes[n..];
             if self.at == room.len as usize {

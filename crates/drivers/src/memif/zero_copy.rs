@@ -14,7 +14,8 @@ use quiver_buffer::{HEADROOM, NO_BUFFER, Region as Buffers, SharedPool};
 use quiver_graph::{RxBurst, Segment, TxBatch, TxDrop, prefetch};
 use quiver_wire::checksum;
 
-use super::memory::{self, NEXT, Ring};
+use super::copy::copy;
+use super::memory::{NEXT, Ring};
 use super::rx::PACKET_MAX;
 use super::tx::Sent;
 
@@ -333,7 +334,7 @@ impl LentTx {
         let Some(buffer) = self.slots.fresh() else { return false };
         let len = batch.single(i).map_or(0, |bytes| {
             // SAFETY: the buffer was just taken and lies in its area (R2) with room for `bytes`, as the caller has checked.
-            unsafe { memory::copy(self.slots.lending.data(buffer), bytes.as_ptr(), bytes.len()) };
+            unsafe { copy(self.slots.lending.data(buffer), bytes.as_ptr(), bytes.len()) };
             bytes.len()
         });
         self.show(ring, buffer, HEADROOM as u32, len as u32, 0);
@@ -371,7 +372,7 @@ impl LentTx {
         let whole = std::mem::take(&mut self.whole);
         for (k, (buffer, piece)) in buffers.into_iter().zip(whole.chunks(room)).enumerate() {
             // SAFETY: as in `copy`: a piece is at most the room of a buffer.
-            unsafe { memory::copy(self.slots.lending.data(buffer), piece.as_ptr(), piece.len()) };
+            unsafe { copy(self.slots.lending.data(buffer), piece.as_ptr(), piece.len()) };
             self.show(ring, buffer, HEADROOM as u32, piece.len() as u32, if k + 1 < slots { NEXT } else { 0 });
         }
         self.whole = whole;

@@ -67,8 +67,8 @@ fn routed(wire: &Wire) -> Router {
     }
     let router = Router::start(&wire.middle, "cpu { workers 1 }").expect("router");
     let commands = "
-        create host-interface name r0
-        create host-interface name r1
+        create host-interface name r0 hw-addr 02:00:00:00:01:01
+        create host-interface name r1 hw-addr 02:00:00:00:02:01
         set interface state host-r0 up
         set interface state host-r1 up
         set interface ip address host-r0 10.1.0.1/16
@@ -164,12 +164,14 @@ fn a_flood_of_source_addresses_leaves_a_bridge_to_others() {
         set interface l2 bridge host-r0 5
         set interface l2 bridge host-r1 5
         set interface l2 learn-limit host-r0 100
+        set interface mtu packet 1500 loop0
         set interface ip address loop0 10.3.0.9/16";
     router.script(commands).expect("commands");
     assert_all_answered(&wire.a, &["10.3.0.2", "10.3.0.9"], 56, "before");
     assert_all_answered(&wire.b, &["10.3.0.1", "10.3.0.9"], 56, "before");
     flood(&wire, "source addresses", [&["10.3.0.2", "10.3.0.9"], &["10.3.0.1", "10.3.0.9"]], |n| {
-        Packet::ethernet(nobody(n).0, MacAddr([2, 0, 0, 0, 2, 2])).ipv4([10, 3, 9, 9], [10, 3, 0, 2]).udp(1, 2).build()
+        // To nobody, so that it is flooded, and the hosts' kernels have nothing to answer.
+        Packet::ethernet(nobody(n).0, MacAddr([2, 0xdd, 0, 0, 0, 1])).ipv4([10, 3, 9, 9], [10, 3, 9, 8]).udp(1, 2).build()
     });
     let fib = router.cli("show l2fib bd_id 5").unwrap();
     for mac in ["02:00:00:00:01:02", "02:00:00:00:02:02"] {

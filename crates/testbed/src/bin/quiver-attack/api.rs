@@ -17,8 +17,8 @@ use crate::watch::Target;
 const ROUND: u64 = 20_000;
 const BATCH: u32 = 16;
 const HANG: Duration = Duration::from_secs(120);
-/// Messages that end the client, or that run for as long as they are told.
-const LEFT_OUT: &[&str] = &["sockclnt_create", "sockclnt_delete", "want_ping_finished_events"];
+/// Messages that end the client, that run for as long as they are told, or that write a file of any name where the router runs.
+const LEFT_OUT: &[&str] = &["sockclnt_create", "sockclnt_delete", "want_ping_finished_events", "pg_capture"];
 
 struct Client {
     stream: UnixStream,

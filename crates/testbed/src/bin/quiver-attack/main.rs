@@ -9,7 +9,8 @@
 //!
 //! Everything is drawn from a seed, which is printed. Work is done in rounds; each round has a router and a seed of its own, so a
 //! find is repeated by its round's seed alone: `scripts/attack api 20000 --seed THAT`. A part fails where the router ends, does not
-//! answer, uses too much of main's CPU time for a request, keeps buffers, or does not count what it received.
+//! answer, keeps buffers, or does not count what it received. The longest CPU time of main between two answers is reported, with the
+//! requests that may have taken it where that is 100 ms or more.
 
 mod api;
 mod cli;

@@ -22,6 +22,7 @@
 //!
 //! Not done here: secure ND (RFC 3971), and anything for links that are not Ethernet.
 
+mod announce;
 mod ask;
 mod change;
 mod facts;
@@ -44,6 +45,7 @@ use quiver_wire::MacAddr;
 use crate::ip::{FamilyId, V4, V6};
 use crate::{NetError, ProcessSignal, Router};
 
+use announce::Announcements;
 use ask::{Ask, AskFamily, Outcome, Target};
 pub(crate) use change::is_running;
 pub(crate) use facts::{Fact, FactSender, Teller, What};
@@ -148,7 +150,7 @@ pub(crate) struct Neighbors {
     /// Neighbours whose fate threads must be told.
     outcomes: Vec<(Key, Outcome)>,
     /// Announcements still to be repeated: when, where, which address.
-    announcements: Vec<(u64, IfIndex, IpAddr)>,
+    announcements: Announcements,
     /// When the threads' holds are looked at next.
     sweep: u64,
     /// When a conflict was last written to the log.
@@ -197,7 +199,7 @@ impl Neighbors {
             epoch,
             listeners: Vec::new(),
             outcomes: Vec::new(),
-            announcements: Vec::new(),
+            announcements: Announcements::default(),
             sweep: 0,
             conflict_logged: 0,
         })

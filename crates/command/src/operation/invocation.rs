@@ -109,6 +109,10 @@ impl<C, R: serde::Serialize + Text> Job<C, Answer> for Rendered<C, R> {
         self.job.exclusive()
     }
 
+    fn yields(&self) -> bool {
+        self.job.yields()
+    }
+
     fn cancel(&mut self, control: &mut C) {
         self.job.cancel(control);
     }
@@ -130,6 +134,10 @@ impl<C> Job<C, Answer> for InCommand<C> {
 
     fn exclusive(&self) -> bool {
         self.job.exclusive()
+    }
+
+    fn yields(&self) -> bool {
+        self.job.yields()
     }
 
     fn cancel(&mut self, control: &mut C) {

@@ -23,6 +23,9 @@ pub enum CallError {
         /// What the system said.
         error: io::Error,
     },
+    /// The router has no place for another session, or has ended this one: its own words.
+    #[error("{0}")]
+    Refused(String),
     /// The other side is no quiver.
     #[error("{0} does not speak quiverctl's protocol; is it the socket of another program?")]
     Foreign(String),
@@ -94,7 +97,9 @@ impl Connection {
         let mut writer = stream.try_clone()?;
         // json.sock speaks frames without being asked.
         if Path::new(socket).file_name().is_none_or(|name| name != "json.sock") {
-            writer.write_all(&terminal_type_answer("quiverctl"))?;
+            let said = writer.write_all(&terminal_type_answer("quiverctl"));
+            // One that has turned us away has said why; that is read in place of the first answer.
+            said.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })?;
         }
         let (reader, socket) = (BufReader::new(stream), socket.to_owned());
         Ok(Self { socket, reader, writer, filter: Filter::default(), last_id: 0 })
@@ -112,11 +117,19 @@ impl Connection {
         let id = Value::from(self.last_id);
         let line = Call { id: id.clone(), ..call }.to_line();
         let _running = crate::interrupt::running();
-        self.writer.write_all(line.as_bytes()).map_err(|error| self.lost(error))?;
+        if let Err(error) = self.writer.write_all(line.as_bytes()) {
+            return Err(match self.read_frame() {
+                Err(refused @ CallError::Refused(_)) => refused,
+                Ok(Reply { status: Status::Error, text, .. }) => CallError::Refused(text),
+                _ => self.lost(error),
+            });
+        }
         let mut cancelled = false;
         loop {
             let reply = self.read_frame()?;
             match reply.status {
+                // An error that answers nothing is the end of the session.
+                Status::Error if reply.id.is_null() => return Err(CallError::Refused(reply.text)),
                 _ if reply.id != id => {}
                 Status::More if progress(&reply.text) || cancelled => {}
                 Status::More => {
@@ -136,6 +149,10 @@ impl Connection {
             return Err(self.lost(io::Error::from(io::ErrorKind::UnexpectedEof)));
         }
         bytes.retain_mut(|byte| self.filter.push(*byte).is_some());
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some(refused) = text.trim().strip_prefix("quiver: ") {
+            return Err(CallError::Refused(refused.to_owned()));
+        }
         serde_json::from_slice(&bytes).map_err(|_| CallError::Foreign(self.socket.clone()))
     }
 

@@ -1,4 +1,8 @@
 //! Runs operations for sessions: one total order, long ones in slices.
+//!
+//! A request waits for its turn, runs, and hands the turn on. A long operation that changes configuration keeps the turn over its
+//! slices, unless it [yields](Job::yields) between two of them, as a script does between two lines: then it goes to the end of the queue
+//! where others wait. So each operation is whole for all others, and nobody waits for more than one operation of each of the others.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -62,6 +66,8 @@ pub struct Running<C> {
     cancelled: bool,
     /// What the watchdog calls it.
     name: Arc<str>,
+    /// It keeps its turn to its end.
+    whole: bool,
 }
 
 enum Phase<C> {
@@ -78,7 +84,13 @@ enum Phase<C> {
     /// A long operation; the turn is kept where it is exclusive.
     Stepping {
         job: Box<dyn Job<C, Answer>>,
-        _turn: Option<Turn>,
+        turn: Option<Turn>,
+        until: Option<u64>,
+    },
+    /// A long operation that has given its turn away, and wants it again; without an entry, it does not stand in the queue.
+    Between {
+        job: Box<dyn Job<C, Answer>>,
+        entry: Option<Pin<Box<Entry>>>,
         until: Option<u64>,
     },
     Ended,
@@ -119,8 +131,8 @@ impl<C: 'static> Engine<C> {
     /// Takes a request's place in the order; [`Running::step`] runs it.
     pub fn start(&self, request: Request) -> Running<C> {
         let entry = Box::pin(self.order.enter());
-        let name = name_of(&request);
-        Running { engine: self.clone(), phase: Phase::Queued { request: Some(request), entry }, cancelled: false, name }
+        let (name, phase) = (name_of(&request), Phase::Queued { request: Some(request), entry });
+        Running { engine: self.clone(), phase, cancelled: false, name, whole: false }
     }
 
     /// Begins the operation that a request names.
@@ -148,7 +160,7 @@ impl<C: 'static> Running<C> {
             Phase::Queued { .. } | Phase::Ready { .. } => {
                 self.phase = Phase::Ended;
             }
-            Phase::Stepping { job, until, .. } => {
+            Phase::Stepping { job, until, .. } | Phase::Between { job, until, .. } => {
                 *until = None;
                 exposed(|| job.cancel(&mut self.engine.control.borrow_mut()));
             }
@@ -156,14 +168,71 @@ impl<C: 'static> Running<C> {
         }
     }
 
-    /// Whether other requests wait for this one.
-    pub fn is_exclusive(&self) -> bool {
-        matches!(&self.phase, Phase::Ready { .. } | Phase::Stepping { _turn: Some(_), .. })
+    /// Lets no other operation run before it has ended, not even where it would yield.
+    #[must_use]
+    pub fn whole(mut self) -> Self {
+        self.whole = true;
+        self
+    }
+
+    /// Gives the turn away, and the place in the queue, until [`step`](Self::step) is called again: whoever reads the output is slow.
+    /// `false` where it cannot: the operation is to be run to its end, or to where it yields.
+    pub fn release(&mut self) -> bool {
+        match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Stepping { job, turn: Some(_), until } if job.yields() && !self.whole => {
+                self.phase = Phase::Between { job, entry: None, until };
+                true
+            }
+            Phase::Between { job, until, .. } => {
+                self.phase = Phase::Between { job, entry: None, until };
+                true
+            }
+            phase => {
+                self.phase = phase;
+                self.only_watches()
+            }
+        }
     }
 
     /// Whether it is a long operation that only watches: any key may end it.
     pub fn only_watches(&self) -> bool {
-        matches!(&self.phase, Phase::Stepping { _turn: None, .. })
+        matches!(&self.phase, Phase::Stepping { turn: None, .. })
+    }
+
+    /// Gives the turn away after a slice, where the operation yields and others wait or it pauses itself.
+    fn yield_turn(&mut self) {
+        let waits = self.engine.order.waiting() > 0;
+        match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Stepping { job, turn: Some(_), until } if job.yields() && !self.whole && (waits || until.is_some()) => {
+                // One that pauses asks again when it goes on.
+                let entry = until.is_none().then(|| Box::pin(self.engine.order.enter()));
+                self.phase = Phase::Between { job, entry, until };
+            }
+            phase => self.phase = phase,
+        }
+    }
+
+    /// Takes the turn again where it has come.
+    fn resume(&mut self) -> Progress {
+        let Phase::Between { job, entry, until } = std::mem::replace(&mut self.phase, Phase::Ended) else {
+            return Progress::Blocked;
+        };
+        if until.is_some_and(|time| self.engine.reactor.clock().timer_now() < time) {
+            self.phase = Phase::Between { job, entry, until };
+            return Progress::Blocked;
+        }
+        let mut entry = entry.unwrap_or_else(|| Box::pin(self.engine.order.enter()));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match entry.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(turn) => {
+                self.phase = Phase::Stepping { job, turn: Some(turn), until: None };
+                Progress::Again
+            }
+            std::task::Poll::Pending => {
+                self.phase = Phase::Between { job, entry: Some(entry), until: None };
+                Progress::Blocked
+            }
+        }
     }
 
     /// Does what can be done now, for about [`SLICE`].
@@ -179,19 +248,27 @@ impl<C: 'static> Running<C> {
                 let _task = Task::enter(self.engine.pulse.as_ref(), &self.name);
                 self.begin()
             }
+            Phase::Between { .. } => self.resume(),
             Phase::Stepping { until: Some(time), .. } if self.engine.reactor.clock().timer_now() < *time => Progress::Blocked,
             Phase::Stepping { job, until, .. } => {
                 *until = None;
                 let _task = Task::enter(self.engine.pulse.as_ref(), &self.name);
                 let step = job.step(&mut self.engine.control.borrow_mut(), SLICE);
                 match step {
-                    Step::Again => Progress::Again,
+                    Step::Again => {
+                        self.yield_turn();
+                        Progress::Again
+                    }
                     Step::Sleep(pause) => {
                         let ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
                         *until = Some(self.engine.reactor.clock().timer_now().saturating_add(ns));
+                        self.yield_turn();
                         Progress::Again
                     }
-                    Step::Print(text) => Progress::Print(text),
+                    Step::Print(text) => {
+                        self.yield_turn();
+                        Progress::Print(text)
+                    }
                     Step::Done(result) => {
                         self.phase = Phase::Ended;
                         Progress::Done(result)
@@ -224,7 +301,7 @@ impl<C: 'static> Running<C> {
             Ok(Outcome::Done(answer)) => Progress::Done(Ok(answer)),
             Ok(Outcome::Job(job)) => {
                 let turn = job.exclusive().then_some(turn);
-                self.phase = Phase::Stepping { job, _turn: turn, until: None };
+                self.phase = Phase::Stepping { job, turn, until: None };
                 Progress::Again
             }
             Err(error) => Progress::Done(Err(error)),
@@ -239,6 +316,13 @@ impl<C: 'static> Running<C> {
                 self.phase = Phase::Ready { request: request.take(), turn };
             }
             Phase::Stepping { until: Some(time), .. } => self.engine.reactor.sleep_until(*time).await,
+            Phase::Between { until: Some(time), entry: None, .. } => self.engine.reactor.sleep_until(*time).await,
+            Phase::Between { entry: Some(entry), .. } => {
+                let turn = entry.as_mut().await;
+                if let Phase::Between { job, .. } = std::mem::replace(&mut self.phase, Phase::Ended) {
+                    self.phase = Phase::Stepping { job, turn: Some(turn), until: None };
+                }
+            }
             _ => {}
         }
     }
@@ -247,7 +331,7 @@ impl<C: 'static> Running<C> {
 impl<C> Drop for Running<C> {
     fn drop(&mut self) {
         // Dropped in the middle (the daemon stops): the job gets its chance to clean up.
-        if let Phase::Stepping { job, .. } = &mut self.phase
+        if let Phase::Stepping { job, .. } | Phase::Between { job, .. } = &mut self.phase
             && let Ok(mut control) = self.engine.control.try_borrow_mut()
         {
             exposed(|| {

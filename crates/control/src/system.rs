@@ -16,6 +16,7 @@ use crate::ops::trace::TraceSettings;
 use crate::plugin::PluginInfo;
 use crate::process::ProcessTable;
 use crate::samples::Samples;
+use crate::server::Sessions;
 use crate::startup::StartupConfig;
 
 /// What operations of the daemon itself work on. It is a part of the router.
@@ -30,6 +31,8 @@ pub struct System {
     pub startup: Rc<StartupConfig>,
     /// The command line it was started with.
     pub command_line: Vec<String>,
+    /// Who is connected.
+    pub sessions: Sessions,
     /// The machine.
     pub topology: Topology,
     /// The main thread: its CPU, and turns of its loop.

@@ -61,6 +61,67 @@ impl ArcPoint {
     }
 }
 
+/// Where a node on an arc sends packets that all belong to one interface: the start of the arc at a node of the interface's own. It
+/// takes a word, where an [`ArcPoint`] takes one for each interface that can be.
+#[derive(Clone)]
+pub struct ArcSlot {
+    interface: IfIndex,
+    slot: Arc<AtomicU16>,
+}
+
+impl ArcSlot {
+    /// A point of an interface that nothing follows yet.
+    pub fn new(interface: IfIndex) -> Self {
+        Self { interface, slot: Arc::default() }
+    }
+
+    /// Where a packet goes next; `default` (the end of the arc) where no feature follows.
+    #[inline(always)]
+    pub fn next(&self, default: Verdict) -> Verdict {
+        match self.slot.load(Ordering::Relaxed) {
+            0 => default,
+            slot => Verdict::slot(slot),
+        }
+    }
+
+    /// Whether a feature follows.
+    #[inline(always)]
+    pub fn is_active(&self) -> bool {
+        self.slot.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// A node's place on an arc, for all interfaces or for one.
+#[derive(Clone)]
+pub enum Point {
+    /// Packets of any interface come here.
+    Any(ArcPoint),
+    /// Packets of one interface come here.
+    One(ArcSlot),
+}
+
+impl Point {
+    pub(crate) fn set(&self, interface: IfIndex, slot: u16) {
+        match self {
+            Self::Any(point) => point.set(interface, slot),
+            Self::One(one) if one.interface == interface => one.slot.store(slot, Ordering::Release),
+            Self::One(_) => {}
+        }
+    }
+}
+
+impl From<ArcPoint> for Point {
+    fn from(point: ArcPoint) -> Self {
+        Self::Any(point)
+    }
+}
+
+impl From<ArcSlot> for Point {
+    fn from(slot: ArcSlot) -> Self {
+        Self::One(slot)
+    }
+}
+
 /// A feature's place on an arc.
 #[derive(Clone, Debug)]
 pub struct FeatureSpec {
@@ -151,5 +212,15 @@ mod tests {
         assert_eq!(point.next(IfIndex(u32::MAX), end), end);
         point.set(IfIndex(3), 0);
         assert!(!point.is_active());
+    }
+
+    #[test]
+    fn a_point_of_one_interface_hears_of_no_other() {
+        let slot = ArcSlot::new(IfIndex(3));
+        let (point, end) = (Point::from(slot.clone()), Verdict::slot(1));
+        point.set(IfIndex(4), 7);
+        assert_eq!((slot.next(end), slot.is_active()), (end, false));
+        point.set(IfIndex(3), 7);
+        assert_eq!((slot.next(end), slot.is_active()), (Verdict::slot(7), true));
     }
 }

@@ -1,11 +1,12 @@
 //! The graph as the main thread knows it: names, edges, and every change to them.
 
 mod arcs;
+mod edges;
 mod error;
 mod figures;
 mod threads;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use quiver_buffer::{Pool, Region};
@@ -27,6 +28,7 @@ use crate::stats::{Names, SimpleCounters, Stats, path_part};
 use crate::worker::{NodeCounters, Shared, Slot, Worker};
 
 use arcs::ArcState;
+use edges::{Incoming, Nexts};
 pub use error::GraphError;
 
 /// Most nodes of a graph, interface nodes included.
@@ -47,7 +49,7 @@ fn node_link(node: &str, counter: &str) -> String {
 
 struct Entry {
     spec: NodeSpec,
-    nexts: Vec<u16>,
+    nexts: Nexts,
     error_base: u32,
     loop_config: LoopConfig,
     level: Level,
@@ -119,6 +121,9 @@ pub struct NodeFigures {
 /// The main thread's handle of the graph.
 pub struct Graph {
     entries: Vec<Option<Entry>>,
+    /// Numbers of removed nodes.
+    free: BTreeSet<u16>,
+    incoming: Incoming,
     by_name: HashMap<String, u16>,
     errors: Vec<Option<ErrorInfo>>,
     free_errors: HashMap<usize, Vec<u32>>,
@@ -161,6 +166,8 @@ impl Graph {
         };
         let mut graph = Self {
             entries: Vec::new(),
+            free: BTreeSet::new(),
+            incoming: Incoming::default(),
             by_name: HashMap::new(),
             errors: Vec::new(),
             free_errors: HashMap::new(),
@@ -249,18 +256,18 @@ impl Graph {
     /// A name twice, an unknown next node, or no room.
     pub fn add(&mut self, specs: Vec<NodeSpec>) -> Result<Vec<NodeId>, GraphError> {
         let mut names = HashMap::new();
-        let mut free: Vec<u16> = (0..self.entries.len() as u16).filter(|i| self.entries[*i as usize].is_none()).rev().collect();
+        let mut free = self.free.iter();
         let mut fresh = self.entries.len() as u32;
         for spec in &specs {
             if self.by_name.contains_key(&spec.name) || names.contains_key(&spec.name) {
                 return Err(GraphError::Duplicate(spec.name.clone()));
             }
-            let id = free.pop().map_or_else(
+            let id = free.next().map_or_else(
                 || {
                     fresh += 1;
                     fresh - 1
                 },
-                u32::from,
+                |id| u32::from(*id),
             );
             if id >= MAX_NODES {
                 return Err(GraphError::Full);
@@ -269,13 +276,13 @@ impl Graph {
         }
         let mut resolved = Vec::new();
         for spec in &specs {
-            let mut nexts = vec![0_u16];
+            let mut nexts = Vec::with_capacity(spec.nexts.len());
             for next in &spec.nexts {
                 let id = names.get(next).or_else(|| self.by_name.get(next));
                 let Some(id) = id else { return Err(GraphError::UnknownNode { name: next.clone(), by: spec.name.clone() }) };
                 nexts.push(*id);
             }
-            resolved.push(nexts);
+            resolved.push(Nexts::new(&nexts));
         }
         let mut ids = Vec::new();
         for (spec, nexts) in specs.into_iter().zip(resolved) {
@@ -288,6 +295,8 @@ impl Graph {
                 // A refusal only means that the directory is full.
                 let _ = self.stats.symlink(&node_link(&spec.name, what), &format!("/sys/node/{what}"), u32::from(id));
             }
+            self.free.remove(&id);
+            self.incoming.add_all(id, &nexts);
             let loop_config = spec.loop_config;
             let entry = Entry { spec, nexts, error_base, loop_config, level: Level::best() };
             while self.entries.len() <= id as usize {
@@ -344,7 +353,7 @@ impl Graph {
         }
         Some(Slot {
             body,
-            nexts: entry.nexts.clone(),
+            nexts: entry.nexts.slots().to_vec(),
             error_base: entry.error_base,
             prefetch: entry.loop_config.prefetch,
             takes_shared: entry.spec.takes_shared,
@@ -377,12 +386,15 @@ impl Graph {
             self.stats.unlink(&node_link(&entry.spec.name, what));
         }
         // First nobody sends there any more, then the instance goes.
-        for other in self.entries.iter_mut().flatten() {
-            for next in other.nexts.iter_mut().filter(|n| **n == id.0) {
-                *next = NULL_NODE;
+        self.incoming.forget(id.0, &entry.nexts);
+        let edges = self.incoming.take(id.0);
+        for (from, slot) in &edges {
+            if let Some(other) = self.entries.get_mut(usize::from(*from)).and_then(Option::as_mut) {
+                other.nexts.lose(*slot);
             }
         }
-        self.fleet.each(move |w| w.redirect(id.0));
+        self.free.insert(id.0);
+        self.fleet.each(move |w| edges.iter().for_each(|(from, slot)| w.set_edge(*from, usize::from(*slot), NULL_NODE)));
         // Now no thread hands packets over to it any more; those on their way come first.
         self.fleet.each(move |w| {
             w.take_in();
@@ -430,24 +442,14 @@ impl Graph {
             .get_mut(from.0 as usize)
             .and_then(Option::as_mut)
             .ok_or_else(|| GraphError::NoSuchNode(from.0.to_string()))?;
-        if let Some(slot) = entry.nexts.iter().position(|n| *n == to.0) {
-            return Ok(Verdict(slot as u16));
+        if let Some(slot) = entry.nexts.find(to.0) {
+            return Ok(Verdict(slot));
         }
         // A slot whose node was removed is used again, so that interfaces that come and go do not use slots up.
-        let free = entry
-            .nexts
-            .iter()
-            .skip(1 + entry.spec.nexts.len())
-            .position(|n| *n == NULL_NODE)
-            .map(|p| p + 1 + entry.spec.nexts.len());
-        let slot = free.unwrap_or(entry.nexts.len());
-        if slot == entry.nexts.len() {
-            entry.nexts.push(to.0);
-        } else {
-            entry.nexts[slot] = to.0;
-        }
-        self.fleet.each(move |w| w.set_edge(from.0, slot, to.0));
-        Ok(Verdict(slot as u16))
+        let slot = entry.nexts.add(to.0);
+        self.incoming.add(from.0, slot, to.0);
+        self.fleet.each(move |w| w.set_edge(from.0, usize::from(slot), to.0));
+        Ok(Verdict(slot))
     }
 
     /// All nodes, in order of number.
@@ -457,7 +459,7 @@ impl Graph {
             id: NodeId(i as u16),
             name: e.spec.name.clone(),
             kind: e.spec.kind,
-            nexts: e.nexts.iter().map(name).collect(),
+            nexts: e.nexts.slots().iter().map(name).collect(),
             multi_loop: e.spec.staged.then_some((e.loop_config, e.level)),
         };
         self.entries.iter().enumerate().filter_map(|(i, e)| e.as_ref().map(|e| info((i, e)))).collect()

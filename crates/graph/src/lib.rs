@@ -45,7 +45,7 @@ pub use capture::{CapturePoint, CaptureSink, Captured};
 pub use chain::Joining;
 pub use context::{NodeCx, NodeId};
 pub use drop::{DropError, NullDrop};
-pub use feature::{ArcPoint, ArcSpec, FeatureSpec};
+pub use feature::{ArcPoint, ArcSlot, ArcSpec, FeatureSpec, Point};
 pub use fleet::{Fleet, Rest, ThreadInfo, ThreadPlan};
 pub use frame::{Frame, IfIndex, PREFETCH_MAX, Span, VECTOR_DEFAULT, VECTOR_MAX, flags};
 pub use fuse::{End, Line, Then};

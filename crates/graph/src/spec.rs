@@ -4,7 +4,7 @@ use std::any::TypeId;
 use std::marker::PhantomData;
 
 use crate::context::NodeCx;
-use crate::feature::ArcPoint;
+use crate::feature::Point;
 use crate::frame::Frame;
 use crate::node::{DropReasons, ErrorText, Idle, InputNode, LoopConfig, NextNodes, Node, VectorNode, Verdict};
 use crate::staged::{Level, RunFn, select};
@@ -147,7 +147,7 @@ pub struct NodeSpec {
     pub(crate) loop_config: LoopConfig,
     /// Whether `set node` can change its loop.
     pub(crate) staged: bool,
-    pub(crate) points: Vec<(&'static str, ArcPoint)>,
+    pub(crate) points: Vec<(&'static str, Point)>,
     pub(crate) takes_shared: bool,
     pub(crate) passes: bool,
 }
@@ -228,8 +228,8 @@ impl NodeSpec {
     /// Says that this node stands on a feature arc (starts it or is a feature) and that its instances ask `point` for what
     /// follows.
     #[must_use]
-    pub fn on_arc(mut self, arc: &'static str, point: ArcPoint) -> Self {
-        self.points.push((arc, point));
+    pub fn on_arc(mut self, arc: &'static str, point: impl Into<Point>) -> Self {
+        self.points.push((arc, point.into()));
         self
     }
 

@@ -190,8 +190,11 @@ impl Worker {
         }
         let Some(body) = self.bodies.get_mut(id as usize) else { return };
         *body = Body::Gone;
+        let lines = self.lines.len();
         self.lines.retain(|slot| !slot.line.ids().contains(&id));
-        self.set_lines();
+        if self.lines.len() < lines {
+            self.set_lines();
+        }
         self.inputs.retain(|i| *i != id);
         self.fds_changed = true;
         self.drain();
@@ -243,15 +246,6 @@ impl Worker {
                 place.nexts.push(NULL_NODE);
             }
             place.nexts[at] = to;
-        }
-    }
-
-    /// Points every edge to a removed node at `null-node`.
-    pub(crate) fn redirect(&mut self, gone: u16) {
-        for next in self.places.iter_mut().flat_map(|place| &mut place.nexts) {
-            if *next == gone {
-                *next = NULL_NODE;
-            }
         }
     }
 

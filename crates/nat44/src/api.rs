@@ -168,7 +168,7 @@ fn add_pools(handlers: &mut Handlers) {
     handlers.dump::<Nat44AddressDump>(|router, _, send| {
         let Some(nat) = nat(router) else { return };
         for (twice, pool) in [(false, &nat.config.pool), (true, &nat.config.twice_pool)] {
-            for one in pool {
+            for one in pool.iter() {
                 let flags = flags([(twice, NatConfigFlags::NAT_IS_TWICE_NAT)]);
                 let vrf_id = one.tenant.map_or(NONE, |(id, _)| id);
                 send(&Nat44AddressDetails { ip_address: address(one.addr), flags, vrf_id });

@@ -1,8 +1,10 @@
 //! What nodes read of the configuration: one snapshot, published by the main thread when something has changed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use quiver_graph::IfIndex;
+use quiver_tables::chunks::Chunks;
 
 use crate::session::Endpoint;
 use crate::table::Timeouts;
@@ -82,29 +84,30 @@ impl Mapping {
     }
 }
 
-/// What nodes read.
+/// What nodes read. A copy shares pools, mappings and sides with its original: an interface that comes or goes costs the same beside a
+/// large pool as beside a small one.
 #[derive(Clone, Debug, Default)]
 pub struct NatConfig {
     /// By interface.
-    pub sides: HashMap<IfIndex, Side>,
+    pub(crate) sides: Chunks<Side>,
     /// Addresses that sources get.
-    pub pool: Vec<PoolAddress>,
+    pub pool: Arc<Vec<PoolAddress>>,
     /// Where in the pool an address is.
-    pub pool_at: HashMap<u32, usize>,
+    pub pool_at: Arc<HashMap<u32, usize>>,
     /// Addresses that sources from outside get.
-    pub twice_pool: Vec<PoolAddress>,
+    pub twice_pool: Arc<Vec<PoolAddress>>,
     /// Every address that is the outside of something.
-    pub external: HashSet<u32>,
+    pub external: Arc<HashSet<u32>>,
     /// Static mappings.
-    pub mappings: Vec<Mapping>,
+    pub mappings: Arc<Vec<Mapping>>,
     /// By external endpoint and protocol.
-    pub by_external: HashMap<(Endpoint, u8), usize>,
+    pub(crate) by_external: Arc<HashMap<(Endpoint, u8), usize>>,
     /// Mappings of addresses, by external address.
-    pub by_external_addr: HashMap<u32, usize>,
+    pub(crate) by_external_addr: Arc<HashMap<u32, usize>>,
     /// By local endpoint, protocol and FIB.
-    pub by_local: HashMap<(Endpoint, u8, u16), usize>,
+    pub(crate) by_local: Arc<HashMap<(Endpoint, u8, u16), usize>>,
     /// Mappings of addresses, by local address and FIB.
-    pub by_local_addr: HashMap<(u32, u16), usize>,
+    pub(crate) by_local_addr: Arc<HashMap<(u32, u16), usize>>,
     /// Pass packets that belong to no session.
     pub forwarding: bool,
     /// Timeouts.
@@ -126,7 +129,17 @@ pub struct NatConfig {
 impl NatConfig {
     /// The side of an interface.
     pub fn side(&self, interface: IfIndex) -> Side {
-        self.sides.get(&interface).copied().unwrap_or_default()
+        self.sides.get(interface.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// Puts an interface on a side.
+    pub fn set_side(&mut self, interface: IfIndex, side: Side) {
+        *self.sides.get_mut(interface.0 as usize) = side;
+    }
+
+    /// Whether a mapping of an endpoint has it as its outside.
+    pub fn is_mapped(&self, outside: Endpoint, proto: u8) -> bool {
+        self.by_external.contains_key(&(outside, proto))
     }
 
     /// The mapping that packets from outside to this endpoint belong to.
@@ -143,31 +156,32 @@ impl NatConfig {
 
     /// Makes the indices from `mappings` and pools.
     pub fn index(&mut self) {
-        self.by_external.clear();
-        self.by_external_addr.clear();
-        self.by_local.clear();
-        self.by_local_addr.clear();
-        self.pool_at = self.pool.iter().enumerate().map(|(at, p)| (p.addr, at)).collect();
-        self.external = self.pool.iter().chain(&self.twice_pool).map(|p| p.addr).collect();
+        let (mut by_external, mut by_external_addr) = (HashMap::new(), HashMap::new());
+        let (mut by_local, mut by_local_addr) = (HashMap::new(), HashMap::new());
+        self.pool_at = Arc::new(self.pool.iter().enumerate().map(|(at, p)| (p.addr, at)).collect());
+        let mut external: HashSet<u32> = self.pool.iter().chain(self.twice_pool.iter()).map(|p| p.addr).collect();
         for (n, mapping) in self.mappings.iter().enumerate() {
             // The address of an identity mapping is its host's own.
             if !mapping.identity {
-                self.external.insert(mapping.external.addr);
+                external.insert(mapping.external.addr);
             }
             match mapping.proto {
-                Some(proto) => drop(self.by_external.insert((mapping.external, proto), n)),
-                None => drop(self.by_external_addr.insert(mapping.external.addr, n)),
+                Some(proto) => drop(by_external.insert((mapping.external, proto), n)),
+                None => drop(by_external_addr.insert(mapping.external.addr, n)),
             }
             if mapping.out2in_only {
                 continue;
             }
             for (local, _) in &mapping.locals {
                 match mapping.proto {
-                    Some(proto) => drop(self.by_local.insert((*local, proto, mapping.vrf.1), n)),
-                    None => drop(self.by_local_addr.insert((local.addr, mapping.vrf.1), n)),
+                    Some(proto) => drop(by_local.insert((*local, proto, mapping.vrf.1), n)),
+                    None => drop(by_local_addr.insert((local.addr, mapping.vrf.1), n)),
                 }
             }
         }
+        (self.by_external, self.by_external_addr) = (Arc::new(by_external), Arc::new(by_external_addr));
+        (self.by_local, self.by_local_addr) = (Arc::new(by_local), Arc::new(by_local_addr));
+        self.external = Arc::new(external);
     }
 
     /// Position of the thread that a host's sessions belong to.
@@ -251,8 +265,10 @@ mod tests {
 
     #[test]
     fn mappings_with_ports_win_over_those_of_addresses() {
-        let mut config =
-            NatConfig { mappings: vec![mapping(&[(5, 0, 1)], None), mapping(&[(6, 8080, 1)], Some(6))], ..Default::default() };
+        let mut config = NatConfig {
+            mappings: vec![mapping(&[(5, 0, 1)], None), mapping(&[(6, 8080, 1)], Some(6))].into(),
+            ..Default::default()
+        };
         config.index();
         let local = |port, proto| {
             let to = Endpoint::new(100, port);

@@ -137,6 +137,10 @@ pub struct Nat {
     pub pool_interfaces: Vec<(IfIndex, bool)>,
     /// Sides of interfaces, as the user has named them; those in force are in `config`.
     pub named: BTreeMap<IfIndex, Side>,
+    /// Sides in force, as they are in `config`, with the interface's MTU.
+    sides: BTreeMap<IfIndex, (Side, u32)>,
+    /// Those MTUs.
+    mtus: BTreeSet<(u32, IfIndex)>,
     /// Interfaces outside of which every other one is inside.
     pub outputs: BTreeSet<IfIndex>,
     /// Most sessions of a table's hosts on a thread, by the user's number of the table.
@@ -174,6 +178,8 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         pools: Vec::new(),
         pool_interfaces: Vec::new(),
         named: BTreeMap::new(),
+        sides: BTreeMap::new(),
+        mtus: BTreeSet::new(),
         outputs: BTreeSet::new(),
         table_limits: BTreeMap::new(),
         proxies: Vec::new(),
@@ -232,15 +238,12 @@ impl Nat {
                 independent: false,
             }));
         }
-        self.config.pool = pool;
-        self.config.twice_pool = twice;
+        (self.config.pool, self.config.twice_pool) = (pool.into(), twice.into());
         let limit = |(table, limit): (&u32, &u32)| Some((fib_of(router, *table).ok()?, *limit));
         self.config.table_limits = self.table_limits.iter().filter_map(limit).collect();
-        self.config.mappings = self.statics.iter().filter_map(|spec| resolved(router, spec)).collect();
+        self.config.mappings = Arc::new(self.statics.iter().filter_map(|spec| resolved(router, spec)).collect());
         self.config.index();
-        let mtus = self.config.sides.keys().filter_map(|i| router.interfaces.get(*i)).map(|i| i.mtu4());
-        self.config.mtu = mtus.min().unwrap_or(u32::from(u16::MAX)).min(u32::from(u16::MAX)) as u16;
-        self.parts.config.publish(self.config.clone());
+        self.publish_sides();
         self.parts.counters.iter().for_each(|counters| counters.set_len(router.interfaces.end()));
         let limit = self.enabled.map_or(0, |enabled| enabled.sessions);
         router.graph.stats().gauge("/nat44-ed/max-cfg-sessions").set(limit.into());
@@ -308,7 +311,7 @@ impl Nat {
     /// Spreads work anew while packets flow.
     fn respread(&mut self, router: &mut Router, sessions: u32) -> Result<(), NatError> {
         self.spread(router, sessions)?;
-        for (index, side) in self.config.sides.clone() {
+        for (index, (side, _)) in self.sides.clone() {
             self.switch(router, index, side)?;
         }
         self.publish(router);
@@ -522,23 +525,42 @@ pub fn set_workers(router: &mut Router, workers: Vec<usize>) -> Result<(), NatEr
 fn on_event(router: &mut Router, event: &IfEvent) {
     let _ = enabled(router, |router, nat| {
         match event {
-            IfEvent::Address(index, IpAddr::V4(gone), _, false) => {
-                let of_pool = nat.pool_interfaces.iter().any(|(i, _)| i == index);
-                if of_pool || nat.statics.iter().any(|s| s.external == External::Interface(*index)) {
-                    nat.purges.push(Purge::Address(gone.to_bits()));
-                    router.wake_process(process::NAME, 0);
+            IfEvent::Address(index, IpAddr::V4(address), _, added) => {
+                // Only what follows the interface, or is its address now, is another one.
+                if nat.follows(*index) {
+                    if !added {
+                        nat.purges.push(Purge::Address(address.to_bits()));
+                        router.wake_process(process::NAME, 0);
+                    }
+                    nat.publish(router);
+                } else if nat.config.external.contains(&address.to_bits()) {
+                    nat.answer_arp(router);
                 }
-                nat.publish(router);
             }
-            IfEvent::Created(_) if !nat.outputs.is_empty() => nat.follow_sides(router, None)?,
-            IfEvent::Address(..) | IfEvent::Mtu(_) => nat.publish(router),
+            IfEvent::Created(index) => {
+                nat.parts.counters.iter().for_each(|counters| counters.set_len(router.interfaces.end()));
+                if nat.put(router, *index, nat.wanted(*index))? {
+                    nat.publish_sides();
+                }
+            }
+            IfEvent::Mtu(index) => {
+                if nat.note_side(router, *index, nat.config.side(*index)) {
+                    nat.publish_sides();
+                }
+            }
             IfEvent::Deleted(index) => {
                 nat.named.remove(index);
-                nat.outputs.remove(index);
-                nat.follow_sides(router, Some(*index))?;
-                nat.pool_interfaces.retain(|(i, _)| i != index);
-                nat.statics.retain(|s| s.external != External::Interface(*index));
-                nat.publish(router);
+                // The others are inside only as long as there is one outside of which they are.
+                if nat.outputs.remove(index) {
+                    nat.follow_sides(router, Some(*index))?;
+                } else if nat.put(router, *index, Side::default())? {
+                    nat.publish_sides();
+                }
+                if nat.follows(*index) {
+                    nat.pool_interfaces.retain(|(i, _)| i != index);
+                    nat.statics.retain(|s| s.external != External::Interface(*index));
+                    nat.publish(router);
+                }
             }
             _ => {}
         }

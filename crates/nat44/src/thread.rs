@@ -258,8 +258,7 @@ impl ThreadNat {
         let free = |nat: &Self, port: u16| {
             let outside = Endpoint::new(address.addr, port);
             // A query's reply has its identifier as the destination's port and none for the source.
-            let taken =
-                config.by_external.contains_key(&(outside, proto)) || independent && nat.bindings.inside(outside, proto).is_some();
+            let taken = config.is_mapped(outside, proto) || independent && nat.bindings.inside(outside, proto).is_some();
             let key = Key::new(to, outside, proto, Direction::Out2In, fib);
             (!taken && nat.sessions.find(key).is_none()).then_some(outside)
         };

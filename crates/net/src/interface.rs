@@ -8,6 +8,7 @@
 mod create;
 pub(crate) mod output;
 pub(crate) mod placement;
+mod relations;
 mod state;
 mod sub;
 
@@ -232,11 +233,17 @@ pub struct Interfaces {
     by_index: BTreeMap<u32, Interface>,
     by_name: HashMap<String, IfIndex>,
     numbers: IndexPool,
+    relations: relations::Relations,
 }
 
 impl Interfaces {
     pub(crate) fn new(domain: &qsbr::Domain) -> Self {
-        Self { by_index: BTreeMap::new(), by_name: HashMap::new(), numbers: IndexPool::new(MAX_INTERFACES, domain) }
+        Self {
+            by_index: BTreeMap::new(),
+            by_name: HashMap::new(),
+            numbers: IndexPool::new(MAX_INTERFACES, domain),
+            relations: Default::default(),
+        }
     }
 
     /// An interface.
@@ -263,6 +270,7 @@ impl Interfaces {
     }
 
     fn insert(&mut self, interface: Interface) {
+        self.relations.insert(&interface);
         self.by_name.insert(interface.name.clone(), interface.index);
         self.by_index.insert(interface.index.0, interface);
     }
@@ -270,6 +278,7 @@ impl Interfaces {
     fn remove(&mut self, index: IfIndex) -> Option<Interface> {
         let interface = self.by_index.remove(&index.0)?;
         self.by_name.remove(&interface.name);
+        self.relations.remove(&interface);
         Some(interface)
     }
 
@@ -278,8 +287,45 @@ impl Interfaces {
         let interface = self.by_index.get_mut(&index.0).ok_or(InterfaceError::UnknownIndex(index.0))?;
         let old = std::mem::replace(&mut interface.name, name.into());
         self.by_name.remove(&old);
+        self.relations.renamed(&old);
         self.by_name.insert(name.into(), index);
         Ok(())
+    }
+
+    /// Sub-interfaces of an interface.
+    pub fn subs(&self, parent: IfIndex) -> impl Iterator<Item = IfIndex> {
+        self.relations.subs_of(parent)
+    }
+
+    /// Interfaces that borrow the addresses of another.
+    pub fn borrowers(&self, lender: IfIndex) -> impl Iterator<Item = IfIndex> {
+        self.relations.borrowers_of(lender)
+    }
+
+    /// Makes an interface borrow its addresses, or no more.
+    pub(crate) fn set_lender(&mut self, index: IfIndex, lender: Option<IfIndex>) {
+        let Some(interface) = self.by_index.get_mut(&index.0) else { return };
+        let before = std::mem::replace(&mut interface.unnumbered, lender);
+        self.relations.borrow(index, before, lender);
+    }
+
+    /// Gives an interface an address.
+    pub(crate) fn push_address(&mut self, index: IfIndex, address: IpAddr, len: u8) {
+        let Some(interface) = self.by_index.get_mut(&index.0) else { return };
+        interface.addresses.push((address, len));
+        self.relations.address(interface, address, len, true);
+    }
+
+    /// Takes an address from an interface.
+    pub(crate) fn take_address(&mut self, index: IfIndex, address: IpAddr, len: u8) {
+        let Some(interface) = self.by_index.get_mut(&index.0) else { return };
+        interface.addresses.retain(|a| *a != (address, len));
+        self.relations.address(interface, address, len, false);
+    }
+
+    /// An address of a table whose prefix overlaps with a new one of an interface: its interface, it, and its length.
+    pub(crate) fn conflict(&self, table: u32, index: IfIndex, new: quiver_wire::IpPrefix) -> Option<(IfIndex, IpAddr, u8)> {
+        self.relations.prefixes.conflict(table, index, new)
     }
 
     /// By name, or by number where the text is one.

@@ -45,14 +45,14 @@ pub(crate) const PROCESS: &str = "ip6-nd-process";
 /// State of this module on the main thread.
 pub(crate) struct Nd {
     dad: DadConfig,
-    addresses: BTreeMap<(IfIndex, Ipv6Addr), dad::Address>,
+    addresses: dad::Addresses,
     advertisers: BTreeMap<IfIndex, advertise::Advertiser>,
     random: u64,
 }
 
 impl Nd {
     pub fn new(seed: u64) -> Self {
-        Self { dad: DadConfig::default(), addresses: BTreeMap::new(), advertisers: BTreeMap::new(), random: seed | 1 }
+        Self { dad: DadConfig::default(), addresses: dad::Addresses::default(), advertisers: BTreeMap::new(), random: seed | 1 }
     }
 
     /// 0 to `below` - 1; 0 for 0 (xorshift: times only have to differ).
@@ -181,7 +181,7 @@ impl Router {
 
     /// An interface goes.
     pub(crate) fn forget_nd(&mut self, interface: IfIndex) {
-        self.nd.addresses.retain(|(i, _), _| *i != interface);
+        self.nd.addresses.forget(interface);
         self.nd.advertisers.remove(&interface);
     }
 

@@ -23,6 +23,7 @@
 //!
 //! Not done here: secure ND (RFC 3971), and anything for links that are not Ethernet.
 
+mod announce;
 mod ask;
 mod asked;
 mod change;
@@ -47,6 +48,7 @@ use quiver_wire::MacAddr;
 use crate::ip::{FamilyId, V4, V6};
 use crate::{NetError, ProcessSignal, Router};
 
+use announce::Announcements;
 use ask::{Ask, AskFamily, Outcome, Target};
 pub(crate) use change::is_running;
 use facts::FactReceiver;
@@ -152,7 +154,7 @@ pub(crate) struct Neighbors {
     /// Neighbours whose fate threads must be told.
     outcomes: Vec<(Key, Outcome)>,
     /// Announcements still to be repeated: when, where, which address.
-    announcements: Vec<(u64, IfIndex, IpAddr)>,
+    announcements: Announcements,
     /// When the threads' holds are looked at next.
     sweep: u64,
     /// When a conflict was last written to the log.
@@ -201,7 +203,7 @@ impl Neighbors {
             epoch,
             listeners: Vec::new(),
             outcomes: Vec::new(),
-            announcements: Vec::new(),
+            announcements: Announcements::default(),
             sweep: 0,
             conflict_logged: 0,
         })

@@ -109,7 +109,9 @@ pub(crate) fn prepare(router: &mut Router) {
     let state = State { configs: BTreeMap::new(), published: Published::new(Table::new()), seed: RandomState::new().hash_one(0) };
     router.add_part(state);
     router.listen(|router, event| {
-        if let IfEvent::Deleted(index) = event {
+        if let IfEvent::Deleted(index) = event
+            && router.rss(*index).is_some()
+        {
             let _ = router.set_rss(*index, None);
         }
     });

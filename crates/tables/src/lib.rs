@@ -56,6 +56,7 @@
 //! | wheel | [`timer`] | ageing | starting and stopping cost a few stores |
 //! | index pool | [`pool`] | interface and entry indices | the lowest free one comes back, after its grace period |
 //! | ring | [`ring`] | hand-off between workers | one writer, one reader, a line transfer a batch |
+//! | chunks | [`chunks`] | snapshots of things by number | a change copies 64 elements, a copy shares the rest |
 //! | slots | [`slots`] | load-balance buckets, adjacencies | read by index, without a lock or a length |
 //!
 //! # Where the time goes
@@ -71,6 +72,7 @@
 //! space is generous (DIR-24-8: 0.6 GB, poptrie: 0.5 GB) and counts against `RLIMIT_AS`, though not against memory.
 
 pub mod address;
+pub mod chunks;
 mod cpu;
 pub mod error;
 mod fib;

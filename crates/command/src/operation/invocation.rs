@@ -129,6 +129,10 @@ impl<C, R: serde::Serialize + Text> Job<C, Answer> for Rendered<C, R> {
         self.job.exclusive()
     }
 
+    fn yields(&self) -> bool {
+        self.job.yields()
+    }
+
     fn cancel(&mut self, control: &mut C) {
         exposed(|| self.job.cancel(control));
     }
@@ -150,6 +154,10 @@ impl<C> Job<C, Answer> for InCommand<C> {
 
     fn exclusive(&self) -> bool {
         self.job.exclusive()
+    }
+
+    fn yields(&self) -> bool {
+        self.job.yields()
     }
 
     fn cancel(&mut self, control: &mut C) {

@@ -36,9 +36,15 @@ pub trait Job<C, R> {
     /// Works for at most about `budget` and says how to go on. Not called again after [`Step::Done`].
     fn step(&mut self, control: &mut C, budget: Duration) -> Step<R>;
 
-    /// Whether no other operation may run before this one ends. True for what changes configuration
-    /// in several slices (one total order), false for what only watches, such as `ping`.
+    /// Whether no other operation may run before this one ends, but where it [yields](Self::yields). True for what
+    /// changes configuration in several slices (one total order), false for what only watches, such as `ping`.
     fn exclusive(&self) -> bool;
+
+    /// Whether other operations may run now, before the next slice: an exclusive job that is between two operations of its own, such
+    /// as a script between two lines.
+    fn yields(&self) -> bool {
+        !self.exclusive()
+    }
 
     /// Whoever asked is gone or pressed a key: stop early. The job is stepped on until it says
     /// [`Step::Done`], so that it can still give a summary and clean up; it must end promptly.

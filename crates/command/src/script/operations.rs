@@ -250,6 +250,30 @@ mod tests {
     }
 
     #[test]
+    fn many_files_run_side_by_side_and_each_counts_its_own_depth() {
+        let mut host = host(&[("main", "exec sub\nsay a\n"), ("sub", "say b\nsay c\n")]);
+        let mut jobs: Vec<_> = (0..100).map(|_| job(&mut host, "exec main")).collect();
+        let mut ended = 0;
+        while ended < jobs.len() {
+            ended = 0;
+            for job in &mut jobs {
+                assert!(job.yields(), "a line that is done leaves room for others");
+                match job.step(&mut host, Duration::ZERO) {
+                    Step::Done(result) => {
+                        assert_eq!(result.unwrap().json.as_deref(), Some("{\"commands\":2}"));
+                        ended += 1;
+                    }
+                    _ => continue,
+                }
+            }
+            if ended > 0 {
+                assert_eq!(ended, jobs.len(), "all go on at the same pace");
+            }
+        }
+        assert_eq!(host.said.len(), 300);
+    }
+
+    #[test]
     fn a_missing_file_is_named() {
         let mut host = host(&[]);
         let error = Rc::clone(&host.registry).execute(&mut host, "exec nowhere", &View::TEXT).err().unwrap();

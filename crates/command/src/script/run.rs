@@ -33,10 +33,12 @@ pub struct ScriptState {
     /// The names that commands may use.
     pub macros: Macros,
     running: Rc<Cell<u32>>,
+    /// How deep in scripts the line is that runs at the moment.
+    depth: u32,
 }
 
 impl ScriptState {
-    /// How many scripts are running, one within the other.
+    /// How many scripts are running, one within the other or side by side for several clients.
     pub fn running_scripts(&self) -> u32 {
         self.running.get()
     }
@@ -64,6 +66,8 @@ impl Text for ScriptReply {
 
 /// The commands of a file as one long operation. It stops at the first command that fails; what ran
 /// before stays. The output of its commands goes to whoever asked.
+///
+/// Each of its lines is one operation, whole for everybody else; between two lines others may run.
 pub struct ScriptJob<C, H> {
     name: String,
     script: Script<Box<dyn BufRead>>,
@@ -72,6 +76,8 @@ pub struct ScriptJob<C, H> {
     finished: Option<Result<ScriptReply, OpError>>,
     commands: u64,
     cancelled: bool,
+    /// How many files have run this one.
+    depth: u32,
     _running: Running,
     host: PhantomData<fn() -> H>,
 }
@@ -79,8 +85,9 @@ pub struct ScriptJob<C, H> {
 impl<C: 'static, H: ScriptHost<C>> ScriptJob<C, H> {
     /// Opens a file.
     pub fn open(control: &mut C, path: &str) -> Result<Self, OpError> {
-        let running = Rc::clone(&H::script_state(control).running);
-        if running.get() >= DEEPEST {
+        let state = H::script_state(control);
+        let (running, depth) = (Rc::clone(&state.running), state.depth);
+        if depth >= DEEPEST {
             return Err(OpError::new(retval::LIMIT_EXCEEDED, format!("scripts run scripts more than {DEEPEST} deep"))
                 .key("file")
                 .value(path));
@@ -96,6 +103,7 @@ impl<C: 'static, H: ScriptHost<C>> ScriptJob<C, H> {
             finished: None,
             commands: 0,
             cancelled: false,
+            depth,
             _running: Running(running),
             host: PhantomData,
         })
@@ -123,7 +131,11 @@ impl<C: 'static, H: ScriptHost<C>> ScriptJob<C, H> {
             Ok(command) => command.into_owned(),
             Err(error) => return Some(Err(self.fail(line.number, error))),
         };
-        match registry.execute(control, &command, &View::TEXT) {
+        // Files that run at the same time for others do not count.
+        H::script_state(control).depth = self.depth + 1;
+        let outcome = registry.execute(control, &command, &View::TEXT);
+        H::script_state(control).depth = 0;
+        match outcome {
             Ok(Outcome::Done(answer)) => self.printed.push_str(&answer.text),
             Ok(Outcome::Job(job)) => {
                 self.nested = Some((line.number, job));
@@ -189,6 +201,10 @@ impl<C: 'static, H: ScriptHost<C>> Job<C, ScriptReply> for ScriptJob<C, H> {
 
     fn exclusive(&self) -> bool {
         true
+    }
+
+    fn yields(&self) -> bool {
+        self.nested.as_ref().is_none_or(|(_, job)| job.yields())
     }
 
     fn cancel(&mut self, control: &mut C) {

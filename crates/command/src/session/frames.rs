@@ -211,6 +211,14 @@ impl Server {
     }
 }
 
+/// An error that answers no request.
+pub(super) fn farewell(text: &str, output: &mut Vec<u8>) {
+    let mut frame = Frame::new(None, Status::Error);
+    frame.field("text", text);
+    frame.field("error", &OpError::new(retval::BUSY, text));
+    frame.end(output);
+}
+
 /// What a line wants to cancel, where it is a cancel frame.
 fn cancel(line: &str) -> Option<Value> {
     if !line.contains("\"cancel\"") {

@@ -348,6 +348,16 @@ impl Session {
         }
     }
 
+    /// Says something that nobody asked for: why the session ends now.
+    pub fn farewell(&mut self, text: &str) {
+        match &self.mode {
+            Mode::Frames(_) => frames::farewell(text, &mut self.output),
+            Mode::Negotiating | Mode::Lines(_) | Mode::Interactive(_) => {
+                push_text(&format!("\n{text}\n"), true, &mut self.output);
+            }
+        }
+    }
+
     /// Whether a request was given out and not yet answered.
     pub fn busy(&self) -> bool {
         self.busy

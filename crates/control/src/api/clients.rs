@@ -106,6 +106,11 @@ impl Clients {
         index
     }
 
+    /// What a client calls itself.
+    pub fn name(&self, index: u32) -> &str {
+        self.by_index.get(&index).map_or("", |client| &client.name)
+    }
+
     /// Forgets a client.
     pub fn leave(&mut self, index: u32) {
         self.by_index.remove(&index);

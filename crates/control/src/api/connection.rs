@@ -20,23 +20,36 @@ use super::clients::Clients;
 use super::table::{Behind, Call, Flow, Table};
 use crate::engine::{Engine, Progress, SLICE, command};
 use crate::process::Processes;
-use crate::server::Wire;
+use crate::server::{SessionHandle, Wire};
 
 /// Read at once.
 const CHUNK: usize = 64 << 10;
 /// Answers that wait to be read by the client; beyond them its requests wait.
 const OUTPUT: usize = 1 << 20;
+/// Text of a command that runs for long, as one answer has it; the command ends where there would be more.
+const INBAND_MAX: usize = 16 << 20;
 /// How often a client is looked at while its command runs.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Serves a client until it is gone.
-pub async fn serve(engine: Engine<Router>, processes: Processes<Router>, wire: AsyncFd<UnixStream>, table: Rc<Table>) {
+///
+/// `place`: its place among the sessions, and after which silence it is to end once it has said its name.
+pub async fn serve(
+    engine: Engine<Router>,
+    processes: Processes<Router>,
+    wire: AsyncFd<UnixStream>,
+    table: Rc<Table>,
+    place: (SessionHandle, Option<Duration>),
+) {
+    let (handle, idle_timeout) = place;
     let mut connection = Connection {
         engine,
         processes,
         left: Rc::default(),
         wire,
         table,
+        handle,
+        idle_timeout,
         index: None,
         input: Vec::new(),
         read: 0,
@@ -50,6 +63,7 @@ pub async fn serve(engine: Engine<Router>, processes: Processes<Router>, wire: A
         let mut busy = connection.receive();
         busy |= connection.answer().await;
         busy |= connection.send().await;
+        connection.note(busy);
         if busy {
             yield_now().await;
         } else if !connection.over() {
@@ -68,6 +82,9 @@ struct Connection {
     left: Rc<Cell<bool>>,
     wire: AsyncFd<UnixStream>,
     table: Rc<Table>,
+    handle: SessionHandle,
+    /// After which silence it ends, once it has a name.
+    idle_timeout: Option<Duration>,
     /// Its number, once it has said its name.
     index: Option<u32>,
     input: Vec<u8>,
@@ -102,6 +119,12 @@ impl Connection {
 
     fn has_message(&self) -> bool {
         !matches!(self.front(), Front::Partial(_))
+    }
+
+    /// Tells what it does, and ends it where it is to end.
+    fn note(&mut self, busy: bool) {
+        self.handle.note(busy, self.pending(), self.more.is_some());
+        self.gone |= self.handle.end().is_some();
     }
 
     fn wants_input(&self) -> bool {
@@ -177,6 +200,10 @@ impl Connection {
                     }
                     if is_create {
                         self.index = create(&mut router, &self.table, message, &mut self.output);
+                        if let Some((index, clients)) = self.index.zip(router.part::<Clients>()) {
+                            self.handle.set_name(clients.name(index));
+                            self.handle.set_idle_timeout(self.idle_timeout);
+                        }
                         continue;
                     }
                     let mut call = Call { router: &mut router, table: &self.table, client, context: 0, out: &mut self.output };
@@ -205,18 +232,25 @@ impl Connection {
     async fn run(&mut self, context: u32, line: String) {
         let mut running = self.engine.start(command(line));
         let (mut text, mut code) = (String::new(), 0);
+        let mut looked = Instant::now();
         loop {
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                self.handle.note(true, self.pending(), true);
+                if self.wire.hung_up() || self.handle.end().is_some() {
+                    running.cancel();
+                    self.gone = true;
+                }
+            }
             match running.step() {
                 Progress::Again => yield_now().await,
                 Progress::Blocked => {
                     let reactor = Rc::clone(self.engine.reactor());
                     or(running.wait(), reactor.sleep(LOOK)).await;
-                    if self.wire.hung_up() {
-                        running.cancel();
-                        self.gone = true;
-                    }
                 }
-                Progress::Print(part) => text.push_str(&part),
+                Progress::Print(part) if text.len() + part.len() <= INBAND_MAX => text.push_str(&part),
+                // The answer is one message: what is longer than anybody reads must not fill the memory.
+                Progress::Print(_) => running.cancel(),
                 Progress::Done(Ok(answer)) => {
                     text.push_str(&answer.text);
                     break;
@@ -288,9 +322,21 @@ impl Connection {
             let waits = index.is_some_and(|index| router.part::<Clients>().is_some_and(|clients| clients.has_events(index)));
             if waits { Poll::Ready(Ok(())) } else { Poll::Pending }
         });
-        if or(or(read, write), event).await.is_err() {
+        let (handle, reactor) = (&self.handle, Rc::clone(self.engine.reactor()));
+        let idle = handle.idle_out();
+        let end = async {
+            match idle {
+                Some(left) => or(handle.ended(), reactor.sleep(left)).await,
+                None => handle.ended().await,
+            }
+            Ok(())
+        };
+        let failed = or(or(read, write), or(event, end)).await.is_err();
+        if idle.is_some() && self.handle.idle_out().is_some_and(|left| left.is_zero()) {
+            tracing::info!(target: "api", "a client is cut off: it was silent for too long");
             self.gone = true;
         }
+        self.gone |= failed;
     }
 
     fn leave(&mut self) {

@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
+use quiver_api::defs::SockclntCreateReply;
 use quiver_api::json_of;
+use quiver_command::operation::retval;
 use quiver_graph::reactor::AsyncFd;
 use quiver_net::Router;
 
@@ -18,10 +20,10 @@ use crate::api::{Handlers, Table, handlers, serve};
 use crate::engine::Engine;
 use crate::plugin::Plugin;
 use crate::process::Processes;
-use crate::server::{BoundPath, StatsListener};
+use crate::server::{BoundPath, Peer, SessionHandle, SessionKind, Sessions, StatsListener, Wire};
 
-/// Clients at a time; one beyond them is turned away.
-const CLIENTS_MAX: usize = 256;
+/// How long a client may take to say its name.
+const NAME_WAIT: Duration = Duration::from_secs(10);
 /// Pause after an accept that failed, such as for lack of descriptors.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
 
@@ -48,20 +50,26 @@ pub fn listen(
     engine: &Engine<Router>,
     processes: &Processes<Router>,
     table: Rc<Table>,
+    (sessions, idle_timeout): (Sessions, Option<Duration>),
     listener: UnixListener,
     bound: BoundPath,
 ) -> io::Result<()> {
     let listener = AsyncFd::new(engine.reactor(), listener)?;
-    let (engine, processes, clients) = (engine.clone(), processes.clone(), Rc::new(()));
+    let (engine, processes) = (engine.clone(), processes.clone());
     processes.clone().account("api-socket-listener", async move {
         let _bound = bound;
         loop {
             match listener.accept().await {
-                // One count is the listener's own.
-                Ok(_) if Rc::strong_count(&clients) > CLIENTS_MAX => {
-                    tracing::warn!(target: "api", "more than {CLIENTS_MAX} clients: one was turned away");
+                Ok(stream) => {
+                    let peer = Peer::of(stream.get_ref());
+                    match sessions.admit(SessionKind::Api, peer, Some(NAME_WAIT)) {
+                        Ok(handle) => welcome(&engine, &processes, &table, stream, (handle, idle_timeout)),
+                        Err(refused) => {
+                            tracing::warn!(target: "api", "a client was turned away ({peer}): {refused}");
+                            refuse(&table, stream);
+                        }
+                    }
                 }
-                Ok(stream) => welcome(&engine, &processes, &table, stream, &clients),
                 Err(error) => {
                     tracing::warn!(target: "api", "cannot take a client: {error}");
                     engine.reactor().sleep(AFTER_FAILURE).await;
@@ -77,14 +85,23 @@ fn welcome(
     processes: &Processes<Router>,
     table: &Rc<Table>,
     stream: AsyncFd<UnixStream>,
-    clients: &Rc<()>,
+    place: (SessionHandle, Option<Duration>),
 ) {
-    let (engine, table, count) = (engine.clone(), Rc::clone(table), Rc::clone(clients));
+    let (engine, table) = (engine.clone(), Rc::clone(table));
     let behind = processes.clone();
-    processes.account("api-client", async move {
-        serve(engine, behind, stream, table).await;
-        drop(count);
-    });
+    processes.account("api-client", serve(engine, behind, stream, table, place));
+}
+
+/// The answer that a client without a place gets to the handshake that it is about to send, if it can be sent at once.
+fn refuse(table: &Table, mut stream: AsyncFd<UnixStream>) {
+    let mut out = Vec::new();
+    table.push(
+        &mut out,
+        0,
+        0,
+        &SockclntCreateReply { response: retval::LIMIT_EXCEEDED, index: 0, count: 0, message_table: Vec::new() },
+    );
+    let _ = stream.send(&out);
 }
 
 /// Hands the statistics' memory to readers from now on.

@@ -29,7 +29,9 @@ use crate::ops::version::version_line;
 use crate::panics;
 use crate::plugin::{Plugin, PluginInfo, select};
 use crate::process::{ProcessTable, Processes};
-use crate::server::{BoundPath, Face, Server, StatsListener, Terminal, listen_tcp, listen_unix, serve};
+use crate::server::{
+    BoundPath, Face, Peer, Server, SessionKind, Sessions, StatsListener, Terminal, listen_tcp, listen_unix, serve,
+};
 use crate::startup::{RUNTIME_DIR, StartupConfig, Unix};
 use crate::system::{MainFigures, System};
 use crate::watchdog::{self, Settings as WatchdogSettings, Watchdog};
@@ -63,6 +65,7 @@ pub struct Daemon {
     api: Rc<Table>,
     /// Main's.
     pulse: Arc<Pulse>,
+    sessions: Sessions,
     pidfile: Option<PathBuf>,
 }
 
@@ -116,12 +119,14 @@ impl Daemon {
             version: ops::version::version().trim_start_matches('v').to_owned(),
             description: plugin.description.to_owned(),
         };
+        let sessions = Sessions::default();
         router.add_part(System {
             registry: Rc::clone(&registry),
             log,
             processes: table.clone(),
             startup: Rc::clone(&startup),
             command_line: options.command_line,
+            sessions: sessions.clone(),
             topology,
             main: MainFigures { cpu: placement.main, loops: 0 },
             plugins: chosen.iter().map(info).collect(),
@@ -152,6 +157,7 @@ impl Daemon {
             sockets,
             api: messages,
             pulse,
+            sessions,
             pidfile: None,
         };
         if let Some(path) = pidfile {
@@ -176,13 +182,15 @@ impl Daemon {
         processes::stop_on_signals(&self.processes, &self.stop).map_err(watch)?;
         // It takes its place in the order of operations here, before any client can.
         self.start_up_commands();
-        let server = Server::new(self.engine.clone(), self.processes.clone());
+        let server =
+            Server::new(self.engine.clone(), self.processes.clone(), self.sessions.clone(), self.startup.unix.idle_timeout);
         for socket in std::mem::take(&mut self.sockets) {
             match socket {
                 Listening::Unix(listener, bound, face) => server.unix(listener, bound, face),
                 Listening::Tcp(listener, face) => server.tcp(listener, face),
                 Listening::Api(listener, bound) => {
-                    api::listen(&self.engine, &self.processes, Rc::clone(&self.api), listener, bound)
+                    let places = (self.sessions.clone(), self.startup.api_idle_timeout);
+                    api::listen(&self.engine, &self.processes, Rc::clone(&self.api), places, listener, bound)
                 }
                 Listening::Stats(listener) => api::listen_stats(&self.processes, &self.engine, listener),
             }
@@ -223,7 +231,8 @@ impl Daemon {
             .into_iter()
             .map(|file| {
                 let line = format!("exec {}", quiver_command::grammar::quote(&file.to_string_lossy()));
-                (file, self.engine.start(crate::engine::command(line)))
+                // No client sees a router that is half configured.
+                (file, self.engine.start(crate::engine::command(line)).whole())
             })
             .collect();
         let runtime_dir = (!self.startup.unix.use_current_dir && detached).then(|| runtime_dir(&self.startup.unix));
@@ -261,8 +270,11 @@ impl Daemon {
             session.terminal_type_timeout();
         }
         let (engine, stop) = (self.engine.clone(), Rc::clone(&self.stop));
+        let peer = Peer::Local { uid: rustix::process::getuid().as_raw(), pid: rustix::process::getpid().as_raw_nonzero().get() };
+        // It has a place of its own, and ends when the router does.
+        let Ok(handle) = self.sessions.admit(SessionKind::Terminal, peer, None) else { return };
         self.processes.session("unix-cli-stdin", async move {
-            serve(engine, terminal, session).await;
+            serve(engine, terminal, session, handle).await;
             stop.set(true);
         });
     }

@@ -59,6 +59,42 @@ impl Job<Control, String> for SlowJob {
     }
 }
 
+/// Says something in each of so many slices, and yields between them.
+struct Script;
+struct ScriptJob {
+    name: String,
+    left: u32,
+}
+
+impl Operation<Control> for Script {
+    const NAME: &'static str = "script";
+    type Request = (String, u32);
+    type Reply = String;
+    fn run(_: &mut Control, (name, left): (String, u32)) -> Result<Outcome<Control, String>, OpError> {
+        Ok(Outcome::job(ScriptJob { name, left }))
+    }
+}
+
+impl Job<Control, String> for ScriptJob {
+    fn step(&mut self, control: &mut Control, _: Duration) -> Step<String> {
+        if self.left == 0 {
+            return Step::Done(Ok(format!("{} done", self.name)));
+        }
+        self.left -= 1;
+        control.ran.push(format!("{} {}", self.name, self.left));
+        Step::Again
+    }
+    fn exclusive(&self) -> bool {
+        true
+    }
+    fn yields(&self) -> bool {
+        true
+    }
+    fn cancel(&mut self, _: &mut Control) {
+        self.left = 0;
+    }
+}
+
 struct Bench {
     main: MainLoop,
     control: Rc<RefCell<Control>>,
@@ -67,7 +103,7 @@ struct Bench {
 
 fn bench() -> Bench {
     let mut registry = Registry::new();
-    registry.operation::<Say>().operation::<Slow>().command(Command {
+    registry.operation::<Say>().operation::<Slow>().operation::<Script>().command(Command {
         path: "say",
         syntax: "<text>",
         help: "Says",
@@ -137,7 +173,7 @@ fn a_cancelled_operation_ends_early_and_hands_its_turn_on() {
     let mut running = bench.engine.start(slow("x", true));
     let next = bench.engine.start(command("say next"));
     while !matches!(running.step(), Progress::Blocked) {}
-    assert!(running.is_exclusive() && !running.only_watches());
+    assert!(!running.release() && !running.only_watches(), "it keeps its turn");
     running.cancel();
     running.cancel();
     assert!(matches!(running.step(), Progress::Done(Ok(answer)) if answer.text == "x done\n"));
@@ -156,4 +192,60 @@ fn an_operation_dropped_in_the_middle_cleans_up() {
     // The turn is free again.
     let mut next = bench.engine.start(command("say next"));
     assert!(matches!(next.step(), Progress::Again));
+}
+
+fn script(name: &str, lines: u32) -> Request {
+    Request::Operation { name: "script".into(), request: serde_json::json!([name, lines]), view: View::TEXT }
+}
+
+#[test]
+fn others_run_between_the_lines_of_a_script_and_two_scripts_take_turns() {
+    let (results, ran) = bench().run(vec![script("a", 3), script("b", 3), command("say one"), slow("x", true)]);
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert_eq!(ran[..3], ["a 2", "b 2", "one"], "{ran:?}");
+    let of = |name: &str| ran.iter().filter(|line| line.starts_with(name)).cloned().collect::<Vec<_>>();
+    assert_eq!(
+        (of("a "), of("b ")),
+        (vec!["a 2".into(), "a 1".into(), "a 0".into()], vec!["b 2".into(), "b 1".into(), "b 0".into()])
+    );
+    let at = ran.iter().position(|line| line == "x 2").unwrap();
+    assert_eq!(ran[at..at + 3], ["x 2", "x 1", "x 0"], "what does not yield is whole");
+}
+
+#[test]
+fn a_script_that_waits_for_its_reader_is_in_nobodys_way() {
+    let mut bench = bench();
+    let mut stuck = bench.engine.start(script("stuck", 5));
+    while bench.control.borrow().ran.is_empty() {
+        stuck.step();
+    }
+    assert!(stuck.release());
+    let other = bench.main.spawn(bench.engine.start(script("other", 2)).finish(|_| {}));
+    assert!(bench.main.block_on(other).is_ok());
+    // It stands in the queue when it is let go, and not before: also there it can be held.
+    assert!(stuck.release());
+    let last = bench.main.spawn(bench.engine.start(command("say last")).finish(|_| {}));
+    assert!(bench.main.block_on(last).is_ok());
+    let rest = bench.main.spawn(stuck.finish(|_| {}));
+    assert!(bench.main.block_on(rest).is_ok());
+    assert_eq!(bench.control.borrow().ran, ["stuck 4", "other 1", "other 0", "last", "stuck 3", "stuck 2", "stuck 1", "stuck 0"]);
+}
+
+#[test]
+fn a_script_that_is_cancelled_between_lines_runs_no_other_and_a_whole_one_lets_none_in() {
+    let mut bench = bench();
+    let mut script_a = bench.engine.start(script("a", 5));
+    let mut say = bench.engine.start(command("say between"));
+    while bench.control.borrow().ran.is_empty() {
+        script_a.step();
+    }
+    script_a.cancel();
+    while !matches!(say.step(), Progress::Done(_)) {}
+    let ended = bench.main.spawn(script_a.finish(|_| {}));
+    assert!(bench.main.block_on(ended).is_ok());
+    let whole = bench.engine.start(script("w", 2)).whole();
+    let after = bench.engine.start(command("say after"));
+    let tasks = [whole, after].map(|running| bench.main.spawn(running.finish(|_| {})));
+    let _ = tasks.map(|task| bench.main.block_on(task).is_ok());
+    assert_eq!(bench.control.borrow().ran, ["a 4", "between", "w 1", "w 0", "after"]);
 }

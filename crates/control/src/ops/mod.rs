@@ -39,6 +39,7 @@ pub mod placement;
 pub mod plugins;
 pub mod rss;
 pub mod runtime;
+pub mod sessions;
 pub mod tag_rewrite;
 pub mod tap;
 pub mod threads;
@@ -93,6 +94,7 @@ pub fn register(registry: &mut Registry<Router>) {
     runtime::register(registry);
     tag_rewrite::register(registry);
     tap::register(registry);
+    sessions::register(registry);
     threads::register(registry);
     trace::register(registry);
     version::register(registry);

@@ -9,13 +9,12 @@ use quiver_command::session::{Event, Request, Session, TERMINAL_TYPE_WAIT};
 use quiver_graph::reactor::{AsyncFd, yield_now};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::sessions::{End, SessionHandle};
 use crate::engine::{Engine, Progress, Running};
 
 /// Read at once.
 const CHUNK: usize = 16 << 10;
-/// How long a client may leave its answer unread while others wait for its operation to end.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a client that has sent its last is looked at, while its operation runs.
+/// How often it is looked whether a client is still there, while its operation runs.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Moves bytes to and from a client. A terminal puts its own translation between.
@@ -57,10 +56,19 @@ impl<T: AsFd> Wire for AsyncFd<T> {
 }
 
 /// Serves a client until it is gone and nothing runs for it any more.
-pub async fn serve<C: 'static>(engine: Engine<C>, wire: impl Wire, session: Session) {
+pub async fn serve<C: 'static>(engine: Engine<C>, wire: impl Wire, session: Session, handle: SessionHandle) {
     let terminal_type_due = session.awaits_terminal_type().then(|| Instant::now() + TERMINAL_TYPE_WAIT);
-    let mut connection =
-        Connection { engine, wire, session, running: None, gone: false, ended: false, stalled: None, terminal_type_due };
+    let mut connection = Connection {
+        engine,
+        wire,
+        session,
+        handle,
+        running: None,
+        gone: false,
+        ended: false,
+        looked: Instant::now(),
+        terminal_type_due,
+    };
     while !connection.over() {
         if connection.advance() {
             yield_now().await;
@@ -74,13 +82,15 @@ struct Connection<C, W> {
     engine: Engine<C>,
     wire: W,
     session: Session,
+    /// What others know of it.
+    handle: SessionHandle,
     running: Option<Running<C>>,
     /// Nobody reads any more.
     gone: bool,
     /// Nothing more will be sent to us.
     ended: bool,
-    /// Since when the client has not read what others wait for.
-    stalled: Option<Instant>,
+    /// When it was last looked whether the client is there.
+    looked: Instant,
     terminal_type_due: Option<Instant>,
 }
 
@@ -94,7 +104,33 @@ impl<C: 'static, W: Wire> Connection<C, W> {
         let mut busy = self.events();
         busy |= self.step();
         busy |= self.write();
-        busy | self.read()
+        busy |= self.read();
+        self.look();
+        self.handle.note(busy, self.session.output().len(), self.running.is_some());
+        busy
+    }
+
+    /// A busy operation must not go on for a client that is gone, or that was told to go.
+    fn look(&mut self) {
+        if self.gone {
+            return;
+        }
+        if let Some(end) = self.handle.end() {
+            return self.dismiss(end);
+        }
+        if self.running.is_some() && self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            if self.wire.hung_up() {
+                self.vanish();
+            }
+        }
+    }
+
+    /// Ends the session, and says why where that can be said at once.
+    fn dismiss(&mut self, end: End) {
+        self.session.farewell(&end.to_string());
+        self.write();
+        self.vanish();
     }
 
     fn events(&mut self) -> bool {
@@ -132,10 +168,10 @@ impl<C: 'static, W: Wire> Connection<C, W> {
 
     fn step(&mut self) -> bool {
         let Some(running) = &mut self.running else { return false };
-        if self.session.congested() && !self.gone {
-            return self.too_slow();
+        // A client that does not read waits for itself: nobody else waits for its script. What cannot stop here prints little.
+        if self.session.congested() && !self.gone && running.release() {
+            return false;
         }
-        self.stalled = None;
         match running.step() {
             Progress::Again => {}
             Progress::Blocked => return false,
@@ -146,18 +182,6 @@ impl<C: 'static, W: Wire> Connection<C, W> {
             }
         }
         true
-    }
-
-    /// A client that does not read may wait for itself, but not make others wait.
-    fn too_slow(&mut self) -> bool {
-        let exclusive = self.running.as_ref().is_some_and(Running::is_exclusive);
-        let since = *self.stalled.get_or_insert_with(Instant::now);
-        if exclusive && since.elapsed() >= PATIENCE {
-            tracing::warn!(target: "cli", "a client has not read its answer for {} s and is cut off", PATIENCE.as_secs());
-            self.vanish();
-            return true;
-        }
-        false
     }
 
     fn write(&mut self) -> bool {
@@ -199,11 +223,15 @@ impl<C: 'static, W: Wire> Connection<C, W> {
         let reactor = std::rc::Rc::clone(self.engine.reactor());
         let reads = !self.gone && !self.ended && self.session.wants_input();
         let writes = !self.gone && !self.session.output().is_empty();
-        let runs = self.running.is_some() && (!self.session.congested() || self.gone);
+        let congested = self.session.congested() && !self.gone;
+        let runs = self.running.as_mut().is_some_and(|running| !congested || !running.release());
         let watches = self.running.is_some() && !self.gone && (self.ended || self.session.congested());
         let due = self.terminal_type_due.filter(|_| self.session.awaits_terminal_type());
 
-        let (wire, running) = (&self.wire, &mut self.running);
+        // One that works, or whose answer is on its way, is not idle; one that does not read it is.
+        let idle = if self.gone || runs { None } else { self.handle.idle_out() };
+
+        let (wire, running, handle, gone) = (&self.wire, &mut self.running, &self.handle, self.gone);
         let read = async {
             match reads {
                 true => wire.readable().await.is_ok(),
@@ -231,9 +259,21 @@ impl<C: 'static, W: Wire> Connection<C, W> {
             }
             true
         };
-        let fine = or(or(read, write), or(run, look)).await;
+        let end = async {
+            match (gone, idle) {
+                // It has been told already; what still runs ends by itself.
+                (true, _) => std::future::pending().await,
+                (false, Some(left)) => or(handle.ended(), reactor.sleep(left)).await,
+                (false, None) => handle.ended().await,
+            }
+            true
+        };
+        let fine = or(or(or(read, write), or(run, look)), end).await;
         if !fine || (watches && self.wire.hung_up()) {
             self.vanish();
+        }
+        if !self.gone && idle.is_some() && self.handle.idle_out().is_some_and(|left| left.is_zero()) {
+            self.handle.dismiss(End::Idle);
         }
         if due.is_some_and(|due| Instant::now() >= due) {
             self.session.terminal_type_timeout();

@@ -5,6 +5,7 @@
 //! ```
 
 mod connection;
+mod sessions;
 mod socket;
 mod stats;
 mod terminal;
@@ -16,6 +17,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 pub use connection::{Wire, serve};
+pub use sessions::{End, Peer, Refused, SessionHandle, SessionInfo, SessionKind, Sessions};
 pub use socket::{BindError, BoundPath, listen_tcp, listen_unix};
 pub use stats::StatsListener;
 pub use terminal::Terminal;
@@ -26,8 +28,6 @@ use quiver_graph::reactor::AsyncFd;
 use crate::engine::Engine;
 use crate::process::Processes;
 
-/// Sessions at a time; a client beyond them is turned away. Each takes a descriptor and some memory.
-const SESSIONS_MAX: usize = 256;
 /// Pause after an accept that failed, such as for lack of descriptors.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
 
@@ -47,20 +47,40 @@ impl Face {
             Self::Json => Session::json(),
         }
     }
+
+    fn kind(&self) -> SessionKind {
+        match self {
+            Self::Cli(_) => SessionKind::Cli,
+            Self::Json => SessionKind::Json,
+        }
+    }
+
+    /// What a client without a place reads.
+    fn refusal(&self, refused: &Refused) -> Vec<u8> {
+        match self {
+            Self::Cli(_) => format!("{refused}\r\n").into_bytes(),
+            Self::Json => {
+                let mut session = self.session();
+                session.farewell(&refused.to_string());
+                session.output().to_vec()
+            }
+        }
+    }
 }
 
 /// Serves the clients of listening sockets.
 pub struct Server<C> {
     engine: Engine<C>,
     processes: Processes<C>,
-    /// Cloned for each session, so that its count tells how many there are.
-    sessions: Rc<()>,
+    sessions: Sessions,
+    /// After which silence a session ends.
+    idle_timeout: Option<Duration>,
 }
 
 impl<C: 'static> Server<C> {
-    /// A server that runs requests on `engine` and its clients as `processes`.
-    pub fn new(engine: Engine<C>, processes: Processes<C>) -> Self {
-        Self { engine, processes, sessions: Rc::new(()) }
+    /// A server that runs requests on `engine` and its clients as `processes`, each of which has a place among `sessions`.
+    pub fn new(engine: Engine<C>, processes: Processes<C>, sessions: Sessions, idle_timeout: Option<Duration>) -> Self {
+        Self { engine, processes, sessions, idle_timeout }
     }
 
     /// Takes the clients of a Unix socket from now on.
@@ -74,7 +94,10 @@ impl<C: 'static> Server<C> {
             let _bound = bound;
             loop {
                 match listener.accept().await {
-                    Ok(stream) => server.welcome(stream, &face),
+                    Ok(stream) => {
+                        let peer = Peer::of(stream.get_ref());
+                        server.welcome(stream, peer, &face);
+                    }
                     Err(error) => server.refused(&error).await,
                 }
             }
@@ -92,10 +115,12 @@ impl<C: 'static> Server<C> {
         self.processes.account("unix-cli-listener", async move {
             loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => {
+                    Ok((stream, address)) => {
                         // Echoed keys go out at once.
                         let _ = stream.get_ref().set_nodelay(true);
-                        server.welcome(stream, &face);
+                        // A peer that is gone without a word is noticed in the end.
+                        let _ = rustix::net::sockopt::set_socket_keepalive(stream.get_ref(), true);
+                        server.welcome(stream, Peer::Remote(address.ip()), &face);
                     }
                     Err(error) => server.refused(&error).await,
                 }
@@ -105,20 +130,22 @@ impl<C: 'static> Server<C> {
     }
 
     fn clone_handles(&self) -> Self {
-        Self { engine: self.engine.clone(), processes: self.processes.clone(), sessions: Rc::clone(&self.sessions) }
+        let Self { engine, processes, sessions, idle_timeout } = self;
+        Self { engine: engine.clone(), processes: processes.clone(), sessions: sessions.clone(), idle_timeout: *idle_timeout }
     }
 
-    fn welcome(&self, stream: impl Wire + 'static, face: &Face) {
-        // One count is the server's, one for each listener's task, of which there are few.
-        if Rc::strong_count(&self.sessions) > SESSIONS_MAX {
-            tracing::warn!(target: "cli", "more than {SESSIONS_MAX} sessions: a client was turned away");
-            return;
-        }
-        let (engine, session, count) = (self.engine.clone(), face.session(), Rc::clone(&self.sessions));
-        self.processes.session("unix-cli-session", async move {
-            serve(engine, stream, session).await;
-            drop(count);
-        });
+    fn welcome(&self, mut stream: impl Wire + 'static, peer: Peer, face: &Face) {
+        let handle = match self.sessions.admit(face.kind(), peer, self.idle_timeout) {
+            Ok(handle) => handle,
+            Err(refused) => {
+                tracing::warn!(target: "cli", "a client was turned away ({peer}): {refused}");
+                // It is told if it can be told at once.
+                let _ = stream.send(&face.refusal(&refused));
+                return;
+            }
+        };
+        let (engine, session) = (self.engine.clone(), face.session());
+        self.processes.session("unix-cli-session", serve(engine, stream, session, handle));
     }
 
     async fn refused(&self, error: &io::Error) {

@@ -22,6 +22,11 @@ pub use schema::schema;
 
 use crate::log::Level;
 
+/// Seconds of silence after which a CLI or JSON session ends, where nothing is said. Longer than a working day at a prompt, so that
+/// nobody is logged out at work, and what was left behind is gone the next day. It need not be shorter: idle sessions give up their
+/// places where those are needed (`server/sessions.rs`).
+const IDLE_TIMEOUT: u64 = 12 * 3600;
+
 /// Where sockets live unless `unix { runtime-dir }` says otherwise.
 pub const RUNTIME_DIR: &str = "/run/quiver";
 
@@ -46,6 +51,8 @@ pub struct StartupConfig {
     pub stats_interval: Duration,
     /// `socksvr { … }`: where clients of the binary API connect; nowhere where nothing is said.
     pub api_socket: Option<PathBuf>,
+    /// After so much silence a client of the binary API is cut off; none: never.
+    pub api_idle_timeout: Option<Duration>,
     /// `statseg { … }`: where readers of the statistics connect; nowhere where nothing is said.
     pub stats_socket: Option<PathBuf>,
     /// `interface { default-rx-mode }`.
@@ -85,6 +92,8 @@ pub struct Unix {
     pub history_limit: Option<usize>,
     /// Clients edit their lines themselves.
     pub line_mode: bool,
+    /// After so much silence a CLI or JSON session ends; none: never.
+    pub idle_timeout: Option<Duration>,
     /// No greeting.
     pub no_banner: bool,
     /// No colours.
@@ -181,6 +190,7 @@ impl StartupConfig {
             logging: Logging::read(config.section("logging"))?,
             node_variants: node_variants(config.section("node")),
             api_socket: socket(config.section("socksvr"), "api.sock"),
+            api_idle_timeout: idle_timeout(config.section("socksvr"), "idle-timeout", 0)?,
             stats_socket: socket(config.section("statseg"), "stats.sock"),
             stats_interval: stats_interval(config.section("statseg"))?,
             rx_mode: rx_mode(config.section("interface"))?,
@@ -209,6 +219,12 @@ fn memif_limits(block: &Block) -> Result<Limits, ConfigError> {
     Ok(Limits { memory: memory.transpose()?.unwrap_or(default.memory), regions: regions.unwrap_or(default.regions) })
 }
 
+/// Seconds of silence after which a session ends; 0: never.
+fn idle_timeout(block: &Block, key: &str, default: u64) -> Result<Option<Duration>, ConfigError> {
+    let seconds = block.get(key).map(|value| value.number_in(0..=31_536_000_u64)).transpose()?.unwrap_or(default);
+    Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
+}
+
 /// `interface { default-rx-mode }`.
 fn rx_mode(block: &Block) -> Result<RxMode, ConfigError> {
     let modes = RxMode::ALL.map(|mode| (mode.name(), mode));
@@ -234,6 +250,7 @@ impl Unix {
             prompt: block.get("cli-prompt").map(|value| value.text().to_owned()),
             history_limit: block.get("cli-history-limit").map(|value| value.number_in(0..=100_000_usize)).transpose()?,
             line_mode: block.flag("cli-line-mode"),
+            idle_timeout: idle_timeout(block, "cli-idle-timeout", IDLE_TIMEOUT)?,
             no_banner: block.flag("cli-no-banner") || block.flag("nobanner"),
             no_color: block.flag("nocolor"),
             no_pager: block.flag("cli-no-pager"),

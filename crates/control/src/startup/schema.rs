@@ -21,7 +21,7 @@ pub fn schema() -> Schema {
         .section(Section::new("node").group("default", variant()).any("node", variant()))
         .section(statseg())
         .section(Section::new("memif").value("max-memory", "size").value("max-regions", "number"))
-        .section(Section::new("socksvr").value("socket-name", "path").flag("default"))
+        .section(Section::new("socksvr").value("socket-name", "path").flag("default").value("idle-timeout", "seconds"))
         .section(memory())
         .section(
             Section::new("physmem")
@@ -90,6 +90,7 @@ fn unix() -> Section {
         .value("startup-config", "file")
         .value("cli-listen", "path or host:port")
         .flag("cli-line-mode")
+        .value("cli-idle-timeout", "seconds")
         .value("cli-prompt", "text")
         .value("cli-history-limit", "number")
         .flag("cli-no-pager")

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Graph, GraphError};
-use crate::feature::{ArcPoint, ArcSpec, FeatureSpec, order};
+use crate::feature::{ArcSpec, FeatureSpec, Point, order};
 use crate::frame::IfIndex;
 
 /// An arc and what is on for which interface.
@@ -80,7 +80,7 @@ impl Graph {
         Ok(())
     }
 
-    fn arc_point(&self, arc: &str, node: &str) -> Option<ArcPoint> {
+    fn arc_point(&self, arc: &str, node: &str) -> Option<Point> {
         let entry = self.entries[self.node(node)?.0 as usize].as_ref()?;
         entry.spec.points.iter().find(|(a, _)| *a == arc).map(|(_, p)| p.clone())
     }

@@ -33,6 +33,7 @@ use crate::pulse::{Activity, Pulse};
 mod async_fd;
 mod epoll;
 mod notify;
+mod peer;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -40,6 +41,7 @@ mod timers;
 pub use async_fd::AsyncFd;
 pub use epoll::{Reactor, Ready};
 pub use notify::Notify;
+pub use peer::peer_credentials;
 pub use timers::Sleep;
 
 use notify::Parker;

@@ -7,7 +7,7 @@ use quiver_graph::IfIndex;
 use quiver_net::Router;
 use quiver_net::neighbor::ProxyRange;
 
-use super::{Nat, NatError, enabled};
+use super::{External, Nat, NatError, enabled};
 use crate::config::Side;
 use crate::nodes::{ARC, HANDOFF, TRANSLATE};
 
@@ -37,7 +37,7 @@ impl Nat {
             let _ = router.set_proxy_range(*new, true);
         }
         self.proxies = ranges;
-        for (interface, _) in self.config.sides.iter().filter(|(_, side)| side.outside) {
+        for (interface, _) in self.sides.iter().filter(|(_, (side, _))| side.outside) {
             let _ = router.set_proxy_arp(*interface, true);
         }
     }
@@ -55,33 +55,65 @@ impl Nat {
     }
 
     /// The side of an interface: as it is named; where some are outside of all others, the others are inside.
-    fn wanted(&self, index: IfIndex) -> Side {
+    pub(super) fn wanted(&self, index: IfIndex) -> Side {
         let mut side = self.named.get(&index).copied().unwrap_or_default();
         side.outside |= self.outputs.contains(&index);
         side.inside |= !self.outputs.is_empty() && !side.outside && index != LOCAL;
         side
     }
 
+    /// Puts an interface on a side; `true` if it was on another one. Nothing is published.
+    pub(super) fn put(&mut self, router: &mut Router, index: IfIndex, side: Side) -> Result<bool, NatError> {
+        if side == self.config.side(index) {
+            return Ok(false);
+        }
+        self.switch(router, index, side)?;
+        self.note_side(router, index, side);
+        if !side.outside && router.proxy_arp(index) {
+            let _ = router.set_proxy_arp(index, false);
+        }
+        Ok(true)
+    }
+
+    /// Notes the side and the MTU of an interface; `true` if something is another one.
+    pub(super) fn note_side(&mut self, router: &Router, index: IfIndex, side: Side) -> bool {
+        let before = self.sides.remove(&index);
+        if let Some((_, mtu)) = before {
+            self.mtus.remove(&(mtu, index));
+        }
+        let now = (side != Side::default()).then(|| (side, router.interfaces.get(index).map_or(u32::MAX, |i| i.mtu4())));
+        if let Some((side, mtu)) = now {
+            self.sides.insert(index, (side, mtu));
+            self.mtus.insert((mtu, index));
+        }
+        if before != now {
+            self.config.set_side(index, side);
+        }
+        before != now
+    }
+
+    /// Publishes sides alone: pools and mappings are as they were.
+    pub(super) fn publish_sides(&mut self) {
+        let most = u32::from(u16::MAX);
+        self.config.mtu = self.mtus.first().map_or(most, |(mtu, _)| *mtu).min(most) as u16;
+        self.parts.config.publish(self.config.clone());
+    }
+
+    /// Whether a pool or a mapping follows the addresses of an interface.
+    pub(super) fn follows(&self, index: IfIndex) -> bool {
+        self.pool_interfaces.iter().any(|(i, _)| *i == index)
+            || self.statics.iter().any(|s| s.external == External::Interface(index))
+    }
+
     /// Puts every interface on the side that it is to be on; one that is going, on none.
     pub(super) fn follow_sides(&mut self, router: &mut Router, going: Option<IfIndex>) -> Result<(), NatError> {
         let mut all: Vec<IfIndex> = router.interfaces.iter().map(|i| i.index).collect();
-        all.extend(self.config.sides.keys());
+        all.extend(self.sides.keys());
         all.sort_unstable();
         all.dedup();
         for index in all {
             let side = if going == Some(index) { Side::default() } else { self.wanted(index) };
-            if side == self.config.side(index) {
-                continue;
-            }
-            self.switch(router, index, side)?;
-            if side == Side::default() {
-                self.config.sides.remove(&index);
-            } else {
-                self.config.sides.insert(index, side);
-            }
-            if !side.outside {
-                let _ = router.set_proxy_arp(index, false);
-            }
+            self.put(router, index, side)?;
         }
         self.publish(router);
         Ok(())

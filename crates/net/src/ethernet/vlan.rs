@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quiver_graph::{
     Frame, IfIndex, InterfaceCounters, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, flags, next_nodes,
 };
+use quiver_tables::chunks::Chunks;
 use quiver_wire::MacAddr;
 use quiver_wire::ethernet::EtherType;
 
@@ -40,45 +41,56 @@ struct Key {
     inner: Option<u16>,
 }
 
-/// Sub-interfaces by tags.
-#[derive(Default, Debug)]
-pub struct VlanTable {
-    tagged: HashMap<Key, (IfIndex, bool)>,
-    default: HashMap<IfIndex, IfIndex>,
-    untagged: HashMap<IfIndex, IfIndex>,
+impl Key {
+    /// The part of the table that it is in; by ids, so that those of one parent are spread evenly.
+    fn shard(&self) -> usize {
+        usize::from(self.outer ^ self.inner.unwrap_or(0)) % SHARDS
+    }
 }
 
+/// Parts of the table. A change copies one of them.
+const SHARDS: usize = 128;
+
+/// Sub-interfaces by tags. A copy shares what it holds with its original, and a change copies a small part.
+#[derive(Clone, Default, Debug)]
+pub struct VlanTable {
+    tagged: Chunks<Option<Arc<Shard>>>,
+    default: Chunks<Option<IfIndex>>,
+    untagged: Chunks<Option<IfIndex>>,
+}
+
+type Shard = HashMap<Key, (IfIndex, bool)>;
+
 impl VlanTable {
-    /// Adds a sub-interface.
-    pub(crate) fn add(&mut self, parent: IfIndex, matching: &SubMatch, index: IfIndex) {
+    /// Says to which sub-interface tags belong; to none any more.
+    pub(crate) fn set(&mut self, parent: IfIndex, matching: &SubMatch, index: Option<IfIndex>) {
         let id = |v: &VlanId| match v {
             VlanId::Exactly(v) => *v,
             VlanId::Any => ANY,
         };
         match matching {
-            SubMatch::Default => drop(self.default.insert(parent, index)),
-            SubMatch::Untagged => drop(self.untagged.insert(parent, index)),
+            SubMatch::Default => *self.default.get_mut(parent.0 as usize) = index,
+            SubMatch::Untagged => *self.untagged.get_mut(parent.0 as usize) = index,
             SubMatch::Tagged { dot1ad, outer, inner, exact } => {
                 let key = Key { parent, dot1ad: *dot1ad, outer: id(outer), inner: inner.as_ref().map(id) };
-                self.tagged.insert(key, (index, *exact));
+                let shard = Arc::make_mut(self.tagged.get_mut(key.shard()).get_or_insert_default());
+                match index {
+                    Some(index) => drop(shard.insert(key, (index, *exact))),
+                    None => drop(shard.remove(&key)),
+                }
             }
         }
-    }
-
-    pub(crate) fn tagged(&self, parent: IfIndex) -> bool {
-        self.default.contains_key(&parent) || self.tagged.keys().any(|k| k.parent == parent)
-    }
-
-    pub(crate) fn untagged(&self, parent: IfIndex) -> bool {
-        self.untagged.contains_key(&parent)
     }
 
     /// The sub-interface for a frame's tags, most specific match first: two tags before one, ids before `any`, then the
     /// default. An exact match does not take frames with more tags than it names.
     fn find(&self, parent: IfIndex, tags: &[(u16, u16)]) -> Option<IfIndex> {
-        let Some((tpid, outer)) = tags.first() else { return self.untagged.get(&parent).copied() };
+        let Some((tpid, outer)) = tags.first() else { return *self.untagged.get(parent.0 as usize)? };
         let dot1ad = *tpid != EtherType::VLAN.0;
-        let get = |outer, inner| self.tagged.get(&Key { parent, dot1ad, outer, inner });
+        let get = |outer, inner| {
+            let key = Key { parent, dot1ad, outer, inner };
+            self.tagged.get(key.shard())?.as_ref()?.get(&key)
+        };
         if let Some((_, inner)) = tags.get(1) {
             for (o, i) in [(*outer, *inner), (*outer, ANY), (ANY, *inner), (ANY, ANY)] {
                 if let Some((index, exact)) = get(o, Some(i))
@@ -95,7 +107,7 @@ impl VlanTable {
                 return Some(*index);
             }
         }
-        self.default.get(&parent).copied()
+        *self.default.get(parent.0 as usize)?
     }
 }
 
@@ -202,12 +214,12 @@ mod tests {
         use VlanId::{Any, Exactly};
         let p = IfIndex(1);
         let mut t = VlanTable::default();
-        t.add(p, &tagged(false, Exactly(10), None, true), IfIndex(2));
-        t.add(p, &tagged(false, Exactly(10), Some(Exactly(20)), true), IfIndex(3));
-        t.add(p, &tagged(false, Exactly(10), Some(Any), false), IfIndex(4));
-        t.add(p, &tagged(true, Exactly(10), None, false), IfIndex(5));
-        t.add(p, &SubMatch::Default, IfIndex(6));
-        t.add(p, &SubMatch::Untagged, IfIndex(7));
+        t.set(p, &tagged(false, Exactly(10), None, true), Some(IfIndex(2)));
+        t.set(p, &tagged(false, Exactly(10), Some(Exactly(20)), true), Some(IfIndex(3)));
+        t.set(p, &tagged(false, Exactly(10), Some(Any), false), Some(IfIndex(4)));
+        t.set(p, &tagged(true, Exactly(10), None, false), Some(IfIndex(5)));
+        t.set(p, &SubMatch::Default, Some(IfIndex(6)));
+        t.set(p, &SubMatch::Untagged, Some(IfIndex(7)));
         let q = EtherType::VLAN.0;
         let ad = EtherType::QINQ.0;
         assert_eq!(t.find(p, &[(q, 10)]), Some(IfIndex(2)));

@@ -152,6 +152,7 @@ pub(crate) fn link_header(interface: &Interface, dst: MacAddr, family: FamilyId)
 pub(crate) struct Adjacencies {
     slots: Vec<Option<Adjacency>>,
     by_key: HashMap<AdjKey, u32>,
+    by_interface: HashMap<IfIndex, BTreeSet<u32>>,
     numbers: IndexPool,
     /// What neighbours take, by table and address.
     pub path_mtus: BTreeMap<(u32, IpAddr), u16>,
@@ -164,7 +165,14 @@ impl Adjacencies {
         let mut numbers = IndexPool::new(ADJACENCIES_MAX, domain);
         // Index 0 is nobody's: a record of zeros.
         let _ = numbers.alloc();
-        Self { slots: vec![None], by_key: HashMap::new(), numbers, path_mtus: BTreeMap::new(), counters }
+        Self {
+            slots: vec![None],
+            by_key: HashMap::new(),
+            by_interface: HashMap::new(),
+            numbers,
+            path_mtus: BTreeMap::new(),
+            counters,
+        }
     }
 
     pub fn get(&self, index: u32) -> Option<&Adjacency> {
@@ -189,6 +197,23 @@ impl Adjacencies {
         for adjacency in self.slots.iter_mut().flatten().filter(|a| a.key.family == family) {
             adjacency.in_fibs.retain(|f| *f != fib);
         }
+    }
+
+    /// Indices of those on an interface, in order.
+    pub fn on(&self, interface: IfIndex) -> impl Iterator<Item = u32> {
+        self.by_interface.get(&interface).into_iter().flatten().copied()
+    }
+
+    fn take(&mut self, index: u32) -> Option<Adjacency> {
+        let adjacency = self.slots.get_mut(index as usize)?.take()?;
+        if let Some(all) = self.by_interface.get_mut(&adjacency.key.interface) {
+            all.remove(&index);
+            if all.is_empty() {
+                self.by_interface.remove(&adjacency.key.interface);
+            }
+        }
+        self.numbers.free(index);
+        Some(adjacency)
     }
 
     fn path_mtu(&self, env: &Env<'_>, key: &AdjKey) -> Option<u16> {
@@ -233,6 +258,7 @@ impl Adjacencies {
             self.slots.resize_with(at + 1, || None);
             grow_visible(&self.counters, index);
         }
+        self.by_interface.entry(adjacency.key.interface).or_default().insert(index);
         self.slots[at] = Some(adjacency);
         Ok(index)
     }
@@ -261,8 +287,7 @@ impl Adjacencies {
         match self.place(env, records, adjacency, &record) {
             Ok(new) => {
                 self.by_key.insert(key, new);
-                self.slots[index as usize] = None;
-                self.numbers.free(index);
+                self.take(index);
                 Ok(new)
             }
             Err(error) => {
@@ -292,10 +317,9 @@ impl Adjacencies {
     /// Forgets an adjacency that nobody needs.
     pub fn release(&mut self, index: u32) {
         if self.get(index).is_some_and(|a| a.users.is_empty() && a.mac.is_none())
-            && let Some(adjacency) = self.slots[index as usize].take()
+            && let Some(adjacency) = self.take(index)
         {
             self.by_key.remove(&adjacency.key);
-            self.numbers.free(index);
         }
     }
 }

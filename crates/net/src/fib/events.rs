@@ -20,13 +20,13 @@ use crate::ip::{FamilyId, PrefixTable};
 impl Fib {
     /// Path lists that may change when an interface goes up or down: those over it and over its sub-interfaces.
     fn lists_over(&self, env: &Env<'_>, interface: IfIndex) -> BTreeSet<u32> {
-        let family: Vec<IfIndex> =
-            env.interfaces.iter().filter(|i| i.index == interface || i.parent == interface).map(|i| i.index).collect();
-        self.lists.iter().filter(|(_, l)| family.iter().any(|i| l.over(*i))).map(|(lb, _)| lb).collect()
+        let family = std::iter::once(interface).chain(env.interfaces.subs(interface));
+        family.flat_map(|index| self.lists.over(index)).collect()
     }
 
     fn adjacencies_of(&self, interface: IfIndex) -> Vec<(u32, AdjKey, Option<MacAddr>)> {
-        self.adjacencies.iter().filter(|(_, a)| a.key.interface == interface).map(|(i, a)| (i, a.key, a.mac)).collect()
+        let with = |index| self.adjacencies.get(index).map(|a| (index, a.key, a.mac));
+        self.adjacencies.on(interface).filter_map(with).collect()
     }
 
     /// Brings an adjacency up to date, and what leads to it where it has moved or its class has changed.
@@ -158,7 +158,7 @@ impl Fib {
             let _ = by_family!(key.family, F => self.host_routes::<F>(env, index));
             env.graph.progress();
         }
-        let lists: BTreeSet<u32> = self.lists.iter().filter(|(_, l)| l.over(interface)).map(|(lb, _)| lb).collect();
+        let lists: BTreeSet<u32> = self.lists.over(interface).collect();
         for lb in &lists {
             let Some(key) = self.lists.get(*lb).map(|l| l.key.clone()) else { continue };
             let gone = |p: &Path| if p.interface() == Some(interface) { Path { hop: Hop::Gone, ..*p } } else { *p };

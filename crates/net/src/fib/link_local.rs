@@ -1,6 +1,8 @@
 //! Link-local destinations (fe80::/10): the same address means another host on each link, so they are not in the table but
 //! in a hash by interface and address.
 
+use std::collections::BTreeSet;
+
 use quiver_graph::IfIndex;
 use quiver_tables::OutOfMemory;
 use quiver_tables::hash::{BoundedHash, HashReader, InsertError};
@@ -21,7 +23,11 @@ fn key(interface: IfIndex, address: u128) -> Key {
 }
 
 /// Writers' side.
-pub(crate) struct LinkLocals(BoundedHash<Key>);
+pub(crate) struct LinkLocals {
+    table: BoundedHash<Key>,
+    /// What is in it, by interface.
+    all: BTreeSet<(IfIndex, u128)>,
+}
 
 /// Readers' side.
 #[derive(Clone)]
@@ -29,31 +35,29 @@ pub(crate) struct LinkLocalTable(HashReader<Key>);
 
 impl LinkLocals {
     pub fn new(domain: &Domain) -> Result<Self, OutOfMemory> {
-        Ok(Self(BoundedHash::new(LINK_LOCALS_MAX, domain)?))
+        Ok(Self { table: BoundedHash::new(LINK_LOCALS_MAX, domain)?, all: BTreeSet::new() })
     }
 
     pub fn reader(&self) -> LinkLocalTable {
-        LinkLocalTable(self.0.reader().clone())
+        LinkLocalTable(self.table.reader().clone())
     }
 
     pub fn set(&mut self, interface: IfIndex, address: u128, bucket: Bucket) -> Result<(), InsertError> {
-        self.0.insert(key(interface, address), bucket.0).map(drop)
+        self.table.insert(key(interface, address), bucket.0)?;
+        self.all.insert((interface, address));
+        Ok(())
     }
 
     pub fn remove(&mut self, interface: IfIndex, address: u128) {
-        self.0.remove(&key(interface, address));
+        self.table.remove(&key(interface, address));
+        self.all.remove(&(interface, address));
     }
 
     /// Removes all that belongs to an interface.
     pub fn forget(&mut self, interface: IfIndex) {
-        let mut gone = Vec::new();
-        self.0.for_each(|k, _| {
-            if k[16..20] == interface.0.to_be_bytes() {
-                gone.push(k);
-            }
-        });
-        for k in gone {
-            self.0.remove(&k);
+        let gone: Vec<u128> = self.all.range((interface, 0)..=(interface, u128::MAX)).map(|(_, address)| *address).collect();
+        for address in gone {
+            self.remove(interface, address);
         }
     }
 }

@@ -62,17 +62,12 @@ pub(crate) struct PathList {
     array: Option<(u32, u8)>,
 }
 
-impl PathList {
-    /// Whether a path goes over this interface.
-    pub fn over(&self, interface: IfIndex) -> bool {
-        self.key.paths.iter().any(|p| p.interface() == Some(interface))
-    }
-}
-
 /// All path lists, by load-balance index.
 pub(crate) struct Lists {
     slots: Vec<Option<PathList>>,
     by_key: HashMap<Rc<Key>, u32>,
+    /// Those with a path over an interface.
+    by_interface: HashMap<IfIndex, BTreeSet<u32>>,
     numbers: IndexPool,
     runs: BucketRuns,
     /// Lists with a path to all of a link: family, interface, FIB, load-balance.
@@ -87,8 +82,15 @@ impl Lists {
         // Index 0 drops: leaf 0 means "no route".
         let _ = numbers.alloc();
         counters.set_len(1);
-        let (by_key, attached) = (HashMap::new(), BTreeSet::new());
-        Self { slots: vec![None], by_key, numbers, runs: BucketRuns::new(domain), attached, counters }
+        Self {
+            slots: vec![None],
+            by_key: HashMap::new(),
+            by_interface: HashMap::new(),
+            numbers,
+            runs: BucketRuns::new(domain),
+            attached: BTreeSet::new(),
+            counters,
+        }
     }
 
     pub fn get(&self, lb: u32) -> Option<&PathList> {
@@ -143,7 +145,7 @@ impl Lists {
         }
         let key = Rc::new(key);
         self.by_key.insert(key.clone(), lb);
-        self.note_attached(lb, &key, true);
+        self.note(&key, lb, true);
         self.slots[at] = Some(PathList { key, refs: 0, resolved: Vec::new(), adjacencies: BTreeSet::new(), array: None });
         Ok(lb)
     }
@@ -154,6 +156,7 @@ impl Lists {
         if self.by_key.get(&list.key) == Some(&lb) {
             self.by_key.remove(&list.key);
         }
+        self.note(&list.key, lb, false);
         if let Some((base, log2)) = list.array {
             self.runs.give(base, log2);
         }
@@ -168,11 +171,31 @@ impl Lists {
         if self.by_key.get(&list.key) == Some(&lb) {
             self.by_key.remove(&list.key);
         }
-        let key = Rc::new(key);
-        let old = std::mem::replace(&mut list.key, key.clone());
-        self.note_attached(lb, &old, false);
-        self.note_attached(lb, &key, true);
-        self.by_key.entry(key).or_insert(lb);
+        let before = std::mem::replace(&mut list.key, Rc::new(key));
+        let now = list.key.clone();
+        self.by_key.entry(now.clone()).or_insert(lb);
+        self.note(&before, lb, false);
+        self.note(&now, lb, true);
+    }
+
+    /// Notes over which interfaces a list has paths, or that it has them no more.
+    fn note(&mut self, key: &Key, lb: u32, add: bool) {
+        self.note_attached(lb, key, add);
+        for interface in key.paths.iter().filter_map(super::path::Path::interface) {
+            if add {
+                self.by_interface.entry(interface).or_default().insert(lb);
+            } else if let Some(all) = self.by_interface.get_mut(&interface) {
+                all.remove(&lb);
+                if all.is_empty() {
+                    self.by_interface.remove(&interface);
+                }
+            }
+        }
+    }
+
+    /// Lists with a path over this interface.
+    pub fn over(&self, interface: IfIndex) -> impl Iterator<Item = u32> {
+        self.by_interface.get(&interface).into_iter().flatten().copied()
     }
 
     /// Publishes what a list has been resolved to: one store where it was and is one bucket, one per changed bucket where

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use quiver_graph::{ArcPoint, DeviceInput, DeviceNext, DeviceTx, IfIndex, Link, MakeCx, NodeId, NodeSpec, Port, TxState, Verdict};
+use quiver_graph::{
+    ArcPoint, ArcSlot, DeviceInput, DeviceNext, DeviceTx, IfIndex, Link, MakeCx, NodeId, NodeSpec, Port, TxState, Verdict,
+};
 use quiver_wire::MacAddr;
 
 use super::output::{LoopTx, Output};
 use super::placement::TxQueues;
-use super::{IfEvent, Interface, InterfaceError, Kind, L2Mode, Mtu};
+use super::{IfEvent, Interface, InterfaceError, Interfaces, Kind, L2Mode, Mtu};
 use crate::data::{IfRecord, if_flags};
 use crate::{Router, trace};
 
@@ -199,7 +201,7 @@ impl Router {
         parent: IfIndex,
         state: &Arc<TxState>,
     ) -> Result<NodeId, InterfaceError> {
-        let arc = ArcPoint::new();
+        let arc = ArcSlot::new(index);
         let (point, state) = (arc.clone(), state.clone());
         let counters = (parent != index).then(|| self.graph.interfaces().clone());
         let make = move |_: &_| Output { interface: index, arc: point.clone(), counters: counters.clone(), state: state.clone() };
@@ -249,8 +251,7 @@ impl Router {
         if interface.kind == Kind::Local {
             return Err(InterfaceError::NotPossible("local0 cannot be deleted".into()));
         }
-        let subs: Vec<IfIndex> =
-            self.interfaces.iter().filter(|i| i.parent == index && i.index != index).map(|i| i.index).collect();
+        let subs: Vec<IfIndex> = self.interfaces.subs(index).collect();
         for sub in subs {
             self.delete_interface(sub)?;
             // There may be thousands: the thread is not given back between them.
@@ -274,8 +275,8 @@ impl Router {
         }
         self.graph.interfaces().rename(self.graph.stats(), index.0, &interface.name, "");
         self.interfaces.numbers.free(index.0);
-        if matches!(interface.kind, Kind::Sub(_)) {
-            self.publish_vlans();
+        if let Kind::Sub(matching) = &interface.kind {
+            self.publish_vlan(interface.parent, matching, None);
         }
         Ok(())
     }
@@ -285,8 +286,10 @@ impl Router {
     /// # Errors
     /// The instance is taken.
     pub fn create_loopback(&mut self, instance: Option<u32>, mac: Option<MacAddr>) -> Result<IfIndex, InterfaceError> {
-        let free = || (0..).find(|n| self.interfaces.by_name(&format!("loop{n}")).is_none());
-        let instance = instance.or_else(free).unwrap_or(0);
+        let instance = instance.unwrap_or_else(|| {
+            let Interfaces { by_name, relations, .. } = &mut self.interfaces;
+            relations.loopbacks.lowest(|n| by_name.contains_key(&format!("loop{n}")))
+        });
         // VPP's own: de:ad:00:00 and the instance.
         let default = MacAddr([0xde, 0xad, 0, 0, (instance >> 8) as u8, instance as u8]);
         self.create_interface(NewInterface {

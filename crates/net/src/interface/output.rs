@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::data::{IfTable, if_flags};
 use quiver_graph::{
-    ArcPoint, Frame, IfIndex, InterfaceCounters, NoDrops, NoNext, NodeCx, TxState, VectorNode, Verdict, drop_reasons, next_nodes,
+    ArcSlot, Frame, IfIndex, InterfaceCounters, NoDrops, NoNext, NodeCx, TxState, VectorNode, Verdict, drop_reasons, next_nodes,
 };
 
 drop_reasons! {
@@ -15,7 +15,7 @@ drop_reasons! {
 /// `<name>-output`: start of the `interface-output` arc; counts what leaves on a sub-interface.
 pub(crate) struct Output {
     pub interface: IfIndex,
-    pub arc: ArcPoint,
+    pub arc: ArcSlot,
     /// Set for sub-interfaces, whose packets the device's tx node counts under the parent.
     pub counters: Option<Arc<InterfaceCounters>>,
     pub state: Arc<TxState>,
@@ -44,8 +44,7 @@ impl VectorNode for Output {
             let bytes = (0..frame.len()).map(|i| cx.packet(frame, i).total_len() as u64).sum();
             counters.tx.add(cx.thread(), self.interface.0, frame.len() as u64, bytes);
         }
-        let verdict = if self.arc.is_active() { self.arc.next(self.interface, TX) } else { TX };
-        cx.decide_all(frame, verdict);
+        cx.decide_all(frame, self.arc.next(TX));
     }
 }
 

@@ -110,7 +110,7 @@ impl Router {
             return Err(InterfaceError::NotPossible(format!("{} carries IP packets, without link addresses", interface.name)));
         }
         let parent = interface.parent;
-        let all: Vec<IfIndex> = self.interfaces.iter().filter(|i| i.parent == parent).map(|i| i.index).collect();
+        let all: Vec<IfIndex> = std::iter::once(parent).chain(self.interfaces.subs(parent)).collect();
         // A sub-interface shares the address of its parent.
         for index in all {
             self.interface_mut(index)?.mac = mac;

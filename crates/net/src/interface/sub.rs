@@ -18,7 +18,7 @@ pub enum VlanId {
 }
 
 /// Frames that belong to a sub-interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SubMatch {
     /// Frames that no other sub-interface takes.
     Default,
@@ -78,53 +78,42 @@ impl Router {
                 }
             }
         }
-        let same = |i: &&super::Interface| i.parent == parent && matches!(&i.kind, Kind::Sub(m) if m.overlaps(&matching));
-        if let Some(other) = self.interfaces.iter().find(same) {
-            return Err(InterfaceError::NotPossible(format!("{} has these tags already", other.name)));
+        if let Some(other) = self.interfaces.relations.subs(parent).and_then(|subs| subs.claims(&matching)) {
+            return Err(InterfaceError::NotPossible(format!("{} has these tags already", self.interfaces.name(other))));
         }
         let new = NewInterface {
             name: format!("{}.{id}", main.name),
-            kind: Kind::Sub(matching),
+            kind: Kind::Sub(matching.clone()),
             mac: main.mac,
             mtu: main.mtu.l3,
             max_frame: main.max_frame,
             tx: Tx::Parent(parent),
         };
         let index = self.create_interface(new)?;
-        self.publish_vlans();
+        self.publish_vlan(parent, &matching, Some(index));
         Ok(index)
     }
 
-    /// Publishes which tags belong to which sub-interface, after one came or went.
-    pub(crate) fn publish_vlans(&mut self) {
-        let mut table = VlanTable::default();
-        for interface in self.interfaces.iter() {
-            if let Kind::Sub(matching) = &interface.kind {
-                table.add(interface.parent, matching, interface.index);
-            }
-        }
-        let parents: Vec<(IfIndex, bool, bool)> = self
-            .interfaces
-            .iter()
-            .filter(|i| !matches!(i.kind, Kind::Sub(_)))
-            .map(|i| (i.index, table.tagged(i.index), table.untagged(i.index)))
-            .collect();
+    /// Publishes that tags belong to a sub-interface, or to none any more.
+    pub(crate) fn publish_vlan(&mut self, parent: IfIndex, matching: &SubMatch, index: Option<IfIndex>) {
+        // A copy of a few words for each 64 entries; the entries are shared.
+        let mut table = VlanTable::clone(&self.vlans.get());
+        table.set(parent, matching, index);
         self.vlans.publish(table);
-        for (index, tagged, untagged) in parents {
-            self.set_flags(index, if_flags::TAGGED, tagged);
-            self.set_flags(index, if_flags::UNTAGGED, untagged);
-        }
+        let (tagged, untagged) = self.interfaces.relations.subs(parent).map(|subs| subs.takes()).unwrap_or_default();
+        self.set_flags(parent, if_flags::TAGGED, tagged);
+        self.set_flags(parent, if_flags::UNTAGGED, untagged);
     }
 }
 
 impl SubMatch {
-    /// Whether two matches claim the very same tags.
-    fn overlaps(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Tagged { dot1ad: a, outer: b, inner: c, .. }, Self::Tagged { dot1ad: x, outer: y, inner: z, .. }) => {
-                (a, b, c) == (x, y, z)
+    /// What it claims: two with the same claim cannot stand beside one another. Whether further tags are allowed is not part of it.
+    pub(super) fn claim(&self) -> Self {
+        match self {
+            Self::Tagged { dot1ad, outer, inner, .. } => {
+                Self::Tagged { dot1ad: *dot1ad, outer: *outer, inner: *inner, exact: true }
             }
-            _ => self == other,
+            other => other.clone(),
         }
     }
 }

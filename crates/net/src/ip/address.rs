@@ -164,13 +164,11 @@ impl Router {
         if link_local {
             self.set_own_link_local(index, address, true)?;
         }
-        if let Some(interface) = self.interfaces.get_mut(index) {
-            interface.addresses.push((address, len));
-        }
+        self.interfaces.push_address(index, address, len);
         if broadcast {
             self.update_broadcast(index, address, len, true)?;
         }
-        self.update_ip_flags();
+        self.update_ip_flags(index);
         self.tell(&IfEvent::Address(index, address, len, true));
         Ok(())
     }
@@ -188,20 +186,13 @@ impl Router {
             return Ok(());
         }
         let table = Self::table_of(interface, family);
-        for other in self.interfaces.iter().filter(|i| Self::table_of(i, family) == table) {
-            for (a, l) in other.addresses.iter().filter(|(a, _)| FamilyId::of(a) == family && !link_local(a)) {
-                let Ok(old) = IpPrefix::new(*a, *l) else { continue };
-                let overlap = if *l <= len { old.contains(address) } else { new.contains(*a) };
-                let same_link = other.index == interface.index && *l == len;
-                if overlap && !same_link {
-                    return Err(AddressError::Conflict {
-                        new: text(address, len),
-                        name: interface.name.clone(),
-                        old: text(*a, *l),
-                        other: other.name.clone(),
-                    });
-                }
-            }
+        if let Some((other, a, l)) = self.interfaces.conflict(table, interface.index, new) {
+            return Err(AddressError::Conflict {
+                new: text(address, len),
+                name: interface.name.clone(),
+                old: text(a, l),
+                other: self.interfaces.name(other),
+            });
         }
         Ok(())
     }
@@ -212,9 +203,9 @@ impl Router {
     /// The interface has no such address, or lends it.
     pub fn remove_address(&mut self, index: IfIndex, address: IpAddr, len: u8) -> Result<(), AddressError> {
         let interface = self.interfaces.get(index).ok_or(AddressError::NoInterface(index.0))?;
-        let Some(at) = interface.addresses.iter().position(|a| *a == (address, len)) else {
+        if !interface.addresses.contains(&(address, len)) {
             return Err(AddressError::NotFound { name: interface.name.clone(), address: text(address, len) });
-        };
+        }
         let table = Self::table_of(interface, FamilyId::of(&address));
         let broadcast = interface.directed_broadcast;
         let link = prefix(address, len)?;
@@ -241,13 +232,11 @@ impl Router {
         if matches!(address, IpAddr::V6(a) if is_link_local(a.to_bits())) {
             self.set_own_link_local(index, address, false)?;
         }
-        if let Some(interface) = self.interfaces.get_mut(index) {
-            interface.addresses.remove(at);
-        }
+        self.interfaces.take_address(index, address, len);
         if broadcast && heir.is_none() {
             self.update_broadcast(index, address, len, false)?;
         }
-        self.update_ip_flags();
+        self.update_ip_flags(index);
         self.tell(&IfEvent::Address(index, address, len, false));
         Ok(())
     }
@@ -320,13 +309,13 @@ impl Router {
         Ok(())
     }
 
-    /// Sets or clears which protocols each interface takes, after an address came or went: an unnumbered one takes those of
-    /// the one that lends to it.
-    pub(crate) fn update_ip_flags(&mut self) {
+    /// Sets or clears which protocols an interface takes, and those that borrow its addresses, after an address came or went: an
+    /// unnumbered one takes those of the one that lends to it.
+    pub(crate) fn update_ip_flags(&mut self, index: IfIndex) {
         let has = |i: &Interface, v6: bool| i.addresses.iter().any(|(a, _)| a.is_ipv6() == v6);
-        let states: Vec<(IfIndex, bool, bool)> = self
-            .interfaces
-            .iter()
+        let states: Vec<(IfIndex, bool, bool)> = std::iter::once(index)
+            .chain(self.interfaces.borrowers(index))
+            .filter_map(|index| self.interfaces.get(index))
             .map(|i| {
                 let lender = i.unnumbered.and_then(|u| self.interfaces.get(u));
                 (
@@ -357,10 +346,8 @@ impl Router {
                 return Err(AddressError::Lent(other.name.clone(), interface.name.clone()));
             }
         }
-        if let Some(interface) = self.interfaces.get_mut(index) {
-            interface.unnumbered = lender;
-        }
-        self.update_ip_flags();
+        self.interfaces.set_lender(index, lender);
+        self.update_ip_flags(index);
         self.publish_view(index, false);
         self.with_fib(|fib, env| fib.relink(env, index));
         Ok(())

@@ -302,9 +302,17 @@ impl Router {
         Ok(())
     }
 
+    /// The bridge domain that an interface is a port of.
+    pub(super) fn bridge_of(&self, index: IfIndex) -> Option<u32> {
+        match self.interfaces.get(index)?.l2 {
+            L2Mode::Bridge { domain, .. } => Some(domain),
+            _ => None,
+        }
+    }
+
     /// Takes an interface out of its bridge domain, with its addresses.
     pub(super) fn leave_bridge(&mut self, index: IfIndex) {
-        let Some(domain) = self.l2.domains.values_mut().find(|d| d.port(index).is_some()) else { return };
+        let Some(domain) = self.bridge_of(index).and_then(|id| self.l2.domains.get_mut(&id)) else { return };
         domain.ports.retain(|p| p.interface != index);
         let id = domain.id;
         self.l2.ways.remove(&index);

@@ -64,7 +64,7 @@ impl Router {
 
     fn wire_rewrite(&mut self, index: IfIndex) -> Result<(), InterfaceError> {
         let Some(rewrite) = self.l2.rewrites.get(&index).cloned() else {
-            self.change_rewrites(|all| (all.rx.remove(&index), all.tx.remove(&index)));
+            self.forget_rewrite(index);
             return Ok(());
         };
         let interface = self.interfaces.expect(index)?;
@@ -74,6 +74,13 @@ impl Router {
         let next = self.graph.edge(vtr, output)?;
         self.change_rewrites(|all| all.tx.insert(index, Change { pop: rewrite.push.len() as u8, push, next }));
         Ok(())
+    }
+
+    fn forget_rewrite(&mut self, index: IfIndex) {
+        let all = self.l2.changes.get();
+        if all.rx.contains_key(&index) || all.tx.contains_key(&index) {
+            self.change_rewrites(|all| (all.rx.remove(&index), all.tx.remove(&index)));
+        }
     }
 
     fn change_rewrites<R>(&mut self, change: impl FnOnce(&mut Rewrites) -> R) {
@@ -95,8 +102,9 @@ impl Router {
 
     /// Publishes what the data path knows of a port.
     pub(super) fn publish_port(&mut self, index: IfIndex) {
+        let domain = self.bridge_of(index);
         let l2 = &mut self.l2;
-        let found = l2.domains.values().find_map(|d| d.port(index).map(|port| (d, port)));
+        let found = domain.and_then(|id| l2.domains.get(&id)).and_then(|d| d.port(index).map(|port| (d, port)));
         let word = match (found, l2.ways.get(&index)) {
             (Some((domain, port)), Some(ways)) => PortWord::new(ways.bridge, domain.index, port.group, domain.flags(port)),
             _ => PortWord::default(),
@@ -143,11 +151,13 @@ pub(super) fn on_event(router: &mut Router, event: &IfEvent) {
         IfEvent::Deleted(index) => {
             router.leave_bridge(*index);
             router.l2.rewrites.remove(index);
-            router.change_rewrites(|all| (all.rx.remove(index), all.tx.remove(index)));
+            router.forget_rewrite(*index);
         }
         // What was behind it may be elsewhere by the time it comes back.
-        IfEvent::Admin(index, false) | IfEvent::Link(index, false) => drop(router.flush_macs(Flush::Interface(*index))),
-        IfEvent::Mac(index) => router.set_bvi_mac(*index),
+        IfEvent::Admin(index, false) | IfEvent::Link(index, false) if router.bridge_of(*index).is_some() => {
+            drop(router.flush_macs(Flush::Interface(*index)));
+        }
+        IfEvent::Mac(index) if router.bridge_of(*index).is_some() => router.set_bvi_mac(*index),
         _ => {}
     }
 }

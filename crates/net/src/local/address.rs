@@ -3,6 +3,7 @@
 //! RFC 1812 section 4.3.2.4 and RFC 4443 section 2.2 leave a choice; the address of the interface that the packet came in on
 //! is what makes traceroute show the way. Where it has none, an address of another interface serves (a router's id).
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
 
@@ -95,22 +96,51 @@ impl SourceTable {
 
 /// Writers' side.
 #[derive(Debug)]
-pub(crate) struct SourceRecords(AtomicSlots<[AtomicU64; 8]>);
+pub(crate) struct SourceRecords {
+    slots: AtomicSlots<[AtomicU64; 8]>,
+    /// Interfaces that have an address of each family.
+    ip4: BTreeMap<u32, u32>,
+    global: BTreeMap<u32, u128>,
+}
 
 impl SourceRecords {
     pub fn new() -> Result<Self, OutOfMemory> {
         let mut slots = AtomicSlots::new(MAX_INTERFACES as usize)?;
         slots.grow(MAX_INTERFACES as usize)?;
-        Ok(Self(slots))
+        Ok(Self { slots, ip4: BTreeMap::new(), global: BTreeMap::new() })
     }
 
     pub fn reader(&self) -> SourceTable {
-        SourceTable(self.0.reader())
+        SourceTable(self.slots.reader())
     }
 
     fn set(&mut self, interface: u32, sources: Sources) {
         // All slots were grown in `new`, so this cannot fail.
-        let _ = self.0.set(interface, sources.pack());
+        let _ = self.slots.set(interface, sources.pack());
+    }
+
+    /// Notes what an interface has; those of the first interface that has some are in slot 0.
+    fn note(&mut self, interface: u32, sources: Sources) {
+        let Sources { ip4, global, .. } = sources;
+        if ip4 == 0 {
+            self.ip4.remove(&interface)
+        } else {
+            self.ip4.insert(interface, ip4)
+        };
+        if global == 0 {
+            self.global.remove(&interface)
+        } else {
+            self.global.insert(interface, global)
+        };
+        let first = Sources {
+            ip4: self.ip4.first_key_value().map_or(0, |(_, a)| *a),
+            global: self.global.first_key_value().map_or(0, |(_, a)| *a),
+            link_local: 0,
+        };
+        self.set(IfIndex::LOCAL0.0, first);
+        if interface != IfIndex::LOCAL0.0 {
+            self.set(interface, sources);
+        }
     }
 }
 
@@ -125,23 +155,14 @@ pub(super) fn on_event(router: &mut Router, event: &IfEvent) {
         let lender = interface.unnumbered.and_then(|l| router.interfaces.get(l));
         Sources::of(interface).or(lender.map_or_else(Sources::default, Sources::of))
     };
-    let mut updates = Vec::new();
-    let mut first = Sources::default();
-    for interface in router.interfaces.iter() {
-        if gone && interface.index == changed {
-            updates.push((changed, Sources::default()));
-            continue;
-        }
-        let found = sources(interface);
-        if interface.index == changed || interface.unnumbered == Some(changed) {
-            updates.push((interface.index, found));
-        }
-        first = first.or(found);
-    }
+    let affected = std::iter::once(changed).chain(router.interfaces.borrowers(changed));
+    let updates: Vec<(IfIndex, Sources)> = affected
+        .filter_map(|index| Some((index, router.interfaces.get(index)?)))
+        .map(|(index, interface)| (index, if gone && index == changed { Sources::default() } else { sources(interface) }))
+        .collect();
     let Some(part) = router.part_mut::<super::Local>() else { return };
-    part.sources.set(IfIndex::LOCAL0.0, first);
-    for (interface, sources) in updates.into_iter().filter(|(i, _)| *i != IfIndex::LOCAL0) {
-        part.sources.set(interface.0, sources);
+    for (interface, sources) in updates {
+        part.sources.note(interface.0, sources);
     }
 }
 

@@ -4,6 +4,7 @@
 //! gets another link address. A duplicate is written to the log, its routes to this router are taken out, and it is tried
 //! again when the link comes up next.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use quiver_graph::IfIndex;
@@ -42,10 +43,52 @@ impl Default for DadConfig {
 }
 
 /// An address and its timer.
+#[derive(Clone, Copy)]
 pub(super) struct Address {
     pub state: AddressState,
     sent: u8,
     due: Option<u64>,
+}
+
+type Key = (IfIndex, Ipv6Addr);
+
+/// Checks made at a time.
+const AT_ONCE: usize = 64;
+
+/// All own addresses, and those among them whose timer runs.
+#[derive(Default)]
+pub(super) struct Addresses {
+    all: BTreeMap<Key, Address>,
+    timers: BTreeSet<(u64, Key)>,
+}
+
+impl Addresses {
+    pub fn get(&self, key: &Key) -> Option<&Address> {
+        self.all.get(key)
+    }
+
+    fn set(&mut self, key: Key, address: Address) {
+        self.remove(&key);
+        self.timers.extend(address.due.map(|due| (due, key)));
+        self.all.insert(key, address);
+    }
+
+    pub fn remove(&mut self, key: &Key) {
+        if let Some(due) = self.all.remove(key).and_then(|address| address.due) {
+            self.timers.remove(&(due, *key));
+        }
+    }
+
+    /// An interface is gone.
+    pub fn forget(&mut self, interface: IfIndex) {
+        let (first, last) = (Ipv6Addr::UNSPECIFIED, Ipv6Addr::from_bits(u128::MAX));
+        let keys: Vec<Key> = self.all.range((interface, first)..=(interface, last)).map(|(key, _)| *key).collect();
+        keys.iter().for_each(|key| self.remove(key));
+    }
+
+    fn next_due(&self) -> Option<u64> {
+        self.timers.first().map(|(due, _)| *due)
+    }
 }
 
 impl Router {
@@ -72,7 +115,7 @@ pub(super) fn begin(router: &mut Router, interface: IfIndex, address: Ipv6Addr) 
     let state = if checked { AddressState::Tentative } else { AddressState::Preferred };
     // Without a link there is nobody to ask; the check starts when it comes up.
     let due = (checked && running).then_some(now);
-    router.nd.addresses.insert((interface, address), Address { state, sent: 0, due });
+    router.nd.addresses.set((interface, address), Address { state, sent: 0, due });
     if due.is_some() {
         router.wake_process(PROCESS, now);
     } else if !checked && running {
@@ -84,37 +127,34 @@ pub(super) fn begin(router: &mut Router, interface: IfIndex, address: Ipv6Addr) 
 /// Sends what is due and lets through what nobody objected to; says when to be called next.
 pub(super) fn run(router: &mut Router, now: u64) -> u64 {
     let transmits = router.nd.dad.transmits;
-    let due = |a: &Address| a.due.is_some_and(|d| d <= now);
-    let list: Vec<(IfIndex, Ipv6Addr)> = router.nd.addresses.iter().filter(|(_, a)| due(a)).map(|(k, _)| *k).collect();
+    let due = router.nd.addresses.timers.range(..(now + 1, (IfIndex(0), Ipv6Addr::UNSPECIFIED)));
+    let list: Vec<Key> = due.take(AT_ONCE).map(|(_, key)| *key).collect();
     for key in list {
-        let Some(entry) = router.nd.addresses.get_mut(&key) else { continue };
+        let Some(entry) = router.nd.addresses.get(&key).copied() else { continue };
         if entry.sent < transmits {
-            entry.sent += 1;
-            entry.due = Some(now + RETRANS);
+            router.nd.addresses.set(key, Address { sent: entry.sent + 1, due: Some(now + RETRANS), ..entry });
             if let Some(view) = router.neighbor_view(key.0) {
                 router.send_frames(vec![(key.0, probe(&view, key.1))]);
             }
             continue;
         }
-        entry.due = None;
-        entry.state = AddressState::Preferred;
+        router.nd.addresses.set(key, Address { state: AddressState::Preferred, due: None, ..entry });
         router.publish_view(key.0, false);
         router.announce(key.0, key.1.into());
         super::advertise::reconsider(router, key.0);
     }
-    router.nd.addresses.values().filter_map(|a| a.due).min().unwrap_or(now + 3600 * SECOND)
+    router.nd.addresses.next_due().unwrap_or(now + 3600 * SECOND)
 }
 
 /// Somebody has the address too. `true` where it was tentative, or was given up before.
 pub(super) fn duplicate(router: &mut Router, interface: IfIndex, address: Ipv6Addr, mac: MacAddr) -> bool {
-    let Some(entry) = router.nd.addresses.get_mut(&(interface, address)) else { return false };
+    let Some(entry) = router.nd.addresses.get(&(interface, address)).copied() else { return false };
     match entry.state {
         AddressState::Preferred => return false,
         AddressState::Duplicate => return true,
         AddressState::Tentative => {}
     }
-    entry.state = AddressState::Duplicate;
-    entry.due = None;
+    router.nd.addresses.set((interface, address), Address { state: AddressState::Duplicate, due: None, ..entry });
     let name = router.interfaces.name(interface);
     tracing::error!(target: "ip6/dad", "duplicate address {address} on {name}: {mac} has it; the address is not used");
     set_received(router, interface, address, false);

@@ -94,9 +94,12 @@ impl Router {
     }
 
     fn neighbor_keys(&self, family: FamilyId, interface: Option<IfIndex>, statics: bool) -> Vec<Key> {
-        let wanted =
-            |(key, entry): &(&Key, &super::table::Entry)| interface.is_none_or(|i| key.0 == i) && (statics || !entry.is_static());
-        self.neighbors.table(family).iter().filter(wanted).map(|(k, _)| *k).collect()
+        let wanted = |(_, entry): &(&Key, &super::table::Entry)| statics || !entry.is_static();
+        let table = self.neighbors.table(family);
+        match interface {
+            Some(interface) => table.on(interface).filter(wanted).map(|(k, _)| *k).collect(),
+            None => table.iter().filter(wanted).map(|(k, _)| *k).collect(),
+        }
     }
 
     fn update_adjacency_of(&mut self, key: &Key, mac: Option<MacAddr>, no_fib: bool) -> Result<(), crate::fib::FibError> {
@@ -215,8 +218,7 @@ impl Router {
 
     /// Publishes what nodes must know of an interface; `gone`: it is being deleted.
     pub(crate) fn publish_view(&mut self, index: IfIndex, gone: bool) {
-        let affected: Vec<IfIndex> =
-            self.interfaces.iter().filter(|i| i.index == index || i.unnumbered == Some(index)).map(|i| i.index).collect();
+        let affected: Vec<IfIndex> = std::iter::once(index).chain(self.interfaces.borrowers(index)).collect();
         let mut views = Views::clone(&self.neighbors.views.get());
         for index in affected {
             views.set(index, if gone { None } else { self.make_view(index, &views) });
@@ -283,10 +285,7 @@ impl Router {
             return;
         }
         let now = self.graph.clock().timer_now();
-        let announcements = &mut self.neighbors.announcements;
-        announcements.retain(|(_, i, a)| (*i, *a) != (interface, address));
-        // Bounded by the addresses of all interfaces.
-        announcements.extend([now, now + ANNOUNCE_INTERVAL].map(|time| (time, interface, address)));
+        self.neighbors.announcements.begin((interface, address), [now, now + ANNOUNCE_INTERVAL]);
         self.wake_process(PROCESS, now);
     }
 
@@ -342,7 +341,7 @@ pub(super) fn on_interface(router: &mut Router, event: &IfEvent) {
             router.forget_nd(index);
             router.publish_view(index, true);
             router.neighbors.slots.set(index, 0);
-            router.neighbors.announcements.retain(|(_, i, _)| *i != index);
+            router.neighbors.announcements.forget(index);
             router.release_interface(index);
         }
         IfEvent::Admin(index, up) | IfEvent::Link(index, up) => {
@@ -352,8 +351,7 @@ pub(super) fn on_interface(router: &mut Router, event: &IfEvent) {
                 }
                 router.release_interface(index);
             }
-            let family: Vec<IfIndex> =
-                router.interfaces.iter().filter(|i| i.index == index || i.parent == index).map(|i| i.index).collect();
+            let family: Vec<IfIndex> = std::iter::once(index).chain(router.interfaces.subs(index)).collect();
             for index in family {
                 router.link_changed(index);
                 if is_running(router, index) {

@@ -45,7 +45,7 @@ pub(super) fn run(router: &mut Router, now: u64) -> u64 {
 fn next_due(router: &Router, now: u64) -> u64 {
     let part = &router.neighbors;
     let sweep = if part.holds.waiting().is_empty() { u64::MAX } else { part.sweep };
-    let announcement = part.announcements.iter().map(|(t, ..)| *t).min();
+    let announcement = part.announcements.next_due();
     let times = [part.v4.next_due(), part.v6.next_due(), announcement, Some(sweep)];
     times.into_iter().flatten().min().unwrap_or(u64::MAX).max(now + 1)
 }
@@ -136,10 +136,9 @@ fn request_frame<F: AskFamily>(router: &mut Router, key: Key, view: &View, frame
 }
 
 fn announcements(router: &mut Router, now: u64) {
-    let list = &mut router.neighbors.announcements;
-    let due: Vec<(IfIndex, IpAddr)> = list.iter().filter(|(t, ..)| *t <= now).map(|(_, i, a)| (*i, *a)).collect();
-    list.retain(|(t, ..)| *t > now);
-    for (interface, address) in due {
+    // Bounded in number: there may be one for each address of each interface.
+    for _ in 0..TIMERS {
+        let Some((interface, address)) = router.neighbors.announcements.take_due(now) else { return };
         router.send_announcement(interface, address);
     }
 }

@@ -7,6 +7,7 @@
 //! routes, and entries that carried a packet lately never go: then the new one is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use quiver_graph::IfIndex;
 use quiver_wire::MacAddr;
@@ -174,6 +175,12 @@ impl Table {
     /// Entries by interface and address.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
         self.entries.iter()
+    }
+
+    /// Entries of an interface, by address.
+    pub fn on(&self, interface: IfIndex) -> impl Iterator<Item = (&Key, &Entry)> {
+        let (first, last) = (Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::from_bits(u128::MAX).into());
+        self.entries.range((interface, first)..=(interface, last))
     }
 
     pub fn figures(&self) -> NeighborFigures {
@@ -412,7 +419,6 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
 
     const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 

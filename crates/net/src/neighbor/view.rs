@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use quiver_graph::{IfIndex, Pkt};
+use quiver_tables::chunks::Chunks;
 use quiver_wire::MacAddr;
 use quiver_wire::ethernet::EtherType;
 use quiver_wire::ipv6::address::is_link_local;
@@ -225,10 +226,10 @@ pub struct ProxyRange {
     pub last: std::net::Ipv4Addr,
 }
 
-/// All interfaces.
+/// All interfaces. A copy shares what did not change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Views {
-    by_index: Vec<Option<Arc<View>>>,
+    by_index: Chunks<Option<Arc<View>>>,
     pub proxies: Arc<[ProxyRange]>,
 }
 
@@ -240,11 +241,7 @@ impl Views {
 
     /// Sets or removes an interface.
     pub fn set(&mut self, interface: IfIndex, view: Option<View>) {
-        let at = interface.0 as usize;
-        if at >= self.by_index.len() {
-            self.by_index.resize(at + 1, None);
-        }
-        self.by_index[at] = view.map(Arc::new);
+        *self.by_index.get_mut(interface.0 as usize) = view.map(Arc::new);
     }
 
     /// Whether an ARP request for `address` from `view`'s link is answered in the place of others.

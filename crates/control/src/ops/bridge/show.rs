@@ -202,8 +202,8 @@ impl BridgeDomainInfo {
             ("BVI", 5),
             ("TxFlood", 9),
             ("VLAN-Tag-Rewrite", 30),
-            ("Learn-co", 8),
-            ("Learn-li", 8),
+            ("Learn-co", 10),
+            ("Learn-li", 10),
         ];
         let table = columns.into_iter().fold(TextTable::new(), |table, (heading, width)| centre(table, heading, width));
         out.push('\n');
@@ -321,7 +321,7 @@ mod tests {
         run(&mut h.router, "create loopback interface");
         run(&mut h.router, "set interface l2 bridge loop0 10 bvi");
         let heading = "  BD-ID   Index   BSN  Age(min)  Learning  U-Forwrd   UU-Flood   Flooding  ARP-Term  arp-ufwd Learn-co Learn-li   BVI-Intf \n";
-        let row = "   10       1      0      5         on        on       flood        on       off       off        0    1048576     loop0   \n";
+        let row = "   10       1      0      5         on        on       flood        on       off       off        0     1048576    loop0   \n";
         assert_eq!(run(&mut h.router, "show bridge-domain"), format!("{heading}{row}"));
         run(&mut h.router, "create sub-interfaces x0 100");
         run(&mut h.router, "set int l2 bridge x0.100 10 7");
@@ -329,9 +329,9 @@ mod tests {
         assert_eq!(run(&mut h.router, "show mode x0.100 x0"), "l2 bridge x0.100 bd_id 10 shg 7\nl3 x0\n");
         assert_eq!(run(&mut h.router, "show int addr x0.100"), "x0.100 (dn):\n  L2 bridge bd-id 10 idx 1 shg 7\n");
         run(&mut h.router, "set bridge-domain arp entry 10 10.0.0.9 00:11:22:33:44:55");
-        let ports = "           Interface           If-idx ISN  SHG  BVI  TxFlood        VLAN-Tag-Rewrite        Learn-co Learn-li\n\
-                     \x20            loop0               2     0    0    *      *                 none                 0      524288 \n\
-                     \x20           x0.100               3     0    7    -      *                 pop-1                0      524288 \n";
+        let ports = "           Interface           If-idx ISN  SHG  BVI  TxFlood        VLAN-Tag-Rewrite        Learn-co  Learn-li \n\
+                     \x20            loop0               2     0    0    *      *                 none                  0      524288  \n\
+                     \x20           x0.100               3     0    7    -      *                 pop-1                 0      524288  \n";
         let arp = "\n  IP4/IP6 to MAC table for ARP Termination\n";
         let entry = "                10.0.0.9                 =>   00:11:22:33:44:55 \n";
         let features = "learn l2-fwd uu-flood flood\n";

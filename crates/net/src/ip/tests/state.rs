@@ -1,6 +1,7 @@
 //! What interfaces that come, go and change their addresses or tables do to routes.
 
 use super::*;
+use crate::fib::Class;
 
 #[test]
 fn a_link_local_address_can_be_replaced_again_and_again() {
@@ -30,4 +31,58 @@ fn a_link_local_address_can_be_replaced_again_and_again() {
         let out = h.exchange(x[0], &echo("fe80::98", "fe80::3"));
         assert!(out.iter().any(|(_, f)| f[54] == 135), "{:?}", h.counts());
     }
+}
+
+#[test]
+fn an_interface_that_is_down_leaves_its_prefix_to_other_routes() {
+    for workers in [0, 2] {
+        let (mut h, x) = bed(workers, 3);
+        for (covering, host, own) in [("10.0.0.0/15", "10.0.1.9", "10.0.1.1"), ("2001:db8::/32", "2001:db8:1::9", "2001:db8:1::1")]
+        {
+            let via = if host.contains(':') { ip("2001:db8:2::2") } else { ip("10.0.2.2") };
+            h.router.add_route(0, prefix(covering), Source::Cli, vec![Path::neighbor(x[2], via)]).unwrap();
+            let routes = |h: &Harness| {
+                let all = h.router.routes(FamilyId::of(&via), 0, None, 1000).unwrap();
+                all.into_iter().map(|r| (r.prefix, r.sources[0].source, r.sources[0].paths.clone())).collect::<Vec<_>>()
+            };
+            let before = routes(&h);
+            h.router.set_interface_up(x[1], false).unwrap();
+            let from = if host.contains(':') { "2001:db8::2" } else { "10.0.0.2" };
+            for to in [host, own] {
+                let frame = Packet::new(from, to).frame(host_mac(0), router_mac(0));
+                let expected = [(x[2], forwarded(&frame, router_mac(2), host_mac(2)))];
+                assert_eq!(h.exchange(x[0], &frame), expected, "{to}: {:?}", h.counts());
+            }
+            // Addresses that come and go meanwhile bring no routes.
+            let other = if host.contains(':') { (ip("2001:db8:7::1"), 64) } else { (ip("10.0.7.1"), 24) };
+            h.router.add_address(x[1], other.0, other.1).unwrap();
+            assert_eq!(h.router.route_lookup(0, other.0).unwrap().interface, Some(x[2]));
+            h.router.remove_address(x[1], other.0, other.1).unwrap();
+            h.router.set_interface_up(x[1], true).unwrap();
+            assert_eq!(h.router.route_lookup(0, ip(own)).unwrap().buckets[0].class(), Class::Receive);
+            h.router.neighbor_update(x[1], ip("10.0.1.2"), Some(host_mac(1))).unwrap();
+            h.router.neighbor_update(x[1], ip("2001:db8:1::2"), Some(host_mac(1))).unwrap();
+            assert_eq!(routes(&h), before);
+            h.router.remove_route(0, prefix(covering), Source::Cli, None).unwrap();
+        }
+        h.run();
+        h.assert_buffers_held(0);
+    }
+}
+
+#[test]
+fn routes_of_a_sub_interface_go_with_the_interface_that_carries_it() {
+    use crate::interface::{SubMatch, VlanId};
+    let (mut h, x) = bed(0, 1);
+    let matching = SubMatch::Tagged { dot1ad: false, outer: VlanId::Exactly(7), inner: None, exact: true };
+    let sub = h.router.create_sub_interface(x[0], 7, matching).unwrap();
+    h.router.add_address(sub, ip("10.7.0.1"), 24).unwrap();
+    let len = |h: &Harness| h.router.route_lookup(0, ip("10.7.0.9")).unwrap().prefix_len;
+    assert_eq!(len(&h), 0, "it has never been up");
+    h.router.set_interface_up(sub, true).unwrap();
+    assert_eq!(len(&h), 24);
+    h.router.set_interface_up(x[0], false).unwrap();
+    assert_eq!(len(&h), 0);
+    h.router.set_interface_up(x[0], true).unwrap();
+    assert_eq!(len(&h), 24);
 }

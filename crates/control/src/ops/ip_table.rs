@@ -294,9 +294,9 @@ mod tests {
         assert!(run(&mut h.router, "show ip table").contains("[1] table_id:7 red\n"));
         run(&mut h.router, "set interface ip table x0 7");
         run(&mut h.router, "set interface ip6 table x0 7");
-        assert!(error(&mut h.router, "ip table del 7").contains("in use by x0"));
-        run(&mut h.router, "set interface ip table x0 0");
         run(&mut h.router, "ip table del 7");
+        assert!(run(&mut h.router, "show ip table").contains("[1] table_id:7 red\n"), "x0 uses it");
+        run(&mut h.router, "set interface ip table x0 0");
         assert_eq!(run(&mut h.router, "show ip table"), "[0] table_id:0 ipv4-VRF:0\n[2] table_id:1 ipv4-VRF:1\n");
         assert_eq!(run(&mut h.router, "show ip6 table"), "[0] table_id:0 ipv6-VRF:0\n[1] table_id:7 ipv6-VRF:7\n");
         for (line, expected) in [

@@ -1,7 +1,7 @@
 //! What interfaces that come, go and change their addresses or tables do to routes.
 
 use super::*;
-use crate::fib::Class;
+use crate::fib::{Class, FibError};
 
 #[test]
 fn a_link_local_address_can_be_replaced_again_and_again() {
@@ -85,4 +85,51 @@ fn routes_of_a_sub_interface_go_with_the_interface_that_carries_it() {
     assert_eq!(len(&h), 0);
     h.router.set_interface_up(x[0], true).unwrap();
     assert_eq!(len(&h), 24);
+}
+
+#[test]
+fn an_automatic_link_local_address_keeps_no_interface_in_its_table() {
+    let (mut h, x) = bed(0, 1);
+    h.router.add_table(FamilyId::V6, Some(7), None).unwrap();
+    let refused = h.router.set_interface_table(x[0], FamilyId::V6, 7);
+    assert!(matches!(refused, Err(FibError::HasAddresses(_))));
+    h.router.remove_address(x[0], ip("2001:db8::1"), 64).unwrap();
+    h.router.set_interface_table(x[0], FamilyId::V6, 7).unwrap();
+    h.router.add_address(x[0], ip("2001:db8::1"), 64).unwrap();
+    assert_eq!(h.router.route_lookup(7, ip("2001:db8::1")).unwrap().buckets[0].class(), Class::Receive);
+}
+
+#[test]
+fn a_table_in_use_can_be_deleted_and_goes_with_its_last_interface() {
+    let (mut h, x) = bed(0, 2);
+    let exists = |h: &Harness| h.router.tables(FamilyId::V4).iter().any(|t| t.id == 7);
+    for by_deletion in [false, true] {
+        h.router.add_table(FamilyId::V4, Some(7), None).unwrap();
+        for index in &x {
+            for (address, len) in h.router.interfaces.get(*index).unwrap().addresses.clone() {
+                h.router.remove_address(*index, address, len).unwrap();
+            }
+            h.router.set_interface_table(*index, FamilyId::V4, 7).unwrap();
+        }
+        h.router.add_address(x[0], ip("10.0.0.1"), 24).unwrap();
+        let via = vec![Path::neighbor(x[0], ip("10.0.0.2"))];
+        h.router.add_route(7, prefix("192.0.2.0/24"), Source::Cli, via).unwrap();
+        h.router.remove_table(FamilyId::V4, 7).unwrap();
+        assert_eq!(h.router.route_lookup(7, ip("192.0.2.1")).unwrap().prefix_len, 0, "routes that users set are gone");
+        assert_eq!(h.router.route_lookup(7, ip("10.0.0.9")).unwrap().prefix_len, 24, "interfaces go on");
+        h.router.set_interface_table(x[1], FamilyId::V4, 0).unwrap();
+        assert!(exists(&h));
+        if by_deletion {
+            h.router.delete_interface(x[0]).unwrap();
+        } else {
+            // Wanted again before the last interface leaves: it stays, and is deleted at once afterwards.
+            h.router.add_table(FamilyId::V4, Some(7), None).unwrap();
+            h.router.remove_address(x[0], ip("10.0.0.1"), 24).unwrap();
+            h.router.set_interface_table(x[0], FamilyId::V4, 0).unwrap();
+            assert!(exists(&h));
+            h.router.remove_table(FamilyId::V4, 7).unwrap();
+        }
+        assert!(!exists(&h));
+    }
+    assert_eq!(h.router.remove_table(FamilyId::V4, 7), Err(FibError::NoTable { family: FamilyId::V4, id: 7 }));
 }

@@ -41,3 +41,16 @@ fn neighbours_stay_while_their_link_is_down_and_are_asked_when_it_is_back() {
         h.assert_buffers_held(0);
     }
 }
+
+#[test]
+fn the_first_address_of_a_link_asks_until_it_goes() {
+    let (mut h, x) = bed(0, 2);
+    let time = Time::new(&h);
+    h.router.add_address(x[1], host(1, 77).into(), 24).unwrap();
+    time.settle(&mut h);
+    let sender = |h: &mut Harness, n| requests(&h.exchange(x[0], &packet(host(1, n), 1)))[0].2.sender_ip();
+    assert_eq!(sender(&mut h, 2), host(1, 1));
+    h.router.remove_address(x[1], host(1, 1).into(), 24).unwrap();
+    time.settle(&mut h);
+    assert_eq!(sender(&mut h, 3), host(1, 77));
+}

@@ -293,6 +293,27 @@ impl Router {
         })
     }
 
+    /// What is mixed into the choice among equal paths of all tables.
+    pub fn flow_hash_router_id(&self) -> u32 {
+        self.fib.lists.router_id
+    }
+
+    /// Sets what is mixed into the choice among equal paths of all tables, so that routers that stand in a row do not all
+    /// choose alike.
+    ///
+    /// # Errors
+    /// No room for buckets.
+    pub fn set_flow_hash_router_id(&mut self, id: u32) -> Result<(), FibError> {
+        let fib = &mut self.fib;
+        fib.lists.router_id = id;
+        let lists: Vec<(u32, FamilyId, u32)> = fib.lists.iter().map(|(lb, l)| (lb, l.key.family, l.key.fib)).collect();
+        for (lb, family, at) in lists {
+            let hash = by_family!(family, F => <F as Select>::tables(fib).get(at).map(|t| t.flow_hash)).unwrap_or_default();
+            fib.lists.publish(&mut fib.records, lb, hash)?;
+        }
+        Ok(())
+    }
+
     /// Binds an interface to a table (user's number): its packets are looked up there.
     ///
     /// # Errors

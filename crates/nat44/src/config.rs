@@ -12,6 +12,11 @@ pub const FIRST_PORT: u16 = 1024;
 /// Ports that are given away, of each protocol and address.
 pub const PORTS: u32 = 65_536 - FIRST_PORT as u32;
 
+/// Whether sessions of a protocol have ports (or identifiers) of their own: ICMP, TCP, UDP.
+pub fn has_ports(proto: u8) -> bool {
+    matches!(proto, 1 | 6 | 17)
+}
+
 /// Which side of the NAT an interface is on; both is possible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Side {

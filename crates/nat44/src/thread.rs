@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use quiver_tables::error::OutOfMemory;
 
 use crate::bindings::Bindings;
-use crate::config::{Mapping, NatConfig, PoolAddress, Twice};
+use crate::config::{Mapping, NatConfig, PoolAddress, Twice, has_ports};
 use crate::log::Feed;
 use crate::session::{Direction, Endpoint, Key, Session, flag};
 use crate::table::{AddError, SessionId, Sessions};
@@ -263,8 +263,15 @@ impl ThreadNat {
             let key = Key::new(to, outside, proto, Direction::Out2In, fib);
             (!taken && nat.sessions.find(key).is_none()).then_some(outside)
         };
-        if ![1, 6, 17].contains(&proto) {
+        if !has_ports(proto) {
             return free(self, own);
+        }
+        // The host's own port, where this thread gives it away and it is free: some protocols look at it (IKE, games).
+        if own >= first
+            && u32::from(own - first) < count
+            && let Some(kept) = free(self, own)
+        {
+            return Some(kept);
         }
         let at = |n: u32| {
             let port = first + (n % count) as u16;

@@ -239,6 +239,7 @@ impl Nat {
         self.config.mappings = self.statics.iter().filter_map(|spec| resolved(router, spec)).collect();
         self.config.index();
         let mtus = self.config.sides.keys().filter_map(|i| router.interfaces.get(*i)).map(|i| i.mtu4());
+        self.config.both = self.config.sides.values().any(|side| side.inside && side.outside);
         self.config.mtu = mtus.min().unwrap_or(u32::from(u16::MAX)).min(u32::from(u16::MAX)) as u16;
         self.parts.config.publish(self.config.clone());
         self.parts.counters.iter().for_each(|counters| counters.set_len(router.interfaces.end()));

@@ -317,6 +317,17 @@ impl ThreadNat {
         self.add(config, &Session::new(i2o, o2i, flag::INDEPENDENT | hairpin, now)).map(Some).map_err(refusal)
     }
 
+    /// Begins a session of a remote host with one inside that it calls by its own address: nothing is translated, and so the
+    /// answers are not either.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn begin_forwarded(&mut self, config: &NatConfig, o2i: Key, now: u32) -> Result<SessionId, Refusal> {
+        self.check_host(config, o2i.dst().addr, o2i.fib())?;
+        let i2o = Key::new(o2i.dst(), o2i.src(), o2i.proto(), Direction::In2Out, o2i.fib());
+        self.add(config, &Session::new(i2o, o2i, flag::STATIC, now)).map_err(refusal)
+    }
+
     /// Begins a session from outside, by a static mapping.
     ///
     /// # Errors

@@ -4,14 +4,18 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use quiver_command::contain::exposed;
 use quiver_command::grammar::Completion;
 use quiver_command::operation::{Answer, Job, OpError, Outcome, Registry, Step, View};
 use quiver_command::session::Request;
+use quiver_graph::Pulse;
 use quiver_graph::reactor::Reactor;
 
 use crate::order::{Entry, Order, Turn};
+use crate::process::Task;
 
 /// How long a slice of a long operation may take: a main thread that also forwards must not stall.
 pub const SLICE: Duration = Duration::from_micros(50);
@@ -22,6 +26,8 @@ pub struct Engine<C> {
     registry: Rc<Registry<C>>,
     order: Order,
     reactor: Rc<Reactor>,
+    /// Where it is said what runs, for the watchdog.
+    pulse: Option<Arc<Pulse>>,
 }
 
 impl<C> Clone for Engine<C> {
@@ -31,6 +37,7 @@ impl<C> Clone for Engine<C> {
             registry: Rc::clone(&self.registry),
             order: self.order.clone(),
             reactor: Rc::clone(&self.reactor),
+            pulse: self.pulse.clone(),
         }
     }
 }
@@ -53,6 +60,8 @@ pub struct Running<C> {
     engine: Engine<C>,
     phase: Phase<C>,
     cancelled: bool,
+    /// What the watchdog calls it.
+    name: Arc<str>,
 }
 
 enum Phase<C> {
@@ -78,7 +87,13 @@ enum Phase<C> {
 impl<C: 'static> Engine<C> {
     /// Puts the control state and its operations together.
     pub fn new(control: Rc<RefCell<C>>, registry: Rc<Registry<C>>, reactor: Rc<Reactor>) -> Self {
-        Self { control, registry, order: Order::default(), reactor }
+        Self { control, registry, order: Order::default(), reactor, pulse: None }
+    }
+
+    /// Says on a pulse which request runs.
+    #[must_use]
+    pub fn on_pulse(self, pulse: Arc<Pulse>) -> Self {
+        Self { pulse: Some(pulse), ..self }
     }
 
     /// The reactor of the main thread.
@@ -104,7 +119,8 @@ impl<C: 'static> Engine<C> {
     /// Takes a request's place in the order; [`Running::step`] runs it.
     pub fn start(&self, request: Request) -> Running<C> {
         let entry = Box::pin(self.order.enter());
-        Running { engine: self.clone(), phase: Phase::Queued { request: Some(request), entry }, cancelled: false }
+        let name = name_of(&request);
+        Running { engine: self.clone(), phase: Phase::Queued { request: Some(request), entry }, cancelled: false, name }
     }
 
     /// Begins the operation that a request names.
@@ -134,7 +150,7 @@ impl<C: 'static> Running<C> {
             }
             Phase::Stepping { job, until, .. } => {
                 *until = None;
-                job.cancel(&mut self.engine.control.borrow_mut());
+                exposed(|| job.cancel(&mut self.engine.control.borrow_mut()));
             }
             Phase::Ended => {}
         }
@@ -159,10 +175,14 @@ impl<C: 'static> Running<C> {
                 self.phase = Phase::Ready { request: request.take(), turn };
                 Progress::Again
             }
-            Phase::Ready { .. } => self.begin(),
+            Phase::Ready { .. } => {
+                let _task = Task::enter(self.engine.pulse.as_ref(), &self.name);
+                self.begin()
+            }
             Phase::Stepping { until: Some(time), .. } if self.engine.reactor.clock().timer_now() < *time => Progress::Blocked,
             Phase::Stepping { job, until, .. } => {
                 *until = None;
+                let _task = Task::enter(self.engine.pulse.as_ref(), &self.name);
                 let step = job.step(&mut self.engine.control.borrow_mut(), SLICE);
                 match step {
                     Step::Again => Progress::Again,
@@ -230,9 +250,23 @@ impl<C> Drop for Running<C> {
         if let Phase::Stepping { job, .. } = &mut self.phase
             && let Ok(mut control) = self.engine.control.try_borrow_mut()
         {
-            job.cancel(&mut control);
-            job.step(&mut control, SLICE);
+            exposed(|| {
+                job.cancel(&mut control);
+                job.step(&mut control, SLICE)
+            });
         }
+    }
+}
+
+/// Characters of a command that name it.
+const NAME_MAX: usize = 160;
+
+/// What a request is called where it hangs.
+fn name_of(request: &Request) -> Arc<str> {
+    match request {
+        Request::Command { line, .. } => format!("command `{}'", line.chars().take(NAME_MAX).collect::<String>()).into(),
+        Request::Operation { name, .. } => format!("operation `{name}'").into(),
+        Request::Complete { .. } => "a completion".into(),
     }
 }
 

@@ -13,6 +13,7 @@
 //! - [`Plugin`]: what a plugin brings.
 //! - [`api`]: VPP's binary API.
 //! - [`process`]: background tasks that `show runtime` shows.
+//! - [`watchdog`], [`panics`]: threads that hang, and bugs that panic.
 #![forbid(unsafe_code)]
 
 pub mod api;
@@ -24,6 +25,7 @@ pub mod log;
 mod main_loop;
 pub mod ops;
 pub mod order;
+pub mod panics;
 mod perf;
 mod plugin;
 pub mod process;
@@ -31,6 +33,7 @@ mod samples;
 pub mod server;
 pub mod startup;
 mod system;
+pub mod watchdog;
 
 pub use daemon::run;
 pub use main_loop::Runner;

@@ -44,6 +44,7 @@ pub mod tap;
 pub mod threads;
 pub mod trace;
 pub mod version;
+pub mod watchdog;
 pub mod workers;
 
 use std::fs::{File, OpenOptions};
@@ -95,6 +96,7 @@ pub fn register(registry: &mut Registry<Router>) {
     threads::register(registry);
     trace::register(registry);
     version::register(registry);
+    watchdog::register(registry);
     workers::register(registry);
 }
 

@@ -115,7 +115,7 @@ impl<C: 'static> Server<C> {
             return;
         }
         let (engine, session, count) = (self.engine.clone(), face.session(), Rc::clone(&self.sessions));
-        self.processes.account("unix-cli-session", async move {
+        self.processes.session("unix-cli-session", async move {
             serve(engine, stream, session).await;
             drop(count);
         });

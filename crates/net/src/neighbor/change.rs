@@ -10,6 +10,7 @@ use quiver_wire::{IpPrefix, MacAddr};
 
 use super::ask::Outcome;
 use super::hold::Key;
+use super::process::usage;
 use super::state::{Effect, Evidence, SECOND, State};
 use super::table::Made;
 use super::view::{ProxyRange, View, Views};
@@ -56,11 +57,11 @@ impl Router {
         }
         // The FIB first: where it has no room nothing has changed.
         self.update_adjacency_of(&key, Some(mac), no_fib_entry)?;
+        let fib = &self.fib;
         let table = self.neighbors.table_mut(family);
-        match table.set(key, mac, permanent, no_fib_entry, now) {
+        match table.set(key, mac, permanent, no_fib_entry, now, &|key| usage(fib, key)) {
             Ok(gone) => self.pushed_out(gone),
-            Err(()) => {
-                let limit = table.config.limit;
+            Err(limit) => {
                 let mac = before.and_then(|b| b.mac);
                 self.update_adjacency_of(&key, mac, no_fib_entry)?;
                 return Err(NeighborError::Full(limit));
@@ -170,7 +171,8 @@ impl Router {
             self.neighbors.outcomes.push((key, Outcome::Forgotten));
             return;
         }
-        match self.neighbors.table_mut(family).want(key, now) {
+        let fib = &self.fib;
+        match self.neighbors.table_mut(family).want(key, now, &|key| usage(fib, key)) {
             Made::Yes(gone) => self.pushed_out(gone),
             Made::Full => self.neighbors.outcomes.push((key, Outcome::Forgotten)),
         }
@@ -183,11 +185,12 @@ impl Router {
             return;
         }
         let before = self.neighbor(key.0, key.1);
+        let fib = &self.fib;
         let table = self.neighbors.table_mut(family);
         let effect = match (before, evidence) {
             (Some(_), _) => table.hear(&key, evidence, now).unwrap_or_default(),
             (None, Evidence::Seen(mac) | Evidence::Advert { mac: Some(mac), .. }) if create => {
-                let made = table.learn(key, mac, now);
+                let made = table.learn(key, mac, now, &|key| usage(fib, key));
                 // What answers us is confirmed at once.
                 let effect = table.hear(&key, evidence, now);
                 match made {

@@ -301,9 +301,10 @@ fn open_log(startup: &StartupConfig) -> Result<Log, StartError> {
     }
     let output: Box<dyn Write + Send> = match &startup.unix.log {
         None => Box::new(io::stderr()),
-        Some(path) => {
-            Box::new(open_append(path).map_err(|error| StartError::System { doing: format!("cannot write the log {}", path.display()), error })?)
-        }
+        Some(path) => Box::new(
+            open_append(path)
+                .map_err(|error| StartError::System { doing: format!("cannot write the log {}", path.display()), error })?,
+        ),
     };
     watchdog::log_is_stderr(startup.unix.log.is_none());
     log.set_output(Some(output));

@@ -50,6 +50,13 @@ pub fn run(connection: Connection, socket: Option<&str>, shown: Shown) -> Result
         if is_quit(&line) {
             break;
         }
+        if line.trim() == "history" {
+            // What was typed is known here, not to the router.
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(numbered(editor.history().iter()).as_bytes())?;
+            stdout.flush()?;
+            continue;
+        }
         let width = editor.dimensions().map(|(columns, _)| columns);
         match execute(&mut connection.borrow_mut(), &line, Shown { width, ..shown }) {
             Ok(()) => {}
@@ -65,6 +72,11 @@ pub fn run(connection: Connection, socket: Option<&str>, shown: Shown) -> Result
         save_history(&mut editor, file);
     }
     Ok(())
+}
+
+/// Lines as `history` shows them, the oldest first.
+fn numbered<'a>(lines: impl Iterator<Item = &'a String>) -> String {
+    lines.enumerate().map(|(n, line)| format!("{:5}  {line}\n", n + 1)).collect()
 }
 
 /// Tries once for a router that was started again; the next command tries again.
@@ -148,3 +160,14 @@ impl Hinter for Helper {
 impl Highlighter for Helper {}
 impl Validator for Helper {}
 impl rustyline::Helper for Helper {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_history_is_numbered_as_in_the_routers_own_sessions() {
+        let lines = ["version".to_owned(), "history".to_owned()];
+        assert_eq!(numbered(lines.iter()), "    1  version\n    2  history\n");
+    }
+}

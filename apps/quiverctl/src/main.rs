@@ -19,9 +19,11 @@ use clap::Parser;
 use connection::{CallError, Connection};
 use quiver_command::{
     grammar::quote,
+    operation::OpError,
     script::Script,
     session::frames::{Call, Reply, Status},
 };
+use serde_json::{Value, json};
 use std::{
     borrow::Cow,
     io::{self, BufRead, IsTerminal, Write},
@@ -55,6 +57,10 @@ fn main() -> ExitCode {
         // Whoever read our output has seen enough, as with `quiverctl show ip fib | head`.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
+            // What the router says of a command has been printed with its parts.
+            if options.json && !failure.is_of_command() {
+                println!("{}", error_json(None, &failure.to_string()));
+            }
             eprintln!("{failure}");
             ExitCode::FAILURE
         }
@@ -79,6 +85,24 @@ pub enum Failure {
     /// Standard output cannot be written.
     #[error("quiverctl: cannot write: {0}")]
     Output(#[from] io::Error),
+}
+
+impl Failure {
+    fn is_of_command(&self) -> bool {
+        match self {
+            Self::Command(_) => true,
+            Self::Line(_, failure) => failure.is_of_command(),
+            _ => false,
+        }
+    }
+}
+
+/// An error as `--json` shows it on standard output: `{"error": {"code": -1, "message": "…", …}}`.
+fn error_json(error: Option<&OpError>, text: &str) -> Value {
+    match error {
+        Some(error) => json!({ "error": error }),
+        None => json!({ "error": { "message": text } }),
+    }
 }
 
 fn run(options: &Options) -> Result<(), Failure> {
@@ -161,8 +185,16 @@ pub fn execute(connection: &mut Connection, line: &str, shown: Shown) -> Result<
     })?;
     written?;
     match (reply.status, reply.data) {
-        (Status::Error, _) => return Err(Failure::Command(reply.text)),
+        (Status::Error, _) => {
+            if shown.json {
+                writeln!(stdout, "{}", error_json(reply.error.as_ref(), &reply.text))?;
+                stdout.flush()?;
+            }
+            return Err(Failure::Command(reply.text));
+        }
         (_, Some(data)) if shown.json => writeln!(stdout, "{data}")?,
+        // Done, with nothing to tell.
+        (_, None) if shown.json && reply.text.is_empty() => writeln!(stdout, "{{}}")?,
         _ => stdout.write_all(reply.text.as_bytes())?,
     }
     Ok(stdout.flush()?)
@@ -187,6 +219,17 @@ mod tests {
 
     fn joined(words: &[&str]) -> String {
         join(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn errors_are_json_with_all_that_is_known_of_them() {
+        let error = OpError::new(-2, "unknown interface").key("interface").value("x9");
+        let shown = error_json(Some(&error), "not used");
+        assert_eq!((&shown["error"]["code"], &shown["error"]["value"]), (&json!(-2), &json!("x9")));
+        assert_eq!(error_json(None, "no router").to_string(), r#"{"error":{"message":"no router"}}"#);
+        let line = |failure| Failure::Line(3, Box::new(failure));
+        assert!(line(Failure::Command(String::new())).is_of_command());
+        assert!(!line(Failure::Output(io::Error::other("full"))).is_of_command());
     }
 
     #[test]

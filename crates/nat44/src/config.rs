@@ -14,6 +14,11 @@ pub const FIRST_PORT: u16 = 1024;
 /// Ports that are given away, of each protocol and address.
 pub const PORTS: u32 = 65_536 - FIRST_PORT as u32;
 
+/// Whether sessions of a protocol have ports (or identifiers) of their own: ICMP, TCP, UDP.
+pub fn has_ports(proto: u8) -> bool {
+    matches!(proto, 1 | 6 | 17)
+}
+
 /// Which side of the NAT an interface is on; both is possible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Side {
@@ -110,6 +115,10 @@ pub struct NatConfig {
     pub(crate) by_local_addr: Arc<HashMap<(u32, u16), usize>>,
     /// Pass packets that belong to no session.
     pub forwarding: bool,
+    /// TCP packets without SYN begin sessions, too.
+    pub non_syn: bool,
+    /// Some interface is inside and outside.
+    pub both: bool,
     /// Timeouts.
     pub timeouts: Timeouts,
     /// Greatest segment size that connections may agree on; 0: whatever they like.
@@ -206,11 +215,21 @@ impl NatConfig {
 
     /// Position of the thread that packets from outside to an endpoint belong to.
     pub fn owner_of_external(&self, from: Endpoint, to: Endpoint, proto: u8) -> usize {
-        match self.mapping_of_external(to, proto).and_then(|m| m.local_for(from, to.port)) {
+        let mapping = self.mapping_of_external(to, proto).filter(|m| has_ports(proto) || !m.out2in_only);
+        match mapping.and_then(|m| m.local_for(from, to.port)) {
             Some(local) => self.owner_of_host(local.addr),
-            // Protocols without ports are looked after by the first thread.
+            // There is no port that tells: both directions know the remote host.
+            None if !has_ports(proto) => self.owner_of_host(from.addr),
+            // It goes to a host inside by its own address (forwarding).
+            None if !self.external.contains(&to.addr) => self.owner_of_host(to.addr),
             None => self.owner_of_port(to.port),
         }
+    }
+
+    /// Position of the thread that packets from an endpoint inside belong to.
+    pub fn owner_of_internal(&self, from: Endpoint, to: Endpoint, proto: u8, fib: u16) -> usize {
+        let by_host = has_ports(proto) || self.mapping_of_local(from, proto, fib).is_some();
+        self.owner_of_host(if by_host { from.addr } else { to.addr })
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use quiver_tables::error::OutOfMemory;
 
 use crate::bindings::Bindings;
-use crate::config::{Mapping, NatConfig, PoolAddress, Twice};
+use crate::config::{Mapping, NatConfig, PoolAddress, Twice, has_ports};
 use crate::log::Feed;
 use crate::session::{Direction, Endpoint, Key, Session, flag};
 use crate::table::{AddError, SessionId, Sessions};
@@ -262,8 +262,15 @@ impl ThreadNat {
             let key = Key::new(to, outside, proto, Direction::Out2In, fib);
             (!taken && nat.sessions.find(key).is_none()).then_some(outside)
         };
-        if ![1, 6, 17].contains(&proto) {
+        if !has_ports(proto) {
             return free(self, own);
+        }
+        // The host's own port, where this thread gives it away and it is free: some protocols look at it (IKE, games).
+        if own >= first
+            && u32::from(own - first) < count
+            && let Some(kept) = free(self, own)
+        {
+            return Some(kept);
         }
         let at = |n: u32| {
             let port = first + (n % count) as u16;
@@ -307,6 +314,17 @@ impl ThreadNat {
         let hairpin = if config.external.contains(&o2i.src().addr) { flag::HAIRPIN } else { 0 };
         let i2o = Key::new(inside, o2i.src(), proto, Direction::In2Out, fib);
         self.add(config, &Session::new(i2o, o2i, flag::INDEPENDENT | hairpin, now)).map(Some).map_err(refusal)
+    }
+
+    /// Begins a session of a remote host with one inside that it calls by its own address: nothing is translated, and so the
+    /// answers are not either.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn begin_forwarded(&mut self, config: &NatConfig, o2i: Key, now: u32) -> Result<SessionId, Refusal> {
+        self.check_host(config, o2i.dst().addr, o2i.fib())?;
+        let i2o = Key::new(o2i.dst(), o2i.src(), o2i.proto(), Direction::In2Out, o2i.fib());
+        self.add(config, &Session::new(i2o, o2i, flag::STATIC, now)).map_err(refusal)
     }
 
     /// Begins a session from outside, by a static mapping.

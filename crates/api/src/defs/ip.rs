@@ -49,6 +49,8 @@ module! {
         context SetIpFlowHashV2Reply "set_ip_flow_hash_v2_reply" { retval: i32 }
         client SetIpFlowHashV3 "set_ip_flow_hash_v3" -> set_ip_flow_hash_v3_reply { table_id: u32, af: AddressFamily, flow_hash_config: IpFlowHashConfigV2 }
         context SetIpFlowHashV3Reply "set_ip_flow_hash_v3_reply" { retval: i32 }
+        client SetIpFlowHashRouterId "set_ip_flow_hash_router_id" -> set_ip_flow_hash_router_id_reply { router_id: u32 }
+        context SetIpFlowHashRouterIdReply "set_ip_flow_hash_router_id_reply" { retval: i32 }
         client IpAddressDump "ip_address_dump" => ip_address_details { sw_if_index: InterfaceIndex, is_ipv6: bool }
         context IpAddressDetails "ip_address_details" { sw_if_index: InterfaceIndex, prefix: AddressWithPrefix }
         client IpUnnumberedDump "ip_unnumbered_dump" => ip_unnumbered_details { sw_if_index: InterfaceIndex => "4294967295" }

@@ -313,15 +313,23 @@ fn open_log(startup: &StartupConfig) -> Result<Log, StartError> {
     }
     let output: Box<dyn Write + Send> = match &startup.unix.log {
         None => Box::new(io::stderr()),
-        Some(path) => {
-            let file = OpenOptions::new().create(true).append(true).open(path);
-            Box::new(file.map_err(|error| StartError::System { doing: format!("cannot write the log {}", path.display()), error })?)
-        }
+        Some(path) => Box::new(
+            open_append(path)
+                .map_err(|error| StartError::System { doing: format!("cannot write the log {}", path.display()), error })?,
+        ),
     };
     watchdog::log_is_stderr(startup.unix.log.is_none());
     log.set_output(Some(output));
     log::install(&log);
     Ok(log)
+}
+
+/// Opens a file to append to it; file and folder are made where they are missing, as `/var/log/vpp` after a fresh install.
+fn open_append(path: &Path) -> io::Result<fs::File> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    OpenOptions::new().create(true).append(true).open(path)
 }
 
 fn buffers(startup: &StartupConfig, numa_nodes: u32) -> RegionConfig {
@@ -414,4 +422,20 @@ fn session_options(unix: &Unix) -> SessionOptions {
 fn write_pidfile(path: &Path) -> Result<(), StartError> {
     fs::write(path, format!("{}\n", std::process::id()))
         .map_err(|error| StartError::System { doing: format!("cannot write the pidfile {}", path.display()), error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_in_a_missing_folder_is_made_and_appended_to() {
+        let folder = std::env::temp_dir().join(format!("quiver-log-{}", std::process::id()));
+        let path = folder.join("log/vpp/vpp.log");
+        for line in ["one\n", "two\n"] {
+            open_append(&path).unwrap().write_all(line.as_bytes()).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

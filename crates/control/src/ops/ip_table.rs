@@ -16,8 +16,8 @@ pub fn register(registry: &mut Registry<Router>) {
     registry.operation::<ChangeTable>().operation::<ShowTables>().operation::<SetInterfaceTable>().operation::<SetFlowHash>();
     let table = "[add|del] [<id>] [name <s>]";
     let bind = "<if> <table-id>";
-    let hash4 = "table <id> [src] [dst] [sport] [dport] [proto] [reverse] [gtpv1teid]";
-    let hash6 = "table <id> [src] [dst] [sport] [dport] [proto] [reverse] [gtpv1teid] [flowlabel]";
+    let hash4 = "table <id> [src] [dst] [sport] [dport] [proto] [reverse] [gtpv1teid] [symmetric]";
+    let hash6 = "table <id> [src] [dst] [sport] [dport] [proto] [reverse] [gtpv1teid] [flowlabel] [symmetric]";
     let commands = [
         Command {
             path: "ip table",
@@ -250,7 +250,8 @@ pub struct SetFlowHashRequest {
     /// Table.
     #[serde(default)]
     pub table: u32,
-    /// Parts of the packet: `src`, `dst`, `sport`, `dport`, `proto`, `reverse`, `gtpv1teid`, `flowlabel`.
+    /// Parts of the packet: `src`, `dst`, `sport`, `dport`, `proto`, `reverse`, `gtpv1teid`, `flowlabel`,
+    /// `symmetric`.
     pub take: Vec<String>,
 }
 
@@ -294,9 +295,9 @@ mod tests {
         assert!(run(&mut h.router, "show ip table").contains("[1] table_id:7 red\n"));
         run(&mut h.router, "set interface ip table x0 7");
         run(&mut h.router, "set interface ip6 table x0 7");
-        assert!(error(&mut h.router, "ip table del 7").contains("in use by x0"));
-        run(&mut h.router, "set interface ip table x0 0");
         run(&mut h.router, "ip table del 7");
+        assert!(run(&mut h.router, "show ip table").contains("[1] table_id:7 red\n"), "x0 uses it");
+        run(&mut h.router, "set interface ip table x0 0");
         assert_eq!(run(&mut h.router, "show ip table"), "[0] table_id:0 ipv4-VRF:0\n[2] table_id:1 ipv4-VRF:1\n");
         assert_eq!(run(&mut h.router, "show ip6 table"), "[0] table_id:0 ipv6-VRF:0\n[1] table_id:7 ipv6-VRF:7\n");
         for (line, expected) in [
@@ -317,6 +318,9 @@ mod tests {
     #[test]
     fn the_flow_hash_shows_in_the_heading() {
         let mut h = Harness::new();
+        run(&mut h.router, "set ip flow-hash table 0 src dst");
+        run(&mut h.router, "set ip flow-hash table 0 src dst symmetric gtpv1teid");
+        assert!(run(&mut h.router, "show ip fib 9.9.9.9").contains("flow hash:[src dst gtpv1teid symmetric ]"));
         run(&mut h.router, "set ip flow-hash table 0 src dst");
         let heading = "ipv4-VRF:0, fib_index:0, flow hash:[src dst ] epoch:0 flags:none locks:[default-route:1, ]\n";
         assert!(run(&mut h.router, "show ip fib 9.9.9.9").starts_with(heading));

@@ -54,7 +54,8 @@ pub fn listen_unix(path: &Path, gid: Option<u32>) -> Result<(UnixListener, Bound
     bind(path, gid, || UnixStream::connect(path).map(drop), || UnixListener::bind(path))
 }
 
-/// Makes a socket by `bind`, which owner and group may use. What is there already is tried by `connect`.
+/// Makes a socket by `bind`, which owner and group may use, and its folder where that is missing. What is there already is
+/// tried by `connect`.
 ///
 /// # Errors
 /// As [`listen_unix`].
@@ -76,6 +77,9 @@ pub(super) fn bind<L>(
             // Connected, or its queue is full: somebody is there.
             _ => return Err(BindError::InUse(path.to_owned())),
         }
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(system)?;
     }
     // Nobody may connect between bind and chmod.
     let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
@@ -123,6 +127,16 @@ mod tests {
         fs::write(&path, "mine").unwrap();
         assert!(matches!(listen_unix(&path, None), Err(BindError::NotASocket(_))));
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_missing_folder_is_made() {
+        let folder = folder("folder");
+        let path = folder.join("run/vpp/s");
+        let (listener, bound) = listen_unix(&path, None).unwrap();
+        UnixStream::connect(&path).unwrap();
+        drop((listener, bound));
         fs::remove_dir_all(folder).unwrap();
     }
 

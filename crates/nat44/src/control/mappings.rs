@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use quiver_graph::IfIndex;
 use quiver_net::Router;
+use quiver_net::ip::FamilyId;
 
 use super::{External, NatError, PoolSpec, StaticSpec, enabled, fib_of};
 use crate::config::Mapping;
@@ -61,15 +62,18 @@ pub fn set_pool(router: &mut Router, spec: PoolSpec, last: Ipv4Addr, add: bool) 
         if twice && spec.independent {
             return Err(NatError::Invalid("endpoint-independent: addresses for twice-nat are given to remote endpoints".into()));
         }
-        if let Some(vrf) = spec.vrf.filter(|_| add) {
-            fib_of(router, vrf)?;
-        }
         let there: HashSet<u32> = nat.pools.iter().filter(|p| p.twice == twice).map(|p| p.addr.to_bits()).collect();
         let wrong = (from..=to).find(|a| there.contains(a) == add).map(Ipv4Addr::from_bits);
         match (wrong, add) {
             (Some(a), true) => return Err(NatError::Exists(a.to_string())),
             (Some(a), false) => return Err(NatError::NoEntry(format!("address {a} in the pool"))),
-            (None, true) => nat.pools.extend((from..=to).map(|a| PoolSpec { addr: Ipv4Addr::from_bits(a), ..spec })),
+            (None, true) => {
+                // A table that is not there yet is made, as in VPP.
+                if let Some(vrf) = spec.vrf.filter(|vrf| fib_of(router, *vrf).is_err()) {
+                    router.add_table(FamilyId::V4, Some(vrf), None).map_err(|_| NatError::NoTable(vrf))?;
+                }
+                nat.pools.extend((from..=to).map(|a| PoolSpec { addr: Ipv4Addr::from_bits(a), ..spec }));
+            }
             (None, false) => {
                 nat.pools.retain(|p| p.twice != twice || !(from..=to).contains(&p.addr.to_bits()));
                 nat.purges.push(Purge::Outside(from..=to));

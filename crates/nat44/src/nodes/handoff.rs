@@ -11,6 +11,8 @@ use crate::fragments::Fragments;
 use crate::packet::Flow;
 use crate::session::{Direction, Key};
 
+use super::translate::is_done;
+
 next_nodes! {
     /// Where packets go that come from elsewhere than the arc.
     pub enum Next { In2Out = "nat44-ed-in2out", Out2In = "nat44-ed-out2in" }
@@ -34,6 +36,9 @@ pub(super) struct Handoff {
 impl Handoff {
     fn owner(&self, packet: &Pkt<'_>, now: u32) -> Option<usize> {
         let config = self.config.get();
+        if !self.outside && config.both && is_done(packet) {
+            return None;
+        }
         let fib = packet.table().unwrap_or_else(|| self.interfaces.fibs(packet.rx_if()).0) as u16;
         let direction = if self.outside { Direction::Out2In } else { Direction::In2Out };
         // What cannot be told apart is dropped where it is.
@@ -42,7 +47,7 @@ impl Handoff {
         let position = if self.outside {
             config.owner_of_external(key.src(), key.dst(), flow.proto)
         } else {
-            config.owner_of_host(key.src().addr)
+            config.owner_of_internal(key.src(), key.dst(), flow.proto, fib)
         };
         config.threads.get(position).copied()
     }

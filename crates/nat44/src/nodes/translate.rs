@@ -38,6 +38,7 @@ drop_reasons! {
         IcmpType = "unsupported ICMP type",
         IcmpChecksum = "wrong ICMP checksum",
         EarlyFragment = "fragment before its first",
+        NonSyn = "non-SYN packet try to create session",
         Begun = "sessions created" (info),
         Passed = "packets passed untranslated" (info),
     }
@@ -81,6 +82,18 @@ enum Outcome {
     /// would not find its sender.
     Error(u32),
 }
+
+/// What `nat44-ed-out2in` notes with a packet that it has translated, where the interface is inside, too.
+const DONE: u32 = 0x4e41_5434;
+
+/// Whether a packet has been translated already.
+pub(super) fn is_done(packet: &Pkt<'_>) -> bool {
+    packet.scratch()[0] == DONE
+}
+
+/// SYN and ACK of TCP's flags.
+const SYN_ACK: u8 = 0x12;
+const SYN: u8 = 0x02;
 
 const TTL_EXPIRED: u32 = icmp_aux(11, 0, 0);
 
@@ -152,12 +165,15 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
             let new = if new == 0 { 0xffff } else { new };
             packet.set_head_at::<u16, 26>(if sum == 0 { 0 } else { new });
         }
-        self.leave(packet, other, x.key.fib(), (state >> 40) as u8)
+        self.leave(config, packet, other, x.key.fib(), (state >> 40) as u8)
     }
 
     /// Where a changed packet goes: on along the arc, in the other side's table.
     #[inline(always)]
-    fn leave(&self, packet: &mut Pkt<'_>, other: Key, fib: u16, flags: u8) -> Verdict {
+    fn leave(&self, config: &NatConfig, packet: &mut Pkt<'_>, other: Key, fib: u16, flags: u8) -> Verdict {
+        if OUTSIDE && config.both {
+            self.note_done(config, packet);
+        }
         let hairpin = !OUTSIDE && flags & flag::HAIRPIN != 0;
         if other.fib() != fib || hairpin || packet.table().is_some() {
             packet.set_table(other.fib().into());
@@ -166,6 +182,22 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
             return Next::Hairpin.into();
         }
         self.arc.next(packet.rx_if(), Next::Lookup.into())
+    }
+
+    #[inline(never)]
+    fn note_done(&self, config: &NatConfig, packet: &mut Pkt<'_>) {
+        if config.side(packet.rx_if()).inside {
+            let [_, rest @ ..] = packet.scratch();
+            let mut words = [DONE; 9];
+            words[1..].copy_from_slice(&rest);
+            packet.set_scratch(words);
+        }
+    }
+
+    /// Whether a packet's interface is on both sides of the NAT.
+    fn is_both(config: &NatConfig, packet: &Pkt<'_>) -> bool {
+        let side = || config.side(packet.rx_if());
+        config.both && side().inside && side().outside
     }
 
     /// Everything that is not a plain packet of a known session.
@@ -183,7 +215,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
             Some(id) => Outcome::Session(id),
             // An error about a packet of no session begins none (RFC 5508, REQ-4).
             None if is_error => self.without_session(config, packet, key),
-            None => self.begin(nat, config, packet, key, now),
+            None => self.begin(nat, config, packet, key, flow.tcp_flags, now),
         };
         let outcome = self.checked(nat, packet, outcome);
         let id = match outcome {
@@ -215,7 +247,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
                 clamp(config, packet, at, flow.tcp_flags);
             }
         }
-        (self.leave(packet, other, fib, session.flags), known.is_none().then_some(Drop::Begun))
+        (self.leave(config, packet, other, fib, session.flags), known.is_none().then_some(Drop::Begun))
     }
 
     /// A packet that has a session but will not leave, for its TTL or its size, is answered.
@@ -258,6 +290,10 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
 
     /// What becomes of a packet that belongs to no session and begins none.
     fn without_session(&self, config: &NatConfig, packet: &Pkt<'_>, key: Key) -> Outcome {
+        // From an interface on both sides it may be of a host inside: `nat44-ed-in2out` comes next.
+        if OUTSIDE && Self::is_both(config, packet) {
+            return Outcome::Pass;
+        }
         let way = self.egress.find(key.fib().into(), key.dst().addr);
         let crosses = match way {
             Way::Local => false,
@@ -268,19 +304,33 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
         if !crosses || config.forwarding { Outcome::Pass } else { Outcome::Drop(Drop::NoTranslation) }
     }
 
-    fn begin(&mut self, nat: &mut ThreadNat, config: &NatConfig, packet: &Pkt<'_>, key: Key, now: u32) -> Outcome {
+    fn begin(&mut self, nat: &mut ThreadNat, config: &NatConfig, packet: &Pkt<'_>, key: Key, tcp_flags: u8, now: u32) -> Outcome {
+        // A connection begins with a SYN; what has none is of one that nobody knows here any more.
+        let non_syn = key.proto() == 6 && tcp_flags & SYN_ACK != SYN && !config.non_syn;
         let position = config.threads.iter().position(|t| *t == self.thread).unwrap_or(0);
         let begun = if OUTSIDE {
             match config.mapping_of_external(key.dst(), key.proto()) {
+                Some(mapping) if non_syn && !mapping.identity => return Outcome::Drop(Drop::NonSyn),
                 Some(mapping) => nat.begin_out2in(config, position, mapping, key, now),
                 None => match nat.begin_bound(config, key, now) {
-                    Ok(None) => return self.without_session(config, packet, key),
+                    Ok(None) => return self.forward(nat, config, packet, key, now),
                     begun => begun,
                 },
             }
         } else {
+            if Self::is_both(config, packet) && config.external.contains(&key.dst().addr) {
+                // `nat44-ed-out2in` knew no session and no mapping for it.
+                return match self.egress.find(key.fib().into(), key.dst().addr) {
+                    Way::Local => Outcome::Pass,
+                    _ if config.forwarding => Outcome::Pass,
+                    _ => Outcome::Drop(Drop::NoTranslation),
+                };
+            }
             if !self.goes_out(config, packet, key) {
                 return Outcome::Pass;
+            }
+            if non_syn && config.mapping_of_local(key.src(), key.proto(), key.fib()).is_none_or(|m| !m.identity) {
+                return Outcome::Drop(Drop::NonSyn);
             }
             let [ttl, _]: [u8; 2] = packet.head_at::<_, 8>();
             if ttl <= 1 {
@@ -301,6 +351,21 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
                 Refusal::NoAddress => Drop::NoAddress,
             }),
         }
+    }
+
+    /// A packet from outside that nothing translates. Where it is passed on to a host inside, the answers must not be
+    /// translated either: a session remembers that.
+    fn forward(&self, nat: &mut ThreadNat, config: &NatConfig, packet: &Pkt<'_>, key: Key, now: u32) -> Outcome {
+        let outcome = self.without_session(config, packet, key);
+        if !matches!(outcome, Outcome::Pass) || !config.forwarding || config.external.contains(&key.dst().addr) {
+            return outcome;
+        }
+        let Way::Interface(tx) = self.egress.find(key.fib().into(), key.dst().addr) else { return outcome };
+        if tx == packet.rx_if() || !config.side(tx).inside || self.interfaces.fibs(tx).0 != u32::from(key.fib()) {
+            return outcome;
+        }
+        // Without room for a session the packet passes all the same.
+        nat.begin_forwarded(config, key, now).map_or(Outcome::Pass, Outcome::Session)
     }
 
     /// Whether a packet from inside crosses the NAT: it leaves by an outside interface, or is for the outside of a mapping.
@@ -374,6 +439,11 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
             for (k, work) in work.iter().enumerate().take(group) {
                 let mut packet = cx.packet(frame, start + k);
                 tally.turn(packet.rx_if(), &self.counters, self.thread);
+                if !OUTSIDE && config.both && is_done(&packet) {
+                    let verdict = self.arc.next(packet.rx_if(), Next::Lookup.into());
+                    cx.decide(start + k, verdict);
+                    continue;
+                }
                 let verdict = match work.id.filter(|id| nat.sessions.is(*id, work.key)) {
                     Some(id) => {
                         tally.fast(What::of(work.key.proto()));

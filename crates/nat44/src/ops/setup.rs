@@ -3,18 +3,19 @@
 use std::net::Ipv4Addr;
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry};
+use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
 use super::{Empty, nat_error, resolve};
 use crate::config::Side;
-use crate::control::{self, Enabled, PoolSpec, SESSIONS_DEFAULT};
+use crate::control::{self, Enabled, Nat, PoolSpec, SESSIONS_DEFAULT};
 use crate::table::Timeouts;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.operation::<Enable>().operation::<Disable>().operation::<SetInterface>().operation::<SetPool>();
     registry.operation::<SetPoolInterface>().operation::<SetForwarding>().operation::<SetTimeouts>().operation::<SetLimit>();
+    registry.operation::<SetNonSyn>().operation::<ShowNonSyn>();
     let commands = [
         Command {
             path: "nat44 plugin",
@@ -55,6 +56,24 @@ pub(super) fn register(registry: &mut Registry<Router>) {
             syntax: "enable|disable",
             help: "Passes packets from outside that belong to no session, or drops them",
             parse: |args, _| Ok(Invocation::new::<SetForwarding>(SetForwardingRequest { enable: args.switch("state")? })),
+        },
+        Command {
+            path: "nat44 tcp-non-syn",
+            syntax: "drop|translate",
+            help: "Drops TCP packets without SYN that belong to no session, or lets them begin one",
+            parse: |args, _| {
+                let translate = args.take_keyword("translate");
+                if !translate {
+                    args.expect_keyword("drop")?;
+                }
+                Ok(Invocation::new::<SetNonSyn>(SetNonSynRequest { translate }))
+            },
+        },
+        Command {
+            path: "show nat44 tcp-non-syn",
+            syntax: "",
+            help: "Shows what becomes of TCP packets without SYN that belong to no session",
+            parse: |_, _| Ok(Invocation::new::<ShowNonSyn>(Empty {})),
         },
         Command {
             path: "set nat timeout",
@@ -345,6 +364,55 @@ impl Operation<Router> for SetForwarding {
     fn run(router: &mut Router, request: SetForwardingRequest) -> Result<Outcome<Router, ()>, OpError> {
         control::set(router, |config| config.forwarding = request.enable).map_err(|e| nat_error(&e))?;
         Ok(Outcome::Done(()))
+    }
+}
+
+/// Sets what becomes of TCP packets without SYN that belong to no session.
+pub struct SetNonSyn;
+
+/// What [`SetNonSyn`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetNonSynRequest {
+    /// They begin sessions; else they are dropped.
+    pub translate: bool,
+}
+
+impl Operation<Router> for SetNonSyn {
+    const NAME: &'static str = "nat44_tcp_non_syn_set";
+    type Request = SetNonSynRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetNonSynRequest) -> Result<Outcome<Router, ()>, OpError> {
+        control::set(router, |config| config.non_syn = request.translate).map_err(|e| nat_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Shows what becomes of TCP packets without SYN that belong to no session.
+pub struct ShowNonSyn;
+
+/// The answer of [`ShowNonSyn`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct NonSynInfo {
+    /// They begin sessions; else they are dropped.
+    pub translate: bool,
+}
+
+impl Text for NonSynInfo {
+    fn text(&self, out: &mut String, _: &View) {
+        out.push_str(if self.translate { "tcp-non-syn translate\n" } else { "tcp-non-syn drop\n" });
+    }
+}
+
+impl Operation<Router> for ShowNonSyn {
+    const NAME: &'static str = "nat44_tcp_non_syn_show";
+    type Request = Empty;
+    type Reply = NonSynInfo;
+
+    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, NonSynInfo>, OpError> {
+        let translate = router.part::<Nat>().is_some_and(|nat| nat.config.non_syn);
+        Ok(Outcome::Done(NonSynInfo { translate }))
     }
 }
 

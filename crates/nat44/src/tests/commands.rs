@@ -74,7 +74,6 @@ fn a_wrong_command_is_one_line_that_names_what_is_wrong() {
         ("nat44 add address 198.51.100.10", "198.51.100.10 exists already"),
         ("nat44 add address 198.51.100.12 del", "no address 198.51.100.12"),
         ("nat44 add address 198.51.100.12 - 198.51.100.11", "no range"),
-        ("nat44 add address 198.51.100.13 tenant-vrf 9", "no such table 9"),
         ("nat44 add static mapping local 10.0.0.5", "external address"),
         ("nat44 add static mapping tcp local 10.0.0.5 80 external 198.51.100.20", "both ports"),
         ("nat44 add static mapping local 10.0.0.5 external x9", "unknown interface `x9'"),

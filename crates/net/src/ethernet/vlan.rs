@@ -159,7 +159,14 @@ impl EthernetVlan {
             tags = rest;
             sub = table.find(parent, tags).or(tags.is_empty().then_some(parent));
         }
-        let Some(sub) = sub else { return packet.drop(Drop::UnknownVlan) };
+        let Some(sub) = sub else {
+            // A bridged or cross-connected interface takes whatever none of its sub-interfaces claims, tags and all.
+            if self.interfaces.get(parent).flags & if_flags::L2 != 0 {
+                packet.mark(if MacAddr(dst).is_multicast() { flags::LINK_MULTICAST } else { 0 });
+                return Next::L2.into();
+            }
+            return packet.drop(Drop::UnknownVlan);
+        };
         let record = self.interfaces.get(sub);
         if record.flags & if_flags::UP == 0 {
             return packet.drop(Drop::Down);

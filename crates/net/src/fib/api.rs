@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use quiver_graph::IfIndex;
+use quiver_wire::ipv6::address::is_link_local;
 use quiver_wire::{IpPrefix, MacAddr};
 
 use super::adjacency::{AdjKey, AdjKind, Adjacency, AdjacencyInfo, Env};
@@ -214,8 +215,9 @@ impl Router {
                     return Err(FibError::Full("tables"));
                 };
                 if let Ok(at) = tables.fib(id) {
-                    if let (Some(table), Some(name)) = (tables.get_mut(at), name) {
-                        table.name = name.into();
+                    if let Some(table) = tables.get_mut(at) {
+                        table.wanted = true;
+                        table.name = name.map_or_else(|| table.name.clone(), Into::into);
                     }
                     return Ok(id);
                 }
@@ -225,10 +227,11 @@ impl Router {
         })
     }
 
-    /// Removes a table with all its routes.
+    /// Removes a table with all its routes. One that interfaces are bound to loses the routes that users have set, and goes
+    /// when the last interface leaves it.
     ///
     /// # Errors
-    /// No such table, table 0, or one that interfaces or routes use.
+    /// No such table, table 0, or one that routes of other tables use.
     pub fn remove_table(&mut self, family: FamilyId, id: u32) -> Result<(), FibError> {
         if id == 0 {
             return Err(FibError::TableZero);
@@ -237,12 +240,15 @@ impl Router {
             FamilyId::V4 => i.tables.0 == id,
             FamilyId::V6 => i.tables.1 == id,
         };
-        let user = self.interfaces.iter().find(bound).map(|i| i.name.clone());
+        let bound = self.interfaces.iter().any(|i| bound(&i));
         self.with_fib(|fib, env| {
             by_family!(family, F => {
                 let at = <F as Select>::tables(fib).fib(id)?;
-                if let Some(by) = user {
-                    return Err(FibError::TableInUse { id, by });
+                if bound {
+                    if let Some(table) = <F as Select>::tables_mut(fib).get_mut(at) {
+                        table.wanted = false;
+                    }
+                    return fib.remove_user_routes::<F>(env, at);
                 }
                 let leads = |p: &Path| matches!(p.hop, Hop::Lookup(t) | Hop::Recursive { table: t, .. } if t == id);
                 let other = |l: &super::list::PathList| l.key.family == family && l.key.fib != at;
@@ -252,6 +258,19 @@ impl Router {
                 fib.remove_table::<F>(env, at)
             })
         })
+    }
+
+    /// An interface has left a table: one that the user has deleted goes with the last. Where routes of other tables still
+    /// lead to it, it waits to be deleted again.
+    pub(crate) fn left_table(&mut self, family: FamilyId, id: u32) {
+        let tables = |i: &crate::Interface| if family == FamilyId::V4 { i.tables.0 } else { i.tables.1 };
+        let deleted = by_family!(family, F => {
+            let tables = <F as Select>::tables(&self.fib);
+            tables.fib(id).ok().and_then(|at| tables.get(at)).is_some_and(|t| !t.wanted)
+        });
+        if deleted && !self.interfaces.iter().any(|i| tables(i) == id) {
+            let _ = self.remove_table(family, id);
+        }
     }
 
     /// Sets what chooses among equal paths of a table.
@@ -274,25 +293,48 @@ impl Router {
         })
     }
 
+    /// What is mixed into the choice among equal paths of all tables.
+    pub fn flow_hash_router_id(&self) -> u32 {
+        self.fib.lists.router_id
+    }
+
+    /// Sets what is mixed into the choice among equal paths of all tables, so that routers that stand in a row do not all
+    /// choose alike.
+    ///
+    /// # Errors
+    /// No room for buckets.
+    pub fn set_flow_hash_router_id(&mut self, id: u32) -> Result<(), FibError> {
+        let fib = &mut self.fib;
+        fib.lists.router_id = id;
+        let lists: Vec<(u32, FamilyId, u32)> = fib.lists.iter().map(|(lb, l)| (lb, l.key.family, l.key.fib)).collect();
+        for (lb, family, at) in lists {
+            let hash = by_family!(family, F => <F as Select>::tables(fib).get(at).map(|t| t.flow_hash)).unwrap_or_default();
+            fib.lists.publish(&mut fib.records, lb, hash)?;
+        }
+        Ok(())
+    }
+
     /// Binds an interface to a table (user's number): its packets are looked up there.
     ///
     /// # Errors
-    /// No such interface or table, or an interface that has addresses of the family.
+    /// No such interface or table, or an interface that has addresses of the family. Link-local ones are in no table.
     pub fn set_interface_table(&mut self, index: IfIndex, family: FamilyId, id: u32) -> Result<(), FibError> {
         let interface = self.interfaces.get_mut(index).ok_or(FibError::NoInterface(index.0))?;
         let at = by_family!(family, F => <F as Select>::tables(&self.fib).fib(id)?);
-        if interface.addresses.iter().any(|(a, _)| FamilyId::of(a) == family) {
+        let link_local = |a: &IpAddr| matches!(a, IpAddr::V6(a) if is_link_local(a.to_bits()));
+        if interface.addresses.iter().any(|(a, _)| FamilyId::of(a) == family && !link_local(a)) {
             return Err(FibError::HasAddresses(interface.name.clone()));
         }
-        match family {
-            FamilyId::V4 => interface.tables.0 = id,
-            FamilyId::V6 => interface.tables.1 = id,
-        }
+        let left = match family {
+            FamilyId::V4 => std::mem::replace(&mut interface.tables.0, id),
+            FamilyId::V6 => std::mem::replace(&mut interface.tables.1, id),
+        };
         self.records.update(index, |r| match family {
             FamilyId::V4 => r.fib4 = at,
             FamilyId::V6 => r.fib6 = at,
         });
         self.tell(&IfEvent::Table(index, family == FamilyId::V4));
+        self.left_table(family, left);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! What the FIB does when interfaces change, and when neighbours are found or lost.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use quiver_graph::IfIndex;
 use quiver_wire::MacAddr;
@@ -16,6 +16,7 @@ use super::{Fib, FibError};
 use crate::Router;
 use crate::interface::IfEvent;
 use crate::ip::{FamilyId, PrefixTable};
+use crate::nd::AddressState;
 
 impl Fib {
     /// Path lists that may change when an interface goes up or down: those over it and over its sub-interfaces.
@@ -185,18 +186,39 @@ impl Router {
     /// asked for in its name.
     pub(crate) fn set_own_link_local(&mut self, index: IfIndex, address: IpAddr, add: bool) -> Result<(), FibError> {
         let IpAddr::V6(own) = address else { return Ok(()) };
+        let asks = if add { Some(own) } else { self.other_link_local(index, own) };
         self.with_fib(|fib, env| {
-            if !add {
-                fib.link_locals.remove(index, own.to_bits());
-                fib.link_locals.remove(index, 0);
-                return Ok(());
-            }
-            let key = AdjKey { family: FamilyId::V6, interface: index, kind: AdjKind::Glean(Some(address)) };
-            let glean = fib.adjacencies.make(env, &mut fib.records, key)?;
             let full = |_| FibError::Full("link-local addresses");
-            fib.link_locals.set(index, own.to_bits(), Bucket::new(Class::Receive, 0)).map_err(full)?;
-            fib.link_locals.set(index, 0, Bucket::new(Class::Glean, glean)).map_err(full)
+            let key = |a: Ipv6Addr| AdjKey { family: FamilyId::V6, interface: index, kind: AdjKind::Glean(Some(a.into())) };
+            match asks {
+                Some(asks) => {
+                    let glean = fib.adjacencies.make(env, &mut fib.records, key(asks))?;
+                    fib.link_locals.set(index, 0, Bucket::new(Class::Glean, glean)).map_err(full)?;
+                }
+                None => fib.link_locals.remove(index, 0),
+            }
+            if add {
+                return fib.link_locals.set(index, own.to_bits(), Bucket::new(Class::Receive, 0)).map_err(full);
+            }
+            fib.link_locals.remove(index, own.to_bits());
+            if let Some(glean) = fib.adjacencies.find(&key(own)) {
+                fib.adjacencies.release(glean);
+            }
+            Ok(())
         })
+    }
+
+    /// A link-local address that an interface has beside this one.
+    fn other_link_local(&self, index: IfIndex, own: Ipv6Addr) -> Option<Ipv6Addr> {
+        let addresses = self.interfaces.get(index).map(|i| i.addresses.as_slice()).unwrap_or_default();
+        addresses.iter().find_map(|(address, _)| match address {
+            IpAddr::V6(a) if *a != own && is_link_local(a.to_bits()) => Some(*a).filter(|a| self.is_usable(index, *a)),
+            _ => None,
+        })
+    }
+
+    fn is_usable(&self, index: IfIndex, address: Ipv6Addr) -> bool {
+        self.address_state(index, address) != AddressState::Duplicate
     }
 
     /// The adjacency of a neighbour, made if there is none; incomplete until the neighbour's link address is known. It stays

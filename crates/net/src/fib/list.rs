@@ -70,6 +70,8 @@ pub(crate) struct Lists {
     by_interface: HashMap<IfIndex, BTreeSet<u32>>,
     numbers: IndexPool,
     runs: BucketRuns,
+    /// Mixed into the choice among equal paths, so that routers in a row do not all choose alike.
+    pub router_id: u32,
     /// Lists with a path to all of a link: family, interface, FIB, load-balance.
     attached: BTreeSet<(FamilyId, IfIndex, u32, u32)>,
     /// Packets and bytes forwarded, by load-balance: `/net/route/to`.
@@ -88,6 +90,7 @@ impl Lists {
             by_interface: HashMap::new(),
             numbers,
             runs: BucketRuns::new(domain),
+            router_id: 0,
             attached: BTreeSet::new(),
             counters,
         }
@@ -228,8 +231,10 @@ impl Lists {
                 }
             },
         };
-        for (at, bucket) in (base..).zip(&buckets) {
-            records.set_bucket(at, *bucket);
+        // A hash with the router's id mixed in by XOR chooses as the plain hash does among buckets that have changed places.
+        let places = self.router_id & ((1 << log2) - 1);
+        for (at, bucket) in (0..).zip(&buckets) {
+            records.set_bucket(base + (at ^ places), *bucket);
         }
         records.set_lb(lb, LbRecord::many(base, log2, hash));
         list.array = Some((base, log2));

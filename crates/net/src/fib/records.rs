@@ -164,7 +164,7 @@ impl LbRecord {
     /// What the flow hash takes in.
     #[inline(always)]
     pub const fn hash(self) -> FlowHash {
-        FlowHash((self.0 >> 36) as u8)
+        FlowHash((self.0 >> 36) as u16)
     }
 }
 

@@ -283,6 +283,21 @@ impl Fib {
         Ok(())
     }
 
+    /// Removes what users have set in a table.
+    pub(crate) fn remove_user_routes<F: Select>(&mut self, env: &mut Env<'_>, fib: u32) -> Result<(), FibError> {
+        let Some(table) = F::tables(self).get(fib) else { return Ok(()) };
+        let prefixes: Vec<(F::Addr, u8)> = table.routes.iter().map(|(prefix, len, _)| (prefix, len)).collect();
+        for at in prefixes {
+            for source in [Source::Api, Source::Cli, Source::Plugin] {
+                match self.unset::<F>(env, fib, at, source, None) {
+                    Ok(()) | Err(FibError::NoRoute) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Removes all routes of a table.
     pub(crate) fn flush<F: Select>(&mut self, env: &mut Env<'_>, fib: u32) -> Result<(), FibError> {
         let Some(table) = F::tables_mut(self).get_mut(fib) else { return Ok(()) };

@@ -11,6 +11,7 @@ use super::output::{LoopTx, Output};
 use super::placement::TxQueues;
 use super::{IfEvent, Interface, InterfaceError, Interfaces, Kind, L2Mode, Mtu};
 use crate::data::{IfRecord, if_flags};
+use crate::ip::FamilyId;
 use crate::{Router, trace};
 
 /// How packets leave.
@@ -263,6 +264,8 @@ impl Router {
         self.records.update(index, |r| *r = IfRecord::default());
         let Some(interface) = self.interfaces.remove(index) else { return Ok(()) };
         self.states.remove(&index);
+        self.left_table(FamilyId::V4, interface.tables.0);
+        self.left_table(FamilyId::V6, interface.tables.1);
         if let Some(device) = &interface.device {
             for (queue, place) in device.placement.iter().enumerate() {
                 let number = queue as u16;

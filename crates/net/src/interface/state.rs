@@ -33,6 +33,15 @@ impl Router {
             return Err(InterfaceError::NotPossible("local0 cannot be brought up".into()));
         }
         interface.admin_up = up;
+        if let Err(error) = self.update_address_routes(index) {
+            // There is no room for all: none of them stays.
+            let interface = self.interface_mut(index)?;
+            interface.admin_up = !up;
+            let name = interface.name.clone();
+            let _ = self.update_address_routes(index);
+            return Err(InterfaceError::NotPossible(format!("the routes of {name}'s addresses: {error}")));
+        }
+        let interface = self.interface_mut(index)?;
         let device = match interface.device.as_mut() {
             Some(device) => {
                 // A device that refuses stays as it is; its link tells.

@@ -152,7 +152,7 @@ impl Router {
             self.enable_ip6(index)?;
         }
         let source = self.interfaces.get(index).and_then(|i| asks(&i.addresses, new)).unwrap_or(address);
-        let all = routes(index, address, len, source, broadcast);
+        let all = if self.has_routes(index) { routes(index, address, len, source, broadcast) } else { Vec::new() };
         for (done, (prefix, path)) in all.iter().enumerate() {
             if let Err(error) = self.add_route(table, *prefix, Source::Interface, vec![*path]) {
                 for (prefix, path) in &all[..done] {
@@ -214,7 +214,8 @@ impl Router {
         let heir = asks(&others, link);
         // The other addresses of the same link still need what they share with this one.
         let kept: Vec<(IpPrefix, Path)> = others.iter().flat_map(|(a, l)| routes(index, *a, *l, *a, broadcast)).collect();
-        for (prefix, path) in routes(index, address, len, source, broadcast) {
+        let all = if self.has_routes(index) { routes(index, address, len, source, broadcast) } else { Vec::new() };
+        for (prefix, path) in all {
             let shared = kept.iter().any(|(p, _)| *p == prefix);
             let done = match (shared, heir, path.hop) {
                 (true, Some(heir), Hop::Attached { interface, .. }) => {
@@ -249,10 +250,13 @@ impl Router {
         let interface = self.interfaces.get_mut(index).ok_or(AddressError::NoInterface(index.0))?;
         interface.directed_broadcast = on;
         let (table, addresses) = (interface.tables.0, interface.addresses.clone());
+        let has_routes = self.has_routes(index);
         for (address, len) in addresses {
             let Some(broadcast) = broadcast_of(address, len) else { continue };
             let path = broadcast_path(index, broadcast, on);
-            self.replace_route(table, IpPrefix::host(broadcast.into()), Source::Interface, vec![path])?;
+            if has_routes {
+                self.replace_route(table, IpPrefix::host(broadcast.into()), Source::Interface, vec![path])?;
+            }
             self.update_broadcast(index, address, len, on)?;
         }
         Ok(())
@@ -264,6 +268,44 @@ impl Router {
             Some(broadcast) => self.neighbor_update_without_route(index, broadcast.into(), on.then_some(MacAddr::BROADCAST)),
             None => Ok(()),
         }
+    }
+
+    /// Whether an interface's addresses have their routes: only while it and the one that carries it are up, so that other
+    /// routes serve their prefixes meanwhile.
+    pub(crate) fn has_routes(&self, index: IfIndex) -> bool {
+        let up = |index| self.interfaces.get(index).filter(|i| i.admin_up).map(|i| i.parent);
+        up(index).and_then(up).is_some()
+    }
+
+    /// An interface has come up or gone down: the routes of its addresses, and of its sub-interfaces', come and go with it.
+    ///
+    /// # Errors
+    /// No room for a route.
+    pub(crate) fn update_address_routes(&mut self, index: IfIndex) -> Result<(), FibError> {
+        let all: Vec<IfIndex> = self.interfaces.iter().filter(|i| i.index == index || i.parent == index).map(|i| i.index).collect();
+        for index in all {
+            let on = self.has_routes(index);
+            let Some(interface) = self.interfaces.get(index) else { continue };
+            let broadcast = interface.directed_broadcast;
+            let mut wanted = Vec::new();
+            for (address, len) in &interface.addresses {
+                let Ok(link) = IpPrefix::new(*address, *len) else { continue };
+                let source = asks(&interface.addresses, link).unwrap_or(*address);
+                let table = Self::table_of(interface, FamilyId::of(address));
+                wanted.extend(routes(index, *address, *len, source, broadcast).into_iter().map(|(p, path)| (table, p, path)));
+            }
+            for (table, prefix, path) in wanted {
+                if on {
+                    self.add_route(table, prefix, Source::Interface, vec![path])?;
+                    continue;
+                }
+                match self.remove_route(table, prefix, Source::Interface, Some(&[path])) {
+                    Ok(()) | Err(FibError::NoRoute | FibError::NoPath) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Removes all addresses of an interface.

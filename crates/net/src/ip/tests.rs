@@ -14,6 +14,7 @@ mod drops;
 mod groups;
 mod packets;
 mod paths;
+mod state;
 use packets::{Packet, forwarded, ip};
 
 /// A router with interfaces x0, x1, …: 10.0.N.1/24 and 2001:db8:N::1/64, up, the host 10.0.N.2 (2001:db8:N::2) known.

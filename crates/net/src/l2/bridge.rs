@@ -179,13 +179,17 @@ fn group(packet: &mut Pkt<'_>, x: &Work) -> Verdict {
     if address & !0xf == LINK_PROTOCOLS && address != LINK_PROTOCOLS {
         return packet.drop(Drop::Reserved);
     }
-    if !x.port.has(port_flags::FLOOD_GROUPS) {
-        return packet.drop(Drop::Groups);
-    }
     packet.set_aux(flood_kind::ALL);
     let ether_type = u16::from_be_bytes(packet.head_at::<[u8; 2], 12>());
     let asks = ether_type == EtherType::ARP.0 || ether_type == EtherType::IPV6.0;
-    Verdict::select(x.port.has(port_flags::SUPPRESS) && asks, Next::Suppress.into(), Next::Flood.into())
+    // Questions are answered from the domain's table whether frames to groups are flooded or not.
+    if x.port.has(port_flags::SUPPRESS) && asks {
+        return Next::Suppress.into();
+    }
+    if !x.port.has(port_flags::FLOOD_GROUPS) {
+        return packet.drop(Drop::Groups);
+    }
+    Next::Flood.into()
 }
 
 /// A unicast frame that is not simply forwarded.

@@ -340,17 +340,15 @@ impl Router {
         Ok(())
     }
 
-    /// Sets what happens to the tags of an interface's frames, or takes it back.
+    /// Sets what happens to the tags of an interface's frames, or takes it back. On an interface that is routed it waits until
+    /// that is bridged or cross-connected.
     ///
     /// # Errors
-    /// More tags to take off than the interface is known by, ids out of range, an interface that is routed.
+    /// More tags to take off than the interface is known by, ids out of range.
     pub fn set_tag_rewrite(&mut self, index: IfIndex, rewrite: Option<TagRewrite>) -> Result<(), L2Error> {
         let interface = self.interfaces.expect(index)?;
         if let Some(rewrite) = &rewrite {
             let known = interface.tags().len();
-            if interface.l2 == L2Mode::L3 {
-                return Err(L2Error::Rewrite(format!("{} is not in layer-2 mode", interface.name)));
-            }
             if usize::from(rewrite.pop) > known {
                 let text = format!("{} is known by {known} tags: {} cannot be taken off", interface.name, rewrite.pop);
                 return Err(L2Error::Rewrite(text));

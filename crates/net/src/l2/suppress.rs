@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 
 use super::bridge::flood_kind;
 use super::domain::{DomainView, Domains};
-use super::port::PortTable;
+use super::port::{PortTable, port_flags};
 
 next_nodes! {
     /// Where questions and answers go.
@@ -29,6 +29,7 @@ drop_reasons! {
         Arp = "ARP replies sent" (info),
         Nd = "neighbor advertisements sent" (info),
         Unicast = "ARP requests forwarded to their target" (info),
+        Groups = "L2 multicast, flooding is off",
     }
 }
 
@@ -121,10 +122,14 @@ fn advertisement(target: u128, mac: MacAddr, dst: u128, dst_mac: MacAddr) -> Vec
 impl Suppress {
     fn one(&self, packet: &mut Pkt<'_>) -> (Verdict, Option<Drop>) {
         packet.set_aux(flood_kind::ALL);
-        let flood = (Next::Flood.into(), None);
-        let Some(domain) = self.domains.get().get(self.ports.get(packet.rx_if()).domain()) else { return flood };
+        let port = self.ports.get(packet.rx_if());
+        let flood = |packet: &mut Pkt<'_>| match port.has(port_flags::FLOOD_GROUPS) {
+            true => (Next::Flood.into(), None),
+            false => (packet.drop(Drop::Groups), None),
+        };
+        let Some(domain) = self.domains.get().get(port.domain()) else { return flood(packet) };
         match answer(domain, packet.bytes()) {
-            Answer::Flood => flood,
+            Answer::Flood => flood(packet),
             Answer::Unicast(mac) => {
                 packet.set_head(mac);
                 (Next::Bridge.into(), Some(Drop::Unicast))
@@ -132,7 +137,7 @@ impl Suppress {
             Answer::Reply(bytes, counted) => {
                 packet.trim(bytes.len());
                 if !packet.set_len(bytes.len()) {
-                    return flood;
+                    return flood(packet);
                 }
                 packet.bytes_mut().copy_from_slice(&bytes);
                 packet.set_aux(flood_kind::BACK);

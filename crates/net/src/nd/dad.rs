@@ -172,6 +172,8 @@ fn set_received(router: &mut Router, interface: IfIndex, address: Ipv6Addr, on: 
     // Fails only where the route is as wanted already, or memory ends: then the address stays as it was.
     let _ = if is_link_local(address.to_bits()) {
         router.set_own_link_local(interface, address.into(), on)
+    } else if !router.has_routes(interface) {
+        Ok(())
     } else if on {
         router.add_route(table, prefix, Source::Interface, vec![path])
     } else {

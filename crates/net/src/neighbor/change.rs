@@ -346,10 +346,15 @@ pub(super) fn on_interface(router: &mut Router, event: &IfEvent) {
         }
         IfEvent::Admin(index, up) | IfEvent::Link(index, up) => {
             if !up {
-                for family in [FamilyId::V4, FamilyId::V6] {
-                    router.flush_neighbors(family, Some(index));
+                if matches!(event, IfEvent::Admin(..)) {
+                    for family in [FamilyId::V4, FamilyId::V6] {
+                        router.flush_neighbors(family, Some(index));
+                    }
                 }
                 router.release_interface(index);
+            }
+            if matches!(event, IfEvent::Link(..)) {
+                router.doubt_neighbors(index, up);
             }
             let family: Vec<IfIndex> = std::iter::once(index).chain(router.interfaces.subs(index)).collect();
             for index in family {
@@ -391,6 +396,23 @@ pub(super) fn on_interface(router: &mut Router, event: &IfEvent) {
 }
 
 impl Router {
+    /// A link went down or came back: its neighbours, and those on its sub-interfaces, are likely the same ones. Those that
+    /// are only asked for are given up.
+    fn doubt_neighbors(&mut self, index: IfIndex, up: bool) {
+        let now = self.graph.clock().timer_now();
+        let all: Vec<IfIndex> = self.interfaces.iter().filter(|i| i.index == index || i.parent == index).map(|i| i.index).collect();
+        for (interface, family) in all.into_iter().flat_map(|i| [(i, FamilyId::V4), (i, FamilyId::V6)]) {
+            for key in self.neighbor_keys(family, Some(interface), false) {
+                if self.neighbor(interface, key.1).is_some_and(|n| n.mac.is_none()) {
+                    self.drop_neighbor(&key, Outcome::Forgotten);
+                } else {
+                    self.neighbors.table_mut(family).doubt(&key, up, now);
+                }
+            }
+        }
+        self.wake_process(PROCESS, now);
+    }
+
     fn still_on_link(&self, key: &Key) -> bool {
         let Some(view) = self.neighbor_view(key.0) else { return false };
         match key.1 {

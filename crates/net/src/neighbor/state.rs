@@ -104,6 +104,13 @@ impl Reach {
         (self.state, self.attempts) = (state, 0);
     }
 
+    /// The neighbour's link went down, or is back; `probed`: it is asked when its timer runs out.
+    pub fn doubt(&mut self, probed: bool) {
+        if !matches!(self.state, State::Permanent | State::Incomplete) {
+            self.enter(if probed { State::Delay } else { State::Stale });
+        }
+    }
+
     /// Takes evidence in (RFC 4861, 7.2.3 and 7.2.5).
     pub fn hear(&mut self, evidence: Evidence) -> Effect {
         let before = *self;

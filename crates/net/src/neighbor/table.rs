@@ -367,6 +367,19 @@ impl Table {
         Ok(gone)
     }
 
+    /// The link of a dynamic neighbour went down, or came up again: what was known of it is used until a request to it
+    /// alone, sent when the link is up, tells whether it still holds.
+    pub fn doubt(&mut self, key: &Key, up: bool, now: u64) {
+        let Some(mut entry) = self.unlink(key) else { return };
+        let probed = up && self.config.probe && !entry.configured;
+        entry.reach.doubt(probed);
+        self.arm(&mut entry, now);
+        if probed {
+            entry.due = Some(now);
+        }
+        self.link(*key, entry);
+    }
+
     /// Removes an entry.
     pub fn remove(&mut self, key: &Key) -> Option<Entry> {
         self.unlink(key)

@@ -16,6 +16,7 @@ use crate::testing::{Harness, host_mac, router_mac};
 mod arp;
 mod attached;
 mod limits;
+mod links;
 
 /// Address of host number `n` on interface number `x`.
 fn host(x: u8, n: u8) -> Ipv4Addr {

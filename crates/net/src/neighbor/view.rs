@@ -1,5 +1,6 @@
 //! What ARP and ND nodes know of an interface: own addresses and how its frames begin. Published as a snapshot.
 
+use std::cmp::Reverse;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
@@ -132,9 +133,9 @@ impl View {
         self.v4.iter().any(|own| own.is_host(address))
     }
 
-    /// Our address of the longest prefix that covers `target`, else the first.
+    /// Our address of the longest prefix that covers `target`, the first of several, else the first of all.
     pub fn source4(&self, target: u32) -> Option<u32> {
-        let covering = self.v4.iter().filter(|own| own.contains(target)).max_by_key(|own| own.len);
+        let covering = self.v4.iter().filter(|own| own.contains(target)).min_by_key(|own| Reverse(own.len));
         covering.or(self.v4.first()).map(|own| own.address)
     }
 
@@ -148,10 +149,10 @@ impl View {
         is_link_local(address) || self.unnumbered || self.v6.iter().any(|own| own.contains(address))
     }
 
-    /// Our usable address of the longest prefix that covers `target`, else the link-local one, else any.
+    /// Our usable address of the longest prefix that covers `target`, the first of several, else the link-local one, else any.
     pub fn source6(&self, target: u128) -> Option<u128> {
         let usable = || self.v6.iter().filter(|own| own.state == AddressState::Preferred);
-        let covering = usable().filter(|own| own.contains(target)).max_by_key(|own| own.len);
+        let covering = usable().filter(|own| own.contains(target)).min_by_key(|own| Reverse(own.len));
         covering.map(|own| own.address).or_else(|| self.link_local()).or_else(|| usable().next().map(|own| own.address))
     }
 

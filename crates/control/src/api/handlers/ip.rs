@@ -40,9 +40,13 @@ pub(super) fn add(handlers: &mut Handlers) {
             (m.dport, FlowHash::DPORT),
             (m.proto, FlowHash::PROTO),
             (m.reverse, FlowHash::REVERSE),
+            (m.symmetric, FlowHash::SYMMETRIC),
         ];
         let bits = parts.into_iter().filter(|(on, _)| *on).fold(0, |bits, (_, bit)| bits | bit);
-        set_hash(router, m.is_ipv6, m.vrf_id, bits, m.symmetric)
+        set_hash(router, m.is_ipv6, m.vrf_id, bits, false)
+    });
+    handlers.act::<SetIpFlowHashRouterId, SetIpFlowHashRouterIdReply>(|router, m| {
+        router.set_flow_hash_router_id(m.router_id).map_err(|e| fib_error(&e))
     });
     handlers.act::<SetIpFlowHashV2, SetIpFlowHashV2Reply>(|router, m| {
         let (bits, rest) = hash_bits(m.flow_hash_config.0);
@@ -141,7 +145,7 @@ fn flush(router: &mut Router, m: IpTableFlush) -> Result<(), OpError> {
 }
 
 /// Bits of VPP's flags here, and whether there were others.
-fn hash_bits(flags: u32) -> (u8, bool) {
+fn hash_bits(flags: u32) -> (u16, bool) {
     type V2 = IpFlowHashConfigV2;
     let all = [
         (V2::IP_API_V2_FLOW_HASH_SRC_IP, FlowHash::SRC),
@@ -151,6 +155,7 @@ fn hash_bits(flags: u32) -> (u8, bool) {
         (V2::IP_API_V2_FLOW_HASH_PROTO, FlowHash::PROTO),
         (V2::IP_API_V2_FLOW_HASH_REVERSE, FlowHash::REVERSE),
         (V2::IP_API_V2_FLOW_HASH_FLOW_LABEL, FlowHash::FLOWLABEL),
+        (V2::IP_API_V2_FLOW_HASH_SYMETRIC, FlowHash::SYMMETRIC),
         (V2::IP_API_V2_FLOW_HASH_GTPV1_TEID, FlowHash::GTPV1TEID),
     ];
     let (mut bits, mut rest) = (0, flags);
@@ -163,9 +168,9 @@ fn hash_bits(flags: u32) -> (u8, bool) {
     (bits, rest != 0)
 }
 
-fn set_hash(router: &mut Router, six: bool, table: u32, bits: u8, others: bool) -> Result<(), OpError> {
+fn set_hash(router: &mut Router, six: bool, table: u32, bits: u16, others: bool) -> Result<(), OpError> {
     if others {
-        let error = OpError::new(retval::UNSUPPORTED, "a symmetric flow hash, or a part of packets that is not known");
+        let error = OpError::new(retval::UNSUPPORTED, "a part of packets that is not known");
         return Err(error.key("flow_hash_config"));
     }
     router.set_flow_hash(family(six), table, FlowHash(bits)).map_err(|e| fib_error(&e))

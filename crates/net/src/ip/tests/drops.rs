@@ -141,10 +141,10 @@ fn a_packet_whose_last_hop_this_is_is_answered() {
 fn directed_broadcast_and_unknown_destinations_do_not_reach_a_link() {
     let (mut h, x) = bed(0, 2);
     assert!(h.exchange(x[0], &dst4([10, 0, 1, 255])).is_empty());
-    h.router.set_interface_up(x[1], false).unwrap();
+    h.router.set_link(x[1], quiver_graph::Link { up: false, speed: None });
     assert!(h.exchange(x[0], &v4(|_| ())).is_empty());
     assert_eq!(h.count("ip4-drop", "route without a path that is up"), 1);
-    h.router.set_interface_up(x[1], true).unwrap();
+    h.router.set_link(x[1], quiver_graph::Link { up: true, speed: None });
     assert_eq!(h.exchange(x[0], &v4(|_| ())).len(), 1);
     h.assert_buffers_held(0);
 }

@@ -107,7 +107,9 @@ fn tables_are_apart_unless_a_route_joins_them() {
     let lost = Packet::new("10.0.0.2", "172.16.0.1").frame(host_mac(0), router_mac(0));
     assert!(h.exchange(x[0], &lost).is_empty());
     assert_eq!(h.count("lookup-ip4-dst", "lookup loop between tables"), 1);
-    assert!(h.router.remove_table(FamilyId::V4, 7).is_err(), "x2 and a route use it");
+    h.router.remove_addresses(x[2]).unwrap();
+    h.router.set_interface_table(x[2], FamilyId::V4, 0).unwrap();
+    assert!(h.router.remove_table(FamilyId::V4, 7).is_err(), "a route uses it");
     h.assert_buffers_held(0);
 }
 
@@ -239,5 +241,52 @@ fn link_local_destinations_are_those_of_the_interface() {
     h.router.neighbor_update(x[0], ip("fe80::5"), Some(host_mac(0))).unwrap();
     let out = h.exchange(x[0], &escaping);
     assert_eq!((out.len(), out[0].0, out[0].1[54], out[0].1[55]), (1, x[0], 1, 2), "beyond the scope of its source");
+    h.assert_buffers_held(0);
+}
+
+#[test]
+fn users_behind_a_gtp_tunnel_spread_by_its_endpoint() {
+    let (mut h, x) = bed(0, 3);
+    let gtp = |six: bool, port: u16, flags: u8, teid: u32| {
+        let start = quiver_wire::build::Packet::ethernet(host_mac(0), router_mac(0));
+        let start = match (six, ip("2001:db8::2"), ip("2001:db8:99::9")) {
+            (true, IpAddr::V6(src), IpAddr::V6(dst)) => start.ipv6(src, dst),
+            _ => start.ipv4([10, 0, 0, 2], [192, 0, 2, 9]),
+        };
+        let [a, b, c, d] = teid.to_be_bytes();
+        start.udp(2152, port).payload(&[flags, 255, 0, 0, a, b, c, d]).pad_to(60).build()
+    };
+    h.router.add_route(0, prefix("192.0.2.0/24"), Source::Cli, vec![hop(&x, 1), hop(&x, 2)]).unwrap();
+    h.router.add_route(0, prefix("2001:db8:99::/48"), Source::Cli, vec![hop6(&x, 1), hop6(&x, 2)]).unwrap();
+    for (six, family) in [(false, FamilyId::V4), (true, FamilyId::V6)] {
+        let used = |h: &mut Harness, port, flags| {
+            let frames: Vec<Vec<u8>> = (1..=64).map(|teid| gtp(six, port, flags, teid)).collect();
+            h.inject_many(x[0], &frames, 0);
+            let out = h.run();
+            assert_eq!(out.len(), 64, "{:?}", h.counts());
+            out.into_iter().map(|(i, _)| i).collect::<std::collections::BTreeSet<_>>().len()
+        };
+        assert_eq!(used(&mut h, 2152, 0x30), 1, "one tunnel, one flow");
+        h.router.set_flow_hash(family, 0, FlowHash(FlowHash::DEFAULT.0 | FlowHash::GTPV1TEID)).unwrap();
+        assert_eq!(used(&mut h, 2152, 0x30), 2);
+        assert_eq!((used(&mut h, 2153, 0x30), used(&mut h, 2152, 0x20)), (1, 1), "another port; GTP'");
+    }
+    h.assert_buffers_held(0);
+}
+
+#[test]
+fn another_router_id_lets_flows_choose_other_paths() {
+    let (mut h, x) = bed(0, 3);
+    h.router.add_route(0, prefix("192.0.2.0/24"), Source::Cli, vec![hop(&x, 1), hop(&x, 2)]).unwrap();
+    let on = |h: &mut Harness| {
+        let frames = (0..64).map(|port| Packet { ports: (port, 1), ..Packet::new("10.0.0.2", "192.0.2.1") });
+        let frames: Vec<_> = frames.map(|p| p.frame(host_mac(0), router_mac(0))).collect();
+        frames.iter().map(|frame| h.exchange(x[0], frame)[0].0).collect::<Vec<_>>()
+    };
+    let plain = on(&mut h);
+    h.router.set_flow_hash_router_id(0x0a00_0001).unwrap();
+    assert!(plain.iter().zip(on(&mut h)).all(|(before, now)| *before != now), "of two paths each takes the other");
+    h.router.set_flow_hash_router_id(2).unwrap();
+    assert_eq!(on(&mut h), plain, "only as many bits as there are paths to choose from count");
     h.assert_buffers_held(0);
 }

@@ -114,12 +114,18 @@ fn arp_requests_are_answered_from_the_table_or_sent_to_the_one_asked() {
     assert_eq!(h.exchange(x[0], &request(mac(1), target.octets(), target)).len(), 2, "an announcement");
     assert_eq!(h.exchange(x[0], &request(mac(9), [0; 4], target)).len(), 2, "its owner's own probe");
     assert_eq!(h.exchange(x[0], &request(mac(1), [0; 4], target)).len(), 1, "another's probe");
+    // Where frames to groups are not flooded, what the table knows is answered all the same.
+    h.router.set_bridge_switch(10, BdSwitch::Flood, false).unwrap();
+    assert_eq!(h.exchange(x[0], &asked), got);
+    assert!(h.exchange(x[0], &request(mac(1), [10, 1, 0, 1], [10, 1, 0, 8].into())).is_empty());
+    assert_eq!(h.count("l2-arp-term", "L2 multicast, flooding is off"), 1);
+    h.router.set_bridge_switch(10, BdSwitch::Flood, true).unwrap();
     // To the one asked, as a unicast frame.
     h.router.set_bridge_switch(10, BdSwitch::ArpForward, true).unwrap();
     h.router.add_mac(10, mac(9), MacKind::Static(x[2])).unwrap();
     let got = h.exchange(x[0], &asked);
     assert_eq!((got.len(), got[0].0, EthernetHeader::read(&got[0].1).unwrap().dst), (1, x[2], mac(9)));
-    assert_eq!(h.count("l2-arp-term", "ARP replies sent"), 2);
+    assert_eq!(h.count("l2-arp-term", "ARP replies sent"), 3);
     h.router.set_bridge_neighbor(10, target.into(), None).unwrap();
     assert!(h.router.set_bridge_neighbor(10, target.into(), None).is_err());
     assert_eq!(h.exchange(x[0], &asked).len(), 2);

@@ -89,9 +89,51 @@ fn rewrites_that_cannot_be_are_refused() {
     let pop = |pop| Some(TagRewrite { pop, push: Vec::new() });
     assert!(h.router.set_tag_rewrite(sub, pop(2)).is_err(), "known by one tag");
     assert!(h.router.set_tag_rewrite(x1, pop(1)).is_err(), "known by none");
-    assert!(h.router.set_tag_rewrite(x0, pop(0)).is_err(), "routed");
+    assert!(h.router.set_tag_rewrite(x0, pop(1)).is_err(), "known by none, and routed");
     assert!(h.router.set_tag_rewrite(sub, Some(TagRewrite { pop: 0, push: vec![(0x8100, 4096)] })).is_err());
     h.router.set_tag_rewrite(sub, pop(1)).unwrap();
     h.router.set_l2(sub, L2Mode::L3).unwrap();
     assert_eq!(h.router.tag_rewrite(sub), None, "ends with layer 2");
+}
+
+#[test]
+fn a_rewrite_that_is_set_before_the_port_is_bridged_holds_from_then_on() {
+    let (mut h, x) = bed(1, 2);
+    h.router.set_l2(x[0], L2Mode::L3).unwrap();
+    let sub = h.router.create_sub_interface(x[0], 1, exactly(10, None)).unwrap();
+    h.router.set_interface_up(sub, true).unwrap();
+    h.router.set_tag_rewrite(sub, Some(TagRewrite { pop: 1, push: Vec::new() })).unwrap();
+    h.router.set_bridge(sub, 10, PortKind::Normal, 0).unwrap();
+    let got = h.exchange(x[0], &tagged(mac(1), mac(2), &[(0x8100, 10)]));
+    assert_eq!(got, [(x[1], tagged(mac(1), mac(2), &[]))]);
+    settle(&mut h);
+    let got = h.exchange(x[1], &tagged(mac(2), mac(1), &[]));
+    assert_eq!(got, [(x[0], tagged(mac(2), mac(1), &[(0x8100, 10)]))]);
+    h.assert_buffers_held(0);
+}
+
+#[test]
+fn a_bridged_trunk_takes_what_no_sub_interface_claims() {
+    let frames = |tags: Tags<'_>| [tagged(mac(1), mac(2), tags), tagged(mac(1), MacAddr::BROADCAST, tags)];
+    for workers in [0, 2] {
+        let (mut h, x) = bed(workers, 3);
+        let sub = h.router.create_sub_interface(x[0], 1, exactly(10, None)).unwrap();
+        h.router.set_interface_up(sub, true).unwrap();
+        h.router.set_bridge(x[2], 20, PortKind::Normal, 0).unwrap();
+        h.router.set_bridge(sub, 20, PortKind::Normal, 0).unwrap();
+        let others: [Tags<'_>; 5] = [&[], &[(0x8100, 11)], &[(0x88a8, 10)], &[(0x8100, 10), (0x8100, 1)], &[(0x8100, 0)]];
+        for tags in others {
+            for frame in frames(tags) {
+                assert_eq!(h.exchange(x[0], &frame), [(x[1], frame)], "{tags:?}: {:?}", h.counts());
+            }
+        }
+        for frame in frames(&[(0x8100, 10)]) {
+            assert_eq!(h.exchange(x[0], &frame), [(x[2], frame)], "the sub-interface's own");
+        }
+        // Routed again, it knows no other tags.
+        h.router.set_l2(x[0], L2Mode::L3).unwrap();
+        assert!(h.exchange(x[0], &frames(&[(0x8100, 11)])[0]).is_empty());
+        assert_eq!(h.count("ethernet-vlan", "unknown vlan"), 1);
+        h.assert_buffers_held(0);
+    }
 }

@@ -1,13 +1,14 @@
 //! Runs operations for sessions: one total order, long ones in slices.
 
 use std::cell::RefCell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use quiver_command::grammar::Completion;
-use quiver_command::operation::{Answer, Job, OpError, Outcome, Registry, Step, View};
+use quiver_command::operation::{Access, Answer, Job, OpError, Outcome, Registry, Step, View};
 use quiver_command::session::Request;
 use quiver_graph::reactor::Reactor;
 
@@ -22,6 +23,8 @@ pub struct Engine<C> {
     registry: Rc<Registry<C>>,
     order: Order,
     reactor: Rc<Reactor>,
+    /// What may be asked by this handle.
+    access: Access,
 }
 
 impl<C> Clone for Engine<C> {
@@ -31,6 +34,7 @@ impl<C> Clone for Engine<C> {
             registry: Rc::clone(&self.registry),
             order: self.order.clone(),
             reactor: Rc::clone(&self.reactor),
+            access: self.access,
         }
     }
 }
@@ -71,6 +75,8 @@ enum Phase<C> {
         job: Box<dyn Job<C, Answer>>,
         _turn: Option<Turn>,
         until: Option<u64>,
+        /// Until another thread has done its part.
+        elsewhere: bool,
     },
     Ended,
 }
@@ -78,7 +84,17 @@ enum Phase<C> {
 impl<C: 'static> Engine<C> {
     /// Puts the control state and its operations together.
     pub fn new(control: Rc<RefCell<C>>, registry: Rc<Registry<C>>, reactor: Rc<Reactor>) -> Self {
-        Self { control, registry, order: Order::default(), reactor }
+        Self { control, registry, order: Order::default(), reactor, access: Access::Change }
+    }
+
+    /// A handle for a client that may do no more than `access` says.
+    pub fn with_access(&self, access: Access) -> Self {
+        Self { access, ..self.clone() }
+    }
+
+    /// What may be asked by this handle.
+    pub fn access(&self) -> Access {
+        self.access
     }
 
     /// The reactor of the main thread.
@@ -111,8 +127,12 @@ impl<C: 'static> Engine<C> {
     fn begin(&self, request: &Request) -> Result<Outcome<C, Answer>, OpError> {
         let mut control = self.control.borrow_mut();
         match request {
-            Request::Command { line, view } => self.registry.execute(&mut control, line, view),
-            Request::Operation { name, request, view } => self.registry.request(name, request.clone())?.run(&mut control, view),
+            Request::Command { line, view } => self.registry.execute_as(self.access, &mut control, line, view),
+            Request::Operation { name, request, view } => {
+                let invocation = self.registry.request(name, request.clone())?;
+                self.access.check(invocation.access())?;
+                invocation.run(&mut control, view)
+            }
             Request::Complete { line, cursor } => {
                 let completion = self.registry.complete(line, *cursor, &control);
                 let json = serde_json::to_string(&completion).map_err(|error| OpError::unspecified(error.to_string()))?;
@@ -132,8 +152,8 @@ impl<C: 'static> Running<C> {
             Phase::Queued { .. } | Phase::Ready { .. } => {
                 self.phase = Phase::Ended;
             }
-            Phase::Stepping { job, until, .. } => {
-                *until = None;
+            Phase::Stepping { job, until, elsewhere, .. } => {
+                (*until, *elsewhere) = (None, false);
                 job.cancel(&mut self.engine.control.borrow_mut());
             }
             Phase::Ended => {}
@@ -154,21 +174,28 @@ impl<C: 'static> Running<C> {
     pub fn step(&mut self) -> Progress {
         match &mut self.phase {
             Phase::Queued { request, entry } => {
-                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                let mut context = Context::from_waker(Waker::noop());
                 let std::task::Poll::Ready(turn) = entry.as_mut().poll(&mut context) else { return Progress::Blocked };
                 self.phase = Phase::Ready { request: request.take(), turn };
                 Progress::Again
             }
             Phase::Ready { .. } => self.begin(),
             Phase::Stepping { until: Some(time), .. } if self.engine.reactor.clock().timer_now() < *time => Progress::Blocked,
-            Phase::Stepping { job, until, .. } => {
-                *until = None;
+            Phase::Stepping { job, until, elsewhere, .. } => {
+                if *elsewhere && job.poll_ready(&mut Context::from_waker(Waker::noop())).is_pending() {
+                    return Progress::Blocked;
+                }
+                (*until, *elsewhere) = (None, false);
                 let step = job.step(&mut self.engine.control.borrow_mut(), SLICE);
                 match step {
                     Step::Again => Progress::Again,
                     Step::Sleep(pause) => {
                         let ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
                         *until = Some(self.engine.reactor.clock().timer_now().saturating_add(ns));
+                        Progress::Again
+                    }
+                    Step::Wait => {
+                        *elsewhere = true;
                         Progress::Again
                     }
                     Step::Print(text) => Progress::Print(text),
@@ -204,7 +231,7 @@ impl<C: 'static> Running<C> {
             Ok(Outcome::Done(answer)) => Progress::Done(Ok(answer)),
             Ok(Outcome::Job(job)) => {
                 let turn = job.exclusive().then_some(turn);
-                self.phase = Phase::Stepping { job, _turn: turn, until: None };
+                self.phase = Phase::Stepping { job, _turn: turn, until: None, elsewhere: false };
                 Progress::Again
             }
             Err(error) => Progress::Done(Err(error)),
@@ -219,6 +246,7 @@ impl<C: 'static> Running<C> {
                 self.phase = Phase::Ready { request: request.take(), turn };
             }
             Phase::Stepping { until: Some(time), .. } => self.engine.reactor.sleep_until(*time).await,
+            Phase::Stepping { job, elsewhere: true, .. } => poll_fn(|context| job.poll_ready(context)).await,
             _ => {}
         }
     }

@@ -1,7 +1,11 @@
 //! A request bound to its operation, without its types.
 
-use super::{Job, OpError, Operation, Outcome, Render, Step, Text, View, retval};
-use std::{marker::PhantomData, time::Duration};
+use super::{Access, Job, OpError, Operation, Outcome, Render, Step, Text, View, retval};
+use std::{
+    marker::PhantomData,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 /// A rendered reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,6 +46,11 @@ impl<C: 'static> Invocation<C> {
         self.0.operation()
     }
 
+    /// Whether it reads or changes.
+    pub fn access(&self) -> Access {
+        self.0.access()
+    }
+
     /// The request as JSON, as a JSON client would send it.
     pub fn request_json(&self) -> Result<serde_json::Value, OpError> {
         self.0.request_json()
@@ -62,6 +71,7 @@ impl<C> std::fmt::Debug for Invocation<C> {
 
 trait Erased<C> {
     fn operation(&self) -> &'static str;
+    fn access(&self) -> Access;
     fn request_json(&self) -> Result<serde_json::Value, OpError>;
     fn run(self: Box<Self>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError>;
 }
@@ -74,6 +84,10 @@ struct Bound<C, O: Operation<C>> {
 impl<C: 'static, O: Operation<C>> Erased<C> for Bound<C, O> {
     fn operation(&self) -> &'static str {
         O::NAME
+    }
+
+    fn access(&self) -> Access {
+        O::access(&self.request)
     }
 
     fn request_json(&self) -> Result<serde_json::Value, OpError> {
@@ -99,10 +113,15 @@ impl<C, R: serde::Serialize + Text> Job<C, Answer> for Rendered<C, R> {
         match self.job.step(control, budget) {
             Step::Again => Step::Again,
             Step::Sleep(pause) => Step::Sleep(pause),
+            Step::Wait => Step::Wait,
             Step::Print(text) => Step::Print(text),
             Step::Done(Ok(reply)) => Step::Done(Answer::render(&reply, &self.view)),
             Step::Done(Err(error)) => Step::Done(Err(error)),
         }
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.job.poll_ready(context)
     }
 
     fn exclusive(&self) -> bool {
@@ -126,6 +145,10 @@ impl<C> Job<C, Answer> for InCommand<C> {
             Step::Done(Err(error)) => Step::Done(Err(error.in_command(self.path))),
             step => step,
         }
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.job.poll_ready(context)
     }
 
     fn exclusive(&self) -> bool {

@@ -18,7 +18,7 @@ use crate::api::{Handlers, Table, handlers, serve};
 use crate::engine::Engine;
 use crate::plugin::Plugin;
 use crate::process::Processes;
-use crate::server::{BoundPath, StatsListener};
+use crate::server::{Admission, BoundPath, StatsListener};
 
 /// Clients at a time; one beyond them is turned away.
 const CLIENTS_MAX: usize = 256;
@@ -50,6 +50,7 @@ pub fn listen(
     table: Rc<Table>,
     listener: UnixListener,
     bound: BoundPath,
+    admission: Admission,
 ) -> io::Result<()> {
     let listener = AsyncFd::new(engine.reactor(), listener)?;
     let (engine, processes, clients) = (engine.clone(), processes.clone(), Rc::new(()));
@@ -61,7 +62,10 @@ pub fn listen(
                 Ok(_) if Rc::strong_count(&clients) > CLIENTS_MAX => {
                     tracing::warn!(target: "api", "more than {CLIENTS_MAX} clients: one was turned away");
                 }
-                Ok(stream) => welcome(&engine, &processes, &table, stream, &clients),
+                Ok(stream) => match admission.of(stream.get_ref()) {
+                    Some(access) => welcome(&engine.with_access(access), &processes, &table, stream, &clients),
+                    None => tracing::info!(target: "api", "a client was turned away: it is in none of the groups of the socket"),
+                },
                 Err(error) => {
                     tracing::warn!(target: "api", "cannot take a client: {error}");
                     engine.reactor().sleep(AFTER_FAILURE).await;

@@ -4,6 +4,7 @@
 //!   listener ── task ── accept ──► one task a client: socket ⇄ session ⇄ engine (operations, one total order)
 //! ```
 
+mod admission;
 mod connection;
 mod socket;
 mod stats;
@@ -11,15 +12,17 @@ mod terminal;
 
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use admission::Admission;
 pub use connection::{Wire, serve};
-pub use socket::{BindError, BoundPath, listen_tcp, listen_unix};
+pub use socket::{BindError, BoundPath, listen_tcp, listen_unix, set_mode};
 pub use stats::StatsListener;
 pub use terminal::Terminal;
 
+use quiver_command::operation::Access;
 use quiver_command::session::{Session, SessionOptions};
 use quiver_graph::reactor::AsyncFd;
 
@@ -55,12 +58,18 @@ pub struct Server<C> {
     processes: Processes<C>,
     /// Cloned for each session, so that its count tells how many there are.
     sessions: Rc<()>,
+    admission: Admission,
 }
 
 impl<C: 'static> Server<C> {
     /// A server that runs requests on `engine` and its clients as `processes`.
     pub fn new(engine: Engine<C>, processes: Processes<C>) -> Self {
-        Self { engine, processes, sessions: Rc::new(()) }
+        Self { engine, processes, sessions: Rc::new(()), admission: Admission::default() }
+    }
+
+    /// The same, with a rule on who may do what.
+    pub fn with_admission(self, admission: Admission) -> Self {
+        Self { admission, ..self }
     }
 
     /// Takes the clients of a Unix socket from now on.
@@ -74,7 +83,10 @@ impl<C: 'static> Server<C> {
             let _bound = bound;
             loop {
                 match listener.accept().await {
-                    Ok(stream) => server.welcome(stream, &face),
+                    Ok(stream) => match server.admission.of(stream.get_ref()) {
+                        Some(access) => server.welcome(stream, &face, access),
+                        None => turn_away(stream.get_ref(), &face),
+                    },
                     Err(error) => server.refused(&error).await,
                 }
             }
@@ -95,7 +107,7 @@ impl<C: 'static> Server<C> {
                     Ok((stream, _)) => {
                         // Echoed keys go out at once.
                         let _ = stream.get_ref().set_nodelay(true);
-                        server.welcome(stream, &face);
+                        server.welcome(stream, &face, Access::Change);
                     }
                     Err(error) => server.refused(&error).await,
                 }
@@ -105,16 +117,21 @@ impl<C: 'static> Server<C> {
     }
 
     fn clone_handles(&self) -> Self {
-        Self { engine: self.engine.clone(), processes: self.processes.clone(), sessions: Rc::clone(&self.sessions) }
+        Self {
+            engine: self.engine.clone(),
+            processes: self.processes.clone(),
+            sessions: Rc::clone(&self.sessions),
+            admission: self.admission,
+        }
     }
 
-    fn welcome(&self, stream: impl Wire + 'static, face: &Face) {
+    fn welcome(&self, stream: impl Wire + 'static, face: &Face, access: Access) {
         // One count is the server's, one for each listener's task, of which there are few.
         if Rc::strong_count(&self.sessions) > SESSIONS_MAX {
             tracing::warn!(target: "cli", "more than {SESSIONS_MAX} sessions: a client was turned away");
             return;
         }
-        let (engine, session, count) = (self.engine.clone(), face.session(), Rc::clone(&self.sessions));
+        let (engine, session, count) = (self.engine.with_access(access), face.session(), Rc::clone(&self.sessions));
         self.processes.account("unix-cli-session", async move {
             serve(engine, stream, session).await;
             drop(count);
@@ -125,4 +142,15 @@ impl<C: 'static> Server<C> {
         tracing::warn!(target: "cli", "cannot take a client: {error}");
         self.engine.reactor().sleep(AFTER_FAILURE).await;
     }
+}
+
+/// Says why and goes away, without waiting.
+fn turn_away(stream: &UnixStream, face: &Face) {
+    let text = admission::REFUSAL;
+    let line = match face {
+        Face::Cli(_) => format!("{text}\r\n"),
+        Face::Json => format!("{}\n", serde_json::json!({ "id": null, "status": "error", "text": text })),
+    };
+    let _ = rustix::io::write(stream, line.as_bytes());
+    tracing::info!(target: "cli", "a client was turned away: {text}");
 }

@@ -22,6 +22,7 @@ pub fn schema() -> Schema {
         .section(statseg())
         .section(Section::new("socksvr").value("socket-name", "path").flag("default"))
         .section(memory())
+        .section(Section::new("files").value("folder", "path").value("read", "path").value("write", "path"))
         .section(
             Section::new("physmem")
                 .value("base-addr", "address")
@@ -98,6 +99,7 @@ fn unix() -> Section {
         .value("poll-sleep-usec", "number")
         .value("pidfile", "file")
         .value("gid", "group")
+        .value("read-only-gid", "group")
         .flag("full-coredump")
         .without_effect("set the limit of core dumps where the router is started (ulimit -c, LimitCORE=)")
         .value("coredump-size", "size")

@@ -32,6 +32,7 @@ use crate::clock::Clock;
 mod async_fd;
 mod epoll;
 mod notify;
+mod peer;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -39,6 +40,7 @@ mod timers;
 pub use async_fd::AsyncFd;
 pub use epoll::{Reactor, Ready};
 pub use notify::Notify;
+pub use peer::peer_groups;
 pub use timers::Sleep;
 
 use notify::Parker;

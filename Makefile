@@ -5,7 +5,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # With DPDK where its headers are (libdpdk-dev); DPDK= leaves it out.
 DPDK ?= $(shell . scripts/common.sh; dpdk_features)
 
-.PHONY: help build demo demo-lab test bench lab fuzz lint clean
+.PHONY: help build demo demo-lab test bench lab fuzz attack sanitize lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -41,6 +41,14 @@ lab: ## the measurement lab: make lab ARGS="plan lab/campaigns/small.yaml"
 fuzz: ## every fuzz target for a while
 	@scripts/install-packages ci
 	scripts/fuzz $(ARGS)
+
+sanitize: ## crates with unsafe code, and the daemon, under AddressSanitizer and ThreadSanitizer (an hour)
+	@scripts/install-packages ci
+	scripts/sanitize $(ARGS)
+
+attack: ## mutated frames, odd API messages and command lines against a router: make attack ARGS="--seconds 60"
+	@scripts/install-packages test
+	scripts/attack $(ARGS)
 
 lint: ## format, clippy without warnings, the workspace checked for aarch64, the lab's rules and types
 	cargo fmt --all --check

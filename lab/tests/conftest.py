@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example may take says something of the machine only.
+settings.register_profile("lab", deadline=None)
+settings.load_profile("lab")
+
+SSHD_FOLDER = Path("/run/sshd")
+"""Every ``sshd`` wants it, wherever it runs."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Remember what was there: in the first process alone, whose workers come later and go earlier."""
+    config.stash[MADE] = not hasattr(config, "workerinput") and not SSHD_FOLDER.exists()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave it as it was, when no test can need it any more."""
+    if config.stash.get(MADE, False):
+        with contextlib.suppress(OSError):
+            SSHD_FOLDER.rmdir()
+
+
+MADE = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session")

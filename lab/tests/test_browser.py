@@ -19,6 +19,9 @@ from quiver_lab.report import build
 from quiver_lab.runner import Runner
 from test_stateful import NAT, make
 
+pytestmark = pytest.mark.xdist_group("browser")
+"""They share what is slow to make."""
+
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--no-first-run", "--hide-scrollbars",

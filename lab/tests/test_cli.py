@@ -98,7 +98,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "--resume" in said
     assert "Traceback" not in said

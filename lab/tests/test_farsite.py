@@ -20,6 +20,7 @@ import asyncssh
 import pytest
 import yaml
 
+from conftest import SSHD_FOLDER
 from quiver_lab import beds, campaign, facts, site, testbed
 from quiver_lab.commands import LocalHost
 from quiver_lab.devices.base import wire_ports
@@ -129,8 +130,7 @@ def rack(tmp_path: Path) -> Iterator[Rack]:
         f"HostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\nPidFile none\n"
         "PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
     )
-    made = not Path("/run/sshd").exists()
-    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    SSHD_FOLDER.mkdir(mode=0o755, exist_ok=True)
     with testbed.veth_pairs() as wires, contextlib.ExitStack() as stack:
         doors = {}
         for name, space in (("dut", wires.device), ("tester", wires.tester)):
@@ -140,9 +140,6 @@ def rack(tmp_path: Path) -> Iterator[Rack]:
             public = keys["host"].export_public_key().decode().strip()
             (folder / f"known-{name}").write_text(f"[127.0.0.1]:{door.port} {public}\n")
         yield Rack(wires, doors["dut"], doors["tester"], folder)
-    if made:
-        with contextlib.suppress(OSError):
-            Path("/run/sshd").rmdir()
 
 
 def document(rack: Rack, **changes: Any) -> dict[str, Any]:
@@ -166,7 +163,7 @@ def runner(folder: Path, keys: dict[str, Any], progress: Progress | None = None,
 
 
 def wait_until(done: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + 90
+    until = time.monotonic() + 300
     while not done():
         assert time.monotonic() < until, what
         time.sleep(0.02)

@@ -59,7 +59,7 @@ def test_delay_variation_without_latency_is_an_error() -> None:
 
 
 @given(buffer=st.integers(1, 5000), share=st.floats(0.1, 0.9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_back_to_back_finds_the_buffer(buffer: int, share: float) -> None:
     line = 1_000_000.0
     device = SimulatedDevice(capacity_pps=line * share, buffer_frames=buffer)
@@ -111,7 +111,7 @@ def test_a_queue_that_drains_is_not_taken_for_loss() -> None:
 @given(
     flows=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3), st.integers(0, 8)), min_size=2, max_size=30),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_loss_is_never_told_later_than_it_was(flows: list[tuple[int, int, int]]) -> None:
     """Random frames sent, lost and under way; where nothing is under way, the answer is exact."""
     under_way, counts, last = 0, [], None

@@ -18,6 +18,9 @@ from quiver_lab.runner import Runner
 from quiver_lab.store import Store
 from test_campaign import BASE
 
+pytestmark = pytest.mark.xdist_group("report")
+"""They share what is slow to make."""
+
 DEVICES = {
     "fast": {"capacity_pps": 800_000, "noise": 0.002},
     "same": {"capacity_pps": 800_000, "noise": 0.002},

@@ -15,7 +15,7 @@ from quiver_lab.simulate import SimulatedDevice
 
 
 @given(capacity=st.integers(1, 2_000_000), top=st.integers(1, 2_000_000), directions=st.sampled_from([1, 2]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_throughput_is_exact(capacity: int, top: int, directions: int) -> None:
     device = SimulatedDevice(capacity_pps=capacity, directions=directions)
     found = throughput(device, max_pps=top, duration_s=60)
@@ -142,7 +142,7 @@ def test_multi_goal_search_on_a_noisy_knee_agrees_with_the_reference() -> None:
     exceed=st.sampled_from([0.0, 0.5]),
     width=st.sampled_from([0.001, 0.005, 0.05]),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_bounds_enclose_the_knee(capacity: int, loss: float, exceed: float, width: float) -> None:
     goal = Goal("g", loss, exceed, final_trial_s=4, duration_sum_s=12, relative_width=width)
     (found,) = mlrsearch(SimulatedDevice(capacity_pps=capacity), [goal], max_pps=1_000_000)

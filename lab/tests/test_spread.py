@@ -1,27 +1,25 @@
-"""Campaigns on several testbeds: who measures what, in-process, on a Dask cluster of two processes, and when workers die."""
+"""Campaigns on several testbeds: who measures what, in-process, by worker processes, and when workers die."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import distributed
 import pytest
 import yaml
 from typer.testing import CliRunner
 
-from quiver_lab import beds, campaign, cluster, facts, spread, twohosts
+from quiver_lab import beds, campaign, cluster, facts, spread, twohosts, worker
 from quiver_lab.cli import app
-from quiver_lab.records import RunId, TrialRecord
+from quiver_lab.processes import CommandError
+from quiver_lab.records import RunId
 from quiver_lab.report import tables
 from quiver_lab.runner import Progress, plan
 from quiver_lab.store import Store, StoreError
@@ -144,50 +142,33 @@ def test_resume_goes_on_where_cells_were_begun_and_refuses_another_testbed(tmp_p
         in_process(tmp_path / "o", files, resume=True)
 
 
-@pytest.fixture(scope="module")
-def workers() -> Iterator[distributed.SpecCluster]:
-    """A scheduler and two worker processes, each with a testbed of its own."""
-    nannies = {
-        name: {"cls": distributed.Nanny, "options": {"nthreads": 1, "resources": {f"testbed-{name}": 1}, "dashboard": False}}
-        for name in ("a", "b")
-    }
-    options = {"dashboard": False, "dashboard_address": "127.0.0.1:0", "port": 0, "host": "127.0.0.1"}
-    scheduler = {"cls": distributed.Scheduler, "options": options}
-    with distributed.SpecCluster(workers=nannies, scheduler=scheduler, silence_logs="critical") as made:
-        yield made
-
-
 class Kills(Progress):
     """Kills the worker of a testbed in the middle of a run, once."""
 
-    def __init__(self, workers: distributed.SpecCluster, name: str) -> None:
-        self.workers, self.name = workers, name
+    def __init__(self, store: Store, places: Sequence[spread.Place], name: str) -> None:
+        self.store, self.name = store, name
+        self.place: cluster.OnWorker = next(p for p in places if p.bed.name == name and isinstance(p, cluster.OnWorker))
         self.killed: list[RunId] = []
         self.stored: list[tuple[str, int, int]] = []
 
     def trial(self, run: RunId, ordinal: int, trial: Trial, rate_pps: float) -> None:
         self.stored.append((run.cell.slug, run.repeat, ordinal))
-        record = next(iter(self.of(run)))
+        record = self.store.trial(run, 0)
+        assert record is not None
         if ordinal == 3 and record.testbed == self.name and not self.killed:
             self.killed.append(run)
-            # The worker cannot be far ahead: its next trials wait to be taken.
-            os.kill(self.workers.workers[self.name].pid, signal.SIGKILL)
-
-    store: Store
-
-    def of(self, run: RunId) -> Iterator[TrialRecord]:
-        found = self.store.trial(run, 0)
-        assert found is not None
-        yield found
+            assert self.place.process is not None
+            # It is not ahead: it asks before its next trial.
+            os.kill(self.place.process.pid, signal.SIGKILL)
 
 
-def test_a_worker_that_is_killed_costs_no_trial_that_was_stored(tmp_path: Path, workers: distributed.SpecCluster) -> None:
+def test_a_worker_that_is_killed_costs_no_trial_that_was_stored(tmp_path: Path) -> None:
     files = [bed_file(tmp_path, name) for name in ("a", "b")]
     in_process(tmp_path / "whole", files)
     store, chosen, text = begin(tmp_path / "o", files)
-    progress, said = Kills(workers, "a"), list[str]()
-    progress.store = store
-    with cluster.places(chosen, store.campaign, text, workers.scheduler_address) as there:
+    said = list[str]()
+    with cluster.places(chosen, text, ["local"]) as there:
+        progress = Kills(store, there, "a")
         spread.run(store, there, progress, said.append)
     assert said == []
     assert len(progress.killed) == 1
@@ -196,59 +177,164 @@ def test_a_worker_that_is_killed_costs_no_trial_that_was_stored(tmp_path: Path, 
     # Nothing is left to do, and nothing is done.
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "o").rglob("r*.json")}
     store, chosen, text = begin(tmp_path / "o", files, resume=True)
-    with cluster.places(chosen, store.campaign, text, workers.scheduler_address) as there:
+    with cluster.places(chosen, text, ["local"]) as there:
         spread.run(store, there, Progress(), said.append)
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "o").rglob("r*.json")} == before
 
 
-def test_a_campaign_that_breaks_off_is_resumed_on_the_cluster(tmp_path: Path, workers: distributed.SpecCluster) -> None:
+def test_a_run_that_kills_its_workers_fails_and_the_others_go_on(tmp_path: Path) -> None:
+    files = [bed_file(tmp_path, "a")]
+    store, chosen, text = begin(tmp_path / "o", files)
+    with cluster.places(chosen, text, ["local"]) as there:
+        (place,) = there
+        assert isinstance(place, cluster.OnWorker)
+        mortal, deaths = place, list[RunId]()
+
+        class Always(Progress):
+            def trial(self, run: RunId, ordinal: int, trial: Trial, rate_pps: float) -> None:
+                if not deaths or run == deaths[0]:
+                    deaths.append(run)
+                    assert mortal.process is not None
+                    os.kill(mortal.process.pid, signal.SIGKILL)
+
+        spread.run(store, there, Always(), lambda _: None)
+    assert len(deaths) == cluster.LIVES
+    failed = [r for r in store.runs() if r.status == "failed"]
+    assert [(r.run, r.why) for r in failed] == [(deaths[0], "5 workers died of it, or with it")]
+    assert sum(1 for r in store.runs() if r.status == "done") == 11
+
+
+def test_a_campaign_that_breaks_off_is_resumed_by_workers(tmp_path: Path) -> None:
     files = [bed_file(tmp_path, name) for name in ("a", "b")]
     in_process(tmp_path / "whole", files)
     store, chosen, text = begin(tmp_path / "o", files)
-    with (
-        pytest.raises(KeyError, match="broken"),
-        cluster.places(chosen, store.campaign, text, workers.scheduler_address) as there,
-    ):
+    with pytest.raises(KeyError, match="broken"), cluster.places(chosen, text, ["local"]) as there:
         spread.run(store, there, Breaks(25), lambda _: None)
     assert 25 <= len(list(store.trials())) < len(list(Store.open(tmp_path / "whole").trials()))
     store, chosen, text = begin(tmp_path / "o", files, resume=True)
-    with cluster.places(chosen, store.campaign, text, workers.scheduler_address) as there:
+    with cluster.places(chosen, text, ["local"]) as there:
         spread.run(store, there, Progress(), lambda _: None)
     assert content(tmp_path / "o") == content(tmp_path / "whole")
 
 
-def test_a_testbed_without_a_worker_is_left_out_and_the_others_go_on(
-    tmp_path: Path, workers: distributed.SpecCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster, "WORKER_S", 0.5)
-    files = [bed_file(tmp_path, name) for name in ("b", "lonely")]
+def test_a_testbed_whose_worker_does_not_start_is_left_out_and_the_others_go_on(tmp_path: Path) -> None:
+    files = [bed_file(tmp_path, name) for name in ("a", "b", "lonely")]
     store, chosen, text = begin(tmp_path / "o", files)
     said: list[str] = []
-    with cluster.places(chosen, store.campaign, text, workers.scheduler_address) as there:
+    # Of two commands for one testbed the second is as good; a testbed without any is measured from here.
+    words = ["lonely=sh -c 'echo no route >&2; exit 255'", "b=false", "b=local"]
+    with cluster.places(chosen, text, words) as there:
+        assert [type(place) for place in there] == [spread.Here, cluster.OnWorker, cluster.OnWorker]
         spread.run(store, there, Progress(), said.append)
     (line,) = said
-    assert line.startswith("testbed lonely is left out: no worker offers testbed-lonely")
-    assert {r.testbed for r in store.runs() if r.status == "done"} == {"b"}
+    assert line.startswith("testbed lonely is left out: worker `sh -c")
+    assert line.endswith("ended at once: no route")
+    assert {r.testbed for r in store.runs() if r.status == "done"} == {"a", "b"}
 
 
-@pytest.mark.parametrize("more", [[], ["--cluster", "local"]], ids=["in this process", "on a cluster of its own"])
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("tcp://192.0.2.9:8786", "local, or a command that starts"),
+        ("c=local", "there is no testbed c .there are a, b."),
+        ("a='", "No closing quotation"),
+        ("a=", "local, or a command that starts"),
+    ],
+)
+def test_a_worker_is_named_by_the_command_that_starts_it(word: str, why: str) -> None:
+    found = cluster.commands(["ssh -o A=1 h quiver-lab worker", "a=local"], ["a", "b"])
+    ssh = ("ssh", "-o", "A=1", "h", "quiver-lab", "worker")
+    assert found == {"a": [ssh, cluster.LOCAL], "b": [ssh]}
+    with pytest.raises(CommandError, match=why):
+        cluster.commands([word], ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        ("welcome to this host", "says 'welcome to this host': the command is to start"),
+        ('{"schema": "quiver-worker/1", "kind": "hello", "version": "0.0.1"}', "is quiver-lab 0.0.1, and this is"),
+        ('{"schema": "other/1"}', "the command is to start"),
+    ],
+)
+def test_who_is_no_worker_of_this_version_is_refused(tmp_path: Path, says: str, why: str) -> None:
+    _, chosen, text = begin(tmp_path / "o", [bed_file(tmp_path, "a")])
+    (tmp_path / "says").write_text(says + "\n")
+    with cluster.places(chosen, text, [f"cat {tmp_path}/says -"]) as there, pytest.raises(CommandError, match=why):
+        there[0].survey()
+
+
+HOSTS: dict[str, Any] = {
+    "schema": "quiver-testbed/1", "name": "far",
+    "tester": {"address": "192.0.2.1", "cores": [1, 2]}, "dut": {"address": "192.0.2.2", "cores": [1], "key": "/k"},
+    "wires": [{"tester": {"pci": f"ffff:01:00.{n}"}, "dut": {"pci": f"ffff:02:00.{n}"}} for n in (0, 1)],
+}  # fmt: skip
+
+
+def test_a_worker_is_told_of_a_testbed_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yaml").write_text(yaml.safe_dump(HOSTS))
+    for file in (bed_file(tmp_path, "a"), tmp_path / "hosts.yaml"):
+        text = yaml.safe_dump(KEYS)
+        (bed,) = beds.of(campaign.parse(text), tmp_path, [file])
+        assert worker.bed_of(json.loads(json.dumps(worker.described(bed, text)))) == bed
+
+
+ENDLESS = """
+import contextlib, threading
+from quiver_lab import worker
+from quiver_lab.devices import Bench, simulated
+
+events = open("{folder}/events", "w", buffering=1)
+
+class Endless:
+    def measure(self, rate_pps, duration_s):
+        print("trial begun", file=events)
+        threading.Event().wait()
+
+@contextlib.contextmanager
+def bench(self, cell, folder):
+    try:
+        yield Bench(Endless(), {{}})
+    finally:
+        print("testbed given back", file=events)
+
+simulated.Simulated.bench = bench
+worker.main()
+"""
+"""A worker proper, but for a device whose trial lasts until it is broken off; it tells of itself by a pipe."""
+
+
+def test_a_worker_whose_lab_is_gone_ends_in_the_middle_of_a_trial_and_cleans_up(tmp_path: Path) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text(ENDLESS.format(folder=str(tmp_path)))
+    files = [bed_file(tmp_path, "a")]
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(KEYS))
+    os.mkfifo(tmp_path / "events")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "quiver_lab", "run", tmp_path / "c.yaml", "--out", tmp_path / "o", f"--testbed={files[0]}",
+         "--cluster", f"{sys.executable} {script}"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    with process, (tmp_path / "events").open(encoding="utf-8") as events:
+        assert events.readline() == "trial begun\n"
+        process.kill()
+        assert events.readline() == "testbed given back\n"
+        assert events.readline() == ""
+
+
+@pytest.mark.parametrize("more", [[], ["--cluster", "local"]], ids=["in this process", "by workers"])
 def test_the_command_line_spreads_a_campaign(tmp_path: Path, more: list[str]) -> None:
     files = [bed_file(tmp_path, name) for name in ("a", "b")]
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(KEYS))
     words = ["run", str(tmp_path / "c.yaml"), "--out", str(tmp_path / "o"), *(f"--testbed={file}" for file in files)]
-    with socket.socket() as other:
-        # Another cluster of this machine has the port that Dask asks for first, as whoever holds it already does.
-        with suppress(OSError):
-            other.bind(("127.0.0.1", 8787))
-            other.listen()
-        done = CliRunner().invoke(app, [*words, *more])
+    done = CliRunner().invoke(app, [*words, *more])
     assert done.exit_code == 0, done.output
     assert "12 runs in" in done.output
     with pytest.raises(twohosts.TestbedError, match="two testbeds have the name a"):
         beds.of(campaign.parse(yaml.safe_dump(KEYS)), tmp_path, [files[0], files[0]])
 
 
-@pytest.mark.parametrize(("more", "repeats"), [([], 20), (["--cluster", "local"], 6)], ids=["in this process", "on a cluster"])
+@pytest.mark.parametrize(("more", "repeats"), [([], 20), (["--cluster", "local"], 6)], ids=["in this process", "by workers"])
 def test_ctrl_c_at_a_terminal_ends_all_testbeds_and_resume_goes_on(tmp_path: Path, more: list[str], repeats: int) -> None:
     files = [bed_file(tmp_path, name) for name in ("a", "b")]
     (tmp_path / "c.yaml").write_text(yaml.safe_dump({**KEYS, "repeats": repeats}))
@@ -266,7 +352,7 @@ def test_ctrl_c_at_a_terminal_ends_all_testbeds_and_resume_goes_on(tmp_path: Pat
             assert process.poll() is None
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=300)
     assert process.returncode == 130, said
     assert "stopping after the trials in flight" in said
     assert "--resume" in said

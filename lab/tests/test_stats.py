@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quiver_lab import stats
@@ -52,7 +52,6 @@ def test_mann_whitney_of_a_textbook_example() -> None:
     assert found.cliffs_delta == pytest.approx(2 * 35 / 50 - 1)
 
 
-@settings(deadline=None)  # the first call imports scipy
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=8), st.lists(st.integers(0, 50), min_size=1, max_size=8))
 def test_effect_size_is_antisymmetric_and_counts_pairs(a: list[int], b: list[int]) -> None:
     found = stats.compare(a, b)

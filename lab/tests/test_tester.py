@@ -58,7 +58,7 @@ def test_numbers_have_no_exponent(value: float, text: str) -> None:
         ("echo hello", "answer is none"),
         ("true", "answer is none"),
         ('echo \'{"schema": "quiver-trial/2"}\'', "answer is none"),
-        ("sleep 60", "did not end within 0.6 s"),
+        ("sleep 600", "did not end within 0.6 s"),
     ],
 )
 def test_what_goes_wrong_is_one_line(tmp_path: Path, body: str, says: str) -> None:
@@ -66,7 +66,7 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path, body: str, says: str) -> No
     with pytest.raises(TesterError, match=says) as caught:
         fake(tmp_path, body.replace("sleep", "exec sleep")).measure(1, 0.1)
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 300
 
 
 def test_unknown_keys_of_an_answer_are_kept(tmp_path: Path) -> None:

@@ -20,9 +20,11 @@
 //! - [`script`][]: files of commands.
 //! - [`session`][]: the protocols of `cli.sock` and `json.sock`.
 //! - [`config`][]: `startup.conf`.
+//! - [`contain`][]: panics that end an operation, and not the router.
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod contain;
 pub mod grammar;
 pub mod operation;
 pub mod script;

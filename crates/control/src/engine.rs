@@ -4,15 +4,19 @@ use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use quiver_command::contain::exposed;
 use quiver_command::grammar::Completion;
 use quiver_command::operation::{Access, Answer, Job, OpError, Outcome, Registry, Step, View};
 use quiver_command::session::Request;
+use quiver_graph::Pulse;
 use quiver_graph::reactor::Reactor;
 
 use crate::order::{Entry, Order, Turn};
+use crate::process::Task;
 
 /// How long a slice of a long operation may take: a main thread that also forwards must not stall.
 pub const SLICE: Duration = Duration::from_micros(50);
@@ -25,6 +29,8 @@ pub struct Engine<C> {
     reactor: Rc<Reactor>,
     /// What may be asked by this handle.
     access: Access,
+    /// Where it is said what runs, for the watchdog.
+    pulse: Option<Arc<Pulse>>,
 }
 
 impl<C> Clone for Engine<C> {
@@ -35,6 +41,7 @@ impl<C> Clone for Engine<C> {
             order: self.order.clone(),
             reactor: Rc::clone(&self.reactor),
             access: self.access,
+            pulse: self.pulse.clone(),
         }
     }
 }
@@ -57,6 +64,8 @@ pub struct Running<C> {
     engine: Engine<C>,
     phase: Phase<C>,
     cancelled: bool,
+    /// What the watchdog calls it.
+    name: Arc<str>,
 }
 
 enum Phase<C> {
@@ -84,7 +93,7 @@ enum Phase<C> {
 impl<C: 'static> Engine<C> {
     /// Puts the control state and its operations together.
     pub fn new(control: Rc<RefCell<C>>, registry: Rc<Registry<C>>, reactor: Rc<Reactor>) -> Self {
-        Self { control, registry, order: Order::default(), reactor, access: Access::Change }
+        Self { control, registry, order: Order::default(), reactor, access: Access::Change, pulse: None }
     }
 
     /// A handle for a client that may do no more than `access` says.
@@ -95,6 +104,12 @@ impl<C: 'static> Engine<C> {
     /// What may be asked by this handle.
     pub fn access(&self) -> Access {
         self.access
+    }
+
+    /// Says on a pulse which request runs.
+    #[must_use]
+    pub fn on_pulse(self, pulse: Arc<Pulse>) -> Self {
+        Self { pulse: Some(pulse), ..self }
     }
 
     /// The reactor of the main thread.
@@ -120,7 +135,8 @@ impl<C: 'static> Engine<C> {
     /// Takes a request's place in the order; [`Running::step`] runs it.
     pub fn start(&self, request: Request) -> Running<C> {
         let entry = Box::pin(self.order.enter());
-        Running { engine: self.clone(), phase: Phase::Queued { request: Some(request), entry }, cancelled: false }
+        let name = name_of(&request);
+        Running { engine: self.clone(), phase: Phase::Queued { request: Some(request), entry }, cancelled: false, name }
     }
 
     /// Begins the operation that a request names.
@@ -154,7 +170,7 @@ impl<C: 'static> Running<C> {
             }
             Phase::Stepping { job, until, elsewhere, .. } => {
                 (*until, *elsewhere) = (None, false);
-                job.cancel(&mut self.engine.control.borrow_mut());
+                exposed(|| job.cancel(&mut self.engine.control.borrow_mut()));
             }
             Phase::Ended => {}
         }
@@ -179,13 +195,17 @@ impl<C: 'static> Running<C> {
                 self.phase = Phase::Ready { request: request.take(), turn };
                 Progress::Again
             }
-            Phase::Ready { .. } => self.begin(),
+            Phase::Ready { .. } => {
+                let _task = Task::enter(self.engine.pulse.as_ref(), &self.name);
+                self.begin()
+            }
             Phase::Stepping { until: Some(time), .. } if self.engine.reactor.clock().timer_now() < *time => Progress::Blocked,
             Phase::Stepping { job, until, elsewhere, .. } => {
                 if *elsewhere && job.poll_ready(&mut Context::from_waker(Waker::noop())).is_pending() {
                     return Progress::Blocked;
                 }
                 (*until, *elsewhere) = (None, false);
+                let _task = Task::enter(self.engine.pulse.as_ref(), &self.name);
                 let step = job.step(&mut self.engine.control.borrow_mut(), SLICE);
                 match step {
                     Step::Again => Progress::Again,
@@ -258,9 +278,23 @@ impl<C> Drop for Running<C> {
         if let Phase::Stepping { job, .. } = &mut self.phase
             && let Ok(mut control) = self.engine.control.try_borrow_mut()
         {
-            job.cancel(&mut control);
-            job.step(&mut control, SLICE);
+            exposed(|| {
+                job.cancel(&mut control);
+                job.step(&mut control, SLICE)
+            });
         }
+    }
+}
+
+/// Characters of a command that name it.
+const NAME_MAX: usize = 160;
+
+/// What a request is called where it hangs.
+fn name_of(request: &Request) -> Arc<str> {
+    match request {
+        Request::Command { line, .. } => format!("command `{}'", line.chars().take(NAME_MAX).collect::<String>()).into(),
+        Request::Operation { name, .. } => format!("operation `{name}'").into(),
+        Request::Complete { .. } => "a completion".into(),
     }
 }
 

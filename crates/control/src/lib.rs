@@ -14,6 +14,7 @@
 //! - [`api`]: VPP's binary API.
 //! - [`files`]: files that commands name.
 //! - [`process`]: background tasks that `show runtime` shows.
+//! - [`watchdog`], [`panics`]: threads that hang, and bugs that panic.
 #![forbid(unsafe_code)]
 
 pub mod api;
@@ -26,6 +27,7 @@ pub mod log;
 mod main_loop;
 pub mod ops;
 pub mod order;
+pub mod panics;
 mod perf;
 mod plugin;
 pub mod process;
@@ -33,6 +35,7 @@ mod samples;
 pub mod server;
 pub mod startup;
 mod system;
+pub mod watchdog;
 
 pub use daemon::run;
 pub use main_loop::Runner;

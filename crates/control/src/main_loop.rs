@@ -52,6 +52,7 @@ impl Runner {
                 system.main.loops += 1;
             }
             let packets = router.graph.fleet().step_here();
+            router.graph.progress();
             (packets, run_due(&mut router))
         };
         let Some(packets) = packets else {

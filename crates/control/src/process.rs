@@ -12,7 +12,7 @@
 //! });
 //! ```
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use quiver_command::contain::{contain, exposed};
+use quiver_graph::Pulse;
 use quiver_graph::clock::Clock;
 use quiver_graph::reactor::{Handle, Notify, Reactor};
 use serde::Serialize;
@@ -72,9 +74,8 @@ impl Default for Figures {
     }
 }
 
-#[derive(Default)]
 struct Entry {
-    name: String,
+    name: Arc<str>,
     figures: Cell<Figures>,
     /// Tasks of this name that have not ended.
     alive: Cell<u32>,
@@ -82,27 +83,36 @@ struct Entry {
 
 /// The table of all process nodes. Clones are handles of the same.
 #[derive(Clone, Default)]
-pub struct ProcessTable(Rc<RefCell<Vec<Rc<Entry>>>>);
+pub struct ProcessTable {
+    entries: Rc<RefCell<Vec<Rc<Entry>>>>,
+    /// Where it is said which of them runs, for the watchdog.
+    pulse: Rc<OnceCell<Arc<Pulse>>>,
+}
 
 impl ProcessTable {
+    /// Says on a pulse which process runs.
+    pub fn set_pulse(&self, pulse: Arc<Pulse>) {
+        let _ = self.pulse.set(pulse);
+    }
+
     /// Names and figures, in the order of first start.
     pub fn figures(&self) -> Vec<(String, Figures)> {
-        self.0.borrow().iter().map(|entry| (entry.name.clone(), entry.figures.get())).collect()
+        self.entries.borrow().iter().map(|entry| (entry.name.to_string(), entry.figures.get())).collect()
     }
 
     /// Starts all figures anew.
     pub fn clear(&self) {
-        for entry in self.0.borrow().iter() {
+        for entry in self.entries.borrow().iter() {
             entry.figures.set(Figures { state: entry.figures.get().state, ..Figures::default() });
         }
     }
 
     fn entry(&self, name: &str) -> Rc<Entry> {
-        let mut entries = self.0.borrow_mut();
-        if let Some(entry) = entries.iter().find(|entry| entry.name == name) {
+        let mut entries = self.entries.borrow_mut();
+        if let Some(entry) = entries.iter().find(|entry| &*entry.name == name) {
             return Rc::clone(entry);
         }
-        let entry = Rc::new(Entry { name: name.to_owned(), ..Entry::default() });
+        let entry = Rc::new(Entry { name: name.into(), figures: Cell::default(), alive: Cell::new(0) });
         entries.push(Rc::clone(&entry));
         entry
     }
@@ -133,7 +143,17 @@ impl<C: 'static> Processes<C> {
         entry.alive.set(entry.alive.get() + 1);
         let cx = ProcessCx { control: Weak::clone(&self.control), entry: Rc::clone(&entry), tasks: self.tasks.clone() };
         let clock = Arc::clone(self.tasks.reactor().clock());
-        self.tasks.spawn(Accounted { process: Box::pin(process(cx)), entry, clock });
+        let pulse = Rc::clone(&self.table.pulse);
+        self.tasks.spawn(Accounted { process: Some(Box::pin(process(cx))), entry, clock, pulse, contained: false });
+    }
+
+    /// Runs a session under a name in the table: a panic ends it, and not the router. What it asks of the control state goes
+    /// through operations, which say for themselves whether they are contained.
+    pub fn session(&self, name: &str, task: impl Future<Output = ()> + 'static) {
+        let entry = self.table.entry(name);
+        entry.alive.set(entry.alive.get() + 1);
+        let (clock, pulse) = (Arc::clone(self.tasks.reactor().clock()), Rc::clone(&self.table.pulse));
+        self.tasks.spawn(Accounted { process: Some(Box::pin(task)), entry, clock, pulse, contained: true });
     }
 
     /// Runs a plain task under a name in the table.
@@ -142,11 +162,14 @@ impl<C: 'static> Processes<C> {
     }
 }
 
-/// Counts what a process costs.
+/// Counts what a process costs, and ends it by itself where it is contained.
 struct Accounted<F> {
-    process: Pin<Box<F>>,
+    /// Nothing where it has panicked.
+    process: Option<Pin<Box<F>>>,
     entry: Rc<Entry>,
     clock: Arc<Clock>,
+    pulse: Rc<OnceCell<Arc<Pulse>>>,
+    contained: bool,
 }
 
 impl<F: Future<Output = ()>> Future for Accounted<F> {
@@ -154,13 +177,46 @@ impl<F: Future<Output = ()>> Future for Accounted<F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let before = self.clock.ticks();
-        let result = self.process.as_mut().poll(context);
+        let task = Task::enter(self.pulse.get(), &self.entry.name);
+        let contained = self.contained;
+        let Some(process) = &mut self.process else { return Poll::Ready(()) };
+        let result = if contained {
+            contain(|| process.as_mut().poll(context)).unwrap_or(Poll::Ready(()))
+        } else {
+            process.as_mut().poll(context)
+        };
+        if result.is_ready() {
+            self.process = None;
+        }
+        drop(task);
         let mut figures = self.entry.figures.get();
         figures.calls += 1;
         figures.suspends += u64::from(result.is_pending());
         figures.clocks += self.clock.ticks().wrapping_sub(before);
         self.entry.figures.set(figures);
         result
+    }
+}
+
+/// What main works on, said on its pulse until this is dropped.
+pub struct Task {
+    pulse: Option<Arc<Pulse>>,
+    before: Option<Arc<str>>,
+}
+
+impl Task {
+    /// Begins a task, within another or not.
+    pub fn enter(pulse: Option<&Arc<Pulse>>, name: &Arc<str>) -> Self {
+        let before = pulse.and_then(|pulse| pulse.set_task(Some(Arc::clone(name))));
+        Self { before, pulse: pulse.cloned() }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(pulse) = &self.pulse {
+            pulse.set_task(self.before.take());
+        }
     }
 }
 
@@ -185,7 +241,7 @@ impl<C: 'static> ProcessCx<C> {
     pub fn with<R>(&self, work: impl FnOnce(&mut C) -> R) -> Option<R> {
         let control = self.control.upgrade()?;
         let mut control = control.try_borrow_mut().ok()?;
-        Some(work(&mut control))
+        Some(exposed(|| work(&mut control)))
     }
 
     /// Waits for a time.

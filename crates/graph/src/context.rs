@@ -26,6 +26,8 @@ pub(crate) const NULL_NODE: u16 = 1;
 
 /// `handoff-input` is always node 3.
 pub(crate) const HANDOFF_INPUT: u16 = 3;
+/// `packet-loop` is always node 4: it drops what an iteration would never have run to its end.
+pub(crate) const PACKET_LOOP: u16 = 4;
 
 /// Number of no frame: its distance from any other is beyond what a queue ever holds.
 const CLOSED: u64 = u64::MAX;
@@ -115,6 +117,15 @@ impl Queue {
         let Pending { node, frame } = &mut self.waiting[self.done];
         self.done += 1;
         Some((*node, frame.take()?))
+    }
+
+    /// Frames that wait, from the start of the array on: an iteration that is long does not let it grow by what is done.
+    pub(crate) fn begin_round(&mut self) -> usize {
+        let waiting = self.len();
+        self.waiting[..self.filled].rotate_left(self.done);
+        self.first += self.done as u64;
+        (self.done, self.filled) = (0, waiting);
+        waiting
     }
 
     /// Position of the frame that was opened last for a node; beyond all that are filled where that one is gone with its turn.

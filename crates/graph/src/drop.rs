@@ -1,9 +1,10 @@
-//! `error-drop` and `error-punt`: where packets end, counted by reason.
+//! `error-drop` and `error-punt`: where packets end, counted by reason; `null-node` and `packet-loop`, which send them there.
 
 use std::sync::Arc;
 
 use crate::capture::CapturePoint;
 use crate::context::NodeCx;
+use crate::elog::EventKind;
 use crate::frame::Frame;
 use crate::node::{NoNext, VectorNode};
 use crate::stats::SimpleCounters;
@@ -72,5 +73,29 @@ impl VectorNode for NullNode {
             let verdict = cx.packet(frame, i).drop(NullDrop::Blackholed);
             cx.decide(i, verdict);
         }
+    }
+}
+
+drop_reasons! {
+    /// Why `packet-loop` drops.
+    pub enum LoopDrop { Loop = "packet loop" }
+}
+
+/// Where packets go that an iteration would never have run to their end (`worker/bound.rs`).
+pub(crate) struct PacketLoop {
+    /// Remembers how many, in the event log.
+    pub event: EventKind,
+}
+
+impl VectorNode for PacketLoop {
+    type Next = NoNext;
+    type Drop = LoopDrop;
+
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+        for i in 0..frame.len() {
+            let verdict = cx.packet(frame, i).drop(LoopDrop::Loop);
+            cx.decide(i, verdict);
+        }
+        cx.log(self.event, frame.len() as u32, 0);
     }
 }

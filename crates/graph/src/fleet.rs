@@ -19,6 +19,7 @@ use crossbeam_channel::{Receiver, bounded};
 use quiver_tables::qsbr;
 
 use crate::handoff::way;
+use crate::pulse::{Activity, Pulse, Pulses};
 use crate::worker::Worker;
 
 pub(crate) use sleep::Bell;
@@ -33,6 +34,9 @@ pub struct Fleet {
     workers: Vec<Handle>,
     local: Option<Local>,
     domain: qsbr::Domain,
+    pulses: Arc<Pulses>,
+    /// Main's: a wait for a worker is not main's fault.
+    main: Arc<Pulse>,
 }
 
 struct Local {
@@ -54,8 +58,9 @@ pub struct Rest {
 }
 
 impl Fleet {
-    pub(crate) fn new(domain: qsbr::Domain) -> Self {
-        Self { workers: Vec::new(), local: None, domain }
+    pub(crate) fn new(domain: qsbr::Domain, pulses: Arc<Pulses>) -> Self {
+        let main = pulses.of(0);
+        Self { workers: Vec::new(), local: None, domain, pulses, main }
     }
 
     /// Main forwards itself, with what workers there are.
@@ -72,7 +77,9 @@ impl Fleet {
     /// It could not be started or placed.
     pub(crate) fn spawn(&mut self, worker: Worker, plan: &ThreadPlan) -> std::io::Result<()> {
         let thread = worker.thread();
-        self.workers.push(Handle::start(worker, plan, self.domain.register())?);
+        let reader = self.domain.register();
+        let started = self.main.during(Activity::Waits, || Handle::start(worker, plan, reader));
+        self.workers.push(started.inspect_err(|_| self.pulses.forget(thread))?);
         self.open_ways(thread);
         Ok(())
     }
@@ -105,12 +112,19 @@ impl Fleet {
         if thread == 0 {
             self.local = None;
         } else if let Some(at) = self.workers.iter().position(|w| w.thread == thread) {
-            self.workers.remove(at).stop();
+            let worker = self.workers.remove(at);
+            self.main.during(Activity::Waits, || worker.stop());
+            self.pulses.forget(thread);
         }
         self.each(move |w| {
             w.take_in();
             w.core.handoff.forget(thread);
         });
+    }
+
+    /// Main has done a part of what it does.
+    pub(crate) fn progress(&self) {
+        self.main.beat();
     }
 
     /// Number of worker threads; 0 means that main forwards.
@@ -147,7 +161,7 @@ impl Fleet {
         let handle = self.workers.iter().find(|w| w.thread == thread)?;
         let (answer, result) = bounded(1);
         handle.send(Box::new(move |w| drop(answer.send(f(w)))));
-        result.recv().ok()
+        self.main.during(Activity::Waits, || result.recv()).ok()
     }
 
     /// Sends `f` to the given thread without waiting.
@@ -174,7 +188,8 @@ impl Fleet {
             })
             .collect();
         let main = self.local.as_mut().map(|local| f(&mut local.worker));
-        main.into_iter().chain(answers.into_iter().filter_map(|a| a.recv().ok())).collect()
+        let answers = self.main.during(Activity::Waits, || answers.into_iter().filter_map(|a| a.recv().ok()).collect::<Vec<_>>());
+        main.into_iter().chain(answers).collect()
     }
 
     /// One turn of the graph on the main thread, where it forwards itself: packets brought in, or `None` where it does not.
@@ -225,7 +240,9 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         // Nobody is left whom packets could be handed to: an orderly leave is not needed.
         while let Some(worker) = self.workers.pop() {
-            worker.stop();
+            let thread = worker.thread;
+            self.main.during(Activity::Waits, || worker.stop());
+            self.pulses.forget(thread);
         }
     }
 }

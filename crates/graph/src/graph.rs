@@ -13,16 +13,17 @@ use quiver_tables::qsbr;
 
 use crate::clock::Clock;
 use crate::context::{NULL_NODE, NodeId};
-use crate::drop::{ErrorDrop, NullNode};
+use crate::drop::{ErrorDrop, NullNode, PacketLoop};
 use crate::elog::EventLog;
 use crate::fleet::{Fleet, ThreadInfo};
 use crate::frame::VECTOR_DEFAULT;
 use crate::handoff::HandoffInput;
 use crate::interface::InterfaceCounters;
-use crate::node::{LoopConfig, Severity, Verdict};
+use crate::node::{ErrorText, LoopConfig, Severity, Verdict};
+use crate::pulse::Pulses;
 use crate::spec::{MakeCx, NodeKind, NodeSpec};
 use crate::staged::Level;
-use crate::stats::{Names, Stats, path_part};
+use crate::stats::{Names, SimpleCounters, Stats, path_part};
 use crate::worker::{NodeCounters, Shared, Slot, Worker};
 
 use arcs::ArcState;
@@ -68,6 +69,23 @@ pub struct ErrorInfo {
     pub text: &'static str,
     /// Severity.
     pub severity: Severity,
+}
+
+/// Counters of what happens outside any node.
+#[derive(Clone)]
+pub struct EventCounts {
+    errors: Arc<SimpleCounters>,
+    base: u32,
+    n: u32,
+}
+
+impl EventCounts {
+    /// Counts one of them, by its place in the list.
+    pub fn count(&self, at: u32) {
+        if at < self.n {
+            self.errors.add(0, self.base + at, 1);
+        }
+    }
 }
 
 /// A node as displays show it.
@@ -139,6 +157,7 @@ impl Graph {
             interfaces: interfaces.clone(),
             nodes: Arc::new(nodes),
             events,
+            pulses: Arc::default(),
         };
         let mut graph = Self {
             entries: Vec::new(),
@@ -147,7 +166,7 @@ impl Graph {
             free_errors: HashMap::new(),
             arcs: HashMap::new(),
             arc_order: Vec::new(),
-            fleet: Fleet::new(domain.clone()),
+            fleet: Fleet::new(domain.clone(), shared.pulses.clone()),
             shared,
             node_names: stats.names("/sys/node/names"),
             stats,
@@ -158,11 +177,13 @@ impl Graph {
         };
         let drops = interfaces.drops.clone();
         let punts = interfaces.punt.clone();
+        let looped = graph.shared.events.kind("packet loop: %d packets dropped");
         let added = graph.add(vec![
             NodeSpec::vector("error-drop", move |_| ErrorDrop { counter: drops.clone() }).takes_shared(),
             NodeSpec::vector("null-node", |_| NullNode).takes_shared(),
             NodeSpec::vector("error-punt", move |_| ErrorDrop { counter: punts.clone() }).takes_shared(),
             NodeSpec::input("handoff-input", |_| HandoffInput),
+            NodeSpec::vector("packet-loop", move |_| PacketLoop { event: looped }).takes_shared(),
         ]);
         debug_assert!(added.is_ok());
         graph.shared.errors.set_len(graph.errors.len() as u32);
@@ -184,6 +205,17 @@ impl Graph {
     /// The event log of all threads.
     pub fn events(&self) -> &Arc<EventLog> {
         &self.shared.events
+    }
+
+    /// What all threads show of their progress.
+    pub fn pulses(&self) -> &Arc<Pulses> {
+        &self.shared.pulses
+    }
+
+    /// Tells a watchdog that main has done a part of what it does: between the parts of a change that has many and does not
+    /// give the thread back.
+    pub fn progress(&self) {
+        self.fleet.progress();
     }
 
     /// Reclamation domain that all workers take part in.
@@ -251,6 +283,7 @@ impl Graph {
             self.by_name.insert(spec.name.clone(), id);
             let error_base = self.claim_errors(&spec);
             self.node_names.set(u32::from(id), &spec.name);
+            self.shared.pulses.set_name(id, &spec.name);
             for what in NODE_COUNTERS {
                 // A refusal only means that the directory is full.
                 let _ = self.stats.symlink(&node_link(&spec.name, what), &format!("/sys/node/{what}"), u32::from(id));
@@ -278,19 +311,29 @@ impl Graph {
 
     /// Gives a node's reasons their numbers; those of a removed node with as many reasons are used again, zeroed.
     fn claim_errors(&mut self, spec: &NodeSpec) -> u32 {
-        let n = spec.errors.len();
+        self.claim_errors_of(&spec.name, spec.errors)
+    }
+
+    fn claim_errors_of(&mut self, owner: &str, errors: &[ErrorText]) -> u32 {
+        let n = errors.len();
         let base = self.free_errors.get_mut(&n).and_then(Vec::pop).unwrap_or(self.errors.len() as u32);
-        for (k, e) in spec.errors.iter().enumerate() {
+        for (k, e) in errors.iter().enumerate() {
             let at = base as usize + k;
             if self.errors.len() <= at {
                 self.errors.push(None);
             }
-            self.errors[at] = Some(ErrorInfo { node: spec.name.clone(), text: e.text, severity: e.severity });
+            self.errors[at] = Some(ErrorInfo { node: owner.to_owned(), text: e.text, severity: e.severity });
             // Names are unique by node and reason; a refusal only means that the directory is full.
-            let _ = self.stats.symlink(&format!("/err/{}/{}", spec.name, e.text), "/node/errors", at as u32);
+            let _ = self.stats.symlink(&format!("/err/{owner}/{}", e.text), "/node/errors", at as u32);
         }
         self.shared.errors.set_len(self.errors.len() as u32);
         base
+    }
+
+    /// Counters of what happens outside any node, shown among the errors under `owner`. Main alone counts them.
+    pub fn add_events(&mut self, owner: &str, texts: &'static [ErrorText]) -> EventCounts {
+        let base = self.claim_errors_of(owner, texts);
+        EventCounts { errors: self.shared.errors.clone(), base, n: texts.len() as u32 }
     }
 
     fn instance(&self, id: u16, thread: usize) -> Option<Slot> {

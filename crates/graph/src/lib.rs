@@ -32,6 +32,7 @@ mod own;
 mod packet;
 mod port;
 mod publish;
+mod pulse;
 pub mod reactor;
 mod spec;
 mod staged;
@@ -48,7 +49,7 @@ pub use feature::{ArcPoint, ArcSpec, FeatureSpec};
 pub use fleet::{Fleet, Rest, ThreadInfo, ThreadPlan};
 pub use frame::{Frame, IfIndex, PREFETCH_MAX, Span, VECTOR_DEFAULT, VECTOR_MAX, flags};
 pub use fuse::{End, Line, Then};
-pub use graph::{ErrorInfo, Graph, GraphError, MAX_NODES, NodeFigures, NodeInfo, STATS_BYTES};
+pub use graph::{ErrorInfo, EventCounts, Graph, GraphError, MAX_NODES, NodeFigures, NodeInfo, STATS_BYTES};
 pub use group::{Group, Sent};
 pub use handoff::HANDOFF_CAPACITY;
 pub use interface::{InterfaceCounters, MAX_INTERFACES};
@@ -61,6 +62,7 @@ pub use port::{
     Transmitted, TxBatch, TxDrop, TxQueue, TxState,
 };
 pub use publish::{Published, Snapshot};
+pub use pulse::{Activity, Pulse, Pulses, Whereabouts};
 pub use spec::{MakeCx, NodeKind, NodeSpec, TraceFormat};
 pub use staged::Level;
 pub use trace::{TRACE_BYTES, TRACE_MAX, TraceEntry, TraceRecord};

@@ -1,6 +1,6 @@
 //! Packet trace: what every node made of a packet, kept as bytes and put into words only when shown.
 
-use crate::context::Core;
+use crate::context::{Core, ERROR_DROP, PACKET_LOOP};
 use crate::frame::{Frame, IF_MASK, IfIndex, TAKEN, flags};
 use crate::packet::{Env, Packet, Pkt};
 
@@ -60,6 +60,8 @@ const SLOT_BITS: u32 = 20;
 pub const TRACE_MAX: usize = 1 << 16;
 /// Most stations kept of one packet (a loop would go on).
 const ENTRIES_MAX: usize = 64;
+/// Stations kept beyond them: `packet-loop` and `error-drop`.
+const ENDS: usize = 2;
 
 impl TraceBuffer {
     /// Traces the next `n` packets that `node` brings in.
@@ -165,7 +167,9 @@ pub(crate) fn record_one(core: &mut Core, env: &Env, node: u16, next: u16, frame
 
 fn add_entry(core: &mut Core, node: u16, next: u16, packet: &Pkt<'_>) {
     let Some(record) = core.trace.slot(packet.meta().trace).and_then(|s| core.trace.records.get_mut(s)) else { return };
-    if record.entries.len() >= ENTRIES_MAX {
+    // The end of a packet that went round is worth more than its rounds: there is room for it in any case.
+    let ends = matches!(node, PACKET_LOOP | ERROR_DROP);
+    if record.entries.len() >= ENTRIES_MAX + if ends { ENDS } else { 0 } {
         return;
     }
     let mut bytes = vec![0; packet.total_len().min(TRACE_BYTES)];

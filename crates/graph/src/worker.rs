@@ -14,11 +14,13 @@ use crate::handoff::{HANDOFF_CAPACITY, Handoff};
 use crate::interface::InterfaceCounters;
 use crate::node::{Idle, InputNode, LoopConfig};
 use crate::packet::Env;
+use crate::pulse::{Pulse, Pulses};
 use crate::spec::Body;
 use crate::staged::Level;
 use crate::stats::{SimpleCounters, SimpleRows};
 use crate::trace::{TraceBuffer, TraceRecord};
 
+mod bound;
 mod place;
 mod run;
 
@@ -68,6 +70,7 @@ pub(crate) struct Shared {
     pub interfaces: Arc<InterfaceCounters>,
     pub nodes: Arc<NodeCounters>,
     pub events: Arc<EventLog>,
+    pub pulses: Arc<Pulses>,
 }
 
 /// Events that each thread remembers.
@@ -105,6 +108,8 @@ pub struct Worker {
     next: Box<Scratch>,
     clock: View,
     nodes: SimpleRows<3>,
+    /// What it shows of its progress.
+    pub(crate) pulse: Arc<Pulse>,
     /// Set to end the thread's loop.
     pub(crate) stop: bool,
     /// Nodes have given back what they held.
@@ -152,6 +157,7 @@ impl Worker {
             next: Box::new(Scratch([0; LANES])),
             clock: View::new(shared.clock.clone()),
             nodes: shared.nodes.rows(thread),
+            pulse: shared.pulses.of(thread),
             stop: false,
             finished: false,
             figures: LoopFigures { since: now, ..Default::default() },
@@ -331,6 +337,7 @@ impl Worker {
         let packets = self.run(ticks).turn();
         self.core.cache.publish();
         self.figures.loops += 1;
+        self.pulse.beat();
         packets
     }
 
@@ -342,10 +349,10 @@ impl Worker {
 
     /// What it takes to run nodes, from `time` on.
     fn run(&mut self, time: u64) -> Run<'_> {
-        let Self { core, bodies, places, lines, fusion, inputs, next, clock, nodes, figures, .. } = self;
+        let Self { core, bodies, places, lines, fusion, inputs, next, clock, nodes, pulse, figures, .. } = self;
         let env = core.env;
         let cx = NodeCx { core, env, prefetch: 0, node: ERROR_DROP, nexts: &[], next: &mut next.0 };
-        Run { cx, bodies, places, fusion: *fusion, lines, inputs, clock: clock.clock(), nodes, figures, time }
+        Run { cx, bodies, places, fusion: *fusion, lines, inputs, clock: clock.clock(), nodes, pulse, figures, time }
     }
 
     /// Asks input nodes whether the thread may sleep: `Some(until)` if it may, with the earliest time that one asked for.

@@ -3,12 +3,17 @@
 //! Fragments of one datagram may come to different threads, so the memory is shared: a small set of slots, each two words.
 //! Whoever sees a first fragment writes them, whoever sees a later one reads them. A later fragment that comes before the
 //! first is dropped and counted; its sender sends the datagram again.
+//!
+//! A source's datagrams lie in [`SETS_EACH`] of the sets, which a seeded hash of its address chooses: one that sends fragments
+//! without end overwrites its own, and those of another only where both share a set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const SETS: usize = 2048;
 const WAYS: usize = 4;
+/// Sets that the datagrams of one source lie in: 256 datagrams at a time.
+const SETS_EACH: u64 = 64;
 /// How long a datagram's fragments may be apart, seconds (RFC 6056 says nothing; Linux keeps 30).
 const LIFE: u32 = 30;
 
@@ -32,6 +37,14 @@ pub struct Fragments {
     seed: u64,
 }
 
+/// Mixes words into a seed.
+fn mix(seed: u64, words: [u64; 2]) -> u64 {
+    words.into_iter().fold(seed, |h, word| {
+        let wide = u128::from(h ^ word) * 0x9e37_79b9_7f4a_7c15_u128;
+        wide as u64 ^ (wide >> 64) as u64
+    })
+}
+
 impl Fragments {
     /// An empty memory.
     pub fn new(seed: u64) -> Self {
@@ -40,23 +53,21 @@ impl Fragments {
 
     fn hash(&self, of: Datagram) -> u64 {
         let rest = u64::from(of.id) | u64::from(of.proto) << 16 | u64::from(of.fib) << 32;
-        let mut h = self.seed;
-        for word in [of.addrs, rest] {
-            let wide = u128::from(h ^ word) * 0x9e37_79b9_7f4a_7c15_u128;
-            h = wide as u64 ^ (wide >> 64) as u64;
-        }
-        h | 1
+        mix(self.seed, [of.addrs, rest]) | 1
     }
 
-    fn set(&self, hash: u64) -> &[[AtomicU64; 2]] {
-        let at = (hash >> 32) as usize % SETS * WAYS;
+    fn set(&self, of: Datagram, hash: u64) -> &[[AtomicU64; 2]] {
+        // In memory the source comes first.
+        let [a, b, c, d, ..] = of.addrs.to_ne_bytes();
+        let source = u64::from(u32::from_ne_bytes([a, b, c, d])) | u64::from(of.fib) << 32;
+        let at = (mix(!self.seed, [source, (hash >> 32) % SETS_EACH]) >> 32) as usize % SETS * WAYS;
         self.slots.get(at..at + WAYS).unwrap_or_default()
     }
 
     /// Remembers the ports (raw) of a datagram.
     pub fn remember(&self, of: Datagram, ports: u32, now: u32) {
         let hash = self.hash(of);
-        let set = self.set(hash);
+        let set = self.set(of, hash);
         let old = |slot: &&[AtomicU64; 2]| {
             let known = slot[0].load(Relaxed);
             known == 0 || known == hash || (now as u16).wrapping_sub((slot[1].load(Relaxed) >> 32) as u16) > LIFE as u16
@@ -72,7 +83,7 @@ impl Fragments {
     /// The ports of a datagram, where its first fragment has been seen.
     pub fn recall(&self, of: Datagram, now: u32) -> Option<u32> {
         let hash = self.hash(of);
-        let [_, second] = self.set(hash).iter().find(|slot| slot[0].load(Relaxed) == hash)?;
+        let [_, second] = self.set(of, hash).iter().find(|slot| slot[0].load(Relaxed) == hash)?;
         let word = second.load(Relaxed);
         let young = (now as u16).wrapping_sub((word >> 32) as u16) <= LIFE as u16;
         (young && word >> 48 == (hash >> 1) & 0xffff).then_some(word as u32)
@@ -104,5 +115,18 @@ mod tests {
             f.remember(datagram(id), id.into(), 100);
             assert_eq!(f.recall(datagram(id), 100), Some(id.into()));
         }
+    }
+
+    #[test]
+    fn a_flood_of_one_source_overwrites_few_datagrams_of_others() {
+        let f = Fragments::new(3);
+        let honest = |n: u32| Datagram { addrs: u64::from_ne_bytes([10, 1, (n >> 8) as u8, n as u8, 10, 0, 0, 1]), ..datagram(5) };
+        (0..500).for_each(|n| f.remember(honest(n), n, 100));
+        for id in 0..200_000_u32 {
+            let addrs = u64::from_ne_bytes([10, 9, 9, 9, 10, 0, 0, (id >> 16) as u8]);
+            f.remember(Datagram { addrs, ..datagram(id as u16) }, 1, 101 + id / 50_000);
+        }
+        let known = (0..500).filter(|n| f.recall(honest(*n), 105) == Some(*n)).count();
+        assert!(known >= 450, "{known} of 500");
     }
 }

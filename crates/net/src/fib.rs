@@ -43,6 +43,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use adjacency::AdjKey;
 pub use adjacency::{AdjKind, AdjacencyInfo};
 pub use api::FoundRoute;
 pub(crate) use api::init;

@@ -36,6 +36,7 @@ mod rewrite;
 mod tests;
 
 pub use address::{AddressError, unspecified};
+pub(crate) use egress::Egress;
 pub use egress::{Egress4, Way};
 pub use family::{Family, FamilyId, PrefixTable, V4, V6};
 pub use hash::FlowHash;

@@ -32,6 +32,7 @@ mod domain;
 mod flood;
 mod input;
 mod learn;
+mod loops;
 mod mac;
 mod macs;
 mod port;
@@ -46,7 +47,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use crossbeam_channel::Receiver;
 use quiver_graph::{IfIndex, NodeSpec, Published, TraceEntry, Verdict};
 
 use crate::router::ProcessSignal;
@@ -54,7 +54,7 @@ use crate::{NetError, Router};
 pub use control::{L2Error, PortSwitch};
 pub use domain::{BdSwitch, BridgeDomain, BridgePort, PortKind};
 use domain::{DomainView, Domains};
-use learn::{Heard, Teller};
+use learn::{Reports, Teller};
 pub use mac::MAC_LIMIT;
 use mac::MacFib;
 pub use macs::{Flush, MacEntry, MacKind};
@@ -84,7 +84,7 @@ pub(crate) struct L2 {
     rewrites: BTreeMap<IfIndex, TagRewrite>,
     changes: Published<Rewrites>,
     teller: Teller,
-    heard: Receiver<Heard>,
+    heard: Reports,
     /// Seconds of timer time, for stamps.
     stamp: Arc<AtomicU32>,
     ageing: process::Ageing,

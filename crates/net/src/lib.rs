@@ -22,6 +22,7 @@ pub mod l2;
 pub mod local;
 pub mod nd;
 pub mod neighbor;
+mod owner;
 pub mod pg;
 mod router;
 pub mod rss;

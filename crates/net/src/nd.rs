@@ -85,10 +85,12 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let (ra, make_ra) = node(3);
     let counter = |name: &str| message_counter(router, &format!("ip6-nd/{name}"));
     let (asked, replied, heard) = (counter("rx/requests"), counter("tx/replies"), counter("rx/replies"));
+    let (interfaces, egress) = (router.data.interfaces.clone(), router.egress6());
     vec![
         NodeSpec::vector(ns, move |_| {
             let (views, teller) = make_ns();
-            neighbor::Solicitation { views, teller, received: asked.clone(), replied: replied.clone() }
+            let (interfaces, egress) = (interfaces.clone(), egress.clone());
+            neighbor::Solicitation { views, interfaces, egress, teller, received: asked.clone(), replied: replied.clone() }
         })
         .traced(trace),
         NodeSpec::vector(na, move |_| {

@@ -17,17 +17,21 @@
 //! neighbour that is used is probed by unicast, and one that does not answer is removed, so that the next packet asks
 //! everybody. Whether it is used is told by the counters of its adjacency: forwarding itself pays nothing.
 //!
-//! *Limits.* Dynamic entries per family are bounded ([`NeighborConfig`]), those that are only asked for more tightly; so are
-//! held packets, requests a second, and facts on their way to main. A scan of a big prefix is dropped and counted.
+//! *Limits.* Dynamic entries of a family are bounded in all and for each interface ([`NeighborConfig`]), those that are only asked
+//! for more tightly; so are held packets and requests a second, by who sends the packets ([`crate::owner`]), and facts on their way
+//! to main, by kind and interface. A flood or a scan pushes out its own; what is dropped is counted (`docs/security-wire.md`).
 //!
 //! Not done here: secure ND (RFC 3971), and anything for links that are not Ethernet.
 
 mod ask;
+mod asked;
 mod change;
 mod facts;
 mod hold;
 mod output;
 mod process;
+mod rate;
+mod shares;
 pub(crate) mod state;
 mod table;
 mod view;
@@ -36,7 +40,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crossbeam_channel::Receiver;
 use quiver_graph::stats::SimpleCounters;
 use quiver_graph::{IfIndex, MAX_INTERFACES, MakeCx, NodeId, NodeSpec, Published};
 use quiver_wire::MacAddr;
@@ -46,6 +49,7 @@ use crate::{NetError, ProcessSignal, Router};
 
 use ask::{Ask, AskFamily, Outcome, Target};
 pub(crate) use change::is_running;
+use facts::FactReceiver;
 pub(crate) use facts::{Fact, FactSender, Teller, What};
 use hold::Holds;
 pub(crate) use hold::Key;
@@ -141,7 +145,7 @@ pub(crate) struct Neighbors {
     pub views: Published<Views>,
     slots: OutputSlots,
     holds: Holds,
-    facts: Receiver<Fact>,
+    facts: FactReceiver,
     pub sender: FactSender,
     epoch: Arc<AtomicU32>,
     listeners: Vec<NeighborListener>,

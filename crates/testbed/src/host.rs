@@ -177,10 +177,21 @@ impl Host {
         }
     }
 
-    /// True when `ping` to `address` is answered at least once in `count` tries, 200 ms apart.
+    /// True when `ping` to `address` is answered at least once in `count` tries, 200 ms apart, and within a second of the last:
+    /// for what is tried again, and for answers that must not come.
     pub fn pings(&self, address: &str, count: u32) -> io::Result<bool> {
-        let line = format!("ping -n -q -i 0.2 -W 1 -c {count} {address}");
-        let output = self.run(&line, Duration::from_secs(5 + u64::from(count)))?;
+        self.ping(address, count, 1)
+    }
+
+    /// True when `ping` to `address` is answered at least once in `count` tries, 200 ms apart, however late: for answers that
+    /// must come, also on a machine that is busy.
+    pub fn reaches(&self, address: &str, count: u32) -> io::Result<bool> {
+        self.ping(address, count, 60)
+    }
+
+    fn ping(&self, address: &str, count: u32, patience: u64) -> io::Result<bool> {
+        let line = format!("ping -n -q -i 0.2 -W {patience} -c {count} {address}");
+        let output = self.run(&line, Duration::from_secs(60 + patience + u64::from(count)))?;
         Ok(output.status.success())
     }
 }

@@ -16,9 +16,9 @@ use crate::sys::with_context;
 use crate::vppctl::Vppctl;
 
 /// Longest wait for one command's answer.
-const COMMAND_BOUND: Duration = Duration::from_secs(60);
+const COMMAND_BOUND: Duration = Duration::from_secs(120);
 /// Longest wait for a clean stop.
-const STOP_BOUND: Duration = Duration::from_secs(20);
+const STOP_BOUND: Duration = Duration::from_secs(120);
 
 /// What to start, and how.
 #[derive(Debug, Clone)]
@@ -118,7 +118,7 @@ impl Router {
             host: host.clone(),
             conf: conf.to_owned(),
             binary: None,
-            ready_within: Duration::from_secs(20),
+            ready_within: Duration::from_secs(120),
             environment: Vec::new(),
         }
     }

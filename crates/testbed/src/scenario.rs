@@ -1,4 +1,4 @@
-//! What every scenario test begins with: one at a time on this machine, root, the tools it needs.
+//! What every scenario test begins with: root, the tools it needs, and its turn among the scenarios of this machine.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -10,7 +10,8 @@ use crate::sys;
 /// Set by the gate: a scenario that cannot run fails, unless the kernel is what lacks something.
 pub const STRICT_VARIABLE: &str = "QUIVER_CI";
 
-/// Held while a scenario runs; the next one, in whatever process, waits for its drop.
+/// Held while a scenario runs. Most run side by side, each in namespaces of its own; one that is [`alone`](Self::alone) waits
+/// for the others of this machine, in whatever process, and they wait for it.
 #[derive(Debug)]
 pub struct Scenario {
     _lock: File,
@@ -21,7 +22,7 @@ impl Scenario {
     /// Root in a user namespace has it not.
     pub const BPF: &str = "bpf(2)";
 
-    /// Takes the machine for a scenario with these needs: programs by name, [`BPF`](Self::BPF). `None`: it cannot run here, and why has been printed.
+    /// Begins a scenario with these needs: programs by name, [`BPF`](Self::BPF). `None`: it cannot run here, and why has been printed.
     ///
     /// ```no_run
     /// # use quiver_testbed::Scenario;
@@ -29,23 +30,35 @@ impl Scenario {
     /// ```
     #[track_caller]
     pub fn begin(needs: &[&str]) -> Option<Self> {
-        if let Err(error) = can_make_namespaces() {
-            skip(&format!("needs root to make network namespaces ({error})"));
-            return None;
-        }
-        for need in ["ip"].iter().chain(needs) {
-            if *need == Self::BPF {
-                if let Err(error) = bpf::load(&Assembler::default().finish(0, 0)) {
-                    skip(&format!("needs the right to load BPF programs ({error})"));
-                    return None;
-                }
-            } else if !is_installed(need) {
-                skip(&format!("needs the program {need}"));
-                return None;
-            }
-        }
-        Some(Self { _lock: lock().expect("the lock between scenarios") })
+        is_possible(needs).then(|| Self { _lock: lock(File::lock_shared).expect("the lock between scenarios") })
     }
+
+    /// As [`begin`](Self::begin), for one that measures time, needs a core for itself, or looks at what the whole machine has:
+    /// no other scenario runs beside it.
+    #[track_caller]
+    pub fn alone(needs: &[&str]) -> Option<Self> {
+        is_possible(needs).then(|| Self { _lock: lock(File::lock).expect("the lock between scenarios") })
+    }
+}
+
+#[track_caller]
+fn is_possible(needs: &[&str]) -> bool {
+    if let Err(error) = can_make_namespaces() {
+        skip(&format!("needs root to make network namespaces ({error})"));
+        return false;
+    }
+    for need in ["ip"].iter().chain(needs) {
+        if *need == Scenario::BPF {
+            if let Err(error) = bpf::load(&Assembler::default().finish(0, 0)) {
+                skip(&format!("needs the right to load BPF programs ({error})"));
+                return false;
+            }
+        } else if !is_installed(need) {
+            skip(&format!("needs the program {need}"));
+            return false;
+        }
+    }
+    true
 }
 
 /// Says visibly that a scenario is left out; under the gate (`QUIVER_CI=1`) that is a failure.
@@ -89,17 +102,15 @@ fn is_installed(tool: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(tool).is_file())
 }
 
-fn lock() -> io::Result<File> {
-    let path = std::env::temp_dir().join("quiver-scenario.lock");
-    let file = open_lock(&path).map_err(|e| sys::with_context(path.display(), e))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(std::fs::TryLockError::WouldBlock) => {
-            say("waiting for another scenario to end");
-            file.lock()?;
-        }
-        Err(std::fs::TryLockError::Error(error)) => return Err(error),
-    }
+fn lock(take: fn(&File) -> io::Result<()>) -> io::Result<File> {
+    let open = |name: &str| {
+        let path = std::env::temp_dir().join(name);
+        open_lock(&path).map_err(|e| sys::with_context(path.display(), e))
+    };
+    let (turn, file) = (open("quiver-scenario.turn")?, open("quiver-scenario.lock")?);
+    // Whoever waits for the lock keeps its turn: one that is to be alone would wait as long as others came.
+    turn.lock()?;
+    take(&file)?;
     Ok(file)
 }
 

@@ -14,7 +14,7 @@ How the parts know each other, arrows pointing one way::
     commands, hosts, remote, fartester          of these, on other hosts
     site ── farsite                             where device and tester stand: here, or on two hosts
                         │
-    runner ── spread ── cluster                 one testbed, several, several on a Dask cluster
+    runner ── spread ── worker ── cluster       one testbed, several, several in the hands of worker processes
        └───── report, compare ── cli
 """
 

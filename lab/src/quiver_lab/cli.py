@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,8 @@ import typer
 from rich.console import Console
 
 from quiver_lab import __version__, beds, campaign, doctor, facts, findings, hardware, published, runner, spread, trex, units
+from quiver_lab import worker as workers
+from quiver_lab.cluster import places
 from quiver_lab.devices import external
 from quiver_lab.operator import AtTerminal
 from quiver_lab.records import RunId, RunRecord
@@ -122,7 +125,12 @@ def run(
         typer.Option("--testbed", help="testbed's file, in place of the campaign's own; several share the work"),
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(help="Dask scheduler (tcp://…) whose workers reach the testbeds, or local")
+        list[str] | None,
+        typer.Option(
+            metavar="[TESTBED=]local|COMMAND",
+            help="have a worker process make the runs: on this machine, or where a command starts `quiver-lab worker' "
+            "(a=ssh lab@192.0.2.9 quiver-lab worker); may be repeated",
+        ),
     ] = None,
 ) -> None:
     """Run a campaign. Ctrl-C loses the trial in flight only: --resume goes on."""
@@ -130,17 +138,16 @@ def run(
     chosen = beds.of(c, file.parent, testbeds or [])
     store = Store.create(to, c, text, facts.machine(), resume=resume)
     try:
-        if cluster is not None:
-            from quiver_lab.cluster import places  # noqa: PLC0415  (slow to import)
-
-            with places(chosen, c, text, cluster) as there:
+        if cluster:
+            with places(chosen, text, cluster) as there:
                 spread.run(store, there, _Lines(), _say)
         elif chosen[0].described:
             spread.run(store, [spread.Here(bed) for bed in chosen], _Lines(), _say)
         else:
             runner.Runner(store, _Lines(), operator=AtTerminal(_say, None if yes else input)).run()
     except KeyboardInterrupt:
-        more = "".join(f" --testbed {bed}" for bed in testbeds or []) + (f" --cluster {cluster}" if cluster else "")
+        more = "".join(f" --testbed {bed}" for bed in testbeds or [])
+        more += "".join(f" --cluster {shlex.quote(word)}" for word in cluster or [])
         err.print(f"\nstopped; go on with: quiver-lab run {file} --out {to}{more} --resume", highlight=False, markup=False)
         raise typer.Exit(130) from None
     count = sum(1 for r in store.runs() if r.status == "done")
@@ -150,6 +157,12 @@ def run(
     )
     if failed and not count:
         raise typer.Exit(1)
+
+
+@app.command()
+def worker() -> None:
+    """Make runs for the lab that started this (run --cluster), which speaks to it by standard input and output."""
+    workers.main()
 
 
 @app.command()

@@ -1,130 +1,196 @@
-"""A campaign's testbeds on a Dask cluster: a worker that offers the resource ``testbed-NAME`` makes the runs of that testbed.
+"""A campaign's testbeds in the hands of worker processes (``worker.py``): on this machine, or wherever a command reaches.
 
-Trials come back by a queue of one place, and are stored here before the worker is two ahead. A run whose worker dies is begun
-again with these trials as answers, on whichever worker offers the testbed then: only the trials in flight are lost. Dask would
-begin it again by itself, with what was known at first; a mark that each beginning leaves with the scheduler prevents that.
+A worker is a process that we start, and its input and output are all that joins us: ``ssh``'s, where it is on another host. So
+there is no service to set up, nobody else can speak to it, and either side's end is the other's end of file, at once: nothing
+here waits for a time. A worker stores nothing: each record comes back before its next trial begins. A run whose worker dies is
+begun again by the next worker with these trials as answers: only the trial in flight is lost.
 """
 
 from __future__ import annotations
 
-import logging
+import json
+import re
+import shlex
+import subprocess
+import sys
 import tempfile
-import time
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from functools import partial
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-import distributed
-
-from quiver_lab import site
+from quiver_lab import __version__, worker
 from quiver_lab.beds import Bed
-from quiver_lab.campaign import Campaign
-from quiver_lab.meters import measure_idle
-from quiver_lab.processes import CommandError
+from quiver_lab.processes import CommandError, last_line
 from quiver_lab.records import RunId, RunRecord, StatefulRecord, TrialRecord
-from quiver_lab.runner import Progress, Runner
-from quiver_lab.spread import Survey, survey
+from quiver_lab.runner import Progress, Runner, StoppedError
+from quiver_lab.spread import Here, Place, Survey
 from quiver_lab.store import Store
 from quiver_lab.trial import Trial
 
-WORKER_S = 60.0
-"""For how long a testbed may be without a worker before it is given up."""
 LIVES = 5
 """How many workers one run may cost."""
+LEAVE_S = 10.0
+"""For how long a worker that is to end may take to give its testbed back, before it is killed."""
+LOCAL = (sys.executable, "-m", "quiver_lab", "worker")
+
+Command = tuple[str, ...]
 
 
-TAKEN_S = 60.0
-"""For how long a trial may wait to be taken."""
+class DiedError(Exception):
+    """A worker that is gone."""
 
 
-@dataclass(frozen=True)
-class Known:
-    """What a run has already."""
+class _Process:
+    """One worker, from its start to its end."""
 
-    trials: tuple[TrialRecord, ...]
-    stateful: StatefulRecord | None
+    def __init__(self, command: Command, bed: Bed, text: str) -> None:
+        self._said: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  (closed by end)
+        try:
+            # In a session of its own: Ctrl-C at a terminal is for us, who end the trials in flight in order.
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._said,
+                encoding="utf-8",
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._said.close()
+            raise CommandError(f"worker {command[0]}: {error.strerror or error}") from error
+        self.pid = self._process.pid
+        self._reads = threading.Lock()
+        try:
+            self._greet(shlex.join(command))
+            self.say(worker.described(bed, text))
+        except DiedError as error:
+            raise CommandError(f"worker `{shlex.join(command)}' ended at once: {self._last_words()}") from error
+        except BaseException:
+            self.end()
+            raise
+
+    def _greet(self, name: str) -> None:
+        line = self._line()
+        try:
+            hello = json.loads(line)
+        except ValueError:
+            hello = line.strip()
+        if not isinstance(hello, dict) or hello.get("schema") != worker.HELLO["schema"]:
+            raise CommandError(f"worker `{name}' says {str(hello)[:200]!r}: the command is to start `quiver-lab worker'")
+        if hello != worker.HELLO:
+            raise CommandError(f"worker `{name}' is quiver-lab {hello.get('version')}, and this is {__version__}")
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        with self._reads:
+            line = self._process.stdout.readline()
+        if not line.endswith("\n"):
+            raise DiedError
+        return line
+
+    def _last_words(self) -> str:
+        """What it said last; ends it."""
+        status = self._leave()
+        self._said.seek(0)
+        said = last_line(self._said.read())
+        self.end()
+        return said or f"exit status {status}"
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Send it a message."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise DiedError from error
+
+    def hear(self) -> dict[str, Any]:
+        """Wait for its next message."""
+        message: dict[str, Any] = json.loads(self._line())
+        if message["kind"] == "wrong":
+            raise CommandError(f"its worker failed: {message['why']}\n{message['trace']}")
+        return message
+
+    def _leave(self) -> int:
+        """Have it end, in order where it can; its exit status."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        try:
+            return self._process.wait(LEAVE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def end(self) -> None:
+        """End it."""
+        self._leave()
+        self._said.close()
+        # After a second Ctrl-C a thread may be reading, and closing would wait for it.
+        if self._process.stdout is not None and self._reads.acquire(blocking=False):
+            self._process.stdout.close()
+            self._reads.release()
 
 
-class AgainError(RuntimeError):
-    """A run that Dask itself began a second time."""
+class OnWorker:
+    """A testbed that workers make the runs of: one at a time, started by these commands in turn."""
 
+    def __init__(self, bed: Bed, text: str, commands: Sequence[Command]) -> None:
+        self.bed, self._text = bed, text
+        self._commands, self._count = cycle(commands), len(commands)
+        self.process: _Process | None = None
+        self._over = False
 
-def resource(bed: Bed) -> str:
-    """What a worker offers that can reach a testbed: ``dask worker … --resources "testbed-NAME=1"``."""
-    return f"testbed-{bed.name}"
+    def begin(self) -> _Process:
+        """The worker; started where there is none. A ``CommandError`` where none can be."""
+        if self._over:
+            raise StoppedError
+        if self.process is not None:
+            return self.process
+        wrong: list[str] = []
+        for _ in range(self._count):
+            try:
+                self.process = _Process(next(self._commands), self.bed, self._text)
+            except CommandError as error:
+                wrong.append(str(error))
+            else:
+                return self.process
+        raise CommandError("; ".join(wrong))
 
+    def end(self) -> None:
+        """End the worker, where there is one."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.end()
 
-class _Relay(Store):
-    """A worker's store: what is written also goes to whoever asked for the run."""
+    def close(self) -> None:
+        """End the worker, and start no other."""
+        self._over = True
+        self.end()
 
-    tell: Callable[[tuple[str, str]], None] = staticmethod(lambda _: None)
+    def survey(self) -> Survey:
+        """Have the worker look at it."""
+        process = self.begin()
+        try:
+            process.say({"kind": "survey"})
+            return worker.SURVEY.validate_python(process.hear()["survey"])
+        except DiedError as error:
+            self.end()
+            raise CommandError("its worker died") from error
 
-    def put_trial(self, record: TrialRecord) -> None:
-        """Store and send a trial."""
-        super().put_trial(record)
-        self.tell(("trial", record.model_dump_json(by_alias=True)))
-
-    def put_stateful(self, record: StatefulRecord) -> None:
-        """Store and send a measurement."""
-        super().put_stateful(record)
-        self.tell(("stateful", record.model_dump_json(by_alias=True)))
-
-    def put_run(self, record: RunRecord) -> None:
-        """Store and send a run."""
-        super().put_run(record)
-        self.tell(("run", record.model_dump_json(by_alias=True)))
-
-
-def _survey(bed: Bed) -> Survey:
-    """On a worker: what its testbed can do."""
-    return survey(bed, site.of(bed.campaign))
-
-
-def _carry(bed: Bed, text: str, run: RunId, known: Known, token: str) -> None:
-    """On a worker: one run, told by the queue ``token``; the event of the same name says that it was begun.
-
-    By a client of its own, closed before the run is over: the one that Dask gives to workers is closed with the worker, when
-    the scheduler goes too, and then complains.
-    """
-    worker = distributed.get_worker()
-    with distributed.Client(worker.scheduler.address, security=worker.security, set_as_default=False, timeout=30) as client:
-        begun = distributed.Event(token, client=client)
-        if begun.is_set():
-            raise AgainError(token)
-        begun.set()
-        stop = distributed.Event(_stop(token), client=client)
-        queue = distributed.Queue(token, client=client, maxsize=1)
-        with tempfile.TemporaryDirectory(prefix="ql-run-") as folder:
-            store = _Relay(Path(folder), bed.campaign, text)
-            for record in known.trials:
-                store.put_trial(record)
-            if known.stateful is not None:
-                store.put_stateful(known.stateful)
-            # Where nobody takes it, whoever asked is gone, and the testbed is to be free again.
-            store.tell = partial(queue.put, timeout=TAKEN_S)
-            runner = Runner(store, campaign=bed.campaign, stopped=stop.is_set)
-            meter = runner.meter
-            if meter is not None:
-                runner.idle_watts = measure_idle(meter)
-            with meter.running() if meter is not None else nullcontext():
-                runner.measure(run)
-            for log in sorted((Path(folder) / "logs").glob("*.log")):
-                queue.put((f"log {log.name}", log.read_text(encoding="utf-8", errors="replace")))
-
-
-def _stop(token: str) -> str:
-    """The event that ends the runs of one session."""
-    return token.split("/", maxsplit=1)[0] + "/stop"
+    def runner(self, store: Store, progress: Progress, stopped: Callable[[], bool]) -> Runner:
+        """Whoever sends its runs."""
+        return _Sender(self, store, progress, stopped)
 
 
 class _Sender(Runner):
     """Has each run made by a worker."""
 
-    def __init__(self, place: OnCluster, store: Store, progress: Progress, stopped: Callable[[], bool]) -> None:
+    def __init__(self, place: OnWorker, store: Store, progress: Progress, stopped: Callable[[], bool]) -> None:
         # The meter is the worker's.
         quiet = place.bed.campaign.testbed.model_copy(update={"meter": "none", "pdu": None, "sensors": ()})
         super().__init__(store, progress, campaign=place.bed.campaign.model_copy(update={"testbed": quiet}), stopped=stopped)
@@ -132,128 +198,85 @@ class _Sender(Runner):
 
     def measure(self, run: RunId) -> None:
         for _ in range(LIVES):
-            if self._life(run):
+            if self.stopped():
+                raise StoppedError
+            try:
+                self._life(self._place.begin(), run)
+            except DiedError:
+                self._place.end()
+            else:
                 return
         self._put(run, "failed", why=f"{LIVES} workers died of it, or with it")
 
-    def _life(self, run: RunId) -> bool:
-        """Have a worker make the run; whether it lived to its end."""
-        place, client = self._place, self._place.client
-        token = f"{place.session}/{uuid.uuid4().hex}"
-        trials: list[TrialRecord] = []
+    def _life(self, process: _Process, run: RunId) -> None:
+        """Have a worker make the run."""
+        trials: list[Any] = []
         while (record := self.store.trial(run, len(trials))) is not None:
-            trials.append(record)
-        known = Known(tuple(trials), self.store.stateful(run))
-        queue = distributed.Queue(token, client=client, maxsize=1)
-        future = client.submit(
-            _carry, place.bed, place.text, run, known, token,
-            key=token, pure=False, retries=0, resources={resource(place.bed): 1},
-        )  # fmt: skip
-        alone: float | None = None
-        try:
-            while True:
-                over = future.done()
-                if self._take(queue):
-                    continue
-                if over:
-                    break
-                if self.stopped():
-                    distributed.Event(_stop(token), client=client).set()
-                if place.offered():
-                    alone = None
-                elif (alone := alone or time.monotonic()) + WORKER_S < time.monotonic():
-                    raise CommandError(f"no worker has offered {resource(place.bed)} for {WORKER_S:g} s")
-            error = future.exception()
-        finally:
-            future.cancel()
-            queue.close()
-        if isinstance(error, AgainError | distributed.KilledWorker):
-            return False
-        if error is not None:
-            raise error
-        return True
+            trials.append(record.model_dump(mode="json", by_alias=True))
+        stateful = self.store.stateful(run)
+        process.say({
+            "kind": "run", "run": run.model_dump(mode="json", by_alias=True), "trials": trials,
+            "stateful": None if stateful is None else stateful.model_dump(mode="json", by_alias=True),
+        })  # fmt: skip
+        while (message := process.hear())["kind"] != "over":
+            if message["kind"] == "may":
+                process.say({"kind": "answer", "stop": self.stopped()})
+            else:
+                self._take(message)
+        if message["stopped"]:
+            raise StoppedError
 
-    def _take(self, queue: distributed.Queue) -> bool:
-        """Store what a worker tells; whether it told anything."""
-        try:
-            kind, text = queue.get(timeout=0.2)
-        except TimeoutError:
-            return False
-        match kind:
+    def _take(self, message: dict[str, Any]) -> None:
+        """Store what a worker tells."""
+        match message["kind"]:
             case "trial":
-                trial = TrialRecord.model_validate_json(text)
+                trial = TrialRecord.model_validate(message["record"])
                 self.store.put_trial(trial)
                 self.progress.trial(trial.run, trial.ordinal, Trial.model_validate(trial.trial), trial.rate_pps)
             case "stateful":
-                self.store.put_stateful(StatefulRecord.model_validate_json(text))
+                self.store.put_stateful(StatefulRecord.model_validate(message["record"]))
             case "run":
-                record = RunRecord.model_validate_json(text)
+                record = RunRecord.model_validate(message["record"])
                 self.store.put_run(record)
                 self.progress.ended(record)
-            case name:
-                file = self.store.root / "logs" / Path(name.removeprefix("log ")).name
+            case "log":
+                file = self.store.root / "logs" / Path(message["name"]).name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(text, encoding="utf-8")
-        return True
+                file.write_text(message["text"], encoding="utf-8")
 
 
-class OnCluster:
-    """A testbed that workers of a cluster reach."""
-
-    def __init__(self, bed: Bed, text: str, client: distributed.Client, session: str) -> None:
-        self.bed, self.text, self.client, self.session = bed, text, client, session
-
-    def offered(self) -> bool:
-        """Whether a worker that is there offers it."""
-        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        return any(resource(self.bed) in w.get("resources", {}) for w in workers)
-
-    def survey(self) -> Survey:
-        """Have a worker look at it."""
-        until = time.monotonic() + WORKER_S
-        while not self.offered():
-            if time.monotonic() > until:
-                raise CommandError(f"no worker offers {resource(self.bed)} (dask worker --resources {resource(self.bed)}=1)")
-            time.sleep(0.2)
+def commands(words: Sequence[str], names: Sequence[str]) -> dict[str, list[Command]]:
+    """The commands that start each testbed's workers, of words ``[NAME=]COMMAND`` where ``local`` is a command too."""
+    found: dict[str, list[Command]] = {name: [] for name in names}
+    for word in words:
+        named = re.match(r"([a-z0-9][a-z0-9-]*)=", word)
+        text = word[named.end() :] if named else word
+        if named and named[1] not in found:
+            raise CommandError(f"--cluster {word}: there is no testbed {named[1]} (there are {', '.join(names)})")
         try:
-            found: Survey = self.client.submit(_survey, self.bed, pure=False, resources={resource(self.bed): 1}).result()
-        except distributed.KilledWorker as error:
-            raise CommandError(f"its worker died: {error}") from error
-        return found
-
-    def runner(self, store: Store, progress: Progress, stopped: Callable[[], bool]) -> Runner:
-        """Whoever sends its runs."""
-        return _Sender(self, store, progress, stopped)
+            command = LOCAL if text == "local" else tuple(shlex.split(text))
+        except ValueError as error:
+            raise CommandError(f"--cluster {word}: {error}") from error
+        if not command or "://" in command[0]:
+            raise CommandError(
+                f"--cluster {word}: local, or a command that starts `quiver-lab worker' (ssh HOST quiver-lab worker)"
+            )
+        for name in [named[1]] if named else names:
+            found[name].append(command)
+    return found
 
 
 @contextmanager
-def places(beds: list[Bed], campaign: Campaign, text: str, address: str) -> Iterator[list[OnCluster]]:
-    """The testbeds of a campaign on the cluster at ``address``, or ``local``: one of this machine, made for the block."""
-    with _cluster(beds, address) as where:
-        try:
-            client = distributed.Client(where, timeout=30)
-        except (OSError, ValueError) as error:
-            raise CommandError(f"cluster {address}: {' '.join(str(error).split())}") from error
-        with client:
-            session = f"{campaign.name}-{uuid.uuid4().hex}"
-            yield [OnCluster(bed, text, client, session) for bed in beds]
-
-
-@contextmanager
-def _cluster(beds: list[Bed], address: str) -> Iterator[Any]:
-    if address != "local":
-        yield address
-        return
-    # Every worker may do every testbed's work, so that one that dies leaves nobody waiting.
-    offers = {resource(bed): 1 for bed in beds}
-    cluster = distributed.LocalCluster(
-        n_workers=max(2, len(beds)), threads_per_worker=len(beds), processes=True, resources=offers,
-        # Without an address the scheduler would take port 8787, which another cluster of this machine may have.
-        dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False}, silence_logs=logging.CRITICAL,
-        preload=["quiver_lab.uninterrupted"],
-    )  # fmt: skip
-    try:
-        yield cluster
-    finally:
-        with suppress(TimeoutError):
-            cluster.close(timeout=10)
+def places(beds: Sequence[Bed], text: str, words: Sequence[str]) -> Iterator[list[Place]]:
+    """The testbeds of a campaign with their workers, which live as long as the block; one without any is measured from here."""
+    by = commands(words, [bed.name for bed in beds])
+    with ExitStack() as stack:
+        out: list[Place] = []
+        for bed in beds:
+            if not by[bed.name]:
+                out.append(Here(bed))
+                continue
+            place = OnWorker(bed, text, by[bed.name])
+            stack.callback(place.close)
+            out.append(place)
+        yield out

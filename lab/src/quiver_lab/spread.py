@@ -5,7 +5,7 @@ machines. What was begun on a testbed stays there; the rest goes where the least
 
 ::
 
-    campaign ── assign ──┬── thread ── Runner      testbed A    in-process, or (cluster.py) on a worker that offers it
+    campaign ── assign ──┬── thread ── Runner      testbed A    in-process, or (cluster.py) by a worker process
                          └── thread ── Runner      testbed B
 """
 

@@ -1,6 +1,7 @@
 //! A request bound to its operation, without its types.
 
 use super::{Access, Job, OpError, Operation, Outcome, Render, Step, Text, View, retval};
+use crate::contain::{contain, exposed};
 use std::{
     marker::PhantomData,
     task::{Context, Poll},
@@ -95,28 +96,47 @@ impl<C: 'static, O: Operation<C>> Erased<C> for Bound<C, O> {
     }
 
     fn run(self: Box<Self>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError> {
-        Ok(match O::run(control, self.request)? {
-            Outcome::Done(reply) => Outcome::Done(Answer::render(&reply, view)?),
-            Outcome::Job(job) => Outcome::job(Rendered { job, view: *view }),
+        let reads = reads_only(O::NAME);
+        let outcome = guarded(reads, || O::run(control, self.request))??;
+        Ok(match outcome {
+            Outcome::Done(reply) => Outcome::Done(rendered(&reply, view)?),
+            Outcome::Job(job) => Outcome::job(Rendered { job, view: *view, reads }),
         })
     }
+}
+
+/// Whether an operation of this name only reads, by the rule that all names follow: what has no such ending may change state.
+pub(crate) fn reads_only(name: &str) -> bool {
+    ["_show", "_dump", "_status", "_get"].iter().any(|ending| name.ends_with(ending))
+}
+
+/// Runs a part of an operation: what only reads is contained, what may change state never is.
+fn guarded<R>(reads: bool, f: impl FnOnce() -> R) -> Result<R, OpError> {
+    if reads { Ok(contain(f)?) } else { Ok(exposed(f)) }
+}
+
+/// Renders a reply: what the operation does is done by then.
+fn rendered<R: serde::Serialize + Text>(reply: &R, view: &View) -> Result<Answer, OpError> {
+    contain(|| Answer::render(reply, view))
+        .map_err(|panicked| OpError::unspecified(format!("done, but the answer cannot be shown: internal error at {panicked}")))?
 }
 
 /// A job whose reply is rendered when it ends.
 struct Rendered<C, R> {
     job: Box<dyn Job<C, R>>,
     view: View,
+    reads: bool,
 }
 
 impl<C, R: serde::Serialize + Text> Job<C, Answer> for Rendered<C, R> {
     fn step(&mut self, control: &mut C, budget: Duration) -> Step<Answer> {
-        match self.job.step(control, budget) {
-            Step::Again => Step::Again,
-            Step::Sleep(pause) => Step::Sleep(pause),
-            Step::Wait => Step::Wait,
-            Step::Print(text) => Step::Print(text),
-            Step::Done(Ok(reply)) => Step::Done(Answer::render(&reply, &self.view)),
-            Step::Done(Err(error)) => Step::Done(Err(error)),
+        match guarded(self.reads, || self.job.step(control, budget)) {
+            Ok(Step::Again) => Step::Again,
+            Ok(Step::Sleep(pause)) => Step::Sleep(pause),
+            Ok(Step::Wait) => Step::Wait,
+            Ok(Step::Print(text)) => Step::Print(text),
+            Ok(Step::Done(Ok(reply))) => Step::Done(rendered(&reply, &self.view)),
+            Ok(Step::Done(Err(error))) | Err(error) => Step::Done(Err(error)),
         }
     }
 
@@ -129,7 +149,7 @@ impl<C, R: serde::Serialize + Text> Job<C, Answer> for Rendered<C, R> {
     }
 
     fn cancel(&mut self, control: &mut C) {
-        self.job.cancel(control);
+        exposed(|| self.job.cancel(control));
     }
 }
 

@@ -1,6 +1,7 @@
 //! All operations and commands of a running router.
 
 use super::{Access, Answer, Invocation, OpError, Operation, Outcome, View, invocation::InCommand, retval};
+use crate::contain::contain;
 use crate::grammar::{self, Args, Command, Completion, HelpReply, Parsed, Resolved, Tree, nearest};
 use serde_json::Value;
 use std::{borrow::Cow, collections::BTreeMap};
@@ -151,7 +152,7 @@ impl<C: 'static> Registry<C> {
             };
             let path = entry.command.path;
             let mut args = Args::with_syntax(arguments, &entry.syntax);
-            let invocation = (entry.command.parse)(&mut args, control)
+            let invocation = contain(|| (entry.command.parse)(&mut args, control))?
                 .and_then(|invocation| args.finish().map(|()| invocation))
                 .map_err(|error| self.hint(error, arguments, path).in_command(path))?;
             return Ok(Parsed::Run(invocation, path));

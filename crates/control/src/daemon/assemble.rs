@@ -16,7 +16,9 @@ use quiver_command::operation::Registry;
 use quiver_command::script::ScriptState;
 use quiver_command::session::{Session, SessionOptions};
 use quiver_graph::reactor::MainLoop;
+use quiver_graph::{Activity, Pulse};
 use quiver_net::{Router, RouterConfig};
+use sd_notify::NotifyState;
 
 use super::{StartError, api, detach, group, processes, threads};
 use crate::api::{Table, Trace};
@@ -26,6 +28,7 @@ use crate::log::{self, Log, Settings};
 use crate::main_loop::Runner;
 use crate::ops;
 use crate::ops::version::version_line;
+use crate::panics;
 use crate::plugin::{Plugin, PluginInfo, select};
 use crate::process::{ProcessTable, Processes};
 use crate::server::{
@@ -33,6 +36,7 @@ use crate::server::{
 };
 use crate::startup::{FileFolders, RUNTIME_DIR, StartupConfig, Unix};
 use crate::system::{MainFigures, System};
+use crate::watchdog::{self, Settings as WatchdogSettings, Watchdog};
 
 /// What is not in the configuration.
 pub struct Options {
@@ -61,6 +65,8 @@ pub struct Daemon {
     detached: bool,
     sockets: Vec<Listening>,
     api: Rc<Table>,
+    /// Main's.
+    pulse: Arc<Pulse>,
     pidfile: Option<PathBuf>,
 }
 
@@ -102,9 +108,13 @@ impl Daemon {
         set_variants(&mut router, &startup)?;
 
         let clock = Arc::clone(router.graph.clock());
-        let tasks = MainLoop::new(Arc::clone(&clock))
+        panics::know(&mut router.graph);
+        let pulse = Arc::clone(&router.graph.pulses().all()[0]);
+        let mut tasks = MainLoop::new(Arc::clone(&clock))
             .map_err(|error| StartError::System { doing: "cannot make the main thread's event loop".to_owned(), error })?;
+        tasks.set_pulse(Arc::clone(&pulse));
         let (stop, table) = (Rc::new(Cell::new(false)), ProcessTable::default());
+        table.set_pulse(Arc::clone(&pulse));
         let info = |plugin: &Plugin| PluginInfo {
             name: plugin.name().to_owned(),
             version: ops::version::version().trim_start_matches('v').to_owned(),
@@ -135,7 +145,7 @@ impl Daemon {
         let messages = Rc::new(api::table(&chosen));
         crate::api::install(&mut router, &messages, Trace::new(startup.api_trace.on, startup.api_trace.items));
         let router = Rc::new(RefCell::new(router));
-        let engine = Engine::new(Rc::clone(&router), registry, Rc::clone(tasks.reactor()));
+        let engine = Engine::new(Rc::clone(&router), registry, Rc::clone(tasks.reactor())).on_pulse(Arc::clone(&pulse));
         let processes = Processes::new(&router, table, tasks.handle());
         let runner = Runner::new(tasks, Rc::clone(&router), Rc::clone(&stop), startup.unix.poll_sleep);
         let pidfile = startup.unix.pidfile.clone();
@@ -149,6 +159,7 @@ impl Daemon {
             detached: options.detached,
             sockets,
             api: messages,
+            pulse,
             pidfile: None,
         };
         if let Some(path) = pidfile {
@@ -189,16 +200,34 @@ impl Daemon {
         if self.startup.unix.interactive {
             self.serve_terminal();
         }
+        self.pulse.begin();
+        let scheduler = (self.startup.cpu.policy, self.startup.cpu.priority);
+        let watchdog = {
+            let mut router = self.router.borrow_mut();
+            let watchdog =
+                Watchdog::start(Arc::clone(router.graph.pulses()), WatchdogSettings::new(self.startup.unix.watchdog, scheduler))
+                    .map_err(|error| StartError::System { doing: "cannot start the watchdog".to_owned(), error })?;
+            let watchdog = Rc::new(watchdog);
+            router.add_part(Rc::clone(&watchdog));
+            watchdog
+        };
         tracing::info!(target: "startup", "{} is running", version_line());
         self.runner.run();
-        let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+        // Workers are watched to their end. Main is not: it gives memory back and waits for them.
+        self.pulse.set(Activity::Waits);
+        let _ = sd_notify::notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
         tracing::info!(target: "startup", "stopped");
+        drop(self);
+        drop(watchdog);
         Ok(ExitCode::SUCCESS)
     }
 
     /// Runs the files of `startup-config`, then says that the router is ready.
     fn start_up_commands(&self) {
         let (files, detached) = (self.startup.unix.exec.clone(), self.detached);
+        if !files.is_empty() {
+            let _ = sd_notify::notify(&[NotifyState::Status("running the commands of startup-config")]);
+        }
         let running: Vec<_> = files
             .into_iter()
             .map(|file| {
@@ -221,7 +250,8 @@ impl Daemon {
             if let Some(folder) = runtime_dir {
                 let _ = std::env::set_current_dir(folder);
             }
-            let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+            let status = format!("{}, forwarding", version_line());
+            let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
             if detached && let Err(error) = detach::ready() {
                 tracing::error!(target: "startup", "cannot let go of the terminal: {error}");
             }
@@ -240,7 +270,7 @@ impl Daemon {
             session.terminal_type_timeout();
         }
         let (engine, stop) = (self.engine.clone(), Rc::clone(&self.stop));
-        self.processes.account("unix-cli-stdin", async move {
+        self.processes.session("unix-cli-stdin", async move {
             serve(engine, terminal, session).await;
             stop.set(true);
         });
@@ -285,6 +315,7 @@ fn open_log(startup: &StartupConfig) -> Result<Log, StartError> {
             Box::new(file.map_err(|error| StartError::System { doing: format!("cannot write the log {}", path.display()), error })?)
         }
     };
+    watchdog::log_is_stderr(startup.unix.log.is_none());
     log.set_output(Some(output));
     log::install(&log);
     Ok(log)

@@ -3,7 +3,7 @@
 mod api;
 mod assemble;
 mod detach;
-mod group;
+pub(crate) mod group;
 mod links;
 mod memif;
 mod processes;
@@ -77,6 +77,7 @@ pub enum StartError {
 
 /// The program: everything `main` does, with these plugins.
 pub fn run(plugins: &[Plugin]) -> ExitCode {
+    crate::panics::install();
     match start(plugins, std::env::args_os().skip(1).collect()) {
         Ok(code) => code,
         Err(error) => {

@@ -19,18 +19,11 @@ impl LogLayer {
     }
 }
 
-/// Makes `log` the one that all `tracing` events of the process go to, panics too. Only the first call has an effect.
+/// Makes `log` the one that all `tracing` events of the process go to. Only the first call has an effect.
 pub fn install(log: &Log) {
     let subscriber = tracing_subscriber::registry().with(LogLayer::new(log.clone()));
-    if tracing::subscriber::set_global_default(subscriber).is_err() {
-        return;
-    }
-    let before = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        let thread = std::thread::current();
-        tracing::error!(target: "panic", "{}: {panic}", thread.name().unwrap_or("a thread"));
-        before(panic);
-    }));
+    // A second router of the same process, as tests have them, keeps the first one's.
+    let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
 impl<S: Subscriber> Layer<S> for LogLayer {

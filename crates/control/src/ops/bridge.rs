@@ -16,7 +16,7 @@ use super::interface::{interface_error, resolve};
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.operation::<CreateBridgeDomain>().operation::<DeleteBridgeDomain>().operation::<SetBridgeDomain>();
-    registry.operation::<SetBridgePort>().operation::<SwitchPort>();
+    registry.operation::<SetBridgePort>().operation::<SwitchPort>().operation::<SetPortLearnLimit>();
     let disable = "<bd-id> [disable]";
     let commands = [
         Command {
@@ -109,6 +109,16 @@ pub fn register(registry: &mut Registry<Router>) {
             syntax: "<if> [disable]",
             help: "Switches learning from a port's frames",
             parse: |args, _| parse_port(args, PortWhat::Learn),
+        },
+        Command {
+            path: "set interface l2 learn-limit",
+            syntax: "<if> <n>",
+            help: "Sets how many addresses may be learned behind a port",
+            parse: |args, _| {
+                let interface = args.interface()?;
+                let limit = args.number("limit")?;
+                Ok(Invocation::new::<SetPortLearnLimit>(SetPortLearnLimitRequest { interface, limit }))
+            },
         },
         Command {
             path: "set interface l2 forward",
@@ -239,7 +249,7 @@ impl Default for CreateBridgeDomainRequest {
             flood: true,
             arp_term: false,
             arp_ufwd: false,
-            mac_age: 0,
+            mac_age: 5,
             tag: None,
         }
     }
@@ -450,6 +460,32 @@ impl Operation<Router> for SetBridgePort {
             PortUse::UuFwd => PortKind::UnknownForward,
         };
         router.set_bridge(index, request.domain, kind, request.group).map_err(|e| l2_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Limits what is learned behind a port.
+pub struct SetPortLearnLimit;
+
+/// What [`SetPortLearnLimit`] does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetPortLearnLimitRequest {
+    /// Interface.
+    pub interface: IfRef,
+    /// Addresses.
+    pub limit: u32,
+}
+
+impl Operation<Router> for SetPortLearnLimit {
+    const NAME: &'static str = "interface_l2_learn_limit";
+    const ACCESS: Access = Access::Change;
+    type Request = SetPortLearnLimitRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetPortLearnLimitRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &request.interface)?;
+        router.set_port_learn_limit(index, request.limit).map_err(|e| l2_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }

@@ -400,6 +400,8 @@ pub struct Reassemblies {
     pub kilobytes: u32,
     /// Datagrams that a worker holds at most.
     pub max_reassemblies: u32,
+    /// Datagrams of one source that a worker holds at most.
+    pub max_per_source: u32,
     /// Fragments of a datagram at most.
     pub max_reassembly_length: u32,
     /// Buffers that a worker's datagrams occupy at most, kB.
@@ -425,6 +427,7 @@ impl Operation<Router> for ShowReassembly {
             fragments: 0,
             kilobytes: 0,
             max_reassemblies: limits.datagrams,
+            max_per_source: limits.per_source,
             max_reassembly_length: limits.fragments,
             max_memory_kb: limits.kilobytes,
             timeout_ms: limits.timeout.as_millis() as u64,
@@ -466,6 +469,7 @@ impl Text for Reassemblies {
         let _ = writeln!(out, "{what} concurrent full {name} reassemblies per worker-thread: {}", self.max_reassemblies);
         let _ = writeln!(out, "{what} amount of fragments per full {name} reassembly: {}", self.max_reassembly_length);
         let _ = writeln!(out, "{what} memory of full {name} reassemblies per worker-thread: {} kB", self.max_memory_kb);
+        let _ = writeln!(out, "{what} full {name} reassemblies of one source per worker-thread: {}", self.max_per_source);
         let _ = writeln!(out, "{what} full {name} reassembly timeout: {}ms", self.timeout_ms);
     }
 }
@@ -485,6 +489,9 @@ pub struct SetReassemblyRequest {
     /// Datagrams of a worker.
     #[serde(default)]
     pub max_reassemblies: Option<u32>,
+    /// Datagrams of one source of a worker.
+    #[serde(default)]
+    pub max_per_source: Option<u32>,
     /// Fragments of a datagram.
     #[serde(default)]
     pub max_reassembly_length: Option<u32>,
@@ -494,16 +501,24 @@ pub struct SetReassemblyRequest {
 }
 
 fn set_reassembly(args: &mut Args<'_>, family: Family) -> Result<Invocation<Router>, OpError> {
-    let mut request =
-        SetReassemblyRequest { family, timeout_ms: None, max_reassemblies: None, max_reassembly_length: None, max_memory_kb: None };
+    let mut request = SetReassemblyRequest {
+        family,
+        timeout_ms: None,
+        max_reassemblies: None,
+        max_per_source: None,
+        max_reassembly_length: None,
+        max_memory_kb: None,
+    };
     if args.is_empty() {
-        return Err(args.missing("timeout, max-reassemblies, max-reassembly-length or max-memory"));
+        return Err(args.missing("timeout, max-reassemblies, max-per-source, max-reassembly-length or max-memory"));
     }
     while !args.is_empty() {
         if args.take_keyword("timeout") {
             request.timeout_ms = Some(args.number("timeout")?);
         } else if args.take_keyword("max-reassemblies") {
             request.max_reassemblies = Some(args.number("max-reassemblies")?);
+        } else if args.take_keyword("max-per-source") {
+            request.max_per_source = Some(args.number("max-per-source")?);
         } else if args.take_keyword("max-reassembly-length") {
             request.max_reassembly_length = Some(args.number("max-reassembly-length")?);
         } else if args.take_keyword("max-memory") {
@@ -526,6 +541,7 @@ impl Operation<Router> for SetReassembly {
         for (key, value, range) in [
             ("timeout", request.timeout_ms, 1..=3_600_000),
             ("max-reassemblies", request.max_reassemblies, 1..=1_000_000),
+            ("max-per-source", request.max_per_source, 1..=1_000_000),
             ("max-reassembly-length", request.max_reassembly_length, 1..=8192),
             ("max-memory", request.max_memory_kb, 2..=16_000_000),
         ] {
@@ -535,6 +551,7 @@ impl Operation<Router> for SetReassembly {
         }
         limits.timeout = request.timeout_ms.map_or(limits.timeout, |ms| Duration::from_millis(ms.into()));
         limits.datagrams = request.max_reassemblies.unwrap_or(limits.datagrams);
+        limits.per_source = request.max_per_source.unwrap_or(limits.per_source);
         limits.fragments = request.max_reassembly_length.unwrap_or(limits.fragments);
         limits.kilobytes = request.max_memory_kb.unwrap_or(limits.kilobytes);
         router.set_reassembly_limits(request.family.id(), limits);
@@ -617,6 +634,7 @@ mod tests {
              Maximum configured concurrent full IP4 reassemblies per worker-thread: 5\n\
              Maximum configured amount of fragments per full IP4 reassembly: 9\n\
              Maximum configured memory of full IP4 reassemblies per worker-thread: 100 kB\n\
+             Maximum configured full IP4 reassemblies of one source per worker-thread: 256\n\
              Maximum configured full IP4 reassembly timeout: 1000ms\n"
         );
         assert!(run(&mut h.router, "show ip6-full-reassembly").ends_with("timeout: 60000ms\n"));

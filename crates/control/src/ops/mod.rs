@@ -44,6 +44,7 @@ pub mod tap;
 pub mod threads;
 pub mod trace;
 pub mod version;
+pub mod watchdog;
 pub mod workers;
 
 use quiver_command::operation::{OpError, Registry, retval};
@@ -90,6 +91,7 @@ pub fn register(registry: &mut Registry<Router>) {
     threads::register(registry);
     trace::register(registry);
     version::register(registry);
+    watchdog::register(registry);
     workers::register(registry);
 }
 

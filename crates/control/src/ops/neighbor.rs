@@ -29,8 +29,8 @@ pub fn register(registry: &mut Registry<Router>) {
     }
     registry.command(Command {
         path: "set ip neighbor-config",
-        syntax: "ip4|ip6 [limit <n>] [age <s>] [recycle|norecycle] [probe|noprobe] [announce|noannounce]",
-        help: "Sets how many dynamic neighbors there may be, when silent ones are asked, and whether own addresses are announced",
+        syntax: "ip4|ip6 [limit <n>] [interface-limit <n>] [age <s>] [unused <s>] [recycle|norecycle] [probe|noprobe] [announce|noannounce]",
+        help: "Sets how many dynamic neighbors there may be in all and on an interface, when unused ones are forgotten and silent ones asked, and whether own addresses are announced",
         parse: parse_config,
     });
     registry.command(Command {
@@ -91,10 +91,14 @@ fn parse_family(args: &mut Args<'_>) -> Result<Family, OpError> {
 
 fn parse_config(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
     let family = parse_family(args)?;
-    let mut request = SetConfigRequest { family, limit: None, age: None, recycle: None, probe: None, announce: None };
+    let mut request = SetConfigRequest { family, ..SetConfigRequest::default() };
     while !args.is_empty() {
         if args.take_keyword("limit") {
             request.limit = Some(args.number("limit")?);
+        } else if args.take_keyword("interface-limit") {
+            request.interface_limit = Some(args.number("interface-limit")?);
+        } else if args.take_keyword("unused") {
+            request.unused = Some(args.number("unused")?);
         } else if args.take_keyword("age") {
             request.age = Some(args.number("age")?);
         } else if args.take_keyword("recycle") {
@@ -310,7 +314,7 @@ impl Operation<Router> for FlushNeighbors {
 pub struct SetConfig;
 
 /// What [`SetConfig`] changes; what is left out stays.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetConfigRequest {
     /// Family.
@@ -318,6 +322,12 @@ pub struct SetConfigRequest {
     /// Most dynamic neighbours; 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// Most dynamic neighbours of one interface; 0: no limit of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface_limit: Option<u32>,
+    /// Seconds after which a learned neighbour that nobody uses is forgotten; 0: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused: Option<u32>,
     /// Seconds after which a silent neighbour is asked; 0: only those in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age: Option<u32>,
@@ -342,6 +352,8 @@ impl Operation<Router> for SetConfig {
         let family = request.family.into();
         let mut config = router.neighbor_config(family);
         config.limit = request.limit.unwrap_or(config.limit);
+        config.interface_limit = request.interface_limit.unwrap_or(config.interface_limit);
+        config.unused = request.unused.unwrap_or(config.unused);
         config.age = request.age.unwrap_or(config.age);
         config.recycle = request.recycle.unwrap_or(config.recycle);
         config.probe = request.probe.unwrap_or(config.probe);

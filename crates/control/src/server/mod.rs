@@ -132,7 +132,7 @@ impl<C: 'static> Server<C> {
             return;
         }
         let (engine, session, count) = (self.engine.with_access(access), face.session(), Rc::clone(&self.sessions));
-        self.processes.account("unix-cli-session", async move {
+        self.processes.session("unix-cli-session", async move {
             serve(engine, stream, session).await;
             drop(count);
         });

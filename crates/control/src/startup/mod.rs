@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use quiver_buffer::PageSize;
 use quiver_command::config::{Block, Config, ConfigError, Listen, Schema, Source, Value};
+use quiver_drivers::memif::Limits;
 use quiver_graph::RxMode;
 use quiver_graph::topology::{PlacementRequest, SchedulerPolicy};
 
@@ -51,6 +52,8 @@ pub struct StartupConfig {
     pub rx_mode: RxMode,
     /// `files { … }`.
     pub files: FileFolders,
+    /// `memif { … }`: what a peer of a memif socket may have mapped, where `create memif socket` says nothing else.
+    pub memif: Limits,
     /// What was accepted without effect, a line each.
     pub notices: Vec<String>,
     /// Everything, for the sections that plugins read.
@@ -96,6 +99,8 @@ pub struct Unix {
     pub pager_limit: Option<usize>,
     /// Sleep so long in each turn of the main loop.
     pub poll_sleep: Duration,
+    /// Time after which a thread without progress ends the router; nothing where it never does.
+    pub watchdog: Option<Duration>,
 }
 
 /// `files { … }`: the folders of the files that commands name.
@@ -202,6 +207,7 @@ impl StartupConfig {
             stats_interval: stats_interval(config.section("statseg"))?,
             rx_mode: rx_mode(config.section("interface"))?,
             files: FileFolders::read(config.section("files")),
+            memif: memif_limits(config.section("memif"))?,
             notices: config.notices().iter().map(ToString::to_string).collect(),
             config,
         })
@@ -212,6 +218,18 @@ impl StartupConfig {
 fn socket(block: &Block, name: &str) -> Option<PathBuf> {
     let path = block.get("socket-name").map(|value| value.path().to_owned());
     path.or_else(|| block.flag("default").then(|| name.into()))
+}
+
+/// `memif { … }`.
+fn memif_limits(block: &Block) -> Result<Limits, ConfigError> {
+    let memory = block.get("max-memory").map(|value| match value.size()? {
+        bytes if (Limits::LEAST.memory..=Limits::MOST.memory).contains(&bytes) => Ok(bytes),
+        _ => Err(value.bad("64k to 16G")),
+    });
+    let range = Limits::LEAST.regions..=Limits::MOST.regions;
+    let regions = block.get("max-regions").map(|value| value.number_in(range)).transpose()?;
+    let default = Limits::DEFAULT;
+    Ok(Limits { memory: memory.transpose()?.unwrap_or(default.memory), regions: regions.unwrap_or(default.regions) })
 }
 
 /// `interface { default-rx-mode }`.
@@ -245,6 +263,14 @@ impl Unix {
             no_pager: block.flag("cli-no-pager"),
             pager_limit: size("cli-pager-buffer-limit")?,
             poll_sleep: Duration::from_micros(poll_sleep.unwrap_or(0)),
+            watchdog: match block.get("watchdog") {
+                None => Some(crate::watchdog::DEFAULT),
+                Some(value) if value.text() == "off" => None,
+                Some(value) => {
+                    let seconds: u64 = value.number_in(1..=3600).map_err(|error| error.help("or `off'"))?;
+                    Some(Duration::from_secs(seconds))
+                }
+            },
         })
     }
 

@@ -10,6 +10,7 @@ use quiver_tables::qsbr;
 
 use super::Message;
 use super::sleep::{Bell, Sleeper};
+use crate::pulse::Activity;
 use crate::topology::{self, SchedulerPolicy};
 use crate::worker::{Worker, thread_name};
 
@@ -125,6 +126,8 @@ fn place(plan: &ThreadPlan) -> std::io::Result<()> {
 /// A worker thread's life.
 fn run(mut worker: Worker, inbox: &Receiver<Message>, mut sleeper: Sleeper, reader: &qsbr::Reader) {
     let mut idle_since: Option<u64> = None;
+    let pulse = worker.pulse.clone();
+    pulse.begin();
     reader.online();
     loop {
         // One look at the channel a turn; it is almost always empty.
@@ -134,6 +137,7 @@ fn run(mut worker: Worker, inbox: &Receiver<Message>, mut sleeper: Sleeper, read
             worker.change(message);
             // What a message injected must not wait for the next packet.
             worker.drain();
+            pulse.beat();
         }
         if worker.stop {
             break;
@@ -160,7 +164,7 @@ fn run(mut worker: Worker, inbox: &Receiver<Message>, mut sleeper: Sleeper, read
             continue;
         }
         reader.offline();
-        sleeper.sleep(nap, || !inbox.is_empty() || worker.core.handoff.has_mail());
+        pulse.during(Activity::Rests, || sleeper.sleep(nap, || !inbox.is_empty() || worker.core.handoff.has_mail()));
         reader.online();
         idle_since = None;
     }

@@ -17,7 +17,7 @@ impl Graph {
         if plans.is_empty() {
             return Ok(());
         }
-        self.fleet = Fleet::new(self.domain.clone());
+        self.fleet = Fleet::new(self.domain.clone(), self.shared.pulses.clone());
         plans.iter().try_for_each(|plan| self.add_worker(plan).map(drop))
     }
 

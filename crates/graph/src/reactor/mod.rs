@@ -28,6 +28,7 @@ use async_executor::LocalExecutor;
 pub use async_executor::Task;
 
 use crate::clock::Clock;
+use crate::pulse::{Activity, Pulse};
 
 mod async_fd;
 mod epoll;
@@ -58,6 +59,7 @@ pub struct MainLoop {
     waker: Waker,
     budget_ns: u64,
     polled: u64,
+    pulse: Option<Arc<Pulse>>,
 }
 
 /// What tasks hold of their loop: the reactor, and the way to start more tasks.
@@ -82,6 +84,7 @@ impl MainLoop {
             parker,
             budget_ns: BUDGET.as_nanos() as u64,
             polled: 0,
+            pulse: None,
         })
     }
 
@@ -105,6 +108,11 @@ impl MainLoop {
         self.budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
     }
 
+    /// Sets the pulse of the thread that turns the loop: it beats with each step of a task, and rests while the loop waits.
+    pub fn set_pulse(&mut self, pulse: Arc<Pulse>) {
+        self.pulse = Some(pulse);
+    }
+
     /// Runs what is ready; if that is nothing, waits for at most `max` and runs what became ready. Returns the number of
     /// task steps. With a `max` of zero it never waits, and costs next to nothing while nothing happens.
     pub fn turn(&mut self, max: Duration) -> usize {
@@ -124,7 +132,11 @@ impl MainLoop {
             let mut tick = pin!(self.executor.tick());
             let found = tick.as_mut().poll(&mut Context::from_waker(&self.waker));
             if found.is_pending() {
-                self.reactor.poll(max.min(self.reactor.next_timer()));
+                let wait = || self.reactor.poll(max.min(self.reactor.next_timer()));
+                match &self.pulse {
+                    Some(pulse) => pulse.during(Activity::Rests, wait),
+                    None => wait(),
+                }
             }
             found
         };
@@ -152,6 +164,9 @@ impl MainLoop {
         let mut steps = 0;
         while self.executor.try_tick() {
             steps += 1;
+            if let Some(pulse) = &self.pulse {
+                pulse.beat();
+            }
             if clock.now().wrapping_sub(start) >= self.budget_ns {
                 break;
             }

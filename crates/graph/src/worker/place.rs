@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::context::{NULL_NODE, NodeCx};
+use crate::context::{ERROR_DROP, NULL_NODE, NodeCx};
 use crate::fuse::Fused;
 
 /// The most expensive call of a node since the figures were cleared.
@@ -81,6 +81,11 @@ impl Place {
         let at = lines.iter().position(|slot| slot.usable && (slot.from, slot.to) == (id, next));
         self.line.set(at.and_then(|at| u8::try_from(at).ok()));
         self.wait.set(if at.is_some() { 0 } else { PAUSE });
+    }
+
+    /// Whether packets leave the graph here, sent, consumed or dropped.
+    pub(super) fn ends(&self) -> bool {
+        self.nexts.iter().all(|next| *next == ERROR_DROP)
     }
 
     /// The node of a slot.

@@ -14,13 +14,15 @@ use crate::clock::Clock;
 use crate::context::{HANDOFF_INPUT, NULL_NODE, NodeCx};
 use crate::frame::Frame;
 use crate::node::SHARE;
+use crate::pulse::Pulse;
 use crate::spec::Body;
 use crate::stats::SimpleRows;
 
+use super::bound::LONG;
 use super::{LineSlot, LoopFigures, NodePeak, Place};
 
 /// A frame and the node that it goes to.
-type Waiting = (u16, Box<Frame>);
+pub(super) type Waiting = (u16, Box<Frame>);
 
 /// A worker, taken apart for the time of a turn.
 pub(super) struct Run<'a> {
@@ -33,6 +35,7 @@ pub(super) struct Run<'a> {
     pub inputs: &'a [u16],
     pub clock: &'a Clock,
     pub nodes: &'a SimpleRows<3>,
+    pub pulse: &'a Pulse,
     pub figures: &'a mut LoopFigures,
     /// When what runs now began, ticks.
     pub time: u64,
@@ -93,6 +96,7 @@ impl<'a> Run<'a> {
     #[inline(always)]
     pub fn poll(&mut self, id: u16) -> usize {
         let place = &self.places[id as usize];
+        self.pulse.at(id, 0);
         let (cx, Body::Input(node)) = self.enter_at(id, place) else { return 0 };
         let n = node.poll(cx);
         // Empty polls are not counted, they would drown the clocks of the packets: what they took is the next node's.
@@ -118,8 +122,14 @@ impl<'a> Run<'a> {
     /// Runs nodes until no frame waits.
     #[inline(never)]
     pub fn drain(&mut self) {
+        let long = self.figures.calls + LONG;
         while let Some(mut waiting) = self.cx.core.queue.pop() {
-            while let Some(next) = self.dispatch(waiting.0, waiting.1) {
+            loop {
+                let next = self.dispatch(waiting.0, waiting.1);
+                if self.figures.calls >= long {
+                    return self.drain_long(next);
+                }
+                let Some(next) = next else { break };
                 waiting = next;
             }
         }
@@ -127,7 +137,7 @@ impl<'a> Run<'a> {
 
     /// Runs a node. Gives the frame and its next node, where all packets go there and nothing else waits.
     #[inline(always)]
-    fn dispatch(&mut self, id: u16, mut frame: Box<Frame>) -> Option<Waiting> {
+    pub(super) fn dispatch(&mut self, id: u16, mut frame: Box<Frame>) -> Option<Waiting> {
         let place = &self.places[id as usize];
         if !place.takes_shared && self.cx.core.region.has_shared() {
             self.cx.core.own(&mut frame, self.cx.next);
@@ -137,6 +147,7 @@ impl<'a> Run<'a> {
             }
         }
         let n = frame.len;
+        self.pulse.at(id, n);
         let line = place.line.get().filter(|_| !self.cx.core.trace.live());
         let calls = match line {
             Some(line) => self.pass(place, line, &mut frame),

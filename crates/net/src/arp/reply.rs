@@ -6,6 +6,7 @@ use quiver_graph::{Frame, NodeCx, Pkt, VectorNode, Verdict, drop_reasons, next_n
 use quiver_wire::MacAddr;
 use quiver_wire::arp::{ArpHeader, ArpOperation};
 use quiver_wire::ethernet::EtherType;
+use quiver_wire::ipv4::is_martian_src;
 
 use super::ArpCounters;
 use crate::data::IfTable;
@@ -62,19 +63,21 @@ fn seen(mac: MacAddr, create: bool) -> Said {
     Some(What::Heard { evidence: Evidence::Seen(mac), create })
 }
 
-/// What is known of a message's target.
+/// What is known of a message's target and sender.
 #[derive(Clone, Copy, Debug, Default)]
-struct Target {
-    /// It is received here.
+struct Known {
+    /// The target is received here.
     ours: bool,
-    /// It is answered for in the place of others.
+    /// The target is answered for in the place of others.
     proxied: bool,
+    /// A route makes the sender a neighbour on this link, though no prefix of ours holds it.
+    attached: bool,
 }
 
 /// What a message comes to, from values alone. `link_source`: the frame's source, asked only before an answer.
-fn judge(view: &View, target_is: Target, message: &ArpHeader, link_source: impl FnOnce() -> Option<MacAddr>) -> (Action, Said) {
+fn judge(view: &View, known: Known, message: &ArpHeader, link_source: impl FnOnce() -> Option<MacAddr>) -> (Action, Said) {
     let (sender, target) = (message.sender_ip.get(), message.target_ip.get());
-    let Target { ours, proxied } = target_is;
+    let Known { ours, proxied, attached } = known;
     let mac = message.sender_mac;
     if view.v4.is_empty() && !proxied {
         return (Action::Drop(End::NotIpEnabled), None);
@@ -89,7 +92,7 @@ fn judge(view: &View, target_is: Target, message: &ArpHeader, link_source: impl 
         }
         return (Action::Drop(End::SourceIsLocal), Some(What::Conflict(mac)));
     }
-    let local = view.on_link4(sender);
+    let local = view.on_link4(sender) || attached;
     if !local && sender == target {
         return (Action::Drop(End::TargetNotLocal), None);
     }
@@ -132,6 +135,11 @@ impl ArpReply {
         view.covers4(address) && self.egress.find(self.interfaces.fibs(view.interface).0, address) == Way::Local
     }
 
+    fn is_attached(&self, view: &View, host: u32) -> bool {
+        let fib = || self.interfaces.fibs(view.interface).0;
+        !view.on_link4(host) && !is_martian_src(host) && self.egress.is_attached(fib(), host, view.interface)
+    }
+
     fn one(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame, i: usize) -> Verdict {
         let mut packet = cx.packet(frame, i);
         let rx_if = packet.rx_if();
@@ -140,8 +148,9 @@ impl ArpReply {
         let Some(view) = views.get(rx_if) else { return packet.drop(End::NotIpEnabled) };
         let target = message.target_ip.get();
         let ours = view.owns4(target) || self.is_received(view, target);
-        let target_is = Target { ours, proxied: views.is_proxied(view, target) };
-        let (action, said) = judge(view, target_is, &message, || view.link_source(&mut packet));
+        let proxied = views.is_proxied(view, target);
+        let known = Known { ours, proxied, attached: self.is_attached(view, message.sender_ip.get()) };
+        let (action, said) = judge(view, known, &message, || view.link_source(&mut packet));
         let verdict = match action {
             Action::Drop(reason) => packet.drop(reason),
             Action::Answer(_) => answer(&mut packet, view, &message),
@@ -212,7 +221,7 @@ mod tests {
 
     fn judged(message: &ArpHeader) -> (Action, Said) {
         let view = View::for_tests(US, &[([10, 0, 0, 1], 24)]);
-        let target = Target { ours: view.owns4(message.target_ip.get()), proxied: false };
+        let target = Known { ours: view.owns4(message.target_ip.get()), ..Known::default() };
         judge(&view, target, message, || Some(message.sender_mac))
     }
 
@@ -251,7 +260,7 @@ mod tests {
     fn a_forged_frame_source_gets_no_answer() {
         let view = View::for_tests(US, &[([10, 0, 0, 1], 24)]);
         let message = ArpHeader::request((HOST, ip([10, 0, 0, 9])), ip([10, 0, 0, 1]));
-        let ours = Target { ours: true, proxied: false };
+        let ours = Known { ours: true, ..Known::default() };
         assert_eq!(judge(&view, ours, &message, || Some(US)), (Action::Drop(End::Mismatch), None));
     }
 
@@ -259,7 +268,7 @@ mod tests {
     fn proxied_addresses_are_answered_but_not_to_probes() {
         let view = View::for_tests(US, &[([10, 0, 0, 1], 24)]);
         let message = ArpHeader::request((HOST, ip([10, 0, 0, 9])), ip([10, 5, 0, 1]));
-        let proxied = Target { ours: false, proxied: true };
+        let proxied = Known { proxied: true, ..Known::default() };
         let (action, _) = judge(&view, proxied, &message, || None);
         assert_eq!(action, Action::Answer(End::ProxySent));
         let probe = ArpHeader::request((HOST, ip([0, 0, 0, 0])), ip([10, 5, 0, 1]));
@@ -271,10 +280,10 @@ mod tests {
         let numbered = View::for_tests(US, &[([10, 0, 0, 1], 24)]);
         let borrowing = View { unnumbered: true, ..numbered.clone() };
         let message = ArpHeader::request((HOST, ip([10, 0, 0, 1])), ip([10, 0, 0, 7]));
-        let proxied = Target { ours: false, proxied: true };
+        let proxied = Known { proxied: true, ..Known::default() };
         assert_eq!(judge(&borrowing, proxied, &message, || None), (Action::Answer(End::ProxySent), None));
         let conflict = (Action::Drop(End::SourceIsLocal), Some(What::Conflict(HOST)));
         assert_eq!(judge(&numbered, proxied, &message, || None), conflict);
-        assert_eq!(judge(&borrowing, Target::default(), &message, || None), conflict);
+        assert_eq!(judge(&borrowing, Known::default(), &message, || None), conflict);
     }
 }

@@ -79,8 +79,10 @@ pub(crate) struct Adjacency {
     published: bool,
     /// The link has no addresses: packets go out as they are, to whoever is at the other end.
     direct: bool,
-    /// Whether the neighbour's host route is in the FIB.
-    pub in_fib: bool,
+    /// Whether the neighbour may have host routes (not one with `no-fib-entry`).
+    pub host_route: bool,
+    /// FIBs that have the neighbour's host route.
+    pub in_fibs: Vec<u32>,
 }
 
 impl Adjacency {
@@ -182,6 +184,13 @@ impl Adjacencies {
         self.slots.iter().enumerate().filter_map(|(i, a)| a.as_ref().map(|a| (i as u32, a)))
     }
 
+    /// A FIB is gone, with all its routes.
+    pub fn forget_fib(&mut self, family: FamilyId, fib: u32) {
+        for adjacency in self.slots.iter_mut().flatten().filter(|a| a.key.family == family) {
+            adjacency.in_fibs.retain(|f| *f != fib);
+        }
+    }
+
     fn path_mtu(&self, env: &Env<'_>, key: &AdjKey) -> Option<u16> {
         let AdjKind::Neighbor(address) = key.kind else { return None };
         let tables = env.interfaces.get(key.interface)?.tables;
@@ -195,7 +204,8 @@ impl Adjacencies {
             return Ok(index);
         }
         let direct = env.interfaces.get(key.interface).is_some_and(|i| !i.has_link_layer());
-        let adjacency = Adjacency { key, mac: None, users: BTreeSet::new(), published: direct, direct, in_fib: false };
+        let (users, in_fibs) = (BTreeSet::new(), Vec::new());
+        let adjacency = Adjacency { key, mac: None, users, published: direct, direct, host_route: false, in_fibs };
         let record = adjacency.record(env, self.path_mtu(env, &key));
         let index = self.place(env, records, adjacency, &record)?;
         self.by_key.insert(key, index);

@@ -297,7 +297,7 @@ impl Router {
     }
 
     /// A neighbour's link address has become known or has changed (`Some`), or is not known any more (`None`). Buckets that
-    /// lead to it are stored, one by one; the host route of a neighbour inside a connected prefix comes and goes with it.
+    /// lead to it are stored, one by one; the host routes of a neighbour that a route to its link covers come and go with it.
     ///
     /// # Errors
     /// No such interface, or no room; then nothing has changed.

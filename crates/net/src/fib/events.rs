@@ -15,7 +15,7 @@ use super::table::{Select, by_family};
 use super::{Fib, FibError};
 use crate::Router;
 use crate::interface::IfEvent;
-use crate::ip::FamilyId;
+use crate::ip::{FamilyId, PrefixTable};
 
 impl Fib {
     /// Path lists that may change when an interface goes up or down: those over it and over its sub-interfaces.
@@ -70,7 +70,10 @@ impl Fib {
                 return Err(error);
             }
         };
-        let result = by_family!(key.family, F => self.host_route::<F>(env, index, host_route));
+        if let Some(adjacency) = self.adjacencies.get_mut(index) {
+            adjacency.host_route = host_route;
+        }
+        let result = by_family!(key.family, F => self.host_routes::<F>(env, index));
         self.adjacencies.release(index);
         if mac.is_none()
             && let IpAddr::V6(a) = address
@@ -81,42 +84,79 @@ impl Fib {
         result
     }
 
-    /// A neighbour inside a connected prefix has a host route as long as its link address is known: packets to it then do
-    /// not come by the link's glean adjacency.
-    fn host_route<F: Select>(&mut self, env: &mut Env<'_>, index: u32, wanted: bool) -> Result<(), FibError> {
+    /// A neighbour has a host route in each table whose route to it is the neighbour's link (a connected prefix, or a route
+    /// that names the interface alone, in any table), as long as its link address is known: packets to it then do not come
+    /// by the link's glean adjacency.
+    fn host_routes<F: Select>(&mut self, env: &mut Env<'_>, index: u32) -> Result<(), FibError> {
         let Some(adjacency) = self.adjacencies.get(index) else { return Ok(()) };
         let AdjKind::Neighbor(address) = adjacency.key.kind else { return Ok(()) };
         let Some(hop) = F::number(address) else { return Ok(()) };
         let interface = adjacency.key.interface;
-        let (have, known) = (adjacency.in_fib, adjacency.mac.is_some());
-        let connected = env.interfaces.get(interface).is_some_and(|i| is_connected(env, i, address));
+        let entry = (hop, interface);
+        let mut fibs: BTreeSet<u32> = adjacency.in_fibs.iter().copied().collect();
+        if adjacency.mac.is_some() && adjacency.host_route {
+            F::tables_mut(self).neighbors.insert(entry);
+            for link in links(env, interface) {
+                fibs.extend(self.lists.attached_fibs(F::ID, link));
+            }
+        } else {
+            F::tables_mut(self).neighbors.remove(&entry);
+        }
+        fibs.into_iter().try_for_each(|fib| self.host_route_in::<F>(env, index, fib))
+    }
+
+    /// As [`Fib::host_routes`], in one FIB.
+    pub(super) fn host_route_in<F: Select>(&mut self, env: &mut Env<'_>, index: u32, fib: u32) -> Result<(), FibError> {
+        let Some(adjacency) = self.adjacencies.get(index) else { return Ok(()) };
+        let AdjKind::Neighbor(address) = adjacency.key.kind else { return Ok(()) };
+        let Some(hop) = F::number(address) else { return Ok(()) };
+        let interface = adjacency.key.interface;
+        let have = adjacency.in_fibs.contains(&fib);
+        let may = adjacency.host_route && adjacency.mac.is_some();
         let link_local = matches!(address, IpAddr::V6(a) if is_link_local(a.to_bits()));
-        let want = wanted && known && connected && !link_local;
+        let want = may && !link_local && self.is_attached::<F>(env, fib, hop, interface);
         if want == have {
             return Ok(());
         }
-        let fib = fib_of::<F>(env, self, interface)?;
+        let path = Path::neighbor(interface, address);
         if want {
-            let path = Path::neighbor(interface, address);
             self.set::<F>(env, fib, (hop, F::BITS), Source::Adjacency, vec![path], Change::Add)?;
         } else {
-            let path = Path::neighbor(interface, address);
             match self.unset::<F>(env, fib, (hop, F::BITS), Source::Adjacency, Some(&[path])) {
                 Ok(()) | Err(FibError::NoRoute | FibError::NoPath) => {}
                 Err(error) => return Err(error),
             }
         }
         if let Some(adjacency) = self.adjacencies.get_mut(index) {
-            adjacency.in_fib = want;
+            adjacency.in_fibs.retain(|f| *f != fib);
+            if want {
+                adjacency.in_fibs.push(fib);
+            }
         }
         Ok(())
+    }
+
+    /// Whether the route that covers a host leads to this interface's link, on which the host is asked for.
+    fn is_attached<F: Select>(&self, env: &Env<'_>, fib: u32, host: F::Addr, interface: IfIndex) -> bool {
+        let cover = F::tables(self).get(fib).and_then(|table| table.routes.cover(host, F::BITS));
+        let Some(list) = cover.and_then(|(_, lb)| self.lists.get(lb)) else { return false };
+        let mut paths = list.key.paths.iter();
+        paths.any(|path| matches!(path.hop, Hop::Attached { interface: i, .. } if links(env, interface).contains(&i)))
+    }
+
+    /// An interface borrows other addresses than before: its neighbours are on another link.
+    pub(crate) fn relink(&mut self, env: &mut Env<'_>, interface: IfIndex) {
+        for (index, key, _) in self.adjacencies_of(interface) {
+            let _ = by_family!(key.family, F => self.host_routes::<F>(env, index));
+        }
     }
 
     /// An interface is gone: its neighbours are lost, and paths over it are never up again.
     fn forget(&mut self, env: &mut Env<'_>, interface: IfIndex) {
         for (index, key, _) in self.adjacencies_of(interface) {
             let _ = self.update_adjacency(env, index, None);
-            let _ = by_family!(key.family, F => self.host_route::<F>(env, index, false));
+            let _ = by_family!(key.family, F => self.host_routes::<F>(env, index));
+            env.graph.progress();
         }
         let lists: BTreeSet<u32> = self.lists.iter().filter(|(_, l)| l.over(interface)).map(|(lb, _)| lb).collect();
         for lb in &lists {
@@ -134,19 +174,10 @@ impl Fib {
     }
 }
 
-fn is_connected(env: &Env<'_>, interface: &crate::Interface, address: IpAddr) -> bool {
-    let lender = interface.unnumbered.and_then(|u| env.interfaces.get(u));
-    let addresses = interface.addresses.iter().chain(lender.into_iter().flat_map(|l| &l.addresses));
-    addresses.into_iter().any(|(a, len)| quiver_wire::IpPrefix::new(*a, *len).is_ok_and(|p| p.contains(address)))
-}
-
-/// FIB index of the table that an interface's packets of this family use.
-pub(crate) fn fib_of<F: Select>(env: &Env<'_>, fib: &Fib, interface: IfIndex) -> Result<u32, FibError> {
-    let interface = env.interfaces.get(interface).ok_or(FibError::NoInterface(interface.0))?;
-    F::tables(fib).fib(match F::ID {
-        FamilyId::V4 => interface.tables.0,
-        FamilyId::V6 => interface.tables.1,
-    })
+/// Interfaces whose link's routes serve the neighbours of an interface: its own and, unnumbered, its lender's.
+fn links(env: &Env<'_>, interface: IfIndex) -> Vec<IfIndex> {
+    let lender = env.interfaces.get(interface).and_then(|i| i.unnumbered);
+    std::iter::once(interface).chain(lender).collect()
 }
 
 impl Router {
@@ -202,17 +233,10 @@ pub(crate) fn on_interface(router: &mut Router, event: &IfEvent) {
                 let _ = fib.update_adjacency(env, at, mac);
             }
         }),
-        IfEvent::Address(index, ..) => router.with_fib(|fib, env| {
-            for (at, key, mac) in fib.adjacencies_of(index) {
-                if mac.is_some() {
-                    let _ = by_family!(key.family, F => fib.host_route::<F>(env, at, true));
-                }
-            }
-        }),
         IfEvent::Deleted(index) => {
             let _ = router.remove_addresses(index);
             router.with_fib(|fib, env| fib.forget(env, index));
         }
-        IfEvent::L2(_) | IfEvent::Promiscuous(_) => {}
+        IfEvent::Address(..) | IfEvent::L2(_) | IfEvent::Promiscuous(_) => {}
     }
 }

@@ -11,9 +11,9 @@ use quiver_tables::qsbr::{Domain, Limbo};
 
 use super::FibError;
 use super::adjacency::grow_visible;
-use super::path::{Key, spread};
+use super::path::{Hop, Key, spread};
 use super::records::{BUCKETS_MAX, Bucket, LOAD_BALANCES_MAX, LbRecord, Records};
-use crate::ip::FlowHash;
+use crate::ip::{FamilyId, FlowHash};
 
 /// Runs of 2^n buckets: taken, given back, and free again after a grace period.
 pub(crate) struct BucketRuns {
@@ -75,6 +75,8 @@ pub(crate) struct Lists {
     by_key: HashMap<Rc<Key>, u32>,
     numbers: IndexPool,
     runs: BucketRuns,
+    /// Lists with a path to all of a link: family, interface, FIB, load-balance.
+    attached: BTreeSet<(FamilyId, IfIndex, u32, u32)>,
     /// Packets and bytes forwarded, by load-balance: `/net/route/to`.
     pub counters: Arc<CombinedCounters>,
 }
@@ -85,7 +87,8 @@ impl Lists {
         // Index 0 drops: leaf 0 means "no route".
         let _ = numbers.alloc();
         counters.set_len(1);
-        Self { slots: vec![None], by_key: HashMap::new(), numbers, runs: BucketRuns::new(domain), counters }
+        let (by_key, attached) = (HashMap::new(), BTreeSet::new());
+        Self { slots: vec![None], by_key, numbers, runs: BucketRuns::new(domain), attached, counters }
     }
 
     pub fn get(&self, lb: u32) -> Option<&PathList> {
@@ -102,6 +105,24 @@ impl Lists {
 
     pub fn find(&self, key: &Key) -> Option<u32> {
         self.by_key.get(key).copied()
+    }
+
+    /// FIBs in which some route leads to all of an interface's link.
+    pub fn attached_fibs(&self, family: FamilyId, interface: IfIndex) -> BTreeSet<u32> {
+        let range = (family, interface, 0, 0)..=(family, interface, u32::MAX, u32::MAX);
+        self.attached.range(range).map(|(.., fib, _)| *fib).collect()
+    }
+
+    fn note_attached(&mut self, lb: u32, key: &Key, there: bool) {
+        for path in &key.paths {
+            let Hop::Attached { interface, .. } = path.hop else { continue };
+            let entry = (key.family, interface, key.fib, lb);
+            if there {
+                self.attached.insert(entry);
+            } else {
+                self.attached.remove(&entry);
+            }
+        }
     }
 
     /// A new list without references and resolved to nothing: its load-balance drops.
@@ -122,6 +143,7 @@ impl Lists {
         }
         let key = Rc::new(key);
         self.by_key.insert(key.clone(), lb);
+        self.note_attached(lb, &key, true);
         self.slots[at] = Some(PathList { key, refs: 0, resolved: Vec::new(), adjacencies: BTreeSet::new(), array: None });
         Ok(lb)
     }
@@ -135,6 +157,7 @@ impl Lists {
         if let Some((base, log2)) = list.array {
             self.runs.give(base, log2);
         }
+        self.note_attached(lb, &list.key, false);
         self.numbers.free(lb);
         Some(list)
     }
@@ -145,8 +168,11 @@ impl Lists {
         if self.by_key.get(&list.key) == Some(&lb) {
             self.by_key.remove(&list.key);
         }
-        list.key = Rc::new(key);
-        self.by_key.entry(list.key.clone()).or_insert(lb);
+        let key = Rc::new(key);
+        let old = std::mem::replace(&mut list.key, key.clone());
+        self.note_attached(lb, &old, false);
+        self.note_attached(lb, &key, true);
+        self.by_key.entry(key).or_insert(lb);
     }
 
     /// Publishes what a list has been resolved to: one store where it was and is one bucket, one per changed bucket where

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use quiver_tables::address::Address;
 
-use super::adjacency::Env;
+use super::adjacency::{AdjKey, AdjKind, Env};
 use super::path::{Hop, Key, Path, Source, merge, without};
 use super::table::{Select, number};
 use super::{Fib, FibError};
@@ -220,6 +220,16 @@ impl Fib {
             let all = self.leading_to::<F>(users);
             self.refresh(env, all);
         }
+        // A link's route has come or gone, or another one hides it: its neighbours' host routes follow.
+        if len < F::BITS && !F::tables(self).neighbors.is_empty() {
+            for (address, interface) in F::tables(self).neighbors_in(prefix, len) {
+                let key = AdjKey { family: F::ID, interface, kind: AdjKind::Neighbor(F::address(address)) };
+                if let Some(index) = self.adjacencies.find(&key) {
+                    // Where memory ends, packets come by the link's glean adjacency: slower, and counted.
+                    let _ = self.host_route_in::<F>(env, index, fib);
+                }
+            }
+        }
     }
 
     /// Removes what a prefix has from a source: some paths, or all of it. What another source has shows again.
@@ -285,11 +295,15 @@ impl Fib {
             let Some(table) = F::tables_mut(self).get_mut(fib) else { break };
             table.routes.remove(*prefix, *len).map_err(|_| FibError::Memory)?;
             users.extend(F::tables_mut(self).recover(fib, *prefix, *len));
+            // There may be millions: the thread is not given back between them.
+            env.graph.progress();
         }
         let users = self.leading_to::<F>(users);
         self.refresh(env, users);
+        self.adjacencies.forget_fib(F::ID, fib);
         for lb in routes.into_iter().map(|(_, _, lb)| lb).chain(others) {
             self.unref::<F>(lb);
+            env.graph.progress();
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use quiver_graph::Published;
+use quiver_graph::{IfIndex, Published};
 use quiver_tables::address::Address;
 use quiver_tables::mem::Budget;
 use quiver_tables::qsbr::Domain;
@@ -44,6 +44,8 @@ pub(crate) struct Tables<F: Family> {
     tracked: BTreeMap<(u32, F::Addr), Track>,
     /// Next hops whose cover is this load-balance.
     covered_by: HashMap<u32, BTreeSet<(u32, F::Addr)>>,
+    /// Neighbours whose link address is known and that may have host routes.
+    pub neighbors: BTreeSet<(F::Addr, IfIndex)>,
 }
 
 impl<F: Family> Tables<F> {
@@ -55,6 +57,7 @@ impl<F: Family> Tables<F> {
             published: Published::new(Vec::new()),
             tracked: BTreeMap::new(),
             covered_by: HashMap::new(),
+            neighbors: BTreeSet::new(),
         }
     }
 
@@ -165,6 +168,12 @@ impl<F: Family> Tables<F> {
             }
         }
         users
+    }
+
+    /// Neighbours with addresses inside a prefix.
+    pub fn neighbors_in(&self, prefix: F::Addr, len: u8) -> Vec<(F::Addr, IfIndex)> {
+        let range = (prefix.first(len), IfIndex(0))..=(prefix.last(len), IfIndex(u32::MAX));
+        self.neighbors.range(range).copied().collect()
     }
 
     /// Path lists whose next hops this load-balance covers.

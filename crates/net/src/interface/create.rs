@@ -253,6 +253,8 @@ impl Router {
             self.interfaces.iter().filter(|i| i.parent == index && i.index != index).map(|i| i.index).collect();
         for sub in subs {
             self.delete_interface(sub)?;
+            // There may be thousands: the thread is not given back between them.
+            self.graph.progress();
         }
         self.set_interface_up(index, false)?;
         self.tell(&IfEvent::Deleted(index));

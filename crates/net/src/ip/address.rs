@@ -362,6 +362,7 @@ impl Router {
         }
         self.update_ip_flags();
         self.publish_view(index, false);
+        self.with_fib(|fib, env| fib.relink(env, index));
         Ok(())
     }
 

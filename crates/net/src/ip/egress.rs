@@ -3,11 +3,11 @@
 use quiver_graph::IfIndex;
 
 use super::lookup::Tables;
-use super::{Family, V4};
+use super::{Family, V4, V6};
 use crate::Router;
 use crate::fib::AdjTable;
 use crate::fib::Select;
-use crate::fib::records::Class;
+use crate::fib::records::{Bucket, Class};
 
 /// The way of a packet, as far as it is known from its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,52 +23,84 @@ pub enum Way {
 /// Tables that a packet may be sent through.
 const TABLES_MAX: usize = 8;
 
-/// Looks IPv4 destinations up, in a node. Not for every packet: it does not overlap its loads.
-pub struct Egress4 {
-    tables: Tables<V4>,
+/// Looks destinations up, in a node. Not for every packet: it does not overlap its loads.
+pub struct Egress<F: Family> {
+    tables: Tables<F>,
     adjacencies: AdjTable,
-    published: quiver_graph::Snapshot<Vec<Option<<V4 as Family>::Reader>>>,
+    published: quiver_graph::Snapshot<Vec<Option<F::Reader>>>,
 }
 
-impl Clone for Egress4 {
+/// For IPv4.
+pub type Egress4 = Egress<V4>;
+
+impl<F: Family> Clone for Egress<F> {
     fn clone(&self) -> Self {
         let tables = Tables::new(self.published.clone(), self.tables.load_balances.clone());
         Self { tables, adjacencies: self.adjacencies.clone(), published: self.published.clone() }
     }
 }
 
-impl Egress4 {
+impl<F: Family> Egress<F> {
     /// Picks up tables that have come or gone, once a vector.
     #[inline(always)]
     pub fn refresh(&mut self) {
         self.tables.refresh();
     }
 
-    /// The way of a packet with this destination that is looked up in this FIB.
-    pub fn find(&self, fib: u32, destination: u32) -> Way {
+    /// The bucket that decides, not one that names another table.
+    fn bucket(&self, fib: u32, destination: F::Addr) -> Option<Bucket> {
         let mut fib = fib;
         for _ in 0..TABLES_MAX {
             let lb = self.tables.lookup(fib, destination);
             let bucket = self.tables.load_balances.choose(lb, |_| 0);
             match bucket.class() {
-                Class::Receive => return Way::Local,
-                Class::Rewrite | Class::Incomplete | Class::Glean => {
-                    return Way::Interface(self.adjacencies.get(bucket.index()).tx_if);
-                }
                 Class::Lookup => fib = bucket.index(),
-                _ => return Way::Nowhere,
+                _ => return Some(bucket),
             }
         }
-        Way::Nowhere
+        None
+    }
+
+    /// The way of a packet with this destination that is looked up in this FIB.
+    pub fn find(&self, fib: u32, destination: F::Addr) -> Way {
+        let Some(bucket) = self.bucket(fib, destination) else { return Way::Nowhere };
+        match bucket.class() {
+            Class::Receive => Way::Local,
+            Class::Rewrite | Class::Incomplete | Class::Glean => Way::Interface(self.adjacencies.get(bucket.index()).tx_if),
+            _ => Way::Nowhere,
+        }
+    }
+
+    /// Whether a host is a neighbour on an interface, by its route: one to the link as a whole, or to itself there.
+    pub fn is_attached(&self, fib: u32, host: F::Addr, interface: IfIndex) -> bool {
+        let Some(bucket) = self.bucket(fib, host) else { return false };
+        let adjacency = || self.adjacencies.get(bucket.index());
+        match bucket.class() {
+            Class::Glean => adjacency().tx_if == interface,
+            Class::Rewrite | Class::Incomplete => {
+                let adjacency = adjacency();
+                adjacency.tx_if == interface && F::of_number(adjacency.next_hop) == host
+            }
+            _ => false,
+        }
     }
 }
 
 impl Router {
+    fn egress<F: Select>(&self) -> Egress<F> {
+        let published = F::tables(self.fib()).published.snapshot();
+        let tables = Tables::new(published.clone(), self.data.load_balances.clone());
+        Egress { tables, adjacencies: self.data.adjacencies.clone(), published }
+    }
+
     /// What a node needs to ask for the way of IPv4 packets.
     pub fn egress4(&self) -> Egress4 {
-        let published = V4::tables(self.fib()).published.snapshot();
-        let tables = Tables::new(published.clone(), self.data.load_balances.clone());
-        Egress4 { tables, adjacencies: self.data.adjacencies.clone(), published }
+        self.egress()
+    }
+
+    /// What a node needs to ask for the way of IPv6 packets.
+    pub(crate) fn egress6(&self) -> Egress<V6> {
+        self.egress()
     }
 }
 

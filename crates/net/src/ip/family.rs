@@ -96,6 +96,9 @@ pub trait Family: sealed::Sealed + Copy + Debug + Eq + Hash + Send + Sync + 'sta
     /// The address behind a number.
     fn address(number: Self::Addr) -> IpAddr;
 
+    /// An address as adjacency records have it.
+    fn of_number(number: u128) -> Self::Addr;
+
     /// First address of the `n`th prefix of this length after the one that holds `address`; `None` past the last.
     fn nth(address: Self::Addr, len: u8, n: u64) -> Option<Self::Addr>;
 
@@ -287,6 +290,10 @@ impl Family for V4 {
     fn address(number: u32) -> IpAddr {
         Ipv4Addr::from_bits(number).into()
     }
+
+    fn of_number(number: u128) -> u32 {
+        number as u32
+    }
 }
 
 impl Family for V6 {
@@ -358,5 +365,9 @@ impl Family for V6 {
 
     fn address(number: u128) -> IpAddr {
         Ipv6Addr::from_bits(number).into()
+    }
+
+    fn of_number(number: u128) -> u128 {
+        number
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use quiver_graph::IfIndex;
 use quiver_wire::MacAddr;
 
-use super::domain::{BdSwitch, BridgeDomain, BridgePort, PortKind};
+use super::domain::{BdSwitch, BridgeDomain, BridgePort, MAC_AGE, PortKind};
 use super::mac::MAC_LIMIT;
 use super::macs::Flush;
 use super::rewrite::TagRewrite;
@@ -108,7 +108,7 @@ impl Router {
         let index = free.ok_or(L2Error::Full("bridge domain"))?;
         self.l2.numbers.insert(index, id);
         self.l2.domains.insert(id, BridgeDomain::new(id, index));
-        self.publish_domain(id);
+        self.set_mac_age(id, MAC_AGE)?;
         Ok(id)
     }
 
@@ -171,6 +171,23 @@ impl Router {
         Ok(())
     }
 
+    /// Sets how many addresses may be learned behind a port.
+    ///
+    /// # Errors
+    /// The interface is no port of a bridge domain, or more than there can be in all.
+    pub fn set_port_learn_limit(&mut self, index: IfIndex, limit: u32) -> Result<(), L2Error> {
+        if !(1..=MAC_LIMIT).contains(&limit) {
+            return Err(L2Error::Range { what: "learn limit", value: limit.into(), expected: "1 to 16777216" });
+        }
+        let name = self.interfaces.expect(index)?.name.clone();
+        let Some(port) = self.l2.domains.values_mut().find_map(|d| d.port_mut(index)) else {
+            return Err(L2Error::NotAPort(name, "a bridge domain".into()));
+        };
+        port.learn_limit = limit;
+        self.publish_port(index);
+        Ok(())
+    }
+
     /// Attaches a text of the user's to a domain.
     ///
     /// # Errors
@@ -228,13 +245,14 @@ impl Router {
             if kind == PortKind::UnknownForward && domain.unknown_forward().is_some_and(|other| other != index) {
                 return refuse("cannot be uu-fwd: the bridge domain has one");
             }
+            self.refuse_loop(index, L2Mode::Bridge { domain: id, index: domain.index, kind, group })?;
         } else {
             self.create_bridge_domain(Some(id))?;
         }
         self.leave_bridge(index);
         let domain = self.domain_mut(id)?;
         let mode = L2Mode::Bridge { domain: id, index: domain.index, kind, group };
-        domain.ports.push(BridgePort { interface: index, kind, group, learn: true, forward: true, flood: true, sequence: 0 });
+        domain.ports.push(BridgePort::new(index, kind, group));
         self.enter_mode(index, mode)?;
         self.set_bvi_mac(index);
         Ok(())
@@ -269,11 +287,12 @@ impl Router {
             }
             L2Mode::L3 => drop(self.l2.rewrites.remove(&index)),
         }
+        self.refuse_loop(index, mode)?;
         self.leave_bridge(index);
         self.enter_mode(index, mode)
     }
 
-    fn enter_mode(&mut self, index: IfIndex, mode: L2Mode) -> Result<(), InterfaceError> {
+    pub(super) fn enter_mode(&mut self, index: IfIndex, mode: L2Mode) -> Result<(), InterfaceError> {
         if let Some(interface) = self.interfaces.get_mut(index) {
             interface.l2 = mode;
         }

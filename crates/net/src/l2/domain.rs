@@ -7,7 +7,6 @@ use std::sync::Arc;
 use quiver_graph::{IfIndex, Verdict};
 use quiver_wire::MacAddr;
 
-use super::mac::MAC_LIMIT;
 use super::port::port_flags;
 
 /// What a port of a bridge domain is for.
@@ -39,6 +38,28 @@ pub struct BridgePort {
     pub flood: bool,
     /// Times its addresses were flushed.
     pub sequence: u8,
+    /// Most addresses that are learned from its frames.
+    pub learn_limit: u32,
+    /// Addresses learned behind it.
+    pub learned: u32,
+}
+
+/// Addresses that a new domain, and a new port of one, may learn. Half for a port: one that is flooded with source addresses leaves
+/// as many to all others. Two ports can still learn a million between them.
+pub(super) const LEARN_LIMIT: u32 = 1 << 20;
+pub(super) const PORT_LEARN_LIMIT: u32 = LEARN_LIMIT / 2;
+/// Minutes after which a silent address is forgotten in a new domain: the recommended ageing time of IEEE 802.1D, table 7-5.
+pub(super) const MAC_AGE: u8 = 5;
+
+impl BridgePort {
+    pub(super) fn new(interface: IfIndex, kind: PortKind, group: u8) -> Self {
+        let (learn, forward, flood) = (true, true, true);
+        Self { interface, kind, group, learn, forward, flood, sequence: 0, learn_limit: PORT_LEARN_LIMIT, learned: 0 }
+    }
+
+    fn has_room(&self) -> bool {
+        self.learned < self.learn_limit
+    }
 }
 
 /// What can be switched in a bridge domain.
@@ -105,7 +126,7 @@ impl BridgeDomain {
             arp_term: false,
             arp_forward: false,
             mac_age: 0,
-            learn_limit: MAC_LIMIT,
+            learn_limit: LEARN_LIMIT,
             learned: 0,
             tag: None,
             ports: Vec::new(),
@@ -140,6 +161,15 @@ impl BridgeDomain {
         }
     }
 
+    /// Whether another address may be learned behind a port.
+    pub(super) fn has_room_for(&self, port: &BridgePort) -> bool {
+        self.learned < self.learn_limit && port.has_room()
+    }
+
+    pub(super) fn port_mut(&mut self, interface: IfIndex) -> Option<&mut BridgePort> {
+        self.ports.iter_mut().find(|p| p.interface == interface)
+    }
+
     /// The flags of a port's word: what both the port and the domain want.
     pub(super) fn flags(&self, port: &BridgePort) -> u16 {
         use port_flags::*;
@@ -148,7 +178,7 @@ impl BridgeDomain {
         [
             (MEMBER, true),
             (LEARN, learns && self.learn),
-            (ROOM, self.learned < self.learn_limit),
+            (ROOM, self.has_room_for(port)),
             (FORWARD, port.forward && self.forward),
             (FLOOD_UNKNOWN, self.unknown_flood || self.unknown_forward().is_some()),
             (FLOOD_GROUPS, port.flood && self.flood),

@@ -3,7 +3,7 @@
 //! What gets lost, because the channel is full or main has no room, comes again with the next frame.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use quiver_graph::IfIndex;
@@ -11,8 +11,10 @@ use quiver_graph::IfIndex;
 use super::bridge::Told;
 use crate::router::ProcessSignal;
 
-/// Reports under way at a time.
+/// Reports under way at a time, and those of one interface; interfaces share counters of these, by index.
 const CHANNEL: usize = 4096;
+const SHARE: u16 = 1024;
+const SHARES: usize = 256;
 /// Addresses that a node remembers having reported.
 const TOLD: usize = 256;
 /// For how long it does not report the same again, ns.
@@ -25,12 +27,31 @@ pub(super) struct Heard {
     pub interface: IfIndex,
 }
 
+/// Reports under way, by interface: a flood of one leaves the channel to others.
+type Shares = Arc<[AtomicU16]>;
+
+/// Main's end of the channel.
+pub(super) struct Reports {
+    receiver: Receiver<Heard>,
+    shares: Shares,
+}
+
+impl Reports {
+    /// The next one.
+    pub fn next(&self) -> Option<Heard> {
+        let heard = self.receiver.try_recv().ok()?;
+        self.shares[heard.interface.0 as usize % SHARES].fetch_sub(1, Ordering::Relaxed);
+        Some(heard)
+    }
+}
+
 /// No address: no key is 0.
 const NOBODY: Heard = Heard { key: 0, interface: IfIndex(0) };
 
 /// A node's end of the channel.
 pub(super) struct Teller {
     sender: Sender<Heard>,
+    shares: Shares,
     signal: ProcessSignal,
     told: Vec<(Heard, u64)>,
     /// Changes when main has forgotten or refused something: what was reported before then may have to be reported again.
@@ -40,19 +61,20 @@ pub(super) struct Teller {
 
 impl Clone for Teller {
     fn clone(&self) -> Self {
-        Self::new(self.sender.clone(), self.signal.clone(), self.epoch.clone())
+        Self::new(self.sender.clone(), self.shares.clone(), self.signal.clone(), self.epoch.clone())
     }
 }
 
 /// Makes the channel.
-pub(super) fn channel(signal: ProcessSignal) -> (Teller, Receiver<Heard>) {
+pub(super) fn channel(signal: ProcessSignal) -> (Teller, Reports) {
     let (sender, receiver) = bounded(CHANNEL);
-    (Teller::new(sender, signal, Arc::default()), receiver)
+    let shares: Shares = (0..SHARES).map(|_| AtomicU16::new(0)).collect();
+    (Teller::new(sender, shares.clone(), signal, Arc::default()), Reports { receiver, shares })
 }
 
 impl Teller {
-    fn new(sender: Sender<Heard>, signal: ProcessSignal, epoch: Arc<AtomicU32>) -> Self {
-        Self { sender, signal, told: vec![(NOBODY, 0); TOLD], epoch, seen: 0 }
+    fn new(sender: Sender<Heard>, shares: Shares, signal: ProcessSignal, epoch: Arc<AtomicU32>) -> Self {
+        Self { sender, shares, signal, told: vec![(NOBODY, 0); TOLD], epoch, seen: 0 }
     }
 
     /// Main only: makes all nodes report again what they hear.
@@ -73,7 +95,11 @@ impl Teller {
         if last == heard && now.saturating_sub(at) < TOLD_TIME {
             return Told::Nothing;
         }
-        let told = self.sender.try_send(heard).is_ok();
+        let share = &self.shares[interface.0 as usize % SHARES];
+        let told = share.fetch_add(1, Ordering::Relaxed) < SHARE && self.sender.try_send(heard).is_ok();
+        if !told {
+            share.fetch_sub(1, Ordering::Relaxed);
+        }
         self.signal.raise();
         if told {
             self.told[slot] = (heard, now);
@@ -94,11 +120,15 @@ mod tests {
         let told =
             [(5, 1, 0), (5, 1, 1), (5, 2, 2), (5, 2, 3), (5, 2, TOLD_TIME + 2)].map(|(k, i, t)| teller.tell(k, IfIndex(i), t));
         assert_eq!(told, [Told::New, Told::Nothing, Told::New, Told::Nothing, Told::New]);
-        assert_eq!(receiver.try_iter().count(), 3);
+        assert_eq!(std::iter::from_fn(|| receiver.next()).count(), 3);
         teller.again();
         assert_eq!(teller.tell(5, IfIndex(2), TOLD_TIME + 3), Told::New, "main has forgotten it");
-        receiver.try_iter().count();
-        let last = (0..=CHANNEL as u64).map(|k| teller.tell(k << 8, IfIndex(1), TOLD_TIME)).last();
-        assert_eq!((last, receiver.try_iter().count()), (Some(Told::Busy), CHANNEL));
+        receiver.next();
+        let mut flood = |interface| (0..=CHANNEL as u64).map(|k| teller.tell(k << 8, IfIndex(interface), TOLD_TIME)).last();
+        assert_eq!(flood(1), Some(Told::Busy));
+        assert_eq!(std::iter::from_fn(|| receiver.next()).count(), SHARE.into(), "one interface's share");
+        assert_eq!([1, 2, 3, 4, 5].map(&mut flood), [Some(Told::Busy); 5]);
+        assert_eq!(std::iter::from_fn(|| receiver.next()).count(), CHANNEL);
+        assert!(receiver.shares.iter().all(|share| share.load(Ordering::Relaxed) == 0));
     }
 }

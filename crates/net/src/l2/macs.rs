@@ -93,19 +93,35 @@ impl Router {
             }
         }
         self.wake_process(super::PROCESS, 0);
-        let before = old.is_some_and(|v| v.is(MacValue::LEARNED));
-        self.count_learned(id, i64::from(value.is(MacValue::LEARNED)) - i64::from(before));
+        self.count_learned(id, old, Some(value));
         Ok(())
     }
 
-    /// Follows the number of learned addresses of a domain; ports are told when the limit is reached or left.
-    pub(super) fn count_learned(&mut self, id: u32, change: i64) {
+    /// Follows the numbers of learned addresses of a domain and its ports as one entry changes; ports are told when a limit is
+    /// reached or left.
+    fn count_learned(&mut self, id: u32, old: Option<MacValue>, new: Option<MacValue>) {
         let Some(domain) = self.l2.domains.get_mut(&id) else { return };
-        let had_room = domain.learned < domain.learn_limit;
-        domain.learned = domain.learned.saturating_add_signed(change as i32);
-        if had_room != (domain.learned < domain.learn_limit) {
-            self.publish_ports(id);
+        let behind = |value: Option<MacValue>| value.filter(|v| v.is(MacValue::LEARNED)).map(MacValue::interface);
+        let (before, after) = (behind(old), behind(new));
+        if before == after {
+            return;
         }
+        let had_room = domain.learned < domain.learn_limit;
+        let mut changed = Vec::new();
+        for (interface, change) in [(before, -1), (after, 1)] {
+            let Some(interface) = interface else { continue };
+            domain.learned = domain.learned.saturating_add_signed(change);
+            let Some(port) = domain.port_mut(interface) else { continue };
+            let port_had_room = port.learned < port.learn_limit;
+            port.learned = port.learned.saturating_add_signed(change);
+            if port_had_room != (port.learned < port.learn_limit) {
+                changed.push(interface);
+            }
+        }
+        if had_room != (domain.learned < domain.learn_limit) {
+            return self.publish_ports(id);
+        }
+        changed.into_iter().for_each(|port| self.publish_port(port));
     }
 
     /// Removes an address of a domain, whatever it is.
@@ -117,7 +133,7 @@ impl Router {
         let value = self.l2.macs.get(key).ok_or(L2Error::NoEntry(id, mac))?;
         self.l2.macs.remove(key);
         self.l2.teller.again();
-        self.count_learned(id, -i64::from(value.is(MacValue::LEARNED)));
+        self.count_learned(id, Some(value), None);
         Ok(())
     }
 
@@ -135,8 +151,8 @@ impl Router {
         let (index, _) = key_parts(key);
         self.l2.macs.remove(key);
         self.l2.teller.again();
-        if let Some(id) = self.l2.numbers.get(&index).copied().filter(|_| value.is(MacValue::LEARNED)) {
-            self.count_learned(id, -1);
+        if let Some(id) = self.l2.numbers.get(&index).copied() {
+            self.count_learned(id, Some(value), None);
         }
     }
 
@@ -206,17 +222,21 @@ impl Router {
         let Some(id) = self.l2.numbers.get(&index).copied() else { return };
         let Some(domain) = self.l2.domains.get(&id) else { return };
         // The port may have left, or learning may have been switched off, since.
-        if !domain.learn || !domain.port(interface).is_some_and(|p| p.learn) {
+        let Some(port) = domain.port(interface).filter(|p| domain.learn && p.learn) else { return };
+        let old = self.l2.macs.get(key);
+        if old.is_some_and(|v| v.is(MacValue::STATIC)) {
             return;
         }
-        let old = self.l2.macs.get(key);
-        if old.is_some_and(|v| v.is(MacValue::STATIC)) || (old.is_none() && domain.learned >= domain.learn_limit) {
+        // An address that moves counts for its new port.
+        let stays = old.is_some_and(|v| v.interface() == interface);
+        let room = if old.is_some() { stays || port.learned < port.learn_limit } else { domain.has_room_for(port) };
+        if !room {
             return;
         }
         let value = MacValue::new(interface, MacValue::LEARNED, self.stamp_now());
         // Without room it is flooded to, and reported again when it speaks again.
         if self.l2.macs.set(key, value) {
-            self.count_learned(id, i64::from(old.is_none()));
+            self.count_learned(id, old, Some(value));
         }
     }
 }

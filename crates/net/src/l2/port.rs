@@ -12,7 +12,7 @@ pub(super) mod port_flags {
     pub const MEMBER: u16 = 1;
     /// Sources of its frames are learned.
     pub const LEARN: u16 = 1 << 1;
-    /// New addresses may be learned: the domain has room.
+    /// New addresses may be learned: the domain and the port have room.
     pub const ROOM: u16 = 1 << 2;
     /// Its frames go where their destination is known to be.
     pub const FORWARD: u16 = 1 << 3;

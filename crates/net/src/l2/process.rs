@@ -25,7 +25,7 @@ pub(super) fn run(router: &mut Router, now: u64) -> u64 {
     router.l2.stamp.store((now / SECOND) as u32, Ordering::Relaxed);
     let mut reports = 0;
     while reports < REPORTS
-        && let Ok(heard) = router.l2.heard.try_recv()
+        && let Some(heard) = router.l2.heard.next()
     {
         router.learn_mac(heard.key, heard.interface);
         reports += 1;

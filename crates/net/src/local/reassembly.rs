@@ -10,8 +10,9 @@
 //! them; every fragment goes there over that worker's bounded ring, also from itself, so that there is one way and no lock.
 //! The input node behind the ring owns the incomplete datagrams, lets them expire, and gives all buffers back when it goes.
 //!
-//! Limits: each worker holds a bounded number of datagrams, of fragments to each, and of bytes in all; when one is reached the
-//! oldest datagram goes. A worker that leaves gives its fragments to those that stay. While the set of workers changes, fragments
+//! Limits: each worker holds a bounded number of datagrams in all and of one source, of fragments to each, and of bytes in all.
+//! A source that has its share gives up its own oldest datagram; where all is full, whoever has most gives up its oldest. A source
+//! is an IPv4 address or an IPv6 /64 on an interface, in one of some groups ([`crate::owner`]). A worker that leaves gives its fragments to those that stay. While the set of workers changes, fragments
 //! of one datagram may be sent to two; they expire.
 
 mod datagram;
@@ -47,6 +48,8 @@ pub struct Limits {
     pub timeout: Duration,
     /// Incomplete datagrams.
     pub datagrams: u32,
+    /// Incomplete datagrams of one source.
+    pub per_source: u32,
     /// Fragments of a datagram.
     pub fragments: u32,
     /// Bytes of all incomplete datagrams, in buffers that they occupy: a buffer counts as 2 kB.
@@ -60,7 +63,7 @@ impl Limits {
             FamilyId::V4 => 30,
             FamilyId::V6 => 60,
         });
-        Self { timeout, datagrams: 1024, fragments: 256, kilobytes: 8192 }
+        Self { timeout, datagrams: 1024, per_source: 256, fragments: 256, kilobytes: 8192 }
     }
 }
 
@@ -69,6 +72,7 @@ impl Limits {
 struct SharedLimits {
     timeout_ms: AtomicU32,
     datagrams: AtomicU32,
+    per_source: AtomicU32,
     fragments: AtomicU32,
     kilobytes: AtomicU32,
 }
@@ -78,6 +82,7 @@ impl SharedLimits {
         let shared = Self {
             timeout_ms: AtomicU32::new(0),
             datagrams: AtomicU32::new(0),
+            per_source: AtomicU32::new(0),
             fragments: AtomicU32::new(0),
             kilobytes: AtomicU32::new(0),
         };
@@ -88,6 +93,7 @@ impl SharedLimits {
     fn set(&self, limits: Limits) {
         self.timeout_ms.store(limits.timeout.as_millis().try_into().unwrap_or(u32::MAX), Ordering::Relaxed);
         self.datagrams.store(limits.datagrams, Ordering::Relaxed);
+        self.per_source.store(limits.per_source, Ordering::Relaxed);
         self.fragments.store(limits.fragments, Ordering::Relaxed);
         self.kilobytes.store(limits.kilobytes, Ordering::Relaxed);
     }
@@ -96,6 +102,7 @@ impl SharedLimits {
         Limits {
             timeout: Duration::from_millis(self.timeout_ms.load(Ordering::Relaxed).into()),
             datagrams: self.datagrams.load(Ordering::Relaxed),
+            per_source: self.per_source.load(Ordering::Relaxed),
             fragments: self.fragments.load(Ordering::Relaxed),
             kilobytes: self.kilobytes.load(Ordering::Relaxed),
         }

@@ -13,6 +13,8 @@ use quiver_wire::ndp::{NdpError, NdpOptions, NeighborMessage, neighbor_flags, va
 
 use super::AddressState;
 use super::message::{ADVERTISEMENT_LEN, advertisement};
+use crate::data::IfTable;
+use crate::ip::{Egress, V6};
 use crate::neighbor::{Evidence, Fact, Teller, View, ViewSnapshot, What};
 
 next_nodes! {
@@ -71,6 +73,8 @@ pub(super) fn checked<'p>(packet: &'p Pkt<'_>) -> Result<(Ipv6Header, &'p [u8]),
 /// The solicitation node.
 pub(super) struct Solicitation {
     pub views: ViewSnapshot,
+    pub interfaces: IfTable,
+    pub egress: Egress<V6>,
     pub teller: Teller,
     /// Solicitations that interfaces have received, and those that were answered.
     pub received: Arc<SimpleCounters>,
@@ -81,7 +85,7 @@ pub(super) struct Solicitation {
 type Judged = (Result<(u128, u128, bool), End>, Option<Fact>);
 
 impl Solicitation {
-    fn judge(packet: &mut Pkt<'_>, view: &View) -> Judged {
+    fn judge(packet: &mut Pkt<'_>, view: &View, attached: impl FnOnce(u128) -> bool) -> Judged {
         let link_source = view.link_source(packet);
         let (ip, message) = match checked(packet) {
             Ok(x) => x,
@@ -105,7 +109,7 @@ impl Solicitation {
             let mac = link_source.unwrap_or_default();
             return (Err(End::Duplicate), Some(fact(src, What::Conflict(mac))));
         }
-        if !view.on_link6(src) {
+        if !view.on_link6(src) && !attached(src) {
             return (Err(End::SourceNotOnLink), None);
         }
         let mac = NdpOptions::of_message(message).and_then(NdpOptions::source_link_address).filter(|m| m.is_unicast());
@@ -122,7 +126,8 @@ impl Solicitation {
         let mut packet = cx.packet(frame, i);
         let interface = packet.rx_if();
         let Some(view) = self.views.get().get(interface) else { return packet.drop(End::NotEnabled) };
-        let (judged, said) = Self::judge(&mut packet, view);
+        let attached = |host| self.egress.is_attached(self.interfaces.fibs(interface).1, host, interface);
+        let (judged, said) = Self::judge(&mut packet, view, attached);
         let verdict = match judged {
             Ok((address, to, solicited)) => answer(&mut packet, view, address, to, solicited),
             Err(reason) => packet.drop(reason),
@@ -170,6 +175,7 @@ impl VectorNode for Solicitation {
 
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
         self.views.refresh();
+        self.egress.refresh();
         for i in 0..frame.len() {
             let verdict = self.one(cx, frame, i);
             cx.decide(i, verdict);
@@ -205,9 +211,8 @@ impl Advertisement {
         let flag = |flag| neighbor.icmp.rest.get() & flag != 0;
         let evidence =
             Evidence::Advert { mac, solicited: flag(neighbor_flags::SOLICITED), overrides: flag(neighbor_flags::OVERRIDE) };
-        // RFC 4861, 7.2.5: whom nobody wants to know makes no entry.
-        let what = What::Heard { evidence, create: false };
-        (End::AdvertisementsReceived, if view.on_link6(target) { fact(what) } else { None })
+        // RFC 4861, 7.2.5: whom nobody wants to know makes no entry. So it does not matter which prefix the target is of.
+        (End::AdvertisementsReceived, fact(What::Heard { evidence, create: false }))
     }
 }
 

@@ -11,7 +11,9 @@ use super::hold::{Advice, Key, ThreadHold};
 use super::output::ViewSnapshot;
 use super::view::View;
 use crate::fib::AdjTable;
-use crate::ip::{Family, V4, V6, icmp_aux};
+use crate::ip::{V4, V6, icmp_aux};
+use crate::local::header::LocalFamily;
+use crate::owner::Owner;
 use crate::{arp, nd};
 
 next_nodes! {
@@ -28,6 +30,7 @@ drop_reasons! {
     pub enum Drop4 {
         RequestSent = "ARP requests sent" (info),
         Throttled = "ARP requests throttled",
+        SourceThrottled = "ARP requests throttled, source wants too many",
         Excess = "more packets than are held for a neighbour",
         Unreachable = "neighbour does not answer",
         NoSource = "no source address for ARP request",
@@ -41,6 +44,7 @@ drop_reasons! {
     pub enum Drop6 {
         RequestSent = "neighbor solicitations sent" (info),
         Throttled = "neighbor solicitations throttled",
+        SourceThrottled = "neighbor solicitations throttled, source wants too many",
         Excess = "more packets than are held for a neighbour",
         Unreachable = "neighbour does not answer",
         NoSource = "no source address for ND solicitation",
@@ -51,7 +55,7 @@ drop_reasons! {
 }
 
 /// What differs between the families here.
-pub(crate) trait AskFamily: Family {
+pub(crate) trait AskFamily: LocalFamily {
     type Next: NextNodes;
     type Drop: DropReasons;
     const OUTPUT: Self::Next;
@@ -67,9 +71,6 @@ pub(crate) trait AskFamily: Family {
 
     /// A request to everybody, as a frame; `None` where the interface has no address to ask from.
     fn request(view: &View, target: Self::Addr) -> Option<Vec<u8>>;
-
-    /// A neighbour's address as a record has it.
-    fn of_number(number: u128) -> Self::Addr;
 }
 
 impl AskFamily for V4 {
@@ -88,10 +89,6 @@ impl AskFamily for V4 {
     fn request(view: &View, target: u32) -> Option<Vec<u8>> {
         arp::request(view, target, None)
     }
-
-    fn of_number(number: u128) -> u32 {
-        number as u32
-    }
 }
 
 impl AskFamily for V6 {
@@ -107,6 +104,7 @@ impl AskFamily for V6 {
         match reason {
             Drop4::RequestSent => Drop6::RequestSent,
             Drop4::Throttled => Drop6::Throttled,
+            Drop4::SourceThrottled => Drop6::SourceThrottled,
             Drop4::Excess => Drop6::Excess,
             Drop4::Unreachable => Drop6::Unreachable,
             Drop4::NoSource => Drop6::NoSource,
@@ -118,10 +116,6 @@ impl AskFamily for V6 {
 
     fn request(view: &View, target: u128) -> Option<Vec<u8>> {
         nd::solicitation(view, target, None)
-    }
-
-    fn of_number(number: u128) -> u128 {
-        number
     }
 }
 
@@ -158,9 +152,11 @@ impl<F: AskFamily> Ask<F> {
             Target::Destination => F::destination(&packet),
         };
         let key: Key = (adjacency.tx_if, F::address(target));
+        let owner = Owner::of(packet.rx_if(), F::address(F::addresses(&packet).0));
         let mut hold = self.hold.lock();
-        match hold.advise(key, cx.now(), out) {
+        match hold.advise(key, owner, cx.now(), out) {
             Advice::Throttled => return packet.drop(F::drop(Drop4::Throttled)),
+            Advice::SourceThrottled => return packet.drop(F::drop(Drop4::SourceThrottled)),
             Advice::Wait => {}
             Advice::Ask => {
                 let Some(request) = F::request(view, target) else {
@@ -169,13 +165,15 @@ impl<F: AskFamily> Ask<F> {
                 };
                 send::<F>(cx, adjacency.tx_if, &request, &self.sent);
                 let fact = Fact { interface: key.0, address: key.1, what: What::Wanted };
-                if !self.facts.tell(fact) {
+                let now = cx.now();
+                self.facts.asked.note(&key, now);
+                if !self.facts.tell(fact, now) {
                     cx.count(F::drop(Drop4::NotTold), 1);
                 }
             }
         }
         let (packet, verdict) = cx.packet(frame, i).take();
-        hold.keep(key, packet, out);
+        hold.keep(key, owner, packet, out);
         verdict
     }
 }

@@ -5,11 +5,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use quiver_graph::IfIndex;
-use quiver_wire::MacAddr;
 use quiver_wire::ipv6::address::is_martian_src;
+use quiver_wire::{IpPrefix, MacAddr};
 
 use super::ask::Outcome;
 use super::hold::Key;
+use super::process::usage;
 use super::state::{Effect, Evidence, SECOND, State};
 use super::table::Made;
 use super::view::{ProxyRange, View, Views};
@@ -56,11 +57,11 @@ impl Router {
         }
         // The FIB first: where it has no room nothing has changed.
         self.update_adjacency_of(&key, Some(mac), no_fib_entry)?;
+        let fib = &self.fib;
         let table = self.neighbors.table_mut(family);
-        match table.set(key, mac, permanent, no_fib_entry, now) {
+        match table.set(key, mac, permanent, no_fib_entry, now, &|key| usage(fib, key)) {
             Ok(gone) => self.pushed_out(gone),
-            Err(()) => {
-                let limit = table.config.limit;
+            Err(limit) => {
                 let mac = before.and_then(|b| b.mac);
                 self.update_adjacency_of(&key, mac, no_fib_entry)?;
                 return Err(NeighborError::Full(limit));
@@ -170,7 +171,8 @@ impl Router {
             self.neighbors.outcomes.push((key, Outcome::Forgotten));
             return;
         }
-        match self.neighbors.table_mut(family).want(key, now) {
+        let fib = &self.fib;
+        match self.neighbors.table_mut(family).want(key, now, &|key| usage(fib, key)) {
             Made::Yes(gone) => self.pushed_out(gone),
             Made::Full => self.neighbors.outcomes.push((key, Outcome::Forgotten)),
         }
@@ -183,11 +185,12 @@ impl Router {
             return;
         }
         let before = self.neighbor(key.0, key.1);
+        let fib = &self.fib;
         let table = self.neighbors.table_mut(family);
         let effect = match (before, evidence) {
             (Some(_), _) => table.hear(&key, evidence, now).unwrap_or_default(),
             (None, Evidence::Seen(mac) | Evidence::Advert { mac: Some(mac), .. }) if create => {
-                let made = table.learn(key, mac, now);
+                let made = table.learn(key, mac, now, &|key| usage(fib, key));
                 // What answers us is confirmed at once.
                 let effect = table.hear(&key, evidence, now);
                 match made {
@@ -365,16 +368,17 @@ pub(super) fn on_interface(router: &mut Router, event: &IfEvent) {
                 router.announce_all(index);
             }
         }
-        IfEvent::Address(index, address, _, added) => {
+        IfEvent::Address(index, address, len, added) => {
             if let IpAddr::V6(a) = address {
                 router.address_changed(index, a, added);
             }
             router.publish_view(index, false);
             if !added {
+                let link = IpPrefix::new(address, len);
                 let lost: Vec<Key> = router
                     .neighbor_keys(FamilyId::of(&address), Some(index), false)
                     .into_iter()
-                    .filter(|key| !router.still_on_link(key))
+                    .filter(|key| link.as_ref().is_ok_and(|l| l.contains(key.1)) && !router.still_on_link(key))
                     .collect();
                 for key in lost {
                     router.drop_neighbor(&key, Outcome::Forgotten);

@@ -1,8 +1,8 @@
 //! Packets that wait for their neighbour, on one thread.
 //!
-//! RFC 1122, 2.3.2.2 and RFC 4861, 7.2.2 ask for a small queue for each neighbour; when it is full the newest packet takes
-//! the place of the oldest. Everything is bounded: neighbours, packets, and requests a second. A scan of a big prefix pushes
-//! out those that have waited longest.
+//! RFC 1122, 2.3.2.2 and RFC 4861, 7.2.2 ask for a small queue for each neighbour. Everything is bounded: neighbours, packets,
+//! and requests a second, in all and for each [`Owner`] (who sends the packets, [`owner`]). When a limit is reached, the owner
+//! that has the most gives up what it has waited for longest, so a scan of a big prefix pushes out its own packets.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -11,17 +11,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quiver_graph::{IfIndex, Packet};
 
+use super::rate::Buckets;
+use crate::owner::{Counts, Owner};
+
 /// Packets held for one neighbour.
 pub(crate) const PACKETS_EACH: usize = 4;
-/// Neighbours that a thread waits for.
+/// Neighbours that a thread waits for, and those that one owner makes it wait for.
 pub(crate) const WAITING_MAX: usize = 1024;
-/// Packets that a thread holds in all: a small part of its share of the buffers.
+const WAITING_OWNER: usize = WAITING_MAX / 4;
+/// Packets that a thread holds in all, a small part of its share of the buffers; and those of one owner.
 pub(crate) const PACKETS_MAX: usize = 512;
+const PACKETS_OWNER: usize = PACKETS_MAX / 4;
 /// How long a thread waits for a neighbour before it asks anew; main, which repeats requests, decides in 3 s.
 pub(crate) const PATIENCE: u64 = 5_000_000_000;
-/// Requests for neighbours that a thread sends: one in 100 µs, and so many at once.
-const REQUEST_INTERVAL: u64 = 100_000;
-const REQUEST_BURST: u64 = 1_000;
 
 /// A neighbour: where, and which address.
 pub(crate) type Key = (IfIndex, IpAddr);
@@ -35,11 +37,15 @@ pub(crate) enum Advice {
     Wait,
     /// Too many requests: drop it.
     Throttled,
+    /// Too many requests for packets of this source: drop it.
+    SourceThrottled,
 }
 
 struct Waiting {
-    packets: VecDeque<Packet>,
+    packets: VecDeque<(Packet, Owner)>,
     since: u64,
+    /// Whose packet made the thread wait.
+    owner: Owner,
     /// Tells this entry from an earlier one of the same neighbour in `order`.
     number: u64,
 }
@@ -47,12 +53,13 @@ struct Waiting {
 /// The packets of one thread.
 pub(crate) struct Hold {
     waiting: HashMap<Key, Waiting>,
-    /// Oldest first; entries of neighbours that wait no more are passed over.
-    order: VecDeque<(Key, u64)>,
-    packets: usize,
+    /// By owner, oldest first; entries of neighbours that wait no more are passed over.
+    order: HashMap<Owner, VecDeque<(Key, u64)>>,
+    /// Neighbours waited for, and packets held, by owner.
+    neighbors: Counts,
+    packets: Counts,
     next_number: u64,
-    /// When the next request would be due at the steady rate.
-    next_request: u64,
+    requests: Buckets,
     count: Arc<AtomicUsize>,
 }
 
@@ -60,62 +67,105 @@ impl Hold {
     fn new(count: Arc<AtomicUsize>) -> Self {
         Self {
             waiting: HashMap::with_capacity(WAITING_MAX),
-            order: VecDeque::with_capacity(2 * WAITING_MAX),
-            packets: 0,
+            order: HashMap::new(),
+            neighbors: Counts::default(),
+            packets: Counts::default(),
             next_number: 0,
-            next_request: 0,
+            requests: Buckets::default(),
             count,
         }
     }
 
-    /// Whether to ask for a neighbour now. Packets that must give way go to `out`.
-    pub fn advise(&mut self, key: Key, now: u64, out: &mut Vec<Packet>) -> Advice {
+    /// Whether to ask for a neighbour now, for a packet of `owner`. Packets that must give way go to `out`.
+    pub fn advise(&mut self, key: Key, owner: Owner, now: u64, out: &mut Vec<Packet>) -> Advice {
         if let Some(waiting) = self.waiting.get_mut(&key) {
             if now.saturating_sub(waiting.since) < PATIENCE {
                 return Advice::Wait;
             }
-            if !take_token(&mut self.next_request, now) {
-                return Advice::Throttled;
+            if let Err(advice) = self.requests.take(owner, now) {
+                return advice;
             }
             waiting.since = now;
             return Advice::Ask;
         }
-        if !take_token(&mut self.next_request, now) {
-            return Advice::Throttled;
+        if let Err(advice) = self.requests.take(owner, now) {
+            return advice;
         }
-        while self.waiting.len() >= WAITING_MAX || self.order.len() >= 2 * WAITING_MAX {
-            self.give_up_oldest(out);
+        if self.neighbors.of(owner) >= WAITING_OWNER {
+            self.give_up_oldest(owner, out);
+        }
+        while self.waiting.len() >= WAITING_MAX
+            && let Some(greediest) = self.neighbors.greediest()
+        {
+            self.give_up_oldest(greediest, out);
         }
         let number = self.next_number;
         self.next_number += 1;
-        self.order.push_back((key, number));
-        self.waiting.insert(key, Waiting { packets: VecDeque::new(), since: now, number });
+        self.remember(owner, key, number);
+        self.waiting.insert(key, Waiting { packets: VecDeque::new(), since: now, owner, number });
+        self.neighbors.add(owner, 1);
         self.count.store(self.waiting.len(), Ordering::Release);
         Advice::Ask
     }
 
+    fn remember(&mut self, owner: Owner, key: Key, number: u64) {
+        let order = self.order.entry(owner).or_default();
+        order.push_back((key, number));
+        // Neighbours that were found collect here; when they are most of it, it is cleaned.
+        if order.len() > 2 * WAITING_OWNER {
+            let waiting = &self.waiting;
+            order.retain(|(k, n)| *n == number || waiting.get(k).is_some_and(|w| w.number == *n));
+        }
+    }
+
     /// Holds a packet for a neighbour that [`Hold::advise`] was asked about. What must give way goes to `out`.
-    pub fn keep(&mut self, key: Key, packet: Packet, out: &mut Vec<Packet>) {
-        while self.packets >= PACKETS_MAX && self.order.front().is_some_and(|(k, _)| *k != key) {
-            self.give_up_oldest(out);
+    pub fn keep(&mut self, key: Key, owner: Owner, packet: Packet, out: &mut Vec<Packet>) {
+        while self.packets.of(owner) >= PACKETS_OWNER || self.packets.total() >= PACKETS_MAX {
+            let from = if self.packets.of(owner) >= PACKETS_OWNER { Some(owner) } else { self.packets.greediest() };
+            let Some(old) = from.and_then(|owner| self.oldest_of(owner)) else { break };
+            out.push(old);
         }
         let Some(waiting) = self.waiting.get_mut(&key) else { return out.push(packet) };
-        if waiting.packets.len() >= PACKETS_EACH || self.packets >= PACKETS_MAX {
-            match waiting.packets.pop_front() {
-                Some(old) => out.push(old),
-                None => return out.push(packet),
+        waiting.packets.push_back((packet, owner));
+        self.packets.add(owner, 1);
+        if waiting.packets.len() > PACKETS_EACH {
+            // Whoever has the most packets here loses its oldest, so that nobody pushes out another's only one.
+            let mine = |owner: Owner| waiting.packets.iter().filter(|(_, o)| *o == owner).count();
+            let most = waiting.packets.iter().map(|(_, o)| mine(*o)).max().unwrap_or(0);
+            let at = waiting.packets.iter().position(|(_, o)| mine(*o) == most);
+            if let Some((old, owner)) = at.and_then(|at| waiting.packets.remove(at)) {
+                self.packets.sub(owner, 1);
+                out.push(old);
             }
-            self.packets -= 1;
         }
-        waiting.packets.push_back(packet);
-        self.packets += 1;
+    }
+
+    /// The packet of an owner that has waited for the neighbour asked for longest; taken out.
+    fn oldest_of(&mut self, owner: Owner) -> Option<Packet> {
+        // At most `WAITING_MAX` entries of `PACKETS_EACH` packets: only looked through where a limit is reached.
+        let first = self.order.get(&owner).into_iter().flatten().find_map(|(key, number)| {
+            let waiting = self.waiting.get(key).filter(|w| w.number == *number)?;
+            waiting.packets.iter().any(|(_, o)| *o == owner).then_some(*key)
+        });
+        let key = first.or_else(|| {
+            let has = |(_, w): &(&Key, &Waiting)| w.packets.iter().any(|(_, o)| *o == owner);
+            self.waiting.iter().filter(has).min_by_key(|(_, w)| w.number).map(|(k, _)| *k)
+        })?;
+        let packets = &mut self.waiting.get_mut(&key)?.packets;
+        let at = packets.iter().position(|(_, o)| *o == owner)?;
+        let (packet, _) = packets.remove(at)?;
+        self.packets.sub(owner, 1);
+        Some(packet)
     }
 
     /// Ends the wait for a neighbour and gives its packets, oldest first.
     pub fn end(&mut self, key: &Key, out: &mut Vec<Packet>) {
         if let Some(waiting) = self.waiting.remove(key) {
-            self.packets -= waiting.packets.len();
-            out.extend(waiting.packets);
+            self.neighbors.sub(waiting.owner, 1);
+            for (packet, owner) in waiting.packets {
+                self.packets.sub(owner, 1);
+                out.push(packet);
+            }
             self.count.store(self.waiting.len(), Ordering::Release);
         }
         if self.waiting.is_empty() {
@@ -123,10 +173,11 @@ impl Hold {
         }
     }
 
-    fn give_up_oldest(&mut self, out: &mut Vec<Packet>) {
-        let Some((key, number)) = self.order.pop_front() else { return };
-        if self.waiting.get(&key).is_some_and(|w| w.number == number) {
-            self.end(&key, out);
+    fn give_up_oldest(&mut self, owner: Owner, out: &mut Vec<Packet>) {
+        while let Some((key, number)) = self.order.get_mut(&owner).and_then(VecDeque::pop_front) {
+            if self.waiting.get(&key).is_some_and(|w| w.number == number) {
+                return self.end(&key, out);
+            }
         }
     }
 
@@ -145,17 +196,6 @@ impl Hold {
             self.end(&key, out);
         }
     }
-}
-
-/// Steady rate with a burst (the "virtual scheduling" form of a token bucket).
-fn take_token(next: &mut u64, now: u64) -> bool {
-    let earliest = now.saturating_sub(REQUEST_BURST * REQUEST_INTERVAL);
-    let due = (*next).max(earliest);
-    if due > now {
-        return false;
-    }
-    *next = due + REQUEST_INTERVAL;
-    true
 }
 
 /// A thread's hold, shared by its nodes and by what main sends to the thread: the lock is only ever taken on that thread,
@@ -202,6 +242,7 @@ impl Holds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Harness;
 
     fn key(n: u32) -> Key {
         (IfIndex(1), std::net::Ipv4Addr::from_bits(n).into())
@@ -211,31 +252,89 @@ mod tests {
         Hold::new(Arc::default())
     }
 
+    const A: Owner = Owner::new(1, 1);
+    const B: Owner = Owner::new(1, 2);
+    const START: u64 = 1_000_000_000_000;
+
     #[test]
     fn a_neighbour_is_asked_for_once_until_patience_ends() {
         let mut hold = hold();
-        let now = 1_000_000_000_000;
+        let now = START;
         let mut out = Vec::new();
-        assert_eq!(hold.advise(key(1), now, &mut out), Advice::Ask);
-        assert_eq!(hold.advise(key(1), now + PATIENCE - 1, &mut out), Advice::Wait);
-        assert_eq!(hold.advise(key(1), now + PATIENCE, &mut out), Advice::Ask);
-        assert_eq!(hold.advise(key(1), now + PATIENCE + 1, &mut out), Advice::Wait);
+        assert_eq!(hold.advise(key(1), A, now, &mut out), Advice::Ask);
+        assert_eq!(hold.advise(key(1), B, now + PATIENCE - 1, &mut out), Advice::Wait);
+        assert_eq!(hold.advise(key(1), A, now + PATIENCE, &mut out), Advice::Ask);
+        assert_eq!(hold.advise(key(1), A, now + PATIENCE + 1, &mut out), Advice::Wait);
         hold.end(&key(1), &mut out);
-        assert_eq!(hold.advise(key(1), now + PATIENCE + 2, &mut out), Advice::Ask);
+        assert_eq!(hold.advise(key(1), A, now + PATIENCE + 2, &mut out), Advice::Ask);
     }
 
     #[test]
-    fn a_scan_is_throttled_and_takes_no_more_than_its_room() {
+    fn a_scan_is_throttled_and_takes_no_more_than_its_share() {
         let mut hold = hold();
-        let now = 1_000_000_000_000;
         let mut out = Vec::new();
-        let asked = (0..65_536).filter(|n| hold.advise(key(*n), now, &mut out) == Advice::Ask).count();
-        assert_eq!(asked as u64, REQUEST_BURST + 1);
+        let asked = (0..65_536).filter(|n| hold.advise(key(*n), A, START, &mut out) == Advice::Ask).count();
+        assert!((1..=1000).contains(&asked), "{asked}");
+        assert_eq!(hold.advise(key(70_000), A, START, &mut out), Advice::SourceThrottled);
+        assert_eq!(hold.advise(key(70_000), B, START, &mut out), Advice::Ask, "another source is not throttled");
         for n in 0..65_536_u32 {
-            hold.advise(key(n), now + u64::from(n) * REQUEST_INTERVAL, &mut out);
-            assert!(hold.waiting.len() <= WAITING_MAX && hold.order.len() <= 2 * WAITING_MAX);
+            hold.advise(key(n), A, START + u64::from(n) * 1_000_000, &mut out);
+            assert!(hold.neighbors.of(A) <= WAITING_OWNER && hold.order.values().all(|o| o.len() <= 2 * WAITING_OWNER + 1));
         }
         hold.expire(u64::MAX, &mut out);
         assert!(hold.waiting.is_empty() && hold.order.is_empty() && out.is_empty());
+        assert_eq!((hold.neighbors.total(), hold.packets.total()), (0, 0));
+    }
+
+    #[test]
+    fn whoever_waits_for_many_gives_way_and_one_who_waits_for_one_stays() {
+        let mut hold = hold();
+        let mut out = Vec::new();
+        let quiet = Owner::new(1, 63);
+        hold.advise(key(0), quiet, START, &mut out);
+        // More sources than there is room for, each as fast as it may be, on two interfaces.
+        let mut now = START;
+        for n in 1..100_000_u32 {
+            now += 1_000_000;
+            hold.advise(key(n), Owner::new(1 + n % 2, n % 62), now.min(START + PATIENCE - 1), &mut out);
+        }
+        assert!(hold.waiting.len() <= WAITING_MAX);
+        assert_eq!(hold.advise(key(0), quiet, START + 1, &mut out), Advice::Wait, "it still waits");
+    }
+
+    #[test]
+    fn packets_of_others_stay_when_one_source_sends_many() {
+        let mut h = Harness::new();
+        let x = h.interface(0);
+        let (node, thread) = (h.router.graph.node("ip4-arp").unwrap(), h.router.graph.fleet().threads()[0]);
+        let test = move |cx: &mut quiver_graph::NodeCx<'_>| {
+            let mut hold = hold();
+            let mut out = Vec::new();
+            let mut packet = |n: u32| cx.alloc_bytes(&n.to_be_bytes(), x).expect("a buffer");
+            hold.advise(key(1), B, START, &mut out);
+            hold.keep(key(1), B, packet(1), &mut out);
+            // To the same neighbour.
+            for n in 0..20 {
+                hold.keep(key(1), A, packet(100 + n), &mut out);
+            }
+            assert_eq!((hold.packets.of(A), hold.packets.of(B), out.len()), (PACKETS_EACH - 1, 1, 17));
+            // To many neighbours.
+            for n in 0..600_u32 {
+                hold.advise(key(1000 + n), A, START + u64::from(n) * 1_000_000, &mut out);
+                hold.keep(key(1000 + n), A, packet(n), &mut out);
+                assert!(hold.packets.of(A) <= PACKETS_OWNER);
+            }
+            assert_eq!(hold.packets.of(B), 1);
+            let mut rest = Vec::new();
+            hold.end(&key(1), &mut rest);
+            assert_eq!(hold.packets.of(B), 0);
+            hold.end_where(|_| true, &mut rest);
+            assert_eq!((hold.packets.total(), hold.neighbors.total()), (0, 0));
+            for packet in out.into_iter().chain(rest) {
+                cx.free(packet);
+            }
+        };
+        h.router.graph.fleet().on(thread, move |w| w.at_node(node, test));
+        h.assert_buffers_held(0);
     }
 }

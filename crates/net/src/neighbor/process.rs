@@ -10,12 +10,14 @@ use super::ask::{AskFamily, Outcome, send, settle};
 use super::facts::{Fact, What};
 use super::hold::Key;
 use super::state::{Due, SECOND};
+use super::table::Usage;
 use super::{NeighborEvent, View};
+use crate::fib::{AdjKey, AdjKind, Fib};
 use crate::ip::{FamilyId, V4, V6};
 use crate::{Router, arp, nd};
 
-/// Facts applied at a time.
-const FACTS: usize = 128;
+/// Facts of each kind applied at a time.
+const FACTS: usize = 64;
 /// Timers handled at a time.
 const TIMERS: usize = 64;
 /// How often threads look for packets whose neighbour main was never told of.
@@ -26,8 +28,8 @@ const CONFLICT: u64 = 10 * SECOND;
 /// One call: what there is, within bounds; says when to call next.
 pub(super) fn run(router: &mut Router, now: u64) -> u64 {
     let mut more = false;
-    let facts: Vec<Fact> = router.neighbors.facts.try_iter().take(FACTS).collect();
-    more |= facts.len() == FACTS;
+    let (facts, left) = router.neighbors.facts.take(FACTS);
+    more |= left;
     for fact in facts {
         apply(router, fact, now);
     }
@@ -83,13 +85,17 @@ fn timers(router: &mut Router, family: FamilyId, now: u64) -> usize {
     while done < TIMERS {
         let Some(key) = router.neighbors.table(family).expired(now) else { break };
         done += 1;
-        let sent = if router.neighbors.table(family).wants_use(&key) { sent_to(router, &key) } else { 0 };
+        let usage = usage(&router.fib, &key);
         let table = router.neighbors.table_mut(family);
-        let (due, mac) = table.tick(&key, sent, now);
+        let (due, mac) = table.tick(&key, usage, now);
         match due {
             Due::Quiet => {}
             Due::AskAll => request(router, &key, None),
             Due::AskIt => request(router, &key, mac),
+            Due::Unused => {
+                table.figures.unused += 1;
+                router.drop_neighbor(&key, Outcome::Forgotten);
+            }
             Due::Lost => {
                 table.figures.lost += 1;
                 router.drop_neighbor(&key, Outcome::Silent);
@@ -99,26 +105,34 @@ fn timers(router: &mut Router, family: FamilyId, now: u64) -> usize {
     done
 }
 
-/// Packets sent to a neighbour so far.
-fn sent_to(router: &Router, key: &Key) -> u64 {
-    let index = router.find_adjacency(key.0, key.1);
-    index.map_or(0, |i| router.fib.adjacencies.counters.sum(i).0)
+/// What a neighbour is used for.
+pub(super) fn usage(fib: &Fib, key: &Key) -> Usage {
+    let family = FamilyId::of(&key.1);
+    let index = fib.adjacencies.find(&AdjKey { family, interface: key.0, kind: AdjKind::Neighbor(key.1) });
+    let Some((index, adjacency)) = index.and_then(|i| Some((i, fib.adjacencies.get(i)?))) else { return Usage::default() };
+    // Its own host route is one user; any other is a route that has it as next hop.
+    let is_next_hop = adjacency.users.len() > adjacency.in_fibs.len();
+    Usage { sent: fib.adjacencies.counters.sum(index).0, is_next_hop }
 }
 
 /// Asks for a neighbour: everybody, or itself where `mac` says who that is.
 fn request(router: &mut Router, key: &Key, mac: Option<MacAddr>) {
     let Some(view) = router.neighbor_view(key.0) else { return };
     match key.1 {
-        IpAddr::V4(a) => request_frame::<V4>(router, &view, arp::request(&view, a.to_bits(), mac)),
-        IpAddr::V6(a) => request_frame::<V6>(router, &view, nd::solicitation(&view, a.to_bits(), mac)),
+        IpAddr::V4(a) => request_frame::<V4>(router, *key, &view, arp::request(&view, a.to_bits(), mac)),
+        IpAddr::V6(a) => request_frame::<V6>(router, *key, &view, nd::solicitation(&view, a.to_bits(), mac)),
     }
 }
 
-fn request_frame<F: AskFamily>(router: &mut Router, view: &View, frame: Option<Vec<u8>>) {
+fn request_frame<F: AskFamily>(router: &mut Router, key: Key, view: &View, frame: Option<Vec<u8>>) {
     let (Some(frame), Some(node)) = (frame, router.graph.node(F::NODE)) else { return };
     let interface = view.interface;
     let sent = super::requests_sent(router, F::ID);
-    router.cast_at(node, move |cx| send::<F>(cx, interface, &frame, &sent));
+    let asked = router.neighbors.sender.asked.clone();
+    router.cast_at(node, move |cx| {
+        asked.note(&key, cx.now());
+        send::<F>(cx, interface, &frame, &sent);
+    });
 }
 
 fn announcements(router: &mut Router, now: u64) {

@@ -87,6 +87,8 @@ pub(crate) enum Due {
     AskIt,
     /// It is not there.
     Lost,
+    /// Nobody has used it for so long that it is forgotten.
+    Unused,
 }
 
 impl Reach {

@@ -1,25 +1,55 @@
 //! The neighbour table of one family on the main thread: entries, their timers, and its limits. Pure: it knows neither the
 //! router nor the FIB, and time is a parameter.
+//!
+//! *Who has to go.* Entries are limited in all and for each interface. Where a limit is reached, and entries may be recycled, the
+//! interface itself (or, for the limit of all, the one that has most) gives up, in this order: what spoke but was never used nor
+//! confirmed; what does not answer; and of the others the one that was used or heard of longest ago. Static entries, next hops of
+//! routes, and entries that carried a packet lately never go: then the new one is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use quiver_graph::IfIndex;
 use quiver_wire::MacAddr;
 
 use super::hold::Key;
+use super::shares::{Shares, Standing};
 use super::state::{Due, Effect, Evidence, Reach, SECOND, State};
 
-/// Neighbours that are asked for at a time; a scan of a big prefix pushes out those asked for longest (RFC 6583, 6.2).
+/// Neighbours that are asked for at a time, in all and of an interface; a scan of a big prefix pushes out those asked for longest
+/// (RFC 6583, 6.2).
 pub(crate) const PENDING_MAX: usize = 4096;
+const PENDING_INTERFACE: usize = PENDING_MAX / 4;
+/// An entry that carried a packet so long ago or less is not recycled, ns.
+const RECENT: u64 = 60 * SECOND;
+/// Entries that are looked at when one has to go.
+const LOOK: usize = 16;
+
+/// What a neighbour is used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Packets sent to it so far.
+    pub sent: u64,
+    /// It is the next hop of a route.
+    pub is_next_hop: bool,
+}
+
+/// Tells what a neighbour is used for.
+pub(crate) type Ask<'a> = &'a dyn Fn(&Key) -> Usage;
 
 /// Limits of a family's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighborConfig {
     /// Most dynamic entries; 0: no limit.
     pub limit: u32,
+    /// Most dynamic entries of one interface; 0: no limit of its own.
+    pub interface_limit: u32,
     /// Seconds after which an entry that nothing was heard of is probed, and removed if it does not answer; 0: only those
     /// in use are probed.
     pub age: u32,
-    /// Whether a new entry takes the place of the one that was heard of longest ago where the limit is reached.
+    /// Seconds after which a learned entry that carried no packet, and that nothing was heard of, is forgotten; 0: never. Next
+    /// hops of routes stay, and so does what the user configured and nothing was heard of.
+    pub unused: u32,
+    /// Whether a new entry takes the place of an unused one where a limit is reached.
     pub recycle: bool,
     /// Whether those in use are asked now and then whether they are still there (RFC 4861, section 7.3). Without it a
     /// dynamic entry stays until its age.
@@ -30,7 +60,7 @@ pub struct NeighborConfig {
 
 impl Default for NeighborConfig {
     fn default() -> Self {
-        Self { limit: 50_000, age: 0, recycle: false, probe: true, announce: true }
+        Self { limit: 50_000, interface_limit: 8_192, age: 0, unused: 600, recycle: true, probe: true, announce: true }
     }
 }
 
@@ -47,6 +77,10 @@ pub struct NeighborFigures {
     pub recycled: u64,
     /// Neighbours that did not answer.
     pub lost: u64,
+    /// Entries that were forgotten because nobody used them.
+    pub unused: u64,
+    /// The interface that has most dynamic entries, and how many.
+    pub fullest: Option<(IfIndex, usize)>,
     /// Duplicates of own addresses that were noticed.
     pub conflicts: u64,
 }
@@ -62,6 +96,12 @@ pub(crate) struct Entry {
     configured: bool,
     /// When it was last heard of.
     pub heard: u64,
+    /// When it was last heard of or seen in use.
+    touched: u64,
+    /// When it was last seen in use.
+    used: Option<u64>,
+    /// It answered us, or packets were sent to it.
+    proven: bool,
     /// When its timer runs out.
     due: Option<u64>,
     /// Packets sent to it when its use was last looked at.
@@ -69,6 +109,28 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    fn new(reach: Reach, now: u64) -> Self {
+        let (no_fib, configured, proven) = (false, false, false);
+        Self { reach, no_fib, configured, heard: now, touched: now, used: None, proven, due: None, sent: 0 }
+    }
+
+    fn standing(&self) -> Option<Standing> {
+        match self.reach.state {
+            State::Permanent => None,
+            State::Incomplete => Some(Standing::Pending),
+            _ if self.proven || self.configured => Some(Standing::Proven),
+            _ => Some(Standing::Unproven),
+        }
+    }
+
+    /// Takes in what it is used for.
+    fn note(&mut self, usage: Usage, now: u64) {
+        if usage.sent != self.sent && self.reach.mac.is_some() {
+            (self.used, self.touched, self.proven) = (Some(now), now, true);
+        }
+        self.sent = usage.sent;
+    }
+
     pub fn is_static(&self) -> bool {
         self.reach.state == State::Permanent
     }
@@ -88,10 +150,7 @@ pub(crate) struct Table {
     pub config: NeighborConfig,
     entries: BTreeMap<Key, Entry>,
     timers: BTreeSet<(u64, Key)>,
-    /// Dynamic entries with a link address by when they were heard of.
-    ages: BTreeSet<(u64, Key)>,
-    /// Those without by when they were asked for.
-    pending: BTreeSet<(u64, Key)>,
+    shares: Shares,
     pub figures: NeighborFigures,
     random: u64,
 }
@@ -102,8 +161,7 @@ impl Table {
             config: NeighborConfig::default(),
             entries: BTreeMap::new(),
             timers: BTreeSet::new(),
-            ages: BTreeSet::new(),
-            pending: BTreeSet::new(),
+            shares: Shares::default(),
             figures: NeighborFigures::default(),
             random: seed | 1,
         }
@@ -119,7 +177,8 @@ impl Table {
     }
 
     pub fn figures(&self) -> NeighborFigures {
-        NeighborFigures { entries: self.entries.len(), pending: self.pending.len(), ..self.figures }
+        let (pending, fullest) = (self.shares.pending(), self.shares.fullest());
+        NeighborFigures { entries: self.entries.len(), pending, fullest, ..self.figures }
     }
 
     /// 0 to 65,535 (xorshift: timers only have to differ).
@@ -136,8 +195,9 @@ impl Table {
         if let Some(due) = entry.due {
             self.timers.remove(&(due, *key));
         }
-        self.ages.remove(&(entry.heard, *key));
-        self.pending.remove(&(entry.heard, *key));
+        if entry.standing().is_some() {
+            self.shares.remove(entry.touched, key);
+        }
         Some(entry)
     }
 
@@ -145,10 +205,8 @@ impl Table {
         if let Some(due) = entry.due {
             self.timers.insert((due, key));
         }
-        match entry.reach.state {
-            State::Permanent => {}
-            State::Incomplete => drop(self.pending.insert((entry.heard, key))),
-            _ => drop(self.ages.insert((entry.heard, key))),
+        if let Some(standing) = entry.standing() {
+            self.shares.insert(standing, entry.touched, key);
         }
         self.entries.insert(key, entry);
     }
@@ -166,50 +224,92 @@ impl Table {
         entry.due = wait.map(|w| now + if quiet { aged.map_or(w, |a| w.min(a)) } else { w });
     }
 
-    /// Makes room for another dynamic entry.
-    fn make_room(&mut self, pending: bool) -> Result<Option<Key>, ()> {
-        if pending && self.pending.len() >= PENDING_MAX {
+    /// Makes room for another dynamic entry: the one that has to go, which is still there. The limit where there is none.
+    fn make_room(&mut self, interface: IfIndex, pending: bool, ask: Ask<'_>, now: u64) -> Result<Option<Key>, u32> {
+        let (of_interface, pending_of_interface) = self.shares.of(interface);
+        let crowded = if pending && pending_of_interface >= PENDING_INTERFACE {
+            Some(interface)
+        } else {
+            self.shares.most_pending().filter(|_| pending && self.shares.pending() >= PENDING_MAX)
+        };
+        if let Some(crowded) = crowded {
             self.figures.recycled += 1;
-            return Ok(self.pending.first().map(|(_, k)| *k));
+            return Ok(self.shares.oldest(crowded, Standing::Pending, 1).first().copied());
         }
-        let dynamic = self.ages.len() + self.pending.len();
-        if self.config.limit == 0 || dynamic < self.config.limit as usize {
+        let NeighborConfig { limit, interface_limit, .. } = self.config;
+        let reached = |limit: u32, n: usize| limit > 0 && n >= limit as usize;
+        let (from, limit) = if reached(interface_limit, of_interface) {
+            (interface, interface_limit)
+        } else if reached(limit, self.shares.len()) {
+            (self.shares.fullest().map_or(interface, |(fullest, _)| fullest), limit)
+        } else {
             return Ok(None);
+        };
+        let gone = self.one_to_go(from, pending, ask, now);
+        match gone {
+            Some(_) => self.figures.recycled += 1,
+            None => self.figures.refused += 1,
         }
-        // One that may not exist gives way to one that does, whatever the configuration.
-        let unanswered = self.pending.first().filter(|_| self.config.recycle || !pending);
-        let oldest = unanswered.or_else(|| self.ages.first().filter(|_| self.config.recycle)).map(|(_, k)| *k);
-        if oldest.is_some() {
-            self.figures.recycled += 1;
-            return Ok(oldest);
-        }
-        self.figures.refused += 1;
-        Err(())
+        gone.map(Some).ok_or(limit)
     }
 
-    fn insert(&mut self, key: Key, reach: Reach, now: u64) -> Made {
-        let Ok(gone) = self.make_room(reach.state == State::Incomplete) else { return Made::Full };
+    /// The entry of an interface that has to go for another one.
+    fn one_to_go(&mut self, from: IfIndex, pending: bool, ask: Ask<'_>, now: u64) -> Option<Key> {
+        let recycle = self.config.recycle;
+        if recycle && let Some(key) = self.unused_one(from, Standing::Unproven, ask, now) {
+            return Some(key);
+        }
+        // One that may not exist gives way to one that does, whatever the configuration.
+        if (recycle || !pending)
+            && let Some(key) = self.shares.oldest(from, Standing::Pending, 1).first()
+        {
+            return Some(*key);
+        }
+        if recycle { self.unused_one(from, Standing::Proven, ask, now) } else { None }
+    }
+
+    /// The oldest entry of its kind that nobody uses. Those that are found in use go to the end of the line.
+    fn unused_one(&mut self, from: IfIndex, standing: Standing, ask: Ask<'_>, now: u64) -> Option<Key> {
+        for key in self.shares.oldest(from, standing, LOOK) {
+            let usage = ask(&key);
+            let Some(mut entry) = self.unlink(&key) else { continue };
+            entry.note(usage, now);
+            let in_use = usage.is_next_hop || entry.used.is_some_and(|used| now.saturating_sub(used) < RECENT);
+            if in_use {
+                (entry.touched, entry.proven) = (now, true);
+            }
+            self.link(key, entry);
+            if !in_use {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    fn insert(&mut self, key: Key, reach: Reach, now: u64, ask: Ask<'_>) -> Made {
+        let Ok(gone) = self.make_room(key.0, reach.state == State::Incomplete, ask, now) else { return Made::Full };
         if let Some(gone) = gone {
             self.unlink(&gone);
         }
         self.unlink(&key);
-        let mut entry = Entry { reach, no_fib: false, configured: false, heard: now, due: None, sent: 0 };
+        let mut entry = Entry::new(reach, now);
+        entry.sent = ask(&key).sent;
         self.arm(&mut entry, now);
         self.link(key, entry);
         Made::Yes(gone)
     }
 
     /// Notes that a neighbour is asked for; nothing where there is an entry.
-    pub fn want(&mut self, key: Key, now: u64) -> Made {
+    pub fn want(&mut self, key: Key, now: u64, ask: Ask<'_>) -> Made {
         if self.entries.contains_key(&key) {
             return Made::Yes(None);
         }
-        self.insert(key, Reach::INCOMPLETE, now)
+        self.insert(key, Reach::INCOMPLETE, now, ask)
     }
 
     /// Makes a dynamic entry of what was heard; there is none.
-    pub fn learn(&mut self, key: Key, mac: MacAddr, now: u64) -> Made {
-        self.insert(key, Reach::stale(mac), now)
+    pub fn learn(&mut self, key: Key, mac: MacAddr, now: u64, ask: Ask<'_>) -> Made {
+        self.insert(key, Reach::stale(mac), now, ask)
     }
 
     /// Takes evidence in; `None` where there is no entry.
@@ -217,8 +317,10 @@ impl Table {
         let mut entry = self.unlink(key)?;
         let effect = entry.reach.hear(evidence);
         if effect.heard {
-            entry.heard = now;
-            entry.configured = false;
+            (entry.heard, entry.touched, entry.configured) = (now, now, false);
+        }
+        if entry.reach.state == State::Reachable {
+            entry.proven = true;
         }
         if effect.timer {
             self.arm(&mut entry, now);
@@ -227,24 +329,32 @@ impl Table {
         Some(effect)
     }
 
-    /// Sets an entry as the user says; the one that was there.
-    pub fn set(&mut self, key: Key, mac: MacAddr, permanent: bool, no_fib: bool, now: u64) -> Result<Option<Key>, ()> {
+    /// Sets an entry as the user says; the one that had to go for it, or the limit that is reached.
+    pub fn set(
+        &mut self,
+        key: Key,
+        mac: MacAddr,
+        permanent: bool,
+        no_fib: bool,
+        now: u64,
+        ask: Ask<'_>,
+    ) -> Result<Option<Key>, u32> {
         let reach = Reach { state: if permanent { State::Permanent } else { State::Stale }, mac: Some(mac), attempts: 0 };
         let old = self.unlink(&key);
-        let room = if permanent { Ok(None) } else { self.make_room(false) };
+        let room = if permanent { Ok(None) } else { self.make_room(key.0, false, ask, now) };
         let gone = match room {
             Ok(gone) => gone,
-            Err(()) => {
+            Err(limit) => {
                 if let Some(old) = old {
                     self.link(key, old);
                 }
-                return Err(());
+                return Err(limit);
             }
         };
         if let Some(gone) = gone {
             self.unlink(&gone);
         }
-        let mut entry = Entry { reach, no_fib, configured: true, heard: now, due: None, sent: 0 };
+        let mut entry = Entry { no_fib, configured: true, sent: ask(&key).sent, ..Entry::new(reach, now) };
         self.arm(&mut entry, now);
         self.link(key, entry);
         Ok(gone)
@@ -265,20 +375,20 @@ impl Table {
         self.timers.first().filter(|(due, _)| *due <= now).map(|(_, k)| *k)
     }
 
-    /// Whether somebody must look how many packets were sent to it before [`Table::tick`].
-    pub fn wants_use(&self, key: &Key) -> bool {
-        self.entries.get(key).is_some_and(|e| e.reach.state == State::Stale)
-    }
-
-    /// Handles a timer that has run out. `sent`: packets sent to the neighbour so far. Gives what to send and the link
-    /// address; a lost entry stays for the caller to remove.
-    pub fn tick(&mut self, key: &Key, sent: u64, now: u64) -> (Due, Option<MacAddr>) {
+    /// Handles a timer that has run out. Gives what to send and the MAC address; an entry that is lost or not used stays for the
+    /// caller to remove.
+    pub fn tick(&mut self, key: &Key, usage: Usage, now: u64) -> (Due, Option<MacAddr>) {
         let Some(mut entry) = self.unlink(key) else { return (Due::Quiet, None) };
-        let was = entry.reach.state;
-        let used = was == State::Stale && sent != entry.sent && !entry.configured && self.config.probe;
-        entry.sent = sent;
+        let was_used = usage.sent != entry.sent;
+        entry.note(usage, now);
+        let used = entry.reach.state == State::Stale && was_used && !entry.configured && self.config.probe;
         let aged = self.age().is_some_and(|age| now.saturating_sub(entry.heard) >= age);
-        let due = entry.reach.tick(used, aged);
+        let unused = self.config.unused > 0
+            && entry.reach.state == State::Stale
+            && !entry.configured
+            && !usage.is_next_hop
+            && now.saturating_sub(entry.touched) >= u64::from(self.config.unused) * SECOND;
+        let due = if unused { Due::Unused } else { entry.reach.tick(used, aged) };
         self.arm(&mut entry, now);
         let mac = entry.reach.mac;
         self.link(*key, entry);
@@ -288,8 +398,7 @@ impl Table {
     /// Changes the limits; timers are set anew by the new age.
     pub fn configure(&mut self, config: NeighborConfig, now: u64) {
         self.config = config;
-        let keys: Vec<Key> = self.ages.iter().map(|(_, k)| *k).collect();
-        for key in keys {
+        for key in self.shares.known() {
             if let Some(mut entry) = self.unlink(&key) {
                 if matches!(entry.reach.state, State::Reachable | State::Stale) {
                     self.arm(&mut entry, now);
@@ -305,23 +414,30 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    use quiver_graph::IfIndex;
-
     const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 
     fn key(n: u32) -> Key {
         (IfIndex(n % 3), Ipv4Addr::from_bits(n).into())
     }
 
+    /// Neighbours that nobody uses.
+    fn idle(_: &Key) -> Usage {
+        Usage::default()
+    }
+
+    fn sent(sent: u64) -> Usage {
+        Usage { sent, is_next_hop: false }
+    }
+
     fn run(table: &mut Table, until: u64) -> Vec<(u64, Due)> {
         let mut log = Vec::new();
         while let Some(key) = table.expired(until) {
             let at = table.next_due().unwrap();
-            let (due, _) = table.tick(&key, 0, at);
+            let (due, _) = table.tick(&key, sent(0), at);
             if due != Due::Quiet {
                 log.push((at / SECOND, due));
             }
-            if due == Due::Lost {
+            if matches!(due, Due::Lost | Due::Unused) {
                 table.remove(&key);
             }
         }
@@ -331,7 +447,7 @@ mod tests {
     #[test]
     fn a_neighbour_that_never_answers_is_asked_three_times_and_forgotten() {
         let mut table = Table::new(1);
-        assert_eq!(table.want(key(1), 0), Made::Yes(None));
+        assert_eq!(table.want(key(1), 0, &idle), Made::Yes(None));
         assert_eq!(run(&mut table, 60 * SECOND), [(1, Due::AskAll), (2, Due::AskAll), (3, Due::Lost)]);
         assert_eq!((table.iter().count(), table.next_due()), (0, None));
     }
@@ -340,10 +456,11 @@ mod tests {
     fn an_entry_older_than_the_age_is_probed_and_then_removed() {
         let mut table = Table::new(1);
         table.configure(NeighborConfig { age: 10, ..table.config }, 0);
-        table.learn(key(1), MAC, 0);
+        table.learn(key(1), MAC, 0, &idle);
         assert_eq!(run(&mut table, 60 * SECOND), [(10, Due::AskIt), (11, Due::AskIt), (12, Due::AskIt), (13, Due::Lost)]);
         let mut table = Table::new(1);
-        table.learn(key(1), MAC, 0);
+        table.learn(key(1), MAC, 0, &idle);
+        table.configure(NeighborConfig { unused: 0, ..table.config }, 0);
         assert_eq!(run(&mut table, 600 * SECOND), [], "without an age, what is not used stays");
         table.configure(NeighborConfig { age: 10, ..table.config }, 600 * SECOND);
         assert_eq!(run(&mut table, 700 * SECOND).last(), Some(&(603, Due::Lost)));
@@ -354,67 +471,162 @@ mod tests {
         for probe in [true, false] {
             let mut table = Table::new(1);
             table.configure(NeighborConfig { probe, ..table.config }, 0);
-            table.learn(key(1), MAC, 0);
-            let mut sent = 0;
+            table.learn(key(1), MAC, 0, &idle);
+            let mut packets = 0;
             let mut lost = false;
             while let Some(key) = table.expired(60 * SECOND).filter(|_| !lost) {
-                sent += 1;
+                packets += 1;
                 let at = table.next_due().unwrap();
-                lost = table.tick(&key, sent, at).0 == Due::Lost;
+                lost = table.tick(&key, sent(packets), at).0 == Due::Lost;
             }
             assert_eq!(lost, probe);
         }
     }
 
+    /// A neighbour of interface 1.
+    fn one(n: u32) -> Key {
+        (IfIndex(1), Ipv4Addr::from_bits(n).into())
+    }
+
+    fn answer() -> Evidence {
+        Evidence::Advert { mac: Some(MAC), solicited: true, overrides: true }
+    }
+
     #[test]
     fn the_limit_refuses_or_recycles_the_oldest() {
         let mut table = Table::new(1);
-        table.configure(NeighborConfig { limit: 3, ..table.config }, 0);
+        table.configure(NeighborConfig { limit: 3, recycle: false, ..table.config }, 0);
         for n in 0..3 {
-            assert_eq!(table.learn(key(n), MAC, u64::from(n)), Made::Yes(None));
+            assert_eq!(table.learn(one(n), MAC, n.into(), &idle), Made::Yes(None));
         }
-        assert_eq!(table.learn(key(3), MAC, 3), Made::Full);
-        assert!(table.set(key(9), MAC, true, false, 3).is_ok(), "static entries do not count");
+        assert_eq!(table.learn(one(3), MAC, 3, &idle), Made::Full);
+        assert!(table.set(one(9), MAC, true, false, 3, &idle).is_ok(), "static entries do not count");
         table.configure(NeighborConfig { limit: 3, recycle: true, ..table.config }, 3);
-        table.hear(&key(0), Evidence::Seen(MAC), 4);
-        assert_eq!(table.learn(key(3), MAC, 5), Made::Yes(Some(key(1))));
+        table.hear(&one(0), Evidence::Seen(MAC), 4);
+        assert_eq!(table.learn(one(3), MAC, 5, &idle), Made::Yes(Some(one(1))));
         assert_eq!(table.iter().count(), 4);
         assert_eq!((table.figures().refused, table.figures().recycled), (1, 1));
+    }
+
+    #[test]
+    fn an_interface_that_is_full_takes_nothing_from_others() {
+        let mut table = Table::new(1);
+        table.configure(NeighborConfig { interface_limit: 100, limit: 150, ..table.config }, 0);
+        let other = |n: u32| (IfIndex(2), Ipv4Addr::from_bits(n).into());
+        for n in 0..30 {
+            table.learn(other(n), MAC, 0, &idle);
+        }
+        for n in 0..1000 {
+            table.learn(one(n), MAC, u64::from(n), &idle);
+            assert!(table.shares.of(IfIndex(1)).0 <= 100);
+        }
+        assert_eq!((table.shares.of(IfIndex(1)).0, table.shares.of(IfIndex(2)).0), (100, 30));
+        // Where the limit of all is reached, whoever has most gives.
+        for n in 30..60 {
+            assert!(matches!(table.learn(other(n), MAC, 2000, &idle), Made::Yes(_)));
+        }
+        assert_eq!((table.shares.of(IfIndex(1)).0, table.shares.of(IfIndex(2)).0), (90, 60));
+        assert_eq!(table.figures().fullest, Some((IfIndex(1), 90)));
+    }
+
+    #[test]
+    fn a_flood_pushes_out_itself_and_nobody_who_is_used_confirmed_asked_for_or_a_next_hop() {
+        let mut table = Table::new(1);
+        table.configure(NeighborConfig { interface_limit: 50, ..table.config }, 0);
+        let (confirmed, used, hop, configured) = (one(1), one(2), one(3), one(4));
+        table.want(confirmed, 0, &idle);
+        table.hear(&confirmed, answer(), 1);
+        table.learn(used, MAC, 1, &idle);
+        table.learn(hop, MAC, 1, &idle);
+        table.set(configured, MAC, false, false, 1, &idle).unwrap();
+        let ask = |key: &Key| Usage { sent: u64::from(*key == used), is_next_hop: *key == hop };
+        for n in 100..65_636_u32 {
+            assert!(matches!(table.learn(one(n), MAC, u64::from(n), &ask), Made::Yes(_)));
+            if n == 60_000 {
+                table.want(one(5), u64::from(n), &ask);
+            }
+        }
+        for key in [confirmed, used, hop, configured, one(5)] {
+            assert!(table.get(&key).is_some(), "{key:?}");
+        }
+        assert_eq!((table.entries.len(), table.figures().refused), (50, 0));
+    }
+
+    #[test]
+    fn where_all_are_in_use_a_new_one_is_refused() {
+        let mut table = Table::new(1);
+        table.configure(NeighborConfig { interface_limit: 20, ..table.config }, 0);
+        let busy = |_: &Key| sent(1);
+        for n in 0..20 {
+            table.learn(one(n), MAC, 0, &idle);
+        }
+        // Bounded work: some are looked at each time.
+        assert_eq!([table.learn(one(30), MAC, SECOND, &busy), table.learn(one(31), MAC, SECOND, &busy)], [Made::Full; 2]);
+        assert_eq!(table.learn(one(32), MAC, 2 * SECOND, &busy), Made::Full);
+        let later = 2 * SECOND + RECENT;
+        assert!(matches!(table.learn(one(33), MAC, later, &busy), Made::Yes(Some(_))), "until they are not any more");
+    }
+
+    #[test]
+    fn what_nobody_uses_is_forgotten_and_what_is_used_routed_or_configured_stays() {
+        let mut table = Table::new(1);
+        table.configure(NeighborConfig { probe: false, ..table.config }, 0);
+        for n in 1..=3 {
+            table.learn(one(n), MAC, 0, &idle);
+        }
+        table.set(one(4), MAC, false, false, 0, &idle).unwrap();
+        let mut packets = 0;
+        let mut gone = Vec::new();
+        while let Some(key) = table.expired(3600 * SECOND) {
+            let at = table.next_due().unwrap();
+            packets += 1;
+            let usage = Usage { sent: if key == one(2) { packets } else { 0 }, is_next_hop: key == one(3) };
+            if table.tick(&key, usage, at).0 == Due::Unused {
+                gone.push((key, at / SECOND));
+                table.remove(&key);
+            }
+        }
+        assert_eq!(gone, [(one(1), 600)]);
     }
 
     #[test]
     fn a_scan_leaves_no_more_than_the_newest_requests() {
         let mut table = Table::new(1);
         for n in 0..65_536_u32 {
-            table.want(key(n), u64::from(n));
+            table.want(one(n), u64::from(n), &idle);
+        }
+        assert_eq!(table.figures().pending, PENDING_INTERFACE);
+        assert!(table.get(&one(65_535)).is_some() && table.get(&one(0)).is_none());
+        for n in 0..65_536_u32 {
+            table.want((IfIndex(2 + n % 9), one(n).1), 100_000, &idle);
         }
         assert_eq!(table.figures().pending, PENDING_MAX);
-        assert!(table.get(&key(65_535)).is_some() && table.get(&key(0)).is_none());
         run(&mut table, 10 * SECOND);
-        assert_eq!((table.iter().count(), table.timers.len(), table.ages.len()), (0, 0, 0));
+        assert_eq!((table.iter().count(), table.timers.len(), table.shares.len()), (0, 0, 0));
     }
 
     #[test]
     fn orders_by_time_hold_exactly_the_entries_under_random_use() {
         let mut table = Table::new(7);
-        table.configure(NeighborConfig { limit: 20, age: 3, recycle: true, ..table.config }, 0);
+        table.configure(NeighborConfig { limit: 20, interface_limit: 9, age: 3, unused: 2, ..table.config }, 0);
         let mut seed = 12_345_u64;
         for step in 0..20_000_u64 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let (k, now) = (key((seed >> 40) as u32 % 40), step * SECOND / 50);
             match (seed >> 33) % 7 {
-                0 => drop(table.want(k, now)),
-                1 if table.get(&k).is_none() => drop(table.learn(k, MAC, now)),
+                0 => drop(table.want(k, now, &idle)),
+                1 if table.get(&k).is_none() => drop(table.learn(k, MAC, now, &|k| sent(u64::from(k.0.0)))),
                 2 => drop(table.hear(&k, Evidence::Seen(MacAddr([2, 0, 0, 0, 0, (seed >> 50) as u8])), now)),
                 3 => drop(table.hear(&k, Evidence::Advert { mac: Some(MAC), solicited: true, overrides: true }, now)),
-                4 => drop(table.set(k, MAC, seed & 1 == 0, false, now)),
+                4 => drop(table.set(k, MAC, seed & 1 == 0, false, now, &idle)),
                 5 => drop(table.remove(&k)),
                 _ => drop(run(&mut table, now)),
             }
             let statics = table.iter().filter(|(_, e)| e.is_static()).count();
-            assert_eq!(table.ages.len() + table.pending.len() + statics, table.entries.len());
+            assert_eq!(table.shares.len() + statics, table.entries.len());
             assert_eq!(table.timers.len() + statics, table.entries.len());
-            assert!(table.ages.len() + table.pending.len() <= 20);
+            assert!(table.shares.len() <= 20 && (0..3).all(|i| table.shares.of(IfIndex(i)).0 <= 9));
+            assert_eq!(table.shares.pending(), table.iter().filter(|(_, e)| e.reach.state == State::Incomplete).count());
         }
     }
 }

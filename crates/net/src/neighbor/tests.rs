@@ -14,6 +14,7 @@ use super::*;
 use crate::testing::{Harness, host_mac, router_mac};
 
 mod arp;
+mod attached;
 mod limits;
 
 /// Address of host number `n` on interface number `x`.

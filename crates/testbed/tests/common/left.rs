@@ -47,7 +47,7 @@ impl Left {
     /// Waits until all is as it was.
     pub fn assert_same(&self, host: &Host) {
         let mut now = Self::now(host);
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + super::BOUND;
         while now != *self {
             assert!(Instant::now() < deadline, "left behind: before {self:?}, now {now:?}");
             std::thread::sleep(Duration::from_millis(20));
@@ -80,7 +80,7 @@ impl Survivor {
     pub fn check(&mut self, router: &Router) {
         let mut now = router.usage().unwrap();
         let first = *self.0.get_or_insert(now);
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + super::BOUND;
         // What is being closed takes its time.
         while now.descriptors > first.descriptors + LAGGING || now.threads > first.threads {
             assert!(Instant::now() < deadline, "descriptors or threads: at first {first:?}, now {now:?}\n{}", open_files(router));

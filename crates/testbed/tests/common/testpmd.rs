@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use quiver_testbed::{Guard, Host};
 
@@ -62,6 +61,15 @@ pub struct Testpmd {
     guard: Guard,
     input: ChildStdin,
     output: PathBuf,
+    /// What DPDK keeps of it.
+    state: PathBuf,
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        let _ = self.guard.kill();
+        let _ = std::fs::remove_dir_all(&self.state);
+    }
 }
 
 impl Testpmd {
@@ -76,11 +84,13 @@ impl Testpmd {
     /// Starts it with these arguments about processors and memory.
     pub fn start_on(host: &Host, folder: &Path, vdevs: &[Vdev], queues: u32, extra: &[&str], eal: &[&str]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let output = folder.join(format!("testpmd-{}.log", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let name = format!("testpmd-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let output = folder.join(format!("{name}.log"));
         let log = File::create(&output).expect("a log file");
         // Into a file it would keep its words back until it ends.
         let mut command = host.command("stdbuf");
-        command.args(["-oL", PROGRAM]).args(eal).args(["--no-pci", "--no-telemetry"]);
+        // By a name of its own: of two with the same DPDK starts one.
+        command.args(["-oL", PROGRAM]).args(eal).args(["--no-pci", "--no-telemetry", "--file-prefix", &name]);
         command.args(["--log-level", "lib.eal:4"]);
         command.args(vdevs.iter().enumerate().map(|(k, v)| v.argument(k)));
         command.args(["--", "-i", "--total-num-mbufs=16384", "--nb-cores=1"]);
@@ -89,7 +99,7 @@ impl Testpmd {
         command.stdin(Stdio::piped()).stdout(log.try_clone().expect("a log file")).stderr(log);
         let mut guard = host.spawn(command).expect("testpmd");
         let input = guard.take_stdin().expect("its input");
-        Self { guard, input, output }
+        Self { guard, input, output, state: Path::new("/var/run/dpdk").join(name) }
     }
 
     /// Gives it a command.
@@ -108,7 +118,7 @@ impl Testpmd {
         self.tell("show port stats all");
         // The answer ends with a line that only a command nobody knows brings.
         self.tell("end-of-answer");
-        super::eventually("testpmd's figures", Duration::from_secs(10), || {
+        super::eventually("testpmd's figures", super::BOUND, || {
             self.log()[before..].contains("Bad arguments") || self.log()[before..].contains("Command not found")
         });
         let log = self.log();
@@ -127,7 +137,7 @@ impl Testpmd {
     pub fn quit(mut self) {
         self.tell("stop");
         self.tell("quit");
-        let ended = self.guard.wait(Duration::from_secs(20)).expect("its end");
+        let ended = self.guard.wait(super::BOUND).expect("its end");
         assert!(ended.is_some(), "testpmd does not end:\n{}", self.log());
     }
 

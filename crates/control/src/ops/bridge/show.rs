@@ -66,6 +66,10 @@ pub struct PortInfo {
     pub bvi: bool,
     /// Whether frames are flooded to it.
     pub floods: bool,
+    /// Addresses learned behind it.
+    pub learned: u32,
+    /// Most addresses that may be learned behind it.
+    pub learn_limit: u32,
     /// Tag rewrite.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag_rewrite: Option<String>,
@@ -123,6 +127,8 @@ impl BridgeDomainInfo {
             group: port.group,
             bvi: port.kind == PortKind::Bvi,
             floods: port.kind != PortKind::UnknownForward,
+            learned: port.learned,
+            learn_limit: port.learn_limit,
             tag_rewrite: router.tag_rewrite(port.interface).map(ToString::to_string),
         };
         Self {
@@ -188,8 +194,17 @@ impl BridgeDomainInfo {
 
     fn port_table(&self, out: &mut String) {
         let centre = |table: TextTable, heading, width| table.column(heading, width, Align::Centre);
-        let columns =
-            [("Interface", 30), ("If-idx", 7), ("ISN", 5), ("SHG", 5), ("BVI", 5), ("TxFlood", 9), ("VLAN-Tag-Rewrite", 30)];
+        let columns = [
+            ("Interface", 30),
+            ("If-idx", 7),
+            ("ISN", 5),
+            ("SHG", 5),
+            ("BVI", 5),
+            ("TxFlood", 9),
+            ("VLAN-Tag-Rewrite", 30),
+            ("Learn-co", 8),
+            ("Learn-li", 8),
+        ];
         let table = columns.into_iter().fold(TextTable::new(), |table, (heading, width)| centre(table, heading, width));
         out.push('\n');
         table.heading(out);
@@ -197,7 +212,20 @@ impl BridgeDomainInfo {
         for port in &self.ports {
             let rewrite = port.tag_rewrite.as_deref().unwrap_or("none");
             let (bvi, floods) = (star(port.bvi), star(port.floods));
-            table.row(out, &[&port.interface, &port.sw_if_index, &port.sequence, &port.group, &bvi, &floods, &rewrite]);
+            table.row(
+                out,
+                &[
+                    &port.interface,
+                    &port.sw_if_index,
+                    &port.sequence,
+                    &port.group,
+                    &bvi,
+                    &floods,
+                    &rewrite,
+                    &port.learned,
+                    &port.learn_limit,
+                ],
+            );
         }
     }
 
@@ -294,7 +322,7 @@ mod tests {
         run(&mut h.router, "create loopback interface");
         run(&mut h.router, "set interface l2 bridge loop0 10 bvi");
         let heading = "  BD-ID   Index   BSN  Age(min)  Learning  U-Forwrd   UU-Flood   Flooding  ARP-Term  arp-ufwd Learn-co Learn-li   BVI-Intf \n";
-        let row = "   10       1      0     off        on        on       flood        on       off       off        0    16777216    loop0   \n";
+        let row = "   10       1      0      5         on        on       flood        on       off       off        0    1048576     loop0   \n";
         assert_eq!(run(&mut h.router, "show bridge-domain"), format!("{heading}{row}"));
         run(&mut h.router, "create sub-interfaces x0 100");
         run(&mut h.router, "set int l2 bridge x0.100 10 7");
@@ -302,9 +330,9 @@ mod tests {
         assert_eq!(run(&mut h.router, "show mode x0.100 x0"), "l2 bridge x0.100 bd_id 10 shg 7\nl3 x0\n");
         assert_eq!(run(&mut h.router, "show int addr x0.100"), "x0.100 (dn):\n  L2 bridge bd-id 10 idx 1 shg 7\n");
         run(&mut h.router, "set bridge-domain arp entry 10 10.0.0.9 00:11:22:33:44:55");
-        let ports = "           Interface           If-idx ISN  SHG  BVI  TxFlood        VLAN-Tag-Rewrite       \n\
-                     \x20            loop0               2     0    0    *      *                 none             \n\
-                     \x20           x0.100               3     0    7    -      *                 pop-1            \n";
+        let ports = "           Interface           If-idx ISN  SHG  BVI  TxFlood        VLAN-Tag-Rewrite        Learn-co Learn-li\n\
+                     \x20            loop0               2     0    0    *      *                 none                 0      524288 \n\
+                     \x20           x0.100               3     0    7    -      *                 pop-1                0      524288 \n";
         let arp = "\n  IP4/IP6 to MAC table for ARP Termination\n";
         let entry = "                10.0.0.9                 =>   00:11:22:33:44:55 \n";
         let features = "learn l2-fwd uu-flood flood\n";
@@ -325,7 +353,7 @@ mod tests {
         );
         let shown = run(&mut h.router, "show bridge-domain 1 bd-tag");
         let row: Vec<&str> = shown.lines().nth(1).unwrap_or_default().split_whitespace().collect();
-        assert_eq!(row, ["1", "1", "0", "5", "off", "off", "drop", "off", "on", "on", "0", "16777216", "N/A"]);
+        assert_eq!(row, ["1", "1", "0", "5", "off", "off", "drop", "off", "on", "on", "0", "1048576", "N/A"]);
         assert!(shown.ends_with("BD-Tag: red\n"));
         for line in ["learn", "forward", "flood", "uu-flood", "arp term"] {
             run(&mut h.router, &format!("set bridge-domain {line} 1"));

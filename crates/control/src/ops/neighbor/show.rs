@@ -184,8 +184,12 @@ pub struct ConfigReply {
     pub family: Family,
     /// Most dynamic neighbours; 0: no limit.
     pub limit: u32,
+    /// Most dynamic neighbours of one interface; 0: no limit of its own.
+    pub interface_limit: u32,
     /// Seconds after which a silent one is asked; 0: only those in use.
     pub age: u32,
+    /// Seconds after which a learned one that nobody uses is forgotten; 0: never.
+    pub unused: u32,
     /// Whether a new one takes the place of the oldest.
     pub recycle: bool,
     /// Neighbours now.
@@ -198,17 +202,27 @@ pub struct ConfigReply {
     pub recycled: u64,
     /// Did not answer.
     pub lost: u64,
+    /// Forgotten because nobody used them.
+    pub forgotten: u64,
+    /// The interface that has most dynamic neighbours, and how many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fullest: Option<(String, usize)>,
     /// Duplicates of own addresses.
     pub conflicts: u64,
 }
 
 impl Text for ConfigReply {
     fn text(&self, out: &mut String, _view: &View) {
-        let Self { limit, age, recycle, entries, pending, refused, recycled, lost, conflicts, .. } = self;
+        let Self { limit, interface_limit, age, unused, recycle, .. } = self;
+        let Self { entries, pending, refused, recycled, lost, forgotten, conflicts, .. } = self;
         let family = if self.family == Family::Ip4 { "ip4" } else { "ip6" };
         let _ = writeln!(out, "{family}:\n  limit:{limit}, age:{age}, recycle:{}", u8::from(*recycle));
+        let _ = writeln!(out, "  interface-limit:{interface_limit}, unused:{unused}");
         let _ = writeln!(out, "  entries:{entries}, pending:{pending}, refused:{refused}, recycled:{recycled}");
-        let _ = writeln!(out, "  lost:{lost}, conflicts:{conflicts}");
+        let _ = writeln!(out, "  lost:{lost}, forgotten:{forgotten}, conflicts:{conflicts}");
+        if let Some((interface, n)) = &self.fullest {
+            let _ = writeln!(out, "  fullest interface: {interface} with {n}");
+        }
     }
 }
 
@@ -224,13 +238,17 @@ impl Operation<Router> for ShowConfig {
             ConfigReply {
                 family,
                 limit: config.limit,
+                interface_limit: config.interface_limit,
                 age: config.age,
+                unused: config.unused,
                 recycle: config.recycle,
                 entries: figures.entries,
                 pending: figures.pending,
                 refused: figures.refused,
                 recycled: figures.recycled,
                 lost: figures.lost,
+                forgotten: figures.unused,
+                fullest: figures.fullest.map(|(interface, n)| (router.interfaces.name(interface), n)),
                 conflicts: figures.conflicts,
             }
         };

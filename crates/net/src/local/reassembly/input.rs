@@ -13,12 +13,14 @@ use super::ring::{Inbox, Peers, Rings};
 use super::table::{BUFFER_KB, GivenUp, Held, Outcome, Part, Table, Totals};
 use super::{Limits, SharedLimits};
 use crate::DataPlane;
+use crate::owner::Owner;
 
 drop_reasons! {
     /// Why fragments are dropped, and what came of the others.
     pub enum Drop {
         Overlap = "duplicate/overlapping fragments",
         Limit = "drops due to concurrent reassemblies limit",
+        SourceLimit = "drops due to reassemblies limit of one source",
         TooMany = "fragment chain too long (drop)",
         Malformed = "malformed packets",
         Timeout = "fragments dropped due to reassembly timeout",
@@ -121,11 +123,12 @@ impl<F: Reassembled> ReassemblyInput<F> {
             return Self::refuse(cx, packet, aux, Drop::Malformed);
         }
         let limits = self.limits.get();
-        self.make_room(cx, &limits, &key, kilobytes);
+        let owner = Owner::of(view.rx_if(), F::address(F::addresses(&view).0));
+        self.make_room(cx, &limits, &key, owner, kilobytes);
         let Name { offset, len, more, congestion, .. } = name;
         let tag = self.packets.put(packet);
         let part = Part { offset, len, more, congestion, kilobytes, tag };
-        match self.table.insert(key, now, limits.fragments as usize, F::MAX_PAYLOAD, part) {
+        match self.table.insert(key, owner, now, (limits.fragments as usize, F::MAX_PAYLOAD), part) {
             Outcome::Kept => {}
             Outcome::Complete { parts, len, congestion } => self.complete(cx, &parts, len, congestion),
             Outcome::Rejected { part, reason, condemned } => {
@@ -143,13 +146,27 @@ impl<F: Reassembled> ReassemblyInput<F> {
         }
     }
 
-    /// Lets the oldest datagrams go until there is room for a fragment of `key`.
-    fn make_room(&mut self, cx: &mut NodeCx<'_>, limits: &Limits, key: &(u64, F::Key), kilobytes: u32) {
+    /// Makes room for a fragment of `key`: its owner keeps to its share, and where a limit of all is reached the oldest datagram of
+    /// whoever has most goes.
+    fn make_room(&mut self, cx: &mut NodeCx<'_>, limits: &Limits, key: &(u64, F::Key), owner: Owner, kilobytes: u32) {
+        if !self.table.contains(key) {
+            while self.table.datagrams_of(owner) >= limits.per_source.max(1) as usize
+                && let Some(GivenUp { parts, .. }) = self.table.pop_oldest_of(owner)
+            {
+                self.drop_all(cx, parts, Drop::SourceLimit);
+            }
+        }
         loop {
             let Totals { datagrams, kilobytes: used, .. } = self.table.totals();
-            let more = u32::from(!self.table.contains(key));
-            let full = datagrams + more > limits.datagrams.max(1) || used + kilobytes > limits.kilobytes.max(kilobytes);
-            let Some(GivenUp { parts, .. }) = full.then(|| self.table.pop_oldest()).flatten() else { return };
+            let (most, biggest) = self.table.greediest();
+            let from = if datagrams + u32::from(!self.table.contains(key)) > limits.datagrams.max(1) {
+                most
+            } else if used + kilobytes > limits.kilobytes.max(kilobytes) {
+                biggest
+            } else {
+                return;
+            };
+            let Some(GivenUp { parts, .. }) = from.and_then(|owner| self.table.pop_oldest_of(owner)) else { return };
             self.drop_all(cx, parts, Drop::Limit);
         }
     }

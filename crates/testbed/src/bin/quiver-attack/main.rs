@@ -1,0 +1,111 @@
+//! `scripts/attack`: what somebody on the wire, or a client gone mad, could do to a router, played against one in a namespace
+//! of its own.
+//!
+//! ```text
+//!   frames N   mutated frames through bridge, tags, IPv4/6, ND, NAT44, reassembly, with traces and capture on
+//!   api N      binary API messages of every kind, with odd values
+//!   cli N      command lines by the commands' own syntax, with odd values
+//! ```
+//!
+//! Everything is drawn from a seed, which is printed. Work is done in rounds; each round has a router and a seed of its own, so a
+//! find is repeated by its round's seed alone: `scripts/attack api 20000 --seed THAT`. A part fails where the router ends, does not
+//! answer, uses too much of main's CPU time for a request, keeps buffers, or does not count what it received.
+
+mod api;
+mod cli;
+mod frames;
+mod report;
+mod rng;
+mod watch;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use report::Outcome;
+
+const USAGE: &str = "quiver-attack [frames N] [api N] [cli N] [--seconds S] [--seed N] [--json]
+  without parts: all of them, for S seconds in all (60 where nothing is said)
+  with --seconds, each part ends after its share of them, or after N";
+
+/// How long a part goes on.
+#[derive(Clone, Copy)]
+struct Bound {
+    count: u64,
+    until: Option<Instant>,
+}
+
+impl Bound {
+    /// Whether another round is due after so many.
+    fn goes_on(&self, done: u64) -> bool {
+        done < self.count && self.until.is_none_or(|until| Instant::now() < until)
+    }
+}
+
+struct Arguments {
+    parts: Vec<(String, u64)>,
+    seconds: Option<u64>,
+    seed: u64,
+    json: bool,
+}
+
+fn arguments() -> Result<Arguments, String> {
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |t| t.as_nanos() as u64);
+    let mut all = Arguments { parts: Vec::new(), seconds: None, seed: clock % 1_000_000_007, json: false };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = |of: &str| {
+            let text = words.next().ok_or_else(|| format!("{of} wants a number"))?;
+            // 1e9 is easier to write than nine zeros.
+            text.parse::<u64>()
+                .or_else(|_| text.parse::<f64>().map(|n| n as u64))
+                .map_err(|_| format!("{of}: `{text}' is no number"))
+        };
+        match word.as_str() {
+            "frames" | "api" | "cli" => {
+                let count = number(&word)?;
+                all.parts.push((word, count));
+            }
+            "--seconds" => all.seconds = Some(number("--seconds")?),
+            "--seed" => all.seed = number("--seed")?,
+            "--json" => all.json = true,
+            "--help" | "-h" => return Err(USAGE.into()),
+            other => return Err(format!("unknown argument `{other}'\n{USAGE}")),
+        }
+    }
+    if all.parts.is_empty() {
+        all.parts = ["frames", "api", "cli"].map(|part| (part.to_owned(), u64::MAX)).into();
+        all.seconds = all.seconds.or(Some(60));
+    }
+    Ok(all)
+}
+
+fn main() -> ExitCode {
+    let all = match arguments() {
+        Ok(all) => all,
+        Err(text) => {
+            eprintln!("quiver-attack: {text}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if !all.json {
+        println!("seed {}", all.seed);
+    }
+    let share = all.seconds.map(|s| Duration::from_secs(s) / all.parts.len() as u32);
+    let mut outcomes = Vec::new();
+    for (part, count) in &all.parts {
+        let bound = Bound { count: *count, until: share.map(|share| Instant::now() + share) };
+        let outcome = match part.as_str() {
+            "frames" => frames::run(bound, all.seed),
+            "api" => api::run(bound, all.seed),
+            _ => cli::run(bound, all.seed),
+        };
+        if !all.json {
+            println!("{outcome}");
+        }
+        outcomes.push(outcome);
+    }
+    if all.json {
+        println!("{}", report::json(all.seed, &outcomes));
+    }
+    if outcomes.iter().all(Outcome::is_well) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

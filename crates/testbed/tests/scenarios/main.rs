@@ -1,0 +1,30 @@
+//! Scenarios: the daemon, the tester and the testbed itself among kernel hosts in network namespaces. One program, so that it is
+//! linked once; several scenarios run side by side.
+//!
+//! To add a file: put it here, name it below, and write `use crate::common;` where it uses what several share. Each scenario
+//! begins with `Scenario::begin`, or with `Scenario::alone` where it measures time, needs a core for itself, or looks at what the
+//! whole machine has (processes, huge pages, BPF programs).
+//!
+//! Scenarios that depend on the size of pages (memory of buffers, rings, tables) are in a module named `pages`, which is a folder
+//! here or a part of a file: the gate runs these a second time without huge pages.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod attack_program;
+mod attacks_graph;
+mod attacks_wire;
+mod bridge;
+mod forwarding;
+mod frames;
+mod hosts;
+mod icmp;
+mod layer2;
+mod mix;
+mod nat44;
+mod nat44_stateful;
+mod neighbors;
+mod pages;
+mod scene;
+mod tester;
+mod workers;

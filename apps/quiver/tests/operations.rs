@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -45,32 +46,18 @@ fn wait_for_errors(router: &Router, count: u64) {
     }
 }
 
-/// A file in /tmp that is removed at the end.
-struct InTmp(String);
-
-impl InTmp {
-    fn new(name: &str) -> Self {
-        Self(format!("quiver-test-{}-{name}", std::process::id()))
-    }
-
-    fn path(&self) -> PathBuf {
-        PathBuf::from("/tmp").join(&self.0)
-    }
-}
-
-impl Drop for InTmp {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(self.path());
-    }
+/// Where a router's commands put a file.
+fn made(router: &Router, name: &str) -> PathBuf {
+    router.path("files").join(name)
 }
 
 #[test]
 fn packets_are_traced_captured_and_counted_whoever_runs_the_graph() {
-    for (number, conf) in configurations().iter().enumerate() {
+    for conf in &configurations() {
         let router = Router::start(conf);
-        let file = InTmp::new(&format!("{number}.pcap"));
+        let file = made(&router, "x.pcap");
         router.ask("trace add pg-input 3").unwrap();
-        router.ask(&format!("pcap trace rx drop max 1000 file {}", file.0)).unwrap();
+        router.ask("pcap trace rx drop max 1000 file x.pcap").unwrap();
         assert!(router.ask("pcap trace rx").unwrap_err().contains("a capture runs already"));
         send(&router, 300);
         wait_for_errors(&router, 300);
@@ -94,8 +81,9 @@ fn packets_are_traced_captured_and_counted_whoever_runs_the_graph() {
 
         assert!(router.ask("pcap trace status").unwrap().contains("pcap rx drop capture is on: 600 of 1000 pkts"));
         let said = router.ask("pcap trace off").unwrap();
-        assert_eq!(said, format!("Write 600 packets to {}, and stop capture...\n", file.path().display()));
-        check_pcap(&fs::read(file.path()).unwrap(), 600);
+        assert_eq!(said, format!("Write 600 packets to {}, and stop capture...\n", file.display()));
+        check_pcap(&fs::read(&file).unwrap(), 600);
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "others read no packets");
 
         let runtime = router.data("show runtime");
         let nodes: Vec<&Value> =
@@ -142,12 +130,12 @@ fn the_active_graph_is_drawn_and_listed() {
     let picture = router.ask("show vlib graph svg").unwrap();
     assert!(picture.starts_with("<svg ") && picture.contains(">ip4-lookup</text>") && picture.contains(">10 packets</text>"));
     assert!(!picture.contains(">ip6-lookup<"), "idle nodes are left out");
-    let file = InTmp::new("graph.dot");
-    router.ask(&format!("show vlib graphviz file {}", file.0)).unwrap();
-    let dot = fs::read_to_string(file.path()).unwrap();
+    router.ask("show vlib graphviz file graph.dot").unwrap();
+    let dot = fs::read_to_string(made(&router, "graph.dot")).unwrap();
     assert!(dot.starts_with("digraph") && dot.contains("ip6-lookup") && dot.trim_end().ends_with('}'));
-    for bad in ["../x", "a/b"] {
-        assert!(router.ask(&format!("show vlib graph svg file {bad}")).unwrap_err().contains("illegal characters in filename"));
+    for (bad, why) in [("../x", "illegal characters in filename"), ("/etc/x", "outside of the folders"), ("a/b", "No such file")] {
+        let error = router.ask(&format!("show vlib graph svg file {bad}")).unwrap_err();
+        assert!(error.contains(why), "{error}");
     }
     let listed = router.ask("show vlib graph ip4-lookup").unwrap();
     assert!(
@@ -205,12 +193,11 @@ fn the_clock_the_log_and_the_event_log_can_be_read_and_set() {
     router.ask("clear logging").unwrap();
     assert_eq!(router.ask("show logging").unwrap(), "");
 
-    let file = InTmp::new("events");
     router.ask("event-logger stop").unwrap();
     assert!(router.ask("show event-logger").unwrap().contains("logger stopped"));
     router.ask("event-logger start").unwrap();
-    router.ask(&format!("event-logger save {}", file.0)).unwrap();
-    assert!(file.path().exists());
+    router.ask("event-logger save events").unwrap();
+    assert!(made(&router, "events").exists());
     router.ask("event-logger clear").unwrap();
     assert!(router.ask("show event-logger").unwrap().starts_with("0 of "));
 }

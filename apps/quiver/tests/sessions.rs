@@ -133,7 +133,11 @@ fn exec_hands_its_output_to_who_asked_and_names_the_line_that_failed() {
     let text = answer["text"].as_str().unwrap();
     assert_eq!(answer["status"], "error");
     assert!(text.starts_with("vector size 256\n") && text.contains(":3: set vector-size: "), "{text}");
-    assert!(router.ask("exec /nonexistent").unwrap_err().starts_with("exec: cannot read /nonexistent: "));
+    let missing = router.path("nonexistent").display().to_string();
+    assert!(router.ask(&format!("exec {missing}")).unwrap_err().starts_with(&format!("exec: cannot read {missing}: ")));
+    // Not even the router may read it for somebody else.
+    let refused = router.ask("exec /etc/shadow").unwrap_err();
+    assert!(refused.starts_with("exec: /etc/shadow is outside of the folders for files"), "{refused}");
 }
 
 #[test]

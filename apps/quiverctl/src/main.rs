@@ -3,6 +3,7 @@
 //! ```text
 //! quiverctl show interface            one command; exit 1 and one line on standard error if it fails
 //! quiverctl --json show interface     the same as JSON
+//! quiverctl exec setup.txt            commands of a file, which is read here and need not be readable for the router
 //! quiverctl < setup.txt               commands from a pipe; stops at the first that fails, names its line
 //! quiverctl                           interactive: history, completion, Ctrl-C cancels what runs
 //! quiverctl doctor                    what of this machine keeps a router from running well; needs no router
@@ -11,6 +12,7 @@
 
 mod connection;
 mod doctor;
+mod exec;
 mod interactive;
 mod interrupt;
 mod sockets;
@@ -174,8 +176,16 @@ pub fn is_quit(line: &str) -> bool {
 
 /// Runs one command and prints what it answers.
 pub fn execute(connection: &mut Connection, line: &str, shown: Shown) -> Result<(), Failure> {
+    match exec::file_of(line) {
+        Some(file) => exec::run(connection, &file, shown, 0),
+        None => perform(connection, Call { json: shown.json, ..Call::command(line) }, shown),
+    }
+}
+
+/// Makes a call and prints what is answered.
+pub fn perform(connection: &mut Connection, call: Call, shown: Shown) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    let call = Call { json: shown.json, ansi: shown.ansi, width: shown.width, ..Call::command(line) };
+    let call = Call { ansi: shown.ansi, width: shown.width, ..call };
     let mut written = Ok(());
     let reply: Reply = connection.call(call, |progress| {
         if written.is_ok() && !shown.json {

@@ -114,7 +114,7 @@ fn serve(mut stream: UnixStream, mut session: Session) {
         }
         if let Some(running) = &mut job {
             match running.step(&mut Fake, Duration::from_micros(50)) {
-                Step::Again | Step::Sleep(_) => {}
+                Step::Again | Step::Wait | Step::Sleep(_) => {}
                 Step::Print(text) => session.print(&text),
                 Step::Done(result) => {
                     job = None;

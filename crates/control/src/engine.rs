@@ -5,15 +5,16 @@
 //! where others wait. So each operation is whole for all others, and nobody waits for more than one operation of each of the others.
 
 use std::cell::RefCell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use quiver_command::contain::exposed;
 use quiver_command::grammar::Completion;
-use quiver_command::operation::{Answer, Job, OpError, Outcome, Registry, Step, View};
+use quiver_command::operation::{Access, Answer, Job, OpError, Outcome, Registry, Step, View};
 use quiver_command::session::Request;
 use quiver_graph::Pulse;
 use quiver_graph::reactor::Reactor;
@@ -30,6 +31,8 @@ pub struct Engine<C> {
     registry: Rc<Registry<C>>,
     order: Order,
     reactor: Rc<Reactor>,
+    /// What may be asked by this handle.
+    access: Access,
     /// Where it is said what runs, for the watchdog.
     pulse: Option<Arc<Pulse>>,
 }
@@ -41,6 +44,7 @@ impl<C> Clone for Engine<C> {
             registry: Rc::clone(&self.registry),
             order: self.order.clone(),
             reactor: Rc::clone(&self.reactor),
+            access: self.access,
             pulse: self.pulse.clone(),
         }
     }
@@ -86,12 +90,15 @@ enum Phase<C> {
         job: Box<dyn Job<C, Answer>>,
         turn: Option<Turn>,
         until: Option<u64>,
+        /// Until another thread has done its part.
+        elsewhere: bool,
     },
     /// A long operation that has given its turn away, and wants it again; without an entry, it does not stand in the queue.
     Between {
         job: Box<dyn Job<C, Answer>>,
         entry: Option<Pin<Box<Entry>>>,
         until: Option<u64>,
+        elsewhere: bool,
     },
     Ended,
 }
@@ -99,7 +106,17 @@ enum Phase<C> {
 impl<C: 'static> Engine<C> {
     /// Puts the control state and its operations together.
     pub fn new(control: Rc<RefCell<C>>, registry: Rc<Registry<C>>, reactor: Rc<Reactor>) -> Self {
-        Self { control, registry, order: Order::default(), reactor, pulse: None }
+        Self { control, registry, order: Order::default(), reactor, access: Access::Change, pulse: None }
+    }
+
+    /// A handle for a client that may do no more than `access` says.
+    pub fn with_access(&self, access: Access) -> Self {
+        Self { access, ..self.clone() }
+    }
+
+    /// What may be asked by this handle.
+    pub fn access(&self) -> Access {
+        self.access
     }
 
     /// Says on a pulse which request runs.
@@ -139,8 +156,12 @@ impl<C: 'static> Engine<C> {
     fn begin(&self, request: &Request) -> Result<Outcome<C, Answer>, OpError> {
         let mut control = self.control.borrow_mut();
         match request {
-            Request::Command { line, view } => self.registry.execute(&mut control, line, view),
-            Request::Operation { name, request, view } => self.registry.request(name, request.clone())?.run(&mut control, view),
+            Request::Command { line, view } => self.registry.execute_as(self.access, &mut control, line, view),
+            Request::Operation { name, request, view } => {
+                let invocation = self.registry.request(name, request.clone())?;
+                self.access.check(invocation.access())?;
+                invocation.run(&mut control, view)
+            }
             Request::Complete { line, cursor } => {
                 let completion = self.registry.complete(line, *cursor, &control);
                 let json = serde_json::to_string(&completion).map_err(|error| OpError::unspecified(error.to_string()))?;
@@ -160,8 +181,8 @@ impl<C: 'static> Running<C> {
             Phase::Queued { .. } | Phase::Ready { .. } => {
                 self.phase = Phase::Ended;
             }
-            Phase::Stepping { job, until, .. } | Phase::Between { job, until, .. } => {
-                *until = None;
+            Phase::Stepping { job, until, elsewhere, .. } | Phase::Between { job, until, elsewhere, .. } => {
+                (*until, *elsewhere) = (None, false);
                 exposed(|| job.cancel(&mut self.engine.control.borrow_mut()));
             }
             Phase::Ended => {}
@@ -179,12 +200,12 @@ impl<C: 'static> Running<C> {
     /// `false` where it cannot: the operation is to be run to its end, or to where it yields.
     pub fn release(&mut self) -> bool {
         match std::mem::replace(&mut self.phase, Phase::Ended) {
-            Phase::Stepping { job, turn: Some(_), until } if job.yields() && !self.whole => {
-                self.phase = Phase::Between { job, entry: None, until };
+            Phase::Stepping { job, turn: Some(_), until, elsewhere } if job.yields() && !self.whole => {
+                self.phase = Phase::Between { job, entry: None, until, elsewhere };
                 true
             }
-            Phase::Between { job, until, .. } => {
-                self.phase = Phase::Between { job, entry: None, until };
+            Phase::Between { job, until, elsewhere, .. } => {
+                self.phase = Phase::Between { job, entry: None, until, elsewhere };
                 true
             }
             phase => {
@@ -203,10 +224,12 @@ impl<C: 'static> Running<C> {
     fn yield_turn(&mut self) {
         let waits = self.engine.order.waiting() > 0;
         match std::mem::replace(&mut self.phase, Phase::Ended) {
-            Phase::Stepping { job, turn: Some(_), until } if job.yields() && !self.whole && (waits || until.is_some()) => {
-                // One that pauses asks again when it goes on.
-                let entry = until.is_none().then(|| Box::pin(self.engine.order.enter()));
-                self.phase = Phase::Between { job, entry, until };
+            Phase::Stepping { job, turn: Some(_), until, elsewhere }
+                if job.yields() && !self.whole && (waits || until.is_some() || elsewhere) =>
+            {
+                // One that pauses, or waits for another thread, asks again when it goes on.
+                let entry = (until.is_none() && !elsewhere).then(|| Box::pin(self.engine.order.enter()));
+                self.phase = Phase::Between { job, entry, until, elsewhere };
             }
             phase => self.phase = phase,
         }
@@ -214,22 +237,24 @@ impl<C: 'static> Running<C> {
 
     /// Takes the turn again where it has come.
     fn resume(&mut self) -> Progress {
-        let Phase::Between { job, entry, until } = std::mem::replace(&mut self.phase, Phase::Ended) else {
+        let Phase::Between { mut job, entry, until, elsewhere } = std::mem::replace(&mut self.phase, Phase::Ended) else {
             return Progress::Blocked;
         };
-        if until.is_some_and(|time| self.engine.reactor.clock().timer_now() < time) {
-            self.phase = Phase::Between { job, entry, until };
+        let mut context = Context::from_waker(Waker::noop());
+        if until.is_some_and(|time| self.engine.reactor.clock().timer_now() < time)
+            || (elsewhere && job.poll_ready(&mut context).is_pending())
+        {
+            self.phase = Phase::Between { job, entry, until, elsewhere };
             return Progress::Blocked;
         }
         let mut entry = entry.unwrap_or_else(|| Box::pin(self.engine.order.enter()));
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         match entry.as_mut().poll(&mut context) {
-            std::task::Poll::Ready(turn) => {
-                self.phase = Phase::Stepping { job, turn: Some(turn), until: None };
+            Poll::Ready(turn) => {
+                self.phase = Phase::Stepping { job, turn: Some(turn), until: None, elsewhere: false };
                 Progress::Again
             }
-            std::task::Poll::Pending => {
-                self.phase = Phase::Between { job, entry: Some(entry), until: None };
+            Poll::Pending => {
+                self.phase = Phase::Between { job, entry: Some(entry), until: None, elsewhere: false };
                 Progress::Blocked
             }
         }
@@ -239,8 +264,8 @@ impl<C: 'static> Running<C> {
     pub fn step(&mut self) -> Progress {
         match &mut self.phase {
             Phase::Queued { request, entry } => {
-                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-                let std::task::Poll::Ready(turn) = entry.as_mut().poll(&mut context) else { return Progress::Blocked };
+                let mut context = Context::from_waker(Waker::noop());
+                let Poll::Ready(turn) = entry.as_mut().poll(&mut context) else { return Progress::Blocked };
                 self.phase = Phase::Ready { request: request.take(), turn };
                 Progress::Again
             }
@@ -250,8 +275,11 @@ impl<C: 'static> Running<C> {
             }
             Phase::Between { .. } => self.resume(),
             Phase::Stepping { until: Some(time), .. } if self.engine.reactor.clock().timer_now() < *time => Progress::Blocked,
-            Phase::Stepping { job, until, .. } => {
-                *until = None;
+            Phase::Stepping { job, until, elsewhere, .. } => {
+                if *elsewhere && job.poll_ready(&mut Context::from_waker(Waker::noop())).is_pending() {
+                    return Progress::Blocked;
+                }
+                (*until, *elsewhere) = (None, false);
                 let _task = Task::enter(self.engine.pulse.as_ref(), &self.name);
                 let step = job.step(&mut self.engine.control.borrow_mut(), SLICE);
                 match step {
@@ -262,6 +290,11 @@ impl<C: 'static> Running<C> {
                     Step::Sleep(pause) => {
                         let ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
                         *until = Some(self.engine.reactor.clock().timer_now().saturating_add(ns));
+                        self.yield_turn();
+                        Progress::Again
+                    }
+                    Step::Wait => {
+                        *elsewhere = true;
                         self.yield_turn();
                         Progress::Again
                     }
@@ -301,7 +334,7 @@ impl<C: 'static> Running<C> {
             Ok(Outcome::Done(answer)) => Progress::Done(Ok(answer)),
             Ok(Outcome::Job(job)) => {
                 let turn = job.exclusive().then_some(turn);
-                self.phase = Phase::Stepping { job, turn, until: None };
+                self.phase = Phase::Stepping { job, turn, until: None, elsewhere: false };
                 Progress::Again
             }
             Err(error) => Progress::Done(Err(error)),
@@ -316,11 +349,13 @@ impl<C: 'static> Running<C> {
                 self.phase = Phase::Ready { request: request.take(), turn };
             }
             Phase::Stepping { until: Some(time), .. } => self.engine.reactor.sleep_until(*time).await,
+            Phase::Stepping { job, elsewhere: true, .. } => poll_fn(|context| job.poll_ready(context)).await,
             Phase::Between { until: Some(time), entry: None, .. } => self.engine.reactor.sleep_until(*time).await,
+            Phase::Between { job, entry: None, elsewhere: true, .. } => poll_fn(|context| job.poll_ready(context)).await,
             Phase::Between { entry: Some(entry), .. } => {
                 let turn = entry.as_mut().await;
-                if let Phase::Between { job, .. } = std::mem::replace(&mut self.phase, Phase::Ended) {
-                    self.phase = Phase::Stepping { job, turn: Some(turn), until: None };
+                if let Phase::Between { job, elsewhere, .. } = std::mem::replace(&mut self.phase, Phase::Ended) {
+                    self.phase = Phase::Stepping { job, turn: Some(turn), until: None, elsewhere };
                 }
             }
             _ => {}

@@ -6,12 +6,13 @@
 //!                                                             process nodes ──────────────────► Router
 //! ```
 //!
-//! Everything here runs on the main thread. Operations change the router in one total order; nothing borrows the router
+//! Everything here runs on the main thread, except for work on files ([`files`]). Operations change the router in one total order; nothing borrows the router
 //! across an `await`. May use every layer below; must never know: plugins (a program lists them), how a packet is forwarded.
 //!
 //! - [`ops`]: operations and commands, a file a theme. Adding one is described there.
 //! - [`Plugin`]: what a plugin brings.
 //! - [`api`]: VPP's binary API.
+//! - [`files`]: files that commands name.
 //! - [`process`]: background tasks that `show runtime` shows.
 //! - [`watchdog`], [`panics`]: threads that hang, and bugs that panic.
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ pub mod calendar;
 pub mod daemon;
 mod drawing;
 pub mod engine;
+pub mod files;
 pub mod log;
 mod main_loop;
 pub mod ops;

@@ -1,14 +1,17 @@
 //! The daemon's own part of the control state.
 
 use std::cell::Cell;
-use std::io::BufRead;
+use std::io::{BufRead, Cursor};
+use std::path::Path;
 use std::rc::Rc;
 
+use blocking::unblock;
 use quiver_command::operation::{OpError, Registry, retval};
-use quiver_command::script::{ScriptHost, ScriptState};
+use quiver_command::script::{Opening, ScriptHost, ScriptState};
 use quiver_graph::topology::Topology;
 use quiver_net::Router;
 
+use crate::files::{Files, Use};
 use crate::log::Log;
 use crate::ops::pcap::Recorder;
 use crate::ops::perfmon::Perfmon;
@@ -18,6 +21,9 @@ use crate::process::ProcessTable;
 use crate::samples::Samples;
 use crate::server::Sessions;
 use crate::startup::StartupConfig;
+
+/// Bytes of a file of commands at most: some 5 million routes.
+const SCRIPT: u64 = 256 << 20;
 
 /// What operations of the daemon itself work on. It is a part of the router.
 pub struct System {
@@ -101,8 +107,12 @@ impl ScriptHost<Router> for Scripts {
         router.part_mut().unwrap_or_else(|| unreachable!("it was added above"))
     }
 
-    fn open_script(_: &mut Router, path: &str) -> std::io::Result<Box<dyn BufRead>> {
-        let file = std::fs::File::open(path)?;
-        Ok(Box::new(std::io::BufReader::new(file)))
+    fn open_script(router: &mut Router, path: &str, operator: bool) -> Result<Opening, OpError> {
+        let place = match router.part::<Files>() {
+            Some(files) => files.find(Path::new(path), Use::Read, operator)?,
+            None => return Err(no_daemon()),
+        };
+        let read = unblock(move || place.read(SCRIPT));
+        Ok(Box::pin(async move { Ok(Box::new(Cursor::new(read.await?)) as Box<dyn BufRead>) }))
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_control::ops::interface::{Created, interface_error, resolve};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -118,6 +118,7 @@ pub struct CreateDpdkRequest {
 
 impl Operation<Router> for CreateDpdk {
     const NAME: &'static str = "dpdk_interface_create";
+    const ACCESS: Access = Access::Change;
     type Request = CreateDpdkRequest;
     type Reply = Created;
 
@@ -155,6 +156,7 @@ fn no_dpdk(name: &IfRef) -> OpError {
 
 impl Operation<Router> for DeleteDpdk {
     const NAME: &'static str = "dpdk_interface_delete";
+    const ACCESS: Access = Access::Change;
     type Request = DeleteDpdkRequest;
     type Reply = ();
 
@@ -185,6 +187,7 @@ pub struct SetDescriptorsRequest {
 
 impl Operation<Router> for SetDescriptors {
     const NAME: &'static str = "dpdk_descriptors_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetDescriptorsRequest;
     type Reply = ();
 
@@ -224,6 +227,7 @@ impl Text for VersionInfo {
 
 impl Operation<Router> for ShowVersion {
     const NAME: &'static str = "dpdk_version_show";
+    const ACCESS: Access = Access::Read;
     type Request = ();
     type Reply = VersionInfo;
 
@@ -263,6 +267,7 @@ impl Text for BufferInfo {
 
 impl Operation<Router> for ShowBuffer {
     const NAME: &'static str = "dpdk_buffer_show";
+    const ACCESS: Access = Access::Read;
     type Request = ();
     type Reply = BufferInfo;
 

@@ -1,4 +1,7 @@
-//! `pcap trace`: copies of packets at rx, tx or drop, handed to the main thread through a bounded channel.
+//! `pcap trace`: copies of packets at rx, tx or drop, handed to a thread that writes them through a bounded channel.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::Sender;
 
@@ -42,6 +45,10 @@ pub struct CaptureSink {
     pub error: Option<u32>,
     /// Bytes to keep of each packet.
     pub max_bytes: usize,
+    /// Packets that are still to be copied, by all workers together.
+    pub left: Arc<AtomicU64>,
+    /// Packets that were not copied because `to` was full.
+    pub missed: Arc<AtomicU64>,
     /// Takes the copies; when it is full, copies are lost and counted in `missed`, packets never wait.
     pub to: Sender<Captured>,
 }
@@ -50,14 +57,12 @@ pub struct CaptureSink {
 #[derive(Default)]
 pub struct Captures {
     sink: Option<CaptureSink>,
-    missed: u64,
 }
 
 impl Captures {
-    /// Starts or ends copying; gives the number of copies lost since the last call.
-    pub(crate) fn set(&mut self, sink: Option<CaptureSink>) -> u64 {
+    /// Starts or ends copying.
+    pub(crate) fn set(&mut self, sink: Option<CaptureSink>) {
         self.sink = sink;
-        std::mem::take(&mut self.missed)
     }
 
     /// What is copied, for a thread that joins.
@@ -78,11 +83,16 @@ impl Captures {
         if !wanted {
             return;
         }
+        let take = sink.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if take.is_err() {
+            return;
+        }
         let len = packet.total_len();
         let mut bytes = vec![0; len.min(sink.max_bytes)];
         packet.copy_out(0, &mut bytes);
         if sink.to.try_send(Captured { time, point, interface, len, bytes }).is_err() {
-            self.missed += 1;
+            sink.missed.fetch_add(1, Ordering::Relaxed);
+            sink.left.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

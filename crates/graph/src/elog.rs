@@ -87,15 +87,7 @@ impl EventLog {
         Recording { kinds: inner.kinds.clone(), threads: inner.rings.iter().map(|(name, _)| name.clone()).collect(), events }
     }
 
-    /// Saves all events in the format of [`Recording`].
-    ///
-    /// # Errors
-    /// Those of the file system.
-    pub fn save(&self, path: &Path) -> io::Result<()> {
-        self.recording().save(path)
-    }
-
-    /// Reads what [`save`](Self::save) wrote.
+    /// Reads a file of [`Recording::to_bytes`].
     ///
     /// # Errors
     /// Those of the file system, and `InvalidData` for what is no such file.

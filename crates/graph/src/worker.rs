@@ -400,9 +400,9 @@ impl Worker {
         self.core.trace.records().to_vec()
     }
 
-    /// Starts or ends copying packets; gives the number of copies lost.
-    pub fn capture(&mut self, sink: Option<CaptureSink>) -> u64 {
-        self.core.captures.set(sink)
+    /// Starts or ends copying packets.
+    pub fn capture(&mut self, sink: Option<CaptureSink>) {
+        self.core.captures.set(sink);
     }
 
     /// Starts this thread's figures anew.

@@ -27,6 +27,9 @@ pub(crate) fn add(handlers: &mut Handlers) {
     add_pools(handlers);
     add_mappings(handlers);
     add_sessions(handlers);
+    handlers.reads::<Nat44EdOutputInterfaceGet>();
+    handlers.reads::<NatGetMssClamping>();
+    handlers.reads::<Nat44ShowRunningConfig>();
 }
 
 /// Refusals with the codes of VPP's plugin, which calls unsupported what is not enabled.

@@ -141,6 +141,8 @@ pub struct Nat {
     sides: BTreeMap<IfIndex, (Side, u32)>,
     /// Those MTUs.
     mtus: BTreeSet<(u32, IfIndex)>,
+    /// Interfaces on both sides.
+    both: usize,
     /// Interfaces outside of which every other one is inside.
     pub outputs: BTreeSet<IfIndex>,
     /// Most sessions of a table's hosts on a thread, by the user's number of the table.
@@ -180,6 +182,7 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         named: BTreeMap::new(),
         sides: BTreeMap::new(),
         mtus: BTreeSet::new(),
+        both: 0,
         outputs: BTreeSet::new(),
         table_limits: BTreeMap::new(),
         proxies: Vec::new(),

@@ -14,6 +14,7 @@ mod input;
 pub mod parse;
 mod stream;
 
+pub use capture::CreateFile;
 pub use control::{PgError, PgInterface, StreamInfo};
 pub use field::{Field, Vary};
 pub use stream::{Sizes, Source, StreamSpec, Template};

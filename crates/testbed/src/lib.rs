@@ -32,6 +32,7 @@ mod scenario;
 mod sys;
 mod tags;
 mod topology;
+mod user;
 mod vppctl;
 
 pub use bpf::xdp_programs;
@@ -45,4 +46,5 @@ pub use scenario::{Scenario, is_short_pass, skip, skip_for_kernel};
 pub use sys::pin_thread;
 pub use tags::{Tag, TagProgram};
 pub use topology::{Side, TwoHosts, TwoHostsOptions};
+pub use user::{NOBODY, as_user, make_fifo};
 pub use vppctl::Vppctl;

@@ -172,6 +172,11 @@ impl Router {
         &self.folder.path
     }
 
+    /// Where commands find and put a file of a plain name.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path.join("files").join(name)
+    }
+
     /// Runs one command through `quiverctl`: its answer, or the line that says what was wrong.
     pub fn cli(&self, line: &str) -> Result<String, String> {
         self.control(&[line])

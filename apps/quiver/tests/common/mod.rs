@@ -75,7 +75,8 @@ impl Router {
     }
 
     pub fn start_in(folder: Folder, conf: &str) -> Self {
-        let conf = format!("unix {{ nodaemon runtime-dir @ }}\n{conf}");
+        // Tests put files for commands beside the sockets.
+        let conf = format!("unix {{ nodaemon runtime-dir @ }} files {{ write @ }}\n{conf}");
         let command = command(&folder, &conf);
         Self::spawn(folder, command)
     }

@@ -1,8 +1,12 @@
 //! A request bound to its operation, without its types.
 
-use super::{Job, OpError, Operation, Outcome, Render, Step, Text, View, retval};
+use super::{Access, Job, OpError, Operation, Outcome, Render, Step, Text, View, retval};
 use crate::contain::{contain, exposed};
-use std::{marker::PhantomData, time::Duration};
+use std::{
+    marker::PhantomData,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 /// A rendered reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,6 +47,11 @@ impl<C: 'static> Invocation<C> {
         self.0.operation()
     }
 
+    /// Whether it reads or changes.
+    pub fn access(&self) -> Access {
+        self.0.access()
+    }
+
     /// The request as JSON, as a JSON client would send it.
     pub fn request_json(&self) -> Result<serde_json::Value, OpError> {
         self.0.request_json()
@@ -63,6 +72,7 @@ impl<C> std::fmt::Debug for Invocation<C> {
 
 trait Erased<C> {
     fn operation(&self) -> &'static str;
+    fn access(&self) -> Access;
     fn request_json(&self) -> Result<serde_json::Value, OpError>;
     fn run(self: Box<Self>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError>;
 }
@@ -75,6 +85,10 @@ struct Bound<C, O: Operation<C>> {
 impl<C: 'static, O: Operation<C>> Erased<C> for Bound<C, O> {
     fn operation(&self) -> &'static str {
         O::NAME
+    }
+
+    fn access(&self) -> Access {
+        O::access(&self.request)
     }
 
     fn request_json(&self) -> Result<serde_json::Value, OpError> {
@@ -119,10 +133,15 @@ impl<C, R: serde::Serialize + Text> Job<C, Answer> for Rendered<C, R> {
         match guarded(self.reads, || self.job.step(control, budget)) {
             Ok(Step::Again) => Step::Again,
             Ok(Step::Sleep(pause)) => Step::Sleep(pause),
+            Ok(Step::Wait) => Step::Wait,
             Ok(Step::Print(text)) => Step::Print(text),
             Ok(Step::Done(Ok(reply))) => Step::Done(rendered(&reply, &self.view)),
             Ok(Step::Done(Err(error))) | Err(error) => Step::Done(Err(error)),
         }
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.job.poll_ready(context)
     }
 
     fn exclusive(&self) -> bool {
@@ -150,6 +169,10 @@ impl<C> Job<C, Answer> for InCommand<C> {
             Step::Done(Err(error)) => Step::Done(Err(error.in_command(self.path))),
             step => step,
         }
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.job.poll_ready(context)
     }
 
     fn exclusive(&self) -> bool {

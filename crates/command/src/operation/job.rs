@@ -1,7 +1,12 @@
 //! Long operations, run in slices.
 
 use super::OpError;
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::Duration,
+};
 
 /// What [`Operation::run`](super::Operation::run) hands back.
 pub enum Outcome<C, R> {
@@ -25,6 +30,8 @@ pub enum Step<R> {
     Again,
     /// Call again after this time, or when cancelled.
     Sleep(Duration),
+    /// Call again when [`Job::poll_ready`] says so, or when cancelled: another thread works for the job.
+    Wait,
     /// Progress text for whoever asked (complete lines); call again.
     Print(String),
     /// Finished.
@@ -35,6 +42,11 @@ pub enum Step<R> {
 pub trait Job<C, R> {
     /// Works for at most about `budget` and says how to go on. Not called again after [`Step::Done`].
     fn step(&mut self, control: &mut C, budget: Duration) -> Step<R>;
+
+    /// After [`Step::Wait`]: whether there is something to do again; otherwise the waker is woken when there is.
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
 
     /// Whether no other operation may run before this one ends, but where it [yields](Self::yields). True for what
     /// changes configuration in several slices (one total order), false for what only watches, such as `ping`.
@@ -59,12 +71,27 @@ pub fn run_to_end<C, R>(
     printed: &mut String,
     mut sleep: impl FnMut(Duration),
 ) -> Result<R, OpError> {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
     loop {
         match job.step(control, Duration::MAX) {
             Step::Again => {}
+            Step::Wait => {
+                while job.poll_ready(&mut Context::from_waker(&waker)).is_pending() {
+                    thread::park();
+                }
+            }
             Step::Sleep(pause) => sleep(pause),
             Step::Print(text) => printed.push_str(&text),
             Step::Done(result) => return result,
         }
+    }
+}
+
+/// Wakes the thread that runs a job to its end.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }

@@ -5,7 +5,7 @@
 //! main thread that also forwards never stalls.
 //!
 //! ```
-//! use quiver_command::operation::{OpError, Operation, Outcome, Text, View, retval};
+//! use quiver_command::operation::{Access, OpError, Operation, Outcome, Text, View, retval};
 //! use serde::{Deserialize, Serialize};
 //!
 //! struct Lamps(Vec<bool>);
@@ -25,6 +25,7 @@
 //! struct SwitchLamp;
 //! impl Operation<Lamps> for SwitchLamp {
 //!     const NAME: &'static str = "lamp_switch";
+//!     const ACCESS: Access = Access::Change;
 //!     type Request = Switch;
 //!     type Reply = Switched;
 //!     fn run(lamps: &mut Lamps, switch: Switch) -> Result<Outcome<Lamps, Switched>, OpError> {
@@ -37,6 +38,7 @@
 //! }
 //! ```
 
+mod access;
 mod error;
 mod invocation;
 mod job;
@@ -45,6 +47,7 @@ pub mod retval;
 mod table;
 mod text;
 
+pub use access::Access;
 pub use error::OpError;
 pub(crate) use error::excerpt;
 pub use invocation::{Answer, Invocation};
@@ -59,10 +62,17 @@ use serde::{Serialize, de::DeserializeOwned};
 pub trait Operation<C>: 'static {
     /// The name by which JSON clients call it; words joined by `_`, unique in the registry.
     const NAME: &'static str;
+    /// Whether it reads or changes; see [`Access`]. What is not declared counts as a change.
+    const ACCESS: Access = Access::Undeclared;
     /// What it needs to know.
     type Request: Serialize + DeserializeOwned + 'static;
     /// What it answers.
     type Reply: Serialize + Text + 'static;
+
+    /// What this request does, where that depends on more than the operation: `show ... file NAME` makes a file.
+    fn access(_request: &Self::Request) -> Access {
+        Self::ACCESS
+    }
 
     /// Validates the request, changes or reads `control`, and answers. On `Err` nothing has changed.
     fn run(control: &mut C, request: Self::Request) -> Result<Outcome<C, Self::Reply>, OpError>;

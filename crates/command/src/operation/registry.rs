@@ -1,6 +1,6 @@
 //! All operations and commands of a running router.
 
-use super::{Answer, Invocation, OpError, Operation, Outcome, View, invocation::InCommand, retval};
+use super::{Access, Answer, Invocation, OpError, Operation, Outcome, View, invocation::InCommand, retval};
 use crate::contain::contain;
 use crate::grammar::{self, Args, Command, Completion, HelpReply, Parsed, Resolved, Tree, nearest};
 use serde_json::Value;
@@ -57,12 +57,19 @@ pub struct Registry<C> {
     operations: BTreeMap<&'static str, FromJson<C>>,
     tree: Tree<C>,
     values: BTreeMap<&'static str, Values<C>>,
+    access: BTreeMap<&'static str, Access>,
     problems: Vec<String>,
 }
 
 impl<C> Default for Registry<C> {
     fn default() -> Self {
-        Self { operations: BTreeMap::new(), tree: Tree::default(), values: BTreeMap::new(), problems: Vec::new() }
+        Self {
+            operations: BTreeMap::new(),
+            tree: Tree::default(),
+            values: BTreeMap::new(),
+            access: BTreeMap::new(),
+            problems: Vec::new(),
+        }
     }
 }
 
@@ -74,6 +81,7 @@ impl<C: 'static> Registry<C> {
 
     /// Adds an operation for JSON clients.
     pub fn operation<O: Operation<C>>(&mut self) -> &mut Self {
+        self.access.insert(O::NAME, O::ACCESS);
         if self.operations.insert(O::NAME, from_json::<C, O>).is_some() {
             self.problems.push(format!("operation `{}' is declared twice", O::NAME));
         }
@@ -103,6 +111,11 @@ impl<C: 'static> Registry<C> {
     /// The names of all operations, sorted.
     pub fn operations(&self) -> impl Iterator<Item = &'static str> {
         self.operations.keys().copied()
+    }
+
+    /// The names of all operations with what each is declared to do, sorted.
+    pub fn accesses(&self) -> impl Iterator<Item = (&'static str, Access)> {
+        self.access.iter().map(|(name, access)| (*name, *access))
     }
 
     /// Binds a JSON request to the operation of this name. A request that is missing (`null`) stands for
@@ -148,10 +161,15 @@ impl<C: 'static> Registry<C> {
 
     /// Reads a command line and runs it.
     pub fn execute(&self, control: &mut C, line: &str, view: &View) -> Result<Outcome<C, Answer>, OpError> {
+        self.execute_as(Access::Change, control, line, view)
+    }
+
+    /// Reads a command line and runs it for a client with these rights.
+    pub fn execute_as(&self, access: Access, control: &mut C, line: &str, view: &View) -> Result<Outcome<C, Answer>, OpError> {
         match self.parse(line, control)? {
             Parsed::Nothing => Ok(Outcome::Done(Answer::render(&(), view)?)),
             Parsed::Help(reply) => Ok(Outcome::Done(Answer::render(&reply, view)?)),
-            Parsed::Run(invocation, path) => match invocation.run(control, view) {
+            Parsed::Run(invocation, path) => match access.check(invocation.access()).and_then(|()| invocation.run(control, view)) {
                 Ok(Outcome::Job(job)) => Ok(Outcome::job(InCommand { job, path })),
                 Ok(done) => Ok(done),
                 Err(error) => Err(error.in_command(path)),

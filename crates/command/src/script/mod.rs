@@ -16,7 +16,8 @@ mod run;
 
 pub use macros::Macros;
 pub use operations::{
-    Define, DefineRequest, Exec, ExecRequest, MacroEntry, ShowMacros, ShowMacrosRequest, Undefine, UndefineRequest, register,
+    Define, DefineRequest, Exec, ExecLines, ExecLinesRequest, ExecRequest, MacroEntry, ShowMacros, ShowMacrosRequest, Undefine,
+    UndefineRequest, register,
 };
 pub use reader::{Line, Script, ScriptError};
-pub use run::{ScriptHost, ScriptJob, ScriptReply, ScriptState};
+pub use run::{Opening, ScriptHost, ScriptJob, ScriptReply, ScriptState};

@@ -1,9 +1,9 @@
 //! `exec`, `define`, `undefine`, `show macro`.
 
-use super::{ScriptHost, ScriptJob, ScriptReply};
+use super::{Line, ScriptHost, ScriptJob, ScriptReply};
 use crate::{
     grammar::Command,
-    operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View},
+    operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View},
 };
 use serde::{Deserialize, Serialize};
 use std::{fmt::Write as _, marker::PhantomData};
@@ -12,6 +12,7 @@ use std::{fmt::Write as _, marker::PhantomData};
 pub fn register<C: 'static, H: ScriptHost<C>>(registry: &mut Registry<C>) {
     registry
         .operation::<Exec<H>>()
+        .operation::<ExecLines<H>>()
         .operation::<Define<H>>()
         .operation::<Undefine<H>>()
         .operation::<ShowMacros<H>>()
@@ -58,10 +59,35 @@ pub struct ExecRequest {
 
 impl<C: 'static, H: ScriptHost<C>> Operation<C> for Exec<H> {
     const NAME: &'static str = "exec";
+    const ACCESS: Access = Access::Change;
     type Request = ExecRequest;
     type Reply = ScriptReply;
     fn run(control: &mut C, request: ExecRequest) -> Result<Outcome<C, ScriptReply>, OpError> {
         Ok(Outcome::job(ScriptJob::<C, H>::open(control, &request.file)?))
+    }
+}
+
+/// Runs commands that a client has read from a file of its own, with its own rights: `quiverctl exec FILE`.
+pub struct ExecLines<H>(PhantomData<fn() -> H>);
+
+/// The commands that [`ExecLines`] runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExecLinesRequest {
+    /// What errors call the file.
+    pub name: String,
+    /// Commands, each with the number of its first line.
+    pub lines: Vec<(u64, String)>,
+}
+
+impl<C: 'static, H: ScriptHost<C>> Operation<C> for ExecLines<H> {
+    const NAME: &'static str = "exec_lines";
+    const ACCESS: Access = Access::Change;
+    type Request = ExecLinesRequest;
+    type Reply = ScriptReply;
+    fn run(control: &mut C, request: ExecLinesRequest) -> Result<Outcome<C, ScriptReply>, OpError> {
+        let lines = request.lines.into_iter().map(|(number, command)| Line { number, command }).collect();
+        Ok(Outcome::job(ScriptJob::<C, H>::lines(control, &request.name, lines)?))
     }
 }
 
@@ -80,6 +106,7 @@ pub struct DefineRequest {
 
 impl<C: 'static, H: ScriptHost<C>> Operation<C> for Define<H> {
     const NAME: &'static str = "macro_define";
+    const ACCESS: Access = Access::Change;
     type Request = DefineRequest;
     type Reply = ();
     fn run(control: &mut C, request: DefineRequest) -> Result<Outcome<C, ()>, OpError> {
@@ -100,6 +127,7 @@ pub struct UndefineRequest {
 
 impl<C: 'static, H: ScriptHost<C>> Operation<C> for Undefine<H> {
     const NAME: &'static str = "macro_undefine";
+    const ACCESS: Access = Access::Change;
     type Request = UndefineRequest;
     type Reply = ();
     fn run(control: &mut C, request: UndefineRequest) -> Result<Outcome<C, ()>, OpError> {
@@ -132,6 +160,7 @@ impl Text for MacroEntry {
 
 impl<C: 'static, H: ScriptHost<C>> Operation<C> for ShowMacros<H> {
     const NAME: &'static str = "macro_dump";
+    const ACCESS: Access = Access::Read;
     type Request = ShowMacrosRequest;
     type Reply = Vec<MacroEntry>;
     fn run(control: &mut C, _: ShowMacrosRequest) -> Result<Outcome<C, Vec<MacroEntry>>, OpError> {
@@ -145,7 +174,7 @@ mod tests {
     use super::*;
     use crate::{
         operation::{Answer, Job, Step, retval, run_to_end},
-        script::ScriptState,
+        script::{Opening, ScriptState},
     };
     use std::{
         collections::BTreeMap,
@@ -159,6 +188,7 @@ mod tests {
         scripts: ScriptState,
         files: BTreeMap<&'static str, String>,
         said: Vec<String>,
+        opened: Vec<(String, bool)>,
     }
 
     enum Scripts {}
@@ -169,9 +199,21 @@ mod tests {
         fn script_state(host: &mut Host) -> &mut ScriptState {
             &mut host.scripts
         }
-        fn open_script(host: &mut Host, path: &str) -> io::Result<Box<dyn BufRead>> {
-            let text = host.files.get(path).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-            Ok(Box::new(Cursor::new(text.clone())))
+        fn open_script(host: &mut Host, path: &str, operator: bool) -> Result<Opening, OpError> {
+            host.opened.push((path.to_owned(), operator));
+            let text = host.files.get(path).cloned();
+            // Slow files are read by another thread.
+            let mut slow = path.starts_with("slow");
+            Ok(Box::pin(std::future::poll_fn(move |context| {
+                if std::mem::take(&mut slow) {
+                    let waker = context.waker().clone();
+                    std::thread::spawn(move || waker.wake());
+                    slow = false;
+                    return std::task::Poll::Pending;
+                }
+                let reader = text.clone().map(|text| Box::new(Cursor::new(text)) as Box<dyn BufRead>);
+                std::task::Poll::Ready(reader.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound)))
+            })))
         }
     }
 
@@ -200,7 +242,7 @@ mod tests {
         });
         assert!(registry.problems().is_empty());
         let files = files.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
-        Host { registry: Rc::new(registry), scripts: ScriptState::default(), files, said: Vec::new() }
+        Host { registry: Rc::new(registry), scripts: ScriptState::default(), files, said: Vec::new(), opened: Vec::new() }
     }
 
     fn job(host: &mut Host, line: &str) -> Box<dyn Job<Host, Answer>> {
@@ -293,5 +335,41 @@ mod tests {
         let Step::Done(Err(error)) = job.step(&mut host, Duration::ZERO) else { panic!() };
         assert_eq!(error.to_string(), "exec: main: stopped after 5 commands");
         assert_eq!(host.said.len(), 5);
+    }
+
+    #[test]
+    fn a_file_that_is_read_elsewhere_is_waited_for() {
+        let mut host = host(&[("slow", "say a\nexec slow2\n"), ("slow2", "say b\n")]);
+        let (printed, result) = exec(&mut host, "slow");
+        assert_eq!((printed.as_str(), result.is_ok()), ("a\nb\n", true));
+        let (_, result) = exec(&mut host, "slow3");
+        assert!(result.unwrap_err().to_string().starts_with("exec: cannot read slow3: "));
+        assert_eq!(host.scripts.running_scripts(), 0);
+    }
+
+    #[test]
+    fn files_named_by_the_operators_files_are_the_operators_too_and_no_others() {
+        let mut host = host(&[("own", "exec sub\n"), ("sub", "say x\n"), ("other", "exec sub\n")]);
+        host.scripts.trust("own");
+        exec(&mut host, "own").1.unwrap();
+        exec(&mut host, "other").1.unwrap();
+        let of = |name: &str, operator| (name.to_owned(), operator);
+        assert_eq!(host.opened, [of("own", true), of("sub", true), of("other", false), of("sub", false)]);
+        assert!(!host.scripts.is_operator());
+    }
+
+    #[test]
+    fn a_line_that_is_no_command_is_shown_only_where_the_file_is_the_askers_or_the_operators() {
+        let mut host = host(&[("shadow", "root:secret:1\n"), ("own", "rot:secret:1\n")]);
+        host.scripts.trust("own");
+        let error = exec(&mut host, "shadow").1.unwrap_err().to_string();
+        assert_eq!(error, "exec: CLI line error: shadow:1: no such command");
+        assert!(exec(&mut host, "own").1.unwrap_err().to_string().contains("rot:secret"));
+        let request = serde_json::json!({"name": "mine", "lines": [[1, "say a"], [4, "root:mine"]]});
+        let invocation = Rc::clone(&host.registry).request("exec_lines", request).unwrap();
+        let Ok(Outcome::Job(mut job)) = invocation.run(&mut host, &View::TEXT) else { panic!("not a job") };
+        let mut printed = String::new();
+        let error = run_to_end(&mut *job, &mut host, &mut printed, |_| {}).unwrap_err().to_string();
+        assert!(printed == "a\n" && error.contains("mine:4: unknown input `root:mine'"), "{printed} {error}");
     }
 }

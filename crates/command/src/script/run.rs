@@ -1,13 +1,17 @@
 //! Runs the commands of a file, in slices.
 
-use super::{Macros, Script};
+use super::{Line, Macros, Script, ScriptError};
 use crate::operation::{Answer, Job, OpError, Outcome, Registry, Step, Text, View, retval};
 use serde::Serialize;
 use std::{
     cell::Cell,
-    io::BufRead,
+    collections::BTreeSet,
+    future::Future,
+    io::{self, BufRead},
     marker::PhantomData,
+    pin::Pin,
     rc::Rc,
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
@@ -23,9 +27,13 @@ pub trait ScriptHost<C>: 'static {
     fn registry(control: &C) -> Rc<Registry<C>>;
     /// The state kept here for scripts.
     fn script_state(control: &mut C) -> &mut ScriptState;
-    /// Opens a file of commands.
-    fn open_script(control: &mut C, path: &str) -> std::io::Result<Box<dyn BufRead>>;
+    /// Opens a file of commands. `operator`: it is the operator's own, named in the startup configuration or by such a file;
+    /// all others lie in folders that commands may read.
+    fn open_script(control: &mut C, path: &str, operator: bool) -> Result<Opening, OpError>;
 }
+
+/// A file that is being opened and read, by another thread where that may take time.
+pub type Opening = Pin<Box<dyn Future<Output = io::Result<Box<dyn BufRead>>>>>;
 
 /// What scripts keep in the control state.
 #[derive(Debug, Default)]
@@ -35,12 +43,41 @@ pub struct ScriptState {
     running: Rc<Cell<u32>>,
     /// How deep in scripts the line is that runs at the moment.
     depth: u32,
+    /// Files of the startup configuration.
+    operators: BTreeSet<String>,
+    /// Whether the command that runs now stands in a file of the operator's.
+    operator: Rc<Cell<bool>>,
 }
 
 impl ScriptState {
     /// How many scripts are running, one within the other or side by side for several clients.
     pub fn running_scripts(&self) -> u32 {
         self.running.get()
+    }
+
+    /// Takes a file as the operator's own: it may lie anywhere, and so may the files that its commands name.
+    pub fn trust(&mut self, path: impl Into<String>) {
+        self.operators.insert(path.into());
+    }
+
+    /// Whether the command that runs now stands in a file of the operator's.
+    pub fn is_operator(&self) -> bool {
+        self.operator.get()
+    }
+}
+
+/// Commands run with the rights of the file that they stand in as long as this lives.
+struct InFile(Rc<Cell<bool>>, bool);
+
+impl InFile {
+    fn enter(flag: &Rc<Cell<bool>>, operator: bool) -> Self {
+        Self(Rc::clone(flag), flag.replace(operator))
+    }
+}
+
+impl Drop for InFile {
+    fn drop(&mut self) {
+        self.0.set(self.1);
     }
 }
 
@@ -64,13 +101,32 @@ impl Text for ScriptReply {
     fn text(&self, _out: &mut String, _view: &View) {}
 }
 
+/// Where the commands come from.
+enum Source {
+    /// A file that is not open yet.
+    Opening(Opening),
+    File(Script<Box<dyn BufRead>>),
+    /// A client has read them.
+    Lines(std::vec::IntoIter<Line>),
+}
+
+impl Source {
+    fn next(&mut self) -> Option<Result<Line, ScriptError>> {
+        match self {
+            Self::Opening(_) => None,
+            Self::File(script) => script.next(),
+            Self::Lines(lines) => lines.next().map(Ok),
+        }
+    }
+}
+
 /// The commands of a file as one long operation. It stops at the first command that fails; what ran
 /// before stays. The output of its commands goes to whoever asked.
 ///
 /// Each of its lines is one operation, whole for everybody else; between two lines others may run.
 pub struct ScriptJob<C, H> {
     name: String,
-    script: Script<Box<dyn BufRead>>,
+    source: Source,
     nested: Option<(u64, Box<dyn Job<C, Answer>>)>,
     printed: String,
     finished: Option<Result<ScriptReply, OpError>>,
@@ -78,6 +134,11 @@ pub struct ScriptJob<C, H> {
     cancelled: bool,
     /// How many files have run this one.
     depth: u32,
+    /// Whether the file is the operator's own.
+    operator: bool,
+    /// Whether its lines may be shown to whoever asked: it is theirs, or the operator's.
+    shown: bool,
+    flag: Rc<Cell<bool>>,
     _running: Running,
     host: PhantomData<fn() -> H>,
 }
@@ -86,30 +147,77 @@ impl<C: 'static, H: ScriptHost<C>> ScriptJob<C, H> {
     /// Opens a file.
     pub fn open(control: &mut C, path: &str) -> Result<Self, OpError> {
         let state = H::script_state(control);
+        let operator = state.is_operator() || state.operators.contains(path);
+        let (running, depth) = Self::begin(control, path)?;
+        let opening = H::open_script(control, path, operator)?;
+        let mut job = Self::with(control, path, Source::Opening(opening), running, depth);
+        (job.operator, job.shown) = (operator, operator);
+        // What is there at once, or cannot be there, is known now.
+        let _ = job.poll_open(&mut Context::from_waker(Waker::noop()));
+        match job.finished.take() {
+            Some(Err(error)) => Err(error),
+            _ => Ok(job),
+        }
+    }
+
+    /// Takes commands that a client has read from a file of its own.
+    pub fn lines(control: &mut C, name: &str, lines: Vec<Line>) -> Result<Self, OpError> {
+        let (running, depth) = Self::begin(control, name)?;
+        let mut job = Self::with(control, name, Source::Lines(lines.into_iter()), running, depth);
+        job.shown = true;
+        Ok(job)
+    }
+
+    fn begin(control: &mut C, path: &str) -> Result<(Running, u32), OpError> {
+        let state = H::script_state(control);
         let (running, depth) = (Rc::clone(&state.running), state.depth);
         if depth >= DEEPEST {
             return Err(OpError::new(retval::LIMIT_EXCEEDED, format!("scripts run scripts more than {DEEPEST} deep"))
                 .key("file")
                 .value(path));
         }
-        let reader = H::open_script(control, path)
-            .map_err(|error| OpError::system(format_args!("cannot read {path}"), &error).key("file").value(path))?;
         running.set(running.get() + 1);
-        Ok(Self {
-            name: path.to_owned(),
-            script: Script::new(reader),
+        Ok((Running(running), depth))
+    }
+
+    fn with(control: &mut C, name: &str, source: Source, running: Running, depth: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            source,
             nested: None,
             printed: String::new(),
             finished: None,
             commands: 0,
             cancelled: false,
             depth,
-            _running: Running(running),
+            operator: false,
+            shown: false,
+            flag: Rc::clone(&H::script_state(control).operator),
+            _running: running,
             host: PhantomData,
-        })
+        }
+    }
+
+    fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Source::Opening(opening) = &mut self.source else { return Poll::Ready(()) };
+        match opening.as_mut().poll(context) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(reader)) => self.source = Source::File(Script::new(reader)),
+            Poll::Ready(Err(error)) => {
+                self.source = Source::Lines(Vec::new().into_iter());
+                let doing = format!("cannot read {}", self.name);
+                self.finished = Some(Err(OpError::system(doing, &error).key("file").value(&self.name)));
+            }
+        }
+        Poll::Ready(())
     }
 
     fn fail(&self, number: u64, error: OpError) -> OpError {
+        if error.command.is_none() && !self.shown {
+            // It need not be a file of commands: what stands in it is not shown.
+            let text = format!("CLI line error: {}:{number}: no such command", self.name);
+            return OpError { message: text, value: None, remedy: None, ..error };
+        }
         let text = match &error.command {
             Some(command) => format!("CLI line error: {}:{number}: {command}: {}", self.name, error.message),
             None => format!("CLI line error: {}:{number}: {}", self.name, error.message),
@@ -122,7 +230,7 @@ impl<C: 'static, H: ScriptHost<C>> ScriptJob<C, H> {
         if self.cancelled {
             return Some(Err(OpError::unspecified(format!("{}: stopped after {} commands", self.name, self.commands))));
         }
-        let line = match self.script.next() {
+        let line = match self.source.next() {
             None => return Some(Ok(ScriptReply { commands: self.commands })),
             Some(Err(error)) => return Some(Err(OpError::unspecified(format!("{}: {error}", self.name)))),
             Some(Ok(line)) => line,
@@ -133,7 +241,9 @@ impl<C: 'static, H: ScriptHost<C>> ScriptJob<C, H> {
         };
         // Files that run at the same time for others do not count.
         H::script_state(control).depth = self.depth + 1;
+        let in_file = InFile::enter(&self.flag, self.operator);
         let outcome = registry.execute(control, &command, &View::TEXT);
+        drop(in_file);
         H::script_state(control).depth = 0;
         match outcome {
             Ok(Outcome::Done(answer)) => self.printed.push_str(&answer.text),
@@ -150,9 +260,12 @@ impl<C: 'static, H: ScriptHost<C>> ScriptJob<C, H> {
     fn step_nested(&mut self, control: &mut C, budget: Duration) -> Option<Step<ScriptReply>> {
         let (number, job) = self.nested.as_mut()?;
         let number = *number;
+        let in_file = InFile::enter(&self.flag, self.operator);
         let step = job.step(control, budget);
+        drop(in_file);
         match step {
             Step::Again => return Some(Step::Again),
+            Step::Wait => return Some(Step::Wait),
             Step::Sleep(pause) => return Some(Step::Sleep(pause)),
             Step::Print(text) => return Some(Step::Print(text)),
             Step::Done(Ok(answer)) => {
@@ -185,6 +298,12 @@ impl<C: 'static, H: ScriptHost<C>> Job<C, ScriptReply> for ScriptJob<C, H> {
             if let Some(result) = self.finished.take() {
                 return Step::Done(result);
             }
+            if matches!(self.source, Source::Opening(_)) && !self.cancelled {
+                if self.poll_open(&mut Context::from_waker(Waker::noop())).is_pending() {
+                    return Step::Wait;
+                }
+                continue;
+            }
             if self.nested.is_some()
                 && let Some(step) = self.step_nested(control, budget.saturating_sub(started.elapsed()))
             {
@@ -196,6 +315,13 @@ impl<C: 'static, H: ScriptHost<C>> Job<C, ScriptReply> for ScriptJob<C, H> {
             if self.finished.is_none() && started.elapsed() >= budget {
                 return self.print().unwrap_or(Step::Again);
             }
+        }
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match &mut self.nested {
+            Some((_, job)) => job.poll_ready(context),
+            None => self.poll_open(context),
         }
     }
 

@@ -207,7 +207,7 @@ impl Connection {
                         continue;
                     }
                     let mut call = Call { router: &mut router, table: &self.table, client, context: 0, out: &mut self.output };
-                    let flow = self.table.dispatch(&mut call, message);
+                    let flow = self.table.dispatch_as(self.engine.access(), &mut call, message);
                     (flow, call.context)
                 }
             };

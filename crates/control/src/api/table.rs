@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use quiver_api::{Catalog, Head, MODULES, Message, Module, Reader, Wire, WireError, frame};
-use quiver_command::operation::{Answer, OpError};
+use quiver_command::operation::{Access, Answer, OpError, retval};
 use quiver_command::session::Request;
 use quiver_net::Router;
 
@@ -81,9 +81,19 @@ impl Call<'_> {
     }
 }
 
+/// What answers a message, and what a client must be allowed to have it answered.
+struct Entry {
+    handler: Handler,
+    access: Access,
+    /// Answers one that the client may not have answered.
+    refuse: Option<fn(&mut Call<'_>, i32)>,
+}
+
 /// Handlers by message, as modules and plugins add them.
+///
+/// A [dump](Self::dump) reads, all others count as a change unless [declared](Self::reads) otherwise.
 #[derive(Default)]
-pub struct Handlers(HashMap<&'static str, Handler>);
+pub struct Handlers(HashMap<&'static str, Entry>);
 
 impl Handlers {
     /// Answers a request with one message, or with an error's code in it.
@@ -93,6 +103,7 @@ impl Handlers {
             call.answer(result);
             Flow::Done
         });
+        self.changes::<M, R>();
     }
 
     /// Answers a request with a code and nothing else.
@@ -102,6 +113,7 @@ impl Handlers {
             call.answer(result);
             Flow::Done
         });
+        self.changes::<M, R>();
     }
 
     /// Answers a request with any number of messages.
@@ -111,15 +123,32 @@ impl Handlers {
             run(router, message, &mut |details| details.push(table, out, *client, *context));
             Flow::Done
         });
+        self.reads::<M>();
     }
 
-    /// Answers a request in a way of its own.
+    /// Declares a message that reads: clients that may only read have it answered too.
+    pub fn reads<M: Message>(&mut self) {
+        if let Some(entry) = self.0.get_mut(M::INFO.name) {
+            entry.access = Access::Read;
+        }
+    }
+
+    /// Declares a message that changes something, and how it is refused to a client that may only read.
+    pub fn changes<M: Message, R: Message>(&mut self) {
+        if let Some(entry) = self.0.get_mut(M::INFO.name) {
+            entry.access = Access::Change;
+            entry.refuse = Some(refuse::<R>);
+        }
+    }
+
+    /// Answers a request in a way of its own. Whether it [reads](Self::reads) or [changes](Self::changes) is still to be declared.
     pub fn call<M: Message + 'static>(&mut self, run: impl Fn(&mut Call<'_>, M) -> Flow + 'static) {
         let handler: Handler = Box::new(move |call, reader| {
             let message = M::read(reader)?;
             Ok(run(call, message))
         });
-        let before = self.0.insert(M::INFO.name, handler);
+        let entry = Entry { handler, access: Access::Undeclared, refuse: None };
+        let before = self.0.insert(M::INFO.name, entry);
         debug_assert!(before.is_none(), "{} is handled twice", M::INFO.name);
     }
 }
@@ -139,7 +168,7 @@ impl<M: Message> Details for M {
 /// All messages with their numbers and handlers.
 pub struct Table {
     catalog: Catalog,
-    handlers: Vec<Option<Handler>>,
+    handlers: Vec<Option<Entry>>,
     modules: Vec<&'static Module>,
     json: OnceCell<String>,
 }
@@ -174,7 +203,13 @@ impl Table {
         self.handler(id).is_some()
     }
 
-    fn handler(&self, id: u16) -> Option<&Handler> {
+    /// The messages that something answers, with what each is declared to do.
+    pub fn accesses(&self) -> impl Iterator<Item = (&'static str, Access)> {
+        let all = self.catalog.entries().iter().zip(&self.handlers);
+        all.filter_map(|(entry, handler)| Some((entry.info.name, handler.as_ref()?.access)))
+    }
+
+    fn handler(&self, id: u16) -> Option<&Entry> {
         self.handlers.get(usize::from(id.checked_sub(frame::CREATE)?))?.as_ref()
     }
 
@@ -196,6 +231,11 @@ impl Table {
 
     /// Answers a message. One that nothing answers, or that ends too early, is noted and not answered, as in VPP.
     pub fn dispatch(&self, call: &mut Call<'_>, message: &[u8]) -> Flow {
+        self.dispatch_as(Access::Change, call, message)
+    }
+
+    /// Answers a message of a client with these rights.
+    pub fn dispatch_as(&self, access: Access, call: &mut Call<'_>, message: &[u8]) -> Flow {
         let mut reader = Reader::new(message);
         let Ok(id) = u16::get(&mut reader) else { return unanswered("no number", 0) };
         let (Some(entry), Some(handler)) = (self.catalog.get(id), self.handler(id)) else {
@@ -208,11 +248,26 @@ impl Table {
         };
         let Ok(context) = head else { return unanswered("it is too short", id) };
         call.context = context;
-        match handler(call, &mut reader) {
+        if !access.allows(handler.access) {
+            tracing::debug!(target: "api", "{} is refused: the client may only read", entry.info.name);
+            return match handler.refuse {
+                Some(refuse) => {
+                    refuse(call, retval::NOT_RUNNING_AS_ROOT);
+                    Flow::Done
+                }
+                None => unanswered("the client may only read", id),
+            };
+        }
+        match (handler.handler)(call, &mut reader) {
             Ok(flow) => flow,
             Err(WireError::Short) => unanswered("it is too short", id),
         }
     }
+}
+
+/// Refuses a message whose answers are of this type.
+fn refuse<R: Message>(call: &mut Call<'_>, code: i32) {
+    call.refuse::<R>(code);
 }
 
 fn unanswered(why: &str, id: u16) -> Flow {

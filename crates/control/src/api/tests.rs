@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use quiver_api::defs::*;
 use quiver_api::{Head, Message, Reader, Wire as _, frame};
+use quiver_command::operation::Access;
 use quiver_net::testing::Harness;
 
 use super::{Call, Flow, Table, Trace, handlers, install};
@@ -190,4 +191,48 @@ fn events_reach_those_who_asked_once_each() {
     assert_eq!(want(&mut h, false), 0);
     h.router.set_interface_up(quiver_net::IfIndex(1), false).unwrap();
     assert!(events(&mut h).is_empty());
+}
+
+/// Whether a message reads, by the words of its name; these hold for VPP's messages.
+fn reads(name: &str) -> bool {
+    let by_word = name.ends_with("_dump")
+        || name.ends_with("_get")
+        || name.starts_with("get_")
+        || name.starts_with("show_")
+        || name.contains("_get_")
+        || name.contains("_lookup")
+        || (name.starts_with("want_") && name != "want_ping_finished_events");
+    // What a line of `cli_inband` does is decided when it is known.
+    by_word || ["sockclnt_create", "sockclnt_delete", "control_ping", "api_versions", "cli_inband"].contains(&name)
+}
+
+#[test]
+fn every_message_is_declared_to_read_or_to_change() {
+    let table = Table::new(handlers::all());
+    assert!(table.accesses().count() > 100);
+    for (name, access) in table.accesses() {
+        let expected = if reads(name) { Access::Read } else { Access::Change };
+        assert_eq!(access, expected, "{name}: declare it by Handlers::reads or Handlers::changes");
+    }
+}
+
+#[test]
+fn a_client_that_may_only_read_has_changes_refused_with_a_code_and_everything_else_answered() {
+    let (mut h, table) = bed();
+    let mut ask = |message: &[u8]| {
+        let mut out = Vec::new();
+        let mut call = Call { router: &mut h.router, table: &table, client: 1, context: 0, out: &mut out };
+        let _ = table.dispatch_as(Access::Read, &mut call, message);
+        let frame::Front::Message(answer, _) = frame::front(&out) else { panic!("no answer") };
+        // Its number, its context, its code.
+        i32::from_be_bytes(answer[6..10].try_into().unwrap())
+    };
+    let denied = quiver_command::operation::retval::NOT_RUNNING_AS_ROOT;
+    assert_eq!(ask(&bytes(&table, &CreateLoopback::default())), denied);
+    assert_eq!(ask(&bytes(&table, &SwInterfaceClearStats::default())), denied);
+    assert_eq!(ask(&bytes(&table, &WantPingFinishedEvents::default())), denied);
+    assert_eq!(ask(&bytes(&table, &PgCapture::default())), denied);
+    assert_eq!(ask(&bytes(&table, &ControlPing::default())), 0);
+    assert_eq!(ask(&bytes(&table, &ShowVersion::default())), 0);
+    assert_eq!(h.router.interfaces.iter().count(), 3, "no loopback");
 }

@@ -20,7 +20,7 @@ use crate::api::{Handlers, Table, handlers, serve};
 use crate::engine::Engine;
 use crate::plugin::Plugin;
 use crate::process::Processes;
-use crate::server::{BoundPath, Peer, SessionHandle, SessionKind, Sessions, StatsListener, Wire};
+use crate::server::{Admission, BoundPath, Peer, SessionHandle, SessionKind, Sessions, StatsListener, Wire};
 
 /// How long a client may take to say its name.
 const NAME_WAIT: Duration = Duration::from_secs(10);
@@ -51,8 +51,8 @@ pub fn listen(
     processes: &Processes<Router>,
     table: Rc<Table>,
     (sessions, idle_timeout): (Sessions, Option<Duration>),
-    listener: UnixListener,
-    bound: BoundPath,
+    (listener, bound): (UnixListener, BoundPath),
+    admission: Admission,
 ) -> io::Result<()> {
     let listener = AsyncFd::new(engine.reactor(), listener)?;
     let (engine, processes) = (engine.clone(), processes.clone());
@@ -61,9 +61,13 @@ pub fn listen(
         loop {
             match listener.accept().await {
                 Ok(stream) => {
+                    let Some(access) = admission.of(stream.get_ref()) else {
+                        tracing::info!(target: "api", "a client was turned away: it is in none of the groups of the socket");
+                        continue;
+                    };
                     let peer = Peer::of(stream.get_ref());
                     match sessions.admit(SessionKind::Api, peer, Some(NAME_WAIT)) {
-                        Ok(handle) => welcome(&engine, &processes, &table, stream, (handle, idle_timeout)),
+                        Ok(handle) => welcome(&engine.with_access(access), &processes, &table, stream, (handle, idle_timeout)),
                         Err(refused) => {
                             tracing::warn!(target: "api", "a client was turned away ({peer}): {refused}");
                             refuse(&table, stream);

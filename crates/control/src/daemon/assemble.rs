@@ -11,8 +11,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use quiver_buffer::RegionConfig;
-use quiver_command::config::Listen;
+use quiver_command::config::{Listen, Value};
 use quiver_command::operation::Registry;
+use quiver_command::script::ScriptState;
 use quiver_command::session::{Session, SessionOptions};
 use quiver_graph::reactor::MainLoop;
 use quiver_graph::{Activity, Pulse};
@@ -22,6 +23,7 @@ use sd_notify::NotifyState;
 use super::{StartError, api, detach, group, processes, threads};
 use crate::api::{Table, Trace};
 use crate::engine::Engine;
+use crate::files::{Files, make_private};
 use crate::log::{self, Log, Settings};
 use crate::main_loop::Runner;
 use crate::ops;
@@ -30,9 +32,10 @@ use crate::panics;
 use crate::plugin::{Plugin, PluginInfo, select};
 use crate::process::{ProcessTable, Processes};
 use crate::server::{
-    BoundPath, Face, Peer, Server, SessionKind, Sessions, StatsListener, Terminal, listen_tcp, listen_unix, serve,
+    Admission, BindError, BoundPath, Face, Peer, Server, SessionKind, Sessions, StatsListener, Terminal, listen_tcp, listen_unix,
+    serve, set_mode,
 };
-use crate::startup::{RUNTIME_DIR, StartupConfig, Unix};
+use crate::startup::{FileFolders, RUNTIME_DIR, StartupConfig, Unix};
 use crate::system::{MainFigures, System};
 use crate::watchdog::{self, Settings as WatchdogSettings, Watchdog};
 
@@ -139,6 +142,10 @@ impl Daemon {
             runtime_cleared: clock.now(),
         });
 
+        router.add_part(files(&startup)?);
+        let mut scripts = ScriptState::default();
+        startup.unix.exec.iter().for_each(|file| scripts.trust(file.to_string_lossy()));
+        router.add_part(scripts);
         let messages = Rc::new(api::table(&chosen));
         crate::api::install(&mut router, &messages, Trace::new(startup.api_trace.on, startup.api_trace.items));
         let router = Rc::new(RefCell::new(router));
@@ -182,15 +189,17 @@ impl Daemon {
         processes::stop_on_signals(&self.processes, &self.stop).map_err(watch)?;
         // It takes its place in the order of operations here, before any client can.
         self.start_up_commands();
+        let admission = admission(&self.startup)?;
+        let idle_timeout = self.startup.unix.idle_timeout;
         let server =
-            Server::new(self.engine.clone(), self.processes.clone(), self.sessions.clone(), self.startup.unix.idle_timeout);
+            Server::new(self.engine.clone(), self.processes.clone(), self.sessions.clone(), idle_timeout).with_admission(admission);
         for socket in std::mem::take(&mut self.sockets) {
             match socket {
                 Listening::Unix(listener, bound, face) => server.unix(listener, bound, face),
                 Listening::Tcp(listener, face) => server.tcp(listener, face),
                 Listening::Api(listener, bound) => {
                     let places = (self.sessions.clone(), self.startup.api_idle_timeout);
-                    api::listen(&self.engine, &self.processes, Rc::clone(&self.api), places, listener, bound)
+                    api::listen(&self.engine, &self.processes, Rc::clone(&self.api), places, (listener, bound), admission)
                 }
                 Listening::Stats(listener) => api::listen_stats(&self.processes, &self.engine, listener),
             }
@@ -367,13 +376,13 @@ pub(crate) fn runtime_dir(unix: &Unix) -> PathBuf {
 
 fn listen(startup: &StartupConfig) -> Result<Vec<Listening>, StartError> {
     let unix = &startup.unix;
-    let gid = unix.gid.as_ref().map(group::group_id).transpose()?;
+    let admission = admission(startup)?;
     let folder = runtime_dir(unix);
     let failed = |error| {
         let doing = format!("cannot make the runtime folder {} (choose another by unix {{ runtime-dir }})", folder.display());
         StartError::System { doing, error }
     };
-    fs::create_dir_all(&folder).map_err(failed)?;
+    make_private(&folder, admission.gid, admission.folder_mode()).map_err(failed)?;
     let face = Face::Cli(Rc::new(session_options(unix)));
     let mut wishes: Vec<Listen> = unix.cli_listen.iter().map(|(listen, _)| listen.clone()).collect();
     if wishes.is_empty() {
@@ -385,24 +394,47 @@ fn listen(startup: &StartupConfig) -> Result<Vec<Listening>, StartError> {
             Listen::Unix(path) => {
                 // A bare name is one of the runtime folder.
                 let path = if path.components().count() == 1 { folder.join(path) } else { path };
-                let (listener, bound) = listen_unix(&path, gid)?;
+                let (listener, bound) = listen_as(&path, admission)?;
                 Listening::Unix(listener, bound, face.clone())
             }
             Listen::Tcp { host, port } => Listening::Tcp(listen_tcp(&host, port)?, face.clone()),
         });
     }
-    let (listener, bound) = listen_unix(&folder.join("json.sock"), gid)?;
+    let (listener, bound) = listen_as(&folder.join("json.sock"), admission)?;
     sockets.push(Listening::Unix(listener, bound, Face::Json));
     // A bare name is one of the runtime folder.
     let place = |path: &Path| if path.components().count() == 1 { folder.join(path) } else { path.to_owned() };
     if let Some(path) = &startup.api_socket {
-        let (listener, bound) = listen_unix(&place(path), gid)?;
+        let (listener, bound) = listen_as(&place(path), admission)?;
         sockets.push(Listening::Api(listener, bound));
     }
     if let Some(path) = &startup.stats_socket {
-        sockets.push(Listening::Stats(StatsListener::bind(&place(path), gid)?));
+        sockets.push(Listening::Stats(StatsListener::bind(&place(path), admission)?));
     }
     Ok(sockets)
+}
+
+/// Who may do what on the sockets.
+fn admission(startup: &StartupConfig) -> Result<Admission, StartError> {
+    let id = |group: &Option<Value>| group.as_ref().map(group::group_id).transpose();
+    Ok(Admission { gid: id(&startup.unix.gid)?, read_only: id(&startup.unix.read_only_gid)? })
+}
+
+fn listen_as(path: &Path, admission: Admission) -> Result<(UnixListener, BoundPath), BindError> {
+    let listening = listen_unix(path, admission.gid)?;
+    set_mode(path, admission.mode())?;
+    Ok(listening)
+}
+
+/// The folders of files that commands name.
+fn files(startup: &StartupConfig) -> Result<Files, StartError> {
+    let FileFolders { folder, read, write } = &startup.files;
+    let group = admission(startup)?.gid;
+    let own = folder.clone().unwrap_or_else(|| runtime_dir(&startup.unix).join("files"));
+    Files::open(&own, read, write, group).map_err(|(path, error)| {
+        let doing = format!("cannot open the folder {} of files {{ }} in startup.conf", path.display());
+        StartError::System { doing, error }
+    })
 }
 
 fn session_options(unix: &Unix) -> SessionOptions {

@@ -1,7 +1,7 @@
 //! AF_XDP interfaces: network devices of the kernel, with packets received into the router's own buffers.
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_drivers::af_xdp::{AfXdp, AfXdpConfig, AfXdpError, Attach, BusyPoll, Status, ZeroCopy};
 use quiver_graph::Port;
 use quiver_net::interface::{Kind, NewInterface, Tx};
@@ -172,6 +172,7 @@ fn driver_error(error: &AfXdpError) -> OpError {
 
 impl Operation<Router> for CreateAfXdp {
     const NAME: &'static str = "af_xdp_create";
+    const ACCESS: Access = Access::Change;
     type Request = CreateAfXdpRequest;
     type Reply = Created;
 
@@ -305,6 +306,7 @@ impl AfXdpInfo {
 
 impl Operation<Router> for ShowAfXdp {
     const NAME: &'static str = "af_xdp_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowAfXdpRequest;
     type Reply = AfXdpList;
 

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
 use super::threads::Empty;
-use super::{file_in_tmp, write_in_tmp};
 use crate::api::{ClientInfo, Clients, Wish};
+use crate::files::{Elsewhere, Files, Use};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
@@ -51,7 +51,7 @@ pub fn register(registry: &mut Registry<Router>) {
         .command(Command {
             path: "api trace",
             syntax: "on|off|free|save <file>",
-            help: "Switches the recording of API messages, forgets them, or writes them to a file in /tmp",
+            help: "Switches the recording of API messages, forgets them, or writes them to a file",
             parse: |args, _| {
                 if args.take_keyword("save") {
                     let file = args.word("file")?.into_owned();
@@ -98,6 +98,7 @@ impl Text for WatcherReply {
 
 impl Operation<Router> for ShowWatchers {
     const NAME: &'static str = "ip_neighbor_watchers_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = Vec<WatcherReply>;
 
@@ -138,6 +139,7 @@ pub struct TraceRequest {
 
 impl Operation<Router> for ChangeTrace {
     const NAME: &'static str = "api_trace_set";
+    const ACCESS: Access = Access::Change;
     type Request = TraceRequest;
     type Reply = ();
 
@@ -159,7 +161,7 @@ pub struct SaveTrace;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SaveRequest {
-    /// Name of a file in /tmp.
+    /// Name of a file, or its path.
     pub file: String,
 }
 
@@ -174,11 +176,12 @@ pub struct Saved {
 
 impl Operation<Router> for SaveTrace {
     const NAME: &'static str = "api_trace_save";
+    const ACCESS: Access = Access::Change;
     type Request = SaveRequest;
     type Reply = Saved;
 
     fn run(router: &mut Router, request: SaveRequest) -> Result<Outcome<Router, Saved>, OpError> {
-        let file = file_in_tmp(&request.file)?;
+        let place = Files::place(router, &request.file, Use::Write)?;
         let clients = clients(router)?;
         let (mut text, mut messages) = (String::from("# seconds client message bytes\n"), 0);
         for message in clients.trace.messages() {
@@ -189,8 +192,11 @@ impl Operation<Router> for SaveTrace {
             text.push('\n');
             messages += 1;
         }
-        write_in_tmp(&file, text.as_bytes())?;
-        Ok(Outcome::Done(Saved { messages, file }))
+        let save = move || {
+            place.save(text.as_bytes()).map_err(|error| place.cannot("write", &error))?;
+            Ok(Saved { messages, file: place.path().to_owned() })
+        };
+        Ok(Outcome::job(Elsewhere::new(save, |_, saved| Ok(saved))))
     }
 }
 
@@ -214,6 +220,7 @@ pub struct TraceStatus {
 
 impl Operation<Router> for ShowTrace {
     const NAME: &'static str = "api_trace_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = TraceStatus;
 
@@ -240,6 +247,7 @@ pub struct ClientList(pub Vec<ClientInfo>);
 
 impl Operation<Router> for ShowClients {
     const NAME: &'static str = "api_clients_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = ClientList;
 
@@ -281,6 +289,7 @@ pub struct BihashList(pub Vec<String>);
 
 impl Operation<Router> for ShowBihash {
     const NAME: &'static str = "bihash_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = BihashList;
 
@@ -299,11 +308,12 @@ impl Text for BihashList {
 mod tests {
     use quiver_net::testing::Harness;
 
-    use crate::ops::testing::{error, run};
+    use crate::ops::testing::{OwnFolder, error, run};
 
     #[test]
     fn a_router_without_its_daemon_says_so() {
         let mut h = Harness::new();
+        let _folder = OwnFolder::of(&mut h.router, "no-api");
         for line in ["show api clients", "show api trace-status", "api trace on", "api trace save f"] {
             assert!(error(&mut h.router, line).contains("no binary API"), "{line}");
         }
@@ -320,11 +330,10 @@ mod tests {
         let ping = table.catalog().named("control_ping").unwrap().id.to_be_bytes();
         h.router.part_mut::<crate::api::Clients>().unwrap().trace.record(1_500_000_000, 0x8000_0001, &ping);
         assert_eq!(run(&mut h.router, "show api trace-status"), "RX Trace is enabled\n");
-        let name = format!("quiver-api-trace-{}", std::process::id());
-        let path = std::path::Path::new("/tmp").join(&name);
-        assert_eq!(run(&mut h.router, &format!("api trace save {name}")), format!("API trace saved to {}\n", path.display()));
+        let folder = OwnFolder::of(&mut h.router, "api-trace");
+        let path = folder.0.join("messages");
+        assert_eq!(run(&mut h.router, "api trace save messages"), format!("API trace saved to {}\n", path.display()));
         let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
         assert!(text.contains(&format!("1.500000 0x80000001 control_ping {:02x}{:02x}\n", ping[0], ping[1])), "{text}");
         run(&mut h.router, "api trace free");
         assert_eq!(h.router.part::<crate::api::Clients>().unwrap().trace.messages().count(), 0);

@@ -5,7 +5,7 @@ mod show;
 use std::net::IpAddr;
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_net::Router;
 use quiver_net::l2::{BdSwitch, L2Error, PortKind, PortSwitch};
 use quiver_wire::MacAddr;
@@ -270,6 +270,7 @@ impl Text for CreatedBridgeDomain {
 
 impl Operation<Router> for CreateBridgeDomain {
     const NAME: &'static str = "bridge_domain_create";
+    const ACCESS: Access = Access::Change;
     type Request = CreateBridgeDomainRequest;
     type Reply = CreatedBridgeDomain;
 
@@ -307,6 +308,7 @@ pub struct DeleteBridgeDomainRequest {
 
 impl Operation<Router> for DeleteBridgeDomain {
     const NAME: &'static str = "bridge_domain_delete";
+    const ACCESS: Access = Access::Change;
     type Request = DeleteBridgeDomainRequest;
     type Reply = ();
 
@@ -395,6 +397,7 @@ pub enum BdChange {
 
 impl Operation<Router> for SetBridgeDomain {
     const NAME: &'static str = "bridge_domain_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetBridgeDomainRequest;
     type Reply = ();
 
@@ -445,6 +448,7 @@ pub struct SetBridgePortRequest {
 
 impl Operation<Router> for SetBridgePort {
     const NAME: &'static str = "interface_l2_bridge";
+    const ACCESS: Access = Access::Change;
     type Request = SetBridgePortRequest;
     type Reply = ();
 
@@ -475,6 +479,7 @@ pub struct SetPortLearnLimitRequest {
 
 impl Operation<Router> for SetPortLearnLimit {
     const NAME: &'static str = "interface_l2_learn_limit";
+    const ACCESS: Access = Access::Change;
     type Request = SetPortLearnLimitRequest;
     type Reply = ();
 
@@ -514,6 +519,7 @@ pub struct SwitchPortRequest {
 
 impl Operation<Router> for SwitchPort {
     const NAME: &'static str = "interface_l2_switch";
+    const ACCESS: Access = Access::Change;
     type Request = SwitchPortRequest;
     type Reply = ();
 

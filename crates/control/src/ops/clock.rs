@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_graph::clock::Source;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,7 @@ pub struct TimeSource {
 
 impl Operation<Router> for ShowClock {
     const NAME: &'static str = "clock_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowClockRequest;
     type Reply = Time;
 
@@ -112,6 +113,7 @@ pub struct AdjustClockRequest {
 
 impl Operation<Router> for AdjustClock {
     const NAME: &'static str = "clock_adjust";
+    const ACCESS: Access = Access::Change;
     type Request = AdjustClockRequest;
     type Reply = ();
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
 use quiver_graph::thread_name;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -87,6 +87,7 @@ pub struct ThreadErrors {
 
 impl Operation<Router> for ShowErrors {
     const NAME: &'static str = "errors_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowErrorsRequest;
     type Reply = Errors;
 
@@ -139,6 +140,7 @@ pub struct ClearErrors;
 
 impl Operation<Router> for ClearErrors {
     const NAME: &'static str = "errors_clear";
+    const ACCESS: Access = Access::Change;
     type Request = Empty;
     type Reply = ();
 

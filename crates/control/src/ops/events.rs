@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::{file_in_tmp, threads::Empty};
+use super::threads::Empty;
+use crate::files::{Elsewhere, Files, Use};
 use crate::system::System;
 
 /// Events shown where no number is given.
@@ -33,7 +34,7 @@ pub fn register(registry: &mut Registry<Router>) {
         .command(Command {
             path: "event-logger save",
             syntax: "<file>",
-            help: "Saves all events to a file in /tmp",
+            help: "Saves all events to a file, in the router's folder unless a path says where",
             parse: |args, _| Ok(Invocation::new::<SaveEvents>(SaveEventsRequest { file: args.word("file")?.into_owned() })),
         })
         .command(Command {
@@ -98,6 +99,7 @@ pub struct Events {
 
 impl Operation<Router> for ShowEvents {
     const NAME: &'static str = "events_dump";
+    const ACCESS: Access = Access::Read;
     type Request = ShowEventsRequest;
     type Reply = Events;
 
@@ -137,7 +139,7 @@ pub struct SaveEvents;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SaveEventsRequest {
-    /// Name of a file in /tmp.
+    /// Name of a file, or its path.
     pub file: String,
 }
 
@@ -152,15 +154,18 @@ pub struct SavedEvents {
 
 impl Operation<Router> for SaveEvents {
     const NAME: &'static str = "events_save";
+    const ACCESS: Access = Access::Change;
     type Request = SaveEventsRequest;
     type Reply = SavedEvents;
 
     fn run(router: &mut Router, request: SaveEventsRequest) -> Result<Outcome<Router, SavedEvents>, OpError> {
-        let file = file_in_tmp(&request.file)?;
+        let place = Files::place(router, &request.file, Use::Write)?;
         let recording = router.graph.events().recording();
-        let failed = |error| OpError::system(format_args!("cannot write {}", file.display()), &error).key("file");
-        recording.save(&file).map_err(failed)?;
-        Ok(Outcome::Done(SavedEvents { events: recording.events.len(), file }))
+        let save = move || {
+            place.save(&recording.to_bytes()).map_err(|error| place.cannot("write", &error))?;
+            Ok(SavedEvents { events: recording.events.len(), file: place.path().to_owned() })
+        };
+        Ok(Outcome::job(Elsewhere::new(save, |_, saved| Ok(saved))))
     }
 }
 
@@ -175,6 +180,7 @@ pub struct ClearEvents;
 
 impl Operation<Router> for ClearEvents {
     const NAME: &'static str = "events_clear";
+    const ACCESS: Access = Access::Change;
     type Request = Empty;
     type Reply = ();
 
@@ -197,6 +203,7 @@ pub struct SwitchEventsRequest {
 
 impl Operation<Router> for SwitchEvents {
     const NAME: &'static str = "events_switch";
+    const ACCESS: Access = Access::Change;
     type Request = SwitchEventsRequest;
     type Reply = ();
 

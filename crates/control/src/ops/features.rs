@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,7 @@ pub struct Features {
 
 impl Operation<Router> for ShowFeatures {
     const NAME: &'static str = "features_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowFeaturesRequest;
     type Reply = Features;
 

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_graph::{NodeInfo, NodeKind};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::file_in_tmp;
 use crate::drawing::{Drawing, Role, Vertex, dot, svg};
+use crate::files::{Elsewhere, Files, Use};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
@@ -86,6 +86,7 @@ pub struct GraphNodes(pub Vec<GraphNode>);
 
 impl Operation<Router> for ShowGraph {
     const NAME: &'static str = "graph_dump";
+    const ACCESS: Access = Access::Read;
     type Request = ShowGraphRequest;
     type Reply = GraphNodes;
 
@@ -155,7 +156,7 @@ pub struct DrawGraphRequest {
     /// Only nodes that had packets since the figures were cleared.
     #[serde(default)]
     pub active: bool,
-    /// Name of a file in /tmp; without it the drawing is the answer.
+    /// Name of a file, or its path; without it the drawing is the answer.
     #[serde(default)]
     pub file: Option<String>,
 }
@@ -173,21 +174,28 @@ pub struct Drawn {
 
 impl Operation<Router> for DrawGraph {
     const NAME: &'static str = "graph_draw";
+    const ACCESS: Access = Access::Read;
     type Request = DrawGraphRequest;
     type Reply = Drawn;
 
+    fn access(request: &DrawGraphRequest) -> Access {
+        if request.file.is_some() { Access::Change } else { Self::ACCESS }
+    }
+
     fn run(router: &mut Router, request: DrawGraphRequest) -> Result<Outcome<Router, Drawn>, OpError> {
-        let file = request.file.as_deref().map(file_in_tmp).transpose()?;
+        let place = request.file.map(|name| Files::place(router, name, Use::Write)).transpose()?;
         let drawing = draw(router, request.active);
         let nodes = drawing.vertices.len();
         let text = match request.format {
             Format::Dot => dot(&drawing),
             Format::Svg => svg(&drawing, "Packets through the graph"),
         };
-        if let Some(path) = &file {
-            super::write_in_tmp(path, text.as_bytes())?;
-        }
-        Ok(Outcome::Done(Drawn { drawing: file.is_none().then_some(text), file, nodes }))
+        let Some(place) = place else { return Ok(Outcome::Done(Drawn { drawing: Some(text), file: None, nodes })) };
+        let save = move || {
+            place.save(text.as_bytes()).map_err(|error| place.cannot("write", &error))?;
+            Ok(Drawn { drawing: None, file: Some(place.path().to_owned()), nodes })
+        };
+        Ok(Outcome::job(Elsewhere::new(save, |_, drawn| Ok(drawn))))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Host interfaces: network devices of the kernel, through packet sockets.
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, retval};
 use quiver_drivers::af_packet::{AfPacket, AfPacketConfig, AfPacketError, Mode};
 use quiver_graph::Port;
 use quiver_net::Router;
@@ -136,6 +136,7 @@ fn driver_error(error: &AfPacketError) -> OpError {
 
 impl Operation<Router> for CreateHost {
     const NAME: &'static str = "host_interface_create";
+    const ACCESS: Access = Access::Change;
     type Request = CreateHostRequest;
     type Reply = Created;
 

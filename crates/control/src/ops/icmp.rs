@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
 use quiver_net::Router;
 use quiver_net::icmp::RateLimit;
 use quiver_net::ip::FamilyId;
@@ -147,6 +147,7 @@ pub struct LocalTakers {
 
 impl Operation<Router> for ShowLocal {
     const NAME: &'static str = "ip_local_show";
+    const ACCESS: Access = Access::Read;
     type Request = FamilyRequest;
     type Reply = LocalTakers;
 
@@ -191,6 +192,7 @@ pub struct UdpListeners(Vec<UdpListener>);
 
 impl Operation<Router> for ShowUdpPorts {
     const NAME: &'static str = "udp_ports_show";
+    const ACCESS: Access = Access::Read;
     type Request = ();
     type Reply = UdpListeners;
 
@@ -249,6 +251,7 @@ pub struct RateLimits(Vec<FamilyLimit>);
 
 impl Operation<Router> for ShowRateLimit {
     const NAME: &'static str = "icmp_rate_limit_show";
+    const ACCESS: Access = Access::Read;
     type Request = ();
     type Reply = RateLimits;
 
@@ -325,6 +328,7 @@ fn parse_limit(args: &mut Args<'_>) -> Result<SetRateLimitRequest, OpError> {
 
 impl Operation<Router> for SetRateLimit {
     const NAME: &'static str = "icmp_rate_limit_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetRateLimitRequest;
     type Reply = ();
 
@@ -410,6 +414,7 @@ pub struct Reassemblies {
 
 impl Operation<Router> for ShowReassembly {
     const NAME: &'static str = "ip_reassembly_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowReassemblyRequest;
     type Reply = Reassemblies;
 
@@ -527,6 +532,7 @@ fn set_reassembly(args: &mut Args<'_>, family: Family) -> Result<Invocation<Rout
 
 impl Operation<Router> for SetReassembly {
     const NAME: &'static str = "ip_reassembly_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetReassemblyRequest;
     type Reply = ();
 

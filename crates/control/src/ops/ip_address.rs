@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, retval};
 use quiver_net::Router;
 use quiver_net::ip::AddressError;
 use serde::{Deserialize, Serialize};
@@ -102,6 +102,7 @@ pub fn address_error(error: &AddressError) -> OpError {
 
 impl Operation<Router> for SetAddress {
     const NAME: &'static str = "sw_interface_add_del_address";
+    const ACCESS: Access = Access::Change;
     type Request = SetAddressRequest;
     type Reply = ();
 
@@ -135,6 +136,7 @@ pub struct EnableIp6Request {
 
 impl Operation<Router> for EnableIp6 {
     const NAME: &'static str = "sw_interface_ip6_enable_disable";
+    const ACCESS: Access = Access::Change;
     type Request = EnableIp6Request;
     type Reply = ();
 
@@ -162,6 +164,7 @@ pub struct SetUnnumberedRequest {
 
 impl Operation<Router> for SetUnnumbered {
     const NAME: &'static str = "sw_interface_set_unnumbered";
+    const ACCESS: Access = Access::Change;
     type Request = SetUnnumberedRequest;
     type Reply = ();
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_net::Router;
 use quiver_net::ip::{FamilyId, FlowHash};
 use serde::{Deserialize, Serialize};
@@ -151,6 +151,7 @@ impl Text for ChangeTableReply {
 
 impl Operation<Router> for ChangeTable {
     const NAME: &'static str = "ip_table_add_del";
+    const ACCESS: Access = Access::Change;
     type Request = ChangeTableRequest;
     type Reply = ChangeTableReply;
 
@@ -201,6 +202,7 @@ impl Text for TableLine {
 
 impl Operation<Router> for ShowTables {
     const NAME: &'static str = "ip_table_dump";
+    const ACCESS: Access = Access::Read;
     type Request = ShowTablesRequest;
     type Reply = Vec<TableLine>;
 
@@ -228,6 +230,7 @@ pub struct SetInterfaceTableRequest {
 
 impl Operation<Router> for SetInterfaceTable {
     const NAME: &'static str = "sw_interface_set_table";
+    const ACCESS: Access = Access::Change;
     type Request = SetInterfaceTableRequest;
     type Reply = ();
 
@@ -257,6 +260,7 @@ pub struct SetFlowHashRequest {
 
 impl Operation<Router> for SetFlowHash {
     const NAME: &'static str = "set_ip_flow_hash";
+    const ACCESS: Access = Access::Change;
     type Request = SetFlowHashRequest;
     type Reply = ();
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
 use quiver_net::l2::{Flush, MAC_LIMIT, MacEntry, MacKind};
 use quiver_net::{IfIndex, Router};
 use quiver_wire::MacAddr;
@@ -133,6 +133,7 @@ pub struct AddMacRequest {
 
 impl Operation<Router> for AddMac {
     const NAME: &'static str = "l2fib_add";
+    const ACCESS: Access = Access::Change;
     type Request = AddMacRequest;
     type Reply = ();
 
@@ -166,6 +167,7 @@ pub struct DeleteMacRequest {
 
 impl Operation<Router> for DeleteMac {
     const NAME: &'static str = "l2fib_del";
+    const ACCESS: Access = Access::Change;
     type Request = DeleteMacRequest;
     type Reply = ();
 
@@ -200,6 +202,7 @@ pub struct FlushMacsRequest {
 
 impl Operation<Router> for FlushMacs {
     const NAME: &'static str = "l2fib_flush";
+    const ACCESS: Access = Access::Change;
     type Request = FlushMacsRequest;
     type Reply = ();
 
@@ -320,6 +323,7 @@ impl Text for MacList {
 
 impl Operation<Router> for ShowMacs {
     const NAME: &'static str = "l2fib_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowMacsRequest;
     type Reply = MacList;
 

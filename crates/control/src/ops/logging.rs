@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::UNIX_EPOCH;
 
 use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +116,7 @@ impl Text for LogLine {
 
 impl Operation<Router> for ShowLogging {
     const NAME: &'static str = "log_dump";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = Vec<LogLine>;
 
@@ -138,6 +139,7 @@ pub struct LoggingSettings {
 
 impl Operation<Router> for ShowLoggingSettings {
     const NAME: &'static str = "log_settings_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = LoggingSettings;
 
@@ -166,6 +168,7 @@ pub struct ClearLogging;
 
 impl Operation<Router> for ClearLogging {
     const NAME: &'static str = "log_clear";
+    const ACCESS: Access = Access::Change;
     type Request = Empty;
     type Reply = ();
 
@@ -192,6 +195,7 @@ pub struct SetClassRequest {
 
 impl Operation<Router> for SetLoggingClass {
     const NAME: &'static str = "log_class_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetClassRequest;
     type Reply = ();
 
@@ -219,6 +223,7 @@ pub struct SetLoggingRequest {
 
 impl Operation<Router> for SetLogging {
     const NAME: &'static str = "log_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetLoggingRequest;
     type Reply = ();
 

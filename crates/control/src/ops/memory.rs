@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +100,7 @@ pub fn pools(router: &Router) -> Vec<BufferPool> {
 
 impl Operation<Router> for ShowBuffers {
     const NAME: &'static str = "buffers_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = BufferPools;
 
@@ -176,6 +177,7 @@ pub struct Memory {
 
 impl Operation<Router> for ShowMemory {
     const NAME: &'static str = "memory_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowMemoryRequest;
     type Reply = Memory;
 
@@ -264,6 +266,7 @@ pub struct Physmem {
 
 impl Operation<Router> for ShowPhysmem {
     const NAME: &'static str = "physmem_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = Option<Physmem>;
 

@@ -48,11 +48,6 @@ pub mod version;
 pub mod watchdog;
 pub mod workers;
 
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-
 use quiver_command::operation::{OpError, Registry, retval};
 use quiver_command::{script, session};
 use quiver_graph::GraphError;
@@ -118,43 +113,36 @@ pub fn graph_error(error: &GraphError) -> OpError {
     OpError::new(code, error.to_string()).key(key)
 }
 
-/// The path of a file that a user names for output: always in /tmp, as VPP does it.
-///
-/// # Errors
-/// A name that would lead elsewhere.
-pub fn file_in_tmp(name: &str) -> Result<PathBuf, OpError> {
-    if name.is_empty() || name == "." || name.contains(['/', '\0']) || name.contains("..") {
-        let error = OpError::new(retval::ILLEGAL_NAME, format!("illegal characters in filename '{name}'"));
-        return Err(error.key("file").value(name).remedy("give a plain name: the file goes to /tmp"));
-    }
-    Ok(PathBuf::from("/tmp").join(name))
-}
-
-/// Creates a file that [`file_in_tmp`] gave. /tmp is everybody's: a link that somebody left there must not lead us elsewhere.
-///
-/// # Errors
-/// The kernel's.
-pub fn create_in_tmp(path: &Path) -> std::io::Result<File> {
-    let no_links = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-    OpenOptions::new().write(true).create(true).truncate(true).custom_flags(no_links).open(path)
-}
-
-/// Writes a whole file that [`file_in_tmp`] gave.
-///
-/// # Errors
-/// The kernel's.
-pub fn write_in_tmp(path: &Path, bytes: &[u8]) -> Result<(), OpError> {
-    let written = create_in_tmp(path).and_then(|mut file| file.write_all(bytes));
-    written.map_err(|error| OpError::system(format_args!("cannot write {}", path.display()), &error).key("file"))
-}
-
 /// Running command lines in tests, against all operations.
 #[cfg(test)]
 pub(crate) mod testing {
     use std::time::Duration;
 
+    use std::path::PathBuf;
+
     use quiver_command::operation::{Outcome, Registry, View, run_to_end};
     use quiver_net::Router;
+
+    use crate::files::Files;
+
+    /// A folder of its own for the files of a test, which goes with it.
+    pub struct OwnFolder(pub PathBuf);
+
+    impl OwnFolder {
+        /// Gives a router a folder for files.
+        pub fn of(router: &mut Router, name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("quiver-files-{}-{name}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            router.add_part(Files::open(&path, &[], &[], None).unwrap());
+            Self(path)
+        }
+    }
+
+    impl Drop for OwnFolder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
 
     fn execute(router: &mut Router, line: &str) -> Result<String, String> {
         let mut registry = Registry::new();
@@ -178,5 +166,62 @@ pub(crate) mod testing {
     /// The error of a command that must fail.
     pub fn error(router: &mut Router, line: &str) -> String {
         execute(router, line).err().unwrap_or_else(|| panic!("{line}: no error"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_command::operation::{Access, OpError, Registry, View, retval};
+    use quiver_net::testing::Harness;
+
+    fn registry() -> Registry<quiver_net::Router> {
+        let mut registry = Registry::new();
+        super::register(&mut registry);
+        crate::BUILT_IN.iter().for_each(|plugin| (plugin.register)(&mut registry));
+        registry
+    }
+
+    /// A new operation must say what it does, and its name must not say something else.
+    #[test]
+    fn every_operation_is_declared_to_read_or_to_change() {
+        for (name, access) in registry().accesses() {
+            let named_so = ["_show", "_dump", "_get", "_status"].iter().any(|end| name.ends_with(end));
+            // Draws the graph; with a file it is a change.
+            let reads = named_so || name == "graph_draw";
+            let expected = if reads { Access::Read } else { Access::Change };
+            assert_eq!(access, expected, "{name}: declare `const ACCESS' beside its NAME");
+        }
+    }
+
+    #[test]
+    fn who_may_only_read_is_refused_everything_else_before_it_runs() {
+        let mut h = Harness::new();
+        let registry = registry();
+        let mut read =
+            |line: &str| -> Result<(), OpError> { registry.execute_as(Access::Read, &mut h.router, line, &View::TEXT).map(drop) };
+        for line in ["show interface", "show ip fib", "show errors", "show memory", "show packet-generator", "show trace", "show ?"]
+        {
+            assert!(!matches!(read(line), Err(error) if error.code == retval::NOT_RUNNING_AS_ROOT), "{line}");
+        }
+        for line in [
+            "clear interfaces",
+            "clear errors",
+            "clear trace",
+            "trace add pg-input 1",
+            "pcap trace rx",
+            "ping 192.0.2.1",
+            "exec x",
+            "define A b",
+            "create loopback interface",
+            "show vlib graph svg file x",
+            "event-logger save x",
+            "api trace save x",
+            "set clock adjust 1",
+        ] {
+            let error = read(line).unwrap_err();
+            assert_eq!(error.code, retval::NOT_RUNNING_AS_ROOT, "{line}: {error}");
+            assert!(error.to_string().contains("permission denied"), "{error}");
+        }
+        assert_eq!(h.router.interfaces.iter().count(), 1);
     }
 }

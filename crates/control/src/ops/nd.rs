@@ -5,7 +5,7 @@ mod show;
 use std::net::{IpAddr, Ipv6Addr};
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, retval};
 use quiver_net::Router;
 use quiver_net::nd::{DadConfig, INFINITE, PrefixConfig, RaConfig, RaError};
 use quiver_wire::Ipv6Prefix;
@@ -223,6 +223,7 @@ fn apply(config: &mut RaConfig, option: &NdOption, no: bool) -> Result<(), OpErr
 
 impl Operation<Router> for SetNd {
     const NAME: &'static str = "sw_interface_ip6nd_ra_config";
+    const ACCESS: Access = Access::Change;
     type Request = SetNdRequest;
     type Reply = ();
 
@@ -248,6 +249,7 @@ pub struct SetDadRequest {
 
 impl Operation<Router> for SetDad {
     const NAME: &'static str = "ip6_dad_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetDadRequest;
     type Reply = ();
 

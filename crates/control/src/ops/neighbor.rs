@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, Job, OpError, Operation, Outcome, Registry, Step, retval};
+use quiver_command::operation::{Access, Invocation, Job, OpError, Operation, Outcome, Registry, Step, retval};
 use quiver_net::neighbor::{NeighborError, ProxyRange};
 use quiver_net::{IfIndex, Router};
 use quiver_wire::MacAddr;
@@ -258,6 +258,7 @@ impl Job<Router, ()> for Many {
 
 impl Operation<Router> for SetNeighbor {
     const NAME: &'static str = "ip_neighbor_add_del";
+    const ACCESS: Access = Access::Change;
     type Request = SetNeighborRequest;
     type Reply = ();
 
@@ -294,6 +295,7 @@ pub struct FlushNeighborsRequest {
 
 impl Operation<Router> for FlushNeighbors {
     const NAME: &'static str = "ip_neighbor_flush";
+    const ACCESS: Access = Access::Change;
     type Request = FlushNeighborsRequest;
     type Reply = ();
 
@@ -342,6 +344,7 @@ pub struct SetConfigRequest {
 
 impl Operation<Router> for SetConfig {
     const NAME: &'static str = "ip_neighbor_config";
+    const ACCESS: Access = Access::Change;
     type Request = SetConfigRequest;
     type Reply = ();
 
@@ -381,6 +384,7 @@ pub struct SetProxyRangeRequest {
 
 impl Operation<Router> for SetProxyRange {
     const NAME: &'static str = "proxy_arp_add_del";
+    const ACCESS: Access = Access::Change;
     type Request = SetProxyRangeRequest;
     type Reply = ();
 
@@ -409,6 +413,7 @@ pub struct SetProxyArpRequest {
 
 impl Operation<Router> for SetProxyArp {
     const NAME: &'static str = "proxy_arp_intfc_enable_disable";
+    const ACCESS: Access = Access::Change;
     type Request = SetProxyArpRequest;
     type Reply = ();
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_graph::{Level, NodeKind};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -151,6 +151,7 @@ pub struct Neighbour {
 
 impl Operation<Router> for ShowNode {
     const NAME: &'static str = "node_show";
+    const ACCESS: Access = Access::Read;
     type Request = NodeRequest;
     type Reply = NodeDetail;
 
@@ -245,6 +246,7 @@ pub fn level(name: &str) -> Result<Level, OpError> {
 
 impl Operation<Router> for SetNodeLoop {
     const NAME: &'static str = "node_loop_set";
+    const ACCESS: Access = Access::Change;
     type Request = LoopRequest;
     type Reply = ();
 
@@ -275,6 +277,7 @@ impl Text for VectorSize {
 
 impl Operation<Router> for ShowVectorSize {
     const NAME: &'static str = "vector_size_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = VectorSize;
 
@@ -288,6 +291,7 @@ pub struct SetVectorSize;
 
 impl Operation<Router> for SetVectorSize {
     const NAME: &'static str = "vector_size_set";
+    const ACCESS: Access = Access::Change;
     type Request = VectorSize;
     type Reply = ();
 
@@ -320,6 +324,7 @@ impl Text for FusionDetail {
 
 impl Operation<Router> for ShowFusion {
     const NAME: &'static str = "fusion_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = FusionDetail;
 
@@ -343,6 +348,7 @@ pub struct Fusion {
 
 impl Operation<Router> for SetFusion {
     const NAME: &'static str = "fusion_set";
+    const ACCESS: Access = Access::Change;
     type Request = Fusion;
     type Reply = ();
 

@@ -1,10 +1,10 @@
 //! The packet generator's commands.
 
-use std::fs::File;
-use std::path::Path;
+use std::io::BufReader;
+use std::sync::Arc;
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_net::Router;
 use quiver_net::pg::parse::{Start, template};
 use quiver_net::pg::{PgError, Sizes, Source, StreamInfo, StreamSpec, Vary};
@@ -12,7 +12,12 @@ use quiver_wire::MacAddr;
 use quiver_wire::pcapfile::Reader;
 use serde::{Deserialize, Serialize};
 
+use crate::files::{Elsewhere, Files, Place, Use};
+
 use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, resolve};
+
+/// Bytes of a capture file to send at most: it is kept in memory.
+const PCAP_MOST: u64 = 1 << 30;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
@@ -175,7 +180,6 @@ fn pg_error(error: &PgError) -> OpError {
         PgError::Empty => (retval::INVALID_VALUE, "data"),
         PgError::Interface(error) => return interface_error(error),
         PgError::Graph(error) => return super::graph_error(error),
-        PgError::File { .. } => (retval::CANNOT_CREATE_PCAP_FILE, "file"),
     };
     OpError::new(code, error.to_string()).key(key)
 }
@@ -196,6 +200,7 @@ pub struct CreatePgRequest {
 
 impl Operation<Router> for CreatePg {
     const NAME: &'static str = "pg_interface_create";
+    const ACCESS: Access = Access::Change;
     type Request = CreatePgRequest;
     type Reply = Created;
 
@@ -309,28 +314,41 @@ impl StreamRequest {
         self.size.map(|s| Sizes { low: s.low, high: s.high, vary: vary(s.random) })
     }
 
-    fn source(&self, start: Start) -> Result<Source, OpError> {
+    /// What the stream sends, and the capture file where it stands in one.
+    fn source(&self, router: &Router, start: Start) -> Result<Contents, OpError> {
         match (&self.data, &self.pcap) {
             (Some(_), Some(_)) => Err(OpError::invalid("data", "data and pcap", "a stream has either data or pcap")),
             (None, None) => Err(OpError::unspecified("a stream needs data or pcap").key("data")),
             (Some(data), None) => {
                 let template = template(data, start).map_err(|e| OpError::unspecified(e.to_string()).key("data"))?;
-                Ok(Source::Made(template))
+                Ok(Contents::Made(Source::Made(template)))
             }
-            (None, Some(path)) => read_pcap(Path::new(path)).map(Source::Recorded),
+            (None, Some(path)) => Ok(Contents::Recorded(Files::place(router, path, Use::Read)?)),
         }
     }
 }
 
+/// What a stream sends, before it is read.
+enum Contents {
+    Made(Source),
+    Recorded(Place),
+}
+
 /// All packets of a capture file.
-fn read_pcap(path: &Path) -> Result<Vec<Vec<u8>>, OpError> {
+fn read_pcap(place: &Place) -> Result<Source, OpError> {
     let failed = |e: String| {
-        OpError::new(retval::CANNOT_CREATE_PCAP_FILE, format!("{}: {e}", path.display())).key("pcap").value(path.display())
+        let path = place.path().display();
+        OpError::new(retval::CANNOT_CREATE_PCAP_FILE, format!("{path}: {e}")).key("pcap").value(path)
     };
-    let file = File::open(path).map_err(|e| failed(e.to_string()))?;
-    let reader = Reader::new(std::io::BufReader::new(file)).map_err(|e| failed(e.to_string()))?;
+    let file = place.open().map_err(|error| place.no_capture("read", &error))?;
+    let size = file.metadata().map_err(|e| failed(e.to_string()))?.len();
+    if size > PCAP_MOST {
+        return Err(failed(format!("has more than {} MB; cut it with `editcap -c'", PCAP_MOST >> 20)));
+    }
+    let file = std::io::Read::take(file, PCAP_MOST);
+    let reader = Reader::new(BufReader::new(file)).map_err(|e| failed(e.to_string()))?;
     let packets: Result<Vec<Vec<u8>>, _> = reader.map(|p| p.map(|p| p.bytes)).collect();
-    packets.map_err(|e| failed(e.to_string()))
+    packets.map(Source::Recorded).map_err(|e| failed(e.to_string()))
 }
 
 /// Lets the link of an interface come and go.
@@ -348,6 +366,7 @@ pub struct LinkStateRequest {
 
 impl Operation<Router> for SetLinkState {
     const NAME: &'static str = "pg_link_state_set";
+    const ACCESS: Access = Access::Change;
     type Request = LinkStateRequest;
     type Reply = ();
 
@@ -363,6 +382,7 @@ pub struct NewStream;
 
 impl Operation<Router> for NewStream {
     const NAME: &'static str = "pg_stream_new";
+    const ACCESS: Access = Access::Change;
     type Request = StreamRequest;
     type Reply = ();
 
@@ -373,29 +393,37 @@ impl Operation<Router> for NewStream {
             name if name.starts_with("ip6-") => Start::Ip6,
             _ => Start::Ethernet,
         };
-        let source = request.source(start)?;
-        let interface = match &request.interface {
-            Some(name) => resolve(router, name)?,
-            None => quiver_net::IfIndex::LOCAL0,
-        };
-        // As VPP: a capture is sent once unless told otherwise.
-        let once = match &source {
-            Source::Recorded(packets) => Some(packets.len() as u64),
-            Source::Made(_) => None,
-        };
-        let spec = StreamSpec {
-            name: if request.name.is_empty() { router.pg_free_name() } else { request.name.clone() },
-            limit: request.limit.filter(|n| *n != 0).or(once.filter(|_| request.limit.is_none())),
-            rate: request.rate.filter(|r| *r > 0.0),
-            sizes: request.sizes(),
-            worker: request.worker.unwrap_or(0),
-            max_frame: request.max_frame,
-            seed: request.seed.unwrap_or(1),
-            source,
-        };
-        router.pg_new_stream(spec, interface, &node).map_err(|e| pg_error(&e))?;
-        Ok(Outcome::Done(()))
+        match request.source(router, start)? {
+            Contents::Made(source) => new_stream(router, &request, &node, source).map(Outcome::Done),
+            Contents::Recorded(place) => {
+                let then = move |router: &mut Router, source| new_stream(router, &request, &node, source);
+                Ok(Outcome::job(Elsewhere::new(move || read_pcap(&place), then).alone()))
+            }
+        }
     }
+}
+
+fn new_stream(router: &mut Router, request: &StreamRequest, node: &str, source: Source) -> Result<(), OpError> {
+    let interface = match &request.interface {
+        Some(name) => resolve(router, name)?,
+        None => quiver_net::IfIndex::LOCAL0,
+    };
+    // As VPP: a capture is sent once unless told otherwise.
+    let once = match &source {
+        Source::Recorded(packets) => Some(packets.len() as u64),
+        Source::Made(_) => None,
+    };
+    let spec = StreamSpec {
+        name: if request.name.is_empty() { router.pg_free_name() } else { request.name.clone() },
+        limit: request.limit.filter(|n| *n != 0).or(once.filter(|_| request.limit.is_none())),
+        rate: request.rate.filter(|r| *r > 0.0),
+        sizes: request.sizes(),
+        worker: request.worker.unwrap_or(0),
+        max_frame: request.max_frame,
+        seed: request.seed.unwrap_or(1),
+        source,
+    };
+    router.pg_new_stream(spec, interface, node).map_err(|e| pg_error(&e))
 }
 
 /// Changes a stream.
@@ -403,6 +431,7 @@ pub struct ConfigureStream;
 
 impl Operation<Router> for ConfigureStream {
     const NAME: &'static str = "pg_stream_configure";
+    const ACCESS: Access = Access::Change;
     type Request = StreamRequest;
     type Reply = ();
 
@@ -466,6 +495,7 @@ pub struct StreamStateRequest {
 
 impl Operation<Router> for StreamState {
     const NAME: &'static str = "pg_stream_state";
+    const ACCESS: Access = Access::Change;
     type Request = StreamStateRequest;
     type Reply = ();
 
@@ -504,6 +534,7 @@ pub struct CaptureRequest {
 
 impl Operation<Router> for Capture {
     const NAME: &'static str = "pg_capture";
+    const ACCESS: Access = Access::Change;
     type Request = CaptureRequest;
     type Reply = ();
 
@@ -517,7 +548,10 @@ impl Operation<Router> for Capture {
             };
         }
         let Some(file) = &request.file else { return Err(OpError::unspecified("which file?").key("pcap")) };
-        router.pg_capture(interface, Path::new(file), request.count).map_err(|e| pg_error(&e))?;
+        let place = Files::place(router, file, Use::Write)?;
+        place.check_new().map_err(|error| place.no_capture("write", &error))?;
+        let (path, create) = (place.path().to_owned(), Arc::new(move || place.create_new()));
+        router.pg_capture(interface, path, create, request.count).map_err(|e| pg_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }
@@ -592,6 +626,7 @@ impl Text for StreamList {
 
 impl Operation<Router> for ShowPg {
     const NAME: &'static str = "pg_show";
+    const ACCESS: Access = Access::Read;
     type Request = ();
     type Reply = StreamList;
 
@@ -659,13 +694,14 @@ mod tests {
     #[test]
     fn mistakes_are_one_line() {
         let mut h = Harness::new();
+        let _folder = crate::ops::testing::OwnFolder::of(&mut h.router, "pg");
         run(&mut h, "create packet-generator interface pg0");
         for (line, expected) in [
             ("create packet-generator interface pg0".to_owned(), "exists"),
             ("create packet-generator interface eth0".to_owned(), "pg and a number"),
             ("packet-generator new { name x interface pg0 }".to_owned(), "needs data or pcap"),
             ("packet-generator new { name x interface pg9 data { } }".to_owned(), "unknown"),
-            ("packet-generator new { name x pcap /nonexistent.pcap }".to_owned(), "/nonexistent.pcap"),
+            ("packet-generator new { name x pcap nonexistent.pcap }".to_owned(), "nonexistent.pcap"),
             ("packet-generator new { name x data { IP4: a -> b } }".to_owned(), "`a'"),
             (format!("packet-generator new {{ name x size 9-3 {DATA} }}"), "`9-3'"),
             (format!("packet-generator new {{ name x rate -1 {DATA} }}"), "rate"),
@@ -673,7 +709,7 @@ mod tests {
             ("packet-generator enable x".to_owned(), "no stream named `x'"),
             ("packet-generator delete x".to_owned(), "no stream named `x'"),
             ("packet-generator capture pg0".to_owned(), "which file"),
-            ("packet-generator capture local0 pcap /tmp/x.pcap".to_owned(), "not a packet-generator"),
+            ("packet-generator capture local0 pcap x.pcap".to_owned(), "not a packet-generator"),
         ] {
             let error = crate::ops::testing::error(&mut h.router, &line);
             assert!(error.contains(expected) && !error.contains('\n'), "{line}: {error}");

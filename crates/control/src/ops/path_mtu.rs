@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +54,7 @@ pub struct PathMtuRequest {
 
 impl Operation<Router> for SetPathMtu {
     const NAME: &'static str = "path_mtu_set";
+    const ACCESS: Access = Access::Change;
     type Request = PathMtuRequest;
     type Reply = ();
 
@@ -85,6 +86,7 @@ pub struct PathMtuEntry {
 
 impl Operation<Router> for ShowPathMtus {
     const NAME: &'static str = "path_mtu_dump";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = PathMtus;
 

@@ -1,28 +1,42 @@
-//! `pcap trace`: copies of packets at rx, tx and drop, written to a file when it ends.
+//! `pcap trace`: copies of packets at rx, tx and drop, written to a file while it runs.
+//!
+//! ```text
+//!   workers ── bounded channel ──► writer thread: sorts by time ── new file ── renamed to its name by `pcap trace off'
+//! ```
+//!
+//! However long a capture is, it takes a bounded amount of memory. A worker never waits: where the disk is slower than the
+//! packets, copies are lost and counted. A file that cannot be written ends the capture, not the router.
+
+mod writer;
 
 use std::fmt::Write as _;
-use std::io::BufWriter;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::bounded;
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
-use quiver_graph::{CapturePoint, CaptureSink, Captured};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_graph::{CapturePoint, CaptureSink};
 use quiver_net::Router;
-use quiver_wire::pcapfile::{LinkType, Writer};
 use serde::{Deserialize, Serialize};
 
 use super::interface::resolve;
-use super::{create_in_tmp, file_in_tmp, threads::Empty};
+use super::threads::Empty;
+use crate::files::{Elsewhere, Files, NewFile, Place, Use};
 use crate::system::System;
+use writer::Writing;
 
 /// Packets taken where no number is given.
 const MAX: usize = 1000;
 /// Bytes of each packet taken where no number is given.
 const MAX_BYTES: usize = 512;
-/// Packets that may be taken at most: they stay in memory until the end.
-const MAX_EVER: usize = 1_000_000;
+/// Packets that may be taken at most.
+const MAX_EVER: usize = 1_000_000_000;
+/// Bytes of copies that may wait to be written, and how many copies at most.
+const WAITING_BYTES: usize = 32 << 20;
+const WAITING: usize = 65_536;
 
 /// A capture that runs, if one does.
 #[derive(Default)]
@@ -30,8 +44,16 @@ pub struct Recorder(Option<Recording>);
 
 struct Recording {
     request: StartRequest,
-    file: PathBuf,
-    packets: Receiver<Captured>,
+    place: Place,
+    left: Arc<AtomicU64>,
+    missed: Arc<AtomicU64>,
+    writing: Writing,
+}
+
+impl Recording {
+    fn taken(&self) -> usize {
+        self.request.max.saturating_sub(usize::try_from(self.left.load(Ordering::Relaxed)).unwrap_or(0))
+    }
 }
 
 /// Adds this theme's operations and commands.
@@ -39,7 +61,7 @@ pub fn register(registry: &mut Registry<Router>) {
     registry.operation::<StartCapture>().operation::<StopCapture>().operation::<CaptureStatus>().command(Command {
         path: "pcap trace",
         syntax: "[rx] [tx] [drop] [off] [status] [max <n>] [max-bytes-per-pkt <n>] [intfc <if>|any] [file <name>] [error <node.reason>]",
-        help: "Copies packets where they are received, sent or dropped, and writes them to a file in /tmp when it is switched off",
+        help: "Copies packets where they are received, sent or dropped to a file, which has its name when it is switched off",
         parse,
     });
 }
@@ -68,7 +90,7 @@ fn parse(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError>
         } else if args.take_keyword("error") {
             request.error = Some(args.word("error")?.into_owned());
         } else if args.take_keyword("preallocate-data") || args.take_keyword("free-data") || args.take_keyword("filter") {
-            // Copies take memory as they are made and give it back at the end.
+            // Copies take memory until they are written, and no more.
         } else {
             return Err(args.unexpected());
         }
@@ -95,7 +117,7 @@ pub struct StartRequest {
     pub max_bytes: usize,
     /// Only on this interface.
     pub interface: Option<IfRef>,
-    /// Name of a file in /tmp; `rx.pcap` and the like where missing.
+    /// Name of a file, or its path; `rx.pcap` and the like where missing.
     pub file: Option<String>,
     /// Only drops for this reason, `node.reason`.
     pub error: Option<String>,
@@ -118,16 +140,14 @@ impl StartRequest {
         all.into_iter().filter(|(on, _)| *on).map(|(_, word)| word).collect::<Vec<_>>().join(" ")
     }
 
-    fn file(&self) -> Result<PathBuf, OpError> {
-        match &self.file {
-            Some(name) => file_in_tmp(name),
-            None => file_in_tmp(&format!("{}.pcap", self.words().replace(' ', "and"))),
-        }
+    fn file(&self) -> String {
+        self.file.clone().unwrap_or_else(|| format!("{}.pcap", self.words().replace(' ', "and")))
     }
 }
 
 impl Operation<Router> for StartCapture {
     const NAME: &'static str = "pcap_trace_on";
+    const ACCESS: Access = Access::Change;
     type Request = StartRequest;
     type Reply = ();
 
@@ -141,7 +161,7 @@ impl Operation<Router> for StartCapture {
                 return Err(OpError::invalid(key, value, "out of range").remedy(format!("use 1 to {most}")));
             }
         }
-        let file = request.file()?;
+        let place = Files::place(router, request.file(), Use::Write)?;
         let interface = request.interface.as_ref().map(|name| resolve(router, name)).transpose()?;
         let error = match &request.error {
             None => None,
@@ -156,16 +176,35 @@ impl Operation<Router> for StartCapture {
         if System::of(router)?.recorder.0.is_some() {
             return Err(OpError::new(retval::VALUE_EXIST, "a capture runs already").remedy("end it with `pcap trace off'"));
         }
-        // The channel is exactly as long as the capture: when it is full, the capture is.
-        let (to, packets) = bounded(request.max);
-        let sink = CaptureSink { points, interface, error, max_bytes: request.max_bytes, to };
-        router.graph.fleet().each(move |worker| worker.capture(Some(sink.clone())));
-        System::of_mut(router)?.recorder.0 = Some(Recording { request, file, packets });
-        Ok(Outcome::Done(()))
+        let begin = place.clone();
+        let create = move || begin.create().map_err(|error| begin.no_capture("write", &error));
+        Ok(Outcome::job(Elsewhere::new(create, move |router, file| start(router, request, interface, error, place, file)).alone()))
     }
 }
 
-/// Ends a capture and writes its file.
+fn start(
+    router: &mut Router,
+    request: StartRequest,
+    interface: Option<quiver_net::IfIndex>,
+    error: Option<u32>,
+    place: Place,
+    file: NewFile,
+) -> Result<(), OpError> {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let offset = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX).saturating_sub(router.graph.clock().now());
+    let room = (WAITING_BYTES / request.max_bytes).clamp(1, WAITING).min(request.max);
+    let (to, packets) = bounded(room);
+    let (left, missed) = (Arc::new(AtomicU64::new(request.max as u64)), Arc::default());
+    let points = request.points();
+    let (max_bytes, sink_left, sink_missed) = (request.max_bytes, Arc::clone(&left), Arc::clone(&missed));
+    let sink = CaptureSink { points, interface, error, max_bytes, left: sink_left, missed: sink_missed, to };
+    let writing = Writing::start(file, packets, offset, place.clone());
+    router.graph.fleet().each(move |worker| worker.capture(Some(sink.clone())));
+    System::of_mut(router)?.recorder.0 = Some(Recording { request, place, left, missed, writing });
+    Ok(())
+}
+
+/// Ends a capture and completes its file.
 pub struct StopCapture;
 
 /// The answer of [`StopCapture`].
@@ -173,12 +212,15 @@ pub struct StopCapture;
 pub struct Written {
     /// How many packets.
     pub packets: usize,
+    /// Packets that were not copied because the file was written too slowly.
+    pub missed: u64,
     /// Where they are; nothing where there were none.
     pub file: Option<PathBuf>,
 }
 
 impl Operation<Router> for StopCapture {
     const NAME: &'static str = "pcap_trace_off";
+    const ACCESS: Access = Access::Change;
     type Request = Empty;
     type Reply = Written;
 
@@ -187,27 +229,13 @@ impl Operation<Router> for StopCapture {
             return Err(OpError::unspecified("no capture runs").remedy("start one with `pcap trace rx tx'"));
         };
         router.graph.fleet().each(|worker| worker.capture(None));
-        let mut packets: Vec<Captured> = recording.packets.try_iter().collect();
-        if packets.is_empty() {
-            return Ok(Outcome::Done(Written { packets: 0, file: None }));
-        }
-        packets.sort_by_key(|packet| packet.time);
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let offset = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX).saturating_sub(router.graph.clock().now());
-        let doing = format_args!("cannot write {}", recording.file.display()).to_string();
-        write(&recording.file, &packets, offset)
-            .map_err(|error| OpError { code: retval::CANNOT_CREATE_PCAP_FILE, ..OpError::system(doing, &error).key("file") })?;
-        Ok(Outcome::Done(Written { packets: packets.len(), file: Some(recording.file) }))
+        // The last copy has been handed over: the writer comes to its end.
+        let missed = recording.missed.load(Ordering::Relaxed);
+        Ok(Outcome::job(Elsewhere::of(recording.writing.task, move |_, packets| {
+            let file = (packets > 0).then(|| recording.place.path().to_owned());
+            Ok(Written { packets, missed, file })
+        })))
     }
-}
-
-fn write(path: &Path, packets: &[Captured], offset: u64) -> std::io::Result<()> {
-    let mut writer = Writer::new(BufWriter::new(create_in_tmp(path)?), LinkType::ETHERNET)?;
-    for packet in packets {
-        writer.write(packet.time.saturating_add(offset), &packet.bytes, packet.len)?;
-    }
-    writer.finish()?;
-    Ok(())
 }
 
 impl Text for Written {
@@ -216,6 +244,9 @@ impl Text for Written {
             Some(file) => writeln!(out, "Write {} packets to {}, and stop capture...", self.packets, file.display()),
             None => writeln!(out, "No packets captured..."),
         };
+        if self.missed > 0 {
+            let _ = writeln!(out, "{} more packets were missed: the file was written too slowly", self.missed);
+        }
     }
 }
 
@@ -223,7 +254,7 @@ impl Text for Written {
 pub struct CaptureStatus;
 
 /// The answer of [`CaptureStatus`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Status {
     /// Whether a capture runs.
     pub running: bool,
@@ -235,25 +266,32 @@ pub struct Status {
     pub max: usize,
     /// Only on this interface.
     pub interface: Option<IfRef>,
-    /// Where they will be written.
+    /// Packets that were not copied because the file is written too slowly.
+    pub missed: u64,
+    /// Why the file is no longer written.
+    pub trouble: Option<String>,
+    /// Where they will be.
     pub file: Option<PathBuf>,
 }
 
 impl Operation<Router> for CaptureStatus {
     const NAME: &'static str = "pcap_trace_status";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = Status;
 
     fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, Status>, OpError> {
         let status = match &System::of(router)?.recorder.0 {
-            None => Status { running: false, points: String::new(), packets: 0, max: 0, interface: None, file: None },
+            None => Status::default(),
             Some(recording) => Status {
                 running: true,
                 points: recording.request.words(),
-                packets: recording.packets.len(),
+                packets: recording.taken(),
                 max: recording.request.max,
                 interface: recording.request.interface.clone(),
-                file: Some(recording.file.clone()),
+                missed: recording.missed.load(Ordering::Relaxed),
+                trouble: recording.writing.trouble(),
+                file: Some(recording.place.path().to_owned()),
             },
         };
         Ok(Outcome::Done(status))
@@ -269,6 +307,12 @@ impl Text for Status {
         let interface = self.interface.as_ref().map_or("any interface", |interface| interface.as_str());
         let Self { points, packets, max, .. } = self;
         let _ = writeln!(out, "pcap {points} capture is on: {packets} of {max} pkts on {interface}, to {}", file.display());
+        if self.missed > 0 {
+            let _ = writeln!(out, "{} packets were missed: the file is written too slowly", self.missed);
+        }
+        if let Some(trouble) = &self.trouble {
+            let _ = writeln!(out, "the capture has ended: {trouble}");
+        }
     }
 }
 
@@ -279,19 +323,15 @@ mod tests {
     #[test]
     fn the_end_of_a_capture_is_told_in_the_usual_words() {
         let mut out = String::new();
-        Written { packets: 3, file: Some("/tmp/rx.pcap".into()) }.text(&mut out, &View::TEXT);
-        Written { packets: 0, file: None }.text(&mut out, &View::TEXT);
-        assert_eq!(out, "Write 3 packets to /tmp/rx.pcap, and stop capture...\nNo packets captured...\n");
+        Written { packets: 3, missed: 0, file: Some("/run/quiver/files/rx.pcap".into()) }.text(&mut out, &View::TEXT);
+        Written { packets: 0, missed: 0, file: None }.text(&mut out, &View::TEXT);
+        assert_eq!(out, "Write 3 packets to /run/quiver/files/rx.pcap, and stop capture...\nNo packets captured...\n");
     }
 
     #[test]
     fn files_are_named_after_what_they_hold() {
         let request = StartRequest { rx: true, tx: true, ..StartRequest::default() };
-        assert_eq!(request.file().unwrap(), PathBuf::from("/tmp/rxandtx.pcap"));
-        let named = StartRequest { file: Some("a.pcap".into()), ..request.clone() };
-        assert_eq!(named.file().unwrap(), PathBuf::from("/tmp/a.pcap"));
-        for bad in ["../etc/passwd", "a/b", "", ".", "..", "a\0b"] {
-            assert!(StartRequest { file: Some(bad.into()), ..request.clone() }.file().is_err(), "{bad}");
-        }
+        assert_eq!(request.file(), "rxandtx.pcap");
+        assert_eq!(StartRequest { file: Some("a.pcap".into()), ..request }.file(), "a.pcap");
     }
 }

@@ -1,16 +1,20 @@
 //! Interfaces on capture files: what one file holds comes in, what is sent goes to another.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
-use quiver_drivers::pcap_port::{PcapPort, PcapPortConfig, PcapPortError, Timing};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_drivers::pcap_port::{CaptureFiles, PcapPort, PcapPortConfig, PcapPortError, Timing};
 use quiver_graph::Port;
 use quiver_net::interface::{Kind, NewInterface, Tx};
 use quiver_net::{Interface, Router};
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
+
+use crate::files::{Elsewhere, Files, Place, Use};
 
 use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, of_kind};
 
@@ -123,6 +127,7 @@ fn driver_error(error: &PcapPortError) -> OpError {
 
 impl Operation<Router> for CreatePcap {
     const NAME: &'static str = "pcap_interface_create";
+    const ACCESS: Access = Access::Change;
     type Request = CreatePcapRequest;
     type Reply = Created;
 
@@ -138,9 +143,12 @@ impl Operation<Router> for CreatePcap {
             let error = OpError::new(retval::IF_ALREADY_EXISTS, format!("interface `{}' exists already", request.name));
             return Err(error.key("name").value(&request.name));
         }
+        let place = |path: &Option<PathBuf>, what| path.as_ref().map(|path| Files::place(router, path, what)).transpose();
+        let places = Places { rx: place(&request.rx, Use::Read)?, tx: place(&request.tx, Use::Write)? };
+        let path = |place: &Option<Place>| place.as_ref().map(|place| place.path().to_owned());
         let config = PcapPortConfig {
-            rx: request.rx,
-            tx: request.tx,
+            rx: path(&places.rx),
+            tx: path(&places.tx),
             timing: match request.timing {
                 TimingRequest::Original => Timing::Original,
                 TimingRequest::Rate(pps) => Timing::Rate(pps),
@@ -149,19 +157,40 @@ impl Operation<Router> for CreatePcap {
             rounds: request.rounds,
             mac: request.mac,
         };
-        let port = PcapPort::open(config).map_err(|e| driver_error(&e))?;
-        let max_frame = port.max_frame();
-        let index = router
-            .create_interface(NewInterface {
-                name: request.name,
-                kind: Kind::Device("pcap"),
-                mac: port.mac().map_or(MacAddr::ZERO, MacAddr),
-                mtu: max_frame.saturating_sub(ETHERNET_HEADER) as u32,
-                max_frame: max_frame as u32,
-                tx: Tx::Port(Box::new(port)),
-            })
-            .map_err(|e| interface_error(&e))?;
-        Ok(Outcome::Done(Created::one(router, index)))
+        let open = move || PcapPort::open(config, &places).map_err(|e| driver_error(&e));
+        Ok(Outcome::job(Elsewhere::new(open, move |router, port| create(router, request.name, port)).alone()))
+    }
+}
+
+fn create(router: &mut Router, name: String, port: PcapPort) -> Result<Created, OpError> {
+    let max_frame = port.max_frame();
+    let index = router
+        .create_interface(NewInterface {
+            name,
+            kind: Kind::Device("pcap"),
+            mac: port.mac().map_or(MacAddr::ZERO, MacAddr),
+            mtu: max_frame.saturating_sub(ETHERNET_HEADER) as u32,
+            max_frame: max_frame as u32,
+            tx: Tx::Port(Box::new(port)),
+        })
+        .map_err(|e| interface_error(&e))?;
+    Ok(Created::one(router, index))
+}
+
+/// The files of an interface, found but not opened.
+struct Places {
+    rx: Option<Place>,
+    tx: Option<Place>,
+}
+
+impl CaptureFiles for Places {
+    fn open(&self, _path: &Path) -> io::Result<File> {
+        self.rx.as_ref().ok_or(io::ErrorKind::NotFound)?.open()
+    }
+
+    fn create(&self, _path: &Path) -> io::Result<File> {
+        // It has its name from the start: a recording can be looked at while it goes on.
+        self.tx.as_ref().ok_or(io::ErrorKind::NotFound)?.create()?.finish()
     }
 }
 
@@ -234,6 +263,7 @@ impl PcapPortInfo {
 
 impl Operation<Router> for ShowPcapPorts {
     const NAME: &'static str = "pcap_interface_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowPcapPortsRequest;
     type Reply = PcapPortList;
 
@@ -245,17 +275,13 @@ impl Operation<Router> for ShowPcapPorts {
 
 #[cfg(test)]
 mod tests {
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::time::{Duration, Instant};
 
     use quiver_net::testing::Harness;
     use quiver_wire::pcapfile::{LinkType, Reader, Writer};
 
-    use crate::ops::testing::{error, run};
-
-    fn path(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("quiver-pcap-interface-{}-{name}.pcap", std::process::id()))
-    }
+    use crate::ops::testing::{OwnFolder, error, run};
 
     /// Frames 10 µs apart, numbered in their last bytes.
     fn write(path: &Path, count: u32) {
@@ -278,14 +304,14 @@ mod tests {
 
     #[test]
     fn a_replay_that_is_cross_connected_is_recorded_in_order_and_each_start_begins_anew() {
-        let (from, to) = (path("from"), path("to"));
         for (timing, count, rounds) in [("max", 1000, 3), ("original", 50, 1), ("rate 100000", 200, 2)] {
-            write(&from, count);
             let mut h = Harness::new();
-            let (rx, tx) = (from.display(), to.display());
-            let line = format!("create pcap-interface name in rx {rx} timing {timing} loop {rounds}");
+            let folder = OwnFolder::of(&mut h.router, "replay");
+            let to = folder.0.join("to.pcap");
+            write(&folder.0.join("from.pcap"), count);
+            let line = format!("create pcap-interface name in rx from.pcap timing {timing} loop {rounds}");
             assert_eq!(run(&mut h.router, &line), "in\n");
-            run(&mut h.router, &format!("create pcap-interface name out tx {tx}"));
+            run(&mut h.router, "create pcap-interface name out tx to.pcap");
             run(&mut h.router, "set interface l2 xconnect in out");
             run(&mut h.router, "set interface state out up");
             for start in 1..=2_usize {
@@ -310,32 +336,39 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        [from, to].iter().for_each(|f| drop(std::fs::remove_file(f)));
     }
 
     #[test]
     fn mistakes_are_one_line_and_leave_nothing() {
         let mut h = Harness::new();
-        let never = path("never");
-        let never = never.display();
+        let folder = OwnFolder::of(&mut h.router, "port-mistakes");
+        assert!(std::process::Command::new("mkfifo").arg(folder.0.join("pipe")).status().unwrap().success());
+        std::os::unix::fs::symlink("/etc/hostname", folder.0.join("link")).unwrap();
         for (line, expected) in [
-            ("create pcap-interface".to_owned(), "name"),
-            ("create pcap-interface name p".to_owned(), "needs `rx FILE'"),
-            ("create pcap-interface name p rx /nonexistent.pcap".to_owned(), "/nonexistent.pcap"),
-            ("create pcap-interface name p rx /dev/null".to_owned(), "/dev/null"),
-            ("create pcap-interface name p tx /nonexistent/x".to_owned(), "/nonexistent/x"),
-            (format!("create pcap-interface name local0 tx {never}"), "exists already"),
-            (format!("create pcap-interface name p tx {never} timing rate 0"), "rate"),
-            (format!("create pcap-interface name p tx {never} timing slow"), "slow"),
-            (format!("create pcap-interface name p tx {never} loop 0"), "loop"),
-            (format!("create pcap-interface name p tx {never} hw-addr ff:ff:ff:ff:ff:ff"), "unicast"),
-            ("delete pcap-interface local0".to_owned(), "local0 is not a pcap interface"),
-            ("show pcap-interface local0".to_owned(), "local0 is not a pcap interface"),
+            ("create pcap-interface", "name"),
+            ("create pcap-interface name p", "needs `rx FILE'"),
+            ("create pcap-interface name p rx nonexistent.pcap", "nonexistent.pcap: No such file"),
+            ("create pcap-interface name p rx /dev/null", "/dev/null is outside of the folders"),
+            ("create pcap-interface name p tx /etc/profile.d/x.sh", "files { write /etc/profile.d }"),
+            ("create pcap-interface name p tx missing/x", "missing/x: No such file"),
+            ("create pcap-interface name p tx ../x", "illegal characters"),
+            // Would wait for somebody who writes, or reads.
+            ("create pcap-interface name p rx pipe", "pipe: is no plain file"),
+            ("create pcap-interface name p tx pipe", "pipe: is no plain file"),
+            ("create pcap-interface name p rx link", "link: is no plain file"),
+            ("create pcap-interface name p tx link", "link: is no plain file"),
+            ("create pcap-interface name local0 tx never", "exists already"),
+            ("create pcap-interface name p tx never timing rate 0", "rate"),
+            ("create pcap-interface name p tx never timing slow", "slow"),
+            ("create pcap-interface name p tx never loop 0", "loop"),
+            ("create pcap-interface name p tx never hw-addr ff:ff:ff:ff:ff:ff", "unicast"),
+            ("delete pcap-interface local0", "local0 is not a pcap interface"),
+            ("show pcap-interface local0", "local0 is not a pcap interface"),
         ] {
-            let error = error(&mut h.router, &line);
+            let error = error(&mut h.router, line);
             assert!(error.contains(expected) && !error.contains('\n'), "{line}: {error}");
         }
-        assert!(!path("never").exists(), "no file is made by a command that fails");
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 2, "no file is made by a command that fails");
         assert_eq!(h.router.interfaces.iter().count(), 1);
     }
 }

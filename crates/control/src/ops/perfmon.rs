@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +95,7 @@ pub struct StartPerfmonRequest {
 
 impl Operation<Router> for StartPerfmon {
     const NAME: &'static str = "perfmon_start";
+    const ACCESS: Access = Access::Change;
     type Request = StartPerfmonRequest;
     type Reply = ();
 
@@ -121,6 +122,7 @@ pub struct StopPerfmon;
 
 impl Operation<Router> for StopPerfmon {
     const NAME: &'static str = "perfmon_stop";
+    const ACCESS: Access = Access::Change;
     type Request = Empty;
     type Reply = ();
 
@@ -203,6 +205,7 @@ impl ThreadEvents {
 
 impl Operation<Router> for ShowPerfmon {
     const NAME: &'static str = "perfmon_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = PerfmonPage;
 

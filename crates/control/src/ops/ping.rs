@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, Job, OpError, Operation, Outcome, Registry, Step, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, Job, OpError, Operation, Outcome, Registry, Step, Text, View, retval};
 use quiver_net::icmp::ping::{Ping, PingError, PingEvent};
 use quiver_net::ip::FamilyId;
 use quiver_net::{IfIndex, Router};
@@ -162,6 +162,7 @@ impl Text for PingSummary {
 
 impl Operation<Router> for SendPing {
     const NAME: &'static str = "ping";
+    const ACCESS: Access = Access::Change;
     type Request = PingRequest;
     type Reply = PingSummary;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_graph::{RxMode, thread_name};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -108,6 +108,7 @@ pub struct SetPlacementRequest {
 
 impl Operation<Router> for SetPlacement {
     const NAME: &'static str = "rx_placement_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetPlacementRequest;
     type Reply = ();
 
@@ -137,6 +138,7 @@ pub struct SetModeRequest {
 
 impl Operation<Router> for SetMode {
     const NAME: &'static str = "rx_mode_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetModeRequest;
     type Reply = ();
 
@@ -160,6 +162,7 @@ pub struct SetDefaultModeRequest {
 
 impl Operation<Router> for SetDefaultMode {
     const NAME: &'static str = "rx_mode_default_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetDefaultModeRequest;
     type Reply = ();
 
@@ -221,6 +224,7 @@ impl Text for Placements {
 
 impl Operation<Router> for ShowPlacement {
     const NAME: &'static str = "rx_placement_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowPlacementRequest;
     type Reply = Placements;
 

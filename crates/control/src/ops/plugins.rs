@@ -1,7 +1,7 @@
 //! `show plugins`.
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
 use quiver_net::Router;
 use serde::Serialize;
 
@@ -29,6 +29,7 @@ pub struct PluginList(pub Vec<PluginInfo>);
 
 impl Operation<Router> for ShowPlugins {
     const NAME: &'static str = "plugins_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = PluginList;
 

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_graph::topology::parse_cpu_list;
 use quiver_net::Router;
 use quiver_net::rss::{HashInput, RssConfig};
@@ -99,6 +99,7 @@ pub struct SetRssRequest {
 
 impl Operation<Router> for SetRss {
     const NAME: &'static str = "interface_rss_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetRssRequest;
     type Reply = ();
 
@@ -148,6 +149,7 @@ impl Text for RssInfo {
 
 impl Operation<Router> for ShowRss {
     const NAME: &'static str = "interface_rss_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowRssRequest;
     type Reply = Vec<RssInfo>;
 

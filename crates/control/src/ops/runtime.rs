@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_graph::{LoopFigures, NodeFigures, NodeKind, NodePeak, thread_name};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -160,6 +160,7 @@ impl NodeRuntime {
 
 impl Operation<Router> for ShowRuntime {
     const NAME: &'static str = "runtime_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowRuntimeRequest;
     type Reply = Runtime;
 
@@ -342,6 +343,7 @@ pub struct ClearRuntime;
 
 impl Operation<Router> for ClearRuntime {
     const NAME: &'static str = "runtime_clear";
+    const ACCESS: Access = Access::Change;
     type Request = Empty;
     type Reply = ();
 

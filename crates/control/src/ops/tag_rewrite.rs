@@ -1,7 +1,7 @@
 //! VLAN tag rewrite of layer-2 interfaces.
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry};
 use quiver_net::Router;
 use quiver_net::l2::{Tag, TagRewrite};
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,7 @@ pub struct SetTagRewriteRequest {
 
 impl Operation<Router> for SetTagRewrite {
     const NAME: &'static str = "interface_tag_rewrite";
+    const ACCESS: Access = Access::Change;
     type Request = SetTagRewriteRequest;
     type Reply = ();
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_drivers::tap::{HostAddress, Tap, TapConfig, TapError};
 use quiver_graph::Port;
 use quiver_net::interface::{Kind, NewInterface, Tx};
@@ -212,6 +212,7 @@ fn driver_error(error: &TapError) -> OpError {
 
 impl Operation<Router> for CreateTap {
     const NAME: &'static str = "tap_create";
+    const ACCESS: Access = Access::Change;
     type Request = CreateTapRequest;
     type Reply = Created;
 
@@ -331,6 +332,7 @@ impl TapInfo {
 
 impl Operation<Router> for ShowTap {
     const NAME: &'static str = "tap_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowTapRequest;
     type Reply = TapList;
 

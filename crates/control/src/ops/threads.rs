@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
 use quiver_graph::thread_name;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -82,6 +82,7 @@ pub fn threads(router: &Router) -> Result<Vec<Thread>, OpError> {
 
 impl Operation<Router> for ShowThreads {
     const NAME: &'static str = "threads_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = Threads;
 
@@ -193,6 +194,7 @@ impl Processor {
 
 impl Operation<Router> for ShowCpu {
     const NAME: &'static str = "cpu_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = Processor;
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_graph::{NodeKind, TRACE_MAX, TraceRecord, thread_name};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -135,6 +135,7 @@ pub struct AddTraceRequest {
 
 impl Operation<Router> for AddTrace {
     const NAME: &'static str = "trace_add";
+    const ACCESS: Access = Access::Change;
     type Request = AddTraceRequest;
     type Reply = ();
 
@@ -209,6 +210,7 @@ pub struct Station {
 
 impl Operation<Router> for ShowTrace {
     const NAME: &'static str = "trace_dump";
+    const ACCESS: Access = Access::Read;
     type Request = ShowTraceRequest;
     type Reply = Traces;
 
@@ -343,6 +345,7 @@ pub struct ClearTrace;
 
 impl Operation<Router> for ClearTrace {
     const NAME: &'static str = "trace_clear";
+    const ACCESS: Access = Access::Change;
     type Request = Empty;
     type Reply = ();
 
@@ -365,6 +368,7 @@ pub struct SetTraceFilterRequest {
 
 impl Operation<Router> for SetTraceFilter {
     const NAME: &'static str = "trace_filter_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetTraceFilterRequest;
     type Reply = ();
 
@@ -392,6 +396,7 @@ pub struct SetTraceStampRequest {
 
 impl Operation<Router> for SetTraceStamp {
     const NAME: &'static str = "trace_timestamp_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetTraceStampRequest;
     type Reply = ();
 

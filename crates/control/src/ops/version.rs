@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +96,7 @@ pub struct Build {
 
 impl Operation<Router> for ShowVersion {
     const NAME: &'static str = "version_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowVersionRequest;
     type Reply = Version;
 

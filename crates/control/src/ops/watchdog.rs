@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_net::Router;
 use serde::Serialize;
 
@@ -37,6 +37,7 @@ pub struct State {
 
 impl Operation<Router> for ShowWatchdog {
     const NAME: &'static str = "watchdog_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = State;
 

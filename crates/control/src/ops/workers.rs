@@ -5,7 +5,7 @@
 //! thread forwards. Placement follows the `cpu` section of `startup.conf`, or `corelist` for those that join.
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, retval};
 use quiver_graph::topology::{PlacementError, parse_cpu_list};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,7 @@ fn placement_error(error: &PlacementError) -> OpError {
 
 impl Operation<Router> for SetWorkers {
     const NAME: &'static str = "workers_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetWorkersRequest;
     type Reply = ();
 

@@ -4,6 +4,7 @@
 //!   listener ── task ── accept ──► one task a client: socket ⇄ session ⇄ engine (operations, one total order)
 //! ```
 
+mod admission;
 mod connection;
 mod sessions;
 mod socket;
@@ -12,16 +13,18 @@ mod terminal;
 
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use admission::Admission;
 pub use connection::{Wire, serve};
 pub use sessions::{End, Peer, Refused, SessionHandle, SessionInfo, SessionKind, Sessions};
-pub use socket::{BindError, BoundPath, listen_tcp, listen_unix};
+pub use socket::{BindError, BoundPath, listen_tcp, listen_unix, set_mode};
 pub use stats::StatsListener;
 pub use terminal::Terminal;
 
+use quiver_command::operation::Access;
 use quiver_command::session::{Session, SessionOptions};
 use quiver_graph::reactor::AsyncFd;
 
@@ -75,12 +78,18 @@ pub struct Server<C> {
     sessions: Sessions,
     /// After which silence a session ends.
     idle_timeout: Option<Duration>,
+    admission: Admission,
 }
 
 impl<C: 'static> Server<C> {
     /// A server that runs requests on `engine` and its clients as `processes`, each of which has a place among `sessions`.
     pub fn new(engine: Engine<C>, processes: Processes<C>, sessions: Sessions, idle_timeout: Option<Duration>) -> Self {
-        Self { engine, processes, sessions, idle_timeout }
+        Self { engine, processes, sessions, idle_timeout, admission: Admission::default() }
+    }
+
+    /// The same, with a rule on who may do what.
+    pub fn with_admission(self, admission: Admission) -> Self {
+        Self { admission, ..self }
     }
 
     /// Takes the clients of a Unix socket from now on.
@@ -94,10 +103,13 @@ impl<C: 'static> Server<C> {
             let _bound = bound;
             loop {
                 match listener.accept().await {
-                    Ok(stream) => {
-                        let peer = Peer::of(stream.get_ref());
-                        server.welcome(stream, peer, &face);
-                    }
+                    Ok(stream) => match server.admission.of(stream.get_ref()) {
+                        Some(access) => {
+                            let peer = Peer::of(stream.get_ref());
+                            server.welcome(stream, peer, &face, access);
+                        }
+                        None => turn_away(stream.get_ref(), &face),
+                    },
                     Err(error) => server.refused(&error).await,
                 }
             }
@@ -120,7 +132,7 @@ impl<C: 'static> Server<C> {
                         let _ = stream.get_ref().set_nodelay(true);
                         // A peer that is gone without a word is noticed in the end.
                         let _ = rustix::net::sockopt::set_socket_keepalive(stream.get_ref(), true);
-                        server.welcome(stream, Peer::Remote(address.ip()), &face);
+                        server.welcome(stream, Peer::Remote(address.ip()), &face, Access::Change);
                     }
                     Err(error) => server.refused(&error).await,
                 }
@@ -130,11 +142,16 @@ impl<C: 'static> Server<C> {
     }
 
     fn clone_handles(&self) -> Self {
-        let Self { engine, processes, sessions, idle_timeout } = self;
-        Self { engine: engine.clone(), processes: processes.clone(), sessions: sessions.clone(), idle_timeout: *idle_timeout }
+        Self {
+            engine: self.engine.clone(),
+            processes: self.processes.clone(),
+            sessions: self.sessions.clone(),
+            idle_timeout: self.idle_timeout,
+            admission: self.admission,
+        }
     }
 
-    fn welcome(&self, mut stream: impl Wire + 'static, peer: Peer, face: &Face) {
+    fn welcome(&self, mut stream: impl Wire + 'static, peer: Peer, face: &Face, access: Access) {
         let handle = match self.sessions.admit(face.kind(), peer, self.idle_timeout) {
             Ok(handle) => handle,
             Err(refused) => {
@@ -144,7 +161,7 @@ impl<C: 'static> Server<C> {
                 return;
             }
         };
-        let (engine, session) = (self.engine.clone(), face.session());
+        let (engine, session) = (self.engine.with_access(access), face.session());
         self.processes.session("unix-cli-session", serve(engine, stream, session, handle));
     }
 
@@ -152,4 +169,15 @@ impl<C: 'static> Server<C> {
         tracing::warn!(target: "cli", "cannot take a client: {error}");
         self.engine.reactor().sleep(AFTER_FAILURE).await;
     }
+}
+
+/// Says why and goes away, without waiting.
+fn turn_away(stream: &UnixStream, face: &Face) {
+    let text = admission::REFUSAL;
+    let line = match face {
+        Face::Cli(_) => format!("{text}\r\n"),
+        Face::Json => format!("{}\n", serde_json::json!({ "id": null, "status": "error", "text": text })),
+    };
+    let _ = rustix::io::write(stream, line.as_bytes());
+    tracing::info!(target: "cli", "a client was turned away: {text}");
 }

@@ -94,6 +94,15 @@ pub(super) fn bind<L>(
     Ok((listener, bound))
 }
 
+/// Lets everybody open a socket that was bound: who may do what is decided for each peer.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_mode(path: &Path, mode: u32) -> Result<(), BindError> {
+    let system = |error| BindError::System { address: path.display().to_string(), error };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(system)
+}
+
 /// Listens on a TCP port of the first address of `host` that can be had; all addresses where it is empty.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ use rustix::net::{
     bind, connect, listen, sendmsg, socket_with,
 };
 
+use super::admission::Admission;
 use super::socket::{self, BindError, BoundPath};
 
 /// Readers that may wait to be served.
@@ -22,6 +23,7 @@ const BACKLOG: i32 = 32;
 pub struct StatsListener {
     socket: OwnedFd,
     _bound: BoundPath,
+    admission: Admission,
 }
 
 fn seqpacket() -> io::Result<OwnedFd> {
@@ -29,11 +31,11 @@ fn seqpacket() -> io::Result<OwnedFd> {
 }
 
 impl StatsListener {
-    /// Listens; owner and group may connect.
+    /// Listens; those whom `admission` lets in are served.
     ///
     /// # Errors
     /// A live socket, another kind of file, and the kernel's.
-    pub fn bind(path: &Path, gid: Option<u32>) -> Result<Self, BindError> {
+    pub fn bind(path: &Path, admission: Admission) -> Result<Self, BindError> {
         let address = || Ok::<_, io::Error>(SocketAddrUnix::new(path)?);
         let make = || {
             let socket = seqpacket()?;
@@ -42,8 +44,9 @@ impl StatsListener {
             Ok(socket)
         };
         let probe = || Ok(connect(seqpacket()?, &address()?)?);
-        let (socket, bound) = socket::bind(path, gid, probe, make)?;
-        Ok(Self { socket, _bound: bound })
+        let (socket, bound) = socket::bind(path, admission.gid, probe, make)?;
+        socket::set_mode(path, admission.mode())?;
+        Ok(Self { socket, _bound: bound, admission })
     }
 
     /// Hands `memory` to a reader that waits, if there is one. A reader that is gone already is none of our business.
@@ -56,6 +59,10 @@ impl StatsListener {
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
+        // Statistics are read and never changed: both groups may.
+        if self.admission.of(&reader).is_none() {
+            return Ok(());
+        }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fds = [memory];

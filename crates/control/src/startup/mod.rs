@@ -57,6 +57,8 @@ pub struct StartupConfig {
     pub stats_socket: Option<PathBuf>,
     /// `interface { default-rx-mode }`.
     pub rx_mode: RxMode,
+    /// `files { … }`.
+    pub files: FileFolders,
     /// `memif { … }`: what a peer of a memif socket may have mapped, where `create memif socket` says nothing else.
     pub memif: Limits,
     /// What was accepted without effect, a line each.
@@ -86,6 +88,8 @@ pub struct Unix {
     pub pidfile: Option<PathBuf>,
     /// Group that may use the sockets, a name or number.
     pub gid: Option<Value>,
+    /// Group whose members may use the sockets to read, a name or number.
+    pub read_only_gid: Option<Value>,
     /// The prompt.
     pub prompt: Option<String>,
     /// Lines of history.
@@ -106,6 +110,24 @@ pub struct Unix {
     pub poll_sleep: Duration,
     /// Time after which a thread without progress ends the router; nothing where it never does.
     pub watchdog: Option<Duration>,
+}
+
+/// `files { … }`: the folders of the files that commands name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileFolders {
+    /// Where plain names lie; `files` in the runtime folder where nothing is said.
+    pub folder: Option<PathBuf>,
+    /// Files below these may be read.
+    pub read: Vec<PathBuf>,
+    /// Files below these may be read and written.
+    pub write: Vec<PathBuf>,
+}
+
+impl FileFolders {
+    fn read(block: &Block) -> Self {
+        let all = |key| block.values(key).map(|value| value.path().to_owned()).collect();
+        Self { folder: block.get("folder").map(|value| value.path().to_owned()), read: all("read"), write: all("write") }
+    }
 }
 
 /// `cpu { … }`.
@@ -194,6 +216,7 @@ impl StartupConfig {
             stats_socket: socket(config.section("statseg"), "stats.sock"),
             stats_interval: stats_interval(config.section("statseg"))?,
             rx_mode: rx_mode(config.section("interface"))?,
+            files: FileFolders::read(config.section("files")),
             memif: memif_limits(config.section("memif"))?,
             notices: config.notices().iter().map(ToString::to_string).collect(),
             config,
@@ -247,6 +270,7 @@ impl Unix {
             use_current_dir: block.flag("use-current-dir"),
             pidfile: path("pidfile"),
             gid: block.get("gid").cloned(),
+            read_only_gid: block.get("read-only-gid").cloned(),
             prompt: block.get("cli-prompt").map(|value| value.text().to_owned()),
             history_limit: block.get("cli-history-limit").map(|value| value.number_in(0..=100_000_usize)).transpose()?,
             line_mode: block.flag("cli-line-mode"),

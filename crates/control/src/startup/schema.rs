@@ -23,6 +23,7 @@ pub fn schema() -> Schema {
         .section(Section::new("memif").value("max-memory", "size").value("max-regions", "number"))
         .section(Section::new("socksvr").value("socket-name", "path").flag("default").value("idle-timeout", "seconds"))
         .section(memory())
+        .section(Section::new("files").value("folder", "path").value("read", "path").value("write", "path"))
         .section(
             Section::new("physmem")
                 .value("base-addr", "address")
@@ -101,6 +102,7 @@ fn unix() -> Section {
         .value("watchdog", "seconds or off")
         .value("pidfile", "file")
         .value("gid", "group")
+        .value("read-only-gid", "group")
         .flag("full-coredump")
         .without_effect("set the limit of core dumps where the router is started (ulimit -c, LimitCORE=)")
         .value("coredump-size", "size")

@@ -125,3 +125,13 @@ fn an_unknown_word_is_shown_with_its_place_and_a_suggestion() {
     assert!(error("unix { poll-sleep-usec 9999999 }").contains("0 to 1000000"));
     assert!(error("statseg { update-interval 0 }").contains("0.001 to 3600"));
 }
+
+#[test]
+fn folders_of_files_are_listed_and_may_be_several() {
+    let conf = read("files { folder /var/lib/q read /a write /b read /c } unix { gid 7 read-only-gid 8 }");
+    let paths = |all: &[&str]| all.iter().map(Into::into).collect::<Vec<PathBuf>>();
+    assert_eq!(conf.files.folder.as_deref(), Some(Path::new("/var/lib/q")));
+    assert_eq!((conf.files.read, conf.files.write), (paths(&["/a", "/c"]), paths(&["/b"])));
+    assert_eq!(conf.unix.read_only_gid.unwrap().text(), "8");
+    assert_eq!(read("").files, FileFolders::default());
+}

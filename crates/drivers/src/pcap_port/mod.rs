@@ -9,6 +9,9 @@
 //! wakes a sleeping worker when the next packet is due. A packet that is late (vectors were full) is sent as soon as there is
 //! room, so a rate is kept on average.
 //!
+//! Which folders files may lie in, and how they are opened, is not decided here: [`CaptureFiles`] opens them. [`PcapPort::open`]
+//! waits for the disk; the control plane calls it on another thread.
+//!
 //! Limits: the file to replay is read into memory (up to 1 GB) while the command runs; Ethernet captures only. A recording is
 //! complete 50 ms after the last packet, or when the interface is deleted.
 
@@ -17,9 +20,8 @@ mod record;
 mod recording;
 mod replay;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -66,6 +68,21 @@ pub struct PcapPortConfig {
     pub mac: Option<[u8; 6]>,
 }
 
+/// Opens files for a port, wherever they may lie. Never waits for a pipe or a device: those are refused.
+pub trait CaptureFiles {
+    /// Opens a file to replay.
+    ///
+    /// # Errors
+    /// The kernel's, and what is no plain file.
+    fn open(&self, path: &Path) -> io::Result<File>;
+
+    /// Makes an empty file to record to; one that is there is replaced.
+    ///
+    /// # Errors
+    /// The kernel's, and what is no plain file.
+    fn create(&self, path: &Path) -> io::Result<File>;
+}
+
 /// What control side, queues and writer share.
 #[derive(Debug, Default)]
 struct Shared {
@@ -109,7 +126,7 @@ impl PcapPort {
     ///
     /// # Errors
     /// Files that cannot be read, are no captures, or cannot be created.
-    pub fn open(config: PcapPortConfig) -> Result<Self, PcapPortError> {
+    pub fn open(config: PcapPortConfig, files: &dyn CaptureFiles) -> Result<Self, PcapPortError> {
         match (&config.rx, &config.tx) {
             (None, None) => return Err(PcapPortError::Nothing),
             (Some(rx), Some(tx)) if is_same(rx, tx) => return Err(PcapPortError::Same(rx.clone())),
@@ -120,13 +137,22 @@ impl PcapPort {
         {
             return Err(PcapPortError::Value { key: "rate", value, expected: "1 to 1000000000 packets a second" });
         }
-        let recording = config.rx.as_deref().map(Recording::read).transpose()?.map(Arc::new);
+        let read = |path: &PathBuf| {
+            let file = files.open(path).map_err(|error| PcapPortError::System { path: path.clone(), error })?;
+            Recording::read(path, file)
+        };
+        let recording = config.rx.as_ref().map(read).transpose()?.map(Arc::new);
         let mac = match config.mac {
             Some(mac) => mac,
             None => random_mac().map_err(|error| PcapPortError::System { path: PathBuf::from("a link address"), error })?,
         };
         let shared = Arc::new(Shared::default());
-        let to = config.tx.as_ref().map(|path| record::start(path, shared.clone())).transpose()?;
+        // Last: it replaces a file.
+        let record = |path: &PathBuf| {
+            let begun = files.create(path).and_then(|file| record::start(file, shared.clone()));
+            begun.map_err(|error| PcapPortError::System { path: path.clone(), error })
+        };
+        let to = config.tx.as_ref().map(record).transpose()?;
         Ok(Self { config, mac, recording, to, shared })
     }
 
@@ -145,17 +171,6 @@ impl PcapPort {
             trouble: self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
-}
-
-/// Opens a plain file. Opening a pipe or a device would wait for its other end, and with it the router.
-/// `flags`: of open(2), beside those that the options stand for.
-fn open(path: &Path, options: &mut OpenOptions, flags: libc::c_int) -> Result<File, PcapPortError> {
-    let system = |error| PcapPortError::System { path: path.to_owned(), error };
-    let file = options.custom_flags(libc::O_NONBLOCK | flags).open(path).map_err(system)?;
-    if !file.metadata().map_err(system)?.is_file() {
-        return Err(PcapPortError::Unfit { path: path.to_owned(), reason: "is no plain file".to_owned() });
-    }
-    Ok(file)
 }
 
 /// Whether two paths lead to one file.

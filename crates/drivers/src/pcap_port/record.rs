@@ -1,9 +1,8 @@
 //! Recording: what is sent to the interface goes to a file, written by a thread of its own. A worker never waits for a disk:
 //! when the writer is too far behind, packets are dropped and counted.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter};
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, PoisonError};
@@ -13,7 +12,7 @@ use quiver_graph::{TxBatch, TxDrop, TxQueue};
 use quiver_wire::checksum;
 use quiver_wire::pcapfile::{LinkType, MAX_PACKET, Writer};
 
-use super::{PcapPortError, Shared, open};
+use super::Shared;
 
 /// Vectors that may wait to be written.
 const WAITING: usize = 256;
@@ -28,15 +27,8 @@ pub(super) struct Vector {
     lens: Vec<usize>,
 }
 
-/// Creates the file and starts its writer, which ends with the last sender.
-pub(super) fn start(path: &Path, shared: Arc<Shared>) -> Result<SyncSender<Vector>, PcapPortError> {
-    // A link that somebody left there must not lead us elsewhere.
-    let file = open(path, OpenOptions::new().write(true).create(true), libc::O_NOFOLLOW)?;
-    begin(file, shared).map_err(|error| PcapPortError::System { path: path.to_owned(), error })
-}
-
-fn begin(file: File, shared: Arc<Shared>) -> io::Result<SyncSender<Vector>> {
-    file.set_len(0)?;
+/// Begins an empty file and starts its writer, which ends with the last sender.
+pub(super) fn start(file: File, shared: Arc<Shared>) -> io::Result<SyncSender<Vector>> {
     let mut writer = Writer::new(BufWriter::with_capacity(1 << 20, file), LinkType::ETHERNET)?;
     // From here on it is a capture file, if an empty one.
     writer.flush()?;

@@ -1,12 +1,12 @@
 //! A capture file in memory, and when each of its packets is due.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
 use quiver_wire::pcapfile::{LinkType, Reader};
 
-use super::{PcapPortError, Timing, open};
+use super::{PcapPortError, Timing};
 
 /// Most memory that a capture may take, bytes.
 const MOST: usize = 1 << 30;
@@ -29,9 +29,8 @@ struct Packet {
 
 impl Recording {
     /// Reads a file whole.
-    pub(super) fn read(path: &Path) -> Result<Self, PcapPortError> {
+    pub(super) fn read(path: &Path, file: File) -> Result<Self, PcapPortError> {
         let path_buf = || path.to_owned();
-        let file = open(path, OpenOptions::new().read(true), 0)?;
         let failed = |error| PcapPortError::File { path: path_buf(), error };
         let mut recording = Self::default();
         let mut first = None;

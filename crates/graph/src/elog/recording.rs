@@ -12,8 +12,8 @@
 //! ```
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use super::EventKind;
@@ -75,23 +75,7 @@ impl Recording {
         lines
     }
 
-    /// Writes the recording to a new file beside `path` and renames it, so that `path` is never half written.
-    ///
-    /// # Errors
-    /// Those of the file system.
-    pub fn save(&self, path: &Path) -> io::Result<()> {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".part");
-        let written = File::create(&beside).and_then(|mut file| file.write_all(&self.to_bytes()));
-        let saved = written.and_then(|()| fs::rename(&beside, path));
-        if saved.is_err() {
-            // The first error is the one to tell.
-            let _ = fs::remove_file(&beside);
-        }
-        saved
-    }
-
-    /// Reads what [`save`](Self::save) wrote.
+    /// Reads a file of [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
     /// Those of the file system, and `InvalidData` with what is wrong for any other file.
@@ -104,7 +88,8 @@ impl Recording {
         })
     }
 
-    fn to_bytes(&self) -> Vec<u8> {
+    /// What a saved file consists of.
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + self.events.len() * 32);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -260,11 +245,10 @@ mod tests {
     #[test]
     fn a_saved_file_loads_as_it_was() {
         let path = std::env::temp_dir().join(format!("quiver-elog-{}", std::process::id()));
-        recording().save(&path).unwrap();
+        std::fs::write(&path, recording().to_bytes()).unwrap();
         let loaded = Recording::load(&path);
-        fs::remove_file(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
         assert_eq!(loaded.unwrap(), recording());
-        assert!(recording().save(Path::new("/nonexistent/folder/x")).is_err());
         assert!(Recording::load(&path).is_err());
     }
 

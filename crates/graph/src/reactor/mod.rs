@@ -41,7 +41,7 @@ mod timers;
 pub use async_fd::AsyncFd;
 pub use epoll::{Reactor, Ready};
 pub use notify::Notify;
-pub use peer::peer_credentials;
+pub use peer::{peer_credentials, peer_groups};
 pub use timers::Sleep;
 
 use notify::Parker;

@@ -86,6 +86,8 @@ impl Nat {
             self.sides.insert(index, (side, mtu));
             self.mtus.insert((mtu, index));
         }
+        let is_both = |entry: Option<(Side, u32)>| usize::from(entry.is_some_and(|(side, _)| side.inside && side.outside));
+        self.both = self.both + is_both(now) - is_both(before);
         if before != now {
             self.config.set_side(index, side);
         }
@@ -96,6 +98,7 @@ impl Nat {
     pub(super) fn publish_sides(&mut self) {
         let most = u32::from(u16::MAX);
         self.config.mtu = self.mtus.first().map_or(most, |(mtu, _)| *mtu).min(most) as u16;
+        self.config.both = self.both > 0;
         self.parts.config.publish(self.config.clone());
     }
 

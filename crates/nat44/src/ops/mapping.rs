@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
@@ -210,6 +210,7 @@ pub struct BackEnd {
 
 impl Operation<Router> for SetBackEnd {
     const NAME: &'static str = "nat44_back_end_set";
+    const ACCESS: Access = Access::Change;
     type Request = BackEnd;
     type Reply = ();
 
@@ -287,6 +288,7 @@ pub struct Mapping {
 
 impl Operation<Router> for SetMapping {
     const NAME: &'static str = "nat44_mapping_set";
+    const ACCESS: Access = Access::Change;
     type Request = Mapping;
     type Reply = ();
 
@@ -398,6 +400,7 @@ impl Text for MappingList {
 
 impl Operation<Router> for ShowMappings {
     const NAME: &'static str = "nat44_mappings_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = MappingList;
 

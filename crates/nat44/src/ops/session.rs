@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
 use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_graph::thread_name;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -266,6 +266,7 @@ impl Text for SessionList {
 
 impl Operation<Router> for ShowSessions {
     const NAME: &'static str = "nat44_sessions_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowSessionsRequest;
     type Reply = SessionList;
 
@@ -313,6 +314,7 @@ pub struct DeleteSessionRequest {
 
 impl Operation<Router> for DeleteSession {
     const NAME: &'static str = "nat44_session_delete";
+    const ACCESS: Access = Access::Change;
     type Request = DeleteSessionRequest;
     type Reply = ();
 
@@ -330,6 +332,7 @@ pub struct ClearSessions;
 
 impl Operation<Router> for ClearSessions {
     const NAME: &'static str = "nat44_sessions_clear";
+    const ACCESS: Access = Access::Change;
     type Request = Empty;
     type Reply = ();
 

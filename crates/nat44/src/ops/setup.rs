@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
@@ -206,6 +206,7 @@ impl Default for EnableRequest {
 
 impl Operation<Router> for Enable {
     const NAME: &'static str = "nat44_plugin_enable";
+    const ACCESS: Access = Access::Change;
     type Request = EnableRequest;
     type Reply = ();
 
@@ -221,6 +222,7 @@ pub struct Disable;
 
 impl Operation<Router> for Disable {
     const NAME: &'static str = "nat44_plugin_disable";
+    const ACCESS: Access = Access::Change;
     type Request = Empty;
     type Reply = ();
 
@@ -249,6 +251,7 @@ pub struct SetInterfaceRequest {
 
 impl Operation<Router> for SetInterface {
     const NAME: &'static str = "nat44_interface_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetInterfaceRequest;
     type Reply = ();
 
@@ -300,6 +303,7 @@ pub struct SetPoolRequest {
 
 impl Operation<Router> for SetPool {
     const NAME: &'static str = "nat44_address_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetPoolRequest;
     type Reply = ();
 
@@ -335,6 +339,7 @@ pub struct SetPoolInterfaceRequest {
 
 impl Operation<Router> for SetPoolInterface {
     const NAME: &'static str = "nat44_interface_address_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetPoolInterfaceRequest;
     type Reply = ();
 
@@ -358,6 +363,7 @@ pub struct SetForwardingRequest {
 
 impl Operation<Router> for SetForwarding {
     const NAME: &'static str = "nat44_forwarding_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetForwardingRequest;
     type Reply = ();
 
@@ -437,6 +443,7 @@ pub struct SetTimeoutsRequest {
 
 impl Operation<Router> for SetTimeouts {
     const NAME: &'static str = "nat_timeouts_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetTimeoutsRequest;
     type Reply = ();
 
@@ -473,6 +480,7 @@ pub struct SetLimitRequest {
 
 impl Operation<Router> for SetLimit {
     const NAME: &'static str = "nat44_session_limit_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetLimitRequest;
     type Reply = ();
 

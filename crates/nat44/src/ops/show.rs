@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_net::Router;
 use serde::Serialize;
 
@@ -91,6 +91,7 @@ impl Text for InterfaceList {
 
 impl Operation<Router> for ShowInterfaces {
     const NAME: &'static str = "nat44_interfaces_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = InterfaceList;
 
@@ -155,6 +156,7 @@ impl Text for AddressList {
 
 impl Operation<Router> for ShowAddresses {
     const NAME: &'static str = "nat44_addresses_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = AddressList;
 
@@ -201,6 +203,7 @@ impl Text for InterfaceAddressList {
 
 impl Operation<Router> for ShowInterfaceAddresses {
     const NAME: &'static str = "nat44_interface_addresses_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = InterfaceAddressList;
 
@@ -261,6 +264,7 @@ impl Text for Summary {
 
 impl Operation<Router> for ShowSummary {
     const NAME: &'static str = "nat44_summary_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = Summary;
 
@@ -327,6 +331,7 @@ impl Text for TimeoutList {
 
 impl Operation<Router> for ShowTimeouts {
     const NAME: &'static str = "nat_timeouts_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = TimeoutList;
 

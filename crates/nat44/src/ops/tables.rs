@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_graph::thread_name;
 use quiver_net::Router;
 use serde::Serialize;
@@ -75,6 +75,7 @@ impl Text for TableList {
 
 impl Operation<Router> for ShowTables {
     const NAME: &'static str = "nat44_tables_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = TableList;
 

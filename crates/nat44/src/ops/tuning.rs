@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_graph::thread_name;
 use quiver_graph::topology::parse_cpu_list;
 use quiver_net::Router;
@@ -96,6 +96,7 @@ pub struct SetWorkersRequest {
 
 impl Operation<Router> for SetWorkers {
     const NAME: &'static str = "nat_workers_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetWorkersRequest;
     type Reply = ();
 
@@ -124,6 +125,7 @@ impl Text for WorkerList {
 
 impl Operation<Router> for ShowWorkers {
     const NAME: &'static str = "nat_workers_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = WorkerList;
 
@@ -146,6 +148,7 @@ pub struct SetMssRequest {
 
 impl Operation<Router> for SetMss {
     const NAME: &'static str = "nat_mss_clamping_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetMssRequest;
     type Reply = ();
 
@@ -180,6 +183,7 @@ impl Text for MssInfo {
 
 impl Operation<Router> for ShowMss {
     const NAME: &'static str = "nat_mss_clamping_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = MssInfo;
 
@@ -206,6 +210,7 @@ pub struct SetLogRequest {
 
 impl Operation<Router> for SetLog {
     const NAME: &'static str = "nat44_logging_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetLogRequest;
     type Reply = ();
 
@@ -242,6 +247,7 @@ impl Text for LogInfo {
 
 impl Operation<Router> for ShowLog {
     const NAME: &'static str = "nat44_logging_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = LogInfo;
 

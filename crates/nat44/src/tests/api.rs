@@ -153,3 +153,19 @@ fn users_and_their_sessions_are_told_and_ended() {
     };
     assert_eq!([code(&mut bed.h, &table, &end), code(&mut bed.h, &table, &end)], [0, -6]);
 }
+
+#[test]
+fn every_operation_and_message_is_declared_to_read_or_to_change() {
+    use quiver_command::operation::Access;
+    let mut registry = Registry::new();
+    crate::ops::register(&mut registry);
+    for (name, access) in registry.accesses() {
+        assert_eq!(access, if name.ends_with("_show") { Access::Read } else { Access::Change }, "{name}");
+    }
+    let mut handlers = quiver_control::api::Handlers::default();
+    crate::api::add(&mut handlers);
+    for (name, access) in Table::new(handlers).accesses() {
+        let reads = ["_dump", "_get"].iter().any(|end| name.ends_with(end)) || name.contains("_get_") || name.contains("_show_");
+        assert_eq!(access, if reads { Access::Read } else { Access::Change }, "{name}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,8 +17,12 @@ pub(crate) struct Capture {
     file: Mutex<Option<Open>>,
 }
 
+/// Makes a file that is not there yet.
+pub type CreateFile = Arc<dyn Fn() -> io::Result<File> + Send + Sync>;
+
 struct Open {
     path: PathBuf,
+    create: CreateFile,
     /// Made when the first packet leaves.
     writer: Option<Writer<File>>,
     left: Option<u64>,
@@ -27,17 +31,9 @@ struct Open {
 
 impl Capture {
     /// Starts writing to a new file, for `count` packets or until stopped.
-    pub(crate) fn start(&self, path: &Path, count: Option<u64>) -> io::Result<()> {
-        if path.exists() {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "file exists"));
-        }
-        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if !parent.is_dir() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "no such folder"));
-        }
-        *self.lock() = Some(Open { path: path.into(), writer: None, left: count, error: None });
+    pub(crate) fn start(&self, path: PathBuf, create: CreateFile, count: Option<u64>) {
+        *self.lock() = Some(Open { path, create, writer: None, left: count, error: None });
         self.active.store(true, Ordering::Release);
-        Ok(())
     }
 
     /// Ends writing; tells what went wrong meanwhile.
@@ -78,8 +74,7 @@ impl Open {
     /// One record, visible to readers of the file at once (an unbuffered file).
     fn write(&mut self, time: u64, bytes: &[u8]) -> io::Result<()> {
         if self.writer.is_none() {
-            let file = File::options().write(true).create_new(true).open(&self.path)?;
-            self.writer = Some(Writer::new(file, LinkType::ETHERNET)?);
+            self.writer = Some(Writer::new((self.create)()?, LinkType::ETHERNET)?);
         }
         match &mut self.writer {
             Some(writer) => writer.write(time, bytes, bytes.len()),

@@ -1,15 +1,14 @@
 //! The generator's state on the main thread: interfaces, streams, captures.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quiver_graph::{IfIndex, NodeId, NodeSpec};
 use quiver_wire::MacAddr;
 
-use super::capture::{Capture, PgTx};
+use super::capture::{Capture, CreateFile, PgTx};
 use super::input::{Active, PgInput, Shared};
 use super::stream::{Maker, Source, StreamSpec};
 use crate::interface::{IfEvent, InterfaceError, Kind, NewInterface, Tx};
@@ -42,14 +41,6 @@ pub enum PgError {
     /// The graph.
     #[error(transparent)]
     Graph(#[from] quiver_graph::GraphError),
-    /// Files.
-    #[error("{path}: {error}")]
-    File {
-        /// Which.
-        path: String,
-        /// What the operating system said.
-        error: io::Error,
-    },
 }
 
 /// A generator interface.
@@ -322,13 +313,13 @@ impl Router {
         (0..).map(|n| format!("stream{n}")).find(|name| !taken.contains(name)).unwrap_or_default()
     }
 
-    /// Writes what leaves on a generator interface to a new file.
+    /// Writes what leaves on a generator interface to a new file, which `create` makes when the first packet leaves.
     ///
     /// # Errors
-    /// Not a generator interface, or the file exists or cannot be made.
-    pub fn pg_capture(&mut self, interface: IfIndex, path: &Path, count: Option<u64>) -> Result<(), PgError> {
-        let capture = self.pg_interface(interface)?.capture.clone();
-        capture.start(path, count).map_err(|error| PgError::File { path: path.display().to_string(), error })
+    /// Not a generator interface.
+    pub fn pg_capture(&mut self, interface: IfIndex, path: PathBuf, create: CreateFile, count: Option<u64>) -> Result<(), PgError> {
+        self.pg_interface(interface)?.capture.start(path, create, count);
+        Ok(())
     }
 
     /// Ends a capture; `Some` tells what went wrong while it ran.
@@ -431,8 +422,8 @@ mod tests {
         h.router.pg_new_stream(spec("x", 1), pg, "null-node").unwrap();
         assert!(matches!(h.router.pg_new_stream(spec("x", 1), pg, "null-node"), Err(PgError::Exists(_))));
         let other = h.interface(1);
-        assert!(matches!(h.router.pg_capture(other, Path::new("/tmp/x"), None), Err(PgError::NotPg(_))));
-        assert!(matches!(h.router.pg_capture(pg, Path::new("/nonexistent/x"), None), Err(PgError::File { .. })));
+        let create: CreateFile = Arc::new(|| Err(std::io::ErrorKind::NotFound.into()));
+        assert!(matches!(h.router.pg_capture(other, "x".into(), create, None), Err(PgError::NotPg(_))));
         h.router.delete_interface(pg).unwrap();
         assert!(h.router.pg_streams().is_empty(), "streams go with their interface");
     }
@@ -448,7 +439,9 @@ mod tests {
         h.router.pg_new_stream(spec("x", 300), a, "ethernet-input").unwrap();
         let path = std::env::temp_dir().join(format!("quiver-pg-test-{}.pcap", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        h.router.pg_capture(b, &path, Some(200)).unwrap();
+        let new = path.clone();
+        let create: CreateFile = Arc::new(move || std::fs::File::create_new(&new));
+        h.router.pg_capture(b, path.clone(), create, Some(200)).unwrap();
         h.router.pg_enable(None).unwrap();
         finish(&mut h);
         let file = std::fs::File::open(&path).unwrap();

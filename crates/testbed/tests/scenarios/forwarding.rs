@@ -71,7 +71,7 @@ fn the_six_commands_of_the_measurement_paper_run_as_printed() {
     let scene = scene(Offloads::Off);
     let router = scene.start_router_with(1, "", "create host-interface name r0\ncreate host-interface name r1").expect("router");
     // Seed 001, section V.C, but for the interface names; line continuations included.
-    let file = router.folder().join("paper.cmd");
+    let file = router.file("paper.cmd");
     let four = "set interface ip address \\\nhost-r0 198.18.0.1/24\nset interface ip address \\\nhost-r1 198.19.0.1/24\n\
         set interface state host-r0 up\nset interface state host-r1 up\n\
         set ip neighbor host-r0 \\\n198.18.0.2 02:00:00:00:01:02\nset ip neighbor host-r1 \\\n198.19.0.2 02:00:00:00:02:02\n";

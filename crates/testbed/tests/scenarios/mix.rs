@@ -73,7 +73,7 @@ fn three_kinds_of_traffic_share_two_ports_and_none_is_lost() {
     for workers in workers() {
         let host = Host::new("mix").expect("host");
         let router = router(&host, *workers);
-        let file = |n: usize| router.folder().join(format!("pg{n}.pcap"));
+        let file = |n: usize| router.file(&format!("pg{n}.pcap"));
         for n in 0..2 {
             router.cli(&format!("packet-generator capture pg{n} pcap {}", file(n).display())).expect("capture");
             streams(&router, n, *workers);

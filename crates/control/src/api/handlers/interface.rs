@@ -113,6 +113,8 @@ pub(super) fn add(handlers: &mut Handlers) {
         Ok(CreateLoopbackInstanceReply { retval: 0, sw_if_index })
     });
     handlers.act::<DeleteLoopback, DeleteLoopbackReply>(|router, m| delete(router, &m.sw_if_index, DeleteKind::Loopback));
+    handlers.reads::<SwInterfaceGetTable>();
+    handlers.reads::<SwInterfaceGetMacAddress>();
 }
 
 /// Removes an interface that must be of a kind; VPP has one code for all that cannot be.

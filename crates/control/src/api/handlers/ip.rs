@@ -99,6 +99,7 @@ pub(super) fn add(handlers: &mut Handlers) {
         let missing = || OpError::new(retval::IP6_NOT_ENABLED, "the interface has no link-local address");
         Ok(SwInterfaceIp6GetLinkLocalAddressReply { retval: 0, ip: Ip6Address(own.ok_or_else(missing)?) })
     });
+    handlers.reads::<SwInterfaceIp6GetLinkLocalAddress>();
 }
 
 pub(super) fn exists(router: &Router, six: bool, id: u32) -> bool {

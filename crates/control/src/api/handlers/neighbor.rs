@@ -39,6 +39,7 @@ pub(super) fn add(handlers: &mut Handlers) {
         router.flush_neighbors(family(is_six(&m.af)), interface);
         Ok(())
     });
+    handlers.reads::<IpNeighborConfigGet>();
 }
 
 fn change(router: &mut Router, m: IpNeighborAddDel) -> Result<IpNeighborAddDelReply, OpError> {

@@ -43,6 +43,7 @@ pub(super) fn add(handlers: &mut Handlers) {
         Ok(())
     });
     handlers.act::<IpPathMtuReplaceEnd, IpPathMtuReplaceEndReply>(|router, _| sweep(router));
+    handlers.reads::<IpPathMtuGet>();
 }
 
 /// Takes away what has not been said since the beginning.

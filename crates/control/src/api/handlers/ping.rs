@@ -45,6 +45,7 @@ pub(super) fn add(handlers: &mut Handlers) {
             }),
         })
     });
+    handlers.changes::<WantPingFinishedEvents, WantPingFinishedEventsReply>();
 }
 
 fn told(clients: Option<&mut Clients>, client_index: u32, request_count: u32, reply_count: u32) {

@@ -48,6 +48,10 @@ pub(super) fn add(handlers: &mut Handlers) {
         let route = lookup(router, m.table_id, m.exact != 0, &m.prefix)?;
         Ok(IpRouteLookupV2Reply { retval: 0, route: encode_v2(router, m.table_id, &route) })
     });
+    handlers.reads::<IpRouteDump>();
+    handlers.reads::<IpRouteV2Dump>();
+    handlers.reads::<IpRouteLookup>();
+    handlers.reads::<IpRouteLookupV2>();
 }
 
 fn no_table(id: u32) -> OpError {

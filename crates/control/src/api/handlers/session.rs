@@ -69,6 +69,20 @@ pub(super) fn add(handlers: &mut Handlers) {
         call.answer(result.map(|()| WantIpNeighborEventsV2Reply::default()));
         Flow::Done
     });
+    handlers.reads::<SockclntCreate>();
+    handlers.reads::<SockclntDelete>();
+    handlers.reads::<ControlPing>();
+    handlers.reads::<GetApiJson>();
+    handlers.reads::<ApiVersions>();
+    handlers.reads::<GetFirstMsgId>();
+    handlers.reads::<CliInband>();
+    handlers.reads::<ShowVersion>();
+    handlers.reads::<ShowVpeSystemTime>();
+    handlers.reads::<ShowThreads>();
+    handlers.reads::<GetNodeIndex>();
+    handlers.reads::<WantInterfaceEvents>();
+    handlers.reads::<WantIpNeighborEvents>();
+    handlers.reads::<WantIpNeighborEventsV2>();
 }
 
 /// Tells a client its number and all messages.

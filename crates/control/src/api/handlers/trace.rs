@@ -50,6 +50,9 @@ pub(super) fn add(handlers: &mut Handlers) {
     });
     handlers.call::<TraceDump>(dump);
     handlers.call::<TraceV2Dump>(dump_v2);
+    handlers.reads::<TraceDump>();
+    handlers.reads::<TraceV2Dump>();
+    handlers.changes::<TraceClearCache, TraceClearCacheReply>();
 }
 
 fn node(router: &Router, index: u32) -> Result<String, OpError> {

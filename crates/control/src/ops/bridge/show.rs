@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
 use quiver_net::Router;
 use quiver_net::l2::{BridgeDomain, PortKind};
 use serde::{Deserialize, Serialize};
@@ -294,6 +294,7 @@ impl Text for BridgeDomainList {
 
 impl Operation<Router> for ShowBridgeDomains {
     const NAME: &'static str = "bridge_domain_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowBridgeDomainsRequest;
     type Reply = BridgeDomainList;
 

@@ -1,7 +1,7 @@
 //! Changing interfaces.
 
 use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry};
 use quiver_net::Router;
 use quiver_net::interface::{L2Mode, Mtu};
 use quiver_wire::MacAddr;
@@ -224,6 +224,7 @@ pub enum Change {
 
 impl Operation<Router> for SetInterface {
     const NAME: &'static str = "interface_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetInterfaceRequest;
     type Reply = ();
 

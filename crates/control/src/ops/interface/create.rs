@@ -1,7 +1,7 @@
 //! Making and removing interfaces.
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_net::Router;
 use quiver_net::interface::{Kind, SubMatch, VlanId};
 use quiver_wire::MacAddr;
@@ -102,6 +102,7 @@ impl Text for Created {
 
 impl Operation<Router> for CreateLoopback {
     const NAME: &'static str = "loopback_create";
+    const ACCESS: Access = Access::Change;
     type Request = CreateLoopbackRequest;
     type Reply = Created;
 
@@ -151,6 +152,7 @@ pub struct DeleteInterfaceRequest {
 
 impl Operation<Router> for DeleteInterface {
     const NAME: &'static str = "interface_delete";
+    const ACCESS: Access = Access::Change;
     type Request = DeleteInterfaceRequest;
     type Reply = ();
 
@@ -256,6 +258,7 @@ fn parse_sub(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpEr
 
 impl Operation<Router> for CreateSub {
     const NAME: &'static str = "sub_interface_create";
+    const ACCESS: Access = Access::Change;
     type Request = CreateSubRequest;
     type Reply = Created;
 

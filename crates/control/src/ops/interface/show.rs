@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
 use quiver_net::interface::{Interface, Kind, L2Mode};
 use quiver_net::{IfIndex, Router};
 use serde::{Deserialize, Serialize};
@@ -133,6 +133,7 @@ impl Text for Patches {
 
 impl Operation<Router> for ShowPatches {
     const NAME: &'static str = "l2_patch_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowPatchesRequest;
     type Reply = Patches;
 
@@ -379,6 +380,7 @@ impl Text for InterfaceList {
 
 impl Operation<Router> for ShowInterfaces {
     const NAME: &'static str = "interfaces_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowInterfacesRequest;
     type Reply = InterfaceList;
 
@@ -485,6 +487,7 @@ fn thread_name(thread: usize) -> String {
 
 impl Operation<Router> for ShowHardware {
     const NAME: &'static str = "hardware_interfaces_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowHardwareRequest;
     type Reply = HardwareList;
 
@@ -550,6 +553,7 @@ impl Text for Mode {
 
 impl Operation<Router> for ShowMode {
     const NAME: &'static str = "interface_mode_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowModeRequest;
     type Reply = Vec<Mode>;
 
@@ -579,6 +583,7 @@ pub struct ShowInterfaceFeaturesRequest {
 
 impl Operation<Router> for ShowInterfaceFeatures {
     const NAME: &'static str = "interface_features_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowInterfaceFeaturesRequest;
     type Reply = InterfaceList;
 
@@ -601,6 +606,7 @@ pub struct ClearInterfacesRequest {
 
 impl Operation<Router> for ClearInterfaces {
     const NAME: &'static str = "interfaces_clear";
+    const ACCESS: Access = Access::Change;
     type Request = ClearInterfacesRequest;
     type Reply = ();
 

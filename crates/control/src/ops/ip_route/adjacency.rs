@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_net::Router;
 use quiver_net::fib::{AdjKind, AdjacencyInfo, Bucket, Class, Null};
 use quiver_net::ip::FamilyId;
@@ -59,6 +59,7 @@ pub struct AdjacencyCountersRequest {
 
 impl Operation<Router> for SetAdjacencyCounters {
     const NAME: &'static str = "adjacency_counters_set";
+    const ACCESS: Access = Access::Change;
     type Request = AdjacencyCountersRequest;
     type Reply = ();
 
@@ -231,6 +232,7 @@ impl Text for ShowAdjacenciesReply {
 
 impl Operation<Router> for ShowAdjacencies {
     const NAME: &'static str = "adjacency_dump";
+    const ACCESS: Access = Access::Read;
     type Request = ShowAdjacenciesRequest;
     type Reply = ShowAdjacenciesReply;
 

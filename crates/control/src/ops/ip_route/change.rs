@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Invocation, Job, OpError, Operation, Outcome, Registry, Step, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, Job, OpError, Operation, Outcome, Registry, Step, Text, View, retval};
 use quiver_net::Router;
 use quiver_net::fib::{Bulk, FibError, Path, Source};
 use quiver_wire::{IpPrefix, PrefixError};
@@ -97,6 +97,7 @@ impl Text for RouteReply {
 
 impl Operation<Router> for ChangeRoute {
     const NAME: &'static str = "ip_route_add_del";
+    const ACCESS: Access = Access::Change;
     type Request = RouteRequest;
     type Reply = RouteReply;
 

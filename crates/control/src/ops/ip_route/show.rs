@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Invocation, Job, OpError, Operation, Outcome, Registry, Step, Text, View};
+use quiver_command::operation::{Access, Invocation, Job, OpError, Operation, Outcome, Registry, Step, Text, View};
 use quiver_net::Router;
 use quiver_net::fib::{FibError, Hop, Path, ResolveVia, RouteInfo, SourceInfo, TableInfo};
 use quiver_net::ip::FamilyId;
@@ -330,6 +330,7 @@ impl Text for ShowRoutesReply {
 
 impl Operation<Router> for ShowRoutes {
     const NAME: &'static str = "ip_route_dump";
+    const ACCESS: Access = Access::Read;
     type Request = ShowRoutesRequest;
     type Reply = ShowRoutesReply;
 

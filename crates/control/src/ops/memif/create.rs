@@ -1,7 +1,7 @@
 //! Making and removing memif sockets and interfaces.
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_drivers::memif::{Key, Limits, MemifConfig, Mode, POOL_BUFFERS, Role, SocketConfig};
 use quiver_graph::Port;
 use quiver_net::Router;
@@ -147,6 +147,7 @@ impl CreateSocketRequest {
 
 impl Operation<Router> for CreateSocket {
     const NAME: &'static str = "memif_socket_create";
+    const ACCESS: Access = Access::Change;
     type Request = CreateSocketRequest;
     type Reply = ();
 
@@ -185,6 +186,7 @@ pub struct DeleteSocketRequest {
 
 impl Operation<Router> for DeleteSocket {
     const NAME: &'static str = "memif_socket_delete";
+    const ACCESS: Access = Access::Change;
     type Request = DeleteSocketRequest;
     type Reply = ();
 
@@ -257,6 +259,7 @@ impl Text for CreatedMemif {
 
 impl Operation<Router> for CreateMemif {
     const NAME: &'static str = "memif_create";
+    const ACCESS: Access = Access::Change;
     type Request = CreateMemifRequest;
     type Reply = CreatedMemif;
 

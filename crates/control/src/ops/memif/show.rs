@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_drivers::memif::{DescriptorInfo, InterfaceInfo, Limits, Memif, Mode, RingInfo, Role};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -265,6 +265,7 @@ impl Text for MemifList {
 
 impl Operation<Router> for ShowMemif {
     const NAME: &'static str = "memif_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowMemifRequest;
     type Reply = MemifList;
 

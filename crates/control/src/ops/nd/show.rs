@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 
 use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_net::nd::AddressState;
 use quiver_net::{IfIndex, Router};
 use quiver_wire::Ipv6Prefix;
@@ -213,6 +213,7 @@ fn reply(router: &Router, index: IfIndex) -> Option<InterfaceReply> {
 
 impl Operation<Router> for ShowInterface {
     const NAME: &'static str = "ip6_interface_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowInterfaceRequest;
     type Reply = Vec<InterfaceReply>;
 
@@ -247,6 +248,7 @@ impl Text for DadReply {
 
 impl Operation<Router> for ShowDad {
     const NAME: &'static str = "ip6_dad_show";
+    const ACCESS: Access = Access::Read;
     type Request = ();
     type Reply = DadReply;
 

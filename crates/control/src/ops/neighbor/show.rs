@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 
 use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
 use quiver_net::Router;
 use quiver_net::neighbor::{NeighborInfo, State};
 use serde::{Deserialize, Serialize};
@@ -160,6 +160,7 @@ impl Text for Neighbors {
 
 impl Operation<Router> for ShowNeighbors {
     const NAME: &'static str = "ip_neighbor_dump";
+    const ACCESS: Access = Access::Read;
     type Request = ShowNeighborsRequest;
     type Reply = Neighbors;
 
@@ -227,6 +228,7 @@ impl Text for ConfigReply {
 
 impl Operation<Router> for ShowConfig {
     const NAME: &'static str = "ip_neighbor_config_get";
+    const ACCESS: Access = Access::Read;
     type Request = ();
     type Reply = Vec<ConfigReply>;
 
@@ -295,6 +297,7 @@ impl Text for CountersReply {
 
 impl Operation<Router> for ShowCounters {
     const NAME: &'static str = "ip_neighbor_stats_show";
+    const ACCESS: Access = Access::Read;
     type Request = ShowCountersRequest;
     type Reply = Vec<CountersReply>;
 
@@ -356,6 +359,7 @@ impl Text for ProxyReply {
 
 impl Operation<Router> for ShowProxy {
     const NAME: &'static str = "proxy_arp_dump";
+    const ACCESS: Access = Access::Read;
     type Request = ();
     type Reply = ProxyReply;
 

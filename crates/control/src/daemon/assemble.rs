@@ -19,7 +19,9 @@ use quiver_graph::{Activity, Pulse};
 use quiver_net::{Router, RouterConfig};
 use sd_notify::NotifyState;
 
-use super::{StartError, api, detach, group, processes, threads};
+use super::pidfile::PidFile;
+use super::privileges::{Wish, give_up};
+use super::{StartError, api, detach, processes, threads};
 use crate::api::{Table, Trace};
 use crate::engine::Engine;
 use crate::log::{self, Log, Settings};
@@ -63,7 +65,7 @@ pub struct Daemon {
     api: Rc<Table>,
     /// Main's.
     pulse: Arc<Pulse>,
-    pidfile: Option<PathBuf>,
+    _pidfile: Option<PidFile>,
 }
 
 enum Listening {
@@ -80,9 +82,14 @@ impl Daemon {
     /// What cannot be had; nothing is left behind then.
     pub fn start(startup: StartupConfig, plugins: &[Plugin], options: Options) -> Result<Self, StartError> {
         let startup = Rc::new(startup);
-        let log = open_log(&startup)?;
+        let wish = Wish::of(&startup)?;
+        let log = open_log(&startup, &wish)?;
         // Sockets first: a second router on the same ones must fail before it takes memory and cores.
-        let sockets = listen(&startup)?;
+        let sockets = listen(&startup, &wish)?;
+        let mut pidfile = startup.unix.pidfile.as_deref().map(|path| open_pidfile(path, &wish)).transpose()?;
+        // Before there is a second thread, which would keep its rights. Memory, threads and devices need none of them.
+        let dpdk = startup.config.has("dpdk") && plugins.iter().any(|plugin| plugin.name().starts_with("dpdk"));
+        let privileges = give_up(&startup, &wish, dpdk)?;
 
         let topology = threads::topology(&options.sysfs)?;
         let (placement, plans) = threads::place(&topology, &startup.cpu)?;
@@ -116,6 +123,7 @@ impl Daemon {
             version: ops::version::version().trim_start_matches('v').to_owned(),
             description: plugin.description.to_owned(),
         };
+        router.add_part(privileges);
         router.add_part(System {
             registry: Rc::clone(&registry),
             log,
@@ -140,8 +148,10 @@ impl Daemon {
         let engine = Engine::new(Rc::clone(&router), registry, Rc::clone(tasks.reactor())).on_pulse(Arc::clone(&pulse));
         let processes = Processes::new(&router, table, tasks.handle());
         let runner = Runner::new(tasks, Rc::clone(&router), Rc::clone(&stop), startup.unix.poll_sleep);
-        let pidfile = startup.unix.pidfile.clone();
-        let mut daemon = Self {
+        if let Some(file) = &mut pidfile {
+            file.fill().map_err(|error| StartError::System { doing: "cannot write the pidfile".to_owned(), error })?;
+        }
+        Ok(Self {
             runner,
             router,
             engine,
@@ -152,13 +162,8 @@ impl Daemon {
             sockets,
             api: messages,
             pulse,
-            pidfile: None,
-        };
-        if let Some(path) = pidfile {
-            write_pidfile(&path)?;
-            daemon.pidfile = Some(path);
-        }
-        Ok(daemon)
+            _pidfile: pidfile,
+        })
     }
 
     /// The control state, for tests.
@@ -266,14 +271,6 @@ impl Daemon {
     }
 }
 
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        if let Some(path) = &self.pidfile {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
 /// All operations and commands: the daemon's and those of the plugins that are on.
 pub fn registry(plugins: &[Plugin]) -> Result<Registry<Router>, StartError> {
     let mut registry = Registry::new();
@@ -287,7 +284,7 @@ pub fn registry(plugins: &[Plugin]) -> Result<Registry<Router>, StartError> {
     }
 }
 
-fn open_log(startup: &StartupConfig) -> Result<Log, StartError> {
+fn open_log(startup: &StartupConfig, user: &Wish) -> Result<Log, StartError> {
     let wish = &startup.logging;
     let mut settings = Settings::default();
     settings.size = wish.size.unwrap_or(settings.size);
@@ -301,6 +298,11 @@ fn open_log(startup: &StartupConfig) -> Result<Log, StartError> {
         None => Box::new(io::stderr()),
         Some(path) => {
             let file = OpenOptions::new().create(true).append(true).open(path);
+            // The user's own, so that a start without root can go on with it. Not what is no file, such as a terminal.
+            let file = file.and_then(|file| match file.metadata()?.is_file() {
+                true => user.hand_over(path).map(|()| file),
+                false => Ok(file),
+            });
             Box::new(file.map_err(|error| StartError::System { doing: format!("cannot write the log {}", path.display()), error })?)
         }
     };
@@ -343,15 +345,14 @@ pub(crate) fn runtime_dir(unix: &Unix) -> PathBuf {
     unix.runtime_dir.clone()
 }
 
-fn listen(startup: &StartupConfig) -> Result<Vec<Listening>, StartError> {
-    let unix = &startup.unix;
-    let gid = unix.gid.as_ref().map(group::group_id).transpose()?;
+fn listen(startup: &StartupConfig, wish: &Wish) -> Result<Vec<Listening>, StartError> {
+    let (unix, owner) = (&startup.unix, wish.owner);
     let folder = runtime_dir(unix);
     let failed = |error| {
         let doing = format!("cannot make the runtime folder {} (choose another by unix {{ runtime-dir }})", folder.display());
         StartError::System { doing, error }
     };
-    fs::create_dir_all(&folder).map_err(failed)?;
+    make_folder(&folder, wish).map_err(failed)?;
     let face = Face::Cli(Rc::new(session_options(unix)));
     let mut wishes: Vec<Listen> = unix.cli_listen.iter().map(|(listen, _)| listen.clone()).collect();
     if wishes.is_empty() {
@@ -363,22 +364,22 @@ fn listen(startup: &StartupConfig) -> Result<Vec<Listening>, StartError> {
             Listen::Unix(path) => {
                 // A bare name is one of the runtime folder.
                 let path = if path.components().count() == 1 { folder.join(path) } else { path };
-                let (listener, bound) = listen_unix(&path, gid)?;
+                let (listener, bound) = listen_unix(&path, owner)?;
                 Listening::Unix(listener, bound, face.clone())
             }
             Listen::Tcp { host, port } => Listening::Tcp(listen_tcp(&host, port)?, face.clone()),
         });
     }
-    let (listener, bound) = listen_unix(&folder.join("json.sock"), gid)?;
+    let (listener, bound) = listen_unix(&folder.join("json.sock"), owner)?;
     sockets.push(Listening::Unix(listener, bound, Face::Json));
     // A bare name is one of the runtime folder.
     let place = |path: &Path| if path.components().count() == 1 { folder.join(path) } else { path.to_owned() };
     if let Some(path) = &startup.api_socket {
-        let (listener, bound) = listen_unix(&place(path), gid)?;
+        let (listener, bound) = listen_unix(&place(path), owner)?;
         sockets.push(Listening::Api(listener, bound));
     }
     if let Some(path) = &startup.stats_socket {
-        sockets.push(Listening::Stats(StatsListener::bind(&place(path), gid)?));
+        sockets.push(Listening::Stats(StatsListener::bind(&place(path), owner)?));
     }
     Ok(sockets)
 }
@@ -397,7 +398,26 @@ fn session_options(unix: &Unix) -> SessionOptions {
     }
 }
 
-fn write_pidfile(path: &Path) -> Result<(), StartError> {
-    fs::write(path, format!("{}\n", std::process::id()))
-        .map_err(|error| StartError::System { doing: format!("cannot write the pidfile {}", path.display()), error })
+fn open_pidfile(path: &Path, wish: &Wish) -> Result<PidFile, StartError> {
+    let file = PidFile::create(path).and_then(|file| wish.hand_over(path).map(|()| file));
+    file.map_err(|error| StartError::System { doing: format!("cannot write the pidfile {}", path.display()), error })
+}
+
+/// The runtime folder. One that is made here, and one of root's with nothing but sockets in it, becomes the user's; any other is
+/// somebody's already.
+fn make_folder(folder: &Path, wish: &Wish) -> io::Result<()> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+    let new = !folder.exists();
+    fs::create_dir_all(folder)?;
+    if wish.owner.uid.is_none() {
+        return Ok(());
+    }
+    let only_sockets =
+        || Ok::<_, io::Error>(fs::read_dir(folder)?.all(|entry| entry.is_ok_and(|e| e.file_type().is_ok_and(|t| t.is_socket()))));
+    let data = fs::symlink_metadata(folder)?;
+    if new || (data.is_dir() && data.uid() == 0 && data.mode() & 0o1022 == 0 && only_sockets()?) {
+        wish.hand_over(folder)?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o750))?;
+    }
+    Ok(())
 }

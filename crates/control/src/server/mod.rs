@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 pub use connection::{Wire, serve};
-pub use socket::{BindError, BoundPath, listen_tcp, listen_unix};
+pub use socket::{BindError, BoundPath, Owner, listen_tcp, listen_unix};
 pub use stats::StatsListener;
 pub use terminal::Terminal;
 

@@ -13,7 +13,7 @@ use rustix::net::{
     bind, connect, listen, sendmsg, socket_with,
 };
 
-use super::socket::{self, BindError, BoundPath};
+use super::socket::{self, BindError, BoundPath, Owner};
 
 /// Readers that may wait to be served.
 const BACKLOG: i32 = 32;
@@ -33,7 +33,7 @@ impl StatsListener {
     ///
     /// # Errors
     /// A live socket, another kind of file, and the kernel's.
-    pub fn bind(path: &Path, gid: Option<u32>) -> Result<Self, BindError> {
+    pub fn bind(path: &Path, owner: Owner) -> Result<Self, BindError> {
         let address = || Ok::<_, io::Error>(SocketAddrUnix::new(path)?);
         let make = || {
             let socket = seqpacket()?;
@@ -42,7 +42,7 @@ impl StatsListener {
             Ok(socket)
         };
         let probe = || Ok(connect(seqpacket()?, &address()?)?);
-        let (socket, bound) = socket::bind(path, gid, probe, make)?;
+        let (socket, bound) = socket::bind(path, owner, probe, make)?;
         Ok(Self { socket, _bound: bound })
     }
 

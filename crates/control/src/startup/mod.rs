@@ -4,6 +4,7 @@
 //! line. Nothing here does anything: the [daemon](crate::daemon) does.
 
 mod arguments;
+mod rights;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use quiver_graph::RxMode;
 use quiver_graph::topology::{PlacementRequest, SchedulerPolicy};
 
 pub use arguments::{Arguments, ArgumentsError, HELP};
+pub use rights::Rights;
 pub use schema::schema;
 
 use crate::log::Level;
@@ -74,8 +76,10 @@ pub struct Unix {
     pub use_current_dir: bool,
     /// File for the process id.
     pub pidfile: Option<PathBuf>,
-    /// Group that may use the sockets, a name or number.
+    /// Group that may use the sockets, and the process' own where it becomes a `user`: a name or number.
     pub gid: Option<Value>,
+    /// What the process may do.
+    pub rights: Rights,
     /// The prompt.
     pub prompt: Option<String>,
     /// Lines of history.
@@ -215,6 +219,7 @@ impl Unix {
             use_current_dir: block.flag("use-current-dir"),
             pidfile: path("pidfile"),
             gid: block.get("gid").cloned(),
+            rights: Rights::read(block)?,
             prompt: block.get("cli-prompt").map(|value| value.text().to_owned()),
             history_limit: block.get("cli-history-limit").map(|value| value.number_in(0..=100_000_usize)).transpose()?,
             line_mode: block.flag("cli-line-mode"),

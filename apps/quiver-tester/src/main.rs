@@ -58,6 +58,12 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
+    // A panic on any thread ends the tester: what it has counted so far cannot be trusted.
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        before(panic);
+        std::process::abort();
+    }));
     let options = Options::parse();
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

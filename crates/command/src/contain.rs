@@ -100,7 +100,8 @@ pub fn line(panic: &PanicHookInfo<'_>) -> String {
 
 impl From<Panicked> for OpError {
     fn from(panicked: Panicked) -> Self {
-        Self::unspecified(format!("internal error at {panicked}")).remedy("nothing has changed and the router goes on; report this line")
+        Self::unspecified(format!("internal error at {panicked}"))
+            .remedy("nothing has changed and the router goes on; report this line")
     }
 }
 

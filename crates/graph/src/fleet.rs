@@ -122,6 +122,11 @@ impl Fleet {
         });
     }
 
+    /// Main has done a part of what it does.
+    pub(crate) fn progress(&self) {
+        self.main.beat();
+    }
+
     /// Number of worker threads; 0 means that main forwards.
     pub fn workers(&self) -> usize {
         self.workers.len()

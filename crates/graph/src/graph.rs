@@ -215,7 +215,7 @@ impl Graph {
     /// Tells a watchdog that main has done a part of what it does: between the parts of a change that has many and does not
     /// give the thread back.
     pub fn progress(&self) {
-        self.shared.pulses.of(0).beat();
+        self.fleet.progress();
     }
 
     /// Reclamation domain that all workers take part in.

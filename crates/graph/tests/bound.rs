@@ -137,7 +137,12 @@ impl Bed {
     }
 
     fn looped(&self) -> u64 {
-        self.graph.error_counts().iter().filter(|(_, e, _)| (e.node.as_str(), e.text) == ("packet-loop", "packet loop")).map(|e| e.2).sum()
+        self.graph
+            .error_counts()
+            .iter()
+            .filter(|(_, e, _)| (e.node.as_str(), e.text) == ("packet-loop", "packet loop"))
+            .map(|e| e.2)
+            .sum()
     }
 
     fn other_drops(&self) -> u64 {

@@ -3,7 +3,7 @@
 use super::{ConfigError, Source};
 use crate::grammar::{
     nearest,
-    values::{Number, parse_number},
+    values::{Number, parse_number, parse_size},
 };
 use std::{
     collections::BTreeSet,
@@ -90,20 +90,7 @@ impl Value {
 
     /// Bytes, with `k`, `m`, `g` or `t` for powers of 1024, and an optional `b` behind.
     pub fn size(&self) -> Result<u64, ConfigError> {
-        let lower = self.text.to_ascii_lowercase();
-        let unit = lower.strip_suffix('b').filter(|_| !lower.starts_with("0x")).unwrap_or(&lower);
-        let (digits, shift) = match unit.as_bytes() {
-            [digits @ .., b'k'] => (digits, 10),
-            [digits @ .., b'm'] => (digits, 20),
-            [digits @ .., b'g'] => (digits, 30),
-            [digits @ .., b't'] => (digits, 40),
-            digits => (digits, 0),
-        };
-        std::str::from_utf8(digits)
-            .ok()
-            .and_then(parse_number)
-            .and_then(|number| number.checked_mul(1 << shift))
-            .ok_or_else(|| self.bad("a size such as 2048, 64k, 16M or 1G"))
+        parse_size(&self.text).ok_or_else(|| self.bad("a size such as 2048, 64k, 16M or 1G"))
     }
 
     /// Cores, `2-4,6`; sorted, each once.

@@ -221,6 +221,15 @@ impl<'a> Args<'a> {
         Ok(number)
     }
 
+    /// Bytes, such as 2048, 64k, 16M or 1G.
+    pub fn size(&mut self, what: &str) -> Result<u64, OpError> {
+        let word = self.require(what)?;
+        let size =
+            values::parse_size(&word.text).ok_or_else(|| self.bad(what, &word.text, "not a size such as 2048, 64k, 16M or 1G"))?;
+        self.accept(&word);
+        Ok(size)
+    }
+
     /// A whole number in a range.
     pub fn number_in<T: Number>(&mut self, what: &str, range: RangeInclusive<T>) -> Result<T, OpError> {
         let word = self.require(what)?;

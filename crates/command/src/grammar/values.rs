@@ -16,6 +16,20 @@ pub fn parse_number(word: &str) -> Option<u64> {
     u64::from_str_radix(digits, radix).ok()
 }
 
+/// Bytes, with `k`, `m`, `g` or `t` for powers of 1024, and an optional `b` behind.
+pub fn parse_size(word: &str) -> Option<u64> {
+    let lower = word.to_ascii_lowercase();
+    let unit = lower.strip_suffix('b').filter(|_| !lower.starts_with("0x")).unwrap_or(&lower);
+    let (digits, shift) = match unit.as_bytes() {
+        [digits @ .., b'k'] => (digits, 10),
+        [digits @ .., b'm'] => (digits, 20),
+        [digits @ .., b'g'] => (digits, 30),
+        [digits @ .., b't'] => (digits, 40),
+        digits => (digits, 0),
+    };
+    std::str::from_utf8(digits).ok().and_then(parse_number).and_then(|number| number.checked_mul(1 << shift))
+}
+
 /// A MAC address, `aa:bb:cc:dd:ee:ff` or `aabb.ccdd.eeff`.
 pub fn parse_mac(word: &str) -> Option<[u8; 6]> {
     let mut mac = [0; 6];

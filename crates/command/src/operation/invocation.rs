@@ -103,9 +103,8 @@ fn guarded<R>(reads: bool, f: impl FnOnce() -> R) -> Result<R, OpError> {
 
 /// Renders a reply: what the operation does is done by then.
 fn rendered<R: serde::Serialize + Text>(reply: &R, view: &View) -> Result<Answer, OpError> {
-    contain(|| Answer::render(reply, view)).map_err(|panicked| {
-        OpError::unspecified(format!("done, but the answer cannot be shown: internal error at {panicked}"))
-    })?
+    contain(|| Answer::render(reply, view))
+        .map_err(|panicked| OpError::unspecified(format!("done, but the answer cannot be shown: internal error at {panicked}")))?
 }
 
 /// A job whose reply is rendered when it ends.

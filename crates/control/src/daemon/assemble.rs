@@ -197,10 +197,12 @@ impl Daemon {
             self.serve_terminal();
         }
         self.pulse.begin();
+        let scheduler = (self.startup.cpu.policy, self.startup.cpu.priority);
         let watchdog = {
             let mut router = self.router.borrow_mut();
-            let watchdog = Watchdog::start(Arc::clone(router.graph.pulses()), WatchdogSettings::new(self.startup.unix.watchdog))
-                .map_err(|error| StartError::System { doing: "cannot start the watchdog".to_owned(), error })?;
+            let watchdog =
+                Watchdog::start(Arc::clone(router.graph.pulses()), WatchdogSettings::new(self.startup.unix.watchdog, scheduler))
+                    .map_err(|error| StartError::System { doing: "cannot start the watchdog".to_owned(), error })?;
             let watchdog = Rc::new(watchdog);
             router.add_part(Rc::clone(&watchdog));
             watchdog

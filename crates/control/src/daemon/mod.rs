@@ -3,6 +3,7 @@
 mod api;
 mod assemble;
 mod detach;
+pub(crate) mod group;
 mod links;
 mod memif;
 mod pidfile;

@@ -17,6 +17,7 @@ use quiver_privilege::seccomp::{self, Mode, Who};
 use quiver_privilege::status::Status;
 use rustix::thread::CapabilitySet;
 
+use super::group::group_id;
 use super::{StartError, runtime_dir};
 use crate::server::Owner;
 use crate::startup::StartupConfig;
@@ -56,8 +57,7 @@ impl Wish {
     /// A user or group that the system does not know, or that this process cannot become.
     pub fn of(startup: &StartupConfig) -> Result<Self, StartError> {
         let unix = &startup.unix;
-        let group = |value: &quiver_command::config::Value| account::find_group(value.text()).map_err(|text| value.error(text));
-        let gid = unix.gid.as_ref().map(group).transpose()?;
+        let gid = unix.gid.as_ref().map(group_id).transpose()?;
         let Some(value) = &unix.rights.user else { return Ok(Self { account: None, owner: Owner { uid: None, gid } }) };
         let mut account = Account::find(value.text()).map_err(|text| value.error(text))?;
         account.gid = gid.unwrap_or(account.gid);

@@ -205,7 +205,7 @@ fn draw(router: &mut Router, active: bool) -> Drawing {
         places.insert(node.name.as_str(), drawing.vertices.len());
         let role = match node.name.as_str() {
             _ if node.kind == NodeKind::Input => Role::Input,
-            "error-drop" | "error-punt" | "null-node" => Role::End,
+            "error-drop" | "error-punt" | "null-node" | "packet-loop" => Role::End,
             name if name.ends_with("-drop") || name.ends_with("-punt") => Role::End,
             name if name.ends_with("-tx") || name.ends_with("-output") => Role::Output,
             _ => Role::Inner,

@@ -8,9 +8,10 @@ pub use create::{CreateMemif, CreateMemifRequest, CreateSocket, CreateSocketRequ
 use std::path::PathBuf;
 
 use quiver_command::operation::{OpError, Registry, retval};
-use quiver_drivers::memif::{Memif, MemifError};
+use quiver_drivers::memif::{Limits, Memif, MemifError, SocketConfig};
 use quiver_net::Router;
 
+use crate::daemon::group::group_id;
 use crate::daemon::runtime_dir;
 use crate::startup::RUNTIME_DIR;
 use crate::system::System;
@@ -29,8 +30,13 @@ pub fn memif(router: &mut Router) -> std::io::Result<Memif> {
     if let Some(memif) = router.part::<Memif>() {
         return Ok(memif.clone());
     }
-    let folder = router.part::<System>().map_or_else(|| PathBuf::from(RUNTIME_DIR), |s| runtime_dir(&s.startup.unix));
-    let memif = Memif::new(&folder.join("memif.sock").to_string_lossy())?;
+    let startup = router.part::<System>().map(|s| &s.startup);
+    let folder = startup.map_or_else(|| PathBuf::from(RUNTIME_DIR), |s| runtime_dir(&s.unix));
+    // That the group is there was found out when the other sockets were made.
+    let group = startup.and_then(|s| group_id(s.unix.gid.as_ref()?).ok());
+    let limits = startup.map_or(Limits::DEFAULT, |s| s.memif);
+    let config = SocketConfig { limits, ..SocketConfig::new(&folder.join("memif.sock").to_string_lossy()) };
+    let memif = Memif::with_socket(config, group)?;
     if let Some(pool) = router.graph.pools().first() {
         memif.set_buffers(pool.region().clone());
     }
@@ -55,6 +61,7 @@ pub fn run(router: &mut Router) {
             _ => {}
         }
     }
+    memif.notices().iter().for_each(|notice| tracing::warn!(target: "memif", "{notice}"));
 }
 
 fn memif_error(error: &MemifError) -> OpError {
@@ -66,6 +73,7 @@ fn memif_error(error: &MemifError) -> OpError {
         MemifError::SocketBusy(_) | MemifError::SocketFixed | MemifError::Role { .. } | MemifError::ZeroCopyServer => {
             retval::INVALID_ARGUMENT
         }
+        MemifError::NoSignals(_) => retval::SYSCALL_ERROR_1,
         MemifError::NoPacketMemory | MemifError::PoolMemory(_) => retval::UNSPECIFIED,
         MemifError::Listening(_) | MemifError::System { .. } => retval::SYSCALL_ERROR_1,
     };

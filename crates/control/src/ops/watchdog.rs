@@ -68,9 +68,8 @@ impl Text for State {
             ("Blocked ms", Align::Right, 11),
             ("Longest ms", Align::Right, 11),
         ];
-        let table = columns.into_iter().fold(TextTable::new(), |table, (name, align, width)| {
-            table.column_with(name, align, width, align)
-        });
+        let table =
+            columns.into_iter().fold(TextTable::new(), |table, (name, align, width)| table.column_with(name, align, width, align));
         table.heading(out);
         for t in &report.threads {
             table.row(out, &[&t.id, &t.name, &t.lwp, &t.state, &t.beats, &t.cpu_ms, &t.blocked_ms, &t.longest_ms]);

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use quiver_buffer::PageSize;
 use quiver_command::config::{Block, Config, ConfigError, Listen, Schema, Source, Value};
+use quiver_drivers::memif::Limits;
 use quiver_graph::RxMode;
 use quiver_graph::topology::{PlacementRequest, SchedulerPolicy};
 
@@ -51,6 +52,8 @@ pub struct StartupConfig {
     pub stats_socket: Option<PathBuf>,
     /// `interface { default-rx-mode }`.
     pub rx_mode: RxMode,
+    /// `memif { … }`: what a peer of a memif socket may have mapped, where `create memif socket` says nothing else.
+    pub memif: Limits,
     /// What was accepted without effect, a line each.
     pub notices: Vec<String>,
     /// Everything, for the sections that plugins read.
@@ -185,6 +188,7 @@ impl StartupConfig {
             stats_socket: socket(config.section("statseg"), "stats.sock"),
             stats_interval: stats_interval(config.section("statseg"))?,
             rx_mode: rx_mode(config.section("interface"))?,
+            memif: memif_limits(config.section("memif"))?,
             notices: config.notices().iter().map(ToString::to_string).collect(),
             config,
         })
@@ -195,6 +199,18 @@ impl StartupConfig {
 fn socket(block: &Block, name: &str) -> Option<PathBuf> {
     let path = block.get("socket-name").map(|value| value.path().to_owned());
     path.or_else(|| block.flag("default").then(|| name.into()))
+}
+
+/// `memif { … }`.
+fn memif_limits(block: &Block) -> Result<Limits, ConfigError> {
+    let memory = block.get("max-memory").map(|value| match value.size()? {
+        bytes if (Limits::LEAST.memory..=Limits::MOST.memory).contains(&bytes) => Ok(bytes),
+        _ => Err(value.bad("64k to 16G")),
+    });
+    let range = Limits::LEAST.regions..=Limits::MOST.regions;
+    let regions = block.get("max-regions").map(|value| value.number_in(range)).transpose()?;
+    let default = Limits::DEFAULT;
+    Ok(Limits { memory: memory.transpose()?.unwrap_or(default.memory), regions: regions.unwrap_or(default.regions) })
 }
 
 /// `interface { default-rx-mode }`.

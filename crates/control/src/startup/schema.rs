@@ -20,6 +20,7 @@ pub fn schema() -> Schema {
         .section(logging())
         .section(Section::new("node").group("default", variant()).any("node", variant()))
         .section(statseg())
+        .section(Section::new("memif").value("max-memory", "size").value("max-regions", "number"))
         .section(Section::new("socksvr").value("socket-name", "path").flag("default"))
         .section(memory())
         .section(

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use quiver_graph::topology::{self, SchedulerPolicy};
 use quiver_graph::{Activity, Pulse, Pulses};
 use serde::Serialize;
 
@@ -40,12 +41,25 @@ pub struct Settings {
     pub limit: Option<Duration>,
     /// Time within which the supervisor wants to hear from the process.
     pub supervisor: Option<Duration>,
+    /// How the watched threads are scheduled: the watchdog comes before them.
+    pub scheduler: (SchedulerPolicy, u32),
 }
 
 impl Settings {
     /// Those of a `startup.conf` and of the supervisor's environment (`WATCHDOG_USEC`, `WATCHDOG_PID`).
-    pub fn new(limit: Option<Duration>) -> Self {
-        Self { limit, supervisor: sd_notify::watchdog_enabled().filter(|time| !time.is_zero()) }
+    pub fn new(limit: Option<Duration>, scheduler: (SchedulerPolicy, u32)) -> Self {
+        Self { limit, supervisor: sd_notify::watchdog_enabled().filter(|time| !time.is_zero()), scheduler }
+    }
+
+    /// Lets the calling thread run wherever the process may: a new thread is pinned as main is, and as real as main, which may be
+    /// what spins.
+    fn come_first(&self) {
+        let _ = topology::unpin_current_thread();
+        let (policy, priority) = self.scheduler;
+        // The others have no priorities; there the kernel shares the processors out.
+        if matches!(policy, SchedulerPolicy::Fifo | SchedulerPolicy::RoundRobin) {
+            let _ = topology::set_scheduler(policy, (priority + 1).min(99));
+        }
     }
 
     /// The time after which a thread is stuck: the supervisor's where the configuration has none.
@@ -124,12 +138,14 @@ impl Watchdog {
             let (tell, told) = bounded::<()>(1);
             // A supervisor that does not read must not hold the watchdog up.
             std::thread::Builder::new().name("quiver_notify".to_owned()).spawn(move || {
+                settings.come_first();
                 while told.recv().is_ok() {
                     let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
                 }
             })?;
             let mut watch = Watch { pulses, settings, known: Arc::clone(&known), judge: Judge::default(), tell };
             std::thread::Builder::new().name("quiver_watch".to_owned()).spawn(move || {
+                settings.come_first();
                 let mut last = Instant::now();
                 while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                     // Where this thread itself was kept from running, the others may have been too.

@@ -1,12 +1,13 @@
 //! Rings of a connection, made by either end.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::memory::{self, COOKIE, Region, Regions, Ring, ring_bytes};
+use super::event::Event;
+use super::memory::{COOKIE, Region, Regions, Ring, ring_bytes};
 use super::message::{AddRing, Hello, Message};
 use super::rx::RxRing;
 use super::tx::TxRing;
@@ -24,7 +25,7 @@ pub(super) struct Rings {
 #[derive(Debug)]
 pub(super) struct Announced {
     pub ring: AddRing,
-    pub event: Arc<OwnedFd>,
+    pub event: Arc<Event>,
 }
 
 impl Rings {
@@ -59,7 +60,7 @@ impl Rings {
         let bytes = usize::try_from(plan.bytes()).map_err(io::Error::other)?;
         let regions: Regions = vec![Region::create(bytes)?].into();
         let ring = |index: usize| -> io::Result<(Ring, Buffers)> {
-            let event = Some(Arc::new(memory::new_event()?));
+            let event = Some(Arc::new(Event::new()?));
             let ring = Ring::new(&regions, 0, plan.ring_offset(index), plan.log2_size, event).map_err(io::Error::other)?;
             let offset = plan.buffer_offset(index);
             let base = NonNull::new(regions[0].address(offset as usize)).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -82,7 +83,7 @@ impl Rings {
         let bytes = plan.buffers_start() as usize;
         let regions: Regions = vec![Region::create(bytes)?, Region::of_pool(lending.clone())?].into();
         let ring = |index: usize| -> io::Result<Ring> {
-            let event = Some(Arc::new(memory::new_event()?));
+            let event = Some(Arc::new(Event::new()?));
             let ring = Ring::new(&regions, 0, plan.ring_offset(index), plan.log2_size, event).map_err(io::Error::other)?;
             ring.cookie().store(COOKIE, Ordering::Release);
             Ok(ring)
@@ -97,8 +98,8 @@ impl Rings {
     pub fn announce(&self) -> io::Result<Vec<(Message, Option<OwnedFd>)>> {
         let mut messages = Vec::new();
         for (index, region) in self.regions.iter().enumerate() {
-            let fd = region.fd().try_clone()?;
-            messages.push((Message::AddRegion { index: index as u16, size: region.len() as u64 }, Some(fd)));
+            let fd = region.fd().map(OwnedFd::try_clone).transpose()?;
+            messages.push((Message::AddRegion { index: index as u16, size: region.len() as u64 }, fd));
         }
         let tx = self.tx.iter().map(|r| &r.ring).enumerate().map(|(k, ring)| (k, ring, true));
         let rx = self.rx.iter().map(|r| &r.ring).enumerate().map(|(k, ring)| (k, ring, false));
@@ -106,7 +107,7 @@ impl Rings {
             let (region, offset) = ring.place();
             let ring_message =
                 AddRing { to_server, index: index as u16, region, offset, log2_size: ring.log2_size(), private_header: 0 };
-            let event = ring.event().map(|e| e.as_fd().try_clone_to_owned()).transpose()?;
+            let event = ring.event().and_then(|e| e.fd()).map(|fd| fd.try_clone_to_owned()).transpose()?;
             messages.push((Message::AddRing(ring_message), event));
         }
         Ok(messages)

@@ -77,6 +77,9 @@ pub enum MemifError {
     /// Nobody has said where packets lie.
     #[error("there is no packet memory to share")]
     NoPacketMemory,
+    /// Peers that sleep could not be woken.
+    #[error("memif needs asynchronous I/O of the system: {0} (is fs.aio-max-nr used up?)")]
+    NoSignals(io::Error),
     /// The pool cannot be made.
     #[error(transparent)]
     PoolMemory(quiver_buffer::RegionError),
@@ -100,6 +103,7 @@ impl MemifError {
             Self::Range { key, .. } => key,
             Self::NoSocket(_) | Self::SocketBusy(_) | Self::SocketFixed | Self::Role { .. } | Self::Pool { .. } => "socket-id",
             Self::ZeroCopyServer | Self::NoPacketMemory | Self::PoolMemory(_) => "zero-copy",
+            Self::NoSignals(_) => "memif",
             Self::SocketExists { .. } | Self::Exists { .. } => "id",
             Self::PathTaken { .. } | Self::Path(_) | Self::Listening(_) | Self::System { .. } => "filename",
         }

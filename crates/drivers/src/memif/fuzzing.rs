@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use quiver_graph::Port;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
-use super::memory::{COOKIE, new_event};
+use super::event::new_event;
+use super::memory::COOKIE;
 use super::message::MESSAGE_BYTES;
 use super::socket::{self, Received};
 use super::{Key, Memif, MemifConfig, MemifPort, Role};
@@ -46,7 +47,7 @@ impl Bench {
         let memif = Memif::new(&path("0"))?;
         memif.add_socket(1, &path("1"))?;
         memif.add_socket(2, &path("2"))?;
-        let listener = socket::listener(&path("2"))?;
+        let listener = socket::listener(&path("2"), None, drop)?;
         let mut server = memif.create(MemifConfig { role: Role::Server, ..MemifConfig::new(SERVER) })?;
         server.set_up(true)?;
         let client = memif.create(MemifConfig { ring_size: 4, buffer_size: 64, ..MemifConfig::new(CLIENT) })?;
@@ -70,7 +71,7 @@ impl Bench {
             self.client.set_up(true).expect("up");
             socket::accept(&self.listener).expect("the client connects")
         };
-        self.memif.run();
+        settle(&self.memif);
         while let [kind, len, tail @ ..] = rest {
             let (fields, tail) = tail.split_at(usize::from(len & 127).min(tail.len()));
             rest = tail;
@@ -87,13 +88,25 @@ impl Bench {
                 _ => Some(peer.as_fd()),
             };
             let _ = socket::send_bytes(&peer, &bytes, fd);
-            self.memif.run();
+            settle(&self.memif);
             while let Received::Bytes(..) = socket::receive(&peer) {}
         }
         drop(peer);
-        self.memif.run();
+        settle(&self.memif);
         assert!(!self.server.link().up && !self.client.link().up, "a connection outlived its peer");
         assert!(self.memif.interface(SERVER).is_some_and(|i| i.channel.is_none()), "a dead peer still holds the interface");
+    }
+}
+
+/// Runs the control side until it is done with all that peers have sent.
+pub(super) fn settle(memif: &Memif) {
+    let Ok(fd) = memif.fd() else { return };
+    loop {
+        memif.run();
+        let busy = memif.sockets().iter().any(|s| s.unfinished > 0);
+        if !crate::sys::wait_readable(&fd, if busy { 10 } else { 0 }).unwrap_or(false) && !busy {
+            return;
+        }
     }
 }
 

@@ -12,19 +12,45 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Mappings of peers that can exist at a time.
-const SLOTS: usize = 4096;
-/// Start of a slot that is being filled.
-const RESERVED: usize = usize::MAX;
+/// Mappings of peers that can exist at a time: a quarter of what Linux lets a process have (`vm.max_map_count`), since one that
+/// has them all cannot even take memory any more.
+pub(super) const SLOTS: usize = 16_384;
+
+/// Bytes of a page of memory files that are not on huge pages.
+const SMALL_PAGE: usize = 4096;
 
 struct Slot {
-    /// First address; 0: free.
+    /// First address; 0: nothing is guarded here.
     start: AtomicUsize,
+    /// Bytes that are mapped, whole pages of the file.
     len: AtomicUsize,
     lost: AtomicBool,
+}
+
+/// Slots that were never used, and those that are free again.
+struct Free {
+    fresh: usize,
+    again: Vec<usize>,
+}
+
+static FREE: Mutex<Free> = Mutex::new(Free { fresh: 0, again: Vec::new() });
+
+impl Free {
+    fn with<R>(work: impl FnOnce(&mut Self) -> R) -> R {
+        work(&mut FREE.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn take(&mut self) -> Option<usize> {
+        self.again.pop().or_else(|| {
+            let slot = self.fresh;
+            self.fresh = (slot + 1).min(SLOTS);
+            (slot < SLOTS).then_some(slot)
+        })
+    }
 }
 
 static TABLE: [Slot; SLOTS] =
@@ -58,20 +84,26 @@ unsafe impl Send for Guarded {}
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
-    /// Maps the first `len` bytes of a peer's file.
-    pub(super) fn map(fd: &OwnedFd, len: usize) -> io::Result<Self> {
+    /// Maps the first `len` bytes of a peer's file: whole pages of `page` bytes, as the file has them.
+    ///
+    /// # Errors
+    /// The system's; too many mappings; a length that is not whole huge pages: the kernel maps huge pages whole, so that the
+    /// mapping would be longer than what is guarded.
+    pub(super) fn map(fd: &OwnedFd, len: usize, page: usize) -> io::Result<Self> {
         install()?;
-        let slot = TABLE
-            .iter()
-            .position(|s| s.start.compare_exchange(0, RESERVED, Ordering::AcqRel, Ordering::Relaxed).is_ok())
-            .ok_or_else(|| io::Error::other("too many mappings of peers"))?;
+        let len = match page {
+            0..=SMALL_PAGE => len.next_multiple_of(SMALL_PAGE),
+            _ if len.is_multiple_of(page) => len,
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
+        };
+        let slot = Free::with(Free::take).ok_or_else(|| io::Error::other("too many mappings of peers"))?;
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, fd.as_raw_fd(), 0) };
         let base = (base != libc::MAP_FAILED).then(|| NonNull::new(base.cast::<u8>())).flatten();
         let Some(base) = base else {
             let error = io::Error::last_os_error();
-            TABLE[slot].start.store(0, Ordering::Release);
+            Free::with(|free| free.again.push(slot));
             return Err(error);
         };
         TABLE[slot].lost.store(false, Ordering::Relaxed);
@@ -92,9 +124,13 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: G1; whoever owns the value has ended all access.
-        let _ = unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+        // First the slot, then the mapping: whoever owned the value has ended all access, so nothing needs the guard any more,
+        // and from the unmapping on the addresses may be those of another mapping, which the handler must not replace.
         TABLE[self.slot].start.store(0, Ordering::Release);
+        // SAFETY: G1: mapped by this value alone; `len` is what was mapped, whole pages.
+        let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+        debug_assert_eq!(unmapped, 0);
+        Free::with(|free| free.again.push(self.slot));
     }
 }
 
@@ -132,16 +168,17 @@ fn install() -> io::Result<()> {
 
 /// Only atomics, `mmap`, `write` and `sigaction`: all of them allowed in a signal handler.
 extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid siginfo_t for SIGBUS, whose address field is set.
-    let address = unsafe { (*info).si_addr() } as usize;
+    // SAFETY: the kernel passes a valid siginfo_t for SIGBUS; its address field is set where the kernel itself has sent it, for
+    // an access, and is something else where a process did.
+    let (address, by_kernel) = unsafe { ((*info).si_addr() as usize, (*info).si_code > 0) };
     for slot in &TABLE {
         let (start, len) = (slot.start.load(Ordering::Acquire), slot.len.load(Ordering::Relaxed));
-        if start == 0 || start == RESERVED || !(start..start + len).contains(&address) {
+        if !by_kernel || start == 0 || !(start..start + len).contains(&address) {
             continue;
         }
         let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: replaces a mapping that this module made and still owns (the slot is released only after munmap).
+        // SAFETY: replaces a mapping that this module made and still owns (the slot is cleared before munmap), whole.
         let new = unsafe { libc::mmap(start as *mut _, len, protection, flags, -1, 0) };
         if new == libc::MAP_FAILED {
             break;
@@ -175,7 +212,7 @@ mod tests {
     fn memory_that_a_peer_takes_away_reads_as_zeros_and_is_noticed() {
         let fd = memfd_create(c"peer", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&fd, 1 << 16).unwrap();
-        let map = Guarded::map(&fd, 1 << 16).unwrap();
+        let map = Guarded::map(&fd, 1 << 16, 4096).unwrap();
         // SAFETY: inside the mapping (G1).
         unsafe {
             map.base().as_ptr().add(0x8000).write_volatile(7);
@@ -186,8 +223,54 @@ mod tests {
             map.base().as_ptr().write_volatile(1);
         }
         assert!(map.is_lost());
-        let again = Guarded::map(&fd, 1 << 16).unwrap();
+        let again = Guarded::map(&fd, 1 << 16, 4096).unwrap();
         drop(map);
         assert!(!again.is_lost());
+    }
+
+    /// Huge pages without a single one in the system: every access is a SIGBUS.
+    fn huge() -> OwnedFd {
+        let fd = memfd_create(c"huge", MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB).unwrap();
+        ftruncate(&fd, 4 << 20).unwrap();
+        fd
+    }
+
+    #[test]
+    fn huge_pages_are_mapped_and_guarded_whole_or_not_at_all() {
+        let maps = || std::fs::read_to_string("/proc/self/maps").unwrap().matches("memfd:huge").count();
+        for len in [1, 4096, 8192, 1_000_000, (2 << 20) - 1, (2 << 20) + 4096] {
+            assert!(Guarded::map(&huge(), len, 2 << 20).is_err(), "{len}");
+        }
+        assert_eq!(maps(), 0);
+        for len in [2 << 20, 4 << 20] {
+            let fd = huge();
+            let map = Guarded::map(&fd, len, 2 << 20).unwrap();
+            // The file ends: what was there is gone, whether or not the system has a page.
+            ftruncate(&fd, 0).unwrap();
+            // SAFETY: inside the mapping (G1).
+            assert_eq!(unsafe { map.base().as_ptr().add(len - 1).read_volatile() }, 0);
+            assert!(map.is_lost());
+            drop(map);
+            assert_eq!(maps(), 0, "a mapping stayed behind");
+        }
+    }
+
+    #[test]
+    fn a_mapping_that_ends_inside_a_page_is_guarded_to_the_end_of_the_page() {
+        let fd = memfd_create(c"peer", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&fd, 5000).unwrap();
+        let map = Guarded::map(&fd, 5000, 4096).unwrap();
+        ftruncate(&fd, 0).unwrap();
+        // SAFETY: inside the mapping (G1), which is whole pages.
+        assert_eq!(unsafe { map.base().as_ptr().add(8191).read_volatile() }, 0);
+    }
+
+    #[test]
+    fn slots_are_used_again_and_end_somewhere() {
+        let mut free = Free { fresh: 0, again: Vec::new() };
+        assert!((0..SLOTS).all(|k| free.take() == Some(k)));
+        assert_eq!((free.take(), free.take()), (None, None));
+        free.again.push(7);
+        assert_eq!((free.take(), free.take()), (Some(7), None));
     }
 }

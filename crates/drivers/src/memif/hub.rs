@@ -13,13 +13,15 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fs::Timespec;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
 
+use super::background::{Background, Given, Heard};
 use super::connection::Rings;
-use super::memory::Regions;
+use super::event;
+use super::memory::{Limits, Regions};
 use super::message::{Init, Message};
 use super::port::MemifPort;
 use super::rx::RxSlot;
-use super::session::{self, Session, Step};
-use super::socket::{self, Received};
+use super::session::{self, Means, Session, Step};
+use super::socket;
 use super::tx::TxSlots;
 use super::zero_copy::Lending;
 use super::{Key, MemifConfig, MemifError, Role, Shared, guard};
@@ -34,9 +36,13 @@ const STRANGERS: usize = 32;
 pub const POOL_BUFFERS: u32 = 16_384;
 /// Buffers of such a pool beyond what lies in rings: vectors on their way.
 const IN_FLIGHT: usize = 2048;
-/// Messages and connections taken from one socket in a row.
+/// Connections taken from one socket in a row.
 const BURST: usize = 64;
+/// Things of a socket's peers that wait to be closed: while there are more, it takes no clients.
+const BACKLOG_MAX: usize = 256;
 
+/// What is waited for on a control connection: once, until the message has been received.
+const CHANNEL: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 const TIMER: u64 = 0;
 const WAKE: u64 = 1;
 const ALARM: u64 = 2;
@@ -59,25 +65,50 @@ pub(super) struct Hub {
     buffers: Option<Arc<Buffers>>,
     /// Pools whose last buffers are waited for.
     retiring: bool,
+    /// Group that may use the sockets.
+    group: Option<u32>,
+    notices: Vec<String>,
 }
 
 pub(super) struct Socket {
-    path: String,
+    config: SocketConfig,
     listener: Option<(u64, OwnedFd)>,
-    /// Buffers of its pool, where it gets one.
-    pool_buffers: u32,
+    /// Why it takes no clients for now; until the next tick.
+    paused: Option<String>,
     pub(super) lending: Option<Lending>,
+    /// Reads its control channels.
+    background: Background,
 }
 
 impl Socket {
-    fn new(path: &str, pool_buffers: u32) -> Self {
-        Self { path: path.to_owned(), listener: None, pool_buffers, lending: None }
+    fn new(config: SocketConfig, wake: &Arc<OwnedFd>) -> Self {
+        Self { config, listener: None, paused: None, lending: None, background: Background::new(wake.clone()) }
+    }
+}
+
+/// How to declare a socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketConfig {
+    /// Where it is: a path, or a name in the abstract namespace for one that begins with `@`.
+    pub path: String,
+    /// Buffers that its zero-copy interfaces share.
+    pub pool_buffers: u32,
+    /// What each of its peers may have mapped here.
+    pub limits: Limits,
+}
+
+impl SocketConfig {
+    /// The usual settings.
+    pub fn new(path: &str) -> Self {
+        Self { path: path.to_owned(), pool_buffers: POOL_BUFFERS, limits: Limits::DEFAULT }
     }
 }
 
 /// A control connection.
 struct Channel {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
+    /// Since when a message is being received, where one is.
+    receiving: Option<Instant>,
     socket: u32,
     session: Session,
     since: Instant,
@@ -110,6 +141,12 @@ pub struct SocketInfo {
     pub path: String,
     /// Interfaces that use it.
     pub interfaces: usize,
+    /// What each of its peers may have mapped here.
+    pub limits: Limits,
+    /// Why it takes no clients for now.
+    pub paused: Option<String>,
+    /// What is being received from its peers, or closed that came from them, at this moment.
+    pub unfinished: usize,
 }
 
 /// Makes an eventfd readable.
@@ -124,13 +161,21 @@ impl Memif {
     /// # Errors
     /// The operating system's: descriptors for events and timers.
     pub fn new(default_path: &str) -> io::Result<Self> {
+        Self::with_socket(SocketConfig::new(default_path), None)
+    }
+
+    /// [`Memif::new`] with all settings of socket 0, and the group that may use the sockets.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_socket(default: SocketConfig, group: Option<u32>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        let wake = Arc::new(super::memory::new_event()?);
+        let wake = Arc::new(event::new_event()?);
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
         epoll::add(&epoll, &*wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         epoll::add(&epoll, guard::alarm()?, EventData::new_u64(ALARM), EventFlags::IN | EventFlags::ET)?;
-        let sockets = BTreeMap::from([(0, Socket::new(default_path, POOL_BUFFERS))]);
+        let sockets = BTreeMap::from([(0, Socket::new(default, &wake))]);
         let hub = Hub {
             epoll,
             timer,
@@ -143,6 +188,8 @@ impl Memif {
             next_token: ALARM + 1,
             buffers: None,
             retiring: false,
+            group,
+            notices: Vec::new(),
         };
         Ok(Self(Rc::new(RefCell::new(hub))))
     }
@@ -164,6 +211,11 @@ impl Memif {
         std::mem::take(&mut hub.changed).into_iter().collect()
     }
 
+    /// What the operator should know since the last call, a line each.
+    pub fn notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.borrow_mut().notices)
+    }
+
     /// Gives it the packet memory, without which there are no zero-copy interfaces.
     pub fn set_buffers(&self, buffers: Arc<Buffers>) {
         self.0.borrow_mut().buffers = Some(buffers);
@@ -174,15 +226,16 @@ impl Memif {
     /// # Errors
     /// Number or file are taken, or the path is impossible.
     pub fn add_socket(&self, id: u32, path: &str) -> Result<(), MemifError> {
-        self.add_socket_with_pool(id, path, POOL_BUFFERS)
+        self.add_socket_with(id, SocketConfig::new(path))
     }
 
-    /// [`Memif::add_socket`] with the number of buffers that its zero-copy interfaces share.
+    /// [`Memif::add_socket`] with all settings.
     ///
     /// # Errors
-    /// As there.
-    pub fn add_socket_with_pool(&self, id: u32, path: &str, pool_buffers: u32) -> Result<(), MemifError> {
+    /// As there, and limits that cannot be.
+    pub fn add_socket_with(&self, id: u32, config: SocketConfig) -> Result<(), MemifError> {
         let mut hub = self.0.borrow_mut();
+        let path = config.path.as_str();
         if id == 0 {
             return Err(MemifError::SocketFixed);
         }
@@ -190,12 +243,14 @@ impl Memif {
             return Err(MemifError::Path(path.to_owned()));
         }
         if let Some(there) = hub.sockets.get(&id) {
-            return Err(MemifError::SocketExists { id, path: there.path.clone() });
+            return Err(MemifError::SocketExists { id, path: there.config.path.clone() });
         }
-        if let Some((other, _)) = hub.sockets.iter().find(|(_, s)| s.path == path) {
+        if let Some((other, _)) = hub.sockets.iter().find(|(_, s)| s.config.path == path) {
             return Err(MemifError::PathTaken { id: *other, path: path.to_owned() });
         }
-        hub.sockets.insert(id, Socket::new(path, pool_buffers));
+        config.limits.check()?;
+        let socket = Socket::new(config, &hub.wake);
+        hub.sockets.insert(id, socket);
         Ok(())
     }
 
@@ -224,8 +279,11 @@ impl Memif {
         let info = |(id, s): (&u32, &Socket)| SocketInfo {
             id: *id,
             listens: s.listener.is_some(),
-            path: s.path.clone(),
+            path: s.config.path.clone(),
             interfaces: hub.interfaces.keys().filter(|k| k.socket == *id).count(),
+            limits: s.config.limits,
+            paused: s.paused.clone(),
+            unfinished: s.background.unfinished(),
         };
         hub.sockets.iter().map(info).collect()
     }
@@ -249,6 +307,7 @@ impl Memif {
             let role = if other.config.role == Role::Server { "server (master)" } else { "client (slave)" };
             return Err(MemifError::Role { socket: key.socket, role });
         }
+        event::prepare().map_err(MemifError::NoSignals)?;
         let system = |error| MemifError::System { what: format!("making {key}"), error };
         let rx = (0..config.rx_queues).map(|_| RxSlot::new().map(Arc::new)).collect::<io::Result<Vec<_>>>().map_err(system)?;
         let mac = match config.mac {
@@ -326,12 +385,13 @@ impl Hub {
         let others = self.interfaces.iter().filter(|(k, i)| k.socket == id && i.config.zero_copy);
         let wanted = config.ring_slots() + others.map(|(_, i)| i.config.ring_slots()).sum::<usize>() + IN_FLIGHT;
         let Some(socket) = self.sockets.get_mut(&id) else { return Err(MemifError::NoSocket(id)) };
-        if wanted > socket.pool_buffers as usize {
-            return Err(MemifError::Pool { socket: id, buffers: socket.pool_buffers, wanted });
+        let pool_buffers = socket.config.pool_buffers;
+        if wanted > pool_buffers as usize {
+            return Err(MemifError::Pool { socket: id, buffers: pool_buffers, wanted });
         }
         if socket.lending.is_none() {
             let Some(buffers) = self.buffers.clone() else { return Err(MemifError::NoPacketMemory) };
-            let pool = buffers.share(socket.pool_buffers).map_err(MemifError::PoolMemory)?;
+            let pool = buffers.share(pool_buffers).map_err(MemifError::PoolMemory)?;
             socket.lending = Some(Lending { buffers, pool });
         }
         Ok(())
@@ -354,12 +414,13 @@ impl Hub {
         if socket.listener.is_some() {
             return Ok(());
         }
-        let path = &socket.path;
+        let path = &socket.config.path;
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => MemifError::Listening(path.clone()),
             _ => MemifError::System { what: format!("listening at {path}"), error },
         };
-        let listener = socket::listener(path).map_err(failed)?;
+        let background = &socket.background;
+        let listener = socket::listener(path, self.group, |fd| background.discard(fd)).map_err(failed)?;
         epoll::add(&self.epoll, &listener, EventData::new_u64(token), EventFlags::IN).map_err(|e| failed(e.into()))?;
         socket.listener = Some((token, listener));
         Ok(())
@@ -371,11 +432,15 @@ impl Hub {
             self.end(token, Some("socket is closed"));
         }
         let Some(socket) = self.sockets.get_mut(&id) else { return };
+        socket.paused = None;
         if let Some((_, listener)) = socket.listener.take() {
             let _ = epoll::delete(&self.epoll, &listener);
-            if !socket.path.starts_with('@') {
+            if !socket.config.path.starts_with('@') {
                 // Somebody may have removed it already.
-                let _ = std::fs::remove_file(&socket.path);
+                let _ = std::fs::remove_file(&socket.config.path);
+            }
+            if !socket::close_listener(&listener, |fd| socket.background.discard(fd)) {
+                socket.background.discard(listener);
             }
         }
     }
@@ -394,13 +459,14 @@ impl Hub {
                 WAKE => {
                     let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
                     self.end_wrong();
+                    self.hear();
                 }
                 ALARM => self.end_lost(),
                 token => {
                     let listener = self.sockets.iter().find(|(_, s)| s.listener.as_ref().is_some_and(|l| l.0 == token));
                     match listener.map(|(id, _)| *id) {
                         Some(id) => self.accept(id),
-                        None => self.hear(token),
+                        None => self.receive(token, { event.flags }.contains(EventFlags::HUP)),
                     }
                 }
             }
@@ -410,9 +476,20 @@ impl Hub {
     /// Takes the clients that wait at a socket.
     fn accept(&mut self, id: u32) {
         for _ in 0..BURST {
-            let Some((_, listener)) = self.sockets.get(&id).and_then(|s| s.listener.as_ref()) else { return };
-            let Ok(fd) = socket::accept(listener) else { return };
+            let Some(socket) = self.sockets.get(&id) else { return };
+            let Some((_, listener)) = &socket.listener else { return };
+            let background = socket.background.clone();
+            if background.backlog() > BACKLOG_MAX {
+                return self.pause(id, "what its peers have sent cannot be closed".into());
+            }
+            let fd = match socket::accept(listener) {
+                Ok(fd) => fd,
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock) => return,
+                Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => continue,
+                Err(error) => return self.pause(id, error.to_string()),
+            };
             if socket::send(&fd, &session::hello(), None).is_err() {
+                background.discard(fd);
                 continue;
             }
             let strangers = |c: &Channel| c.socket == id && c.session.key.is_none();
@@ -425,10 +502,40 @@ impl Hub {
         }
     }
 
+    /// Takes no clients at a socket until the next tick: whoever waits would be announced again at once, and in vain.
+    fn pause(&mut self, id: u32, reason: String) {
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        let Some((_, listener)) = &socket.listener else { return };
+        let _ = epoll::delete(&self.epoll, listener);
+        if socket.paused.is_none() {
+            self.notices.push(format!("socket {id} ({}) cannot take a client: {reason}", socket.config.path));
+        }
+        socket.paused = Some(reason);
+    }
+
+    /// Tries again where clients wait.
+    fn resume(&mut self) {
+        let paused: Vec<u32> = self.sockets.iter().filter(|(_, s)| s.paused.is_some()).map(|(id, _)| *id).collect();
+        for id in paused {
+            let Some(socket) = self.sockets.get_mut(&id) else { continue };
+            let Some((token, listener)) = &socket.listener else { continue };
+            let _ = epoll::add(&self.epoll, listener, EventData::new_u64(*token), EventFlags::IN);
+            // Where it fails again, that is no news.
+            let before = self.notices.len();
+            socket.paused = None;
+            self.accept(id);
+            self.notices.truncate(before);
+        }
+    }
+
     fn add_channel(&mut self, fd: OwnedFd, socket: u32, session: Session) -> Option<u64> {
         let token = self.token();
-        epoll::add(&self.epoll, &fd, EventData::new_u64(token), EventFlags::IN).ok()?;
-        self.channels.insert(token, Channel { fd, socket, session, since: Instant::now() });
+        let fd = Arc::new(fd);
+        if epoll::add(&self.epoll, &*fd, EventData::new_u64(token), CHANNEL).is_err() {
+            self.sockets.get(&socket)?.background.discard(fd);
+            return None;
+        }
+        self.channels.insert(token, Channel { fd, receiving: None, socket, session, since: Instant::now() });
         Some(token)
     }
 
@@ -439,7 +546,7 @@ impl Hub {
             return;
         }
         let Some(socket) = self.sockets.get(&key.socket) else { return };
-        let dialled = socket::dial(&socket.path);
+        let dialled = socket::dial(&socket.config.path);
         let channel = match dialled {
             Ok(fd) => self.add_channel(fd, key.socket, Session::client(key)),
             Err(error) => {
@@ -458,30 +565,58 @@ impl Hub {
         }
     }
 
-    /// Takes the messages that wait on a control connection.
-    fn hear(&mut self, token: u64) {
-        for _ in 0..BURST {
-            let Some(channel) = self.channels.get_mut(&token) else { return };
-            let (bytes, fd) = match socket::receive(&channel.fd) {
-                Received::Bytes(bytes, fd) => (bytes, fd),
-                Received::Nothing => return,
-                Received::End => {
+    /// Has the message received that waits on a control connection.
+    fn receive(&mut self, token: u64, hung_up: bool) {
+        let Some(channel) = self.channels.get_mut(&token) else { return };
+        let Some(socket) = self.sockets.get(&channel.socket) else { return };
+        if hung_up && socket.background.is_saturated() {
+            // Nobody may have time for its last words.
+            self.note_end(token, "peer is gone");
+            return self.end(token, None);
+        }
+        channel.receiving = Some(Instant::now());
+        socket.background.receive(token, channel.fd.clone());
+    }
+
+    /// Takes the messages that were received.
+    fn hear(&mut self) {
+        let all: Vec<_> = self.sockets.values().flat_map(|s| s.background.heard()).collect();
+        for (token, heard) in all {
+            // Not where the connection has ended meanwhile.
+            let Some(channel) = self.channels.get_mut(&token) else { continue };
+            channel.receiving = None;
+            match heard {
+                Heard::Bytes(bytes, given) => self.message(token, &bytes, given),
+                Heard::Nothing => {}
+                Heard::End => {
                     self.note_end(token, "peer is gone");
-                    return self.end(token, None);
+                    self.end(token, None);
                 }
-            };
-            let config = channel.session.key.and_then(|k| self.interfaces.get(&k)).map(|i| &i.config);
-            let socket = self.sockets.get(&channel.socket).filter(|_| config.is_some_and(|c| c.zero_copy));
-            let lending = socket.and_then(|s| s.lending.as_ref());
-            let step = match Message::parse(&bytes) {
-                Ok(message) => channel.session.on(message, fd, config, lending),
-                Err(error) => Err(error.to_string()),
-            };
-            let done = step.and_then(|step| self.do_step(token, step));
-            if let Err(reason) = done {
-                self.note_end(token, &reason);
-                return self.end(token, Some(&reason));
             }
+            if let Some(channel) = self.channels.get(&token) {
+                let _ = epoll::modify(&self.epoll, &*channel.fd, EventData::new_u64(token), CHANNEL);
+            }
+        }
+    }
+
+    fn message(&mut self, token: u64, bytes: &[u8], given: Option<Given>) {
+        let Some(channel) = self.channels.get_mut(&token) else { return };
+        let Some(socket) = self.sockets.get(&channel.socket) else { return };
+        let config = channel.session.key.and_then(|k| self.interfaces.get(&k)).map(|i| &i.config);
+        let servers = self.interfaces.values().filter(|i| i.config.role == Role::Server).count();
+        let means = Means {
+            config,
+            lending: socket.lending.as_ref().filter(|_| config.is_some_and(|c| c.zero_copy)),
+            limits: socket.config.limits.shared_by(servers),
+            background: &socket.background,
+        };
+        let step = match Message::parse(bytes) {
+            Ok(message) => channel.session.on(message, given, &means),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(reason) = step.and_then(|step| self.do_step(token, step)) {
+            self.note_end(token, &reason);
+            self.end(token, Some(&reason));
         }
     }
 
@@ -566,8 +701,13 @@ impl Hub {
         if let Some(reason) = reason {
             let _ = socket::send(&channel.fd, &Message::Disconnect { code: 0, reason: reason.to_owned() }, None);
         }
-        let _ = epoll::delete(&self.epoll, &channel.fd);
-        let Some(key) = channel.session.key else { return };
+        let _ = epoll::delete(&self.epoll, &*channel.fd);
+        let (key, background) = (channel.session.key, self.sockets.get(&channel.socket).map(|s| &s.background));
+        // What it was told and has not read yet, and memory that it was about to share.
+        if let Some(background) = background {
+            background.discard(channel);
+        }
+        let Some(key) = key else { return };
         let Some(interface) = self.interfaces.get_mut(&key).filter(|i| i.channel == Some(token)) else { return };
         interface.channel = None;
         interface.remote.clear();
@@ -618,6 +758,14 @@ impl Hub {
             self.note_end(token, "peer did not answer in time");
             self.end(token, Some("too slow"));
         }
+        let stuck = |c: &&Channel| c.receiving.is_some_and(|since| since.elapsed() > PATIENCE);
+        let stuck: Vec<u64> = self.channels.iter().filter(|(_, c)| stuck(c)).map(|(token, _)| *token).collect();
+        for token in stuck {
+            self.note_end(token, "what the peer has sent cannot be closed");
+            self.end(token, Some("descriptor cannot be closed"));
+        }
+        self.sockets.values().filter(|s| s.background.backlog() > 0).for_each(|s| s.background.attend());
+        self.resume();
         let keys: Vec<Key> = self.interfaces.keys().copied().collect();
         keys.into_iter().for_each(|key| self.dial(key));
         self.retiring = self.retiring && self.buffers.as_ref().is_some_and(|b| b.sweep_shared() > 0);
@@ -626,8 +774,12 @@ impl Hub {
     /// Ticks only while something is waited for.
     fn set_timer(&mut self) {
         let waits = |i: &Interface| i.config.role == Role::Client && i.up && i.channel.is_none();
-        let wanted =
-            self.retiring || self.interfaces.values().any(waits) || self.channels.values().any(|c| !c.session.is_running());
+        let busy = |s: &Socket| s.paused.is_some() || s.background.backlog() > 0;
+        let unfinished = |c: &Channel| !c.session.is_running() || c.receiving.is_some();
+        let wanted = self.retiring
+            || self.interfaces.values().any(waits)
+            || self.channels.values().any(unfinished)
+            || self.sockets.values().any(busy);
         if wanted == self.ticking {
             return;
         }

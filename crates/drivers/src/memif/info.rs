@@ -101,7 +101,7 @@ fn ring_info(ring: &Ring, to_server: bool, number: usize, descriptors: bool) -> 
         region,
         offset,
         size: ring.size(),
-        event: ring.event().map_or(-1, AsRawFd::as_raw_fd),
+        event: ring.event().and_then(|e| e.fd()).map_or(-1, |fd| fd.as_raw_fd()),
         head: ring.head().load(Ordering::Relaxed),
         tail: ring.tail().load(Ordering::Relaxed),
         flags: ring.flags().load(Ordering::Relaxed),
@@ -160,7 +160,7 @@ impl Memif {
                 None => interface.config.buffer_size,
             },
             zero_copy: interface.config.zero_copy,
-            regions: regions.map(|r| RegionInfo { size: r.len(), fd: r.fd().as_raw_fd() }).collect(),
+            regions: regions.map(|r| RegionInfo { size: r.len(), fd: r.fd().map_or(-1, AsRawFd::as_raw_fd) }).collect(),
             rings: interface.rings(descriptors),
         })
     }

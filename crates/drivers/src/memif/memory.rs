@@ -10,14 +10,17 @@
 //! only copied, never looked at in place.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, fstatfs, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create};
 
-use super::guard::Guarded;
+use super::MemifError;
+use super::background::Background;
+use super::event::Event;
+use super::guard::{self, Guarded};
 use super::zero_copy::Lending;
 use crate::sys::Map;
 
@@ -27,12 +30,16 @@ pub(super) const COOKIE: u32 = 0x3E3_1F20;
 pub(super) const MASK_EVENTS: u16 = 1;
 /// Descriptor flag: the packet goes on in the next descriptor.
 pub(super) const NEXT: u16 = 1;
+/// Why a region is refused.
+pub(super) const NOT_MEMORY: &str = "region is not a memory file";
 /// Bytes before a ring's descriptors.
 const RING_HEADER: usize = 128;
 /// Bytes of a descriptor.
 const DESCRIPTOR: usize = 16;
 /// Offsets are 32 bits wide, so nothing past this can be named.
 pub(super) const REGION_MAX: u64 = 1 << 32;
+/// All regions of a connection, where the administrator sets no limit.
+const ALL_REGIONS_MAX: u64 = 4 * REGION_MAX;
 const HUGE_PAGE: usize = 2 << 20;
 
 /// What is longer is copied by the C library, whose wider registers then pay for the call, bytes.
@@ -47,8 +54,8 @@ pub(super) const fn ring_bytes(log2_size: u8) -> usize {
 enum Mapping {
     /// Our own file, sealed: it cannot shrink.
     Own { _map: Map },
-    /// A peer's file.
-    Peer(Guarded),
+    /// A peer's file; and who unmaps and closes it: that ends the file, and a large one takes its time.
+    Peer(Option<(Guarded, OwnedFd)>, Background),
     /// Packet buffers that peers may see; the pool's mapping.
     Pool { _lending: Lending },
 }
@@ -61,7 +68,68 @@ pub(super) struct Region {
     base: NonNull<u8>,
     len: usize,
     mapping: Mapping,
-    fd: OwnedFd,
+    /// Our own.
+    fd: Option<OwnedFd>,
+    huge: bool,
+}
+
+/// What peers of a socket may have mapped here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all regions of a connection that are not on huge pages: each page of them that is used, also one that the peer
+    /// has never touched, counts as memory of the router.
+    pub memory: u64,
+    /// Regions of a connection.
+    pub regions: usize,
+}
+
+impl Limits {
+    /// What DPDK, VPP and our own usual rings need, several times over: a ring of 16,384 buffers of 2 kB is 35 MB.
+    pub const DEFAULT: Self = Self { memory: 256 << 20, regions: 16 };
+    /// Smallest of both that makes a connection.
+    pub const LEAST: Self = Self { memory: 1 << 16, regions: 1 };
+    /// Largest of both.
+    pub const MOST: Self = Self { memory: ALL_REGIONS_MAX, regions: super::REGIONS_MAX };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl Limits {
+    /// # Errors
+    /// Limits under which nobody could connect, or that are none.
+    pub(super) fn check(&self) -> Result<(), MemifError> {
+        if !(Self::LEAST.memory..=Self::MOST.memory).contains(&self.memory) {
+            return Err(MemifError::Range { key: "max-memory", value: self.memory, allowed: "64K to 16G" });
+        }
+        if !(Self::LEAST.regions..=Self::MOST.regions).contains(&self.regions) {
+            return Err(MemifError::Range { key: "max-regions", value: self.regions as u64, allowed: "1..=256" });
+        }
+        Ok(())
+    }
+
+    /// The same where so many interfaces may each have a peer: none of them takes mappings that another one needs.
+    pub(super) fn shared_by(self, interfaces: usize) -> Self {
+        Self { regions: self.regions.min(guard::SLOTS / interfaces.max(1)).max(1), ..self }
+    }
+
+    /// Whether one more region of `size` bytes may join these.
+    pub(super) fn admit(&self, regions: &[Region], new: &Region) -> Result<(), String> {
+        if regions.len() >= self.regions {
+            return Err(format!("more than {} regions (max-regions)", self.regions));
+        }
+        let sum = |huge: bool| regions.iter().chain([new]).filter(|r| r.huge == huge).map(|r| r.len as u64).sum::<u64>();
+        if sum(false) > self.memory {
+            return Err(format!("regions of {} bytes, at most {} are allowed (max-memory)", sum(false), self.memory));
+        }
+        if sum(true) > ALL_REGIONS_MAX {
+            return Err(format!("regions of {} bytes on huge pages, at most {ALL_REGIONS_MAX} are allowed", sum(true)));
+        }
+        Ok(())
+    }
 }
 
 // SAFETY: `base` points into the mapping, which is Send; access to the bytes is by atomics and raw copies only.
@@ -85,50 +153,96 @@ impl Region {
         ftruncate(&fd, len as u64)?;
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let map = Map::shared(&fd, len)?;
-        Ok(Self { base: map.base(), len, mapping: Mapping::Own { _map: map }, fd })
+        let huge = flags.contains(MemfdFlags::HUGETLB);
+        Ok(Self { base: map.base(), len, mapping: Mapping::Own { _map: map }, fd: Some(fd), huge })
     }
 
     /// Packet buffers to be shown to a peer.
     pub(super) fn of_pool(lending: Lending) -> io::Result<Self> {
         let pool = &lending.pool;
         let base = NonNull::new(lending.buffers.buffer_address(pool.first())).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, len: pool.bytes(), fd: pool.fd().try_clone_to_owned()?, mapping: Mapping::Pool { _lending: lending } })
+        let fd = Some(pool.fd().try_clone_to_owned()?);
+        Ok(Self { base, len: pool.bytes(), fd, mapping: Mapping::Pool { _lending: lending }, huge: false })
     }
 
-    /// A peer's memory.
-    pub(super) fn of_peer(fd: OwnedFd, size: u64) -> Result<Self, &'static str> {
-        // Memory files only: a page fault in a file of a user-space file system would wait for the peer.
-        const TMPFS: u64 = 0x0102_1994;
-        const HUGETLBFS: u64 = 0x9584_58f6;
-        let kind = fstatfs(&fd).map_err(|_| "region is not a file")?.f_type as u64 & 0xffff_ffff;
-        if kind != TMPFS && kind != HUGETLBFS {
-            return Err("region is not a memory file");
+    /// A peer's memory. What is refused is closed by `background`.
+    pub(super) fn of_peer(fd: OwnedFd, size: u64, background: &Background) -> Result<Self, &'static str> {
+        match Self::map_peer(&fd, size) {
+            Ok((map, huge)) => {
+                let (base, len) = (map.base(), size as usize);
+                Ok(Self { base, len, mapping: Mapping::Peer(Some((map, fd)), background.clone()), fd: None, huge })
+            }
+            Err(reason) => {
+                background.discard(fd);
+                Err(reason)
+            }
         }
-        let stat = fstat(&fd).map_err(|_| "region is not a file")?;
+    }
+
+    fn map_peer(fd: &OwnedFd, size: u64) -> Result<(Guarded, bool), &'static str> {
+        // Memory files only: a page fault in a file of a user-space file system would wait for the peer, and so would a question
+        // about it. This one question is answered by the kernel itself, and only files of tmpfs and hugetlbfs have an answer.
+        fcntl_get_seals(fd).map_err(|_| NOT_MEMORY)?;
+        const HUGETLBFS: u64 = 0x9584_58f6;
+        let system = fstatfs(fd).map_err(|_| NOT_MEMORY)?;
+        let huge = system.f_type as u64 & 0xffff_ffff == HUGETLBFS;
+        let page = if huge { system.f_bsize as u64 } else { 1 };
+        let stat = fstat(fd).map_err(|_| NOT_MEMORY)?;
         if size == 0 || size > REGION_MAX || size > u64::try_from(stat.st_size).unwrap_or(0) {
             return Err("region size is not that of its file");
         }
-        let map = Guarded::map(&fd, size as usize).map_err(|_| "region cannot be mapped")?;
-        Ok(Self { base: map.base(), len: size as usize, mapping: Mapping::Peer(map), fd })
+        if !size.is_multiple_of(page) {
+            return Err("region is not whole huge pages");
+        }
+        Ok((Guarded::map(fd, size as usize, page as usize).map_err(|_| "region cannot be mapped")?, huge))
+    }
+
+    /// Has the kernel bring in the pages of `bytes` bytes from `offset` on, which lie inside: what is not to be had is an error
+    /// here instead of a signal later.
+    pub(super) fn populate(&self, offset: usize, bytes: usize) -> Result<(), &'static str> {
+        let page = if self.huge { HUGE_PAGE } else { 4096 };
+        let (start, end) = (offset / page * page, (offset + bytes).next_multiple_of(page).min(self.len.next_multiple_of(4096)));
+        // SAFETY: inside the mapping (S1), of whole pages; it changes no byte of it.
+        let result = unsafe { libc::madvise(self.address(start).cast(), end - start, libc::MADV_POPULATE_WRITE) };
+        match result {
+            0 => Ok(()),
+            // A kernel before 5.14: the guard has to do.
+            _ if io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) => Ok(()),
+            _ => Err("memory of the ring is not there"),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn fd(&self) -> &OwnedFd {
-        &self.fd
+    /// The file, where it is there to be shown.
+    pub(super) fn fd(&self) -> Option<&OwnedFd> {
+        match &self.mapping {
+            Mapping::Peer(Some((_, fd)), _) => Some(fd),
+            _ => self.fd.as_ref(),
+        }
     }
 
     /// Whether the peer has taken the memory away.
     pub(super) fn is_lost(&self) -> bool {
-        matches!(&self.mapping, Mapping::Peer(guarded) if guarded.is_lost())
+        matches!(&self.mapping, Mapping::Peer(Some((guarded, _)), _) if guarded.is_lost())
     }
 
     /// First byte; `at` must lie inside for the result to be used.
     #[inline(always)]
     pub(super) fn address(&self, at: usize) -> *mut u8 {
         self.base.as_ptr().wrapping_add(at)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Mapping::Peer(memory, background) = &mut self.mapping
+            && let Some(memory) = memory.take()
+        {
+            background.discard(memory);
+        }
     }
 }
 
@@ -166,7 +280,7 @@ pub(super) struct Ring {
     mask: u16,
     log2_size: u8,
     regions: Regions,
-    event: Option<Arc<OwnedFd>>,
+    event: Option<Arc<Event>>,
     /// Where it is, for display.
     place: (u16, u32),
 }
@@ -181,7 +295,7 @@ impl Ring {
         region: u16,
         offset: u32,
         log2_size: u8,
-        event: Option<Arc<OwnedFd>>,
+        event: Option<Arc<Event>>,
     ) -> Result<Self, &'static str> {
         let home = regions.get(usize::from(region)).ok_or("ring in an unknown region")?;
         if log2_size > super::LOG2_RING_MAX {
@@ -195,6 +309,9 @@ impl Ring {
             return Err("ring is not aligned");
         }
         let base = NonNull::new(home.address(offset as usize)).ok_or("ring at address zero")?;
+        if matches!(home.mapping, Mapping::Peer(..)) {
+            home.populate(offset as usize, ring_bytes(log2_size))?;
+        }
         let mask = ((1_u32 << log2_size) - 1) as u16;
         Ok(Self { base, mask, log2_size, regions: regions.clone(), event, place: (region, offset) })
     }
@@ -287,51 +404,18 @@ impl Ring {
         (end <= region.len() as u64).then(|| region.address(d.offset as usize))
     }
 
-    /// The descriptor by which the receiver is woken.
-    pub(super) fn event(&self) -> Option<&OwnedFd> {
-        self.event.as_deref()
+    /// The event by which the receiver is woken.
+    pub(super) fn event(&self) -> Option<&Arc<Event>> {
+        self.event.as_ref()
     }
 
-    /// Wakes the receiver, if it asks for that.
+    /// Whether the receiver asks to be woken for what was stored before: by [`Event::signal`], when no lock is held.
     #[inline(always)]
-    pub(super) fn notify(&self) {
+    pub(super) fn wants_event(&self) -> bool {
         // The index was stored before; without the fence the load of the flags could pass it and the wake-up be lost.
         std::sync::atomic::fence(Ordering::SeqCst);
-        if self.flags().load(Ordering::Relaxed) & MASK_EVENTS == 0 {
-            self.notify_now();
-        }
+        self.flags().load(Ordering::Relaxed) & MASK_EVENTS == 0
     }
-
-    #[cold]
-    fn notify_now(&self) {
-        let Some(fd) = &self.event else { return };
-        // The descriptor is the peer's: it could have made it blocking, and full. So we look first.
-        let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-        let one = 1_u64;
-        // SAFETY: one live pollfd, then eight live bytes; results are not needed: a full event counter wakes as well.
-        unsafe {
-            if libc::poll(&raw mut entry, 1, 0) == 1 && entry.revents & libc::POLLOUT != 0 {
-                let _ = libc::write(fd.as_raw_fd(), (&raw const one).cast(), 8);
-            }
-        }
-    }
-}
-
-/// Takes a peer's descriptor as the event of a ring: it must be an eventfd, and is made non-blocking.
-pub(super) fn accept_event(fd: OwnedFd) -> Result<Arc<OwnedFd>, &'static str> {
-    let name = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).map_err(|_| "event descriptor cannot be checked")?;
-    if name.as_os_str() != "anon_inode:[eventfd]" {
-        return Err("event descriptor is not an eventfd");
-    }
-    let flags = rustix::fs::fcntl_getfl(&fd).map_err(|_| "event descriptor cannot be checked")?;
-    rustix::fs::fcntl_setfl(&fd, flags | rustix::fs::OFlags::NONBLOCK).map_err(|_| "event descriptor cannot be checked")?;
-    Ok(Arc::new(fd))
-}
-
-/// A new eventfd.
-pub(super) fn new_event() -> io::Result<OwnedFd> {
-    use rustix::event::{EventfdFlags, eventfd};
-    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
 /// Copies `len` bytes exactly, in pieces of 16 bytes: what the compiler makes of a `memcpy` of unknown length is a call.
@@ -403,25 +487,72 @@ mod tests {
         for len in [1, 4096, 3 << 20] {
             let region = Region::create(len).unwrap();
             assert!(region.len() >= len);
-            assert!(ftruncate(region.fd(), 0).is_err());
+            assert!(ftruncate(region.fd().unwrap(), 0).is_err());
         }
+    }
+
+    fn background() -> Background {
+        Background::new(Arc::new(crate::memif::event::new_event().unwrap()))
     }
 
     #[test]
     fn regions_are_memory_files_of_at_least_their_size() {
+        let background = background();
+        let of_peer = |fd: OwnedFd, size| Region::of_peer(fd, size, &background);
         let file = File::open("/proc/self/exe").unwrap();
-        assert_eq!(Region::of_peer(file.into(), 64).err(), Some("region is not a memory file"));
+        assert_eq!(of_peer(file.into(), 64).err(), Some(NOT_MEMORY));
         let (pipe, _) = rustix::pipe::pipe().unwrap();
-        assert!(Region::of_peer(pipe, 64).is_err());
+        assert_eq!(of_peer(pipe, 64).err(), Some(NOT_MEMORY));
         let memory = || {
             let fd = memfd_create(c"peer", MemfdFlags::CLOEXEC).unwrap();
             ftruncate(&fd, 8192).unwrap();
             fd
         };
         for size in [0, 8193, u64::MAX, REGION_MAX + 1] {
-            assert_eq!(Region::of_peer(memory(), size).err(), Some("region size is not that of its file"), "{size}");
+            assert_eq!(of_peer(memory(), size).err(), Some("region size is not that of its file"), "{size}");
         }
-        assert_eq!(Region::of_peer(memory(), 8192).unwrap().len(), 8192);
+        assert_eq!(of_peer(memory(), 8192).unwrap().len(), 8192);
+        let huge = || {
+            let fd = memfd_create(c"peer", MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB).unwrap();
+            ftruncate(&fd, HUGE_PAGE as u64).unwrap();
+            fd
+        };
+        for size in [4096, 8192, 1_000_000, HUGE_PAGE as u64 - 1] {
+            assert_eq!(of_peer(huge(), size).err(), Some("region is not whole huge pages"), "{size}");
+        }
+        assert!(of_peer(huge(), HUGE_PAGE as u64).unwrap().huge);
+    }
+
+    #[test]
+    fn a_ring_in_memory_that_is_not_there_is_refused() {
+        let fd = memfd_create(c"peer", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&fd, 8192).unwrap();
+        let regions: Regions = vec![Region::of_peer(fd.try_clone().unwrap(), 8192, &background()).unwrap()].into();
+        assert!(Ring::new(&regions, 0, 0, 4, None).is_ok());
+        ftruncate(&fd, 4096).unwrap();
+        assert!(Ring::new(&regions, 0, 0, 4, None).is_ok());
+        assert_eq!(Ring::new(&regions, 0, 4096, 4, None).err(), Some("memory of the ring is not there"));
+    }
+
+    #[test]
+    fn a_connection_has_so_much_memory_and_so_many_regions() {
+        let background = background();
+        let region = |len: usize| {
+            let fd = memfd_create(c"peer", MemfdFlags::CLOEXEC).unwrap();
+            ftruncate(&fd, len as u64).unwrap();
+            Region::of_peer(fd, len as u64, &background).unwrap()
+        };
+        let limits = Limits { memory: 1 << 20, regions: 3 };
+        let mut there = Vec::new();
+        for _ in 0..2 {
+            assert_eq!(limits.admit(&there, &region(1 << 18)), Ok(()));
+            there.push(region(1 << 18));
+        }
+        assert_eq!(limits.admit(&there, &region(1 << 19)), Ok(()));
+        let error = limits.admit(&there, &region((1 << 19) + 1)).unwrap_err();
+        assert_eq!(error, "regions of 1048577 bytes, at most 1048576 are allowed (max-memory)");
+        there.push(region(64));
+        assert_eq!(limits.admit(&there, &region(64)), Err("more than 3 regions (max-regions)".into()));
     }
 
     #[test]
@@ -450,12 +581,5 @@ mod tests {
         let d = |region, offset, length| ring.resolve(Descriptor { flags: 0, region, length, offset }).is_some();
         assert!(d(0, 0, 8192) && d(0, 8192, 0) && d(0, 8000, 192));
         assert!(!d(0, 8000, 193) && !d(0, u32::MAX, u32::MAX) && !d(1, 0, 1) && !d(0, 0, u32::MAX));
-    }
-
-    #[test]
-    fn only_eventfds_are_events() {
-        assert!(accept_event(new_event().unwrap()).is_ok());
-        let (pipe, _) = rustix::pipe::pipe().unwrap();
-        assert!(accept_event(pipe).is_err());
     }
 }

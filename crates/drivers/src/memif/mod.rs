@@ -8,17 +8,19 @@
 //!     └── ring "to client":  client offers buffers by head    ──►  server fills them, moves tail ───┘
 //! ```
 //!
-//! **Threads.** All of the protocol runs on the main thread, in [`Memif::run`], which never waits: sockets are non-blocking,
-//! and whatever cannot be done now is done when [`Memif::fd`] is readable again. Workers see only rings. Each queue has a
+//! **Threads.** All of the protocol runs on the main thread, in [`Memif::run`], which never waits: messages are received, and
+//! descriptors and memory of peers closed, by threads that may be lost (the module `background`), and whatever cannot be done now
+//! is done when [`Memif::fd`] is readable again. Workers see only rings. Each queue has a
 //! mutex that the worker takes for a vector and nobody contends for, but the main thread while it exchanges the rings; so a
-//! connection that ends is gone (memory unmapped, descriptors closed) when [`Memif::run`] returns, whether or not the
-//! queue is being polled.
+//! connection that ends is gone from all queues when [`Memif::run`] returns, whether or not they are being polled, and its
+//! memory and descriptors soon after.
 //!
 //! **Trust.** A peer can write to the rings and buffers at any moment, and say anything on the socket. Indices, offsets,
 //! lengths and region numbers are loaded once and held against this side's own sizes; a client never reads back where its
 //! own buffers are. A bad descriptor is counted (`rx-error`) and skipped, a bad index ends the connection. Regions must be
-//! memory files (a file of a user-space file system could make us wait) of at least the size announced; memory that
-//! vanishes afterwards is replaced by zeros ([`guard`]). Event descriptors must be eventfds.
+//! memory files (a file of a user-space file system could make us wait) of at least the size announced, within the limits of
+//! the socket ([`Limits`]); memory that vanishes afterwards is replaced by zeros ([`guard`]). Event descriptors must be eventfds,
+//! which only the kernel writes to (the module `event`).
 //!
 //! **Life of a connection.** A client tries again every half second for as long as its interface is up; a server listens
 //! for as long as an interface needs it. A peer that dies closes its socket, which ends the connection at once. While there
@@ -33,8 +35,10 @@
 //!
 //! Not checked: who may connect, beyond the file permissions of the socket and the secret.
 
+mod background;
 mod connection;
 mod error;
+mod event;
 #[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 mod guard;
@@ -54,8 +58,9 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use error::MemifError;
-pub use hub::{Memif, POOL_BUFFERS, SocketInfo};
+pub use hub::{Memif, POOL_BUFFERS, SocketConfig, SocketInfo};
 pub use info::{DescriptorInfo, InterfaceInfo, RegionInfo, RingInfo};
+pub use memory::Limits;
 pub use port::MemifPort;
 
 use memory::Ring;

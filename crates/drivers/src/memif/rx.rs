@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use quiver_graph::{RxBurst, RxQueue, RxState, prefetch};
 use rustix::event::epoll;
 
+use super::event::new_event;
 use super::hub::give;
 use super::memory::{self, Descriptor, MASK_EVENTS, NEXT, Ring};
 use super::zero_copy::{Lending, LentRx};
@@ -316,7 +317,7 @@ pub(super) struct RxSlot {
 
 impl RxSlot {
     pub(super) fn new() -> std::io::Result<Self> {
-        let (events, exchanged) = (epoll::create(epoll::CreateFlags::CLOEXEC)?, memory::new_event()?);
+        let (events, exchanged) = (epoll::create(epoll::CreateFlags::CLOEXEC)?, new_event()?);
         epoll::add(&events, &exchanged, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET)?;
         Ok(Self { rings: Mutex::default(), events, exchanged })
     }
@@ -327,7 +328,7 @@ impl RxSlot {
 
     /// Control side: exchanges the rings; the old ones are the caller's to drop.
     pub(super) fn exchange(&self, new: Vec<RxRing>) -> Vec<RxRing> {
-        for event in new.iter().filter_map(|r| r.ring.event()) {
+        for event in new.iter().filter_map(|r| r.ring.event()?.fd()) {
             // Edge-triggered, so that the peer's counter need not be read. An event that cannot be watched only costs the
             // wake-up. Closed descriptors leave by themselves.
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
@@ -335,7 +336,7 @@ impl RxSlot {
         }
         let old = std::mem::replace(&mut *self.lock(), new);
         give(&self.exchanged);
-        for event in old.iter().filter_map(|r| r.ring.event()) {
+        for event in old.iter().filter_map(|r| r.ring.event()?.fd()) {
             let _ = epoll::delete(&self.events, event);
         }
         old
@@ -396,11 +397,14 @@ impl RxQueue for MemifRx {
             ring.ring.flags().store(0, Ordering::Relaxed);
             ring.masked = false;
         }
-        // What was given before this moment is old news.
+        // What was given before this moment is old news. Each ring is asked once: a peer may give faster than this takes.
         let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 16];
-        while epoll::wait(&self.slot.events, &mut events, Some(&rustix::fs::Timespec { tv_sec: 0, tv_nsec: 0 }))
-            .is_ok_and(|n| n == events.len())
-        {}
+        let now = rustix::fs::Timespec { tv_sec: 0, tv_nsec: 0 };
+        for _ in 0..=rings.len() / events.len() {
+            if !epoll::wait(&self.slot.events, &mut events, Some(&now)).is_ok_and(|n| n == events.len()) {
+                break;
+            }
+        }
         // A peer stores its index, then looks at the flags; we do it the other way round, so one of us sees the other.
         fence(Ordering::SeqCst);
         !rings.iter().any(RxRing::is_ready)
@@ -423,7 +427,7 @@ mod tests {
     #[test]
     fn a_thread_that_sleeps_learns_of_other_rings() {
         let slot = Arc::new(RxSlot::new().unwrap());
-        let wake = Arc::new(memory::new_event().unwrap());
+        let wake = Arc::new(new_event().unwrap());
         let mut queue = MemifRx::new(slot.clone(), Arc::new(Shared { wrong: Mutex::default(), wake }));
         let rings = |slot: &RxSlot| {
             let mut events = [PollFd::new(&slot.events, PollFlags::IN)];

@@ -4,12 +4,27 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
+use super::background::{Background, Given, Kind};
 use super::connection::{Announced, Rings};
-use super::memory::{self, Region};
+use super::event::Event;
+use super::memory::{Limits, NOT_MEMORY, Region};
 use super::message::{AddRing, Hello, Init, MODE_ETHERNET, MODE_IP, Message, SECRET_BYTES, VERSION};
 use super::zero_copy::Lending;
 use super::{Key, LOG2_RING_MAX, MemifConfig, Mode, REGIONS_MAX, RINGS_MAX, Role};
+
+/// What a session may use of its socket.
+pub(super) struct Means<'a> {
+    /// The interface's settings, where it is known.
+    pub config: Option<&'a MemifConfig>,
+    /// Packet buffers that its peer may see.
+    pub lending: Option<&'a Lending>,
+    /// What the peer may have mapped.
+    pub limits: Limits,
+    /// Closes what came from the peer.
+    pub background: &'a Background,
+}
 
 /// Name by which peers know this program.
 pub(super) fn program() -> String {
@@ -88,17 +103,12 @@ impl Session {
         matches!(self.state, State::Running)
     }
 
-    /// A message came. `config` is the interface's, where one is known, and `lending` the packet buffers that its peer may see.
+    /// A message came, and this descriptor with it.
     ///
     /// # Errors
     /// What the peer did wrong: to be told, then the end.
-    pub fn on(
-        &mut self,
-        message: Message,
-        fd: Option<OwnedFd>,
-        config: Option<&MemifConfig>,
-        lending: Option<&Lending>,
-    ) -> Result<Step, Reason> {
+    pub fn on(&mut self, message: Message, given: Option<Given>, means: &Means<'_>) -> Result<Step, Reason> {
+        let Means { config, lending, limits, background } = *means;
         if let Message::Disconnect { reason, .. } = message {
             return Ok(Step::Ended(if reason.is_empty() { "no reason given".to_owned() } else { reason }));
         }
@@ -114,20 +124,18 @@ impl Session {
                 if usize::from(index) != regions.len() || regions.len() >= REGIONS_MAX {
                     return Err("unexpected region index".into());
                 }
-                let fd = fd.ok_or("missing region descriptor")?;
-                let region = Region::of_peer(fd, size)?;
-                let all: u64 = regions.iter().map(|r| r.len() as u64).sum::<u64>() + size;
-                if all > 4 * memory::REGION_MAX {
-                    return Err("too much memory".into());
-                }
+                let fd = given.ok_or("missing region descriptor")?.take(Kind::Memory).ok_or(NOT_MEMORY)?;
+                let region = Region::of_peer(fd, size, background)?;
+                limits.admit(regions, &region)?;
                 regions.push(region);
                 Ok(Step::Send(Message::Ack, None))
             }
             (State::Announcing { to_server, to_client, .. }, Message::AddRing(ring)) => {
-                let fd = fd.ok_or("missing event descriptor")?;
+                let given = given.ok_or("missing event descriptor")?;
                 let list = if ring.to_server { to_server } else { to_client };
                 check_ring(&ring, list.len())?;
-                list.push(Announced { ring, event: memory::accept_event(fd)? });
+                let fd = given.take(Kind::Event).ok_or("event descriptor is not an eventfd")?;
+                list.push(Announced { ring, event: Arc::new(Event::of_peer(fd, background.clone())) });
                 Ok(Step::Send(Message::Ack, None))
             }
             (State::Announcing { regions, to_server, to_client }, Message::Connect(name)) => {

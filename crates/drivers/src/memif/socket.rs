@@ -8,11 +8,13 @@ use rustix::cmsg_space;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg, socket_with,
+    Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg, shutdown, socket_with,
 };
 
 use super::message::{MESSAGE_BYTES, Message};
 
+/// Most descriptors that Linux lets a message have (`SCM_MAX_FD`).
+const DESCRIPTORS_MAX: usize = 253;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 
@@ -40,22 +42,61 @@ pub(super) fn dial(path: &str) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// A socket that listens; a file that a dead program has left is replaced.
-pub(super) fn listener(path: &str) -> io::Result<OwnedFd> {
-    let fd = new()?;
-    let address = address(path)?;
-    match bind(&fd, &address) {
-        Err(Errno::ADDRINUSE) if !path.starts_with('@') => {
-            if dial(path).is_ok_and(|_| true) || !is_socket(path) {
-                return Err(Errno::ADDRINUSE.into());
-            }
-            std::fs::remove_file(path)?;
-            bind(&fd, &address)?;
+/// Turns clients away from a socket that listens, and passes on those that wait: what they have sent must be closed with care.
+/// `false`: some still wait, since there are no descriptors left to take them by.
+pub(super) fn close_listener(listener: &OwnedFd, mut each: impl FnMut(OwnedFd)) -> bool {
+    let _ = shutdown(listener, Shutdown::Read);
+    loop {
+        match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(fd) => each(fd),
+            Err(Errno::CONNABORTED | Errno::INTR) => {}
+            // The second once it has been shut down.
+            Err(error) => return matches!(error, Errno::AGAIN | Errno::INVAL),
         }
-        other => other?,
+    }
+}
+
+/// A socket that listens, for its owner and group (another one where one is named); a file that a dead program has left is
+/// replaced. `close` gets a connection to a program that answers there: what that one has sent must be closed with care.
+pub(super) fn listener(path: &str, group: Option<u32>, close: impl FnOnce(OwnedFd)) -> io::Result<OwnedFd> {
+    let fd = new()?;
+    // Nobody may connect before the file has its rights.
+    let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+    let bound = bind_file(&fd, path, &address(path)?, close);
+    rustix::process::umask(mask);
+    bound?;
+    if !path.starts_with('@')
+        && let Err(error) = admit(path, group)
+    {
+        let _ = std::fs::remove_file(path);
+        return Err(error);
     }
     listen(&fd, BACKLOG)?;
     Ok(fd)
+}
+
+fn admit(path: &str, group: Option<u32>) -> io::Result<()> {
+    if group.is_some() {
+        std::os::unix::fs::chown(path, None, group)?;
+    }
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o660))
+}
+
+fn bind_file(fd: &OwnedFd, path: &str, address: &SocketAddrUnix, close: impl FnOnce(OwnedFd)) -> io::Result<()> {
+    match bind(fd, address) {
+        Err(Errno::ADDRINUSE) if !path.starts_with('@') => {
+            if let Ok(there) = dial(path) {
+                close(there);
+                return Err(Errno::ADDRINUSE.into());
+            }
+            if !is_socket(path) {
+                return Err(Errno::ADDRINUSE.into());
+            }
+            std::fs::remove_file(path)?;
+            Ok(bind(fd, address)?)
+        }
+        other => Ok(other?),
+    }
 }
 
 fn is_socket(path: &str) -> bool {
@@ -99,11 +140,12 @@ pub(super) enum Received {
     End,
 }
 
-/// Takes the next message, whatever it is.
+/// Takes the next message, whatever it is. Closing what came with it may wait for the peer, here or in the kernel: only for a
+/// thread that may be lost.
 pub(super) fn receive(socket: &OwnedFd) -> Received {
     // One more than a message, to see when it is longer.
     let mut bytes = [0; MESSAGE_BYTES + 1];
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(8))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let received = recvmsg(socket.as_fd(), &mut [IoSliceMut::new(&mut bytes)], &mut control, flags);

@@ -31,6 +31,23 @@ pub(super) struct TxRing {
     whole: Vec<u8>,
 }
 
+/// What became of a vector.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sent {
+    /// Packets that are done with.
+    pub done: usize,
+    /// What is wrong, where the peer broke the rules.
+    pub wrong: Option<&'static str>,
+    /// The peer sleeps, and must be woken once the ring is unlocked.
+    pub wake: bool,
+}
+
+impl Sent {
+    pub(super) fn wrong(reason: &'static str) -> Self {
+        Self { wrong: Some(reason), ..Self::default() }
+    }
+}
+
 /// Room for a packet.
 #[derive(Clone, Copy)]
 struct Room {
@@ -91,10 +108,10 @@ impl TxRing {
         Some(Room { at: self.ring.resolve(d)?, len: d.length, region: d.region })
     }
 
-    /// Sends what there is room for; returns how many, and what is wrong where the peer broke the rules.
-    fn tx<const OWN: bool>(&mut self, batch: &mut TxBatch<'_, '_>) -> (usize, Option<&'static str>) {
+    /// Sends what there is room for.
+    fn tx<const OWN: bool>(&mut self, batch: &mut TxBatch<'_, '_>) -> Sent {
         if let Err(reason) = self.refresh::<OWN>(batch.len()) {
-            return (0, Some(reason));
+            return Sent::wrong(reason);
         }
         let first = self.next;
         let mut done = 0;
@@ -142,19 +159,18 @@ impl TxRing {
                 }
             }
         }
-        self.publish::<OWN>(first);
-        (done, wrong)
+        Sent { done, wrong, wake: self.publish::<OWN>(first) }
     }
 
-    /// Shows the peer what was written since `first`.
+    /// Shows the peer what was written since `first`; whether it must be woken.
     #[inline(always)]
-    fn publish<const OWN: bool>(&self, first: u16) {
+    fn publish<const OWN: bool>(&self, first: u16) -> bool {
         if first == self.next {
-            return;
+            return false;
         }
         let ours = if OWN { self.ring.head() } else { self.ring.tail() };
         ours.store(self.next, Ordering::Release);
-        self.ring.notify();
+        self.ring.wants_event()
     }
 
     /// Sends a packet that lies in several buffers, needs several descriptors, or has an unfinished checksum.
@@ -325,17 +341,23 @@ impl TxQueue for MemifTx {
             batch.set_reason(TxDrop::NoDevice);
             return 0;
         };
-        let (done, wrong) = match &mut ring.lent {
+        let sent = match &mut ring.lent {
             Some(lent) => lent.tx(&ring.ring, batch),
             None if ring.own.is_some() => ring.tx::<true>(batch),
             None => ring.tx::<false>(batch),
         };
-        if let Some(reason) = wrong {
+        if let Some(reason) = sent.wrong {
             ring.broken = true;
             self.shared.report(reason);
             batch.set_reason(TxDrop::NoDevice);
         }
-        done
+        // The main thread may want the ring while the peer is woken.
+        let wake = if sent.wake { ring.ring.event().cloned() } else { None };
+        drop(slot);
+        if let Some(Err(reason)) = wake.map(|event| event.signal()) {
+            self.shared.report(reason);
+        }
+        sent.done
     }
 
     fn takes_shared(&self) -> bool {

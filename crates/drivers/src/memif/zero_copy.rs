@@ -16,6 +16,7 @@ use quiver_wire::checksum;
 
 use super::memory::{self, NEXT, Ring};
 use super::rx::PACKET_MAX;
+use super::tx::Sent;
 
 /// Region number of the packet buffers; region 0 holds the rings.
 pub(super) const REGION: u16 = 1;
@@ -279,10 +280,10 @@ impl LentTx {
         ring.size() - self.next.wrapping_sub(self.done)
     }
 
-    /// Sends what there is room for; returns how many, and what is wrong where the peer broke the rules.
-    pub(super) fn tx(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_>) -> (usize, Option<&'static str>) {
+    /// Sends what there is room for.
+    pub(super) fn tx(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_>) -> Sent {
         if let Err(reason) = self.reclaim(ring) {
-            return (0, Some(reason));
+            return Sent::wrong(reason);
         }
         let first = self.next;
         let mut i = 0;
@@ -298,11 +299,12 @@ impl LentTx {
             }
             i += 1;
         }
+        let mut wake = false;
         if first != self.next {
             ring.head().store(self.next, Ordering::Release);
-            ring.notify();
+            wake = ring.wants_event();
         }
-        (i, None)
+        Sent { done: i, wrong: None, wake }
     }
 
     /// Shows the peer a packet of its own pool where it lies.

@@ -156,6 +156,7 @@ impl Fib {
         for (index, key, _) in self.adjacencies_of(interface) {
             let _ = self.update_adjacency(env, index, None);
             let _ = by_family!(key.family, F => self.host_routes::<F>(env, index));
+            env.graph.progress();
         }
         let lists: BTreeSet<u32> = self.lists.iter().filter(|(_, l)| l.over(interface)).map(|(lb, _)| lb).collect();
         for lb in &lists {

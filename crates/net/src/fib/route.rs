@@ -295,12 +295,15 @@ impl Fib {
             let Some(table) = F::tables_mut(self).get_mut(fib) else { break };
             table.routes.remove(*prefix, *len).map_err(|_| FibError::Memory)?;
             users.extend(F::tables_mut(self).recover(fib, *prefix, *len));
+            // There may be millions: the thread is not given back between them.
+            env.graph.progress();
         }
         let users = self.leading_to::<F>(users);
         self.refresh(env, users);
         self.adjacencies.forget_fib(F::ID, fib);
         for lb in routes.into_iter().map(|(_, _, lb)| lb).chain(others) {
             self.unref::<F>(lb);
+            env.graph.progress();
         }
         Ok(())
     }

@@ -491,6 +491,36 @@ fn reassembly_holds_no_more_than_its_limits() {
 }
 
 #[test]
+fn a_source_that_sends_first_parts_without_end_starves_no_other() {
+    for family in FAMILIES {
+        for workers in WORKERS {
+            let (mut h, x) = bed(workers, 2);
+            let limits = Limits { datagrams: 40, per_source: 20, ..Limits::default_of(family) };
+            h.router.set_reassembly_limits(family, limits);
+            let rest = cut(&echo(family, address(family, 0, 1), 777, 4000), 1500);
+            h.inject(x[0], &frame(0, &rest[0]));
+            h.run();
+            let flooder = || ip(address(family, 1, 99), address(family, 0, 1));
+            for sequence in 0..200 {
+                let flood = flooder().fragment(sequence, 0, true).next(17).payload(&pattern(64)).build();
+                h.inject(x[1], &frame(1, &flood));
+                if sequence % 50 == 0 {
+                    h.run();
+                }
+            }
+            h.run();
+            h.inject(x[0], &frame(0, &rest[1]));
+            h.inject(x[0], &frame(0, &rest[2]));
+            let got = packets(h.run(), x[0], 0);
+            assert_eq!(join(&got)[8..], pattern(4000), "{family} {workers}: {:?}", h.counts());
+            let held: u32 = h.router.reassembly(family).iter().map(|(_, totals, _)| totals.datagrams).sum();
+            let most = 20 * workers.max(1) as u32;
+            assert!((1..=most).contains(&held), "{held} datagrams of the flooder");
+        }
+    }
+}
+
+#[test]
 fn a_router_that_goes_gives_back_what_it_holds() {
     // Workers hand what they hold over to one another while they leave, all at the same time.
     for _ in 0..20 {

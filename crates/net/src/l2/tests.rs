@@ -9,6 +9,7 @@ use crate::testing::{Harness, host_mac, router_mac};
 
 mod forwarding;
 mod groups;
+mod limits;
 mod loops;
 mod model;
 mod router_port;

@@ -110,8 +110,8 @@ pub(super) fn usage(fib: &Fib, key: &Key) -> Usage {
     let family = FamilyId::of(&key.1);
     let index = fib.adjacencies.find(&AdjKey { family, interface: key.0, kind: AdjKind::Neighbor(key.1) });
     let Some((index, adjacency)) = index.and_then(|i| Some((i, fib.adjacencies.get(i)?))) else { return Usage::default() };
-    // Its own host routes share one user; any other is a route that has it as next hop.
-    let is_next_hop = adjacency.users.len() > usize::from(!adjacency.in_fibs.is_empty());
+    // Its own host route is one user; any other is a route that has it as next hop.
+    let is_next_hop = adjacency.users.len() > adjacency.in_fibs.len();
     Usage { sent: fib.adjacencies.counters.sum(index).0, is_next_hop }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use quiver_testbed::{Host, Router};
 
+pub mod hostile;
 pub mod left;
 pub mod testpmd;
 

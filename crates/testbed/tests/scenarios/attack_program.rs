@@ -23,7 +23,10 @@ fn the_short_form_of_the_attack_program_finds_nothing() {
     for part in parts {
         assert_eq!(part["finds"].as_array().map(Vec::len), Some(0), "{part:#}");
         assert!(part["count"].as_u64() >= Some(3000), "{part:#}");
-        assert!(part["part"] == "frames" || part["accepted"].as_u64() > Some(300), "most are refused for the same reason: {part:#}");
+        assert!(
+            part["part"] == "frames" || part["accepted"].as_u64() > Some(300),
+            "most are refused for the same reason: {part:#}"
+        );
     }
     assert!(out.status.success(), "{report:#}");
     assert!(begun.elapsed() < Duration::from_secs(1800));

@@ -12,6 +12,7 @@
 mod common;
 
 mod attack_program;
+mod attacks_graph;
 mod attacks_wire;
 mod bridge;
 mod forwarding;

@@ -88,6 +88,8 @@ fn all_threads_are_confined_and_devices_made_later_work() {
     let scene = TwoHosts::new(TwoHostsOptions::default()).unwrap();
     let other = keeper(&scene.a);
     let router = Router::builder(&scene.middle, "cpu { workers 1 }").user(USER).start().unwrap();
+    // Its sockets are there before it gives its rights up; it answers only then.
+    router.cli("show version").unwrap();
     assert_threads_are_confined(&router, 2);
     router
         .script(

@@ -61,7 +61,7 @@ fn set_socket(router: &mut Router, add: bool, id: u32, filename: String) -> Resu
         return Err(OpError::new(retval::INVALID_ARGUMENT, "a number and a path are needed").key("socket_id"));
     }
     match add {
-        true => CreateSocket::run(router, CreateSocketRequest { id, filename, zero_copy_buffers: None }).map(drop),
+        true => CreateSocket::run(router, CreateSocketRequest::new(id, filename)).map(drop),
         false => DeleteSocket::run(router, DeleteSocketRequest { id }).map(drop),
     }
 }

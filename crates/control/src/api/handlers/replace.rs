@@ -138,6 +138,8 @@ pub(super) fn sweep_routes(router: &mut Router, (six, id): (bool, u32), stays: i
         let routes = router.routes(family(six), id, after, AT_ONCE).map_err(|e| fib_error(&e))?;
         let Some(last) = routes.last() else { return Ok(()) };
         after = Some(last.prefix);
+        // There may be millions: the thread is not given back between them.
+        router.graph.progress();
         let ours = routes.iter().filter(|route| route.sources.iter().any(|s| s.source == Source::Api));
         for route in ours.filter(|route| !stays(&route.prefix)) {
             match router.remove_route(id, route.prefix, Source::Api, None) {

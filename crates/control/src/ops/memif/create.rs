@@ -2,7 +2,7 @@
 
 use quiver_command::grammar::{Args, Command, IfRef};
 use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
-use quiver_drivers::memif::{Key, MemifConfig, Mode, POOL_BUFFERS, Role};
+use quiver_drivers::memif::{Key, Limits, MemifConfig, Mode, POOL_BUFFERS, Role, SocketConfig};
 use quiver_graph::Port;
 use quiver_net::Router;
 use quiver_net::interface::{Kind, NewInterface, Tx};
@@ -20,11 +20,13 @@ pub(super) fn register(registry: &mut Registry<Router>) {
     registry.operation::<CreateSocket>().operation::<DeleteSocket>().operation::<CreateMemif>();
     registry.command(Command {
         path: "create memif socket",
-        syntax: "id <n> filename <path> [zero-copy-buffers <n>]",
+        syntax: "id <n> filename <path> [zero-copy-buffers <n>] [max-memory <size>] [max-regions <n>]",
         help: "Declares a memif socket; a path without / lies in the runtime folder, one that begins with @ in the abstract namespace; \
-            zero-copy-buffers: what the zero-copy interfaces of this socket share",
+            zero-copy-buffers: what the zero-copy interfaces of this socket share; max-memory, max-regions: what each peer may \
+            have this router map",
         parse: |args, _| {
             let (mut id, mut filename, mut zero_copy_buffers) = (None, None, None);
+            let (mut max_memory, mut max_regions) = (None, None);
             while !args.is_empty() {
                 if args.take_keyword("id") {
                     id = Some(args.number("id")?);
@@ -32,13 +34,18 @@ pub(super) fn register(registry: &mut Registry<Router>) {
                     filename = Some(args.word("path of a socket")?.into_owned());
                 } else if args.take_keyword("zero-copy-buffers") {
                     zero_copy_buffers = Some(args.number("zero-copy-buffers")?);
+                } else if args.take_keyword("max-memory") {
+                    max_memory = Some(args.size("max-memory")?);
+                } else if args.take_keyword("max-regions") {
+                    max_regions = Some(args.number("max-regions")?);
                 } else {
                     return Err(args.unexpected());
                 }
             }
             let id = id.ok_or_else(|| args.missing("id <n>"))?;
             let filename = filename.ok_or_else(|| args.missing("filename <path>"))?;
-            Ok(Invocation::new::<CreateSocket>(CreateSocketRequest { id, filename, zero_copy_buffers }))
+            let request = CreateSocketRequest { zero_copy_buffers, max_memory, max_regions, ..CreateSocketRequest::new(id, filename) };
+            Ok(Invocation::new::<CreateSocket>(request))
         },
     });
     registry.command(Command {
@@ -123,6 +130,19 @@ pub struct CreateSocketRequest {
     /// Buffers that its zero-copy interfaces share; 16384 where absent.
     #[serde(default)]
     pub zero_copy_buffers: Option<u32>,
+    /// Bytes of memory, but for huge pages, that each of its peers may have mapped; those of `memif { max-memory }` where absent.
+    #[serde(default)]
+    pub max_memory: Option<u64>,
+    /// Regions that each of its peers may have; those of `memif { max-regions }` where absent.
+    #[serde(default)]
+    pub max_regions: Option<usize>,
+}
+
+impl CreateSocketRequest {
+    /// The usual settings.
+    pub fn new(id: u32, filename: String) -> Self {
+        Self { id, filename, zero_copy_buffers: None, max_memory: None, max_regions: None }
+    }
 }
 
 impl Operation<Router> for CreateSocket {
@@ -132,14 +152,22 @@ impl Operation<Router> for CreateSocket {
 
     fn run(router: &mut Router, request: CreateSocketRequest) -> Result<Outcome<Router, ()>, OpError> {
         let mut path = request.filename.clone();
+        let usual = router.part::<System>().map_or(Limits::DEFAULT, |s| s.startup.memif);
         if !path.starts_with(['/', '@'])
             && let Some(system) = router.part::<System>()
         {
             path = crate::daemon::runtime_dir(&system.startup.unix).join(path).to_string_lossy().into_owned();
         }
         let memif = memif(router).map_err(|e| system_error(&e))?;
-        let pool = request.zero_copy_buffers.unwrap_or(POOL_BUFFERS);
-        memif.add_socket_with_pool(request.id, &path, pool).map_err(|e| memif_error(&e).value(&request.filename))?;
+        let config = SocketConfig {
+            path,
+            pool_buffers: request.zero_copy_buffers.unwrap_or(POOL_BUFFERS),
+            limits: Limits {
+                memory: request.max_memory.unwrap_or(usual.memory),
+                regions: request.max_regions.unwrap_or(usual.regions),
+            },
+        };
+        memif.add_socket_with(request.id, config).map_err(|e| memif_error(&e).value(&request.filename))?;
         Ok(Outcome::Done(()))
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use quiver_command::grammar::{Command, IfRef};
 use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
-use quiver_drivers::memif::{DescriptorInfo, InterfaceInfo, Memif, Mode, RingInfo, Role};
+use quiver_drivers::memif::{DescriptorInfo, InterfaceInfo, Limits, Memif, Mode, RingInfo, Role};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +53,15 @@ pub struct SocketRow {
     pub listener: bool,
     /// Path.
     pub filename: String,
+    /// Bytes of memory, but for huge pages, that each of its peers may have mapped.
+    pub max_memory: u64,
+    /// Regions that each of its peers may have.
+    pub max_regions: usize,
+    /// Why it takes no clients for now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<String>,
+    /// What is being received from its peers, or closed that came from them, at this moment.
+    pub unfinished: usize,
 }
 
 /// A region.
@@ -238,6 +247,13 @@ impl Text for MemifList {
             for socket in &self.sockets {
                 let listener = if socket.listener { "yes" } else { "no" };
                 let _ = writeln!(out, "  {:<3} {listener:<11} {}", socket.id, socket.filename);
+                let usual = Limits::DEFAULT;
+                if (socket.max_memory, socket.max_regions) != (usual.memory, usual.regions) {
+                    let _ = writeln!(out, "      max-memory {} max-regions {}", socket.max_memory, socket.max_regions);
+                }
+                if let Some(reason) = &socket.paused {
+                    let _ = writeln!(out, "      takes no clients: {reason}");
+                }
             }
             out.push('\n');
         }
@@ -267,7 +283,15 @@ impl Operation<Router> for ShowMemif {
         let look = if request.descriptors { Memif::interface_with_descriptors } else { Memif::interface };
         let chosen = keys.iter().filter(|k| wanted.is_empty() || wanted.iter().any(|(_, w)| k.to_string() == *w));
         let interfaces = chosen.filter_map(|k| look(&memif, *k)).map(MemifRow::of).collect();
-        let socket = |s: quiver_drivers::memif::SocketInfo| SocketRow { id: s.id, listener: s.listens, filename: s.path };
+        let socket = |s: quiver_drivers::memif::SocketInfo| SocketRow {
+            id: s.id,
+            listener: s.listens,
+            filename: s.path,
+            max_memory: s.limits.memory,
+            max_regions: s.limits.regions,
+            paused: s.paused,
+            unfinished: s.unfinished,
+        };
         let sockets = if wanted.is_empty() { memif.sockets().into_iter().map(socket).collect() } else { Vec::new() };
         Ok(Outcome::Done(MemifList { sockets, interfaces }))
     }

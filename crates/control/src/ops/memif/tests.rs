@@ -1,8 +1,10 @@
+use quiver_command::config::Source;
 use quiver_net::testing::Harness;
 use quiver_wire::MacAddr;
 use quiver_wire::build::Packet;
 
 use crate::ops::testing::{error, run};
+use crate::startup::{StartupConfig, schema};
 
 /// A path in a folder of this test's own.
 struct Folder(std::path::PathBuf);
@@ -24,6 +26,14 @@ impl Drop for Folder {
     }
 }
 
+/// Runs the control channels until `done`, or for ten seconds.
+fn until(ends: &mut [&mut Harness], done: impl Fn(&[&mut Harness]) -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !done(ends) && std::time::Instant::now() < deadline {
+        ends.iter_mut().for_each(|h| super::run(&mut h.router));
+    }
+}
+
 #[test]
 fn mistakes_are_one_line_and_leave_nothing() {
     let folder = Folder::new("mistakes");
@@ -36,6 +46,9 @@ fn mistakes_are_one_line_and_leave_nothing() {
         ("create memif socket id 1 filename /tmp/x", "memif socket 1 exists already, with file"),
         (&format!("create memif socket id 2 filename {}", folder.socket()), "is the file of memif socket 1 already"),
         (&format!("create memif socket id 2 filename /{}", "x".repeat(200)), "is not a path that a socket can have"),
+        ("create memif socket id 2 filename /tmp/x max-memory 1k", "max-memory 1024 is outside 64K to 16G"),
+        ("create memif socket id 2 filename /tmp/x max-memory much", "not a size such as 2048, 64k, 16M or 1G"),
+        ("create memif socket id 2 filename /tmp/x max-regions 257", "max-regions 257 is outside 1..=256"),
         ("create memif socket id 2 colour red", "unknown input `colour'"),
         ("create interface memif socket-id 9", "memif socket 9 does not exist (create memif socket id 9 filename …)"),
         ("create interface memif ring-size 1000", "ring-size 1000 is outside powers of two, 1 to 16384"),
@@ -93,6 +106,24 @@ fn what_is_made_is_shown_and_can_be_removed() {
 }
 
 #[test]
+fn what_a_peer_may_have_mapped_is_a_setting_of_the_socket() {
+    let mut h = Harness::new();
+    run(&mut h.router, "create memif socket id 1 filename /nowhere/limits max-memory 1G max-regions 40");
+    let text = run(&mut h.router, "show memif");
+    assert!(text.contains("/nowhere/limits\n      max-memory 1073741824 max-regions 40\n"), "{text}");
+    let memif = super::memif(&mut h.router).unwrap();
+    let limits: Vec<_> = memif.sockets().iter().map(|s| (s.limits.memory, s.limits.regions)).collect();
+    assert_eq!(limits, [(256 << 20, 16), (1 << 30, 40)]);
+    // And of the startup configuration, for sockets of which nothing is said.
+    let read = |text: &str| StartupConfig::read(&schema(), Source::file("startup.conf", text));
+    let startup = read("memif {\n max-memory 64M\n max-regions 4\n}\n").unwrap();
+    assert_eq!((startup.memif.memory, startup.memif.regions), (64 << 20, 4));
+    for wrong in ["max-memory 1", "max-memory 17G", "max-regions 0", "max-regions 300"] {
+        assert!(read(&format!("memif {{\n {wrong}\n}}\n")).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn two_interfaces_of_one_router_connect_and_lose_one_another() {
     let folder = Folder::new("connect");
     let mut h = Harness::new();
@@ -106,10 +137,7 @@ fn two_interfaces_of_one_router_connect_and_lose_one_another() {
     run(&mut h.router, "set interface state memif1/0 up");
     run(&mut other.router, "set interface state memif1/0 up");
     let link = |h: &Harness| h.router.interfaces.by_name("memif1/0").unwrap().link.up;
-    for _ in 0..50 {
-        super::run(&mut h.router);
-        super::run(&mut other.router);
-    }
+    until(&mut [&mut h, &mut other], |ends| ends.iter().all(|h| link(h)));
     assert!(link(&h) && link(&other), "{}", run(&mut other.router, "show memif"));
     let text = run(&mut other.router, "show memif memif1/0");
     for part in ["flags admin-up slave connected\n", "num-s2m-rings 2 num-m2s-rings 2 buffer-size 2048 num-regions 1\n"] {
@@ -120,10 +148,7 @@ fn two_interfaces_of_one_router_connect_and_lose_one_another() {
     let descriptors = run(&mut h.router, "show memif memif1/0 descriptors");
     assert_eq!(descriptors.lines().filter(|l| l.contains("0x0000  2048 ")).count(), 4 * 64, "{descriptors}");
     run(&mut h.router, "set interface state memif1/0 down");
-    for _ in 0..5 {
-        super::run(&mut h.router);
-        super::run(&mut other.router);
-    }
+    until(&mut [&mut h, &mut other], |ends| !ends.iter().any(|h| link(h)));
     assert!(!link(&h) && !link(&other));
     assert!(run(&mut other.router, "show memif").contains("last disconnect: peer says: interface is down\n"));
 }
@@ -156,9 +181,9 @@ fn ip_mode_carries_packets_without_link_headers_and_asks_for_no_neighbours() {
             run(&mut h.router, &line);
         }
     }
-    for _ in 0..50 {
-        routers.iter_mut().for_each(|h| super::run(&mut h.router));
-    }
+    until(&mut routers.iter_mut().collect::<Vec<_>>(), |ends| {
+        ends.iter().all(|h| h.router.interfaces.by_name("memif1/0").is_some_and(|i| i.link.up))
+    });
     assert!(routers.iter().all(|h| h.router.interfaces.by_name("memif1/0").unwrap().link.up));
     routers.iter_mut().for_each(|h| drop(h.run()));
     for (from, to) in [(0_u8, 1_u8), (1, 0)] {
@@ -296,10 +321,7 @@ fn packets_that_their_sender_changes_on_the_way_harm_nothing() {
     ] {
         run(&mut h.router, line);
     }
-    for _ in 0..50 {
-        super::run(&mut sender.router);
-        super::run(&mut h.router);
-    }
+    until(&mut [&mut sender, &mut h], |ends| ends[1].router.interfaces.by_name("memif1/0").is_some_and(|i| i.link.up));
     assert!(h.router.interfaces.by_name("memif1/0").unwrap().link.up, "{}", run(&mut h.router, "show memif"));
     let region = h.router.graph.pools()[0].region().clone();
     let pool = region.shared_pools().remove(0);

@@ -2,12 +2,15 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use super::*;
-use crate::memif::memory::{COOKIE, Region, Regions, Ring, new_event, ring_bytes};
+use crate::memif::background::Background;
+use crate::memif::event::new_event;
+use crate::memif::memory::{COOKIE, Region, Regions, Ring, ring_bytes};
 use crate::memif::message::{AddRing, Init, Message, VERSION};
 use crate::memif::socket::{self, Received};
 
@@ -28,11 +31,12 @@ impl Peer {
 
     /// The next message, with the server working.
     fn hear(&self, end: &mut End) -> Option<Message> {
-        for _ in 0..100 {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < deadline {
             end.memif.run();
             match socket::receive(&self.fd) {
                 Received::Bytes(bytes, _) => return Message::parse(&bytes).ok(),
-                Received::Nothing => {}
+                Received::Nothing => wait(end),
                 Received::End => return None,
             }
         }
@@ -53,6 +57,11 @@ impl Peer {
             other => panic!("{message:?} was answered by {other:?}"),
         }
     }
+}
+
+/// Until the control side has something to do.
+fn wait(end: &End) {
+    let _ = crate::sys::wait_readable(&end.memif.fd().unwrap(), 100);
 }
 
 fn memory(len: u64) -> OwnedFd {
@@ -128,7 +137,7 @@ fn silent_and_many_clients_do_not_keep_others_out() {
     let mut c = End::new(&folder, client());
     connect(&mut s, &mut c);
     drop(silent);
-    s.memif.run();
+    fuzzing::settle(&s.memif);
     assert!(c.is_up() && s.is_up());
 }
 
@@ -228,7 +237,8 @@ fn memory_that_vanishes_ends_the_connection() {
     let peer = Peer::dial(&folder);
     peer.init(&mut s);
     let file = memory(1 << 16);
-    let regions: Regions = vec![Region::of_peer(file.try_clone().unwrap(), 1 << 16).unwrap()].into();
+    let background = Background::new(Arc::new(new_event().unwrap()));
+    let regions: Regions = vec![Region::of_peer(file.try_clone().unwrap(), 1 << 16, &background).unwrap()].into();
     let event = new_event().unwrap();
     peer.say(&Message::AddRegion { index: 0, size: 1 << 16 }, Some(&file));
     assert_eq!(peer.hear(&mut s), Some(Message::Ack));
@@ -310,7 +320,7 @@ proptest! {
             if let Ok(message) = Message::parse(&bytes) {
                 peer.say(&message, fd.as_ref());
             }
-            s.memif.run();
+            fuzzing::settle(&s.memif);
             s.poll_all();
         }
         drop(peer);

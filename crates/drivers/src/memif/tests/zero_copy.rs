@@ -86,7 +86,7 @@ fn the_pool_goes_with_the_last_interface() {
 fn settings_that_cannot_be_are_refused_and_leave_nothing() {
     let folder = Folder::new();
     let memif = Memif::new("/nowhere/memif.sock").unwrap();
-    memif.add_socket_with_pool(1, &folder.socket(), 4096).unwrap();
+    memif.add_socket_with(1, SocketConfig { pool_buffers: 4096, ..SocketConfig::new(&folder.socket()) }).unwrap();
     let error = |config: MemifConfig| memif.create(config).err().map(|e| e.to_string()).unwrap_or_default();
     assert_eq!(error(MemifConfig { zero_copy: true, ..server() }), "zero-copy is for slaves: a master's memory is the peer's");
     assert!(error(MemifConfig { ring_size: 4096, ..lender() }).contains("has 4096 buffers, 10240 are needed"));

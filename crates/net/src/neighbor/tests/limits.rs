@@ -121,3 +121,49 @@ proptest! {
         h.assert_buffers_held(0);
     }
 }
+
+#[test]
+fn a_flood_of_senders_pushes_out_itself_and_what_it_leaves_is_forgotten() {
+    let (mut h, x) = bed(0, 2);
+    let mut time = Time::new(&h);
+    h.router.set_neighbor_config(FamilyId::V4, NeighborConfig { interface_limit: 50, ..Default::default() });
+    // One host that is sent packets, one that is the next hop of a route; both only ever asked.
+    for n in [2, 3] {
+        h.exchange(x[1], &arp_request((host_mac(n), host(1, n)), host(1, 1)));
+        time.settle(&mut h);
+    }
+    h.exchange(x[0], &packet(host(1, 2), 1));
+    let path = crate::fib::Path::neighbor(x[1], host(1, 3).into());
+    let route = quiver_wire::IpPrefix::new("172.16.0.0".parse().unwrap(), 16).unwrap();
+    h.router.add_route(0, route, crate::fib::Source::Api, vec![path]).unwrap();
+    for round in 0..4_u8 {
+        for n in 10..210 {
+            let mac = MacAddr([2, 0xee, 0, 0, round, n]);
+            h.inject(x[1], &arp_request((mac, host(1, n)), host(1, 1)));
+        }
+        h.run();
+        time.settle(&mut h);
+    }
+    let known = |h: &Harness, n| h.router.neighbor(x[1], host(1, n).into()).is_some();
+    assert!(known(&h, 2) && known(&h, 3), "{:?}", h.router.neighbors(FamilyId::V4));
+    let figures = h.router.neighbor_figures(FamilyId::V4);
+    assert_eq!((figures.fullest, figures.refused), (Some((x[1], 50)), 0));
+    assert!(figures.recycled >= 100, "{figures:?}");
+    // A host that is new is found while the table is full.
+    assert_eq!(packets(&h.exchange(x[0], &packet(host(1, 250), 7))), []);
+    time.settle(&mut h);
+    h.inject(x[1], &arp_reply(1, (host_mac(9), host(1, 250))));
+    let mut out = h.run();
+    out.extend(time.settle(&mut h));
+    assert_eq!(packets(&out), [(host_mac(9), 7)]);
+    // Senders outside the prefix make no entry.
+    h.exchange(x[1], &arp_request((host_mac(7), Ipv4Addr::new(172, 31, 0, 1)), host(1, 1)));
+    time.settle(&mut h);
+    assert!(h.router.neighbor(x[1], Ipv4Addr::new(172, 31, 0, 1).into()).is_none());
+    // Ten silent minutes later the flood is gone; the next hop stays.
+    h.router.set_neighbor_config(FamilyId::V4, NeighborConfig { probe: false, unused: 60, ..Default::default() });
+    time.pass(&mut h, 130);
+    let left: Vec<_> = h.router.neighbors(FamilyId::V4).iter().map(|n| n.address).collect();
+    assert_eq!(left, [std::net::IpAddr::from(host(1, 3))]);
+    h.assert_buffers_held(0);
+}

@@ -120,7 +120,10 @@ pub fn confine(plan: &Plan) -> Result<Done, ConfineError> {
     let mut done = Done::default();
     if let Some(account) = &plan.account {
         may_become(account)?;
-        let keep = plan.keep | raise_limits(plan.priority, &mut done);
+        // Only who opens AF_XDP sockets locks memory, and only the router has threads that somebody waits for.
+        let opens = plan.keep.contains(CapabilitySet::NET_RAW);
+        let more = if opens { raise_limits(plan.priority, &mut done) } else { CapabilitySet::empty() };
+        let keep = plan.keep | more;
         become_user(plan, account, keep)?;
     }
     if plan.account.is_some() || plan.files.is_some() || plan.calls.is_some() {

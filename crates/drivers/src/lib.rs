@@ -8,6 +8,7 @@
 //! | [`memif`] | packets through memory shared with another process, in either role |
 //! | [`netdev`] | what the kernel says about a device |
 //! | [`pcap_port`] | capture files, replayed and recorded |
+//! | [`rights`] | what drivers need more rights for than a router keeps |
 //! | [`tap`] | a network device of the host's kernel whose other end is ours |
 //! | [`virtio_net`] | the offload header that AF_PACKET, TAP and vhost put before a frame, and what it asks for |
 //! | [`xdp_engine`] | the tester's engine in the kernel: programs that make frames and account for them at a Linux device |
@@ -27,6 +28,7 @@ mod mailbox;
 pub mod memif;
 pub mod netdev;
 pub mod pcap_port;
+pub mod rights;
 mod sys;
 pub mod tap;
 pub mod virtio_net;

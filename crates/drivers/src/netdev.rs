@@ -45,6 +45,11 @@ impl NetDevices {
         Ok(Self { socket: sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)? })
     }
 
+    /// Of the namespace of a socket that somebody else has opened.
+    pub(crate) fn of(socket: OwnedFd) -> Self {
+        Self { socket }
+    }
+
     /// What the device is now.
     ///
     /// # Errors

@@ -28,7 +28,14 @@ pub struct RouterBuilder {
     binary: Option<PathBuf>,
     ready_within: Duration,
     environment: Vec<(String, String)>,
+    user: Option<u32>,
+    owner: Option<u32>,
+    through: Vec<String>,
 }
+
+/// The user, by number, that routers of all scenarios become unless a test says otherwise: any scenario can be run as a router that
+/// has given its rights up.
+pub const USER_VARIABLE: &str = "QUIVER_SCENARIO_USER";
 
 /// A running router. Killed on drop; if the test is failing, its state is printed first. A router that ended by itself
 /// before its drop fails the test.
@@ -70,6 +77,25 @@ impl RouterBuilder {
         self
     }
 
+    /// The router becomes this user (`unix { user }`), and its folder is that user's.
+    pub fn user(mut self, uid: u32) -> Self {
+        (self.user, self.owner) = (Some(uid), Some(uid));
+        self
+    }
+
+    /// The router stays who starts it, whatever the scenario's environment says.
+    pub fn no_user(mut self) -> Self {
+        self.user = None;
+        self
+    }
+
+    /// Starts the router by a program that ends with running the words behind its own, such as `setpriv`, as this user.
+    pub fn through(mut self, words: &str, uid: u32) -> Self {
+        self.through = words.split_whitespace().map(str::to_owned).collect();
+        self.owner = Some(uid);
+        self
+    }
+
     /// How long the command socket may take to answer.
     pub fn ready_within(mut self, bound: Duration) -> Self {
         self.ready_within = bound;
@@ -90,10 +116,16 @@ impl RouterBuilder {
         };
         let folder = Folder::new()?;
         let conf_file = folder.path.join("startup.conf");
-        fs::write(&conf_file, with_runtime_folder(&self.conf, &folder.path))?;
+        let user = self.user.map(|uid| format!("user {uid}")).unwrap_or_default();
+        fs::write(&conf_file, with_runtime_folder(&self.conf, &folder.path, &user))?;
+        if let Some(owner) = self.owner {
+            std::os::unix::fs::chown(&folder.path, Some(owner), Some(owner))?;
+        }
         let console = File::create(folder.path.join("console.log"))?;
-        let mut command = self.host.command(&binary.to_string_lossy());
-        command.arg("-c").arg(&conf_file).envs(self.environment);
+        let binary_name = binary.to_string_lossy().into_owned();
+        let words: Vec<String> = self.through.into_iter().chain([binary_name]).collect();
+        let mut command = self.host.command(&words[0]);
+        command.args(&words[1..]).arg("-c").arg(&conf_file).envs(self.environment);
         command.stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console);
         let guard = self.host.spawn(command)?;
         let mut router = Router { guard, folder, quiverctl: binary.with_file_name("quiverctl"), ended: false };
@@ -114,7 +146,11 @@ impl Router {
     /// Prepares a start. A runtime folder and the command socket are added to the `unix` section; `@dir@` in the text
     /// becomes that folder.
     pub fn builder(host: &Host, conf: &str) -> RouterBuilder {
+        let user = std::env::var(USER_VARIABLE).ok().and_then(|text| text.parse().ok());
         RouterBuilder {
+            user,
+            owner: user,
+            through: Vec::new(),
             host: host.clone(),
             conf: conf.to_owned(),
             binary: None,
@@ -327,9 +363,9 @@ impl Drop for Folder {
 }
 
 /// Puts the keys that the test bed needs into the `unix` section, or makes one.
-fn with_runtime_folder(conf: &str, folder: &Path) -> String {
+fn with_runtime_folder(conf: &str, folder: &Path, user: &str) -> String {
     let folder = folder.display();
-    let keys = format!("nodaemon runtime-dir {folder} cli-listen {folder}/cli.sock");
+    let keys = format!("nodaemon runtime-dir {folder} cli-listen {folder}/cli.sock {user}").trim_end().to_owned();
     let text = conf.replace("@dir@", &folder.to_string());
     let section = text.split_once('{').filter(|(before, _)| before.split_whitespace().next_back() == Some("unix"));
     let later = || {
@@ -384,7 +420,7 @@ mod tests {
 
     #[test]
     fn the_runtime_folder_goes_into_the_unix_section() {
-        let conf = |text| with_runtime_folder(text, Path::new("/d"));
+        let conf = |text| with_runtime_folder(text, Path::new("/d"), "");
         let keys = "nodaemon runtime-dir /d cli-listen /d/cli.sock";
         assert_eq!(conf("cpu { workers 1 }"), format!("unix {{ {keys} }}\ncpu {{ workers 1 }}"));
         assert_eq!(conf("unix { log @dir@/log }"), format!("unix {{ {keys}  log /d/log }}"));

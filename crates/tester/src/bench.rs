@@ -258,7 +258,7 @@ impl Bench {
             }
             Engine::Tap(name) => {
                 let config = TapConfig { mac, rx_queues, ..TapConfig::new(name) };
-                (Box::new(Tap::open(config).map_err(failed(spec))?), 500)
+                (Box::new(Tap::open(config, Arc::new(quiver_drivers::rights::Direct)).map_err(failed(spec))?), 500)
             }
             Engine::Memif { socket, id, server, ip, ring } => {
                 let hub = self.hub(socket, *server).map_err(failed(spec))?;

@@ -43,7 +43,7 @@ fn capabilities(machine: &Machine) -> Finding {
         return Finding::new(topic, Level::Good, "all that drivers and scheduling need");
     }
     let level = if has(NET_RAW) && has(NET_ADMIN) { Level::Note } else { Level::Warning };
-    let mend = "run as root, or: setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock,cap_sys_nice+ep quiver";
+    let mend = "run as root (`unix { user NAME }' gives up what is not needed), or: setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock,cap_sys_nice+ep quiver";
     Finding::new(topic, level, format!("missing: {}", missing.join(", "))).mend(mend)
 }
 
@@ -65,7 +65,25 @@ fn facilities(machine: &Machine) -> Vec<Finding> {
     } else {
         Finding::new("TAP", Level::Note, "no /dev/net/tun: TAP interfaces cannot be made").mend("modprobe tun")
     });
+    findings.push(confinement(machine));
     findings
+}
+
+/// What `unix { user }` can limit on this kernel.
+fn confinement(machine: &Machine) -> Finding {
+    let topic = "confinement";
+    let seccomp = machine.has("proc/sys/kernel/seccomp/actions_avail");
+    let modules = machine.read("sys/kernel/security/lsm");
+    let landlock = modules.as_ref().map(|list| list.split(',').any(|name| name.trim() == "landlock"));
+    match (seccomp, landlock) {
+        (true, Some(true)) => Finding::new(topic, Level::Good, "seccomp and landlock: system calls and files can be limited"),
+        // The list is in a file system that need not be mounted.
+        (true, None) => Finding::new(topic, Level::Good, "seccomp: system calls can be limited"),
+        (true, Some(false)) => Finding::new(topic, Level::Note, "no landlock: files are limited by their owners alone")
+            .mend("add landlock to the kernel's lsm= parameter"),
+        (false, _) => Finding::new(topic, Level::Note, "no seccomp in this kernel: system calls cannot be limited")
+            .mend("`unix { seccomp off }' in startup.conf"),
+    }
 }
 
 #[cfg(test)]
@@ -96,5 +114,17 @@ mod tests {
         assert_eq!(findings[1].mend.as_deref(), Some("modprobe tun"));
         tree.write("dev/net/tun", "");
         assert_eq!(facilities(&tree.machine())[1].level, Level::Good);
+    }
+
+    #[test]
+    fn what_can_be_limited_is_told() {
+        let tree = Tree::new("confinement");
+        assert_eq!(confinement(&tree.machine()).level, Level::Note);
+        tree.write("proc/sys/kernel/seccomp/actions_avail", "kill_process errno allow\n");
+        assert_eq!(confinement(&tree.machine()).text, "seccomp: system calls can be limited");
+        tree.write("sys/kernel/security/lsm", "capability,yama\n");
+        assert!(confinement(&tree.machine()).text.contains("no landlock"));
+        tree.write("sys/kernel/security/lsm", "capability,landlock\n");
+        assert_eq!(confinement(&tree.machine()).level, Level::Good);
     }
 }

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use quiver_buffer::RegionConfig;
-use quiver_command::config::{Listen, Value};
+use quiver_command::config::Listen;
 use quiver_command::operation::Registry;
 use quiver_command::script::ScriptState;
 use quiver_command::session::{Session, SessionOptions};
@@ -20,7 +21,10 @@ use quiver_graph::{Activity, Pulse};
 use quiver_net::{Router, RouterConfig};
 use sd_notify::NotifyState;
 
-use super::{StartError, api, detach, group, processes, threads};
+use super::group::group_id;
+use super::pidfile::PidFile;
+use super::privileges::{Wish, give_up};
+use super::{StartError, api, detach, processes, threads};
 use crate::api::{Table, Trace};
 use crate::engine::Engine;
 use crate::files::{Files, make_private};
@@ -32,12 +36,15 @@ use crate::panics;
 use crate::plugin::{Plugin, PluginInfo, select};
 use crate::process::{ProcessTable, Processes};
 use crate::server::{
-    Admission, BindError, BoundPath, Face, Peer, Server, SessionKind, Sessions, StatsListener, Terminal, listen_tcp, listen_unix,
-    serve, set_mode,
+    Admission, BindError, BoundPath, Face, Owner, Peer, Server, SessionKind, Sessions, StatsListener, Terminal, listen_tcp,
+    listen_unix, serve, set_mode,
 };
 use crate::startup::{FileFolders, RUNTIME_DIR, StartupConfig, Unix};
 use crate::system::{MainFigures, System};
 use crate::watchdog::{self, Settings as WatchdogSettings, Watchdog};
+
+/// The folder of files with plain names, in the runtime folder.
+const OWN_FILES: &str = "files";
 
 /// What is not in the configuration.
 pub struct Options {
@@ -69,7 +76,8 @@ pub struct Daemon {
     /// Main's.
     pulse: Arc<Pulse>,
     sessions: Sessions,
-    pidfile: Option<PathBuf>,
+    admission: Admission,
+    _pidfile: Option<PidFile>,
 }
 
 enum Listening {
@@ -86,9 +94,16 @@ impl Daemon {
     /// What cannot be had; nothing is left behind then.
     pub fn start(startup: StartupConfig, plugins: &[Plugin], options: Options) -> Result<Self, StartError> {
         let startup = Rc::new(startup);
-        let log = open_log(&startup)?;
+        let wish = Wish::of(&startup)?;
+        let log = open_log(&startup, &wish)?;
         // Sockets first: a second router on the same ones must fail before it takes memory and cores.
-        let sockets = listen(&startup)?;
+        let admission = admission(&startup, &wish)?;
+        let sockets = listen(&startup, &wish, admission)?;
+        let files = files(&startup, &wish)?;
+        let mut pidfile = startup.unix.pidfile.as_deref().map(|path| open_pidfile(path, &wish)).transpose()?;
+        // Before there is a second thread, which would keep its rights. Memory, threads and devices need none of them.
+        let dpdk = startup.config.has("dpdk") && plugins.iter().any(|plugin| plugin.name().starts_with("dpdk"));
+        let privileges = give_up(&startup, &wish, dpdk)?;
 
         let topology = threads::topology(&options.sysfs)?;
         let (placement, plans) = threads::place(&topology, &startup.cpu)?;
@@ -123,6 +138,7 @@ impl Daemon {
             description: plugin.description.to_owned(),
         };
         let sessions = Sessions::default();
+        router.add_part(privileges);
         router.add_part(System {
             registry: Rc::clone(&registry),
             log,
@@ -142,7 +158,7 @@ impl Daemon {
             runtime_cleared: clock.now(),
         });
 
-        router.add_part(files(&startup)?);
+        router.add_part(files);
         let mut scripts = ScriptState::default();
         startup.unix.exec.iter().for_each(|file| scripts.trust(file.to_string_lossy()));
         router.add_part(scripts);
@@ -152,8 +168,10 @@ impl Daemon {
         let engine = Engine::new(Rc::clone(&router), registry, Rc::clone(tasks.reactor())).on_pulse(Arc::clone(&pulse));
         let processes = Processes::new(&router, table, tasks.handle());
         let runner = Runner::new(tasks, Rc::clone(&router), Rc::clone(&stop), startup.unix.poll_sleep);
-        let pidfile = startup.unix.pidfile.clone();
-        let mut daemon = Self {
+        if let Some(file) = &mut pidfile {
+            file.fill().map_err(|error| StartError::System { doing: "cannot write the pidfile".to_owned(), error })?;
+        }
+        Ok(Self {
             runner,
             router,
             engine,
@@ -165,13 +183,9 @@ impl Daemon {
             api: messages,
             pulse,
             sessions,
-            pidfile: None,
-        };
-        if let Some(path) = pidfile {
-            write_pidfile(&path)?;
-            daemon.pidfile = Some(path);
-        }
-        Ok(daemon)
+            admission,
+            _pidfile: pidfile,
+        })
     }
 
     /// The control state, for tests.
@@ -189,7 +203,7 @@ impl Daemon {
         processes::stop_on_signals(&self.processes, &self.stop).map_err(watch)?;
         // It takes its place in the order of operations here, before any client can.
         self.start_up_commands();
-        let admission = admission(&self.startup)?;
+        let admission = self.admission;
         let idle_timeout = self.startup.unix.idle_timeout;
         let server =
             Server::new(self.engine.clone(), self.processes.clone(), self.sessions.clone(), idle_timeout).with_admission(admission);
@@ -289,14 +303,6 @@ impl Daemon {
     }
 }
 
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        if let Some(path) = &self.pidfile {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
 /// All operations and commands: the daemon's and those of the plugins that are on.
 pub fn registry(plugins: &[Plugin]) -> Result<Registry<Router>, StartError> {
     let mut registry = Registry::new();
@@ -310,7 +316,7 @@ pub fn registry(plugins: &[Plugin]) -> Result<Registry<Router>, StartError> {
     }
 }
 
-fn open_log(startup: &StartupConfig) -> Result<Log, StartError> {
+fn open_log(startup: &StartupConfig, user: &Wish) -> Result<Log, StartError> {
     let wish = &startup.logging;
     let mut settings = Settings::default();
     settings.size = wish.size.unwrap_or(settings.size);
@@ -322,10 +328,14 @@ fn open_log(startup: &StartupConfig) -> Result<Log, StartError> {
     }
     let output: Box<dyn Write + Send> = match &startup.unix.log {
         None => Box::new(io::stderr()),
-        Some(path) => Box::new(
-            open_append(path)
-                .map_err(|error| StartError::System { doing: format!("cannot write the log {}", path.display()), error })?,
-        ),
+        Some(path) => {
+            // The user's own, so that a start without root can go on with it. Not what is no file, such as a terminal.
+            let file = open_append(path).and_then(|file| match file.metadata()?.is_file() {
+                true => user.hand_over(path).map(|()| file),
+                false => Ok(file),
+            });
+            Box::new(file.map_err(|error| StartError::System { doing: format!("cannot write the log {}", path.display()), error })?)
+        }
     };
     watchdog::log_is_stderr(startup.unix.log.is_none());
     log.set_output(Some(output));
@@ -374,15 +384,14 @@ pub(crate) fn runtime_dir(unix: &Unix) -> PathBuf {
     unix.runtime_dir.clone()
 }
 
-fn listen(startup: &StartupConfig) -> Result<Vec<Listening>, StartError> {
-    let unix = &startup.unix;
-    let admission = admission(startup)?;
+fn listen(startup: &StartupConfig, wish: &Wish, admission: Admission) -> Result<Vec<Listening>, StartError> {
+    let (unix, owner) = (&startup.unix, wish.owner);
     let folder = runtime_dir(unix);
     let failed = |error| {
         let doing = format!("cannot make the runtime folder {} (choose another by unix {{ runtime-dir }})", folder.display());
         StartError::System { doing, error }
     };
-    make_private(&folder, admission.gid, admission.folder_mode()).map_err(failed)?;
+    make_folder(&folder, wish, admission).map_err(failed)?;
     let face = Face::Cli(Rc::new(session_options(unix)));
     let mut wishes: Vec<Listen> = unix.cli_listen.iter().map(|(listen, _)| listen.clone()).collect();
     if wishes.is_empty() {
@@ -394,47 +403,57 @@ fn listen(startup: &StartupConfig) -> Result<Vec<Listening>, StartError> {
             Listen::Unix(path) => {
                 // A bare name is one of the runtime folder.
                 let path = if path.components().count() == 1 { folder.join(path) } else { path };
-                let (listener, bound) = listen_as(&path, admission)?;
+                let (listener, bound) = listen_as(&path, owner, admission)?;
                 Listening::Unix(listener, bound, face.clone())
             }
             Listen::Tcp { host, port } => Listening::Tcp(listen_tcp(&host, port)?, face.clone()),
         });
     }
-    let (listener, bound) = listen_as(&folder.join("json.sock"), admission)?;
+    let (listener, bound) = listen_as(&folder.join("json.sock"), owner, admission)?;
     sockets.push(Listening::Unix(listener, bound, Face::Json));
     // A bare name is one of the runtime folder.
     let place = |path: &Path| if path.components().count() == 1 { folder.join(path) } else { path.to_owned() };
     if let Some(path) = &startup.api_socket {
-        let (listener, bound) = listen_as(&place(path), admission)?;
+        let (listener, bound) = listen_as(&place(path), owner, admission)?;
         sockets.push(Listening::Api(listener, bound));
     }
     if let Some(path) = &startup.stats_socket {
-        sockets.push(Listening::Stats(StatsListener::bind(&place(path), admission)?));
+        sockets.push(Listening::Stats(StatsListener::bind(&place(path), owner, admission)?));
     }
     Ok(sockets)
 }
 
 /// Who may do what on the sockets.
-fn admission(startup: &StartupConfig) -> Result<Admission, StartError> {
-    let id = |group: &Option<Value>| group.as_ref().map(group::group_id).transpose();
-    Ok(Admission { gid: id(&startup.unix.gid)?, read_only: id(&startup.unix.read_only_gid)? })
+fn admission(startup: &StartupConfig, wish: &Wish) -> Result<Admission, StartError> {
+    let read_only = startup.unix.read_only_gid.as_ref().map(group_id).transpose()?;
+    Ok(Admission { gid: wish.owner.gid, read_only })
 }
 
-fn listen_as(path: &Path, admission: Admission) -> Result<(UnixListener, BoundPath), BindError> {
-    let listening = listen_unix(path, admission.gid)?;
+fn listen_as(path: &Path, owner: Owner, admission: Admission) -> Result<(UnixListener, BoundPath), BindError> {
+    let listening = listen_unix(path, owner)?;
     set_mode(path, admission.mode())?;
     Ok(listening)
 }
 
-/// The folders of files that commands name.
-fn files(startup: &StartupConfig) -> Result<Files, StartError> {
-    let FileFolders { folder, read, write } = &startup.files;
-    let group = admission(startup)?.gid;
-    let own = folder.clone().unwrap_or_else(|| runtime_dir(&startup.unix).join("files"));
-    Files::open(&own, read, write, group).map_err(|(path, error)| {
+/// Where files with plain names lie.
+pub(super) fn own_files(startup: &StartupConfig) -> PathBuf {
+    startup.files.folder.clone().unwrap_or_else(|| runtime_dir(&startup.unix).join(OWN_FILES))
+}
+
+/// The folders of files that commands name. The router's own becomes the user's, where it is root's.
+fn files(startup: &StartupConfig, wish: &Wish) -> Result<Files, StartError> {
+    let FileFolders { read, write, .. } = &startup.files;
+    let own = own_files(startup);
+    let failed = |(path, error): (PathBuf, io::Error)| {
         let doing = format!("cannot open the folder {} of files {{ }} in startup.conf", path.display());
         StartError::System { doing, error }
-    })
+    };
+    let files = Files::open(&own, read, write, wish.owner.gid).map_err(failed)?;
+    match fs::symlink_metadata(&own) {
+        Ok(data) if data.is_dir() && data.uid() == 0 => wish.hand_over(&own).map_err(|error| failed((own, error)))?,
+        _ => {}
+    }
+    Ok(files)
 }
 
 fn session_options(unix: &Unix) -> SessionOptions {
@@ -451,9 +470,27 @@ fn session_options(unix: &Unix) -> SessionOptions {
     }
 }
 
-fn write_pidfile(path: &Path) -> Result<(), StartError> {
-    fs::write(path, format!("{}\n", std::process::id()))
-        .map_err(|error| StartError::System { doing: format!("cannot write the pidfile {}", path.display()), error })
+fn open_pidfile(path: &Path, wish: &Wish) -> Result<PidFile, StartError> {
+    let file = PidFile::create(path).and_then(|file| wish.hand_over(path).map(|()| file));
+    file.map_err(|error| StartError::System { doing: format!("cannot write the pidfile {}", path.display()), error })
+}
+
+/// The runtime folder. One that is made here, and one of root's with nothing but a router's in it, becomes the user's; any other is
+/// somebody's already.
+fn make_folder(folder: &Path, wish: &Wish, admission: Admission) -> io::Result<()> {
+    let new = !folder.exists();
+    make_private(folder, wish.owner.gid, admission.folder_mode())?;
+    if wish.owner.uid.is_none() {
+        return Ok(());
+    }
+    let is_ours = |entry: fs::DirEntry| entry.file_name() == OWN_FILES || entry.file_type().is_ok_and(|kind| kind.is_socket());
+    let only_ours = || Ok::<_, io::Error>(fs::read_dir(folder)?.all(|entry| entry.is_ok_and(is_ours)));
+    let data = fs::symlink_metadata(folder)?;
+    if new || (data.is_dir() && data.uid() == 0 && data.mode() & 0o1022 == 0 && only_ours()?) {
+        wish.hand_over(folder)?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(admission.folder_mode()))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ mod detach;
 pub(crate) mod group;
 mod links;
 mod memif;
+mod pidfile;
+mod privileges;
 mod processes;
 mod statistics;
 mod threads;
@@ -18,9 +20,12 @@ use std::process::ExitCode;
 use quiver_command::config::{ConfigError, Schema, Source};
 use quiver_graph::topology::PlacementError;
 use quiver_net::NetError;
+use quiver_privilege::confine::ConfineError;
+use quiver_privilege::helper;
 
 pub(crate) use assemble::runtime_dir;
 pub use assemble::{Daemon, Options};
+pub use privileges::Privileges;
 pub use threads::{place, replan, topology};
 
 use crate::ops::version::version_line;
@@ -54,6 +59,9 @@ pub enum StartError {
     /// A socket.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// Rights that cannot be given up.
+    #[error(transparent)]
+    Privilege(#[from] ConfineError),
     /// A plugin.
     #[error("plugin {name}: {text}")]
     Plugin {
@@ -94,6 +102,10 @@ pub fn run(plugins: &[Plugin]) -> ExitCode {
 }
 
 fn start(plugins: &[Plugin], mut words: Vec<OsString>) -> Result<ExitCode, StartError> {
+    if words.first().is_some_and(|word| word == helper::MARK) {
+        let words: Vec<String> = words[1..].iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        return privileges::run_helper(&words);
+    }
     let detached = words.first().is_some_and(|word| word == detach::MARK);
     if detached {
         words.remove(0);

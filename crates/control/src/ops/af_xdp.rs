@@ -143,6 +143,7 @@ impl CreateAfXdpRequest {
                 let budget = self.busy_poll_budget.unwrap_or(BUDGET);
                 BusyPoll { microseconds, budget }
             }),
+            rights: super::privileges::rights(router),
             ..usual
         }
     }

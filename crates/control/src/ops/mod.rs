@@ -37,6 +37,7 @@ pub mod perfmon;
 pub mod ping;
 pub mod placement;
 pub mod plugins;
+pub mod privileges;
 pub mod rss;
 pub mod runtime;
 pub mod sessions;
@@ -85,6 +86,7 @@ pub fn register(registry: &mut Registry<Router>) {
     ping::register(registry);
     placement::register(registry);
     plugins::register(registry);
+    privileges::register(registry);
     rss::register(registry);
     runtime::register(registry);
     tag_rewrite::register(registry);

@@ -13,6 +13,7 @@ use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
 use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, of_kind};
+use super::privileges;
 
 /// Bytes of an Ethernet header: the difference between frames and layer-3 packets.
 const ETHERNET_HEADER: usize = 14;
@@ -230,7 +231,7 @@ impl Operation<Router> for CreateTap {
             let error = OpError::new(retval::IF_ALREADY_EXISTS, format!("interface `{name}' exists already"));
             return Err(error.key(if request.if_name.is_some() { "if-name" } else { "id" }).value(&name));
         }
-        let port = Tap::open(request.config(id)).map_err(|e| driver_error(&e))?;
+        let port = Tap::open(request.config(id), privileges::rights(router)).map_err(|e| driver_error(&e))?;
         let max_frame = port.max_frame();
         let index = router
             .create_interface(NewInterface {

@@ -7,6 +7,15 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+/// Whose a socket is to be; nothing said leaves it with who makes it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// User.
+    pub uid: Option<u32>,
+    /// Group, which may use it too.
+    pub gid: Option<u32>,
+}
+
 /// Why a socket cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -50,8 +59,8 @@ fn inode(path: &Path) -> Option<u64> {
 ///
 /// # Errors
 /// A live socket, another kind of file, and the kernel's.
-pub fn listen_unix(path: &Path, gid: Option<u32>) -> Result<(UnixListener, BoundPath), BindError> {
-    bind(path, gid, || UnixStream::connect(path).map(drop), || UnixListener::bind(path))
+pub fn listen_unix(path: &Path, owner: Owner) -> Result<(UnixListener, BoundPath), BindError> {
+    bind(path, owner, || UnixStream::connect(path).map(drop), || UnixListener::bind(path))
 }
 
 /// Makes a socket by `bind`, which owner and group may use, and its folder where that is missing. What is there already is
@@ -61,7 +70,7 @@ pub fn listen_unix(path: &Path, gid: Option<u32>) -> Result<(UnixListener, Bound
 /// As [`listen_unix`].
 pub(super) fn bind<L>(
     path: &Path,
-    gid: Option<u32>,
+    owner: Owner,
     connect: impl FnOnce() -> io::Result<()>,
     bind: impl FnOnce() -> io::Result<L>,
 ) -> Result<(L, BoundPath), BindError> {
@@ -87,8 +96,8 @@ pub(super) fn bind<L>(
     rustix::process::umask(mask);
     let listener = bound.map_err(system)?;
     let bound = BoundPath { path: path.to_owned(), inode: inode(path).unwrap_or_default() };
-    if let Some(gid) = gid {
-        std::os::unix::fs::chown(path, None, Some(gid)).map_err(system)?;
+    if owner != Owner::default() {
+        std::os::unix::fs::chown(path, owner.uid, owner.gid).map_err(system)?;
     }
     fs::set_permissions(path, fs::Permissions::from_mode(0o660)).map_err(system)?;
     Ok((listener, bound))
@@ -128,13 +137,13 @@ mod tests {
         let path = folder.join("s");
         // A listener that is closed leaves its file.
         drop(UnixListener::bind(&path).unwrap());
-        let (listener, bound) = listen_unix(&path, None).unwrap();
-        let error = listen_unix(&path, None).unwrap_err();
+        let (listener, bound) = listen_unix(&path, Owner::default()).unwrap();
+        let error = listen_unix(&path, Owner::default()).unwrap_err();
         assert!(matches!(error, BindError::InUse(_)), "{error}");
         drop((listener, bound));
         assert!(!path.exists());
         fs::write(&path, "mine").unwrap();
-        assert!(matches!(listen_unix(&path, None), Err(BindError::NotASocket(_))));
+        assert!(matches!(listen_unix(&path, Owner::default()), Err(BindError::NotASocket(_))));
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
         fs::remove_dir_all(folder).unwrap();
     }
@@ -153,7 +162,7 @@ mod tests {
     fn owner_and_group_may_use_the_socket_and_nobody_else() {
         let folder = folder("mode");
         let path = folder.join("s");
-        let _bound = listen_unix(&path, None).unwrap();
+        let _bound = listen_unix(&path, Owner::default()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
         fs::remove_dir_all(folder).unwrap();
     }
@@ -162,7 +171,7 @@ mod tests {
     fn a_socket_that_another_has_replaced_is_not_removed() {
         let folder = folder("replaced");
         let path = folder.join("s");
-        let first = listen_unix(&path, None).unwrap();
+        let first = listen_unix(&path, Owner::default()).unwrap();
         fs::remove_file(&path).unwrap();
         let _second = UnixListener::bind(&path).unwrap();
         drop(first);

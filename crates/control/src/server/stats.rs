@@ -14,7 +14,7 @@ use rustix::net::{
 };
 
 use super::admission::Admission;
-use super::socket::{self, BindError, BoundPath};
+use super::socket::{self, BindError, BoundPath, Owner};
 
 /// Readers that may wait to be served.
 const BACKLOG: i32 = 32;
@@ -35,7 +35,7 @@ impl StatsListener {
     ///
     /// # Errors
     /// A live socket, another kind of file, and the kernel's.
-    pub fn bind(path: &Path, admission: Admission) -> Result<Self, BindError> {
+    pub fn bind(path: &Path, owner: Owner, admission: Admission) -> Result<Self, BindError> {
         let address = || Ok::<_, io::Error>(SocketAddrUnix::new(path)?);
         let make = || {
             let socket = seqpacket()?;
@@ -44,7 +44,7 @@ impl StatsListener {
             Ok(socket)
         };
         let probe = || Ok(connect(seqpacket()?, &address()?)?);
-        let (socket, bound) = socket::bind(path, admission.gid, probe, make)?;
+        let (socket, bound) = socket::bind(path, owner, probe, make)?;
         socket::set_mode(path, admission.mode())?;
         Ok(Self { socket, _bound: bound, admission })
     }

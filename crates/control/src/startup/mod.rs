@@ -4,6 +4,7 @@
 //! line. Nothing here does anything: the [daemon](crate::daemon) does.
 
 mod arguments;
+mod rights;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use quiver_graph::RxMode;
 use quiver_graph::topology::{PlacementRequest, SchedulerPolicy};
 
 pub use arguments::{Arguments, ArgumentsError, HELP};
+pub use rights::Rights;
 pub use schema::schema;
 
 use crate::log::Level;
@@ -86,10 +88,12 @@ pub struct Unix {
     pub use_current_dir: bool,
     /// File for the process id.
     pub pidfile: Option<PathBuf>,
-    /// Group that may use the sockets, a name or number.
+    /// Group that may use the sockets, and the process' own where it becomes a `user`: a name or number.
     pub gid: Option<Value>,
     /// Group whose members may use the sockets to read, a name or number.
     pub read_only_gid: Option<Value>,
+    /// What the process may do.
+    pub rights: Rights,
     /// The prompt.
     pub prompt: Option<String>,
     /// Lines of history.
@@ -271,6 +275,7 @@ impl Unix {
             pidfile: path("pidfile"),
             gid: block.get("gid").cloned(),
             read_only_gid: block.get("read-only-gid").cloned(),
+            rights: Rights::read(block)?,
             prompt: block.get("cli-prompt").map(|value| value.text().to_owned()),
             history_limit: block.get("cli-history-limit").map(|value| value.number_in(0..=100_000_usize)).transpose()?,
             line_mode: block.flag("cli-line-mode"),

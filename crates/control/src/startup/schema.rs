@@ -103,8 +103,12 @@ fn unix() -> Section {
         .value("pidfile", "file")
         .value("gid", "group")
         .value("read-only-gid", "group")
+        .value("user", "user")
+        .value("capability", "name")
+        .value("seccomp", "on, off or log")
+        .value("landlock", "on or off")
+        .value("allow-path", "file or folder")
         .flag("full-coredump")
-        .without_effect("set the limit of core dumps where the router is started (ulimit -c, LimitCORE=)")
         .value("coredump-size", "size")
         .without_effect("set the limit of core dumps where the router is started (ulimit -c, LimitCORE=)")
 }

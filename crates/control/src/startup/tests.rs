@@ -33,8 +33,8 @@ fn the_usual_file_of_vpp_is_understood() {
     assert_eq!(startup.unix.log.as_deref(), Some(Path::new("/var/log/vpp/vpp.log")));
     assert_eq!(startup.unix.cli_listen[0].0, Listen::Unix("/run/vpp/cli.sock".into()));
     assert_eq!(startup.unix.gid.unwrap().text(), "vpp");
-    assert_eq!(startup.notices.len(), 4, "{:?}", startup.notices);
-    assert!(startup.notices[0].starts_with("f:4:3: `full-coredump' has no effect: "), "{:?}", startup.notices);
+    assert_eq!(startup.notices.len(), 3, "{:?}", startup.notices);
+    assert!(startup.unix.rights.core_dump && startup.unix.rights.user.is_none());
 }
 
 #[test]
@@ -134,4 +134,21 @@ fn folders_of_files_are_listed_and_may_be_several() {
     assert_eq!((conf.files.read, conf.files.write), (paths(&["/a", "/c"]), paths(&["/b"])));
     assert_eq!(conf.unix.read_only_gid.unwrap().text(), "8");
     assert_eq!(read("").files, FileFolders::default());
+}
+
+#[test]
+fn a_user_brings_limits_that_can_be_switched_off_one_by_one() {
+    use quiver_privilege::seccomp::Mode;
+    let rights = |text: &str| read(&format!("unix {{ {text} }}")).unix.rights;
+    let none = rights("");
+    assert!(none.user.is_none() && none.seccomp.is_none() && !none.landlock && none.capabilities.is_empty());
+    let usual = rights("user quiver gid quiver allow-path /a allow-path /b capability perfmon capability sys_nice");
+    assert_eq!(usual.user.as_ref().map(|user| user.text()), Some("quiver"));
+    assert_eq!((usual.seccomp, usual.landlock, usual.capabilities.as_slice()), (Some(Mode::On), true, &[0, 2][..]));
+    assert_eq!(usual.paths, [Path::new("/a"), Path::new("/b")]);
+    let bare = rights("user 998 seccomp off landlock off");
+    assert!(bare.seccomp.is_none() && !bare.landlock);
+    assert_eq!(rights("seccomp log").seccomp, Some(Mode::Log));
+    assert!(error("unix { seccomp maybe }").contains("`maybe'"));
+    assert!(error("unix { capability sys_admin }").contains("`sys_admin'"));
 }

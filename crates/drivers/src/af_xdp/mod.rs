@@ -30,7 +30,7 @@
 mod error;
 pub mod host_peer;
 mod lent;
-mod program;
+pub(crate) mod program;
 mod ring;
 mod rx;
 mod socket;
@@ -53,6 +53,7 @@ use crate::closer::{self, Later};
 use crate::ethernet::{FrameLimit, random_mac};
 use crate::mailbox::Mailbox;
 use crate::netdev::{ETHERNET, NetDevice, NetDevices};
+use crate::rights::{Direct, Rights};
 use crate::sys;
 use crate::virtio_net::LinkLayer;
 use program::Program;
@@ -129,6 +130,8 @@ pub struct AfXdpConfig {
     pub busy_poll: Option<BusyPoll>,
     /// Pools of the router's packet buffers.
     pub pools: Vec<Arc<Pool>>,
+    /// Who loads the program.
+    pub rights: Arc<dyn Rights>,
 }
 
 impl AfXdpConfig {
@@ -145,6 +148,7 @@ impl AfXdpConfig {
             zero_copy: ZeroCopy::Auto,
             busy_poll: None,
             pools,
+            rights: Arc::new(Direct),
         }
     }
 
@@ -399,7 +403,7 @@ fn attach(
 ) -> Result<(Attached, Vec<Halves>), AfXdpError> {
     let name = config.name.as_str();
     let failed = |what| move |error| AfXdpError::of(what, name, error);
-    let program = Program::load(queues).map_err(failed("loading the XDP program"))?;
+    let program = Program::load(queues, &*config.rights).map_err(failed("loading the XDP program"))?;
     let (link, native) = program.attach(device.index, config.attach).map_err(failed("attaching the XDP program"))?;
     // A device that strips tags has no way to tell us.
     let _ = devices.keep_vlan_tags(name);

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::Attach;
 use crate::bpf::{bpf, bpf_new};
+use crate::rights::{RedirectFds, Rights};
 
 /// `struct bpf_insn`.
 #[derive(Clone, Copy)]
@@ -110,40 +111,46 @@ struct LinkAttributes {
     flags: u32,
 }
 
+/// Loads map and program for a device of so many queues. This, and nothing else here, needs CAP_BPF.
+pub(crate) fn load(queues: u32) -> io::Result<RedirectFds> {
+    let mut attributes =
+        MapAttributes { kind: BPF_MAP_TYPE_XSKMAP, key_size: 4, value_size: 4, entries: queues, ..Default::default() };
+    let map = bpf_new(BPF_MAP_CREATE, &mut attributes)?;
+    let code = code(map.as_raw_fd());
+    let load = |flags| {
+        let mut attributes = LoadAttributes {
+            kind: BPF_PROG_TYPE_XDP,
+            count: code.len() as u32,
+            instructions: code.as_ptr() as u64,
+            license: c"Apache-2.0".as_ptr() as u64,
+            flags,
+            name: *b"quiver_redirect\0",
+            expected_attach_type: BPF_XDP,
+            ..Default::default()
+        };
+        bpf_new(BPF_PROG_LOAD, &mut attributes)
+    };
+    match load(BPF_F_XDP_HAS_FRAGS) {
+        Ok(program) => Ok(RedirectFds { map, program, frags: true }),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(RedirectFds { program: load(0)?, map, frags: false }),
+        Err(error) => Err(error),
+    }
+}
+
 /// The map of sockets, and the program that asks it.
 #[derive(Debug)]
 pub(super) struct Program {
     map: OwnedFd,
     program: OwnedFd,
-    /// Whether it takes frames in several pieces: kernels before 5.18 know nothing of that.
+    /// Whether it takes frames in several pieces.
     pub frags: bool,
 }
 
 impl Program {
-    /// For a device of so many queues.
-    pub(super) fn load(queues: u32) -> io::Result<Self> {
-        let mut attributes =
-            MapAttributes { kind: BPF_MAP_TYPE_XSKMAP, key_size: 4, value_size: 4, entries: queues, ..Default::default() };
-        let map = bpf_new(BPF_MAP_CREATE, &mut attributes)?;
-        let code = code(map.as_raw_fd());
-        let load = |flags| {
-            let mut attributes = LoadAttributes {
-                kind: BPF_PROG_TYPE_XDP,
-                count: code.len() as u32,
-                instructions: code.as_ptr() as u64,
-                license: c"Apache-2.0".as_ptr() as u64,
-                flags,
-                name: *b"quiver_redirect\0",
-                expected_attach_type: BPF_XDP,
-                ..Default::default()
-            };
-            bpf_new(BPF_PROG_LOAD, &mut attributes)
-        };
-        match load(BPF_F_XDP_HAS_FRAGS) {
-            Ok(program) => Ok(Self { map, program, frags: true }),
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(Self { program: load(0)?, map, frags: false }),
-            Err(error) => Err(error),
-        }
+    /// For a device of so many queues, loaded by whoever may.
+    pub(super) fn load(queues: u32, rights: &dyn Rights) -> io::Result<Self> {
+        let RedirectFds { map, program, frags } = rights.redirect(queues)?;
+        Ok(Self { map, program, frags })
     }
 
     /// Sends the frames of a queue to this socket.

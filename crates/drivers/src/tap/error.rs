@@ -18,6 +18,11 @@ pub enum TapError {
         /// Device.
         name: String,
     },
+    /// The process may not enter the namespace.
+    #[error(
+        "host-ns {0}: entering a network namespace is not permitted: it needs CAP_SYS_ADMIN, and for pid:<n> of another user's process CAP_SYS_PTRACE (`show privileges' tells what the router has)"
+    )]
+    Namespace(String),
     /// There is a device of this name.
     #[error("network device {0} exists already; choose another host-if-name, or `attach' to a persistent TAP device")]
     Exists(String),
@@ -60,7 +65,7 @@ impl TapError {
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::NoTun(_) | Self::NoDevice(_) => io::ErrorKind::NotFound,
-            Self::Permission { .. } => io::ErrorKind::PermissionDenied,
+            Self::Permission { .. } | Self::Namespace(_) => io::ErrorKind::PermissionDenied,
             Self::Exists(_) => io::ErrorKind::AlreadyExists,
             Self::Value { .. } => io::ErrorKind::InvalidInput,
             Self::System { error, .. } => error.kind(),

@@ -1,15 +1,12 @@
 //! The host's end of a TAP device: namespace, address, size, routes, set by netlink when it is made.
 
 use std::ffi::c_int;
-use std::fs::File;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::sys;
 
-/// Where named namespaces are.
-const NAMED: &str = "/run/netns";
 /// From linux/if_link.h, linux/if_addr.h, linux/rtnetlink.h.
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_MTU: u16 = 4;
@@ -24,27 +21,6 @@ const RTPROT_STATIC: u8 = 4;
 const RTN_UNICAST: u8 = 1;
 /// How long the kernel may take to answer, ms.
 const PATIENCE: c_int = 2000;
-
-/// Runs `work` in a network namespace: the caller's own for `None`, else one of a name (`ip netns`), of a process
-/// (`pid:<n>`), or of a path. What `work` opens stays there.
-pub(super) fn in_namespace<T: Send>(namespace: Option<&str>, work: impl FnOnce() -> T + Send) -> io::Result<T> {
-    let Some(namespace) = namespace else { return Ok(work()) };
-    let path = match namespace.strip_prefix("pid:") {
-        Some(pid) => format!("/proc/{pid}/ns/net"),
-        None if namespace.starts_with('/') => namespace.to_owned(),
-        None => format!("{NAMED}/{namespace}"),
-    };
-    let file = File::open(path)?;
-    let enter = move || {
-        // SAFETY: setns takes two integers; it moves this thread alone, which ends with `work`.
-        sys::check(unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) })?;
-        Ok(work())
-    };
-    std::thread::scope(|scope| match scope.spawn(enter).join() {
-        Ok(result) => result,
-        Err(panic) => std::panic::resume_unwind(panic),
-    })
-}
 
 /// An address with its prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +52,8 @@ pub(super) struct LinkChange {
     pub up: bool,
 }
 
-/// Changes a device of the calling thread's namespace.
-pub(super) fn change_link(index: u32, change: LinkChange) -> io::Result<()> {
+/// Changes a device of the netlink socket's namespace.
+pub(super) fn change_link(netlink: &OwnedFd, index: u32, change: LinkChange) -> io::Result<()> {
     let up = if change.up { libc::IFF_UP as u32 } else { 0 };
     let mut m = Message::new(libc::RTM_NEWLINK, 0);
     m.put(&[libc::AF_UNSPEC as u8, 0, 0, 0]).put(&index.to_ne_bytes()).put(&up.to_ne_bytes()).put(&up.to_ne_bytes());
@@ -89,23 +65,23 @@ pub(super) fn change_link(index: u32, change: LinkChange) -> io::Result<()> {
             m.attribute(kind, &value.to_ne_bytes());
         }
     }
-    m.request()
+    m.request(netlink)
 }
 
-/// Adds an address to a device of the calling thread's namespace.
-pub(super) fn add_address(index: u32, host: HostAddress) -> io::Result<()> {
+/// Adds an address to a device of the netlink socket's namespace.
+pub(super) fn add_address(netlink: &OwnedFd, index: u32, host: HostAddress) -> io::Result<()> {
     let mut m = Message::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
     m.put(&[family(host.address), host.prefix_len, 0, 0]).put(&index.to_ne_bytes());
     m.attribute(IFA_LOCAL, &bytes(host.address)).attribute(IFA_ADDRESS, &bytes(host.address));
-    m.request()
+    m.request(netlink)
 }
 
-/// Adds a default route over a device of the calling thread's namespace.
-pub(super) fn add_default_route(index: u32, gateway: IpAddr) -> io::Result<()> {
+/// Adds a default route over a device of the netlink socket's namespace.
+pub(super) fn add_default_route(netlink: &OwnedFd, index: u32, gateway: IpAddr) -> io::Result<()> {
     let mut m = Message::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
     m.put(&[family(gateway), 0, 0, 0, RT_TABLE_MAIN, RTPROT_STATIC, libc::RT_SCOPE_UNIVERSE, RTN_UNICAST]).put(&[0; 4]);
     m.attribute(RTA_GATEWAY, &bytes(gateway)).attribute(RTA_OIF, &index.to_ne_bytes());
-    m.request()
+    m.request(netlink)
 }
 
 /// A netlink request: header, fixed part, attributes.
@@ -138,16 +114,15 @@ impl Message {
     }
 
     /// Sends it and waits for the kernel's word on it.
-    fn request(mut self) -> io::Result<()> {
+    fn request(mut self, socket: &OwnedFd) -> io::Result<()> {
         let len = (self.0.len() as u32).to_ne_bytes();
         self.0[..4].copy_from_slice(&len);
-        let socket = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
         // SAFETY: pointer and length describe the message; an unconnected netlink socket sends to the kernel.
         let sent = unsafe { libc::send(socket.as_raw_fd(), self.0.as_ptr().cast(), self.0.len(), 0) };
         if sent < 0 {
             return Err(io::Error::last_os_error());
         }
-        if !sys::wait_readable(&socket, PATIENCE)? {
+        if !sys::wait_readable(socket, PATIENCE)? {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let mut answer = [0_u8; 1024];

@@ -23,7 +23,7 @@ mod queue;
 use std::ffi::c_int;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -37,15 +37,16 @@ use crate::closer::{self, Later};
 use crate::ethernet::{FrameLimit, random_mac};
 use crate::mailbox::Mailbox;
 use crate::netdev::{NAME_MAX, NetDevice, NetDevices};
+use crate::rights::{NamespaceFds, QUEUES_MAX as RIGHTS_QUEUES_MAX, Rights};
 use crate::sys;
 use crate::virtio_net::{LinkLayer, VnetHeader};
-use host::{LinkChange, add_address, add_default_route, change_link, in_namespace};
+use host::{LinkChange, add_address, add_default_route, change_link};
 use queue::{Queue, TapRx, TapTx};
 
 /// Largest number of frames that wait for us.
 const RING_MAX: usize = 1 << 15;
 /// Largest number of queues.
-const QUEUES_MAX: usize = 64;
+const QUEUES_MAX: usize = RIGHTS_QUEUES_MAX as usize;
 /// How long descriptors of ours that are being closed may keep a device.
 const SETTLE: Duration = Duration::from_secs(2);
 /// How often an own device of the same name that is on its way out is waited for, and how long each time.
@@ -147,6 +148,7 @@ impl DeviceState {
 /// A TAP interface, on the control side.
 pub struct Tap {
     config: TapConfig,
+    rights: Arc<dyn Rights>,
     devices: NetDevices,
     /// The host's end as last seen; `None`: gone.
     device: Option<NetDevice>,
@@ -165,11 +167,11 @@ pub struct Tap {
 type Made = (Vec<OwnedFd>, NetDevices, NetDevice);
 
 impl Tap {
-    /// Makes a device, or attaches to one, and configures the host's end.
+    /// Makes a device, or attaches to one, and configures the host's end. Another namespace is entered by `rights`.
     ///
     /// # Errors
     /// Settings out of range, no permission, a device of that name; then there is no new device.
-    pub fn open(config: TapConfig) -> Result<Self, TapError> {
+    pub fn open(config: TapConfig, rights: Arc<dyn Rights>) -> Result<Self, TapError> {
         closer::start();
         config.check()?;
         let name = config.host_name.as_str();
@@ -177,7 +179,7 @@ impl Tap {
             Some(mac) => mac,
             None => random_mac().map_err(|e| TapError::of("drawing an address for", name, e))?,
         };
-        let (queues, devices, device) = make_patiently(&config)?;
+        let (queues, devices, device) = make_patiently(&config, &*rights)?;
         // The interface starts down.
         let _ = control_pointer(&queues[0], libc::TUNSETCARRIER, 0);
         Ok(Self {
@@ -187,6 +189,7 @@ impl Tap {
             bound: device.index,
             device: Some(device),
             config,
+            rights,
             devices,
             mac,
             taken: false,
@@ -207,7 +210,7 @@ impl Tap {
 
     /// Makes the device anew.
     fn reopen(&mut self) -> io::Result<()> {
-        let (queues, devices, device) = make_patiently(&self.config)?;
+        let (queues, devices, device) = make_patiently(&self.config, &*self.rights)?;
         // From here on nothing fails.
         self.queues = queues.into_iter().map(|fd| Arc::new(Later::new(fd))).collect();
         if self.taken {
@@ -233,9 +236,9 @@ impl Tap {
 }
 
 /// [`make`]; while a device of this name is on its way out, once more after a moment.
-fn make_patiently(config: &TapConfig) -> Result<Made, TapError> {
+fn make_patiently(config: &TapConfig, rights: &dyn Rights) -> Result<Made, TapError> {
     for _ in 0..TRIES {
-        match make(config) {
+        match make(config, rights) {
             Err(TapError::Exists(_)) => {
                 closer::settle(SETTLE);
                 std::thread::sleep(PAUSE);
@@ -243,30 +246,39 @@ fn make_patiently(config: &TapConfig) -> Result<Made, TapError> {
             result => return result,
         }
     }
-    make(config)
+    make(config, rights)
 }
 
-fn make(config: &TapConfig) -> Result<Made, TapError> {
-    let namespace = config.host_namespace.as_deref();
-    let made = in_namespace(namespace, || make_here(config));
-    made.map_err(|error| TapError::Value {
-        key: "host-ns",
-        value: namespace.unwrap_or_default().to_owned(),
-        expected: format!("a network namespace by name, pid:<n> or path ({error})"),
-    })?
+fn make(config: &TapConfig, rights: &dyn Rights) -> Result<Made, TapError> {
+    let name = config.host_name.as_str();
+    let queues = config.rx_queues as u32;
+    let Some(namespace) = config.host_namespace.as_deref() else {
+        return make_with(config, NamespaceFds::here(queues).map_err(TapError::NoTun)?);
+    };
+    let opened = rights.namespace(namespace, queues).map_err(|error| match error.raw_os_error() {
+        // Whoever was asked cannot.
+        None => TapError::of("entering the namespace for", name, error),
+        Some(libc::EPERM) => TapError::Namespace(namespace.to_owned()),
+        Some(_) => TapError::Value {
+            key: "host-ns",
+            value: namespace.to_owned(),
+            expected: format!("a network namespace by name, pid:<n> or path ({error})"),
+        },
+    })?;
+    make_with(config, opened)
 }
 
-/// Makes the device in the calling thread's namespace.
-fn make_here(config: &TapConfig) -> Result<Made, TapError> {
+/// Makes the device in the namespace of these descriptors.
+fn make_with(config: &TapConfig, fds: NamespaceFds) -> Result<Made, TapError> {
     let name = config.host_name.as_str();
     let failed = |what| move |error| TapError::of(what, name, error);
-    let devices = NetDevices::open().map_err(failed("opening a socket for"))?;
+    let NamespaceFds { devices, netlink, queues } = fds;
+    let devices = NetDevices::of(devices);
     if config.attach && devices.get(name).is_err() {
         return Err(TapError::NoDevice(name.to_owned()));
     }
-    let mut queues = Vec::new();
-    for number in 0..config.rx_queues {
-        queues.push(open_queue(config, number)?);
+    for (number, queue) in queues.iter().enumerate() {
+        bind_queue(config, number, queue)?;
     }
     let device = devices.get(name).map_err(failed("asking for"))?;
     let master = match &config.host_bridge {
@@ -275,12 +287,12 @@ fn make_here(config: &TapConfig) -> Result<Made, TapError> {
     };
     let change =
         LinkChange { mac: config.host_mac, mtu: config.host_mtu, queue_length: config.rx_size.map(|s| s as u32), master, up: true };
-    change_link(device.index, change).map_err(failed("configuring"))?;
+    change_link(&netlink, device.index, change).map_err(failed("configuring"))?;
     for address in &config.host_addresses {
-        add_address(device.index, *address).map_err(failed("setting an address of"))?;
+        add_address(&netlink, device.index, *address).map_err(failed("setting an address of"))?;
     }
     for gateway in &config.host_gateways {
-        add_default_route(device.index, *gateway).map_err(failed("setting the default route over"))?;
+        add_default_route(&netlink, device.index, *gateway).map_err(failed("setting the default route over"))?;
     }
     if config.persist {
         control(&queues[0], libc::TUNSETPERSIST, 1).map_err(failed("making persistent"))?;
@@ -289,14 +301,10 @@ fn make_here(config: &TapConfig) -> Result<Made, TapError> {
     Ok((queues, devices, device))
 }
 
-fn open_queue(config: &TapConfig, number: usize) -> Result<OwnedFd, TapError> {
+/// Makes a descriptor of `/dev/net/tun` a queue of the device.
+fn bind_queue(config: &TapConfig, number: usize, fd: &OwnedFd) -> Result<(), TapError> {
     let name = config.host_name.as_str();
     let failed = |what| move |error| TapError::of(what, name, error);
-    let mode = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
-    // SAFETY: a NUL-terminated path and integers.
-    let fd = sys::check(unsafe { libc::open(c"/dev/net/tun".as_ptr(), mode) }).map_err(TapError::NoTun)?;
-    // SAFETY: a successful open returns a new descriptor that nobody else owns.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     if config.rx_queues > 1 {
         flags |= libc::IFF_MULTI_QUEUE;
@@ -331,8 +339,7 @@ fn open_queue(config: &TapConfig, number: usize) -> Result<OwnedFd, TapError> {
     // SAFETY: TUNSETOFFLOAD takes its value in place of a pointer.
     let set = sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(offloads)) });
     set.map_err(failed("setting offloads of"))?;
-    control_pointer(&fd, libc::TUNSETVNETHDRSZ, VnetHeader::LEN as c_int).map_err(failed("setting the header size of"))?;
-    Ok(fd)
+    control_pointer(fd, libc::TUNSETVNETHDRSZ, VnetHeader::LEN as c_int).map_err(failed("setting the header size of"))
 }
 
 /// A request whose argument is the value itself.
@@ -434,7 +441,7 @@ mod tests {
             (TapConfig { host_addresses: vec![too_long], ..base.clone() }, "10.0.0.1/33"),
             (TapConfig { host_namespace: Some("no-such-namespace".into()), ..base.clone() }, "host-ns no-such-namespace"),
         ] {
-            let Err(error) = Tap::open(config) else { panic!("{expected}: was made") };
+            let Err(error) = Tap::open(config, Arc::new(crate::rights::Direct)) else { panic!("{expected}: was made") };
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
             assert!(error.to_string().contains(expected), "{error}");
         }

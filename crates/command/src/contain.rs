@@ -113,7 +113,7 @@ mod tests {
     fn a_panic_is_caught_and_the_scope_is_as_before() {
         assert!(!contained());
         let before = count();
-        assert_eq!(contain(|| contained()), Ok(true));
+        assert_eq!(contain(contained), Ok(true));
         let state = RefCell::new(1);
         let error = contain(|| {
             let _borrow = state.borrow_mut();

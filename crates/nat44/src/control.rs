@@ -547,7 +547,8 @@ fn on_event(router: &mut Router, event: &IfEvent) {
                 }
             }
             IfEvent::Mtu(index) => {
-                if nat.note_side(router, *index, nat.config.side(*index)) {
+                let has_changed = nat.note_side(router, *index, nat.config.side(*index));
+                if has_changed {
                     nat.publish_sides();
                 }
             }

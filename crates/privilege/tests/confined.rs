@@ -22,6 +22,9 @@ const CASE: &str = "QUIVER_CONFINED_CASE";
 /// Bad system call.
 const SIGSYS: i32 = 31;
 
+/// A case: its name, whether it is possible here, and how its process is to end.
+type Case<'a> = (&'a str, bool, &'a dyn Fn(ExitStatus) -> bool);
+
 fn calls(who: Who, mode: Mode) -> Plan {
     Plan { calls: Some(seccomp::Plan { who, mode }), ..Plan::default() }
 }
@@ -166,7 +169,7 @@ fn main() -> ExitCode {
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
     let (ends, killed) = (|status: ExitStatus| status.success(), |status: ExitStatus| status.signal() == Some(SIGSYS));
     let root = rustix::process::geteuid().is_root();
-    let cases: [(&str, bool, &dyn Fn(ExitStatus) -> bool); 11] = [
+    let cases: [Case<'_>; 11] = [
         ("plain work goes on", true, &ends),
         ("no program is run", true, &killed),
         ("the helper runs no program either", true, &killed),

@@ -152,7 +152,7 @@ mod tests {
     fn a_missing_folder_is_made() {
         let folder = folder("folder");
         let path = folder.join("run/vpp/s");
-        let (listener, bound) = listen_unix(&path, None).unwrap();
+        let (listener, bound) = listen_unix(&path, Owner::default()).unwrap();
         UnixStream::connect(&path).unwrap();
         drop((listener, bound));
         fs::remove_dir_all(folder).unwrap();

@@ -192,7 +192,7 @@ mod tests {
         judge.look(SECOND, &[at(3, 'R', 0, 0)]);
         judge.look(SECOND, &[at(3, 'R', 900, 0)]);
         judge.look(SECOND, &[at(3, 'R', 1800, 0)]);
-        assert_eq!(judge.held(1).cpu, Duration::from_millis(900 + 0));
+        assert_eq!(judge.held(1).cpu, Duration::from_millis(900));
         assert!(judge.wants_kernel(1, 7, 3, Activity::Works) && !judge.wants_kernel(1, 7, 4, Activity::Works));
         judge.look(SECOND, &[Look { lwp: 8, ..at(3, 'R', 2700, 0) }]);
         assert_eq!(judge.held(1), Held::default());

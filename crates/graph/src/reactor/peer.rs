@@ -81,7 +81,8 @@ mod tests {
         let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap();
         let mut expected: Vec<u32> = line.split_whitespace().map(|group| group.parse().unwrap()).collect();
         let mut groups = peer_groups(&a).unwrap();
-        (expected.sort_unstable(), groups.sort_unstable());
+        expected.sort_unstable();
+        groups.sort_unstable();
         assert_eq!(groups, expected);
         assert!(peer_groups(std::fs::File::open("/dev/null").unwrap()).is_err());
     }

@@ -12,6 +12,8 @@
 mod common;
 
 mod attack_program;
+mod attacks_clients;
+mod attacks_files;
 mod attacks_graph;
 mod attacks_wire;
 mod bridge;

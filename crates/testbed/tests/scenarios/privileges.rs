@@ -217,7 +217,7 @@ fn users_that_cannot_be_had_end_the_start_with_one_line() {
     let Some(_scenario) = Scenario::begin(&["setpriv"]) else { return };
     let host = Host::new("router").unwrap();
     let fails = |builder: RouterBuilder| {
-        let text = builder.start().err().expect("it must not start").to_string();
+        let text = builder.start().expect_err("it must not start").to_string();
         text.lines().find(|line| line.starts_with("quiver: ")).unwrap_or_else(|| panic!("{text}")).to_owned()
     };
     let line = fails(Router::builder(&host, "unix { user no-such-user }").no_user());

@@ -164,6 +164,6 @@ fn a_flood_of_senders_pushes_out_itself_and_what_it_leaves_is_forgotten() {
     h.router.set_neighbor_config(FamilyId::V4, NeighborConfig { probe: false, unused: 60, ..Default::default() });
     time.pass(&mut h, 130);
     let left: Vec<_> = h.router.neighbors(FamilyId::V4).iter().map(|n| n.address).collect();
-    assert_eq!(left, [std::net::IpAddr::from(host(1, 3))]);
+    assert_eq!(left, [IpAddr::from(host(1, 3))]);
     h.assert_buffers_held(0);
 }

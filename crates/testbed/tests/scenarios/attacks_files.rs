@@ -3,8 +3,6 @@
 //!
 //! `QUIVER_ATTACK_SECONDS=N` lets the races go on for N seconds.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

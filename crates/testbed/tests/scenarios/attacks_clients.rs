@@ -2,15 +2,13 @@
 //!
 //! `QUIVER_ATTACK_SECONDS=N` goes on with random mixtures of them for N seconds. Beside that, what interfaces cost is printed.
 
-mod common;
-
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use common::{counter, eventually};
+use crate::common::{counter, eventually};
 use quiver_testbed::{Host, Router, Scenario, is_short_pass};
 use serde_json::Value;
 

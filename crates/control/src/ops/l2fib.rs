@@ -364,7 +364,7 @@ mod tests {
         let rows = " 00:11:22:33:44:55    1      2      0/0      no      *      -     -              x0.100            \n\
                     \x2000:11:22:33:44:56    1      -1     0/0      no      *      *     -                N/A             \n";
         assert_eq!(run(&mut h.router, "show l2fib add"), format!("{heading}{rows}{total}"));
-        let learned = " 00:11:22:33:44:57    1      2      0/0      -       -      -     -              x0.100            \n";
+        let learned = " 00:11:22:33:44:57    1      2      0/0      0       -      -     -              x0.100            \n";
         assert_eq!(run(&mut h.router, "show l2fib verbose"), format!("{heading}{rows}{learned}{total}"));
         assert_eq!(run(&mut h.router, "show l2fib bd_id 10 learn"), format!("{heading}{learned}{total}"));
         run(&mut h.router, "l2fib flush-mac bridge-domain 10");

@@ -144,6 +144,8 @@ fn a_generator_interface_is_made_once_and_own_addresses_name_their_interface() {
     let (again, code) = request::<_, PgCreateInterfaceV3Reply>(&mut h, &table, &make);
     assert_eq!((again.sw_if_index, code), (one.sw_if_index.clone(), 0));
     assert_eq!(set_address(&mut h, &table, one.sw_if_index.0, "172.16.9.1", 24, true), 0);
+    // Addresses of an interface that is down have no routes.
+    h.router.set_interface_up(quiver_net::IfIndex(one.sw_if_index.0), true).unwrap();
     let lookup = IpRouteLookup { prefix: Prefix { address: ip("172.16.9.1"), len: 32 }, exact: 1, ..Default::default() };
     let (found, _) = request::<_, IpRouteLookupReply>(&mut h, &table, &lookup);
     assert_eq!(found.route.paths[0].sw_if_index, one.sw_if_index.0);

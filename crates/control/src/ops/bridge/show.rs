@@ -390,7 +390,7 @@ mod tests {
             ("set interface l2 bridge x9 1", "unknown interface `x9'"),
             ("set interface l2 bridge x0 1 bvi", "no loopback"),
             ("set interface l2 learn x0", "not a port"),
-            ("set interface l2 tag-rewrite x0 pop 1", "layer-2 mode"),
+            ("set interface l2 tag-rewrite x0 pop 1", "known by 0 tags"),
         ] {
             let error = error(&mut h.router, line);
             assert!(error.contains(expected) && !error.contains('\n'), "{line}: {error}");

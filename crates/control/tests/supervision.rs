@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use quiver_command::grammar::{Args, Command as CliCommand};
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Text, View};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Text, View};
 use quiver_control::Plugin;
 use quiver_graph::{Frame, GraphError, IfIndex, NoDrops, NoNext, NodeCx, NodeSpec, VectorNode, next_nodes};
 use quiver_net::Router;
@@ -120,13 +120,14 @@ fn in_node(router: &mut Router, bug: Bug) -> Result<(), GraphError> {
     Ok(())
 }
 
-/// An operation with a bug. The name says whether it only reads.
+/// An operation with a bug.
 macro_rules! operation {
-    ($type:ident, $name:literal, $reply:ty, $run:expr) => {
+    ($type:ident, $name:literal, $access:ident, $reply:ty, $run:expr) => {
         struct $type;
 
         impl Operation<Router> for $type {
             const NAME: &'static str = $name;
+            const ACCESS: Access = Access::$access;
             type Request = Bug;
             type Reply = $reply;
 
@@ -138,10 +139,10 @@ macro_rules! operation {
     };
 }
 
-operation!(InNode, "bug_in_node", (), |router, bug| in_node(router, bug).expect("nodes"));
-operation!(Reading, "bug_show", (), |_, bug| bug.happen());
-operation!(Changing, "bug_set", (), |_, bug| bug.happen());
-operation!(Rendering, "bug_render", Unshown, |_, _| Unshown);
+operation!(InNode, "bug_in_node", Change, (), |router, bug| in_node(router, bug).expect("nodes"));
+operation!(Reading, "bug_show", Read, (), |_, bug| bug.happen());
+operation!(Changing, "bug_set", Change, (), |_, bug| bug.happen());
+operation!(Rendering, "bug_render", Change, Unshown, |_, _| Unshown);
 
 /// A reply that cannot be shown.
 #[derive(Serialize)]

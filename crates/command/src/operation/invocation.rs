@@ -96,18 +96,13 @@ impl<C: 'static, O: Operation<C>> Erased<C> for Bound<C, O> {
     }
 
     fn run(self: Box<Self>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError> {
-        let reads = reads_only(O::NAME);
+        let reads = O::access(&self.request) == Access::Read;
         let outcome = guarded(reads, || O::run(control, self.request))??;
         Ok(match outcome {
             Outcome::Done(reply) => Outcome::Done(rendered(&reply, view)?),
             Outcome::Job(job) => Outcome::job(Rendered { job, view: *view, reads }),
         })
     }
-}
-
-/// Whether an operation of this name only reads, by the rule that all names follow: what has no such ending may change state.
-pub(crate) fn reads_only(name: &str) -> bool {
-    ["_show", "_dump", "_status", "_get"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// Runs a part of an operation: what only reads is contained, what may change state never is.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_drivers::rights::{Direct, Rights};
 use quiver_net::Router;
 use quiver_privilege::landlock::Allowed;
@@ -71,6 +71,7 @@ pub struct HelperInfo {
 
 impl Operation<Router> for ShowPrivileges {
     const NAME: &'static str = "privileges_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = PrivilegeInfo;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +100,7 @@ pub struct SessionList {
 
 impl Operation<Router> for ShowSessions {
     const NAME: &'static str = "sessions_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = SessionList;
 
@@ -166,6 +167,7 @@ pub struct ClearSessionRequest {
 
 impl Operation<Router> for ClearSession {
     const NAME: &'static str = "session_clear";
+    const ACCESS: Access = Access::Change;
     type Request = ClearSessionRequest;
     type Reply = ();
 

@@ -386,6 +386,7 @@ pub struct SetNonSynRequest {
 
 impl Operation<Router> for SetNonSyn {
     const NAME: &'static str = "nat44_tcp_non_syn_set";
+    const ACCESS: Access = Access::Change;
     type Request = SetNonSynRequest;
     type Reply = ();
 
@@ -413,6 +414,7 @@ impl Text for NonSynInfo {
 
 impl Operation<Router> for ShowNonSyn {
     const NAME: &'static str = "nat44_tcp_non_syn_show";
+    const ACCESS: Access = Access::Read;
     type Request = Empty;
     type Reply = NonSynInfo;
 

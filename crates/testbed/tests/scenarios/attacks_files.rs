@@ -352,13 +352,15 @@ struct Api {
     stream: UnixStream,
     received: Vec<u8>,
     messages: BTreeMap<String, u16>,
+    /// Of the last request: a dump has more answers than the first, which is the one that is looked at.
+    context: u32,
 }
 
 impl Api {
     fn connect(router: &Router) -> std::io::Result<Self> {
         let stream = UnixStream::connect(router.folder().join("api.sock"))?;
         stream.set_read_timeout(Some(HANG))?;
-        let mut api = Self { stream, received: Vec::new(), messages: BTreeMap::new() };
+        let mut api = Self { stream, received: Vec::new(), messages: BTreeMap::new(), context: 0 };
         let mut hello = Vec::new();
         frame::push(&mut hello, |out| {
             frame::CREATE.put(out);
@@ -394,15 +396,21 @@ impl Api {
     /// The first answer to a request, behind its number and context.
     fn ask<M: Message>(&mut self, message: &M) -> Vec<u8> {
         let id = self.messages[M::INFO.name];
+        self.context += 1;
         let mut bytes = Vec::new();
         frame::push(&mut bytes, |out| {
             id.put(out);
             0_u32.put(out);
-            7_u32.put(out);
+            self.context.put(out);
             message.write(out);
         });
         self.stream.write_all(&bytes).expect("request");
-        self.receive().expect("answer")[6..].to_vec()
+        loop {
+            let answer = self.receive().expect("answer");
+            if answer[2..6] == self.context.to_be_bytes() {
+                return answer[6..].to_vec();
+            }
+        }
     }
 
     fn code<M: Message>(&mut self, message: &M) -> i32 {

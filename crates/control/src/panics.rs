@@ -67,18 +67,22 @@ fn hook(panic: &PanicHookInfo<'_>) {
         contain::note(panic);
         return;
     }
-    let thread = std::thread::current();
-    let name = thread.name().unwrap_or("a thread");
-    watchdog::end("panic", &format!("{name} panicked{}: {}; the router ends", place(), contain::line(panic)));
+    let (name, place) = thread_and_place();
+    watchdog::end("panic", &format!("{name} panicked{place}: {}; the router ends", contain::line(panic)));
 }
 
-/// Where the calling thread is. Nothing is waited for: this thread may hold what is asked.
-fn place() -> String {
+/// The calling thread, by the name that `show threads` and the watchdog have for it, and where it is. Nothing is waited for: this
+/// thread may hold what is asked.
+fn thread_and_place() -> (String, String) {
     let pulses = KNOWN.try_lock().ok().and_then(|known| known.pulses.clone());
-    let Some((pulses, pulse)) = pulses.and_then(|pulses| pulses.own().map(|pulse| (pulses, pulse))) else { return String::new() };
-    match (pulses.whereabouts(&pulse), pulse.task()) {
+    let Some((pulses, pulse)) = pulses.and_then(|pulses| pulses.own().map(|pulse| (pulses, pulse))) else {
+        let name = std::thread::current().name().unwrap_or("a thread").to_owned();
+        return (name, String::new());
+    };
+    let place = match (pulses.whereabouts(&pulse), pulse.task()) {
         (Some(at), _) => format!(" in node {} with a vector of {} packets", at.node, at.vector),
         (None, Some(task)) => format!(" in {task}"),
         (None, None) => String::new(),
-    }
+    };
+    (pulse.name(), place)
 }

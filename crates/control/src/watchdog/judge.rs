@@ -5,7 +5,7 @@
 //! |---|---|
 //! | has finished an iteration, rests, or waits for another thread | nothing is held against it |
 //! | has taken processor time | that time counts |
-//! | sleeps in a system call (state S, or D with no switch) | the time between two looks counts, if no other thread starves |
+//! | sleeps in a system call (state S, or D with no switch) | the time between two looks counts, without what it ran or waited for a processor in it, if no other thread starves |
 //! | could run and got no processor (state R, no time) | it *starves*: nothing counts, and for no other thread that may wait for it |
 //! | waits for pages of memory (D, with switches), is stopped (T, t) | nothing counts |
 //!
@@ -23,6 +23,8 @@ pub struct Kernel {
     pub state: char,
     /// Processor time in all.
     pub cpu: Duration,
+    /// Time in all that it could have run and got no processor; zero where the kernel does not tell.
+    pub queued: Duration,
     /// Times it gave the processor up by itself.
     pub switches: u64,
 }
@@ -78,7 +80,10 @@ impl Judge {
         let mut blocked = Vec::new();
         for look in looks {
             let fresh = Record { lwp: look.lwp, beats: look.beats, last: None, held: Held::default() };
-            let record = self.0.entry(look.thread).or_insert(fresh);
+            let Some(record) = self.0.get_mut(&look.thread) else {
+                self.0.insert(look.thread, fresh);
+                continue;
+            };
             if look.activity != Activity::Works || (record.lwp, record.beats) != (look.lwp, look.beats) {
                 *record = fresh;
                 continue;
@@ -88,23 +93,21 @@ impl Judge {
             let Some(then) = record.last.replace(now) else { continue };
             let cpu = now.cpu.saturating_sub(then.cpu);
             record.held.cpu += cpu;
+            // It may have woken meanwhile: what it ran is counted already, and that it got no processor is not its fault.
+            let slept = elapsed.saturating_sub(cpu).saturating_sub(now.queued.saturating_sub(then.queued));
             match now.state {
                 'R' => record.held.starves = cpu * 50 < elapsed,
-                'S' => blocked.push(look.thread),
-                'D' if now.switches == then.switches => blocked.push(look.thread),
+                'S' => blocked.push((look.thread, slept)),
+                'D' if now.switches == then.switches => blocked.push((look.thread, slept)),
                 _ => {}
-            }
-            if now.state != 'R' {
-                // What it ran between the looks counts as that.
-                record.held.starves = false;
             }
         }
         if self.0.values().any(|record| record.held.starves) {
             return;
         }
-        for thread in blocked {
+        for (thread, slept) in blocked {
             if let Some(record) = self.0.get_mut(&thread) {
-                record.held.blocked += elapsed;
+                record.held.blocked += slept;
             }
         }
     }
@@ -122,7 +125,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn at(beats: u64, state: char, cpu_ms: u64, switches: u64) -> Look {
-        let kernel = Some(Kernel { state, cpu: Duration::from_millis(cpu_ms), switches });
+        let kernel = Some(Kernel { state, cpu: Duration::from_millis(cpu_ms), queued: Duration::ZERO, switches });
         Look { thread: 1, lwp: 7, beats, activity: Activity::Works, kernel }
     }
 
@@ -155,6 +158,15 @@ mod tests {
         // A hundredth of one.
         let looks: Vec<_> = (0..100).map(|n| at(3, 'R', n * 10, 1)).collect();
         assert_eq!(after(&looks).cpu, Duration::from_millis(980));
+    }
+
+    #[test]
+    fn a_thread_that_wakes_now_and_then_and_gets_no_processor_is_charged_its_sleep_alone() {
+        let mut looks: Vec<_> = (0..12).map(|n| at(3, 'S', n * 20, n)).collect();
+        for (look, n) in looks.iter_mut().zip(0..) {
+            look.kernel.as_mut().unwrap().queued = Duration::from_millis(n * 900);
+        }
+        assert_eq!(after(&looks), Held { cpu: Duration::from_millis(200), blocked: Duration::from_millis(800), starves: false });
     }
 
     #[test]

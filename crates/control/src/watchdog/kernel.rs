@@ -14,7 +14,10 @@ pub fn thread(lwp: u64) -> Option<Kernel> {
     let (state, ticks) = parse_stat(&stat)?;
     // Only the waits of a thread in the state D are told apart by this.
     let status = if state == 'D' { fs::read_to_string(format!("/proc/self/task/{lwp}/status")).ok()? } else { String::new() };
-    Some(Kernel { state, cpu: Duration::from_millis(ticks.saturating_mul(TICK_MS)), switches: switches(&status) })
+    // A kernel without this file does not tell it.
+    let queued = fs::read_to_string(format!("/proc/self/task/{lwp}/schedstat")).ok().and_then(|text| parse_schedstat(&text));
+    let cpu = Duration::from_millis(ticks.saturating_mul(TICK_MS));
+    Some(Kernel { state, cpu, queued: queued.unwrap_or_default(), switches: switches(&status) })
 }
 
 /// State, and clock ticks in user and kernel mode. The name before them may hold anything, also brackets.
@@ -24,6 +27,11 @@ fn parse_stat(stat: &str) -> Option<(char, u64)> {
     let user: u64 = fields.nth(10)?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
     Some((state, user + system))
+}
+
+/// Time that a thread could have run and got no processor.
+fn parse_schedstat(text: &str) -> Option<Duration> {
+    text.split_ascii_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
 fn switches(status: &str) -> u64 {
@@ -41,6 +49,12 @@ mod tests {
         assert_eq!(parse_stat(stat), Some(('S', 42)));
         assert_eq!(parse_stat("nothing"), None);
         assert_eq!(switches("Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t5\n"), 150);
+    }
+
+    #[test]
+    fn time_in_the_queue_of_a_processor_is_the_second_number() {
+        assert_eq!(parse_schedstat("83444 592253 2\n"), Some(Duration::from_nanos(592_253)));
+        assert_eq!(parse_schedstat(""), None);
     }
 
     #[test]

@@ -5,7 +5,6 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::common::{counter, eventually};
@@ -97,7 +96,7 @@ impl Stall {
             Self::HalfLine => push(&mut stream, b"show ver"),
             Self::HalfHeader => push(&mut stream, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
             Self::NeverReads => (0..200).for_each(|_| push(&mut stream, &request("show runtime"))),
-            Self::ScriptNeverRead => push(&mut stream, &request(&format!("exec {noisy}"))),
+            Self::ScriptNeverRead => push(&mut stream, &request(noisy)),
             Self::OptionFlood => push(&mut stream, &[255, 253, 31, 255, 251, 24].repeat(100_000)),
             Self::EndlessLine => push(&mut stream, &vec![b'a'; 3 << 20]),
         }
@@ -105,13 +104,14 @@ impl Stall {
     }
 }
 
-/// A file that never ends for all practical purposes: ten thousand files of ten thousand lines.
+/// A command that never ends, however fast the router is: files of ten thousand lines run each other, four deep. They lie where
+/// clients may have the router read files.
 fn endless(router: &Router, name: &str, line: &str) -> String {
-    let inner: PathBuf = router.folder().join(format!("{name}-inner"));
-    let outer: PathBuf = router.folder().join(name);
-    fs::write(&inner, format!("{line}\n").repeat(10_000)).expect("file");
-    fs::write(&outer, format!("exec {}\n", inner.display()).repeat(10_000)).expect("file");
-    outer.display().to_string()
+    (0..4).fold(line.to_owned(), |line, depth| {
+        let file = router.file(&format!("{name}-{depth}"));
+        fs::write(&file, format!("{line}\n").repeat(10_000)).expect("file");
+        format!("exec {}", file.display())
+    })
 }
 
 fn sessions(router: &Router) -> Vec<Value> {
@@ -164,6 +164,10 @@ fn stalled_clients_hold_up_neither_others_nor_packets() {
             held.extend((0..5).filter_map(|_| stall.client(&router, socket, &noisy)));
             answers(&router, &format!("{stall:?} on {socket}"));
         }
+    }
+    // Scripts that nobody reads are held, not ended.
+    for kind in ["cli", "json"] {
+        eventually("scripts wait for their readers", HANG, || running(&router, kind).len() >= 5);
     }
     // What waits for those that do not read is bounded.
     for session in sessions(&router) {
@@ -223,10 +227,10 @@ fn a_script_stops_at_the_next_line_when_its_client_is_gone_or_its_session_is_cle
     // Answers between its lines are what shows that others are not held up.
     for clear in [false, true] {
         let mut client = connect(&router, "json.sock").expect("client");
-        push(&mut client, format!("{{\"command\":\"exec {silent}\"}}\n").as_bytes());
+        push(&mut client, format!("{{\"command\":\"{silent}\"}}\n").as_bytes());
         eventually("the script runs", HANG, || !running(&router, "json").is_empty());
         let mut others: Vec<UnixStream> = (0..5).map(|_| connect(&router, "json.sock").expect("client")).collect();
-        others.iter_mut().for_each(|other| push(other, format!("{{\"command\":\"exec {silent}\"}}\n").as_bytes()));
+        others.iter_mut().for_each(|other| push(other, format!("{{\"command\":\"{silent}\"}}\n").as_bytes()));
         eventually("six run side by side", HANG, || running(&router, "json").len() == 6);
         answers(&router, "beside six scripts");
         drop(others);
@@ -265,7 +269,7 @@ fn an_idle_session_ends_after_its_time_and_says_why() {
 
 /// A script run as one command, and how long it took.
 fn timed(router: &Router, name: &str, lines: impl Iterator<Item = String>) -> Duration {
-    let file = router.folder().join("figures");
+    let file = router.file("figures");
     fs::write(&file, lines.map(|line| line + "\n").collect::<String>()).expect("file");
     let client = UnixStream::connect(router.folder().join("json.sock")).expect("client");
     client.set_read_timeout(Some(HANG)).expect("time-out");

@@ -95,6 +95,52 @@ impl Job<Control, String> for ScriptJob {
     }
 }
 
+/// Waits for another thread before each of so many slices, and yields meanwhile.
+struct Reader;
+struct ReaderJob {
+    name: String,
+    left: u32,
+    task: Option<blocking::Task<()>>,
+}
+
+impl Operation<Control> for Reader {
+    const NAME: &'static str = "reader";
+    type Request = (String, u32);
+    type Reply = String;
+    fn run(_: &mut Control, (name, left): (String, u32)) -> Result<Outcome<Control, String>, OpError> {
+        Ok(Outcome::job(ReaderJob { name, left, task: None }))
+    }
+}
+
+impl Job<Control, String> for ReaderJob {
+    fn step(&mut self, control: &mut Control, _: Duration) -> Step<String> {
+        if self.left == 0 {
+            return Step::Done(Ok(format!("{} done", self.name)));
+        }
+        self.left -= 1;
+        control.ran.push(format!("{} {}", self.name, self.left));
+        self.task = Some(blocking::unblock(|| std::thread::sleep(Duration::from_millis(5))));
+        Step::Wait
+    }
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(task) = &mut self.task else { return Poll::Ready(()) };
+        let polled = Pin::new(task).poll(context);
+        if polled.is_ready() {
+            self.task = None;
+        }
+        polled
+    }
+    fn exclusive(&self) -> bool {
+        true
+    }
+    fn yields(&self) -> bool {
+        true
+    }
+    fn cancel(&mut self, _: &mut Control) {
+        self.left = 0;
+    }
+}
+
 struct Bench {
     main: MainLoop,
     control: Rc<RefCell<Control>>,
@@ -103,7 +149,7 @@ struct Bench {
 
 fn bench() -> Bench {
     let mut registry = Registry::new();
-    registry.operation::<Say>().operation::<Slow>().operation::<Script>().command(Command {
+    registry.operation::<Say>().operation::<Slow>().operation::<Script>().operation::<Reader>().command(Command {
         path: "say",
         syntax: "<text>",
         help: "Says",
@@ -248,4 +294,36 @@ fn a_script_that_is_cancelled_between_lines_runs_no_other_and_a_whole_one_lets_n
     let tasks = [whole, after].map(|running| bench.main.spawn(running.finish(|_| {})));
     let _ = tasks.map(|task| bench.main.block_on(task).is_ok());
     assert_eq!(bench.control.borrow().ran, ["a 4", "between", "w 1", "w 0", "after"]);
+}
+
+fn reader(name: &str, slices: u32) -> Request {
+    Request::Operation { name: "reader".into(), request: serde_json::json!([name, slices]), view: View::TEXT }
+}
+
+#[test]
+fn others_run_while_a_script_waits_for_another_thread_and_it_goes_on_by_itself() {
+    let (results, ran) = bench().run(vec![reader("x", 3), command("say a"), command("say b")]);
+    assert_eq!(results[0], Ok("x done\n".into()));
+    assert_eq!(ran, ["x 2", "a", "b", "x 1", "x 0"]);
+    // Those that nobody lets in wait as well; those that take turns all come to their end.
+    let Bench { mut main, control, engine } = bench();
+    let whole = engine.start(reader("x", 2)).whole();
+    let tasks = [whole, engine.start(command("say a")), engine.start(reader("y", 2)), engine.start(reader("z", 2))];
+    let tasks = tasks.map(|running| main.spawn(running.finish(|_| {})));
+    tasks.into_iter().for_each(|task| drop(main.block_on(task).unwrap()));
+    assert_eq!(control.borrow().ran[..5], ["x 1", "x 0", "a", "y 1", "z 1"]);
+    assert_eq!(control.borrow().ran.len(), 7);
+}
+
+#[test]
+fn a_script_that_is_cancelled_while_another_thread_works_for_it_does_not_wait() {
+    let Bench { mut main, control, engine } = bench();
+    let mut waiting = engine.start(reader("x", 1000));
+    // Taking the turn, beginning, the first slice; then there is nothing to do.
+    while matches!(waiting.step(), Progress::Again) {}
+    assert_eq!(engine.order.waiting(), 0);
+    waiting.cancel();
+    let task = main.spawn(waiting.finish(|_| {}));
+    assert_eq!(main.block_on(task).unwrap().text, "x done\n");
+    assert_eq!(control.borrow().ran, ["x 999"]);
 }

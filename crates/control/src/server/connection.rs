@@ -225,7 +225,8 @@ impl<C: 'static, W: Wire> Connection<C, W> {
         let writes = !self.gone && !self.session.output().is_empty();
         let congested = self.session.congested() && !self.gone;
         let runs = self.running.as_mut().is_some_and(|running| !congested || !running.release());
-        let watches = self.running.is_some() && !self.gone && (self.ended || self.session.congested());
+        // Whoever is read from is seen to go.
+        let watches = self.running.is_some() && !self.gone && (!reads || congested);
         let due = self.terminal_type_due.filter(|_| self.session.awaits_terminal_type());
 
         // One that works, or whose answer is on its way, is not idle; one that does not read it is.
@@ -285,3 +286,6 @@ impl<C: 'static, W: Wire> Connection<C, W> {
 fn blocked(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
+
+#[cfg(test)]
+mod tests;

@@ -163,7 +163,9 @@ impl Bed {
                     let port = if k % 2 == 0 { rx } else { tx };
                     bed.router.add_mac(1, station(k), MacKind::Learned(port)).expect("address");
                 }
-                while bed.router.run_processes(0).is_some_and(|due| due == 0) {}
+                // By the clock that stamps addresses: at any other time they would be old.
+                let now = bed.router.graph.clock().timer_now();
+                while bed.router.run_processes(now).is_some_and(|due| due <= now) {}
                 stations.store(n, Ordering::Relaxed);
             }
             Way::CrossConnect => bed.router.set_l2(rx, L2Mode::CrossConnect(tx)).expect("cross-connect"),

@@ -273,7 +273,7 @@ fn round(outcome: &mut Outcome, target: &Target, seed: u64, count: u64) -> Resul
 /// Plays the part.
 pub fn run(bound: Bound, seed: u64) -> Outcome {
     let mut outcome = Outcome::new("cli");
-    while bound.goes_on(outcome.count) {
+    while bound.goes_on(outcome.count) && !outcome.has_enough() {
         let seed = seed.wrapping_add(outcome.rounds);
         let mut target = match Target::start(0) {
             Ok(target) => target,

@@ -235,7 +235,7 @@ fn received(target: &Target, port: u8) -> Result<u64, String> {
 
 fn round(outcome: &mut Outcome, target: &mut Target, seed: u64, bound: Bound) -> Result<(), String> {
     target.router.script(SETUP)?;
-    let file = target.router.folder().join("attack.pcap");
+    let file = target.router.file("attack.pcap");
     let _ = target.router.cli("pcap trace rx tx max 100000 max-bytes-per-pkt 128 intfc any");
     let mut expected = [0; PORTS as usize];
     let each = FILE.min((bound.count - outcome.count).div_ceil(u64::from(PORTS) * TIMES)).max(256);
@@ -286,7 +286,7 @@ fn round(outcome: &mut Outcome, target: &mut Target, seed: u64, bound: Bound) ->
 /// Plays the part.
 pub fn run(bound: Bound, seed: u64) -> Outcome {
     let mut outcome = Outcome::new("frames");
-    while bound.goes_on(outcome.count) {
+    while bound.goes_on(outcome.count) && !outcome.has_enough() {
         let seed = seed.wrapping_add(outcome.rounds);
         let mut target = match Target::start((outcome.rounds % 2) as u32) {
             Ok(target) => target,

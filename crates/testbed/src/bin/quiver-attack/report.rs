@@ -73,6 +73,11 @@ impl Outcome {
         (self.count as f64 / self.took.as_secs_f64().max(0.001)) as u64
     }
 
+    /// Whether so much was found that more would say nothing new: a round that fails at once would be begun again for ever.
+    pub fn has_enough(&self) -> bool {
+        self.finds.len() >= 8
+    }
+
     /// Whether nothing was found.
     pub fn is_well(&self) -> bool {
         self.finds.is_empty() && self.count > 0

@@ -137,8 +137,10 @@ fn a_flood_fills_no_table_of_a_router_for_others() {
         assert!(neighbors.contains(address), "{address} in {neighbors}");
     }
     let config = router.cli("show ip neighbor-config").unwrap();
-    let recycled = |line: &&str| line.contains("recycled:") && !line.contains("recycled:0");
-    assert_eq!(config.lines().filter(recycled).count(), 2, "the flood has pushed out itself: {config}");
+    // How many of the flood's senders main has heard of depends on its time: most reports may be lost. None goes over the limit.
+    let most = |line: &str| line.trim().strip_prefix("fullest interface: ")?.rsplit_once(' ')?.1.parse::<u32>().ok();
+    let most: Vec<u32> = config.lines().filter_map(most).collect();
+    assert!(most.len() == 2 && most.iter().all(|n| (1..=200).contains(n)), "{config}");
     for family in [4, 6] {
         let node = format!("ip{family}-local-reassembly-input");
         assert!(errors(&router, &node, "reassemblies limit of one source") > 0, "{}", router.cli("show errors").unwrap());

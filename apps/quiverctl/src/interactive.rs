@@ -10,7 +10,8 @@ use quiver_command::{
     session::frames::{Call, Status},
 };
 use rustyline::{
-    CompletionType, Config, Context, Editor,
+    Cmd, CompletionType, ConditionalEventHandler, Config, Context, Editor, Event, EventContext, EventHandler, KeyEvent,
+    RepeatCount,
     completion::{Completer, Pair},
     error::ReadlineError,
     highlight::Highlighter,
@@ -19,10 +20,9 @@ use rustyline::{
     validate::Validator,
 };
 use std::{
-    cell::RefCell,
     io::{self, Write},
     path::PathBuf,
-    rc::Rc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 const PROMPT: &str = "quiver# ";
@@ -30,8 +30,8 @@ const HISTORY_LINES: usize = 10_000;
 
 /// Reads commands and runs them until the end of input.
 pub fn run(connection: Connection, socket: Option<&str>, shown: Shown) -> Result<(), Failure> {
-    let connection = Rc::new(RefCell::new(connection));
-    let mut editor = editor(Rc::clone(&connection)).map_err(io::Error::other)?;
+    let connection = Shared(Arc::new(Mutex::new(connection)));
+    let mut editor = editor(&connection).map_err(io::Error::other)?;
     let history = history_file();
     if let Some(file) = &history {
         // There is none at the first start.
@@ -58,7 +58,7 @@ pub fn run(connection: Connection, socket: Option<&str>, shown: Shown) -> Result
             continue;
         }
         let width = editor.dimensions().map(|(columns, _)| columns);
-        match execute(&mut connection.borrow_mut(), &line, Shown { width, ..shown }) {
+        match execute(&mut connection.lock(), &line, Shown { width, ..shown }) {
             Ok(()) => {}
             Err(Failure::Connection(lost)) => {
                 eprintln!("quiverctl: {lost}");
@@ -80,19 +80,19 @@ fn numbered<'a>(lines: impl Iterator<Item = &'a String>) -> String {
 }
 
 /// Tries once for a router that was started again; the next command tries again.
-fn reconnect(connection: &RefCell<Connection>, socket: Option<&str>) {
+fn reconnect(connection: &Shared, socket: Option<&str>) {
     match sockets::connect(socket) {
         Ok(new) => {
             if interrupt::watch(&new).is_ok() {
                 eprintln!("quiverctl: connected again; the command was not repeated");
             }
-            *connection.borrow_mut() = new;
+            *connection.lock() = new;
         }
         Err(error) => eprintln!("quiverctl: {error}"),
     }
 }
 
-fn editor(connection: Rc<RefCell<Connection>>) -> rustyline::Result<Editor<Helper, DefaultHistory>> {
+fn editor(connection: &Shared) -> rustyline::Result<Editor<Helper, DefaultHistory>> {
     let config = Config::builder()
         .completion_type(CompletionType::List)
         .max_history_size(HISTORY_LINES)?
@@ -101,7 +101,8 @@ fn editor(connection: Rc<RefCell<Connection>>) -> rustyline::Result<Editor<Helpe
         .auto_add_history(true)
         .build();
     let mut editor = Editor::with_config(config)?;
-    editor.set_helper(Some(Helper { connection }));
+    editor.set_helper(Some(Helper { connection: connection.clone() }));
+    editor.bind_sequence(KeyEvent::from('?'), EventHandler::Conditional(Box::new(Describe { connection: connection.clone() })));
     Ok(editor)
 }
 
@@ -119,20 +120,45 @@ fn save_history(editor: &mut Editor<Helper, DefaultHistory>, file: &PathBuf) {
     }
 }
 
-/// Completes over the socket.
-struct Helper {
-    connection: Rc<RefCell<Connection>>,
+/// The connection: between two commands the line editor asks by it what may follow.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Connection>>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What may stand at a place of a line.
+    fn complete(&self, line: &str, cursor: usize) -> Result<Completion, CallError> {
+        let call = Call { complete: Some(line.to_owned()), cursor: Some(cursor), ..Call::default() };
+        let reply = self.lock().call(call, |_| true)?;
+        let data = reply.data.filter(|_| reply.status == Status::Ok);
+        let nothing = || Completion { start: cursor, ..Completion::default() };
+        Ok(data.and_then(|data| serde_json::from_str(data.get()).ok()).unwrap_or_else(nothing))
+    }
 }
 
-impl Helper {
-    fn ask(&self, line: &str, cursor: usize) -> Result<Completion, CallError> {
-        let nothing = Completion { start: cursor, candidates: Vec::new() };
-        let Ok(mut connection) = self.connection.try_borrow_mut() else { return Ok(nothing) };
-        let call = Call { complete: Some(line.to_owned()), cursor: Some(cursor), ..Call::default() };
-        let reply = connection.call(call, |_| true)?;
-        let data = reply.data.filter(|_| reply.status == Status::Ok);
-        Ok(data.and_then(|data| serde_json::from_str(data.get()).ok()).unwrap_or(nothing))
+/// Shows what may follow as soon as `?` is pressed; the line stays as it is.
+struct Describe {
+    connection: Shared,
+}
+
+impl ConditionalEventHandler for Describe {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
+        // A lost connection is reported by the next command, not in the middle of a line.
+        let completion = self.connection.complete(context.line(), context.pos()).ok()?;
+        let mut stdout = io::stdout().lock();
+        // The terminal is in raw mode.
+        let text = format!("\r\n{}\r\n", completion.lines().join("\r\n"));
+        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        Some(Cmd::Repaint)
     }
+}
+
+/// Completes over the socket.
+struct Helper {
+    connection: Shared,
 }
 
 impl Completer for Helper {
@@ -140,7 +166,7 @@ impl Completer for Helper {
 
     fn complete(&self, line: &str, cursor: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
         // A lost connection is reported by the next command, not in the middle of a line.
-        let Ok(completion) = self.ask(line, cursor) else { return Ok((cursor, Vec::new())) };
+        let Ok(completion) = self.connection.complete(line, cursor) else { return Ok((cursor, Vec::new())) };
         let start = completion.start;
         if start > cursor || !line.is_char_boundary(start) {
             return Ok((cursor, Vec::new()));

@@ -16,6 +16,7 @@
 //! library; it must never learn about packets, interfaces or threads.
 //!
 //! - [`operation`][]: requests, replies, errors, long operations in slices, and the registry of all.
+//! - [`request`][]: requests that are declared once: parser, help, JSON and checks follow.
 //! - [`grammar`][]: the command tree, the argument cursor, help, completion.
 //! - [`script`][]: files of commands.
 //! - [`session`][]: the protocols of `cli.sock` and `json.sock`.
@@ -23,9 +24,12 @@
 //! - [`contain`][]: panics that end an operation, and not the router.
 #![forbid(unsafe_code)]
 
+extern crate self as quiver_command;
+
 pub mod config;
 pub mod contain;
 pub mod grammar;
 pub mod operation;
+pub mod request;
 pub mod script;
 pub mod session;

@@ -2,11 +2,13 @@
 
 use super::{
     lexer::{self, Word},
+    probe::Probe,
     suggest::nearest,
     syntax::Syntax,
     values::{self, Number},
 };
 use crate::operation::{OpError, retval};
+use crate::request::Argument;
 use serde::{Deserialize, Serialize};
 use std::{
     borrow::Cow,
@@ -110,6 +112,10 @@ pub struct Args<'a> {
     next: Option<Word<'a>>,
     syntax: &'a Syntax,
     tried: Tried,
+    /// Where the text ends at a cursor: notes what is tried there.
+    probe: Option<&'a Probe>,
+    /// The argument that is being read, where it is a declared one.
+    argument: Option<&'a Argument>,
 }
 
 static NO_SYNTAX: LazyLock<Syntax> = LazyLock::new(Syntax::default);
@@ -121,12 +127,27 @@ impl<'a> Args<'a> {
     }
 
     pub(crate) fn with_syntax(text: &'a str, syntax: &'a Syntax) -> Self {
-        Self { text, at: 0, next: lexer::word(text, 0), syntax, tried: Tried::default() }
+        Self { text, at: 0, next: lexer::word(text, 0), syntax, tried: Tried::default(), probe: None, argument: None }
+    }
+
+    /// A cursor over text behind which a word is being typed: `probe` notes what is tried in its place.
+    pub(crate) fn with_probe(text: &'a str, syntax: &'a Syntax, probe: &'a Probe) -> Self {
+        Self { probe: Some(probe), ..Self::with_syntax(text, syntax) }
     }
 
     /// Whether only white space is left.
     pub fn is_empty(&self) -> bool {
-        self.next.is_none()
+        self.next.is_none() && !self.at_cursor().is_some_and(Probe::follows)
+    }
+
+    /// The probe, where all words before the cursor are taken.
+    pub(crate) fn at_cursor(&self) -> Option<&'a Probe> {
+        self.probe.filter(|_| self.next.is_none())
+    }
+
+    /// Says which declared argument the next value is of.
+    pub(crate) fn begin(&mut self, argument: Option<&'a Argument>) {
+        self.argument = argument;
     }
 
     /// The next word, not taken.
@@ -147,7 +168,7 @@ impl<'a> Args<'a> {
             self.advance(word.end);
             return true;
         }
-        self.tried.keyword(keyword);
+        self.note_keyword(keyword);
         false
     }
 
@@ -159,7 +180,7 @@ impl<'a> Args<'a> {
             self.advance(word.end);
             return true;
         }
-        self.tried.keyword(text);
+        self.note_keyword(text);
         false
     }
 
@@ -334,13 +355,19 @@ impl<'a> Args<'a> {
 
     /// A `{ … }` group, as a cursor over what is inside; none where the next character is not `{`.
     pub fn group(&mut self) -> Result<Option<Args<'a>>, OpError> {
-        match lexer::group(self.text, self.at) {
+        let group = lexer::group(self.text, self.at);
+        if let (Err(lexer::Unclosed), Some(probe)) = (&group, self.probe) {
+            // A word is being typed in it.
+            let inner = self.rest().strip_prefix('{').unwrap_or_default();
+            return Ok(Some(Args::with_probe(inner, self.syntax, probe)));
+        }
+        match group {
             Ok(Some((inner, end))) => {
                 self.advance(end);
                 Ok(Some(Args::with_syntax(inner, self.syntax)))
             }
             Ok(None) => {
-                self.tried.keyword("{");
+                self.note_keyword("{");
                 Ok(None)
             }
             Err(lexer::Unclosed) => Err(OpError::unspecified("`{' without `}'").remedy("close the group with `}'")),
@@ -403,7 +430,21 @@ impl<'a> Args<'a> {
     }
 
     fn require(&self, what: &str) -> Result<Word<'a>, OpError> {
+        self.note_value(what);
         self.next_word().ok_or_else(|| self.missing(what))
+    }
+
+    fn note_keyword(&mut self, keyword: &str) {
+        self.tried.keyword(keyword);
+        if let Some(probe) = self.at_cursor() {
+            probe.keyword(keyword);
+        }
+    }
+
+    fn note_value(&self, what: &str) {
+        if let Some(probe) = self.at_cursor() {
+            probe.value(what, self.argument);
+        }
     }
 
     fn accept(&mut self, word: &Word<'_>) {
@@ -425,6 +466,7 @@ impl<'a> Args<'a> {
             }
             None => {
                 self.tried.value(what);
+                self.note_value(what);
                 None
             }
         }

@@ -1,10 +1,8 @@
 //! Descriptions of commands: `help`, `?`, `choices`, and the reference in Markdown.
 
-use super::{
-    command::Command,
-    tree::{Tree, join},
-};
+use super::tree::{Entry, Tree, join};
 use crate::operation::{Align, Text, TextTable, View};
+use crate::request::{Argument, ArgumentHelp};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -17,6 +15,11 @@ pub struct CommandHelp {
     pub syntax: &'static str,
     /// What it does; for words that only lead to others, how many those are.
     pub help: String,
+    /// Its arguments, where they are declared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<ArgumentHelp>,
+    #[serde(skip)]
+    declared: &'static [Argument],
 }
 
 /// The answer to `help`, `?` and `choices`.
@@ -33,30 +36,46 @@ impl HelpReply {
     pub(crate) fn new<C>(node: &Tree<C>, path: &str, all: bool) -> Self {
         let choices = if all {
             let own = usize::from(node.entry.is_some());
-            node.entries().into_iter().skip(own).map(|entry| describe(&entry.command)).collect()
+            node.entries().into_iter().skip(own).map(|entry| describe(entry)).collect()
         } else {
             node.children.iter().map(|(word, child)| child_help(&join(path, word), child)).collect()
         };
-        Self { command: node.entry.as_ref().map(|entry| describe(&entry.command)), choices }
+        Self { command: node.entry.as_ref().map(|entry| describe(entry)), choices }
     }
 }
 
-fn describe<C>(command: &Command<C>) -> CommandHelp {
-    CommandHelp { path: command.path.to_owned(), syntax: command.syntax, help: command.help.to_owned() }
+fn describe<C>(entry: &Entry<C>) -> CommandHelp {
+    let Entry { command, arguments, .. } = entry;
+    CommandHelp {
+        path: command.path.to_owned(),
+        syntax: command.syntax,
+        help: command.help.to_owned(),
+        arguments: arguments.iter().map(ArgumentHelp::from).collect(),
+        declared: arguments,
+    }
 }
 
 fn child_help<C>(path: &str, node: &Tree<C>) -> CommandHelp {
     match (&node.entry, node.entries().as_slice()) {
-        (Some(entry), _) => CommandHelp { path: path.to_owned(), ..describe(&entry.command) },
-        (None, [only]) => CommandHelp { path: path.to_owned(), syntax: "...", help: only.command.help.to_owned() },
-        (None, many) => CommandHelp { path: path.to_owned(), syntax: "...", help: format!("{} commands", many.len()) },
+        (Some(entry), _) => CommandHelp { path: path.to_owned(), ..describe(entry) },
+        (None, [only]) => leading(path, only.command.help.to_owned()),
+        (None, many) => leading(path, format!("{} commands", many.len())),
     }
+}
+
+/// Words that only lead to others.
+fn leading(path: &str, help: String) -> CommandHelp {
+    CommandHelp { path: path.to_owned(), syntax: "...", help, arguments: Vec::new(), declared: &[] }
 }
 
 impl Text for HelpReply {
     fn text(&self, out: &mut String, _view: &View) {
         if let Some(command) = &self.command {
             let _ = writeln!(out, "{}\n    {}", with_syntax(&command.path, command.syntax), command.help);
+            let width = command.declared.iter().map(|argument| argument.syntax.chars().count()).max().unwrap_or(0);
+            for argument in command.declared {
+                let _ = writeln!(out, "    {:width$}  {}", argument.syntax, argument.help());
+            }
         }
         let lines: Vec<_> = self.choices.iter().map(|choice| with_syntax(&choice.path, choice.syntax)).collect();
         // Wide enough for most; a longer line pushes its own help to the right.
@@ -77,13 +96,19 @@ pub(crate) fn markdown<C>(root: &Tree<C>) -> String {
     let mut out = String::from(
         "# Commands\n\nGenerated from the command tree. Each word may be shortened to what is unique among the words at its level;\narguments come in any order unless the syntax says otherwise. `<x>` is a value, `[ ]` is optional, `|` separates\nalternatives.\n",
     );
+    let cell = |text: &str| text.replace('|', "\\|");
     for (word, node) in &root.children {
         let _ = writeln!(out, "\n## {word}\n");
         out.push_str("| command | what it does |\n| --- | --- |\n");
         for entry in node.entries() {
-            let help = describe(&entry.command);
-            let line = with_syntax(&help.path, help.syntax).replace('|', "\\|");
-            let _ = writeln!(out, "| `{line}` | {} |", help.help.replace('|', "\\|"));
+            let line = with_syntax(entry.command.path, entry.command.syntax);
+            let _ = writeln!(out, "| `{}` | {} |", cell(&line), cell(entry.command.help));
+        }
+        for entry in node.entries().into_iter().filter(|entry| !entry.arguments.is_empty()) {
+            let _ = writeln!(out, "\n### {}\n\n| argument | field | meaning |\n| --- | --- | --- |", entry.command.path);
+            for argument in entry.arguments {
+                let _ = writeln!(out, "| `{}` | {} | {} |", cell(&argument.in_brackets()), argument.field, cell(&argument.help()));
+            }
         }
     }
     out

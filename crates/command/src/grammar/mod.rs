@@ -18,6 +18,7 @@ mod command;
 mod complete;
 mod help;
 mod lexer;
+mod probe;
 mod suggest;
 mod syntax;
 #[cfg(test)]

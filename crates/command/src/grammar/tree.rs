@@ -2,12 +2,15 @@
 
 use super::{command::Command, lexer, suggest::nearest, syntax::Syntax};
 use crate::operation::OpError;
+use crate::request::Argument;
 use std::{collections::BTreeMap, ops::Bound};
 
 /// A command with its syntax string taken apart.
 pub(crate) struct Entry<C> {
     pub(crate) command: Command<C>,
     pub(crate) syntax: Syntax,
+    /// Its arguments, where they are declared.
+    pub(crate) arguments: &'static [Argument],
 }
 
 /// A word of the tree: what it leads to, and its own command.
@@ -62,7 +65,7 @@ impl<C> Default for Tree<C> {
 
 impl<C> Tree<C> {
     /// Adds a command; says what is wrong with its declaration.
-    pub(crate) fn insert(&mut self, command: Command<C>) -> Result<(), String> {
+    pub(crate) fn insert(&mut self, command: Command<C>, arguments: &'static [Argument]) -> Result<(), String> {
         let mut node = self;
         let mut words = 0;
         for word in command.path.split_ascii_whitespace() {
@@ -81,7 +84,7 @@ impl<C> Tree<C> {
         if command.path.len() != command.path.split_ascii_whitespace().map(|word| word.len() + 1).sum::<usize>() - 1 {
             return Err(format!("command `{}': more than one blank between its words", command.path));
         }
-        node.entry = Some(Entry { command, syntax: Syntax::new(command.syntax) });
+        node.entry = Some(Entry { command, syntax: Syntax::new(command.syntax), arguments });
         Ok(())
     }
 

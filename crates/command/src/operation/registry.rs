@@ -2,7 +2,8 @@
 
 use super::{Access, Answer, Invocation, OpError, Operation, Outcome, View, invocation::InCommand, retval};
 use crate::contain::contain;
-use crate::grammar::{self, Args, Command, Completion, HelpReply, Parsed, Resolved, Tree, nearest};
+use crate::grammar::{self, Args, Command, CommandHelp, Completion, HelpReply, Parsed, Resolved, Tree, nearest};
+use crate::request::{Argument, Execute, Request};
 use serde_json::Value;
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -90,8 +91,25 @@ impl<C: 'static> Registry<C> {
 
     /// Adds a command.
     pub fn command(&mut self, command: Command<C>) -> &mut Self {
-        if let Err(problem) = self.tree.insert(command) {
+        self.insert(command, &[])
+    }
+
+    fn insert(&mut self, command: Command<C>, arguments: &'static [Argument]) -> &mut Self {
+        if let Err(problem) = self.tree.insert(command, arguments) {
             self.problems.push(problem);
+        }
+        self
+    }
+
+    /// Adds a declared request: its operation, and the commands that make it.
+    pub fn declare<R: Execute<C>>(&mut self) -> &mut Self {
+        self.operation::<R>();
+        for argument in R::ARGUMENTS {
+            self.problems.extend(argument.problem().map(|problem| format!("operation `{}': {problem}", <R as Request>::NAME)));
+        }
+        for path in R::COMMANDS {
+            let help = R::HELP.trim().trim_end_matches('.');
+            self.insert(Command { path, syntax: R::syntax(), help, parse: parsed::<C, R> }, R::ARGUMENTS);
         }
         self
     }
@@ -179,7 +197,14 @@ impl<C: 'static> Registry<C> {
 
     /// What may stand at byte `cursor` of a line.
     pub fn complete(&self, line: &str, cursor: usize, control: &C) -> Completion {
-        grammar::complete(&self.tree, line, cursor, |kind| self.values.get(kind).map(|names| names(control)).unwrap_or_default())
+        grammar::complete(&self.tree, line, cursor, control, |kind| {
+            self.values.get(kind).map(|names| names(control)).unwrap_or_default()
+        })
+    }
+
+    /// All commands, in order of their words.
+    pub fn commands(&self) -> impl Iterator<Item = CommandHelp> {
+        HelpReply::new(&self.tree, "", true).choices.into_iter()
     }
 
     /// The reference of all commands, in Markdown.
@@ -199,6 +224,10 @@ impl<C: 'static> Registry<C> {
             None => error,
         }
     }
+}
+
+fn parsed<C: 'static, R: Execute<C>>(args: &mut Args<'_>, _: &C) -> Result<Invocation<C>, OpError> {
+    R::parse(args).map(Invocation::new::<R>)
 }
 
 fn from_json<C: 'static, O: Operation<C>>(request: Value) -> Result<Invocation<C>, OpError> {

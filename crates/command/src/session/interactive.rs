@@ -184,7 +184,7 @@ impl Interactive {
         let typed = line.get(completion.start..self.editor.cursor_byte()).unwrap_or_default();
         let common = common_start(completion);
         match completion.candidates.as_slice() {
-            [] if !list => output.push(7),
+            [] if !list && completion.hints.is_empty() => output.push(7),
             [only] if !list => {
                 let word = format!("{} ", only.text);
                 self.editor.replace_from(completion.start, &word, output);
@@ -194,15 +194,7 @@ impl Interactive {
                 self.editor.replace_from(completion.start, &common, output);
             }
             _ => {
-                let mut text = String::from("\n");
-                let width = completion.candidates.iter().map(|c| c.text.chars().count()).max().unwrap_or(0);
-                for candidate in &completion.candidates {
-                    let line = format!("  {:width$}  {}", candidate.text, candidate.help);
-                    let _ = writeln!(text, "{}", line.trim_end());
-                }
-                if completion.candidates.is_empty() {
-                    text.push_str("  nothing is known to follow here\n");
-                }
+                let text = format!("\n{}\n", completion.lines().join("\n"));
                 push_text(&text, true, output);
                 push_text(&self.prompt, true, output);
                 self.editor.redraw(output);

@@ -62,7 +62,7 @@ impl Router {
                 let words = ["show interface", "show ip", "set"];
                 let candidates = words.iter().filter(|word| word.starts_with(&line[..cursor]));
                 let candidates = candidates.map(|word| Candidate { text: (*word).to_owned(), help: "x".to_owned() });
-                return self.session.completed(Completion { start: 0, candidates: candidates.collect() });
+                return self.session.completed(Completion { start: 0, candidates: candidates.collect(), hints: Vec::new() });
             }
             Request::Operation { name, request, view } => {
                 assert_ne!(view.render, Render::Text);

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use quiver_api::defs::{Address, AddressFamily, AddressUnion, InterfaceIndex, Prefix};
+use quiver_api::Text;
+use quiver_api::defs::{Address, AddressFamily, AddressUnion, InterfaceIndex, MacAddress, Prefix};
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, retval};
 use quiver_net::ip::FamilyId;
@@ -95,3 +96,59 @@ pub fn reference(router: &Router, index: &InterfaceIndex) -> Result<IfRef, OpErr
 
 /// All interfaces.
 pub const ALL: u32 = u32::MAX;
+
+/// What a message's field says of a request's. Messages have no way to leave a field out: where the request can do without it,
+/// 0 and an empty text stand for that.
+pub trait Says<F> {
+    /// The request's field; none where nothing is said.
+    fn says(self) -> Option<F>;
+}
+
+/// What a message's field says; for [`from_message!`](quiver_command::from_message!).
+pub fn said<W: Says<F>, F>(field: W) -> Option<F> {
+    field.says()
+}
+
+macro_rules! numbers {
+    ($($wire:ty => $($field:ty)*;)*) => { $( $(
+        impl Says<Option<$field>> for $wire {
+            fn says(self) -> Option<Option<$field>> {
+                Some(<$field>::try_from(self).ok().filter(|number| *number != 0))
+            }
+        }
+    )* )* };
+}
+numbers! {
+    u8 => usize u32;
+    u16 => usize u32 u16;
+    u32 => usize u32;
+}
+
+macro_rules! as_it_is {
+    ($($type:ty)*) => { $(
+        impl Says<$type> for $type {
+            fn says(self) -> Option<$type> {
+                Some(self)
+            }
+        }
+    )* };
+}
+as_it_is!(bool u8 u16 u32 String);
+
+impl<const N: usize> Says<String> for Text<N> {
+    fn says(self) -> Option<String> {
+        Some(self.0)
+    }
+}
+
+impl<const N: usize> Says<Option<String>> for Text<N> {
+    fn says(self) -> Option<Option<String>> {
+        Some(Some(self.0).filter(|text| !text.is_empty()))
+    }
+}
+
+impl Says<Option<[u8; 6]>> for MacAddress {
+    fn says(self) -> Option<Option<[u8; 6]>> {
+        Some(Some(self.0).filter(|mac| *mac != [0; 6]))
+    }
+}

@@ -1,33 +1,22 @@
 //! AF_XDP interfaces: network devices of the kernel, with packets received into the router's own buffers.
 
-use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::grammar::{Command, IfRef};
+use quiver_command::operation::{Invocation, OpError, Outcome, Registry, Text, View, retval};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_drivers::af_xdp::{AfXdp, AfXdpConfig, AfXdpError, Attach, BusyPoll, Status, ZeroCopy};
-use quiver_graph::Port;
-use quiver_net::interface::{Kind, NewInterface, Tx};
 use quiver_net::{Interface, Router};
-use quiver_wire::MacAddr;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::fmt::Write as _;
 
-use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, of_kind};
+use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface, of_kind};
 
-/// Bytes of an Ethernet header: the difference between frames and layer-3 packets.
-const ETHERNET_HEADER: usize = 14;
 /// Packets that a busy-polling call may take unless told.
 const BUDGET: u32 = 64;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<CreateAfXdp>().operation::<ShowAfXdp>();
-    registry.command(Command {
-        path: "create interface af_xdp",
-        syntax: "host-if <linux-if> [name <name>] [hw-addr <mac>|mac-reuse] [rx-queue-size <n>] [tx-queue-size <n>] \
-            [num-rx-queues <n>|all] [zero-copy|no-zero-copy] [native|generic] [busy-poll <us> [busy-poll-budget <n>]] \
-            [no-syscall-lock]",
-        help: "Opens a network device of the kernel through AF_XDP and prints the interface's name",
-        parse: |args, _| Ok(Invocation::new::<CreateAfXdp>(parse_create(args)?)),
-    });
+    registry.declare::<CreateAfXdp>().declare::<ShowAfXdp>();
     registry.command(Command {
         path: "delete interface af_xdp",
         syntax: "<if>",
@@ -37,90 +26,40 @@ pub fn register(registry: &mut Registry<Router>) {
             Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind: DeleteKind::AfXdp }))
         },
     });
-    registry.command(Command {
-        path: "show af_xdp",
-        syntax: "[<if>]",
-        help: "Shows AF_XDP interfaces: mode, queues, buffers lent to the kernel, losses",
-        parse: |args, _| {
-            let interface = if args.is_empty() { None } else { Some(args.interface()?) };
-            Ok(Invocation::new::<ShowAfXdp>(ShowAfXdpRequest { interface }))
-        },
-    });
 }
 
-fn parse_create(args: &mut Args<'_>) -> Result<CreateAfXdpRequest, OpError> {
-    let mut r = CreateAfXdpRequest::default();
-    while !args.is_empty() {
-        if args.take_keyword("host-if") {
-            r.host_if = args.word("name of a network device")?.into_owned();
-        } else if args.take_keyword("name") {
-            r.name = Some(args.word("name of the interface")?.into_owned());
-        } else if args.take_keyword("hw-addr") {
-            r.mac = Some(args.mac("link address")?);
-        } else if args.take_keyword("mac-reuse") {
-            r.mac_reuse = true;
-        } else if args.take_keyword("rx-queue-size") {
-            r.rx_size = Some(args.number("rx-queue-size")?);
-        } else if args.take_keyword("tx-queue-size") {
-            r.tx_size = Some(args.number("tx-queue-size")?);
-        } else if args.take_keyword("num-rx-queues") {
-            r.rx_queues = if args.take_keyword("all") { None } else { Some(args.number("num-rx-queues")?) };
-        } else if args.take_keyword("zero-copy") {
-            r.zero_copy = Some(true);
-        } else if args.take_keyword("no-zero-copy") {
-            r.zero_copy = Some(false);
-        } else if args.take_keyword("native") {
-            r.native = Some(true);
-        } else if args.take_keyword("generic") {
-            r.native = Some(false);
-        } else if args.take_keyword("busy-poll") {
-            r.busy_poll = Some(args.number_in("busy-poll", 1..=1_000_000)?);
-        } else if args.take_keyword("busy-poll-budget") {
-            r.busy_poll_budget = Some(args.number_in("busy-poll-budget", 1..=65_535)?);
-        } else if args.take_keyword("no-syscall-lock") {
-            // VPP's word for leaving a lock out that there is none of here.
-        } else {
-            return Err(args.unexpected());
-        }
+request! {
+    /// Opens a network device of the kernel through AF_XDP and prints the interface's name.
+    pub change CreateAfXdp "af_xdp_create" ["create interface af_xdp"] {
+        /// Name of the kernel's device.
+        pub host_if: String = "host-if <linux-if>",
+        /// Name of the interface; `<linux-if>/<n>` where absent.
+        pub name: Option<String> = "name <name>",
+        /// Link address of the interface; drawn at random where absent.
+        pub mac: Option<[u8; 6]> = "hw-addr <mac>" unicast(),
+        /// The interface takes the device's link address.
+        pub mac_reuse: bool = "mac-reuse",
+        /// Entries of the fill and rx rings.
+        pub rx_size: Option<usize> = "rx-queue-size <n>",
+        /// Entries of the tx and completion rings.
+        pub tx_size: Option<usize> = "tx-queue-size <n>",
+        /// Receive queues; all of the device where absent.
+        pub rx_queues: Option<u32> = "num-rx-queues <n>|all",
+        /// The device must, or must not, work on packet buffers itself.
+        pub zero_copy: Option<bool> = "zero-copy|no-zero-copy",
+        /// The XDP program must be run by the device's driver, or by the kernel.
+        pub native: Option<bool> = "native|generic",
+        /// Busy polling, µs a call.
+        pub busy_poll: Option<u32> = "busy-poll <us>" range(1..=1_000_000),
+        /// Packets that a busy-polling call may take; 64 where absent.
+        pub busy_poll_budget: Option<u32> = "busy-poll-budget <n>" range(1..=65_535),
+    } ignores {
+        /// VPP's word for leaving a lock out that there is none of here.
+        "no-syscall-lock",
     }
-    if r.host_if.is_empty() {
-        return Err(args.missing("host-if <linux-if>"));
-    }
-    Ok(r)
 }
 
-/// Opens a network device through AF_XDP.
-pub struct CreateAfXdp;
-
-/// Which device [`CreateAfXdp`] opens, and how; what is absent has the driver's default.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CreateAfXdpRequest {
-    /// Name of the kernel's device.
-    pub host_if: String,
-    /// Name of the interface; `<linux-if>/<n>` where absent.
-    pub name: Option<String>,
-    /// Link address of the interface; drawn at random where absent.
-    pub mac: Option<[u8; 6]>,
-    /// The interface takes the device's link address.
-    pub mac_reuse: bool,
-    /// Entries of the fill and rx rings.
-    pub rx_size: Option<usize>,
-    /// Entries of the tx and completion rings.
-    pub tx_size: Option<usize>,
-    /// Receive queues; all of the device where absent.
-    pub rx_queues: Option<u32>,
-    /// The device must, or must not, work on packet buffers itself.
-    pub zero_copy: Option<bool>,
-    /// The XDP program must be run by the device's driver, or by the kernel.
-    pub native: Option<bool>,
-    /// Busy polling, µs a call.
-    pub busy_poll: Option<u32>,
-    /// Packets that a busy-polling call may take.
-    pub busy_poll_budget: Option<u32>,
-}
-
-impl CreateAfXdpRequest {
+impl CreateAfXdp {
     fn config(&self, router: &Router) -> AfXdpConfig {
         let usual = AfXdpConfig::new(&self.host_if, router.graph.pools().to_vec());
         AfXdpConfig {
@@ -149,16 +88,10 @@ impl CreateAfXdpRequest {
     }
 
     /// The interface's name.
-    fn interface_name(&self, router: &Router) -> Result<String, OpError> {
-        let taken = |name: &str| router.interfaces.by_name(name).is_some();
-        match &self.name {
-            Some(name) if taken(name) => {
-                let error = OpError::new(retval::IF_ALREADY_EXISTS, format!("interface `{name}' exists already"));
-                Err(error.key("name").value(name))
-            }
-            Some(name) => Ok(name.clone()),
-            None => Ok((0..).map(|n| format!("{}/{n}", self.host_if)).find(|n| !taken(n)).unwrap_or_default()),
-        }
+    fn interface_name(&self, router: &Router) -> NewName {
+        let free = |name: &String| router.interfaces.by_name(name).is_none();
+        let of_device = || (0..).map(|n| format!("{}/{n}", self.host_if)).find(free).unwrap_or_default();
+        NewName::given("name", &self.name.clone().unwrap_or_else(of_device))
     }
 }
 
@@ -171,51 +104,30 @@ fn driver_error(error: &AfXdpError) -> OpError {
     OpError::new(code, error.to_string()).key(key)
 }
 
-impl Operation<Router> for CreateAfXdp {
-    const NAME: &'static str = "af_xdp_create";
-    const ACCESS: Access = Access::Change;
-    type Request = CreateAfXdpRequest;
+impl Execute<Router> for CreateAfXdp {
     type Reply = Created;
 
-    fn run(router: &mut Router, request: CreateAfXdpRequest) -> Result<Outcome<Router, Created>, OpError> {
-        if let Some(mac) = request.mac.map(MacAddr).filter(|m| !m.is_unicast() || m.is_zero()) {
-            return Err(OpError::invalid("hw-addr", mac, "not a unicast link address"));
-        }
-        if request.mac.is_some() && request.mac_reuse {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Created>, OpError> {
+        if self.mac.is_some() && self.mac_reuse {
             let error = OpError::new(retval::INVALID_VALUE, "hw-addr and mac-reuse exclude each other").key("mac-reuse");
             return Err(error.remedy("leave one of them out"));
         }
-        if request.busy_poll.is_none() && request.busy_poll_budget.is_some() {
+        if self.busy_poll.is_none() && self.busy_poll_budget.is_some() {
             let error = OpError::new(retval::INVALID_VALUE, "busy-poll-budget without busy-poll").key("busy-poll-budget");
             return Err(error.remedy("add busy-poll <us>"));
         }
-        let name = request.interface_name(router)?;
-        let port = AfXdp::open(request.config(router)).map_err(|e| driver_error(&e))?;
-        let max_frame = port.max_frame();
-        let index = router
-            .create_interface(NewInterface {
-                name,
-                kind: Kind::Device("af_xdp"),
-                mac: port.mac().map_or(MacAddr::ZERO, MacAddr),
-                // What the device itself takes: a larger packet would be lost there without a word.
-                mtu: max_frame.saturating_sub(ETHERNET_HEADER) as u32,
-                max_frame: max_frame as u32,
-                tx: Tx::Port(Box::new(port)),
-            })
-            .map_err(|e| interface_error(&e))?;
-        Ok(Outcome::Done(Created::one(router, index)))
+        let name = self.interface_name(router);
+        let open = |router: &mut Router| AfXdp::open(self.config(router)).map_err(|e| driver_error(&e));
+        Ok(Outcome::Done(create_port_interface(router, "af_xdp", name, None, open)?.into()))
     }
 }
 
-/// Shows AF_XDP interfaces.
-pub struct ShowAfXdp;
-
-/// What [`ShowAfXdp`] shows.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowAfXdpRequest {
-    /// One interface; all where absent.
-    pub interface: Option<IfRef>,
+request! {
+    /// Shows AF_XDP interfaces: mode, queues, buffers lent to the kernel, losses.
+    pub read ShowAfXdp "af_xdp_show" ["show af_xdp"] {
+        /// One interface; all where absent.
+        pub interface: Option<IfRef> = "<if>",
+    }
 }
 
 /// An AF_XDP interface.
@@ -305,14 +217,11 @@ impl AfXdpInfo {
     }
 }
 
-impl Operation<Router> for ShowAfXdp {
-    const NAME: &'static str = "af_xdp_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowAfXdpRequest;
+impl Execute<Router> for ShowAfXdp {
     type Reply = AfXdpList;
 
-    fn run(router: &mut Router, request: ShowAfXdpRequest) -> Result<Outcome<Router, AfXdpList>, OpError> {
-        let interfaces = of_kind(router, request.interface.as_ref(), "an AF_XDP", AfXdpInfo::of)?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, AfXdpList>, OpError> {
+        let interfaces = of_kind(router, self.interface.as_ref(), "an AF_XDP", AfXdpInfo::of)?;
         Ok(Outcome::Done(AfXdpList { interfaces }))
     }
 }

@@ -15,7 +15,7 @@ pub(super) use show::chosen;
 pub use show::{ClearInterfaces, ClearInterfacesRequest};
 
 pub use create::{
-    CreateLoopback, CreateLoopbackRequest, Created, CreatedInterface, DeleteInterface, DeleteInterfaceRequest, DeleteKind,
+    CreateLoopback, Created, CreatedInterface, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface,
 };
 
 use quiver_command::grammar::IfRef;

@@ -3,7 +3,7 @@
 mod create;
 mod show;
 
-pub use create::{CreateMemif, CreateMemifRequest, CreateSocket, CreateSocketRequest, DeleteSocket, DeleteSocketRequest};
+pub use create::{CreateMemif, CreateSocket, DeleteSocket};
 
 use std::path::PathBuf;
 

@@ -99,6 +99,14 @@ pub fn register(registry: &mut Registry<Router>) {
     workers::register(registry);
 }
 
+/// The reference of the commands of a router with these plugins, in Markdown.
+pub fn reference(plugins: &[crate::Plugin]) -> String {
+    let mut registry = Registry::new();
+    register(&mut registry);
+    plugins.iter().for_each(|plugin| (plugin.register)(&mut registry));
+    registry.markdown()
+}
+
 /// A graph's refusal as an operation's error.
 pub fn graph_error(error: &GraphError) -> OpError {
     let (code, key) = match error {
@@ -192,6 +200,41 @@ mod tests {
             let reads = named_so || name == "graph_draw";
             let expected = if reads { Access::Read } else { Access::Change };
             assert_eq!(access, expected, "{name}: declare `const ACCESS' beside its NAME");
+        }
+    }
+
+    /// Completion lets each parser say what it takes: none may do without an answer, or go round for ever.
+    #[test]
+    fn something_is_known_to_follow_every_command_that_takes_arguments() {
+        let h = Harness::new();
+        let (registry, mut unknown) = (registry(), Vec::new());
+        for command in registry.commands() {
+            let line = format!("{} ", command.path);
+            let completion = registry.complete(&line, line.len(), &h.router);
+            if !command.syntax.is_empty() && completion.candidates.is_empty() && completion.hints.is_empty() {
+                unknown.push(command.path);
+            }
+        }
+        assert!(unknown.is_empty(), "{unknown:?}");
+    }
+
+    #[test]
+    fn completion_asks_parsers_that_are_written_by_hand_too() {
+        let (h, registry) = (Harness::new(), registry());
+        for (line, word, hint) in [
+            ("create interface af_xdp host-if eth0 ", "busy-poll", ""),
+            ("create interface af_xdp host-if eth0 busy-poll ", "", "<us>"),
+            ("create interface af_xdp num-rx-queues ", "all", "<n>"),
+            ("ip route add 10.0.0.0/8 via ", "", "<"),
+            ("set interface state local0 ", "up", ""),
+            ("show interface loc", "local0", ""),
+            ("packet-generator new { name x li", "limit", ""),
+            ("set ip6 dad enable tr", "transmits", ""),
+        ] {
+            let completion = registry.complete(line, line.len(), &h.router);
+            let has = |all: &[quiver_command::grammar::Candidate], text: &str| all.iter().any(|c| c.text.starts_with(text));
+            assert!(word.is_empty() || has(&completion.candidates, word), "{line}: {completion:?}");
+            assert!(hint.is_empty() || has(&completion.hints, hint), "{line}: {completion:?}");
         }
     }
 

@@ -6,30 +6,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Invocation, OpError, Outcome, Registry, Text, View, retval};
+use quiver_command::request;
+use quiver_command::request::{Argument, Execute, Value};
 use quiver_drivers::pcap_port::{CaptureFiles, PcapPort, PcapPortConfig, PcapPortError, Timing};
-use quiver_graph::Port;
-use quiver_net::interface::{Kind, NewInterface, Tx};
+use quiver_graph::Port as _;
 use quiver_net::{Interface, Router};
-use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::files::{Elsewhere, Files, Place, Use};
 
-use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, of_kind};
-
-/// Bytes of an Ethernet header: the difference between frames and layer-3 packets.
-const ETHERNET_HEADER: usize = 14;
+use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface, of_kind};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<CreatePcap>().operation::<ShowPcapPorts>();
-    registry.command(Command {
-        path: "create pcap-interface",
-        syntax: "name <name> [rx <file>] [tx <file>] [timing original|rate <pps>|max] [loop <n>|forever] [hw-addr <mac>]",
-        help: "Makes an interface that replays one capture file and records to another, and prints its name",
-        parse: |args, _| Ok(Invocation::new::<CreatePcap>(parse_create(args)?)),
-    });
+    registry.declare::<CreatePcap>().declare::<ShowPcapPorts>();
     registry.command(Command {
         path: "delete pcap-interface",
         syntax: "<if>",
@@ -39,68 +30,28 @@ pub fn register(registry: &mut Registry<Router>) {
             Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind: DeleteKind::Pcap }))
         },
     });
-    registry.command(Command {
-        path: "show pcap-interface",
-        syntax: "[<if>]",
-        help: "Shows interfaces on capture files: how far the replay is, what was recorded",
-        parse: |args, _| {
-            let interface = if args.is_empty() { None } else { Some(args.interface()?) };
-            Ok(Invocation::new::<ShowPcapPorts>(ShowPcapPortsRequest { interface }))
-        },
-    });
 }
 
-fn parse_create(args: &mut Args<'_>) -> Result<CreatePcapRequest, OpError> {
-    let mut r = CreatePcapRequest { rounds: 1, ..Default::default() };
-    while !args.is_empty() {
-        if args.take_keyword("name") {
-            r.name = args.word("name of the interface")?.into_owned();
-        } else if args.take_keyword("rx") {
-            r.rx = Some(PathBuf::from(&*args.word("file to replay")?));
-        } else if args.take_keyword("tx") {
-            r.tx = Some(PathBuf::from(&*args.word("file to record to")?));
-        } else if args.take_keyword("timing") {
-            r.timing = if args.take_keyword("original") {
-                TimingRequest::Original
-            } else if args.take_keyword("max") {
-                TimingRequest::Max
-            } else {
-                args.expect_keyword("rate")?;
-                TimingRequest::Rate(args.number_in("rate", 1..=1_000_000_000)?)
-            };
-        } else if args.take_keyword("loop") {
-            r.rounds = if args.take_keyword("forever") { 0 } else { args.number_in("loop", 1..=u64::MAX)? };
-        } else if args.take_keyword("hw-addr") {
-            r.mac = Some(args.mac("link address")?);
-        } else {
-            return Err(args.unexpected());
-        }
+request! {
+    /// Makes an interface that replays one capture file and records to another, and prints its name.
+    pub change CreatePcap "pcap_interface_create" ["create pcap-interface"] {
+        /// Name of the interface.
+        pub name: String = "name <name>",
+        /// File to replay.
+        pub rx: Option<PathBuf> = "rx <file>",
+        /// File to record to; one that is there is replaced.
+        pub tx: Option<PathBuf> = "tx <file>",
+        /// When packets come in.
+        pub timing: TimingRequest = "timing original|rate <pps>|max" default(TimingRequest::Original),
+        /// Rounds to play; 0: without end.
+        pub rounds: u64 = "loop <n>|forever" default(1) with(rounds),
+        /// Link address of the interface; drawn at random where absent.
+        pub mac: Option<[u8; 6]> = "hw-addr <mac>" unicast(),
     }
-    if r.name.is_empty() {
-        return Err(args.missing("name <name>"));
-    }
-    Ok(r)
 }
 
-/// Makes an interface on capture files.
-pub struct CreatePcap;
-
-/// What [`CreatePcap`] makes.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CreatePcapRequest {
-    /// Name of the interface.
-    pub name: String,
-    /// File to replay.
-    pub rx: Option<PathBuf>,
-    /// File to record to; one that is there is replaced.
-    pub tx: Option<PathBuf>,
-    /// When packets come in.
-    pub timing: TimingRequest,
-    /// Rounds to play; 0: without end.
-    pub rounds: u64,
-    /// Link address of the interface; drawn at random where absent.
-    pub mac: Option<[u8; 6]>,
+fn rounds(args: &mut Args<'_>, _: &Argument, _: usize) -> Result<u64, OpError> {
+    if args.take_keyword("forever") { Ok(0) } else { args.number_in("loop", 1..=u64::MAX) }
 }
 
 /// When packets of a file come in.
@@ -116,6 +67,18 @@ pub enum TimingRequest {
     Max,
 }
 
+impl Value for TimingRequest {
+    const KIND: &'static str = "timing";
+
+    fn take(args: &mut Args<'_>, _: &Argument, _: usize) -> Result<Self, OpError> {
+        if let Some(timing) = args.take_one_of(&[("original", Self::Original), ("max", Self::Max)]) {
+            return Ok(timing);
+        }
+        args.expect_keyword("rate")?;
+        Ok(Self::Rate(args.number_in("rate", 1..=1_000_000_000)?))
+    }
+}
+
 fn driver_error(error: &PcapPortError) -> OpError {
     let (code, key) = match error {
         PcapPortError::Nothing | PcapPortError::Same(_) => (retval::INVALID_VALUE, "rx"),
@@ -125,56 +88,34 @@ fn driver_error(error: &PcapPortError) -> OpError {
     OpError::new(code, error.to_string()).key(key)
 }
 
-impl Operation<Router> for CreatePcap {
-    const NAME: &'static str = "pcap_interface_create";
-    const ACCESS: Access = Access::Change;
-    type Request = CreatePcapRequest;
+impl Execute<Router> for CreatePcap {
     type Reply = Created;
 
-    fn run(router: &mut Router, request: CreatePcapRequest) -> Result<Outcome<Router, Created>, OpError> {
-        if let Some(mac) = request.mac.map(MacAddr).filter(|m| !m.is_unicast() || m.is_zero()) {
-            return Err(OpError::invalid("hw-addr", mac, "not a unicast link address"));
-        }
-        if request.name.is_empty() {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Created>, OpError> {
+        if self.name.is_empty() {
             return Err(OpError::unspecified("an interface needs a name").key("name"));
         }
+        let name = NewName::given("name", &self.name);
         // Before the recording is begun: it would replace a file.
-        if router.interfaces.by_name(&request.name).is_some() {
-            let error = OpError::new(retval::IF_ALREADY_EXISTS, format!("interface `{}' exists already", request.name));
-            return Err(error.key("name").value(&request.name));
-        }
+        name.check(router)?;
         let place = |path: &Option<PathBuf>, what| path.as_ref().map(|path| Files::place(router, path, what)).transpose();
-        let places = Places { rx: place(&request.rx, Use::Read)?, tx: place(&request.tx, Use::Write)? };
+        let places = Places { rx: place(&self.rx, Use::Read)?, tx: place(&self.tx, Use::Write)? };
         let path = |place: &Option<Place>| place.as_ref().map(|place| place.path().to_owned());
         let config = PcapPortConfig {
             rx: path(&places.rx),
             tx: path(&places.tx),
-            timing: match request.timing {
+            timing: match self.timing {
                 TimingRequest::Original => Timing::Original,
                 TimingRequest::Rate(pps) => Timing::Rate(pps),
                 TimingRequest::Max => Timing::Max,
             },
-            rounds: request.rounds,
-            mac: request.mac,
+            rounds: self.rounds,
+            mac: self.mac,
         };
         let open = move || PcapPort::open(config, &places).map_err(|e| driver_error(&e));
-        Ok(Outcome::job(Elsewhere::new(open, move |router, port| create(router, request.name, port)).alone()))
+        let create = |router: &mut Router, port| create_port_interface(router, "pcap", name, None, |_| Ok(port)).map(Created::from);
+        Ok(Outcome::job(Elsewhere::new(open, create).alone()))
     }
-}
-
-fn create(router: &mut Router, name: String, port: PcapPort) -> Result<Created, OpError> {
-    let max_frame = port.max_frame();
-    let index = router
-        .create_interface(NewInterface {
-            name,
-            kind: Kind::Device("pcap"),
-            mac: port.mac().map_or(MacAddr::ZERO, MacAddr),
-            mtu: max_frame.saturating_sub(ETHERNET_HEADER) as u32,
-            max_frame: max_frame as u32,
-            tx: Tx::Port(Box::new(port)),
-        })
-        .map_err(|e| interface_error(&e))?;
-    Ok(Created::one(router, index))
 }
 
 /// The files of an interface, found but not opened.
@@ -194,15 +135,12 @@ impl CaptureFiles for Places {
     }
 }
 
-/// Shows interfaces on capture files.
-pub struct ShowPcapPorts;
-
-/// What [`ShowPcapPorts`] shows.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowPcapPortsRequest {
-    /// One interface; all where absent.
-    pub interface: Option<IfRef>,
+request! {
+    /// Shows interfaces on capture files: how far the replay is, what was recorded.
+    pub read ShowPcapPorts "pcap_interface_show" ["show pcap-interface"] {
+        /// One interface; all where absent.
+        pub interface: Option<IfRef> = "<if>",
+    }
 }
 
 /// An interface on capture files.
@@ -261,14 +199,11 @@ impl PcapPortInfo {
     }
 }
 
-impl Operation<Router> for ShowPcapPorts {
-    const NAME: &'static str = "pcap_interface_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowPcapPortsRequest;
+impl Execute<Router> for ShowPcapPorts {
     type Reply = PcapPortList;
 
-    fn run(router: &mut Router, request: ShowPcapPortsRequest) -> Result<Outcome<Router, PcapPortList>, OpError> {
-        let interfaces = of_kind(router, request.interface.as_ref(), "a pcap", PcapPortInfo::of)?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, PcapPortList>, OpError> {
+        let interfaces = of_kind(router, self.interface.as_ref(), "a pcap", PcapPortInfo::of)?;
         Ok(Outcome::Done(PcapPortList { interfaces }))
     }
 }

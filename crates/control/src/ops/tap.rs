@@ -4,34 +4,23 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{Invocation, OpError, Outcome, Registry, Text, View, retval};
+use quiver_command::request;
+use quiver_command::request::{Argument, Execute, Value};
 use quiver_drivers::tap::{HostAddress, Tap, TapConfig, TapError};
-use quiver_graph::Port;
-use quiver_net::interface::{Kind, NewInterface, Tx};
 use quiver_net::{Interface, Router};
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
-use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, of_kind};
+use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface, of_kind};
 use super::privileges;
 
-/// Bytes of an Ethernet header: the difference between frames and layer-3 packets.
-const ETHERNET_HEADER: usize = 14;
 /// Largest number in a name.
 const ID_MAX: u32 = 65_535;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<CreateTap>().operation::<ShowTap>();
-    registry.command(Command {
-        path: "create tap",
-        syntax: "[id <n>] [if-name <name>] [hw-addr <mac>] [num-rx-queues <n>] [num-tx-queues <n>] [rx-ring-size <n>] \
-            [tx-ring-size <n>] [host-ns <netns>] [host-bridge <bridge>] [host-ip4-addr <addr>/<len>] \
-            [host-ip6-addr <addr>/<len>] [host-ip4-gw <addr>] [host-ip6-gw <addr>] [host-mac-addr <mac>] \
-            [host-if-name <name>] [host-mtu-size <n>] [no-gso|gso|csum-offload] [persist] [attach]",
-        help: "Makes a network device of the host that leads to the router, and prints the interface's name",
-        parse: |args, _| Ok(Invocation::new::<CreateTap>(parse_create(args)?)),
-    });
+    registry.declare::<CreateTap>().declare::<ShowTap>();
     registry.command(Command {
         path: "delete tap",
         syntax: "<if>",
@@ -42,131 +31,51 @@ pub fn register(registry: &mut Registry<Router>) {
             Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind: DeleteKind::Tap }))
         },
     });
-    registry.command(Command {
-        path: "show tap",
-        syntax: "[<if>]",
-        help: "Shows TAP interfaces and the host's end of each",
-        parse: |args, _| {
-            let interface = if args.is_empty() { None } else { Some(args.interface()?) };
-            Ok(Invocation::new::<ShowTap>(ShowTapRequest { interface }))
-        },
-    });
 }
 
-fn parse_create(args: &mut Args<'_>) -> Result<CreateTapRequest, OpError> {
-    let mut r = CreateTapRequest::default();
-    while !args.is_empty() {
-        if args.take_keyword("id") {
-            r.id = Some(args.number_in("id", 0..=ID_MAX)?);
-        } else if args.take_keyword("if-name") {
-            r.if_name = Some(args.word("name of the interface")?.into_owned());
-        } else if args.take_keyword("hw-addr") {
-            r.mac = Some(args.mac("link address")?);
-        } else if args.take_keyword("num-rx-queues") {
-            r.rx_queues = Some(args.number("num-rx-queues")?);
-        } else if args.take_keyword("rx-ring-size") {
-            r.rx_ring_size = Some(args.number("rx-ring-size")?);
-        } else if args.take_keyword("num-tx-queues") || args.take_keyword("tx-ring-size") {
-            // Threads write to the device by themselves: there is no ring on this way, and no fewer queues than threads.
-            args.number::<u32>("number")?;
-        } else if args.take_keyword("host-ns") {
-            r.host_ns = Some(args.word("network namespace")?.into_owned());
-        } else if args.take_keyword("host-bridge") {
-            r.host_bridge = Some(args.word("name of a bridge")?.into_owned());
-        } else if args.take_keyword("host-ip4-addr") {
-            r.host_addresses.push(address(args, "host-ip4-addr", true)?);
-        } else if args.take_keyword("host-ip6-addr") {
-            r.host_addresses.push(address(args, "host-ip6-addr", false)?);
-        } else if args.take_keyword("host-ip4-gw") {
-            r.host_gateways.push(gateway(args, "host-ip4-gw", true)?);
-        } else if args.take_keyword("host-ip6-gw") {
-            r.host_gateways.push(gateway(args, "host-ip6-gw", false)?);
-        } else if args.take_keyword("host-mac-addr") {
-            r.host_mac = Some(args.mac("link address")?);
-        } else if args.take_keyword("host-if-name") {
-            r.host_if_name = Some(args.word("name of a network device")?.into_owned());
-        } else if args.take_keyword("host-mtu-size") {
-            r.host_mtu = Some(args.number("host-mtu-size")?);
-        } else if args.take_keyword("no-gso") {
-            (r.gso, r.csum_offload) = (false, false);
-        } else if args.take_keyword("gso") {
-            r.gso = true;
-        } else if args.take_keyword("csum-offload") {
-            r.csum_offload = true;
-        } else if args.take_keyword("persist") {
-            r.persist = true;
-        } else if args.take_keyword("attach") {
-            r.attach = true;
-        } else if args.take_keyword("tun") {
-            let error = OpError::new(retval::UNSUPPORTED, "TUN interfaces are not supported").key("tun");
-            return Err(error.remedy("leave the word out for a TAP interface"));
-        } else {
-            return Err(args.unexpected());
-        }
+request! {
+    /// Makes a network device of the host that leads to the router, and prints the interface's name.
+    pub change CreateTap "tap_create" ["create tap"] {
+        /// Number in the name; the lowest free one where absent.
+        pub id: Option<u32> = "id <n>" range(0..=ID_MAX as u64),
+        /// Name of the interface; `tap<id>` where absent.
+        pub if_name: Option<String> = "if-name <name>",
+        /// Link address of the interface; drawn at random where absent.
+        pub mac: Option<[u8; 6]> = "hw-addr <mac>" unicast(),
+        /// Queues.
+        pub rx_queues: Option<usize> = "num-rx-queues <n>",
+        /// Frames that may wait to be received.
+        pub rx_ring_size: Option<usize> = "rx-ring-size <n>",
+        /// Network namespace of the host's end: a name, `pid:<n>` or a path.
+        pub host_ns: Option<String> = "host-ns <netns>",
+        /// Bridge that the host's end joins.
+        pub host_bridge: Option<String> = "host-bridge <bridge>",
+        /// Addresses of the host's end.
+        pub host_addresses: Vec<HostAddressRequest> = "host-ip4-addr|host-ip6-addr <addr>/<len>",
+        /// Default gateways of the host.
+        pub host_gateways: Vec<Gateway> = "host-ip4-gw|host-ip6-gw <addr>",
+        /// Link address of the host's end.
+        pub host_mac: Option<[u8; 6]> = "host-mac-addr <mac>" unicast(),
+        /// Name of the host's end; `tap<id>` where absent.
+        pub host_if_name: Option<String> = "host-if-name <name>",
+        /// MTU of the host's end.
+        pub host_mtu: Option<u32> = "host-mtu-size <n>",
+        /// The host may hand over super-frames.
+        pub gso: bool = "gso|no-gso" default(false),
+        /// The host may hand over unfinished checksums.
+        pub csum_offload: bool = "csum-offload",
+        /// The device stays when the interface goes.
+        pub persist: bool = "persist",
+        /// The device is there already.
+        pub attach: bool = "attach",
+        /// Without Ethernet headers, which is not supported.
+        pub tun: bool = "tun",
+    } ignores {
+        /// Threads write to the device by themselves: there are as many queues as threads.
+        "num-tx-queues <n>",
+        /// There is no ring where threads write to the device by themselves.
+        "tx-ring-size <n>",
     }
-    Ok(r)
-}
-
-fn address(args: &mut Args<'_>, key: &'static str, v4: bool) -> Result<HostAddressRequest, OpError> {
-    let word = args.word("address with prefix length")?.into_owned();
-    let parsed = word.split_once('/').and_then(|(a, l)| Some((a.parse::<IpAddr>().ok()?, l.parse::<u8>().ok()?)));
-    match parsed.filter(|(a, l)| a.is_ipv4() == v4 && *l <= if v4 { 32 } else { 128 }) {
-        Some((address, prefix_len)) => Ok(HostAddressRequest { address, prefix_len }),
-        None => Err(OpError::invalid(
-            key,
-            word,
-            if v4 { "an IPv4 address as 10.0.0.1/24" } else { "an IPv6 address as 2001:db8::1/64" },
-        )),
-    }
-}
-
-fn gateway(args: &mut Args<'_>, key: &'static str, v4: bool) -> Result<IpAddr, OpError> {
-    let word = args.word("address of a gateway")?.into_owned();
-    match word.parse::<IpAddr>().ok().filter(|a| a.is_ipv4() == v4) {
-        Some(address) => Ok(address),
-        None => Err(OpError::invalid(key, word, if v4 { "an IPv4 address" } else { "an IPv6 address" })),
-    }
-}
-
-/// Makes a TAP interface.
-pub struct CreateTap;
-
-/// What [`CreateTap`] makes; what is absent has the driver's default.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CreateTapRequest {
-    /// Number in the name; the lowest free one where absent.
-    pub id: Option<u32>,
-    /// Name of the interface; `tap<id>` where absent.
-    pub if_name: Option<String>,
-    /// Link address of the interface; drawn at random where absent.
-    pub mac: Option<[u8; 6]>,
-    /// Queues.
-    pub rx_queues: Option<usize>,
-    /// Frames that may wait to be received.
-    pub rx_ring_size: Option<usize>,
-    /// Network namespace of the host's end: a name, `pid:<n>` or a path.
-    pub host_ns: Option<String>,
-    /// Bridge that the host's end joins.
-    pub host_bridge: Option<String>,
-    /// Addresses of the host's end.
-    pub host_addresses: Vec<HostAddressRequest>,
-    /// Default gateways of the host.
-    pub host_gateways: Vec<IpAddr>,
-    /// Link address of the host's end.
-    pub host_mac: Option<[u8; 6]>,
-    /// Name of the host's end; `tap<id>` where absent.
-    pub host_if_name: Option<String>,
-    /// MTU of the host's end.
-    pub host_mtu: Option<u32>,
-    /// The host may hand over super-frames.
-    pub gso: bool,
-    /// The host may hand over unfinished checksums.
-    pub csum_offload: bool,
-    /// The device stays when the interface goes.
-    pub persist: bool,
-    /// The device is there already.
-    pub attach: bool,
 }
 
 /// An address of the host's end.
@@ -179,7 +88,39 @@ pub struct HostAddressRequest {
     pub prefix_len: u8,
 }
 
-impl CreateTapRequest {
+impl Value for HostAddressRequest {
+    const KIND: &'static str = "IP address with prefix length";
+
+    fn take(args: &mut Args<'_>, argument: &Argument, lead: usize) -> Result<Self, OpError> {
+        let (key, v4) = (argument.what_behind(lead), lead == 0);
+        let word = args.word(key)?.into_owned();
+        let parsed = word.split_once('/').and_then(|(a, l)| Some((a.parse::<IpAddr>().ok()?, l.parse::<u8>().ok()?)));
+        match parsed.filter(|(a, l)| a.is_ipv4() == v4 && *l <= if v4 { 32 } else { 128 }) {
+            Some((address, prefix_len)) => Ok(Self { address, prefix_len }),
+            None => Err(OpError::invalid(
+                key,
+                word,
+                if v4 { "an IPv4 address as 10.0.0.1/24" } else { "an IPv6 address as 2001:db8::1/64" },
+            )),
+        }
+    }
+}
+
+/// A default gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Gateway(pub IpAddr);
+
+impl Value for Gateway {
+    const KIND: &'static str = "IP address";
+
+    fn take(args: &mut Args<'_>, argument: &Argument, lead: usize) -> Result<Self, OpError> {
+        let key = argument.what_behind(lead);
+        if lead == 0 { args.ip4(key).map(|a| Self(a.into())) } else { args.ip6(key).map(|a| Self(a.into())) }
+    }
+}
+
+impl CreateTap {
     fn config(&self, id: u32) -> TapConfig {
         let usual = TapConfig::new(self.host_if_name.clone().unwrap_or_else(|| format!("tap{id}")));
         let addresses = self.host_addresses.iter().map(|a| HostAddress { address: a.address, prefix_len: a.prefix_len });
@@ -192,7 +133,7 @@ impl CreateTapRequest {
             host_mtu: self.host_mtu,
             host_bridge: self.host_bridge.clone(),
             host_addresses: addresses.collect(),
-            host_gateways: self.host_gateways.clone(),
+            host_gateways: self.host_gateways.iter().map(|gateway| gateway.0).collect(),
             gso: self.gso,
             checksum_offload: self.csum_offload,
             persist: self.persist,
@@ -211,52 +152,31 @@ fn driver_error(error: &TapError) -> OpError {
     OpError::new(code, error.to_string()).key(key)
 }
 
-impl Operation<Router> for CreateTap {
-    const NAME: &'static str = "tap_create";
-    const ACCESS: Access = Access::Change;
-    type Request = CreateTapRequest;
+impl Execute<Router> for CreateTap {
     type Reply = Created;
 
-    fn run(router: &mut Router, request: CreateTapRequest) -> Result<Outcome<Router, Created>, OpError> {
-        for (key, mac) in [("hw-addr", request.mac), ("host-mac-addr", request.host_mac)] {
-            if let Some(mac) = mac.map(MacAddr).filter(|m| !m.is_unicast() || m.is_zero()) {
-                return Err(OpError::invalid(key, mac, "not a unicast link address"));
-            }
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Created>, OpError> {
+        if self.tun {
+            let error = OpError::new(retval::UNSUPPORTED, "TUN interfaces are not supported").key("tun");
+            return Err(error.remedy("leave the word out for a TAP interface"));
         }
-        let taken = |name: &str| router.interfaces.by_name(name).is_some();
-        let free = || (0..=ID_MAX).find(|n| !taken(&format!("tap{n}")));
-        let id = request.id.or_else(free).unwrap_or(0);
-        let name = request.if_name.clone().unwrap_or_else(|| format!("tap{id}"));
-        if taken(&name) {
-            let error = OpError::new(retval::IF_ALREADY_EXISTS, format!("interface `{name}' exists already"));
-            return Err(error.key(if request.if_name.is_some() { "if-name" } else { "id" }).value(&name));
-        }
-        let port = Tap::open(request.config(id), privileges::rights(router)).map_err(|e| driver_error(&e))?;
-        let max_frame = port.max_frame();
-        let index = router
-            .create_interface(NewInterface {
-                name,
-                kind: Kind::Device("tap"),
-                mac: port.mac().map_or(MacAddr::ZERO, MacAddr),
-                // What the host's end itself takes.
-                mtu: max_frame.saturating_sub(ETHERNET_HEADER) as u32,
-                max_frame: max_frame as u32,
-                tx: Tx::Port(Box::new(port)),
-            })
-            .map_err(|e| interface_error(&e))?;
-        Ok(Outcome::Done(Created::one(router, index)))
+        let free = |id: &u32| router.interfaces.by_name(&format!("tap{id}")).is_none();
+        let id = self.id.or_else(|| (0..=ID_MAX).find(free)).unwrap_or(0);
+        let name = match &self.if_name {
+            Some(name) => NewName::given("if-name", name),
+            None => NewName::given("id", &format!("tap{id}")),
+        };
+        let open = |router: &mut Router| Tap::open(self.config(id), privileges::rights(router)).map_err(|e| driver_error(&e));
+        Ok(Outcome::Done(create_port_interface(router, "tap", name, None, open)?.into()))
     }
 }
 
-/// Shows TAP interfaces.
-pub struct ShowTap;
-
-/// What [`ShowTap`] shows.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowTapRequest {
-    /// One interface; all where absent.
-    pub interface: Option<IfRef>,
+request! {
+    /// Shows TAP interfaces and the host's end of each.
+    pub read ShowTap "tap_show" ["show tap"] {
+        /// One interface; all where absent.
+        pub interface: Option<IfRef> = "<if>",
+    }
 }
 
 /// A TAP interface.
@@ -331,14 +251,11 @@ impl TapInfo {
     }
 }
 
-impl Operation<Router> for ShowTap {
-    const NAME: &'static str = "tap_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowTapRequest;
+impl Execute<Router> for ShowTap {
     type Reply = TapList;
 
-    fn run(router: &mut Router, request: ShowTapRequest) -> Result<Outcome<Router, TapList>, OpError> {
-        let interfaces = of_kind(router, request.interface.as_ref(), "a TAP", TapInfo::of)?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, TapList>, OpError> {
+        let interfaces = of_kind(router, self.interface.as_ref(), "a TAP", TapInfo::of)?;
         Ok(Outcome::Done(TapList { interfaces }))
     }
 }

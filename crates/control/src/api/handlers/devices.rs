@@ -4,49 +4,48 @@ use std::net::IpAddr;
 
 use quiver_api::Text;
 use quiver_api::defs::*;
+use quiver_command::from_message;
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Operation, retval};
 use quiver_net::Router;
 use quiver_net::interface::Kind;
 
 use super::interface::{delete, done, given, made};
-use crate::api::convert::ALL;
+use crate::api::convert::{ALL, said};
 use crate::api::table::{Details, Handlers};
-use crate::ops::af_xdp::{CreateAfXdp, CreateAfXdpRequest};
-use crate::ops::host_interface::{CreateHost, CreateHostRequest};
+use crate::ops::af_xdp::CreateAfXdp;
+use crate::ops::host_interface::CreateHost;
 use crate::ops::interface::{DeleteInterface, DeleteInterfaceRequest, DeleteKind};
-use crate::ops::tap::{CreateTap, CreateTapRequest, HostAddressRequest, TapInfo};
+use crate::ops::tap::{CreateTap, Gateway, HostAddressRequest, TapInfo};
 
 pub(super) fn add(handlers: &mut Handlers) {
     handlers.reply::<AfPacketCreate, AfPacketCreateReply>(|router, m| {
-        let request =
-            CreateHostRequest { name: m.host_if_name.0, mac: own(m.use_random_hw_addr, &m.hw_addr), ..Default::default() };
+        let mac = own(m.use_random_hw_addr, &m.hw_addr);
+        let request = from_message!(said, m => CreateHost { name = host_if_name, mac: mac })?;
         Ok(AfPacketCreateReply { retval: 0, sw_if_index: made(&done(CreateHost::run(router, request)?)?) })
     });
     handlers.reply::<AfPacketCreateV2, AfPacketCreateV2Reply>(|router, m| {
-        let request = CreateHostRequest {
-            name: m.host_if_name.0,
+        let request = from_message!(said, m => CreateHost {
+            name = host_if_name,
             mac: own(m.use_random_hw_addr, &m.hw_addr),
-            rx_queues: some(m.num_rx_queues),
-            rx_per_block: some(m.rx_frames_per_block),
-            tx_per_block: some(m.tx_frames_per_block),
-            ..Default::default()
-        };
+            rx_queues = num_rx_queues,
+            rx_per_block = rx_frames_per_block,
+            tx_per_block = tx_frames_per_block,
+        })?;
         Ok(AfPacketCreateV2Reply { retval: 0, sw_if_index: made(&done(CreateHost::run(router, request)?)?) })
     });
     handlers.reply::<AfPacketCreateV3, AfPacketCreateV3Reply>(|router, m| {
         let has = |flag: AfPacketFlags| m.flags.0 & flag.0 != 0;
-        let request = CreateHostRequest {
-            name: m.host_if_name.0,
+        let request = from_message!(said, m => CreateHost {
+            name = host_if_name,
             mac: own(m.use_random_hw_addr, &m.hw_addr),
-            rx_queues: some(m.num_rx_queues),
-            rx_per_block: some(m.rx_frames_per_block),
-            tx_per_block: some(m.tx_frames_per_block),
+            rx_queues = num_rx_queues,
+            rx_per_block = rx_frames_per_block,
+            tx_per_block = tx_frames_per_block,
             mode_ip: m.mode == AfPacketMode::AF_PACKET_API_MODE_IP,
             qdisc_bypass: Some(has(AfPacketFlags::AF_PACKET_API_FLAG_QDISC_BYPASS)),
             cksum_gso: Some(has(AfPacketFlags::AF_PACKET_API_FLAG_CKSUM_GSO)),
-            ..Default::default()
-        };
+        })?;
         Ok(AfPacketCreateV3Reply { retval: 0, sw_if_index: made(&done(CreateHost::run(router, request)?)?) })
     });
     handlers.act::<AfPacketDelete, AfPacketDeleteReply>(|router, m| {
@@ -70,11 +69,6 @@ pub(super) fn add(handlers: &mut Handlers) {
     handlers.act::<TapDeleteV2, TapDeleteV2Reply>(|router, m| delete(router, &m.sw_if_index, DeleteKind::Tap));
 }
 
-/// A number that is given.
-fn some(number: impl TryInto<usize>) -> Option<usize> {
-    number.try_into().ok().filter(|n| *n > 0)
-}
-
 /// A link address, where none is to be drawn.
 fn own(random: bool, mac: &MacAddress) -> Option<[u8; 6]> {
     if random { None } else { given(mac) }
@@ -86,28 +80,24 @@ fn create_af_xdp(router: &mut Router, m: AfXdpCreateV3) -> Result<AfXdpCreateV3R
             return Err(OpError::new(retval::UNSUPPORTED, format!("{key} cannot be chosen")).key(key));
         }
     }
-    let request = CreateAfXdpRequest {
-        host_if: m.host_if.0,
-        name: Some(m.name.0).filter(|name| !name.is_empty()),
+    let request = from_message!(said, m => CreateAfXdp {
+        host_if,
+        name,
         rx_queues: Some(u32::from(m.rxq_num)).filter(|n| *n > 0 && *n < 0xffff),
-        rx_size: some(m.rxq_size),
-        tx_size: some(m.txq_size),
+        rx_size = rxq_size,
+        tx_size = txq_size,
         mac_reuse: m.flags.0 & AfXdpFlag::AF_XDP_API_FLAGS_MAC_REUSE.0 != 0,
         zero_copy: match m.mode {
             AfXdpMode::AF_XDP_API_MODE_COPY => Some(false),
             AfXdpMode::AF_XDP_API_MODE_ZERO_COPY => Some(true),
             _ => None,
         },
-        ..Default::default()
-    };
+    })?;
     Ok(AfXdpCreateV3Reply { retval: 0, sw_if_index: made(&done(CreateAfXdp::run(router, request)?)?) })
 }
 
 fn create_tap(router: &mut Router, m: TapCreateV3) -> Result<TapCreateV3Reply, OpError> {
     let has = |flag: TapFlags| m.tap_flags.0 & flag.0 != 0;
-    if has(TapFlags::TAP_API_FLAG_TUN) {
-        return Err(OpError::new(retval::UNSUPPORTED, "TUN devices are not there").key("tap_flags"));
-    }
     let four = |set: bool, prefix: &Ip4AddressWithPrefix| {
         set.then(|| HostAddressRequest { address: IpAddr::from(prefix.0.address.0), prefix_len: prefix.0.len })
     };
@@ -118,15 +108,15 @@ fn create_tap(router: &mut Router, m: TapCreateV3) -> Result<TapCreateV3Reply, O
     let gateways =
         [m.host_ip4_gw_set.then(|| IpAddr::from(m.host_ip4_gw.0)), m.host_ip6_gw_set.then(|| IpAddr::from(m.host_ip6_gw.0))];
     let text = |set: bool, text: Text<64>| set.then_some(text.0);
-    let request = CreateTapRequest {
+    let request = from_message!(said, m => CreateTap {
         id: Some(m.id).filter(|id| *id != ALL),
         mac: own(m.use_random_mac, &m.mac_address),
-        rx_queues: some(m.num_rx_queues),
-        rx_ring_size: some(m.rx_ring_sz),
+        rx_queues = num_rx_queues,
+        rx_ring_size = rx_ring_sz,
         host_ns: text(m.host_namespace_set, m.host_namespace),
         host_bridge: text(m.host_bridge_set, m.host_bridge),
         host_addresses: addresses.into_iter().flatten().collect(),
-        host_gateways: gateways.into_iter().flatten().collect(),
+        host_gateways: gateways.into_iter().flatten().map(Gateway).collect(),
         host_mac: m.host_mac_addr_set.then_some(m.host_mac_addr.0),
         host_if_name: text(m.host_if_name_set, m.host_if_name),
         host_mtu: m.host_mtu_set.then_some(m.host_mtu_size),
@@ -134,8 +124,8 @@ fn create_tap(router: &mut Router, m: TapCreateV3) -> Result<TapCreateV3Reply, O
         csum_offload: has(TapFlags::TAP_API_FLAG_CSUM_OFFLOAD),
         persist: has(TapFlags::TAP_API_FLAG_PERSIST),
         attach: has(TapFlags::TAP_API_FLAG_ATTACH),
-        ..Default::default()
-    };
+        tun: has(TapFlags::TAP_API_FLAG_TUN),
+    })?;
     let sw_if_index = made(&done(CreateTap::run(router, request)?)?);
     if let Some(interface) = router.interfaces.get_mut(quiver_net::IfIndex(sw_if_index.0)) {
         interface.tag = Some(m.tag).filter(|tag| !tag.is_empty());

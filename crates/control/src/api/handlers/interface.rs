@@ -14,8 +14,8 @@ use crate::api::clients::flags;
 use crate::api::convert::{ALL, family, from_prefix, index_of, reference};
 use crate::api::table::{Details, Handlers};
 use crate::ops::interface::{
-    ClearInterfaces, ClearInterfacesRequest, CreateLoopback as MakeLoopback, CreateLoopbackRequest, Created, DeleteInterface,
-    DeleteInterfaceRequest, DeleteKind, interface_error,
+    ClearInterfaces, ClearInterfacesRequest, CreateLoopback as MakeLoopback, Created, DeleteInterface, DeleteInterfaceRequest,
+    DeleteKind, interface_error,
 };
 use crate::ops::ip_address::{SetAddress, SetAddressRequest, SetUnnumbered, SetUnnumberedRequest, address_error};
 use crate::ops::ip_route::fib_error;
@@ -149,7 +149,7 @@ pub(super) fn given(mac: &MacAddress) -> Option<[u8; 6]> {
 }
 
 fn create_loopback(router: &mut Router, mac: &MacAddress, instance: Option<u32>) -> Result<InterfaceIndex, OpError> {
-    let outcome = MakeLoopback::run(router, CreateLoopbackRequest { mac: given(mac), instance }).map_err(|error| {
+    let outcome = MakeLoopback::run(router, MakeLoopback { mac: given(mac), instance }).map_err(|error| {
         match error.code {
             // As VPP says it.
             retval::IF_ALREADY_EXISTS => OpError { code: retval::INVALID_REGISTRATION, ..error },

@@ -2,18 +2,17 @@
 
 use quiver_api::Text;
 use quiver_api::defs::*;
+use quiver_command::from_message;
 use quiver_command::operation::{OpError, Operation, retval};
 use quiver_drivers::memif::{Mode, Role};
 use quiver_net::Router;
 
-use super::interface::{delete, done, given};
+use super::interface::{delete, done};
 use crate::api::clients::flags;
-use crate::api::convert::ALL;
+use crate::api::convert::{ALL, said};
 use crate::api::table::{Details, Handlers};
 use crate::ops::interface::DeleteKind;
-use crate::ops::memif::{
-    self, CreateMemif as MakeMemif, CreateMemifRequest, CreateSocket, CreateSocketRequest, DeleteSocket, DeleteSocketRequest,
-};
+use crate::ops::memif::{self, CreateMemif as MakeMemif, CreateSocket, DeleteSocket};
 
 pub(super) fn add(handlers: &mut Handlers) {
     handlers.act::<MemifSocketFilenameAddDel, MemifSocketFilenameAddDelReply>(|router, m| {
@@ -34,16 +33,18 @@ pub(super) fn add(handlers: &mut Handlers) {
         }
     });
     handlers.reply::<MemifCreate, MemifCreateReply>(|router, m| {
-        let MemifCreate { role, mode, rx_queues, tx_queues, id, socket_id, ring_size, buffer_size, hw_addr, secret, .. } = m;
-        let sw_if_index =
-            create(router, &role, &mode, (rx_queues, tx_queues), (id, socket_id), (ring_size, buffer_size), &hw_addr, secret)?;
-        Ok(MemifCreateReply { retval: 0, sw_if_index })
+        let (mode_ip, master) = (is_ip(&m.mode)?, m.role == MemifRole::MEMIF_ROLE_API_MASTER);
+        let request = from_message!(said, m => MakeMemif {
+            id, socket_id, ring_size, buffer_size, rx_queues, tx_queues, mac = hw_addr, secret, master: master, mode_ip: mode_ip,
+        })?;
+        Ok(MemifCreateReply { retval: 0, sw_if_index: create(router, request)? })
     });
     handlers.reply::<MemifCreateV2, MemifCreateV2Reply>(|router, m| {
-        let MemifCreateV2 { role, mode, rx_queues, tx_queues, id, socket_id, ring_size, buffer_size, hw_addr, secret, .. } = m;
-        let sw_if_index =
-            create(router, &role, &mode, (rx_queues, tx_queues), (id, socket_id), (ring_size, buffer_size), &hw_addr, secret)?;
-        Ok(MemifCreateV2Reply { retval: 0, sw_if_index })
+        let (mode_ip, master) = (is_ip(&m.mode)?, m.role == MemifRole::MEMIF_ROLE_API_MASTER);
+        let request = from_message!(said, m => MakeMemif {
+            id, socket_id, ring_size, buffer_size, rx_queues, tx_queues, mac = hw_addr, secret, master: master, mode_ip: mode_ip,
+        })?;
+        Ok(MemifCreateV2Reply { retval: 0, sw_if_index: create(router, request)? })
     });
     handlers.act::<MemifDelete, MemifDeleteReply>(|router, m| delete(router, &m.sw_if_index, DeleteKind::Memif));
     handlers.dump::<MemifDump>(dump);
@@ -61,43 +62,24 @@ fn set_socket(router: &mut Router, add: bool, id: u32, filename: String) -> Resu
         return Err(OpError::new(retval::INVALID_ARGUMENT, "a number and a path are needed").key("socket_id"));
     }
     match add {
-        true => CreateSocket::run(router, CreateSocketRequest::new(id, filename)).map(drop),
-        false => DeleteSocket::run(router, DeleteSocketRequest { id }).map(drop),
+        true => {
+            let request = CreateSocket { id, filename, zero_copy_buffers: None, max_memory: None, max_regions: None };
+            CreateSocket::run(router, request).map(drop)
+        }
+        false => DeleteSocket::run(router, DeleteSocket { id }).map(drop),
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "two versions of one message with the same fields")]
-fn create(
-    router: &mut Router,
-    role: &MemifRole,
-    mode: &MemifMode,
-    queues: (u8, u8),
-    (id, socket_id): (u32, u32),
-    (ring_size, buffer_size): (u32, u16),
-    mac: &MacAddress,
-    secret: Text<24>,
-) -> Result<InterfaceIndex, OpError> {
-    let mode_ip = match *mode {
-        MemifMode::MEMIF_MODE_API_ETHERNET => false,
-        MemifMode::MEMIF_MODE_API_IP => true,
-        MemifMode(other) => {
-            return Err(OpError::new(retval::INVALID_ARGUMENT, format!("mode {other} is not there")).key("mode"));
-        }
-    };
-    let request = CreateMemifRequest {
-        id,
-        socket_id,
-        ring_size: Some(ring_size).filter(|n| *n > 0),
-        buffer_size: Some(u32::from(buffer_size)).filter(|n| *n > 0),
-        rx_queues: Some(usize::from(queues.0)).filter(|n| *n > 0),
-        tx_queues: Some(usize::from(queues.1)).filter(|n| *n > 0),
-        mac: given(mac),
-        master: *role == MemifRole::MEMIF_ROLE_API_MASTER,
-        mode_ip,
-        secret: Some(secret.0).filter(|secret| !secret.is_empty()),
-        // VPP asks for copies by a flag; here zero-copy is what has to be asked for, and only the command can.
-        zero_copy: false,
-    };
+fn is_ip(mode: &MemifMode) -> Result<bool, OpError> {
+    match *mode {
+        MemifMode::MEMIF_MODE_API_ETHERNET => Ok(false),
+        MemifMode::MEMIF_MODE_API_IP => Ok(true),
+        MemifMode(other) => Err(OpError::new(retval::INVALID_ARGUMENT, format!("mode {other} is not there")).key("mode")),
+    }
+}
+
+/// VPP asks for copies by a flag; here zero-copy is what has to be asked for, and only the command can.
+fn create(router: &mut Router, request: MakeMemif) -> Result<InterfaceIndex, OpError> {
     let made = done(MakeMemif::run(router, request)?)?;
     Ok(InterfaceIndex(made.0.sw_if_index))
 }

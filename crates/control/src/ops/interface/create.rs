@@ -2,33 +2,18 @@
 
 use quiver_command::grammar::{Args, Command, IfRef};
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::request;
+use quiver_command::request::Execute;
+use quiver_graph::Port;
 use quiver_net::Router;
-use quiver_net::interface::{Kind, SubMatch, VlanId};
+use quiver_net::interface::{Kind, NewInterface, SubMatch, Tx, VlanId};
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
 use super::{interface_error, resolve};
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<CreateLoopback>().operation::<DeleteInterface>().operation::<CreateSub>();
-    registry.command(Command {
-        path: "create loopback interface",
-        syntax: "[mac <mac>] [instance <n>]",
-        help: "Makes a loopback interface and prints its name",
-        parse: |args, _| {
-            let mut request = CreateLoopbackRequest::default();
-            while !args.is_empty() {
-                if args.take_keyword("mac") {
-                    request.mac = Some(args.mac("link address")?);
-                } else if args.take_keyword("instance") {
-                    request.instance = Some(args.number_in("instance", 0..=65_535)?);
-                } else {
-                    return Err(args.unexpected());
-                }
-            }
-            Ok(Invocation::new::<CreateLoopback>(request))
-        },
-    });
+    registry.declare::<CreateLoopback>().operation::<DeleteInterface>().operation::<CreateSub>();
     registry.command(Command {
         path: "delete loopback interface",
         syntax: "intfc <if>",
@@ -56,17 +41,14 @@ pub(super) fn register(registry: &mut Registry<Router>) {
     });
 }
 
-/// Makes a loopback interface.
-pub struct CreateLoopback;
-
-/// What [`CreateLoopback`] wants to know.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CreateLoopbackRequest {
-    /// Link address; `de:ad:00:00:` and the instance where none is given.
-    pub mac: Option<[u8; 6]>,
-    /// Number in the name; the lowest free one where none is given.
-    pub instance: Option<u32>,
+request! {
+    /// Makes a loopback interface and prints its name.
+    pub change CreateLoopback "loopback_create" ["create loopback interface"] {
+        /// Link address; `de:ad:00:00:` and the instance where none is given.
+        pub mac: Option<[u8; 6]> = "mac <mac>" unicast(),
+        /// Number in the name; the lowest free one where none is given.
+        pub instance: Option<u32> = "instance <n>" range(0..=65_535),
+    }
 }
 
 /// Names and numbers of interfaces that were made.
@@ -92,6 +74,70 @@ impl Created {
     }
 }
 
+/// A name that an interface is to have, and the argument that it comes from.
+pub struct NewName {
+    /// Name.
+    pub name: String,
+    /// Argument.
+    pub key: &'static str,
+    /// What was said there.
+    pub value: String,
+}
+
+impl NewName {
+    /// A name that was given as it is.
+    pub fn given(key: &'static str, name: &str) -> Self {
+        Self { name: name.to_owned(), key, value: name.to_owned() }
+    }
+
+    /// Whether no interface has it yet.
+    ///
+    /// # Errors
+    /// One has.
+    pub fn check(&self, router: &Router) -> Result<(), OpError> {
+        if router.interfaces.by_name(&self.name).is_none() {
+            return Ok(());
+        }
+        let error = OpError::new(retval::IF_ALREADY_EXISTS, format!("interface `{}' exists already", self.name));
+        Err(error.key(self.key).value(&self.value))
+    }
+}
+
+/// Makes an interface of a device that `open` opens: the one way for all kinds. The name is looked at before the device is.
+/// Without an `mtu` it is what the device itself takes: a larger packet would be lost there without a word.
+///
+/// # Errors
+/// The name is taken; `open`'s own; there are too many interfaces.
+pub fn create_port_interface<P: Port + 'static>(
+    router: &mut Router,
+    kind: &'static str,
+    name: NewName,
+    mtu: Option<u32>,
+    open: impl FnOnce(&mut Router) -> Result<P, OpError>,
+) -> Result<CreatedInterface, OpError> {
+    /// Bytes of an Ethernet header: the difference between frames and layer-3 packets.
+    const ETHERNET_HEADER: u32 = 14;
+    name.check(router)?;
+    let port = open(router)?;
+    let max_frame = port.max_frame() as u32;
+    let new = NewInterface {
+        name: name.name,
+        kind: Kind::Device(kind),
+        mac: port.mac().map_or(MacAddr::ZERO, MacAddr),
+        mtu: mtu.unwrap_or(max_frame.saturating_sub(ETHERNET_HEADER)),
+        max_frame,
+        tx: Tx::Port(Box::new(port)),
+    };
+    let index = router.create_interface(new).map_err(|e| interface_error(&e))?;
+    Ok(CreatedInterface { name: router.interfaces.name(index), sw_if_index: index.0 })
+}
+
+impl From<CreatedInterface> for Created {
+    fn from(interface: CreatedInterface) -> Self {
+        Self { interfaces: vec![interface] }
+    }
+}
+
 impl Text for Created {
     fn text(&self, out: &mut String, _: &View) {
         let names: Vec<&str> = self.interfaces.iter().map(|i| i.name.as_str()).collect();
@@ -100,17 +146,11 @@ impl Text for Created {
     }
 }
 
-impl Operation<Router> for CreateLoopback {
-    const NAME: &'static str = "loopback_create";
-    const ACCESS: Access = Access::Change;
-    type Request = CreateLoopbackRequest;
+impl Execute<Router> for CreateLoopback {
     type Reply = Created;
 
-    fn run(router: &mut Router, request: CreateLoopbackRequest) -> Result<Outcome<Router, Created>, OpError> {
-        if request.mac.is_some_and(|m| !MacAddr(m).is_unicast() || MacAddr(m).is_zero()) {
-            return Err(OpError::new(retval::INVALID_VALUE, "not a unicast link address").key("mac"));
-        }
-        let index = router.create_loopback(request.instance, request.mac.map(MacAddr)).map_err(|e| interface_error(&e))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Created>, OpError> {
+        let index = router.create_loopback(self.instance, self.mac.map(MacAddr)).map_err(|e| interface_error(&e))?;
         Ok(Outcome::Done(Created::one(router, index)))
     }
 }

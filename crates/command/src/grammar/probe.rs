@@ -1,0 +1,53 @@
+//! What a parser would take where the cursor is, found out by letting it parse.
+//!
+//! A parser that reads a line up to the cursor is told that one more word follows, which is none of those that it tries. What it
+//! tried is what may stand there. So completion and `?` know after every argument what the parser knows, and nothing is said twice.
+
+use crate::request::Argument;
+use std::cell::{Cell, RefCell};
+
+/// Something that was tried at the cursor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// This keyword.
+    Keyword(String),
+    /// A value of this name.
+    Value { what: String, argument: Option<Argument> },
+}
+
+/// Notes what is tried at the cursor.
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    wanted: RefCell<Vec<Wanted>>,
+    asked: Cell<u32>,
+}
+
+impl Probe {
+    /// How often a parser is told that a word follows: then its text ends, so that a loop which takes nothing ends.
+    const PATIENCE: u32 = 64;
+
+    pub(crate) fn keyword(&self, keyword: &str) {
+        self.note(Wanted::Keyword(keyword.to_owned()));
+    }
+
+    pub(crate) fn value(&self, what: &str, argument: Option<&Argument>) {
+        self.note(Wanted::Value { what: what.to_owned(), argument: argument.copied() });
+    }
+
+    fn note(&self, wanted: Wanted) {
+        let mut all = self.wanted.borrow_mut();
+        if !all.contains(&wanted) {
+            all.push(wanted);
+        }
+    }
+
+    /// Whether a word is still said to follow.
+    pub(crate) fn follows(&self) -> bool {
+        self.asked.set(self.asked.get() + 1);
+        self.asked.get() <= Self::PATIENCE
+    }
+
+    pub(crate) fn into_wanted(self) -> Vec<Wanted> {
+        self.wanted.into_inner()
+    }
+}

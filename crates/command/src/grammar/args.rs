@@ -111,6 +111,8 @@ pub struct Args<'a> {
     /// The word at or after `at`: a parser asks for it once for each keyword that it tries.
     next: Option<Word<'a>>,
     syntax: &'a Syntax,
+    /// The words of the command before it.
+    command: &'static str,
     tried: Tried,
     /// Where the text ends at a cursor: notes what is tried there.
     probe: Option<&'a Probe>,
@@ -127,12 +129,23 @@ impl<'a> Args<'a> {
     }
 
     pub(crate) fn with_syntax(text: &'a str, syntax: &'a Syntax) -> Self {
-        Self { text, at: 0, next: lexer::word(text, 0), syntax, tried: Tried::default(), probe: None, argument: None }
+        let next = lexer::word(text, 0);
+        Self { text, at: 0, next, syntax, command: "", tried: Tried::default(), probe: None, argument: None }
     }
 
-    /// A cursor over text behind which a word is being typed: `probe` notes what is tried in its place.
-    pub(crate) fn with_probe(text: &'a str, syntax: &'a Syntax, probe: &'a Probe) -> Self {
-        Self { probe: Some(probe), ..Self::with_syntax(text, syntax) }
+    /// A cursor over the arguments of a command with these words.
+    pub(crate) fn of_command(command: &'static str, text: &'a str, syntax: &'a Syntax) -> Self {
+        Self { command, ..Self::with_syntax(text, syntax) }
+    }
+
+    /// The words of the command whose arguments these are.
+    pub fn command(&self) -> &'static str {
+        self.command
+    }
+
+    /// The same, with a word that is being typed behind the text: `probe` notes what is tried in its place.
+    pub(crate) fn with_probe(self, probe: &'a Probe) -> Self {
+        Self { probe: Some(probe), ..self }
     }
 
     /// Whether only white space is left.
@@ -359,7 +372,7 @@ impl<'a> Args<'a> {
         if let (Err(lexer::Unclosed), Some(probe)) = (&group, self.probe) {
             // A word is being typed in it.
             let inner = self.rest().strip_prefix('{').unwrap_or_default();
-            return Ok(Some(Args::with_probe(inner, self.syntax, probe)));
+            return Ok(Some(Args::with_syntax(inner, self.syntax).with_probe(probe)));
         }
         match group {
             Ok(Some((inner, end))) => {

@@ -96,7 +96,7 @@ pub(crate) fn complete<C>(
 /// What the command's parser tries behind these arguments.
 fn wanted<C>(entry: &Entry<C>, arguments: &str, control: &C) -> Vec<Wanted> {
     let probe = Probe::default();
-    let mut args = Args::with_probe(arguments, &entry.syntax, &probe);
+    let mut args = Args::of_command(entry.command.path, arguments, &entry.syntax).with_probe(&probe);
     let parsed = contain(|| (entry.command.parse)(&mut args, control).map(drop));
     // It fails: a word is said to follow that it cannot take.
     drop(parsed);

@@ -73,7 +73,7 @@ impl Text for HelpReply {
         if let Some(command) = &self.command {
             let _ = writeln!(out, "{}\n    {}", with_syntax(&command.path, command.syntax), command.help);
             let width = command.declared.iter().map(|argument| argument.syntax.chars().count()).max().unwrap_or(0);
-            for argument in command.declared {
+            for argument in command.declared.iter().filter(|argument| !argument.is_hidden()) {
                 let _ = writeln!(out, "    {:width$}  {}", argument.syntax, argument.help());
             }
         }
@@ -104,9 +104,9 @@ pub(crate) fn markdown<C>(root: &Tree<C>) -> String {
             let line = with_syntax(entry.command.path, entry.command.syntax);
             let _ = writeln!(out, "| `{}` | {} |", cell(&line), cell(entry.command.help));
         }
-        for entry in node.entries().into_iter().filter(|entry| !entry.arguments.is_empty()) {
+        for entry in node.entries().into_iter().filter(|entry| entry.arguments.iter().any(|argument| !argument.is_hidden())) {
             let _ = writeln!(out, "\n### {}\n\n| argument | field | meaning |\n| --- | --- | --- |", entry.command.path);
-            for argument in entry.arguments {
+            for argument in entry.arguments.iter().filter(|argument| !argument.is_hidden()) {
                 let _ = writeln!(out, "| `{}` | {} | {} |", cell(&argument.in_brackets()), argument.field, cell(&argument.help()));
             }
         }

@@ -109,7 +109,7 @@ impl<C: 'static> Registry<C> {
         }
         for path in R::COMMANDS {
             let help = R::HELP.trim().trim_end_matches('.');
-            self.insert(Command { path, syntax: R::syntax(), help, parse: parsed::<C, R> }, R::ARGUMENTS);
+            self.insert(Command { path: path.words, syntax: R::syntax(), help, parse: parsed::<C, R> }, R::ARGUMENTS);
         }
         self
     }
@@ -169,7 +169,7 @@ impl<C: 'static> Registry<C> {
                 Resolved::Command(entry, arguments) => (entry, arguments),
             };
             let path = entry.command.path;
-            let mut args = Args::with_syntax(arguments, &entry.syntax);
+            let mut args = Args::of_command(path, arguments, &entry.syntax);
             let invocation = contain(|| (entry.command.parse)(&mut args, control))?
                 .and_then(|invocation| args.finish().map(|()| invocation))
                 .map_err(|error| self.hint(error, arguments, path).in_command(path))?;

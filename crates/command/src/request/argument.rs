@@ -26,6 +26,7 @@ pub enum Need {
 /// | `<if>` | | `<if>`: the argument is known by its place |
 /// | `zero-copy\|no-zero-copy` | one of two words | |
 /// | `num-rx-queues <n>\|all` | `num-rx-queues` | `<n>`, or the word `all` |
+/// | nothing | | no words of a command say it |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Argument {
     /// Name of the request's field, as JSON has it; empty where a word is taken and has no effect.
@@ -66,7 +67,7 @@ impl Argument {
     const fn new(field: &'static str, syntax: &'static str, doc: &'static str, need: Need, kind: &'static str) -> Self {
         let bytes = syntax.as_bytes();
         let mut lead = 0;
-        if bytes[0] != b'<' {
+        if !bytes.is_empty() && bytes[0] != b'<' {
             while lead < bytes.len() && bytes[lead] != b' ' {
                 lead += 1;
             }
@@ -138,6 +139,11 @@ impl Argument {
         self.syntax[self.lead..].trim_start()
     }
 
+    /// Whether no words of a command say it: the command's path does, or only JSON and messages can.
+    pub fn is_hidden(&self) -> bool {
+        self.syntax.is_empty()
+    }
+
     /// Whether it is known by its place, and not by a word.
     pub fn is_positional(&self) -> bool {
         self.lead == 0
@@ -207,7 +213,8 @@ impl Argument {
     /// What is wrong with its declaration.
     pub(crate) fn problem(&self) -> Option<String> {
         let same = |words: &mut dyn Iterator<Item = &'static str>| words.eq(self.one_of.iter().copied());
-        let words_fit = self.one_of.is_empty() || if self.is_choice() { same(&mut self.leads()) } else { same(&mut self.words()) };
+        let none = self.one_of.is_empty() || self.is_hidden();
+        let words_fit = none || if self.is_choice() { same(&mut self.leads()) } else { same(&mut self.words()) };
         let differ = || format!("argument `{}' does not have the words {:?}", self.syntax, self.one_of);
         (!words_fit).then(differ)
     }

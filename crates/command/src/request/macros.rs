@@ -15,7 +15,8 @@
 /// }
 /// ```
 ///
-/// `change` or `read` is what it does. Of the type follows whether a field must be given: `Option`, `bool` and `Vec` need not be.
+/// A path can say fields: `["ip table" { family: Family::Ip4 }, "ip6 table" { family: Family::Ip6 }]`; the syntax of such a field is
+/// empty. `change` or `read` is what the request does. Of the type follows whether a field must be given: `Option`, `bool` and `Vec` need not be.
 /// A type is a [`Value`](crate::request::Value), a `bool`, or `Option` or `Vec` of a value. Options:
 ///
 /// | option | meaning |
@@ -31,7 +32,8 @@
 macro_rules! request {
     (
         $(#[doc = $help:literal])+
-        $vis:vis $access:ident $name:ident $operation:literal [$( $path:literal ),* $(,)?] {
+        $vis:vis $access:ident $name:ident $operation:literal
+        [$( $path:literal $( { $( $preset:ident : $is:expr ),* $(,)? } )? ),* $(,)?] {
             $( $(#[doc = $doc:literal])+ $field_vis:vis $field:ident : $type:ty = $syntax:literal $( $option:ident ( $($value:tt)* ) )* ),* $(,)?
         } $( ignores { $( $(#[doc = $why:literal])+ $ignored:literal ),* $(,)? } )?
     ) => {
@@ -53,7 +55,10 @@ macro_rules! request {
             impl $crate::request::Request for $name {
                 const NAME: &'static str = $operation;
                 const ACCESS: $crate::operation::Access = $crate::request!(@access $access);
-                const COMMANDS: &'static [&'static str] = &[$( $path ),*];
+                const COMMANDS: &'static [$crate::request::Path<Draft>] = &[$( $crate::request::Path {
+                    words: $path,
+                    preset: |_draft| { $( $( _draft.$preset = Some($is); )* )? },
+                } ),*];
                 const HELP: &'static str = concat!($( $help ),+);
                 const ARGUMENTS: &'static [$crate::request::Argument] = &[
                     $( {
@@ -79,6 +84,9 @@ macro_rules! request {
                         $( $( |_, args, argument, _| { let _ = $ignored; $crate::request::take_ignored(args, argument) } ),* )?
                     ];
                     let mut draft = Draft::default();
+                    if let Some(path) = Self::COMMANDS.iter().find(|path| path.words == args.command()) {
+                        (path.preset)(&mut draft);
+                    }
                     $crate::request::read(args, Self::ARGUMENTS, TAKES, &mut draft)?;
                     Self::complete(draft).map_err(|argument| args.missing(argument.what()))
                 }

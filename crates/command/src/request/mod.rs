@@ -78,13 +78,13 @@ pub trait Request: Serialize + DeserializeOwned + 'static {
     /// Whether the operation reads or changes.
     const ACCESS: Access;
     /// The commands that make it.
-    const COMMANDS: &'static [&'static str];
+    const COMMANDS: &'static [Path<Self::Draft>];
     /// What it does.
     const HELP: &'static str;
     /// Its arguments, in the order of the syntax line.
     const ARGUMENTS: &'static [Argument];
     /// Its fields, each given or not.
-    type Draft: Default;
+    type Draft: Default + 'static;
 
     /// The syntax line of its commands.
     fn syntax() -> &'static str;
@@ -106,6 +106,14 @@ pub trait Request: Serialize + DeserializeOwned + 'static {
     /// # Errors
     /// The first one that is not.
     fn check(&self) -> Result<(), OpError>;
+}
+
+/// A command of a request.
+pub struct Path<D> {
+    /// Its words, with one blank between.
+    pub words: &'static str,
+    /// The fields that these words say.
+    pub preset: fn(&mut D),
 }
 
 /// What a declared request does: its [`Operation`] checks the request and calls this.

@@ -20,17 +20,18 @@ pub fn read<D>(args: &mut Args<'_>, arguments: &'static [Argument], takes: &[Tak
         given[at] = true;
         taken
     };
-    let in_front = arguments.iter().take_while(|argument| argument.is_positional() && argument.need == Need::Required).count();
-    for at in 0..in_front {
-        take(args, at, 0, &mut given)?;
+    let fixed = |at: &usize| arguments[*at].is_positional() && arguments[*at].need == Need::Required;
+    let said: Vec<usize> = (0..arguments.len()).filter(|at| !arguments[*at].is_hidden()).collect();
+    let (in_front, behind) = said.split_at(said.iter().take_while(|at| fixed(at)).count());
+    for at in in_front {
+        take(args, *at, 0, &mut given)?;
     }
     while !args.is_empty() {
         let again = |at: usize| !given[at] || arguments[at].need == Need::Repeated;
         // What is given twice counts the second time; that is not suggested.
         let suggested = |at: usize| args.at_cursor().is_none() || again(at);
-        let words: Vec<usize> =
-            (in_front..arguments.len()).filter(|at| !arguments[*at].is_positional() && suggested(*at)).collect();
-        let place = (in_front..arguments.len()).find(|at| arguments[*at].is_positional() && again(*at));
+        let words: Vec<usize> = behind.iter().copied().filter(|at| !arguments[*at].is_positional() && suggested(*at)).collect();
+        let place = behind.iter().copied().find(|at| arguments[*at].is_positional() && again(*at));
         let lead = |at: &usize| arguments[*at].leads().position(|word| args.take_keyword(word)).map(|lead| (*at, lead));
         match words.iter().find_map(lead) {
             Some((at, lead)) => take(args, at, lead, &mut given)?,
@@ -41,8 +42,8 @@ pub fn read<D>(args: &mut Args<'_>, arguments: &'static [Argument], takes: &[Tak
         }
     }
     // Words that must be given: asked for, so that the error says which.
-    if let Some(at) = (0..arguments.len()).find(|at| !given[*at] && arguments[*at].need == Need::Required) {
-        return Err(missing_in(args, &arguments[at]));
+    if let Some(at) = behind.iter().find(|at| !given[**at] && arguments[**at].need == Need::Required) {
+        return Err(missing_in(args, &arguments[*at]));
     }
     Ok(())
 }
@@ -77,6 +78,6 @@ pub fn take_ignored(args: &mut Args<'_>, argument: &Argument) -> Result<(), OpEr
 
 /// The syntax line of a command with these arguments.
 pub fn syntax_line(arguments: &[Argument]) -> String {
-    let pieces: Vec<String> = arguments.iter().map(Argument::in_brackets).collect();
+    let pieces: Vec<String> = arguments.iter().filter(|argument| !argument.is_hidden()).map(Argument::in_brackets).collect();
     pieces.join(" ")
 }

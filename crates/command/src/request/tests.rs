@@ -72,6 +72,18 @@ request! {
 }
 
 request! {
+    /// Makes a table.
+    pub change Table "table_set" ["ip table" { family: Family::Ip4 }, "ip6 table" { family: Family::Ip6 }] {
+        /// Family.
+        pub family: Family = "",
+        /// Number.
+        pub id: u32 = "<id>",
+        /// In the place of what is there; only programs ask for it.
+        pub replace: bool = "",
+    }
+}
+
+request! {
     /// Has another family behind a word.
     pub read Wrong "wrong" ["wrong"] {
         /// Family.
@@ -93,11 +105,11 @@ macro_rules! notes {
         }
     )* };
 }
-notes!(Open State Limit Wrong);
+notes!(Open State Limit Table Wrong);
 
 fn registry() -> Registry<Ran> {
     let mut registry = Registry::new();
-    registry.declare::<Open>().declare::<State>().declare::<Limit>();
+    registry.declare::<Open>().declare::<State>().declare::<Limit>().declare::<Table>();
     registry.values("if", |_| vec!["pg0".to_owned(), "pg1".to_owned()]);
     assert!(registry.problems().is_empty(), "{:?}", registry.problems());
     registry
@@ -160,6 +172,18 @@ fn values_in_front_have_their_place() {
     assert_eq!(run("set limit ip6 7 pg0").unwrap(), limit("ip6", true));
     assert_eq!(run("set limit 7 pg0 dis ip4").unwrap(), limit("ip4", false));
     assert_eq!(run("set limit 7 pg0 pages 4").unwrap()["pages"], 8);
+}
+
+#[test]
+fn a_path_says_fields_that_no_words_say() {
+    assert_eq!(Table::syntax(), "<id>");
+    assert_eq!(run("ip6 table 7").unwrap(), json!({"family": "ip6", "id": 7, "replace": false}));
+    assert_eq!(run("ip table 7").unwrap()["family"], "ip4");
+    assert_eq!(error("ip table"), "ip table: missing id; expected <id>");
+    assert_eq!(error("ip table 7 8"), "ip table: unknown input `8'");
+    let missing = run_json("table_set", json!({"id": 7})).unwrap_err();
+    assert_eq!(missing, "request of table_set: missing field `family`");
+    assert_eq!(complete("ip table "), (vec![], vec!["<id>".to_owned()]));
 }
 
 #[test]

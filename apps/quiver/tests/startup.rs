@@ -357,6 +357,20 @@ fn a_second_router_on_the_same_sockets_is_refused_and_a_dead_ones_are_taken_over
 }
 
 #[test]
+fn a_start_right_after_kill_9_waits_for_the_one_that_ends() {
+    let mut router = Router::start("");
+    let (folder, dir) = (Folder::new(), router.folder.0.display().to_string());
+    for _ in 0..3 {
+        // Not reaped, and its memory not given back yet.
+        router.child.kill().unwrap();
+        let next = command(&folder, &format!("unix {{ nodaemon runtime-dir {dir} }}")).spawn().unwrap();
+        let mut ended = std::mem::replace(&mut router.child, next);
+        ended.wait().unwrap();
+        router.wait_for("the new one answers", |router| Json::connect(&router.path("json.sock")).is_some());
+    }
+}
+
+#[test]
 fn a_plain_user_can_run_a_router() {
     let folder = Folder::new();
     let mut command = command(&folder, "unix { nodaemon runtime-dir @ cli-listen @/cli.sock }");

@@ -6,6 +6,7 @@
 
 mod admission;
 mod connection;
+mod predecessor;
 mod sessions;
 mod socket;
 mod stats;

@@ -3,9 +3,12 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+
+use super::predecessor;
 
 /// Whose a socket is to be; nothing said leaves it with who makes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,18 +63,18 @@ fn inode(path: &Path) -> Option<u64> {
 /// # Errors
 /// A live socket, another kind of file, and the kernel's.
 pub fn listen_unix(path: &Path, owner: Owner) -> Result<(UnixListener, BoundPath), BindError> {
-    bind(path, owner, || UnixStream::connect(path).map(drop), || UnixListener::bind(path))
+    bind(path, owner, || UnixStream::connect(path).map(OwnedFd::from), || UnixListener::bind(path))
 }
 
 /// Makes a socket by `bind`, which owner and group may use, and its folder where that is missing. What is there already is
-/// tried by `connect`.
+/// tried by `connect`; a process that is ending is waited for.
 ///
 /// # Errors
 /// As [`listen_unix`].
 pub(super) fn bind<L>(
     path: &Path,
     owner: Owner,
-    connect: impl FnOnce() -> io::Result<()>,
+    connect: impl Fn() -> io::Result<OwnedFd>,
     bind: impl FnOnce() -> io::Result<L>,
 ) -> Result<(L, BoundPath), BindError> {
     let system = |error| BindError::System { address: path.display().to_string(), error };
@@ -79,7 +82,11 @@ pub(super) fn bind<L>(
         if !data.file_type().is_socket() {
             return Err(BindError::NotASocket(path.to_owned()));
         }
-        match connect() {
+        let answer = match connect() {
+            Ok(socket) if predecessor::has_ended(socket.as_fd()) => connect(),
+            answer => answer,
+        };
+        match answer {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(system)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(system(error)),

@@ -43,7 +43,11 @@ impl StatsListener {
             listen(&socket, BACKLOG)?;
             Ok(socket)
         };
-        let probe = || Ok(connect(seqpacket()?, &address()?)?);
+        let probe = || {
+            let socket = seqpacket()?;
+            connect(&socket, &address()?)?;
+            Ok(socket)
+        };
         let (socket, bound) = socket::bind(path, owner, probe, make)?;
         socket::set_mode(path, admission.mode())?;
         Ok(Self { socket, _bound: bound, admission })

@@ -274,6 +274,17 @@ impl Router {
     pub fn cease_advertising(&mut self, interface: IfIndex) {
         send(self, interface, None, true);
     }
+
+    /// Sends the last advertisement of every interface that advertises, before the router ends.
+    pub fn cease_all_advertising(&mut self) {
+        let interfaces: Vec<_> =
+            self.nd.advertisers.iter().filter(|(_, a)| a.config.send).map(|(interface, _)| *interface).collect();
+        for interface in interfaces {
+            self.cease_advertising(interface);
+        }
+        // Workers run the graph after each message; where main forwards, it does so here.
+        self.graph.fleet().step_here();
+    }
 }
 
 /// Starts or stops an interface's advertisements as its configuration, link and addresses call for.

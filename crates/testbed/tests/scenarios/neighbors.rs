@@ -98,6 +98,9 @@ fn hosts_configure_themselves_by_the_routers_advertisements() {
     eventually("an answer", BOUND, || scene.a.pings("2001:db8:aa::1", 1).expect("ping"));
     let shown = router.cli("show ip6 interface host-r0").expect("show ip6 interface");
     assert!(shown.contains("prefix 2001:db8:aa::, length 64, valid 1000, preferred 500"), "{shown}");
+    // RFC 4861, 6.2.5: a router that stops says so, and hosts give up their default route at once.
+    router.stop().expect("stop");
+    eventually("no default route by the router", Duration::from_secs(10), || !routes().contains("proto ra"));
 }
 
 #[test]

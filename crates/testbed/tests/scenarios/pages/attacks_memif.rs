@@ -282,9 +282,11 @@ fn events_with_many_watchers() {
         let copy = connection.events[1].try_clone().ok()?;
         epoll::add(&watcher, &copy, epoll::EventData::new_u64(0), epoll::EventFlags::IN).ok().map(|()| copy)
     };
-    let watched: Vec<OwnedFd> = (0..100_000).map_while(watch).collect();
+    // The other scenarios of this process need descriptors, too.
+    let places = limit.maximum.map_or(100_000, |n| (n / 2).max(n.saturating_sub(4096)).min(100_000));
+    let watched: Vec<OwnedFd> = (0..places).map_while(watch).collect();
     println!("{} watchers", watched.len());
-    assert!(watched.len() > 4000 || limit.maximum.is_some_and(|n| n < 5000));
+    assert!(watched.len() > 4000 || limit.maximum.is_some_and(|n| n < 9000));
     let start = Instant::now();
     while !connection.is_ended() && start.elapsed() < PATIENCE {
         connection.memory.u16(connection.back + 4).store(0, Ordering::Relaxed);

@@ -5,14 +5,14 @@ use std::net::Ipv4Addr;
 
 use quiver_api::Text;
 use quiver_api::defs::*;
-use quiver_command::operation::{OpError, retval};
+use quiver_command::operation::{OpError, Operation as _, retval};
 use quiver_control::api::{Details, Flow, Handlers, index_of};
 use quiver_net::ip::FamilyId;
 use quiver_net::{IfIndex, Router};
 
 use crate::config::{Side, Twice};
 use crate::control::{self, Enabled, External, Nat, NatError, PoolSpec, SESSIONS_DEFAULT, StaticSpec};
-use crate::ops::nat_error;
+use crate::ops::{SetMss, SetTimeouts, nat_error};
 use crate::session::{Direction, Endpoint, Session, flag};
 use crate::table::Timeouts;
 
@@ -34,13 +34,16 @@ pub(crate) fn add(handlers: &mut Handlers) {
 
 /// Refusals with the codes of VPP's plugin, which calls unsupported what is not enabled.
 fn refused(error: NatError) -> OpError {
-    let code = match error {
-        NatError::Disabled => Some(retval::UNSUPPORTED),
-        NatError::Enabled => Some(retval::FEATURE_ALREADY_ENABLED),
-        _ => None,
-    };
-    let error = nat_error(&error);
-    OpError { code: code.unwrap_or(error.code), ..error }
+    match error {
+        NatError::Enabled => OpError { code: retval::FEATURE_ALREADY_ENABLED, ..nat_error(&error) },
+        error => as_vpp(nat_error(&error)),
+    }
+}
+
+/// An operation's refusal as [`refused`] has it.
+fn as_vpp(error: OpError) -> OpError {
+    let code = if error.code == retval::FEATURE_DISABLED { retval::UNSUPPORTED } else { error.code };
+    OpError { code, ..error }
 }
 
 fn has(flags: &NatConfigFlags, flag: NatConfigFlags) -> bool {
@@ -79,11 +82,9 @@ fn add_plugin(handlers: &mut Handlers) {
     });
     handlers.act::<NatSetTimeouts, NatSetTimeoutsReply>(|router, m| {
         let NatSetTimeouts { udp, tcp_established, tcp_transitory, icmp } = m;
-        if let Some(wrong) = [udp, tcp_established, tcp_transitory, icmp].iter().find(|t| !(1..=1_000_000).contains(*t)) {
-            return Err(OpError::invalid("timeout", wrong, format!("{wrong} is out of range, expected 1 to 1000000 seconds")));
-        }
-        let timeouts = Timeouts { udp, tcp_established, tcp_transitory, icmp };
-        control::set(router, |config| config.timeouts = timeouts).map_err(refused)
+        let [udp, tcp_established, tcp_transitory, icmp] = [udp, tcp_established, tcp_transitory, icmp].map(Some);
+        let request = SetTimeouts { udp, tcp_established, tcp_transitory, icmp, reset: false };
+        SetTimeouts::run(router, request).map(drop).map_err(as_vpp)
     });
     handlers.reply::<Nat44ShowRunningConfig, Nat44ShowRunningConfigReply>(|router, _| {
         let Timeouts { udp, tcp_established, tcp_transitory, icmp } = control::timeouts(router);
@@ -123,7 +124,7 @@ fn add_plugin(handlers: &mut Handlers) {
         control::set_table_limit(router, m.vrf_id, m.session_limit).map_err(refused)
     });
     handlers.act::<NatSetMssClamping, NatSetMssClampingReply>(|router, m| {
-        control::set(router, |config| config.mss = if m.enable { m.mss_value } else { 0 }).map_err(refused)
+        SetMss::run(router, SetMss { bytes: m.enable.then_some(m.mss_value) }).map(drop).map_err(as_vpp)
     });
     handlers.reply::<NatGetMssClamping, NatGetMssClampingReply>(|router, _| {
         let mss_value = nat(router).map_or(0, |nat| nat.config.mss);

@@ -24,6 +24,7 @@
 /// | `default(value)` | its value where it is not given |
 /// | `range(a..=b)` | values that it may have |
 /// | `required()` | of a `bool`: one of its two words must be given |
+/// | `said()` | a command must say it, JSON and messages need not |
 /// | `negates()` | of an `Option<bool>`: its one word says no |
 /// | `name("…")` | what errors call it, where that is not its keyword |
 /// | `unicast()` | of a MAC address: that of one station |
@@ -126,6 +127,7 @@ macro_rules! request {
     (@option $argument:ident default($default:expr)) => { $argument.with_default(stringify!($default)) };
     (@option $argument:ident range($range:expr)) => { $argument.range($range) };
     (@option $argument:ident negates()) => { $argument.negates() };
+    (@option $argument:ident said()) => { $argument.required() };
     (@option $argument:ident required()) => { $argument.required() };
     (@option $argument:ident name($name:expr)) => { $argument.name($name) };
     (@option $argument:ident unicast()) => { $argument.unicast() };

@@ -68,7 +68,7 @@ pub use serde;
 pub use value::{Field, Value};
 
 use crate::grammar::Args;
-use crate::operation::{Access, OpError, Operation, Outcome, Text};
+use crate::operation::{Access, OpError, Operation, Outcome, Text, retval};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// A declared request; [`request!`](crate::request!) implements it.
@@ -88,6 +88,11 @@ pub trait Request: Serialize + DeserializeOwned + 'static {
 
     /// The syntax line of its commands.
     fn syntax() -> &'static str;
+
+    /// The error for a request that does not say enough: `what` is missing.
+    fn incomplete(what: &str) -> OpError {
+        OpError::new(retval::INVALID_ARGUMENT, format!("missing {what}")).remedy(format!("expected {}", Self::syntax()))
+    }
 
     /// Reads the arguments of its command.
     ///

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use quiver_command::grammar::Command;
 use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::threads::Empty;
 use crate::api::{ClientInfo, Clients, Wish};
 use crate::files::{Elsewhere, Files, Use};
 
@@ -17,37 +18,10 @@ pub fn register(registry: &mut Registry<Router>) {
     registry
         .operation::<ChangeTrace>()
         .operation::<SaveTrace>()
-        .operation::<ShowTrace>()
-        .operation::<ShowClients>()
-        .operation::<ShowWatchers>()
-        .operation::<ShowBihash>()
-        .command(Command {
-            path: "show ip neighbor-watcher",
-            syntax: "",
-            help: "Shows which clients of the binary API are told about neighbors",
-            parse: |_, _| Ok(Invocation::new::<ShowWatchers>(Empty {})),
-        })
-        .command(Command {
-            path: "show api trace-status",
-            syntax: "",
-            help: "Shows whether API messages are recorded",
-            parse: |_, _| Ok(Invocation::new::<ShowTrace>(Empty {})),
-        })
-        .command(Command {
-            path: "show api clients",
-            syntax: "",
-            help: "Shows who is connected to the binary API",
-            parse: |_, _| Ok(Invocation::new::<ShowClients>(Empty {})),
-        })
-        .command(Command {
-            path: "show bihash",
-            syntax: "[detail|verbose]",
-            help: "Shows VPP's kind of hash tables, of which there are none here",
-            parse: |args, _| {
-                let _ = args.take_keyword("detail") || args.take_keyword("verbose");
-                Ok(Invocation::new::<ShowBihash>(Empty {}))
-            },
-        })
+        .declare::<ShowTrace>()
+        .declare::<ShowClients>()
+        .declare::<ShowWatchers>()
+        .declare::<ShowBihash>()
         .command(Command {
             path: "api trace",
             syntax: "on|off|free|save <file>",
@@ -72,8 +46,10 @@ fn clients(router: &mut Router) -> Result<&mut Clients, OpError> {
     router.part_mut().ok_or_else(no_api)
 }
 
-/// Tells which clients are told about neighbours.
-pub struct ShowWatchers;
+request! {
+    /// Shows which clients of the binary API are told about neighbors.
+    pub read ShowWatchers "ip_neighbor_watchers_show" ["show ip neighbor-watcher"] {}
+}
 
 /// A wish to be told about neighbours.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -96,13 +72,10 @@ impl Text for WatcherReply {
     }
 }
 
-impl Operation<Router> for ShowWatchers {
-    const NAME: &'static str = "ip_neighbor_watchers_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowWatchers {
     type Reply = Vec<WatcherReply>;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, Vec<WatcherReply>>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Vec<WatcherReply>>, OpError> {
         let wishes = clients(router)?.neighbor_wishes();
         let reply = |(client, wish): (String, Wish)| WatcherReply {
             client,
@@ -206,8 +179,10 @@ impl Text for Saved {
     }
 }
 
-/// Tells whether API messages are recorded.
-pub struct ShowTrace;
+request! {
+    /// Shows whether API messages are recorded.
+    pub read ShowTrace "api_trace_show" ["show api trace-status"] {}
+}
 
 /// The answer of [`ShowTrace`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -218,13 +193,10 @@ pub struct TraceStatus {
     pub messages: usize,
 }
 
-impl Operation<Router> for ShowTrace {
-    const NAME: &'static str = "api_trace_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowTrace {
     type Reply = TraceStatus;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, TraceStatus>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, TraceStatus>, OpError> {
         let trace = &clients(router)?.trace;
         Ok(Outcome::Done(TraceStatus { on: trace.is_on(), messages: trace.messages().count() }))
     }
@@ -237,21 +209,20 @@ impl Text for TraceStatus {
     }
 }
 
-/// Lists the clients of the binary API.
-pub struct ShowClients;
+request! {
+    /// Shows who is connected to the binary API.
+    pub read ShowClients "api_clients_show" ["show api clients"] {}
+}
 
 /// The answer of [`ShowClients`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ClientList(pub Vec<ClientInfo>);
 
-impl Operation<Router> for ShowClients {
-    const NAME: &'static str = "api_clients_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowClients {
     type Reply = ClientList;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ClientList>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ClientList>, OpError> {
         Ok(Outcome::Done(ClientList(clients(router)?.list())))
     }
 }
@@ -279,21 +250,24 @@ impl Text for ClientList {
     }
 }
 
-/// Tells that there are none of VPP's hash tables: its test framework asks after each test.
-pub struct ShowBihash;
+request! {
+    /// Shows VPP's kind of hash tables, of which there are none here.
+    pub read ShowBihash "bihash_show" ["show bihash"] {
+    } ignores {
+        /// There is no more to be shown.
+        "detail|verbose",
+    }
+}
 
 /// The answer of [`ShowBihash`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct BihashList(pub Vec<String>);
 
-impl Operation<Router> for ShowBihash {
-    const NAME: &'static str = "bihash_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowBihash {
     type Reply = BihashList;
 
-    fn run(_: &mut Router, _: Empty) -> Result<Outcome<Router, BihashList>, OpError> {
+    fn execute(self, _: &mut Router) -> Result<Outcome<Router, BihashList>, OpError> {
         Ok(Outcome::Done(BihashList(Vec::new())))
     }
 }

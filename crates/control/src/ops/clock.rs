@@ -3,43 +3,27 @@
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_graph::clock::Source;
 use quiver_net::Router;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::calendar::Civil;
 use crate::system::System;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<ShowClock>()
-        .operation::<AdjustClock>()
-        .command(Command {
-            path: "show clock",
-            syntax: "[verbose]",
-            help: "Shows the time",
-            parse: |args, _| Ok(Invocation::new::<ShowClock>(ShowClockRequest { verbose: args.take_keyword("verbose") })),
-        })
-        .command(Command {
-            path: "set clock adjust",
-            syntax: "<seconds>",
-            help: "Shifts the time that timers follow, forwards or backwards",
-            parse: |args, _| Ok(Invocation::new::<AdjustClock>(AdjustClockRequest { seconds: args.take("seconds")? })),
-        });
+    registry.declare::<ShowClock>().declare::<AdjustClock>();
 }
 
-/// Tells the time.
-pub struct ShowClock;
-
-/// How much [`ShowClock`] tells.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowClockRequest {
-    /// Where the time comes from.
-    pub verbose: bool,
+request! {
+    /// Shows the time.
+    pub read ShowClock "clock_show" ["show clock"] {
+        /// Where the time comes from.
+        pub verbose: bool = "verbose",
+    }
 }
 
 /// The answer of [`ShowClock`].
@@ -67,13 +51,10 @@ pub struct TimeSource {
     pub adjustment: f64,
 }
 
-impl Operation<Router> for ShowClock {
-    const NAME: &'static str = "clock_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowClockRequest;
+impl Execute<Router> for ShowClock {
     type Reply = Time;
 
-    fn run(router: &mut Router, request: ShowClockRequest) -> Result<Outcome<Router, Time>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Time>, OpError> {
         let (clock, started) = (router.graph.clock(), System::of(router)?.started);
         let source = || TimeSource {
             source: if clock.source() == Source::Counter { "cycle counter" } else { "kernel" },
@@ -84,7 +65,7 @@ impl Operation<Router> for ShowClock {
         Ok(Outcome::Done(Time {
             seconds: clock.timer_now().wrapping_sub(started) as i64 as f64 / 1e9,
             date: Civil::of(SystemTime::now()).http_date(),
-            source: request.verbose.then(source),
+            source: self.verbose.then(source),
         }))
     }
 }
@@ -100,25 +81,19 @@ impl Text for Time {
     }
 }
 
-/// Shifts the time of timers.
-pub struct AdjustClock;
-
-/// By how much [`AdjustClock`] shifts.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AdjustClockRequest {
-    /// Seconds; negative ones go back.
-    pub seconds: f64,
+request! {
+    /// Shifts the time that timers follow, forwards or backwards.
+    pub change AdjustClock "clock_adjust" ["set clock adjust"] {
+        /// Seconds; negative ones go back.
+        pub seconds: f64 = "<seconds>",
+    }
 }
 
-impl Operation<Router> for AdjustClock {
-    const NAME: &'static str = "clock_adjust";
-    const ACCESS: Access = Access::Change;
-    type Request = AdjustClockRequest;
+impl Execute<Router> for AdjustClock {
     type Reply = ();
 
-    fn run(router: &mut Router, request: AdjustClockRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let seconds = request.seconds;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let seconds = self.seconds;
         // A hundred years: enough for every timer, and far from the end of 64 bits.
         if !seconds.is_finite() || seconds.abs() > 3.2e9 {
             return Err(OpError::new(retval::INVALID_VALUE, "no useful time").key("seconds").value(seconds));

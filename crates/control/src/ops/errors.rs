@@ -5,29 +5,21 @@ use std::fmt::Write as _;
 
 use quiver_command::grammar::{Args, Command};
 use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_graph::thread_name;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::threads::Empty;
-
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowErrors>().operation::<ClearErrors>();
+    registry.operation::<ShowErrors>().declare::<ClearErrors>();
     for path in ["show errors", "show node counters"] {
         registry.command(Command {
             path,
             syntax: "[verbose [<n>]]",
             help: "Shows what nodes have counted: drops by reason, and events",
             parse,
-        });
-    }
-    for path in ["clear errors", "clear node counters"] {
-        registry.command(Command {
-            path,
-            syntax: "",
-            help: "Starts the counters of drops and events anew",
-            parse: |_, _| Ok(Invocation::new::<ClearErrors>(Empty {})),
         });
     }
 }
@@ -135,16 +127,15 @@ impl Text for Errors {
     }
 }
 
-/// Starts all counters of nodes anew.
-pub struct ClearErrors;
+request! {
+    /// Starts the counters of drops and events anew.
+    pub change ClearErrors "errors_clear" ["clear errors", "clear node counters"] {}
+}
 
-impl Operation<Router> for ClearErrors {
-    const NAME: &'static str = "errors_clear";
-    const ACCESS: Access = Access::Change;
-    type Request = Empty;
+impl Execute<Router> for ClearErrors {
     type Reply = ();
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ()>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         router.graph.clear_errors();
         Ok(Outcome::Done(()))
     }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use quiver_command::grammar::Command;
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::threads::Empty;
 use crate::files::{Elsewhere, Files, Use};
 use crate::system::System;
 
@@ -17,12 +18,8 @@ const SHOWN: usize = 250;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<ShowEvents>()
-        .operation::<SaveEvents>()
-        .operation::<ClearEvents>()
-        .operation::<SwitchEvents>()
-        .command(Command {
+    registry.operation::<ShowEvents>().declare::<SaveEvents>().declare::<ClearEvents>().declare::<SwitchEvents>().command(
+        Command {
             path: "show event-logger",
             syntax: "[all] [<n>]",
             help: "Shows the newest events of all threads, in the order of time",
@@ -30,30 +27,8 @@ pub fn register(registry: &mut Registry<Router>) {
                 let limit = if args.take_keyword("all") { usize::MAX } else { args.try_number("n").unwrap_or(SHOWN) };
                 Ok(Invocation::new::<ShowEvents>(ShowEventsRequest { limit }))
             },
-        })
-        .command(Command {
-            path: "event-logger save",
-            syntax: "<file>",
-            help: "Saves all events to a file, in the router's folder unless a path says where",
-            parse: |args, _| Ok(Invocation::new::<SaveEvents>(SaveEventsRequest { file: args.word("file")?.into_owned() })),
-        })
-        .command(Command {
-            path: "event-logger clear",
-            syntax: "",
-            help: "Forgets all events",
-            parse: |_, _| Ok(Invocation::new::<ClearEvents>(Empty {})),
-        })
-        .command(switch("event-logger stop", "Stops logging events", |_, _| Ok(switching(false))))
-        .command(switch("event-logger start", "Starts logging events again", |_, _| Ok(switching(true))))
-        .command(switch("event-logger restart", "Starts logging events again", |_, _| Ok(switching(true))));
-}
-
-fn switch(path: &'static str, help: &'static str, parse: quiver_command::grammar::Parse<Router>) -> Command<Router> {
-    Command { path, syntax: "", help, parse }
-}
-
-fn switching(on: bool) -> Invocation<Router> {
-    Invocation::new::<SwitchEvents>(SwitchEventsRequest { on })
+        },
+    );
 }
 
 /// Lists events.
@@ -132,15 +107,12 @@ impl Text for Events {
     }
 }
 
-/// Saves all events.
-pub struct SaveEvents;
-
-/// Where [`SaveEvents`] saves them.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SaveEventsRequest {
-    /// Name of a file, or its path.
-    pub file: String,
+request! {
+    /// Saves all events to a file, in the router's folder unless a path says where.
+    pub change SaveEvents "events_save" ["event-logger save"] {
+        /// Name of a file, or its path.
+        pub file: String = "<file>",
+    }
 }
 
 /// The answer of [`SaveEvents`].
@@ -152,14 +124,11 @@ pub struct SavedEvents {
     pub file: PathBuf,
 }
 
-impl Operation<Router> for SaveEvents {
-    const NAME: &'static str = "events_save";
-    const ACCESS: Access = Access::Change;
-    type Request = SaveEventsRequest;
+impl Execute<Router> for SaveEvents {
     type Reply = SavedEvents;
 
-    fn run(router: &mut Router, request: SaveEventsRequest) -> Result<Outcome<Router, SavedEvents>, OpError> {
-        let place = Files::place(router, &request.file, Use::Write)?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, SavedEvents>, OpError> {
+        let place = Files::place(router, &self.file, Use::Write)?;
         let recording = router.graph.events().recording();
         let save = move || {
             place.save(&recording.to_bytes()).map_err(|error| place.cannot("write", &error))?;
@@ -175,41 +144,34 @@ impl Text for SavedEvents {
     }
 }
 
-/// Forgets all events.
-pub struct ClearEvents;
+request! {
+    /// Forgets all events.
+    pub change ClearEvents "events_clear" ["event-logger clear"] {}
+}
 
-impl Operation<Router> for ClearEvents {
-    const NAME: &'static str = "events_clear";
-    const ACCESS: Access = Access::Change;
-    type Request = Empty;
+impl Execute<Router> for ClearEvents {
     type Reply = ();
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ()>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         router.graph.events().clear();
         Ok(Outcome::Done(()))
     }
 }
 
-/// Starts and stops logging events.
-pub struct SwitchEvents;
-
-/// Whether [`SwitchEvents`] starts or stops it.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SwitchEventsRequest {
-    /// `true` starts.
-    pub on: bool,
+request! {
+    /// Stops logging events, or starts it again.
+    pub change SwitchEvents "events_switch" ["event-logger stop" { on: false }, "event-logger start" { on: true }, "event-logger restart" { on: true }] {
+        /// `true` starts.
+        pub on: bool = "",
+    }
 }
 
-impl Operation<Router> for SwitchEvents {
-    const NAME: &'static str = "events_switch";
-    const ACCESS: Access = Access::Change;
-    type Request = SwitchEventsRequest;
+impl Execute<Router> for SwitchEvents {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SwitchEventsRequest) -> Result<Outcome<Router, ()>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let events = router.graph.events();
-        if request.on {
+        if self.on {
             events.start()
         } else {
             events.stop()

@@ -2,30 +2,23 @@
 
 use std::fmt::Write as _;
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_net::Router;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowFeatures>().command(Command {
-        path: "show features",
-        syntax: "[verbose]",
-        help: "Shows the feature arcs and the order of their features",
-        parse: |args, _| Ok(Invocation::new::<ShowFeatures>(ShowFeaturesRequest { verbose: args.take_keyword("verbose") })),
-    });
+    registry.declare::<ShowFeatures>();
 }
 
-/// Lists all feature arcs.
-pub struct ShowFeatures;
-
-/// How [`ShowFeatures`] tells it.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowFeaturesRequest {
-    /// With the place of each feature.
-    pub verbose: bool,
+request! {
+    /// Shows the feature arcs and the order of their features.
+    pub read ShowFeatures "features_show" ["show features"] {
+        /// With the place of each feature.
+        pub verbose: bool = "verbose",
+    }
 }
 
 /// An arc and its features in order.
@@ -47,15 +40,12 @@ pub struct Features {
     pub verbose: bool,
 }
 
-impl Operation<Router> for ShowFeatures {
-    const NAME: &'static str = "features_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowFeaturesRequest;
+impl Execute<Router> for ShowFeatures {
     type Reply = Features;
 
-    fn run(router: &mut Router, request: ShowFeaturesRequest) -> Result<Outcome<Router, Features>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Features>, OpError> {
         let arcs = router.graph.arcs().into_iter().map(|(arc, features)| Arc { arc, features }).collect();
-        Ok(Outcome::Done(Features { arcs, verbose: request.verbose }))
+        Ok(Outcome::Done(Features { arcs, verbose: self.verbose }))
     }
 }
 

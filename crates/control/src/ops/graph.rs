@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use quiver_command::grammar::{Args, Command};
 use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_graph::{NodeInfo, NodeKind};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -16,17 +18,8 @@ use crate::files::{Elsewhere, Files, Use};
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry
-        .operation::<ShowGraph>()
+        .declare::<ShowGraph>()
         .operation::<DrawGraph>()
-        .command(Command {
-            path: "show vlib graph",
-            syntax: "[<node>]",
-            help: "Shows which node sends packets to which",
-            parse: |args, _| {
-                let node = if args.is_empty() { None } else { Some(args.word("node")?.into_owned()) };
-                Ok(Invocation::new::<ShowGraph>(ShowGraphRequest { node }))
-            },
-        })
         .command(Command {
             path: "show vlib graphviz",
             syntax: "[filter] [file <name>]",
@@ -57,15 +50,12 @@ fn parse_drawing(args: &mut Args<'_>, format: Format, active: bool) -> Result<In
     Ok(Invocation::new::<DrawGraph>(request))
 }
 
-/// Lists nodes with those next to them.
-pub struct ShowGraph;
-
-/// What [`ShowGraph`] lists.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowGraphRequest {
-    /// Only this node.
-    pub node: Option<String>,
+request! {
+    /// Shows which node sends packets to which.
+    pub read ShowGraph "graph_dump" ["show vlib graph"] {
+        /// Only this node.
+        pub node: Option<String> = "<node>",
+    }
 }
 
 /// A node and its neighbours.
@@ -84,15 +74,12 @@ pub struct GraphNode {
 #[serde(transparent)]
 pub struct GraphNodes(pub Vec<GraphNode>);
 
-impl Operation<Router> for ShowGraph {
-    const NAME: &'static str = "graph_dump";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowGraphRequest;
+impl Execute<Router> for ShowGraph {
     type Reply = GraphNodes;
 
-    fn run(router: &mut Router, request: ShowGraphRequest) -> Result<Outcome<Router, GraphNodes>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, GraphNodes>, OpError> {
         let nodes = router.graph.nodes();
-        if let Some(node) = &request.node
+        if let Some(node) = &self.node
             && router.graph.node(node).is_none()
         {
             return Err(OpError::new(retval::NO_SUCH_NODE, "no such node").key("node").value(node));
@@ -107,7 +94,7 @@ impl Operation<Router> for ShowGraph {
             previous.dedup();
             GraphNode { name: node.name.clone(), next: node.nexts.iter().cloned().enumerate().collect(), previous }
         };
-        let chosen = nodes.iter().filter(|node| request.node.as_ref().is_none_or(|name| *name == node.name));
+        let chosen = nodes.iter().filter(|node| self.node.as_ref().is_none_or(|name| *name == node.name));
         let mut chosen: Vec<GraphNode> = chosen.map(describe).collect();
         chosen.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Outcome::Done(GraphNodes(chosen)))

@@ -5,40 +5,23 @@ use std::time::UNIX_EPOCH;
 
 use quiver_command::grammar::{Args, Command};
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::threads::Empty;
 use crate::log::{ClassInfo, Level, Line, Settings};
 use crate::system::System;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry
-        .operation::<ShowLogging>()
-        .operation::<ShowLoggingSettings>()
-        .operation::<ClearLogging>()
+        .declare::<ShowLogging>()
+        .declare::<ShowLoggingSettings>()
+        .declare::<ClearLogging>()
         .operation::<SetLoggingClass>()
         .operation::<SetLogging>()
         .values("level", |_| Level::NAMES.iter().map(|(name, _)| (*name).to_owned()).collect())
-        .command(Command {
-            path: "show logging",
-            syntax: "",
-            help: "Shows the last lines of the log",
-            parse: |_, _| Ok(Invocation::new::<ShowLogging>(Empty {})),
-        })
-        .command(Command {
-            path: "show logging configuration",
-            syntax: "",
-            help: "Shows what passes into the log",
-            parse: |_, _| Ok(Invocation::new::<ShowLoggingSettings>(Empty {})),
-        })
-        .command(Command {
-            path: "clear logging",
-            syntax: "",
-            help: "Forgets the lines of the log",
-            parse: |_, _| Ok(Invocation::new::<ClearLogging>(Empty {})),
-        })
         .command(Command {
             path: "set logging class",
             syntax: "<class> [rate-limit <n>] [level <level>] [syslog-level <level>] [kmsg-level <level>]",
@@ -82,8 +65,10 @@ fn parse_class(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, Op
     Ok(Invocation::new::<SetLoggingClass>(request))
 }
 
-/// Shows the log.
-pub struct ShowLogging;
+request! {
+    /// Shows the last lines of the log.
+    pub read ShowLogging "log_dump" ["show logging"] {}
+}
 
 /// A line as a program reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -114,19 +99,18 @@ impl Text for LogLine {
     }
 }
 
-impl Operation<Router> for ShowLogging {
-    const NAME: &'static str = "log_dump";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowLogging {
     type Reply = Vec<LogLine>;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, Vec<LogLine>>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Vec<LogLine>>, OpError> {
         Ok(Outcome::Done(System::of(router)?.log.lines().into_iter().map(LogLine::from).collect()))
     }
 }
 
-/// Shows what passes into the log.
-pub struct ShowLoggingSettings;
+request! {
+    /// Shows what passes into the log.
+    pub read ShowLoggingSettings "log_settings_show" ["show logging configuration"] {}
+}
 
 /// The answer of [`ShowLoggingSettings`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -137,13 +121,10 @@ pub struct LoggingSettings {
     pub classes: Vec<ClassInfo>,
 }
 
-impl Operation<Router> for ShowLoggingSettings {
-    const NAME: &'static str = "log_settings_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowLoggingSettings {
     type Reply = LoggingSettings;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, LoggingSettings>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, LoggingSettings>, OpError> {
         let log = &System::of(router)?.log;
         Ok(Outcome::Done(LoggingSettings { default: log.settings(), classes: log.classes() }))
     }
@@ -163,16 +144,15 @@ impl Text for LoggingSettings {
     }
 }
 
-/// Forgets the log.
-pub struct ClearLogging;
+request! {
+    /// Forgets the lines of the log.
+    pub change ClearLogging "log_clear" ["clear logging"] {}
+}
 
-impl Operation<Router> for ClearLogging {
-    const NAME: &'static str = "log_clear";
-    const ACCESS: Access = Access::Change;
-    type Request = Empty;
+impl Execute<Router> for ClearLogging {
     type Reply = ();
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ()>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         System::of(router)?.log.clear();
         Ok(Outcome::Done(()))
     }

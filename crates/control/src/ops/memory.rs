@@ -4,51 +4,34 @@ use std::fmt::Write as _;
 
 use quiver_command::grammar::Command;
 use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::threads::Empty;
-
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<ShowBuffers>()
-        .operation::<ShowMemory>()
-        .operation::<ShowPhysmem>()
-        .command(Command {
-            path: "show buffers",
-            syntax: "[detail]",
-            help: "Shows how many packet buffers there are and where they are",
-            parse: |args, _| {
-                args.take_keyword("detail");
-                Ok(Invocation::new::<ShowBuffers>(Empty {}))
-            },
-        })
-        .command(Command {
-            path: "show memory",
-            syntax: "[main-heap|stats-segment|map|api-segment] [verbose]",
-            help: "Shows what memory the router takes",
-            parse: |args, _| {
-                let all =
-                    [("main-heap", Part::Main), ("stats-segment", Part::Stats), ("map", Part::Map), ("api-segment", Part::Api)];
-                let part = args.take_one_of(&all).unwrap_or_default();
-                args.take_keyword("verbose");
-                Ok(Invocation::new::<ShowMemory>(ShowMemoryRequest { part }))
-            },
-        })
-        .command(Command {
-            path: "show physmem",
-            syntax: "[verbose] [detail] [map]",
-            help: "Shows the memory that packets live in",
-            parse: |args, _| {
-                while args.take_keyword("verbose") || args.take_keyword("detail") || args.take_keyword("map") {}
-                Ok(Invocation::new::<ShowPhysmem>(Empty {}))
-            },
-        });
+    registry.declare::<ShowBuffers>().operation::<ShowMemory>().declare::<ShowPhysmem>().command(Command {
+        path: "show memory",
+        syntax: "[main-heap|stats-segment|map|api-segment] [verbose]",
+        help: "Shows what memory the router takes",
+        parse: |args, _| {
+            let all = [("main-heap", Part::Main), ("stats-segment", Part::Stats), ("map", Part::Map), ("api-segment", Part::Api)];
+            let part = args.take_one_of(&all).unwrap_or_default();
+            args.take_keyword("verbose");
+            Ok(Invocation::new::<ShowMemory>(ShowMemoryRequest { part }))
+        },
+    });
 }
 
-/// Lists the pools of packet buffers.
-pub struct ShowBuffers;
+request! {
+    /// Shows how many packet buffers there are and where they are.
+    pub read ShowBuffers "buffers_show" ["show buffers"] {
+    } ignores {
+        /// Everything is shown without it.
+        "detail",
+    }
+}
 
 /// A pool of packet buffers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -98,13 +81,10 @@ pub fn pools(router: &Router) -> Vec<BufferPool> {
     own.chain(shared).enumerate().map(describe).collect()
 }
 
-impl Operation<Router> for ShowBuffers {
-    const NAME: &'static str = "buffers_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowBuffers {
     type Reply = BufferPools;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, BufferPools>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, BufferPools>, OpError> {
         Ok(Outcome::Done(BufferPools(pools(router))))
     }
 }
@@ -246,8 +226,18 @@ impl Text for Memory {
     }
 }
 
-/// Describes the memory that packets live in.
-pub struct ShowPhysmem;
+request! {
+    /// Shows the memory that packets live in.
+    pub read ShowPhysmem "physmem_show" ["show physmem"] {
+    } ignores {
+        /// Everything is shown without it.
+        "verbose",
+        /// Everything is shown without it.
+        "detail",
+        /// Everything is shown without it.
+        "map",
+    }
+}
 
 /// The answer of [`ShowPhysmem`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -264,13 +254,10 @@ pub struct Physmem {
     pub numa_nodes: u32,
 }
 
-impl Operation<Router> for ShowPhysmem {
-    const NAME: &'static str = "physmem_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowPhysmem {
     type Reply = Option<Physmem>;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, Option<Physmem>>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Option<Physmem>>, OpError> {
         let region = router.graph.pools().first().map(|pool| pool.region());
         Ok(Outcome::Done(region.map(|region| Physmem {
             bytes: region.bytes(),

@@ -4,21 +4,23 @@ use std::fmt::Write as _;
 
 use quiver_command::grammar::{Args, Command};
 use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_graph::{Level, NodeKind};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::{graph_error, threads::Empty};
+use super::graph_error;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry
         .operation::<ShowNode>()
-        .operation::<SetNodeLoop>()
-        .operation::<ShowVectorSize>()
+        .declare::<SetNodeLoop>()
+        .declare::<ShowVectorSize>()
         .operation::<SetVectorSize>()
-        .operation::<ShowFusion>()
-        .operation::<SetFusion>()
+        .declare::<ShowFusion>()
+        .declare::<SetFusion>()
         .values("node", |router| router.graph.nodes().into_iter().map(|node| node.name).collect())
         .values("variant", |_| Level::ALL.iter().filter(|level| level.available()).map(|level| level.name().to_owned()).collect())
         .command(Command {
@@ -31,67 +33,29 @@ pub fn register(registry: &mut Registry<Router>) {
             },
         })
         .command(Command {
-            path: "set node",
-            syntax: "<node> [multi-loop <n>] [prefetch <n>] [variant <variant>]",
-            help: "Sets how many packets a step of a node's loop takes, how far it prefetches, for which instruction set it is built",
-            parse: parse_set,
-        })
-        .command(Command {
             path: "set node function",
             syntax: "<node> <variant>",
             help: "Sets for which instruction set a node's loop is built",
             parse: |args, _| {
                 let node = args.word("node")?.into_owned();
-                Ok(Invocation::new::<SetNodeLoop>(LoopRequest { node, variant: Some(variant(args)?), ..LoopRequest::default() }))
+                Ok(Invocation::new::<SetNodeLoop>(SetNodeLoop {
+                    node,
+                    variant: Some(variant(args)?),
+                    multi_loop: None,
+                    prefetch: None,
+                }))
             },
-        })
-        .command(Command {
-            path: "show vector-size",
-            syntax: "",
-            help: "Shows how many packets a vector holds at most",
-            parse: |_, _| Ok(Invocation::new::<ShowVectorSize>(Empty {})),
         })
         .command(Command {
             path: "set vector-size",
             syntax: "<n>",
             help: "Sets how many packets a vector holds at most, 4 to 1024",
             parse: |args, _| Ok(Invocation::new::<SetVectorSize>(VectorSize { packets: args.number("vector size")? })),
-        })
-        .command(Command {
-            path: "show fusion",
-            syntax: "",
-            help: "Shows whether nodes that usually follow one another run as one loop",
-            parse: |_, _| Ok(Invocation::new::<ShowFusion>(Empty {})),
-        })
-        .command(Command {
-            path: "set fusion",
-            syntax: "on|off",
-            help: "Sets whether nodes that usually follow one another run as one loop",
-            parse: |args, _| Ok(Invocation::new::<SetFusion>(Fusion { on: args.expect_one_of(&[("on", true), ("off", false)])? })),
         });
 }
 
 fn variant(args: &mut Args<'_>) -> Result<String, OpError> {
     Ok(args.word("variant")?.into_owned())
-}
-
-fn parse_set(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
-    let mut request = LoopRequest { node: args.word("node")?.into_owned(), ..LoopRequest::default() };
-    while !args.is_empty() {
-        if args.take_keyword("multi-loop") {
-            request.multi_loop = Some(args.number("multi-loop")?);
-        } else if args.take_keyword("prefetch") {
-            request.prefetch = Some(args.number("prefetch")?);
-        } else if args.take_keyword("variant") {
-            request.variant = Some(variant(args)?);
-        } else {
-            return Err(args.unexpected());
-        }
-    }
-    if request.multi_loop.is_none() && request.prefetch.is_none() && request.variant.is_none() {
-        return Err(OpError::unspecified("nothing to set").remedy("expected `multi-loop', `prefetch' or `variant'"));
-    }
-    Ok(Invocation::new::<SetNodeLoop>(request))
 }
 
 /// Describes a node.
@@ -219,21 +183,18 @@ impl Text for NodeDetail {
     }
 }
 
-/// Sets how a node's loop runs.
-pub struct SetNodeLoop;
-
-/// What [`SetNodeLoop`] sets; what is missing stays.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LoopRequest {
-    /// Name of the node.
-    pub node: String,
-    /// Packets in a step: 1, 2, 4 or 8.
-    pub multi_loop: Option<u8>,
-    /// Packets that prefetching is ahead; 0 for none.
-    pub prefetch: Option<u8>,
-    /// Instruction set: `v2`, `v3`, `v4`, or `base` on other processors.
-    pub variant: Option<String>,
+request! {
+    /// Sets how many packets a step of a node's loop takes, how far it prefetches, for which instruction set it is built.
+    pub change SetNodeLoop "node_loop_set" ["set node"] {
+        /// Name of the node.
+        pub node: String = "<node>",
+        /// Packets in a step: 1, 2, 4 or 8.
+        pub multi_loop: Option<u8> = "multi-loop <n>",
+        /// Packets that prefetching is ahead; 0 for none.
+        pub prefetch: Option<u8> = "prefetch <n>",
+        /// Instruction set: `v2`, `v3`, `v4`, or `base` on other processors.
+        pub variant: Option<String> = "variant <variant>",
+    }
 }
 
 /// The instruction set of this name.
@@ -244,22 +205,24 @@ pub fn level(name: &str) -> Result<Level, OpError> {
     })
 }
 
-impl Operation<Router> for SetNodeLoop {
-    const NAME: &'static str = "node_loop_set";
-    const ACCESS: Access = Access::Change;
-    type Request = LoopRequest;
+impl Execute<Router> for SetNodeLoop {
     type Reply = ();
 
-    fn run(router: &mut Router, request: LoopRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let level = request.variant.as_deref().map(level).transpose()?;
-        let set = router.graph.set_loop(&request.node, request.multi_loop, request.prefetch, level);
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        if self.multi_loop.is_none() && self.prefetch.is_none() && self.variant.is_none() {
+            return Err(OpError::unspecified("nothing to set").remedy("expected `multi-loop', `prefetch' or `variant'"));
+        }
+        let level = self.variant.as_deref().map(level).transpose()?;
+        let set = router.graph.set_loop(&self.node, self.multi_loop, self.prefetch, level);
         set.map_err(|error| graph_error(&error))?;
         Ok(Outcome::Done(()))
     }
 }
 
-/// Tells the largest vector.
-pub struct ShowVectorSize;
+request! {
+    /// Shows how many packets a vector holds at most.
+    pub read ShowVectorSize "vector_size_show" ["show vector-size"] {}
+}
 
 /// How many packets a vector holds at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -275,13 +238,10 @@ impl Text for VectorSize {
     }
 }
 
-impl Operation<Router> for ShowVectorSize {
-    const NAME: &'static str = "vector_size_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowVectorSize {
     type Reply = VectorSize;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, VectorSize>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, VectorSize>, OpError> {
         Ok(Outcome::Done(VectorSize { packets: router.graph.vector_size() }))
     }
 }
@@ -301,8 +261,10 @@ impl Operation<Router> for SetVectorSize {
     }
 }
 
-/// Tells whether lines of nodes run as one loop.
-pub struct ShowFusion;
+request! {
+    /// Shows whether nodes that usually follow one another run as one loop.
+    pub read ShowFusion "fusion_show" ["show fusion"] {}
+}
 
 /// Whether lines of nodes run as one loop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -322,38 +284,29 @@ impl Text for FusionDetail {
     }
 }
 
-impl Operation<Router> for ShowFusion {
-    const NAME: &'static str = "fusion_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowFusion {
     type Reply = FusionDetail;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, FusionDetail>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, FusionDetail>, OpError> {
         let names = |line: &[&str]| line.iter().map(ToString::to_string).collect();
         let lines = router.graph.lines().map(names).collect();
         Ok(Outcome::Done(FusionDetail { on: router.graph.fusion(), lines }))
     }
 }
 
-/// Switches that on or off.
-pub struct SetFusion;
-
-/// Whether lines of nodes are to run as one loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fusion {
-    /// Whether they are.
-    pub on: bool,
+request! {
+    /// Sets whether nodes that usually follow one another run as one loop.
+    pub change SetFusion "fusion_set" ["set fusion"] {
+        /// Whether they are.
+        pub on: bool = "on|off" required(),
+    }
 }
 
-impl Operation<Router> for SetFusion {
-    const NAME: &'static str = "fusion_set";
-    const ACCESS: Access = Access::Change;
-    type Request = Fusion;
+impl Execute<Router> for SetFusion {
     type Reply = ();
 
-    fn run(router: &mut Router, request: Fusion) -> Result<Outcome<Router, ()>, OpError> {
-        router.graph.set_fusion(request.on);
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        router.graph.set_fusion(self.on);
         Ok(Outcome::Done(()))
     }
 }

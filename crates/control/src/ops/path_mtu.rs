@@ -3,70 +3,45 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_net::Router;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::ip_route::fib_error;
-use super::threads::Empty;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<SetPathMtu>()
-        .operation::<ShowPathMtus>()
-        .command(Command {
-            path: "set ip pmtu",
-            syntax: "<next-hop> <mtu>|del [table <n>]",
-            help: "Sets how long packets to a neighbour may be, where that is less than its link takes",
-            parse: |args, _| {
-                let next_hop = args.ip("next hop")?;
-                let mtu = if args.take_keyword("del") { None } else { Some(args.number("mtu")?) };
-                let table = if args.take_keyword("table") { args.number("table id")? } else { 0 };
-                Ok(Invocation::new::<SetPathMtu>(PathMtuRequest { next_hop, mtu, table }))
-            },
-        })
-        .command(Command {
-            path: "show ip pmtu",
-            syntax: "",
-            help: "Shows path MTUs of neighbours",
-            parse: |_, _| Ok(Invocation::new::<ShowPathMtus>(Empty {})),
-        });
+    registry.declare::<SetPathMtu>().declare::<ShowPathMtus>();
 }
 
-/// Sets how long packets to a neighbour may be.
-pub struct SetPathMtu;
-
-/// What [`SetPathMtu`] sets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PathMtuRequest {
-    /// Neighbour.
-    pub next_hop: IpAddr,
-    /// Bytes of an IP packet; none takes the limit away.
-    #[serde(default)]
-    pub mtu: Option<u16>,
-    /// Table of the neighbour's interface.
-    #[serde(default)]
-    pub table: u32,
+request! {
+    /// Sets how long packets to a neighbour may be, where that is less than its link takes.
+    pub change SetPathMtu "path_mtu_set" ["set ip pmtu"] {
+        /// Neighbour.
+        pub next_hop: IpAddr = "<next-hop>" name("next hop"),
+        /// Bytes of an IP packet; none takes the limit away.
+        pub mtu: Option<u16> = "<mtu>|del" said(),
+        /// Table of the neighbour's interface.
+        pub table: u32 = "table <n>" default(0),
+    }
 }
 
-impl Operation<Router> for SetPathMtu {
-    const NAME: &'static str = "path_mtu_set";
-    const ACCESS: Access = Access::Change;
-    type Request = PathMtuRequest;
+impl Execute<Router> for SetPathMtu {
     type Reply = ();
 
-    fn run(router: &mut Router, request: PathMtuRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let PathMtuRequest { next_hop, mtu, table } = request;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let SetPathMtu { next_hop, mtu, table } = self;
         router.set_path_mtu(table, next_hop, mtu).map_err(|e| fib_error(&e).value(next_hop))?;
         Ok(Outcome::Done(()))
     }
 }
 
-/// Shows path MTUs.
-pub struct ShowPathMtus;
+request! {
+    /// Shows path MTUs of neighbours.
+    pub read ShowPathMtus "path_mtu_dump" ["show ip pmtu"] {}
+}
 
 /// The answer of [`ShowPathMtus`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -84,13 +59,10 @@ pub struct PathMtuEntry {
     pub mtu: u16,
 }
 
-impl Operation<Router> for ShowPathMtus {
-    const NAME: &'static str = "path_mtu_dump";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowPathMtus {
     type Reply = PathMtus;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, PathMtus>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, PathMtus>, OpError> {
         let entry = |p: quiver_net::fib::PathMtu| PathMtuEntry { table: p.table, next_hop: p.next_hop, mtu: p.mtu };
         Ok(Outcome::Done(PathMtus(router.path_mtus().into_iter().map(entry).collect())))
     }

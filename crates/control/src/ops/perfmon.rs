@@ -3,43 +3,19 @@
 use std::fmt::Write as _;
 use std::io;
 
-use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_net::Router;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::threads::{Empty, threads};
+use super::threads::threads;
 use crate::perf::{Count, Counters, Event};
 use crate::system::System;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<StartPerfmon>()
-        .operation::<StopPerfmon>()
-        .operation::<ShowPerfmon>()
-        .command(Command {
-            path: "perfmon start",
-            syntax: "[kernel]",
-            help: "Counts events of the processor for each thread, from now on",
-            parse,
-        })
-        .command(Command {
-            path: "perfmon stop",
-            syntax: "",
-            help: "Counts them no longer; `show perfmon' still shows what was counted",
-            parse: |_, _| Ok(Invocation::new::<StopPerfmon>(Empty {})),
-        })
-        .command(Command {
-            path: "show perfmon",
-            syntax: "",
-            help: "Shows events of the processor by thread, and for each packet",
-            parse: |_, _| Ok(Invocation::new::<ShowPerfmon>(Empty {})),
-        });
-}
-
-fn parse(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
-    Ok(Invocation::new::<StartPerfmon>(StartPerfmonRequest { kernel: args.take_keyword("kernel") }))
+    registry.declare::<StartPerfmon>().declare::<StopPerfmon>().declare::<ShowPerfmon>();
 }
 
 /// Counting, in the daemon's state.
@@ -82,33 +58,27 @@ fn refused(error: &io::Error) -> OpError {
     OpError::new(retval::SYSCALL_ERROR_1, text)
 }
 
-/// Begins to count.
-pub struct StartPerfmon;
-
-/// How [`StartPerfmon`] counts.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct StartPerfmonRequest {
-    /// Also what the kernel does for the threads.
-    pub kernel: bool,
+request! {
+    /// Counts events of the processor for each thread, from now on.
+    pub change StartPerfmon "perfmon_start" ["perfmon start"] {
+        /// Also what the kernel does for the threads.
+        pub kernel: bool = "kernel",
+    }
 }
 
-impl Operation<Router> for StartPerfmon {
-    const NAME: &'static str = "perfmon_start";
-    const ACCESS: Access = Access::Change;
-    type Request = StartPerfmonRequest;
+impl Execute<Router> for StartPerfmon {
     type Reply = ();
 
-    fn run(router: &mut Router, request: StartPerfmonRequest) -> Result<Outcome<Router, ()>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let mut counted = Vec::new();
         for thread in threads(router)? {
             let lwp = i32::try_from(thread.lwp).unwrap_or_default();
-            let counters = Counters::open(lwp, request.kernel).map_err(|e| refused(&e))?;
+            let counters = Counters::open(lwp, self.kernel).map_err(|e| refused(&e))?;
             let before = packets(router, thread.id);
             counted.push(Counted { id: thread.id, name: thread.name, counters, before, after: None });
         }
         let since = router.graph.clock().now();
-        System::of_mut(router)?.perfmon.0 = Some(Counting { kernel: request.kernel, since, until: None, threads: counted });
+        System::of_mut(router)?.perfmon.0 = Some(Counting { kernel: self.kernel, since, until: None, threads: counted });
         Ok(Outcome::Done(()))
     }
 }
@@ -117,16 +87,15 @@ fn not_started() -> OpError {
     OpError::new(retval::NO_SUCH_ENTRY, "nothing is counted: `perfmon start' begins it")
 }
 
-/// Counts no further.
-pub struct StopPerfmon;
+request! {
+    /// Counts them no longer; `show perfmon' still shows what was counted.
+    pub change StopPerfmon "perfmon_stop" ["perfmon stop"] {}
+}
 
-impl Operation<Router> for StopPerfmon {
-    const NAME: &'static str = "perfmon_stop";
-    const ACCESS: Access = Access::Change;
-    type Request = Empty;
+impl Execute<Router> for StopPerfmon {
     type Reply = ();
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ()>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let mut counting = System::of_mut(router)?.perfmon.0.take().ok_or_else(not_started)?;
         if counting.until.is_none() {
             counting.until = Some(router.graph.clock().now());
@@ -140,8 +109,10 @@ impl Operation<Router> for StopPerfmon {
     }
 }
 
-/// Shows what was counted.
-pub struct ShowPerfmon;
+request! {
+    /// Shows events of the processor by thread, and for each packet.
+    pub read ShowPerfmon "perfmon_show" ["show perfmon"] {}
+}
 
 /// The answer of [`ShowPerfmon`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -203,13 +174,10 @@ impl ThreadEvents {
     }
 }
 
-impl Operation<Router> for ShowPerfmon {
-    const NAME: &'static str = "perfmon_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowPerfmon {
     type Reply = PerfmonPage;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, PerfmonPage>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, PerfmonPage>, OpError> {
         let mut counting = System::of_mut(router)?.perfmon.0.take().ok_or_else(not_started)?;
         let page = counting.page(router);
         System::of_mut(router)?.perfmon.0 = Some(counting);

@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 
 use quiver_command::grammar::{Args, Command, IfRef};
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
+use quiver_command::words;
 use quiver_graph::{RxMode, thread_name};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -12,12 +15,8 @@ use super::interface::{chosen, interface_error, resolve};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<SetPlacement>()
-        .operation::<SetMode>()
-        .operation::<SetDefaultMode>()
-        .operation::<ShowPlacement>()
-        .command(Command {
+    registry.operation::<SetPlacement>().declare::<SetMode>().declare::<SetDefaultMode>().declare::<ShowPlacement>().command(
+        Command {
             path: "set interface rx-placement",
             syntax: "<if> [queue <n>] worker <n>|main",
             help: "Moves a receive queue (0 unless said) to a worker, numbered from 0, or to the main thread, while packets flow",
@@ -30,49 +29,24 @@ pub fn register(registry: &mut Registry<Router>) {
                 };
                 Ok(Invocation::new::<SetPlacement>(SetPlacementRequest { interface, queue, worker }))
             },
-        })
-        .command(Command {
-            path: "set interface rx-mode",
-            syntax: "<if> [queue <n>] polling|interrupt|adaptive",
-            help: "Sets how threads wait for packets of an interface's receive queues, or of one",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                let queue = queue(args)?;
-                let mode = mode(args)?;
-                Ok(Invocation::new::<SetMode>(SetModeRequest { interface, queue, mode }))
-            },
-        })
-        .command(Command {
-            path: "set interface default rx-mode",
-            syntax: "polling|interrupt|adaptive",
-            help: "Sets how threads wait for packets of interfaces that will be created",
-            parse: |args, _| Ok(Invocation::new::<SetDefaultMode>(SetDefaultModeRequest { mode: mode(args)? })),
-        })
-        .command(Command {
-            path: "show interface rx-placement",
-            syntax: "[<if>]",
-            help: "Shows which thread polls which receive queue, and how it waits for packets",
-            parse: |args, _| {
-                let interface = if args.is_empty() { None } else { Some(args.interface()?) };
-                Ok(Invocation::new::<ShowPlacement>(ShowPlacementRequest { interface }))
-            },
-        });
+        },
+    );
 }
 
 fn queue(args: &mut Args<'_>) -> Result<Option<u16>, OpError> {
     if args.take_keyword("queue") { args.number("queue").map(Some) } else { Ok(None) }
 }
 
-/// A mode, by VPP's word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// Polled without end.
-    Polling,
-    /// The thread sleeps until the device's event.
-    Interrupt,
-    /// Polled while packets come, then asleep until the device's event.
-    Adaptive,
+words! {
+    /// A mode, by VPP's word.
+    pub enum Mode {
+        /// Polled without end.
+        Polling = "polling",
+        /// The thread sleeps until the device's event.
+        Interrupt = "interrupt",
+        /// Polled while packets come, then asleep until the device's event.
+        Adaptive = "adaptive",
+    }
 }
 
 impl From<Mode> for RxMode {
@@ -83,10 +57,6 @@ impl From<Mode> for RxMode {
             Mode::Adaptive => Self::Adaptive,
         }
     }
-}
-
-fn mode(args: &mut Args<'_>) -> Result<Mode, OpError> {
-    args.expect_one_of(&[("polling", Mode::Polling), ("interrupt", Mode::Interrupt), ("adaptive", Mode::Adaptive)])
 }
 
 /// Moves a receive queue to another thread.
@@ -120,67 +90,51 @@ impl Operation<Router> for SetPlacement {
     }
 }
 
-/// Sets how threads wait for packets of receive queues.
-pub struct SetMode;
-
-/// What [`SetMode`] sets.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetModeRequest {
-    /// Interface.
-    pub interface: IfRef,
-    /// One queue; all where absent.
-    #[serde(default)]
-    pub queue: Option<u16>,
-    /// Mode.
-    pub mode: Mode,
+request! {
+    /// Sets how threads wait for packets of an interface's receive queues, or of one.
+    pub change SetMode "rx_mode_set" ["set interface rx-mode"] {
+        /// Interface.
+        pub interface: IfRef = "<if>",
+        /// One queue; all where absent.
+        pub queue: Option<u16> = "queue <n>",
+        /// Mode.
+        pub mode: Mode = "polling|interrupt|adaptive",
+    }
 }
 
-impl Operation<Router> for SetMode {
-    const NAME: &'static str = "rx_mode_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetModeRequest;
+impl Execute<Router> for SetMode {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetModeRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        router.set_rx_mode(index, request.queue, request.mode.into()).map_err(|error| interface_error(&error))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        router.set_rx_mode(index, self.queue, self.mode.into()).map_err(|error| interface_error(&error))?;
         Ok(Outcome::Done(()))
     }
 }
 
-/// Sets the mode that receive queues of new interfaces start with.
-pub struct SetDefaultMode;
-
-/// What [`SetDefaultMode`] sets.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetDefaultModeRequest {
-    /// Mode.
-    pub mode: Mode,
+request! {
+    /// Sets how threads wait for packets of interfaces that will be created.
+    pub change SetDefaultMode "rx_mode_default_set" ["set interface default rx-mode"] {
+        /// Mode.
+        pub mode: Mode = "polling|interrupt|adaptive",
+    }
 }
 
-impl Operation<Router> for SetDefaultMode {
-    const NAME: &'static str = "rx_mode_default_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetDefaultModeRequest;
+impl Execute<Router> for SetDefaultMode {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetDefaultModeRequest) -> Result<Outcome<Router, ()>, OpError> {
-        router.set_rx_default(request.mode.into());
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        router.set_rx_default(self.mode.into());
         Ok(Outcome::Done(()))
     }
 }
 
-/// Shows which thread polls which queue.
-pub struct ShowPlacement;
-
-/// What [`ShowPlacement`] shows.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowPlacementRequest {
-    /// One interface; all where absent.
-    pub interface: Option<IfRef>,
+request! {
+    /// Shows which thread polls which receive queue, and how it waits for packets.
+    pub read ShowPlacement "rx_placement_show" ["show interface rx-placement"] {
+        /// One interface; all where absent.
+        pub interface: Option<IfRef> = "<if>",
+    }
 }
 
 /// A receive queue and its thread.
@@ -222,14 +176,11 @@ impl Text for Placements {
     }
 }
 
-impl Operation<Router> for ShowPlacement {
-    const NAME: &'static str = "rx_placement_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowPlacementRequest;
+impl Execute<Router> for ShowPlacement {
     type Reply = Placements;
 
-    fn run(router: &mut Router, request: ShowPlacementRequest) -> Result<Outcome<Router, Placements>, OpError> {
-        let names: Vec<IfRef> = request.interface.into_iter().collect();
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Placements>, OpError> {
+        let names: Vec<IfRef> = self.interface.into_iter().collect();
         let mut queues = Vec::new();
         for interface in chosen(router, &names)? {
             let Some(device) = &interface.device else { continue };

@@ -1,39 +1,33 @@
 //! `show plugins`.
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_net::Router;
 use serde::Serialize;
 
-use super::threads::Empty;
 use crate::plugin::PluginInfo;
 use crate::system::System;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowPlugins>().command(Command {
-        path: "show plugins",
-        syntax: "",
-        help: "Shows the plugins that are on",
-        parse: |_, _| Ok(Invocation::new::<ShowPlugins>(Empty {})),
-    });
+    registry.declare::<ShowPlugins>();
 }
 
-/// Lists the plugins that are on.
-pub struct ShowPlugins;
+request! {
+    /// Shows the plugins that are on.
+    pub read ShowPlugins "plugins_show" ["show plugins"] {}
+}
 
 /// The answer of [`ShowPlugins`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct PluginList(pub Vec<PluginInfo>);
 
-impl Operation<Router> for ShowPlugins {
-    const NAME: &'static str = "plugins_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowPlugins {
     type Reply = PluginList;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, PluginList>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, PluginList>, OpError> {
         Ok(Outcome::Done(PluginList(System::of(router)?.plugins.clone())))
     }
 }

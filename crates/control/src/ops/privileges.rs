@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_drivers::rights::{Direct, Rights};
 use quiver_net::Router;
 use quiver_privilege::landlock::Allowed;
@@ -13,17 +14,11 @@ use quiver_privilege::seccomp::Mode;
 use quiver_privilege::status::Status;
 use serde::Serialize;
 
-use super::threads::Empty;
 use crate::daemon::Privileges;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowPrivileges>().command(Command {
-        path: "show privileges",
-        syntax: "",
-        help: "Shows as whom the router runs, and what it may do",
-        parse: |_, _| Ok(Invocation::new::<ShowPrivileges>(Empty {})),
-    });
+    registry.declare::<ShowPrivileges>();
 }
 
 /// Who does what the router may not do itself.
@@ -31,8 +26,10 @@ pub fn rights(router: &Router) -> Arc<dyn Rights> {
     router.part::<Privileges>().map_or_else(|| Arc::new(Direct) as Arc<dyn Rights>, |p| Arc::clone(&p.rights))
 }
 
-/// Shows what the process may do.
-pub struct ShowPrivileges;
+request! {
+    /// Shows as whom the router runs, and what it may do.
+    pub read ShowPrivileges "privileges_show" ["show privileges"] {}
+}
 
 /// The answer of [`ShowPrivileges`].
 #[derive(Debug, Clone, Serialize)]
@@ -69,13 +66,10 @@ pub struct HelperInfo {
     pub lost: Option<&'static str>,
 }
 
-impl Operation<Router> for ShowPrivileges {
-    const NAME: &'static str = "privileges_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowPrivileges {
     type Reply = PrivilegeInfo;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, PrivilegeInfo>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, PrivilegeInfo>, OpError> {
         let status = Status::now().map_err(|error| OpError::system("cannot read /proc/self/status", &error))?;
         let (threads, different_threads) = threads(&status);
         let part = router.part::<Privileges>();

@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 
 use quiver_command::grammar::{Args, Command, IfRef};
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_graph::topology::parse_cpu_list;
 use quiver_net::Router;
 use quiver_net::rss::{HashInput, RssConfig};
@@ -18,7 +20,7 @@ use super::interface::{chosen, interface_error, resolve};
 pub fn register(registry: &mut Registry<Router>) {
     registry
         .operation::<SetRss>()
-        .operation::<ShowRss>()
+        .declare::<ShowRss>()
         .command(Command {
             path: "set interface rss",
             syntax: "<if> workers <list> [symmetric] | <if> disable",
@@ -30,15 +32,6 @@ pub fn register(registry: &mut Registry<Router>) {
             syntax: "<if> workers <list> [symmetrical|asymmetrical] [l4] | <if> disable",
             help: "Spreads the flows of an interface over workers, numbered from 0, by addresses and protocol, with l4 by ports too",
             parse: |args, _| parse(args, false),
-        })
-        .command(Command {
-            path: "show interface rss",
-            syntax: "[<if>]",
-            help: "Shows whose flows are spread over which workers",
-            parse: |args, _| {
-                let interface = if args.is_empty() { None } else { Some(args.interface()?) };
-                Ok(Invocation::new::<ShowRss>(ShowRssRequest { interface }))
-            },
         });
 }
 
@@ -114,15 +107,12 @@ impl Operation<Router> for SetRss {
     }
 }
 
-/// Shows whose flows are spread.
-pub struct ShowRss;
-
-/// What [`ShowRss`] shows.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowRssRequest {
-    /// One interface; all where absent.
-    pub interface: Option<IfRef>,
+request! {
+    /// Shows whose flows are spread over which workers.
+    pub read ShowRss "interface_rss_show" ["show interface rss"] {
+        /// One interface; all where absent.
+        pub interface: Option<IfRef> = "<if>",
+    }
 }
 
 /// An interface whose flows are spread.
@@ -147,14 +137,11 @@ impl Text for RssInfo {
     }
 }
 
-impl Operation<Router> for ShowRss {
-    const NAME: &'static str = "interface_rss_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowRssRequest;
+impl Execute<Router> for ShowRss {
     type Reply = Vec<RssInfo>;
 
-    fn run(router: &mut Router, request: ShowRssRequest) -> Result<Outcome<Router, Vec<RssInfo>>, OpError> {
-        let names: Vec<IfRef> = request.interface.into_iter().collect();
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Vec<RssInfo>>, OpError> {
+        let names: Vec<IfRef> = self.interface.into_iter().collect();
         let info = |i: &quiver_net::Interface| {
             let config = router.rss(i.index)?;
             let HashInput { symmetric, l4 } = config.input;

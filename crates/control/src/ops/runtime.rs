@@ -5,31 +5,23 @@ use std::fmt::Write as _;
 
 use quiver_command::grammar::{Args, Command};
 use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_graph::{LoopFigures, NodeFigures, NodeKind, NodePeak, thread_name};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::threads::Empty;
 use crate::process::State;
 use crate::system::System;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<ShowRuntime>()
-        .operation::<ClearRuntime>()
-        .command(Command {
-            path: "show runtime",
-            syntax: "[<node>] [time] [brief|verbose] [max] [summary]",
-            help: "Shows how often nodes ran, with how many packets, at which cost",
-            parse,
-        })
-        .command(Command {
-            path: "clear runtime",
-            syntax: "",
-            help: "Starts the figures of `show runtime' anew",
-            parse: |_, _| Ok(Invocation::new::<ClearRuntime>(Empty {})),
-        });
+    registry.operation::<ShowRuntime>().declare::<ClearRuntime>().command(Command {
+        path: "show runtime",
+        syntax: "[<node>] [time] [brief|verbose] [max] [summary]",
+        help: "Shows how often nodes ran, with how many packets, at which cost",
+        parse,
+    });
 }
 
 fn parse(args: &mut Args<'_>, router: &Router) -> Result<Invocation<Router>, OpError> {
@@ -338,16 +330,15 @@ impl ThreadRuntime {
     }
 }
 
-/// Starts all figures anew.
-pub struct ClearRuntime;
+request! {
+    /// Starts the figures of `show runtime' anew.
+    pub change ClearRuntime "runtime_clear" ["clear runtime"] {}
+}
 
-impl Operation<Router> for ClearRuntime {
-    const NAME: &'static str = "runtime_clear";
-    const ACCESS: Access = Access::Change;
-    type Request = Empty;
+impl Execute<Router> for ClearRuntime {
     type Reply = ();
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ()>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let now = router.graph.clock().now();
         router.graph.clear_runtime();
         router.clear_process_figures();

@@ -2,33 +2,24 @@
 
 use std::fmt::Write as _;
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_net::Router;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::threads::Empty;
 use crate::server::{Peer, SessionInfo, SessionKind};
 use crate::system::System;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    let show = |path, help| Command { path, syntax: "", help, parse: |_, _| Ok(Invocation::new::<ShowSessions>(Empty {})) };
-    registry
-        .operation::<ShowSessions>()
-        .operation::<ClearSession>()
-        .command(show("show sessions", "Shows who is connected: command line, JSON and binary API"))
-        .command(show("show cli-sessions", "Shows who is connected, as `show sessions'"))
-        .command(Command {
-            path: "clear session",
-            syntax: "<n>",
-            help: "Ends a session; what it runs stops at the next line",
-            parse: |args, _| Ok(Invocation::new::<ClearSession>(ClearSessionRequest { session: args.number("n")? })),
-        });
+    registry.declare::<ShowSessions>().declare::<ClearSession>();
 }
 
-/// Lists sessions.
-pub struct ShowSessions;
+request! {
+    /// Shows who is connected: command line, JSON and binary API.
+    pub read ShowSessions "sessions_show" ["show sessions", "show cli-sessions"] {}
+}
 
 /// A session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -98,13 +89,10 @@ pub struct SessionList {
     pub refused: u64,
 }
 
-impl Operation<Router> for ShowSessions {
-    const NAME: &'static str = "sessions_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowSessions {
     type Reply = SessionList;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, SessionList>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, SessionList>, OpError> {
         let sessions = &System::of(router)?.sessions;
         let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let list = sessions.list().into_iter().map(|info| Session::new(info, &users)).collect();
@@ -154,28 +142,22 @@ impl Text for SessionList {
     }
 }
 
-/// Ends a session.
-pub struct ClearSession;
-
-/// Which session [`ClearSession`] ends.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClearSessionRequest {
-    /// Its number.
-    pub session: u32,
+request! {
+    /// Ends a session; what it runs stops at the next line.
+    pub change ClearSession "session_clear" ["clear session"] {
+        /// Its number.
+        pub session: u32 = "<n>",
+    }
 }
 
-impl Operation<Router> for ClearSession {
-    const NAME: &'static str = "session_clear";
-    const ACCESS: Access = Access::Change;
-    type Request = ClearSessionRequest;
+impl Execute<Router> for ClearSession {
     type Reply = ();
 
-    fn run(router: &mut Router, request: ClearSessionRequest) -> Result<Outcome<Router, ()>, OpError> {
-        if System::of(router)?.sessions.clear(request.session) {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        if System::of(router)?.sessions.clear(self.session) {
             return Ok(Outcome::Done(()));
         }
-        let error = OpError::new(retval::NO_SUCH_ENTRY, "no such session").key("session").value(request.session);
+        let error = OpError::new(retval::NO_SUCH_ENTRY, "no such session").key("session").value(self.session);
         Err(error.remedy("`show sessions' lists them"))
     }
 }

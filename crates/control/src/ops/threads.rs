@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_graph::thread_name;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -12,21 +13,7 @@ use crate::system::System;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<ShowThreads>()
-        .operation::<ShowCpu>()
-        .command(Command {
-            path: "show threads",
-            syntax: "",
-            help: "Shows the threads and where they run",
-            parse: |_, _| Ok(Invocation::new::<ShowThreads>(Empty {})),
-        })
-        .command(Command {
-            path: "show cpu",
-            syntax: "",
-            help: "Shows what the processor is and can do",
-            parse: |_, _| Ok(Invocation::new::<ShowCpu>(Empty {})),
-        });
+    registry.declare::<ShowThreads>().declare::<ShowCpu>();
 }
 
 /// A request without parameters.
@@ -34,8 +21,10 @@ pub fn register(registry: &mut Registry<Router>) {
 #[serde(deny_unknown_fields)]
 pub struct Empty {}
 
-/// Lists the threads.
-pub struct ShowThreads;
+request! {
+    /// Shows the threads and where they run.
+    pub read ShowThreads "threads_show" ["show threads"] {}
+}
 
 /// A thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -80,13 +69,10 @@ pub fn threads(router: &Router) -> Result<Vec<Thread>, OpError> {
     Ok(threads)
 }
 
-impl Operation<Router> for ShowThreads {
-    const NAME: &'static str = "threads_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowThreads {
     type Reply = Threads;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, Threads>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Threads>, OpError> {
         Ok(Outcome::Done(Threads(threads(router)?)))
     }
 }
@@ -121,8 +107,10 @@ impl Text for Threads {
     }
 }
 
-/// Describes the processor.
-pub struct ShowCpu;
+request! {
+    /// Shows what the processor is and can do.
+    pub read ShowCpu "cpu_show" ["show cpu"] {}
+}
 
 /// The answer of [`ShowCpu`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -192,13 +180,10 @@ impl Processor {
     }
 }
 
-impl Operation<Router> for ShowCpu {
-    const NAME: &'static str = "cpu_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowCpu {
     type Reply = Processor;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, Processor>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Processor>, OpError> {
         let topology = &System::of(router)?.topology;
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         Ok(Outcome::Done(Processor {

@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_net::Router;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::calendar::Civil;
 use crate::system::System;
@@ -31,37 +32,17 @@ pub fn build_date() -> String {
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowVersion>().command(Command {
-        path: "show version",
-        syntax: "[verbose] [cmdline]",
-        help: "Shows which version this is, when and where it was built",
-        parse: |args, _| {
-            let mut request = ShowVersionRequest::default();
-            while !args.is_empty() {
-                if args.take_keyword("verbose") {
-                    request.verbose = true;
-                } else if args.take_keyword("cmdline") {
-                    request.cmdline = true;
-                } else {
-                    return Err(args.unexpected());
-                }
-            }
-            Ok(Invocation::new::<ShowVersion>(request))
-        },
-    });
+    registry.declare::<ShowVersion>();
 }
 
-/// Which version this is.
-pub struct ShowVersion;
-
-/// How much [`ShowVersion`] tells.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowVersionRequest {
-    /// Who built it with what, and which process it is.
-    pub verbose: bool,
-    /// The words it was started with.
-    pub cmdline: bool,
+request! {
+    /// Shows which version this is, when and where it was built.
+    pub read ShowVersion "version_show" ["show version"] {
+        /// Who built it with what, and which process it is.
+        pub verbose: bool = "verbose",
+        /// The words it was started with.
+        pub cmdline: bool = "cmdline",
+    }
 }
 
 /// The answer of [`ShowVersion`].
@@ -94,13 +75,10 @@ pub struct Build {
     pub pid: u32,
 }
 
-impl Operation<Router> for ShowVersion {
-    const NAME: &'static str = "version_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowVersionRequest;
+impl Execute<Router> for ShowVersion {
     type Reply = Version;
 
-    fn run(router: &mut Router, request: ShowVersionRequest) -> Result<Outcome<Router, Version>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Version>, OpError> {
         let build = || Build {
             user: env!("QUIVER_BUILD_USER"),
             host: env!("QUIVER_BUILD_HOST"),
@@ -111,8 +89,8 @@ impl Operation<Router> for ShowVersion {
             program: "quiver",
             version: version(),
             build_date: build_date(),
-            build: request.verbose.then(build),
-            command_line: if request.cmdline { Some(System::of(router)?.command_line.clone()) } else { None },
+            build: self.verbose.then(build),
+            command_line: if self.cmdline { Some(System::of(router)?.command_line.clone()) } else { None },
         }))
     }
 }

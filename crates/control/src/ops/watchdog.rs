@@ -3,27 +3,24 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_net::Router;
 use serde::Serialize;
 
-use super::threads::Empty;
 use crate::panics;
 use crate::watchdog::{Report, Watchdog};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowWatchdog>().command(Command {
-        path: "show watchdog",
-        syntax: "",
-        help: "Shows whether all threads make progress, and what is done where one does not",
-        parse: |_, _| Ok(Invocation::new::<ShowWatchdog>(Empty {})),
-    });
+    registry.declare::<ShowWatchdog>();
 }
 
-/// Tells what the watchdog knows.
-pub struct ShowWatchdog;
+request! {
+    /// Shows whether all threads make progress, and what is done where one does not.
+    pub read ShowWatchdog "watchdog_show" ["show watchdog"] {}
+}
 
 /// The answer of [`ShowWatchdog`].
 #[derive(Debug, Clone, Serialize)]
@@ -35,13 +32,10 @@ pub struct State {
     pub contained_panics: u64,
 }
 
-impl Operation<Router> for ShowWatchdog {
-    const NAME: &'static str = "watchdog_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowWatchdog {
     type Reply = State;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, State>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, State>, OpError> {
         let none = || OpError::new(retval::UNSUPPORTED, "this router runs without its daemon");
         let watchdog: &Rc<Watchdog> = router.part().ok_or_else(none)?;
         Ok(Outcome::Done(State { report: watchdog.report(), contained_panics: panics::count() }))

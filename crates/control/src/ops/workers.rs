@@ -4,11 +4,12 @@
 //! leaves goes to those that stay: receive queues, generator streams, flows of `set interface rss`. With 0 workers the main
 //! thread forwards. Placement follows the `cpu` section of `startup.conf`, or `corelist` for those that join.
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, retval};
+use quiver_command::grammar::Args;
+use quiver_command::operation::{OpError, Outcome, Registry, retval};
+use quiver_command::request;
+use quiver_command::request::{Argument, Execute};
 use quiver_graph::topology::{PlacementError, parse_cpu_list};
 use quiver_net::Router;
-use serde::{Deserialize, Serialize};
 
 use super::interface::interface_error;
 use crate::daemon::replan;
@@ -16,35 +17,23 @@ use crate::system::System;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<SetWorkers>().command(Command {
-        path: "set workers",
-        syntax: "<n> [corelist <list>]",
-        help: "Changes the number of worker threads while packets flow; corelist names CPUs for those that join",
-        parse: |args, _| {
-            let count = args.number_in("number of workers", 0..=63)?;
-            let mut corelist = Vec::new();
-            if args.take_keyword("corelist") {
-                let list = args.word("corelist")?;
-                corelist = parse_cpu_list(&list)
-                    .map_err(|error| OpError::new(retval::INVALID_VALUE, error.to_string()).key("corelist").value(&list))?;
-            }
-            Ok(Invocation::new::<SetWorkers>(SetWorkersRequest { count, corelist }))
-        },
-    });
+    registry.declare::<SetWorkers>();
 }
 
-/// Changes the number of workers.
-pub struct SetWorkers;
+/// CPUs, `0-2,5`.
+fn corelist(args: &mut Args<'_>, _: &Argument, _: usize) -> Result<Vec<u32>, OpError> {
+    let list = args.word("corelist")?;
+    parse_cpu_list(&list).map_err(|error| OpError::new(retval::INVALID_VALUE, error.to_string()).key("corelist").value(&list))
+}
 
-/// What [`SetWorkers`] changes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetWorkersRequest {
-    /// How many there shall be.
-    pub count: usize,
-    /// CPUs for those that join, in order; none: by the `cpu` section's rules.
-    #[serde(default)]
-    pub corelist: Vec<u32>,
+request! {
+    /// Changes the number of worker threads while packets flow; corelist names CPUs for those that join.
+    pub change SetWorkers "workers_set" ["set workers"] {
+        /// How many there shall be.
+        pub count: usize = "<n>" name("number of workers") range(0..=63),
+        /// CPUs for those that join, in order; none: by the `cpu` section's rules.
+        pub corelist: Vec<u32> = "corelist <list>" with(corelist),
+    }
 }
 
 /// Why a CPU cannot be had, as an operation's error.
@@ -58,20 +47,17 @@ fn placement_error(error: &PlacementError) -> OpError {
     OpError::new(retval::INVALID_VALUE, text).key("corelist")
 }
 
-impl Operation<Router> for SetWorkers {
-    const NAME: &'static str = "workers_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetWorkersRequest;
+impl Execute<Router> for SetWorkers {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetWorkersRequest) -> Result<Outcome<Router, ()>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let there = router.graph.thread_info();
         let system = System::of(router)?;
-        let cores = (!request.corelist.is_empty()).then_some(request.corelist.as_slice());
-        let plans = replan(&system.topology, &system.startup.cpu, system.main.cpu, &there, request.count, cores)
+        let cores = (!self.corelist.is_empty()).then_some(self.corelist.as_slice());
+        let plans = replan(&system.topology, &system.startup.cpu, system.main.cpu, &there, self.count, cores)
             .map_err(|error| placement_error(&error))?;
         router.set_workers(&plans).map_err(|error| interface_error(&error))?;
-        tracing::info!(target: "startup", "{} workers", request.count);
+        tracing::info!(target: "startup", "{} workers", self.count);
         Ok(Outcome::Done(()))
     }
 }

@@ -5,16 +5,18 @@ use std::net::Ipv4Addr;
 
 use quiver_command::grammar::{Args, Command, IfRef};
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::{Empty, PROTOCOLS, endpoint, nat_error, protocol_name, resolve};
+use super::{PROTOCOLS, endpoint, nat_error, protocol_name, resolve};
 use crate::config::Twice;
 use crate::control::{self, External, Nat, StaticSpec};
 use crate::session::Endpoint;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<SetMapping>().operation::<SetBackEnd>().operation::<ShowMappings>();
+    registry.operation::<SetMapping>().operation::<SetBackEnd>().declare::<ShowMappings>();
     let commands = [
         Command {
             path: "nat44 add static mapping",
@@ -39,12 +41,6 @@ pub(super) fn register(registry: &mut Registry<Router>) {
             syntax: "protocol tcp|udp external <ip4>:<port> local <ip4>:<port> [vrf <id>] probability <n> [del]",
             help: "Adds an endpoint inside to a load-balanced mapping, or takes it out with its sessions",
             parse: parse_back_end,
-        },
-        Command {
-            path: "show nat44 static mappings",
-            syntax: "",
-            help: "Shows static mappings",
-            parse: |_, _| Ok(Invocation::new::<ShowMappings>(Empty {})),
         },
     ];
     for command in commands {
@@ -319,8 +315,10 @@ impl Operation<Router> for SetMapping {
     }
 }
 
-/// Lists mappings.
-pub struct ShowMappings;
+request! {
+    /// Shows static mappings.
+    pub read ShowMappings "nat44_mappings_show" ["show nat44 static mappings"] {}
+}
 
 /// A mapping and how its outside is named.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -398,13 +396,10 @@ impl Text for MappingList {
     }
 }
 
-impl Operation<Router> for ShowMappings {
-    const NAME: &'static str = "nat44_mappings_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowMappings {
     type Reply = MappingList;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, MappingList>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, MappingList>, OpError> {
         let specs = router.part::<Nat>().map(|nat| nat.statics.clone()).unwrap_or_default();
         Ok(Outcome::Done(MappingList(specs.iter().map(|spec| MappingInfo::of(router, spec)).collect())))
     }

@@ -18,13 +18,13 @@ mod tuning;
 
 pub use mapping::{BackEnd, Mapping, SetBackEnd, SetMapping};
 pub use session::{DeleteSession, DeleteSessionRequest, SessionInfo, ShowSessions};
-pub use setup::{Enable, EnableRequest, SetInterface, SetInterfaceRequest, SetPool, SetPoolRequest};
+pub use setup::{Enable, SetInterface, SetPool, SetTimeouts};
 pub use show::{ShowSummary, Summary};
+pub use tuning::SetMss;
 
 use quiver_command::grammar::{Args, IfRef};
 use quiver_command::operation::{OpError, Registry, retval};
 use quiver_net::{IfIndex, Router};
-use serde::{Deserialize, Serialize};
 
 use crate::control::NatError;
 
@@ -37,11 +37,6 @@ pub fn register(registry: &mut Registry<Router>) {
     show::register(registry);
     tables::register(registry);
 }
-
-/// A request without parameters.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Empty {}
 
 pub(crate) fn nat_error(error: &NatError) -> OpError {
     let (code, key) = match error {

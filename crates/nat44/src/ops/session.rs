@@ -5,11 +5,13 @@ use std::net::Ipv4Addr;
 
 use quiver_command::grammar::{Args, Command};
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_graph::thread_name;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::{Empty, PROTOCOLS, endpoint, nat_error, protocol_name};
+use super::{PROTOCOLS, endpoint, nat_error, protocol_name};
 use crate::control;
 use crate::session::{Direction, Endpoint, Session, flag, tcp};
 use crate::table::{SessionId, Timeouts};
@@ -18,7 +20,7 @@ use crate::table::{SessionId, Timeouts};
 const STEP: u32 = 1024;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowSessions>().operation::<DeleteSession>().operation::<ClearSessions>();
+    registry.operation::<ShowSessions>().operation::<DeleteSession>().declare::<ClearSessions>();
     let commands = [
         Command {
             path: "show nat44 sessions",
@@ -31,12 +33,6 @@ pub(super) fn register(registry: &mut Registry<Router>) {
             syntax: "in|out <ip4>:<port> tcp|udp|icmp [vrf <id>] [external-host <ip4>:<port>]",
             help: "Ends a session, found by its inside or its outside endpoint",
             parse: parse_delete,
-        },
-        Command {
-            path: "clear nat44 ed sessions",
-            syntax: "",
-            help: "Ends all sessions",
-            parse: |_, _| Ok(Invocation::new::<ClearSessions>(Empty {})),
         },
     ];
     for command in commands {
@@ -327,16 +323,15 @@ impl Operation<Router> for DeleteSession {
     }
 }
 
-/// Ends all sessions.
-pub struct ClearSessions;
+request! {
+    /// Ends all sessions.
+    pub change ClearSessions "nat44_sessions_clear" ["clear nat44 ed sessions"] {}
+}
 
-impl Operation<Router> for ClearSessions {
-    const NAME: &'static str = "nat44_sessions_clear";
-    const ACCESS: Access = Access::Change;
-    type Request = Empty;
+impl Execute<Router> for ClearSessions {
     type Reply = ();
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ()>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         control::clear_sessions(router).map_err(|e| nat_error(&e))?;
         Ok(Outcome::Done(()))
     }

@@ -3,57 +3,24 @@
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_net::Router;
 use serde::Serialize;
 
-use super::Empty;
 use crate::control::{self, Nat};
 use crate::session::tcp;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowInterfaces>().operation::<ShowAddresses>().operation::<ShowInterfaceAddresses>();
-    registry.operation::<ShowSummary>().operation::<ShowTimeouts>();
-    let commands = [
-        Command {
-            path: "show nat44 interfaces",
-            syntax: "",
-            help: "Shows which interfaces are inside and which outside",
-            parse: |_, _| Ok(Invocation::new::<ShowInterfaces>(Empty {})),
-        },
-        Command {
-            path: "show nat44 addresses",
-            syntax: "",
-            help: "Shows the pools",
-            parse: |_, _| Ok(Invocation::new::<ShowAddresses>(Empty {})),
-        },
-        Command {
-            path: "show nat44 interface address",
-            syntax: "",
-            help: "Shows interfaces whose addresses are in a pool",
-            parse: |_, _| Ok(Invocation::new::<ShowInterfaceAddresses>(Empty {})),
-        },
-        Command {
-            path: "show nat44 summary",
-            syntax: "",
-            help: "Shows how many sessions there are",
-            parse: |_, _| Ok(Invocation::new::<ShowSummary>(Empty {})),
-        },
-        Command {
-            path: "show nat timeouts",
-            syntax: "",
-            help: "Shows how long sessions live without a packet",
-            parse: |_, _| Ok(Invocation::new::<ShowTimeouts>(Empty {})),
-        },
-    ];
-    for command in commands {
-        registry.command(command);
-    }
+    registry.declare::<ShowInterfaces>().declare::<ShowAddresses>().declare::<ShowInterfaceAddresses>();
+    registry.declare::<ShowSummary>().declare::<ShowTimeouts>();
 }
 
-/// Lists interfaces.
-pub struct ShowInterfaces;
+request! {
+    /// Shows which interfaces are inside and which outside.
+    pub read ShowInterfaces "nat44_interfaces_show" ["show nat44 interfaces"] {}
+}
 
 /// An interface and its sides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -89,13 +56,10 @@ impl Text for InterfaceList {
     }
 }
 
-impl Operation<Router> for ShowInterfaces {
-    const NAME: &'static str = "nat44_interfaces_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowInterfaces {
     type Reply = InterfaceList;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, InterfaceList>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, InterfaceList>, OpError> {
         let Some(nat) = router.part::<Nat>() else { return Ok(Outcome::Done(InterfaceList(Vec::new()))) };
         let mut all: Vec<_> = nat.named.keys().chain(&nat.outputs).copied().collect();
         all.sort_unstable();
@@ -113,8 +77,10 @@ impl Operation<Router> for ShowInterfaces {
     }
 }
 
-/// Lists pools.
-pub struct ShowAddresses;
+request! {
+    /// Shows the pools.
+    pub read ShowAddresses "nat44_addresses_show" ["show nat44 addresses"] {}
+}
 
 /// An address of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -154,13 +120,10 @@ impl Text for AddressList {
     }
 }
 
-impl Operation<Router> for ShowAddresses {
-    const NAME: &'static str = "nat44_addresses_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowAddresses {
     type Reply = AddressList;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, AddressList>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, AddressList>, OpError> {
         let list = |pool: &[crate::config::PoolAddress]| {
             let info = |p: &crate::config::PoolAddress| AddressInfo {
                 address: Ipv4Addr::from_bits(p.addr),
@@ -177,8 +140,10 @@ impl Operation<Router> for ShowAddresses {
     }
 }
 
-/// Lists interfaces whose addresses are in a pool.
-pub struct ShowInterfaceAddresses;
+request! {
+    /// Shows interfaces whose addresses are in a pool.
+    pub read ShowInterfaceAddresses "nat44_interface_addresses_show" ["show nat44 interface address"] {}
+}
 
 /// The answer of [`ShowInterfaceAddresses`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -201,21 +166,20 @@ impl Text for InterfaceAddressList {
     }
 }
 
-impl Operation<Router> for ShowInterfaceAddresses {
-    const NAME: &'static str = "nat44_interface_addresses_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowInterfaceAddresses {
     type Reply = InterfaceAddressList;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, InterfaceAddressList>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, InterfaceAddressList>, OpError> {
         let all = router.part::<Nat>().map(|nat| nat.pool_interfaces.clone()).unwrap_or_default();
         let names = |twice| all.iter().filter(|(_, t)| *t == twice).map(|(i, _)| router.interfaces.name(*i)).collect();
         Ok(Outcome::Done(InterfaceAddressList { pool: names(false), twice_nat: names(true) }))
     }
 }
 
-/// Tells how many sessions there are.
-pub struct ShowSummary;
+request! {
+    /// Shows how many sessions there are.
+    pub read ShowSummary "nat44_summary_show" ["show nat44 summary"] {}
+}
 
 /// The answer of [`ShowSummary`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -262,13 +226,10 @@ impl Text for Summary {
     }
 }
 
-impl Operation<Router> for ShowSummary {
-    const NAME: &'static str = "nat44_summary_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowSummary {
     type Reply = Summary;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, Summary>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Summary>, OpError> {
         let limit = router.part::<Nat>().and_then(|nat| nat.enabled).map_or(0, |e| e.sessions);
         let mut sum = Summary { limit, ..Summary::default() };
         for thread in control::threads(router) {
@@ -304,8 +265,10 @@ impl Operation<Router> for ShowSummary {
     }
 }
 
-/// Tells the timeouts.
-pub struct ShowTimeouts;
+request! {
+    /// Shows how long sessions live without a packet.
+    pub read ShowTimeouts "nat_timeouts_show" ["show nat timeouts"] {}
+}
 
 /// The answer of [`ShowTimeouts`], seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -329,13 +292,10 @@ impl Text for TimeoutList {
     }
 }
 
-impl Operation<Router> for ShowTimeouts {
-    const NAME: &'static str = "nat_timeouts_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowTimeouts {
     type Reply = TimeoutList;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, TimeoutList>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, TimeoutList>, OpError> {
         let t = control::timeouts(router);
         let list = TimeoutList { udp: t.udp, tcp_established: t.tcp_established, tcp_transitory: t.tcp_transitory, icmp: t.icmp };
         Ok(Outcome::Done(list))

@@ -2,31 +2,28 @@
 
 use std::fmt::Write as _;
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_graph::thread_name;
 use quiver_net::Router;
 use serde::Serialize;
 
-use super::Empty;
 use crate::control::{self, Nat};
 use crate::thread::ThreadNat;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowTables>().command(Command {
-        path: "show nat44 hash tables",
-        // What VPP's words add, its bucket chains, is not there: a table of ours has no chains.
-        syntax: "[detail|verbose]",
-        help: "Shows how full the tables of each thread are, and what memory they take",
-        parse: |args, _| {
-            let _ = args.take_one_of(&[("detail", ()), ("verbose", ())]);
-            Ok(Invocation::new::<ShowTables>(Empty {}))
-        },
-    });
+    registry.declare::<ShowTables>();
 }
 
-/// Tells how full the tables of each thread are.
-pub struct ShowTables;
+request! {
+    /// Shows how full the tables of each thread are, and what memory they take.
+    pub read ShowTables "nat44_tables_show" ["show nat44 hash tables"] {
+    } ignores {
+        /// What VPP's words add, its bucket chains, is not there: a table of ours has no chains.
+        "detail|verbose",
+    }
+}
 
 /// The tables of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -73,13 +70,10 @@ impl Text for TableList {
     }
 }
 
-impl Operation<Router> for ShowTables {
-    const NAME: &'static str = "nat44_tables_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowTables {
     type Reply = TableList;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, TableList>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, TableList>, OpError> {
         let mut threads = Vec::new();
         for thread in control::threads(router) {
             let look = move |nat: &mut ThreadNat| ThreadTables {

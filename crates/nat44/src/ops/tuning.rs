@@ -5,109 +5,69 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use quiver_command::grammar::{Args, Command};
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::request;
+use quiver_command::request::{Argument, Execute};
 use quiver_graph::thread_name;
 use quiver_graph::topology::parse_cpu_list;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::{Empty, nat_error};
+use super::nat_error;
 use crate::control::{self, Nat};
 
 /// The least that a clamp leaves: what every host takes (RFC 9293, section 3.7.1).
 const MSS_LEAST: u16 = 536;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<SetLog>().operation::<ShowLog>();
-    registry.operation::<SetWorkers>().operation::<ShowWorkers>().operation::<SetMss>().operation::<ShowMss>();
-    let commands = [
-        Command {
-            path: "set nat workers",
-            syntax: "<list>",
-            help: "Chooses the workers, from 0, that have sessions; all sessions end",
-            parse: parse_workers,
+    registry.operation::<SetLog>().declare::<ShowLog>();
+    registry.declare::<SetWorkers>().declare::<ShowWorkers>().declare::<SetMss>().declare::<ShowMss>();
+    registry.command(Command {
+        path: "nat44 logging",
+        syntax: "collector <ip4> [port <n>] | disable",
+        help: "Sends a syslog datagram to a collector for each session that begins or ends",
+        parse: |args, _| {
+            if args.take_keyword("disable") {
+                return Ok(Invocation::new::<SetLog>(SetLogRequest { collector: None, port: None }));
+            }
+            args.expect_keyword("collector")?;
+            let collector = Some(args.ip4("collector")?);
+            let port = if args.take_keyword("port") { Some(args.number("port")?) } else { None };
+            Ok(Invocation::new::<SetLog>(SetLogRequest { collector, port }))
         },
-        Command {
-            path: "show nat workers",
-            syntax: "",
-            help: "Shows the threads that have sessions",
-            parse: |_, _| Ok(Invocation::new::<ShowWorkers>(Empty {})),
-        },
-        Command {
-            path: "nat mss-clamping",
-            syntax: "<bytes>|disable",
-            help: "Lowers the greatest segment size that TCP connections through the NAT agree on",
-            parse: |args, _| {
-                let bytes = if args.take_keyword("disable") { None } else { Some(args.number("bytes")?) };
-                Ok(Invocation::new::<SetMss>(SetMssRequest { bytes }))
-            },
-        },
-        Command {
-            path: "show nat mss-clamping",
-            syntax: "",
-            help: "Shows the greatest segment size",
-            parse: |_, _| Ok(Invocation::new::<ShowMss>(Empty {})),
-        },
-        Command {
-            path: "nat44 logging",
-            syntax: "collector <ip4> [port <n>] | disable",
-            help: "Sends a syslog datagram to a collector for each session that begins or ends",
-            parse: |args, _| {
-                if args.take_keyword("disable") {
-                    return Ok(Invocation::new::<SetLog>(SetLogRequest { collector: None, port: None }));
-                }
-                args.expect_keyword("collector")?;
-                let collector = Some(args.ip4("collector")?);
-                let port = if args.take_keyword("port") { Some(args.number("port")?) } else { None };
-                Ok(Invocation::new::<SetLog>(SetLogRequest { collector, port }))
-            },
-        },
-        Command {
-            path: "show nat44 logging",
-            syntax: "",
-            help: "Shows where the mapping log goes, and how much of it",
-            parse: |_, _| Ok(Invocation::new::<ShowLog>(Empty {})),
-        },
-    ];
-    for command in commands {
-        registry.command(command);
-    }
+    });
 }
 
-fn parse_workers(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+/// A list of workers, `0-2,5`.
+fn worker_list(args: &mut Args<'_>, _: &Argument, _: usize) -> Result<Vec<usize>, OpError> {
     let list = args.word("workers")?;
     let workers = parse_cpu_list(&list).map_err(|_| {
         let error = OpError::new(retval::INVALID_VALUE, format!("`{list}' is no list of workers"));
         error.key("workers").value(&list).remedy("such as 0-2,5")
     })?;
-    let workers = workers.into_iter().map(|n| n as usize).collect();
-    Ok(Invocation::new::<SetWorkers>(SetWorkersRequest { workers }))
+    Ok(workers.into_iter().map(|n| n as usize).collect())
 }
 
-/// Chooses workers.
-pub struct SetWorkers;
-
-/// What [`SetWorkers`] chooses.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetWorkersRequest {
-    /// Workers, from 0.
-    pub workers: Vec<usize>,
+request! {
+    /// Chooses the workers, from 0, that have sessions; all sessions end.
+    pub change SetWorkers "nat_workers_set" ["set nat workers"] {
+        /// Workers, from 0.
+        pub workers: Vec<usize> = "<list>" with(worker_list),
+    }
 }
 
-impl Operation<Router> for SetWorkers {
-    const NAME: &'static str = "nat_workers_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetWorkersRequest;
+impl Execute<Router> for SetWorkers {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetWorkersRequest) -> Result<Outcome<Router, ()>, OpError> {
-        control::set_workers(router, request.workers).map_err(|e| nat_error(&e))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        control::set_workers(router, self.workers).map_err(|e| nat_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }
 
-/// Lists threads that have sessions.
-pub struct ShowWorkers;
+request! {
+    /// Shows the threads that have sessions.
+    pub read ShowWorkers "nat_workers_show" ["show nat workers"] {}
+}
 
 /// The answer of [`ShowWorkers`]: names of threads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -123,47 +83,35 @@ impl Text for WorkerList {
     }
 }
 
-impl Operation<Router> for ShowWorkers {
-    const NAME: &'static str = "nat_workers_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowWorkers {
     type Reply = WorkerList;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, WorkerList>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, WorkerList>, OpError> {
         Ok(Outcome::Done(WorkerList(control::threads(router).into_iter().map(thread_name).collect())))
     }
 }
 
-/// Sets the greatest segment size.
-pub struct SetMss;
-
-/// What [`SetMss`] sets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetMssRequest {
-    /// Bytes; none: connections agree on what they like.
-    #[serde(default)]
-    pub bytes: Option<u16>,
+request! {
+    /// Lowers the greatest segment size that TCP connections through the NAT agree on.
+    pub change SetMss "nat_mss_clamping_set" ["nat mss-clamping"] {
+        /// Bytes; none: connections agree on what they like.
+        pub bytes: Option<u16> = "<bytes>|disable" said() range(MSS_LEAST as u64..=u16::MAX as u64),
+    }
 }
 
-impl Operation<Router> for SetMss {
-    const NAME: &'static str = "nat_mss_clamping_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetMssRequest;
+impl Execute<Router> for SetMss {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetMssRequest) -> Result<Outcome<Router, ()>, OpError> {
-        if let Some(wrong) = request.bytes.filter(|bytes| *bytes < MSS_LEAST) {
-            let text = format!("{wrong} is out of range, expected {MSS_LEAST} to {}", u16::MAX);
-            return Err(OpError::invalid("mss-clamping", wrong, text));
-        }
-        control::set(router, |config| config.mss = request.bytes.unwrap_or(0)).map_err(|e| nat_error(&e))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        control::set(router, |config| config.mss = self.bytes.unwrap_or(0)).map_err(|e| nat_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }
 
-/// Tells the greatest segment size.
-pub struct ShowMss;
+request! {
+    /// Shows the greatest segment size.
+    pub read ShowMss "nat_mss_clamping_show" ["show nat mss-clamping"] {}
+}
 
 /// The answer of [`ShowMss`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -181,13 +129,10 @@ impl Text for MssInfo {
     }
 }
 
-impl Operation<Router> for ShowMss {
-    const NAME: &'static str = "nat_mss_clamping_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowMss {
     type Reply = MssInfo;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, MssInfo>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, MssInfo>, OpError> {
         let mss = router.part::<Nat>().map_or(0, |nat| nat.config.mss);
         Ok(Outcome::Done(MssInfo { bytes: (mss > 0).then_some(mss) }))
     }
@@ -222,8 +167,10 @@ impl Operation<Router> for SetLog {
     }
 }
 
-/// Tells of the mapping log.
-pub struct ShowLog;
+request! {
+    /// Shows where the mapping log goes, and how much of it.
+    pub read ShowLog "nat44_logging_show" ["show nat44 logging"] {}
+}
 
 /// The answer of [`ShowLog`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -245,13 +192,10 @@ impl Text for LogInfo {
     }
 }
 
-impl Operation<Router> for ShowLog {
-    const NAME: &'static str = "nat44_logging_show";
-    const ACCESS: Access = Access::Read;
-    type Request = Empty;
+impl Execute<Router> for ShowLog {
     type Reply = LogInfo;
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, LogInfo>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, LogInfo>, OpError> {
         let logger = router.part::<Nat>().and_then(|nat| nat.logger.as_ref());
         let Some(mut info) = logger.map(|l| LogInfo { collector: Some(l.collector), sent: l.sent, lost: l.failed }) else {
             return Ok(Outcome::Done(LogInfo::default()));

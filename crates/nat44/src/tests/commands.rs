@@ -82,7 +82,7 @@ fn a_wrong_command_is_one_line_that_names_what_is_wrong() {
         ("set interface nat44", "interface"),
         ("set interface nat44 out x0 del", "no NAT44 on x0"),
         ("set interface nat44 out x1 output-feature del", "no NAT44 output feature on x1"),
-        ("set nat timeout udp 0", "out of range"),
+        ("set nat timeout udp 0", "expected 1 to 1000000"),
         ("set nat timeout", "timeout"),
         ("nat44 del session in 10.0.0.2 udp", "endpoint"),
     ] {

@@ -112,7 +112,7 @@ fn segment_sizes_are_lowered_in_both_directions() {
     let got = bed.send_on(0, bed.outside, answer());
     assert_eq!(bed.one(got, bed.inside).bytes[54..58], [2, 4, 5, 180]);
     assert_eq!(run(&mut bed.h, "show nat mss-clamping"), "mss-clamping disabled\n");
-    assert!(error(&mut bed.h, "nat mss-clamping 100").contains("out of range"));
+    assert!(error(&mut bed.h, "nat mss-clamping 100").contains("expected 536 to 65535"));
 }
 
 #[test]

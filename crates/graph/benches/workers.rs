@@ -68,6 +68,7 @@ impl VectorNode for Spread {
 }
 
 /// Reads the header, decides, writes a little: what forwarding nodes do.
+#[derive(Clone)]
 struct Check {
     sum: u64,
 }
@@ -75,24 +76,13 @@ struct Check {
 impl Node for Check {
     type Next = NoNext;
     type Drop = CheckDrop;
-    type In = (u64, u32);
-    type Out = (u64, bool);
 
     #[inline(always)]
-    fn load(&self, packet: &Pkt<'_>) -> (u64, u32) {
-        (u64::from_be_bytes(packet.head()), packet.len() as u32)
-    }
-
-    #[inline(always)]
-    fn compute(&self, (word, len): (u64, u32)) -> (u64, bool) {
-        (word.wrapping_mul(0x9e37_79b9_7f4a_7c15), len >= 60)
-    }
-
-    #[inline(always)]
-    fn store(&mut self, mut packet: Pkt<'_>, _: (u64, u32), (word, good): (u64, bool)) -> Verdict {
-        if !good {
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        if packet.len() < 60 {
             return packet.drop(CheckDrop::Short);
         }
+        let word = u64::from_be_bytes(packet.head()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.sum = self.sum.wrapping_add(word);
         packet.set_head(word.to_be_bytes());
         Verdict::slot(1)
@@ -123,7 +113,7 @@ impl Bed {
         let mut graph = Graph::new(region, stats, Clock::new(), qsbr::Domain::new());
         let to = Arc::<AtomicU64>::default();
         let shared = to.clone();
-        let check = |name: &str, next: &str| NodeSpec::staged(name, |_| Check { sum: 0 }).with_next(next);
+        let check = |name: &str, next: &str| NodeSpec::node(name, Check { sum: 0 }).with_next(next);
         graph
             .add(vec![
                 NodeSpec::vector("sink", |_| Sink),

@@ -5,8 +5,8 @@ use quiver_buffer::{HEADROOM, Meta, NO_BUFFER};
 
 use crate::IfIndex;
 use crate::context::{Core, NodeCx};
-use crate::frame::{Frame, IF_MASK, Span, TAKEN, flags};
-use crate::packet::{Env, Packet};
+use crate::frame::{IF_MASK, Span, TAKEN, flags};
+use crate::packet::{Env, Packet, Pkt};
 use crate::port::Segment;
 
 /// A run of bytes to copy from.
@@ -192,15 +192,11 @@ impl NodeCx<'_> {
         }
     }
 
-    /// [`NodeCx::cut`] for packet `i` of a frame.
-    ///
-    /// # Panics
-    /// Where `i` is not a packet of the frame.
-    pub fn cut_at(&mut self, frame: &mut Frame, i: usize, len: usize) {
-        assert!(i < frame.len);
-        let mut packet = Packet { index: frame.index[i], span: frame.span[i], context: frame.context[i], aux: frame.aux[i] };
+    /// [`NodeCx::cut`] for a packet in a frame.
+    pub fn cut_view(&mut self, view: &mut Pkt<'_>, len: usize) {
+        let mut packet = view.copy_lanes();
         self.cut(&mut packet, len);
-        (frame.span[i], frame.context[i]) = (packet.span, packet.context);
+        view.put_lanes(&packet);
     }
 
     /// Cuts a packet to its first `len` bytes and frees the buffers that hold none of them.

@@ -14,6 +14,7 @@ use crate::node::{DropReasons, Verdict};
 use crate::packet::{Env, Lanes, Packet, Pkt};
 use crate::stats::SimpleCounters;
 use crate::trace::TraceBuffer;
+use crate::worker::Place;
 
 /// Number of a node in the graph, the same on every worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -259,9 +260,17 @@ pub struct NodeCx<'a> {
     pub(crate) node: u16,
     pub(crate) nexts: &'a [u16],
     pub(crate) next: &'a mut [u16; LANES],
+    /// The places of all nodes.
+    pub(crate) places: &'a [Place],
 }
 
 impl NodeCx<'_> {
+    /// Makes these the surroundings of node `id`.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, id: u16) {
+        self.places[id as usize].enter(id, self);
+    }
+
     /// Time of this loop, ns (CLOCK_MONOTONIC).
     pub fn now(&self) -> u64 {
         self.core.now

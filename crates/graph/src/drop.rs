@@ -6,7 +6,8 @@ use crate::capture::CapturePoint;
 use crate::context::NodeCx;
 use crate::elog::EventKind;
 use crate::frame::Frame;
-use crate::node::{NoNext, VectorNode};
+use crate::node::{NoNext, Node, VectorNode, Verdict};
+use crate::packet::Pkt;
 use crate::stats::SimpleCounters;
 use crate::{IfIndex, drop_reasons};
 
@@ -31,7 +32,7 @@ impl VectorNode for ErrorDrop {
             for i in 0..frame.len {
                 let time = cx.core.now;
                 // SAFETY: i < len, and the frame is exclusively borrowed.
-                let mut packet = unsafe { crate::Pkt::of_lane(frame, i, &cx.env) };
+                let mut packet = unsafe { Pkt::of_lane(frame, i, &cx.env) };
                 // The headers that nodes have taken off still lie before the data: a capture shows the whole packet.
                 let taken_off = packet.span().offset().saturating_sub(quiver_buffer::HEADROOM);
                 packet.push(taken_off);
@@ -62,17 +63,15 @@ drop_reasons! {
 }
 
 /// End of edges whose node has been removed while packets were on their way.
+#[derive(Clone)]
 pub(crate) struct NullNode;
 
-impl VectorNode for NullNode {
+impl Node for NullNode {
     type Next = NoNext;
     type Drop = NullDrop;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let verdict = cx.packet(frame, i).drop(NullDrop::Blackholed);
-            cx.decide(i, verdict);
-        }
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        packet.drop(NullDrop::Blackholed)
     }
 }
 
@@ -82,20 +81,24 @@ drop_reasons! {
 }
 
 /// Where packets go that an iteration would never have run to their end (`worker/bound.rs`).
+#[derive(Clone)]
 pub(crate) struct PacketLoop {
     /// Remembers how many, in the event log.
     pub event: EventKind,
+    /// Packets of this vector.
+    pub packets: u32,
 }
 
-impl VectorNode for PacketLoop {
+impl Node for PacketLoop {
     type Next = NoNext;
     type Drop = LoopDrop;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let verdict = cx.packet(frame, i).drop(LoopDrop::Loop);
-            cx.decide(i, verdict);
-        }
-        cx.log(self.event, frame.len() as u32, 0);
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        self.packets += 1;
+        packet.drop(LoopDrop::Loop)
+    }
+
+    fn end(&mut self, cx: &mut NodeCx<'_>) {
+        cx.log(self.event, std::mem::take(&mut self.packets), 0);
     }
 }

@@ -20,6 +20,8 @@ pub(crate) const LANES: usize = VECTOR_MAX + PREFETCH_MAX;
 
 /// Flags in the high 8 bits of the context lane.
 pub mod flags {
+    /// Any of them.
+    pub const ANY: u32 = !super::IF_MASK;
     /// The buffer's metadata line is valid.
     pub const META: u32 = 1 << 24;
     /// More buffers follow (implies [`META`]).

@@ -20,10 +20,10 @@ use crate::fleet::{Fleet, ThreadInfo};
 use crate::frame::VECTOR_DEFAULT;
 use crate::handoff::HandoffInput;
 use crate::interface::InterfaceCounters;
+use crate::level::Level;
 use crate::node::{ErrorText, LoopConfig, Severity, Verdict};
 use crate::pulse::Pulses;
-use crate::spec::{MakeCx, NodeKind, NodeSpec};
-use crate::staged::Level;
+use crate::spec::{Loop, MakeCx, NodeKind, NodeSpec};
 use crate::stats::{Names, SimpleCounters, Stats, path_part};
 use crate::worker::{NodeCounters, Shared, Slot, Worker};
 
@@ -134,8 +134,8 @@ pub struct Graph {
     node_names: Arc<Names>,
     stats: Arc<Stats>,
     vector_size: usize,
-    /// Lines of nodes, as each worker takes them up.
-    lines: Vec<(&'static [&'static str], Recipe)>,
+    /// Fused chains, as each worker takes them up.
+    chains: Vec<(&'static [&'static str], Recipe)>,
     fusion: bool,
     domain: qsbr::Domain,
 }
@@ -178,7 +178,7 @@ impl Graph {
             node_names: stats.names("/sys/node/names"),
             stats,
             vector_size: VECTOR_DEFAULT,
-            lines: Vec::new(),
+            chains: Vec::new(),
             fusion: true,
             domain,
         };
@@ -187,10 +187,10 @@ impl Graph {
         let looped = graph.shared.events.kind("packet loop: %d packets dropped");
         let added = graph.add(vec![
             NodeSpec::vector("error-drop", move |_| ErrorDrop { counter: drops.clone() }).takes_shared(),
-            NodeSpec::vector("null-node", |_| NullNode).takes_shared(),
+            NodeSpec::node("null-node", NullNode).takes_shared(),
             NodeSpec::vector("error-punt", move |_| ErrorDrop { counter: punts.clone() }).takes_shared(),
             NodeSpec::input("handoff-input", |_| HandoffInput),
-            NodeSpec::vector("packet-loop", move |_| PacketLoop { event: looped }).takes_shared(),
+            NodeSpec::node("packet-loop", PacketLoop { event: looped, packets: 0 }).takes_shared(),
         ]);
         debug_assert!(added.is_ok());
         graph.shared.errors.set_len(graph.errors.len() as u32);
@@ -369,7 +369,7 @@ impl Graph {
                 worker.install(id, slot);
             }
         }
-        self.lines.iter().for_each(|(_, line)| line(&mut worker));
+        self.chains.iter().for_each(|(_, chain)| chain(&mut worker));
         worker.set_fusion(self.fusion);
         worker
     }
@@ -460,7 +460,7 @@ impl Graph {
             name: e.spec.name.clone(),
             kind: e.spec.kind,
             nexts: e.nexts.slots().iter().map(name).collect(),
-            multi_loop: e.spec.staged.then_some((e.loop_config, e.level)),
+            multi_loop: (e.spec.settable != Loop::Fixed).then_some((e.loop_config, e.level)),
         };
         self.entries.iter().enumerate().filter_map(|(i, e)| e.as_ref().map(|e| info((i, e)))).collect()
     }

@@ -7,12 +7,13 @@
 //!                                                              announce a quiescent state, sleep when idle
 //! ```
 //!
-//! A node is written for one packet ([`Node`]); the multi-loop, tracing, counting and partitioning by next node are made
-//! here, once. Packets are four `u32` lanes of a [`Frame`]; headers are copied in and out by value through [`Pkt`], so that
+//! A node is written for one packet ([`Node`]), a hot one also for a batch of the common case ([`FastPath`]); the loop, its compilation
+//! for each instruction set, tracing, counting and partitioning by next node are made here, once. Packets are four `u32` lanes of a [`Frame`]; headers are copied in and out by value through [`Pkt`], so that
 //! crates that forbid unsafe code can write any node.
 //!
 //! May use: buffer, tables, the operating system. Must never know: headers, interfaces' meaning, routes.
 
+mod batch;
 mod capture;
 mod chain;
 pub mod clock;
@@ -24,9 +25,10 @@ mod fleet;
 mod frame;
 mod fuse;
 mod graph;
-mod group;
 mod handoff;
 mod interface;
+mod level;
+mod loops;
 mod node;
 mod own;
 mod packet;
@@ -35,12 +37,12 @@ mod publish;
 mod pulse;
 pub mod reactor;
 mod spec;
-mod staged;
 pub mod stats;
 pub mod topology;
 mod trace;
 mod worker;
 
+pub use batch::{Batch, Sent};
 pub use capture::{CapturePoint, CaptureSink, Captured};
 pub use chain::Joining;
 pub use context::{NodeCx, NodeId};
@@ -48,13 +50,14 @@ pub use drop::{DropError, NullDrop};
 pub use feature::{ArcPoint, ArcSlot, ArcSpec, FeatureSpec, Point};
 pub use fleet::{Fleet, Rest, ThreadInfo, ThreadPlan};
 pub use frame::{Frame, IfIndex, PREFETCH_MAX, Span, VECTOR_DEFAULT, VECTOR_MAX, flags};
-pub use fuse::{End, Line, Then};
+pub use fuse::{End, FusedChain, Then};
 pub use graph::{ErrorInfo, EventCounts, Graph, GraphError, MAX_NODES, NodeFigures, NodeInfo, STATS_BYTES};
-pub use group::{Group, Sent};
 pub use handoff::HANDOFF_CAPACITY;
 pub use interface::{InterfaceCounters, MAX_INTERFACES};
+pub use level::Level;
 pub use node::{
-    DropReasons, ErrorText, Idle, InputNode, LoopConfig, NextNodes, NoDrops, NoNext, Node, SHARE, Severity, VectorNode, Verdict,
+    DropReasons, ErrorText, FastPath, Idle, InputNode, LoopConfig, NextNodes, NoDrops, NoNext, Node, SHARE, Severity, VectorNode,
+    Verdict,
 };
 pub use packet::{Packet, Pkt, prefetch};
 pub use port::{
@@ -64,6 +67,5 @@ pub use port::{
 pub use publish::{Published, Snapshot};
 pub use pulse::{Activity, Pulse, Pulses, Whereabouts};
 pub use spec::{MakeCx, NodeKind, NodeSpec, TraceFormat};
-pub use staged::Level;
 pub use trace::{TRACE_BYTES, TRACE_MAX, TraceEntry, TraceRecord};
 pub use worker::{LoopFigures, NodeCounters, NodePeak, Worker, thread_name};

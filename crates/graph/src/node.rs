@@ -1,7 +1,7 @@
-//! What a node is: a struct, where packets go next, why they are dropped, and three functions for one packet.
+//! What a node is: a struct, where packets go next, why they are dropped, and a function for one packet.
 
+use crate::batch::{Batch, Sent};
 use crate::context::NodeCx;
-use crate::group::{Group, Sent};
 use crate::packet::Pkt;
 
 /// Where a packet goes: slot in the node's list of next nodes. Slot 0 is `error-drop`.
@@ -152,42 +152,33 @@ macro_rules! drop_reasons {
     };
 }
 
-/// How a staged node's loop runs; all of it can be switched at run time.
+/// How a node's loop runs; all of it can be switched at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopConfig {
-    /// Packets a step: 1, 2, 4 or 8.
+    /// Packets a step: 1, 2, 4 or 8. With 1, and for nodes without a [fast path](FastPath), each packet is taken by [`Node::packet`].
     pub width: u8,
     /// Prefetch distance in packets, 0 for none, at most [`crate::PREFETCH_MAX`].
     pub prefetch: u8,
 }
 
-impl LoopConfig {
-    /// Four packets a step, no prefetch: right for short nodes whose lines the node before has met (measured).
-    pub const DEFAULT: Self = Self { width: 4, prefetch: 0 };
-    /// One packet a step, no prefetch: right for nodes that decide most packets by a few comparisons and leave the rest to a
-    /// function of its own; the processor overlaps them by itself (measured).
-    pub const SINGLE: Self = Self { width: 1, prefetch: 0 };
-    /// Eight packets a step for nodes with a way for groups; a group's packets that are not plain are taken one by one.
-    pub const GROUPS: Self = Self { width: 8, prefetch: 0 };
-    /// Four packets a step, fetching the header lines eight packets ahead: for the node that meets a line first.
-    pub const FIRST_TOUCH: Self = Self { width: 4, prefetch: 8 };
-}
-
-/// A node, written for one packet. The framework makes the multi-loop from it: for a group of packets all `load`s, then all
-/// `compute`s, then all `store`s, so that the compiler can check several headers at once; the rest one by one.
+/// A node: one function for one packet, which holds its whole rule. The framework owns the loop over the packets of a frame,
+/// prefetching, the compilation for each instruction set, tracing and counters.
 ///
-/// Mark the three functions `#[inline(always)]`: they must be compiled inside the loop of each instruction set.
-pub trait Node: Send + 'static {
+/// A node is declared as a prototype ([`crate::NodeSpec::node`]), which is cloned for each thread that runs the graph.
+///
+/// Mark `packet` `#[inline(always)]` where the node is hot: only what is inlined into the loop is compiled for each instruction set.
+pub trait Node: Clone + Send + 'static {
     /// Where packets go.
     type Next: NextNodes;
     /// Why packets are dropped.
     type Drop: DropReasons;
-    /// What is read of a packet.
-    type In: Copy;
-    /// What follows from it.
-    type Out: Copy;
-    /// The loop that measured best.
-    const LOOP: LoopConfig = LoopConfig::DEFAULT;
+    /// Prefetch distance in packets that measured best: 0 unless the node meets a line first.
+    const PREFETCH: u8 = 0;
+    /// Whether it takes packets out of the frame ([`Pkt::take`]): then what comes is traced before it runs.
+    const CONSUMES: bool = false;
+
+    /// Once for each instance, on the main thread: this one will run on `thread`.
+    fn start(&mut self, _thread: usize) {}
 
     /// Once before each vector: pick up snapshots, copy loop invariants into `self`.
     #[inline(always)]
@@ -199,35 +190,36 @@ pub trait Node: Send + 'static {
         packet.prefetch_header();
     }
 
-    /// Reads lanes and headers.
-    fn load(&self, packet: &Pkt<'_>) -> Self::In;
+    /// Handles a packet, and says where it goes.
+    fn packet(&mut self, cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict;
 
-    /// Decides, from values alone: this is the part that is vectorised across packets. Tables may be read.
-    fn compute(&self, input: Self::In) -> Self::Out;
-
-    /// Whether [`Node::group`] is worth asking.
-    const GROUPS: bool = false;
-
-    /// Bytes that it takes off the front of plain packets: nodes behind it in a line that look ahead look behind these.
-    const PULLS: usize = 0;
-
-    /// Handles a group whose packets are all of the plain kind, and sends them on. `None`, with no lane and no byte changed,
-    /// where one of them is anything else: they are then taken one by one.
-    #[inline(always)]
-    fn group<const W: usize>(&mut self, _group: &mut Group<'_, W>) -> Option<Sent> {
-        None
-    }
-
-    /// Writes lanes and headers, and says where the packet goes.
-    fn store(&mut self, packet: Pkt<'_>, input: Self::In, output: Self::Out) -> Verdict;
-
-    /// Once after each vector: flush per-vector counters, send packets made on the way.
+    /// Once after each vector: flush per-vector counters, send packets made meanwhile.
     #[inline(always)]
     fn end(&mut self, _cx: &mut NodeCx<'_>) {}
+
+    /// Gives back what the node holds (its packets) before it is taken out of the graph.
+    fn release(&mut self, _cx: &mut NodeCx<'_>) {}
+}
+
+/// The fast path of a hot node: the common case, for several packets at a time with their values in arrays, so that the compiler
+/// checks several headers by one instruction.
+///
+/// It decides as [`Node::packet`] does, for the packets that it takes. Mark it `#[inline(always)]`.
+pub trait FastPath: Node {
+    /// Packets a step that measured best: 1, 2, 4 or 8.
+    const WIDTH: u8 = 8;
+
+    /// Bytes that it takes off the front of packets: nodes behind it in a fused chain that prefetch look behind these.
+    const PULLS: usize = 0;
+
+    /// Handles a batch whose packets are all of the common case, and sends them on. `None`, with no lane and no byte changed,
+    /// where one of them is not: they are then taken one by one, by a batch of one or by [`Node::packet`].
+    fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent>;
 }
 
 /// A node that must see the whole vector at a time: table kernels, nodes that hold or make packets. `run` gives each
 /// packet a verdict with [`NodeCx::decide`] (packets without one are dropped as `no verdict`, which tests forbid).
+/// Its loop is compiled for each instruction set, too.
 pub trait VectorNode: Send + 'static {
     /// Where packets go.
     type Next: NextNodes;

@@ -73,6 +73,17 @@ impl<'a> Pkt<'a> {
         unsafe { *self.lanes.context = value }
     }
 
+    /// The lanes as they are.
+    pub(crate) fn copy_lanes(&self) -> Packet {
+        Packet { index: self.index, span: self.span, context: self.context, aux: self.aux }
+    }
+
+    /// Takes span and context over from an owned packet that is this one.
+    pub(crate) fn put_lanes(&mut self, packet: &Packet) {
+        self.put_span(packet.span);
+        self.put_context(packet.context);
+    }
+
     /// The same view once more, for a call that is not inlined. A view whose own address goes into a call lives on the
     /// stack from then on, in the hot way too: six stores for each packet (measured: half of a node's time). What the call
     /// changes is not seen by the old view.
@@ -477,7 +488,7 @@ impl<'a> Pkt<'a> {
 
     /// Takes the packet out of the frame: the caller owns it now and must send or free it.
     pub fn take(self) -> (Packet, Verdict) {
-        let packet = Packet { index: self.index, span: self.span, context: self.context, aux: self.aux };
+        let packet = self.copy_lanes();
         // SAFETY: lane pointers are live (see `put_span`); marking the lane ends the frame's ownership (F1).
         unsafe {
             *self.lanes.index = crate::frame::TAKEN;

@@ -6,8 +6,9 @@ use std::marker::PhantomData;
 use crate::context::NodeCx;
 use crate::feature::Point;
 use crate::frame::Frame;
-use crate::node::{DropReasons, ErrorText, Idle, InputNode, LoopConfig, NextNodes, Node, VectorNode, Verdict};
-use crate::staged::{Level, RunFn, select};
+use crate::level::{Level, RunFn, compiled};
+use crate::loops::{Batches, Packets, Vectors};
+use crate::node::{DropReasons, ErrorText, FastPath, Idle, InputNode, LoopConfig, NextNodes, Node, VectorNode, Verdict};
 use crate::trace::TraceEntry;
 
 /// Puts a trace entry into words, as lines without indentation.
@@ -42,12 +43,10 @@ pub(crate) trait Dispatch: Send {
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame);
     fn set_loop(&mut self, config: LoopConfig, level: Level);
     fn release(&mut self, cx: &mut NodeCx<'_>);
-    /// The node's type.
+    /// The node's [`Kind`].
     fn kind(&self) -> TypeId;
     /// [`VectorNode::passes`].
-    fn passes(&self) -> Option<Verdict> {
-        None
-    }
+    fn passes(&self) -> Option<Verdict>;
 }
 
 /// An input node behind a pointer.
@@ -94,45 +93,107 @@ impl<I: InputNode> InputNodeDyn for Input<I> {
     }
 }
 
-/// On lines of its own, as [`Input`].
-#[repr(align(128))]
-pub(crate) struct Staged<N: Node> {
-    pub(crate) node: N,
-    run: RunFn<N>,
+/// What can be set of a node's loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loop {
+    /// Nothing: input nodes.
+    Fixed,
+    /// The instruction set.
+    Vectors,
+    /// That and the prefetch distance.
+    Packets,
+    /// All of it.
+    Batches,
 }
 
-impl<N: Node> Dispatch for Staged<N> {
+/// A kind of internal node.
+pub(crate) trait Kind: 'static {
+    type Node: Send;
+    const LOOP: Loop;
+    /// The compiled loop.
+    fn select(config: LoopConfig, level: Level) -> RunFn<Self::Node>;
+    fn release(node: &mut Self::Node, cx: &mut NodeCx<'_>);
+    /// [`VectorNode::passes`].
+    fn passes(_node: &Self::Node) -> Option<Verdict> {
+        None
+    }
+}
+
+/// Nodes with a fast path.
+pub(crate) struct Fast<N>(PhantomData<N>);
+
+impl<N: Node> Kind for Packets<N> {
+    type Node = N;
+    const LOOP: Loop = Loop::Packets;
+    fn select(_config: LoopConfig, level: Level) -> RunFn<N> {
+        compiled::<Self>(level)
+    }
+    fn release(node: &mut N, cx: &mut NodeCx<'_>) {
+        node.release(cx);
+    }
+}
+
+impl<N: FastPath> Kind for Fast<N> {
+    type Node = N;
+    const LOOP: Loop = Loop::Batches;
+    fn select(config: LoopConfig, level: Level) -> RunFn<N> {
+        match config.width {
+            8 => compiled::<Batches<N, 8>>(level),
+            4 => compiled::<Batches<N, 4>>(level),
+            2 => compiled::<Batches<N, 2>>(level),
+            _ => compiled::<Packets<N>>(level),
+        }
+    }
+    fn release(node: &mut N, cx: &mut NodeCx<'_>) {
+        node.release(cx);
+    }
+}
+
+impl<V: VectorNode> Kind for Vectors<V> {
+    type Node = V;
+    const LOOP: Loop = Loop::Vectors;
+    fn select(_config: LoopConfig, level: Level) -> RunFn<V> {
+        compiled::<Self>(level)
+    }
+    fn release(node: &mut V, cx: &mut NodeCx<'_>) {
+        node.release(cx);
+    }
+    fn passes(node: &V) -> Option<Verdict> {
+        node.passes()
+    }
+}
+
+/// An internal node and its loop, on lines of its own, as [`Input`].
+#[repr(align(128))]
+pub(crate) struct Instance<K: Kind> {
+    pub(crate) node: K::Node,
+    run: RunFn<K::Node>,
+}
+
+impl<K: Kind> Dispatch for Instance<K> {
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        // SAFETY: `select` gives only loops that this processor can run.
+        // SAFETY: `compiled` gives only loops that this processor can run.
         unsafe { (self.run)(&mut self.node, cx, frame) }
     }
     fn set_loop(&mut self, config: LoopConfig, level: Level) {
-        self.run = select::<N>(config, level);
+        self.run = K::select(config, level);
     }
-    fn release(&mut self, _cx: &mut NodeCx<'_>) {}
+    fn release(&mut self, cx: &mut NodeCx<'_>) {
+        K::release(&mut self.node, cx);
+    }
     fn kind(&self) -> TypeId {
-        TypeId::of::<N>()
+        TypeId::of::<K>()
+    }
+    fn passes(&self) -> Option<Verdict> {
+        K::passes(&self.node)
     }
 }
 
-/// On lines of its own, as [`Input`].
-#[repr(align(128))]
-struct Whole<V: VectorNode>(V);
-
-impl<V: VectorNode> Dispatch for Whole<V> {
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        self.0.run(cx, frame);
-    }
-    fn set_loop(&mut self, _config: LoopConfig, _level: Level) {}
-    fn release(&mut self, cx: &mut NodeCx<'_>) {
-        self.0.release(cx);
-    }
-    fn kind(&self) -> TypeId {
-        TypeId::of::<V>()
-    }
-    fn passes(&self) -> Option<Verdict> {
-        self.0.passes()
-    }
+/// A thread's clone of a prototype.
+fn instance<N: Node>(prototype: &N, cx: &MakeCx) -> N {
+    let mut node = prototype.clone();
+    node.start(cx.thread);
+    node
 }
 
 /// Declaration of a node.
@@ -145,77 +206,69 @@ pub struct NodeSpec {
     pub(crate) make: Box<dyn Fn(&MakeCx) -> Body>,
     pub(crate) trace: Option<TraceFormat>,
     pub(crate) loop_config: LoopConfig,
-    /// Whether `set node` can change its loop.
-    pub(crate) staged: bool,
+    /// What `set node` can change of its loop.
+    pub(crate) settable: Loop,
     pub(crate) points: Vec<(&'static str, Point)>,
     pub(crate) takes_shared: bool,
     pub(crate) passes: bool,
 }
 
-fn parts<X: NextNodes, D: DropReasons>(_: PhantomData<(X, D)>) -> (Vec<String>, &'static [ErrorText]) {
-    (X::NAMES.iter().map(ToString::to_string).collect(), D::TEXTS)
-}
-
 impl NodeSpec {
-    /// A node written for one packet.
-    pub fn staged<N: Node>(name: impl Into<String>, make: impl Fn(&MakeCx) -> N + 'static) -> Self {
-        let (nexts, errors) = parts::<N::Next, N::Drop>(PhantomData);
-        let make = move |cx: &MakeCx| -> Body {
-            Body::Internal(Box::new(Staged { node: make(cx), run: select::<N>(N::LOOP, Level::best()) }))
-        };
+    fn new<X: NextNodes, D: DropReasons>(
+        name: impl Into<String>,
+        kind: NodeKind,
+        make: Box<dyn Fn(&MakeCx) -> Body>,
+        (settable, loop_config): (Loop, LoopConfig),
+    ) -> Self {
         Self {
             name: name.into(),
-            kind: NodeKind::Internal,
-            nexts,
-            errors,
-            make: Box::new(make),
+            kind,
+            nexts: X::NAMES.iter().map(ToString::to_string).collect(),
+            errors: D::TEXTS,
+            make,
             trace: None,
-            loop_config: N::LOOP,
-            staged: true,
+            loop_config,
+            settable,
             points: Vec::new(),
             takes_shared: false,
             passes: false,
         }
     }
 
-    /// A node that takes the whole vector.
+    fn internal<X: NextNodes, D: DropReasons, K: Kind>(
+        name: impl Into<String>,
+        config: LoopConfig,
+        make: impl Fn(&MakeCx) -> K::Node + 'static,
+    ) -> Self {
+        let make = move |cx: &MakeCx| -> Body {
+            Body::Internal(Box::new(Instance::<K> { node: make(cx), run: K::select(config, Level::best()) }))
+        };
+        Self::new::<X, D>(name, NodeKind::Internal, Box::new(make), (K::LOOP, config))
+    }
+
+    /// A node written for one packet; each thread gets a clone of this prototype.
+    pub fn node<N: Node>(name: impl Into<String>, prototype: N) -> Self {
+        let config = LoopConfig { width: 1, prefetch: N::PREFETCH };
+        Self::internal::<N::Next, N::Drop, Packets<N>>(name, config, move |cx| instance(&prototype, cx))
+    }
+
+    /// A node with a fast path; each thread gets a clone of this prototype.
+    pub fn fast<N: FastPath>(name: impl Into<String>, prototype: N) -> Self {
+        let config = LoopConfig { width: N::WIDTH, prefetch: N::PREFETCH };
+        Self::internal::<N::Next, N::Drop, Fast<N>>(name, config, move |cx| instance(&prototype, cx))
+    }
+
+    /// A node that takes the whole vector. It may own what cannot be cloned, such as a device's queue: `make` makes it for a thread.
     pub fn vector<V: VectorNode>(name: impl Into<String>, make: impl Fn(&MakeCx) -> V + 'static) -> Self {
-        let (nexts, errors) = parts::<V::Next, V::Drop>(PhantomData);
-        let make = move |cx: &MakeCx| -> Body { Body::Internal(Box::new(Whole(make(cx)))) };
-        let loop_config = LoopConfig { width: 1, prefetch: 0 };
-        Self {
-            name: name.into(),
-            kind: NodeKind::Internal,
-            nexts,
-            errors,
-            make: Box::new(make),
-            trace: None,
-            loop_config,
-            staged: false,
-            points: Vec::new(),
-            takes_shared: false,
-            passes: false,
-        }
+        let config = LoopConfig { width: 1, prefetch: 0 };
+        Self::internal::<V::Next, V::Drop, Vectors<V>>(name, config, make)
     }
 
     /// A node that brings packets in.
     pub fn input<I: InputNode>(name: impl Into<String>, make: impl Fn(&MakeCx) -> I + 'static) -> Self {
-        let (nexts, errors) = parts::<I::Next, I::Drop>(PhantomData);
         let make = move |cx: &MakeCx| -> Body { Body::Input(Box::new(Input(make(cx)))) };
-        let loop_config = LoopConfig { width: 1, prefetch: 0 };
-        Self {
-            name: name.into(),
-            kind: NodeKind::Input,
-            nexts,
-            errors,
-            make: Box::new(make),
-            trace: None,
-            loop_config,
-            staged: false,
-            points: Vec::new(),
-            takes_shared: false,
-            passes: false,
-        }
+        let config = LoopConfig { width: 1, prefetch: 0 };
+        Self::new::<I::Next, I::Drop>(name, NodeKind::Input, Box::new(make), (Loop::Fixed, config))
     }
 
     /// How `show trace` puts this node's entries into words.

@@ -9,14 +9,14 @@ use crate::clock::{Clock, View};
 use crate::context::{Core, ERROR_DROP, HANDOFF_INPUT, NULL_NODE, NodeCx, Queue};
 use crate::elog::{EventKind, EventLog};
 use crate::frame::LANES;
-use crate::fuse::Line;
+use crate::fuse::FusedChain;
 use crate::handoff::{HANDOFF_CAPACITY, Handoff};
 use crate::interface::InterfaceCounters;
+use crate::level::Level;
 use crate::node::{Idle, InputNode, LoopConfig};
 use crate::packet::Env;
 use crate::pulse::{Pulse, Pulses};
 use crate::spec::Body;
-use crate::staged::Level;
 use crate::stats::{SimpleCounters, SimpleRows};
 use crate::trace::{TraceBuffer, TraceRecord};
 
@@ -26,7 +26,7 @@ mod run;
 
 pub use place::NodePeak;
 pub(crate) use place::Place;
-use place::{LineSlot, NEVER};
+use place::{ChainSlot, NEVER};
 use run::Run;
 
 /// Counters of nodes, `/sys/node/…`, by node and thread.
@@ -91,7 +91,7 @@ pub struct LoopFigures {
     pub since: u64,
 }
 
-/// Verdicts of the packets of the frame at hand, on lines of their own.
+/// Verdicts of the packets of the frame at hand, on cache lines of their own.
 #[repr(align(128))]
 struct Scratch([u16; LANES]);
 
@@ -101,8 +101,8 @@ pub struct Worker {
     /// By node, as `places`: apart from them because these are written to while a node looks at its place.
     bodies: Vec<Body>,
     places: Vec<Place>,
-    lines: Vec<LineSlot>,
-    /// Whether lines are used.
+    chains: Vec<ChainSlot>,
+    /// Whether fused chains are used.
     fusion: bool,
     inputs: Vec<u16>,
     next: Box<Scratch>,
@@ -151,7 +151,7 @@ impl Worker {
             core,
             bodies: Vec::new(),
             places: Vec::new(),
-            lines: Vec::new(),
+            chains: Vec::new(),
             fusion: true,
             inputs: Vec::new(),
             next: Box::new(Scratch([0; LANES])),
@@ -190,10 +190,10 @@ impl Worker {
         }
         let Some(body) = self.bodies.get_mut(id as usize) else { return };
         *body = Body::Gone;
-        let lines = self.lines.len();
-        self.lines.retain(|slot| !slot.line.ids().contains(&id));
-        if self.lines.len() < lines {
-            self.set_lines();
+        let chains = self.chains.len();
+        self.chains.retain(|slot| !slot.chain.ids().contains(&id));
+        if self.chains.len() < chains {
+            self.set_chains();
         }
         self.inputs.retain(|i| *i != id);
         self.fds_changed = true;
@@ -247,35 +247,39 @@ impl Worker {
             }
             place.nexts[at] = to;
         }
-    }
-
-    /// Takes up a line of nodes that are there; nothing where they are not of its types.
-    pub(crate) fn install_line<L: Line>(&mut self, names: &[&str], ids: &[u16]) {
-        if let ([from, to, ..], Some(line)) = (ids, crate::fuse::line::<L>(names, ids, self.core.env, &self.bodies)) {
-            self.lines.push(LineSlot { line, from: *from, to: *to, usable: false });
-            self.set_lines();
+        // Chains know the slots of their edges.
+        if self.chains.iter().any(|slot| slot.chain.ids().contains(&from)) {
+            self.set_chains();
         }
     }
 
-    /// Switches lines on or off.
+    /// Takes up a fused chain of nodes that are there; nothing where they are not of its types.
+    pub(crate) fn install_chain<L: FusedChain>(&mut self, ids: &[u16]) {
+        if let ([from, to, ..], Some(chain)) = (ids, crate::fuse::chain::<L>(ids, self.core.env, &self.bodies)) {
+            self.chains.push(ChainSlot { chain, from: *from, to: *to, usable: false });
+            self.set_chains();
+        }
+    }
+
+    /// Switches fused chains on or off.
     pub(crate) fn set_fusion(&mut self, on: bool) {
         self.fusion = on;
-        self.set_lines();
+        self.set_chains();
     }
 
-    /// Notes which lines may be used, and at each place that one begins there.
-    fn set_lines(&mut self) {
+    /// Notes which chains may be used, and at each place that one begins there.
+    fn set_chains(&mut self) {
         for place in &self.places {
-            place.line.set(None);
+            place.chain.set(None);
             place.wait.set(NEVER);
         }
-        for (at, slot) in self.lines.iter_mut().enumerate() {
-            // Packets in a peer's memory are copied in front of a node that does not take them, not within a line.
+        for (at, slot) in self.chains.iter_mut().enumerate() {
+            // Packets in a peer's memory are copied in front of a node that does not take them, not within a chain.
             let fits = |id: &u16| self.places[*id as usize].usual && self.places[*id as usize].takes_shared;
-            slot.usable = self.fusion && slot.line.ids().iter().all(fits);
+            slot.usable = self.fusion && slot.chain.link(&self.places) && slot.chain.ids().iter().all(fits);
             let place = &self.places[slot.from as usize];
             if slot.usable && place.wait.get() == NEVER {
-                place.line.set(u8::try_from(at).ok());
+                place.chain.set(u8::try_from(at).ok());
                 place.wait.set(0);
             }
         }
@@ -288,7 +292,7 @@ impl Worker {
             if let Body::Internal(node) = body {
                 node.set_loop(config, level);
             }
-            self.set_lines();
+            self.set_chains();
         }
     }
 
@@ -343,10 +347,10 @@ impl Worker {
 
     /// What it takes to run nodes, from `time` on.
     fn run(&mut self, time: u64) -> Run<'_> {
-        let Self { core, bodies, places, lines, fusion, inputs, next, clock, nodes, pulse, figures, .. } = self;
+        let Self { core, bodies, places, chains, fusion, inputs, next, clock, nodes, pulse, figures, .. } = self;
         let env = core.env;
-        let cx = NodeCx { core, env, prefetch: 0, node: ERROR_DROP, nexts: &[], next: &mut next.0 };
-        Run { cx, bodies, places, fusion: *fusion, lines, inputs, clock: clock.clock(), nodes, pulse, figures, time }
+        let cx = NodeCx { core, env, prefetch: 0, node: ERROR_DROP, nexts: &[], next: &mut next.0, places };
+        Run { cx, bodies, places, fusion: *fusion, chains, inputs, clock: clock.clock(), nodes, pulse, figures, time }
     }
 
     /// Asks input nodes whether the thread may sleep: `Some(until)` if it may, with the earliest time that one asked for.

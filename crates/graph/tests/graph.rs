@@ -8,8 +8,8 @@ use quiver_graph::STATS_BYTES;
 use quiver_graph::clock::Clock;
 use quiver_graph::stats::Stats;
 use quiver_graph::{
-    ArcPoint, ArcSpec, FeatureSpec, Frame, Graph, GraphError, IfIndex, InputNode, Level, NoDrops, NoNext, Node, NodeCx, NodeSpec,
-    Pkt, ThreadPlan, VectorNode, Verdict, drop_reasons, next_nodes,
+    ArcPoint, ArcSpec, Batch, FastPath, FeatureSpec, Frame, Graph, GraphError, IfIndex, InputNode, Level, NoDrops, NoNext, Node,
+    NodeCx, NodeSpec, Pkt, Sent, ThreadPlan, VectorNode, Verdict, drop_reasons, flags, next_nodes,
 };
 use quiver_tables::qsbr;
 
@@ -46,7 +46,8 @@ impl InputNode for Source {
     }
 }
 
-/// Drops odd numbers, sends even ones on with ten bytes fewer.
+/// Drops odd numbers, sends even ones on.
+#[derive(Clone)]
 struct Check {
     arc: ArcPoint,
 }
@@ -54,23 +55,28 @@ struct Check {
 impl Node for Check {
     type Next = CheckNext;
     type Drop = CheckDrop;
-    type In = [u8; 4];
-    type Out = bool;
     #[inline(always)]
-    fn load(&self, packet: &Pkt<'_>) -> [u8; 4] {
-        packet.head()
-    }
-    #[inline(always)]
-    fn compute(&self, input: [u8; 4]) -> bool {
-        input[3] & 1 == 0
-    }
-    #[inline(always)]
-    fn store(&mut self, mut packet: Pkt<'_>, input: [u8; 4], even: bool) -> Verdict {
-        if !even {
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        let number: [u8; 4] = packet.head();
+        if number[3] & 1 != 0 {
             return packet.drop(CheckDrop::Odd);
         }
-        packet.set_aux(u32::from_be_bytes(input));
+        packet.set_aux(u32::from_be_bytes(number));
         self.arc.next(packet.rx_if(), CheckNext::Sink.into())
+    }
+}
+
+/// Batches of even numbers of one interface that has no feature.
+impl FastPath for Check {
+    #[inline(always)]
+    fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
+        let numbers = batch.heads::<[u8; 4], 0>();
+        let interface = batch.first_rx_if();
+        if numbers.iter().any(|number| number[3] & 1 != 0) || !batch.all_from(interface, flags::ANY) {
+            return None;
+        }
+        batch.set_aux(numbers.map(u32::from_be_bytes));
+        Some(batch.send_all(self.arc.next(interface, CheckNext::Sink.into())))
     }
 }
 
@@ -107,6 +113,7 @@ impl VectorNode for Sink {
 }
 
 /// Counts and passes on: a feature.
+#[derive(Clone)]
 struct Feature {
     seen: Arc<Seen>,
     arc: ArcPoint,
@@ -115,14 +122,8 @@ struct Feature {
 impl Node for Feature {
     type Next = CheckNext;
     type Drop = NoDrops;
-    type In = ();
-    type Out = ();
     #[inline(always)]
-    fn load(&self, _packet: &Pkt<'_>) {}
-    #[inline(always)]
-    fn compute(&self, (): ()) {}
-    #[inline(always)]
-    fn store(&mut self, packet: Pkt<'_>, (): (), (): ()) -> Verdict {
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
         self.seen.by_feature.fetch_add(1, Ordering::Relaxed);
         self.arc.next(packet.rx_if(), CheckNext::Sink.into())
     }
@@ -141,13 +142,11 @@ impl Bed {
         let seen = Arc::new(Seen::default());
         let (s1, s2) = (seen.clone(), seen.clone());
         graph.add(vec![NodeSpec::vector("sink", move |_| Sink { seen: s1.clone(), last: None })]).unwrap();
-        // Points are shared by all instances, so they are made first and moved into the recipes.
-        let (check_point, feature_point) = (ArcPoint::new(), ArcPoint::new());
-        let (c, f) = (check_point.clone(), feature_point.clone());
+        let (check, feature) = (ArcPoint::new(), ArcPoint::new());
         graph
             .add(vec![
-                NodeSpec::staged("check", move |_| Check { arc: c.clone() }).on_arc("test", check_point),
-                NodeSpec::staged("feature", move |_| Feature { seen: s2.clone(), arc: f.clone() }).on_arc("test", feature_point),
+                NodeSpec::fast("check", Check { arc: check.clone() }).on_arc("test", check),
+                NodeSpec::node("feature", Feature { seen: s2, arc: feature.clone() }).on_arc("test", feature),
             ])
             .unwrap();
         graph.add_arc(ArcSpec { name: "test", starts: vec!["check".into()], end: "sink".into() }).unwrap();

@@ -221,14 +221,20 @@ fn measure(path: &str, packets: usize, fused: bool, table: &mut Table) -> Result
 /// The node whose loop a function is, without the modules in front of names; the nodes of a line in brackets, which are apart from the
 /// sum of a path's nodes. None for other functions.
 fn node_of(function: &str) -> Option<String> {
-    if let Some((_, line)) = function.split_once("quiver_graph::fuse::x86::") {
-        let nodes = bare(line.split_once("::<")?.1).replace("Then<", "").replace("End<", "");
-        // Those of nodes themselves stay.
-        let closing = nodes.matches('>').count() - nodes.matches('<').count();
-        return Some(format!("({})", &nodes[..nodes.len() - closing]));
+    let (_, kernel) = function.split_once("quiver_graph::level::")?.1.split_once("::<")?;
+    let kernel = bare(kernel.strip_suffix('>')?);
+    let (kind, nodes) = kernel.strip_suffix('>')?.split_once('<')?;
+    match kind {
+        "Fuse" => {
+            let nodes = nodes.replace("Then<", "").replace("End<", "");
+            // Those of nodes themselves stay.
+            let closing = nodes.matches('>').count() - nodes.matches('<').count();
+            Some(format!("({})", &nodes[..nodes.len() - closing]))
+        }
+        "Batches" => nodes.rsplit_once(',').map(|(node, _width)| node.to_owned()),
+        // The sink is this program's own.
+        _ => (nodes != "Sink").then(|| nodes.to_owned()),
     }
-    let (_, types) = function.split_once("quiver_graph::staged::")?.1.split_once("::<")?;
-    Some(bare(types.rsplit_once(", ").map_or(types, |(node, _width)| node)))
 }
 
 /// A type's name without modules.

@@ -56,7 +56,6 @@ pub(crate) fn announcement(view: &View, address: u32) -> Vec<u8> {
 /// The nodes of this module.
 pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let arc = ArcPoint::new();
-    let point = arc.clone();
     let stats = router.graph.stats();
     let counter = |name: &str| stats.simple(&format!("/net/arp/{name}"), MAX_INTERFACES);
     let counters = ArpCounters {
@@ -69,15 +68,15 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
         all.set_len(MAX_INTERFACES);
     }
     let (views, facts) = (router.neighbors.views.snapshot(), router.neighbors.sender.clone());
-    let (interfaces, egress) = (router.data.interfaces.clone(), router.egress4());
-    let reply = NodeSpec::vector("arp-reply", move |_| reply::ArpReply {
-        views: views.clone(),
-        interfaces: interfaces.clone(),
-        egress: egress.clone(),
-        teller: Teller::new(facts.clone()),
-        counters: counters.clone(),
-    });
-    let input = NodeSpec::vector("arp-input", move |_| input::ArpInput { arc: point.clone() });
+    let reply = reply::ArpReply {
+        views,
+        interfaces: router.data.interfaces.clone(),
+        egress: router.egress4(),
+        teller: Teller::new(facts),
+        counters,
+    };
+    let reply = NodeSpec::node("arp-reply", reply);
+    let input = NodeSpec::node("arp-input", input::ArpInput { arc: arc.clone() });
     vec![input.on_arc("arp", arc).traced(trace), reply.traced(trace)]
 }
 

@@ -3,23 +3,21 @@
 mod input;
 pub mod vlan;
 
-pub(crate) use input::EthernetInput;
+pub use input::EthernetInput;
 use quiver_graph::NodeSpec;
 
 use crate::{Router, trace};
 
 /// The nodes of this module.
 pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
-    let data = router.data.clone();
-    let (data2, vlans) = (data.clone(), router.vlans.snapshot());
-    let counters = router.graph.interfaces().clone();
+    let interfaces = router.data.interfaces.clone();
+    let vlan = vlan::EthernetVlan {
+        interfaces: interfaces.clone(),
+        table: router.vlans.snapshot(),
+        counters: router.graph.interfaces().clone(),
+    };
     vec![
-        NodeSpec::staged("ethernet-input", move |_| EthernetInput::new(data.interfaces.clone())).traced(trace::link).takes_shared(),
-        NodeSpec::vector("ethernet-vlan", move |_| vlan::EthernetVlan {
-            interfaces: data2.interfaces.clone(),
-            table: vlans.clone(),
-            counters: counters.clone(),
-        })
-        .traced(trace::link),
+        NodeSpec::fast("ethernet-input", EthernetInput::new(interfaces)).traced(trace::link).takes_shared(),
+        NodeSpec::node("ethernet-vlan", vlan).traced(trace::link),
     ]
 }

@@ -13,7 +13,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use quiver_graph::{Frame, MakeCx, NoNext, NodeCx, NodeSpec, Packet, Pkt, VectorNode, Verdict, drop_reasons, flags};
+use quiver_graph::{NoNext, Node, NodeCx, NodeSpec, Packet, Pkt, Verdict, drop_reasons, flags};
 use quiver_wire::checksum::fill_l4;
 use quiver_wire::fragment::{FragmentError, Ipv4Fragments, Ipv6Fragments};
 
@@ -109,28 +109,44 @@ struct Fragmenter<F> {
 
 const TO_REWRITE: Verdict = Verdict::slot(1);
 
-impl<F: Cut> VectorNode for Fragmenter<F> {
+/// What a packet is cut in is each thread's own.
+impl<F> Clone for Fragmenter<F> {
+    fn clone(&self) -> Self {
+        Self::new(self.data.clone())
+    }
+}
+
+impl<F: Cut> Node for Fragmenter<F> {
     type Next = NoNext;
     type Drop = Drop;
+    const CONSUMES: bool = true;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        cx.trace_here(frame);
-        for i in 0..frame.len() {
-            let (mut packet, verdict) = cx.packet(frame, i).take();
-            cx.decide(i, verdict);
-            match self.cut(cx, &mut packet) {
-                Ok(()) => {
-                    cx.count(Drop::Fragmented, 1);
-                    cx.count(Drop::Sent, 1 + self.rest.len() as u64);
-                    cx.emit(TO_REWRITE, packet);
-                    self.rest.drain(..).for_each(|packet| cx.emit(TO_REWRITE, packet));
-                }
-                Err(reason) => {
-                    self.rest.drain(..).for_each(|packet| cx.free(packet));
-                    cx.drop_packet(packet, reason);
-                }
+    fn start(&mut self, thread: usize) {
+        self.id = (thread as u32).wrapping_mul(0x9e37_79b9);
+    }
+
+    fn packet(&mut self, cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
+        let (mut packet, verdict) = packet.take();
+        match self.cut(cx, &mut packet) {
+            Ok(()) => {
+                cx.count(Drop::Fragmented, 1);
+                cx.count(Drop::Sent, 1 + self.rest.len() as u64);
+                cx.emit(TO_REWRITE, packet);
+                self.rest.drain(..).for_each(|packet| cx.emit(TO_REWRITE, packet));
+            }
+            Err(reason) => {
+                self.rest.drain(..).for_each(|packet| cx.free(packet));
+                cx.drop_packet(packet, reason);
             }
         }
+        verdict
+    }
+}
+
+impl<F> Fragmenter<F> {
+    fn new(data: DataPlane) -> Self {
+        let headers = vec![0; HEADERS_MAX];
+        Self { data, whole: Vec::new(), headers, first: Vec::new(), rest: Vec::new(), id: 0, family: PhantomData }
     }
 }
 
@@ -198,15 +214,6 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
 }
 
 fn node<F: Cut>(router: &Router) -> NodeSpec {
-    let data = router.data.clone();
-    let make = move |cx: &MakeCx| Fragmenter::<F> {
-        data: data.clone(),
-        whole: Vec::new(),
-        headers: vec![0; HEADERS_MAX],
-        first: Vec::new(),
-        rest: Vec::new(),
-        id: (cx.thread as u32).wrapping_mul(0x9e37_79b9),
-        family: PhantomData,
-    };
-    NodeSpec::vector(node_name(F::ID, "frag"), make).with_next(node_name(F::ID, "rewrite")).traced(trace::<F>)
+    let node = Fragmenter::<F>::new(router.data.clone());
+    NodeSpec::node(node_name(F::ID, "frag"), node).with_next(node_name(F::ID, "rewrite")).traced(trace::<F>)
 }

@@ -22,7 +22,7 @@ mod tests;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use quiver_graph::{MakeCx, NodeSpec};
+use quiver_graph::NodeSpec;
 use quiver_wire::icmp4::Icmp4Type;
 use quiver_wire::icmp6::Icmp6Type;
 
@@ -103,20 +103,13 @@ fn family_nodes<F: IcmpFamily>(router: &Router) -> Vec<NodeSpec> {
     let name = |rest: &str| node_name(F::ID, rest);
     let types = local.icmp_types(F::ID);
     let (sources, limiter) = (local.sources.reader(), icmp.limiters[F::ID as usize].clone());
-    let echo_sources = sources.clone();
-    let input = move |_: &MakeCx| IcmpInput::<F> { types: types.clone(), family: PhantomData };
-    let echo = move |_: &MakeCx| Echo::<F> { sources: echo_sources.clone(), id: 0, family: PhantomData };
-    let error = move |cx: &MakeCx| IcmpError::<F> {
-        sources: sources.clone(),
-        bucket: Bucket::new(limiter.clone()),
-        // Identifications of one worker do not meet those of another for long.
-        id: (cx.thread as u16).wrapping_mul(4099),
-        family: PhantomData,
-    };
+    let input = IcmpInput::<F> { types, family: PhantomData };
+    let echo = Echo::<F> { sources: sources.clone(), id: 0, family: PhantomData };
+    let error = IcmpError::<F> { sources, bucket: Bucket::new(limiter), id: 0, family: PhantomData };
     let mut nodes = vec![
-        NodeSpec::vector(name("icmp-input"), input).traced(trace::<F>),
-        NodeSpec::vector(name("icmp-echo-request"), echo).with_next(name("lookup")).traced(trace::<F>),
-        NodeSpec::vector(name("icmp-error"), error).with_next(name("lookup")).traced(trace::<F>),
+        NodeSpec::node(name("icmp-input"), input).traced(trace::<F>),
+        NodeSpec::node(name("icmp-echo-request"), echo).with_next(name("lookup")).traced(trace::<F>),
+        NodeSpec::node(name("icmp-error"), error).with_next(name("lookup")).traced(trace::<F>),
     ];
     nodes.extend(ping::nodes::<F>(router));
     nodes

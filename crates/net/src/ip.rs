@@ -12,16 +12,13 @@
 //! What a packet needs of the tables is reached through records of [`crate::DataPlane`]; the FIB writes them.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use quiver_graph::{ArcPoint, ArcSpec, End, Graph, GraphError, MakeCx, NodeSpec, Then, TraceEntry};
+use quiver_graph::{ArcPoint, ArcSpec, End, Graph, GraphError, NodeSpec, Then, TraceEntry};
 
 use crate::ethernet::EthernetInput;
 use crate::{Router, trace};
 use ends::{Ip4Multicast, Ip4Null, Ip6LinkLocal, Ip6Multicast, Ip6Null, IpDrop, IpPunt};
-use input::{Ip4Input, Ip6Input};
-use lookup::{Lookup, LookupIn, RunCounter, Tables};
-use rewrite::{Ip4Rewrite, Ip6Rewrite};
+use lookup::{LookupIn, RunCounter, Tables};
 
 mod address;
 pub(crate) mod bare;
@@ -40,6 +37,9 @@ pub(crate) use egress::Egress;
 pub use egress::{Egress4, Way};
 pub use family::{Family, FamilyId, PrefixTable, V4, V6};
 pub use hash::FlowHash;
+pub use input::{Input, InputFamily};
+pub use lookup::Lookup;
+pub use rewrite::{Rewrite, RewriteFamily};
 
 /// Aux lane for `ip4-icmp-error` and `ip6-icmp-error`: which error to send. `data` goes where the type has a number (next
 /// hop's MTU of "fragmentation needed" and "packet too big").
@@ -59,73 +59,63 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let mut nodes = Vec::new();
     nodes.extend(family_nodes::<V4>(router));
     nodes.extend(family_nodes::<V6>(router));
-    nodes.push(NodeSpec::vector("ip4-null", |_| Ip4Null));
-    nodes.push(NodeSpec::vector("ip6-null", |_| Ip6Null));
-    nodes.push(NodeSpec::vector("ip4-mfib-forward-lookup", |_| Ip4Multicast));
-    nodes.push(NodeSpec::vector("ip6-mfib-forward-lookup", |_| Ip6Multicast));
-    let table = router.fib().link_locals.reader();
+    nodes.push(NodeSpec::node("ip4-null", Ip4Null));
+    nodes.push(NodeSpec::node("ip6-null", Ip6Null));
+    nodes.push(NodeSpec::node("ip4-mfib-forward-lookup", Ip4Multicast));
+    nodes.push(NodeSpec::node("ip6-mfib-forward-lookup", Ip6Multicast));
     nodes.push(bare::node());
-    nodes.push(NodeSpec::vector("ip6-link-local", move |_| Ip6LinkLocal { table: table.clone() }));
+    nodes.push(NodeSpec::node("ip6-link-local", Ip6LinkLocal { table: router.fib().link_locals.reader() }));
     nodes
 }
 
-fn family_nodes<F: crate::fib::Select>(router: &Router) -> Vec<NodeSpec> {
-    let name = |suffix: &str| format!("{}-{suffix}", F::ID.node_prefix());
-    let fib = router.fib();
-    let routes = fib.lists.counters.clone();
-    let tables = F::tables(fib).published.snapshot();
-    let load_balances = router.data.load_balances.clone();
-    let interfaces = router.data.interfaces.clone();
+fn family_nodes<F: crate::fib::Select + InputFamily + RewriteFamily>(router: &Router) -> Vec<NodeSpec> {
+    let prefix = F::ID.node_prefix();
+    let name = |suffix: &str| format!("{prefix}-{suffix}");
+    let interfaces = &router.data.interfaces;
     let rx = interfaces.clone();
     let looked_up = move |entry: &TraceEntry, out: &mut String| {
         let _ = writeln!(out, "fib {} dpo-idx {}", F::fib_of(rx.fibs(entry.rx_if)), entry.aux);
         trace::ip(F::ID)(entry, out);
     };
-    let make_tables = move || Tables::<F>::new(tables.clone(), load_balances.clone());
-    let (make_in, routes_in) = (make_tables.clone(), routes.clone());
-    let lookup = move |cx: &MakeCx| Lookup::new(interfaces.clone(), make_tables(), RunCounter::new(&routes, cx.thread));
-    let lookup_in = move |cx: &MakeCx| LookupIn { tables: make_in(), count: RunCounter::new(&routes_in, cx.thread) };
+    let tables = Tables::<F>::new(F::tables(router.fib()).published.snapshot(), router.data.load_balances.clone());
+    let routes = RunCounter::new(&router.fib().lists.counters);
+    let lookup = Lookup::new(interfaces.clone(), tables.clone(), routes.clone());
     vec![
-        input_node(router, F::ID),
-        NodeSpec::staged(name("lookup"), lookup).traced(looked_up).takes_shared(),
-        NodeSpec::vector(format!("lookup-{}-dst", F::ID.node_prefix()), lookup_in).traced(trace::ip(F::ID)),
-        rewrite_node(router, F::ID),
-        NodeSpec::vector(name("drop"), |_| IpDrop).traced(trace::ip(F::ID)),
-        NodeSpec::vector(name("punt"), |_| IpPunt).traced(trace::ip(F::ID)),
+        input_node::<F>(router),
+        NodeSpec::fast(name("lookup"), lookup).traced(looked_up).takes_shared(),
+        NodeSpec::node(format!("lookup-{prefix}-dst"), LookupIn { tables, count: routes }).traced(trace::ip(F::ID)),
+        rewrite_node::<F>(router),
+        NodeSpec::node(name("drop"), IpDrop).traced(trace::ip(F::ID)),
+        NodeSpec::node(name("punt"), IpPunt).traced(trace::ip(F::ID)),
     ]
 }
 
-fn input_node(router: &Router, family: FamilyId) -> NodeSpec {
-    let interfaces = router.data.interfaces.clone();
-    let counters = router.graph.interfaces();
-    let (unicast, multicast) = (ArcPoint::new(), ArcPoint::new());
-    let (u, m) = (unicast.clone(), multicast.clone());
-    let counter = if family == FamilyId::V4 { counters.ip4.clone() } else { counters.ip6.clone() };
-    let common = move |cx: &MakeCx| input::Common::new(interfaces.clone(), u.clone(), m.clone(), Arc::clone(&counter), cx.thread);
-    let spec = match family {
-        FamilyId::V4 => NodeSpec::staged("ip4-input", move |cx| Ip4Input(common(cx)))
-            .on_arc("ip4-unicast", unicast)
-            .on_arc("ip4-multicast", multicast),
-        FamilyId::V6 => NodeSpec::staged("ip6-input", move |cx| Ip6Input(common(cx)))
-            .on_arc("ip6-unicast", unicast)
-            .on_arc("ip6-multicast", multicast),
-    };
-    spec.traced(trace::ip(family)).takes_shared()
+/// The arcs of a family: unicast, multicast, output.
+const fn arc_names(family: FamilyId) -> [&'static str; 3] {
+    match family {
+        FamilyId::V4 => ["ip4-unicast", "ip4-multicast", "ip4-output"],
+        FamilyId::V6 => ["ip6-unicast", "ip6-multicast", "ip6-output"],
+    }
 }
 
-fn rewrite_node(router: &Router, family: FamilyId) -> NodeSpec {
-    let adjacencies = router.data.adjacencies.clone();
-    let counters = router.fib().adjacencies.counters.clone();
+fn input_node<F: InputFamily>(router: &Router) -> NodeSpec {
+    let counters = router.graph.interfaces();
+    let counter = if F::ID == FamilyId::V4 { &counters.ip4 } else { &counters.ip6 };
+    let points = [ArcPoint::new(), ArcPoint::new()];
+    let node = Input::<F>::new(router.data.interfaces.clone(), points.clone(), counter.clone());
+    let ([unicast, multicast], names) = (points, arc_names(F::ID));
+    let spec = NodeSpec::fast(format!("{}-input", F::ID.node_prefix()), node);
+    spec.on_arc(names[0], unicast).on_arc(names[1], multicast).traced(trace::ip(F::ID)).takes_shared()
+}
+
+fn rewrite_node<F: RewriteFamily>(router: &Router) -> NodeSpec {
     let output = ArcPoint::new();
-    let o = output.clone();
-    let common = move |cx: &MakeCx| rewrite::Common::new(adjacencies.clone(), o.clone(), RunCounter::new(&counters, cx.thread));
-    let spec = match family {
-        FamilyId::V4 => NodeSpec::staged("ip4-rewrite", move |cx| Ip4Rewrite(common(cx))).on_arc("ip4-output", output),
-        FamilyId::V6 => NodeSpec::staged("ip6-rewrite", move |cx| Ip6Rewrite(common(cx))).on_arc("ip6-output", output),
-    };
+    let count = RunCounter::new(&router.fib().adjacencies.counters);
+    let node = Rewrite::<F>::new(router.data.adjacencies.clone(), output.clone(), count);
+    let spec = NodeSpec::fast(format!("{}-rewrite", F::ID.node_prefix()), node).on_arc(arc_names(F::ID)[2], output);
     spec.takes_shared().traced(move |entry, out| match entry.moved {
         // Not sent, but to be answered or cut.
-        0 => trace::ip(family)(entry, out),
+        0 => trace::ip(F::ID)(entry, out),
         _ => {
             let _ = writeln!(out, "tx_sw_if_index {}", entry.aux);
             trace::frame(entry, out);
@@ -135,12 +125,11 @@ fn rewrite_node(router: &Router, family: FamilyId) -> NodeSpec {
 
 /// Nodes that most packets pass one after the other.
 pub(crate) fn fuse(graph: &mut Graph) -> Result<(), GraphError> {
-    type Line4 = Then<Ip4Input, Then<Lookup<V4>, End<Ip4Rewrite>>>;
-    type Line6 = Then<Ip6Input, Then<Lookup<V6>, End<Ip6Rewrite>>>;
-    graph.fuse::<Line4>(&["ip4-input", "ip4-lookup", "ip4-rewrite"])?;
-    graph.fuse::<Line6>(&["ip6-input", "ip6-lookup", "ip6-rewrite"])?;
-    graph.fuse::<Then<EthernetInput, Line4>>(&["ethernet-input", "ip4-input", "ip4-lookup", "ip4-rewrite"])?;
-    graph.fuse::<Then<EthernetInput, Line6>>(&["ethernet-input", "ip6-input", "ip6-lookup", "ip6-rewrite"])
+    type Ip<F> = Then<Input<F>, Then<Lookup<F>, End<Rewrite<F>>>>;
+    graph.fuse::<Ip<V4>>(&["ip4-input", "ip4-lookup", "ip4-rewrite"])?;
+    graph.fuse::<Ip<V6>>(&["ip6-input", "ip6-lookup", "ip6-rewrite"])?;
+    graph.fuse::<Then<EthernetInput, Ip<V4>>>(&["ethernet-input", "ip4-input", "ip4-lookup", "ip4-rewrite"])?;
+    graph.fuse::<Then<EthernetInput, Ip<V6>>>(&["ethernet-input", "ip6-input", "ip6-lookup", "ip6-rewrite"])
 }
 
 /// The feature arcs of this module.

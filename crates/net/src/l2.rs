@@ -51,9 +51,11 @@ use quiver_graph::{IfIndex, NodeSpec, Published, TraceEntry, Verdict};
 
 use crate::router::ProcessSignal;
 use crate::{NetError, Router};
+pub use bridge::Bridge;
 pub use control::{L2Error, PortSwitch};
 pub use domain::{BdSwitch, BridgeDomain, BridgePort, PortKind};
 use domain::{DomainView, Domains};
+pub use input::L2Input;
 use learn::{Reports, Teller};
 pub use mac::MAC_LIMIT;
 use mac::MacFib;
@@ -137,19 +139,14 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let l2 = &router.l2;
     let (interfaces, counters) = (router.data.interfaces.clone(), router.graph.interfaces().clone());
     let input = input::spec(router);
-    let (ports, macs, stamp, teller) = (l2.ports.reader(), l2.macs.snapshot(), l2.stamp.clone(), l2.teller.clone());
-    let bridge =
-        NodeSpec::staged("l2-bridge", move |_| bridge::Bridge::new(ports.clone(), macs.clone(), stamp.clone(), teller.clone()))
-            .takes_shared();
-    let (ports, views) = (l2.ports.reader(), l2.views.snapshot());
-    let flood = NodeSpec::vector("l2-flood", move |_| flood::make(&ports, &views));
-    let (ports, domains) = (l2.ports.reader(), l2.views.snapshot());
-    let suppress = NodeSpec::vector("l2-arp-term", move |_| suppress::Suppress { ports: ports.clone(), domains: domains.clone() });
-    let bvi = NodeSpec::vector("l2-bvi", move |_| bvi::ToBvi { interfaces: interfaces.clone(), counters: counters.clone() });
-    let rewrite = |name: &str, inwards| {
-        let rewrites = l2.changes.snapshot();
-        NodeSpec::vector(name, move |_| rewrite::Rewrite { inwards, rewrites: rewrites.clone() }).traced(trace)
-    };
+    let bridge = Bridge::new(l2.ports.reader(), l2.macs.snapshot(), l2.stamp.clone(), l2.teller.clone());
+    let bridge = NodeSpec::fast("l2-bridge", bridge).takes_shared();
+    let flood = NodeSpec::node("l2-flood", flood::Flood::new(l2.ports.reader(), l2.views.snapshot()));
+    let suppress = suppress::Suppress { ports: l2.ports.reader(), domains: l2.views.snapshot() };
+    let suppress = NodeSpec::node("l2-arp-term", suppress);
+    let bvi = NodeSpec::node("l2-bvi", bvi::ToBvi { interfaces, counters });
+    let rewrite =
+        |name: &str, inwards| NodeSpec::node(name, rewrite::Rewrite { inwards, rewrites: l2.changes.snapshot() }).traced(trace);
     let nodes = [bridge, flood, suppress, bvi].map(|node| node.traced(trace));
     let rewrites = [rewrite("l2-input-vtr", true), rewrite("l2-output-vtr", false)];
     [input].into_iter().chain(nodes).chain(rewrites).collect()

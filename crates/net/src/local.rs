@@ -21,7 +21,7 @@ mod udp;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use quiver_graph::{GraphError, MakeCx, NodeSpec};
+use quiver_graph::{GraphError, NodeSpec};
 use quiver_wire::ipv4::IpProtocol;
 
 use self::address::SourceRecords;
@@ -251,21 +251,18 @@ fn family_nodes<F: Reassembled + crate::fib::Select>(router: &Router) -> Vec<Nod
     let name = |rest: &str| node_name(F::ID, rest);
     let mut nodes = Vec::new();
     for (at, rest) in RECEIVE.into_iter().enumerate() {
-        let protocols = takers.protocols[at].clone();
-        let (readers, data) = (F::tables(router.fib()).published.snapshot(), router.data.clone());
-        let make = move |_: &MakeCx| Receive::<F> {
-            protocols: protocols.clone(),
-            interfaces: data.interfaces.clone(),
-            readers: readers.clone(),
-            load_balances: data.load_balances.clone(),
+        let node = Receive::<F> {
+            protocols: takers.protocols[at].clone(),
+            interfaces: router.data.interfaces.clone(),
+            readers: F::tables(router.fib()).published.snapshot(),
+            load_balances: router.data.load_balances.clone(),
             family: PhantomData,
         };
-        let spec = NodeSpec::vector(name(rest), make).with_next(name(reassembly::NODE)).with_next(name("icmp-error"));
+        let spec = NodeSpec::node(name(rest), node).with_next(name(reassembly::NODE)).with_next(name("icmp-error"));
         nodes.push(spec.traced(trace::<F>));
     }
-    let ports = takers.ports.clone();
-    let make = move |_: &MakeCx| UdpLookup::<F> { ports: ports.clone(), family: PhantomData };
-    nodes.push(NodeSpec::vector(name(UDP), make).with_next(name("icmp-error")).traced(trace::<F>));
+    let node = UdpLookup::<F> { ports: takers.ports.clone(), family: PhantomData };
+    nodes.push(NodeSpec::node(name(UDP), node).with_next(name("icmp-error")).traced(trace::<F>));
     nodes.extend(reassembly::nodes::<F>(router));
     nodes
 }

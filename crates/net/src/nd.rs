@@ -75,40 +75,27 @@ pub(crate) const TYPES: [(Icmp6Type, &str); 4] = [
 /// The nodes of this module.
 pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let part = &router.neighbors;
-    let node = |at: usize| {
-        let (views, facts) = (part.views.snapshot(), part.sender.clone());
-        (TYPES[at].1, move || (views.clone(), Teller::new(facts.clone())))
-    };
-    let (ns, make_ns) = node(0);
-    let (na, make_na) = node(1);
-    let (rs, make_rs) = node(2);
-    let (ra, make_ra) = node(3);
+    let (views, teller) = (part.views.snapshot(), Teller::new(part.sender.clone()));
     let counter = |name: &str| message_counter(router, &format!("ip6-nd/{name}"));
-    let (asked, replied, heard) = (counter("rx/requests"), counter("tx/replies"), counter("rx/replies"));
-    let (interfaces, egress) = (router.data.interfaces.clone(), router.egress6());
-    vec![
-        NodeSpec::vector(ns, move |_| {
-            let (views, teller) = make_ns();
-            let (interfaces, egress) = (interfaces.clone(), egress.clone());
-            neighbor::Solicitation { views, interfaces, egress, teller, received: asked.clone(), replied: replied.clone() }
-        })
-        .traced(trace),
-        NodeSpec::vector(na, move |_| {
-            let (views, teller) = make_na();
-            neighbor::Advertisement { views, teller, received: heard.clone() }
-        })
-        .traced(trace),
-        NodeSpec::vector(rs, move |_| {
-            let (views, teller) = make_rs();
-            router::RouterSolicitation { views, teller }
-        })
-        .traced(trace),
-        NodeSpec::vector(ra, move |_| {
-            let (views, teller) = make_ra();
-            router::RouterAdvertisementIn { views, teller }
-        })
-        .traced(trace),
-    ]
+    let solicitation = neighbor::Solicitation {
+        views: views.clone(),
+        interfaces: router.data.interfaces.clone(),
+        egress: router.egress6(),
+        teller: teller.clone(),
+        received: counter("rx/requests"),
+        replied: counter("tx/replies"),
+    };
+    let received = counter("rx/replies");
+    let advertisement = neighbor::Advertisement { views: views.clone(), teller: teller.clone(), received };
+    let router_solicitation = router::RouterSolicitation { views: views.clone(), teller: teller.clone() };
+    let [ns, na, rs, ra] = TYPES.map(|(_, name)| name);
+    let nodes = [
+        NodeSpec::node(ns, solicitation),
+        NodeSpec::node(na, advertisement),
+        NodeSpec::node(rs, router_solicitation),
+        NodeSpec::node(ra, router::RouterAdvertisementIn { views, teller }),
+    ];
+    nodes.map(|node| node.traced(trace)).into()
 }
 
 /// Takes the message types and starts the process; nodes exist.

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use quiver_graph::stats::SimpleCounters;
-use quiver_graph::{IfIndex, MAX_INTERFACES, MakeCx, NodeId, NodeSpec, Published};
+use quiver_graph::{IfIndex, MAX_INTERFACES, NodeId, NodeSpec, Published};
 use quiver_wire::MacAddr;
 
 use crate::ip::{FamilyId, V4, V6};
@@ -223,7 +223,7 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
         use std::fmt::Write;
         let _ = write!(out, "sw_if_index {}, {} bytes", entry.aux, entry.len);
     };
-    let output = NodeSpec::vector("neighbor-output", move |_| NeighborOutput { slots: slots.clone() }).traced(trace);
+    let output = NodeSpec::node("neighbor-output", NeighborOutput { slots }).traced(trace);
     vec![
         output,
         asking::<V4>(router, "ip4-arp", Target::NextHop),
@@ -246,20 +246,18 @@ pub(crate) fn message_counter(router: &Router, name: &str) -> Arc<SimpleCounters
 }
 
 fn asking<F: AskFamily>(router: &Router, name: &'static str, target: Target) -> NodeSpec {
-    let adjacencies = router.data.adjacencies.clone();
     let part = &router.neighbors;
-    let (views, facts, holds) = (part.views.snapshot(), part.sender.clone(), part.holds.clone());
-    let sent = requests_sent(router, F::ID);
-    NodeSpec::vector(name, move |cx: &MakeCx| Ask::<F> {
+    let node = Ask::<F> {
         target,
-        sent: sent.clone(),
-        adjacencies: adjacencies.clone(),
-        views: views.clone(),
-        hold: holds.of(cx.thread),
-        facts: facts.clone(),
+        sent: requests_sent(router, F::ID),
+        adjacencies: router.data.adjacencies.clone(),
+        views: part.views.snapshot(),
+        hold: part.holds.of(0),
+        holds: part.holds.clone(),
+        facts: part.sender.clone(),
         family: std::marker::PhantomData,
-    })
-    .traced(move |entry, out| {
+    };
+    NodeSpec::node(name, node).traced(move |entry, out| {
         use std::fmt::Write;
         let _ = write!(out, "{name}: adjacency {}, rx sw_if_index {}", entry.aux, entry.rx_if);
     })

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use quiver_buffer::{PageSize, RegionConfig};
-use quiver_graph::{Frame, IfIndex, NoDrops, NoNext, NodeCx, NodeId, NodeSpec, ThreadPlan, TraceRecord, VectorNode, next_nodes};
+use quiver_graph::{
+    Frame, IfIndex, NoDrops, NoNext, NodeCx, NodeId, NodeSpec, Pkt, ThreadPlan, TraceRecord, VectorNode, next_nodes,
+};
 use quiver_wire::MacAddr;
 
 use crate::interface::{Kind, NewInterface, Tx};
@@ -127,12 +129,27 @@ impl Harness {
     /// # Panics
     /// Where buffers have run out.
     pub fn inject_many(&mut self, interface: IfIndex, frames: &[Vec<u8>], thread: usize) {
+        self.inject_marked(interface, frames, thread, |_, _| ());
+    }
+
+    /// As [`Harness::inject_many`]; `mark` changes what goes with each packet, by its position.
+    ///
+    /// # Panics
+    /// Where buffers have run out.
+    pub fn inject_marked(
+        &mut self,
+        interface: IfIndex,
+        frames: &[Vec<u8>],
+        thread: usize,
+        mark: impl Fn(usize, &mut Pkt<'_>) + Send + 'static,
+    ) {
         let threads = self.router.graph.fleet().threads();
         let (node, frames) = (self.inject, frames.to_vec());
         self.router.graph.fleet().on(threads[thread % threads.len()], move |w| {
             w.at_node(node, |cx| {
-                for bytes in &frames {
-                    let packet = cx.alloc_bytes(bytes, interface).expect("a buffer");
+                for (at, bytes) in frames.iter().enumerate() {
+                    let mut packet = cx.alloc_bytes(bytes, interface).expect("a buffer");
+                    mark(at, &mut cx.view(&mut packet));
                     cx.emit(InjectNext::Ethernet, packet);
                 }
             })

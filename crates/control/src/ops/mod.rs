@@ -115,7 +115,7 @@ pub fn graph_error(error: &GraphError) -> OpError {
         GraphError::NoSuchFeature { .. } => (retval::NO_SUCH_ENTRY, "feature"),
         GraphError::Range { what, .. } => (retval::INVALID_VALUE, *what),
         GraphError::Variant(_) => (retval::UNSUPPORTED, "variant"),
-        GraphError::NotStaged(_) => (retval::UNSUPPORTED, "node"),
+        GraphError::NoSetting { .. } => (retval::UNSUPPORTED, "node"),
         GraphError::Full => (retval::LIMIT_EXCEEDED, "nodes"),
         GraphError::Thread { .. } => (retval::SYSCALL_ERROR_1, "worker"),
         _ => (retval::UNSPECIFIED, "graph"),

@@ -289,7 +289,7 @@ impl Execute<Router> for ShowFusion {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, FusionDetail>, OpError> {
         let names = |line: &[&str]| line.iter().map(ToString::to_string).collect();
-        let lines = router.graph.lines().map(names).collect();
+        let lines = router.graph.chains().map(names).collect();
         Ok(Outcome::Done(FusionDetail { on: router.graph.fusion(), lines }))
     }
 }

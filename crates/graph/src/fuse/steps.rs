@@ -1,35 +1,35 @@
-//! A line's steps: each node with those behind it.
+//! A fused chain's steps: each node with those behind it.
 
 use std::any::TypeId;
 use std::ops::Range;
 
+use crate::batch::Batch;
 use crate::context::NodeCx;
 use crate::frame::{Frame, PREFETCH_MAX, TAKEN};
-use crate::group::Group;
-use crate::node::{NextNodes, Node};
+use crate::loops::{ahead, single};
+use crate::node::FastPath;
 use crate::packet::{Env, Packet, Pkt};
-use crate::spec::{Body, Staged};
-use crate::staged::{ahead, single};
+use crate::spec::{Body, Fast, Instance};
 use crate::stats::SimpleRows;
 use crate::worker::Place;
 
-/// The last node of a line.
+/// The last node of a fused chain.
 pub struct End<N>(Stage<N>);
 
-/// A node of a line, and those behind it.
+/// A node of a fused chain, and those behind it.
 pub struct Then<N, L> {
     stage: Stage<N>,
     rest: L,
 }
 
-/// A node's place in a line.
+/// A node's place in a chain.
 struct Stage<N> {
     /// The instance, for the time of a call.
     node: *mut N,
     id: u16,
-    /// Slot of the line's next node.
+    /// Slot of the chain's next node.
     on: u16,
-    /// Packets that have left the line here.
+    /// Packets that have left the chain here.
     left: usize,
     distance: usize,
     env: Env,
@@ -38,7 +38,7 @@ struct Stage<N> {
 // SAFETY: the pointer is only followed in the call that has set it; `Env` is as in `Core`.
 unsafe impl<N: Send> Send for Stage<N> {}
 
-/// What came of a frame in a line.
+/// What came of a frame in a chain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passed {
     /// Calls of all nodes.
@@ -49,7 +49,7 @@ pub struct Passed {
     pub left: usize,
 }
 
-/// A packet that leaves the line: its position, and the node and slot by which it goes.
+/// A packet that leaves the chain: its position, and the node and slot by which it goes.
 #[derive(Clone, Copy)]
 pub struct Exit {
     pub(super) at: usize,
@@ -58,44 +58,49 @@ pub struct Exit {
 }
 
 /// What all steps need.
-pub struct Way<'a> {
+pub struct Pass<'p, 'a> {
+    pub(super) cx: &'p mut NodeCx<'a>,
     pub(super) frame: *mut Frame,
     pub(super) next: *mut u16,
     pub(super) env: Env,
-    pub(super) exits: &'a mut Vec<Exit>,
+    pub(super) exits: &'p mut Vec<Exit>,
 }
 
-impl<N: Node> Stage<N> {
-    fn new(id: u16, on: Option<&str>, env: Env) -> Option<Self> {
-        let slot = |name: &str| N::Next::NAMES.iter().position(|next| *next == name).map(|at| at as u16 + 1);
-        let on = on.map_or(Some(u16::MAX), slot)?;
-        Some(Self { node: std::ptr::null_mut(), id, on, left: 0, distance: 0, env })
+impl<N: FastPath> Stage<N> {
+    fn new(id: u16, env: Env) -> Self {
+        Self { node: std::ptr::null_mut(), id, on: u16::MAX, left: 0, distance: 0, env }
     }
 
     fn fits(&self, bodies: &[Body]) -> bool {
-        N::GROUPS && matches!(bodies.get(self.id as usize), Some(Body::Internal(body)) if body.kind() == TypeId::of::<N>())
+        matches!(bodies.get(self.id as usize), Some(Body::Internal(body)) if body.kind() == TypeId::of::<Fast<N>>())
+    }
+
+    /// Finds the way to the next node of the chain, which edges made at run time may be.
+    fn link(&mut self, next: u16, places: &[Place]) -> bool {
+        let slot = places.get(self.id as usize).and_then(|place| place.slot_of(next));
+        self.on = slot.unwrap_or(u16::MAX);
+        slot.is_some()
     }
 
     /// # Safety
-    /// `bodies` has the node of this stage, of type `N`, and nobody else uses that one until the line has ended.
+    /// `bodies` has the node of this stage, of type `N`, and nobody else uses that one until the chain has ended.
     #[inline(always)]
-    unsafe fn begin<'a>(&mut self, bodies: *mut Body, places: &'a [Place], cx: &mut NodeCx<'a>) {
-        let place = &places[self.id as usize];
-        place.enter(self.id, cx);
+    unsafe fn begin(&mut self, bodies: *mut Body, cx: &mut NodeCx<'_>) {
+        cx.enter(self.id);
         // SAFETY: the caller's promise.
         if let Body::Internal(body) = unsafe { &mut *bodies.add(self.id as usize) } {
-            // SAFETY: the caller's promise: behind the pointer is a `Staged<N>`.
-            self.node = unsafe { &raw mut (*(&raw mut **body).cast::<Staged<N>>()).node };
+            // SAFETY: the caller's promise: behind the pointer is an `Instance<Fast<N>>`.
+            self.node = unsafe { &raw mut (*(&raw mut **body).cast::<Instance<Fast<N>>>()).node };
         }
         self.left = 0;
-        self.env.error_base = place.error_base;
+        self.env.error_base = cx.env.error_base;
         self.node().begin(cx);
         self.distance = cx.prefetch.into();
     }
 
     #[inline(always)]
-    fn end<'a>(&mut self, places: &'a [Place], cx: &mut NodeCx<'a>) {
-        places[self.id as usize].enter(self.id, cx);
+    fn end(&mut self, cx: &mut NodeCx<'_>) {
+        cx.enter(self.id);
         self.node().end(cx);
     }
 
@@ -141,70 +146,83 @@ impl<N: Node> Stage<N> {
         }
     }
 
-    /// Handles a packet by the functions of one. `false` where it is gone.
+    /// Handles a packet by [`Node::packet`](crate::Node::packet). `false` where it is gone.
     ///
     /// # Safety
     /// As for [`single`].
     #[inline(always)]
-    unsafe fn single(&mut self, way: &mut Way<'_>, i: usize) -> bool {
+    unsafe fn single(&mut self, pass: &mut Pass<'_, '_>, i: usize) -> bool {
         let env = self.env;
+        pass.cx.enter(self.id);
         // SAFETY: the caller's promise.
-        unsafe {
-            single(self.node(), way.frame, i, way.next, &env);
-            (*way.frame).index[i] != TAKEN
-        }
+        let there = unsafe {
+            single(self.node(), pass.cx, pass.frame, i, &env);
+            (*pass.frame).index[i] != TAKEN
+        };
+        pass.next = pass.cx.next.as_mut_ptr();
+        there
     }
 }
 
-/// What a line does, from one of its nodes on. Its functions are for this module alone.
+/// What a fused chain does, from one of its nodes on. Its functions are for this module alone.
 ///
 /// # Safety
-/// Positions are those of packets of the frame of `way`, and nobody else uses that frame and its next lane meanwhile.
+/// Positions are those of packets of the frame of `pass`, and nobody else uses that frame and its next lane meanwhile.
 pub trait Steps: Send + Sized + 'static {
     #[doc(hidden)]
-    fn make(names: &[&str], ids: &[u16], env: &LineEnv) -> Option<Self>;
+    fn make(ids: &[u16], env: &ChainEnv) -> Option<Self>;
     #[doc(hidden)]
     fn fits(&self, bodies: &Bodies<'_>) -> bool;
     #[doc(hidden)]
-    unsafe fn begin<'a>(&mut self, bodies: &BodyPtr, places: &Places<'a>, cx: &mut NodeCx<'a>) -> bool;
+    fn id(&self) -> u16;
+    #[doc(hidden)]
+    fn link(&mut self, places: &Places<'_>) -> bool;
+    #[doc(hidden)]
+    unsafe fn begin(&mut self, bodies: &BodyPtr, cx: &mut NodeCx<'_>) -> bool;
     #[doc(hidden)]
     unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame, i: usize, pulled: usize);
     #[doc(hidden)]
-    unsafe fn group<const W: usize>(&mut self, group: &mut Group<'_, W>, way: &mut Way<'_>);
+    unsafe fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>, pass: &mut Pass<'_, '_>);
     #[doc(hidden)]
-    fn end<'a>(&mut self, places: &Places<'a>, cx: &mut NodeCx<'a>);
+    fn end(&mut self, cx: &mut NodeCx<'_>);
     #[doc(hidden)]
     fn count(&self, n: usize, sum: &mut Passed, nodes: &SimpleRows<3>);
-    /// Packets one by one, from here on: of a group of which one is not plain, or that came in on several interfaces.
+    /// Packets one by one, from here on: of a batch of which one is not for the fast path.
     #[doc(hidden)]
     #[inline(never)]
-    unsafe fn each(&mut self, range: Range<usize>, way: &mut Way<'_>) {
-        let env = way.env;
+    unsafe fn each(&mut self, range: Range<usize>, pass: &mut Pass<'_, '_>) {
+        let env = pass.env;
         for i in range {
             // SAFETY: the caller's promise.
-            unsafe { self.group(&mut Group::<1>::new(way.frame, i, way.next, &env), way) };
+            unsafe { self.batch(&mut Batch::<1>::new(pass.frame, i, pass.next, &env), pass) };
         }
     }
 }
 
 /// Crate-private types in the functions of [`Steps`], which other crates cannot call.
-pub struct LineEnv(pub(super) Env);
+pub struct ChainEnv(pub(super) Env);
 pub struct Bodies<'a>(pub(super) &'a [Body]);
 pub struct BodyPtr(pub(super) *mut Body);
 pub struct Places<'a>(pub(super) &'a [Place]);
 
-impl<N: Node> Steps for End<N> {
-    fn make(_: &[&str], ids: &[u16], env: &LineEnv) -> Option<Self> {
+impl<N: FastPath> Steps for End<N> {
+    fn make(ids: &[u16], env: &ChainEnv) -> Option<Self> {
         let [id] = ids else { return None };
-        Stage::new(*id, None, env.0).map(Self)
+        Some(Self(Stage::new(*id, env.0)))
     }
     fn fits(&self, bodies: &Bodies<'_>) -> bool {
         self.0.fits(bodies.0)
     }
+    fn id(&self) -> u16 {
+        self.0.id
+    }
+    fn link(&mut self, _: &Places<'_>) -> bool {
+        true
+    }
     #[inline(always)]
-    unsafe fn begin<'a>(&mut self, bodies: &BodyPtr, places: &Places<'a>, cx: &mut NodeCx<'a>) -> bool {
+    unsafe fn begin(&mut self, bodies: &BodyPtr, cx: &mut NodeCx<'_>) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.0.begin(bodies.0, places.0, cx) };
+        unsafe { self.0.begin(bodies.0, cx) };
         self.0.distance != 0
     }
     #[inline(always)]
@@ -213,21 +231,21 @@ impl<N: Node> Steps for End<N> {
         unsafe { self.0.ahead::<W>(frame, i, pulled) }
     }
     #[inline(always)]
-    unsafe fn group<const W: usize>(&mut self, group: &mut Group<'_, W>, way: &mut Way<'_>) {
-        if self.0.node().group(group).is_none() {
+    unsafe fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>, pass: &mut Pass<'_, '_>) {
+        if self.0.node().batch(batch).is_none() {
             // SAFETY: the caller's promise.
             unsafe {
                 if W == 1 {
-                    self.odd(group.at(), way);
+                    self.slow(batch.at(), pass);
                 } else {
-                    self.each(group.at()..group.at() + W, way);
+                    self.each(batch.at()..batch.at() + W, pass);
                 }
             }
         }
     }
     #[inline(always)]
-    fn end<'a>(&mut self, places: &Places<'a>, cx: &mut NodeCx<'a>) {
-        self.0.end(places.0, cx);
+    fn end(&mut self, cx: &mut NodeCx<'_>) {
+        self.0.end(cx);
     }
     #[inline(always)]
     fn count(&self, n: usize, sum: &mut Passed, nodes: &SimpleRows<3>) {
@@ -235,30 +253,37 @@ impl<N: Node> Steps for End<N> {
     }
 }
 
-impl<N: Node> End<N> {
+impl<N: FastPath> End<N> {
     /// # Safety
     /// As for [`Steps`].
     #[inline(never)]
-    unsafe fn odd(&mut self, i: usize, way: &mut Way<'_>) {
+    unsafe fn slow(&mut self, i: usize, pass: &mut Pass<'_, '_>) {
         // SAFETY: the caller's promise.
-        unsafe { self.0.single(way, i) };
+        unsafe { self.0.single(pass, i) };
     }
 }
 
-impl<N: Node, L: Steps> Steps for Then<N, L> {
-    fn make(names: &[&str], ids: &[u16], env: &LineEnv) -> Option<Self> {
-        let stage = Stage::new(*ids.first()?, Some(names.get(1)?), env.0)?;
-        Some(Self { stage, rest: L::make(names.get(1..)?, ids.get(1..)?, env)? })
+impl<N: FastPath, L: Steps> Steps for Then<N, L> {
+    fn make(ids: &[u16], env: &ChainEnv) -> Option<Self> {
+        let (first, rest) = ids.split_first()?;
+        Some(Self { stage: Stage::new(*first, env.0), rest: L::make(rest, env)? })
     }
     fn fits(&self, bodies: &Bodies<'_>) -> bool {
         self.stage.fits(bodies.0) && self.rest.fits(bodies)
     }
+    fn id(&self) -> u16 {
+        self.stage.id
+    }
+    fn link(&mut self, places: &Places<'_>) -> bool {
+        let next = self.rest.id();
+        self.stage.link(next, places.0) && self.rest.link(places)
+    }
     #[inline(always)]
-    unsafe fn begin<'a>(&mut self, bodies: &BodyPtr, places: &Places<'a>, cx: &mut NodeCx<'a>) -> bool {
+    unsafe fn begin(&mut self, bodies: &BodyPtr, cx: &mut NodeCx<'_>) -> bool {
         // SAFETY: the caller's promise.
         let behind = unsafe {
-            self.stage.begin(bodies.0, places.0, cx);
-            self.rest.begin(bodies, places, cx)
+            self.stage.begin(bodies.0, cx);
+            self.rest.begin(bodies, cx)
         };
         let distance = &mut self.stage.distance;
         if *distance == 0 {
@@ -279,23 +304,23 @@ impl<N: Node, L: Steps> Steps for Then<N, L> {
         }
     }
     #[inline(always)]
-    unsafe fn group<const W: usize>(&mut self, group: &mut Group<'_, W>, way: &mut Way<'_>) {
-        let sent = self.stage.node().group(group).is_some();
+    unsafe fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>, pass: &mut Pass<'_, '_>) {
+        let sent = self.stage.node().batch(batch).is_some();
         // SAFETY: the caller's promise.
         unsafe {
-            if sent && group.all_sent(self.stage.on) {
-                self.rest.group(group, way);
+            if sent && batch.all_sent(self.stage.on) {
+                self.rest.batch(batch, pass);
             } else if sent || W == 1 {
-                self.apart(group.at()..group.at() + W, sent, way);
+                self.apart(batch.at()..batch.at() + W, sent, pass);
             } else {
-                self.each(group.at()..group.at() + W, way);
+                self.each(batch.at()..batch.at() + W, pass);
             }
         }
     }
     #[inline(always)]
-    fn end<'a>(&mut self, places: &Places<'a>, cx: &mut NodeCx<'a>) {
-        self.stage.end(places.0, cx);
-        self.rest.end(places, cx);
+    fn end(&mut self, cx: &mut NodeCx<'_>) {
+        self.stage.end(cx);
+        self.rest.end(cx);
     }
     #[inline(always)]
     fn count(&self, n: usize, sum: &mut Passed, nodes: &SimpleRows<3>) {
@@ -304,26 +329,26 @@ impl<N: Node, L: Steps> Steps for Then<N, L> {
     }
 }
 
-impl<N: Node, L: Steps> Then<N, L> {
-    /// Packets that do not all go on, or one that is not plain (then it has not been `sent` yet): each for itself.
+impl<N: FastPath, L: Steps> Then<N, L> {
+    /// Packets that do not all go on, or one that is not for the fast path (then it has not been `sent` yet): each for itself.
     ///
     /// # Safety
     /// As for [`Steps`].
     #[inline(never)]
-    unsafe fn apart(&mut self, range: Range<usize>, sent: bool, way: &mut Way<'_>) {
+    unsafe fn apart(&mut self, range: Range<usize>, sent: bool, pass: &mut Pass<'_, '_>) {
         for i in range {
             // SAFETY: the caller's promise; the next lane has been written.
             unsafe {
-                if !sent && !self.stage.single(way, i) {
+                if !sent && !self.stage.single(pass, i) {
                     self.stage.left += 1;
                     continue;
                 }
-                let slot = *way.next.add(i);
+                let slot = *pass.next.add(i);
                 if slot == self.stage.on {
-                    self.rest.each(i..i + 1, way);
+                    self.rest.each(i..i + 1, pass);
                 } else {
                     self.stage.left += 1;
-                    way.exits.push(Exit { at: i, id: self.stage.id, slot });
+                    pass.exits.push(Exit { at: i, id: self.stage.id, slot });
                 }
             }
         }

@@ -57,9 +57,14 @@ pub enum GraphError {
     /// The processor lacks an instruction set.
     #[error("this processor cannot run variant {0}")]
     Variant(&'static str),
-    /// The node is not a multi-loop.
-    #[error("node `{0}' takes whole vectors and has no multi-loop to set")]
-    NotStaged(String),
+    /// The node's loop has no such thing to set.
+    #[error("node `{node}' has no {what} to set")]
+    NoSetting {
+        /// The node.
+        node: String,
+        /// What it lacks.
+        what: &'static str,
+    },
     /// Tables are full.
     #[error("no room for more nodes")]
     Full,

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::{Entry, ErrorInfo, Graph, GraphError, NodeFigures, Recipe};
 use crate::context::NodeId;
 use crate::frame::{IfIndex, VECTOR_MAX};
-use crate::fuse::Line;
+use crate::fuse::FusedChain;
+use crate::level::Level;
 use crate::node::LoopConfig;
-use crate::staged::Level;
+use crate::spec::Loop;
 use crate::trace::{TraceEntry, TraceRecord};
 use crate::worker::{LoopFigures, NodePeak, Worker};
 
@@ -89,7 +90,7 @@ impl Graph {
     /// Sets how a node's loop runs; what is `None` stays.
     ///
     /// # Errors
-    /// No such node, one without a multi-loop, values out of range, an instruction set that the processor lacks.
+    /// No such node, one that lacks what is set, values out of range, an instruction set that the processor lacks.
     pub fn set_loop(
         &mut self,
         name: &str,
@@ -99,13 +100,17 @@ impl Graph {
     ) -> Result<(), GraphError> {
         let id = self.node(name).ok_or_else(|| GraphError::NoSuchNode(name.into()))?;
         let entry = self.entries[id.0 as usize].as_mut().ok_or_else(|| GraphError::NoSuchNode(name.into()))?;
-        if !entry.spec.staged {
-            return Err(GraphError::NotStaged(name.into()));
-        }
-        let config = LoopConfig {
-            width: width.unwrap_or(entry.loop_config.width),
-            prefetch: prefetch.unwrap_or(entry.loop_config.prefetch),
+        let (settable, old) = (entry.spec.settable, entry.loop_config);
+        let config = LoopConfig { width: width.unwrap_or(old.width), prefetch: prefetch.unwrap_or(old.prefetch) };
+        let lacks = match settable {
+            Loop::Fixed => Some("loop"),
+            Loop::Vectors if config.prefetch != old.prefetch => Some("prefetching"),
+            Loop::Vectors | Loop::Packets if config.width != old.width => Some("multi-loop"),
+            _ => None,
         };
+        if let Some(what) = lacks {
+            return Err(GraphError::NoSetting { node: name.into(), what });
+        }
         if ![1, 2, 4, 8].contains(&config.width) {
             return Err(GraphError::Range { what: "multi-loop", value: config.width.into(), expected: "1, 2, 4 or 8" });
         }
@@ -128,22 +133,22 @@ impl Graph {
     }
 
     /// Declares that these nodes usually follow one another, as the types of `L` do: they are run as one loop where
-    /// [fusion](Graph::set_fusion) is on.
+    /// [fusion](Graph::set_fusion) is on. Any crate may declare chains, of its own nodes and of others'.
     ///
     /// # Errors
     /// No such node.
-    pub fn fuse<L: Line>(&mut self, names: &'static [&'static str]) -> Result<(), GraphError> {
+    pub fn fuse<L: FusedChain>(&mut self, names: &'static [&'static str]) -> Result<(), GraphError> {
         let id = |name: &&str| self.node(name).map(|id| id.0).ok_or_else(|| GraphError::NoSuchNode((*name).into()));
         let ids: Vec<u16> = names.iter().map(id).collect::<Result<_, _>>()?;
-        let recipe: Recipe = Arc::new(move |worker: &mut Worker| worker.install_line::<L>(names, &ids));
-        self.lines.push((names, recipe.clone()));
+        let recipe: Recipe = Arc::new(move |worker: &mut Worker| worker.install_chain::<L>(&ids));
+        self.chains.push((names, recipe.clone()));
         self.fleet.each(move |w| recipe(w));
         Ok(())
     }
 
-    /// The lines that were declared, by names of nodes.
-    pub fn lines(&self) -> impl Iterator<Item = &'static [&'static str]> {
-        self.lines.iter().map(|(names, _)| *names)
+    /// The fused chains that were declared, by names of nodes.
+    pub fn chains(&self) -> impl Iterator<Item = &'static [&'static str]> {
+        self.chains.iter().map(|(names, _)| *names)
     }
 
     /// Whether nodes that usually follow one another run as one loop.
@@ -151,11 +156,11 @@ impl Graph {
         self.fusion
     }
 
-    /// Whether a node runs as part of a line: clocks of a line are with its first node.
+    /// Whether a node runs as part of a fused chain: clocks of a chain are with its first node.
     pub fn is_fused(&self, id: NodeId) -> bool {
         let entry = |name: &&str| self.node(name).and_then(|id| self.entries[id.0 as usize].as_ref());
-        let runs = |line: &[&str]| line.iter().all(|name| entry(name).is_some_and(Entry::is_usual));
-        self.fusion && self.lines().any(|line| line.contains(&self.node_name(id)) && runs(line))
+        let runs = |chain: &[&str]| chain.iter().all(|name| entry(name).is_some_and(Entry::is_usual));
+        self.fusion && self.chains().any(|chain| chain.contains(&self.node_name(id)) && runs(chain))
     }
 
     /// Switches that on or off, for experiments.

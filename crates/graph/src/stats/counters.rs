@@ -242,7 +242,7 @@ impl CombinedCounters {
 
     /// The counts of one thread, to be added to by that thread only.
     pub fn row(self: &Arc<Self>, thread: usize) -> CombinedRow {
-        CombinedRow(Row { first: self.0.element(thread, 0), capacity: self.0.capacity, _counters: Arc::clone(self) })
+        CombinedRow(Row { first: self.0.element(thread, 0), capacity: self.0.capacity, counters: Arc::clone(self) })
     }
 
     /// One thread's (packets, bytes) of an object; zeros where there is none.
@@ -262,10 +262,16 @@ struct Row<const WORDS: usize, C> {
     /// Element 0 of `capacity` + 1 ones.
     first: NonNull<AtomicU64>,
     capacity: u32,
-    _counters: Arc<C>,
+    counters: Arc<C>,
 }
 
-// SAFETY: the memory is kept by `_counters`, which are Send and Sync, and is accessed through atomics only.
+impl<const WORDS: usize, C> Clone for Row<WORDS, C> {
+    fn clone(&self) -> Self {
+        Self { counters: self.counters.clone(), ..*self }
+    }
+}
+
+// SAFETY: the memory is kept by `counters`, which are Send and Sync, and is accessed through atomics only.
 unsafe impl<const WORDS: usize, C: Send + Sync> Send for Row<WORDS, C> {}
 
 impl<const WORDS: usize, C> Row<WORDS, C> {
@@ -314,9 +320,15 @@ impl<const N: usize> SimpleRows<N> {
 }
 
 /// One thread's counts of [`CombinedCounters`].
+#[derive(Clone)]
 pub struct CombinedRow(Row<2, CombinedCounters>);
 
 impl CombinedRow {
+    /// The row of another thread.
+    pub fn of_thread(&self, thread: usize) -> Self {
+        self.0.counters.row(thread)
+    }
+
     /// As [`CombinedCounters::add`].
     #[inline(always)]
     pub fn add(&self, index: u32, packets: u64, bytes: u64) {

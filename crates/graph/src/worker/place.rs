@@ -1,4 +1,4 @@
-//! A node's place on a thread: where its packets go, what is known of its loop, which line begins there.
+//! A node's place on a thread: where its packets go, what is known of its loop, which fused chain begins there.
 
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ pub struct NodePeak {
     pub vectors: u64,
 }
 
-/// What of a node does not change while frames are run, but for its peak; on lines of its own, because of that.
+/// What of a node does not change while frames are run, but for its peak; on cache lines of its own, because of that.
 #[repr(align(128))]
 pub(crate) struct Place {
     pub(super) nexts: Vec<u16>,
@@ -25,8 +25,10 @@ pub(crate) struct Place {
     pub(super) usual: bool,
     /// It often passes vectors as they are.
     pub(super) passes: bool,
-    /// The line that begins here and is used.
-    pub(super) line: Cell<Option<u8>>,
+    /// The fused chain that begins here and is used.
+    pub(super) chain: Cell<Option<u8>>,
+    /// The one that was not right last.
+    pub(super) tried: Cell<Option<u8>>,
     /// Calls until one may be chosen; [`NEVER`] where none begins here.
     pub(super) wait: Cell<u8>,
     pub(super) peak: Cell<NodePeak>,
@@ -41,7 +43,8 @@ impl Place {
             takes_shared,
             usual: true,
             passes: false,
-            line: Cell::new(None),
+            chain: Cell::new(None),
+            tried: Cell::new(None),
             wait: Cell::new(NEVER),
             peak: Cell::default(),
         }
@@ -56,18 +59,19 @@ impl Place {
         cx.nexts = &self.nexts;
     }
 
-    /// Looks whether a line is still right for what comes here: not where more than a few packets leave it.
+    /// Looks whether a chain is still right for what comes here: not where more than a few packets leave it.
     #[inline(always)]
-    pub(super) fn judge_line(&self, n: usize, left: usize) {
+    pub(super) fn judge_chain(&self, at: u8, n: usize, left: usize) {
         if left * 8 > n {
-            self.line.set(None);
+            self.chain.set(None);
+            self.tried.set(Some(at));
             self.wait.set(PAUSE);
         }
     }
 
-    /// Whether it is time to look for a line, after a call of the node by itself.
+    /// Whether it is time to look for a chain, after a call of the node by itself.
     #[inline(always)]
-    pub(super) fn wants_line(&self) -> bool {
+    pub(super) fn wants_chain(&self) -> bool {
         let wait = self.wait.get();
         if (1..NEVER).contains(&wait) {
             self.wait.set(wait - 1);
@@ -75,11 +79,17 @@ impl Place {
         wait == 0
     }
 
-    /// Takes up a line after a call whose packets all went to `next`.
+    /// Takes up a chain after a call whose packets all went to `next`: of several the one behind that which was not right last.
     #[inline(never)]
-    pub(super) fn choose_line(&self, id: u16, next: u16, lines: &[LineSlot]) {
-        let at = lines.iter().position(|slot| slot.usable && (slot.from, slot.to) == (id, next));
-        self.line.set(at.and_then(|at| u8::try_from(at).ok()));
+    pub(super) fn choose_chain(&self, id: u16, next: u16, chains: &[ChainSlot]) {
+        let begins = |at: &u8| {
+            let slot = &chains[usize::from(*at)];
+            slot.usable && (slot.from, slot.to) == (id, next)
+        };
+        let mut all = (0..=u8::MAX).take(chains.len()).filter(begins);
+        let first = all.clone().next();
+        let at = all.find(|at| Some(*at) > self.tried.get()).or(first);
+        self.chain.set(at);
         self.wait.set(if at.is_some() { 0 } else { PAUSE });
     }
 
@@ -88,22 +98,27 @@ impl Place {
         self.nexts.iter().all(|next| *next == ERROR_DROP)
     }
 
+    /// The slot that leads to a node.
+    pub(crate) fn slot_of(&self, node: u16) -> Option<u16> {
+        self.nexts.iter().position(|next| *next == node).map(|at| at as u16)
+    }
+
     /// The node of a slot.
     pub(crate) fn next_node(&self, slot: u16) -> u16 {
         self.nexts.get(usize::from(slot)).copied().unwrap_or(NULL_NODE)
     }
 }
 
-/// A line of nodes on this thread.
-pub(super) struct LineSlot {
-    pub(super) line: Box<dyn Fused>,
+/// A fused chain on this thread.
+pub(super) struct ChainSlot {
+    pub(super) chain: Box<dyn Fused>,
     /// Its first node and the second.
     pub(super) from: u16,
     pub(super) to: u16,
     pub(super) usable: bool,
 }
 
-/// In place of a number of calls: no line begins there.
+/// In place of a number of calls: no chain begins there.
 pub(super) const NEVER: u8 = u8::MAX;
-/// Calls of a node by itself after its line was not right, or after there was none for what came.
+/// Calls of a node by itself after its chain was not right, or after there was none for what came.
 const PAUSE: u8 = 8;

@@ -19,7 +19,7 @@ use crate::spec::Body;
 use crate::stats::SimpleRows;
 
 use super::bound::LONG;
-use super::{LineSlot, LoopFigures, NodePeak, Place};
+use super::{ChainSlot, LoopFigures, NodePeak, Place};
 
 /// A frame and the node that it goes to.
 pub(super) type Waiting = (u16, Box<Frame>);
@@ -29,8 +29,8 @@ pub(super) struct Run<'a> {
     pub cx: NodeCx<'a>,
     pub bodies: &'a mut [Body],
     pub places: &'a [Place],
-    pub lines: &'a mut [LineSlot],
-    /// Lines are used, and frames pass nodes that do not look at them.
+    pub chains: &'a mut [ChainSlot],
+    /// Fused chains are used, and frames pass nodes that do not look at them.
     pub fusion: bool,
     pub inputs: &'a [u16],
     pub clock: &'a Clock,
@@ -148,9 +148,9 @@ impl<'a> Run<'a> {
         }
         let n = frame.len;
         self.pulse.at(id, n);
-        let line = place.line.get().filter(|_| !self.cx.core.trace.live());
-        let calls = match line {
-            Some(line) => self.pass(place, line, &mut frame),
+        let chain = place.chain.get().filter(|_| !self.cx.core.trace.live());
+        let calls = match chain {
+            Some(chain) => self.pass(place, chain, &mut frame),
             None => self.call(id, place, &mut frame),
         };
         let NodeCx { core, env, nexts, next, .. } = &mut self.cx;
@@ -161,23 +161,22 @@ impl<'a> Run<'a> {
         self.cx.core.handoff.publish();
         self.count(id, place, calls, n);
         if let Some((next, _)) = waiting
-            && line.is_none()
-            && place.wants_line()
+            && chain.is_none()
+            && place.wants_chain()
         {
-            place.choose_line(id, next, self.lines);
+            place.choose_chain(id, next, self.chains);
         }
         self.straight(waiting)
     }
 
-    /// Runs a line of nodes, which counts the calls of its nodes: none is left to be counted.
+    /// Runs a fused chain, which counts the calls of its nodes: none is left to be counted.
     #[inline(always)]
-    fn pass(&mut self, place: &Place, line: u8, frame: &mut Frame) -> u64 {
+    fn pass(&mut self, place: &Place, at: u8, frame: &mut Frame) -> u64 {
         let n = frame.len;
-        let line = &mut self.lines[usize::from(line)].line;
-        let passed = line.run(self.bodies, self.places, &mut self.cx, frame, self.nodes);
+        let passed = self.chains[usize::from(at)].chain.run(self.bodies, &mut self.cx, frame, self.nodes);
         self.figures.calls += passed.calls;
         self.figures.vectors += passed.vectors;
-        place.judge_line(n, passed.left);
+        place.judge_chain(at, n, passed.left);
         0
     }
 

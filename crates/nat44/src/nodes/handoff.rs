@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use quiver_graph::{ArcPoint, Frame, NodeCx, Pkt, Snapshot, VectorNode, drop_reasons, next_nodes};
+use quiver_graph::{ArcPoint, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, next_nodes};
 use quiver_net::data::IfTable;
 
 use crate::config::NatConfig;
@@ -24,6 +24,7 @@ drop_reasons! {
 }
 
 /// The node: all that the other thread must do comes after it on the arc.
+#[derive(Clone)]
 pub(super) struct Handoff {
     pub outside: bool,
     pub interfaces: IfTable,
@@ -31,10 +32,13 @@ pub(super) struct Handoff {
     pub fragments: Fragments,
     pub clock: Arc<AtomicU32>,
     pub arc: ArcPoint,
+    pub thread: usize,
+    /// Time of this vector.
+    pub now: u32,
 }
 
 impl Handoff {
-    fn owner(&self, packet: &Pkt<'_>, now: u32) -> Option<usize> {
+    fn owner(&self, packet: &Pkt<'_>) -> Option<usize> {
         let config = self.config.get();
         if !self.outside && config.both && is_done(packet) {
             return None;
@@ -42,7 +46,7 @@ impl Handoff {
         let fib = packet.table().unwrap_or_else(|| self.interfaces.fibs(packet.rx_if()).0) as u16;
         let direction = if self.outside { Direction::Out2In } else { Direction::In2Out };
         // What cannot be told apart is dropped where it is.
-        let flow = Flow::of(packet, direction, fib, &self.fragments, now).ok()?;
+        let flow = Flow::of(packet, direction, fib, &self.fragments, self.now).ok()?;
         let key = Key::raw(flow.addrs, flow.ports, flow.proto, direction, fib);
         let position = if self.outside {
             config.owner_of_external(key.src(), key.dst(), flow.proto)
@@ -53,25 +57,31 @@ impl Handoff {
     }
 }
 
-impl VectorNode for Handoff {
+impl Node for Handoff {
     type Next = Next;
     type Drop = Drop;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+    fn start(&mut self, thread: usize) {
+        self.thread = thread;
+    }
+
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.config.refresh();
-        let now = self.clock.load(Ordering::Relaxed);
-        let own = cx.thread();
+        self.now = self.clock.load(Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn packet(&mut self, cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
         let translate = if self.outside { Next::Out2In } else { Next::In2Out };
-        for i in 0..frame.len() {
-            let packet = cx.packet(frame, i);
-            let verdict = self.arc.next(packet.rx_if(), translate.into());
-            let thread = self.owner(&packet, now).unwrap_or(own);
-            cx.decide(i, verdict);
-            if thread != own {
-                let (packet, _) = cx.packet(frame, i).take();
-                if let Err(packet) = cx.emit_on(thread, verdict, packet) {
+        let verdict = self.arc.next(packet.rx_if(), translate.into());
+        match self.owner(&packet).filter(|owner| *owner != self.thread) {
+            None => verdict,
+            Some(owner) => {
+                let (packet, taken) = packet.take();
+                if let Err(packet) = cx.emit_on(owner, verdict, packet) {
                     cx.drop_packet(packet, Drop::Congestion);
                 }
+                taken
             }
         }
     }

@@ -47,19 +47,18 @@ fn trace(entry: &TraceEntry, out: &mut String) {
 pub fn declare(router: &mut Router, parts: &Parts) -> Result<(), quiver_graph::GraphError> {
     let mut nodes = vec![translate_node::<false>(router, parts), translate_node::<true>(router, parts)];
     for outside in [false, true] {
-        let (config, fragments, clock) = (parts.config.snapshot(), parts.fragments.clone(), parts.clock.clone());
-        let interfaces = router.data.interfaces.clone();
         let arc = ArcPoint::new();
-        let point = arc.clone();
-        let make = move |_: &_| Handoff {
+        let node = Handoff {
             outside,
-            interfaces: interfaces.clone(),
-            config: config.clone(),
-            fragments: fragments.clone(),
-            clock: clock.clone(),
-            arc: point.clone(),
+            interfaces: router.data.interfaces.clone(),
+            config: parts.config.snapshot(),
+            fragments: parts.fragments.clone(),
+            clock: parts.clock.clone(),
+            arc: arc.clone(),
+            thread: 0,
+            now: 0,
         };
-        nodes.push(NodeSpec::vector(HANDOFF[usize::from(outside)], make).traced(trace).on_arc(ARC, arc));
+        nodes.push(NodeSpec::node(HANDOFF[usize::from(outside)], node).traced(trace).on_arc(ARC, arc));
     }
     router.graph.add(nodes)?;
     let feature = |node: &str, before: &[&'static str]| FeatureSpec {

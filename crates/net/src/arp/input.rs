@@ -1,6 +1,6 @@
 //! `arp-input`: is it a message of ARP for IPv4 over Ethernet at all?
 
-use quiver_graph::{ArcPoint, Frame, NodeCx, Pkt, VectorNode, Verdict, drop_reasons, next_nodes};
+use quiver_graph::{ArcPoint, Node, NodeCx, Pkt, Verdict, drop_reasons, next_nodes};
 use quiver_wire::arp::{ArpError, ArpHeader, ArpOperation};
 
 next_nodes! {
@@ -19,13 +19,17 @@ drop_reasons! {
     }
 }
 
-/// The node. A vector node: ARP is rare, and each message is small.
+/// The node.
+#[derive(Clone)]
 pub(super) struct ArpInput {
     pub arc: ArcPoint,
 }
 
-impl ArpInput {
-    fn one(&self, packet: &mut Pkt<'_>) -> Verdict {
+impl Node for ArpInput {
+    type Next = Next;
+    type Drop = Drop;
+
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let reason = match ArpHeader::parse(packet.bytes()) {
             Ok(message) if matches!(message.operation(), ArpOperation::REQUEST | ArpOperation::REPLY) => {
                 return self.arc.next(packet.rx_if(), Next::Reply.into());
@@ -37,17 +41,5 @@ impl ArpInput {
             Err(ArpError::BadSenderMac) => Drop::BadSender,
         };
         packet.drop(reason)
-    }
-}
-
-impl VectorNode for ArpInput {
-    type Next = Next;
-    type Drop = Drop;
-
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let verdict = self.one(&mut cx.packet(frame, i));
-            cx.decide(i, verdict);
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use quiver_graph::{Frame, NodeCx, Pkt, VectorNode, Verdict, drop_reasons, next_nodes};
+use quiver_graph::{Node, NodeCx, Pkt, Verdict, drop_reasons, next_nodes};
 use quiver_wire::MacAddr;
 use quiver_wire::arp::{ArpHeader, ArpOperation};
 use quiver_wire::ethernet::EtherType;
@@ -39,6 +39,7 @@ drop_reasons! {
 }
 
 /// The node.
+#[derive(Clone)]
 pub(super) struct ArpReply {
     pub views: ViewSnapshot,
     pub interfaces: IfTable,
@@ -139,9 +140,18 @@ impl ArpReply {
         let fib = || self.interfaces.fibs(view.interface).0;
         !view.on_link4(host) && !is_martian_src(host) && self.egress.is_attached(fib(), host, view.interface)
     }
+}
 
-    fn one(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame, i: usize) -> Verdict {
-        let mut packet = cx.packet(frame, i);
+impl Node for ArpReply {
+    type Next = Next;
+    type Drop = End;
+
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+        self.views.refresh();
+        self.egress.refresh();
+    }
+
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let rx_if = packet.rx_if();
         let message: ArpHeader = packet.head();
         let views = self.views.get();
@@ -192,20 +202,6 @@ fn answer(packet: &mut Pkt<'_>, view: &View, message: &ArpHeader) -> Verdict {
     packet.mark(quiver_graph::flags::LOCAL);
     packet.unmark(quiver_graph::flags::LINK_MULTICAST);
     Next::Output.into()
-}
-
-impl VectorNode for ArpReply {
-    type Next = Next;
-    type Drop = End;
-
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        self.views.refresh();
-        self.egress.refresh();
-        for i in 0..frame.len() {
-            let verdict = self.one(cx, frame, i);
-            cx.decide(i, verdict);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `ethernet-input`: for whom is the frame, and what is in it?
 
-use quiver_graph::{Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Sent, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{Batch, FastPath, IfIndex, Node, NodeCx, Pkt, Sent, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::ethernet::{EtherType, EthernetHeader};
 
 use crate::data::{IfTable, if_flags};
@@ -30,7 +30,8 @@ drop_reasons! {
 /// The node.
 ///
 /// Frames of IP to this router's own address on a routed interface, and all frames of a layer-2 interface, are decided by a
-/// comparison or two against what [`Run`] keeps of their interface; [`decide`] has the rest, and the rules.
+/// comparison or two against what [`Run`] keeps of their interface; [`decide`] has the rules, for any frame.
+#[derive(Clone)]
 pub struct EthernetInput {
     interfaces: IfTable,
     run: Run,
@@ -51,6 +52,7 @@ impl EthernetInput {
 }
 
 /// What is kept of the interface of a run of frames, for the time of a vector.
+#[derive(Clone, Copy)]
 struct Run {
     interface: u32,
     /// First word of a frame to the interface's own address, without the source's bytes; none is like [`Run::NO_FRAME`].
@@ -82,13 +84,6 @@ impl Run {
     }
 }
 
-/// What is read of a frame: its first word as it stands in memory, and the type.
-#[derive(Clone, Copy)]
-pub struct In {
-    first: u64,
-    ether_type: u16,
-}
-
 /// Verdict on what is behind the link header, and whether it is IP or ARP.
 #[inline(always)]
 pub(super) fn by_type(ether_type: u16) -> (Verdict, bool) {
@@ -109,11 +104,8 @@ fn is_tag(ether_type: u16) -> bool {
 impl Node for EthernetInput {
     type Next = Next;
     type Drop = Drop;
-    type In = In;
-    type Out = ();
-    const LOOP: LoopConfig = LoopConfig::FIRST_TOUCH;
-    const GROUPS: bool = true;
-    const PULLS: usize = size_of::<EthernetHeader>();
+    /// The node that meets the headers' line first.
+    const PREFETCH: u8 = 8;
 
     #[inline(always)]
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
@@ -121,79 +113,62 @@ impl Node for EthernetInput {
     }
 
     #[inline(always)]
-    fn load(&self, packet: &Pkt<'_>) -> In {
-        In { first: packet.head(), ether_type: packet.head_at::<_, 12>() }
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
+        let link = self.interfaces.link(packet.rx_if());
+        decide(packet, link)
     }
+}
+
+impl FastPath for EthernetInput {
+    const WIDTH: u8 = 4;
+    const PULLS: usize = size_of::<EthernetHeader>();
 
     #[inline(always)]
-    fn compute(&self, _: In) {}
-
-    #[inline(always)]
-    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
+    fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
         const IP4: u16 = EtherType::IPV4.0.to_be();
         const IP6: u16 = EtherType::IPV6.0.to_be();
-        let interface = group.first_rx_if();
+        let interface = batch.first_rx_if();
         self.turn_to(interface);
         let mut differ = 0;
-        if group.all_plain_from(interface.0) {
-            let first: [u64; W] = group.heads::<_, 0>();
+        if batch.all_from(interface, flags::LOCAL) {
+            let first: [u64; W] = batch.heads::<_, 0>();
             if self.run.l2 {
                 let unicast = first.iter().fold(0, |bits, word| bits | word) & 1 == 0;
-                if !unicast || !group.all_have(size_of::<EthernetHeader>() as u32) {
+                if !unicast || !batch.all_have(size_of::<EthernetHeader>() as u32) {
                     return None;
                 }
-                return Some(group.send_all(Next::L2.into()));
+                return Some(batch.send_all(Next::L2.into()));
             }
             for word in first {
                 differ |= (word << 16) ^ self.run.mine;
             }
         } else {
             // Of several interfaces, as where many ports bring a packet or two each.
-            let interfaces = group.plain_interfaces()?;
-            let first: [u64; W] = group.heads::<_, 0>();
+            let interfaces = batch.interfaces(flags::LOCAL)?;
+            let first: [u64; W] = batch.heads::<_, 0>();
             for k in 0..W {
                 differ |= (first[k] << 16) ^ Run::kept(interfaces[k], self.interfaces.link(interfaces[k])).mine;
             }
         }
-        let types: [u16; W] = group.heads::<_, 12>();
+        let types: [u16; W] = batch.heads::<_, 12>();
         let other = types.iter().fold(false, |other, t| other | ((*t != IP4) & (*t != IP6)));
-        if (differ != 0) | other || !group.pull::<{ size_of::<EthernetHeader>() as u32 }>() {
+        if (differ != 0) | other || !batch.pull::<{ size_of::<EthernetHeader>() as u32 }>() {
             return None;
         }
         if types.iter().fold(0, |differ, t| differ | (t ^ types[0])) == 0 {
-            return Some(group.send_all(Verdict::select(types[0] == IP4, Next::Ip4.into(), Next::Ip6.into())));
+            return Some(batch.send_all(Verdict::select(types[0] == IP4, Next::Ip4.into(), Next::Ip6.into())));
         }
         let mut verdicts = [Verdict::from(Next::Ip4); W];
         for (verdict, ether_type) in verdicts.iter_mut().zip(types) {
             *verdict = Verdict::select(ether_type == IP4, Next::Ip4.into(), Next::Ip6.into());
         }
-        Some(group.send(verdicts))
-    }
-
-    #[inline(always)]
-    fn store(&mut self, mut packet: Pkt<'_>, x: In, (): ()) -> Verdict {
-        const IP4: u16 = EtherType::IPV4.0.to_be();
-        const IP6: u16 = EtherType::IPV6.0.to_be();
-        let interface = packet.rx_if();
-        self.turn_to(interface);
-        let mine = x.first << 16 == self.run.mine;
-        if mine & (x.ether_type == IP4) && packet.pull(size_of::<EthernetHeader>()) {
-            return Next::Ip4.into();
-        }
-        if mine & (x.ether_type == IP6) && packet.pull(size_of::<EthernetHeader>()) {
-            return Next::Ip6.into();
-        }
-        // The lowest bit of the first byte: a group address.
-        if self.run.l2 & (x.first & 1 == 0) && packet.len() >= size_of::<EthernetHeader>() {
-            return Next::L2.into();
-        }
-        decide(&mut packet.again(), self.interfaces.link(interface))
+        Some(batch.send(verdicts))
     }
 }
 
 /// The rules, for any frame. `link`: address and flags of the interface, as [`IfTable::link`] has them.
 #[inline(never)]
-fn decide(packet: &mut Pkt<'_>, link: u64) -> Verdict {
+fn decide(mut packet: Pkt<'_>, link: u64) -> Verdict {
     let header: EthernetHeader = packet.head();
     let (dst, mac, flags) = (header.dst.to_u64(), link & 0xffff_ffff_ffff, (link >> 48) as u16);
     let ether_type = header.ether_type().0;

@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use quiver_graph::{
-    Frame, IfIndex, InterfaceCounters, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, flags, next_nodes,
-};
+use quiver_graph::{IfIndex, InterfaceCounters, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, flags, next_nodes};
 use quiver_tables::chunks::Chunks;
 use quiver_wire::MacAddr;
 use quiver_wire::ethernet::EtherType;
@@ -111,8 +109,9 @@ impl VlanTable {
     }
 }
 
-/// Sorts tagged frames (and untagged ones where a sub-interface wants them). A vector node: the table is a hash, and frames
-/// have zero to three tags; the common untagged way never comes here.
+/// Sorts tagged frames (and untagged ones where a sub-interface wants them): zero to three tags. The common untagged frame never
+/// comes here.
+#[derive(Clone)]
 pub struct EthernetVlan {
     pub(super) interfaces: IfTable,
     pub(super) table: Snapshot<VlanTable>,
@@ -127,8 +126,16 @@ fn untag(packet: &mut Pkt<'_>) {
     }
 }
 
-impl EthernetVlan {
-    fn one(&self, packet: &mut Pkt<'_>, thread: usize) -> Verdict {
+impl Node for EthernetVlan {
+    type Next = Next;
+    type Drop = Drop;
+
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+        self.table.refresh();
+    }
+
+    #[inline(always)]
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let bytes = packet.bytes();
         let mut tags = [(0_u16, 0_u16); 3];
         let mut count = 0;
@@ -154,7 +161,7 @@ impl EthernetVlan {
             if self.interfaces.get(parent).flags & if_flags::L2 != 0 {
                 return Next::L2.into();
             }
-            untag(packet);
+            untag(&mut packet);
             at -= TAG;
             tags = rest;
             sub = table.find(parent, tags).or(tags.is_empty().then_some(parent));
@@ -173,7 +180,7 @@ impl EthernetVlan {
         }
         packet.set_rx_if(sub);
         if sub != parent {
-            self.counters.rx.add(thread, sub.0, 1, packet.total_len() as u64);
+            self.counters.rx.add(cx.thread(), sub.0, 1, packet.total_len() as u64);
         }
         let dst = MacAddr(dst);
         packet.mark(if dst.is_multicast() { flags::LINK_MULTICAST } else { 0 });
@@ -191,20 +198,6 @@ impl EthernetVlan {
             return packet.drop(Drop::Short);
         }
         next
-    }
-}
-
-impl VectorNode for EthernetVlan {
-    type Next = Next;
-    type Drop = Drop;
-
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        self.table.refresh();
-        let thread = cx.thread();
-        for i in 0..frame.len() {
-            let verdict = self.one(&mut cx.packet(frame, i), thread);
-            cx.decide(i, verdict);
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use quiver_graph::{Frame, NoNext, NodeCx, VectorNode, Verdict, drop_reasons};
+use quiver_graph::{NoNext, Node, NodeCx, Pkt, Verdict, drop_reasons};
 
 use super::error::send_as_own;
 use super::family::{IcmpFamily, NoEcho};
@@ -19,6 +19,7 @@ drop_reasons! {
 }
 
 /// The node. The offset of the ICMP header is in the aux lane.
+#[derive(Clone)]
 pub(super) struct Echo<F> {
     pub sources: SourceTable,
     /// Identification of the last reply (IPv4).
@@ -28,28 +29,23 @@ pub(super) struct Echo<F> {
 
 const TO_LOOKUP: Verdict = Verdict::slot(1);
 
-impl<F: IcmpFamily> VectorNode for Echo<F> {
+impl<F: IcmpFamily> Node for Echo<F> {
     type Next = NoNext;
     type Drop = Drop;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        let mut sent = 0;
-        for i in 0..frame.len() {
-            let mut packet = cx.packet(frame, i);
-            self.id = self.id.wrapping_add(1);
-            let offset = packet.aux() as usize;
-            let verdict = match F::reply(&mut packet, offset, &self.sources, self.id) {
-                Ok(()) => {
-                    sent += 1;
-                    send_as_own(&mut packet);
-                    TO_LOOKUP
-                }
-                Err(NoEcho::Group) => packet.drop(Drop::Group),
-                Err(NoEcho::Options) => packet.drop(Drop::Options),
-                Err(NoEcho::NoSource) => packet.drop(Drop::NoSource),
-            };
-            cx.decide(i, verdict);
-        }
-        cx.count(Drop::Sent, sent);
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        self.id = self.id.wrapping_add(1);
+        let offset = packet.aux() as usize;
+        let reason = match F::reply(&mut packet, offset, &self.sources, self.id) {
+            Ok(()) => {
+                cx.count(Drop::Sent, 1);
+                send_as_own(&mut packet);
+                return TO_LOOKUP;
+            }
+            Err(NoEcho::Group) => Drop::Group,
+            Err(NoEcho::Options) => Drop::Options,
+            Err(NoEcho::NoSource) => Drop::NoSource,
+        };
+        packet.drop(reason)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use quiver_graph::{Frame, NoNext, NodeCx, VectorNode, Verdict, drop_reasons, flags};
+use quiver_graph::{NoNext, Node, NodeCx, Pkt, Verdict, drop_reasons, flags};
 
 use super::family::IcmpFamily;
 use super::limit::Bucket;
@@ -31,6 +31,7 @@ drop_reasons! {
 }
 
 /// The node.
+#[derive(Clone)]
 pub(super) struct IcmpError<F> {
     pub sources: SourceTable,
     pub bucket: Bucket,
@@ -41,33 +42,35 @@ pub(super) struct IcmpError<F> {
 
 const TO_LOOKUP: Verdict = Verdict::slot(1);
 
-impl<F: IcmpFamily> VectorNode for IcmpError<F> {
+impl<F: IcmpFamily> Node for IcmpError<F> {
     type Next = NoNext;
     type Drop = Drop;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let verdict = match self.one(cx, frame, i) {
-                Ok(sent) => {
-                    cx.count(sent, 1);
-                    TO_LOOKUP
-                }
-                Err(reason) => cx.packet(frame, i).drop(reason),
-            };
-            cx.decide(i, verdict);
+    fn start(&mut self, thread: usize) {
+        // Identifications of one worker do not meet those of another for long.
+        self.id = (thread as u16).wrapping_mul(4099);
+    }
+
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        match self.error(cx, &mut packet) {
+            Ok(sent) => {
+                cx.count(sent, 1);
+                TO_LOOKUP
+            }
+            Err(reason) => packet.drop(reason),
         }
     }
 }
 
 impl<F: IcmpFamily> IcmpError<F> {
-    fn one(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame, i: usize) -> Result<Drop, Drop> {
+    /// Turns a packet into the error about it.
+    fn error(&mut self, cx: &mut NodeCx<'_>, packet: &mut Pkt<'_>) -> Result<Drop, Drop> {
         let now = cx.now();
-        let packet = cx.packet(frame, i);
         let (kind, code, data) = icmp_of_aux(packet.aux());
-        if let Some(reason) = F::forbidden(&packet, kind, code) {
+        if let Some(reason) = F::forbidden(packet, kind, code) {
             return Err(reason);
         }
-        let source = F::error_source(&packet, &self.sources);
+        let source = F::error_source(packet, &self.sources);
         if source == F::Addr::default() {
             return Err(Drop::NoSource);
         }
@@ -77,22 +80,21 @@ impl<F: IcmpFamily> IcmpError<F> {
         if !self.bucket.allow(now) {
             return Err(Drop::RateLimited);
         }
-        let (dst, tos) = (F::addresses(&packet).0, F::tos(&packet));
-        let len = F::length(&packet).unwrap_or(usize::MAX).min(F::ERROR_LEN - F::ERROR_HEADERS);
-        cx.cut_at(frame, i, len);
-        let mut packet = cx.packet(frame, i);
+        let (dst, tos) = (F::addresses(packet).0, F::tos(packet));
+        let len = F::length(packet).unwrap_or(usize::MAX).min(F::ERROR_LEN - F::ERROR_HEADERS);
+        cx.cut_view(packet, len);
         packet.push(F::ERROR_HEADERS);
         // What is quoted may be unfinished; what is sent is not.
         packet.clear_unfinished_checksum();
         self.id = self.id.wrapping_add(1);
-        F::write_error(&mut packet, source, dst, tos, (kind, code, data), self.id);
-        send_as_own(&mut packet);
+        F::write_error(packet, source, dst, tos, (kind, code, data), self.id);
+        send_as_own(packet);
         Ok(F::sent(kind))
     }
 }
 
 /// Marks a packet as made by this router; it is looked up in the table of the interface that it answers.
-pub(super) fn send_as_own(packet: &mut quiver_graph::Pkt<'_>) {
+pub(super) fn send_as_own(packet: &mut Pkt<'_>) {
     packet.unmark(flags::LINK_MULTICAST);
     packet.mark(flags::LOCAL);
     if packet.table().is_some() {

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use quiver_graph::{Frame, NoNext, NodeCx, Pkt, VectorNode, Verdict, drop_reasons};
+use quiver_graph::{NoNext, Node, NodeCx, Pkt, Verdict, drop_reasons};
 use quiver_wire::Header;
 use quiver_wire::icmp4::Icmp4Header;
 
@@ -22,24 +22,19 @@ drop_reasons! {
 }
 
 /// The node. The offset of the ICMP header is in the aux lane and stays there.
+#[derive(Clone)]
 pub(super) struct IcmpInput<F> {
     pub types: SlotTable,
     pub family: PhantomData<F>,
 }
 
-impl<F: IcmpFamily> VectorNode for IcmpInput<F> {
+impl<F: IcmpFamily> Node for IcmpInput<F> {
     type Next = NoNext;
     type Drop = Drop;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let mut packet = cx.packet(frame, i);
-            let verdict = match self.check(&packet) {
-                Ok(verdict) => verdict,
-                Err(reason) => packet.drop(reason),
-            };
-            cx.decide(i, verdict);
-        }
+    #[inline(always)]
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        self.check(&packet).unwrap_or_else(|reason| packet.drop(reason))
     }
 }
 

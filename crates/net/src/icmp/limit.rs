@@ -79,7 +79,7 @@ fn take(full_at: u64, now: u64, rate: u32, burst: u32) -> Option<u64> {
 }
 
 /// A worker's bucket.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Bucket {
     limiter: Arc<Limiter>,
     full_at: u64,

@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use quiver_graph::clock::Clock;
-use quiver_graph::{
-    Frame, IfIndex, MakeCx, NoNext, NodeCx, NodeSpec, Pkt, Published, Snapshot, VectorNode, Verdict, drop_reasons, flags,
-};
+use quiver_graph::{IfIndex, NoNext, Node, NodeCx, NodeSpec, Pkt, Published, Snapshot, Verdict, drop_reasons, flags};
 use quiver_wire::checksum::{Sum, fill_l4};
 use quiver_wire::icmp4::{Icmp4Header, Icmp4Type};
 use quiver_wire::icmp6::Icmp6Header;
@@ -274,43 +272,44 @@ drop_reasons! {
 }
 
 /// Takes echo replies, and errors about requests.
+#[derive(Clone)]
 struct EchoReply<F> {
     listeners: Snapshot<Listeners>,
     clock: Arc<Clock>,
+    /// Time of this vector.
+    time: u64,
     family: PhantomData<F>,
 }
 
 const NODE: &str = "icmp-echo-reply";
 const TO_LOOKUP: Verdict = Verdict::slot(1);
 
-impl<F: IcmpFamily> VectorNode for EchoReply<F> {
+impl<F: IcmpFamily> Node for EchoReply<F> {
     type Next = NoNext;
     type Drop = Drop;
+    const CONSUMES: bool = true;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.listeners.refresh();
-        let time = self.clock.now();
-        cx.trace_here(frame);
-        for i in 0..frame.len() {
-            let mut packet = cx.packet(frame, i);
-            match self.deliver(&packet, time) {
-                Ok(event) => {
-                    let (packet, verdict) = packet.take();
-                    cx.free(packet);
-                    cx.count(event, 1);
-                    cx.decide(i, verdict);
-                }
-                Err(reason) => {
-                    let verdict = packet.drop(reason);
-                    cx.decide(i, verdict);
-                }
+        self.time = self.clock.now();
+    }
+
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        match self.deliver(&packet) {
+            Ok(event) => {
+                let (packet, verdict) = packet.take();
+                cx.free(packet);
+                cx.count(event, 1);
+                verdict
             }
+            Err(reason) => packet.drop(reason),
         }
     }
 }
 
 impl<F: IcmpFamily> EchoReply<F> {
-    fn deliver(&self, packet: &Pkt<'_>, time: u64) -> Result<Drop, Drop> {
+    fn deliver(&self, packet: &Pkt<'_>) -> Result<Drop, Drop> {
+        let time = self.time;
         let offset = packet.aux() as usize;
         let icmp = packet.bytes().get(offset..).and_then(Icmp4Header::read).ok_or(Drop::NoTaker)?;
         let from = F::address(F::addresses(packet).0);
@@ -372,6 +371,6 @@ impl PingFamily for V6 {
 pub(super) fn nodes<F: IcmpFamily>(router: &Router) -> Vec<NodeSpec> {
     let Some(pings) = router.part::<Pings>() else { return Vec::new() };
     let (listeners, clock) = (pings.listeners.snapshot(), router.graph.clock().clone());
-    let make = move |_: &MakeCx| EchoReply::<F> { listeners: listeners.clone(), clock: clock.clone(), family: PhantomData };
-    vec![NodeSpec::vector(node_name(F::ID, NODE), make).with_next(node_name(F::ID, "lookup")).traced(trace::<F>)]
+    let node = EchoReply::<F> { listeners, clock, time: 0, family: PhantomData };
+    vec![NodeSpec::node(node_name(F::ID, NODE), node).with_next(node_name(F::ID, "lookup")).traced(trace::<F>)]
 }

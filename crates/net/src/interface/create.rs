@@ -110,10 +110,8 @@ impl Router {
             }
             Tx::Node(make) => self.graph.add(vec![make(index, tx_name)])?[0],
             Tx::Loop => {
-                let counters = self.graph.interfaces().clone();
-                let interfaces = self.data.interfaces.clone();
-                let make = move |_: &_| LoopTx { interface: index, interfaces: interfaces.clone(), counters: counters.clone() };
-                self.graph.add(vec![NodeSpec::vector(tx_name, make).traced(trace::frame)])?[0]
+                let node = LoopTx::new(index, self.data.interfaces.clone(), self.graph.interfaces().clone());
+                self.graph.add(vec![NodeSpec::node(tx_name, node).traced(trace::frame)])?[0]
             }
             Tx::Parent(p) => {
                 parent = p;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::data::{IfTable, if_flags};
 use quiver_graph::{
-    ArcSlot, Frame, IfIndex, InterfaceCounters, NoDrops, NoNext, NodeCx, TxState, VectorNode, Verdict, drop_reasons, next_nodes,
+    ArcSlot, Frame, IfIndex, InterfaceCounters, NoDrops, NoNext, Node, NodeCx, Pkt, TxState, VectorNode, Verdict, drop_reasons,
+    next_nodes,
 };
 
 drop_reasons! {
@@ -49,17 +50,15 @@ impl VectorNode for Output {
 }
 
 /// End of the `interface-output` arc's declaration; features there go on to the interface's own tx node.
+#[derive(Clone)]
 pub(crate) struct Nowhere;
 
-impl VectorNode for Nowhere {
+impl Node for Nowhere {
     type Next = NoNext;
     type Drop = OutputDrop;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let verdict = cx.packet(frame, i).drop(OutputDrop::NoDevice);
-            cx.decide(i, verdict);
-        }
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        packet.drop(OutputDrop::NoDevice)
     }
 }
 
@@ -70,29 +69,40 @@ next_nodes! {
 
 /// Tx node of a loopback interface: what is sent comes in again on the same interface. As the BVI of a bridge domain it does so
 /// as a frame of the bridge, which counts what it receives where the bridge hands it over.
+#[derive(Clone)]
 pub(crate) struct LoopTx {
-    pub interface: IfIndex,
-    pub interfaces: IfTable,
-    pub counters: Arc<InterfaceCounters>,
+    interface: IfIndex,
+    interfaces: IfTable,
+    counters: Arc<InterfaceCounters>,
+    /// Packets and bytes of this vector.
+    sum: (u64, u64),
 }
 
-impl VectorNode for LoopTx {
+impl LoopTx {
+    pub fn new(interface: IfIndex, interfaces: IfTable, counters: Arc<InterfaceCounters>) -> Self {
+        Self { interface, interfaces, counters, sum: (0, 0) }
+    }
+}
+
+impl Node for LoopTx {
     type Next = LoopNext;
     type Drop = NoDrops;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        let mut bytes = 0;
-        for i in 0..frame.len() {
-            let mut packet = cx.packet(frame, i);
-            bytes += packet.total_len() as u64;
-            packet.set_rx_if(self.interface);
-            packet.unmark(quiver_graph::flags::LOCAL);
+    #[inline(always)]
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        self.sum.0 += 1;
+        self.sum.1 += packet.total_len() as u64;
+        packet.set_rx_if(self.interface);
+        packet.unmark(quiver_graph::flags::LOCAL);
+        LoopNext::Ethernet.into()
+    }
+
+    fn end(&mut self, cx: &mut NodeCx<'_>) {
+        let (packets, bytes) = std::mem::take(&mut self.sum);
+        let (thread, interface) = (cx.thread(), self.interface);
+        self.counters.tx.add(thread, interface.0, packets, bytes);
+        if self.interfaces.flags(interface) & if_flags::L2 == 0 {
+            self.counters.rx.add(thread, interface.0, packets, bytes);
         }
-        let (thread, n) = (cx.thread(), frame.len() as u64);
-        self.counters.tx.add(thread, self.interface.0, n, bytes);
-        if self.interfaces.flags(self.interface) & if_flags::L2 == 0 {
-            self.counters.rx.add(thread, self.interface.0, n, bytes);
-        }
-        cx.decide_all(frame, LoopNext::Ethernet);
     }
 }

@@ -1,15 +1,15 @@
 //! Where packets end that no route carries on: `ip4-drop`, `ip4-punt`, `ip4-null`, multicast, link-local; and their like
 //! for IPv6.
 
-use quiver_graph::{Frame, IfIndex, NoDrops, NodeCx, Pkt, VectorNode, Verdict, drop_reasons, next_nodes};
+use quiver_graph::{NoDrops, Node, NodeCx, Pkt, Verdict, drop_reasons, next_nodes};
 use quiver_wire::ipv4::Ipv4Header;
 use quiver_wire::ipv6::Ipv6Header;
 use quiver_wire::ipv6::address::multicast_scope;
 
 use super::lookup::{Next6, verdict};
 use super::{FamilyId, icmp_aux};
-use crate::fib::LinkLocalTable;
 use crate::fib::records::{DropIndex, Null};
+use crate::fib::{Bucket, LinkLocalTable};
 
 drop_reasons! {
     /// Why a lookup's answer is to drop.
@@ -27,24 +27,22 @@ next_nodes! {
 }
 
 /// `ip4-drop`, `ip6-drop`: the aux lane says why ([`DropIndex`]).
+#[derive(Clone)]
 pub(super) struct IpDrop;
 
-impl VectorNode for IpDrop {
+impl Node for IpDrop {
     type Next = DropNext;
     type Drop = RouteDrop;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let mut packet = cx.packet(frame, i);
-            let reason = match packet.aux() {
-                DropIndex::BY_ROUTE => RouteDrop::ByRoute,
-                DropIndex::SPECIAL => RouteDrop::Special,
-                DropIndex::NO_PATH => RouteDrop::NoPath,
-                _ => RouteDrop::NoRoute,
-            };
-            let verdict = packet.drop(reason);
-            cx.decide(i, verdict);
-        }
+    #[inline(always)]
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        let reason = match packet.aux() {
+            DropIndex::BY_ROUTE => RouteDrop::ByRoute,
+            DropIndex::SPECIAL => RouteDrop::Special,
+            DropIndex::NO_PATH => RouteDrop::NoPath,
+            _ => RouteDrop::NoRoute,
+        };
+        packet.drop(reason)
     }
 }
 
@@ -59,19 +57,18 @@ next_nodes! {
 }
 
 /// `ip4-punt`, `ip6-punt`.
+#[derive(Clone)]
 pub(super) struct IpPunt;
 
-impl VectorNode for IpPunt {
+impl Node for IpPunt {
     type Next = PuntNext;
     type Drop = PuntReason;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let mut packet = cx.packet(frame, i);
-            let code = packet.drop_code(PuntReason::ByRoute);
-            packet.set_aux(code);
-        }
-        cx.decide_all(frame, PuntNext::Punt);
+    #[inline(always)]
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        let code = packet.drop_code(PuntReason::ByRoute);
+        packet.set_aux(code);
+        PuntNext::Punt.into()
     }
 }
 
@@ -90,11 +87,13 @@ next_nodes! {
 }
 
 /// `ip4-null`: destinations that the user has declared unreachable or prohibited (RFC 1812, 5.2.7.1).
+#[derive(Clone)]
 pub(super) struct Ip4Null;
 /// `ip6-null` (RFC 4443, 3.1).
+#[derive(Clone)]
 pub(super) struct Ip6Null;
 
-fn answer(packet: &mut Pkt<'_>, family: FamilyId, next: Verdict) -> Verdict {
+fn answer(mut packet: Pkt<'_>, family: FamilyId, next: Verdict) -> Verdict {
     // Destination unreachable: host unreachable and administratively prohibited; no route and administratively prohibited.
     let (kind, unreachable, prohibited) = if family == FamilyId::V4 { (3, 1, 13) } else { (1, 0, 1) };
     let code = match packet.aux() {
@@ -106,25 +105,19 @@ fn answer(packet: &mut Pkt<'_>, family: FamilyId, next: Verdict) -> Verdict {
     next
 }
 
-impl VectorNode for Ip4Null {
+impl Node for Ip4Null {
     type Next = NullNext4;
     type Drop = NullDrop;
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let verdict = answer(&mut cx.packet(frame, i), FamilyId::V4, NullNext4::IcmpError.into());
-            cx.decide(i, verdict);
-        }
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
+        answer(packet, FamilyId::V4, NullNext4::IcmpError.into())
     }
 }
 
-impl VectorNode for Ip6Null {
+impl Node for Ip6Null {
     type Next = NullNext6;
     type Drop = NullDrop;
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let verdict = answer(&mut cx.packet(frame, i), FamilyId::V6, NullNext6::IcmpError.into());
-            cx.decide(i, verdict);
-        }
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
+        answer(packet, FamilyId::V6, NullNext6::IcmpError.into())
     }
 }
 
@@ -143,66 +136,54 @@ next_nodes! {
 }
 
 /// `ip4-mfib-forward-lookup`: groups of the link (224.0.0.0/24) are for this router; others have no routes yet.
+#[derive(Clone)]
 pub(super) struct Ip4Multicast;
 /// `ip6-mfib-forward-lookup`: groups of link scope, and all routers of the site (RFC 4291, 2.8).
+#[derive(Clone)]
 pub(super) struct Ip6Multicast;
 
-impl VectorNode for Ip4Multicast {
+impl Node for Ip4Multicast {
     type Next = MulticastNext4;
     type Drop = MulticastDrop;
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let mut packet = cx.packet(frame, i);
-            let dst = packet.head::<Ipv4Header>().dst.get();
-            let verdict = if dst >> 8 == 0x00e0_0000 {
-                packet.set_aux(0);
-                MulticastNext4::Receive.into()
-            } else {
-                packet.drop(MulticastDrop::NoRoute)
-            };
-            cx.decide(i, verdict);
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        if packet.head::<Ipv4Header>().dst.get() >> 8 != 0x00e0_0000 {
+            return packet.drop(MulticastDrop::NoRoute);
         }
+        packet.set_aux(0);
+        MulticastNext4::Receive.into()
     }
 }
 
 /// ff05::2
 const ALL_ROUTERS_OF_SITE: u128 = 0xff05 << 112 | 2;
 
-impl VectorNode for Ip6Multicast {
+impl Node for Ip6Multicast {
     type Next = MulticastNext6;
     type Drop = MulticastDrop;
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let mut packet = cx.packet(frame, i);
-            let dst = packet.head::<Ipv6Header>().dst.get();
-            let verdict = if multicast_scope(dst) == 2 || dst == ALL_ROUTERS_OF_SITE {
-                packet.set_aux(0);
-                MulticastNext6::Receive.into()
-            } else {
-                packet.drop(MulticastDrop::NoRoute)
-            };
-            cx.decide(i, verdict);
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        let dst = packet.head::<Ipv6Header>().dst.get();
+        if multicast_scope(dst) != 2 && dst != ALL_ROUTERS_OF_SITE {
+            return packet.drop(MulticastDrop::NoRoute);
         }
+        packet.set_aux(0);
+        MulticastNext6::Receive.into()
     }
 }
 
 /// `ip6-link-local`: what the interface knows of a link-local destination. A packet of this router's own carries as rx
 /// interface the one that it shall leave on.
+#[derive(Clone)]
 pub(super) struct Ip6LinkLocal {
     pub table: LinkLocalTable,
 }
 
-impl VectorNode for Ip6LinkLocal {
+impl Node for Ip6LinkLocal {
     type Next = Next6;
     type Drop = NoDrops;
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let mut packet = cx.packet(frame, i);
-            let (interface, dst): (IfIndex, _) = (packet.rx_if(), packet.head::<Ipv6Header>().dst.get());
-            let bucket =
-                self.table.get(interface, dst).or_else(|| self.table.get(interface, 0)).unwrap_or(crate::fib::Bucket::DROP);
-            packet.set_aux(bucket.index());
-            cx.decide(i, verdict(bucket));
-        }
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        let (interface, dst) = (packet.rx_if(), packet.head::<Ipv6Header>().dst.get());
+        let bucket = self.table.get(interface, dst).or_else(|| self.table.get(interface, 0)).unwrap_or(Bucket::DROP);
+        packet.set_aux(bucket.index());
+        verdict(bucket)
     }
 }

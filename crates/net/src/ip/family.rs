@@ -4,7 +4,7 @@ use std::fmt::{Debug, Display};
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use quiver_graph::{Group, LoopConfig, NextNodes, Pkt};
+use quiver_graph::{Batch, NextNodes, Pkt};
 use quiver_tables::address::Address;
 use quiver_tables::lpm4::{Kind, Lpm4, Lpm4Lookup};
 use quiver_tables::lpm6::Lpm6;
@@ -120,12 +120,12 @@ pub trait Family: sealed::Sealed + Copy + Debug + Eq + Hash + Send + Sync + 'sta
     /// Fetches the line of the table that a lookup of this address begins with.
     fn prefetch(reader: &Self::Reader, address: Self::Addr);
 
-    /// The loop of the lookup node. Most IPv4 lookups are one load, which is asked for ahead of its time (measured with all
+    /// Prefetch distance of the lookup node. Most IPv4 lookups are one load, which is asked for ahead of its time (measured with all
     /// routes of the Internet: half of the clocks); for IPv6 the first of several loads is seldom the one that is waited for.
-    const LOOKUP_LOOP: LoopConfig;
+    const LOOKUP_PREFETCH: u8;
 
-    /// Leaves for a group of addresses.
-    fn lookup_group<const W: usize>(reader: &Self::Reader, addresses: &[Self::Addr; W]) -> [u32; W];
+    /// Leaves for a batch of addresses.
+    fn lookup_batch<const W: usize>(reader: &Self::Reader, addresses: &[Self::Addr; W]) -> [u32; W];
 
     /// This family's of an interface's two FIBs.
     fn fib_of(fibs: (u32, u32)) -> u32;
@@ -133,8 +133,8 @@ pub trait Family: sealed::Sealed + Copy + Debug + Eq + Hash + Send + Sync + 'sta
     /// Destination of a packet whose data begins at its IP header.
     fn destination(packet: &Pkt<'_>) -> Self::Addr;
 
-    /// Destinations of a group of such packets.
-    fn destinations<const W: usize>(group: &Group<'_, W>) -> [Self::Addr; W];
+    /// Destinations of a batch of such packets.
+    fn destinations<const W: usize>(batch: &Batch<'_, W>) -> [Self::Addr; W];
 
     /// Flow hash of such a packet.
     fn flow_hash(packet: &Pkt<'_>, config: FlowHash) -> u32;
@@ -219,7 +219,7 @@ impl Family for V4 {
     type Table = Fib4;
     type Reader = Lpm4;
     type LookupNext = lookup::Next4;
-    const LOOKUP_LOOP: LoopConfig = LoopConfig { prefetch: 8, ..LoopConfig::GROUPS };
+    const LOOKUP_PREFETCH: u8 = 8;
     const ID: FamilyId = FamilyId::V4;
 
     fn nth(address: u32, len: u8, n: u64) -> Option<u32> {
@@ -260,7 +260,7 @@ impl Family for V4 {
     }
 
     #[inline(always)]
-    fn lookup_group<const W: usize>(reader: &Lpm4, addresses: &[u32; W]) -> [u32; W] {
+    fn lookup_batch<const W: usize>(reader: &Lpm4, addresses: &[u32; W]) -> [u32; W] {
         let mut leaves = [0; W];
         reader.lookup_batch(addresses, &mut leaves);
         leaves
@@ -272,8 +272,8 @@ impl Family for V4 {
     }
 
     #[inline(always)]
-    fn destinations<const W: usize>(group: &Group<'_, W>) -> [u32; W] {
-        group.heads::<U32Be, 16>().map(U32Be::get)
+    fn destinations<const W: usize>(batch: &Batch<'_, W>) -> [u32; W] {
+        batch.heads::<U32Be, 16>().map(U32Be::get)
     }
 
     fn flow_hash(packet: &Pkt<'_>, config: FlowHash) -> u32 {
@@ -301,7 +301,7 @@ impl Family for V6 {
     type Table = Fib6;
     type Reader = Lpm6;
     type LookupNext = lookup::Next6;
-    const LOOKUP_LOOP: LoopConfig = LoopConfig::GROUPS;
+    const LOOKUP_PREFETCH: u8 = 0;
     const ID: FamilyId = FamilyId::V6;
 
     fn nth(address: u128, len: u8, n: u64) -> Option<u128> {
@@ -338,7 +338,7 @@ impl Family for V6 {
     }
 
     #[inline(always)]
-    fn lookup_group<const W: usize>(reader: &Lpm6, addresses: &[u128; W]) -> [u32; W] {
+    fn lookup_batch<const W: usize>(reader: &Lpm6, addresses: &[u128; W]) -> [u32; W] {
         reader.lookup_group(addresses)
     }
 
@@ -348,8 +348,8 @@ impl Family for V6 {
     }
 
     #[inline(always)]
-    fn destinations<const W: usize>(group: &Group<'_, W>) -> [u128; W] {
-        group.heads::<U128Be, 24>().map(U128Be::get)
+    fn destinations<const W: usize>(batch: &Batch<'_, W>) -> [u128; W] {
+        batch.heads::<U128Be, 24>().map(U128Be::get)
     }
 
     fn flow_hash(packet: &Pkt<'_>, config: FlowHash) -> u32 {

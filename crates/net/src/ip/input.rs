@@ -1,17 +1,20 @@
 //! `ip4-input` and `ip6-input`: is this a packet that a router may take (RFC 1812, 5.2.2 and 5.3.7; RFC 8200, 3)?
 //!
-//! One expression says whether a packet is plain and right; all others (options, errors) are looked at again, to find out
-//! what it is about them. TTL and hop limit are not looked at here: a packet for the router itself is welcome whatever they
-//! are (RFC 1812, 4.2.2.9).
+//! The fast path is one expression, which says that a packet is of the common case and right; all others (options, errors) take
+//! the slow path, which classifies them. TTL and hop limit are not looked at here: a packet for the router itself is welcome
+//! whatever they are (RFC 1812, 4.2.2.9).
 
 use std::sync::Arc;
 
 use quiver_graph::stats::SimpleCounters;
-use quiver_graph::{ArcPoint, Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Sent, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{
+    ArcPoint, Batch, DropReasons, FastPath, IfIndex, NextNodes, Node, NodeCx, Pkt, Sent, Verdict, drop_reasons, flags, next_nodes,
+};
 use quiver_wire::Header as _;
 use quiver_wire::ipv4::{self, Ipv4Error, Ipv4Header, Ipv4Option, Ipv4Options};
 use quiver_wire::ipv6::{self, Ipv6Header};
 
+use super::{Family, V4, V6};
 use crate::data::{IfTable, if_flags};
 
 next_nodes! {
@@ -54,13 +57,35 @@ drop_reasons! {
     }
 }
 
-/// What both input nodes have.
-pub(super) struct Common {
-    pub interfaces: IfTable,
-    pub unicast: ArcPoint,
-    pub multicast: ArcPoint,
-    pub counter: Arc<SimpleCounters>,
-    pub thread: usize,
+/// What differs between the families in these checks.
+pub trait InputFamily: Family {
+    /// Where packets go.
+    type InputNext: NextNodes;
+    /// Why packets are dropped.
+    type InputDrop: DropReasons;
+    /// To the lookup, and where multicast goes.
+    const NEXT: [Self::InputNext; 2];
+    /// The flag of interfaces that take this family.
+    const ENABLED: u16;
+
+    /// Lengths of the packets of a batch, and zero where all are of the common case and right.
+    fn lengths<const W: usize>(batch: &Batch<'_, W>) -> ([u32; W], u64);
+
+    /// Length of a packet and whether it is multicast, or what is wrong with it.
+    ///
+    /// # Errors
+    /// The reason.
+    fn check(packet: &Pkt<'_>, if_flags: u16) -> Result<(usize, bool), Self::InputDrop>;
+}
+
+/// The node.
+#[derive(Clone)]
+pub struct Input<F> {
+    interfaces: IfTable,
+    unicast: ArcPoint,
+    multicast: ArcPoint,
+    counter: Arc<SimpleCounters>,
+    thread: usize,
     /// Whether any interface has a feature, asked once a vector.
     features: bool,
     /// The interface of a run of packets.
@@ -69,24 +94,13 @@ pub(super) struct Common {
     if_flags: u16,
     /// Packets of the run so far.
     packets: u64,
+    family: std::marker::PhantomData<F>,
 }
 
-impl Common {
-    pub fn new(interfaces: IfTable, unicast: ArcPoint, multicast: ArcPoint, counter: Arc<SimpleCounters>, thread: usize) -> Self {
-        Self { interfaces, unicast, multicast, counter, thread, features: false, run: u32::MAX, if_flags: 0, packets: 0 }
-    }
-
-    #[inline(always)]
-    fn begin(&mut self) {
-        self.features = self.unicast.is_active() | self.multicast.is_active();
-    }
-
-    /// Counts a packet of an interface, one addition a run, and says whether the interface takes this protocol.
-    #[inline(always)]
-    fn count(&mut self, interface: IfIndex, protocol: u16) -> bool {
-        self.turn_to(interface);
-        self.packets += 1;
-        self.if_flags & protocol != 0
+impl<F: InputFamily> Input<F> {
+    pub(super) fn new(interfaces: IfTable, [unicast, multicast]: [ArcPoint; 2], counter: Arc<SimpleCounters>) -> Self {
+        let family = std::marker::PhantomData;
+        Self { interfaces, unicast, multicast, counter, thread: 0, features: false, run: u32::MAX, if_flags: 0, packets: 0, family }
     }
 
     /// Begins another run where the interface is another one.
@@ -110,15 +124,17 @@ impl Common {
         (self.run, self.packets) = (u32::MAX, 0);
     }
 
-    /// Counts a group of plain packets of interfaces that take this protocol, and says whether it is one.
+    /// Counts a batch of packets of interfaces that take this protocol, and says whether it is one.
     #[inline(always)]
-    fn count_group<const W: usize>(&mut self, group: &Group<'_, W>, protocol: u16) -> bool {
-        let interface = group.first_rx_if();
+    fn count<const W: usize>(&mut self, batch: &Batch<'_, W>) -> bool {
+        // Only the whole rule looks behind the first segment, and at the destination of what came as link-layer multicast.
+        const SLOW: u32 = flags::CHAINED | flags::LINK_MULTICAST;
+        let interface = batch.first_rx_if();
         self.turn_to(interface);
-        if !group.all_plain_from(interface.0) {
-            return group.plain_interfaces().is_some_and(|interfaces| self.count_several(&interfaces, protocol));
+        if !batch.all_from(interface, SLOW) {
+            return batch.interfaces(SLOW).is_some_and(|interfaces| self.count_several(&interfaces));
         }
-        if self.if_flags & protocol == 0 {
+        if self.if_flags & F::ENABLED == 0 {
             return false;
         }
         self.packets += W as u64;
@@ -127,9 +143,9 @@ impl Common {
 
     /// The same where interfaces are several; not where one may have a feature, which is for each packet to say.
     #[inline(always)]
-    fn count_several(&mut self, interfaces: &[IfIndex], protocol: u16) -> bool {
+    fn count_several(&mut self, interfaces: &[IfIndex]) -> bool {
         let flags = interfaces.iter().fold(u16::MAX, |flags, interface| flags & self.interfaces.flags(*interface));
-        if self.features || flags & protocol == 0 {
+        if self.features || flags & F::ENABLED == 0 {
             return false;
         }
         for interface in interfaces {
@@ -138,46 +154,103 @@ impl Common {
         true
     }
 
+    /// The node behind, or the first feature of the interface.
     #[inline(always)]
-    fn next(&self, interface: IfIndex, multicast: bool, next: Verdict) -> Verdict {
+    fn next(&self, interface: IfIndex, multicast: bool) -> Verdict {
+        let next = F::NEXT[usize::from(multicast)].into();
         if !self.features {
             return next;
         }
         let arc = if multicast { &self.multicast } else { &self.unicast };
         arc.next(interface, next)
     }
+
+    /// The rules, for any packet.
+    #[inline(never)]
+    fn slow(&self, mut packet: Pkt<'_>) -> Verdict {
+        let interface = packet.rx_if();
+        match F::check(&packet, self.if_flags) {
+            Ok((length, multicast)) => {
+                packet.trim(length);
+                self.next(interface, multicast)
+            }
+            Err(reason) => packet.drop(reason),
+        }
+    }
 }
 
-/// `ip4-input`.
-pub(super) struct Ip4Input(pub Common);
+impl<F: InputFamily> Node for Input<F> {
+    type Next = F::InputNext;
+    type Drop = F::InputDrop;
 
-/// What is read of an IPv4 packet: its header as it stands in memory.
-#[derive(Clone, Copy)]
-pub(super) struct In4 {
-    /// Version and header length, type of service, total length, identification, flags and fragment offset.
-    first: u64,
-    /// Time to live, protocol, checksum, source.
-    second: u64,
-    dst: u32,
-}
-
-impl In4 {
-    /// Total length.
-    #[inline(always)]
-    fn length(self) -> u32 {
-        ((self.first >> 8) & 0xff00 | (self.first >> 24) & 0xff) as u32
+    fn start(&mut self, thread: usize) {
+        self.thread = thread;
     }
 
-    /// Zero where there is nothing to be looked at again: no options, no later fragment, addresses of hosts, lengths that agree.
-    /// Without a branch, so that the headers of several packets are checked at once.
     #[inline(always)]
-    fn oddity(self, available: u32) -> u64 {
-        let length = self.length();
-        (self.first ^ 0x45) & (0xff | u64::from(0x1fff_u16.to_be()) << 48)
-            | u64::from(length.wrapping_sub(size_of::<Ipv4Header>() as u32) | available.wrapping_sub(length)) >> 31
-            | not_of_a_host(self.second >> 32 & 0xff)
-            | not_of_a_host(u64::from(self.dst) & 0xff)
-            | checksum_error(self.first, self.second, self.dst.into())
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+        self.features = self.unicast.is_active() | self.multicast.is_active();
+    }
+
+    #[inline(always)]
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
+        self.turn_to(packet.rx_if());
+        self.packets += 1;
+        self.slow(packet)
+    }
+
+    #[inline(always)]
+    fn end(&mut self, _cx: &mut NodeCx<'_>) {
+        self.flush();
+    }
+}
+
+impl<F: InputFamily> FastPath for Input<F> {
+    #[inline(always)]
+    fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
+        let (lengths, obstacles) = F::lengths(batch);
+        if obstacles != 0 || !self.count(batch) {
+            return None;
+        }
+        batch.cut(lengths);
+        Some(batch.send_all(self.next(IfIndex(self.run), false)))
+    }
+}
+
+impl InputFamily for V4 {
+    type InputNext = Next4;
+    type InputDrop = Drop4;
+    const NEXT: [Next4; 2] = [Next4::Lookup, Next4::Multicast];
+    const ENABLED: u16 = if_flags::IP4;
+
+    /// No options, no later fragment, addresses of hosts, lengths that agree. Without a branch, so that the headers of several
+    /// packets are checked at once.
+    #[inline(always)]
+    fn lengths<const W: usize>(batch: &Batch<'_, W>) -> ([u32; W], u64) {
+        // Version and header length, type of service, total length, identification, flags and fragment offset.
+        let first: [u64; W] = batch.heads::<_, 0>();
+        // Time to live, protocol, checksum, source.
+        let second: [u64; W] = batch.heads::<_, 8>();
+        let dst: [u32; W] = batch.heads::<_, 16>();
+        let lens = batch.lens();
+        let mut lengths = [0; W];
+        let mut obstacles = 0;
+        for k in 0..W {
+            let (first, second, dst) = (first[k], second[k], u64::from(dst[k]));
+            let length = ((first >> 8) & 0xff00 | (first >> 24) & 0xff) as u32;
+            lengths[k] = length;
+            obstacles |= (first ^ 0x45) & (0xff | u64::from(0x1fff_u16.to_be()) << 48)
+                | u64::from(length.wrapping_sub(size_of::<Ipv4Header>() as u32) | lens[k].wrapping_sub(length)) >> 31
+                | not_of_a_host(second >> 32 & 0xff)
+                | not_of_a_host(dst & 0xff)
+                | checksum_error(first, second, dst);
+        }
+        (lengths, obstacles)
+    }
+
+    fn check(packet: &Pkt<'_>, if_flags: u16) -> Result<(usize, bool), Drop4> {
+        let header = check4(packet.bytes(), packet.total_len() as u32, packet.context(), if_flags)?;
+        Ok((header.total_len.get().into(), header.dst.get() >> 28 == 0xe))
     }
 }
 
@@ -207,85 +280,8 @@ fn addresses4(src: u32, dst: u32, context: u32) -> (bool, bool, bool) {
     (source, destination, link)
 }
 
-impl Node for Ip4Input {
-    type Next = Next4;
-    type Drop = Drop4;
-    type In = In4;
-    type Out = ();
-    const LOOP: LoopConfig = LoopConfig::GROUPS;
-    const GROUPS: bool = true;
-
-    #[inline(always)]
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
-        self.0.begin();
-    }
-
-    #[inline(always)]
-    fn load(&self, packet: &Pkt<'_>) -> In4 {
-        In4 { first: packet.head(), second: packet.head_at::<_, 8>(), dst: packet.head_at::<_, 16>() }
-    }
-
-    #[inline(always)]
-    fn compute(&self, _: In4) {}
-
-    #[inline(always)]
-    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
-        let first: [u64; W] = group.heads::<_, 0>();
-        let second: [u64; W] = group.heads::<_, 8>();
-        let dst: [u32; W] = group.heads::<_, 16>();
-        let lens = group.lens();
-        let mut lengths = [0; W];
-        let mut odd = 0;
-        for k in 0..W {
-            let x = In4 { first: first[k], second: second[k], dst: dst[k] };
-            lengths[k] = x.length();
-            odd |= x.oddity(lens[k]);
-        }
-        if odd != 0 || !self.0.count_group(group, if_flags::IP4) {
-            return None;
-        }
-        group.cut(lengths);
-        Some(group.send_all(self.0.next(IfIndex(self.0.run), false, Next4::Lookup.into())))
-    }
-
-    #[inline(always)]
-    fn store(&mut self, mut packet: Pkt<'_>, x: In4, (): ()) -> Verdict {
-        let interface = packet.rx_if();
-        let enabled = self.0.count(interface, if_flags::IP4);
-        let simple = packet.context() & (flags::CHAINED | flags::LINK_MULTICAST) == 0;
-        if enabled & simple & (x.oddity(packet.len() as u32) == 0) {
-            packet.cut(x.length() as usize);
-            return self.0.next(interface, false, Next4::Lookup.into());
-        }
-        let flags = self.0.interfaces.flags(interface);
-        match look_again4(&mut packet.again(), flags) {
-            Ok(multicast) => {
-                let next = if multicast { Next4::Multicast } else { Next4::Lookup };
-                self.0.next(interface, multicast, next.into())
-            }
-            Err(verdict) => verdict,
-        }
-    }
-
-    #[inline(always)]
-    fn end(&mut self, _cx: &mut NodeCx<'_>) {
-        self.0.flush();
-    }
-}
-
-/// The rules, for a packet that is not plain: whether it goes to a group, or that it is dropped.
-#[inline(never)]
-fn look_again4(packet: &mut Pkt<'_>, if_flags: u16) -> Result<bool, Verdict> {
-    if let Some(reason) = why4(packet.bytes(), packet.total_len() as u32, packet.context(), if_flags) {
-        return Err(packet.drop(reason));
-    }
-    let header: Ipv4Header = packet.head();
-    packet.trim(usize::from(header.total_len.get()));
-    Ok(header.dst.get() >> 28 == 0xe)
-}
-
-/// What is wrong with a packet; options alone are not.
-fn why4(bytes: &[u8], available: u32, context: u32, if_flags: u16) -> Option<Drop4> {
+/// The header of a packet that is right, or what is wrong with it; options alone are not.
+fn check4(bytes: &[u8], available: u32, context: u32, if_flags: u16) -> Result<Ipv4Header, Drop4> {
     let header = match Ipv4Header::parse(bytes) {
         Ok(header) => header,
         Err(error) => {
@@ -293,35 +289,36 @@ fn why4(bytes: &[u8], available: u32, context: u32, if_flags: u16) -> Option<Dro
             // Only the first buffer was looked at.
             match (error, header) {
                 (Ipv4Error::Truncated, Some(header)) if u32::from(header.total_len.get()) <= available => header,
-                (Ipv4Error::TooShort | Ipv4Error::BadTotalLength, _) => return Some(Drop4::TooShort),
-                (Ipv4Error::BadChecksum, _) => return Some(Drop4::BadChecksum),
-                (Ipv4Error::BadVersion, _) => return Some(Drop4::BadVersion),
-                (Ipv4Error::BadHeaderLength, _) => return Some(Drop4::BadHeader),
-                (Ipv4Error::Truncated, _) => return Some(Drop4::BadLength),
+                (Ipv4Error::TooShort | Ipv4Error::BadTotalLength, _) => return Err(Drop4::TooShort),
+                (Ipv4Error::BadChecksum, _) => return Err(Drop4::BadChecksum),
+                (Ipv4Error::BadVersion, _) => return Err(Drop4::BadVersion),
+                (Ipv4Error::BadHeaderLength, _) => return Err(Drop4::BadHeader),
+                (Ipv4Error::Truncated, _) => return Err(Drop4::BadLength),
             }
         }
     };
     if header.is_tiny_tcp_fragment() {
-        return Some(Drop4::FragmentOffsetOne);
+        return Err(Drop4::FragmentOffsetOne);
     }
     let (source, destination, link) = addresses4(header.src.get(), header.dst.get(), context);
     if !source {
-        return Some(Drop4::Source);
+        return Err(Drop4::Source);
     }
     if !destination {
-        return Some(Drop4::Destination);
+        return Err(Drop4::Destination);
     }
     if !link {
-        return Some(Drop4::LinkBroadcast);
+        return Err(Drop4::LinkBroadcast);
     }
     if if_flags & if_flags::IP4 == 0 {
-        return Some(Drop4::NotEnabled);
+        return Err(Drop4::NotEnabled);
     }
     let options = bytes.get(size_of::<Ipv4Header>()..header.header_len()).unwrap_or_default();
-    Ipv4Options::new(options).find_map(|option| match option {
+    let refused = Ipv4Options::new(options).find_map(|option| match option {
         Ok(option) => is_source_route(&option).then_some(Drop4::SourceRoute),
         Err(_) => Some(Drop4::BadOptions),
-    })
+    });
+    refused.map_or(Ok(header), Err)
 }
 
 /// Source routes are not followed (RFC 7126, 4.3 and 4.4); other options pass unchanged.
@@ -329,65 +326,20 @@ fn is_source_route(option: &Ipv4Option<'_>) -> bool {
     [Ipv4Option::LOOSE_SOURCE_ROUTE, Ipv4Option::STRICT_SOURCE_ROUTE].contains(&option.kind)
 }
 
-/// `ip6-input`.
-pub(super) struct Ip6Input(pub Common);
+impl InputFamily for V6 {
+    type InputNext = Next6;
+    type InputDrop = Drop6;
+    const NEXT: [Next6; 2] = [Next6::Lookup, Next6::Multicast];
+    const ENABLED: u16 = if_flags::IP6;
 
-/// What is read of an IPv6 packet, as it stands in memory; of addresses the first words.
-#[derive(Clone, Copy)]
-pub(super) struct In6 {
-    /// Version, class, flow label, payload length, next header, hop limit.
-    first: u64,
-    src: u32,
-    dst: u32,
-}
-
-impl In6 {
-    /// Length of the whole packet.
+    /// Multicast takes the slow path, and addresses that begin with 32 zeros: the unspecified one and loopback are among them.
     #[inline(always)]
-    fn length(self) -> usize {
-        usize::from(((self.first >> 32) as u16).swap_bytes()) + size_of::<Ipv6Header>()
-    }
-
-    /// Whether there is nothing to be looked at again. Groups are, and addresses that begin with 32 zeros: the unspecified
-    /// one and loopback are among them.
-    #[inline(always)]
-    fn is_plain(self, available: usize) -> bool {
-        (self.first as u8 >> 4 == 6)
-            & (self.length() <= available)
-            & (self.src as u8 != 0xff)
-            & (self.src != 0)
-            & (self.dst as u8 != 0xff)
-            & (self.dst != 0)
-    }
-}
-
-impl Node for Ip6Input {
-    type Next = Next6;
-    type Drop = Drop6;
-    type In = In6;
-    type Out = ();
-    const LOOP: LoopConfig = LoopConfig::GROUPS;
-    const GROUPS: bool = true;
-
-    #[inline(always)]
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
-        self.0.begin();
-    }
-
-    #[inline(always)]
-    fn load(&self, packet: &Pkt<'_>) -> In6 {
-        In6 { first: packet.head(), src: packet.head_at::<_, 8>(), dst: packet.head_at::<_, 24>() }
-    }
-
-    #[inline(always)]
-    fn compute(&self, _: In6) {}
-
-    #[inline(always)]
-    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
-        let first: [u64; W] = group.heads::<_, 0>();
-        let src: [u32; W] = group.heads::<_, 8>();
-        let dst: [u32; W] = group.heads::<_, 24>();
-        let lens = group.lens();
+    fn lengths<const W: usize>(batch: &Batch<'_, W>) -> ([u32; W], u64) {
+        // Version, class, flow label, payload length, next header, hop limit; of addresses the first words.
+        let first: [u64; W] = batch.heads::<_, 0>();
+        let src: [u32; W] = batch.heads::<_, 8>();
+        let dst: [u32; W] = batch.heads::<_, 24>();
+        let lens = batch.lens();
         let mut lengths = [0; W];
         let mut odd = false;
         for k in 0..W {
@@ -396,69 +348,36 @@ impl Node for Ip6Input {
             odd |= (first[k] & 0xf0 != 0x60) | (length > lens[k]);
             odd |= (src[k] & 0xff == 0xff) | (src[k] == 0) | (dst[k] & 0xff == 0xff) | (dst[k] == 0);
         }
-        if odd || !self.0.count_group(group, if_flags::IP6) {
-            return None;
-        }
-        group.cut(lengths);
-        Some(group.send_all(self.0.next(IfIndex(self.0.run), false, Next6::Lookup.into())))
+        (lengths, odd.into())
     }
 
-    #[inline(always)]
-    fn store(&mut self, mut packet: Pkt<'_>, x: In6, (): ()) -> Verdict {
-        let interface = packet.rx_if();
-        let enabled = self.0.count(interface, if_flags::IP6);
-        let simple = packet.context() & (flags::CHAINED | flags::LINK_MULTICAST) == 0;
-        if enabled & simple & x.is_plain(packet.len()) {
-            packet.cut(x.length());
-            return self.0.next(interface, false, Next6::Lookup.into());
-        }
-        let flags = self.0.interfaces.flags(interface);
-        match look_again6(&mut packet.again(), flags) {
-            Ok(multicast) => {
-                let next = if multicast { Next6::Multicast } else { Next6::Lookup };
-                self.0.next(interface, multicast, next.into())
-            }
-            Err(verdict) => verdict,
-        }
-    }
-
-    #[inline(always)]
-    fn end(&mut self, _cx: &mut NodeCx<'_>) {
-        self.0.flush();
+    fn check(packet: &Pkt<'_>, if_flags: u16) -> Result<(usize, bool), Drop6> {
+        let header = check6(packet.bytes(), packet.total_len() as u32, packet.context(), if_flags)?;
+        let length = usize::from(header.payload_len.get()) + size_of::<Ipv6Header>();
+        Ok((length, ipv6::address::is_multicast(header.dst.get())))
     }
 }
 
-/// The rules, for a packet that is not plain: whether it goes to a group, or that it is dropped.
-#[inline(never)]
-fn look_again6(packet: &mut Pkt<'_>, if_flags: u16) -> Result<bool, Verdict> {
-    if let Some(reason) = why6(packet.bytes(), packet.total_len() as u32, packet.context(), if_flags) {
-        return Err(packet.drop(reason));
-    }
-    let header: Ipv6Header = packet.head();
-    packet.trim(usize::from(header.payload_len.get()) + size_of::<Ipv6Header>());
-    Ok(ipv6::address::is_multicast(header.dst.get()))
-}
-
-/// What is wrong with a packet, if anything is.
-fn why6(bytes: &[u8], available: u32, context: u32, if_flags: u16) -> Option<Drop6> {
-    let Some(header) = Ipv6Header::read(bytes) else { return Some(Drop6::TooShort) };
+/// The header of a packet that is right, or what is wrong with it.
+fn check6(bytes: &[u8], available: u32, context: u32, if_flags: u16) -> Result<Ipv6Header, Drop6> {
+    let header = Ipv6Header::read(bytes).ok_or(Drop6::TooShort)?;
     let (src, dst) = (header.src.get(), header.dst.get());
     let multicast = ipv6::address::is_multicast(dst);
     // The unspecified address asks whether an address is free (duplicate address detection), which goes to groups.
     let source = !ipv6::address::is_martian_src(src) || (src == 0 && multicast);
     if header.version() != 6 {
-        Some(Drop6::BadVersion)
+        Err(Drop6::BadVersion)
     } else if !header.is_valid(available as usize) {
-        Some(Drop6::BadLength)
+        Err(Drop6::BadLength)
     } else if !source {
-        Some(Drop6::Source)
+        Err(Drop6::Source)
     } else if ipv6::address::is_martian_dst(dst) {
-        Some(Drop6::Destination)
+        Err(Drop6::Destination)
     } else if !multicast && context & flags::LINK_MULTICAST != 0 {
-        Some(Drop6::LinkMulticast)
+        Err(Drop6::LinkMulticast)
     } else if if_flags & if_flags::IP6 == 0 {
-        Some(Drop6::NotEnabled)
+        Err(Drop6::NotEnabled)
     } else {
-        None
+        Ok(header)
     }
 }

@@ -1,12 +1,11 @@
 //! `ip4-lookup`, `ip6-lookup`: destination to load-balance to bucket; and `lookup-ip4-dst`, `lookup-ip6-dst` for routes that
 //! lead to another table.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use quiver_graph::stats::{CombinedCounters, CombinedRow};
 use quiver_graph::{
-    Frame, Group, IfIndex, LoopConfig, NoDrops, Node, NodeCx, Pkt, Sent, Snapshot, VectorNode, Verdict, drop_reasons, next_nodes,
+    Batch, FastPath, IfIndex, NoDrops, Node, NodeCx, Pkt, Sent, Snapshot, Verdict, drop_reasons, flags, next_nodes,
 };
 
 use super::Family;
@@ -51,7 +50,7 @@ pub(super) fn verdict(bucket: Bucket) -> Verdict {
     Verdict::slot(bucket.slot() + 1)
 }
 
-/// Whether a group agrees, as packets to one neighbour do.
+/// Whether a batch agrees, as packets to one neighbour do.
 #[inline(always)]
 pub(super) fn all_same<const W: usize>(values: &[u32; W]) -> bool {
     values.iter().fold(0, |differ, value| differ | (value ^ values[0])) == 0
@@ -61,6 +60,7 @@ type Readers<F> = Vec<Option<<F as Family>::Reader>>;
 
 /// Counts packets and bytes of load-balances or adjacencies. Packets of the same one count together, by one addition a run:
 /// a read-modify-write of one counter for each packet is a chain through store forwarding.
+#[derive(Clone)]
 pub(super) struct RunCounter {
     row: CombinedRow,
     index: u32,
@@ -69,8 +69,14 @@ pub(super) struct RunCounter {
 }
 
 impl RunCounter {
-    pub fn new(counters: &Arc<CombinedCounters>, thread: usize) -> Self {
-        Self { row: counters.row(thread), index: 0, packets: 0, bytes: 0 }
+    /// Of no thread yet.
+    pub fn new(counters: &Arc<CombinedCounters>) -> Self {
+        Self { row: counters.row(0), index: 0, packets: 0, bytes: 0 }
+    }
+
+    /// Counts for a thread from now on.
+    pub fn start(&mut self, thread: usize) {
+        self.row = self.row.of_thread(thread);
     }
 
     #[inline(always)]
@@ -88,13 +94,13 @@ impl RunCounter {
         self.bytes += bytes;
     }
 
-    /// Counts a group of the same.
+    /// Counts a batch of the same.
     #[inline(always)]
     pub fn add_all<const W: usize>(&mut self, index: u32, bytes: &[u32; W]) {
         self.add_run(index, W as u64, bytes.iter().sum::<u32>().into());
     }
 
-    /// Counts a group, each packet for its own.
+    /// Counts a batch, each packet for its own.
     #[inline(always)]
     pub fn add_each<const W: usize>(&mut self, index: &[u32; W], bytes: &[u32; W]) {
         for k in 0..W {
@@ -110,6 +116,7 @@ impl RunCounter {
 }
 
 /// What lookups read, shared by both nodes.
+#[derive(Clone)]
 pub(super) struct Tables<F: Family> {
     published: Snapshot<Readers<F>>,
     /// Own copy of the handles: two loads less for each packet.
@@ -144,34 +151,34 @@ impl<F: Family> Tables<F> {
         }
     }
 
-    /// As [`Tables::lookup`] for a group, whose waits for memory overlap.
+    /// As [`Tables::lookup`] for a batch, whose waits for memory overlap.
     #[inline(always)]
-    pub fn lookup_group<const W: usize>(&self, fib: u32, addresses: &[F::Addr; W]) -> [u32; W] {
+    pub fn lookup_batch<const W: usize>(&self, fib: u32, addresses: &[F::Addr; W]) -> [u32; W] {
         match self.readers.get(fib as usize) {
-            Some(Some(reader)) => F::lookup_group(reader, addresses),
+            Some(Some(reader)) => F::lookup_batch(reader, addresses),
             _ => [0; W],
         }
     }
 }
 
 /// The lookup node.
-pub(super) struct Lookup<F: Family> {
+#[derive(Clone)]
+pub struct Lookup<F: Family> {
     interfaces: IfTable,
     tables: Tables<F>,
     count: RunCounter,
     /// An interface and its FIB, kept for a run of packets.
-    run: Cell<(u32, u32)>,
+    run: (u32, u32),
 }
 
 impl<F: Family> Lookup<F> {
-    pub fn new(interfaces: IfTable, tables: Tables<F>, count: RunCounter) -> Self {
-        Self { interfaces, tables, count, run: Cell::new((u32::MAX, 0)) }
+    pub(super) fn new(interfaces: IfTable, tables: Tables<F>, count: RunCounter) -> Self {
+        Self { interfaces, tables, count, run: (u32::MAX, 0) }
     }
 
     #[inline(always)]
-    fn fib_of(&self, interface: IfIndex) -> u32 {
-        let (of, fib) = self.run.get();
-        if of == interface.0 { fib } else { self.begin_run(interface) }
+    fn fib_of(&mut self, interface: IfIndex) -> u32 {
+        if self.run.0 == interface.0 { self.run.1 } else { self.begin_run(interface) }
     }
 
     /// Whether packets of all these interfaces are looked up in this table.
@@ -181,40 +188,26 @@ impl<F: Family> Lookup<F> {
     }
 
     #[inline(never)]
-    fn begin_run(&self, interface: IfIndex) -> u32 {
+    fn begin_run(&mut self, interface: IfIndex) -> u32 {
         let fib = F::fib_of(self.interfaces.fibs(interface));
-        self.run.set((interface.0, fib));
+        self.run = (interface.0, fib);
         fib
     }
-}
-
-/// What is read of a packet.
-#[derive(Clone, Copy)]
-pub(super) struct In<A> {
-    fib: u32,
-    destination: A,
-    bytes: u32,
-}
-
-/// What follows from it.
-#[derive(Clone, Copy)]
-pub(super) struct Out {
-    lb: u32,
-    record: LbRecord,
 }
 
 impl<F: Family> Node for Lookup<F> {
     type Next = F::LookupNext;
     type Drop = NoDrops;
-    type In = In<F::Addr>;
-    type Out = Out;
-    const LOOP: LoopConfig = F::LOOKUP_LOOP;
-    const GROUPS: bool = true;
+    const PREFETCH: u8 = F::LOOKUP_PREFETCH;
+
+    fn start(&mut self, thread: usize) {
+        self.count.start(thread);
+    }
 
     #[inline(always)]
     fn begin(&mut self, cx: &mut NodeCx<'_>) {
         self.tables.refresh();
-        self.run.set((u32::MAX, 0));
+        self.run = (u32::MAX, 0);
         // The main table is the one that many routes are expected in.
         if !self.tables.readers.first().is_some_and(|main| main.as_ref().is_some_and(F::is_wide)) {
             cx.skip_prefetch();
@@ -224,43 +217,49 @@ impl<F: Family> Node for Lookup<F> {
     /// The table's line: in a large table the lookup waits for nothing else.
     #[inline(always)]
     fn prefetch(&self, packet: &Pkt<'_>) {
-        if let Some(Some(reader)) = self.tables.readers.get(self.run.get().1 as usize) {
+        if let Some(Some(reader)) = self.tables.readers.get(self.run.1 as usize) {
             F::prefetch(reader, F::destination(packet));
         }
     }
 
     #[inline(always)]
-    fn load(&self, packet: &Pkt<'_>) -> In<F::Addr> {
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let fib = match packet.table() {
             Some(fib) => fib,
             None => self.fib_of(packet.rx_if()),
         };
-        In { fib, destination: F::destination(packet), bytes: packet.total_len() as u32 }
+        let lb = self.tables.lookup(fib, F::destination(&packet));
+        let bucket = self.tables.load_balances.choose(lb, |config| F::flow_hash(&packet.again(), config));
+        self.count.add(lb, packet.total_len() as u32);
+        packet.set_aux(bucket.index());
+        verdict(bucket)
     }
 
     #[inline(always)]
-    fn compute(&self, input: In<F::Addr>) -> Out {
-        let lb = self.tables.lookup(input.fib, input.destination);
-        Out { lb, record: self.tables.load_balances.get(lb) }
+    fn end(&mut self, _cx: &mut NodeCx<'_>) {
+        self.count.flush();
     }
+}
 
+impl<F: Family> FastPath for Lookup<F> {
     #[inline(always)]
-    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
-        let interface = group.first_rx_if();
+    fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
+        let interface = batch.first_rx_if();
         let fib = self.fib_of(interface);
-        if !group.all_plain_from(interface.0) && !self.all_use(fib, &group.plain_interfaces()?) {
+        // A flag may mean a table that a node has set.
+        if !batch.all_from(interface, flags::ANY) && !self.all_use(fib, &batch.interfaces(flags::ANY)?) {
             return None;
         }
-        let lbs = self.tables.lookup_group(fib, &F::destinations(group));
+        let lbs = self.tables.lookup_batch(fib, &F::destinations(batch));
         let records = self.tables.load_balances.records();
         if all_same(&lbs) {
             let record = LbRecord(records.get(lbs[0]));
             if record.is_many() {
                 return None;
             }
-            group.set_aux([record.bucket().index(); W]);
-            self.count.add_all(lbs[0], &group.lens());
-            return Some(group.send_all(verdict(record.bucket())));
+            batch.set_aux([record.bucket().index(); W]);
+            self.count.add_all(lbs[0], &batch.lens());
+            return Some(batch.send_all(verdict(record.bucket())));
         }
         let (mut aux, mut verdicts, mut many) = ([0; W], [Verdict::DROP; W], 0);
         for k in 0..W {
@@ -272,27 +271,9 @@ impl<F: Family> Node for Lookup<F> {
         if many != 0 {
             return None;
         }
-        group.set_aux(aux);
-        self.count.add_each(&lbs, &group.lens());
-        Some(group.send(verdicts))
-    }
-
-    #[inline(always)]
-    fn store(&mut self, mut packet: Pkt<'_>, input: In<F::Addr>, out: Out) -> Verdict {
-        let bucket = if out.record.is_many() {
-            let hash = F::flow_hash(&packet.again(), out.record.hash());
-            self.tables.load_balances.bucket(out.record.position(hash))
-        } else {
-            out.record.bucket()
-        };
-        self.count.add(out.lb, input.bytes);
-        packet.set_aux(bucket.index());
-        verdict(bucket)
-    }
-
-    #[inline(always)]
-    fn end(&mut self, _cx: &mut NodeCx<'_>) {
-        self.count.flush();
+        batch.set_aux(aux);
+        self.count.add_each(&lbs, &batch.lens());
+        Some(batch.send(verdicts))
     }
 }
 
@@ -304,42 +285,43 @@ drop_reasons! {
 /// Tables that a packet may be sent through.
 const TABLES_MAX: usize = 8;
 
-/// Looks a packet up in the table that its aux lane names, and on from there. A vector node: this is rare, and the way from
-/// table to table is followed here, so that a loop of tables is found without a mark on the packet.
+/// Looks a packet up in the table that its aux lane names, and on from there. The path from table to table is followed here, so that
+/// a loop of tables is found without a mark on the packet.
+#[derive(Clone)]
 pub(super) struct LookupIn<F: Family> {
     pub tables: Tables<F>,
     pub count: RunCounter,
 }
 
-impl<F: Family> VectorNode for LookupIn<F> {
+impl<F: Family> Node for LookupIn<F> {
     type Next = F::LookupNext;
     type Drop = LookupDrop;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+    fn start(&mut self, thread: usize) {
+        self.count.start(thread);
+    }
+
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.tables.refresh();
-        for i in 0..frame.len() {
-            let mut packet = cx.packet(frame, i);
-            let mut fib = packet.aux();
-            let mut decided = None;
-            for _ in 0..TABLES_MAX {
-                let lb = self.tables.lookup(fib, F::destination(&packet));
-                let bucket = self.tables.load_balances.choose(lb, |config| F::flow_hash(&packet, config));
-                self.count.add(lb, packet.total_len() as u32);
-                if bucket.class() != Class::Lookup {
-                    decided = Some(bucket);
-                    break;
-                }
-                fib = bucket.index();
+    }
+
+    #[inline(always)]
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        let mut fib = packet.aux();
+        for _ in 0..TABLES_MAX {
+            let lb = self.tables.lookup(fib, F::destination(&packet));
+            let bucket = self.tables.load_balances.choose(lb, |config| F::flow_hash(&packet, config));
+            self.count.add(lb, packet.total_len() as u32);
+            if bucket.class() != Class::Lookup {
+                packet.set_aux(bucket.index());
+                return verdict(bucket);
             }
-            let verdict = match decided {
-                Some(bucket) => {
-                    packet.set_aux(bucket.index());
-                    verdict(bucket)
-                }
-                None => packet.drop(LookupDrop::Loop),
-            };
-            cx.decide(i, verdict);
+            fib = bucket.index();
         }
+        packet.drop(LookupDrop::Loop)
+    }
+
+    fn end(&mut self, _cx: &mut NodeCx<'_>) {
         self.count.flush();
     }
 }

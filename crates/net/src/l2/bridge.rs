@@ -1,13 +1,13 @@
 //! `l2-bridge`: learns where a frame comes from, and finds where it goes.
 //!
-//! Frames between two addresses that are known where they are, which is nearly all, are decided in groups: both addresses of
+//! Frames between two addresses that are known where they are, which is nearly all, are decided in batches: both addresses of
 //! all of them are hashed and their buckets fetched before the first is looked up, and one comparison at the end says whether
-//! all of it was as it usually is. Groups between the same two addresses are looked up once. [`Bridge::one`] has the rules for any frame.
+//! all of it was as it usually is. Batches between the same two addresses are looked up once. [`Bridge::one`] has the rules for any frame.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use quiver_graph::{Group, IfIndex, LoopConfig, Node, NodeCx, Pkt, Sent, Snapshot, Verdict, drop_reasons, next_nodes};
+use quiver_graph::{Batch, FastPath, IfIndex, Node, NodeCx, Pkt, Sent, Snapshot, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::ethernet::EtherType;
 
 use super::learn::Teller;
@@ -63,7 +63,8 @@ struct Work {
 }
 
 /// The node.
-pub(super) struct Bridge {
+#[derive(Clone)]
+pub struct Bridge {
     ports: PortTable,
     macs: Snapshot<Arc<MacTable>>,
     /// The table of this vector.
@@ -80,7 +81,7 @@ pub(super) struct Bridge {
 }
 
 impl Bridge {
-    pub fn new(ports: PortTable, macs: Snapshot<Arc<MacTable>>, clock: Arc<AtomicU32>, teller: Teller) -> Self {
+    pub(super) fn new(ports: PortTable, macs: Snapshot<Arc<MacTable>>, clock: Arc<AtomicU32>, teller: Teller) -> Self {
         let table = macs.get().clone();
         let run = (u32::MAX, PortWord::default());
         Self { ports, macs, table, clock, stamp: 0, now: 0, teller, run, counts: [0; 5] }
@@ -120,7 +121,9 @@ impl Bridge {
 
     /// A whole step for one packet.
     #[inline(never)]
-    fn step(&mut self, packet: Pkt<'_>, first: u64, second: u64) -> Verdict {
+    fn step(&mut self, packet: Pkt<'_>) -> Verdict {
+        // The first two words of a frame: destination in the high 48 bits of the one, source in the low 48 of the other.
+        let (first, second) = (u64::from_be(packet.head()), u64::from_be(packet.head_at::<_, 4>()));
         let port = self.ports.get(packet.rx_if());
         let (source, destination) = (key(port.domain(), second), key(port.domain(), first >> 16));
         let (source_home, destination_home) = (self.table.home(source), self.table.home(destination));
@@ -212,7 +215,7 @@ fn elsewhere(packet: &mut Pkt<'_>, x: &Work, value: MacValue, known: bool, back:
     }
 }
 
-/// What a group's frames have in common, and how nearly all frames are: from where their source is known to be, to another port.
+/// What a batch's frames have in common, and how nearly all frames are: from where their source is known to be, to another port.
 #[derive(Clone, Copy)]
 struct Usual {
     rx: IfIndex,
@@ -240,16 +243,9 @@ impl Usual {
     }
 }
 
-/// The first two words of a frame: destination in the high 48 bits of the one, source in the low 48 of the other.
-type Addresses = (u64, u64);
-
 impl Node for Bridge {
     type Next = Next;
     type Drop = Drop;
-    type In = Addresses;
-    type Out = ();
-    const LOOP: LoopConfig = LoopConfig::GROUPS;
-    const GROUPS: bool = true;
 
     #[inline(always)]
     fn begin(&mut self, cx: &mut NodeCx<'_>) {
@@ -261,25 +257,31 @@ impl Node for Bridge {
     }
 
     #[inline(always)]
-    fn load(&self, packet: &Pkt<'_>) -> Addresses {
-        (u64::from_be(packet.head()), u64::from_be(packet.head_at::<_, 4>()))
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
+        self.step(packet)
     }
 
     #[inline(always)]
-    fn compute(&self, _: Addresses) {}
+    fn end(&mut self, cx: &mut NodeCx<'_>) {
+        if self.counts != [0; 5] {
+            self.tell_counts(cx);
+        }
+    }
+}
 
+impl FastPath for Bridge {
     #[inline(always)]
-    fn group<const W: usize>(&mut self, group: &mut Group<'_, W>) -> Option<Sent> {
-        let rx = group.first_rx_if();
+    fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
+        let rx = batch.first_rx_if();
         if rx.0 != self.run.0 {
             self.run = (rx.0, self.ports.get(rx));
         }
         let port = self.run.1;
-        if !group.all_plain_from(rx.0) || !port.has(port_flags::MEMBER) || !port.has(port_flags::FORWARD) {
+        if !batch.all_from(rx, flags::LOCAL) || !port.has(port_flags::MEMBER) || !port.has(port_flags::FORWARD) {
             return None;
         }
-        let first: [u64; W] = group.heads::<_, 0>();
-        let second: [u64; W] = group.heads::<_, 4>();
+        let first: [u64; W] = batch.heads::<_, 0>();
+        let second: [u64; W] = batch.heads::<_, 4>();
         // Where addresses grow old, the stamp too.
         let mask = u64::from(u32::MAX) | if port.has(port_flags::AGE) { 0xffff << 32 } else { 0 };
         let usual = Usual { rx, port, here: u64::from(MacValue::learned_on(rx)) | u64::from(self.stamp) << 32, mask };
@@ -293,8 +295,8 @@ impl Node for Bridge {
             if obstacle | (to & 1 << 40) != 0 {
                 return None;
             }
-            group.set_aux([tx.0; W]);
-            return Some(group.send_all(slot));
+            batch.set_aux([tx.0; W]);
+            return Some(batch.send_all(slot));
         }
         // Each bucket is found once, asked for, and kept until all are on their way.
         let nowhere = MacTable::nowhere();
@@ -315,20 +317,8 @@ impl Node for Bridge {
         if odd != 0 {
             return None;
         }
-        group.set_aux(aux);
-        Some(group.send(verdicts))
-    }
-
-    #[inline(always)]
-    fn store(&mut self, packet: Pkt<'_>, (first, second): Addresses, (): ()) -> Verdict {
-        self.step(packet, first, second)
-    }
-
-    #[inline(always)]
-    fn end(&mut self, cx: &mut NodeCx<'_>) {
-        if self.counts != [0; 5] {
-            self.tell_counts(cx);
-        }
+        batch.set_aux(aux);
+        Some(batch.send(verdicts))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quiver_graph::{Frame, IfIndex, InterfaceCounters, NodeCx, Pkt, VectorNode, Verdict, drop_reasons, next_nodes};
+use quiver_graph::{IfIndex, InterfaceCounters, Node, NodeCx, Pkt, Verdict, drop_reasons, next_nodes};
 use quiver_wire::ethernet::{EtherType, EthernetHeader};
 
 use crate::data::{IfTable, if_flags};
@@ -22,13 +22,17 @@ drop_reasons! {
 }
 
 /// The node; the aux lane names the BVI.
+#[derive(Clone)]
 pub(super) struct ToBvi {
     pub interfaces: IfTable,
     pub counters: Arc<InterfaceCounters>,
 }
 
-impl ToBvi {
-    fn one(&self, mut packet: Pkt<'_>, thread: usize) -> Verdict {
+impl Node for ToBvi {
+    type Next = Next;
+    type Drop = Drop;
+
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let bvi = IfIndex(packet.aux());
         let header: EthernetHeader = packet.head();
         let record = self.interfaces.get(bvi);
@@ -44,23 +48,10 @@ impl ToBvi {
             EtherType::ARP => Next::Arp,
             _ => return packet.drop(Drop::UnknownType),
         };
-        self.counters.rx.add(thread, bvi.0, 1, packet.total_len() as u64);
+        self.counters.rx.add(cx.thread(), bvi.0, 1, packet.total_len() as u64);
         packet.set_rx_if(bvi);
         // Frames have at least a link header: `ethernet-input` saw to it.
         packet.pull(size_of::<EthernetHeader>());
         next.into()
-    }
-}
-
-impl VectorNode for ToBvi {
-    type Next = Next;
-    type Drop = Drop;
-
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        let thread = cx.thread();
-        for i in 0..frame.len() {
-            let verdict = self.one(cx.packet(frame, i), thread);
-            cx.decide(i, verdict);
-        }
     }
 }

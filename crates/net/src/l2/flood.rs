@@ -1,6 +1,6 @@
 //! `l2-flood`: copies for every port of the domain but the one that the frame came in on and those of its split-horizon group.
 
-use quiver_graph::{Frame, IfIndex, NodeCx, Snapshot, VectorNode, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{IfIndex, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, flags, next_nodes};
 
 use super::bridge::flood_kind;
 use super::domain::{Domains, FloodPort};
@@ -20,16 +20,21 @@ drop_reasons! {
 }
 
 /// The node.
+#[derive(Clone)]
 pub(super) struct Flood {
-    pub ports: PortTable,
-    pub domains: Snapshot<Domains>,
+    ports: PortTable,
+    domains: Snapshot<Domains>,
     /// The packet being copied.
-    pub bytes: Vec<u8>,
+    bytes: Vec<u8>,
     /// Where it goes.
-    pub targets: Vec<(IfIndex, Verdict)>,
+    targets: Vec<(IfIndex, Verdict)>,
 }
 
 impl Flood {
+    pub fn new(ports: PortTable, domains: Snapshot<Domains>) -> Self {
+        Self { ports, domains, bytes: Vec::new(), targets: Vec::new() }
+    }
+
     /// Fills `targets` for a frame of `rx`.
     fn choose(&mut self, rx: IfIndex, kind: u32) {
         self.targets.clear();
@@ -51,9 +56,17 @@ impl Flood {
         let wanted = |p: &&FloodPort| p.floods && !(p.is_bvi && kind == flood_kind::UNKNOWN);
         self.targets.extend(domain.ports.iter().filter(apart).filter(wanted).map(target));
     }
+}
 
-    fn one(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame, i: usize) -> Verdict {
-        let mut packet = cx.packet(frame, i);
+impl Node for Flood {
+    type Next = Next;
+    type Drop = Drop;
+
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+        self.domains.refresh();
+    }
+
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let rx = packet.rx_if();
         self.choose(rx, packet.aux());
         let Some(((last, last_slot), others)) = self.targets.split_last() else { return packet.drop(Drop::NoPort) };
@@ -80,22 +93,4 @@ impl Flood {
         }
         *last_slot
     }
-}
-
-impl VectorNode for Flood {
-    type Next = Next;
-    type Drop = Drop;
-
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        self.domains.refresh();
-        for i in 0..frame.len() {
-            let verdict = self.one(cx, frame, i);
-            cx.decide(i, verdict);
-        }
-    }
-}
-
-/// The node's instance for a thread.
-pub(super) fn make(ports: &PortTable, domains: &Snapshot<Domains>) -> Flood {
-    Flood { ports: ports.clone(), domains: domains.clone(), bytes: Vec::new(), targets: Vec::new() }
 }

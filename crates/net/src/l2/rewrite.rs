@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use quiver_graph::{Frame, IfIndex, NoNext, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons};
+use quiver_graph::{IfIndex, NoNext, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons};
 use quiver_wire::MacAddr;
 use quiver_wire::ethernet::EtherType;
 use quiver_wire::vlan::{Tci, VlanTag};
@@ -68,18 +68,26 @@ pub(super) struct Rewrites {
 }
 
 /// Either node.
+#[derive(Clone)]
 pub(super) struct Rewrite {
     /// On the way in: the interface is the packet's; on the way out: the aux lane's.
     pub inwards: bool,
     pub rewrites: Snapshot<Rewrites>,
 }
 
-impl Rewrite {
-    fn one(&self, packet: &mut Pkt<'_>) -> Verdict {
+impl Node for Rewrite {
+    type Next = NoNext;
+    type Drop = Drop;
+
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+        self.rewrites.refresh();
+    }
+
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let rewrites = self.rewrites.get();
         let change = if self.inwards { rewrites.rx.get(&packet.rx_if()) } else { rewrites.tx.get(&IfIndex(packet.aux())) };
         let Some(change) = change else { return packet.drop(Drop::Gone) };
-        match change.apply(packet) {
+        match change.apply(&mut packet) {
             Ok(()) => change.next,
             Err(reason) => packet.drop(reason),
         }
@@ -112,19 +120,6 @@ impl Change {
             [one, two, ..] => packet.set_head_at::<_, 12>([put(one), put(two)]),
         }
         Ok(())
-    }
-}
-
-impl VectorNode for Rewrite {
-    type Next = NoNext;
-    type Drop = Drop;
-
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        self.rewrites.refresh();
-        for i in 0..frame.len() {
-            let verdict = self.one(&mut cx.packet(frame, i));
-            cx.decide(i, verdict);
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use quiver_graph::{Frame, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, next_nodes};
+use quiver_graph::{Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, next_nodes};
 use quiver_wire::arp::{ArpHeader, ArpOperation};
 use quiver_wire::checksum::Sum;
 use quiver_wire::ethernet::{EtherType, EthernetHeader};
@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 
 use super::bridge::flood_kind;
 use super::domain::{DomainView, Domains};
-use super::port::{PortTable, port_flags};
+use super::port::{PortTable, PortWord, port_flags};
 
 next_nodes! {
     /// Where questions and answers go.
@@ -34,6 +34,7 @@ drop_reasons! {
 }
 
 /// The node.
+#[derive(Clone)]
 pub(super) struct Suppress {
     pub ports: PortTable,
     pub domains: Snapshot<Domains>,
@@ -120,44 +121,40 @@ fn advertisement(target: u128, mac: MacAddr, dst: u128, dst_mac: MacAddr) -> Vec
 }
 
 impl Suppress {
-    fn one(&self, packet: &mut Pkt<'_>) -> (Verdict, Option<Drop>) {
+    /// Floods what has no answer here, where frames to groups are flooded.
+    fn flood(mut packet: Pkt<'_>, port: PortWord) -> Verdict {
+        if port.has(port_flags::FLOOD_GROUPS) { Next::Flood.into() } else { packet.drop(Drop::Groups) }
+    }
+}
+
+impl Node for Suppress {
+    type Next = Next;
+    type Drop = Drop;
+
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+        self.domains.refresh();
+    }
+
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         packet.set_aux(flood_kind::ALL);
         let port = self.ports.get(packet.rx_if());
-        let flood = |packet: &mut Pkt<'_>| match port.has(port_flags::FLOOD_GROUPS) {
-            true => (Next::Flood.into(), None),
-            false => (packet.drop(Drop::Groups), None),
-        };
-        let Some(domain) = self.domains.get().get(port.domain()) else { return flood(packet) };
+        let Some(domain) = self.domains.get().get(port.domain()) else { return Self::flood(packet, port) };
         match answer(domain, packet.bytes()) {
-            Answer::Flood => flood(packet),
+            Answer::Flood => Self::flood(packet, port),
             Answer::Unicast(mac) => {
                 packet.set_head(mac);
-                (Next::Bridge.into(), Some(Drop::Unicast))
+                cx.count(Drop::Unicast, 1);
+                Next::Bridge.into()
             }
             Answer::Reply(bytes, counted) => {
                 packet.trim(bytes.len());
                 if !packet.set_len(bytes.len()) {
-                    return flood(packet);
+                    return Self::flood(packet, port);
                 }
                 packet.bytes_mut().copy_from_slice(&bytes);
                 packet.set_aux(flood_kind::BACK);
-                (Next::Flood.into(), Some(counted))
-            }
-        }
-    }
-}
-
-impl VectorNode for Suppress {
-    type Next = Next;
-    type Drop = Drop;
-
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        self.domains.refresh();
-        for i in 0..frame.len() {
-            let (verdict, counted) = self.one(&mut cx.packet(frame, i));
-            cx.decide(i, verdict);
-            if let Some(what) = counted {
-                cx.count(what, 1);
+                cx.count(counted, 1);
+                Next::Flood.into()
             }
         }
     }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use quiver_graph::{Frame, MakeCx, NoNext, NodeCx, NodeId, NodeSpec, Snapshot, VectorNode, Verdict, drop_reasons};
+use quiver_graph::{MakeCx, NoNext, Node, NodeCx, NodeId, NodeSpec, Pkt, Snapshot, Verdict, drop_reasons};
 
 pub(super) use self::datagram::Reassembled;
 use self::input::ReassemblyInput;
@@ -165,6 +165,7 @@ drop_reasons! {
 }
 
 /// The node that hands fragments to the worker that joins them.
+#[derive(Clone)]
 struct Handoff<F> {
     thread: usize,
     peers: Snapshot<Peers>,
@@ -175,34 +176,31 @@ struct Handoff<F> {
 /// Slot of `ip4-local`.
 const TO_LOCAL: Verdict = Verdict::slot(1);
 
-impl<F: Reassembled> VectorNode for Handoff<F> {
+impl<F: Reassembled> Node for Handoff<F> {
     type Next = NoNext;
     type Drop = HandoffDrop;
+    const CONSUMES: bool = true;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+    fn start(&mut self, thread: usize) {
+        self.thread = thread;
+    }
+
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.peers.refresh();
-        // Packets that are taken out of the frame are traced as they come.
-        cx.trace_here(frame);
-        cx.count(HandoffDrop::Received, frame.len() as u64);
-        for i in 0..frame.len() {
-            let mut packet = cx.packet(frame, i);
-            let Some(name) = F::name(&packet) else {
-                let verdict = packet.drop(HandoffDrop::Malformed);
-                cx.decide(i, verdict);
-                continue;
-            };
-            if name.is_atomic {
-                // RFC 6946: on its own, whatever other fragments of the same name there may be.
-                let verdict = if F::strip_atomic(&mut packet) { TO_LOCAL } else { packet.drop(HandoffDrop::Malformed) };
-                cx.decide(i, verdict);
-                continue;
-            }
-            let (packet, verdict) = packet.take();
-            cx.decide(i, verdict);
-            if let Err(packet) = self.peers.get().send(self.thread, self.hasher.hash_one(name.key), packet) {
-                cx.drop_packet(packet, HandoffDrop::Congestion);
-            }
+    }
+
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        cx.count(HandoffDrop::Received, 1);
+        let Some(name) = F::name(&packet) else { return packet.drop(HandoffDrop::Malformed) };
+        if name.is_atomic {
+            // RFC 6946: on its own, whatever other fragments of the same name there may be.
+            return if F::strip_atomic(&mut packet) { TO_LOCAL } else { packet.drop(HandoffDrop::Malformed) };
         }
+        let (packet, verdict) = packet.take();
+        if let Err(packet) = self.peers.get().send(self.thread, self.hasher.hash_one(name.key), packet) {
+            cx.drop_packet(packet, HandoffDrop::Congestion);
+        }
+        verdict
     }
 }
 
@@ -212,14 +210,13 @@ pub(super) fn nodes<F: Reassembled>(router: &Router) -> Vec<NodeSpec> {
     let (rings, limits) = (state.rings[F::ID as usize].clone(), state.limits[F::ID as usize].clone());
     let (peers, hasher) = (rings.peers(), RandomState::new());
     let same = hasher.clone();
-    let handoff =
-        move |cx: &MakeCx| Handoff::<F> { thread: cx.thread, peers: peers.clone(), hasher: hasher.clone(), family: PhantomData };
+    let handoff = Handoff::<F> { thread: 0, peers, hasher, family: PhantomData };
     let (clock, data) = (router.graph.clock().clone(), router.data.clone());
     let input =
         move |cx: &MakeCx| ReassemblyInput::<F>::new(cx.thread, &rings, same.clone(), limits.clone(), clock.clone(), data.clone());
     let name = |rest: &str| node_name(F::ID, rest);
     vec![
-        NodeSpec::vector(name(NODE), handoff).with_next(name("local")).traced(trace::<F>),
+        NodeSpec::node(name(NODE), handoff).with_next(name("local")).traced(trace::<F>),
         NodeSpec::input(name(INPUT), input).with_next(name("local")).with_next(name("icmp-error")),
     ]
 }

@@ -4,7 +4,7 @@
 
 use std::marker::PhantomData;
 
-use quiver_graph::{Frame, NoNext, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, flags};
+use quiver_graph::{NoNext, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, flags};
 use quiver_wire::Header;
 use quiver_wire::ipv4::IpProtocol;
 use quiver_wire::udp::UdpHeader;
@@ -38,6 +38,7 @@ pub(super) const TO_REASSEMBLY: Verdict = Verdict::slot(1);
 pub(super) const TO_ICMP_ERROR: Verdict = Verdict::slot(2);
 
 /// The node.
+#[derive(Clone)]
 pub(super) struct Receive<F: Family> {
     pub protocols: SlotTable,
     pub interfaces: IfTable,
@@ -46,56 +47,49 @@ pub(super) struct Receive<F: Family> {
     pub family: PhantomData<F>,
 }
 
-impl<F: LocalFamily> VectorNode for Receive<F> {
+impl<F: LocalFamily> Node for Receive<F> {
     type Next = NoNext;
     type Drop = Drop;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.readers.refresh();
-        for i in 0..frame.len() {
-            let (verdict, event) = self.one(&mut cx.packet(frame, i));
-            if let Some(event) = event {
-                cx.count(event, 1);
+    }
+
+    /// The aux lane says for those who take the packet where the upper layer begins, bytes from the IP header.
+    #[inline(always)]
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        let Some(len) = F::length(&packet) else { return packet.drop(Drop::Length) };
+        packet.trim(len);
+        let (protocol, offset, pointer) = match F::behind(&packet) {
+            Behind::Upper { protocol, offset, pointer } => (protocol, offset, pointer),
+            Behind::Fragment => return self.fragment(packet),
+            Behind::Problem(aux) => {
+                cx.count(Drop::HeaderProblem, 1);
+                packet.set_aux(aux);
+                return TO_ICMP_ERROR;
             }
-            cx.decide(i, verdict);
+            Behind::Malformed => return packet.drop(Drop::Malformed),
+            Behind::Nothing => return packet.drop(Drop::Empty),
+        };
+        if let Some(reason) = self.check_source(&packet, protocol, usize::from(offset)) {
+            return packet.drop(reason);
         }
+        if let Some(reason) = self.check_transport(&packet, protocol, usize::from(offset)) {
+            return packet.drop(reason);
+        }
+        let slot = self.protocols.get(protocol.0.into());
+        if slot == 0 {
+            return unknown::<F>(cx, packet, pointer);
+        }
+        packet.set_aux(offset.into());
+        Verdict::slot(slot)
     }
 }
 
 impl<F: LocalFamily> Receive<F> {
-    /// Where a packet goes, and what is to be counted about it. Its aux lane says for those who take it where the upper
-    /// layer begins, bytes from the IP header.
-    #[inline(always)]
-    fn one(&self, packet: &mut Pkt<'_>) -> (Verdict, Option<Drop>) {
-        let Some(len) = F::length(packet) else { return (packet.drop(Drop::Length), None) };
-        packet.trim(len);
-        let (protocol, offset, pointer) = match F::behind(packet) {
-            Behind::Upper { protocol, offset, pointer } => (protocol, offset, pointer),
-            Behind::Fragment => return (self.fragment(packet), None),
-            Behind::Problem(aux) => {
-                packet.set_aux(aux);
-                return (TO_ICMP_ERROR, Some(Drop::HeaderProblem));
-            }
-            Behind::Malformed => return (packet.drop(Drop::Malformed), None),
-            Behind::Nothing => return (packet.drop(Drop::Empty), None),
-        };
-        if let Some(reason) = self.check_source(packet, protocol, usize::from(offset)) {
-            return (packet.drop(reason), None);
-        }
-        if let Some(reason) = self.check_transport(packet, protocol, usize::from(offset)) {
-            return (packet.drop(reason), None);
-        }
-        let slot = self.protocols.get(protocol.0.into());
-        if slot == 0 {
-            return self.unknown(packet, pointer);
-        }
-        packet.set_aux(offset.into());
-        (Verdict::slot(slot), None)
-    }
-
-    fn fragment(&self, packet: &mut Pkt<'_>) -> Verdict {
+    fn fragment(&self, mut packet: Pkt<'_>) -> Verdict {
         // A fragment tells no more than the source's validity; the rest is checked of the whole datagram.
-        match self.check_source(packet, IpProtocol(255), usize::MAX) {
+        match self.check_source(&packet, IpProtocol(255), usize::MAX) {
             Some(reason) => packet.drop(reason),
             None => TO_REASSEMBLY,
         }
@@ -134,20 +128,21 @@ impl<F: LocalFamily> Receive<F> {
             _ => None,
         }
     }
+}
 
-    /// RFC 1122, 3.2.2.1 and RFC 8200, 4.
-    #[cold]
-    fn unknown(&self, packet: &mut Pkt<'_>, pointer: u16) -> (Verdict, Option<Drop>) {
-        let (_, dst) = F::addresses(packet);
-        if F::is_group(dst) {
-            return (packet.drop(Drop::UnknownProtocol), None);
-        }
-        packet.set_aux(match F::ID {
-            FamilyId::V4 => icmp_aux(3, quiver_wire::icmp4::unreachable::PROTOCOL, 0),
-            FamilyId::V6 => icmp_aux(PROBLEM6, quiver_wire::icmp6::parameter_problem::NEXT_HEADER, pointer),
-        });
-        (TO_ICMP_ERROR, Some(Drop::ProtocolUnreachable))
+/// RFC 1122, 3.2.2.1 and RFC 8200, 4.
+#[cold]
+fn unknown<F: LocalFamily>(cx: &mut NodeCx<'_>, mut packet: Pkt<'_>, pointer: u16) -> Verdict {
+    let (_, dst) = F::addresses(&packet);
+    if F::is_group(dst) {
+        return packet.drop(Drop::UnknownProtocol);
     }
+    cx.count(Drop::ProtocolUnreachable, 1);
+    packet.set_aux(match F::ID {
+        FamilyId::V4 => icmp_aux(3, quiver_wire::icmp4::unreachable::PROTOCOL, 0),
+        FamilyId::V6 => icmp_aux(PROBLEM6, quiver_wire::icmp6::parameter_problem::NEXT_HEADER, pointer),
+    });
+    TO_ICMP_ERROR
 }
 
 /// Whether the unspecified source address is in order.

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use quiver_graph::stats::SimpleCounters;
-use quiver_graph::{Frame, NodeCx, Pkt, VectorNode, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::Header;
 use quiver_wire::ethernet::EtherType;
 use quiver_wire::ipv6::Ipv6Header;
@@ -71,6 +71,7 @@ pub(super) fn checked<'p>(packet: &'p Pkt<'_>) -> Result<(Ipv6Header, &'p [u8]),
 }
 
 /// The solicitation node.
+#[derive(Clone)]
 pub(super) struct Solicitation {
     pub views: ViewSnapshot,
     pub interfaces: IfTable,
@@ -121,9 +122,18 @@ impl Solicitation {
             None => (Err(End::UnknownTarget), said),
         }
     }
+}
 
-    fn one(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame, i: usize) -> Verdict {
-        let mut packet = cx.packet(frame, i);
+impl Node for Solicitation {
+    type Next = Next;
+    type Drop = End;
+
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+        self.views.refresh();
+        self.egress.refresh();
+    }
+
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let interface = packet.rx_if();
         let Some(view) = self.views.get().get(interface) else { return packet.drop(End::NotEnabled) };
         let attached = |host| self.egress.is_attached(self.interfaces.fibs(interface).1, host, interface);
@@ -169,21 +179,8 @@ fn answer(packet: &mut Pkt<'_>, view: &View, address: u128, to: u128, solicited:
     Next::Output.into()
 }
 
-impl VectorNode for Solicitation {
-    type Next = Next;
-    type Drop = End;
-
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        self.views.refresh();
-        self.egress.refresh();
-        for i in 0..frame.len() {
-            let verdict = self.one(cx, frame, i);
-            cx.decide(i, verdict);
-        }
-    }
-}
-
 /// The advertisement node.
+#[derive(Clone)]
 pub(super) struct Advertisement {
     pub views: ViewSnapshot,
     pub teller: Teller,
@@ -216,25 +213,24 @@ impl Advertisement {
     }
 }
 
-impl VectorNode for Advertisement {
+impl Node for Advertisement {
     type Next = Next;
     type Drop = End;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.views.refresh();
-        for i in 0..frame.len() {
-            let mut packet = cx.packet(frame, i);
-            let interface = packet.rx_if();
-            let (end, said) = match self.views.get().get(packet.rx_if()) {
-                Some(view) => Self::judge(&mut packet, view),
-                None => (End::NotEnabled, None),
-            };
-            let verdict = packet.drop(end);
-            cx.decide(i, verdict);
-            self.received.add(cx.thread(), interface.0, 1);
-            if said.is_some_and(|fact| !self.teller.tell(fact, cx.now())) {
-                cx.count(End::NotTold, 1);
-            }
+    }
+
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        let interface = packet.rx_if();
+        let (end, said) = match self.views.get().get(interface) {
+            Some(view) => Self::judge(&mut packet, view),
+            None => (End::NotEnabled, None),
+        };
+        self.received.add(cx.thread(), interface.0, 1);
+        if said.is_some_and(|fact| !self.teller.tell(fact, cx.now())) {
+            cx.count(End::NotTold, 1);
         }
+        packet.drop(end)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use quiver_graph::{Frame, NodeCx, Pkt, VectorNode, drop_reasons, next_nodes};
+use quiver_graph::{Node, NodeCx, Pkt, Verdict, drop_reasons, next_nodes};
 use quiver_wire::ndp::{NdpError, NdpOptions};
 
 use super::neighbor::checked;
@@ -87,31 +87,31 @@ fn judge_advertisement(packet: &mut Pkt<'_>, view: &View) -> Judged {
 macro_rules! listener {
     ($(#[$doc:meta])* $name:ident, $judge:ident) => {
         $(#[$doc])*
+        #[derive(Clone)]
         pub(super) struct $name {
             pub views: ViewSnapshot,
             pub teller: Teller,
         }
 
-        impl VectorNode for $name {
+        impl Node for $name {
             type Next = Next;
             type Drop = End;
 
-            fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+            fn begin(&mut self, _cx: &mut NodeCx<'_>) {
                 self.views.refresh();
-                for i in 0..frame.len() {
-                    let mut packet = cx.packet(frame, i);
-                    let (end, said) = match self.views.get().get(packet.rx_if()) {
-                        Some(view) => $judge(&mut packet, view),
-                        None => (End::NotEnabled, [None, None]),
-                    };
-                    let verdict = packet.drop(end);
-                    cx.decide(i, verdict);
-                    for fact in said.into_iter().flatten() {
-                        if !self.teller.tell(fact, cx.now()) {
-                            cx.count(End::NotTold, 1);
-                        }
+            }
+
+            fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+                let (end, said) = match self.views.get().get(packet.rx_if()) {
+                    Some(view) => $judge(&mut packet, view),
+                    None => (End::NotEnabled, [None, None]),
+                };
+                for fact in said.into_iter().flatten() {
+                    if !self.teller.tell(fact, cx.now()) {
+                        cx.count(End::NotTold, 1);
                     }
                 }
+                packet.drop(end)
             }
         }
     };

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use quiver_graph::stats::SimpleCounters;
-use quiver_graph::{DropReasons, Frame, IfIndex, NextNodes, NodeCx, Packet, VectorNode, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{DropReasons, IfIndex, NextNodes, Node, NodeCx, Packet, Pkt, Verdict, drop_reasons, flags, next_nodes};
 
 use super::facts::{Fact, FactSender, What};
-use super::hold::{Advice, Key, ThreadHold};
+use super::hold::{Advice, Holds, Key, ThreadHold};
 use super::output::ViewSnapshot;
 use super::view::View;
 use crate::fib::AdjTable;
@@ -129,10 +129,13 @@ pub(crate) enum Target {
 }
 
 /// The node. Its packets are few, each of a link or a host that is new.
+#[derive(Clone)]
 pub(crate) struct Ask<F: AskFamily> {
     pub target: Target,
+    pub holds: Holds,
     pub adjacencies: AdjTable,
     pub views: ViewSnapshot,
+    /// That of this thread.
     pub hold: Arc<ThreadHold>,
     pub facts: FactSender,
     /// Requests that interfaces have sent.
@@ -141,8 +144,8 @@ pub(crate) struct Ask<F: AskFamily> {
 }
 
 impl<F: AskFamily> Ask<F> {
-    fn one(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame, i: usize, out: &mut Vec<Packet>) -> Verdict {
-        let mut packet = cx.packet(frame, i);
+    /// `out` gets packets that must give way to this one.
+    fn ask(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>, out: &mut Vec<Packet>) -> Verdict {
         let adjacency = self.adjacencies.get(packet.aux());
         let Some(view) = self.views.get().get(adjacency.tx_if) else {
             return packet.drop(F::drop(Drop4::NoAdjacency));
@@ -172,7 +175,7 @@ impl<F: AskFamily> Ask<F> {
                 }
             }
         }
-        let (packet, verdict) = cx.packet(frame, i).take();
+        let (packet, verdict) = packet.take();
         hold.keep(key, owner, packet, out);
         verdict
     }
@@ -193,21 +196,26 @@ pub(crate) fn send<F: AskFamily>(cx: &mut NodeCx<'_>, interface: IfIndex, frame:
     }
 }
 
-impl<F: AskFamily> VectorNode for Ask<F> {
+impl<F: AskFamily> Node for Ask<F> {
     type Next = F::Next;
     type Drop = F::Drop;
+    const CONSUMES: bool = true;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        cx.trace_here(frame);
+    fn start(&mut self, thread: usize) {
+        self.hold = self.holds.of(thread);
+    }
+
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.views.refresh();
+    }
+
+    fn packet(&mut self, cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
         let mut out = Vec::new();
-        for i in 0..frame.len() {
-            let verdict = self.one(cx, frame, i, &mut out);
-            cx.decide(i, verdict);
-        }
+        let verdict = self.ask(cx, packet, &mut out);
         for packet in out {
             cx.drop_packet(packet, F::drop(Drop4::Excess));
         }
+        verdict
     }
 
     fn release(&mut self, cx: &mut NodeCx<'_>) {

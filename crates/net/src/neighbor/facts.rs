@@ -123,6 +123,7 @@ impl FactReceiver {
 
 /// Tells main what neighbours say, but not the same thing twice in a moment: a neighbour that asks a thousand times a
 /// second, or a loop of requests, costs main nothing.
+#[derive(Clone)]
 pub(crate) struct Teller {
     facts: FactSender,
     told: Vec<Option<(Fact, u64)>>,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use quiver_graph::{Frame, IfIndex, MAX_INTERFACES, NoNext, NodeCx, Snapshot, VectorNode, Verdict, drop_reasons};
+use quiver_graph::{IfIndex, MAX_INTERFACES, NoNext, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons};
 use quiver_tables::error::OutOfMemory;
 use quiver_tables::slots::{AtomicSlots, SlotsReader};
 
@@ -35,20 +35,19 @@ impl OutputSlots {
 }
 
 /// The node.
+#[derive(Clone)]
 pub(crate) struct NeighborOutput {
     pub slots: SlotsReader<AtomicU32>,
 }
 
-impl VectorNode for NeighborOutput {
+impl Node for NeighborOutput {
     type Next = NoNext;
     type Drop = OutputDrop;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let mut packet = cx.packet(frame, i);
-            let slot = self.slots.get(packet.aux()) as u16;
-            let verdict = if slot == 0 { packet.drop(OutputDrop::Gone) } else { Verdict::slot(slot) };
-            cx.decide(i, verdict);
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        match self.slots.get(packet.aux()) as u16 {
+            0 => packet.drop(OutputDrop::Gone),
+            slot => Verdict::slot(slot),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! A group of packets is decided as the same packets one by one: same bytes out, same order, same counters. So are packets in a
-//! line of nodes that runs as one loop, but for the order of packets that go different ways.
+//! A batch of packets is decided as the same packets one by one: same bytes out, same order, same counters. So are packets in a
+//! fused chain of nodes, but for the order of packets that go to different nodes.
 
 use proptest::prelude::*;
-use quiver_graph::{FeatureSpec, Frame, Level, NoDrops, NodeCx, VectorNode, next_nodes};
+use quiver_graph::{FeatureSpec, Level, NoDrops, Node, NodeCx, Pkt, Verdict, flags, next_nodes};
 
 use super::*;
 use crate::fib::records;
@@ -63,23 +63,20 @@ next_nodes! { enum PassedNext { Lookup = "ip4-lookup" } }
 const FEATURE: &str = "test-feature";
 
 /// A feature that lets everything pass.
+#[derive(Clone)]
 struct Pass(ArcPoint);
 
-impl VectorNode for Pass {
+impl Node for Pass {
     type Next = PassedNext;
     type Drop = NoDrops;
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        for i in 0..frame.len() {
-            let interface = cx.packet(frame, i).rx_if();
-            cx.decide(i, self.0.next(interface, PassedNext::Lookup.into()));
-        }
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
+        self.0.next(packet.rx_if(), PassedNext::Lookup.into())
     }
 }
 
 fn add_feature(graph: &mut Graph) {
     let point = ArcPoint::new();
-    let p = point.clone();
-    graph.add(vec![NodeSpec::vector(FEATURE, move |_| Pass(p.clone())).on_arc("ip4-unicast", point)]).unwrap();
+    graph.add(vec![NodeSpec::node(FEATURE, Pass(point.clone())).on_arc("ip4-unicast", point)]).unwrap();
     let spec = FeatureSpec { arc: "ip4-unicast", node: FEATURE.into(), before: Vec::new(), after: Vec::new() };
     graph.add_features(vec![spec]).unwrap();
 }
@@ -113,8 +110,24 @@ fn spread() -> impl Strategy<Value = Vec<(usize, usize)>> {
     prop_oneof![Just(vec![(0, 300)]), proptest::collection::vec((0..4_usize, 1..12_usize), 1..6)]
 }
 
+/// What goes with packets, over and over again: mostly nothing.
+fn marks() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![2 => Just(vec![0]), 1 => proptest::collection::vec(prop_oneof![6 => Just(0_u8), 4 => 1..5_u8], 1..40)]
+}
+
+/// Metadata, a partial checksum, a link-layer multicast, made by this router.
+fn mark(kind: u8, packet: &mut Pkt<'_>) {
+    match kind {
+        1 => packet.set_flow_hash(7),
+        2 => packet.set_unfinished_checksum(14 + 20, 6),
+        3 => packet.mark(flags::LINK_MULTICAST),
+        4 => packet.mark(flags::LOCAL),
+        _ => {}
+    }
+}
+
 /// Puts packets in, as one vector. What is addressed to x0 is addressed to the interface where it comes in.
-fn inject(h: &mut Harness, x: &[IfIndex], frames: &[Vec<u8>], spread: &[(usize, usize)]) {
+fn inject(h: &mut Harness, x: &[IfIndex], frames: &[Vec<u8>], spread: &[(usize, usize)], marks: &[u8]) {
     let mut frames = frames.iter().cloned().peekable();
     for (at, run) in spread.iter().cycle() {
         if frames.peek().is_none() {
@@ -124,7 +137,8 @@ fn inject(h: &mut Harness, x: &[IfIndex], frames: &[Vec<u8>], spread: &[(usize, 
         for frame in run.iter_mut().filter(|frame| frame.starts_with(&router_mac(0).0)) {
             frame[..6].copy_from_slice(&router_mac(*at as u8).0);
         }
-        h.inject_many(x[*at], &run, 0);
+        let marks = marks.to_vec();
+        h.inject_marked(x[*at], &run, 0, move |at, packet| mark(marks[at % marks.len()], packet));
     }
 }
 
@@ -155,13 +169,13 @@ fn number(frames: &mut [Vec<u8>]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
-    fn groups_decide_as_single_packets_do(picks in picks(), spread in spread()) {
+    fn batches_decide_as_single_packets_do(picks in picks(), spread in spread(), marks in marks()) {
         let frames = picked(&picks);
         let mut first = None;
         for (width, prefetch) in [(1, 0), (2, 3), (4, 8), (8, 8), (8, 0)] {
             for level in Level::ALL.into_iter().filter(|level| level.available()) {
                 let (mut h, x) = router(width, prefetch, level);
-                inject(&mut h, &x, &frames, &spread);
+                inject(&mut h, &x, &frames, &spread, &marks);
                 let all = (h.run(), h.counts(), routes(&h));
                 let (expected, at) = first.get_or_insert_with(|| (all.clone(), (width, level)));
                 prop_assert_eq!(&all, expected, "x{} {:?} and x{} {:?}", width, level, at.0, at.1);
@@ -171,11 +185,11 @@ proptest! {
     }
 
     #[test]
-    fn a_line_decides_as_its_nodes_do(
-        picks in picks(), feature in any::<bool>(), of in 0..4_u8, vector in 1..80_usize, spread in spread(),
+    fn a_chain_decides_as_its_nodes_do(
+        picks in picks(), feature in any::<bool>(), of in 0..4_u8, vector in 1..80_usize, spread in spread(), marks in marks(),
     ) {
         let mut frames = picked(&picks);
-        // Of one family now and then, so that lines are chosen and left.
+        // Of one family now and then, so that chains are chosen and left.
         frames.retain(|frame| of > 1 || (frame[12] == 8) == (of == 0));
         number(&mut frames);
         let outcomes = [false, true].map(|fused| {
@@ -185,7 +199,7 @@ proptest! {
             h.router.graph.set_feature("ip4-unicast", FEATURE, x[0], feature).unwrap();
             let mut out = Vec::new();
             for frames in frames.chunks(vector) {
-                inject(&mut h, &x, frames, &spread);
+                inject(&mut h, &x, frames, &spread, &marks);
                 out.extend(h.run());
             }
             // Packets of a flow keep their order: they differ in their numbers alone.
@@ -199,7 +213,7 @@ proptest! {
 }
 
 #[test]
-fn a_line_is_used_only_where_nothing_asks_for_its_nodes() {
+fn a_chain_is_used_only_where_nothing_asks_for_its_nodes() {
     let run = |change: &dyn Fn(&mut Harness)| {
         let (mut h, x) = bed_with_routes();
         change(&mut h);
@@ -208,7 +222,7 @@ fn a_line_is_used_only_where_nothing_asks_for_its_nodes() {
         assert_eq!(h.run().len(), 20);
         let [ethernet, input, lookup] = [0, 1, 2].map(|node| figures(&h)[node]);
         assert_eq!((ethernet.0, input.0, lookup.0), (20, 20, 20));
-        // Clocks of a line count for its first node.
+        // Clocks of a chain count for its first node.
         assert!(ethernet.1 > 0);
         input.1 == 0 && lookup.1 == 0
     };

@@ -1,22 +1,22 @@
-//! Several packets at a time, for nodes that decide plain packets by wide comparisons.
+//! Several packets at a time, for nodes that decide the common case by wide comparisons.
 //!
 //! A loop of one packet leaves the processor with what overlaps by itself: a window of two or three packets of a node. With the
-//! values of a group in arrays, the compiler checks several headers by one instruction (measured: half of the clocks of
-//! `ip4-input`). A group has one way only, the plain one; a packet that is anything else sends its group to the loop of one.
+//! values of a batch in arrays, the compiler checks several headers by one instruction (measured: half of the clocks of
+//! `ip4-input`). A batch has one path only, the fast one; a packet that is not for it sends its batch to the loop of one.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use quiver_buffer::HEADER_WINDOW;
 
 use crate::frame::{Frame, IF_MASK, IfIndex};
+use crate::loops::each;
 use crate::node::Verdict;
 use crate::packet::Env;
-use crate::staged::each;
 
 /// `W` packets of a frame that stand side by side, for the time of a node's step on them.
 ///
 /// It is the only live access to their lanes and bytes (F1: no index twice, so no two of its packets share bytes).
-pub struct Group<'a, const W: usize> {
+pub struct Batch<'a, const W: usize> {
     frame: *mut Frame,
     at: usize,
     /// Where the slots of its packets are noted.
@@ -27,34 +27,34 @@ pub struct Group<'a, const W: usize> {
     _env: &'a Env,
 }
 
-/// Proof that the packets of a group have been sent: [`Group::send`] and [`Group::send_all`] make it.
+/// Proof that the packets of a batch have been sent: [`Batch::send`] and [`Batch::send_all`] make it.
 ///
-/// A token instead of the slots themselves: ways through a node that end alike would else meet in `W` registers.
+/// A token instead of the slots themselves: paths through a node that end alike would else meet in `W` registers.
 #[must_use]
 pub struct Sent(());
 
 macro_rules! lane {
     ($self:ident, $lane:ident) => {
-        // In `unsafe` of its users: `at` + W is within the lanes (`Group::new`); no reference to the frame is made.
+        // In `unsafe` of its users: `at` + W is within the lanes (`Batch::new`); no reference to the frame is made.
         (&raw mut (*$self.frame).$lane).cast::<u32>().add($self.at).cast::<[u32; W]>()
     };
 }
 
-impl<'a, const W: usize> Group<'a, W> {
-    /// The group that begins at packet `at`.
+impl<'a, const W: usize> Batch<'a, W> {
+    /// The batch that begins at packet `at`.
     ///
     /// # Safety
     /// `at` + `W` is at most the length of the frame, which is nobody else's for 'a and holds to F1 and F2; `next` has room for
     /// as many slots, which nobody else uses meanwhile.
     #[inline(always)]
     pub(crate) unsafe fn new(frame: *mut Frame, at: usize, next: *mut u16, env: &'a Env) -> Self {
-        let mut group = Self { frame, at, next, data: [std::ptr::null_mut(); W], spans: [0; W], _env: env };
+        let mut batch = Self { frame, at, next, data: [std::ptr::null_mut(); W], spans: [0; W], _env: env };
         // SAFETY: the lanes are live (the caller's promise).
-        let (index, spans) = unsafe { (*lane!(group, index), *lane!(group, span)) };
-        group.spans = spans;
+        let (index, spans) = unsafe { (*lane!(batch, index), *lane!(batch, span)) };
+        batch.spans = spans;
         // SAFETY: R2, F2: the buffer and the offset in it lie in the region.
-        group.data = each(|k| unsafe { env.base.add(index[k] as usize * env.stride as usize + (spans[k] >> 16) as usize) });
-        group
+        batch.data = each(|k| unsafe { env.base.add(index[k] as usize * env.stride as usize + (spans[k] >> 16) as usize) });
+        batch
     }
 
     /// Context lanes: rx interface and flags.
@@ -70,18 +70,20 @@ impl<'a, const W: usize> Group<'a, W> {
         IfIndex(self.contexts()[0] & IF_MASK)
     }
 
-    /// Whether all packets came in on `interface` and have no flag: one segment, nothing known of them.
+    /// Whether all packets came in on `interface` and have none of these flags; there should be one, if only one that never comes:
+    /// where `interface` is the first packet's, the compiler else leaves that packet's lane out, and with it wide comparisons (measured).
     #[inline(always)]
-    pub fn all_plain_from(&self, interface: u32) -> bool {
-        self.contexts().iter().fold(0, |differ, context| differ | (context ^ interface)) == 0
+    pub fn all_from(&self, interface: IfIndex, without: u32) -> bool {
+        // Masked in each lane: behind the sum the mask would keep the compiler from testing all lanes at once (measured).
+        self.contexts().iter().fold(0, |differ, context| differ | (context ^ interface.0) & (IF_MASK | without)) == 0
     }
 
-    /// The interfaces that packets came in on, where they are several and no packet has a flag: then their contexts are nothing else.
+    /// The interfaces that packets came in on, where they are several and no packet has any of these flags.
     #[inline(always)]
-    pub fn plain_interfaces(&self) -> Option<[IfIndex; W]> {
+    pub fn interfaces(&self, without: u32) -> Option<[IfIndex; W]> {
         let contexts = self.contexts();
-        let flags = contexts.iter().fold(0, |union, context| union | context) & !IF_MASK;
-        (W > 1 && flags == 0).then(|| each(|k| IfIndex(contexts[k])))
+        let flags = contexts.iter().fold(0, |union, context| union | context) & without;
+        (W > 1 && flags == 0).then(|| each(|k| IfIndex(contexts[k] & IF_MASK)))
     }
 
     /// What any of the packets has of these flags.
@@ -111,10 +113,10 @@ impl<'a, const W: usize> Group<'a, W> {
         unsafe { *lane!(self, span) = spans }
     }
 
-    /// Sends every packet its way.
+    /// Sends each packet on.
     #[inline(always)]
     pub fn send(&mut self, verdicts: [Verdict; W]) -> Sent {
-        // SAFETY: `next` has room for the slots of this group (`Group::new`).
+        // SAFETY: `next` has room for the slots of this batch (`Batch::new`).
         unsafe { self.next.add(self.at).cast::<[u16; W]>().write_unaligned(each(|k| verdicts[k].0)) };
         Sent(())
     }
@@ -134,7 +136,7 @@ impl<'a, const W: usize> Group<'a, W> {
     /// Whether all packets have been sent to this slot.
     #[inline(always)]
     pub(crate) fn all_sent(&self, slot: u16) -> bool {
-        // SAFETY: `next` has room for the slots of this group (`Group::new`), and `send` has written them.
+        // SAFETY: `next` has room for the slots of this batch (`Batch::new`), and `send` has written them.
         let slots = unsafe { self.next.add(self.at).cast::<[u16; W]>().read_unaligned() };
         slots.iter().fold(0, |differ, sent| differ | (sent ^ slot)) == 0
     }
@@ -165,7 +167,7 @@ impl<'a, const W: usize> Group<'a, W> {
         const { assert!(OFFSET + size_of::<H>() <= HEADER_WINDOW) };
         let mut k = 0;
         while k < W {
-            // SAFETY: as in `heads`; the group is the only access to these bytes.
+            // SAFETY: as in `heads`; the batch is the only access to these bytes.
             unsafe { self.data[k].add(OFFSET).cast::<H>().write_unaligned(headers[k]) };
             k += 1;
         }

@@ -8,14 +8,14 @@ use quiver_api::defs::SockclntCreateReply;
 use quiver_api::frame::{self, Front};
 use quiver_api::{Array, Catalog, Entry, Field, Head, Kind, Message, Reader, Type};
 
-use crate::Bound;
+use crate::Plan;
 use crate::report::Outcome;
+use crate::requests::play;
 use crate::rng::Rng;
 use crate::watch::Target;
 
-/// Messages of a router, and messages in flight.
-const ROUND: u64 = 20_000;
-const BATCH: u32 = 16;
+/// Context of the ping that follows requests.
+const PING: u32 = u32::MAX;
 const HANG: Duration = Duration::from_secs(120);
 /// Messages that end the client, that run for as long as they are told, or that write a file of any name where the router runs.
 const LEFT_OUT: &[&str] = &["sockclnt_create", "sockclnt_delete", "want_ping_finished_events", "pg_capture"];
@@ -203,7 +203,8 @@ fn message(rng: &mut Rng, kinds: &[(u16, Entry)], context: u32, out: &mut Vec<u8
     entry.info.name
 }
 
-fn round(outcome: &mut Outcome, target: &Target, seed: u64, count: u64) -> Result<(), String> {
+/// One client's share of a router's life.
+fn round(outcome: &mut Outcome, target: &Target, seed: u64, count: u64, in_flight: u64) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let mut client = Client::connect(target)?;
     if client.kinds.len() < 50 || client.ping == 0 {
@@ -211,13 +212,13 @@ fn round(outcome: &mut Outcome, target: &Target, seed: u64, count: u64) -> Resul
     }
     let mut sent = 0;
     while sent < count {
-        let n = u64::from(BATCH).min(count - sent);
+        let n = in_flight.min(count - sent);
         let mut out = Vec::new();
         let names: Vec<&str> = (0..n as u32).map(|k| message(&mut rng, &client.kinds, k, &mut out)).collect();
         frame::push(&mut out, |out| {
             out.extend(client.ping.to_be_bytes());
             out.extend([0; 4]);
-            out.extend(BATCH.to_be_bytes());
+            out.extend(PING.to_be_bytes());
         });
         let mut cpu = target.cpu();
         client.send(&out)?;
@@ -228,7 +229,7 @@ fn round(outcome: &mut Outcome, target: &Target, seed: u64, count: u64) -> Resul
             cpu = now;
             let id = reply.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
             let word = |at: usize| reply.get(at..at + 4).and_then(|b| b.first_chunk()).map(|b| u32::from_be_bytes(*b));
-            if id == client.ping_reply && word(2) == Some(BATCH) {
+            if id == client.ping_reply && word(2) == Some(PING) {
                 break;
             }
             outcome.accepted += u64::from(word(6) == Some(0));
@@ -240,32 +241,6 @@ fn round(outcome: &mut Outcome, target: &Target, seed: u64, count: u64) -> Resul
 }
 
 /// Plays the part.
-pub fn run(bound: Bound, seed: u64) -> Outcome {
-    let mut outcome = Outcome::new("api");
-    while bound.goes_on(outcome.count) && !outcome.has_enough() {
-        let seed = seed.wrapping_add(outcome.rounds);
-        let mut target = match Target::start(0) {
-            Ok(target) => target,
-            Err(error) => {
-                outcome.find(seed, error);
-                break;
-            }
-        };
-        for command in ["create loopback interface", "create loopback interface", "create packet-generator interface pg0"] {
-            let _ = target.router.cli(command);
-        }
-        let count = ROUND.min(bound.count - outcome.count);
-        let mut left = count;
-        let mut result = Ok(());
-        while result.is_ok() && left > 0 && (left == count || bound.goes_on(outcome.count)) {
-            let n = left.min(1000);
-            result = round(&mut outcome, &target, seed.wrapping_mul(1_000_003).wrapping_add(count - left), n);
-            left -= n;
-        }
-        outcome.end_round(seed, &mut target, result);
-        if !outcome.finds.is_empty() && target.is_gone() {
-            break;
-        }
-    }
-    outcome
+pub fn run(plan: &Plan) -> Outcome {
+    play("api", plan, round)
 }

@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::Bound;
+use crate::Plan;
 use crate::report::Outcome;
+use crate::requests::play;
 use crate::rng::Rng;
 use crate::watch::Target;
 
-/// Lines of a router, and lines in flight.
-const ROUND: u64 = 20_000;
-const BATCH: usize = 16;
 /// An answer that has not come by then does not come. Long, because the machine may be busy.
 const HANG: Duration = Duration::from_secs(120);
 
@@ -39,6 +37,7 @@ const LEFT_OUT: &[&str] = &[
     "define",
     "script",
     "history",
+    "clear session",
     "clear screen",
     "dpdk",
     "memory-trace",
@@ -241,7 +240,7 @@ fn commands(client: &mut Client) -> Result<Vec<Template>, String> {
 }
 
 /// One router's share; the lines sent.
-fn round(outcome: &mut Outcome, target: &Target, seed: u64, count: u64) -> Result<(), String> {
+fn round(outcome: &mut Outcome, target: &Target, seed: u64, count: u64, in_flight: u64) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let mut client = Client::connect(target)?;
     let commands = commands(&mut client)?;
@@ -250,7 +249,7 @@ fn round(outcome: &mut Outcome, target: &Target, seed: u64, count: u64) -> Resul
     }
     let mut sent = 0;
     while sent < count {
-        let n = BATCH.min((count - sent) as usize);
+        let n = in_flight.min(count - sent);
         let lines: Vec<String> = (0..n).map(|_| line(&mut rng, &commands)).collect();
         let calls: Vec<Value> =
             lines.iter().enumerate().map(|(id, l)| json!({ "id": id, "command": l, "json": id % 2 == 0 })).collect();
@@ -264,40 +263,13 @@ fn round(outcome: &mut Outcome, target: &Target, seed: u64, count: u64) -> Resul
             outcome.worked(now.saturating_sub(cpu), || format!("{line}, or those after it of {lines:?}"));
             cpu = now;
         }
-        sent += n as u64;
-        outcome.count += n as u64;
+        sent += n;
+        outcome.count += n;
     }
     Ok(())
 }
 
 /// Plays the part.
-pub fn run(bound: Bound, seed: u64) -> Outcome {
-    let mut outcome = Outcome::new("cli");
-    while bound.goes_on(outcome.count) && !outcome.has_enough() {
-        let seed = seed.wrapping_add(outcome.rounds);
-        let mut target = match Target::start(0) {
-            Ok(target) => target,
-            Err(error) => {
-                outcome.find(seed, error);
-                break;
-            }
-        };
-        for command in ["create loopback interface", "create loopback interface", "create packet-generator interface pg0"] {
-            let _ = target.router.cli(command);
-        }
-        let count = ROUND.min(bound.count - outcome.count);
-        let mut left = count;
-        let mut result = Ok(());
-        // In slices, so that a time bound is kept; the seed of a slice follows from the round's.
-        while result.is_ok() && left > 0 && (left == count || bound.goes_on(outcome.count)) {
-            let n = left.min(1000);
-            result = round(&mut outcome, &target, seed.wrapping_mul(1_000_003).wrapping_add(count - left), n);
-            left -= n;
-        }
-        outcome.end_round(seed, &mut target, result);
-        if !outcome.finds.is_empty() && target.is_gone() {
-            break;
-        }
-    }
-    outcome
+pub fn run(plan: &Plan) -> Outcome {
+    play("cli", plan, round)
 }

@@ -16,7 +16,7 @@ use quiver_wire::tcp::TcpFlags;
 use quiver_wire::vlan::Tci;
 use serde_json::Value;
 
-use crate::Bound;
+use crate::Plan;
 use crate::report::Outcome;
 use crate::rng::Rng;
 use crate::watch::Target;
@@ -233,12 +233,12 @@ fn received(target: &Target, port: u8) -> Result<u64, String> {
     Ok(rx.unwrap_or(0))
 }
 
-fn round(outcome: &mut Outcome, target: &mut Target, seed: u64, bound: Bound) -> Result<(), String> {
+fn round(outcome: &mut Outcome, target: &mut Target, seed: u64, plan: &Plan) -> Result<(), String> {
     target.router.script(SETUP)?;
     let file = target.router.file("attack.pcap");
     let _ = target.router.cli("pcap trace rx tx max 100000 max-bytes-per-pkt 128 intfc any");
     let mut expected = [0; PORTS as usize];
-    let each = FILE.min((bound.count - outcome.count).div_ceil(u64::from(PORTS) * TIMES)).max(256);
+    let each = FILE.min((plan.count - outcome.count).div_ceil(u64::from(PORTS) * TIMES)).max(256);
     for port in 0..PORTS {
         let mut rng = Rng::new(seed.wrapping_mul(4).wrapping_add(port.into()));
         write(&file, &mut rng, port, each).map_err(|e| e.to_string())?;
@@ -284,10 +284,10 @@ fn round(outcome: &mut Outcome, target: &mut Target, seed: u64, bound: Bound) ->
 }
 
 /// Plays the part.
-pub fn run(bound: Bound, seed: u64) -> Outcome {
-    let mut outcome = Outcome::new("frames");
-    while bound.goes_on(outcome.count) && !outcome.has_enough() {
-        let seed = seed.wrapping_add(outcome.rounds);
+pub fn run(plan: &Plan) -> Outcome {
+    let mut outcome = Outcome::new("frames", false);
+    while plan.goes_on(outcome.count) && !outcome.has_enough() {
+        let seed = plan.seed.wrapping_add(outcome.rounds);
         let mut target = match Target::start((outcome.rounds % 2) as u32) {
             Ok(target) => target,
             Err(error) => {
@@ -295,7 +295,7 @@ pub fn run(bound: Bound, seed: u64) -> Outcome {
                 break;
             }
         };
-        let result = round(&mut outcome, &mut target, seed, bound);
+        let result = round(&mut outcome, &mut target, seed, plan);
         outcome.end_round(seed, &mut target, result);
     }
     outcome

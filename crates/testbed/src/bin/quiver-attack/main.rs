@@ -10,12 +10,13 @@
 //! Everything is drawn from a seed, which is printed. Work is done in rounds; each round has a router and a seed of its own, so a
 //! find is repeated by its round's seed alone: `scripts/attack api 20000 --seed THAT`. A part fails where the router ends, does not
 //! answer, keeps buffers, or does not count what it received. The longest CPU time of main between two answers is reported, with the
-//! requests that may have taken it where that is 100 ms or more.
+//! requests that may have taken it where that is 100 ms or more; with one request in flight it is known which, and the part fails.
 
 mod api;
 mod cli;
 mod frames;
 mod report;
+mod requests;
 mod rng;
 mod watch;
 
@@ -24,18 +25,22 @@ use std::time::{Duration, Instant};
 
 use report::Outcome;
 
-const USAGE: &str = "quiver-attack [frames N] [api N] [cli N] [--seconds S] [--seed N] [--json]
+const USAGE: &str = "quiver-attack [frames N] [api N] [cli N] [--seconds S] [--seed N] [--in-flight N] [--json]
   without parts: all of them, for S seconds in all (60 where nothing is said)
-  with --seconds, each part ends after its share of them, or after N";
+  with --seconds, each part ends after its share of them, or after N
+  with --in-flight 1 (16 where nothing is said), a request that takes 100 ms of main's CPU time is a find";
 
-/// How long a part goes on.
+/// What a part plays, and for how long.
 #[derive(Clone, Copy)]
-struct Bound {
+struct Plan {
+    seed: u64,
     count: u64,
     until: Option<Instant>,
+    /// Requests in flight.
+    in_flight: u64,
 }
 
-impl Bound {
+impl Plan {
     /// Whether another round is due after so many.
     fn goes_on(&self, done: u64) -> bool {
         done < self.count && self.until.is_none_or(|until| Instant::now() < until)
@@ -46,12 +51,13 @@ struct Arguments {
     parts: Vec<(String, u64)>,
     seconds: Option<u64>,
     seed: u64,
+    in_flight: u64,
     json: bool,
 }
 
 fn arguments() -> Result<Arguments, String> {
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |t| t.as_nanos() as u64);
-    let mut all = Arguments { parts: Vec::new(), seconds: None, seed: clock % 1_000_000_007, json: false };
+    let mut all = Arguments { parts: Vec::new(), seconds: None, seed: clock % 1_000_000_007, in_flight: 16, json: false };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = |of: &str| {
@@ -68,6 +74,7 @@ fn arguments() -> Result<Arguments, String> {
             }
             "--seconds" => all.seconds = Some(number("--seconds")?),
             "--seed" => all.seed = number("--seed")?,
+            "--in-flight" => all.in_flight = number("--in-flight")?.clamp(1, 64),
             "--json" => all.json = true,
             "--help" | "-h" => return Err(USAGE.into()),
             other => return Err(format!("unknown argument `{other}'\n{USAGE}")),
@@ -94,11 +101,12 @@ fn main() -> ExitCode {
     let share = all.seconds.map(|s| Duration::from_secs(s) / all.parts.len() as u32);
     let mut outcomes = Vec::new();
     for (part, count) in &all.parts {
-        let bound = Bound { count: *count, until: share.map(|share| Instant::now() + share) };
+        let until = share.map(|share| Instant::now() + share);
+        let plan = Plan { seed: all.seed, count: *count, until, in_flight: all.in_flight };
         let outcome = match part.as_str() {
-            "frames" => frames::run(bound, all.seed),
-            "api" => api::run(bound, all.seed),
-            _ => cli::run(bound, all.seed),
+            "frames" => frames::run(&plan),
+            "api" => api::run(&plan),
+            _ => cli::run(&plan),
         };
         if !all.json {
             println!("{outcome}");

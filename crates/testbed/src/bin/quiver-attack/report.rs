@@ -15,6 +15,7 @@ const FINDS: usize = 20;
 /// What a part came to.
 pub struct Outcome {
     part: &'static str,
+    single: bool,
     begun: Instant,
     took: Duration,
     /// Inputs that the router was given.
@@ -32,11 +33,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Begins a part.
-    pub fn new(part: &'static str) -> Self {
+    /// Begins a part; `single`: there is one request in flight.
+    pub fn new(part: &'static str, single: bool) -> Self {
         let longest = (Duration::ZERO, String::new());
         let (begun, took) = (Instant::now(), Duration::ZERO);
-        Self { part, begun, took, count: 0, accepted: 0, rounds: 0, longest, memory: 0, descriptors: 0, finds: Vec::new() }
+        Self { part, single, begun, took, count: 0, accepted: 0, rounds: 0, longest, memory: 0, descriptors: 0, finds: Vec::new() }
     }
 
     /// Notes what should not be.
@@ -62,6 +63,10 @@ impl Outcome {
         }
         if let Err(what) = result {
             self.find(seed, what);
+        }
+        if self.single && self.longest.0 >= LONG {
+            let (cpu, request) = std::mem::take(&mut self.longest);
+            self.find(seed, format!("{:.1} ms of main's CPU time for {request}", cpu.as_secs_f64() * 1e3));
         }
         if let Some((before, after)) = target.usage() {
             self.memory = self.memory.max(after.memory());

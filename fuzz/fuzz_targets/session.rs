@@ -11,7 +11,7 @@ fn answer(session: &mut Session, request: Request) {
     match request {
         Request::Complete { line, cursor } => {
             let candidates = ["show", "set"].map(|text| Candidate { text: text.to_owned(), help: String::new() });
-            session.completed(Completion { start: cursor.min(line.len()), candidates: candidates.into() });
+            session.completed(Completion { start: cursor.min(line.len()), candidates: candidates.into(), hints: Vec::new() });
         }
         Request::Command { line, .. } if line.len() % 3 == 0 => session.answer(Err(OpError::unknown_input(&line))),
         Request::Command { line, .. } => session.answer(Ok(Answer { text: line + "\n", json: None })),

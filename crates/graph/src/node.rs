@@ -219,7 +219,7 @@ pub trait FastPath: Node {
 
 /// A node that must see the whole vector at a time: table kernels, nodes that hold or make packets. `run` gives each
 /// packet a verdict with [`NodeCx::decide`] (packets without one are dropped as `no verdict`, which tests forbid).
-/// Its loop is compiled for each instruction set, too.
+/// What is inlined into `run` is compiled for each instruction set, if `run` is marked `#[inline(always)]`.
 pub trait VectorNode: Send + 'static {
     /// Where packets go.
     type Next: NextNodes;

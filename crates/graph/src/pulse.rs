@@ -23,7 +23,7 @@ pub enum Activity {
 /// Where a thread is in the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whereabouts {
-    /// The node that it called last in this iteration, or the first of a line of nodes.
+    /// The node that it called last in this iteration, or the first of a fused chain.
     pub node: String,
     /// Packets that the node was called with; 0 for an input node.
     pub vector: usize,

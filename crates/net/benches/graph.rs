@@ -6,7 +6,7 @@
 //! rounds, with the least and the greatest. Clocks are ticks of the time stamp counter (CNTVCT on Arm).
 //!
 //! `--loops` runs every width, instruction set and prefetch distance, `--sizes` vectors of 4 to 1,024 packets. `--fusion` runs each setting
-//! a second time with lines of nodes as one loop, whose clocks count for the line's first node; without it each node runs by itself.
+//! a second time with fused chains, whose clocks count for the chain's first node; without it each node runs by itself.
 //!
 //! `--hot` takes the same 256 buffers again and again: what the nodes cost where no line is missed. The *core clock* is how
 //! fast a chain of dependent multiplications ran meanwhile: on a shared machine it says how much of the core there was.

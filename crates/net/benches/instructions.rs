@@ -218,7 +218,7 @@ fn measure(path: &str, packets: usize, fused: bool, table: &mut Table) -> Result
     Ok(())
 }
 
-/// The node whose loop a function is, without the modules in front of names; the nodes of a line in brackets, which are apart from the
+/// The node whose loop a function is, without the modules in front of names; the nodes of a fused chain in brackets, which are apart from the
 /// sum of a path's nodes. None for other functions.
 fn node_of(function: &str) -> Option<String> {
     let (_, kernel) = function.split_once("quiver_graph::level::")?.1.split_once("::<")?;

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   the first 512 calls    one comparison a call, with a figure that is counted anyway
-//!   after them             rounds: each packet that waits when a round begins passes a node (or a line of nodes) in it
+//!   after them             rounds: each packet that waits when a round begins passes a node (or a fused chain) in it
 //!                            ├─ 8,192 rounds: every packet that waits has passed as many nodes. It loops.
 //!                            └─ visits (a packet at a node): the loop makes more packets of each, round by round
 //! ```

@@ -234,7 +234,7 @@ impl Bed {
         }
     }
 
-    /// Switches lines of nodes that run as one loop on or off.
+    /// Switches fused chains on or off.
     pub fn set_fusion(&mut self, on: bool) {
         self.router.graph.set_fusion(on);
     }

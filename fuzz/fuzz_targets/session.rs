@@ -14,8 +14,8 @@ fn answer(session: &mut Session, request: Request) {
             session.completed(Completion { start: cursor.min(line.len()), candidates: candidates.into(), hints: Vec::new() });
         }
         Request::Command { line, .. } if line.len() % 3 == 0 => session.answer(Err(OpError::unknown_input(&line))),
-        Request::Command { line, .. } => session.answer(Ok(Answer { text: line + "\n", json: None })),
-        Request::Operation { .. } => session.answer(Ok(Answer { text: String::new(), json: Some("null".to_owned()) })),
+        Request::Command { line, .. } => session.answer(Ok(Answer { text: line + "\n", ..Answer::default() })),
+        Request::Operation { .. } => session.answer(Ok(Answer { json: Some("null".to_owned()), ..Answer::default() })),
     }
 }
 

@@ -19,7 +19,41 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use quiver_control::log::CLASSES;
     use quiver_control::{BUILT_IN, ops};
+    use std::path::Path;
+
+    /// The classes that the sources of a folder log into: `target: "class"`.
+    fn logged(folder: &Path, into: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if path.is_dir() {
+                logged(&path, into);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let production = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let classes = production.split("target: \"").skip(1).filter_map(|rest| rest.split('"').next());
+                into.extend(classes.map(str::to_owned));
+            }
+        }
+    }
+
+    #[test]
+    fn the_classes_of_the_log_are_those_that_the_sources_name() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates");
+        let of = |names: &[&str]| {
+            let mut classes = Vec::new();
+            names.iter().for_each(|name| logged(&crates.join(name).join("src"), &mut classes));
+            classes.sort();
+            classes.dedup();
+            classes
+        };
+        let core = ["api", "buffer", "command", "control", "drivers", "graph", "net", "privilege", "tables", "wire"];
+        assert_eq!(of(&core), CLASSES);
+        assert_eq!(of(&["nat44"]), quiver_nat44::plugin().log_classes);
+        // Devices of DPDK are interfaces.
+        assert_eq!(of(&["dpdk"]), ["dpdk", "interface"]);
+    }
 
     const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
 

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use common::{Router, SOON, allowed_cores};
-use serde_json::Value;
+use common::{Json, Router, SOON, allowed_cores};
+use serde_json::{Value, json};
 
 /// Configurations in which main, one worker, and (where there are the cores) several workers run the graph.
 fn configurations() -> Vec<String> {
@@ -183,6 +183,21 @@ fn how_nodes_run_can_be_changed_while_they_do() {
 }
 
 #[test]
+fn a_ping_to_which_nothing_came_back_is_negative_and_no_error() {
+    let router = Router::start("");
+    router.ask("create loopback interface").unwrap();
+    router.ask("set interface state loop0 up").unwrap();
+    router.ask("set interface ip address loop0 192.0.2.1/24").unwrap();
+    let mut client = Json::connect(&router.path("json.sock")).unwrap();
+    for data in [false, true] {
+        let answered = client.ask("ping 192.0.2.1 repeat 1", data);
+        assert_eq!((&answered["status"], &answered["negative"]), (&json!("ok"), &json!(null)), "{answered}");
+        let silent = client.ask("ping 192.0.2.9 repeat 1 interval 0.001", data);
+        assert_eq!((&silent["status"], &silent["negative"]), (&json!("ok"), &json!(true)), "{silent}");
+    }
+}
+
+#[test]
 fn the_clock_the_log_and_the_event_log_can_be_read_and_set() {
     let router = Router::start("");
     let before = router.data("show clock")["seconds"].as_f64().unwrap();
@@ -192,6 +207,9 @@ fn the_clock_the_log_and_the_event_log_can_be_read_and_set() {
 
     assert!(router.ask("show logging").unwrap().contains(" notice     startup        quiver v"));
     router.ask("set logging class startup level debug rate-limit 5").unwrap();
+    let unknown = router.ask("set logging class startpu level debug").unwrap_err();
+    assert!(unknown.contains("unknown class `startpu'; did you mean `startup'?"), "{unknown}");
+    router.ask("set logging class ip/neighbor level debug").expect("known before it says something");
     router.ask("clear logging").unwrap();
     assert_eq!(router.ask("show logging").unwrap(), "");
 

@@ -330,13 +330,14 @@ fn the_api_trace_can_be_on_from_the_start() {
 fn nodes_and_logging_are_set_from_the_start() {
     // The lowest that each processor has.
     let variant = if cfg!(target_arch = "x86_64") { "v2" } else { "base" };
-    let conf = "node { default { variant VARIANT } } logging { size 3 class cli { level debug } }";
+    let conf = "node { default { variant VARIANT } } logging { size 30 class cli { level debug } class clj { level debug } }";
     let router = Router::start(&conf.replace("VARIANT", variant));
     let node = router.data("show node ethernet-input");
     assert_eq!(node["loop"]["variant"], variant, "{node}");
     let settings = router.data("show logging configuration");
     let cli = settings["classes"].as_array().unwrap().iter().find(|class| class["class"] == "cli").unwrap();
-    assert_eq!((settings["default"]["size"].as_u64(), cli["level"].as_str()), (Some(3), Some("debug")), "{settings}");
+    assert_eq!((settings["default"]["size"].as_u64(), cli["level"].as_str()), (Some(30), Some("debug")), "{settings}");
+    assert!(router.ask("show logging").unwrap().contains("logging: there is no class `clj' in the log"));
     assert!(refused(&format!("node {{ no-such-node {{ variant {variant} }} }}")).contains("no node `no-such-node'"));
 }
 

@@ -68,7 +68,7 @@ fn send(connection: &mut Connection, file: &str, lines: Vec<(u64, String)>, show
     }
     let request = serde_json::to_value(ExecLinesRequest { name: file.to_owned(), lines }).map_err(io::Error::other)?;
     let call = Call { op: Some("exec_lines".to_owned()), request, text: !shown.json, ..Call::default() };
-    perform(connection, call, shown)
+    perform(connection, call, shown).map(drop)
 }
 
 fn within(failure: Failure, file: &str, number: u64) -> Failure {

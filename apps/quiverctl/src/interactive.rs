@@ -59,7 +59,7 @@ pub fn run(connection: Connection, socket: Option<&str>, shown: Shown) -> Result
         }
         let width = editor.dimensions().map(|(columns, _)| columns);
         match execute(&mut connection.lock(), &line, Shown { width, ..shown }) {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(Failure::Connection(lost)) => {
                 eprintln!("quiverctl: {lost}");
                 reconnect(&connection, socket);

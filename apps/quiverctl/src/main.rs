@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! quiverctl show interface            one command; exit 1 and one line on standard error if it fails
+//! quiverctl ping 192.0.2.1            exit 1 if nothing comes back
 //! quiverctl --json show interface     the same as JSON
 //! quiverctl exec setup.txt            commands of a file, which is read here and need not be readable for the router
 //! quiverctl < setup.txt               commands from a pipe; stops at the first that fails, names its line
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
         options.json = true;
     }
     match run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(exit) => exit,
         // Whoever read our output has seen enough, as with `quiverctl show ip fib | head`.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
@@ -107,16 +108,16 @@ fn error_json(error: Option<&OpError>, text: &str) -> Value {
     }
 }
 
-fn run(options: &Options) -> Result<(), Failure> {
+fn run(options: &Options) -> Result<ExitCode, Failure> {
     if options.command.first().is_some_and(|word| word == "doctor") {
-        return examine(options);
+        return examine(options).map(|()| ExitCode::SUCCESS);
     }
     let interactive = options.command.is_empty() && io::stdin().is_terminal();
     let mut connection = sockets::connect(options.socket.as_deref())?;
     interrupt::watch(&connection)?;
     let shown = Shown { json: options.json, ansi: ansi_wanted(), width: None };
     if interactive {
-        return interactive::run(connection, options.socket.as_deref(), shown);
+        return interactive::run(connection, options.socket.as_deref(), shown).map(|()| ExitCode::SUCCESS);
     }
     if options.command.is_empty() {
         return run_lines(&mut connection, shown, io::stdin().lock());
@@ -151,14 +152,15 @@ pub struct Shown {
     width: Option<u16>,
 }
 
-/// Runs the commands that `input` holds.
-fn run_lines(connection: &mut Connection, shown: Shown, input: impl BufRead) -> Result<(), Failure> {
+/// Runs the commands that `input` holds. The exit status is the last one's, as with a shell.
+fn run_lines(connection: &mut Connection, shown: Shown, input: impl BufRead) -> Result<ExitCode, Failure> {
+    let mut exit = ExitCode::SUCCESS;
     for line in Script::new(input) {
         let line = line?;
         if is_quit(&line.command) {
             break;
         }
-        execute(connection, &line.command, shown).map_err(|failure| match failure {
+        exit = execute(connection, &line.command, shown).map_err(|failure| match failure {
             Failure::Output(error) => Failure::Output(error),
             failure => Failure::Line(line.number, Box::new(failure)),
         })?;
@@ -166,7 +168,7 @@ fn run_lines(connection: &mut Connection, shown: Shown, input: impl BufRead) -> 
             return Err(Failure::Line(line.number, Box::new(Failure::Command("interrupted".to_owned()))));
         }
     }
-    Ok(())
+    Ok(exit)
 }
 
 /// Whether a line ends the session.
@@ -174,16 +176,16 @@ pub fn is_quit(line: &str) -> bool {
     matches!(line.trim(), "quit" | "q" | "exit")
 }
 
-/// Runs one command and prints what it answers.
-pub fn execute(connection: &mut Connection, line: &str, shown: Shown) -> Result<(), Failure> {
+/// Runs one command and prints what it answers; gives its exit status.
+pub fn execute(connection: &mut Connection, line: &str, shown: Shown) -> Result<ExitCode, Failure> {
     match exec::file_of(line) {
-        Some(file) => exec::run(connection, &file, shown, 0),
+        Some(file) => exec::run(connection, &file, shown, 0).map(|()| ExitCode::SUCCESS),
         None => perform(connection, Call { json: shown.json, ..Call::command(line) }, shown),
     }
 }
 
-/// Makes a call and prints what is answered.
-pub fn perform(connection: &mut Connection, call: Call, shown: Shown) -> Result<(), Failure> {
+/// Makes a call and prints what is answered; gives the exit status, 1 where what was tried did not succeed.
+pub fn perform(connection: &mut Connection, call: Call, shown: Shown) -> Result<ExitCode, Failure> {
     let mut stdout = io::stdout().lock();
     let call = Call { ansi: shown.ansi, width: shown.width, ..call };
     let mut written = Ok(());
@@ -207,7 +209,8 @@ pub fn perform(connection: &mut Connection, call: Call, shown: Shown) -> Result<
         (_, None) if shown.json && reply.text.is_empty() => writeln!(stdout, "{{}}")?,
         _ => stdout.write_all(reply.text.as_bytes())?,
     }
-    Ok(stdout.flush()?)
+    stdout.flush()?;
+    Ok(if reply.negative { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The words of the shell as one line. A word that has blanks in it was quoted there and stays one word;

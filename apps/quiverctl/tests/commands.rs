@@ -29,6 +29,10 @@ impl Text for Words {
     fn text(&self, out: &mut String, _view: &View) {
         self.words.iter().for_each(|word| out.push_str(&format!("<{word}>\n")));
     }
+
+    fn is_negative(&self) -> bool {
+        self.words == ["nothing"]
+    }
 }
 
 struct Say;
@@ -211,6 +215,16 @@ fn a_failure_is_one_line_and_exit_1() {
     let router = Router::start("cli.sock");
     assert_eq!(router.run(&["say", "wrong"]), bad("", "say: cannot say that; say something else\n"));
     assert_eq!(router.run(&["sya", "x"]), bad("", "unknown input `sya x'; did you mean `say'?\n"));
+}
+
+#[test]
+fn what_did_not_succeed_is_shown_and_exit_1() {
+    let router = Router::start("cli.sock");
+    assert_eq!(router.run(&["say", "nothing"]), bad("<nothing>\n", ""));
+    assert_eq!(router.run(&["--json", "say", "nothing"]), bad("{\"words\":[\"nothing\"]}\n", ""));
+    // It is no error: what follows is run, and the last one's status is that of all.
+    assert_eq!(router.pipe("say nothing\nsay a\n"), good("<nothing>\n<a>\n"));
+    assert_eq!(router.pipe("say a\nsay nothing\n"), bad("<a>\n<nothing>\n", ""));
 }
 
 #[test]

@@ -165,7 +165,7 @@ impl<C: 'static> Engine<C> {
             Request::Complete { line, cursor } => {
                 let completion = self.registry.complete(line, *cursor, &control);
                 let json = serde_json::to_string(&completion).map_err(|error| OpError::unspecified(error.to_string()))?;
-                Ok(Outcome::Done(Answer { text: String::new(), json: Some(json) }))
+                Ok(Outcome::Done(Answer { json: Some(json), ..Answer::default() }))
             }
         }
     }

@@ -18,6 +18,8 @@ pub struct Plugin {
     pub description: &'static str,
     /// Whether it is on where the configuration says nothing.
     pub enabled: bool,
+    /// Classes of what it writes into the log.
+    pub log_classes: &'static [&'static str],
     /// Adds its sections to `startup.conf`.
     pub schema: fn(Schema) -> Schema,
     /// Adds its operations and commands.
@@ -31,7 +33,16 @@ pub struct Plugin {
 impl Plugin {
     /// A plugin that is on and brings nothing yet; set what it brings by struct update.
     pub const fn new(names: &'static [&'static str], description: &'static str) -> Self {
-        Self { names, description, enabled: true, schema: |schema| schema, register: |_| {}, api: |_| {}, start: |_, _| Ok(()) }
+        Self {
+            names,
+            description,
+            enabled: true,
+            log_classes: &[],
+            schema: |schema| schema,
+            register: |_| {},
+            api: |_| {},
+            start: |_, _| Ok(()),
+        }
     }
 
     /// Its name.

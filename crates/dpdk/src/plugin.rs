@@ -27,7 +27,13 @@ const RETURN_POLL: Duration = Duration::from_secs(1);
 
 /// What this plugin brings.
 pub fn plugin() -> Plugin {
-    Plugin { schema, register: ops::register, start, ..Plugin::new(&["dpdk_plugin.so"], "Data Plane Development Kit (DPDK)") }
+    Plugin {
+        log_classes: &["dpdk"],
+        schema,
+        register: ops::register,
+        start,
+        ..Plugin::new(&["dpdk_plugin.so"], "Data Plane Development Kit (DPDK)")
+    }
 }
 
 /// The plugin's part of the router.

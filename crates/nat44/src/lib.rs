@@ -23,6 +23,7 @@ use quiver_control::Plugin;
 /// This plugin, for the list of those that are linked into the program.
 pub const fn plugin() -> Plugin {
     Plugin {
+        log_classes: &["nat44"],
         register: ops::register,
         api: api::add,
         start: control::start,

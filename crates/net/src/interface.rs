@@ -24,7 +24,7 @@ use crate::l2::PortKind;
 
 pub use create::{NewInterface, Tx};
 pub use placement::RxPlace;
-pub use sub::{SubMatch, VlanId};
+pub use sub::{SubMatch, VLAN_MAX, VlanId};
 
 /// What an interface is.
 #[derive(Clone, Debug, PartialEq, Eq)]

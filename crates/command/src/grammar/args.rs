@@ -267,10 +267,7 @@ impl<'a> Args<'a> {
     /// A whole number in a range.
     pub fn number_in<T: Number>(&mut self, what: &str, range: RangeInclusive<T>) -> Result<T, OpError> {
         let word = self.require(what)?;
-        let number = self.to_number(&word.text, what)?;
-        if !range.contains(&number) {
-            return Err(self.out_of_range(what, &word.text, range.start(), range.end()));
-        }
+        let number = self.to_number_in(&word.text, what, |number| range.contains(number), range.start(), range.end())?;
         self.accept(&word);
         Ok(number)
     }
@@ -502,13 +499,23 @@ impl<'a> Args<'a> {
     }
 
     fn to_number<T: Number>(&self, text: &str, what: &str) -> Result<T, OpError> {
-        match values::parse_number(text) {
-            Some(number) => T::try_from(number).map_err(|_| self.out_of_range(what, text, &0, &T::MAX)),
-            None if !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit()) => {
-                Err(self.out_of_range(what, text, &0, &T::MAX))
-            }
-            None => Err(self.bad(what, text, "expected a number")),
+        self.to_number_in(text, what, |_| true, &0, &T::MAX)
+    }
+
+    fn to_number_in<T: Number>(
+        &self,
+        text: &str,
+        what: &str,
+        fits: impl Fn(&T) -> bool,
+        least: &dyn Display,
+        most: &dyn Display,
+    ) -> Result<T, OpError> {
+        let number = values::parse_number(text);
+        if number.is_none() && (text.is_empty() || !text.bytes().all(|digit| digit.is_ascii_digit())) {
+            return Err(self.bad(what, text, "expected a number"));
         }
+        let fitting = number.and_then(|number| T::try_from(number).ok()).filter(fits);
+        fitting.ok_or_else(|| self.out_of_range(what, text, least, most))
     }
 
     fn out_of_range(&self, what: &str, text: &str, least: &dyn Display, most: &dyn Display) -> OpError {

@@ -15,12 +15,14 @@ pub struct Answer {
     pub text: String,
     /// The reply as one line of JSON, where it was asked for.
     pub json: Option<String>,
+    /// What was tried did not succeed; see [`Text::is_negative`].
+    pub negative: bool,
 }
 
 impl Answer {
     /// Renders a reply as `view` asks for.
     pub fn render<R: serde::Serialize + Text>(reply: &R, view: &View) -> Result<Self, OpError> {
-        let mut answer = Self::default();
+        let mut answer = Self { negative: reply.is_negative(), ..Self::default() };
         if view.render != Render::Json {
             reply.text(&mut answer.text, view);
         }

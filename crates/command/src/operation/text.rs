@@ -36,6 +36,12 @@ impl View {
 pub trait Text {
     /// Appends complete lines, each ended by `\n`; nothing at all where success is silent.
     fn text(&self, out: &mut String, view: &View);
+
+    /// Whether the request was carried out and what it tried did not succeed, as a ping to which nothing came back. It is no
+    /// error; `quiverctl` ends with exit status 1.
+    fn is_negative(&self) -> bool {
+        false
+    }
 }
 
 /// Silent success; JSON `null`.

@@ -24,11 +24,17 @@ pub struct Macros(BTreeMap<String, String>);
 
 impl Macros {
     /// Gives a name its text; it may contain other names, which are replaced when it is used.
+    ///
+    /// # Errors
+    /// Not a name, or no text.
     pub fn define(&mut self, name: &str, value: &str) -> Result<(), OpError> {
         let good = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
         if !good {
             let error = OpError::new(retval::ILLEGAL_NAME, "not a macro name").key("name").value(name);
             return Err(error.remedy("use letters, digits, `_' and `-'"));
+        }
+        if value.is_empty() {
+            return Err(OpError::new(retval::INVALID_ARGUMENT, "missing text").key("value").remedy("`undefine' forgets a name"));
         }
         self.0.insert(name.to_owned(), value.to_owned());
         Ok(())
@@ -100,7 +106,8 @@ mod tests {
         macros.undefine("B").unwrap();
         assert_eq!(macros.expand("$(A)").unwrap_err().code, retval::NO_SUCH_ENTRY);
         assert!(macros.undefine("B").is_err());
-        assert!(macros.define("a b", "").is_err());
+        assert!(macros.define("a b", "x").is_err());
+        assert!(macros.define("C", "").is_err(), "no text");
     }
 
     #[test]

@@ -10,8 +10,9 @@
 //!
 //! `id` is any JSON value and is given back; it may be missing. `"text":true` adds the text to the data
 //! of an operation. While a request runs there may be `{"id":…,"status":"more","text":"…"}`; a failure
-//! is `{"id":…,"status":"error","text":"<one line>","error":{"code":…,…}}`. Requests may be sent
-//! without waiting; they are run one after the other and answered in order.
+//! is `{"id":…,"status":"error","text":"<one line>","error":{"code":…,…}}`. `"negative":true` stands in the answer of a request
+//! that was carried out and did not get what it tried, as a ping to which nothing came back. Requests may be sent without
+//! waiting; they are run one after the other and answered in order.
 
 use super::{Advance, Event, LONGEST_LINE, MUCH_OUTPUT, Request, lines::Splitter};
 use crate::operation::{Answer, OpError, Render, View, retval};
@@ -50,6 +51,9 @@ pub struct Reply {
     /// The reply as JSON, its keys in their order.
     #[serde(default)]
     pub data: Option<Box<RawValue>>,
+    /// It was carried out, and what it tried did not succeed: a ping to which nothing came back.
+    #[serde(default)]
+    pub negative: bool,
     /// What went wrong.
     #[serde(default)]
     pub error: Option<OpError>,
@@ -197,6 +201,9 @@ impl Server {
                 }
                 if let Some(json) = &answer.json {
                     frame.raw("data", json);
+                }
+                if answer.negative {
+                    frame.field("negative", &true);
                 }
                 frame
             }

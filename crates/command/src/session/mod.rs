@@ -336,7 +336,7 @@ impl Session {
             }
             _ => {
                 let json = serde_json::to_string(&completion).ok();
-                self.answer(Ok(Answer { text: String::new(), json }));
+                self.answer(Ok(Answer { json, ..Answer::default() }));
             }
         }
     }

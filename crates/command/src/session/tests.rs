@@ -67,15 +67,15 @@ impl Router {
             Request::Operation { name, request, view } => {
                 assert_ne!(view.render, Render::Text);
                 self.asked.push(format!("{name} {request}"));
-                Ok(Answer { text: String::new(), json: Some(format!("{{\"name\":\"{name}\"}}")) })
+                Ok(Answer { json: Some(format!("{{\"name\":\"{name}\"}}")), ..Answer::default() })
             }
             Request::Command { line, view } => {
                 self.asked.push(line.clone());
                 match line.as_str() {
                     "version" if view.render == Render::Json => {
-                        Ok(Answer { text: String::new(), json: Some("{\"b\":1,\"a\":2}".to_owned()) })
+                        Ok(Answer { json: Some("{\"b\":1,\"a\":2}".to_owned()), ..Answer::default() })
                     }
-                    "version" => Ok(Answer { text: "one\ntwo\n".to_owned(), json: None }),
+                    "version" => Ok(Answer { text: "one\ntwo\n".to_owned(), ..Answer::default() }),
                     "set" => Ok(Answer::default()),
                     _ => {
                         self.session.print("working\n");

@@ -114,7 +114,7 @@ fn refusals_have_the_codes_of_vpp() {
     assert_eq!(code(&mut h, &SwInterfaceSetFlags { sw_if_index: none.clone(), ..Default::default() }), -2);
     let vlan = |vlan_id| CreateVlanSubif { sw_if_index: InterfaceIndex(1), vlan_id };
     let code = |h: &mut Harness, id| request::<_, CreateVlanSubifReply>(h, &table, &vlan(id)).1;
-    assert_eq!([code(&mut h, 0), code(&mut h, 4096), code(&mut h, 10), code(&mut h, 10)], [-55, -55, 0, -56]);
+    assert_eq!([code(&mut h, 0), code(&mut h, 4095), code(&mut h, 10), code(&mut h, 10)], [-55, -55, 0, -56]);
     let sub = CreateSubif { sw_if_index: InterfaceIndex(1), sub_id: 10, sub_if_flags: SubIfFlags(2), ..Default::default() };
     assert_eq!(request::<_, CreateSubifReply>(&mut h, &table, &sub).1, -68);
     let delete = DeleteSubif { sw_if_index: InterfaceIndex(1) };

@@ -28,7 +28,7 @@ use super::{StartError, api, detach, processes, threads};
 use crate::api::{Table, Trace};
 use crate::engine::Engine;
 use crate::files::{Files, make_private};
-use crate::log::{self, Log, Settings};
+use crate::log::{self, CLASSES, Log, Settings};
 use crate::main_loop::Runner;
 use crate::ops;
 use crate::ops::version::version_line;
@@ -117,6 +117,10 @@ impl Daemon {
 
         let (chosen, missing) = select(plugins, &startup.plugins);
         startup.notices.iter().chain(&missing).for_each(|notice| tracing::info!(target: "startup", "{notice}"));
+        chosen.iter().for_each(|plugin| log.declare(plugin.log_classes));
+        for class in log.unknown() {
+            tracing::warn!(target: "startup", "logging: there is no class `{class}' in the log");
+        }
         let registry = Rc::new(registry(&chosen)?);
         for plugin in &chosen {
             let failed = |text| StartError::Plugin { name: plugin.name(), text };
@@ -324,6 +328,7 @@ fn open_log(startup: &StartupConfig, user: &Wish) -> Result<Log, StartError> {
     settings.unthrottle = wish.unthrottle.unwrap_or(settings.unthrottle);
     settings.level = wish.level.unwrap_or(settings.level);
     let log = Log::new(settings);
+    log.declare(CLASSES);
     for (class, level, limit) in &wish.classes {
         log.set_class(class, *level, *limit);
     }

@@ -12,6 +12,23 @@ pub use ring::{ClassInfo, Line, Log, Settings};
 
 use serde::{Deserialize, Serialize};
 
+/// Classes of the router itself; plugins declare their own.
+pub const CLASSES: &[&str] = &[
+    "api",
+    "buffer",
+    "cli",
+    "interface",
+    "ip/neighbor",
+    "ip6/dad",
+    "l2fib",
+    "memif",
+    "panic",
+    "pcap",
+    "privilege",
+    "startup",
+    "watchdog",
+];
+
 /// How much something matters, as syslog grades it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -61,6 +61,7 @@ pub struct ClassInfo {
 
 #[derive(Debug, Default)]
 struct Class {
+    known: bool,
     level: Option<Level>,
     rate_limit: Option<u32>,
     second: u64,
@@ -109,6 +110,7 @@ impl Log {
         }
         let settings = inner.settings;
         let Some(state) = inner.classes.get_mut(class) else { return };
+        state.known = true;
         if !state.level.unwrap_or(settings.level).passes(level) {
             return;
         }
@@ -151,6 +153,22 @@ impl Log {
         self.inner().settings.unthrottle = seconds;
     }
 
+    /// Makes classes known before they say something.
+    pub fn declare(&self, classes: &[&str]) {
+        let mut inner = self.inner();
+        classes.iter().for_each(|class| inner.classes.entry((*class).to_owned()).or_default().known = true);
+    }
+
+    /// Whether there is such a class: it is declared, or has said something.
+    pub fn knows(&self, class: &str) -> bool {
+        self.inner().classes.get(class).is_some_and(|class| class.known)
+    }
+
+    /// Classes for which something was set and which are not known.
+    pub fn unknown(&self) -> Vec<String> {
+        self.inner().classes.iter().filter(|(_, class)| !class.known).map(|(name, _)| name.clone()).collect()
+    }
+
     /// Sets what holds for a class; what is `None` stays.
     pub fn set_class(&self, class: &str, level: Option<Level>, rate_limit: Option<u32>) {
         let mut inner = self.inner();
@@ -159,7 +177,7 @@ impl Log {
         state.rate_limit = rate_limit.or(state.rate_limit);
     }
 
-    /// All classes that have said something or for which something was set.
+    /// All classes that are known, have said something, or for which something was set.
     pub fn classes(&self) -> Vec<ClassInfo> {
         let info =
             |(name, class): (&String, &Class)| ClassInfo { class: name.clone(), level: class.level, rate_limit: class.rate_limit };

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::UNIX_EPOCH;
 
-use quiver_command::grammar::{Args, Command};
+use quiver_command::grammar::{Args, Command, nearest};
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
 use quiver_command::request;
 use quiver_command::request::Execute;
@@ -180,10 +180,16 @@ impl Operation<Router> for SetLoggingClass {
     type Reply = ();
 
     fn run(router: &mut Router, request: SetClassRequest) -> Result<Outcome<Router, ()>, OpError> {
-        if request.class.is_empty() {
-            return Err(OpError::invalid("class", "", "a class has a name"));
+        let log = &System::of(router)?.log;
+        if !log.knows(&request.class) {
+            let error = OpError::invalid("class", &request.class, format!("unknown class `{}'", request.class));
+            let classes = log.classes();
+            return Err(match nearest(&request.class, classes.iter().map(|class| class.class.as_str())) {
+                Some(meant) => error.remedy(format!("did you mean `{meant}'?")),
+                None => error.remedy("`show logging configuration' lists them"),
+            });
         }
-        System::of(router)?.log.set_class(&request.class, request.level, request.rate_limit);
+        log.set_class(&request.class, request.level, request.rate_limit);
         Ok(Outcome::Done(()))
     }
 }

@@ -158,6 +158,10 @@ impl Text for PingSummary {
         }
         let _ = writeln!(out, "\nStatistics: {sent} sent, {received} received, {loss_percent:.0}% packet loss");
     }
+
+    fn is_negative(&self) -> bool {
+        self.received == 0
+    }
 }
 
 impl Operation<Router> for SendPing {

@@ -3,6 +3,7 @@
 use quiver_command::grammar::{Args, Command, IfRef};
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry};
 use quiver_net::Router;
+use quiver_net::interface::VLAN_MAX;
 use quiver_net::l2::{Tag, TagRewrite};
 use serde::{Deserialize, Serialize};
 
@@ -38,9 +39,9 @@ fn parse(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError>
 /// One tag or two: of two the kind given is the outer one's.
 fn tags(args: &mut Args<'_>, count: Option<usize>) -> Result<Vec<Tag>, OpError> {
     let kind = args.expect_one_of(&[("dot1q", 0x8100_u16), ("dot1ad", 0x88a8)])?;
-    let mut tags = vec![(kind, args.number_in("vlan", 0..=4095)?)];
+    let mut tags = vec![(kind, args.number_in("vlan", 0..=VLAN_MAX)?)];
     if count == Some(2) || (count.is_none() && !args.is_empty()) {
-        tags.push((0x8100, args.number_in("vlan", 0..=4095)?));
+        tags.push((0x8100, args.number_in("vlan", 0..=VLAN_MAX)?));
     }
     Ok(tags)
 }
@@ -106,7 +107,8 @@ mod tests {
         }
         for (words, expected) in [
             ("pop 3", "3"),
-            ("push dot1q 4096", "4096"),
+            ("push dot1q 4095", "invalid vlan `4095'; expected 0 to 4094"),
+            ("push dot1q 100 4096", "4096"),
             ("translate 1-2 dot1q 7", "vlan"),
             ("translate 3-1 dot1q 7", "3-1"),
             ("sideways", "sideways"),

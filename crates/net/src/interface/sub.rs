@@ -8,10 +8,13 @@ use crate::Router;
 use crate::data::if_flags;
 use crate::ethernet::vlan::VlanTable;
 
+/// The largest VLAN id; 4095 is reserved (IEEE 802.1Q-2018, table 9-2).
+pub const VLAN_MAX: u16 = 4094;
+
 /// A VLAN id in a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VlanId {
-    /// Exactly this one, 0 to 4095.
+    /// Exactly this one, up to [`VLAN_MAX`].
     Exactly(u16),
     /// Any.
     Any,
@@ -72,9 +75,10 @@ impl Router {
         if let SubMatch::Tagged { outer, inner, .. } = &matching {
             for vlan in [Some(outer), inner.as_ref()].into_iter().flatten() {
                 if let VlanId::Exactly(v) = vlan
-                    && *v > 4095
+                    && *v > VLAN_MAX
                 {
-                    return Err(InterfaceError::Range { what: "vlan", value: u64::from(*v), expected: "0 to 4095".into() });
+                    let expected = format!("0 to {VLAN_MAX}");
+                    return Err(InterfaceError::Range { what: "vlan", value: u64::from(*v), expected });
                 }
             }
         }

@@ -12,7 +12,7 @@ use super::macs::Flush;
 use super::rewrite::TagRewrite;
 use crate::Router;
 use crate::data::if_flags;
-use crate::interface::{IfEvent, InterfaceError, Kind, L2Mode};
+use crate::interface::{IfEvent, InterfaceError, Kind, L2Mode, VLAN_MAX};
 
 /// The greatest number of a domain.
 const ID_MAX: u32 = 16_777_215;
@@ -353,8 +353,8 @@ impl Router {
                 let text = format!("{} is known by {known} tags: {} cannot be taken off", interface.name, rewrite.pop);
                 return Err(L2Error::Rewrite(text));
             }
-            if let Some((_, id)) = rewrite.push.iter().find(|(_, id)| *id > 4095) {
-                return Err(L2Error::Range { what: "vlan", value: u64::from(*id), expected: "0 to 4095" });
+            if let Some((_, id)) = rewrite.push.iter().find(|(_, id)| *id > VLAN_MAX) {
+                return Err(L2Error::Range { what: "vlan", value: u64::from(*id), expected: "0 to 4094" });
             }
             if rewrite.pop > 2 || rewrite.push.len() > 2 {
                 return Err(L2Error::Range { what: "tags", value: 3, expected: "0 to 2" });

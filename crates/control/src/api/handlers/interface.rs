@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use quiver_api::Text;
 use quiver_api::defs::*;
 use quiver_command::operation::{OpError, Operation, retval};
-use quiver_net::interface::{Kind, L2Mode, Mtu, SubMatch, VlanId};
+use quiver_net::interface::{Kind, L2Mode, Mtu, SubMatch, VLAN_MAX, VlanId};
 use quiver_net::{IfIndex, Interface, Router};
 use quiver_wire::MacAddr;
 
@@ -92,8 +92,8 @@ pub(super) fn add(handlers: &mut Handlers) {
     });
     handlers.dump::<SwInterfaceRxPlacementDump>(dump_placement);
     handlers.reply::<CreateVlanSubif, CreateVlanSubifReply>(|router, m| {
-        let id = u16::try_from(m.vlan_id).ok().filter(|id| (1..=4095).contains(id));
-        let id = id.ok_or_else(|| OpError::new(retval::INVALID_VLAN, "a VLAN id is 1 to 4095").key("vlan_id"))?;
+        let id = u16::try_from(m.vlan_id).ok().filter(|id| (1..=VLAN_MAX).contains(id));
+        let id = id.ok_or_else(|| OpError::new(retval::INVALID_VLAN, "a VLAN id is 1 to 4094").key("vlan_id"))?;
         let matching = SubMatch::Tagged { dot1ad: false, outer: VlanId::Exactly(id), inner: None, exact: true };
         let index = create_sub(router, &m.sw_if_index, id.into(), matching, retval::VLAN_ALREADY_EXISTS)?;
         Ok(CreateVlanSubifReply { retval: 0, sw_if_index: InterfaceIndex(index.0) })

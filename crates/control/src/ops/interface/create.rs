@@ -6,7 +6,7 @@ use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_graph::Port;
 use quiver_net::Router;
-use quiver_net::interface::{Kind, NewInterface, SubMatch, Tx, VlanId};
+use quiver_net::interface::{Kind, NewInterface, SubMatch, Tx, VLAN_MAX, VlanId};
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
@@ -275,7 +275,7 @@ impl Matching {
 }
 
 fn parse_vlan(args: &mut Args<'_>) -> Result<Option<u16>, OpError> {
-    if args.take_keyword("any") { Ok(None) } else { args.number_in("vlan", 0..=4095).map(Some) }
+    if args.take_keyword("any") { Ok(None) } else { args.number_in("vlan", 0..=VLAN_MAX).map(Some) }
 }
 
 fn parse_sub(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
@@ -310,8 +310,8 @@ impl Operation<Router> for CreateSub {
         if ids.is_empty() || (first != last && *matching != Matching::Id) {
             return Err(invalid("not a range of sub-interface ids"));
         }
-        if *matching == Matching::Id && *last > 4095 {
-            return Err(invalid("a VLAN id is at most 4095"));
+        if *matching == Matching::Id && *last > VLAN_MAX.into() {
+            return Err(invalid("a VLAN id is at most 4094"));
         }
         let mut made = Created { interfaces: Vec::new() };
         for id in ids {

@@ -372,6 +372,23 @@ fn a_start_right_after_kill_9_waits_for_the_one_that_ends() {
 }
 
 #[test]
+fn mac_addresses_are_the_same_at_each_start_and_differ_between_routers() {
+    let mac = |router: &Router| {
+        router.ask("create interface memif id 0 master").unwrap();
+        let shown = router.ask("show hardware-interfaces memif0/0").unwrap();
+        shown.split_whitespace().find(|word| word.starts_with("02:fe:")).expect("an address").to_owned()
+    };
+    let mut router = Router::start("");
+    let first = mac(&router);
+    router.kill9();
+    let (folder, dir) = (Folder::new(), router.folder.0.display().to_string());
+    router.child = command(&folder, &format!("unix {{ nodaemon runtime-dir {dir} }}")).spawn().unwrap();
+    router.wait_for("the new one answers", |router| Json::connect(&router.path("json.sock")).is_some());
+    assert_eq!(mac(&router), first);
+    assert_ne!(mac(&Router::start("")), first);
+}
+
+#[test]
 fn a_plain_user_can_run_a_router() {
     let folder = Folder::new();
     let mut command = command(&folder, "unix { nodaemon runtime-dir @ cli-listen @/cli.sock }");

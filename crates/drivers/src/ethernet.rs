@@ -1,6 +1,7 @@
 //! What all drivers of Ethernet devices need: how large a frame may be, and addresses for interfaces.
 
 use std::io;
+use std::sync::OnceLock;
 
 use quiver_wire::ethernet::EtherType;
 
@@ -38,7 +39,33 @@ fn is_tagged(frame: &[u8]) -> bool {
     frame.get(12..14).is_some_and(|t| EtherType(u16::from_be_bytes([t[0], t[1]])).is_vlan())
 }
 
-/// `02:fe` and four random bytes: locally administered, as VPP's interfaces on devices of the kernel have them.
+/// What tells this router from others, as one number.
+static IDENTITY: OnceLock<u32> = OnceLock::new();
+
+/// Sets what MAC addresses are derived from: bytes that are the same at each start of this router, and that no other router of the
+/// same link has. Only the first call counts.
+pub fn set_identity(identity: &[u8]) {
+    let _ = IDENTITY.set(crc32fast::hash(identity));
+}
+
+/// `02:fe` and four bytes, locally administered, as VPP's interfaces on devices of the kernel have them. The bytes follow from the
+/// router's identity, the interface's kind and name, and the address of the device below it, so hosts keep their neighbors and
+/// routes when the router starts again. They are random where there is no identity.
+pub(crate) fn default_mac(kind: &str, name: &str, device: Option<[u8; 6]>) -> io::Result<[u8; 6]> {
+    let Some(identity) = IDENTITY.get() else { return random_mac() };
+    Ok(derived_mac(*identity, kind, name, device))
+}
+
+fn derived_mac(identity: u32, kind: &str, name: &str, device: Option<[u8; 6]>) -> [u8; 6] {
+    let mut hash = crc32fast::Hasher::new_with_initial(identity);
+    for part in [kind.as_bytes(), &[0], name.as_bytes(), &[0], &device.unwrap_or_default()] {
+        hash.update(part);
+    }
+    let [a, b, c, d] = hash.finalize().to_be_bytes();
+    [0x02, 0xfe, a, b, c, d]
+}
+
+/// `02:fe` and four random bytes.
 pub(crate) fn random_mac() -> io::Result<[u8; 6]> {
     let mut mac = [0x02, 0xfe, 0, 0, 0, 0];
     // SAFETY: pointer and length describe the last four bytes of `mac`.
@@ -71,5 +98,20 @@ mod tests {
         let (a, b) = (random_mac().unwrap(), random_mac().unwrap());
         assert_eq!((a[0], a[1], b[0], b[1]), (2, 0xfe, 2, 0xfe));
         assert_ne!(a, b);
+    }
+
+    #[test]
+    fn derived_addresses_stay_and_differ_by_router_kind_name_and_device() {
+        let mac = |identity: &[u8], kind, name, device| derived_mac(crc32fast::hash(identity), kind, name, device);
+        let first = mac(b"one", "host", "eth1", None);
+        assert_eq!(first, mac(b"one", "host", "eth1", None));
+        assert_eq!(first[..2], [0x02, 0xfe]);
+        let others = [
+            mac(b"two", "host", "eth1", None),
+            mac(b"one", "xdp", "eth1", None),
+            mac(b"one", "host", "eth2", None),
+            mac(b"one", "host", "eth1", Some([2, 0, 0, 0, 0, 1])),
+        ];
+        assert!(others.iter().all(|other| *other != first), "{others:?}");
     }
 }

@@ -22,7 +22,7 @@ pub mod af_packet;
 pub mod af_xdp;
 mod bpf;
 mod closer;
-mod ethernet;
+pub mod ethernet;
 pub mod link_watch;
 mod mailbox;
 pub mod memif;

@@ -63,6 +63,13 @@ impl Wheel {
         Ok(())
     }
 
+    /// Takes memory for the handles `0..n` without writing to it: nothing moves when their timers are started, and the system gives
+    /// pages only where they are.
+    pub fn reserve_memory(&mut self, n: usize) -> Result<(), OutOfMemory> {
+        self.timers.try_reserve_exact(n.saturating_sub(self.timers.len()))?;
+        Ok(())
+    }
+
     /// Starts the timer of `handle`, or moves it: it fires at `deadline`. Handles are below 2^31.
     pub fn start(&mut self, handle: u32, deadline: u64) -> Result<(), OutOfMemory> {
         if handle >= HEAD {

@@ -14,7 +14,7 @@ mod threads;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use quiver_command::config::{ConfigError, Schema, Source};
@@ -128,9 +128,20 @@ fn start(plugins: &[Plugin], mut words: Vec<OsString>) -> Result<ExitCode, Start
         let failed = |error| StartError::System { doing: "cannot go into the background".to_owned(), error };
         return detach::detach(&words).map_err(failed);
     }
+    set_identity(&runtime_dir(&startup.unix));
     let name = std::env::args_os().next();
     let command_line = name.iter().chain(&words).map(|word| word.to_string_lossy().into_owned()).collect();
     Daemon::start(startup, plugins, Options { command_line, detached, ..Options::default() })?.run()
+}
+
+/// Has MAC addresses be the same at each start. Routers of one machine differ by their runtime folders, containers by their host
+/// names; a machine without an id has random addresses.
+fn set_identity(runtime_dir: &Path) {
+    let file = |path| std::fs::read(path).ok().filter(|text: &Vec<u8>| !text.trim_ascii().is_empty());
+    let Some(machine) = file("/etc/machine-id") else { return };
+    let host = file("/proc/sys/kernel/hostname").unwrap_or_default();
+    let identity = [machine.trim_ascii(), host.trim_ascii(), runtime_dir.as_os_str().as_encoded_bytes()].join(&0);
+    quiver_drivers::ethernet::set_identity(&identity);
 }
 
 /// The sections of the daemon and of all plugins; also of those that are off, so that a configuration stays good when a

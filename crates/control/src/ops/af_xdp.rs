@@ -35,7 +35,7 @@ request! {
         pub host_if: String = "host-if <linux-if>",
         /// Name of the interface; `<linux-if>/<n>` where absent.
         pub name: Option<String> = "name <name>",
-        /// Link address of the interface; drawn at random where absent.
+        /// MAC address of the interface; derived from the machine and the name where absent.
         pub mac: Option<[u8; 6]> = "hw-addr <mac>" unicast(),
         /// The interface takes the device's link address.
         pub mac_reuse: bool = "mac-reuse",

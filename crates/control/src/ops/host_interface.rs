@@ -35,7 +35,7 @@ request! {
     pub change CreateHost "host_interface_create" ["create host-interface"] {
         /// Name of the kernel's device.
         pub name: String = "name <linux-if>",
-        /// Link address of the interface; drawn at random where absent.
+        /// MAC address of the interface; derived from the machine and the name where absent.
         pub mac: Option<[u8; 6]> = "hw-addr <mac>" unicast(),
         /// Receive queues.
         pub rx_queues: Option<usize> = "num-rx-queues <n>",

@@ -45,7 +45,7 @@ request! {
         pub timing: TimingRequest = "timing original|rate <pps>|max" default(TimingRequest::Original),
         /// Rounds to play; 0: without end.
         pub rounds: u64 = "loop <n>|forever" default(1) with(rounds),
-        /// Link address of the interface; drawn at random where absent.
+        /// MAC address of the interface; drawn at random where absent.
         pub mac: Option<[u8; 6]> = "hw-addr <mac>" unicast(),
     }
 }

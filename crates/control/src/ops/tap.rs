@@ -40,7 +40,7 @@ request! {
         pub id: Option<u32> = "id <n>" range(0..=ID_MAX as u64),
         /// Name of the interface; `tap<id>` where absent.
         pub if_name: Option<String> = "if-name <name>",
-        /// Link address of the interface; drawn at random where absent.
+        /// MAC address of the interface; derived from the machine and the name where absent.
         pub mac: Option<[u8; 6]> = "hw-addr <mac>" unicast(),
         /// Queues.
         pub rx_queues: Option<usize> = "num-rx-queues <n>",

@@ -17,7 +17,7 @@
 //! discipline unless asked otherwise. The vnet header asks the kernel to copy them into its own linear memory, so that slots
 //! are free again when the call returns, also on devices that hand packets on within the machine.
 //!
-//! **Addresses.** As in VPP the interface has a hardware address of its own, `02:fe:…` drawn at random unless given, so the
+//! **Addresses.** As in VPP the interface has a hardware address of its own, `02:fe:…` derived from the router and the device unless given, so the
 //! device is made promiscuous for as long as a socket is open. The kernel's own stack still sees what arrives; give the
 //! device no IP addresses.
 //!
@@ -41,7 +41,7 @@ use quiver_graph::{Link, Port, PortState, RxQueue, TxQueue};
 
 pub use error::AfPacketError;
 
-use crate::ethernet::{FrameLimit, random_mac};
+use crate::ethernet::{FrameLimit, default_mac};
 use crate::mailbox::Mailbox;
 use crate::netdev::{ETHERNET, NetDevice, NetDevices};
 use crate::virtio_net::LinkLayer;
@@ -74,7 +74,7 @@ pub enum Mode {
 pub struct AfPacketConfig {
     /// The device's name, in the network namespace of the thread that opens it.
     pub name: String,
-    /// Hardware address of the interface; drawn at random for `None`.
+    /// Hardware address of the interface; derived for `None`.
     pub mac: Option<[u8; 6]>,
     /// Receive queues.
     pub rx_queues: usize,
@@ -181,7 +181,7 @@ impl AfPacket {
         let link = if config.mode == Mode::Ip { LinkLayer::Ip } else { LinkLayer::Ethernet };
         let mac = match config.mac {
             Some(mac) => mac,
-            None => random_mac().map_err(failed("drawing an address"))?,
+            None => default_mac("host", &config.name, device.mac).map_err(failed("drawing an address"))?,
         };
         let ring_bytes = fresh.first().map_or(0, |s| s.ring.bytes());
         Ok(Self {

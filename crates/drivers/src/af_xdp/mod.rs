@@ -50,7 +50,7 @@ pub use error::AfXdpError;
 pub use status::{QueueStatus, Status};
 
 use crate::closer::{self, Later};
-use crate::ethernet::{FrameLimit, random_mac};
+use crate::ethernet::{FrameLimit, default_mac};
 use crate::mailbox::Mailbox;
 use crate::netdev::{ETHERNET, NetDevice, NetDevices};
 use crate::rights::{Direct, Rights};
@@ -288,7 +288,7 @@ impl AfXdp {
         let mac = match (config.mac, device.mac) {
             (Some(mac), _) => mac,
             (None, Some(mac)) if config.mac_reuse => mac,
-            _ => random_mac().map_err(failed("drawing an address"))?,
+            _ => default_mac("af_xdp", name, device.mac).map_err(failed("drawing an address"))?,
         };
         let (attached, halves) = attach_patiently(&config, &devices, &device, queues, addresses)?;
         let state = Arc::new(DeviceState {

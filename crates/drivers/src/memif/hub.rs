@@ -312,7 +312,7 @@ impl Memif {
         let rx = (0..config.rx_queues).map(|_| RxSlot::new().map(Arc::new)).collect::<io::Result<Vec<_>>>().map_err(system)?;
         let mac = match config.mac {
             Some(mac) => mac,
-            None => crate::ethernet::random_mac().map_err(system)?,
+            None => crate::ethernet::default_mac("memif", &key.to_string(), None).map_err(system)?,
         };
         if config.role == Role::Server {
             hub.listen(key.socket)?;

@@ -34,7 +34,7 @@ pub use error::TapError;
 pub use host::HostAddress;
 
 use crate::closer::{self, Later};
-use crate::ethernet::{FrameLimit, random_mac};
+use crate::ethernet::{FrameLimit, default_mac};
 use crate::mailbox::Mailbox;
 use crate::netdev::{NAME_MAX, NetDevice, NetDevices};
 use crate::rights::{NamespaceFds, QUEUES_MAX as RIGHTS_QUEUES_MAX, Rights};
@@ -177,7 +177,8 @@ impl Tap {
         let name = config.host_name.as_str();
         let mac = match config.mac {
             Some(mac) => mac,
-            None => random_mac().map_err(|e| TapError::of("drawing an address for", name, e))?,
+            None => default_mac("tap", &format!("{} {name}", config.host_namespace.as_deref().unwrap_or_default()), None)
+                .map_err(|e| TapError::of("drawing an address for", name, e))?,
         };
         let (queues, devices, device) = make_patiently(&config, &*rights)?;
         // The interface starts down.

@@ -102,7 +102,7 @@ request! {
         pub tx_queues: Option<usize> = "tx-queues <n>",
         /// Bytes of a buffer in shared memory (slave).
         pub buffer_size: Option<u32> = "buffer-size <n>",
-        /// Link address; drawn at random where absent.
+        /// MAC address; derived from the machine and the name where absent.
         pub mac: Option<[u8; 6]> = "hw-addr <mac>" unicast(),
         /// Listens instead of connecting.
         pub master: bool = "master|slave" default(false),

@@ -128,7 +128,7 @@ impl Sessions {
 
     /// Bytes of real memory.
     pub fn memory_bytes(&self) -> usize {
-        self.lines.memory_bytes() + self.buckets.memory_bytes() + self.limit as usize * 16 + self.free.capacity() * 4
+        self.lines.memory_bytes() + self.buckets.memory_bytes() + self.fresh as usize * 16 + self.free.capacity() * 4
     }
 
     /// The hash of a key.

@@ -84,20 +84,6 @@ fn long_script(folder: &Folder, line: &str, lines: usize) {
 }
 
 #[test]
-fn operations_of_all_clients_have_one_order() {
-    let folder = Folder::new();
-    long_script(&folder, "set vector-size 64", 3_000);
-    let router = Router::start_in(folder, "");
-    let mut first = Json::connect(&router.path("json.sock")).unwrap();
-    let mut second = Json::connect(&router.path("json.sock")).unwrap();
-    first.send(&json!({"command": format!("exec {}", router.path("long").display())}));
-    std::thread::sleep(Duration::from_millis(20));
-    // It waits for the file to end, and so sees its last line.
-    assert_eq!(second.ask("show macro", false)["text"], "END reached\n");
-    assert_eq!(first.answer()["status"], "ok");
-}
-
-#[test]
 fn who_goes_away_does_not_leave_its_work_behind() {
     let folder = Folder::new();
     long_script(&folder, "show version", 200_000);

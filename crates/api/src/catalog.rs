@@ -71,7 +71,12 @@ impl Catalog {
 
     /// A message by number.
     pub fn get(&self, id: u16) -> Option<&Entry> {
-        self.entries.get(usize::from(id.checked_sub(frame::CREATE)?))
+        Some(&self.entries[self.position(id)?])
+    }
+
+    /// Where a message stands in [`entries`](Self::entries). Numbers have gaps where the handshake is not wanted.
+    pub fn position(&self, id: u16) -> Option<usize> {
+        self.entries.binary_search_by_key(&id, |entry| entry.id).ok()
     }
 
     /// A message by name.
@@ -100,6 +105,15 @@ mod tests {
             assert!(entry.table_name().len() < 64, "{}", entry.table_name());
         }
         assert!(catalog.get(0).is_none() && catalog.get(14).is_none() && catalog.get(u16::MAX).is_none());
+    }
+
+    #[test]
+    fn messages_are_found_where_the_handshake_is_not_wanted() {
+        let catalog = Catalog::new(|module| module.name != "memclnt");
+        assert!(catalog.get(frame::CREATE).is_none() && !catalog.entries().is_empty());
+        for entry in catalog.entries() {
+            assert_eq!(catalog.get(entry.id).map(|e| e.info.name), Some(entry.info.name));
+        }
     }
 
     #[test]

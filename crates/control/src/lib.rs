@@ -6,13 +6,11 @@
 //!                                                             process nodes ──────────────────► Router
 //! ```
 //!
-//! Everything here runs on the main thread, except for work on files ([`files`]). Operations change the router in one total order; nothing borrows the router
-//! across an `await`. May use every layer below; must never know: plugins (a program lists them), how a packet is forwarded.
+//! Everything here runs on the main thread. Operations change the router in one total order; nothing borrows the router across an
+//! `await`. May use every layer below; must never know: plugins (a program lists them), how a packet is forwarded.
 //!
-//! - [`ops`]: operations and commands, a file a theme. Adding one is described there.
-//! - [`Plugin`]: what a plugin brings.
-//! - [`api`]: VPP's binary API.
-//! - [`files`]: files that commands name.
+//! - [`ops`]: operations and commands of the daemon and of the drivers' interfaces, a file a theme.
+//! - [`api`]: VPP's binary API: connections, and messages of the daemon and of the drivers' interfaces.
 //! - [`process`]: background tasks that `show runtime` shows.
 //! - [`watchdog`], [`panics`]: threads that hang, and bugs that panic.
 #![forbid(unsafe_code)]
@@ -22,7 +20,6 @@ pub mod calendar;
 pub mod daemon;
 mod drawing;
 pub mod engine;
-pub mod files;
 pub mod log;
 mod main_loop;
 pub mod ops;
@@ -39,5 +36,6 @@ pub mod watchdog;
 
 pub use daemon::run;
 pub use main_loop::Runner;
-pub use plugin::{BUILT_IN, Plugin, PluginInfo, select};
+pub use plugin::{BUILT_IN, PluginInfo, select};
+pub use quiver_net::Plugin;
 pub use system::{MainFigures, Scripts, System};

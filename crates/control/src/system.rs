@@ -10,8 +10,8 @@ use quiver_command::operation::{OpError, Registry, retval};
 use quiver_command::script::{Opening, ScriptHost, ScriptState};
 use quiver_graph::topology::Topology;
 use quiver_net::Router;
+use quiver_net::files::{Files, Use};
 
-use crate::files::{Files, Use};
 use crate::log::Log;
 use crate::ops::pcap::Recorder;
 use crate::ops::perfmon::Perfmon;

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use quiver_command::grammar::{Command, IfRef};
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
-use quiver_control::ops::interface::{Created, interface_error, resolve};
 use quiver_net::Router;
+use quiver_net::interface::ops::{Created, interface_error, resolve};
 use serde::{Deserialize, Serialize};
 
 use crate::plugin::{device_of, open, while_shut};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_command::config::Config;
-use quiver_control::Plugin;
 use quiver_graph::Port as _;
+use quiver_net::Plugin;
 use quiver_net::interface::{Kind, L2Mode, NewInterface, Tx};
 use quiver_net::{IfEvent, IfIndex, Router};
 use quiver_wire::MacAddr;

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use quiver_api::Text;
 use quiver_api::defs::*;
 use quiver_command::operation::{OpError, Operation as _, retval};
-use quiver_control::api::{Details, Flow, Handlers, index_of};
+use quiver_net::api::{Details, Flow, Handlers, index_of};
 use quiver_net::ip::FamilyId;
 use quiver_net::{IfIndex, Router};
 

@@ -18,7 +18,7 @@ pub mod table;
 mod tests;
 pub mod thread;
 
-use quiver_control::Plugin;
+use quiver_net::Plugin;
 
 /// This plugin, for the list of those that are linked into the program.
 pub const fn plugin() -> Plugin {

@@ -3,9 +3,9 @@
 use std::net::Ipv4Addr;
 
 use quiver_command::config::Schema;
-use quiver_command::operation::{Outcome, Registry, View, run_to_end};
 use quiver_graph::IfIndex;
 use quiver_net::Router;
+use quiver_net::ops::testing;
 use quiver_net::testing::{Harness, host_mac, router_mac};
 use quiver_wire::Header;
 use quiver_wire::build::Packet;
@@ -22,19 +22,7 @@ mod model;
 mod sides;
 
 fn execute(router: &mut Router, line: &str) -> Result<String, String> {
-    let mut registry = Registry::new();
-    quiver_control::ops::register(&mut registry);
-    crate::ops::register(&mut registry);
-    assert!(registry.problems().is_empty(), "{:?}", registry.problems());
-    let mut text = String::new();
-    let answer = match registry.execute(router, line, &View::TEXT).map_err(|e| e.to_string())? {
-        Outcome::Done(answer) => answer,
-        Outcome::Job(mut job) => {
-            run_to_end(&mut *job, router, &mut text, |_: std::time::Duration| ()).map_err(|e| e.to_string())?
-        }
-    };
-    text.push_str(&answer.text);
-    Ok(text)
+    testing::execute(&testing::registry(&[crate::ops::register]), router, line)
 }
 
 fn run(h: &mut Harness, lines: &str) -> String {

@@ -12,6 +12,7 @@
 //! Answered are the interface's own addresses, those that it borrows, and those of its prefixes that a route makes this
 //! router's (`via local`); not those of other interfaces.
 
+pub(crate) mod api;
 mod input;
 mod reply;
 

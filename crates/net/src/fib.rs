@@ -29,10 +29,12 @@ use quiver_tables::qsbr::Domain;
 use crate::ip::{FamilyId, V4, V6};
 
 mod adjacency;
-mod api;
+pub(crate) mod api;
+mod control;
 mod events;
 mod link_local;
 mod list;
+pub mod ops;
 mod path;
 mod path_mtu;
 pub mod records;
@@ -45,8 +47,8 @@ mod tests;
 
 pub(crate) use adjacency::AdjKey;
 pub use adjacency::{AdjKind, AdjacencyInfo};
-pub use api::FoundRoute;
-pub(crate) use api::init;
+pub use control::FoundRoute;
+pub(crate) use control::init;
 pub(crate) use link_local::LinkLocalTable;
 pub use path::{Hop, Path, ResolveVia, Source};
 pub use path_mtu::PathMtu;

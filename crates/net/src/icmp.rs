@@ -10,11 +10,13 @@
 //! Any node answers a packet with an error by sending it to `ip4-icmp-error` or `ip6-icmp-error` with
 //! [`icmp_aux`](crate::ip::icmp_aux) in the aux lane and the data at the IP header, as it came in.
 
+pub(crate) mod api;
 mod echo;
 mod error;
 mod family;
 mod input;
 mod limit;
+pub mod ops;
 pub mod ping;
 #[cfg(test)]
 mod tests;

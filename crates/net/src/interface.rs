@@ -5,7 +5,9 @@
 //!                    (arc device-input)       (arc interface-output)
 //! ```
 
+pub mod api;
 mod create;
+pub mod ops;
 pub(crate) mod output;
 pub(crate) mod placement;
 mod relations;

@@ -21,6 +21,7 @@ use ends::{Ip4Multicast, Ip4Null, Ip6LinkLocal, Ip6Multicast, Ip6Null, IpDrop, I
 use lookup::{LookupIn, RunCounter, Tables};
 
 mod address;
+pub(crate) mod api;
 pub(crate) mod bare;
 mod egress;
 mod ends;
@@ -28,6 +29,7 @@ mod family;
 mod hash;
 mod input;
 mod lookup;
+pub mod ops;
 mod rewrite;
 #[cfg(test)]
 mod tests;

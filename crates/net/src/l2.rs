@@ -25,6 +25,7 @@
 //! Limits: 65,535 domains, 16,777,216 addresses in all; no spanning tree, no multicast snooping (groups are flooded); one
 //! BVI a domain; tags of a frame are told apart by sub-interfaces, not within a domain.
 
+pub(crate) mod api;
 mod bridge;
 mod bvi;
 mod control;
@@ -35,6 +36,7 @@ mod learn;
 mod loops;
 mod mac;
 mod macs;
+pub mod ops;
 mod port;
 mod process;
 mod rewrite;

@@ -7,13 +7,18 @@
 //!
 //! Modules tell one another what happened to an interface through [`IfEvent`]s, so that none has to know the others.
 //!
-//! May use: wire, buffer, tables, graph. Must never know: how a user types anything, plugins, sockets.
+//! A subject stands in one folder: nodes and tables, `ops` (operations and their commands), `api` (messages of the binary API).
+//! What all of them and plugins build on is here too: [`Plugin`], [`ops`], [`api`], [`files`].
+//!
+//! May use: wire, buffer, tables, command, api, graph. Must never know: plugins, sessions, sockets, drivers.
 #![forbid(unsafe_code)]
 
+pub mod api;
 mod arp;
 pub mod data;
 pub mod ethernet;
 pub mod fib;
+pub mod files;
 mod frag;
 pub mod icmp;
 pub mod interface;
@@ -22,8 +27,10 @@ pub mod l2;
 pub mod local;
 pub mod nd;
 pub mod neighbor;
+pub mod ops;
 mod owner;
 pub mod pg;
+mod plugin;
 mod router;
 pub mod rss;
 
@@ -34,6 +41,7 @@ mod workers;
 
 pub use data::DataPlane;
 pub use interface::{IfEvent, Interface, InterfaceError, Interfaces};
+pub use plugin::Plugin;
 pub use quiver_graph::IfIndex;
 pub use router::{NetError, Process, ProcessSignal, Router, RouterConfig};
 pub use workers::{WorkerEvent, WorkerListener};

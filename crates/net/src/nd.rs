@@ -16,9 +16,11 @@
 //! Not done here: redirects (this router neither sends nor obeys them), MLD reports for its groups, proxy ND.
 
 mod advertise;
+pub(crate) mod api;
 mod dad;
 mod message;
 mod neighbor;
+pub mod ops;
 mod router;
 
 use std::collections::BTreeMap;

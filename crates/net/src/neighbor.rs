@@ -24,11 +24,13 @@
 //! Not done here: secure ND (RFC 3971), and anything for links that are not Ethernet.
 
 mod announce;
+pub(crate) mod api;
 mod ask;
 mod asked;
 mod change;
 mod facts;
 mod hold;
+pub mod ops;
 mod output;
 mod process;
 mod rate;

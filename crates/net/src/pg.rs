@@ -7,10 +7,12 @@
 //!
 //! A stream runs on one worker. It says that it has stopped only when everything it sent has left the graph.
 
+pub(crate) mod api;
 mod capture;
 mod control;
 mod field;
 mod input;
+pub mod ops;
 pub mod parse;
 mod stream;
 

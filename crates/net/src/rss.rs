@@ -17,6 +17,7 @@
 //! Limits: workers that are not there at the moment are passed over and used when they come.
 
 mod flow;
+pub mod ops;
 
 use std::collections::BTreeMap;
 

@@ -56,7 +56,12 @@ pub use registry::Registry;
 pub use table::{Align, TextTable};
 pub use text::{Render, Text, View};
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// A request without parameters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Empty {}
 
 /// One thing that can be asked of the control state `C`.
 pub trait Operation<C>: 'static {

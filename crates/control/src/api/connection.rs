@@ -15,9 +15,8 @@ use quiver_api::{Head, Message};
 use quiver_command::operation::retval;
 use quiver_graph::reactor::{AsyncFd, yield_now};
 use quiver_net::Router;
+use quiver_net::api::{Behind, Call, Clients, Flow, Table};
 
-use super::clients::Clients;
-use super::table::{Behind, Call, Flow, Table};
 use crate::engine::{Engine, Progress, SLICE, command};
 use crate::process::Processes;
 use crate::server::{SessionHandle, Wire};

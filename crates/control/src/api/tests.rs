@@ -5,9 +5,10 @@ use std::rc::Rc;
 use quiver_api::defs::*;
 use quiver_api::{Head, Message, Reader, Wire as _, frame};
 use quiver_command::operation::Access;
+use quiver_net::api::{Call, Flow, Table, Trace, install};
 use quiver_net::testing::Harness;
 
-use super::{Call, Flow, Table, Trace, handlers, install};
+use super::handlers;
 
 mod replace;
 mod tools;
@@ -143,7 +144,7 @@ fn refusals_have_the_codes_of_vpp() {
 #[test]
 fn a_route_is_added_found_dumped_and_removed() {
     let (mut h, table) = bed();
-    let prefix = Prefix { address: super::address("10.1.0.0".parse().unwrap()), len: 16 };
+    let prefix = Prefix { address: quiver_net::api::address("10.1.0.0".parse().unwrap()), len: 16 };
     let nh = FibPathNh { address: AddressUnion([10, 9, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), ..Default::default() };
     let path = FibPath { sw_if_index: 1, weight: 1, nh, ..Default::default() };
     let route = IpRoute { prefix: prefix.clone(), paths: vec![path.clone()], ..Default::default() };
@@ -169,10 +170,11 @@ fn a_route_is_added_found_dumped_and_removed() {
 fn events_reach_those_who_asked_once_each() {
     let (mut h, table) = bed();
     let waker = std::task::Waker::noop();
-    let clients = |h: &mut Harness| h.router.part_mut::<super::Clients>().map(|c| c.join("one")).unwrap();
+    let clients = |h: &mut Harness| h.router.part_mut::<quiver_net::api::Clients>().map(|c| c.join("one")).unwrap();
     let one = clients(&mut h);
-    let events = |h: &mut Harness| h.router.part_mut::<super::Clients>().map(|c| c.take_events(one, waker)).unwrap();
-    let want = |h: &mut Harness, on| h.router.part_mut::<super::Clients>().map(|c| c.want_interfaces(one, on, 42)).unwrap();
+    let events = |h: &mut Harness| h.router.part_mut::<quiver_net::api::Clients>().map(|c| c.take_events(one, waker)).unwrap();
+    let want =
+        |h: &mut Harness, on| h.router.part_mut::<quiver_net::api::Clients>().map(|c| c.want_interfaces(one, on, 42)).unwrap();
     assert_eq!([want(&mut h, false), want(&mut h, true), want(&mut h, true)], [-31, 0, -31]);
     let index = h.router.create_loopback(None, None).unwrap();
     h.router.set_interface_up(index, true).unwrap();

@@ -13,12 +13,13 @@ use quiver_api::defs::SockclntCreateReply;
 use quiver_api::json_of;
 use quiver_command::operation::retval;
 use quiver_graph::reactor::AsyncFd;
+use quiver_net::Plugin;
 use quiver_net::Router;
+use quiver_net::api::{Handlers, Table};
 
 use super::StartError;
-use crate::api::{Handlers, Table, handlers, serve};
+use crate::api::{handlers, serve};
 use crate::engine::Engine;
-use crate::plugin::Plugin;
 use crate::process::Processes;
 use crate::server::{Admission, BoundPath, Peer, SessionHandle, SessionKind, Sessions, StatsListener, Wire};
 

@@ -18,6 +18,9 @@ use quiver_command::script::ScriptState;
 use quiver_command::session::{Session, SessionOptions};
 use quiver_graph::reactor::MainLoop;
 use quiver_graph::{Activity, Pulse};
+use quiver_net::Plugin;
+use quiver_net::api::{Table, Trace};
+use quiver_net::files::{Files, make_private};
 use quiver_net::{Router, RouterConfig};
 use sd_notify::NotifyState;
 
@@ -25,15 +28,13 @@ use super::group::group_id;
 use super::pidfile::PidFile;
 use super::privileges::{Wish, give_up};
 use super::{StartError, api, detach, processes, threads};
-use crate::api::{Table, Trace};
 use crate::engine::Engine;
-use crate::files::{Files, make_private};
 use crate::log::{self, CLASSES, Log, Settings};
 use crate::main_loop::Runner;
 use crate::ops;
 use crate::ops::version::version_line;
 use crate::panics;
-use crate::plugin::{Plugin, PluginInfo, select};
+use crate::plugin::{PluginInfo, select};
 use crate::process::{ProcessTable, Processes};
 use crate::server::{
     Admission, BindError, BoundPath, Face, Owner, Peer, Server, SessionKind, Sessions, StatsListener, Terminal, listen_tcp,
@@ -167,7 +168,7 @@ impl Daemon {
         startup.unix.exec.iter().for_each(|file| scripts.trust(file.to_string_lossy()));
         router.add_part(scripts);
         let messages = Rc::new(api::table(&chosen));
-        crate::api::install(&mut router, &messages, Trace::new(startup.api_trace.on, startup.api_trace.items));
+        quiver_net::api::install(&mut router, &messages, Trace::new(startup.api_trace.on, startup.api_trace.items));
         let router = Rc::new(RefCell::new(router));
         let engine = Engine::new(Rc::clone(&router), registry, Rc::clone(tasks.reactor())).on_pulse(Arc::clone(&pulse));
         let processes = Processes::new(&router, table, tasks.handle());

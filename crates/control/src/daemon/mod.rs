@@ -29,9 +29,9 @@ pub use privileges::Privileges;
 pub use threads::{place, replan, topology};
 
 use crate::ops::version::version_line;
-use crate::plugin::Plugin;
 use crate::server::BindError;
 use crate::startup::{Arguments, ArgumentsError, HELP, StartupConfig, schema};
+use quiver_net::Plugin;
 
 /// Why the daemon does not start.
 #[derive(Debug, thiserror::Error)]

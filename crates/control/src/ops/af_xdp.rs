@@ -1,15 +1,17 @@
 //! AF_XDP interfaces: network devices of the kernel, with packets received into the router's own buffers.
 
+use std::fmt::Write as _;
+
 use quiver_command::grammar::{Command, IfRef};
 use quiver_command::operation::{Invocation, OpError, Outcome, Registry, Text, View, retval};
 use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_drivers::af_xdp::{AfXdp, AfXdpConfig, AfXdpError, Attach, BusyPoll, Status, ZeroCopy};
+use quiver_net::interface::ops::{
+    Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface, of_kind,
+};
 use quiver_net::{Interface, Router};
 use serde::Serialize;
-use std::fmt::Write as _;
-
-use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface, of_kind};
 
 /// Packets that a busy-polling call may take unless told.
 const BUDGET: u32 = 64;

@@ -8,10 +8,9 @@ use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, O
 use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_net::Router;
+use quiver_net::api::{ClientInfo, Clients, Wish};
+use quiver_net::files::{Elsewhere, Files, Use};
 use serde::{Deserialize, Serialize};
-
-use crate::api::{ClientInfo, Clients, Wish};
-use crate::files::{Elsewhere, Files, Use};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
@@ -297,12 +296,12 @@ mod tests {
     #[test]
     fn the_trace_is_switched_forgotten_and_saved() {
         let mut h = Harness::new();
-        let table = std::rc::Rc::new(crate::api::Table::new(crate::api::handlers::all()));
-        crate::api::install(&mut h.router, &table, crate::api::Trace::new(false, None));
+        let table = std::rc::Rc::new(quiver_net::api::Table::new(crate::api::handlers::all()));
+        quiver_net::api::install(&mut h.router, &table, quiver_net::api::Trace::new(false, None));
         assert_eq!(run(&mut h.router, "show api trace-status"), "RX Trace is disabled\n");
         run(&mut h.router, "api trace on");
         let ping = table.catalog().named("control_ping").unwrap().id.to_be_bytes();
-        h.router.part_mut::<crate::api::Clients>().unwrap().trace.record(1_500_000_000, 0x8000_0001, &ping);
+        h.router.part_mut::<quiver_net::api::Clients>().unwrap().trace.record(1_500_000_000, 0x8000_0001, &ping);
         assert_eq!(run(&mut h.router, "show api trace-status"), "RX Trace is enabled\n");
         let folder = OwnFolder::of(&mut h.router, "api-trace");
         let path = folder.0.join("messages");
@@ -310,7 +309,7 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains(&format!("1.500000 0x80000001 control_ping {:02x}{:02x}\n", ping[0], ping[1])), "{text}");
         run(&mut h.router, "api trace free");
-        assert_eq!(h.router.part::<crate::api::Clients>().unwrap().trace.messages().count(), 0);
+        assert_eq!(h.router.part::<quiver_net::api::Clients>().unwrap().trace.messages().count(), 0);
         assert!(error(&mut h.router, "api trace save ../etc/x").contains("illegal"));
         assert_eq!(run(&mut h.router, "show api clients"), "No API clients\n");
     }

@@ -8,9 +8,9 @@ use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome,
 use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_net::Router;
+use quiver_net::files::{Elsewhere, Files, Use};
 use serde::{Deserialize, Serialize};
 
-use crate::files::{Elsewhere, Files, Use};
 use crate::system::System;
 
 /// Events shown where no number is given.

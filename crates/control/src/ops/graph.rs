@@ -10,10 +10,10 @@ use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_graph::{NodeInfo, NodeKind};
 use quiver_net::Router;
+use quiver_net::files::{Elsewhere, Files, Use};
 use serde::{Deserialize, Serialize};
 
 use crate::drawing::{Drawing, Role, Vertex, dot, svg};
-use crate::files::{Elsewhere, Files, Use};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {

@@ -6,8 +6,7 @@ use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_drivers::af_packet::{AfPacket, AfPacketConfig, AfPacketError, Mode};
 use quiver_net::Router;
-
-use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface};
+use quiver_net::interface::ops::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {

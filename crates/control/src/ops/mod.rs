@@ -1,47 +1,33 @@
-//! Operations and commands, a file for each theme.
+//! Operations and commands of the daemon and of the drivers' interfaces, a file for each theme. Those of bridging, IP and so on
+//! stand in their folders in `net`, see [`quiver_net::ops`].
 //!
 //! To add one: write `ops/<theme>.rs` with the [`Operation`](quiver_command::operation::Operation)s, their requests and
 //! replies, and a `pub fn register(registry: &mut Registry<Router>)` that declares them and the commands that lead to them;
 //! name it in [`register`], or in a plugin of [`BUILT_IN`](crate::BUILT_IN) where VPP has a plugin for it. [`version`] is the
-//! shortest example. A plugin does the same in its own crate and names its function in its [`Plugin`](crate::Plugin).
+//! shortest example. A plugin does the same in its own crate and names its function in its [`Plugin`](quiver_net::Plugin).
 //!
 //! The rules: `run` validates first and changes nothing on an error; a reply is a struct that serialises to what a program
 //! wants to know and renders as VPP's text; parsing only makes requests.
 
 pub mod af_xdp;
 pub mod api;
-pub mod bridge;
 pub mod clock;
 pub mod errors;
 pub mod events;
 pub mod features;
 pub mod graph;
 pub mod host_interface;
-pub mod icmp;
-pub mod interface;
-pub mod ip_address;
-pub mod ip_route;
-pub mod ip_table;
-pub mod l2fib;
 pub mod logging;
 pub mod memif;
 pub mod memory;
-pub mod nd;
-pub mod neighbor;
 pub mod node;
-pub mod packet_generator;
-pub mod path_mtu;
 pub mod pcap;
 pub mod pcap_port;
 pub mod perfmon;
-pub mod ping;
-pub mod placement;
 pub mod plugins;
 pub mod privileges;
-pub mod rss;
 pub mod runtime;
 pub mod sessions;
-pub mod tag_rewrite;
 pub mod tap;
 pub mod threads;
 pub mod trace;
@@ -49,9 +35,8 @@ pub mod version;
 pub mod watchdog;
 pub mod workers;
 
-use quiver_command::operation::{OpError, Registry, retval};
+use quiver_command::operation::Registry;
 use quiver_command::{script, session};
-use quiver_graph::GraphError;
 use quiver_net::Router;
 
 use crate::system::Scripts;
@@ -60,36 +45,22 @@ use crate::system::Scripts;
 pub fn register(registry: &mut Registry<Router>) {
     script::register::<Router, Scripts>(registry);
     session::declare_commands(registry);
+    quiver_net::ops::register(registry);
     api::register(registry);
-    bridge::register(registry);
     clock::register(registry);
     errors::register(registry);
     events::register(registry);
     features::register(registry);
     graph::register(registry);
-    icmp::register(registry);
-    interface::register(registry);
-    ip_address::register(registry);
-    ip_route::register(registry);
-    ip_table::register(registry);
-    l2fib::register(registry);
     logging::register(registry);
     memory::register(registry);
-    nd::register(registry);
-    neighbor::register(registry);
     node::register(registry);
-    packet_generator::register(registry);
-    path_mtu::register(registry);
     pcap::register(registry);
     pcap_port::register(registry);
     perfmon::register(registry);
-    ping::register(registry);
-    placement::register(registry);
     plugins::register(registry);
     privileges::register(registry);
-    rss::register(registry);
     runtime::register(registry);
-    tag_rewrite::register(registry);
     tap::register(registry);
     sessions::register(registry);
     threads::register(registry);
@@ -100,96 +71,47 @@ pub fn register(registry: &mut Registry<Router>) {
 }
 
 /// The reference of the commands of a router with these plugins, in Markdown.
-pub fn reference(plugins: &[crate::Plugin]) -> String {
+pub fn reference(plugins: &[quiver_net::Plugin]) -> String {
     let mut registry = Registry::new();
     register(&mut registry);
     plugins.iter().for_each(|plugin| (plugin.register)(&mut registry));
     registry.markdown()
 }
 
-/// A graph's refusal as an operation's error.
-pub fn graph_error(error: &GraphError) -> OpError {
-    let (code, key) = match error {
-        GraphError::NoSuchNode(_) | GraphError::UnknownNode { .. } => (retval::NO_SUCH_NODE, "node"),
-        GraphError::NoSuchArc(_) => (retval::NO_SUCH_ENTRY, "arc"),
-        GraphError::NoSuchFeature { .. } => (retval::NO_SUCH_ENTRY, "feature"),
-        GraphError::Range { what, .. } => (retval::INVALID_VALUE, *what),
-        GraphError::Variant(_) => (retval::UNSUPPORTED, "variant"),
-        GraphError::NoSetting { .. } => (retval::UNSUPPORTED, "node"),
-        GraphError::Full => (retval::LIMIT_EXCEEDED, "nodes"),
-        GraphError::Thread { .. } => (retval::SYSCALL_ERROR_1, "worker"),
-        _ => (retval::UNSPECIFIED, "graph"),
-    };
-    OpError::new(code, error.to_string()).key(key)
-}
-
 /// Running command lines in tests, against all operations.
 #[cfg(test)]
 pub(crate) mod testing {
-    use std::time::Duration;
-
-    use std::path::PathBuf;
-
-    use quiver_command::operation::{Outcome, Registry, View, run_to_end};
+    use quiver_command::operation::Registry;
     use quiver_net::Router;
+    pub use quiver_net::ops::testing::OwnFolder;
+    use quiver_net::ops::testing::execute;
 
-    use crate::files::Files;
-
-    /// A folder of its own for the files of a test, which goes with it.
-    pub struct OwnFolder(pub PathBuf);
-
-    impl OwnFolder {
-        /// Gives a router a folder for files.
-        pub fn of(router: &mut Router, name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("quiver-files-{}-{name}", std::process::id()));
-            let _ = std::fs::remove_dir_all(&path);
-            router.add_part(Files::open(&path, &[], &[], None).unwrap());
-            Self(path)
-        }
-    }
-
-    impl Drop for OwnFolder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn execute(router: &mut Router, line: &str) -> Result<String, String> {
+    /// All operations.
+    pub fn registry() -> Registry<Router> {
         let mut registry = Registry::new();
         super::register(&mut registry);
         crate::BUILT_IN.iter().for_each(|plugin| (plugin.register)(&mut registry));
         assert!(registry.problems().is_empty(), "{:?}", registry.problems());
-        let mut text = String::new();
-        let answer = match registry.execute(router, line, &View::TEXT).map_err(|e| e.to_string())? {
-            Outcome::Done(answer) => answer,
-            Outcome::Job(mut job) => run_to_end(&mut *job, router, &mut text, |_: Duration| ()).map_err(|e| e.to_string())?,
-        };
-        text.push_str(&answer.text);
-        Ok(text)
+        registry
     }
 
     /// The text that a command answers with.
     pub fn run(router: &mut Router, line: &str) -> String {
-        execute(router, line).unwrap_or_else(|e| panic!("{line}: {e}"))
+        execute(&registry(), router, line).unwrap_or_else(|e| panic!("{line}: {e}"))
     }
 
     /// The error of a command that must fail.
     pub fn error(router: &mut Router, line: &str) -> String {
-        execute(router, line).err().unwrap_or_else(|| panic!("{line}: no error"))
+        execute(&registry(), router, line).err().unwrap_or_else(|| panic!("{line}: no error"))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use quiver_command::operation::{Access, OpError, Registry, View, retval};
+    use quiver_command::operation::{Access, OpError, View, retval};
     use quiver_net::testing::Harness;
 
-    fn registry() -> Registry<quiver_net::Router> {
-        let mut registry = Registry::new();
-        super::register(&mut registry);
-        crate::BUILT_IN.iter().for_each(|plugin| (plugin.register)(&mut registry));
-        registry
-    }
+    use super::testing::registry;
 
     /// A new operation must say what it does, and its name must not say something else.
     #[test]

@@ -8,9 +8,8 @@ use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_graph::{Level, NodeKind};
 use quiver_net::Router;
+use quiver_net::ops::graph_error;
 use serde::{Deserialize, Serialize};
-
-use super::graph_error;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {

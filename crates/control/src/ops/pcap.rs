@@ -17,16 +17,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::bounded;
 use quiver_command::grammar::{Args, Command, IfRef};
+use quiver_command::operation::Empty;
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_graph::{CapturePoint, CaptureSink};
 use quiver_net::Router;
+use quiver_net::files::{Elsewhere, Files, NewFile, Place, Use};
+use quiver_net::interface::ops::resolve;
 use serde::{Deserialize, Serialize};
-
-use super::interface::resolve;
-use super::threads::Empty;
-use crate::files::{Elsewhere, Files, NewFile, Place, Use};
-use crate::system::System;
 use writer::Writing;
+
+use crate::system::System;
 
 /// Packets taken where no number is given.
 const MAX: usize = 1000;

@@ -11,12 +11,12 @@ use quiver_command::request;
 use quiver_command::request::{Argument, Execute, Value};
 use quiver_drivers::pcap_port::{CaptureFiles, PcapPort, PcapPortConfig, PcapPortError, Timing};
 use quiver_graph::Port as _;
+use quiver_net::files::{Elsewhere, Files, Place, Use};
+use quiver_net::interface::ops::{
+    Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface, of_kind,
+};
 use quiver_net::{Interface, Router};
 use serde::{Deserialize, Serialize};
-
-use crate::files::{Elsewhere, Files, Place, Use};
-
-use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface, of_kind};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {

@@ -8,11 +8,13 @@ use quiver_command::operation::{Invocation, OpError, Outcome, Registry, Text, Vi
 use quiver_command::request;
 use quiver_command::request::{Argument, Execute, Value};
 use quiver_drivers::tap::{HostAddress, Tap, TapConfig, TapError};
+use quiver_net::interface::ops::{
+    Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface, of_kind,
+};
 use quiver_net::{Interface, Router};
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
-use super::interface::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface, of_kind};
 use super::privileges;
 
 /// Largest number in a name.

@@ -7,7 +7,7 @@ use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_graph::thread_name;
 use quiver_net::Router;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::system::System;
 
@@ -15,11 +15,6 @@ use crate::system::System;
 pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<ShowThreads>().declare::<ShowCpu>();
 }
-
-/// A request without parameters.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Empty {}
 
 request! {
     /// Shows the threads and where they run.

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quiver_command::grammar::{Args, Command};
+use quiver_command::operation::Empty;
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_graph::{NodeKind, TRACE_MAX, TraceRecord, thread_name};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
-use super::threads::Empty;
 use crate::calendar::Civil;
 use crate::system::System;
 

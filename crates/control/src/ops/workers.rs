@@ -10,8 +10,8 @@ use quiver_command::request;
 use quiver_command::request::{Argument, Execute};
 use quiver_graph::topology::{PlacementError, parse_cpu_list};
 use quiver_net::Router;
+use quiver_net::interface::ops::interface_error;
 
-use super::interface::interface_error;
 use crate::daemon::replan;
 use crate::system::System;
 

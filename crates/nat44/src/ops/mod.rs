@@ -59,7 +59,7 @@ pub(crate) fn nat_error(error: &NatError) -> OpError {
 }
 
 pub(crate) fn resolve(router: &Router, name: &IfRef) -> Result<IfIndex, OpError> {
-    quiver_control::ops::interface::resolve(router, name)
+    quiver_net::interface::ops::resolve(router, name)
 }
 
 /// Protocols by the words of commands.

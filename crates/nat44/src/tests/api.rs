@@ -2,12 +2,12 @@
 
 use quiver_api::defs::*;
 use quiver_api::{Message, Reader, Wire as _, frame};
-use quiver_control::api::{Call, Table, handlers};
+use quiver_net::api::{Call, Handlers, Table};
 
 use super::*;
 
 fn table() -> Table {
-    let mut handlers = handlers::all();
+    let mut handlers = quiver_net::api::handlers();
     crate::api::add(&mut handlers);
     Table::new(handlers)
 }
@@ -156,13 +156,13 @@ fn users_and_their_sessions_are_told_and_ended() {
 
 #[test]
 fn every_operation_and_message_is_declared_to_read_or_to_change() {
-    use quiver_command::operation::Access;
+    use quiver_command::operation::{Access, Registry};
     let mut registry = Registry::new();
     crate::ops::register(&mut registry);
     for (name, access) in registry.accesses() {
         assert_eq!(access, if name.ends_with("_show") { Access::Read } else { Access::Change }, "{name}");
     }
-    let mut handlers = quiver_control::api::Handlers::default();
+    let mut handlers = Handlers::default();
     crate::api::add(&mut handlers);
     for (name, access) in Table::new(handlers).accesses() {
         let reads = ["_dump", "_get"].iter().any(|end| name.ends_with(end)) || name.contains("_get_") || name.contains("_show_");

@@ -1,382 +1,262 @@
-//! What the rest of the router asks of the FIB.
+//! `ip`: routes.
 
-use std::net::IpAddr;
+mod path_mtu;
 
-use quiver_graph::IfIndex;
-use quiver_wire::ipv6::address::is_link_local;
-use quiver_wire::{IpPrefix, MacAddr};
+use quiver_api::defs::*;
+use quiver_command::operation::{OpError, retval};
+use quiver_wire::IpPrefix;
 
-use super::adjacency::{AdjKey, AdjKind, Adjacency, AdjacencyInfo, Env};
-use super::events::on_interface;
-use super::path::{Hop, Path, Source};
-use super::records::{Bucket, Class};
-use super::route::{Bulk, Change};
-use super::table::{Select, by_family, default_name, number};
-use super::{Fib, FibError};
-use crate::interface::IfEvent;
-use crate::ip::{Family as _, FamilyId, FlowHash, PrefixTable as _, V4, V6};
-use crate::{NetError, Router};
+use crate::api::{ALL, Call, Flow, Handlers, family, from_prefix, from_union, next_hop, prefix};
+use crate::fib::ops::fib_error;
+use crate::fib::{Hop, Path, ResolveVia, RouteInfo, Source};
+use crate::ip::api::exists;
+use crate::{IfIndex, Router};
 
-/// What the FIB says of an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundRoute {
-    /// Length of the prefix that decides.
-    pub prefix_len: u8,
-    /// Its source.
-    pub source: Source,
-    /// Its paths.
-    pub paths: Vec<Path>,
-    /// Load-balance, which is the route's index in the statistics.
-    pub load_balance: u32,
-    /// What packets find: 2^n buckets.
-    pub buckets: Vec<Bucket>,
-    /// Interface of the first bucket that leaves by one.
-    pub interface: Option<IfIndex>,
-}
+/// Routes that a dump sends before it gives the thread back.
+const AT_ONCE: usize = 32;
 
-/// Prepares tables 0 and the listener; nodes and arcs exist.
-pub(crate) fn init(router: &mut Router) -> Result<(), NetError> {
-    router.listen(on_interface);
-    let made = router.with_fib(|fib, env| {
-        fib.add_table::<V4>(env, 0, None)?;
-        fib.add_table::<V6>(env, 0, None)
+pub(crate) fn add(handlers: &mut Handlers) {
+    handlers.reply::<IpRouteAddDel, IpRouteAddDelReply>(|router, m| {
+        let IpRoute { table_id, prefix, paths, .. } = &m.route;
+        let stats_index = change(router, m.is_add, m.is_multipath, *table_id, prefix, paths)?;
+        Ok(IpRouteAddDelReply { retval: 0, stats_index })
     });
-    made.map_err(|_| NetError::Memory("route tables"))?;
-    Ok(())
-}
-
-impl Fib {
-    fn add_table<F: Select>(&mut self, env: &mut Env<'_>, id: u32, name: Option<&str>) -> Result<u32, FibError> {
-        let name = name.map_or_else(|| default_name(F::ID, id), Into::into);
-        let (domain, budget) = (self.domain.clone(), self.budget.clone());
-        let fib = F::tables_mut(self).add(id, name, &domain, &budget)?;
-        for (prefix, source, hop) in specials(F::ID) {
-            let at = (number::<F>(prefix.addr())?, prefix.len());
-            let done = self.set::<F>(env, fib, at, source, vec![Path::new(hop)], Change::Replace);
-            if let Err(error) = done {
-                let _ = self.remove_table::<F>(env, fib);
-                return Err(error);
+    handlers.reply::<IpRouteAddDelV2, IpRouteAddDelV2Reply>(|router, m| {
+        let IpRouteV2 { table_id, prefix, paths, .. } = &m.route;
+        let stats_index = change(router, m.is_add, m.is_multipath, *table_id, prefix, paths)?;
+        Ok(IpRouteAddDelV2Reply { retval: 0, stats_index })
+    });
+    handlers.call::<IpRouteDump>(|_, m| {
+        dump(m.table, |call, table, route| {
+            let route = encode(call.router, table, &route);
+            call.send(&IpRouteDetails { route });
+        })
+    });
+    handlers.call::<IpRouteV2Dump>(|_, m| {
+        let wanted = m.src;
+        dump(m.table, move |call, table, route| {
+            let route = encode_v2(call.router, table, &route);
+            if wanted == 0 || wanted == route.src {
+                call.send(&IpRouteV2Details { route });
             }
-        }
-        Ok(fib)
-    }
-
-    fn remove_table<F: Select>(&mut self, env: &mut Env<'_>, fib: u32) -> Result<(), FibError> {
-        self.flush::<F>(env, fib)?;
-        F::tables_mut(self).remove(fib);
-        Ok(())
-    }
-
-    fn info(&self, index: u32, adjacency: &Adjacency) -> AdjacencyInfo {
-        let AdjKey { family, interface, kind } = adjacency.key;
-        AdjacencyInfo { index, family, interface, kind, mac: adjacency.mac, record: self.records.adjacency(index) }
-    }
-
-    pub(crate) fn find<F: Select>(&self, id: u32, address: IpAddr) -> Option<FoundRoute> {
-        let table = F::tables(self).get(F::tables(self).fib(id).ok()?)?;
-        let (prefix_len, lb) = table.routes.longest_match(F::number(address)?)?;
-        let list = self.lists.get(lb)?;
-        let buckets = self.lists.buckets(&self.records, lb);
-        let leaves = |b: &&Bucket| matches!(b.class(), Class::Rewrite | Class::Incomplete | Class::Glean);
-        let interface = buckets.iter().find(leaves).and_then(|b| self.adjacencies.get(b.index())).map(|a| a.key.interface);
-        let paths = list.key.paths.to_vec();
-        Some(FoundRoute { prefix_len, source: list.key.source, paths, load_balance: lb, buckets, interface })
-    }
+        })
+    });
+    handlers.reply::<IpRouteLookup, IpRouteLookupReply>(|router, m| {
+        let route = lookup(router, m.table_id, m.exact != 0, &m.prefix)?;
+        Ok(IpRouteLookupReply { retval: 0, route: encode(router, m.table_id, &route) })
+    });
+    handlers.reply::<IpRouteLookupV2, IpRouteLookupV2Reply>(|router, m| {
+        let route = lookup(router, m.table_id, m.exact != 0, &m.prefix)?;
+        Ok(IpRouteLookupV2Reply { retval: 0, route: encode_v2(router, m.table_id, &route) })
+    });
+    handlers.reads::<IpRouteDump>();
+    handlers.reads::<IpRouteV2Dump>();
+    handlers.reads::<IpRouteLookup>();
+    handlers.reads::<IpRouteLookupV2>();
+    path_mtu::add(handlers);
 }
 
-/// What every table has from the start.
-fn specials(family: FamilyId) -> Vec<(IpPrefix, Source, Hop)> {
-    let texts: &[(&str, Source, Hop)] = match family {
-        FamilyId::V4 => &[
-            ("0.0.0.0/0", Source::DefaultRoute, Hop::Drop),
-            ("0.0.0.0/32", Source::Special, Hop::Drop),
-            ("224.0.0.0/4", Source::Special, Hop::Drop),
-            ("240.0.0.0/4", Source::Special, Hop::Drop),
-            ("255.255.255.255/32", Source::Special, Hop::Receive),
-        ],
-        FamilyId::V6 => &[("::/0", Source::DefaultRoute, Hop::Drop), ("fe80::/10", Source::Special, Hop::LinkLocal)],
+fn no_table(id: u32) -> OpError {
+    OpError::new(retval::NO_SUCH_FIB, format!("no table {id}")).key("table_id")
+}
+
+/// Adds, replaces or removes a route; gives its index in the statistics.
+fn change(router: &mut Router, add: bool, multipath: bool, table: u32, prefix: &Prefix, paths: &[FibPath]) -> Result<u32, OpError> {
+    let six = crate::api::is_six(&prefix.address.af);
+    let prefix = from_prefix(prefix)?.masked();
+    let paths: Result<Vec<Path>, OpError> = paths.iter().map(|path| decode(router, six, path)).collect();
+    let paths = paths?;
+    if paths.is_empty() && (add || multipath) {
+        return Err(OpError::new(retval::NO_PATHS_IN_ROUTE, "a route without paths").key("paths"));
+    }
+    let source = Source::Api;
+    let result = match (add, multipath) {
+        (true, true) => router.add_route(table, prefix, source, paths),
+        (true, false) => router.replace_route(table, prefix, source, paths),
+        (false, true) => router.remove_route(table, prefix, source, Some(&paths)),
+        (false, false) => router.remove_route(table, prefix, source, None),
     };
-    texts.iter().filter_map(|(p, s, h)| p.parse().ok().map(|p| (p, *s, *h))).collect()
+    match result {
+        // What is not there has not to be removed: VPP says the same.
+        Err(crate::fib::FibError::NoRoute | crate::fib::FibError::NoPath) if !add => return Ok(ALL),
+        other => other.map_err(|e| fib_error(&e).value(prefix))?,
+    }
+    if add {
+        crate::api::replace::route_said(router, table, prefix);
+    }
+    Ok(if add { router.route_index(table, prefix).unwrap_or(ALL) } else { ALL })
 }
 
-/// The family of a prefix and its parts.
-fn parts(prefix: IpPrefix) -> (FamilyId, IpAddr, u8) {
-    (FamilyId::of(&prefix.addr()), prefix.addr(), prefix.len())
+/// A path as the router has it.
+fn decode(router: &Router, six: bool, path: &FibPath) -> Result<Path, OpError> {
+    let hop = match path.r#type {
+        FibPathType::FIB_API_PATH_TYPE_NORMAL => normal(router, six, path)?,
+        FibPathType::FIB_API_PATH_TYPE_LOCAL => Hop::Receive,
+        FibPathType::FIB_API_PATH_TYPE_DROP => Hop::Drop,
+        FibPathType::FIB_API_PATH_TYPE_ICMP_UNREACH => Hop::Unreachable,
+        FibPathType::FIB_API_PATH_TYPE_ICMP_PROHIBIT => Hop::Prohibited,
+        FibPathType(other) => {
+            return Err(OpError::new(retval::UNIMPLEMENTED, format!("paths of type {other} are not there")).key("type"));
+        }
+    };
+    if path.n_labels > 0 {
+        return Err(OpError::new(retval::UNIMPLEMENTED, "there are no MPLS labels").key("n_labels"));
+    }
+    Ok(Path { preference: path.preference, hop, weight: path.weight.max(1) })
 }
 
-impl Router {
-    /// Calls `f` with the FIB and what it needs of the rest.
-    pub(crate) fn with_fib<R>(&mut self, f: impl FnOnce(&mut Fib, &mut Env<'_>) -> R) -> R {
-        let Self { fib, interfaces, graph, .. } = self;
-        f(fib, &mut Env { interfaces, graph })
-    }
-
-    /// The FIB, to be looked at.
-    pub fn fib(&self) -> &Fib {
-        &self.fib
-    }
-
-    /// Adds paths to what a source has for a prefix in a table (user's number).
-    ///
-    /// # Errors
-    /// See [`FibError`]; nothing has changed then.
-    pub fn add_route(&mut self, table: u32, prefix: IpPrefix, source: Source, paths: Vec<Path>) -> Result<(), FibError> {
-        self.set_route(table, prefix, source, paths, Change::Add)
-    }
-
-    /// Sets what a source has for a prefix.
-    ///
-    /// # Errors
-    /// As [`Router::add_route`].
-    pub fn replace_route(&mut self, table: u32, prefix: IpPrefix, source: Source, paths: Vec<Path>) -> Result<(), FibError> {
-        self.set_route(table, prefix, source, paths, Change::Replace)
-    }
-
-    fn set_route(
-        &mut self,
-        table: u32,
-        prefix: IpPrefix,
-        source: Source,
-        paths: Vec<Path>,
-        change: Change,
-    ) -> Result<(), FibError> {
-        let (family, address, len) = parts(prefix);
-        self.with_fib(|fib, env| {
-            by_family!(family, F => {
-                let at = <F as Select>::tables(fib).fib(table)?;
-                fib.set::<F>(env, at, (number::<F>(address)?, len), source, paths, change)
-            })
-        })
-    }
-
-    /// Removes paths that a source has for a prefix, or all of them.
-    ///
-    /// # Errors
-    /// No such table, route or path; nothing has changed then.
-    pub fn remove_route(&mut self, table: u32, prefix: IpPrefix, source: Source, paths: Option<&[Path]>) -> Result<(), FibError> {
-        let (family, address, len) = parts(prefix);
-        self.with_fib(|fib, env| {
-            by_family!(family, F => {
-                let at = <F as Select>::tables(fib).fib(table)?;
-                fib.unset::<F>(env, at, (number::<F>(address)?, len), source, paths)
-            })
-        })
-    }
-
-    /// Begins to add (or, with `remove`, to take away) `count` prefixes in a row with the same paths; go on with
-    /// [`Router::step_bulk`].
-    ///
-    /// # Errors
-    /// No such table, impossible paths, or fewer prefixes than that to the end of the address space.
-    pub fn bulk_routes(
-        &mut self,
-        table: u32,
-        prefix: IpPrefix,
-        source: Source,
-        paths: Vec<Path>,
-        count: u64,
-        remove: bool,
-    ) -> Result<Bulk, FibError> {
-        let (family, address, len) = parts(prefix);
-        by_family!(family, F => {
-            <F as Select>::tables(&self.fib).fib(table)?;
-            let last = count.checked_sub(1).and_then(|n| F::nth(number::<F>(address).ok()?, len, n));
-            last.ok_or(FibError::Count(count))?;
-        });
-        Ok(Bulk { table, address, len, source, paths, remove, count, done: 0 })
-    }
-
-    /// Goes on with a bulk for at most `n` prefixes. Where one fails, those before it stay and it can be tried again.
-    ///
-    /// # Errors
-    /// As [`Router::add_route`].
-    pub fn step_bulk(&mut self, bulk: &mut Bulk, n: u64) -> Result<(), FibError> {
-        let family = FamilyId::of(&bulk.address);
-        self.with_fib(|fib, env| by_family!(family, F => fib.bulk::<F>(env, bulk, n)))
-    }
-
-    /// What a table (user's number) says of an address.
-    pub fn route_lookup(&self, table: u32, address: IpAddr) -> Option<FoundRoute> {
-        by_family!(FamilyId::of(&address), F => self.fib.find::<F>(table, address))
-    }
-
-    /// Makes a table; the lowest free number where none is given. One that exists takes the name.
-    ///
-    /// # Errors
-    /// Table 0, or no memory.
-    pub fn add_table(&mut self, family: FamilyId, id: Option<u32>, name: Option<&str>) -> Result<u32, FibError> {
-        if id == Some(0) {
-            return Err(FibError::TableZero);
-        }
-        self.with_fib(|fib, env| {
-            by_family!(family, F => {
-                let tables = <F as Select>::tables_mut(fib);
-                let Some(id) = id.or_else(|| (1..).find(|n| !tables.ids.contains_key(n))) else {
-                    return Err(FibError::Full("tables"));
-                };
-                if let Ok(at) = tables.fib(id) {
-                    if let Some(table) = tables.get_mut(at) {
-                        table.wanted = true;
-                        table.name = name.map_or_else(|| table.name.clone(), Into::into);
-                    }
-                    return Ok(id);
-                }
-                fib.add_table::<F>(env, id, name)?;
-                Ok(id)
-            })
-        })
-    }
-
-    /// Removes a table with all its routes. One that interfaces are bound to loses the routes that users have set, and goes
-    /// when the last interface leaves it.
-    ///
-    /// # Errors
-    /// No such table, table 0, or one that routes of other tables use.
-    pub fn remove_table(&mut self, family: FamilyId, id: u32) -> Result<(), FibError> {
-        if id == 0 {
-            return Err(FibError::TableZero);
-        }
-        let bound = |i: &&crate::Interface| match family {
-            FamilyId::V4 => i.tables.0 == id,
-            FamilyId::V6 => i.tables.1 == id,
-        };
-        let bound = self.interfaces.iter().any(|i| bound(&i));
-        self.with_fib(|fib, env| {
-            by_family!(family, F => {
-                let at = <F as Select>::tables(fib).fib(id)?;
-                if bound {
-                    if let Some(table) = <F as Select>::tables_mut(fib).get_mut(at) {
-                        table.wanted = false;
-                    }
-                    return fib.remove_user_routes::<F>(env, at);
-                }
-                let leads = |p: &Path| matches!(p.hop, Hop::Lookup(t) | Hop::Recursive { table: t, .. } if t == id);
-                let other = |l: &super::list::PathList| l.key.family == family && l.key.fib != at;
-                if fib.lists.iter().any(|(_, l)| other(l) && l.key.paths.iter().any(leads)) {
-                    return Err(FibError::TableInUse { id, by: "routes of other tables".into() });
-                }
-                fib.remove_table::<F>(env, at)
-            })
-        })
-    }
-
-    /// An interface has left a table: one that the user has deleted goes with the last. Where routes of other tables still
-    /// lead to it, it waits to be deleted again.
-    pub(crate) fn left_table(&mut self, family: FamilyId, id: u32) {
-        let tables = |i: &crate::Interface| if family == FamilyId::V4 { i.tables.0 } else { i.tables.1 };
-        let deleted = by_family!(family, F => {
-            let tables = <F as Select>::tables(&self.fib);
-            tables.fib(id).ok().and_then(|at| tables.get(at)).is_some_and(|t| !t.wanted)
-        });
-        if deleted && !self.interfaces.iter().any(|i| tables(i) == id) {
-            let _ = self.remove_table(family, id);
-        }
-    }
-
-    /// Sets what chooses among equal paths of a table.
-    ///
-    /// # Errors
-    /// No such table.
-    pub fn set_flow_hash(&mut self, family: FamilyId, id: u32, hash: FlowHash) -> Result<(), FibError> {
-        let fib = &mut self.fib;
-        by_family!(family, F => {
-            let at = <F as Select>::tables(fib).fib(id)?;
-            if let Some(table) = <F as Select>::tables_mut(fib).get_mut(at) {
-                table.flow_hash = hash;
+fn normal(router: &Router, six: bool, path: &FibPath) -> Result<Hop, OpError> {
+    let six = match path.proto {
+        FibPathNhProto::FIB_API_PATH_NH_PROTO_IP4 => false,
+        FibPathNhProto::FIB_API_PATH_NH_PROTO_IP6 => true,
+        FibPathNhProto(other) => {
+            // A path without a next hop need not tell its protocol right.
+            if path.nh.address.0 != [0; 16] {
+                return Err(
+                    OpError::new(retval::UNIMPLEMENTED, format!("next hops of protocol {other} are not there")).key("proto")
+                );
             }
-            let lists: Vec<u32> =
-                fib.lists.iter().filter(|(_, l)| l.key.family == family && l.key.fib == at).map(|(lb, _)| lb).collect();
-            for lb in lists {
-                fib.lists.publish(&mut fib.records, lb, hash)?;
-            }
-            Ok(())
-        })
-    }
-
-    /// What is mixed into the choice among equal paths of all tables.
-    pub fn flow_hash_router_id(&self) -> u32 {
-        self.fib.lists.router_id
-    }
-
-    /// Sets what is mixed into the choice among equal paths of all tables, so that routers that stand in a row do not all
-    /// choose alike.
-    ///
-    /// # Errors
-    /// No room for buckets.
-    pub fn set_flow_hash_router_id(&mut self, id: u32) -> Result<(), FibError> {
-        let fib = &mut self.fib;
-        fib.lists.router_id = id;
-        let lists: Vec<(u32, FamilyId, u32)> = fib.lists.iter().map(|(lb, l)| (lb, l.key.family, l.key.fib)).collect();
-        for (lb, family, at) in lists {
-            let hash = by_family!(family, F => <F as Select>::tables(fib).get(at).map(|t| t.flow_hash)).unwrap_or_default();
-            fib.lists.publish(&mut fib.records, lb, hash)?;
+            six
         }
-        Ok(())
-    }
-
-    /// Binds an interface to a table (user's number): its packets are looked up there.
-    ///
-    /// # Errors
-    /// No such interface or table, or an interface that has addresses of the family. Link-local ones are in no table.
-    pub fn set_interface_table(&mut self, index: IfIndex, family: FamilyId, id: u32) -> Result<(), FibError> {
-        let interface = self.interfaces.get_mut(index).ok_or(FibError::NoInterface(index.0))?;
-        let at = by_family!(family, F => <F as Select>::tables(&self.fib).fib(id)?);
-        let link_local = |a: &IpAddr| matches!(a, IpAddr::V6(a) if is_link_local(a.to_bits()));
-        if interface.addresses.iter().any(|(a, _)| FamilyId::of(a) == family && !link_local(a)) {
-            return Err(FibError::HasAddresses(interface.name.clone()));
+    };
+    let address = Some(from_union(six, &path.nh.address)).filter(|address| !address.is_unspecified());
+    let interface = match path.sw_if_index {
+        ALL => None,
+        index => {
+            let known = router.interfaces.get(IfIndex(index)).map(|interface| interface.index);
+            let missing = || OpError::new(retval::NO_MATCHING_INTERFACE, format!("no interface {index}")).key("sw_if_index");
+            Some(known.ok_or_else(missing)?)
         }
-        let left = match family {
-            FamilyId::V4 => std::mem::replace(&mut interface.tables.0, id),
-            FamilyId::V6 => std::mem::replace(&mut interface.tables.1, id),
-        };
-        self.records.update(index, |r| match family {
-            FamilyId::V4 => r.fib4 = at,
-            FamilyId::V6 => r.fib6 = at,
-        });
-        self.tell(&IfEvent::Table(index, family == FamilyId::V4));
-        self.left_table(family, left);
-        Ok(())
+    };
+    let has = |flag: FibPathFlags| path.flags.0 & flag.0 != 0;
+    let via = match () {
+        () if has(FibPathFlags::FIB_API_PATH_FLAG_RESOLVE_VIA_HOST) => ResolveVia::Host,
+        () if has(FibPathFlags::FIB_API_PATH_FLAG_RESOLVE_VIA_ATTACHED) => ResolveVia::Attached,
+        () => ResolveVia::Any,
+    };
+    let table = path.table_id;
+    if interface.is_none() && !exists(router, six, table) {
+        return Err(no_table(table));
     }
+    Ok(match (address, interface) {
+        (Some(address), Some(interface)) => Hop::Neighbor { interface, address },
+        (Some(address), None) => Hop::Recursive { table, address, via },
+        (None, Some(interface)) => Hop::Attached { interface, source: None },
+        (None, None) => Hop::Lookup(table),
+    })
+}
 
-    /// A neighbour's link address has become known or has changed (`Some`), or is not known any more (`None`). Buckets that
-    /// lead to it are stored, one by one; the host routes of a neighbour that a route to its link covers come and go with it.
-    ///
-    /// # Errors
-    /// No such interface, or no room; then nothing has changed.
-    pub fn neighbor_update(&mut self, interface: IfIndex, address: IpAddr, mac: Option<MacAddr>) -> Result<(), FibError> {
-        self.with_fib(|fib, env| fib.neighbor(env, interface, address, mac, true))
+fn lookup(router: &mut Router, table: u32, exact: bool, prefix: &Prefix) -> Result<RouteInfo, OpError> {
+    let prefix = from_prefix(prefix)?;
+    let route = match exact {
+        true => router.route(table, prefix),
+        // The longest one that covers all of it.
+        false => (0..=prefix.len())
+            .rev()
+            .filter_map(|len| IpPrefix::new(prefix.addr(), len).ok())
+            .find_map(|shorter| router.route(table, shorter).transpose())
+            .transpose(),
+    };
+    let missing = || OpError::new(retval::NO_SUCH_ENTRY, format!("no route for {prefix}")).key("prefix");
+    route.map_err(|e| fib_error(&e))?.ok_or_else(missing)
+}
+
+/// Sends a table, some routes at a time.
+fn dump(table: IpTable, send: impl Fn(&mut Call<'_>, u32, RouteInfo) + 'static) -> Flow {
+    let (family, id) = (family(table.is_ip6), table.table_id);
+    let mut after: Option<IpPrefix> = None;
+    Flow::More(Box::new(move |call| {
+        // A table that is not there, or goes meanwhile, has no routes.
+        let routes = call.router.routes(family, id, after, AT_ONCE).unwrap_or_default();
+        let last = routes.len() < AT_ONCE;
+        after = routes.last().map(|route| route.prefix);
+        routes.into_iter().for_each(|route| send(call, id, route));
+        last
+    }))
+}
+
+fn encode(router: &Router, table_id: u32, route: &RouteInfo) -> IpRoute {
+    let IpRouteV2 { stats_index, prefix, n_paths, paths, .. } = encode_v2(router, table_id, route);
+    IpRoute { table_id, stats_index, prefix, n_paths, paths }
+}
+
+fn encode_v2(router: &Router, table_id: u32, route: &RouteInfo) -> IpRouteV2 {
+    let six = route.prefix.addr().is_ipv6();
+    let best = route.sources.first();
+    let mut paths: Vec<FibPath> = best.iter().flat_map(|source| &source.paths).map(|path| encode_path(six, path)).collect();
+    if let ([path], Some(Source::Interface)) = (paths.as_mut_slice(), best.map(|source| source.source))
+        && path.r#type == FibPathType::FIB_API_PATH_TYPE_LOCAL
+    {
+        // Clients look for the interface whose address it is.
+        path.sw_if_index = owner(router, table_id, route.prefix).map_or(ALL, |index| index.0);
     }
-
-    /// As [`Router::neighbor_update`], for a neighbour that gets no host route of its own (`no-fib-entry`).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn neighbor_update_without_route(
-        &mut self,
-        interface: IfIndex,
-        address: IpAddr,
-        mac: Option<MacAddr>,
-    ) -> Result<(), FibError> {
-        self.with_fib(|fib, env| fib.neighbor(env, interface, address, mac, false))
+    IpRouteV2 {
+        table_id,
+        stats_index: route.load_balance,
+        prefix: prefix(route.prefix.addr(), route.prefix.len()),
+        n_paths: 0,
+        src: best.map_or(0, |source| source_number(source.source)),
+        paths,
     }
+}
 
-    /// The adjacency of a neighbour, where one is in use.
-    pub fn find_adjacency(&self, interface: IfIndex, address: IpAddr) -> Option<u32> {
-        self.fib.adjacencies.find(&AdjKey { family: FamilyId::of(&address), interface, kind: AdjKind::Neighbor(address) })
+/// The interface that has an address of a table.
+fn owner(router: &Router, table: u32, host: IpPrefix) -> Option<IfIndex> {
+    let address = host.addr();
+    let of_table = |i: &&crate::Interface| if address.is_ipv6() { i.tables.1 == table } else { i.tables.0 == table };
+    let mut interfaces = router.interfaces.iter().filter(of_table);
+    interfaces.find(|i| i.addresses.iter().any(|(own, _)| *own == address)).map(|i| i.index)
+}
+
+/// Numbers of sources, in the order of their rank; VPP's depend on its build, and it lists them by `fib_source_dump`.
+fn source_number(source: Source) -> u8 {
+    match source {
+        Source::Special => 1,
+        Source::Interface => 2,
+        Source::Api => 3,
+        Source::Cli => 4,
+        Source::Plugin => 5,
+        Source::Adjacency => 6,
+        Source::DefaultRoute => 7,
     }
+}
 
-    /// An adjacency.
-    pub fn adjacency_info(&self, index: u32) -> Option<AdjacencyInfo> {
-        self.fib.adjacencies.get(index).map(|a| self.fib.info(index, a))
+fn encode_path(six: bool, path: &Path) -> FibPath {
+    let proto = match path.next_hop().map_or(six, |address| address.is_ipv6()) {
+        true => FibPathNhProto::FIB_API_PATH_NH_PROTO_IP6,
+        false => FibPathNhProto::FIB_API_PATH_NH_PROTO_IP4,
+    };
+    let (table_id, r#type, flags) = match path.hop {
+        Hop::Recursive { table, via, .. } => {
+            let flags = match via {
+                ResolveVia::Any => FibPathFlags::FIB_API_PATH_FLAG_NONE,
+                ResolveVia::Host => FibPathFlags::FIB_API_PATH_FLAG_RESOLVE_VIA_HOST,
+                ResolveVia::Attached => FibPathFlags::FIB_API_PATH_FLAG_RESOLVE_VIA_ATTACHED,
+            };
+            (table, FibPathType::FIB_API_PATH_TYPE_NORMAL, flags)
+        }
+        Hop::Lookup(table) => (table, FibPathType::FIB_API_PATH_TYPE_NORMAL, FibPathFlags::FIB_API_PATH_FLAG_NONE),
+        _ => (0, path_type(path.hop), FibPathFlags::FIB_API_PATH_FLAG_NONE),
+    };
+    FibPath {
+        sw_if_index: path.interface().map_or(ALL, |index| index.0),
+        table_id,
+        weight: path.weight,
+        preference: path.preference,
+        r#type,
+        flags,
+        proto,
+        nh: FibPathNh { address: path.next_hop().map(next_hop).unwrap_or_default(), ..FibPathNh::default() },
+        ..FibPath::default()
     }
+}
 
-    /// All adjacencies, by index.
-    pub fn adjacencies(&self) -> Vec<AdjacencyInfo> {
-        self.fib.adjacencies.iter().map(|(i, a)| self.fib.info(i, a)).collect()
-    }
-
-    /// User's number of the table that a FIB index stands for.
-    pub fn table_of_fib(&self, family: FamilyId, fib: u32) -> Option<u32> {
-        by_family!(family, F => <F as Select>::tables(&self.fib).get(fib).map(|t| t.id))
+fn path_type(hop: Hop) -> FibPathType {
+    match hop {
+        Hop::Receive => FibPathType::FIB_API_PATH_TYPE_LOCAL,
+        Hop::Drop | Hop::Gone | Hop::Punt => FibPathType::FIB_API_PATH_TYPE_DROP,
+        Hop::Unreachable => FibPathType::FIB_API_PATH_TYPE_ICMP_UNREACH,
+        Hop::Prohibited => FibPathType::FIB_API_PATH_TYPE_ICMP_PROHIBIT,
+        _ => FibPathType::FIB_API_PATH_TYPE_NORMAL,
     }
 }

@@ -126,7 +126,7 @@ mod tests {
         receiver.next();
         let mut flood = |interface| (0..=CHANNEL as u64).map(|k| teller.tell(k << 8, IfIndex(interface), TOLD_TIME)).last();
         assert_eq!(flood(1), Some(Told::Busy));
-        assert_eq!(std::iter::from_fn(|| receiver.next()).count(), SHARE.into(), "one interface's share");
+        assert_eq!(std::iter::from_fn(|| receiver.next()).count(), usize::from(SHARE), "one interface's share");
         assert_eq!([1, 2, 3, 4, 5].map(&mut flood), [Some(Told::Busy); 5]);
         assert_eq!(std::iter::from_fn(|| receiver.next()).count(), CHANNEL);
         assert!(receiver.shares.iter().all(|share| share.load(Ordering::Relaxed) == 0));

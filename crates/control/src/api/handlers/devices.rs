@@ -8,14 +8,14 @@ use quiver_command::from_message;
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Operation, retval};
 use quiver_net::Router;
+use quiver_net::api::{ALL, Details, Handlers, said};
 use quiver_net::interface::Kind;
+use quiver_net::interface::api::{delete, given, made};
+use quiver_net::interface::ops::{DeleteInterface, DeleteInterfaceRequest, DeleteKind};
+use quiver_net::ops::done;
 
-use super::interface::{delete, done, given, made};
-use crate::api::convert::{ALL, said};
-use crate::api::table::{Details, Handlers};
 use crate::ops::af_xdp::CreateAfXdp;
 use crate::ops::host_interface::CreateHost;
-use crate::ops::interface::{DeleteInterface, DeleteInterfaceRequest, DeleteKind};
 use crate::ops::tap::{CreateTap, Gateway, HostAddressRequest, TapInfo};
 
 pub(super) fn add(handlers: &mut Handlers) {

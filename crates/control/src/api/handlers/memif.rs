@@ -6,12 +6,11 @@ use quiver_command::from_message;
 use quiver_command::operation::{OpError, Operation, retval};
 use quiver_drivers::memif::{Mode, Role};
 use quiver_net::Router;
+use quiver_net::api::{ALL, Details, Handlers, flags, said};
+use quiver_net::interface::api::delete;
+use quiver_net::interface::ops::DeleteKind;
+use quiver_net::ops::done;
 
-use super::interface::{delete, done};
-use crate::api::clients::flags;
-use crate::api::convert::{ALL, said};
-use crate::api::table::{Details, Handlers};
-use crate::ops::interface::DeleteKind;
 use crate::ops::memif::{self, CreateMemif as MakeMemif, CreateSocket, DeleteSocket};
 
 pub(super) fn add(handlers: &mut Handlers) {

@@ -3,41 +3,19 @@
 //! Codes of refusals are those of the operations, which are VPP's; where one of VPP's handlers gives another for the same
 //! mistake, the handler here says so.
 
-mod arp;
 mod devices;
-mod generator;
-mod interface;
-mod ip;
-mod l2;
 mod memif;
-mod nd;
-mod neighbor;
-mod path_mtu;
-mod ping;
-mod replace;
-mod route;
 pub mod session;
 mod trace;
 
-use super::table::Handlers;
+use quiver_net::api::Handlers;
 
-/// Handlers of everything that is in this crate.
+/// Handlers of everything but plugins.
 pub fn all() -> Handlers {
-    let mut handlers = Handlers::default();
+    let mut handlers = quiver_net::api::handlers();
     session::add(&mut handlers);
-    interface::add(&mut handlers);
-    ip::add(&mut handlers);
-    route::add(&mut handlers);
-    neighbor::add(&mut handlers);
-    replace::add(&mut handlers);
-    path_mtu::add(&mut handlers);
-    ping::add(&mut handlers);
     trace::add(&mut handlers);
-    nd::add(&mut handlers);
-    arp::add(&mut handlers);
-    l2::add(&mut handlers);
     memif::add(&mut handlers);
     devices::add(&mut handlers);
-    generator::add(&mut handlers);
     handlers
 }

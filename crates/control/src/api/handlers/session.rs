@@ -1,14 +1,13 @@
 //! `memclnt`, `vpe` and `vlib`: the client itself, versions, command lines.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use quiver_api::defs::*;
 use quiver_api::{MODULES, Text};
 use quiver_command::operation::{OpError, retval};
 use quiver_net::Router;
-use std::time::{SystemTime, UNIX_EPOCH};
+use quiver_net::api::{Clients, Flow, Handlers, Table, Wish, from_address, index_of};
 
-use crate::api::clients::{Clients, Wish};
-use crate::api::table::{Flow, Handlers, Table};
-use crate::api::{from_address, index_of};
 use crate::ops::version::{build_date, version};
 
 pub(super) fn add(handlers: &mut Handlers) {
@@ -142,7 +141,7 @@ fn want_neighbors(
     ip: &Address,
     interface: &InterfaceIndex,
 ) -> Result<(), OpError> {
-    let interface = if interface.0 == super::super::convert::ALL { None } else { Some(index_of(router, interface)?) };
+    let interface = if interface.0 == quiver_net::api::ALL { None } else { Some(index_of(router, interface)?) };
     let address = Some(from_address(ip)).filter(|address| !address.is_unspecified());
     if let Some(clients) = router.part_mut::<Clients>() {
         clients.want_neighbors(client, v2, on, Wish { pid, interface, address });

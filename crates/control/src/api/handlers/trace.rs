@@ -4,14 +4,12 @@
 //! go on to be traced.
 
 use quiver_api::defs::*;
+use quiver_command::operation::Empty;
 use quiver_command::operation::{OpError, Operation as _, retval};
 use quiver_graph::NodeId;
 use quiver_net::Router;
+use quiver_net::api::{ALL, Call, Clients, Flow, Handlers};
 
-use crate::api::clients::Clients;
-use crate::api::convert::ALL;
-use crate::api::table::{Call, Flow, Handlers};
-use crate::ops::threads::Empty;
 use crate::ops::trace::{self, AddTrace, AddTraceRequest, ClearTrace, Filter, SetTraceFilter, SetTraceFilterRequest};
 
 /// Traces that are put into words before the thread is given back.

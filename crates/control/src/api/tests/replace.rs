@@ -3,7 +3,7 @@
 use super::*;
 
 fn ip(text: &str) -> Address {
-    crate::api::address(text.parse().unwrap())
+    quiver_net::api::address(text.parse().unwrap())
 }
 
 fn code<M: Message, R: Message>(h: &mut Harness, table: &Table, message: &M) -> i32 {

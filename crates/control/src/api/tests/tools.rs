@@ -1,16 +1,16 @@
 //! Path MTUs, traces, ping.
 
 use quiver_command::session::Request;
+use quiver_net::api::Behind;
 
 use super::*;
-use crate::api::table::Behind;
 
 fn code<M: Message, R: Message>(h: &mut Harness, table: &Table, message: &M) -> i32 {
     request::<M, R>(h, table, message).1
 }
 
 fn path_mtu(h: &mut Harness, table: &Table, host: &str, mtu: u16) -> i32 {
-    let nh = crate::api::address(host.parse().unwrap());
+    let nh = quiver_net::api::address(host.parse().unwrap());
     let pmtu = IpPathMtu { nh, path_mtu: mtu, ..Default::default() };
     code::<_, IpPathMtuUpdateReply>(h, table, &IpPathMtuUpdate { pmtu })
 }
@@ -72,7 +72,7 @@ fn nodes_are_found_by_name_and_only_those_that_bring_packets_in_are_traced() {
 fn a_ping_is_answered_at_once_and_runs_behind_the_client() {
     let (mut h, table) = bed();
     let mut run = |interval, repeat| {
-        let address = crate::api::address("10.0.0.2".parse().unwrap());
+        let address = quiver_net::api::address("10.0.0.2".parse().unwrap());
         let message = bytes(&table, &WantPingFinishedEvents { address, repeat, interval });
         let mut out = Vec::new();
         let mut call = Call { router: &mut h.router, table: &table, client: 1, context: 0, out: &mut out };

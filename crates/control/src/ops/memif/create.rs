@@ -6,12 +6,12 @@ use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_drivers::memif::{Key, Limits, MemifConfig, Mode, POOL_BUFFERS, Role, SocketConfig};
 use quiver_net::Router;
+use quiver_net::interface::ops::{
+    CreatedInterface, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface,
+};
 use serde::Serialize;
 
 use super::{memif, memif_error, system_error};
-use crate::ops::interface::{
-    CreatedInterface, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface,
-};
 use crate::system::System;
 
 /// Largest IP packet by default, bytes, as in VPP.

@@ -6,10 +6,10 @@ use quiver_command::grammar::{Command, IfRef};
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
 use quiver_drivers::memif::{DescriptorInfo, InterfaceInfo, Limits, Memif, Mode, RingInfo, Role};
 use quiver_net::Router;
+use quiver_net::interface::ops::resolve;
 use serde::{Deserialize, Serialize};
 
 use super::{memif, system_error};
-use crate::ops::interface::resolve;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.operation::<ShowMemif>();

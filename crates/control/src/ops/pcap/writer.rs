@@ -7,9 +7,8 @@ use blocking::{Task, unblock};
 use crossbeam_channel::Receiver;
 use quiver_command::operation::OpError;
 use quiver_graph::Captured;
+use quiver_net::files::{NewFile, Place};
 use quiver_wire::pcapfile::{LinkType, Writer};
-
-use crate::files::{NewFile, Place};
 
 /// Bytes that are held back to be sorted: threads hand their packets over at slightly different times.
 const HELD: usize = 16 << 20;
@@ -88,8 +87,8 @@ mod tests {
     use quiver_wire::pcapfile::Reader;
 
     use super::*;
-    use crate::files::{Files, Use};
     use crate::ops::testing::OwnFolder;
+    use quiver_net::files::{Files, Use};
 
     fn packet(time: u64, size: usize) -> Captured {
         Captured { time, point: CapturePoint::Rx, interface: IfIndex(1), len: size, bytes: vec![7; size] }

@@ -80,7 +80,7 @@ fn only_the_most_preferred_paths_that_are_up_are_used() {
     h.router.set_link(x[2], quiver_graph::Link { up: false, speed: None });
     assert_eq!(on(&mut h), [x[3].0]);
     h.router.delete_interface(x[3]).unwrap();
-    assert_eq!(on(&mut h), []);
+    assert!(on(&mut h).is_empty());
     h.router.set_interface_up(x[1], true).unwrap();
     assert_eq!(on(&mut h), [x[1].0]);
     h.assert_buffers_held(0);

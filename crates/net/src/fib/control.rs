@@ -1,0 +1,382 @@
+//! What the rest of the router asks of the FIB.
+
+use std::net::IpAddr;
+
+use quiver_graph::IfIndex;
+use quiver_wire::ipv6::address::is_link_local;
+use quiver_wire::{IpPrefix, MacAddr};
+
+use super::adjacency::{AdjKey, AdjKind, Adjacency, AdjacencyInfo, Env};
+use super::events::on_interface;
+use super::path::{Hop, Path, Source};
+use super::records::{Bucket, Class};
+use super::route::{Bulk, Change};
+use super::table::{Select, by_family, default_name, number};
+use super::{Fib, FibError};
+use crate::interface::IfEvent;
+use crate::ip::{Family as _, FamilyId, FlowHash, PrefixTable as _, V4, V6};
+use crate::{NetError, Router};
+
+/// What the FIB says of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundRoute {
+    /// Length of the prefix that decides.
+    pub prefix_len: u8,
+    /// Its source.
+    pub source: Source,
+    /// Its paths.
+    pub paths: Vec<Path>,
+    /// Load-balance, which is the route's index in the statistics.
+    pub load_balance: u32,
+    /// What packets find: 2^n buckets.
+    pub buckets: Vec<Bucket>,
+    /// Interface of the first bucket that leaves by one.
+    pub interface: Option<IfIndex>,
+}
+
+/// Prepares tables 0 and the listener; nodes and arcs exist.
+pub(crate) fn init(router: &mut Router) -> Result<(), NetError> {
+    router.listen(on_interface);
+    let made = router.with_fib(|fib, env| {
+        fib.add_table::<V4>(env, 0, None)?;
+        fib.add_table::<V6>(env, 0, None)
+    });
+    made.map_err(|_| NetError::Memory("route tables"))?;
+    Ok(())
+}
+
+impl Fib {
+    fn add_table<F: Select>(&mut self, env: &mut Env<'_>, id: u32, name: Option<&str>) -> Result<u32, FibError> {
+        let name = name.map_or_else(|| default_name(F::ID, id), Into::into);
+        let (domain, budget) = (self.domain.clone(), self.budget.clone());
+        let fib = F::tables_mut(self).add(id, name, &domain, &budget)?;
+        for (prefix, source, hop) in specials(F::ID) {
+            let at = (number::<F>(prefix.addr())?, prefix.len());
+            let done = self.set::<F>(env, fib, at, source, vec![Path::new(hop)], Change::Replace);
+            if let Err(error) = done {
+                let _ = self.remove_table::<F>(env, fib);
+                return Err(error);
+            }
+        }
+        Ok(fib)
+    }
+
+    fn remove_table<F: Select>(&mut self, env: &mut Env<'_>, fib: u32) -> Result<(), FibError> {
+        self.flush::<F>(env, fib)?;
+        F::tables_mut(self).remove(fib);
+        Ok(())
+    }
+
+    fn info(&self, index: u32, adjacency: &Adjacency) -> AdjacencyInfo {
+        let AdjKey { family, interface, kind } = adjacency.key;
+        AdjacencyInfo { index, family, interface, kind, mac: adjacency.mac, record: self.records.adjacency(index) }
+    }
+
+    pub(crate) fn find<F: Select>(&self, id: u32, address: IpAddr) -> Option<FoundRoute> {
+        let table = F::tables(self).get(F::tables(self).fib(id).ok()?)?;
+        let (prefix_len, lb) = table.routes.longest_match(F::number(address)?)?;
+        let list = self.lists.get(lb)?;
+        let buckets = self.lists.buckets(&self.records, lb);
+        let leaves = |b: &&Bucket| matches!(b.class(), Class::Rewrite | Class::Incomplete | Class::Glean);
+        let interface = buckets.iter().find(leaves).and_then(|b| self.adjacencies.get(b.index())).map(|a| a.key.interface);
+        let paths = list.key.paths.to_vec();
+        Some(FoundRoute { prefix_len, source: list.key.source, paths, load_balance: lb, buckets, interface })
+    }
+}
+
+/// What every table has from the start.
+fn specials(family: FamilyId) -> Vec<(IpPrefix, Source, Hop)> {
+    let texts: &[(&str, Source, Hop)] = match family {
+        FamilyId::V4 => &[
+            ("0.0.0.0/0", Source::DefaultRoute, Hop::Drop),
+            ("0.0.0.0/32", Source::Special, Hop::Drop),
+            ("224.0.0.0/4", Source::Special, Hop::Drop),
+            ("240.0.0.0/4", Source::Special, Hop::Drop),
+            ("255.255.255.255/32", Source::Special, Hop::Receive),
+        ],
+        FamilyId::V6 => &[("::/0", Source::DefaultRoute, Hop::Drop), ("fe80::/10", Source::Special, Hop::LinkLocal)],
+    };
+    texts.iter().filter_map(|(p, s, h)| p.parse().ok().map(|p| (p, *s, *h))).collect()
+}
+
+/// The family of a prefix and its parts.
+fn parts(prefix: IpPrefix) -> (FamilyId, IpAddr, u8) {
+    (FamilyId::of(&prefix.addr()), prefix.addr(), prefix.len())
+}
+
+impl Router {
+    /// Calls `f` with the FIB and what it needs of the rest.
+    pub(crate) fn with_fib<R>(&mut self, f: impl FnOnce(&mut Fib, &mut Env<'_>) -> R) -> R {
+        let Self { fib, interfaces, graph, .. } = self;
+        f(fib, &mut Env { interfaces, graph })
+    }
+
+    /// The FIB, to be looked at.
+    pub fn fib(&self) -> &Fib {
+        &self.fib
+    }
+
+    /// Adds paths to what a source has for a prefix in a table (user's number).
+    ///
+    /// # Errors
+    /// See [`FibError`]; nothing has changed then.
+    pub fn add_route(&mut self, table: u32, prefix: IpPrefix, source: Source, paths: Vec<Path>) -> Result<(), FibError> {
+        self.set_route(table, prefix, source, paths, Change::Add)
+    }
+
+    /// Sets what a source has for a prefix.
+    ///
+    /// # Errors
+    /// As [`Router::add_route`].
+    pub fn replace_route(&mut self, table: u32, prefix: IpPrefix, source: Source, paths: Vec<Path>) -> Result<(), FibError> {
+        self.set_route(table, prefix, source, paths, Change::Replace)
+    }
+
+    fn set_route(
+        &mut self,
+        table: u32,
+        prefix: IpPrefix,
+        source: Source,
+        paths: Vec<Path>,
+        change: Change,
+    ) -> Result<(), FibError> {
+        let (family, address, len) = parts(prefix);
+        self.with_fib(|fib, env| {
+            by_family!(family, F => {
+                let at = <F as Select>::tables(fib).fib(table)?;
+                fib.set::<F>(env, at, (number::<F>(address)?, len), source, paths, change)
+            })
+        })
+    }
+
+    /// Removes paths that a source has for a prefix, or all of them.
+    ///
+    /// # Errors
+    /// No such table, route or path; nothing has changed then.
+    pub fn remove_route(&mut self, table: u32, prefix: IpPrefix, source: Source, paths: Option<&[Path]>) -> Result<(), FibError> {
+        let (family, address, len) = parts(prefix);
+        self.with_fib(|fib, env| {
+            by_family!(family, F => {
+                let at = <F as Select>::tables(fib).fib(table)?;
+                fib.unset::<F>(env, at, (number::<F>(address)?, len), source, paths)
+            })
+        })
+    }
+
+    /// Begins to add (or, with `remove`, to take away) `count` prefixes in a row with the same paths; go on with
+    /// [`Router::step_bulk`].
+    ///
+    /// # Errors
+    /// No such table, impossible paths, or fewer prefixes than that to the end of the address space.
+    pub fn bulk_routes(
+        &mut self,
+        table: u32,
+        prefix: IpPrefix,
+        source: Source,
+        paths: Vec<Path>,
+        count: u64,
+        remove: bool,
+    ) -> Result<Bulk, FibError> {
+        let (family, address, len) = parts(prefix);
+        by_family!(family, F => {
+            <F as Select>::tables(&self.fib).fib(table)?;
+            let last = count.checked_sub(1).and_then(|n| F::nth(number::<F>(address).ok()?, len, n));
+            last.ok_or(FibError::Count(count))?;
+        });
+        Ok(Bulk { table, address, len, source, paths, remove, count, done: 0 })
+    }
+
+    /// Goes on with a bulk for at most `n` prefixes. Where one fails, those before it stay and it can be tried again.
+    ///
+    /// # Errors
+    /// As [`Router::add_route`].
+    pub fn step_bulk(&mut self, bulk: &mut Bulk, n: u64) -> Result<(), FibError> {
+        let family = FamilyId::of(&bulk.address);
+        self.with_fib(|fib, env| by_family!(family, F => fib.bulk::<F>(env, bulk, n)))
+    }
+
+    /// What a table (user's number) says of an address.
+    pub fn route_lookup(&self, table: u32, address: IpAddr) -> Option<FoundRoute> {
+        by_family!(FamilyId::of(&address), F => self.fib.find::<F>(table, address))
+    }
+
+    /// Makes a table; the lowest free number where none is given. One that exists takes the name.
+    ///
+    /// # Errors
+    /// Table 0, or no memory.
+    pub fn add_table(&mut self, family: FamilyId, id: Option<u32>, name: Option<&str>) -> Result<u32, FibError> {
+        if id == Some(0) {
+            return Err(FibError::TableZero);
+        }
+        self.with_fib(|fib, env| {
+            by_family!(family, F => {
+                let tables = <F as Select>::tables_mut(fib);
+                let Some(id) = id.or_else(|| (1..).find(|n| !tables.ids.contains_key(n))) else {
+                    return Err(FibError::Full("tables"));
+                };
+                if let Ok(at) = tables.fib(id) {
+                    if let Some(table) = tables.get_mut(at) {
+                        table.wanted = true;
+                        table.name = name.map_or_else(|| table.name.clone(), Into::into);
+                    }
+                    return Ok(id);
+                }
+                fib.add_table::<F>(env, id, name)?;
+                Ok(id)
+            })
+        })
+    }
+
+    /// Removes a table with all its routes. One that interfaces are bound to loses the routes that users have set, and goes
+    /// when the last interface leaves it.
+    ///
+    /// # Errors
+    /// No such table, table 0, or one that routes of other tables use.
+    pub fn remove_table(&mut self, family: FamilyId, id: u32) -> Result<(), FibError> {
+        if id == 0 {
+            return Err(FibError::TableZero);
+        }
+        let bound = |i: &&crate::Interface| match family {
+            FamilyId::V4 => i.tables.0 == id,
+            FamilyId::V6 => i.tables.1 == id,
+        };
+        let bound = self.interfaces.iter().any(|i| bound(&i));
+        self.with_fib(|fib, env| {
+            by_family!(family, F => {
+                let at = <F as Select>::tables(fib).fib(id)?;
+                if bound {
+                    if let Some(table) = <F as Select>::tables_mut(fib).get_mut(at) {
+                        table.wanted = false;
+                    }
+                    return fib.remove_user_routes::<F>(env, at);
+                }
+                let leads = |p: &Path| matches!(p.hop, Hop::Lookup(t) | Hop::Recursive { table: t, .. } if t == id);
+                let other = |l: &super::list::PathList| l.key.family == family && l.key.fib != at;
+                if fib.lists.iter().any(|(_, l)| other(l) && l.key.paths.iter().any(leads)) {
+                    return Err(FibError::TableInUse { id, by: "routes of other tables".into() });
+                }
+                fib.remove_table::<F>(env, at)
+            })
+        })
+    }
+
+    /// An interface has left a table: one that the user has deleted goes with the last. Where routes of other tables still
+    /// lead to it, it waits to be deleted again.
+    pub(crate) fn left_table(&mut self, family: FamilyId, id: u32) {
+        let tables = |i: &crate::Interface| if family == FamilyId::V4 { i.tables.0 } else { i.tables.1 };
+        let deleted = by_family!(family, F => {
+            let tables = <F as Select>::tables(&self.fib);
+            tables.fib(id).ok().and_then(|at| tables.get(at)).is_some_and(|t| !t.wanted)
+        });
+        if deleted && !self.interfaces.iter().any(|i| tables(i) == id) {
+            let _ = self.remove_table(family, id);
+        }
+    }
+
+    /// Sets what chooses among equal paths of a table.
+    ///
+    /// # Errors
+    /// No such table.
+    pub fn set_flow_hash(&mut self, family: FamilyId, id: u32, hash: FlowHash) -> Result<(), FibError> {
+        let fib = &mut self.fib;
+        by_family!(family, F => {
+            let at = <F as Select>::tables(fib).fib(id)?;
+            if let Some(table) = <F as Select>::tables_mut(fib).get_mut(at) {
+                table.flow_hash = hash;
+            }
+            let lists: Vec<u32> =
+                fib.lists.iter().filter(|(_, l)| l.key.family == family && l.key.fib == at).map(|(lb, _)| lb).collect();
+            for lb in lists {
+                fib.lists.publish(&mut fib.records, lb, hash)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// What is mixed into the choice among equal paths of all tables.
+    pub fn flow_hash_router_id(&self) -> u32 {
+        self.fib.lists.router_id
+    }
+
+    /// Sets what is mixed into the choice among equal paths of all tables, so that routers that stand in a row do not all
+    /// choose alike.
+    ///
+    /// # Errors
+    /// No room for buckets.
+    pub fn set_flow_hash_router_id(&mut self, id: u32) -> Result<(), FibError> {
+        let fib = &mut self.fib;
+        fib.lists.router_id = id;
+        let lists: Vec<(u32, FamilyId, u32)> = fib.lists.iter().map(|(lb, l)| (lb, l.key.family, l.key.fib)).collect();
+        for (lb, family, at) in lists {
+            let hash = by_family!(family, F => <F as Select>::tables(fib).get(at).map(|t| t.flow_hash)).unwrap_or_default();
+            fib.lists.publish(&mut fib.records, lb, hash)?;
+        }
+        Ok(())
+    }
+
+    /// Binds an interface to a table (user's number): its packets are looked up there.
+    ///
+    /// # Errors
+    /// No such interface or table, or an interface that has addresses of the family. Link-local ones are in no table.
+    pub fn set_interface_table(&mut self, index: IfIndex, family: FamilyId, id: u32) -> Result<(), FibError> {
+        let interface = self.interfaces.get_mut(index).ok_or(FibError::NoInterface(index.0))?;
+        let at = by_family!(family, F => <F as Select>::tables(&self.fib).fib(id)?);
+        let link_local = |a: &IpAddr| matches!(a, IpAddr::V6(a) if is_link_local(a.to_bits()));
+        if interface.addresses.iter().any(|(a, _)| FamilyId::of(a) == family && !link_local(a)) {
+            return Err(FibError::HasAddresses(interface.name.clone()));
+        }
+        let left = match family {
+            FamilyId::V4 => std::mem::replace(&mut interface.tables.0, id),
+            FamilyId::V6 => std::mem::replace(&mut interface.tables.1, id),
+        };
+        self.records.update(index, |r| match family {
+            FamilyId::V4 => r.fib4 = at,
+            FamilyId::V6 => r.fib6 = at,
+        });
+        self.tell(&IfEvent::Table(index, family == FamilyId::V4));
+        self.left_table(family, left);
+        Ok(())
+    }
+
+    /// A neighbour's link address has become known or has changed (`Some`), or is not known any more (`None`). Buckets that
+    /// lead to it are stored, one by one; the host routes of a neighbour that a route to its link covers come and go with it.
+    ///
+    /// # Errors
+    /// No such interface, or no room; then nothing has changed.
+    pub fn neighbor_update(&mut self, interface: IfIndex, address: IpAddr, mac: Option<MacAddr>) -> Result<(), FibError> {
+        self.with_fib(|fib, env| fib.neighbor(env, interface, address, mac, true))
+    }
+
+    /// As [`Router::neighbor_update`], for a neighbour that gets no host route of its own (`no-fib-entry`).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn neighbor_update_without_route(
+        &mut self,
+        interface: IfIndex,
+        address: IpAddr,
+        mac: Option<MacAddr>,
+    ) -> Result<(), FibError> {
+        self.with_fib(|fib, env| fib.neighbor(env, interface, address, mac, false))
+    }
+
+    /// The adjacency of a neighbour, where one is in use.
+    pub fn find_adjacency(&self, interface: IfIndex, address: IpAddr) -> Option<u32> {
+        self.fib.adjacencies.find(&AdjKey { family: FamilyId::of(&address), interface, kind: AdjKind::Neighbor(address) })
+    }
+
+    /// An adjacency.
+    pub fn adjacency_info(&self, index: u32) -> Option<AdjacencyInfo> {
+        self.fib.adjacencies.get(index).map(|a| self.fib.info(index, a))
+    }
+
+    /// All adjacencies, by index.
+    pub fn adjacencies(&self) -> Vec<AdjacencyInfo> {
+        self.fib.adjacencies.iter().map(|(i, a)| self.fib.info(i, a)).collect()
+    }
+
+    /// User's number of the table that a FIB index stands for.
+    pub fn table_of_fib(&self, family: FamilyId, fib: u32) -> Option<u32> {
+        by_family!(family, F => <F as Select>::tables(&self.fib).get(fib).map(|t| t.id))
+    }
+}

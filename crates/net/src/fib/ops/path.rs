@@ -1,0 +1,130 @@
+//! What stands behind `via`.
+
+use std::net::IpAddr;
+
+use quiver_command::grammar::{Args, IfRef};
+use quiver_command::operation::OpError;
+use serde::{Deserialize, Serialize};
+
+use crate::Router;
+use crate::fib::{Hop, Path, ResolveVia};
+use crate::interface::ops::resolve;
+
+/// Paths that lead neither to a next hop nor to an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathKind {
+    /// Dropped.
+    Drop,
+    /// For this router.
+    Local,
+    /// Handed to the host.
+    Punt,
+    /// Answered by "destination unreachable".
+    Unreach,
+    /// Answered by "administratively prohibited".
+    Prohibit,
+    /// Looked up in `table`.
+    Lookup,
+}
+
+/// A path as the user says it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PathRequest {
+    /// Next hop; without an interface it is looked up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_hop: Option<IpAddr>,
+    /// Interface; without a next hop every destination is asked for there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<IfRef>,
+    /// What else a path may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<PathKind>,
+    /// Table that the next hop, or with `lookup` the packet, is looked up in.
+    pub table: u32,
+    /// Share of the traffic, 1 to 255; 0 stands for 1.
+    pub weight: u8,
+    /// Lower is preferred.
+    pub preference: u8,
+    /// Only a host route may resolve the next hop.
+    pub resolve_via_host: bool,
+    /// Only a connected link may resolve the next hop.
+    pub resolve_via_attached: bool,
+}
+
+impl PathRequest {
+    /// The path that is meant.
+    pub(super) fn path(&self, router: &Router) -> Result<Path, OpError> {
+        let interface = self.interface.as_ref().map(|i| resolve(router, i)).transpose()?;
+        let via = match (self.resolve_via_host, self.resolve_via_attached) {
+            (true, _) => ResolveVia::Host,
+            (_, true) => ResolveVia::Attached,
+            _ => ResolveVia::Any,
+        };
+        let hop = match (self.kind, self.next_hop, interface) {
+            (None, Some(address), Some(interface)) => Hop::Neighbor { interface, address },
+            (None, Some(address), None) => Hop::Recursive { table: self.table, address, via },
+            (None, None, Some(interface)) => Hop::Attached { interface, source: None },
+            (Some(PathKind::Drop), ..) => Hop::Drop,
+            (Some(PathKind::Local), ..) => Hop::Receive,
+            (Some(PathKind::Punt), ..) => Hop::Punt,
+            (Some(PathKind::Unreach), ..) => Hop::Unreachable,
+            (Some(PathKind::Prohibit), ..) => Hop::Prohibited,
+            (Some(PathKind::Lookup), ..) => Hop::Lookup(self.table),
+            (None, None, None) => {
+                return Err(OpError::unspecified("a path without a next hop, interface or action").key("via"));
+            }
+        };
+        Ok(Path { preference: self.preference, hop, weight: self.weight.max(1) })
+    }
+}
+
+/// Reads one path, behind `via`.
+pub(super) fn parse(args: &mut Args<'_>, router: &Router) -> Result<PathRequest, OpError> {
+    let mut path = PathRequest::default();
+    let kinds = [
+        ("drop", PathKind::Drop),
+        ("local", PathKind::Local),
+        ("punt", PathKind::Punt),
+        ("null-send-unreach", PathKind::Unreach),
+        ("null-send-prohibit", PathKind::Prohibit),
+        ("null", PathKind::Drop),
+    ];
+    let is_interface = |args: &Args<'_>| args.peek().is_some_and(|word| router.interfaces.find(&word).is_ok());
+    if let Some(address) = args.try_ip() {
+        path.next_hop = Some(address);
+        if is_interface(args) {
+            path.interface = Some(args.interface()?);
+        }
+    } else if is_interface(args) {
+        path.interface = Some(args.interface()?);
+    } else if args.take_keyword("ip4-lookup-in-table") || args.take_keyword("ip6-lookup-in-table") {
+        path.kind = Some(PathKind::Lookup);
+        path.table = args.number("table id")?;
+    } else if args.take_keyword("lookup") {
+        args.expect_keyword("in")?;
+        args.expect_keyword("table")?;
+        path.kind = Some(PathKind::Lookup);
+        path.table = args.number("table id")?;
+    } else if let Some((_, kind)) = kinds.iter().find(|(word, _)| args.take_exact(word)) {
+        path.kind = Some(*kind);
+    } else {
+        return Err(args.unexpected());
+    }
+    loop {
+        if args.take_keyword("weight") {
+            path.weight = args.number_in("weight", 1..=255_u8)?;
+        } else if args.take_keyword("preference") {
+            path.preference = args.number("preference")?;
+        } else if path.next_hop.is_some() && args.take_keyword("next-hop-table") {
+            path.table = args.number("table id")?;
+        } else if args.take_keyword("resolve-via-host") {
+            path.resolve_via_host = true;
+        } else if args.take_keyword("resolve-via-attached") {
+            path.resolve_via_attached = true;
+        } else {
+            return Ok(path);
+        }
+    }
+}

@@ -1,0 +1,654 @@
+//! Packets for the router itself: who takes them, reassembly, and the limit of ICMP errors.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+pub mod ping;
+
+use crate::Router;
+use crate::icmp::RateLimit;
+use crate::ip::FamilyId;
+use crate::local::reassembly::Limits;
+use quiver_command::grammar::{Args, Command};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use serde::{Deserialize, Serialize};
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    registry
+        .operation::<ShowLocal>()
+        .operation::<ShowUdpPorts>()
+        .operation::<ShowRateLimit>()
+        .operation::<SetRateLimit>()
+        .operation::<ShowReassembly>()
+        .operation::<SetReassembly>();
+    for command in commands() {
+        registry.command(command);
+    }
+    ping::register(registry);
+}
+
+/// A family, as requests name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// IPv4.
+    Ip4,
+    /// IPv6.
+    Ip6,
+}
+
+impl Family {
+    const BOTH: [Self; 2] = [Self::Ip4, Self::Ip6];
+
+    const fn id(self) -> FamilyId {
+        match self {
+            Self::Ip4 => FamilyId::V4,
+            Self::Ip6 => FamilyId::V6,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ip4 => "ip4",
+            Self::Ip6 => "ip6",
+        }
+    }
+}
+
+/// A request that names a family and nothing else.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FamilyRequest {
+    /// Which.
+    pub family: Family,
+}
+
+fn commands() -> Vec<Command<Router>> {
+    const REASSEMBLY: &str = "[timeout <ms>] [max-reassemblies <n>] [max-reassembly-length <n>] [max-memory <kB>]";
+    const LIMIT: &str = "[ip4|ip6] [total <n>|unlimited] [per-worker <n>|unlimited] [burst <n>]";
+    vec![
+        Command {
+            path: "show ip local",
+            syntax: "",
+            help: "Shows which nodes take packets for the router, by IPv4 protocol",
+            parse: |_, _| Ok(Invocation::new::<ShowLocal>(FamilyRequest { family: Family::Ip4 })),
+        },
+        Command {
+            path: "show ip6 local",
+            syntax: "",
+            help: "Shows which nodes take packets for the router, by IPv6 next header",
+            parse: |_, _| Ok(Invocation::new::<ShowLocal>(FamilyRequest { family: Family::Ip6 })),
+        },
+        Command {
+            path: "show udp ports",
+            syntax: "",
+            help: "Shows the UDP ports that nodes listen on",
+            parse: |_, _| Ok(Invocation::new::<ShowUdpPorts>(())),
+        },
+        Command {
+            path: "show ip icmp-rate-limit",
+            syntax: "",
+            help: "Shows how many ICMP errors may be sent, and how many were",
+            parse: |_, _| Ok(Invocation::new::<ShowRateLimit>(())),
+        },
+        Command {
+            path: "set ip icmp-rate-limit",
+            syntax: LIMIT,
+            help: "Limits the ICMP errors sent a second, of all workers together and of each",
+            parse: |args, _| Ok(Invocation::new::<SetRateLimit>(parse_limit(args)?)),
+        },
+        Command {
+            path: "show ip4-full-reassembly",
+            syntax: "[details]",
+            help: "Shows incomplete IPv4 datagrams for the router, and their limits",
+            parse: |args, _| show_reassembly(args, Family::Ip4),
+        },
+        Command {
+            path: "show ip6-full-reassembly",
+            syntax: "[details]",
+            help: "Shows incomplete IPv6 datagrams for the router, and their limits",
+            parse: |args, _| show_reassembly(args, Family::Ip6),
+        },
+        Command {
+            path: "set ip4-full-reassembly",
+            syntax: REASSEMBLY,
+            help: "Limits the reassembly of IPv4 datagrams, per worker",
+            parse: |args, _| set_reassembly(args, Family::Ip4),
+        },
+        Command {
+            path: "set ip6-full-reassembly",
+            syntax: REASSEMBLY,
+            help: "Limits the reassembly of IPv6 datagrams, per worker",
+            parse: |args, _| set_reassembly(args, Family::Ip6),
+        },
+    ]
+}
+
+/// Who takes packets for the router.
+pub struct ShowLocal;
+
+/// A protocol or port, and the node that takes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Taker {
+    /// Protocol, or port.
+    pub number: u16,
+    /// Its name, where it has one.
+    pub name: String,
+    /// The node.
+    pub node: String,
+}
+
+/// Answer of [`ShowLocal`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LocalTakers {
+    /// Which family.
+    pub family: Family,
+    /// By protocol.
+    pub protocols: Vec<Taker>,
+}
+
+impl Operation<Router> for ShowLocal {
+    const NAME: &'static str = "ip_local_show";
+    const ACCESS: Access = Access::Read;
+    type Request = FamilyRequest;
+    type Reply = LocalTakers;
+
+    fn run(router: &mut Router, FamilyRequest { family }: FamilyRequest) -> Result<Outcome<Router, LocalTakers>, OpError> {
+        let taker = |(protocol, node): (quiver_wire::ipv4::IpProtocol, String)| Taker {
+            number: protocol.0.into(),
+            name: protocol.to_string(),
+            node,
+        };
+        let protocols = router.ip_protocols(family.id()).into_iter().map(taker).collect();
+        Ok(Outcome::Done(LocalTakers { family, protocols }))
+    }
+}
+
+impl Text for LocalTakers {
+    fn text(&self, out: &mut String, _view: &View) {
+        let _ = writeln!(out, "Protocols handled by {}_local", self.family.name());
+        for Taker { name, node, .. } in &self.protocols {
+            let _ = writeln!(out, "{name}: {node}");
+        }
+    }
+}
+
+/// Who listens on UDP ports.
+pub struct ShowUdpPorts;
+
+/// A UDP port that a node listens on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UdpListener {
+    /// The port.
+    pub port: u16,
+    /// Which family.
+    pub family: Family,
+    /// The node.
+    pub node: String,
+}
+
+/// Answer of [`ShowUdpPorts`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct UdpListeners(Vec<UdpListener>);
+
+impl Operation<Router> for ShowUdpPorts {
+    const NAME: &'static str = "udp_ports_show";
+    const ACCESS: Access = Access::Read;
+    type Request = ();
+    type Reply = UdpListeners;
+
+    fn run(router: &mut Router, (): ()) -> Result<Outcome<Router, UdpListeners>, OpError> {
+        let mut all = Vec::new();
+        for family in Family::BOTH {
+            all.extend(router.udp_ports(family.id()).into_iter().map(|(port, node)| UdpListener { port, family, node }));
+        }
+        all.sort_by_key(|l| l.port);
+        Ok(Outcome::Done(UdpListeners(all)))
+    }
+}
+
+impl Text for UdpListeners {
+    fn text(&self, out: &mut String, _view: &View) {
+        if self.0.is_empty() {
+            out.push_str("no UDP ports\n");
+            return;
+        }
+        let table = TextTable::new()
+            .column("port", 10, Align::Left)
+            .column("proto", 10, Align::Left)
+            .column("node", 20, Align::Left)
+            .trim();
+        table.heading(out);
+        for UdpListener { port, family, node } in &self.0 {
+            table.row(out, &[port, &family.name(), node]);
+        }
+    }
+}
+
+/// How many ICMP errors may be sent.
+pub struct ShowRateLimit;
+
+/// Limit and figures of a family.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FamilyLimit {
+    /// Which family.
+    pub family: Family,
+    /// Errors a second of all workers; none: no limit.
+    pub total: Option<u32>,
+    /// Errors a second of each worker; none: no limit of its own.
+    pub per_worker: Option<u32>,
+    /// How many at once.
+    pub burst: u32,
+    /// Errors sent.
+    pub sent: u64,
+    /// Errors that the limit kept back.
+    pub suppressed: u64,
+}
+
+/// Answer of [`ShowRateLimit`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct RateLimits(Vec<FamilyLimit>);
+
+impl Operation<Router> for ShowRateLimit {
+    const NAME: &'static str = "icmp_rate_limit_show";
+    const ACCESS: Access = Access::Read;
+    type Request = ();
+    type Reply = RateLimits;
+
+    fn run(router: &mut Router, (): ()) -> Result<Outcome<Router, RateLimits>, OpError> {
+        let one = |family: Family| {
+            let RateLimit { per_worker, total, burst } = router.icmp_rate_limit(family.id());
+            let figures = router.icmp_rate_limit_figures(family.id());
+            let limited = |n: u32| (n != 0).then_some(n);
+            let (total, per_worker) = (limited(total), limited(per_worker));
+            FamilyLimit { family, total, per_worker, burst, sent: figures.sent, suppressed: figures.suppressed }
+        };
+        Ok(Outcome::Done(RateLimits(Family::BOTH.into_iter().map(one).collect())))
+    }
+}
+
+impl Text for RateLimits {
+    fn text(&self, out: &mut String, _view: &View) {
+        let number = |n: &Option<u32>| n.map_or_else(|| "unlimited".to_owned(), |n| n.to_string());
+        let table = TextTable::new()
+            .column("Family", 6, Align::Left)
+            .column("Total/s", 10, Align::Right)
+            .column("Worker/s", 10, Align::Right)
+            .column("Burst", 10, Align::Right)
+            .column("Sent", 12, Align::Right)
+            .column("Suppressed", 12, Align::Right)
+            .trim();
+        table.heading(out);
+        for FamilyLimit { family, total, per_worker, burst, sent, suppressed } in &self.0 {
+            table.row(out, &[&family.name(), &number(total), &number(per_worker), burst, sent, suppressed]);
+        }
+    }
+}
+
+/// Limits ICMP errors.
+pub struct SetRateLimit;
+
+/// What [`SetRateLimit`] changes; what is missing stays.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SetRateLimitRequest {
+    /// Which family; otherwise both.
+    pub family: Option<Family>,
+    /// Errors a second of all workers; 0: no limit.
+    pub total: Option<u32>,
+    /// Errors a second of each worker; 0: no limit of its own.
+    pub per_worker: Option<u32>,
+    /// How many at once, at least 1.
+    pub burst: Option<u32>,
+}
+
+fn parse_limit(args: &mut Args<'_>) -> Result<SetRateLimitRequest, OpError> {
+    let mut request = SetRateLimitRequest::default();
+    let limit = |args: &mut Args<'_>, what: &str| {
+        if args.take_keyword("unlimited") { Ok(0) } else { args.number_in(what, 1..=1_000_000_000) }
+    };
+    if args.is_empty() {
+        return Err(args.missing("total, per-worker or burst"));
+    }
+    while !args.is_empty() {
+        if let Some(family) = args.take_one_of(&[("ip4", Family::Ip4), ("ip6", Family::Ip6)]) {
+            request.family = Some(family);
+        } else if args.take_keyword("total") {
+            request.total = Some(limit(args, "total")?);
+        } else if args.take_keyword("per-worker") {
+            request.per_worker = Some(limit(args, "per-worker")?);
+        } else if args.take_keyword("burst") {
+            request.burst = Some(args.number_in("burst", 1..=1_000_000)?);
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    Ok(request)
+}
+
+impl Operation<Router> for SetRateLimit {
+    const NAME: &'static str = "icmp_rate_limit_set";
+    const ACCESS: Access = Access::Change;
+    type Request = SetRateLimitRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetRateLimitRequest) -> Result<Outcome<Router, ()>, OpError> {
+        if let Some(burst) = request.burst.filter(|b| !(1..=1_000_000).contains(b)) {
+            return Err(OpError::invalid("burst", burst, "expected 1 to 1000000"));
+        }
+        for family in Family::BOTH.into_iter().filter(|f| request.family.is_none_or(|only| only == *f)) {
+            let mut limit = router.icmp_rate_limit(family.id());
+            limit.total = request.total.unwrap_or(limit.total);
+            limit.per_worker = request.per_worker.unwrap_or(limit.per_worker);
+            limit.burst = request.burst.unwrap_or(limit.burst);
+            router.set_icmp_rate_limit(family.id(), limit);
+        }
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Incomplete datagrams.
+pub struct ShowReassembly;
+
+/// What [`ShowReassembly`] tells.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShowReassemblyRequest {
+    /// Which family.
+    pub family: Family,
+    /// Each datagram too.
+    #[serde(default)]
+    pub details: bool,
+}
+
+fn show_reassembly(args: &mut Args<'_>, family: Family) -> Result<Invocation<Router>, OpError> {
+    let details = args.take_keyword("details");
+    Ok(Invocation::new::<ShowReassembly>(ShowReassemblyRequest { family, details }))
+}
+
+/// An incomplete datagram.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Datagram {
+    /// Thread that holds it.
+    pub thread: usize,
+    /// Source.
+    pub src: std::net::IpAddr,
+    /// Destination.
+    pub dst: std::net::IpAddr,
+    /// Identification.
+    pub id: u32,
+    /// Protocol (IPv4).
+    pub protocol: Option<u8>,
+    /// Fragments that have come.
+    pub fragments: u32,
+    /// Bytes that have come.
+    pub bytes: u32,
+    /// Seconds since its first fragment came.
+    pub age: f64,
+}
+
+/// Answer of [`ShowReassembly`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Reassemblies {
+    /// Which family.
+    pub family: Family,
+    /// Incomplete datagrams of all workers.
+    pub count: u32,
+    /// Fragments that they consist of.
+    pub fragments: u32,
+    /// Their buffers, kB.
+    pub kilobytes: u32,
+    /// Datagrams that a worker holds at most.
+    pub max_reassemblies: u32,
+    /// Datagrams of one source that a worker holds at most.
+    pub max_per_source: u32,
+    /// Fragments of a datagram at most.
+    pub max_reassembly_length: u32,
+    /// Buffers that a worker's datagrams occupy at most, kB.
+    pub max_memory_kb: u32,
+    /// Time that a datagram has, ms.
+    pub timeout_ms: u64,
+    /// Each, where it was asked for.
+    pub datagrams: Vec<Datagram>,
+}
+
+impl Operation<Router> for ShowReassembly {
+    const NAME: &'static str = "ip_reassembly_show";
+    const ACCESS: Access = Access::Read;
+    type Request = ShowReassemblyRequest;
+    type Reply = Reassemblies;
+
+    fn run(router: &mut Router, request: ShowReassemblyRequest) -> Result<Outcome<Router, Reassemblies>, OpError> {
+        let ShowReassemblyRequest { family, details } = request;
+        let limits = router.reassembly_limits(family.id());
+        let mut reply = Reassemblies {
+            family,
+            count: 0,
+            fragments: 0,
+            kilobytes: 0,
+            max_reassemblies: limits.datagrams,
+            max_per_source: limits.per_source,
+            max_reassembly_length: limits.fragments,
+            max_memory_kb: limits.kilobytes,
+            timeout_ms: limits.timeout.as_millis() as u64,
+            datagrams: Vec::new(),
+        };
+        for (thread, totals, held) in router.reassembly(family.id()) {
+            reply.count += totals.datagrams;
+            reply.fragments += totals.fragments;
+            reply.kilobytes += totals.kilobytes;
+            let datagram = |h: crate::local::reassembly::Held| Datagram {
+                thread,
+                src: h.name.src,
+                dst: h.name.dst,
+                id: h.name.id,
+                protocol: h.name.protocol,
+                fragments: h.fragments,
+                bytes: h.bytes,
+                age: h.age as f64 / 1e9,
+            };
+            reply.datagrams.extend(held.into_iter().filter(|_| details).map(datagram));
+        }
+        Ok(Outcome::Done(reply))
+    }
+}
+
+impl Text for Reassemblies {
+    fn text(&self, out: &mut String, _view: &View) {
+        let name = self.family.name().to_uppercase();
+        let rule = "---------------------";
+        let _ = writeln!(out, "{rule}\n{name} reassembly status\n{rule}");
+        for d in &self.datagrams {
+            let _ = write!(out, "thread {}: {} -> {}, id 0x{:04x}", d.thread, d.src, d.dst, d.id);
+            let _ = d.protocol.map(|p| write!(out, ", protocol {}", quiver_wire::ipv4::IpProtocol(p)));
+            let _ = writeln!(out, ", {} fragments, {} bytes, age {:.1} s", d.fragments, d.bytes, d.age);
+        }
+        let _ = writeln!(out, "Current full {name} reassemblies count: {}", self.count);
+        let _ = writeln!(out, "Current fragments held: {} in {} kB", self.fragments, self.kilobytes);
+        let what = "Maximum configured";
+        let _ = writeln!(out, "{what} concurrent full {name} reassemblies per worker-thread: {}", self.max_reassemblies);
+        let _ = writeln!(out, "{what} amount of fragments per full {name} reassembly: {}", self.max_reassembly_length);
+        let _ = writeln!(out, "{what} memory of full {name} reassemblies per worker-thread: {} kB", self.max_memory_kb);
+        let _ = writeln!(out, "{what} full {name} reassemblies of one source per worker-thread: {}", self.max_per_source);
+        let _ = writeln!(out, "{what} full {name} reassembly timeout: {}ms", self.timeout_ms);
+    }
+}
+
+/// Limits reassembly.
+pub struct SetReassembly;
+
+/// What [`SetReassembly`] changes; what is missing stays.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetReassemblyRequest {
+    /// Which family.
+    pub family: Family,
+    /// Time that a datagram has, ms.
+    #[serde(default)]
+    pub timeout_ms: Option<u32>,
+    /// Datagrams of a worker.
+    #[serde(default)]
+    pub max_reassemblies: Option<u32>,
+    /// Datagrams of one source of a worker.
+    #[serde(default)]
+    pub max_per_source: Option<u32>,
+    /// Fragments of a datagram.
+    #[serde(default)]
+    pub max_reassembly_length: Option<u32>,
+    /// Buffers of a worker's datagrams, kB.
+    #[serde(default)]
+    pub max_memory_kb: Option<u32>,
+}
+
+fn set_reassembly(args: &mut Args<'_>, family: Family) -> Result<Invocation<Router>, OpError> {
+    let mut request = SetReassemblyRequest {
+        family,
+        timeout_ms: None,
+        max_reassemblies: None,
+        max_per_source: None,
+        max_reassembly_length: None,
+        max_memory_kb: None,
+    };
+    if args.is_empty() {
+        return Err(args.missing("timeout, max-reassemblies, max-per-source, max-reassembly-length or max-memory"));
+    }
+    while !args.is_empty() {
+        if args.take_keyword("timeout") {
+            request.timeout_ms = Some(args.number("timeout")?);
+        } else if args.take_keyword("max-reassemblies") {
+            request.max_reassemblies = Some(args.number("max-reassemblies")?);
+        } else if args.take_keyword("max-per-source") {
+            request.max_per_source = Some(args.number("max-per-source")?);
+        } else if args.take_keyword("max-reassembly-length") {
+            request.max_reassembly_length = Some(args.number("max-reassembly-length")?);
+        } else if args.take_keyword("max-memory") {
+            request.max_memory_kb = Some(args.number("max-memory")?);
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    Ok(Invocation::new::<SetReassembly>(request))
+}
+
+impl Operation<Router> for SetReassembly {
+    const NAME: &'static str = "ip_reassembly_set";
+    const ACCESS: Access = Access::Change;
+    type Request = SetReassemblyRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetReassemblyRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let mut limits: Limits = router.reassembly_limits(request.family.id());
+        for (key, value, range) in [
+            ("timeout", request.timeout_ms, 1..=3_600_000),
+            ("max-reassemblies", request.max_reassemblies, 1..=1_000_000),
+            ("max-per-source", request.max_per_source, 1..=1_000_000),
+            ("max-reassembly-length", request.max_reassembly_length, 1..=8192),
+            ("max-memory", request.max_memory_kb, 2..=16_000_000),
+        ] {
+            if let Some(value) = value.filter(|v| !range.contains(v)) {
+                return Err(OpError::invalid(key, value, format!("expected {} to {}", range.start(), range.end())));
+            }
+        }
+        limits.timeout = request.timeout_ms.map_or(limits.timeout, |ms| Duration::from_millis(ms.into()));
+        limits.datagrams = request.max_reassemblies.unwrap_or(limits.datagrams);
+        limits.per_source = request.max_per_source.unwrap_or(limits.per_source);
+        limits.fragments = request.max_reassembly_length.unwrap_or(limits.fragments);
+        limits.kilobytes = request.max_memory_kb.unwrap_or(limits.kilobytes);
+        router.set_reassembly_limits(request.family.id(), limits);
+        Ok(Outcome::Done(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ip::FamilyId;
+    use crate::ops::testing::{error, run};
+    use crate::testing::{Harness, host_mac, router_mac};
+    use quiver_wire::build::Packet;
+
+    #[test]
+    fn protocols_and_ports_are_shown_with_their_nodes() {
+        let mut h = Harness::new();
+        assert_eq!(
+            run(&mut h.router, "show ip local"),
+            "Protocols handled by ip4_local\nICMP: ip4-icmp-input\nUDP: ip4-udp-lookup\n"
+        );
+        assert_eq!(
+            run(&mut h.router, "show ip6 local"),
+            "Protocols handled by ip6_local\nUDP: ip6-udp-lookup\nICMP6: ip6-icmp-input\n"
+        );
+        assert_eq!(run(&mut h.router, "show udp ports"), "no UDP ports\n");
+        h.router.register_udp_port(FamilyId::V4, 3784, "null-node").unwrap();
+        assert_eq!(run(&mut h.router, "show udp ports"), "   port      proto          node\n3784      ip4       null-node\n");
+    }
+
+    #[test]
+    fn the_limit_of_errors_is_set_and_shown() {
+        let mut h = Harness::new();
+        let heading = "Family  Total/s  Worker/s    Burst      Sent     Suppressed\n";
+        assert_eq!(
+            run(&mut h.router, "show ip icmp-rate-limit"),
+            format!(
+                "{heading}ip4         1000 unlimited       200           0           0\n\
+                 ip6         1000 unlimited       200           0           0\n"
+            )
+        );
+        assert_eq!(run(&mut h.router, "set ip icmp-rate-limit ip6 total unlimited per-worker 50 burst 7"), "");
+        assert_eq!(run(&mut h.router, "set ip icmp-rate-limit total 9 ip4"), "");
+        assert_eq!(
+            run(&mut h.router, "show ip icmp-rate-limit"),
+            format!(
+                "{heading}ip4            9 unlimited       200           0           0\n\
+                 ip6    unlimited        50         7           0           0\n"
+            )
+        );
+        for (line, expected) in [
+            ("set ip icmp-rate-limit", "total"),
+            ("set ip icmp-rate-limit total 0", "total"),
+            ("set ip icmp-rate-limit burst 0", "burst"),
+            ("set ip icmp-rate-limit fast", "fast"),
+        ] {
+            let error = error(&mut h.router, line);
+            assert!(error.contains(expected) && !error.contains('\n'), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn incomplete_datagrams_and_their_limits_are_shown() {
+        let mut h = Harness::new();
+        let x0 = h.interface(0);
+        h.router.add_address(x0, "10.0.0.1".parse().unwrap(), 24).unwrap();
+        let packet = Packet::ethernet(host_mac(0), router_mac(0)).ipv4([10, 0, 0, 2], [10, 0, 0, 1]).fragment(0x4d2, 0, true);
+        h.inject(x0, &packet.next(17).payload(&[0; 64]).build());
+        h.run();
+        assert_eq!(run(&mut h.router, "set ip4-full-reassembly timeout 1000 max-reassemblies 5"), "");
+        assert_eq!(run(&mut h.router, "set ip4-full-reassembly max-reassembly-length 9 max-memory 100"), "");
+        assert_eq!(
+            run(&mut h.router, "show ip4-full-reassembly details"),
+            "---------------------\n\
+             IP4 reassembly status\n\
+             ---------------------\n\
+             thread 0: 10.0.0.2 -> 10.0.0.1, id 0x04d2, protocol UDP, 1 fragments, 64 bytes, age 0.0 s\n\
+             Current full IP4 reassemblies count: 1\n\
+             Current fragments held: 1 in 2 kB\n\
+             Maximum configured concurrent full IP4 reassemblies per worker-thread: 5\n\
+             Maximum configured amount of fragments per full IP4 reassembly: 9\n\
+             Maximum configured memory of full IP4 reassemblies per worker-thread: 100 kB\n\
+             Maximum configured full IP4 reassemblies of one source per worker-thread: 256\n\
+             Maximum configured full IP4 reassembly timeout: 1000ms\n"
+        );
+        assert!(run(&mut h.router, "show ip6-full-reassembly").ends_with("timeout: 60000ms\n"));
+        for (line, expected) in [
+            ("set ip6-full-reassembly", "timeout"),
+            ("set ip6-full-reassembly timeout 0", "timeout"),
+            ("set ip6-full-reassembly max-reassemblies x", "max-reassemblies"),
+            ("show ip6-full-reassembly now", "now"),
+        ] {
+            let error = error(&mut h.router, line);
+            assert!(error.contains(expected) && !error.contains('\n'), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Making and removing interfaces.
+
+use quiver_command::grammar::{Args, Command, IfRef};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::request;
+use quiver_command::request::Execute;
+use quiver_graph::Port;
+use quiver_wire::MacAddr;
+use serde::{Deserialize, Serialize};
+
+use super::{interface_error, resolve};
+use crate::Router;
+use crate::interface::{Kind, NewInterface, SubMatch, Tx, VLAN_MAX, VlanId};
+
+pub(super) fn register(registry: &mut Registry<Router>) {
+    registry.declare::<CreateLoopback>().operation::<DeleteInterface>().operation::<CreateSub>();
+    registry.command(Command {
+        path: "delete loopback interface",
+        syntax: "intfc <if>",
+        help: "Removes a loopback interface",
+        parse: |args, _| {
+            args.expect_keyword("intfc")?;
+            let interface = args.interface()?;
+            Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind: DeleteKind::Loopback }))
+        },
+    });
+    registry.command(Command {
+        path: "create sub-interfaces",
+        syntax: "<if> <id> [default|untagged] | <if> <min>-<max> | <if> <id> [dot1q|dot1ad <vlan>|any [inner-dot1q <vlan>|any] [exact-match]]",
+        help: "Makes one sub-interface, or one for each VLAN of a range, and prints the names",
+        parse: parse_sub,
+    });
+    registry.command(Command {
+        path: "delete sub-interface",
+        syntax: "<if>",
+        help: "Removes a sub-interface",
+        parse: |args, _| {
+            let interface = args.interface()?;
+            Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind: DeleteKind::Sub }))
+        },
+    });
+}
+
+request! {
+    /// Makes a loopback interface and prints its name.
+    pub change CreateLoopback "loopback_create" ["create loopback interface"] {
+        /// Link address; `de:ad:00:00:` and the instance where none is given.
+        pub mac: Option<[u8; 6]> = "mac <mac>" unicast(),
+        /// Number in the name; the lowest free one where none is given.
+        pub instance: Option<u32> = "instance <n>" range(0..=65_535),
+    }
+}
+
+/// Names and numbers of interfaces that were made.
+#[derive(Debug, Clone, Serialize)]
+pub struct Created {
+    /// In order of creation.
+    pub interfaces: Vec<CreatedInterface>,
+}
+
+/// An interface that was made.
+#[derive(Debug, Clone, Serialize)]
+pub struct CreatedInterface {
+    /// Name.
+    pub name: String,
+    /// Number.
+    pub sw_if_index: u32,
+}
+
+impl Created {
+    /// The reply for one interface.
+    pub fn one(router: &Router, index: crate::IfIndex) -> Self {
+        Self { interfaces: vec![CreatedInterface { name: router.interfaces.name(index), sw_if_index: index.0 }] }
+    }
+}
+
+/// A name that an interface is to have, and the argument that it comes from.
+pub struct NewName {
+    /// Name.
+    pub name: String,
+    /// Argument.
+    pub key: &'static str,
+    /// What was said there.
+    pub value: String,
+}
+
+impl NewName {
+    /// A name that was given as it is.
+    pub fn given(key: &'static str, name: &str) -> Self {
+        Self { name: name.to_owned(), key, value: name.to_owned() }
+    }
+
+    /// Whether no interface has it yet.
+    ///
+    /// # Errors
+    /// One has.
+    pub fn check(&self, router: &Router) -> Result<(), OpError> {
+        if router.interfaces.by_name(&self.name).is_none() {
+            return Ok(());
+        }
+        let error = OpError::new(retval::IF_ALREADY_EXISTS, format!("interface `{}' exists already", self.name));
+        Err(error.key(self.key).value(&self.value))
+    }
+}
+
+/// Makes an interface of a device that `open` opens: the one way for all kinds. The name is looked at before the device is.
+/// Without an `mtu` it is what the device itself takes: a larger packet would be lost there without a word.
+///
+/// # Errors
+/// The name is taken; `open`'s own; there are too many interfaces.
+pub fn create_port_interface<P: Port + 'static>(
+    router: &mut Router,
+    kind: &'static str,
+    name: NewName,
+    mtu: Option<u32>,
+    open: impl FnOnce(&mut Router) -> Result<P, OpError>,
+) -> Result<CreatedInterface, OpError> {
+    /// Bytes of an Ethernet header: the difference between frames and layer-3 packets.
+    const ETHERNET_HEADER: u32 = 14;
+    name.check(router)?;
+    let port = open(router)?;
+    let max_frame = port.max_frame() as u32;
+    let new = NewInterface {
+        name: name.name,
+        kind: Kind::Device(kind),
+        mac: port.mac().map_or(MacAddr::ZERO, MacAddr),
+        mtu: mtu.unwrap_or(max_frame.saturating_sub(ETHERNET_HEADER)),
+        max_frame,
+        tx: Tx::Port(Box::new(port)),
+    };
+    let index = router.create_interface(new).map_err(|e| interface_error(&e))?;
+    Ok(CreatedInterface { name: router.interfaces.name(index), sw_if_index: index.0 })
+}
+
+impl From<CreatedInterface> for Created {
+    fn from(interface: CreatedInterface) -> Self {
+        Self { interfaces: vec![interface] }
+    }
+}
+
+impl Text for Created {
+    fn text(&self, out: &mut String, _: &View) {
+        let names: Vec<&str> = self.interfaces.iter().map(|i| i.name.as_str()).collect();
+        out.push_str(&names.join(" "));
+        out.push('\n');
+    }
+}
+
+impl Execute<Router> for CreateLoopback {
+    type Reply = Created;
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Created>, OpError> {
+        let index = router.create_loopback(self.instance, self.mac.map(MacAddr)).map_err(|e| interface_error(&e))?;
+        Ok(Outcome::Done(Created::one(router, index)))
+    }
+}
+
+/// Kind of interface that a delete command is for: it must not remove another one by mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeleteKind {
+    /// Loopback.
+    Loopback,
+    /// Sub-interface.
+    Sub,
+    /// Host interface.
+    Host,
+    /// Packet generator.
+    PacketGenerator,
+    /// Memif.
+    Memif,
+    /// AF_XDP interface.
+    AfXdp,
+    /// TAP interface.
+    Tap,
+    /// Interface on capture files.
+    Pcap,
+}
+
+/// Removes an interface.
+pub struct DeleteInterface;
+
+/// Which one [`DeleteInterface`] removes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteInterfaceRequest {
+    /// Interface.
+    pub interface: IfRef,
+    /// What it must be.
+    pub kind: DeleteKind,
+}
+
+impl Operation<Router> for DeleteInterface {
+    const NAME: &'static str = "interface_delete";
+    const ACCESS: Access = Access::Change;
+    type Request = DeleteInterfaceRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: DeleteInterfaceRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &request.interface)?;
+        let interface = router.interfaces.expect(index).map_err(|e| interface_error(&e))?;
+        let (fits, what) = match (request.kind, &interface.kind) {
+            (DeleteKind::Loopback, kind) => (*kind == Kind::Virtual("Loopback"), "a loopback"),
+            (DeleteKind::Sub, kind) => (matches!(kind, Kind::Sub(_)), "a sub-interface"),
+            (DeleteKind::Host, kind) => (*kind == Kind::Device("host"), "a host interface"),
+            (DeleteKind::Tap, kind) => (*kind == Kind::Device("tap"), "a TAP interface"),
+            (DeleteKind::Pcap, kind) => (*kind == Kind::Device("pcap"), "a pcap interface"),
+            (DeleteKind::AfXdp, kind) => (*kind == Kind::Device("af_xdp"), "an AF_XDP interface"),
+            (DeleteKind::PacketGenerator, kind) => (*kind == Kind::Virtual("pg"), "a packet-generator interface"),
+            (DeleteKind::Memif, kind) => (*kind == Kind::Device("memif"), "a memif interface"),
+        };
+        if !fits {
+            let error = OpError::new(retval::INVALID_INTERFACE, format!("{} is not {what}", interface.name));
+            return Err(error.key("interface").value(&request.interface));
+        }
+        router.delete_interface(index).map_err(|e| interface_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Makes sub-interfaces.
+pub struct CreateSub;
+
+/// What [`CreateSub`] makes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateSubRequest {
+    /// Main interface.
+    pub interface: IfRef,
+    /// First id in the name.
+    pub first: u32,
+    /// Last one; equal to `first` for a single sub-interface.
+    pub last: u32,
+    /// Which frames belong to it; a range has the id itself as 802.1Q tag, exact.
+    #[serde(default)]
+    pub matching: Matching,
+}
+
+/// Frames of a sub-interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Matching {
+    /// 802.1Q with the sub-interface's id, exact.
+    #[default]
+    Id,
+    /// What no other sub-interface takes.
+    Default,
+    /// Frames without a tag.
+    Untagged,
+    /// As described; `None` for an id means any.
+    Tagged {
+        /// Outer tag is 802.1ad.
+        dot1ad: bool,
+        /// Outer id.
+        outer: Option<u16>,
+        /// Inner tag: absent, or with an id, or with any.
+        inner: Option<Option<u16>>,
+        /// No further tags.
+        exact: bool,
+    },
+}
+
+impl Matching {
+    fn of(&self, id: u32) -> SubMatch {
+        let vlan = |v: Option<u16>| v.map_or(VlanId::Any, VlanId::Exactly);
+        match self {
+            Self::Id => SubMatch::Tagged { dot1ad: false, outer: VlanId::Exactly(id as u16), inner: None, exact: true },
+            Self::Default => SubMatch::Default,
+            Self::Untagged => SubMatch::Untagged,
+            Self::Tagged { dot1ad, outer, inner, exact } => {
+                SubMatch::Tagged { dot1ad: *dot1ad, outer: vlan(*outer), inner: inner.map(vlan), exact: *exact }
+            }
+        }
+    }
+}
+
+fn parse_vlan(args: &mut Args<'_>) -> Result<Option<u16>, OpError> {
+    if args.take_keyword("any") { Ok(None) } else { args.number_in("vlan", 0..=VLAN_MAX).map(Some) }
+}
+
+fn parse_sub(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    let interface = args.interface()?;
+    let ids = args.range::<u32>("sub-interface id")?;
+    let (first, last) = (*ids.start(), *ids.end());
+    let mut matching = Matching::Id;
+    if args.take_keyword("default") {
+        matching = Matching::Default;
+    } else if args.take_keyword("untagged") {
+        matching = Matching::Untagged;
+    } else if let Some(dot1ad) = args.take_one_of(&[("dot1q", false), ("dot1ad", true)]) {
+        let outer = parse_vlan(args)?;
+        let inner = if args.take_keyword("inner-dot1q") { Some(parse_vlan(args)?) } else { None };
+        let exact = args.take_keyword("exact-match");
+        matching = Matching::Tagged { dot1ad, outer, inner, exact };
+    }
+    Ok(Invocation::new::<CreateSub>(CreateSubRequest { interface, first, last, matching }))
+}
+
+impl Operation<Router> for CreateSub {
+    const NAME: &'static str = "sub_interface_create";
+    const ACCESS: Access = Access::Change;
+    type Request = CreateSubRequest;
+    type Reply = Created;
+
+    fn run(router: &mut Router, request: CreateSubRequest) -> Result<Outcome<Router, Created>, OpError> {
+        let parent = resolve(router, &request.interface)?;
+        let CreateSubRequest { first, last, matching, .. } = &request;
+        let ids = *first..=*last;
+        let invalid = |message: &str| OpError::new(retval::INVALID_VLAN, message).key("id").value(format!("{first}-{last}"));
+        if ids.is_empty() || (first != last && *matching != Matching::Id) {
+            return Err(invalid("not a range of sub-interface ids"));
+        }
+        if *matching == Matching::Id && *last > VLAN_MAX.into() {
+            return Err(invalid("a VLAN id is at most 4094"));
+        }
+        let mut made = Created { interfaces: Vec::new() };
+        for id in ids {
+            match router.create_sub_interface(parent, id, matching.of(id)) {
+                Ok(index) => made.interfaces.extend(Created::one(router, index).interfaces),
+                Err(error) => {
+                    // All or none.
+                    for interface in &made.interfaces {
+                        let _ = router.delete_interface(crate::IfIndex(interface.sw_if_index));
+                    }
+                    return Err(interface_error(&error));
+                }
+            }
+        }
+        Ok(Outcome::Done(made))
+    }
+}

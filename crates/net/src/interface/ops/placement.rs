@@ -1,0 +1,258 @@
+//! `set interface rx-placement`, `set interface rx-mode`, `show interface rx-placement`.
+
+use std::fmt::Write as _;
+
+use quiver_command::grammar::{Args, Command, IfRef};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
+use quiver_command::words;
+use quiver_graph::{RxMode, thread_name};
+use serde::{Deserialize, Serialize};
+
+use crate::Router;
+use crate::interface::ops::{chosen, interface_error, resolve};
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    registry.operation::<SetPlacement>().declare::<SetMode>().declare::<SetDefaultMode>().declare::<ShowPlacement>().command(
+        Command {
+            path: "set interface rx-placement",
+            syntax: "<if> [queue <n>] worker <n>|main",
+            help: "Moves a receive queue (0 unless said) to a worker, numbered from 0, or to the main thread, while packets flow",
+            parse: |args, _| {
+                let interface = args.interface()?;
+                let queue = queue(args)?.unwrap_or(0);
+                let worker = match args.expect_one_of(&[("worker", true), ("main", false)])? {
+                    true => Some(args.number("worker")?),
+                    false => None,
+                };
+                Ok(Invocation::new::<SetPlacement>(SetPlacementRequest { interface, queue, worker }))
+            },
+        },
+    );
+}
+
+fn queue(args: &mut Args<'_>) -> Result<Option<u16>, OpError> {
+    if args.take_keyword("queue") { args.number("queue").map(Some) } else { Ok(None) }
+}
+
+words! {
+    /// A mode, by VPP's word.
+    pub enum Mode {
+        /// Polled without end.
+        Polling = "polling",
+        /// The thread sleeps until the device's event.
+        Interrupt = "interrupt",
+        /// Polled while packets come, then asleep until the device's event.
+        Adaptive = "adaptive",
+    }
+}
+
+impl From<Mode> for RxMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Polling => Self::Polling,
+            Mode::Interrupt => Self::Interrupt,
+            Mode::Adaptive => Self::Adaptive,
+        }
+    }
+}
+
+/// Moves a receive queue to another thread.
+pub struct SetPlacement;
+
+/// What [`SetPlacement`] moves, and where.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetPlacementRequest {
+    /// Interface.
+    pub interface: IfRef,
+    /// Queue.
+    #[serde(default)]
+    pub queue: u16,
+    /// Worker, from 0; absent: the main thread.
+    #[serde(default)]
+    pub worker: Option<u16>,
+}
+
+impl Operation<Router> for SetPlacement {
+    const NAME: &'static str = "rx_placement_set";
+    const ACCESS: Access = Access::Change;
+    type Request = SetPlacementRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetPlacementRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &request.interface)?;
+        let thread = request.worker.map_or(0, |worker| usize::from(worker) + 1);
+        router.set_rx_placement(index, request.queue, thread).map_err(|error| interface_error(&error))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+request! {
+    /// Sets how threads wait for packets of an interface's receive queues, or of one.
+    pub change SetMode "rx_mode_set" ["set interface rx-mode"] {
+        /// Interface.
+        pub interface: IfRef = "<if>",
+        /// One queue; all where absent.
+        pub queue: Option<u16> = "queue <n>",
+        /// Mode.
+        pub mode: Mode = "polling|interrupt|adaptive",
+    }
+}
+
+impl Execute<Router> for SetMode {
+    type Reply = ();
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        router.set_rx_mode(index, self.queue, self.mode.into()).map_err(|error| interface_error(&error))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+request! {
+    /// Sets how threads wait for packets of interfaces that will be created.
+    pub change SetDefaultMode "rx_mode_default_set" ["set interface default rx-mode"] {
+        /// Mode.
+        pub mode: Mode = "polling|interrupt|adaptive",
+    }
+}
+
+impl Execute<Router> for SetDefaultMode {
+    type Reply = ();
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        router.set_rx_default(self.mode.into());
+        Ok(Outcome::Done(()))
+    }
+}
+
+request! {
+    /// Shows which thread polls which receive queue, and how it waits for packets.
+    pub read ShowPlacement "rx_placement_show" ["show interface rx-placement"] {
+        /// One interface; all where absent.
+        pub interface: Option<IfRef> = "<if>",
+    }
+}
+
+/// A receive queue and its thread.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct QueuePlace {
+    /// Thread.
+    pub thread: usize,
+    /// Node that polls it.
+    pub node: String,
+    /// Interface.
+    pub interface: String,
+    /// Queue.
+    pub queue: usize,
+    /// How the thread waits for packets.
+    pub mode: &'static str,
+}
+
+/// The answer of [`ShowPlacement`].
+#[derive(Debug, Clone, Serialize)]
+pub struct Placements {
+    /// Queues by thread and node.
+    pub queues: Vec<QueuePlace>,
+}
+
+impl Text for Placements {
+    fn text(&self, out: &mut String, _: &View) {
+        let mut last: Option<&QueuePlace> = None;
+        for place in &self.queues {
+            let same_thread = last.is_some_and(|l| l.thread == place.thread);
+            if !same_thread {
+                let _ = writeln!(out, "Thread {} ({}):", place.thread, thread_name(place.thread));
+            }
+            if !(same_thread && last.is_some_and(|l| l.node == place.node)) {
+                let _ = writeln!(out, " node {}:", place.node);
+            }
+            last = Some(place);
+            let _ = writeln!(out, "    {} queue {} ({})", place.interface, place.queue, place.mode);
+        }
+    }
+}
+
+impl Execute<Router> for ShowPlacement {
+    type Reply = Placements;
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Placements>, OpError> {
+        let names: Vec<IfRef> = self.interface.into_iter().collect();
+        let mut queues = Vec::new();
+        for interface in chosen(router, &names)? {
+            let Some(device) = &interface.device else { continue };
+            for (queue, place) in device.placement.iter().enumerate() {
+                let node = router.graph.node_name(device.input).to_owned();
+                let interface = interface.name.clone();
+                queues.push(QueuePlace { thread: place.thread, node, interface, queue, mode: place.mode.name() });
+            }
+        }
+        queues.sort();
+        Ok(Outcome::Done(Placements { queues }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Harness;
+
+    use super::*;
+    use crate::ops::testing::{error, run};
+
+    #[test]
+    fn placement_is_shown_in_the_usual_form() {
+        let place = |thread, node: &str, interface: &str, queue, mode| QueuePlace {
+            thread,
+            node: node.into(),
+            interface: interface.into(),
+            queue,
+            mode,
+        };
+        let queues = vec![
+            place(0, "af-packet-input", "host-vppt0", 0, "polling"),
+            place(1, "af-packet-input", "host-vppt0", 1, "adaptive"),
+            place(1, "af-packet-input", "host-vppt1", 0, "interrupt"),
+            place(1, "memif-input", "memif0/0", 0, "adaptive"),
+        ];
+        let mut out = String::new();
+        Placements { queues }.text(&mut out, &View::TEXT);
+        assert_eq!(
+            out,
+            "\
+Thread 0 (quiver_main):
+ node af-packet-input:
+    host-vppt0 queue 0 (polling)
+Thread 1 (quiver_wk_0):
+ node af-packet-input:
+    host-vppt0 queue 1 (adaptive)
+    host-vppt1 queue 0 (interrupt)
+ node memif-input:
+    memif0/0 queue 0 (adaptive)
+"
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let mut h = Harness::with_workers(1);
+        run(&mut h.router, "create loopback interface");
+        for (line, expected) in [
+            ("set interface rx-placement loop0 main", "loop0 has no receive queues"),
+            ("set interface rx-placement loop0 queue x main", "queue"),
+            ("set interface rx-placement loop0 worker", "worker"),
+            ("set interface rx-placement loop9 main", "unknown interface `loop9'"),
+            ("set interface rx-mode loop0 adaptive", "loop0 has no receive queues"),
+            ("set interface rx-mode loop0 sometimes", "sometimes"),
+            ("set interface default rx-mode never", "never"),
+        ] {
+            let text = error(&mut h.router, line);
+            assert!(text.contains(expected) && !text.contains('\n'), "{line}: {text}");
+        }
+        run(&mut h.router, "set interface default rx-mode interrupt");
+        assert_eq!(h.router.rx_default(), RxMode::Interrupt);
+        assert_eq!(run(&mut h.router, "show interface rx-placement"), "");
+    }
+}

@@ -1,0 +1,263 @@
+//! Neighbour discovery: router advertisements, duplicate address detection, and an interface's IPv6 side as shown.
+
+mod show;
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use quiver_command::grammar::{Args, Command, IfRef};
+use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, retval};
+use quiver_wire::Ipv6Prefix;
+use serde::{Deserialize, Serialize};
+
+use crate::Router;
+use crate::interface::ops::resolve;
+use crate::nd::{DadConfig, INFINITE, PrefixConfig, RaConfig, RaError};
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    registry.operation::<SetNd>().operation::<SetDad>();
+    registry.command(Command {
+        path: "ip6 nd",
+        syntax: "<if> [no] ra-suppress|ra-suppress-link-layer|ra-managed-config-flag|ra-other-config-flag|ra-send-unicast\
+                 |ra-lifetime|ra-initial|ra-interval|ra-cease|prefix [<value> ...] [default] [infinite] [no-advertise] \
+                 [off-link] [no-autoconfig] [no-onlink]",
+        help: "Sets what routers' advertisements of an interface say; the first option begins them, `ra-suppress' ends them",
+        parse: parse_nd,
+    });
+    registry.command(Command {
+        path: "set ip6 dad",
+        syntax: "enable|disable [transmits <n>]",
+        help: "Sets whether IPv6 addresses are checked for duplicates before they are used, and how often it is asked",
+        parse: |args, _| {
+            let enable = args.switch("state")?;
+            let transmits = if args.take_keyword("transmits") { args.number_in("transmits", 1..=10)? } else { 1 };
+            Ok(Invocation::new::<SetDad>(SetDadRequest { transmits: if enable { transmits } else { 0 } }))
+        },
+    });
+    show::register(registry);
+}
+
+fn parse_nd(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    let interface = args.interface()?;
+    let no = args.take_keyword("no");
+    let option = if args.take_exact("ra-suppress") {
+        NdOption::Suppress
+    } else if args.take_keyword("ra-suppress-link-layer") {
+        NdOption::SuppressLinkLayer
+    } else if args.take_keyword("ra-managed-config-flag") {
+        NdOption::Managed
+    } else if args.take_keyword("ra-other-config-flag") {
+        NdOption::Other
+    } else if args.take_keyword("ra-send-unicast") {
+        NdOption::SendUnicast
+    } else if args.take_keyword("ra-cease") {
+        NdOption::Cease
+    } else if args.take_keyword("ra-lifetime") {
+        NdOption::Lifetime { seconds: if no { 0 } else { args.number_in("lifetime", 0..=9000)? } }
+    } else if args.take_keyword("ra-initial") {
+        let (count, interval) = if no { (3, 16) } else { (args.number("count")?, args.number("interval")?) };
+        NdOption::Initial { count, interval }
+    } else if args.take_keyword("ra-interval") {
+        let max = if no { 200 } else { args.number("interval")? };
+        NdOption::Interval { max, min: if no { None } else { args.try_number("smallest interval") } }
+    } else if args.take_keyword("prefix") {
+        parse_prefix(args)?
+    } else {
+        return Err(args.unexpected());
+    };
+    Ok(Invocation::new::<SetNd>(SetNdRequest { interface, no, option }))
+}
+
+fn parse_prefix(args: &mut Args<'_>) -> Result<NdOption, OpError> {
+    let (address, len) = args.prefix("prefix")?;
+    let IpAddr::V6(address) = address else {
+        return Err(OpError::invalid("prefix", format!("{address}/{len}"), "an IPv6 prefix is needed"));
+    };
+    let mut prefix = Prefix { address, len, ..Prefix::default() };
+    while !args.is_empty() {
+        if args.take_keyword("default") {
+            let PrefixConfig { valid, preferred, .. } = PrefixConfig::default();
+            (prefix.valid, prefix.preferred) = (valid, preferred);
+        } else if args.take_keyword("infinite") {
+            (prefix.valid, prefix.preferred) = (INFINITE, INFINITE);
+        } else if args.take_keyword("no-advertise") {
+            prefix.advertise = false;
+        } else if args.take_keyword("off-link") || args.take_keyword("no-onlink") {
+            prefix.on_link = false;
+        } else if args.take_keyword("no-autoconfig") {
+            prefix.autoconfig = false;
+        } else if let Some(valid) = args.try_number("valid lifetime") {
+            prefix.valid = valid;
+            prefix.preferred = args.number("preferred lifetime")?;
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    Ok(NdOption::Prefix(prefix))
+}
+
+/// Changes an option of an interface's router advertisements.
+pub struct SetNd;
+
+/// What [`SetNd`] changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetNdRequest {
+    /// Interface.
+    pub interface: IfRef,
+    /// Takes the option back.
+    #[serde(default)]
+    pub no: bool,
+    /// Option.
+    pub option: NdOption,
+}
+
+/// An option of router advertisements.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum NdOption {
+    /// None are sent.
+    Suppress,
+    /// Without our link address.
+    SuppressLinkLayer,
+    /// Addresses are to be had from DHCPv6.
+    Managed,
+    /// Other configuration is to be had from DHCPv6.
+    Other,
+    /// Hosts that ask are answered alone.
+    SendUnicast,
+    /// Hosts are told that this is no router of theirs any more; none are sent after that.
+    Cease,
+    /// How long hosts use this router.
+    Lifetime {
+        /// Seconds; 0: not at all.
+        seconds: u16,
+    },
+    /// The first ones, which come faster.
+    Initial {
+        /// How many.
+        count: u8,
+        /// Seconds.
+        interval: u8,
+    },
+    /// Time between two of them.
+    Interval {
+        /// Most seconds.
+        max: u16,
+        /// Fewest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        min: Option<u16>,
+    },
+    /// A prefix of the link.
+    Prefix(Prefix),
+}
+
+/// A prefix in advertisements.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Prefix {
+    /// Address.
+    pub address: Ipv6Addr,
+    /// Length.
+    pub len: u8,
+    /// Seconds for which it is on the link.
+    pub valid: u32,
+    /// Seconds for which addresses from it are preferred.
+    pub preferred: u32,
+    /// It is in advertisements at all.
+    pub advertise: bool,
+    /// Hosts reach it without a router.
+    pub on_link: bool,
+    /// Hosts make addresses from it.
+    pub autoconfig: bool,
+}
+
+impl Default for Prefix {
+    fn default() -> Self {
+        let PrefixConfig { valid, preferred, on_link, autonomous, advertised } = PrefixConfig::default();
+        Self { address: Ipv6Addr::UNSPECIFIED, len: 64, valid, preferred, advertise: advertised, on_link, autoconfig: autonomous }
+    }
+}
+
+/// An error of advertisements as an operation's.
+pub fn ra_error(error: &RaError) -> OpError {
+    let (code, key) = match error {
+        RaError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
+        RaError::Range { what, .. } => (retval::INVALID_VALUE, *what),
+        RaError::Lifetimes { .. } => (retval::INVALID_VALUE, "preferred"),
+        RaError::Full(_) => (retval::LIMIT_EXCEEDED, "prefix"),
+    };
+    OpError::new(code, error.to_string()).key(key)
+}
+
+/// Applies an option; an option is a wish to advertise, unless it says the contrary.
+fn apply(config: &mut RaConfig, option: &NdOption, no: bool) -> Result<(), OpError> {
+    let mut send = true;
+    match option {
+        NdOption::Suppress => send = no,
+        NdOption::Cease => send = no,
+        NdOption::SuppressLinkLayer => config.hide_link_address = !no,
+        NdOption::Managed => config.managed = !no,
+        NdOption::Other => config.other = !no,
+        NdOption::SendUnicast => config.unicast = !no,
+        NdOption::Lifetime { seconds } => config.lifetime = if no { None } else { Some(*seconds) },
+        NdOption::Initial { count, interval } => (config.initial, config.initial_interval) = (*count, *interval),
+        NdOption::Interval { max, min } => (config.interval_max, config.interval_min) = (*max, *min),
+        NdOption::Prefix(p) => {
+            let prefix = Ipv6Prefix::new(p.address, p.len)
+                .map_err(|e| OpError::invalid("prefix", format!("{}/{}", p.address, p.len), e.to_string()))?
+                .masked();
+            if no {
+                let gone = config.prefixes.remove(&prefix);
+                gone.ok_or_else(|| OpError::new(retval::NO_SUCH_ENTRY, format!("no prefix {prefix}")).key("prefix"))?;
+            } else {
+                let Prefix { valid, preferred, on_link, autoconfig, advertise, .. } = *p;
+                let entry = PrefixConfig { valid, preferred, on_link, autonomous: autoconfig, advertised: advertise };
+                config.prefixes.insert(prefix, entry);
+            }
+        }
+    }
+    config.send = send;
+    Ok(())
+}
+
+impl Operation<Router> for SetNd {
+    const NAME: &'static str = "sw_interface_ip6nd_ra_config";
+    const ACCESS: Access = Access::Change;
+    type Request = SetNdRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetNdRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &request.interface)?;
+        let mut config = router.ra_config(index);
+        apply(&mut config, &request.option, request.no)?;
+        router.set_ra_config(index, config).map_err(|e| ra_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Sets duplicate address detection.
+pub struct SetDad;
+
+/// What [`SetDad`] changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetDadRequest {
+    /// How often it is asked; 0: addresses are used at once.
+    pub transmits: u8,
+}
+
+impl Operation<Router> for SetDad {
+    const NAME: &'static str = "ip6_dad_set";
+    const ACCESS: Access = Access::Change;
+    type Request = SetDadRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetDadRequest) -> Result<Outcome<Router, ()>, OpError> {
+        router.set_dad_config(DadConfig { transmits: request.transmits });
+        Ok(Outcome::Done(()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

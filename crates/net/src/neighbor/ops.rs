@@ -1,0 +1,428 @@
+//! Neighbours and ARP: `ip neighbor`, limits, proxy ARP, and what is shown of them.
+
+mod show;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+use quiver_command::grammar::{Args, Command, IfRef};
+use quiver_command::operation::{Access, Invocation, Job, OpError, Operation, Outcome, Registry, Step, retval};
+use quiver_wire::MacAddr;
+use serde::{Deserialize, Serialize};
+
+use crate::fib::ops::{Family, fib_error};
+use crate::interface::ops::resolve;
+use crate::neighbor::{NeighborError, ProxyRange};
+use crate::{IfIndex, Router};
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    registry.operation::<SetNeighbor>().operation::<FlushNeighbors>().operation::<SetConfig>();
+    registry.operation::<SetProxyRange>().operation::<SetProxyArp>();
+    for path in ["ip neighbor", "set ip neighbor"] {
+        registry.command(Command {
+            path,
+            syntax: "[del] <if> [<ip>] [<mac>] [static] [no-fib-entry] [count <n>] [flush]",
+            help: "Adds a neighbor, removes one, or removes all dynamic ones of an interface; IPv4 and IPv6",
+            parse: parse_neighbor,
+        });
+    }
+    registry.command(Command {
+        path: "set ip neighbor-config",
+        syntax: "ip4|ip6 [limit <n>] [interface-limit <n>] [age <s>] [unused <s>] [recycle|norecycle] [probe|noprobe] [announce|noannounce]",
+        help: "Sets how many dynamic neighbors there may be in all and on an interface, when unused ones are forgotten and silent ones asked, and whether own addresses are announced",
+        parse: parse_config,
+    });
+    registry.command(Command {
+        path: "set arp proxy",
+        syntax: "[del] [table-id <id>] start <addr> end <addr>",
+        help: "Adds or removes addresses for which ARP requests are answered in the place of others",
+        parse: parse_proxy,
+    });
+    registry.command(Command {
+        path: "set interface proxy-arp",
+        syntax: "<if> enable|disable",
+        help: "Switches answers for the ranges of `set arp proxy' on an interface",
+        parse: |args, _| {
+            let interface = args.interface()?;
+            let enable = args.switch("state")?;
+            Ok(Invocation::new::<SetProxyArp>(SetProxyArpRequest { interface, enable }))
+        },
+    });
+    show::register(registry);
+}
+
+fn parse_neighbor(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    let mut remove = args.take_keyword("del");
+    let interface = args.interface()?;
+    let (mut address, mut mac, mut count) = (None, None, 1);
+    let (mut permanent, mut no_fib_entry, mut flush) = (false, false, false);
+    while !args.is_empty() {
+        if args.take_keyword("static") {
+            permanent = true;
+        } else if args.take_keyword("no-fib-entry") {
+            no_fib_entry = true;
+        } else if args.take_keyword("count") {
+            count = args.number_in("count", 1..=u64::from(u32::MAX))?;
+        } else if args.take_keyword("flush") {
+            flush = true;
+        } else if args.take_keyword("del") {
+            remove = true;
+        } else if let Some(ip) = args.try_ip() {
+            address = Some(ip);
+        } else if let Some(m) = args.try_mac() {
+            mac = Some(MacAddr(m));
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    if flush {
+        return Ok(Invocation::new::<FlushNeighbors>(FlushNeighborsRequest { interface: Some(interface), family: None }));
+    }
+    let address = address.ok_or_else(|| args.missing("address"))?;
+    let mac = mac.map(|m| m.to_string());
+    let request = SetNeighborRequest { interface, address, mac, permanent, no_fib_entry, count, remove };
+    Ok(Invocation::new::<SetNeighbor>(request))
+}
+
+fn parse_family(args: &mut Args<'_>) -> Result<Family, OpError> {
+    args.expect_one_of(&[("ip4", Family::Ip4), ("ip6", Family::Ip6)])
+}
+
+fn parse_config(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    let family = parse_family(args)?;
+    let mut request = SetConfigRequest { family, ..SetConfigRequest::default() };
+    while !args.is_empty() {
+        if args.take_keyword("limit") {
+            request.limit = Some(args.number("limit")?);
+        } else if args.take_keyword("interface-limit") {
+            request.interface_limit = Some(args.number("interface-limit")?);
+        } else if args.take_keyword("unused") {
+            request.unused = Some(args.number("unused")?);
+        } else if args.take_keyword("age") {
+            request.age = Some(args.number("age")?);
+        } else if args.take_keyword("recycle") {
+            request.recycle = Some(true);
+        } else if args.take_keyword("norecycle") {
+            request.recycle = Some(false);
+        } else if args.take_keyword("probe") {
+            request.probe = Some(true);
+        } else if args.take_keyword("noprobe") {
+            request.probe = Some(false);
+        } else if args.take_keyword("announce") {
+            request.announce = Some(true);
+        } else if args.take_keyword("noannounce") {
+            request.announce = Some(false);
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    Ok(Invocation::new::<SetConfig>(request))
+}
+
+fn parse_proxy(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+    let (mut remove, mut table, mut start, mut end) = (false, 0, None, None);
+    while !args.is_empty() {
+        if args.take_keyword("del") {
+            remove = true;
+        } else if args.take_keyword("table-id") {
+            table = args.number("table id")?;
+        } else if args.take_keyword("start") {
+            start = Some(args.ip4("start")?);
+        } else if args.take_keyword("end") {
+            end = Some(args.ip4("end")?);
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    let start = start.ok_or_else(|| args.missing("start"))?;
+    let end = end.ok_or_else(|| args.missing("end"))?;
+    Ok(Invocation::new::<SetProxyRange>(SetProxyRangeRequest { table, start, end, remove }))
+}
+
+/// A neighbour error as an operation's error.
+pub fn neighbor_error(error: &NeighborError) -> OpError {
+    let (code, key) = match error {
+        NeighborError::NoInterface(_) => (retval::INVALID_SW_IF_INDEX, "interface"),
+        NeighborError::NoEntry { .. } => (retval::NO_SUCH_ENTRY, "address"),
+        NeighborError::Address(_) => (retval::INVALID_VALUE, "address"),
+        NeighborError::Mac(_) => (retval::INVALID_VALUE_2, "mac"),
+        NeighborError::Full(_) => (retval::LIMIT_EXCEEDED, "limit"),
+        NeighborError::Range(..) => (retval::INVALID_VALUE, "end"),
+        NeighborError::NoRange => (retval::NO_SUCH_ENTRY, "start"),
+        NeighborError::Fib(error) => return fib_error(error),
+    };
+    let wrapped = OpError::new(code, error.to_string()).key(key);
+    match error {
+        NeighborError::Full(_) => wrapped.remedy("see `set ip neighbor-config'"),
+        _ => wrapped,
+    }
+}
+
+/// Adds or removes neighbours.
+pub struct SetNeighbor;
+
+fn one() -> u64 {
+    1
+}
+
+/// What [`SetNeighbor`] changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetNeighborRequest {
+    /// Interface.
+    pub interface: IfRef,
+    /// Address; the first of them.
+    pub address: IpAddr,
+    /// Link address; not needed for removal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// Never aged, never asked, whatever is heard.
+    #[serde(default)]
+    pub permanent: bool,
+    /// Without a host route.
+    #[serde(default)]
+    pub no_fib_entry: bool,
+    /// How many in a row, addresses and link addresses counting up.
+    #[serde(default = "one")]
+    pub count: u64,
+    /// Remove instead of add.
+    #[serde(default)]
+    pub remove: bool,
+}
+
+/// Neighbours that are being added or removed.
+struct Many {
+    interface: IfIndex,
+    address: IpAddr,
+    mac: MacAddr,
+    request: SetNeighborRequest,
+    done: u64,
+    cancelled: bool,
+}
+
+fn next(address: IpAddr) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(a) => a.to_bits().checked_add(1).map(|n| Ipv4Addr::from_bits(n).into()),
+        IpAddr::V6(a) => a.to_bits().checked_add(1).map(|n| std::net::Ipv6Addr::from_bits(n).into()),
+    }
+}
+
+impl Many {
+    fn next(&mut self, router: &mut Router) -> Result<(), OpError> {
+        let SetNeighborRequest { permanent, no_fib_entry, remove, .. } = self.request;
+        let result = if remove {
+            router.remove_neighbor(self.interface, self.address)
+        } else {
+            router.add_neighbor(self.interface, self.address, self.mac, permanent, no_fib_entry)
+        };
+        result.map_err(|e| match self.done {
+            0 => neighbor_error(&e),
+            n => neighbor_error(&e).remedy(format!("{n} neighbors before it were changed")),
+        })?;
+        self.done += 1;
+        if self.done < self.request.count {
+            self.address = next(self.address)
+                .ok_or_else(|| OpError::new(retval::INVALID_VALUE, "the address space ends here").key("count"))?;
+            self.mac = MacAddr::from_u64(self.mac.to_u64() + 1);
+        }
+        Ok(())
+    }
+}
+
+impl Job<Router, ()> for Many {
+    fn step(&mut self, router: &mut Router, budget: Duration) -> Step<()> {
+        let start = Instant::now();
+        while self.done < self.request.count {
+            if self.cancelled {
+                return Step::Done(Err(OpError::unspecified(format!("stopped after {} neighbors", self.done))));
+            }
+            if let Err(error) = self.next(router) {
+                return Step::Done(Err(error));
+            }
+            if start.elapsed() >= budget {
+                return Step::Again;
+            }
+        }
+        Step::Done(Ok(()))
+    }
+
+    fn exclusive(&self) -> bool {
+        true
+    }
+
+    fn cancel(&mut self, _: &mut Router) {
+        self.cancelled = true;
+    }
+}
+
+impl Operation<Router> for SetNeighbor {
+    const NAME: &'static str = "ip_neighbor_add_del";
+    const ACCESS: Access = Access::Change;
+    type Request = SetNeighborRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetNeighborRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let interface = resolve(router, &request.interface)?;
+        let mac = match &request.mac {
+            Some(text) => text.parse().map_err(|e| OpError::invalid("mac", text, format!("{e}")))?,
+            None if request.remove => MacAddr::ZERO,
+            None => return Err(OpError::new(retval::INVALID_ARGUMENT, "missing link address").key("mac")),
+        };
+        let mut many = Many { interface, address: request.address, mac, request, done: 0, cancelled: false };
+        if many.request.count > 1 {
+            return Ok(Outcome::job(many));
+        }
+        many.next(router)?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Removes dynamic neighbours.
+pub struct FlushNeighbors;
+
+/// Which ones [`FlushNeighbors`] removes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FlushNeighborsRequest {
+    /// Of this interface only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<IfRef>,
+    /// Of this family only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
+}
+
+impl Operation<Router> for FlushNeighbors {
+    const NAME: &'static str = "ip_neighbor_flush";
+    const ACCESS: Access = Access::Change;
+    type Request = FlushNeighborsRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: FlushNeighborsRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let interface = request.interface.as_ref().map(|i| resolve(router, i)).transpose()?;
+        for family in [Family::Ip4, Family::Ip6] {
+            if request.family.is_none_or(|f| f == family) {
+                router.flush_neighbors(family.into(), interface);
+            }
+        }
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Sets the limits of a family's neighbours.
+pub struct SetConfig;
+
+/// What [`SetConfig`] changes; what is left out stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetConfigRequest {
+    /// Family.
+    pub family: Family,
+    /// Most dynamic neighbours; 0: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// Most dynamic neighbours of one interface; 0: no limit of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface_limit: Option<u32>,
+    /// Seconds after which a learned neighbour that nobody uses is forgotten; 0: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused: Option<u32>,
+    /// Seconds after which a silent neighbour is asked; 0: only those in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age: Option<u32>,
+    /// Whether a new one takes the place of the oldest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recycle: Option<bool>,
+    /// Whether those in use are asked whether they are still there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<bool>,
+    /// Whether addresses of ours are announced without being asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announce: Option<bool>,
+}
+
+impl Operation<Router> for SetConfig {
+    const NAME: &'static str = "ip_neighbor_config";
+    const ACCESS: Access = Access::Change;
+    type Request = SetConfigRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetConfigRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let family = request.family.into();
+        let mut config = router.neighbor_config(family);
+        config.limit = request.limit.unwrap_or(config.limit);
+        config.interface_limit = request.interface_limit.unwrap_or(config.interface_limit);
+        config.unused = request.unused.unwrap_or(config.unused);
+        config.age = request.age.unwrap_or(config.age);
+        config.recycle = request.recycle.unwrap_or(config.recycle);
+        config.probe = request.probe.unwrap_or(config.probe);
+        config.announce = request.announce.unwrap_or(config.announce);
+        router.set_neighbor_config(family, config);
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Adds or removes addresses for which proxy ARP answers.
+pub struct SetProxyRange;
+
+/// What [`SetProxyRange`] changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetProxyRangeRequest {
+    /// Table.
+    #[serde(default)]
+    pub table: u32,
+    /// First address.
+    pub start: Ipv4Addr,
+    /// Last address.
+    pub end: Ipv4Addr,
+    /// Remove instead of add.
+    #[serde(default)]
+    pub remove: bool,
+}
+
+impl Operation<Router> for SetProxyRange {
+    const NAME: &'static str = "proxy_arp_add_del";
+    const ACCESS: Access = Access::Change;
+    type Request = SetProxyRangeRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetProxyRangeRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let SetProxyRangeRequest { table, start, end, remove } = request;
+        if router.route_lookup(table, start.into()).is_none() {
+            return Err(OpError::new(retval::NO_SUCH_FIB, format!("Nonexistent table id {table}")).key("table-id"));
+        }
+        router.set_proxy_range(ProxyRange { table, first: start, last: end }, !remove).map_err(|e| neighbor_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Switches proxy ARP on an interface.
+pub struct SetProxyArp;
+
+/// What [`SetProxyArp`] changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetProxyArpRequest {
+    /// Interface.
+    pub interface: IfRef,
+    /// On or off.
+    pub enable: bool,
+}
+
+impl Operation<Router> for SetProxyArp {
+    const NAME: &'static str = "proxy_arp_intfc_enable_disable";
+    const ACCESS: Access = Access::Change;
+    type Request = SetProxyArpRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: SetProxyArpRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &request.interface)?;
+        router.set_proxy_arp(index, request.enable).map_err(|e| neighbor_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

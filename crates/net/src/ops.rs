@@ -1,0 +1,131 @@
+//! Operations and commands: each subject's stand in its folder, as `ops`.
+//!
+//! To add one: write the [`Operation`](quiver_command::operation::Operation) with its request and reply in `<subject>/ops`, and
+//! declare it and the commands that lead to it in that file's `register`. [`rss`](crate::rss::ops) is a short example. A plugin
+//! does the same in its own crate and names its function in its [`Plugin`](crate::Plugin).
+//!
+//! The rules: `run` validates first and changes nothing on an error; a reply is a struct that serialises to what a program
+//! wants to know and renders as VPP's text; parsing only makes requests.
+
+use quiver_command::operation::{OpError, Outcome, Registry, retval};
+use quiver_graph::GraphError;
+
+use crate::Router;
+use crate::{fib, icmp, interface, ip, l2, nd, neighbor, pg, rss};
+
+/// Declares the operations and commands of all subjects of this crate.
+pub fn register(registry: &mut Registry<Router>) {
+    interface::ops::register(registry);
+    l2::ops::register(registry);
+    ip::ops::register(registry);
+    fib::ops::register(registry);
+    neighbor::ops::register(registry);
+    nd::ops::register(registry);
+    icmp::ops::register(registry);
+    rss::ops::register(registry);
+    pg::ops::register(registry);
+}
+
+/// A graph's refusal as an operation's error.
+pub fn graph_error(error: &GraphError) -> OpError {
+    let (code, key) = match error {
+        GraphError::NoSuchNode(_) | GraphError::UnknownNode { .. } => (retval::NO_SUCH_NODE, "node"),
+        GraphError::NoSuchArc(_) => (retval::NO_SUCH_ENTRY, "arc"),
+        GraphError::NoSuchFeature { .. } => (retval::NO_SUCH_ENTRY, "feature"),
+        GraphError::Range { what, .. } => (retval::INVALID_VALUE, *what),
+        GraphError::Variant(_) => (retval::UNSUPPORTED, "variant"),
+        GraphError::NoSetting { .. } => (retval::UNSUPPORTED, "node"),
+        GraphError::Full => (retval::LIMIT_EXCEEDED, "nodes"),
+        GraphError::Thread { .. } => (retval::SYSCALL_ERROR_1, "worker"),
+        _ => (retval::UNSPECIFIED, "graph"),
+    };
+    OpError::new(code, error.to_string()).key(key)
+}
+
+/// The only reply of an operation that is done at once.
+///
+/// # Errors
+/// The operation has become a job.
+pub fn done<R>(outcome: Outcome<Router, R>) -> Result<R, OpError> {
+    match outcome {
+        Outcome::Done(reply) => Ok(reply),
+        Outcome::Job(_) => Err(OpError::new(retval::UNSUPPORTED, "the operation takes its time")),
+    }
+}
+
+/// Running command lines in tests.
+#[cfg(any(test, feature = "testing"))]
+pub mod testing {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use quiver_command::operation::{Outcome, Registry, View, run_to_end};
+
+    use crate::Router;
+    use crate::files::Files;
+
+    /// A folder of its own for the files of a test, which goes with it.
+    pub struct OwnFolder(pub PathBuf);
+
+    impl OwnFolder {
+        /// Gives a router a folder for files.
+        ///
+        /// # Panics
+        /// Where it cannot be made.
+        pub fn of(router: &mut Router, name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("quiver-files-{}-{name}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            router
+                .add_part(Files::open(&path, &[], &[], None).unwrap_or_else(|(path, error)| panic!("{}: {error}", path.display())));
+            Self(path)
+        }
+    }
+
+    impl Drop for OwnFolder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// All operations of this crate and those that `more` adds.
+    ///
+    /// # Panics
+    /// Where declarations contradict one another.
+    pub fn registry(more: &[fn(&mut Registry<Router>)]) -> Registry<Router> {
+        let mut registry = Registry::new();
+        super::register(&mut registry);
+        more.iter().for_each(|register| register(&mut registry));
+        assert!(registry.problems().is_empty(), "{:?}", registry.problems());
+        registry
+    }
+
+    /// Runs a command line to its end.
+    ///
+    /// # Errors
+    /// What the command says.
+    pub fn execute(registry: &Registry<Router>, router: &mut Router, line: &str) -> Result<String, String> {
+        let mut text = String::new();
+        let answer = match registry.execute(router, line, &View::TEXT).map_err(|e| e.to_string())? {
+            Outcome::Done(answer) => answer,
+            Outcome::Job(mut job) => run_to_end(&mut *job, router, &mut text, |_: Duration| ()).map_err(|e| e.to_string())?,
+        };
+        text.push_str(&answer.text);
+        Ok(text)
+    }
+
+    /// The text that a command of this crate answers with.
+    ///
+    /// # Panics
+    /// Where it fails.
+    pub fn run(router: &mut Router, line: &str) -> String {
+        execute(&registry(&[]), router, line).unwrap_or_else(|e| panic!("{line}: {e}"))
+    }
+
+    /// The error of a command of this crate that must fail.
+    ///
+    /// # Panics
+    /// Where it does not.
+    pub fn error(router: &mut Router, line: &str) -> String {
+        execute(&registry(&[]), router, line).err().unwrap_or_else(|| panic!("{line}: no error"))
+    }
+}

@@ -1,0 +1,53 @@
+//! `pg`: the packet generator.
+
+use quiver_api::defs::*;
+use quiver_command::operation::{OpError, Operation, retval};
+
+use crate::Router;
+use crate::api::{Handlers, reference};
+use crate::interface::api::{delete, made};
+use crate::interface::ops::DeleteKind;
+use crate::ops::done;
+use crate::pg::ops::{Action, Capture, CaptureRequest, CreatePg, CreatePgRequest, StreamState, StreamStateRequest};
+
+pub(crate) fn add(handlers: &mut Handlers) {
+    handlers.reply::<PgCreateInterface, PgCreateInterfaceReply>(|router, m| {
+        let sw_if_index = create(router, m.interface_id.0, m.gso_enabled, &PgInterfaceMode::default())?;
+        Ok(PgCreateInterfaceReply { retval: 0, sw_if_index })
+    });
+    handlers.reply::<PgCreateInterfaceV2, PgCreateInterfaceV2Reply>(|router, m| {
+        let sw_if_index = create(router, m.interface_id.0, m.gso_enabled, &m.mode)?;
+        Ok(PgCreateInterfaceV2Reply { retval: 0, sw_if_index })
+    });
+    handlers.reply::<PgCreateInterfaceV3, PgCreateInterfaceV3Reply>(|router, m| {
+        let sw_if_index = create(router, m.interface_id.0, m.pg_flags.0 != 0, &m.mode)?;
+        Ok(PgCreateInterfaceV3Reply { retval: 0, sw_if_index })
+    });
+    handlers
+        .act::<PgDeleteInterface, PgDeleteInterfaceReply>(|router, m| delete(router, &m.sw_if_index, DeleteKind::PacketGenerator));
+    handlers.act::<PgCapture, PgCaptureReply>(|router, m| {
+        let interface = reference(router, &m.interface_id)?;
+        let count = Some(u64::from(m.count)).filter(|n| *n > 0);
+        let file = Some(m.pcap_file_name).filter(|name| !name.is_empty());
+        Capture::run(router, CaptureRequest { interface, file, count, disable: !m.is_enabled }).map(drop)
+    });
+    handlers.act::<PgEnableDisable, PgEnableDisableReply>(|router, m| {
+        let name = Some(m.stream_name).filter(|name| !name.is_empty());
+        let action = if m.is_enabled { Action::Enable } else { Action::Disable };
+        StreamState::run(router, StreamStateRequest { name, action }).map(drop)
+    });
+}
+
+fn create(router: &mut Router, number: u32, offloads: bool, mode: &PgInterfaceMode) -> Result<InterfaceIndex, OpError> {
+    if *mode != PgInterfaceMode::PG_API_MODE_ETHERNET {
+        return Err(OpError::new(retval::UNSUPPORTED, "packet-generator interfaces carry Ethernet frames").key("mode"));
+    }
+    if offloads {
+        return Err(OpError::new(retval::UNSUPPORTED, "packet-generator interfaces have no offloads").key("pg_flags"));
+    }
+    // One that is there already is meant, as in VPP.
+    if let Some(there) = router.interfaces.by_name(&format!("pg{number}")) {
+        return Ok(InterfaceIndex(there.index.0));
+    }
+    Ok(made(&done(CreatePg::run(router, CreatePgRequest { number, mac: None })?)?))
+}

@@ -1,0 +1,718 @@
+//! The packet generator's commands.
+
+use std::io::BufReader;
+use std::sync::Arc;
+
+use quiver_command::grammar::{Args, Command, IfRef};
+use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_wire::MacAddr;
+use quiver_wire::pcapfile::Reader;
+use serde::{Deserialize, Serialize};
+
+use crate::Router;
+use crate::files::{Elsewhere, Files, Place, Use};
+use crate::interface::ops::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, resolve};
+use crate::pg::parse::{Start, template};
+use crate::pg::{PgError, Sizes, Source, StreamInfo, StreamSpec, Vary};
+
+/// Bytes of a capture file to send at most: it is kept in memory.
+const PCAP_MOST: u64 = 1 << 30;
+
+/// Adds this theme's operations and commands.
+pub fn register(registry: &mut Registry<Router>) {
+    registry
+        .operation::<CreatePg>()
+        .operation::<SetLinkState>()
+        .operation::<NewStream>()
+        .operation::<ConfigureStream>()
+        .operation::<StreamState>()
+        .operation::<Capture>()
+        .operation::<ShowPg>()
+        .values("stream", |router| router.pg_stream_names());
+    for command in commands() {
+        registry.command(command);
+    }
+}
+
+fn commands() -> Vec<Command<Router>> {
+    const STREAM: &str = "[name <s>] [limit <n>] [rate <pps>] [size <range>] [interface <if>] [tx-interface <if>] [node <n>] \
+        [source <if>] [worker <n>] [maxframe <n>] [seed <n>] [data {...}] [pcap <file>] [buffer-flags <f>] [buffer-offload-flags <f>]";
+    vec![
+        Command {
+            path: "create packet-generator interface",
+            syntax: "<pg> [hw-addr <mac>] [mode ip4|ip6]",
+            help: "Makes a packet-generator interface and prints its name",
+            parse: |args, _| {
+                let name = args.word("pg interface such as pg0")?.into_owned();
+                let number =
+                    name.strip_prefix("pg").unwrap_or(&name).parse::<u32>().map_err(|_| {
+                        OpError::invalid("interface", &name, "a packet-generator interface is called pg and a number")
+                    })?;
+                let mut request = CreatePgRequest { number, mac: None };
+                while !args.is_empty() {
+                    if args.take_keyword("hw-addr") {
+                        request.mac = Some(args.mac("link address")?);
+                    } else if args.take_keyword("mode") {
+                        let mode = args.word("mode")?;
+                        let error = OpError::new(retval::UNSUPPORTED, format!("mode {mode} is not supported"));
+                        return Err(error.key("mode").value(mode).remedy("packet-generator interfaces carry Ethernet frames"));
+                    } else {
+                        return Err(args.unexpected());
+                    }
+                }
+                Ok(Invocation::new::<CreatePg>(request))
+            },
+        },
+        Command {
+            path: "test interface link-state",
+            syntax: "<pg> up|down",
+            help: "Lets the link of a packet-generator interface come and go",
+            parse: |args, _| {
+                let interface = args.interface()?;
+                let up = args.expect_one_of(&[("up", true), ("down", false)])?;
+                Ok(Invocation::new::<SetLinkState>(LinkStateRequest { interface, up }))
+            },
+        },
+        Command {
+            path: "delete packet-generator interface",
+            syntax: "<if>",
+            help: "Removes a packet-generator interface with its streams",
+            parse: |args, _| {
+                let interface = args.interface()?;
+                let kind = DeleteKind::PacketGenerator;
+                Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind }))
+            },
+        },
+        Command {
+            path: "packet-generator new",
+            syntax: STREAM,
+            help: "Defines a stream, from a description of headers or from a capture file; in { } or without",
+            parse: |args, _| {
+                let request = match args.group()? {
+                    Some(mut group) => {
+                        let request = parse_stream(&mut group)?;
+                        group.finish()?;
+                        request
+                    }
+                    None => parse_stream(args)?,
+                };
+                Ok(Invocation::new::<NewStream>(request))
+            },
+        },
+        Command {
+            path: "packet-generator configure",
+            syntax: "<stream> [limit <n>] [rate <pps>] [size <range>] [maxframe <n>] [worker <n>]",
+            help: "Changes a stream; it runs so when it is enabled next",
+            parse: |args, _| {
+                let name = args.word("stream")?.into_owned();
+                let mut change = parse_stream(args)?;
+                change.name = name;
+                Ok(Invocation::new::<ConfigureStream>(change))
+            },
+        },
+        Command {
+            path: "packet-generator enable-stream",
+            syntax: "[<stream>]",
+            help: "Starts a stream from its beginning, or all",
+            parse: |args, _| stream_state(args, Action::Enable),
+        },
+        Command {
+            path: "packet-generator disable-stream",
+            syntax: "[<stream>]",
+            help: "Stops a stream, or all",
+            parse: |args, _| stream_state(args, Action::Disable),
+        },
+        Command {
+            path: "packet-generator delete",
+            syntax: "<stream>",
+            help: "Removes a stream",
+            parse: |args, _| {
+                let name = args.word("stream")?.into_owned();
+                Ok(Invocation::new::<StreamState>(StreamStateRequest { name: Some(name), action: Action::Delete }))
+            },
+        },
+        Command {
+            path: "packet-generator capture",
+            syntax: "<if> pcap <file> [count <n>] [disable]",
+            help: "Writes what leaves on a packet-generator interface to a new file, or ends that",
+            parse: |args, _| {
+                let interface = args.interface()?;
+                let mut request = CaptureRequest { interface, file: None, count: None, disable: false };
+                while !args.is_empty() {
+                    if args.take_keyword("pcap") {
+                        request.file = Some(args.word("file")?.into_owned());
+                    } else if args.take_keyword("count") {
+                        request.count = Some(args.number("count")?);
+                    } else if args.take_keyword("disable") {
+                        request.disable = true;
+                    } else {
+                        return Err(args.unexpected());
+                    }
+                }
+                Ok(Invocation::new::<Capture>(request))
+            },
+        },
+        Command {
+            path: "show packet-generator",
+            syntax: "[verbose]",
+            help: "Shows streams: whether they run, and what they have sent",
+            parse: |args, _| {
+                args.take_keyword("verbose");
+                Ok(Invocation::new::<ShowPg>(()))
+            },
+        },
+    ]
+}
+
+fn stream_state(args: &mut Args<'_>, action: Action) -> Result<Invocation<Router>, OpError> {
+    let name = if args.is_empty() { None } else { Some(args.word("stream")?.into_owned()) };
+    Ok(Invocation::new::<StreamState>(StreamStateRequest { name, action }))
+}
+
+fn pg_error(error: &PgError) -> OpError {
+    let (code, key) = match error {
+        PgError::NoStream(_) => (retval::NO_SUCH_ENTRY, "stream"),
+        PgError::Exists(_) => (retval::ENTRY_ALREADY_EXISTS, "stream"),
+        PgError::NotPg(_) => (retval::INVALID_INTERFACE, "interface"),
+        PgError::NoNode(_) => (retval::NO_SUCH_NODE, "node"),
+        PgError::NoWorker(..) => (retval::INVALID_WORKER, "worker"),
+        PgError::Empty => (retval::INVALID_VALUE, "data"),
+        PgError::Interface(error) => return interface_error(error),
+        PgError::Graph(error) => return crate::ops::graph_error(error),
+    };
+    OpError::new(code, error.to_string()).key(key)
+}
+
+/// Makes a packet-generator interface.
+pub struct CreatePg;
+
+/// What [`CreatePg`] makes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreatePgRequest {
+    /// Number in the name.
+    pub number: u32,
+    /// Link address.
+    #[serde(default)]
+    pub mac: Option<[u8; 6]>,
+}
+
+impl Operation<Router> for CreatePg {
+    const NAME: &'static str = "pg_interface_create";
+    const ACCESS: Access = Access::Change;
+    type Request = CreatePgRequest;
+    type Reply = Created;
+
+    fn run(router: &mut Router, request: CreatePgRequest) -> Result<Outcome<Router, Created>, OpError> {
+        let index = router.pg_create_interface(request.number, request.mac.map(MacAddr)).map_err(|e| pg_error(&e))?;
+        Ok(Outcome::Done(Created::one(router, index)))
+    }
+}
+
+/// A range of sizes: `64-128` counts up, `64+128` draws.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SizeRange {
+    /// Smallest, bytes without FCS.
+    pub low: usize,
+    /// Largest.
+    pub high: usize,
+    /// Drawn at random instead of counted up.
+    #[serde(default)]
+    pub random: bool,
+}
+
+impl std::str::FromStr for SizeRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (low, high, random) = match (text.split_once('-'), text.split_once('+')) {
+            (Some((low, high)), _) => (low, high, false),
+            (None, Some((low, high))) => (low, high, true),
+            (None, None) => (text, text, false),
+        };
+        let number = |t: &str| t.parse::<usize>().ok().filter(|n| (1..=65_535).contains(n));
+        match (number(low), number(high)) {
+            (Some(low), Some(high)) if low <= high => Ok(Self { low, high, random }),
+            _ => Err(format!("`{text}' is not a range of sizes such as 64-1518 (counted up) or 64+1518 (drawn)")),
+        }
+    }
+}
+
+/// A stream as described; what is absent has a default, or stays as it is.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StreamRequest {
+    /// Name.
+    pub name: String,
+    /// Packets to send; 0: without end.
+    pub limit: Option<u64>,
+    /// Packets a second; 0: as fast as possible.
+    pub rate: Option<f64>,
+    /// Sizes.
+    pub size: Option<SizeRange>,
+    /// Interface that the packets come in on.
+    pub interface: Option<IfRef>,
+    /// Node that they go to.
+    pub node: Option<String>,
+    /// Worker, from 0.
+    pub worker: Option<usize>,
+    /// Largest vector.
+    pub max_frame: Option<usize>,
+    /// Seed of what is drawn.
+    pub seed: Option<u64>,
+    /// Headers as described.
+    pub data: Option<String>,
+    /// Capture file to send.
+    pub pcap: Option<String>,
+}
+
+fn parse_stream(args: &mut Args<'_>) -> Result<StreamRequest, OpError> {
+    let mut r = StreamRequest::default();
+    while !args.is_empty() {
+        if args.take_keyword("name") {
+            r.name = args.word("name")?.into_owned();
+        } else if args.take_keyword("limit") {
+            r.limit = Some(args.number("limit")?);
+        } else if args.take_keyword("rate") {
+            r.rate = Some(args.take("rate")?);
+        } else if args.take_keyword("size") {
+            r.size = Some(args.take("size")?);
+        } else if args.take_keyword("interface") || args.take_keyword("source") {
+            r.interface = Some(args.interface()?);
+        } else if args.take_keyword("tx-interface") {
+            // VPP's word for nodes that want a tx interface with the packet; the lanes here carry it by themselves.
+            args.interface()?;
+        } else if args.take_keyword("node") {
+            r.node = Some(args.word("node")?.into_owned());
+        } else if args.take_keyword("worker") {
+            r.worker = Some(args.number("worker")?);
+        } else if args.take_keyword("maxframe") {
+            r.max_frame = Some(args.number_in("maxframe", 1..=1024)?);
+        } else if args.take_keyword("seed") {
+            r.seed = Some(args.number("seed")?);
+        } else if args.take_keyword("data") {
+            r.data = Some(args.expect_group()?.rest().to_owned());
+        } else if args.take_keyword("pcap") {
+            r.pcap = Some(args.word("file")?.into_owned());
+        } else if args.take_keyword("buffer-flags") || args.take_keyword("buffer-offload-flags") {
+            args.word("flags")?;
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    if r.rate.is_some_and(|rate| !rate.is_finite() || rate < 0.0) {
+        return Err(OpError::invalid("rate", r.rate.unwrap_or(0.0), "a rate is a number of packets a second"));
+    }
+    Ok(r)
+}
+
+impl StreamRequest {
+    fn sizes(&self) -> Option<Sizes> {
+        let vary = |random| if random { Vary::Random } else { Vary::Increment };
+        self.size.map(|s| Sizes { low: s.low, high: s.high, vary: vary(s.random) })
+    }
+
+    /// What the stream sends, and the capture file where it stands in one.
+    fn source(&self, router: &Router, start: Start) -> Result<Contents, OpError> {
+        match (&self.data, &self.pcap) {
+            (Some(_), Some(_)) => Err(OpError::invalid("data", "data and pcap", "a stream has either data or pcap")),
+            (None, None) => Err(OpError::unspecified("a stream needs data or pcap").key("data")),
+            (Some(data), None) => {
+                let template = template(data, start).map_err(|e| OpError::unspecified(e.to_string()).key("data"))?;
+                Ok(Contents::Made(Source::Made(template)))
+            }
+            (None, Some(path)) => Ok(Contents::Recorded(Files::place(router, path, Use::Read)?)),
+        }
+    }
+}
+
+/// What a stream sends, before it is read.
+enum Contents {
+    Made(Source),
+    Recorded(Place),
+}
+
+/// All packets of a capture file.
+fn read_pcap(place: &Place) -> Result<Source, OpError> {
+    let failed = |e: String| {
+        let path = place.path().display();
+        OpError::new(retval::CANNOT_CREATE_PCAP_FILE, format!("{path}: {e}")).key("pcap").value(path)
+    };
+    let file = place.open().map_err(|error| place.no_capture("read", &error))?;
+    let size = file.metadata().map_err(|e| failed(e.to_string()))?.len();
+    if size > PCAP_MOST {
+        return Err(failed(format!("has more than {} MB; cut it with `editcap -c'", PCAP_MOST >> 20)));
+    }
+    let file = std::io::Read::take(file, PCAP_MOST);
+    let reader = Reader::new(BufReader::new(file)).map_err(|e| failed(e.to_string()))?;
+    let packets: Result<Vec<Vec<u8>>, _> = reader.map(|p| p.map(|p| p.bytes)).collect();
+    packets.map(Source::Recorded).map_err(|e| failed(e.to_string()))
+}
+
+/// Lets the link of an interface come and go.
+pub struct SetLinkState;
+
+/// What [`SetLinkState`] does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkStateRequest {
+    /// A packet-generator interface.
+    pub interface: IfRef,
+    /// Whether there is a link.
+    pub up: bool,
+}
+
+impl Operation<Router> for SetLinkState {
+    const NAME: &'static str = "pg_link_state_set";
+    const ACCESS: Access = Access::Change;
+    type Request = LinkStateRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: LinkStateRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &request.interface)?;
+        router.pg_set_link(index, request.up).map_err(|e| pg_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Defines a stream.
+pub struct NewStream;
+
+impl Operation<Router> for NewStream {
+    const NAME: &'static str = "pg_stream_new";
+    const ACCESS: Access = Access::Change;
+    type Request = StreamRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: StreamRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let node = request.node.clone().unwrap_or_else(|| "ethernet-input".into());
+        let start = match node.as_str() {
+            name if name.starts_with("ip4-") => Start::Ip4,
+            name if name.starts_with("ip6-") => Start::Ip6,
+            _ => Start::Ethernet,
+        };
+        match request.source(router, start)? {
+            Contents::Made(source) => new_stream(router, &request, &node, source).map(Outcome::Done),
+            Contents::Recorded(place) => {
+                let then = move |router: &mut Router, source| new_stream(router, &request, &node, source);
+                Ok(Outcome::job(Elsewhere::new(move || read_pcap(&place), then).alone()))
+            }
+        }
+    }
+}
+
+fn new_stream(router: &mut Router, request: &StreamRequest, node: &str, source: Source) -> Result<(), OpError> {
+    let interface = match &request.interface {
+        Some(name) => resolve(router, name)?,
+        None => crate::IfIndex::LOCAL0,
+    };
+    // As VPP: a capture is sent once unless told otherwise.
+    let once = match &source {
+        Source::Recorded(packets) => Some(packets.len() as u64),
+        Source::Made(_) => None,
+    };
+    let spec = StreamSpec {
+        name: if request.name.is_empty() { router.pg_free_name() } else { request.name.clone() },
+        limit: request.limit.filter(|n| *n != 0).or(once.filter(|_| request.limit.is_none())),
+        rate: request.rate.filter(|r| *r > 0.0),
+        sizes: request.sizes(),
+        worker: request.worker.unwrap_or(0),
+        max_frame: request.max_frame,
+        seed: request.seed.unwrap_or(1),
+        source,
+    };
+    router.pg_new_stream(spec, interface, node).map_err(|e| pg_error(&e))
+}
+
+/// Changes a stream.
+pub struct ConfigureStream;
+
+impl Operation<Router> for ConfigureStream {
+    const NAME: &'static str = "pg_stream_configure";
+    const ACCESS: Access = Access::Change;
+    type Request = StreamRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: StreamRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let fixed = [
+            ("interface", request.interface.is_some()),
+            ("node", request.node.is_some()),
+            ("data", request.data.is_some()),
+            ("pcap", request.pcap.is_some()),
+        ];
+        if let Some((key, _)) = fixed.iter().find(|(_, given)| *given) {
+            let error = OpError::new(retval::UNSUPPORTED, format!("{key} cannot be changed")).key(*key);
+            return Err(error.remedy("delete the stream and define it again"));
+        }
+        let workers = router.graph.fleet().threads().len();
+        if let Some(worker) = request.worker.filter(|w| *w >= workers) {
+            return Err(pg_error(&PgError::NoWorker(worker, workers)));
+        }
+        let name = request.name.clone();
+        let change = |spec: &mut StreamSpec| {
+            if let Some(limit) = request.limit {
+                spec.limit = Some(limit).filter(|n| *n != 0);
+            }
+            if let Some(rate) = request.rate {
+                spec.rate = Some(rate).filter(|r| *r > 0.0);
+            }
+            spec.sizes = request.sizes().or(spec.sizes);
+            spec.worker = request.worker.unwrap_or(spec.worker);
+            spec.max_frame = request.max_frame.or(spec.max_frame);
+            spec.seed = request.seed.unwrap_or(spec.seed);
+        };
+        router.pg_configure(&name, change).map_err(|e| pg_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// What happens to a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// Starts from its beginning.
+    Enable,
+    /// Stops.
+    Disable,
+    /// Goes away.
+    Delete,
+}
+
+/// Starts, stops or removes streams.
+pub struct StreamState;
+
+/// Which stream [`StreamState`] changes, and how.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamStateRequest {
+    /// Stream; all where absent (not for `delete`).
+    pub name: Option<String>,
+    /// Change.
+    pub action: Action,
+}
+
+impl Operation<Router> for StreamState {
+    const NAME: &'static str = "pg_stream_state";
+    const ACCESS: Access = Access::Change;
+    type Request = StreamStateRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: StreamStateRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let name = request.name.as_deref();
+        let result = match (request.action, name) {
+            (Action::Enable, _) => router.pg_enable(name),
+            (Action::Disable, _) => router.pg_disable(name),
+            (Action::Delete, Some(name)) => router.pg_delete_stream(name),
+            (Action::Delete, None) => return Err(OpError::unspecified("which stream?").key("name")),
+        };
+        result.map_err(|e| pg_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Starts or ends a capture.
+pub struct Capture;
+
+/// What [`Capture`] captures.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CaptureRequest {
+    /// Packet-generator interface.
+    pub interface: IfRef,
+    /// File to make.
+    #[serde(default)]
+    pub file: Option<String>,
+    /// Packets; without end where absent.
+    #[serde(default)]
+    pub count: Option<u64>,
+    /// End it.
+    #[serde(default)]
+    pub disable: bool,
+}
+
+impl Operation<Router> for Capture {
+    const NAME: &'static str = "pg_capture";
+    const ACCESS: Access = Access::Change;
+    type Request = CaptureRequest;
+    type Reply = ();
+
+    fn run(router: &mut Router, request: CaptureRequest) -> Result<Outcome<Router, ()>, OpError> {
+        let interface = resolve(router, &request.interface)?;
+        if request.disable {
+            let trouble = router.pg_capture_stop(interface).map_err(|e| pg_error(&e))?;
+            return match trouble {
+                Some(text) => Err(OpError::new(retval::CANNOT_CREATE_PCAP_FILE, text).key("file")),
+                None => Ok(Outcome::Done(())),
+            };
+        }
+        let Some(file) = &request.file else { return Err(OpError::unspecified("which file?").key("pcap")) };
+        let place = Files::place(router, file, Use::Write)?;
+        place.check_new().map_err(|error| place.no_capture("write", &error))?;
+        let (path, create) = (place.path().to_owned(), Arc::new(move || place.create_new()));
+        router.pg_capture(interface, path, create, request.count).map_err(|e| pg_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+/// Shows streams.
+pub struct ShowPg;
+
+/// A stream as shown.
+#[derive(Debug, Clone, Serialize)]
+pub struct StreamLine {
+    /// Name.
+    pub name: String,
+    /// Whether it runs, or what it sent is still under way.
+    pub enabled: bool,
+    /// Packets sent since it was enabled.
+    pub sent: u64,
+    /// Packets to send; absent: without end.
+    pub limit: Option<u64>,
+    /// Packets a second; 0: as fast as possible.
+    pub rate_pps: f64,
+    /// Smallest and largest size, bytes.
+    pub size: (usize, usize),
+    /// Data bytes of a packet buffer.
+    pub buffer_size: u32,
+    /// Worker.
+    pub worker: usize,
+    /// Interface that it comes in on.
+    pub interface: String,
+    /// Node that it goes to.
+    pub node: String,
+}
+
+/// The answer of [`ShowPg`].
+#[derive(Debug, Clone, Serialize)]
+pub struct StreamList {
+    /// Streams by name.
+    pub streams: Vec<StreamLine>,
+}
+
+/// A number as VPP prints rates: `1.50e6`.
+fn exponent(value: f64) -> String {
+    if value == 0.0 { "0.00e0".into() } else { format!("{value:.2e}") }
+}
+
+impl Text for StreamList {
+    fn text(&self, out: &mut String, _: &View) {
+        if self.streams.is_empty() {
+            out.push_str("no streams currently defined\n");
+            return;
+        }
+        let table = TextTable::new()
+            .column_with("Name", Align::Left, 16, Align::Left)
+            .column("Enabled", 12, Align::Centre)
+            .column("Count", 16, Align::Centre)
+            .column_with("Parameters", Align::Left, 0, Align::Left);
+        table.heading(out);
+        for s in &self.streams {
+            let enabled = if s.enabled { "Yes" } else { "No" };
+            let parameters = format!(
+                "limit {}, rate {} pps, size {}-{}, buffer-size {}, worker {}, ",
+                s.limit.unwrap_or(0),
+                exponent(s.rate_pps),
+                s.size.0,
+                s.size.1,
+                s.buffer_size,
+                s.worker
+            );
+            table.row(out, &[&s.name, &enabled, &s.sent, &parameters]);
+        }
+    }
+}
+
+impl Operation<Router> for ShowPg {
+    const NAME: &'static str = "pg_show";
+    const ACCESS: Access = Access::Read;
+    type Request = ();
+    type Reply = StreamList;
+
+    fn run(router: &mut Router, (): ()) -> Result<Outcome<Router, StreamList>, OpError> {
+        let sizes = |info: &StreamInfo| match (&info.spec.sizes, &info.spec.source) {
+            (Some(s), _) => (s.low, s.high),
+            (None, Source::Made(template)) => (template.bytes.len(), template.bytes.len()),
+            (None, Source::Recorded(packets)) => {
+                let lengths = || packets.iter().map(Vec::len);
+                (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0))
+            }
+        };
+        let streams = router.pg_streams();
+        let buffer_size = router.graph.pools()[0].region().geometry().data_size();
+        let line = |info: StreamInfo| StreamLine {
+            enabled: info.enabled,
+            sent: info.sent,
+            limit: info.spec.limit,
+            rate_pps: info.spec.rate.unwrap_or(0.0),
+            size: sizes(&info),
+            buffer_size,
+            worker: info.spec.worker,
+            interface: router.interfaces.name(info.interface),
+            node: info.node.clone(),
+            name: info.spec.name,
+        };
+        Ok(Outcome::Done(StreamList { streams: streams.into_iter().map(line).collect() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Harness;
+
+    fn run(h: &mut Harness, line: &str) -> String {
+        crate::ops::testing::run(&mut h.router, line)
+    }
+
+    const DATA: &str = "data { IP4: 02:00:00:00:00:01 -> 02:00:00:00:00:02 UDP: 10.0.0.1 -> 10.0.0.2 UDP: 1 -> 2 incrementing 30 }";
+
+    #[test]
+    fn a_stream_is_defined_run_and_shown_as_in_vpp() {
+        let mut h = Harness::new();
+        assert_eq!(run(&mut h, "show packet-generator"), "no streams currently defined\n");
+        assert_eq!(run(&mut h, "create packet-generator interface pg0"), "pg0\n");
+        run(&mut h, &format!("packet-generator new {{ name x limit 3 size 64-64 interface pg0 node null-node {DATA} }}"));
+        assert_eq!(
+            run(&mut h, "show packet-generator"),
+            "Name               Enabled        Count     Parameters\n\
+             x                    No             0       limit 3, rate 0.00e0 pps, size 64-64, buffer-size 2048, worker 0, \n"
+        );
+        run(&mut h, "packet-generator enable");
+        assert!(run(&mut h, "show packet-generator").contains("Yes"));
+        h.until("stops", |h| {
+            h.run();
+            !run(h, "show packet-generator").contains("Yes")
+        });
+        assert_eq!(h.count("null-node", "blackholed packets"), 3);
+        run(&mut h, "packet-generator configure x limit 5 rate 1e6");
+        assert!(run(&mut h, "show packet-generator").contains("limit 5, rate 1.00e6 pps"));
+        run(&mut h, "packet-generator delete x");
+        assert_eq!(run(&mut h, "show packet-generator"), "no streams currently defined\n");
+    }
+
+    #[test]
+    fn mistakes_are_one_line() {
+        let mut h = Harness::new();
+        let _folder = crate::ops::testing::OwnFolder::of(&mut h.router, "pg");
+        run(&mut h, "create packet-generator interface pg0");
+        for (line, expected) in [
+            ("create packet-generator interface pg0".to_owned(), "exists"),
+            ("create packet-generator interface eth0".to_owned(), "pg and a number"),
+            ("packet-generator new { name x interface pg0 }".to_owned(), "needs data or pcap"),
+            ("packet-generator new { name x interface pg9 data { } }".to_owned(), "unknown"),
+            ("packet-generator new { name x pcap nonexistent.pcap }".to_owned(), "nonexistent.pcap"),
+            ("packet-generator new { name x data { IP4: a -> b } }".to_owned(), "`a'"),
+            (format!("packet-generator new {{ name x size 9-3 {DATA} }}"), "`9-3'"),
+            (format!("packet-generator new {{ name x rate -1 {DATA} }}"), "rate"),
+            (format!("packet-generator new {{ name x node nowhere {DATA} }}"), "nowhere"),
+            ("packet-generator enable x".to_owned(), "no stream named `x'"),
+            ("packet-generator delete x".to_owned(), "no stream named `x'"),
+            ("packet-generator capture pg0".to_owned(), "which file"),
+            ("packet-generator capture local0 pcap x.pcap".to_owned(), "not a packet-generator"),
+        ] {
+            let error = crate::ops::testing::error(&mut h.router, &line);
+            assert!(error.contains(expected) && !error.contains('\n'), "{line}: {error}");
+        }
+        assert_eq!(run(&mut h, "show packet-generator"), "no streams currently defined\n");
+    }
+}

@@ -231,6 +231,8 @@ impl Router {
         match output.success() {
             true => Ok(output.stdout),
             false if output.timed_out => Err(format!("no answer within {COMMAND_BOUND:?}: {output}")),
+            // What a command that answers "no" says, such as a ping to which nothing came back.
+            false if output.stderr.is_empty() => Err(output.stdout),
             false => Err(output.stderr.trim_end().to_owned()),
         }
     }

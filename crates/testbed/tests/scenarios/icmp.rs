@@ -153,7 +153,8 @@ fn the_router_pings_hosts_and_tells_who_does_not_answer() {
             let text = router.cli(&format!("ping {to} repeat 1 size 20000")).expect("ping");
             assert!(text.contains("1 sent, 1 received"), "{text}");
         }
-        let text = router.cli("ping 10.0.1.99 repeat 2 interval 0.05").expect("ping");
+        // The exit status says so, too.
+        let text = router.cli("ping 10.0.1.99 repeat 2 interval 0.05").expect_err("nobody answers");
         assert!(text.ends_with("2 sent, 0 received, 100% packet loss\n"), "{text}");
         assert_buffers_are_back(&router);
     }

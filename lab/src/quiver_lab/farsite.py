@@ -41,7 +41,7 @@ TOOLS = ("ip", "nsenter", "unshare", "setpriv", "taskset", "timeout", "mktemp")
 STARTS_S = 20.0
 
 KEEPER = r"""
-space=; kept=; nap=; folder=$(mktemp -d /tmp/quiver-lab-XXXXXXXX)
+space=; kept=; nap=; folder=
 back() {
   trap '' TERM INT HUP
   for line in $kept; do
@@ -54,7 +54,9 @@ back() {
   kill -KILL $space $nap 2>/dev/null
   rm -rf "$folder"
 }
+# Before there is anything to take back: whoever is told to end right here leaves no folder.
 trap 'back; exit 0' TERM INT HUP
+folder=$(mktemp -d /tmp/quiver-lab-XXXXXXXX)
 fail() { back; exit 1; }
 if [ $# != 0 ]; then
   setpriv --pdeathsig KILL -- unshare --net --mount --propagation private -- sh -c \

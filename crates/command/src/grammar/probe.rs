@@ -1,7 +1,7 @@
 //! What a parser would take where the cursor is, found out by letting it parse.
 //!
-//! A parser that reads a line up to the cursor is told that one more word follows, which is none of those that it tries. What it
-//! tried is what may stand there. So completion and `?` know after every argument what the parser knows, and nothing is said twice.
+//! The parser reads the line up to the cursor. There the probe pretends that one more word follows, a word that matches nothing. The
+//! probe records what the parser tries, and that is what may stand there. So completion and `?` never differ from the parser.
 
 use crate::request::Argument;
 use std::cell::{Cell, RefCell};
@@ -23,7 +23,7 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// How often a parser is told that a word follows: then its text ends, so that a loop which takes nothing ends.
+    /// Questions answered with "a word follows". After this many the text ends, so a loop that takes nothing ends too.
     const PATIENCE: u32 = 64;
 
     pub(crate) fn keyword(&self, keyword: &str) {

@@ -1,152 +1,76 @@
 //! Operations and commands.
 
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
-use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::grammar::IfRef;
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
+use quiver_command::request;
+use quiver_command::request::{Execute, Request as _};
 use quiver_net::Router;
 use quiver_net::interface::ops::{Created, interface_error, resolve};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::plugin::{device_of, open, while_shut};
 use crate::wish::DeviceConfig;
 use crate::{eal, memory};
 
+/// Queues of one kind that a device may have.
+const QUEUES: RangeInclusive<u64> = 1..=256;
+/// Descriptors that a queue may have.
+const DESCRIPTORS: RangeInclusive<u64> = 1..=32_768;
+
 /// Adds this plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<CreateDpdk>()
-        .operation::<DeleteDpdk>()
-        .operation::<SetDescriptors>()
-        .operation::<ShowVersion>()
-        .operation::<ShowBuffer>();
-    registry.command(Command {
-        path: "create dpdk-interface",
-        syntax: "device <device> [name <name>] [num-rx-queues <n>] [num-tx-queues <n>] [num-rx-desc <n>] \
-            [num-tx-desc <n>] [no-rx-interrupts]",
-        help: "Opens a device by DPDK, a PCI address or `net_memif0,role=server,…', and prints the interface's name",
-        parse: |args, _| {
-            let mut r = CreateDpdkRequest::default();
-            while !args.is_empty() {
-                if args.take_keyword("device") {
-                    r.device = args.word("PCI address or virtual device")?.into_owned();
-                } else if args.take_keyword("name") {
-                    r.name = Some(args.word("name")?.into_owned());
-                } else if args.take_keyword("num-rx-queues") {
-                    r.rx_queues = Some(args.number_in("num-rx-queues", 1..=256)?);
-                } else if args.take_keyword("num-tx-queues") {
-                    r.tx_queues = Some(args.number_in("num-tx-queues", 1..=256)?);
-                } else if args.take_keyword("num-rx-desc") {
-                    r.rx_descriptors = Some(args.number_in("num-rx-desc", 1..=32_768)?);
-                } else if args.take_keyword("num-tx-desc") {
-                    r.tx_descriptors = Some(args.number_in("num-tx-desc", 1..=32_768)?);
-                } else if args.take_keyword("no-rx-interrupts") {
-                    r.no_rx_interrupts = true;
-                } else {
-                    return Err(args.unexpected());
-                }
-            }
-            if r.device.is_empty() {
-                return Err(args.missing("device <device>"));
-            }
-            Ok(Invocation::new::<CreateDpdk>(r))
-        },
-    });
-    registry.command(Command {
-        path: "delete dpdk-interface",
-        syntax: "<if>",
-        help: "Closes a device of DPDK",
-        parse: |args, _| Ok(Invocation::new::<DeleteDpdk>(DeleteDpdkRequest { interface: args.interface()? })),
-    });
-    registry.command(Command {
-        path: "set dpdk interface descriptors",
-        syntax: "<if> [rx <n>] [tx <n>]",
-        help: "Sets the sizes of a device's rings; the device is restarted, and what waits in them is lost",
-        parse: |args, _| {
-            let mut r = SetDescriptorsRequest { interface: args.interface()?, rx: None, tx: None };
-            while !args.is_empty() {
-                if args.take_keyword("rx") {
-                    r.rx = Some(args.number_in("rx", 1..=32_768)?);
-                } else if args.take_keyword("tx") {
-                    r.tx = Some(args.number_in("tx", 1..=32_768)?);
-                } else {
-                    return Err(args.unexpected());
-                }
-            }
-            if r.rx.is_none() && r.tx.is_none() {
-                return Err(args.missing("rx <n> or tx <n>"));
-            }
-            Ok(Invocation::new::<SetDescriptors>(r))
-        },
-    });
-    registry.command(Command {
-        path: "show dpdk version",
-        syntax: "",
-        help: "Shows DPDK's version and what it was started with",
-        parse: |_, _| Ok(Invocation::new::<ShowVersion>(())),
-    });
-    registry.command(Command {
-        path: "show dpdk buffer",
-        syntax: "",
-        help: "Shows the pool that DPDK's drivers allocate from",
-        parse: |_, _| Ok(Invocation::new::<ShowBuffer>(())),
-    });
+    registry.declare::<CreateDpdk>().declare::<DeleteDpdk>().declare::<SetDescriptors>();
+    registry.declare::<ShowVersion>().declare::<ShowBuffer>();
 }
 
-/// Opens a device.
-pub struct CreateDpdk;
-
-/// Which device [`CreateDpdk`] opens, and how.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CreateDpdkRequest {
-    /// PCI address, or virtual device with its arguments.
-    pub device: String,
-    /// Name of the interface; by the device where absent.
-    pub name: Option<String>,
-    /// Receive queues.
-    pub rx_queues: Option<u16>,
-    /// Transmit queues.
-    pub tx_queues: Option<u16>,
-    /// Descriptors of a receive queue.
-    pub rx_descriptors: Option<u16>,
-    /// Descriptors of a transmit queue.
-    pub tx_descriptors: Option<u16>,
-    /// Poll, also where the device has interrupts.
-    pub no_rx_interrupts: bool,
+request! {
+    /// Opens a device by DPDK, a PCI address or `net_memif0,role=server,…', and prints the interface's name.
+    pub change CreateDpdk "dpdk_interface_create" ["create dpdk-interface"] {
+        /// PCI address, or virtual device with its arguments.
+        pub device: String = "device <device>",
+        /// Name of the interface; by the device where absent.
+        pub name: Option<String> = "name <name>",
+        /// Receive queues.
+        pub rx_queues: Option<u16> = "num-rx-queues <n>" range(QUEUES),
+        /// Transmit queues.
+        pub tx_queues: Option<u16> = "num-tx-queues <n>" range(QUEUES),
+        /// Descriptors of a receive queue.
+        pub rx_descriptors: Option<u16> = "num-rx-desc <n>" range(DESCRIPTORS),
+        /// Descriptors of a transmit queue.
+        pub tx_descriptors: Option<u16> = "num-tx-desc <n>" range(DESCRIPTORS),
+        /// Poll, also where the device has interrupts.
+        pub no_rx_interrupts: bool = "no-rx-interrupts",
+    }
 }
 
-impl Operation<Router> for CreateDpdk {
-    const NAME: &'static str = "dpdk_interface_create";
-    const ACCESS: Access = Access::Change;
-    type Request = CreateDpdkRequest;
+impl Execute<Router> for CreateDpdk {
     type Reply = Created;
 
-    fn run(router: &mut Router, request: CreateDpdkRequest) -> Result<Outcome<Router, Created>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Created>, OpError> {
         let config = DeviceConfig {
-            rx_queues: request.rx_queues,
-            tx_queues: request.tx_queues,
-            rx_descriptors: request.rx_descriptors,
-            tx_descriptors: request.tx_descriptors,
-            name: request.name,
-            no_rx_interrupts: request.no_rx_interrupts,
+            rx_queues: self.rx_queues,
+            tx_queues: self.tx_queues,
+            rx_descriptors: self.rx_descriptors,
+            tx_descriptors: self.tx_descriptors,
+            name: self.name,
+            no_rx_interrupts: self.no_rx_interrupts,
             ..DeviceConfig::default()
         };
-        let made = open(router, &request.device, &config);
-        let index = made.map_err(|text| OpError::new(retval::INVALID_VALUE, text).key("device").value(&request.device))?;
+        let made = open(router, &self.device, &config);
+        let index = made.map_err(|text| OpError::new(retval::INVALID_VALUE, text).key("device").value(&self.device))?;
         Ok(Outcome::Done(Created::one(router, index)))
     }
 }
 
-/// Closes a device.
-pub struct DeleteDpdk;
-
-/// Which interface [`DeleteDpdk`] deletes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DeleteDpdkRequest {
-    /// Interface.
-    pub interface: IfRef,
+request! {
+    /// Closes a device of DPDK.
+    pub change DeleteDpdk "dpdk_interface_delete" ["delete dpdk-interface"] {
+        /// Interface.
+        pub interface: IfRef = "<if>",
+    }
 }
 
 fn no_dpdk(name: &IfRef) -> OpError {
@@ -154,50 +78,44 @@ fn no_dpdk(name: &IfRef) -> OpError {
     error.key("interface").value(name)
 }
 
-impl Operation<Router> for DeleteDpdk {
-    const NAME: &'static str = "dpdk_interface_delete";
-    const ACCESS: Access = Access::Change;
-    type Request = DeleteDpdkRequest;
+impl Execute<Router> for DeleteDpdk {
     type Reply = ();
 
-    fn run(router: &mut Router, request: DeleteDpdkRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
         if device_of(router, index).is_none() {
-            return Err(no_dpdk(&request.interface));
+            return Err(no_dpdk(&self.interface));
         }
         router.delete_interface(index).map_err(|error| interface_error(&error))?;
         Ok(Outcome::Done(()))
     }
 }
 
-/// Sets the sizes of a device's rings.
-pub struct SetDescriptors;
-
-/// What [`SetDescriptors`] sets.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetDescriptorsRequest {
-    /// Interface.
-    pub interface: IfRef,
-    /// Descriptors of each receive queue.
-    pub rx: Option<u16>,
-    /// Descriptors of each transmit queue.
-    pub tx: Option<u16>,
+request! {
+    /// Sets the sizes of a device's rings; the device is restarted, and what waits in them is lost.
+    pub change SetDescriptors "dpdk_descriptors_set" ["set dpdk interface descriptors"] {
+        /// Interface.
+        pub interface: IfRef = "<if>",
+        /// Descriptors of each receive queue.
+        pub rx: Option<u16> = "rx <n>" range(DESCRIPTORS),
+        /// Descriptors of each transmit queue.
+        pub tx: Option<u16> = "tx <n>" range(DESCRIPTORS),
+    }
 }
 
-impl Operation<Router> for SetDescriptors {
-    const NAME: &'static str = "dpdk_descriptors_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetDescriptorsRequest;
+impl Execute<Router> for SetDescriptors {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetDescriptorsRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        let Some(device) = device_of(router, index) else { return Err(no_dpdk(&request.interface)) };
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        if self.rx.is_none() && self.tx.is_none() {
+            return Err(Self::incomplete("rx <n> or tx <n>"));
+        }
+        let index = resolve(router, &self.interface)?;
+        let Some(device) = device_of(router, index) else { return Err(no_dpdk(&self.interface)) };
         let result = while_shut(router, &device, |port| {
             device.restart(port, |config| {
-                config.rx_descriptors = request.rx.unwrap_or(config.rx_descriptors);
-                config.tx_descriptors = request.tx.unwrap_or(config.tx_descriptors);
+                config.rx_descriptors = self.rx.unwrap_or(config.rx_descriptors);
+                config.tx_descriptors = self.tx.unwrap_or(config.tx_descriptors);
             })
         });
         result.map_err(|text| OpError::new(retval::INVALID_VALUE, text).key("descriptors"))?;
@@ -205,8 +123,10 @@ impl Operation<Router> for SetDescriptors {
     }
 }
 
-/// Shows DPDK's version.
-pub struct ShowVersion;
+request! {
+    /// Shows DPDK's version and what it was started with.
+    pub read ShowVersion "dpdk_version_show" ["show dpdk version"] {}
+}
 
 /// The answer of [`ShowVersion`].
 #[derive(Debug, Clone, Serialize)]
@@ -225,19 +145,18 @@ impl Text for VersionInfo {
     }
 }
 
-impl Operation<Router> for ShowVersion {
-    const NAME: &'static str = "dpdk_version_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ();
+impl Execute<Router> for ShowVersion {
     type Reply = VersionInfo;
 
-    fn run(_: &mut Router, (): ()) -> Result<Outcome<Router, VersionInfo>, OpError> {
+    fn execute(self, _: &mut Router) -> Result<Outcome<Router, VersionInfo>, OpError> {
         Ok(Outcome::Done(VersionInfo { version: eal::version(), arguments: eal::arguments() }))
     }
 }
 
-/// Shows the pool of DPDK's drivers.
-pub struct ShowBuffer;
+request! {
+    /// Shows the pool that DPDK's drivers allocate from.
+    pub read ShowBuffer "dpdk_buffer_show" ["show dpdk buffer"] {}
+}
 
 /// The answer of [`ShowBuffer`].
 #[derive(Debug, Clone, Serialize)]
@@ -265,13 +184,10 @@ impl Text for BufferInfo {
     }
 }
 
-impl Operation<Router> for ShowBuffer {
-    const NAME: &'static str = "dpdk_buffer_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ();
+impl Execute<Router> for ShowBuffer {
     type Reply = BufferInfo;
 
-    fn run(router: &mut Router, (): ()) -> Result<Outcome<Router, BufferInfo>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, BufferInfo>, OpError> {
         let uses: Vec<_> = router.graph.pools().iter().map(|pool| pool.usage()).collect();
         let available = uses.iter().map(|pool| pool.available).sum();
         Ok(Outcome::Done(BufferInfo { mbufs: memory::mbufs(), available, total: uses.iter().map(|pool| pool.total).sum() }))

@@ -24,6 +24,7 @@
 mod bpf;
 mod capture;
 mod host;
+pub mod hostile;
 mod link;
 mod process;
 mod raw;

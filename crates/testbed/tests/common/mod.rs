@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use quiver_testbed::{Host, Router};
 
-pub mod hostile;
 pub mod left;
 pub mod testpmd;
 

@@ -3,6 +3,8 @@
 //!
 //! ```text
 //!   frames N   mutated frames through bridge, tags, IPv4/6, ND, NAT44, reassembly, with traces and capture on
+//!   memif N    the same through memif: none of them twice, and more a second
+//!   rings N    memif rings with words in them that should not be there, in both roles
 //!   api N      binary API messages of every kind, with odd values
 //!   cli N      command lines by the commands' own syntax, with odd values
 //! ```
@@ -15,9 +17,12 @@
 mod api;
 mod cli;
 mod frames;
+mod memif;
 mod report;
 mod requests;
+mod rings;
 mod rng;
+mod scene;
 mod watch;
 
 use std::process::ExitCode;
@@ -25,10 +30,16 @@ use std::time::{Duration, Instant};
 
 use report::Outcome;
 
-const USAGE: &str = "quiver-attack [frames N] [api N] [cli N] [--seconds S] [--seed N] [--in-flight N] [--json]
+const USAGE: &str = "quiver-attack [frames N] [memif N] [rings N] [api N] [cli N]
+    [--seconds S] [--seed N] [--in-flight N] [--json]
   without parts: all of them, for S seconds in all (60 where nothing is said)
   with --seconds, each part ends after its share of them, or after N
   with --in-flight 1 (16 where nothing is said), a request that takes 100 ms of main's CPU time is a find";
+
+/// A part by its name.
+type Part = (&'static str, fn(&Plan) -> Outcome);
+const PARTS: [Part; 5] =
+    [("frames", frames::run), ("memif", memif::run), ("rings", rings::run), ("api", api::run), ("cli", cli::run)];
 
 /// What a part plays, and for how long.
 #[derive(Clone, Copy)]
@@ -68,7 +79,7 @@ fn arguments() -> Result<Arguments, String> {
                 .map_err(|_| format!("{of}: `{text}' is no number"))
         };
         match word.as_str() {
-            "frames" | "api" | "cli" => {
+            name if PARTS.iter().any(|(part, _)| *part == name) => {
                 let count = number(&word)?;
                 all.parts.push((word, count));
             }
@@ -81,7 +92,7 @@ fn arguments() -> Result<Arguments, String> {
         }
     }
     if all.parts.is_empty() {
-        all.parts = ["frames", "api", "cli"].map(|part| (part.to_owned(), u64::MAX)).into();
+        all.parts = PARTS.iter().map(|(part, _)| ((*part).to_owned(), u64::MAX)).collect();
         all.seconds = all.seconds.or(Some(60));
     }
     Ok(all)
@@ -103,11 +114,8 @@ fn main() -> ExitCode {
     for (part, count) in &all.parts {
         let until = share.map(|share| Instant::now() + share);
         let plan = Plan { seed: all.seed, count: *count, until, in_flight: all.in_flight };
-        let outcome = match part.as_str() {
-            "frames" => frames::run(&plan),
-            "api" => api::run(&plan),
-            _ => cli::run(&plan),
-        };
+        let Some((_, run)) = PARTS.iter().find(|(name, _)| name == part) else { continue };
+        let outcome = run(&plan);
         if !all.json {
             println!("{outcome}");
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use quiver_testbed::{Host, Router, Usage};
+use serde_json::Value;
 
 /// A router under attack.
 pub struct Target {
@@ -58,6 +59,28 @@ impl Target {
                 return Ok(left);
             }
             std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// A command's answer as JSON.
+    pub fn json(&self, line: &str) -> Result<Value, String> {
+        serde_json::from_str(&self.router.cli_json(line)?).map_err(|e| format!("{line}: {e}"))
+    }
+
+    /// A counter of an interface; 0 where it has counted nothing.
+    pub fn counter(&self, interface: &str, name: &str) -> Result<u64, String> {
+        let answer = self.json(&format!("show interface {interface}"))?;
+        let counters = answer["interfaces"][0]["counters"].as_array().ok_or("no counters")?;
+        Ok(counters.iter().find(|c| c[0] == name).and_then(|c| c[1].as_u64()).unwrap_or(0))
+    }
+
+    /// Ends traces and captures, and waits until all buffers are back.
+    pub fn whole(&self, bound: Duration) -> Result<(), String> {
+        let _ = self.router.cli("pcap trace off");
+        self.router.cli("clear trace")?;
+        match self.buffers_left(bound)? {
+            0 => Ok(()),
+            left => Err(format!("{left} buffers are not back after {bound:?}")),
         }
     }
 

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::common::hostile::{self, Channel, Connection, SLOTS, event, lingering, listener, memory, memory_on};
 use crate::common::{counter, eventually};
+use quiver_testbed::hostile::{self, Channel, Connection, SLOTS, event, lingering, listener, memory, memory_on};
 use quiver_testbed::{Host, Router, Scenario};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_setfl, ftruncate, open};
 
@@ -168,7 +168,7 @@ fn memory_that_is_not_what_is_announced() {
             channel.ring(k == 0, (0, offset as u32), hostile::LOG2, events[k].as_fd()).unwrap();
         }
         channel.connect().unwrap();
-        Connection { channel, memory: small, out: 0, back: 4096, events }
+        Connection { channel, memory: small, out: 0, back: 4096, events, slots: SLOTS }
     });
     let connection = connection.unwrap();
     let (mut page, pages) = (0, 255 << 8);
@@ -498,27 +498,7 @@ fn scribble(a: &mut Attacked, what: &str, mut connect: impl FnMut(&Attacked) -> 
         let rounds = random.below(200);
         for _ in 0..rounds {
             for _ in 0..random.below(60) {
-                let ring = if random.below(2) == 0 { connection.out } else { connection.back };
-                match random.below(12) {
-                    0 => connection.memory.u16(ring + 6).store(random.next() as u16, Ordering::Release),
-                    1 => connection.memory.u16(ring + 64).store(random.next() as u16, Ordering::Release),
-                    2 => connection.memory.u16(ring + 4).store(random.next() as u16, Ordering::Release),
-                    // Indices that may be: the deeper paths are behind them.
-                    3..6 => {
-                        let tail = connection.memory.u16(ring + 64).load(Ordering::Relaxed);
-                        let head = tail.wrapping_add(random.below(u64::from(SLOTS) + 1) as u16);
-                        connection.memory.u16(ring + 6).store(head, Ordering::Release);
-                    }
-                    6..9 => {
-                        let at = ring + 128 + 8 * random.below(2 * u64::from(SLOTS)) as usize;
-                        connection.memory.u64(at).store(random.next(), Ordering::Relaxed);
-                    }
-                    _ => {
-                        let (flags, region) = (random.below(2) as u16, random.below(2) as u16);
-                        let (length, offset) = (random.below(9000) as u32, random.below(300_000) as u32);
-                        connection.memory.descriptor(ring, random.next() as u16, SLOTS, flags, region, length, offset);
-                    }
-                }
+                connection.corrupt(&mut || random.next());
                 words += 1;
             }
             let _ = rustix::io::write(&connection.events[0], &1_u64.to_ne_bytes());

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::af_xdp::program;
 use crate::sys;
@@ -56,6 +57,16 @@ pub struct RedirectFds {
     pub program: OwnedFd,
     /// It takes frames in several pieces: kernels before 5.18 know nothing of that.
     pub frags: bool,
+}
+
+/// Whoever does it for a whole program: kept where plugins find it.
+#[derive(Clone)]
+pub struct SharedRights(pub Arc<dyn Rights>);
+
+impl Default for SharedRights {
+    fn default() -> Self {
+        Self(Arc::new(Direct))
+    }
 }
 
 /// With the rights of this process.

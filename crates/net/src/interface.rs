@@ -187,6 +187,8 @@ pub enum IfEvent {
     L2(IfIndex),
     /// Accepts frames to any address, or no longer.
     Promiscuous(IfIndex),
+    /// An interface of Linux stands for it now (`true`), or no longer ([`crate::linux`]).
+    HostInterface(IfIndex, bool),
 }
 
 /// Why an interface operation failed.

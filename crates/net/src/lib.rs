@@ -24,6 +24,7 @@ pub mod icmp;
 pub mod interface;
 pub mod ip;
 pub mod l2;
+pub mod linux;
 pub mod local;
 pub mod nd;
 pub mod neighbor;

@@ -18,6 +18,7 @@ use crate::fib::Fib;
 use crate::interface::output::Nowhere;
 use crate::interface::{IfEvent, InterfaceError, Interfaces};
 use crate::l2::L2;
+use crate::linux::HostInterfaces;
 use crate::nd::Nd;
 use crate::neighbor::Neighbors;
 use crate::workers::WorkerListener;
@@ -117,6 +118,8 @@ pub struct Router {
     pub records: IfRecords,
     /// Interfaces by index and name.
     pub interfaces: Interfaces,
+    /// Interfaces of Linux that stand for some of them.
+    pub(crate) host_interfaces: HostInterfaces,
     /// Routes and adjacencies.
     pub(crate) fib: Fib,
     /// Neighbours of both families.
@@ -169,6 +172,7 @@ impl Router {
             data,
             records,
             interfaces,
+            host_interfaces: HostInterfaces::default(),
             fib,
             neighbors: Neighbors::new(ProcessSignal::new(&alarm, neighbor::PROCESS), seed)?,
             nd: Nd::new(seed.rotate_left(7)),

@@ -16,6 +16,7 @@ use quiver_command::config::Listen;
 use quiver_command::operation::Registry;
 use quiver_command::script::ScriptState;
 use quiver_command::session::{Session, SessionOptions};
+use quiver_drivers::rights::SharedRights;
 use quiver_graph::reactor::MainLoop;
 use quiver_graph::{Activity, Pulse};
 use quiver_net::Plugin;
@@ -143,6 +144,7 @@ impl Daemon {
             description: plugin.description.to_owned(),
         };
         let sessions = Sessions::default();
+        router.add_part(SharedRights(Arc::clone(&privileges.rights)));
         router.add_part(privileges);
         router.add_part(System {
             registry: Rc::clone(&registry),

@@ -11,6 +11,7 @@ import yaml
 from quiver_lab import campaign
 from quiver_lab.execute import execute, expected
 from quiver_lab.simulate import SimulatedDevice
+from quiver_lab.trial import Trial
 
 BASE: dict[str, Any] = {
     "schema": "quiver-campaign/1",
@@ -131,3 +132,30 @@ def test_known_device_gives_known_values() -> None:
     dead = execute(cell, c.procedures["p"], c.line_bit_per_s, SimulatedDevice(capacity_pps=0))
     assert dead.values == {"throughput_pps": None}
     assert "no rate passed" in dead.notes[0]
+    assert not dead.valid
+
+
+def test_a_search_without_a_result_is_not_valid_and_says_why() -> None:
+    c = campaign.parse(text(line_rate="1Gbps", procedures={"p": {"kind": "mlrsearch", "goals": ["ndr", "pdr"]}}))
+    cell = next(iter(c.cells()))
+    outcome = execute(cell, c.procedures["p"], c.line_bit_per_s, SimulatedDevice(capacity_pps=5e5, spoilt=1.0))
+    assert outcome.values["ndr_lower_bound_pps"] is None
+    assert not outcome.valid
+    assert any("trials of the search were not valid" in n for n in outcome.notes)
+
+
+def test_a_trial_that_is_not_valid_has_no_latency_at_a_share() -> None:
+    c = campaign.parse(text(line_rate="1Gbps", procedures={"p": SPECS[3]}))
+    cell = next(iter(c.cells()))
+
+    class SpoiltLater(SimulatedDevice):
+        """Everything after the search is spoilt."""
+
+        def measure(self, rate_pps: float, duration_s: float) -> Trial:
+            trial = super().measure(rate_pps, duration_s)
+            return trial.model_copy(update={"valid": False, "reasons": ("disturbed",)}) if rate_pps == 250_000 else trial
+
+    outcome = execute(cell, c.procedures["p"], c.line_bit_per_s, SpoiltLater(capacity_pps=500_000))
+    assert outcome.values["throughput_pps"] == 500_000
+    assert outcome.values["at_50_percent_latency_mean_us"] is None
+    assert any("the trial was not valid: disturbed" in n for n in outcome.notes)

@@ -31,11 +31,22 @@ def test_loss_rate_refuses_steps_beyond_the_rfc() -> None:
         frame_loss_rate(SimulatedDevice(capacity_pps=1), max_pps=1, step=0.2)
 
 
-def test_what_was_not_sent_counts_as_lost() -> None:
-    (trial,) = fixed_rate(SimulatedDevice(capacity_pps=1e6, tester_max_pps=500), rate_pps=1000, duration_s=2, repeats=1)
-    assert trial.missing == 1000
-    assert trial.loss_ratio == 0.5
+def test_loss_is_of_what_was_sent_and_what_was_not_is_a_figure_of_its_own() -> None:
+    (trial,) = fixed_rate(SimulatedDevice(capacity_pps=250, tester_max_pps=500), rate_pps=1000, duration_s=2, repeats=1)
+    assert (trial.intended, trial.sent, trial.lost, trial.unsent, trial.missing) == (2000, 1000, 500, 1000, 1500)
+    assert (trial.loss_ratio, trial.unsent_ratio, trial.missing_ratio) == (0.5, 0.5, 0.75)
     assert not trial.valid
+
+
+def test_a_trial_without_frames_proves_nothing() -> None:
+    (trial,) = fixed_rate(SimulatedDevice(capacity_pps=1, tester_max_pps=0), rate_pps=1000, duration_s=2, repeats=1)
+    assert (trial.loss_ratio, trial.unsent_ratio) == (1.0, 1.0)
+
+
+def test_a_rate_that_was_not_reached_is_not_a_clean_one() -> None:
+    points = frame_loss_rate(SimulatedDevice(capacity_pps=1e9, tester_max_pps=750), max_pps=1000, duration_s=10)
+    assert [round(p.fraction, 3) for p in points] == [1.0, 0.9, 0.8, 0.7, 0.6]
+    assert {p.loss_ratio for p in points} == {0.0}
 
 
 def test_latency_is_measured_at_every_share_and_says_where_frames_were_lost() -> None:
@@ -50,7 +61,7 @@ def test_latency_is_measured_at_every_share_and_says_where_frames_were_lost() ->
 def test_delay_variation_is_the_high_percentile_less_the_minimum() -> None:
     values = pdv(SimulatedDevice(capacity_pps=1000, base_latency_ns=1000), rate_pps=500, duration_s=1, repeats=3)
     # Half load: mean = 1000 * (1 + 0.5 / (2 * 0.5)) = 1500; the simulated 99.9th percentile is three times that.
-    assert values == (3500.0, 3500.0, 3500.0)
+    assert [value for value, _ in values] == [3500.0, 3500.0, 3500.0]
 
 
 def test_delay_variation_without_latency_is_an_error() -> None:
@@ -159,5 +170,6 @@ def test_soak_keeps_every_slice_and_names_the_worst() -> None:
     found = soak(SimulatedDevice(capacity_pps=500, stray_loss=0.5, seed=1), rate_pps=400, total_s=25, slice_s=10)
     assert [t.duration_s for t in found.slices] == [10, 10, 5]
     assert found.intended == 10_000
-    assert found.missing == sum(t.missing for t in found.slices)
+    assert found.lost == sum(t.lost for t in found.slices)
+    assert found.loss_ratio == found.lost / 10_000
     assert found.slices[found.worst].loss_ratio == max(t.loss_ratio for t in found.slices)

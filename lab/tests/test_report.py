@@ -213,8 +213,35 @@ def test_numbers_are_printed_for_readers(value: float | None, text: str) -> None
         ("burst_frames", True),
         ("latency_mean_us", False),
         ("loss_percent", False),
-        ("missing_frames", False),
+        ("lost_frames", False),
+        ("reset_lost_frames", False),
+        ("unsent_percent", False),
     ],
 )
 def test_which_way_is_better(quantity: str, better: bool) -> None:
     assert tables.higher_is_better(quantity) is better
+
+
+def test_devices_without_valid_runs_are_not_compared_and_the_page_says_so(tmp_path: Path) -> None:
+    slow_tester = {n: {"capacity_pps": 800_000, "tester_max_pps": 10_000} for n in ("fast", "slow")}
+    matrix = {"dut": ["fast", "slow"], "link": ["none"], "workers": [1], "frame_bytes": [64], "procedure": ["p"]}
+    changes = {"testbed": {"kind": "simulated", "devices": slow_tester}, "matrix": matrix, "exclude": [], "repeats": 1}
+    store = make(tmp_path / "o", **changes)
+    rows = tables.rows(store)
+    assert rows
+    assert not any(r.valid for r in rows)
+    assert tables.between_devices(rows) == []
+    text = build(store, tmp_path / "page").read_text(encoding="utf-8")
+    assert "Nothing is compared: two devices share 1 cells, and in none of them two have valid runs." in text
+    assert "not valid: no repeat was" in text
+
+
+def test_a_run_without_a_value_is_named_with_its_reason(tmp_path: Path) -> None:
+    matrix = {"dut": ["dead"], "link": ["none"], "workers": [1], "frame_bytes": [64], "procedure": ["p"]}
+    dead = {"kind": "simulated", "devices": {"dead": {"capacity_pps": 0}}}
+    store = make(tmp_path / "o", testbed=dead, matrix=matrix, exclude=[], repeats=1)
+    (gap,) = tables.gaps(store.runs())
+    assert gap.status == "no value"
+    assert "no rate passed without loss" in gap.why
+    text = build(store, tmp_path / "page").read_text(encoding="utf-8")
+    assert "Nothing is compared: one device was measured." in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -402,12 +403,62 @@ def test_a_rate_that_was_the_testers_bears_no_finding(tmp_path: Path) -> None:
     known = evidence.known_cells(store, d)
     by = {j.finding.id: j for j in evidence.judge(d, known)}
     assert by["knee-near-256"].verdict.value == "not testable here"
-    assert "the tester was the limit" in by["knee-near-256"].why
+    assert "of 1 cells no run was valid (the tester may be the limit" in by["knee-near-256"].why
     shown = [o for p in panels(d, store.campaign, known, published.load(d.name)) if p.name == "6a"
              for r in p.rows if r.keys["operation"] == "xc" for e in r.entries if e.quantity == "receive_rate_pps"
              for o in e.ours]  # fmt: skip
     assert len(shown) == 9
-    assert all(o.value and "the tester may be the limit" in o.why for o in shown)
+    assert all(o.value and not o.valid and "not valid: the tester may be the limit" in o.why for o in shown)
+
+
+def test_runs_that_are_not_valid_judge_nothing_whatever_the_quantity(tmp_path: Path) -> None:
+    # The tester sends a tenth of what the device could take: every search ends at the tester's rate.
+    bed = {"kind": "simulated", "devices": {n: {"capacity_pps": 1e6, "tester_max_pps": 1e5} for n in ("quiver", "linux")}}
+    d = design("kosak2025")
+    text = campaign_text(d, Options(testbed=bed, repeats=1))
+    store = Store.create(tmp_path / "o", campaign.parse(text), text, facts.machine(), resume=False)
+    runner.Runner(store, only=command.parse_only(["workers=1"])).run()
+    known = evidence.known_cells(store, d)
+    measured_cells = [k for k in known if not k.why]
+    assert measured_cells
+    assert all(k.doubtful and not k.values for k in measured_cells)
+    assert evidence.measured(known) == []
+    assert {j.verdict.value for j in evidence.judge(d, known)} == {"not testable here"}
+
+
+def test_of_some_repeats_the_valid_ones_count(tmp_path: Path) -> None:
+    d = design("kosak2025")
+    text = campaign_text(d, Options(testbed=SIMULATED, repeats=3))
+    store = Store.create(tmp_path / "o", campaign.parse(text), text, facts.machine(), resume=False)
+    runner.Runner(store, only=command.parse_only(["workers=1", "dut=linux", "ip=4"])).run()
+    (file, *_) = sorted((tmp_path / "o" / "runs").rglob("r01-a0.json"))
+    record = json.loads(file.read_text())
+    file.write_text(json.dumps({**record, "valid": False, "values": {**record["values"], "throughput_pps": 1.0}}))
+    known = [k for k in evidence.known_cells(store, d) if k.left_out]
+    assert [(k.left_out, len(k.values["throughput_pps"]), min(k.values["throughput_pps"]) > 1) for k in known] == [(1, 2, True)]
+    assert "1 of 3 repeats were not valid and are left out" in known[0].notes
+
+
+def test_results_that_counted_the_unsent_as_lost_are_not_read(tmp_path: Path) -> None:
+    d = design("kosak2025")
+    text = campaign_text(d, Options(testbed=SIMULATED, repeats=1))
+    store = Store.create(tmp_path / "o", campaign.parse(text), text, facts.machine(), resume=False)
+    runner.Runner(store, only=command.parse_only(["workers=1", "dut=linux", "ip=4"])).run()
+    (file, *_) = sorted((tmp_path / "o" / "runs").rglob("r00-a0.json"))
+    file.write_text(file.read_text().replace("quiver-lab-run/2", "quiver-lab-run/1"))
+    with pytest.raises(StoreError, match="never sent as lost"):
+        list(store.runs())
+
+
+def test_bars_of_ours_do_not_carry_the_papers_processor(stores: dict[str, Store]) -> None:
+    _, all_panels = laid("kosak2025", stores["kosak2025"])
+    drawn = page.draw(design("kosak2025"), [p for p in all_panels if p.name == "IX"])
+    names = [s.name for _, mine in drawn for f in mine for s in f.series]
+    assert any("3.2 GHz" in n for n in names if n.startswith("published"))
+    assert names
+    ours = [n for n in names if n.startswith("here")]
+    assert ours
+    assert not any("GHz" in n or "cores 4" in n or "E5" in n for n in ours)
 
 
 def test_notes_that_differ_in_numbers_are_said_once() -> None:

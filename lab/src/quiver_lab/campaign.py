@@ -48,6 +48,10 @@ class SimulatedSpec(_Strict):
     stray_loss: float = Field(default=0.0, ge=0, le=1)
     buffer_frames: int = Field(default=0, ge=0)
     base_latency_us: float = Field(default=10.0, gt=0)
+    tester_max_pps: float | None = Field(default=None, gt=0)
+    """What its tester can send; none: anything."""
+    spoilt: float = Field(default=0.0, ge=0, le=1)
+    """Chance that a neighbour on the machine spoils a trial."""
     recovery_s: float = Field(default=0.0, ge=0)
     """For how long it goes on losing after an overload."""
     reset_s: float = Field(default=0.0, ge=0)

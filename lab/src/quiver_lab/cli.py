@@ -53,9 +53,10 @@ class _Lines(runner.Progress):
 
     def trial(self, run: RunId, ordinal: int, trial: Trial, rate_pps: float) -> None:
         if err.is_terminal:
+            unsent = f", {trial.unsent_ratio * 100:.3g} % not sent" if trial.unsent else ""
             err.print(
                 f"\r\x1b[K{run.cell.slug} repeat {run.repeat + 1}: trial {ordinal + 1}, {units.si(rate_pps, 'pps')}, "
-                f"{trial.loss_ratio * 100:.3g} % missing; {self.left}", end="", highlight=False, markup=False,
+                f"{trial.loss_ratio * 100:.3g} % lost{unsent}; {self.left}", end="", highlight=False, markup=False,
             )  # fmt: skip
 
     def ended(self, record: RunRecord) -> None:
@@ -249,16 +250,17 @@ def verdicts(
 
 
 def runs_as_measured(store: Store) -> list[findings.Measured]:
-    """Results as findings take them: last attempts."""
+    """Results as findings take them: last attempts, where they were valid."""
     from quiver_lab.oddity import Latest  # noqa: PLC0415
 
     out_list = []
     for cell in Latest.by_cell(store.runs()):
         keys = cell.cell.as_text()
         keys.pop("procedure")
-        quantities = {q for r in cell.last() for q in r.values}
+        sound = [r for r in cell.last() if r.valid]
+        quantities = {q for r in sound for q in r.values}
         for q in sorted(quantities):
-            if values := cell.values(q):
+            if values := cell.values(q, sound):
                 out_list.append(findings.Measured(keys, q, values))
     return out_list
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from quiver_lab import campaign as c
 from quiver_lab import procedures, profiles, units
 from quiver_lab.measurer import FullMeasurer, Measurer
+from quiver_lab.procedures import LatencyPoint
 from quiver_lab.stateful import Measure, Stateful, StatefulMeasurer, StatefulRequest
 from quiver_lab.trial import Trial
 
@@ -35,6 +36,7 @@ def _of_trial(trial: Trial, prefix: str = "") -> dict[str, float | None]:
 
     return {
         f"{prefix}loss_percent": trial.loss_ratio * 100,
+        f"{prefix}unsent_percent": trial.unsent_ratio * 100,
         f"{prefix}receive_rate_pps": trial.delivered_pps,
         f"{prefix}latency_min_us": us(min(low) if low else None),
         f"{prefix}latency_mean_us": us(mean),
@@ -44,6 +46,38 @@ def _of_trial(trial: Trial, prefix: str = "") -> dict[str, float | None]:
     }
 
 
+def _for_example(trials: Iterable[tuple[int, Trial]]) -> str:
+    """What was wrong with the last of some trials that was not valid."""
+    said = [reason for _, trial in trials for reason in trial.reasons if not trial.valid]
+    return f" (the last: {said[-1]})" if said else ""
+
+
+def settled(outcome: Outcome) -> Outcome:
+    """An outcome without its primary value is never valid, and says so."""
+    if outcome.values.get(outcome.primary) is not None:
+        return outcome
+    notes = outcome.notes or (f"no {outcome.primary} was found",)
+    return replace(outcome, valid=False, notes=notes)
+
+
+def _at(points: Iterable[LatencyPoint], of: str) -> tuple[dict[str, float | None], list[str]]:
+    """Quantities at shares of a rate, and what must be known of them; a trial that is not valid has none."""
+    values: dict[str, float | None] = {}
+    notes = []
+    for point in points:
+        share = f"{point.fraction * 100:g}"
+        trial = point.trials[0]
+        found = _of_trial(trial, f"at_{share}_percent_")
+        if trial.valid:
+            values |= found
+            if not point.lossless:
+                notes.append(f"frames were missing at {share} % of {of}")
+        else:
+            values |= dict.fromkeys(found)
+            notes.append(f"at {share} % of {of} the trial was not valid: {'; '.join(trial.reasons) or 'no reason given'}")
+    return values, notes
+
+
 def _search(measurer: Measurer, max_pps: float, duration_s: float, resolution: int) -> tuple[float | None, Outcome]:
     found = procedures.throughput(measurer, max_pps=max_pps, duration_s=duration_s, resolution_pps=resolution)
     notes: tuple[str, ...] = ("the tester, not the device, is the limit",) if found.limited_by_tester else ()
@@ -51,6 +85,8 @@ def _search(measurer: Measurer, max_pps: float, duration_s: float, resolution: i
         notes += ("the highest rate that was tried passed: the device may be better",)
     if found.rate_pps is None:
         notes += ("no rate passed without loss",)
+    if found.spoilt:
+        notes += (f"{found.spoilt} of {len(found.trials)} trials of the search were not valid{_for_example(found.trials)}",)
     values: dict[str, float | None] = {"throughput_pps": found.rate_pps}
     if found.rate_pps is not None:
         at = next(t for rate, t in reversed(found.trials) if rate == found.rate_pps and t.missing == 0)
@@ -65,8 +101,9 @@ def _r_plus(measurer: Measurer, offered_pps: float, spec: c.RPlus) -> Outcome:
     if not found.overloaded:
         why = "; ".join(found.trial.reasons) or "everything that was offered came back"
         notes.append(f"the tester may be the limit, and R+ higher ({why})")
-    for point in found.points:
-        values |= _of_trial(point.trials[0], f"at_{point.fraction * 100:g}_percent_")
+    more, said = _at(found.points, "R+")
+    values |= more
+    notes += said
     return Outcome(values, "receive_rate_pps", 1 / spec.duration_s, found.overloaded, tuple(notes))
 
 
@@ -171,7 +208,11 @@ def of_stateful(spec: StatefulSpec, answer: Stateful) -> Outcome:
 
 
 def execute(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float, measurer: FullMeasurer) -> Outcome:
-    """Run ``spec`` once."""
+    """Run ``spec`` once. What found no value is not valid."""
+    return settled(_execute(cell, spec, line_bit_per_s, measurer))
+
+
+def _execute(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float, measurer: FullMeasurer) -> Outcome:
 
     def pps(text: str) -> float:
         return units.parse_rate(text, cell.frame_bytes, line_bit_per_s)
@@ -191,26 +232,31 @@ def execute(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float, measurer: Fu
                 values[f"{r.goal.name}_pps"] = r.conditional_throughput_pps
                 values[f"{r.goal.name}_lower_bound_pps"] = r.lower_pps
             primary = f"{goals[0].name}_lower_bound_pps"
-            return Outcome(values, primary, (values[primary] or 0.0) * goals[0].relative_width)
+            said = []
+            for r in found:
+                if r.lower_pps is None:
+                    said.append(f"{r.goal.name}: no rate is a lower bound")
+                if r.limited_by_tester:
+                    said.append(f"{r.goal.name}: the tester, not the device, is the limit")
+            if found[0].spoilt:
+                said.append(f"{found[0].spoilt} trials of the search were not valid")
+            valid = all(r.lower_pps is not None and not r.limited_by_tester for r in found)
+            return Outcome(values, primary, (values[primary] or 0.0) * goals[0].relative_width, valid, tuple(said))
         case c.LossRate():
             points = procedures.frame_loss_rate(measurer, max_pps=pps(spec.max_rate), duration_s=spec.duration_s)
             values = {f"loss_at_{round(p.fraction * 100)}_percent": p.loss_ratio * 100 for p in points}
-            clean = [p.rate_pps for p in points if p.loss_ratio == 0]
+            clean = [p.rate_pps for p in points if p.trial.valid and p.loss_ratio == 0]
             values["highest_clean_rate_pps"] = max(clean, default=None)
             return Outcome(values, "highest_clean_rate_pps", valid=all(p.trial.valid for p in points))
         case c.Latency():
             rate, outcome = _search(measurer, pps(spec.max_rate), spec.search_s, spec.resolution_pps)
-            values = dict(outcome.values)
-            notes = list(outcome.notes)
-            if rate is not None:
-                for point in procedures.latency(
-                    measurer, throughput_pps=rate, fractions=spec.fractions, duration_s=spec.duration_s, repeats=1
-                ):
-                    share = f"{point.fraction * 100:g}"
-                    values |= _of_trial(point.trials[0], f"at_{share}_percent_")
-                    if not point.lossless:
-                        notes.append(f"frames were missing at {share} % of the throughput")
-            return Outcome(values, outcome.primary, outcome.resolution, outcome.valid, tuple(notes))
+            if rate is None:
+                return outcome
+            shares = procedures.latency(
+                measurer, throughput_pps=rate, fractions=spec.fractions, duration_s=spec.duration_s, repeats=1
+            )
+            more, said = _at(shares, "the throughput")
+            return replace(outcome, values=outcome.values | more, notes=(*outcome.notes, *said))
         case c.BackToBack():
             line = pps(spec.max_rate)
             rate, outcome = _search(measurer, line, spec.search_s, spec.resolution_pps)
@@ -223,7 +269,9 @@ def execute(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float, measurer: Fu
                 "buffer_time_us": None if burst.at_limit else burst.corrected_buffer_s * 1e6,
             }
             notes = [*outcome.notes, *(["the longest burst that was tried passed"] if burst.at_limit else [])]
-            return Outcome(values, "burst_frames", 1.0, outcome.valid, tuple(notes))
+            if burst.unproved:
+                notes.append(f"of {burst.unproved} lengths no trial was valid")
+            return Outcome(values, "burst_frames", 1.0, outcome.valid and not burst.unproved, tuple(notes))
         case c.Recovery():
             return _recovery(measurer, spec, pps(spec.max_rate))
         case c.Reset():
@@ -236,14 +284,15 @@ def execute(cell: c.Cell, spec: c.Procedure, line_bit_per_s: float, measurer: Fu
         case c.RPlus():
             return _r_plus(measurer, pps(spec.offered), spec)
         case c.Pdv():
-            (value,) = procedures.pdv(measurer, rate_pps=pps(spec.rate), duration_s=spec.duration_s, repeats=1)
-            return Outcome({"pdv_us": value / 1000}, "pdv_us", 0.001)
+            ((value, trial),) = procedures.pdv(measurer, rate_pps=pps(spec.rate), duration_s=spec.duration_s, repeats=1)
+            return Outcome({"pdv_us": value / 1000}, "pdv_us", 0.001, trial.valid, trial.reasons)
         case c.Soak():
             run = procedures.soak(measurer, rate_pps=pps(spec.rate), total_s=spec.total_s, slice_s=spec.slice_s)
             return Outcome(
                 {
-                    "loss_percent": run.missing / run.intended * 100,
-                    "missing_frames": float(run.missing),
+                    "loss_percent": run.loss_ratio * 100,
+                    "unsent_percent": run.unsent / run.intended * 100,
+                    "lost_frames": float(run.lost),
                     "worst_slice_loss_percent": run.slices[run.worst].loss_ratio * 100,
                     "worst_slice": float(run.worst),
                 },

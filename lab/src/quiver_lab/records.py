@@ -78,7 +78,8 @@ class StatefulRecord(_Record):
 class RunRecord(_Record):
     """One run: what a procedure found."""
 
-    schema_: Literal["quiver-lab-run/1"] = Field(alias="schema", default="quiver-lab-run/1")
+    schema_: Literal["quiver-lab-run/2"] = Field(alias="schema", default="quiver-lab-run/2")
+    """2: loss is that of the frames sent; in 1 it counted those never sent too."""
     campaign: str
     campaign_digest: str
     quick: bool

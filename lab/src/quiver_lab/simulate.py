@@ -2,6 +2,7 @@
 
 A simulated device forwards up to a capacity; what exceeds it first fills a buffer, then is lost. Noise depends on nothing but
 the seed, the rate, the duration and how often that pair was asked for, so that the same search meets the same device again.
+Only ``disturbed_s`` depends on the traffic before.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ class SimulatedDevice:
     buffer_frames: int = 0
     tester_max_pps: float = float("inf")
     """What the tester can send: beyond it trials are invalid."""
+    spoilt: float = 0.0
+    """Chance that a neighbour on the machine spoils a trial: part of it is not sent, and frames are lost."""
+    disturbed_s: tuple[float, float] | None = None
+    """From when to when, in seconds of traffic, every trial is spoilt."""
     base_latency_ns: float = 10_000.0
     recovery_s: float = 0.0
     """For how long it goes on losing after an overload has ended."""
@@ -49,6 +54,7 @@ class SimulatedDevice:
     calls: list[tuple[float, float]] = field(default_factory=list)
     """Every trial that was asked for: rate and duration."""
     _asked: Counter[tuple[float, float]] = field(default_factory=Counter)
+    _clock_s: float = 0.0
 
     def _random(self, rate_pps: float, duration_s: float) -> random.Random:
         key = (rate_pps, duration_s)
@@ -63,6 +69,9 @@ class SimulatedDevice:
         intended = max(1, round(rate_pps * duration_s))
         sent = min(intended, round(self.tester_max_pps * duration_s)) if self.tester_max_pps < rate_pps else intended
         room = int(capacity * duration_s + 0.5) + (self.buffer_frames if capacity else 0)
+        if self._is_spoilt(chance, duration_s):
+            sent -= max(1, sent // 5)
+            room //= 2
         lost = max(0, sent - room)
         band = self.inversion_pps
         if lost == 0 and band is not None and band[0] <= rate_pps <= band[1]:
@@ -71,6 +80,12 @@ class SimulatedDevice:
             lost = 1
         load = min(1.0, rate_pps / capacity) if capacity else 1.0
         return self._trial(intended, sent, lost, duration_s, load)
+
+    def _is_spoilt(self, chance: random.Random, duration_s: float) -> bool:
+        began, self._clock_s = self._clock_s, self._clock_s + duration_s
+        if self.disturbed_s is not None and began < self.disturbed_s[1] and self._clock_s > self.disturbed_s[0]:
+            return True
+        return bool(self.spoilt) and chance.random() < self.spoilt
 
     def _trial(self, intended: int, sent: int, lost: int, duration_s: float, load: float) -> Trial:
         received = sent - lost

@@ -174,8 +174,14 @@ class Store:
 
     def _read(self, path: Path, kind: type[R]) -> R:
         try:
-            record = kind.model_validate_json(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            record = kind.model_validate_json(text)
         except (OSError, ValidationError) as error:
+            if isinstance(error, ValidationError) and '"quiver-lab-run/1"' in text:
+                raise StoreError(
+                    f"{path}: an earlier version counted frames that were never sent as lost. Trials are as they were: "
+                    f"delete {self.root / 'runs'} and go on with --resume, which takes them from the folder"
+                ) from error
             raise StoreError(f"{path}: {' '.join(str(error).split())[:300]}") from error
         if getattr(record, "campaign_digest", None) != self.digest:
             raise StoreError(f"{path} belongs to another campaign")

@@ -123,13 +123,38 @@ class Trial(_Frozen):
         return sum(d.received for d in self.directions)
 
     @property
+    def sent(self) -> int:
+        """Frames that were sent, all directions."""
+        return sum(d.sent for d in self.directions)
+
+    @property
+    def lost(self) -> int:
+        """Frames that were sent and did not come back, all directions: the device's doing."""
+        return sum(d.lost for d in self.directions)
+
+    @property
+    def unsent(self) -> int:
+        """Frames that were asked for and never sent, all directions: the tester's doing."""
+        return sum(d.unsent for d in self.directions)
+
+    @property
     def missing(self) -> int:
-        """Frames that were lost or never sent: what was asked for but not sent counts as lost."""
-        return sum(d.lost + d.unsent for d in self.directions)
+        """Frames that were asked for and did not come back, lost or never sent: a search asks for none."""
+        return self.lost + self.unsent
 
     @property
     def loss_ratio(self) -> float:
-        """Missing frames of those asked for; 1 where none were asked for, because such a trial proves nothing."""
+        """Lost frames of those sent, as the RFCs and the papers count; 1 where none was sent: such a trial proves nothing."""
+        return self.lost / self.sent if self.sent else 1.0
+
+    @property
+    def unsent_ratio(self) -> float:
+        """Frames never sent of those asked for; 1 where none was asked for."""
+        return self.unsent / self.intended if self.intended else 1.0
+
+    @property
+    def missing_ratio(self) -> float:
+        """Missing frames of those asked for; 1 where none was asked for. Searches judge the rate that was asked for by it."""
         return self.missing / self.intended if self.intended else 1.0
 
     @property

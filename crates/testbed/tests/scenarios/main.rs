@@ -17,7 +17,6 @@ mod attacks_files;
 mod attacks_graph;
 mod attacks_wire;
 mod bridge;
-mod documents;
 mod forwarding;
 mod frames;
 mod hosts;

@@ -30,6 +30,8 @@ class Simulated(Adapter):
             noise=spec.noise,
             stray_loss=spec.stray_loss,
             buffer_frames=spec.buffer_frames,
+            tester_max_pps=float("inf") if spec.tester_max_pps is None else spec.tester_max_pps,
+            spoilt=spec.spoilt,
             base_latency_ns=spec.base_latency_us * 1000,
             recovery_s=spec.recovery_s,
             reset_s=spec.reset_s,

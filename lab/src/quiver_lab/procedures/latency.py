@@ -44,8 +44,8 @@ def latency(
     return tuple(points)
 
 
-def pdv(measurer: Measurer, *, rate_pps: float, duration_s: float = 60.0, repeats: int = 20) -> tuple[float, ...]:
-    """Packet delay variation by RFC 8219, section 7.3.1: the 99.9th percentile less the minimum, in ns, one value a run.
+def pdv(measurer: Measurer, *, rate_pps: float, duration_s: float = 60.0, repeats: int = 20) -> tuple[tuple[float, Trial], ...]:
+    """Packet delay variation by RFC 8219, section 7.3.1: the 99.9th percentile less the minimum, in ns; with each run's trial.
 
     Of several directions the larger counts. A run in which no latency was taken is an error, not a zero.
     """
@@ -55,5 +55,5 @@ def pdv(measurer: Measurer, *, rate_pps: float, duration_s: float = 60.0, repeat
         taken = [d.latency_ns for d in trial.directions if d.latency_ns]
         if not taken:
             raise ValueError("no latency in this trial: delay variation cannot be told")
-        values.append(max(x.p99_9 - x.min for x in taken))
+        values.append((max(x.p99_9 - x.min for x in taken), trial))
     return tuple(values)

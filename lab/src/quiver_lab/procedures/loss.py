@@ -31,7 +31,8 @@ def frame_loss_rate(
         fraction = 1 - index * step
         trial = measurer.measure(max_pps * fraction, duration_s)
         points.append(LossPoint(fraction, max_pps * fraction, trial.loss_ratio, trial))
-        clean = clean + 1 if trial.missing == 0 else 0
+        # What the tester could not send proves nothing of the device: such a trial is not clean.
+        clean = clean + 1 if trial.valid and trial.missing == 0 else 0
         if clean == 2:
             break
     return tuple(points)

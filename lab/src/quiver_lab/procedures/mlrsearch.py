@@ -10,6 +10,10 @@ The search goes through coarser targets first (shorter trials, wider intervals),
 Bisection is in logarithms. The *conditional throughput* is the rate at the relevant lower bound, less the loss of the worst
 trial that the exceed ratio does not forgive.
 
+A trial that is not valid proves nothing: it counts neither for nor against a load. A load at which several trials in a row
+were not valid is *set aside* as if it were an upper bound, so that a tester that is too slow for it does not hold the search
+up. Before such a load becomes a result it is tried again: where the machine was disturbed for a while only, the search goes on.
+
 The outcome of a search is the same for any implementation of that classification; which loads it tries is its own affair.
 Tests hold both against the reference implementation.
 """
@@ -25,6 +29,10 @@ from quiver_lab.measurer import Measurer
 from quiver_lab.trial import Trial
 
 _EPSILON = 1e-9
+ATTEMPTS = 3
+"""Trials in a row at one load, none of them valid, before it is set aside."""
+PATIENCE_S = 120.0
+"""A search comes back to loads set aside once, and as long as trials that were not valid took less than this in sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,10 @@ class GoalResult:
     upper_pps: int | None
     """Relevant upper bound; none where the highest rate is a lower bound."""
     conditional_throughput_pps: float | None
+    limited_by_tester: bool = False
+    """At the upper bound no trial was valid: the device may be better than this."""
+    spoilt: int = 0
+    """How many trials of the whole search were not valid."""
 
 
 class _Kind(Enum):
@@ -110,15 +122,22 @@ class _Search:
     seen: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
     """Rate to (duration, loss ratio) of every trial there."""
     trials: list[tuple[int, Trial]] = field(default_factory=list)
+    aside: set[int] = field(default_factory=set)
+    """Loads at which no trial was valid."""
+    came_back: bool = False
     spent_s: float = 0.0
+    spoilt_s: float = 0.0
 
     def measure(self, rate: int, duration_s: float) -> Trial:
         if self.spent_s + duration_s > self.budget_s + _EPSILON:
             raise BudgetError(f"the search needs more than {self.budget_s:g} s of trials")
         self.spent_s += duration_s
         trial = self.measurer.measure(rate, duration_s)
-        # What an invalid trial lost nobody knows: it is bad for every goal.
-        self.seen.setdefault(rate, []).append((duration_s, trial.loss_ratio if trial.valid else 1.0))
+        # What an invalid trial lost nobody knows.
+        if trial.valid:
+            self.seen.setdefault(rate, []).append((duration_s, trial.missing_ratio))
+        else:
+            self.spoilt_s += duration_s
         self.trials.append((rate, trial))
         return trial
 
@@ -136,14 +155,30 @@ class _Search:
 
     def bounds(self, target: _Target) -> tuple[int | None, int | None]:
         """Relevant bounds: the lowest upper bound, and the highest lower bound below it."""
-        kinds = {rate: self.kind(rate, target) for rate in self.seen}
+        kinds = {rate: self.kind(rate, target) for rate in self.seen} | dict.fromkeys(self.aside, _Kind.UPPER)
         upper = min((r for r, k in kinds.items() if k is _Kind.UPPER), default=None)
         below = [r for r, k in kinds.items() if k is _Kind.LOWER and (upper is None or r < upper)]
         return max(below, default=None), upper
 
     def decide(self, rate: int, target: _Target) -> None:
+        """Try a load until it is a bound, or has to be set aside."""
+        spoilt = 0
         while self.kind(rate, target) is _Kind.OPEN:
-            self.measure(rate, target.trial_s)
+            spoilt = 0 if self.measure(rate, target.trial_s).valid else spoilt + 1
+            if spoilt == ATTEMPTS and self.kind(rate, target) is _Kind.OPEN:
+                self.aside.add(rate)
+                return
+
+    def come_back(self, rate: int, target: _Target) -> bool:
+        """Whether a load that was set aside was tried once more; if it is a bound now, others are forgotten too."""
+        if rate not in self.aside or (self.came_back and self.spoilt_s >= PATIENCE_S):
+            return False
+        self.came_back = True
+        others, self.aside = self.aside - {rate}, set()
+        self.decide(rate, target)
+        if self.aside:
+            self.aside |= others
+        return True
 
     def achieve(self, target: _Target, hints: Sequence[int]) -> tuple[int | None, int | None]:
         """Find relevant bounds that are close enough; ``hints`` are rates worth trying first."""
@@ -151,15 +186,15 @@ class _Search:
         stretch = target.log_width
         while True:
             lower, upper = self.bounds(target)
-            if upper is not None and upper <= self.low:
-                return None, upper
             if lower is not None and lower >= self.high:
                 return lower, None
-            if (
-                lower is not None
-                and upper is not None
-                and (upper - lower <= 1 or math.log(upper / lower) <= target.log_width + _EPSILON)
+            if upper is not None and (
+                upper <= self.low
+                or (lower is not None and (upper - lower <= 1 or math.log(upper / lower) <= target.log_width + _EPSILON))
             ):
+                if self.come_back(upper, target):
+                    stretch = target.log_width
+                    continue
                 return lower, upper
             floor, ceiling = lower or self.low - 1, upper or self.high + 1
             waiting = [r for r in waiting if floor < r < ceiling]
@@ -210,8 +245,8 @@ def mlrsearch(
     hint = high
     for _ in range(2):
         out = search.measure(hint, first_s)
-        hint = min(high, max(low, int(hint * (1 - out.loss_ratio))))
-        if out.loss_ratio == 0:
+        hint = min(high, max(low, int(hint * (1 - out.missing_ratio))))
+        if out.missing == 0:
             break
     hints = [hint]
     results = []
@@ -221,7 +256,8 @@ def mlrsearch(
             hints = [rate for rate in (lower, upper) if rate is not None]
         final = _targets(goal)[-1]
         rate = None if lower is None else search.conditional(lower, final)
-        results.append(GoalResult(goal, lower, upper, rate))
+        spoilt = sum(not trial.valid for _, trial in search.trials)
+        results.append(GoalResult(goal, lower, upper, rate, upper in search.aside, spoilt))
     if on_trial is not None:
         for rate_pps, trial in search.trials:
             on_trial(rate_pps, trial)

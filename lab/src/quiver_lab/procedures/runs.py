@@ -24,9 +24,20 @@ class SoakResult:
     slices: tuple[Trial, ...]
 
     @property
-    def missing(self) -> int:
-        """Frames missing in the whole run."""
-        return sum(t.missing for t in self.slices)
+    def lost(self) -> int:
+        """Frames lost in the whole run."""
+        return sum(t.lost for t in self.slices)
+
+    @property
+    def unsent(self) -> int:
+        """Frames never sent in the whole run."""
+        return sum(t.unsent for t in self.slices)
+
+    @property
+    def loss_ratio(self) -> float:
+        """Lost frames of those sent in the whole run; 1 where none was sent."""
+        sent = sum(t.sent for t in self.slices)
+        return self.lost / sent if sent else 1.0
 
     @property
     def intended(self) -> int:
@@ -59,7 +70,7 @@ class RPlusResult:
     @property
     def offered_pps(self) -> float:
         """What was really sent, per direction."""
-        return sum(d.sent for d in self.trial.directions) / self.trial.duration_s / len(self.trial.directions)
+        return self.trial.sent / self.trial.duration_s / len(self.trial.directions)
 
     @property
     def overloaded(self) -> bool:
@@ -67,8 +78,8 @@ class RPlusResult:
 
         On ports whose rings push back nothing that was sent is lost: then only the device can tell that it was busy.
         """
-        lost, sent = (sum(getattr(d, key) for d in self.trial.directions) for key in ("lost", "sent"))
-        return lost * 1000 > sent and not any("receive ring" in r for r in self.trial.reasons)
+        own = any("receive ring" in r for r in self.trial.reasons)
+        return self.trial.lost * 1000 > self.trial.sent and not own
 
 
 def r_plus(measurer: Measurer, *, offered_pps: float, duration_s: float = 60.0, fractions: Sequence[float] = ()) -> RPlusResult:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quiver_lab.measurer import Measurer, ResettingMeasurer, Step, SteppedMeasurer
+from quiver_lab.procedures.throughput import ATTEMPTS
 from quiver_lab.trial import SeriesPoint
 
 
@@ -21,6 +22,8 @@ class BackToBackResult:
     throughput_pps: float
     at_limit: bool
     """Some burst reached the longest that was tried: there is no buffer to be found this way (RFC 9004 says to stop there)."""
+    unproved: int = 0
+    """Bursts of which no trial was valid; they count as not passed."""
 
     @property
     def mean_frames(self) -> float:
@@ -46,9 +49,16 @@ def back_to_back(
         raise ValueError("back-to-back needs a line rate and a longest burst above 0, and at least one repeat")
     longest = max(1, int(line_pps * longest_s))
 
+    unproved = 0
+
     def passes(frames: int) -> bool:
-        trial = measurer.measure(line_pps, frames / line_pps)
-        return trial.valid and trial.missing == 0
+        nonlocal unproved
+        for _ in range(ATTEMPTS):
+            trial = measurer.measure(line_pps, frames / line_pps)
+            if trial.valid:
+                return trial.missing == 0
+        unproved += 1
+        return False
 
     bursts = []
     for _ in range(repeats):
@@ -63,7 +73,7 @@ def back_to_back(
             else:
                 failed = middle
         bursts.append(passed)
-    return BackToBackResult(tuple(bursts), line_pps, throughput_pps, at_limit=longest in bursts)
+    return BackToBackResult(tuple(bursts), line_pps, throughput_pps, longest in bursts, unproved)
 
 
 @dataclass(frozen=True, slots=True)

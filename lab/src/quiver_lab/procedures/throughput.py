@@ -1,12 +1,21 @@
-"""Throughput by RFC 2544, section 26.1: the highest rate at which no frame is missing, by binary search."""
+"""Throughput by RFC 2544, section 26.1: the highest rate at which no frame is missing, by binary search.
+
+A trial that is not valid proves nothing of the device. At such a rate the search asks again; where that does not help, it
+looks for the answer below, and comes back in the end: what spoilt the trials may have been a neighbour on the machine.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from quiver_lab.measurer import Measurer
 from quiver_lab.trial import Trial
+
+ATTEMPTS = 3
+"""Trials at one rate before it is set aside, as long as none of them is valid."""
+RETURNS = 2
+"""How often a search comes back to a rate that was set aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +27,13 @@ class ThroughputResult:
     upper_pps: int | None
     """Lowest rate that failed; none where the highest rate passed."""
     limited_by_tester: bool
-    """The rate just above failed in a trial that was not valid: the device may be better than this."""
+    """At the rate just above no trial was valid: the device may be better than this."""
     trials: tuple[tuple[int, Trial], ...]
+
+    @property
+    def spoilt(self) -> int:
+        """How many trials were not valid."""
+        return sum(not trial.valid for _, trial in self.trials)
 
 
 def throughput(
@@ -34,30 +48,65 @@ def throughput(
     """Search between ``min_pps`` and ``max_pps`` until bounds are ``resolution_pps`` apart (by default exactly).
 
     ``loss_ratio`` 0 is the RFC's throughput; any other makes it a partial drop rate and should be called so. A trial that is
-    not valid never passes, because nobody knows what was sent.
+    not valid never passes, because nobody knows what was sent, and never fails for good.
     """
     if not 0 < min_pps <= max_pps:
         raise ValueError(f"rates from {min_pps} to {max_pps} pps: the lowest must be above 0 and not above the highest")
     if resolution_pps < 1 or duration_s <= 0 or not 0 <= loss_ratio < 1:
         raise ValueError("resolution is at least 1 pps, the duration above 0, the loss ratio from 0 to below 1")
-    trials: list[tuple[int, Trial]] = []
-
-    def passes(rate_pps: int) -> bool:
-        trial = measurer.measure(rate_pps, duration_s)
-        trials.append((rate_pps, trial))
-        return trial.valid and trial.loss_ratio <= loss_ratio
-
+    search = _Search(measurer, duration_s, loss_ratio)
     low, high = math.ceil(min_pps), math.floor(max_pps)
-    if high < low or passes(high):
-        return ThroughputResult(high if high >= low else None, None, limited_by_tester=False, trials=tuple(trials))
-    passed, failed = None, high
-    # The lowest rate is only asked for when everything above it has failed.
-    floor = low - 1
-    while failed - (floor if passed is None else passed) > resolution_pps:
-        middle = ((floor if passed is None else passed) + failed) // 2
-        if passes(middle):
-            passed = middle
+    returns = 0
+    while low <= high:
+        passed, failed = search.bounds()
+        if failed is None:
+            if high in search.known:
+                break
+            search.ask(high)
+            continue
+        # The lowest rate is only asked for when everything above it has failed.
+        below = low - 1 if passed is None else passed
+        if failed - below > resolution_pps:
+            search.ask((below + failed) // 2)
+        elif search.known[failed] is None and returns < RETURNS:
+            returns += 1
+            search.come_back(failed)
         else:
-            failed = middle
-    invalid = any(rate == failed and not trial.valid for rate, trial in trials)
-    return ThroughputResult(passed, failed, limited_by_tester=invalid, trials=tuple(trials))
+            break
+    passed, failed = search.bounds()
+    limited = failed is not None and search.known[failed] is None
+    return ThroughputResult(passed, failed, limited_by_tester=limited, trials=tuple(search.trials))
+
+
+@dataclass
+class _Search:
+    """What is known of rates so far."""
+
+    measurer: Measurer
+    duration_s: float
+    loss_ratio: float
+    known: dict[int, bool | None] = field(default_factory=dict)
+    """Rates that were asked for: passed, failed, or no valid trial there."""
+    trials: list[tuple[int, Trial]] = field(default_factory=list)
+
+    def bounds(self) -> tuple[int | None, int | None]:
+        """The lowest rate that did not pass, and the highest below it that did."""
+        failed = min((r for r, good in self.known.items() if not good), default=None)
+        passed = max((r for r, good in self.known.items() if good and (failed is None or r < failed)), default=None)
+        return passed, failed
+
+    def ask(self, rate_pps: int) -> None:
+        """Try a rate until a trial there is valid."""
+        self.known[rate_pps] = None
+        for _ in range(ATTEMPTS):
+            trial = self.measurer.measure(rate_pps, self.duration_s)
+            self.trials.append((rate_pps, trial))
+            if trial.valid:
+                self.known[rate_pps] = trial.missing_ratio <= self.loss_ratio
+                return
+
+    def come_back(self, rate_pps: int) -> None:
+        """Try a rate again that was set aside; if trials are valid now, others that were set aside are forgotten too."""
+        self.ask(rate_pps)
+        if self.known[rate_pps] is not None:
+            self.known = {r: good for r, good in self.known.items() if good is not None}

@@ -47,7 +47,7 @@ def scaling(rows: Sequence[Row]) -> list[Scale]:
     """Cells that were measured with one worker and with others."""
     groups: dict[tuple[str, str, str], dict[int, Row]] = {}
     for row in rows:
-        if row.primary and row.quantity.endswith("_pps"):
+        if row.primary and row.valid and row.quantity.endswith("_pps"):
             key = (row.cell.dut, tables.traffic(row.cell.model_copy(update={"workers": 0})), row.quantity)
             groups.setdefault(key, {})[row.cell.workers] = row
     out = []
@@ -146,6 +146,7 @@ def build(store: Store, folder: Path) -> Path:
         scale=scaling(rows),
         versus=versus,
         standings=tables.standings(versus),
+        why_alone=tables.why_alone(rows, records),
         recommendation=recommend(versus),
         gaps=tables.gaps(records),
         use=cells,

@@ -68,7 +68,8 @@ def _figure(key: tuple[str, ...], points: list[tuple[float, str, Row]]) -> Figur
     lines: dict[str, list[tuple[float, str, Row]]] = {}
     for point in points:
         c = point[2].cell
-        lines.setdefault(f"{c.dut}, {c.workers} worker{'s' if c.workers != 1 else ''}", []).append(point)
+        marked = "" if point[2].valid else ", not valid"
+        lines.setdefault(f"{c.dut}, {c.workers} worker{'s' if c.workers != 1 else ''}{marked}", []).append(point)
     series = tuple(
         Series(
             name,

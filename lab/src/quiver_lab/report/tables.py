@@ -20,7 +20,7 @@ SIGNIFICANT = 0.05
 
 def higher_is_better(quantity: str) -> bool:
     """Rates and bursts; times and losses are better when low."""
-    return quantity.endswith(("_pps", "_cps", "_frames", "capacity_connections")) and "missing" not in quantity
+    return quantity.endswith(("_pps", "_cps", "_frames", "capacity_connections")) and "lost" not in quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Row:
     cell: Cell
     quantity: str
     values: tuple[float, ...]
-    """Each repeat's last attempt."""
+    """Each repeat's last attempt, where that was valid; where none was, all of them."""
     summary: stats.Summary
     first: stats.Summary | None
     """Of first attempts: what the table says without repeating odd runs."""
@@ -57,6 +57,8 @@ class Row:
     primary: bool
     testbed: str = ""
     """Which all repeats were measured on; several with commas, which a warning says."""
+    valid: bool = True
+    """Whether any repeat was valid; what was not is shown, and is compared with nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +111,14 @@ def rows(store: Store) -> list[Row]:
     described = bool(store.testbeds)
     for latest in in_order(store):
         last, first = latest.last(), latest.first()
+        sound = tuple(r for r in last if r.valid)
+        chosen = sound or last
         odd = odd_runs(latest, rule)
         primary = last[0].primary
         beds = ", ".join(sorted({r.testbed for r in latest.runs}))
         where = (f"on testbed {beds}",) if described else ()
-        for quantity in sorted({q for r in last for q in r.values}, key=lambda q: (q != primary, q)):
-            values = latest.values(quantity)
+        for quantity in sorted({q for r in chosen for q in r.values}, key=lambda q: (q != primary, q)):
+            values = latest.values(quantity, chosen)
             if not values:
                 continue
             warnings = list(stats.stability_warnings(values)) if quantity == primary else []
@@ -122,8 +126,12 @@ def rows(store: Store) -> list[Row]:
                 warnings.append(f"{len(odd)} of {len(last)} repeats odd after all attempts")
             if "," in beds:
                 warnings.append(f"repeats of several testbeds: {beds}")
-            if len(values) < len(last):
-                warnings.append(f"{len(last) - len(values)} of {len(last)} repeats have no such value")
+            if not sound:
+                warnings.append("not valid: no repeat was")
+            elif len(sound) < len(last):
+                warnings.append(f"{len(last) - len(sound)} of {len(last)} repeats were not valid and are left out")
+            if len(values) < len(chosen):
+                warnings.append(f"{len(chosen) - len(values)} of {len(chosen)} repeats have no such value")
             before = latest.values(quantity, first)
             out.append(
                 Row(
@@ -137,6 +145,7 @@ def rows(store: Store) -> list[Row]:
                     notes=(*where, *sorted({n for r in last for n in r.notes})),
                     primary=quantity == primary,
                     testbed=beds,
+                    valid=bool(sound),
                 )
             )
     return out
@@ -149,12 +158,32 @@ def in_order(store: Store) -> list[Latest]:
 
 
 def gaps(records: Iterable[RunRecord]) -> list[Gap]:
-    """Cells that are absent, and runs that failed, each reason once."""
+    """Cells that are absent, runs that failed, and runs that found no value, each reason once."""
     seen: dict[tuple[str, str, str], Gap] = {}
     for r in records:
-        if r.status != "done":
-            seen.setdefault((r.run.cell.slug, r.status, r.why), Gap(r.run.cell, r.status, r.why))
+        status: str = r.status
+        why = r.why
+        if r.status == "done" and r.values.get(r.primary) is None:
+            status = "no value"
+            why = "; ".join(r.notes) or f"no {r.primary} was found"
+        if status != "done":
+            seen.setdefault((r.run.cell.slug, status, why), Gap(r.run.cell, status, why))
     return list(seen.values())
+
+
+def why_alone(all_rows: Sequence[Row], records: Iterable[RunRecord]) -> str:
+    """Why no two devices could be compared."""
+    names = {r.run.cell.dut for r in records if r.status == "done"}
+    if len(names) < 2:
+        return f"{'one device was' if names else 'no device was'} measured"
+    by_cell: dict[tuple[object, ...], list[Row]] = {}
+    for row in all_rows:
+        if row.primary:
+            by_cell.setdefault((_but_device(row.cell), row.quantity, row.testbed), []).append(row)
+    common = [group for group in by_cell.values() if len({row.cell.dut for row in group}) > 1]
+    if not common:
+        return "no two devices have a value in the same cell"
+    return f"two devices share {len(common)} cells, and in none of them two have valid runs"
 
 
 def _tester_busy(
@@ -267,10 +296,10 @@ def _but_device(cell: Cell) -> tuple[tuple[str, object], ...]:
 
 
 def between_devices(all_rows: Sequence[Row]) -> list[Versus]:
-    """Every two devices in the same cell on the same testbed, by their primary quantity, in the order of the campaign."""
+    """Every two devices in the same cell on the same testbed, by their primary quantity; valid runs only."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in all_rows:
-        if row.primary:
+        if row.primary and row.valid:
             groups.setdefault((_but_device(row.cell), row.quantity, row.testbed), []).append(row)
     out = []
     for group in groups.values():
@@ -288,10 +317,10 @@ def between_campaigns(
     out = []
     theirs = {}
     for row in b:
-        if dut_b is None or row.cell.dut == dut_b:
+        if row.valid and (dut_b is None or row.cell.dut == dut_b):
             theirs[_but_device(row.cell), row.cell.dut if dut_b is None else "", row.quantity] = row
     for row in a:
-        if not row.primary or (dut_a is not None and row.cell.dut != dut_a):
+        if not row.primary or not row.valid or (dut_a is not None and row.cell.dut != dut_a):
             continue
         other = theirs.get((_but_device(row.cell), row.cell.dut if dut_b is None else "", row.quantity))
         if other is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from quiver_lab import stats
 from quiver_lab.campaign import Campaign
@@ -39,6 +39,10 @@ class Ours:
     """Why there is no value; where there is one, what must be known of it."""
     who: str = ""
     """Device and cores."""
+    keys: Keys = field(default_factory=dict)
+    """Our cell's, as the paper names cells."""
+    valid: bool = True
+    """Whether it rests on valid runs; what does not is shown and judges nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +167,9 @@ def with_counters(all_panels: Iterable[Panel], evidence: Evidence) -> list[Panel
 
 
 def _named(k: Known, ours: Ours) -> Ours:
-    return replace(ours, who=words.of_cell(k.cell))
+    doubtful = ours.value is not None and not k.values
+    why = f"not valid: {ours.why or 'no reason given'}" if doubtful else ours.why
+    return replace(ours, who=words.of_cell(k.cell), keys=k.keys, valid=not doubtful, why=why)
 
 
 def _figure(design: Design, campaign: Campaign, known: list[Known], figure: Figure, values: list[Published]) -> Panel:
@@ -188,7 +194,7 @@ def _figure(design: Design, campaign: Campaign, known: list[Known], figure: Figu
             entries = []
             for q in figure.quantities:
                 own = f"at_{float(load) * 100:g}_percent_{q}" if load else q
-                if own in k.values or not own.startswith(("node_", "lookup_", "graph_")) or k.why:
+                if own in k.shown or not own.startswith(("node_", "lookup_", "graph_")) or k.why:
                     entries.append(Entry(q, _said(design, campaign, said, keys, q), (_named(k, _ours(design, k, own, known)),)))
             rows.append(Row({c: keys.get(c, "") for c in figure.columns}, tuple(entries)))
     return Panel(figure.name, figure.title, figure.columns, figure.quantities, tuple(rows), note)
@@ -223,21 +229,21 @@ def _ours(design: Design, k: Known, quantity: str, known: list[Known]) -> Ours:
     if k.why:
         return none(k.why)
     name, _, rest = quantity.partition("_")
-    if name == "throughput" and quantity not in k.values:
+    if name == "throughput" and quantity not in k.shown:
         return _statistic(k, rest.removesuffix("_pps"), known, none)
-    values = k.values.get(quantity)
+    values = k.shown.get(quantity)
     if values is None:
         if quantity in ENERGY:
             return none(NO_ENERGY)
-        return none("follows from rate and time" if quantity in _COUNTS else "no such value was measured")
+        return none("follows from rate and time" if quantity in _COUNTS else "; ".join(k.notes) or "no such value was measured")
     middle = statistics.fmean(values) if design.average == "mean" else statistics.median(values)
     return Ours(k.cell.link, middle, min(values), max(values), len(values), "; ".join(k.notes))
 
 
 def _statistic(k: Known, which: str, known: list[Known], none: object) -> Ours:
     assert callable(none)
-    missing: Ours = none("no throughput was found")
-    values = k.values.get("throughput_pps")
+    missing: Ours = none("; ".join(("no throughput was found", *k.notes)))
+    values = k.shown.get("throughput_pps")
     if not values:
         return missing
     s = stats.summary(values)
@@ -249,9 +255,9 @@ def _statistic(k: Known, which: str, known: list[Known], none: object) -> Ours:
     else:
         same = {**k.keys, "workers": ""}
         medians = {
-            int(o.keys["workers"]): statistics.median(o.values["throughput_pps"])
+            int(o.keys["workers"]): statistics.median(o.shown["throughput_pps"])
             for o in known
-            if {**o.keys, "workers": ""} == same and o.values.get("throughput_pps")
+            if {**o.keys, "workers": ""} == same and o.shown.get("throughput_pps")
         }
         n = int(k.keys["workers"])
         try:

@@ -69,5 +69,5 @@ def calibrate(options: Options) -> Scale:
 
 def of_trial(trial: Trial) -> Scale:
     """The scale that one trial of overload gives."""
-    sent = sum(d.sent for d in trial.directions) / trial.duration_s / len(trial.directions)
+    sent = trial.sent / trial.duration_s / len(trial.directions)
     return scale_of(sent, trial.delivered_pps)

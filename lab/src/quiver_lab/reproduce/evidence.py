@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from quiver_lab import findings, stats
 from quiver_lab.campaign import Cell
@@ -12,6 +12,7 @@ from quiver_lab.energy import per_watt_hour
 from quiver_lab.findings import Finding, Judgement, Measured, Verdict
 from quiver_lab.oddity import Latest
 from quiver_lab.published import Cell as Keys
+from quiver_lab.records import RunRecord
 from quiver_lab.reproduce import counters
 from quiver_lab.reproduce.counters import Evidence
 from quiver_lab.reproduce.design import CANDIDATE, Design
@@ -31,10 +32,19 @@ class Known:
     cell: Cell
     keys: Keys
     values: dict[str, tuple[float, ...]]
-    """Repeats by quantity; of each repeat its last attempt."""
+    """Repeats by quantity; of each repeat its last attempt, where that was valid. Verdicts rest on these only."""
     why: str
-    """Why there are no values: absent, failed, not run yet. Empty where there are."""
+    """Why there are no values: absent, failed, not run yet. Empty where something was measured."""
     notes: tuple[str, ...] = ()
+    doubtful: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """The same of repeats that were not valid, where none was: they are shown, marked, and judge nothing."""
+    left_out: int = 0
+    """How many repeats were not valid."""
+
+    @property
+    def shown(self) -> dict[str, tuple[float, ...]]:
+        """What tables show."""
+        return self.values or self.doubtful
 
 
 def known_cells(store: Store, design: Design) -> list[Known]:
@@ -51,14 +61,18 @@ def known_cells(store: Store, design: Design) -> list[Known]:
         if latest is None:
             out.append(Known(cell, keys, {}, why.get(cell.slug, "not run yet")))
             continue
-        quantities = sorted({q for r in latest.last() for q in r.values})
-        values = {q: v for q in quantities if (v := latest.values(q))}
+        last = latest.last()
+        sound = tuple(r for r in last if is_sound(r, keys))
+        chosen = sound or last
+        quantities = sorted({q for r in chosen for q in r.values})
+        values = {q: v for q in quantities if (v := latest.values(q, chosen))}
         values |= energy.get(cell.slug, {})
         values |= _derived(values)
-        if "receive_rate_pps" in values and "offered_pps" in values and not _busy(latest, keys):
-            values["tester_limited_pps"] = values["receive_rate_pps"]
-        notes = one_of_a_kind([n for r in latest.last() for n in r.notes])
-        out.append(Known(cell, keys, values, "", notes))
+        notes = one_of_a_kind([n for r in chosen for n in r.notes])
+        left_out = len(last) - len(sound)
+        if sound and left_out:
+            notes = (*notes, f"{left_out} of {len(last)} repeats were not valid and are left out")
+        out.append(Known(cell, keys, values if sound else {}, "", notes, {} if sound else values, left_out))
     return out
 
 
@@ -70,10 +84,13 @@ def one_of_a_kind(notes: list[str]) -> tuple[str, ...]:
     return tuple(kinds.values())
 
 
-def _busy(latest: Latest, keys: Keys) -> bool:
-    """Whether an overload was one in every repeat: frames were lost, or the device's vectors were as good as full."""
+def is_sound(record: RunRecord, keys: Keys) -> bool:
+    """Whether a run may bear a verdict: it was valid, or an overload in which the device's vectors were as good as full.
+
+    On ports whose rings push back nothing is lost to a device that is busy; its vectors tell.
+    """
     full = 0.9 * float(keys.get("vector_size", "inf"))
-    return all(r.valid or (r.values.get("vector_mean_packets") or 0.0) >= full for r in latest.last())
+    return record.valid or ("offered_pps" in record.values and (record.values.get("vector_mean_packets") or 0.0) >= full)
 
 
 def _derived(values: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
@@ -120,9 +137,6 @@ def measured(known: list[Known]) -> list[Measured]:
     for k in known:
         for quantity, values in k.values.items():
             keys, name = by_load(k.keys, quantity)
-            if quantity == "receive_rate_pps" and "tester_limited_pps" in k.values:
-                # The tester's rate says nothing about the device's.
-                continue
             out.append(Measured(keys, name, values))
     return out
 
@@ -207,11 +221,12 @@ def _judge(finding: Finding, values: list[Measured], known: list[Known], more: E
     for side in (p.left, p.right):
         wanted = {k: str(v) for k, v in {**p.where, **side}.items() if k != "load"}
         found = [k for k in known if side and all(k.keys.get(key) == v for key, v in wanted.items())]
-        limited = any("tester_limited_pps" in k.values for k in found)
-        if found and (limited or not any(p.quantity in k.values for k in found)):
+        if found and not any(p.quantity in k.values for k in found):
             reasons += [k.why for k in found if k.why]
-            if p.quantity == "receive_rate_pps" and limited:
-                reasons.append("the tester was the limit")
+            spoilt = [k for k in found if k.doubtful]
+            if spoilt:
+                said = one_of_a_kind([n for k in spoilt for n in k.notes])
+                reasons.append(f"of {len(spoilt)} cells no run was valid ({'; '.join(said) or 'no reason given'})")
             if p.quantity.endswith("_wh") and any(not k.why for k in found):
                 reasons.append("no energy measured")
     why = "; ".join(dict.fromkeys(reasons))

@@ -34,7 +34,7 @@ def _series(design: Design, panel: Panel, quantity: str) -> figures.Figure | Non
     places: dict[str, None] = {}
     for row in panel.rows:
         at = _place(row, x)
-        theirs, others = words.of_keys(row.keys, without=(x,)), words.of_keys(row.keys, without=(x, "dut", "workers"))
+        theirs = words.of_keys(row.keys, without=(x,))
         for e in (e for e in row.entries if e.quantity == quantity):
             places.setdefault(at)
             if e.published is not None and (value := e.published.value) is not None:
@@ -42,7 +42,10 @@ def _series(design: Design, panel: Panel, quantity: str) -> figures.Figure | Non
             for o in e.ours:
                 if o.value is not None:
                     low, high = (o.value if o.low is None else o.low), (o.value if o.high is None else o.high)
-                    mine = ", ".join(w for w in (o.who, others) if w)
+                    # The paper's processors and cores are not ours: of its keys only those that our cell has as well.
+                    ours = {k: v for k, v in row.keys.items() if not o.keys or o.keys.get(k) == v}
+                    others = words.of_keys(ours, without=(x, "dut", "workers", "cores"))
+                    mine = ", ".join(w for w in (o.who, others, "" if o.valid else "not valid") if w)
                     lines.setdefault(f"here: {mine}", {})[at] = (o.value, low, high)
     if not lines:
         return None
@@ -74,7 +77,7 @@ def write_csv(all_panels: Sequence[Panel], path: Path) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(
             ["panel", "cell", "quantity", "published", "published_value", "kind", "seed", "line", "who", "link", "here",
-             "here_minimum", "here_maximum", "repeats", "why"]
+             "here_minimum", "here_maximum", "repeats", "valid", "why"]
         )  # fmt: skip
         for panel in all_panels:
             for row in panel.rows:
@@ -85,7 +88,10 @@ def write_csv(all_panels: Sequence[Panel], path: Path) -> None:
                     for o in e.ours:
                         mine = ["" if v is None else v for v in (o.value, o.low, o.high)]
                         cell = published.cell_text(row.keys)
-                        writer.writerow([panel.name, cell, e.quantity, *theirs, o.who, o.link, *mine, o.count or "", o.why])
+                        valid = "" if o.value is None else "yes" if o.valid else "no"
+                        writer.writerow(
+                            [panel.name, cell, e.quantity, *theirs, o.who, o.link, *mine, o.count or "", valid, o.why]
+                        )
 
 
 def write_latex(all_panels: Sequence[Panel], path: Path) -> None:
@@ -147,6 +153,7 @@ def build(store: Store, design: Design, folder: Path) -> tuple[Path, list[Judgem
         tally={v: sum(j.verdict.value == v for j in judgements) for v in dict.fromkeys(j.verdict.value for j in judgements)},
         depths=overload(known, values, store.campaign, design),
         done=sum(not k.why for k in known),
+        doubtful=sum(bool(k.doubtful) for k in known),
         absent=sum(bool(k.why) and k.why != "not run yet" for k in known),
         waiting=sum(k.why == "not run yet" for k in known),
         extras=[k for k in known if "latency_at_throughput_us" in k.values],

@@ -46,7 +46,8 @@ def of_cell(cell: Cell) -> str:
     """What stands beside a published value: device, cores, ports."""
     cores = count(max(1, cell.workers), "worker" if cell.dut in ("quiver", "fdio-vpp") else "core")
     on = "" if cell.link == "none" else f", {cell.link}"
-    return f"{cell.dut}, {cores}{on}"
+    instance = f", core instance {cell.instance}" if cell.instance else ""
+    return f"{cell.dut}, {cores}{instance}{on}"
 
 
 def of_quantity(quantity: str) -> str:

@@ -5,7 +5,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # With DPDK where its headers are (libdpdk-dev); DPDK= leaves it out.
 DPDK ?= $(shell . scripts/common.sh; dpdk_features)
 
-.PHONY: help build demo demo-lab test bench lab fuzz attack sanitize lint lint-rust lint-lab clean
+.PHONY: help build demo demo-lab test bench lab fuzz attack sanitize guide lint lint-rust lint-lab clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -49,6 +49,10 @@ sanitize: ## crates with unsafe code, and the daemon, under AddressSanitizer and
 attack: ## mutated frames, odd API messages and command lines against a router: make attack ARGS="--seconds 60"
 	@scripts/install-packages test
 	scripts/attack $(ARGS)
+
+guide: ## the guide (docs/) as a site with a search, in target/guide
+	@scripts/install-packages test
+	scripts/guide
 
 lint: lint-rust lint-lab ## format, clippy without warnings, the workspace checked for aarch64, the lab's rules and types
 

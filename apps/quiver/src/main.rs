@@ -69,4 +69,14 @@ mod tests {
         let differs = page.lines().zip(written.lines()).find(|(now, then)| now != then);
         assert!(page == written, "docs/commands.md is not up to date (QUIVER_WRITE=1 writes it): {differs:?}");
     }
+
+    #[test]
+    fn nothing_that_is_there_is_called_absent() {
+        let plugins: Vec<_> = BUILT_IN.into_iter().chain(super::PLUGINS.iter().map(|plugin| plugin())).collect();
+        let page = ops::reference(&plugins);
+        for words in ops::absent::ABSENT.iter().map(|absent| absent.words) {
+            let is_there = page.contains(&format!("| `{words} ")) || page.contains(&format!("| `{words}`"));
+            assert!(!is_there, "`{words}' is there: take it from control/src/ops/absent.rs and from docs/coming-from-vpp.md");
+        }
+    }
 }

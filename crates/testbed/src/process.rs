@@ -193,6 +193,11 @@ impl Guard {
         self.child.stdout.take()
     }
 
+    /// The child's end of its error pipe, where the command asked for one.
+    pub fn take_stderr(&mut self) -> Option<std::process::ChildStderr> {
+        self.child.stderr.take()
+    }
+
     /// The child's end of its input pipe, where the command asked for one.
     pub fn take_stdin(&mut self) -> Option<std::process::ChildStdin> {
         self.child.stdin.take()

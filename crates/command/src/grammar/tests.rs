@@ -304,3 +304,17 @@ proptest! {
         prop_assert!(answer == "pg0 true\n" || answer.contains("ambiguous"), "{}: {}", line, answer);
     }
 }
+
+#[test]
+fn a_command_known_elsewhere_says_that_it_is_not_there() {
+    use crate::operation::Absent;
+    let mut registry = registry();
+    registry.absent(&[Absent { words: "create bond", subject: "bonds" }, Absent { words: "show version", subject: "versions" }]);
+    let error = |line| registry.parse(line, &Fake::default()).err().map(|error| error.to_string());
+    assert_eq!(error("create bond mode lacp").unwrap(), "bonds are not built yet; see docs/coming-from-vpp.md");
+    assert_eq!(error("cre bon").unwrap(), "bonds are not built yet; see docs/coming-from-vpp.md");
+    assert!(error("create bo").unwrap().contains("unknown input"));
+    assert!(error("create").unwrap().contains("unknown input"));
+    // What is there goes on being there.
+    assert_eq!(error("show version"), None);
+}

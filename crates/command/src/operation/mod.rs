@@ -52,7 +52,7 @@ pub use error::OpError;
 pub(crate) use error::excerpt;
 pub use invocation::{Answer, Invocation};
 pub use job::{Job, Outcome, Step, run_to_end};
-pub use registry::Registry;
+pub use registry::{Absent, Registry};
 pub use table::{Align, TextTable};
 pub use text::{Render, Text, View};
 

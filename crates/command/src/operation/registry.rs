@@ -59,7 +59,29 @@ pub struct Registry<C> {
     tree: Tree<C>,
     values: BTreeMap<&'static str, Values<C>>,
     access: BTreeMap<&'static str, Access>,
+    absent: &'static [Absent],
     problems: Vec<String>,
+}
+
+/// A command that users of another program know, for something that is not there: its error says so in place of ``unknown input``.
+#[derive(Debug, Clone, Copy)]
+pub struct Absent {
+    /// The words it begins with.
+    pub words: &'static str,
+    /// What it is about, in the plural: `bonds`.
+    pub subject: &'static str,
+}
+
+impl Absent {
+    /// Whether a line begins with these words, each of which may be shortened to three letters.
+    fn begins(&self, line: &str) -> bool {
+        const SHORTEST: usize = 3;
+        let mut typed = line.split_whitespace();
+        self.words.split(' ').all(|word| {
+            let is = |typed: &str| word.starts_with(typed) && typed.len() >= SHORTEST.min(word.len());
+            typed.next().is_some_and(is)
+        })
+    }
 }
 
 impl<C> Default for Registry<C> {
@@ -69,6 +91,7 @@ impl<C> Default for Registry<C> {
             tree: Tree::default(),
             values: BTreeMap::new(),
             access: BTreeMap::new(),
+            absent: &[],
             problems: Vec::new(),
         }
     }
@@ -120,6 +143,12 @@ impl<C: 'static> Registry<C> {
         self
     }
 
+    /// Names the commands that are not there, and where a reader finds what is.
+    pub fn absent(&mut self, commands: &'static [Absent]) -> &mut Self {
+        self.absent = commands;
+        self
+    }
+
     /// What is wrong with the declarations (duplicates, bad words). Whoever assembles the router refuses
     /// to start unless this is empty.
     pub fn problems(&self) -> &[String] {
@@ -151,6 +180,15 @@ impl<C: 'static> Registry<C> {
 
     /// Reads a command line.
     pub fn parse(&self, line: &str, control: &C) -> Result<Parsed<C>, OpError> {
+        self.read(line, control).map_err(|error| match self.absent.iter().find(|absent| absent.begins(line)) {
+            Some(absent) => {
+                OpError::unspecified(format!("{} are not built yet", absent.subject)).remedy("see docs/coming-from-vpp.md")
+            }
+            None => error,
+        })
+    }
+
+    fn read(&self, line: &str, control: &C) -> Result<Parsed<C>, OpError> {
         let mut line = Cow::Borrowed(line);
         loop {
             if line.trim().is_empty() {

@@ -9,6 +9,7 @@
 //! The rules: `run` validates first and changes nothing on an error; a reply is a struct that serialises to what a program
 //! wants to know and renders as VPP's text; parsing only makes requests.
 
+pub mod absent;
 pub mod af_xdp;
 pub mod api;
 pub mod clock;
@@ -45,6 +46,7 @@ use crate::system::Scripts;
 pub fn register(registry: &mut Registry<Router>) {
     script::register::<Router, Scripts>(registry);
     session::declare_commands(registry);
+    registry.absent(absent::ABSENT);
     quiver_net::ops::register(registry);
     api::register(registry);
     clock::register(registry);

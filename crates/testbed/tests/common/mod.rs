@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use quiver_testbed::{Host, Router};
 
 pub mod left;
+pub mod page;
 pub mod testpmd;
 
 /// After which a command in a host, or a wait, hangs: no measure of how fast anything is to be.

@@ -43,6 +43,8 @@ pub struct System {
     pub topology: Topology,
     /// The main thread: its CPU, and turns of its loop.
     pub main: MainFigures,
+    /// Worker threads at start.
+    pub workers: usize,
     /// Built-in plugins.
     pub plugins: Vec<PluginInfo>,
     /// `pcap trace`.

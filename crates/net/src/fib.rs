@@ -55,7 +55,7 @@ pub use path_mtu::PathMtu;
 pub use records::{AdjRecord, AdjTable, Bucket, Class, LbTable, Null};
 pub use route::Bulk;
 pub use show::{RouteInfo, SourceInfo, TableInfo};
-pub(crate) use table::Select;
+pub(crate) use table::{Select, default_name};
 
 use adjacency::{Adjacencies, Env};
 use link_local::LinkLocals;

@@ -6,6 +6,7 @@
 //! ```
 
 pub mod api;
+pub(crate) mod configuration;
 mod create;
 pub mod ops;
 pub(crate) mod output;
@@ -24,6 +25,7 @@ use quiver_wire::MacAddr;
 
 use crate::l2::PortKind;
 
+pub use configuration::Origin;
 pub use create::{NewInterface, Tx};
 pub use placement::RxPlace;
 pub use sub::{SubMatch, VLAN_MAX, VlanId};
@@ -115,6 +117,10 @@ pub struct Interface {
     pub tx: NodeId,
     /// Device and placement of its queues.
     pub device: Option<Device>,
+    /// How it began.
+    pub origin: Origin,
+    /// Features that the user has switched, by arc and feature: on or off.
+    pub features: BTreeMap<(String, String), bool>,
 }
 
 /// The device behind an interface.

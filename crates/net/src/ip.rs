@@ -23,6 +23,7 @@ use lookup::{LookupIn, RunCounter, Tables};
 mod address;
 pub(crate) mod api;
 pub(crate) mod bare;
+mod configuration;
 mod egress;
 mod ends;
 mod family;

@@ -59,7 +59,8 @@ pub mod testing {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use quiver_command::operation::{Outcome, Registry, View, run_to_end};
+    use quiver_command::grammar::Parsed;
+    use quiver_command::operation::{Outcome, Registry, Text, View, run_to_end};
 
     use crate::Router;
     use crate::files::Files;
@@ -111,6 +112,29 @@ pub mod testing {
         };
         text.push_str(&answer.text);
         Ok(text)
+    }
+
+    /// The running configuration as commands. Each is held against its request: the command makes that one, and so does its JSON.
+    ///
+    /// # Panics
+    /// Where they differ.
+    pub fn configuration(registry: &Registry<Router>, router: &Router) -> String {
+        let configuration = registry.collect().all(router);
+        for entry in configuration.entries() {
+            let json: serde_json::Value = serde_json::from_str(entry.request.get()).unwrap();
+            let by_json = registry.request(entry.operation, json).unwrap_or_else(|e| panic!("{entry:?}: {e}"));
+            match registry.parse(&entry.command, router) {
+                Ok(Parsed::Run(invocation, _)) => {
+                    assert_eq!(invocation.operation(), entry.operation, "{entry:?}");
+                    assert_eq!(invocation.request_json(), by_json.request_json(), "{entry:?}");
+                }
+                Ok(_) => panic!("{entry:?}: no operation"),
+                Err(error) => panic!("{entry:?}: {error}"),
+            }
+        }
+        let mut text = String::new();
+        configuration.text(&mut text, &View::TEXT);
+        text
     }
 
     /// The text that a command of this crate answers with.

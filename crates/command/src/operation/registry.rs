@@ -1,6 +1,7 @@
 //! All operations and commands of a running router.
 
 use super::{Access, Answer, Invocation, OpError, Operation, Outcome, View, invocation::InCommand, retval};
+use crate::configuration::{Collect, Section, Stage};
 use crate::contain::contain;
 use crate::grammar::{self, Args, Command, CommandHelp, Completion, HelpReply, Parsed, Resolved, Tree, nearest};
 use crate::request::{Argument, Execute, Request};
@@ -60,6 +61,7 @@ pub struct Registry<C> {
     values: BTreeMap<&'static str, Values<C>>,
     access: BTreeMap<&'static str, Access>,
     absent: &'static [Absent],
+    sections: Vec<(Stage, Section<C>)>,
     problems: Vec<String>,
 }
 
@@ -92,6 +94,7 @@ impl<C> Default for Registry<C> {
             values: BTreeMap::new(),
             access: BTreeMap::new(),
             absent: &[],
+            sections: Vec::new(),
             problems: Vec::new(),
         }
     }
@@ -147,6 +150,17 @@ impl<C: 'static> Registry<C> {
     pub fn absent(&mut self, commands: &'static [Absent]) -> &mut Self {
         self.absent = commands;
         self
+    }
+
+    /// Adds what says a part of the running configuration; see [`configuration`](crate::configuration).
+    pub fn configuration(&mut self, stage: Stage, section: Section<C>) -> &mut Self {
+        self.sections.push((stage, section));
+        self
+    }
+
+    /// Begins to collect the running configuration.
+    pub fn collect(&self) -> Collect<C> {
+        Collect::new(&self.sections)
     }
 
     /// What is wrong with the declarations (duplicates, bad words). Whoever assembles the router refuses

@@ -144,6 +144,11 @@ impl Argument {
         self.syntax.is_empty()
     }
 
+    /// Whether a command has words for its value; not for the default, unless it must be given.
+    pub fn is_said(&self, is_default: bool) -> bool {
+        !self.is_hidden() && (!is_default || self.need == Need::Required)
+    }
+
     /// Whether it is known by its place, and not by a word.
     pub fn is_positional(&self) -> bool {
         self.lead == 0

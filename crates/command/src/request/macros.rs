@@ -28,7 +28,7 @@
 /// | `negates()` | of an `Option<bool>`: its one word says no |
 /// | `name("…")` | what errors call it, where that is not its keyword |
 /// | `unicast()` | of a MAC address: that of one station |
-/// | `with(function)` | how its value is read, `fn(&mut Args, &Argument, lead: usize) -> Result<Type, OpError>` |
+/// | `with(read, write)` | how its value is read, `fn(&mut Args, &Argument, lead: usize) -> Result<Type, OpError>`, and how it is written behind its keyword, `fn(&Type) -> String` |
 #[macro_export]
 macro_rules! request {
     (
@@ -105,6 +105,25 @@ macro_rules! request {
                     })
                 }
 
+                fn command(&self) -> String {
+                    let is_said_by = |path: &&$crate::request::Path<Draft>| {
+                        let mut _draft = Draft::default();
+                        (path.preset)(&mut _draft);
+                        true $( && _draft.$field.as_ref().is_none_or(|value| *value == self.$field) )*
+                    };
+                    let Some(path) = Self::COMMANDS.iter().find(is_said_by) else { return String::new() };
+                    let mut _words = vec![path.words.to_owned()];
+                    let mut _arguments = Self::ARGUMENTS.iter();
+                    $( {
+                        let argument = _arguments.next().expect("an argument for each field");
+                        let default: Option<$type> = $crate::request!(@default $type; $( $option ( $($value)* ) )*);
+                        if argument.is_said(default.is_some_and(|default| default == self.$field)) {
+                            $crate::request!(@write self _words argument $field: $type; $( $option ( $($value)* ) )*);
+                        }
+                    } )*
+                    _words.join(" ")
+                }
+
                 fn check(&self) -> Result<(), $crate::operation::OpError> {
                     let mut _arguments = Self::ARGUMENTS.iter();
                     $( $crate::request!(@check self _arguments $field: $type; $( $option ( $($value)* ) )*); )*
@@ -131,9 +150,9 @@ macro_rules! request {
     (@option $argument:ident required()) => { $argument.required() };
     (@option $argument:ident name($name:expr)) => { $argument.name($name) };
     (@option $argument:ident unicast()) => { $argument.unicast() };
-    (@option $argument:ident with($with:expr)) => { $argument };
+    (@option $argument:ident with($with:expr, $write:expr)) => { $argument };
 
-    (@take $draft:ident $args:ident $argument:ident $lead:ident $field:ident : $type:ty; with($with:expr) $( $rest:tt )*) => {
+    (@take $draft:ident $args:ident $argument:ident $lead:ident $field:ident : $type:ty; with($with:expr, $write:expr) $( $rest:tt )*) => {
         $with($args, $argument, $lead).map(|value| $draft.$field = Some(value))
     };
     (@take $draft:ident $args:ident $argument:ident $lead:ident $field:ident : $type:ty; $option:ident $value:tt $( $rest:tt )*) => {
@@ -148,7 +167,23 @@ macro_rules! request {
     (@absent $argument:ident $type:ty; $option:ident $value:tt $( $rest:tt )*) => { $crate::request!(@absent $argument $type; $( $rest )*) };
     (@absent $argument:ident $type:ty;) => { <$type as $crate::request::Field>::absent().ok_or($argument)? };
 
-    (@check $self:ident $arguments:ident $field:ident : $type:ty; with($with:expr) $( $rest:tt )*) => { $arguments.next() };
+    (@default $type:ty; default($default:expr) $( $rest:tt )*) => { Some($default) };
+    (@default $type:ty; required() $( $rest:tt )*) => { None };
+    (@default $type:ty; $option:ident $value:tt $( $rest:tt )*) => { $crate::request!(@default $type; $( $rest )*) };
+    (@default $type:ty;) => { <$type as $crate::request::Field>::absent() };
+
+    (@write $self:ident $words:ident $argument:ident $field:ident : $type:ty; with($with:expr, $write:expr) $( $rest:tt )*) => {{
+        $words.extend($argument.leads().next().map(str::to_owned));
+        $words.push($write(&$self.$field));
+    }};
+    (@write $self:ident $words:ident $argument:ident $field:ident : $type:ty; $option:ident $value:tt $( $rest:tt )*) => {
+        $crate::request!(@write $self $words $argument $field: $type; $( $rest )*)
+    };
+    (@write $self:ident $words:ident $argument:ident $field:ident : $type:ty;) => {
+        $crate::request::Field::write(&$self.$field, $argument, &mut $words)
+    };
+
+    (@check $self:ident $arguments:ident $field:ident : $type:ty; with($with:expr, $write:expr) $( $rest:tt )*) => { $arguments.next() };
     (@check $self:ident $arguments:ident $field:ident : $type:ty; $option:ident $value:tt $( $rest:tt )*) => {
         $crate::request!(@check $self $arguments $field: $type; $( $rest )*)
     };

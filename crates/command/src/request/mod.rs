@@ -6,6 +6,7 @@
 //! ```text
 //!                        ┌─► parser of the command, syntax line, help, completion and `?` after every argument
 //!  request! { … fields } ┼─► JSON, with defaults; missing and unknown fields are errors
+//!                        ├─► the command line of a request, for `show configuration`
 //!                        ├─► checks of ranges, the same for commands, JSON and binary messages
 //!                        ├─► `from_message!`: fields from the like-named ones of a message
 //!                        └─► the reference of commands, as a page and as data
@@ -99,6 +100,10 @@ pub trait Request: Serialize + DeserializeOwned + 'static {
     /// # Errors
     /// The word that is wrong, or what is missing.
     fn parse(args: &mut Args<'_>) -> Result<Self, OpError>;
+
+    /// The command that makes it, the contrary of [`parse`](Self::parse); empty where none does. Fields that no words of a command
+    /// can say are left out.
+    fn command(&self) -> String;
 
     /// Completes a draft: what is not given has its default.
     ///

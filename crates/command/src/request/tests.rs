@@ -55,6 +55,14 @@ request! {
     }
 }
 
+fn read_pages(args: &mut Args<'_>, _: &Argument, _: usize) -> Result<Option<u8>, OpError> {
+    args.number_in("pages", 0..=127_u8).map(|n| Some(n * 2))
+}
+
+fn write_pages(pages: &Option<u8>) -> String {
+    (pages.unwrap_or_default() / 2).to_string()
+}
+
 request! {
     /// Sets a limit.
     pub change Limit "limit_set" ["set limit"] {
@@ -67,7 +75,7 @@ request! {
         /// It is off.
         pub on: bool = "disable" default(true),
         /// Pages; how many are to be shown.
-        pub pages: Option<u8> = "pages <n>" with(|args: &mut Args<'_>, _: &Argument, _: usize| args.number("pages").map(|n: u8| Some(n * 2))),
+        pub pages: Option<u8> = "pages <n>" with(read_pages, write_pages),
     }
 }
 
@@ -275,4 +283,37 @@ fn words_that_differ_from_their_types_are_a_problem() {
     let mut registry = Registry::<Ran>::new();
     registry.declare::<Wrong>();
     assert_eq!(registry.problems().len(), 1, "{:?}", registry.problems());
+}
+
+/// A request, the command that it says it is made by, and what that command makes.
+fn read_back<R: Request + Execute<Ran>>(request: &R) {
+    let command = request.command();
+    let made = run(&command).unwrap_or_else(|error| panic!("{command}: {error}"));
+    assert_eq!(made, serde_json::to_value(request).unwrap(), "{command}");
+}
+
+proptest::proptest! {
+    #[test]
+    fn the_command_of_a_request_makes_that_request(
+        host_if in "[a-z \"\\\\]{1,8}",
+        mac: Option<[u8; 5]>,
+        size in proptest::option::of(64..=4096_usize),
+        queues: Option<u32>,
+        zero_copy: Option<bool>,
+        addresses: Vec<std::net::IpAddr>,
+        mtu: u32,
+        flags: [bool; 4],
+        id: u32,
+        pages in proptest::option::of(0..=127_u8),
+    ) {
+        let mac = mac.map(|[a, b, c, d, e]| [a & !1 | 2, b, c, d, e, 1]);
+        let [ip, learn, up, v6] = flags;
+        read_back(&Open { host_if: host_if.clone(), mac, size, queues, zero_copy, addresses, mtu, ip, learn });
+        read_back(&State { interface: IfRef(host_if.clone()), up });
+        let family = if v6 { Family::Ip6 } else { Family::Ip4 };
+        let pages = pages.map(|n| n * 2);
+        read_back(&Limit { family: Some(family), limit: id as u16, interface: IfRef("pg0".into()), on: up, pages });
+        read_back(&Limit { family: None, limit: id as u16, interface: IfRef("pg0".into()), on: up, pages });
+        read_back(&Table { family, id, replace: false });
+    }
 }

@@ -1,7 +1,7 @@
 //! Values of arguments, and fields that hold them.
 
 use super::{Argument, Need};
-use crate::grammar::{Args, IfRef};
+use crate::grammar::{Args, IfRef, quote};
 use crate::operation::OpError;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -19,6 +19,14 @@ pub trait Value: Sized {
     /// # Errors
     /// There is none, or it is none; the error says what was expected.
     fn take(args: &mut Args<'_>, argument: &Argument, lead: usize) -> Result<Self, OpError>;
+
+    /// The words that [`take`](Self::take) reads it from.
+    fn text(&self) -> String;
+
+    /// Which of the words that its argument may begin with it stands behind.
+    fn lead(&self) -> usize {
+        0
+    }
 
     /// Whether it is one that the argument may have; commands, JSON and messages alike.
     ///
@@ -47,6 +55,10 @@ macro_rules! numbers {
                 number.try_into().map_err(|_| argument.out_of_range(number))
             }
 
+            fn text(&self) -> String {
+                self.to_string()
+            }
+
             fn check(&self, argument: &Argument) -> Result<(), OpError> {
                 match argument.range {
                     Some((least, most)) if !(least..=most).contains(&(*self as u64)) => Err(argument.out_of_range(self)),
@@ -59,7 +71,7 @@ macro_rules! numbers {
 numbers!(u8 u16 u32 u64 usize);
 
 macro_rules! values {
-    ($($type:ty, $kind:literal, |$args:ident, $what:ident| $take:expr;)*) => { $(
+    ($($type:ty, $kind:literal, |$args:ident, $what:ident| $take:expr, |$value:ident| $text:expr;)*) => { $(
         impl Value for $type {
             const KIND: &'static str = $kind;
 
@@ -67,17 +79,22 @@ macro_rules! values {
                 let $what = argument.what_behind(lead);
                 $take
             }
+
+            fn text(&self) -> String {
+                let $value = self;
+                $text
+            }
         }
     )* };
 }
 values! {
-    String, "text", |args, what| Ok(args.word(what)?.into_owned());
-    PathBuf, "path", |args, what| Ok(PathBuf::from(&*args.word(what)?));
-    IfRef, "interface", |args, what| Ok(IfRef(args.word(what)?.into_owned()));
-    IpAddr, "IP address", |args, what| args.ip(what);
-    Ipv4Addr, "IPv4 address", |args, what| args.ip4(what);
-    Ipv6Addr, "IPv6 address", |args, what| args.ip6(what);
-    f64, "number", |args, what| args.take(what);
+    String, "text", |args, what| Ok(args.word(what)?.into_owned()), |value| quote(value).into_owned();
+    PathBuf, "path", |args, what| Ok(PathBuf::from(&*args.word(what)?)), |value| quote(&value.to_string_lossy()).into_owned();
+    IfRef, "interface", |args, what| Ok(IfRef(args.word(what)?.into_owned())), |value| quote(value.as_str()).into_owned();
+    IpAddr, "IP address", |args, what| args.ip(what), |value| value.to_string();
+    Ipv4Addr, "IPv4 address", |args, what| args.ip4(what), |value| value.to_string();
+    Ipv6Addr, "IPv6 address", |args, what| args.ip6(what), |value| value.to_string();
+    f64, "number", |args, what| args.take(what), |value| value.to_string();
 }
 
 impl Value for [u8; 6] {
@@ -87,10 +104,13 @@ impl Value for [u8; 6] {
         args.mac(argument.what())
     }
 
+    fn text(&self) -> String {
+        self.map(|byte| format!("{byte:02x}")).join(":")
+    }
+
     fn check(&self, argument: &Argument) -> Result<(), OpError> {
         if argument.unicast && (self[0] & 1 == 1 || *self == [0; 6]) {
-            let digits: Vec<String> = self.iter().map(|byte| format!("{byte:02x}")).collect();
-            return Err(OpError::invalid(argument.what(), digits.join(":"), "not a unicast link address"));
+            return Err(OpError::invalid(argument.what(), self.text(), "not a unicast link address"));
         }
         Ok(())
     }
@@ -116,6 +136,9 @@ pub trait Field: Sized {
         None
     }
 
+    /// The words of a command that say it, the contrary of [`take`](Self::take), for a value that is not the default.
+    fn write(&self, argument: &Argument, out: &mut Vec<String>);
+
     /// Whether it is one that the argument may have.
     ///
     /// # Errors
@@ -131,6 +154,14 @@ impl<T: Value> Field for T {
     fn take(slot: &mut Option<Self>, args: &mut Args<'_>, argument: &Argument, lead: usize) -> Result<(), OpError> {
         *slot = Some(<T as Value>::take(args, argument, lead)?);
         Ok(())
+    }
+
+    fn write(&self, argument: &Argument, out: &mut Vec<String>) {
+        if argument.is_choice() {
+            return out.push(self.text());
+        }
+        out.extend(argument.leads().nth(self.lead()).map(str::to_owned));
+        out.push(self.text());
     }
 
     fn check(&self, argument: &Argument) -> Result<(), OpError> {
@@ -154,6 +185,16 @@ impl<T: Value> Field for Option<T> {
         Some(None)
     }
 
+    fn write(&self, argument: &Argument, out: &mut Vec<String>) {
+        match self {
+            Some(value) => Field::write(value, argument, out),
+            None => {
+                out.extend(argument.leads().next().map(str::to_owned));
+                out.extend(argument.words().next().map(str::to_owned));
+            }
+        }
+    }
+
     fn check(&self, argument: &Argument) -> Result<(), OpError> {
         self.as_ref().map_or(Ok(()), |value| value.check(argument))
     }
@@ -171,6 +212,10 @@ impl<T: Value> Field for Vec<T> {
 
     fn absent() -> Option<Self> {
         Some(Vec::new())
+    }
+
+    fn write(&self, argument: &Argument, out: &mut Vec<String>) {
+        self.iter().for_each(|value| Field::write(value, argument, out));
     }
 
     fn check(&self, argument: &Argument) -> Result<(), OpError> {
@@ -192,6 +237,10 @@ impl Field for bool {
         Some(false)
     }
 
+    fn write(&self, argument: &Argument, out: &mut Vec<String>) {
+        write_flag(*self, argument, out);
+    }
+
     fn check(&self, _: &Argument) -> Result<(), OpError> {
         Ok(())
     }
@@ -210,6 +259,12 @@ impl Field for Option<bool> {
         Some(None)
     }
 
+    fn write(&self, argument: &Argument, out: &mut Vec<String>) {
+        if let Some(value) = self {
+            write_flag(*value, argument, out);
+        }
+    }
+
     fn check(&self, _: &Argument) -> Result<(), OpError> {
         Ok(())
     }
@@ -223,6 +278,24 @@ fn flag(args: &mut Args<'_>, argument: &Argument, lead: usize) -> Result<bool, O
         "" => Ok(said),
         rest if rest.contains('|') => args.switch(argument.what()),
         word => args.expect_keyword(word).map(|()| said),
+    }
+}
+
+/// The contrary of [`flag`]. What one word alone cannot say is what holds without it.
+fn write_flag(value: bool, argument: &Argument, out: &mut Vec<String>) {
+    let several = argument.leads().nth(1).is_some();
+    let said = !argument.negates && argument.default != Some("true");
+    let lead = |at: usize| argument.leads().nth(at).map(str::to_owned);
+    match argument.rest() {
+        "" if several => out.extend(lead(usize::from(!value))),
+        "" if value == said => out.extend(lead(0)),
+        rest if rest.contains('|') => {
+            let words = if value { ["1", "on", "enable"] } else { ["0", "off", "disable"] };
+            let word = rest.split('|').find(|word| words.contains(word)).unwrap_or(words[1]);
+            out.extend(lead(0).into_iter().chain([word.to_owned()]));
+        }
+        rest if !rest.is_empty() && value == said => out.extend(lead(0).into_iter().chain([rest.to_owned()])),
+        _ => {}
     }
 }
 
@@ -262,6 +335,13 @@ macro_rules! words {
                     true => Ok([$( Self::$variant ),+][lead]),
                     false => args.expect_one_of(&[$( ($word, Self::$variant) ),+]),
                 }
+            }
+
+            fn text(&self) -> String {
+                match self {
+                    $( Self::$variant => $word ),+
+                }
+                .to_owned()
             }
         }
     };

@@ -111,6 +111,7 @@ impl Daemon {
         let (placement, plans) = threads::place(&topology, &startup.cpu)?;
         threads::settle_main(&placement, &startup.cpu)?;
         let nodes = u32::try_from(topology.nodes().len()).unwrap_or(1).max(1);
+        let placed = plans.len();
         let mut router = Router::new(&RouterConfig { buffers: buffers(&startup, nodes), workers: plans })?;
         router.set_rx_default(startup.rx_mode);
         if let Some(notice) = router.graph.pools().first().and_then(|pool| pool.region().notice()) {
@@ -155,6 +156,7 @@ impl Daemon {
             sessions: sessions.clone(),
             topology,
             main: MainFigures { cpu: placement.main, loops: 0 },
+            workers: placed,
             plugins: chosen.iter().map(info).collect(),
             recorder: Default::default(),
             perfmon: Default::default(),

@@ -119,8 +119,11 @@ impl Execute<Router> for CreateAfXdp {
             return Err(error.remedy("add busy-poll <us>"));
         }
         let name = self.interface_name(router);
+        let chosen = Some(name.name.clone());
         let open = |router: &mut Router| AfXdp::open(self.config(router)).map_err(|e| driver_error(&e));
-        Ok(Outcome::Done(create_port_interface(router, "af_xdp", name, None, open)?.into()))
+        let made = create_port_interface(router, "af_xdp", name, None, open)?;
+        router.made_by(made.index(), &Self { name: chosen, ..self });
+        Ok(Outcome::Done(made.into()))
     }
 }
 

@@ -96,7 +96,9 @@ impl Execute<Router> for CreateHost {
         }
         let name = NewName { name: interface_name(&self.name), key: "name", value: self.name.clone() };
         let open = |_: &mut Router| AfPacket::open(self.config()).map_err(|e| driver_error(&e));
-        Ok(Outcome::Done(create_port_interface(router, "host", name, None, open)?.into()))
+        let made = create_port_interface(router, "host", name, None, open)?;
+        router.made_by(made.index(), &self);
+        Ok(Outcome::Done(made.into()))
     }
 }
 

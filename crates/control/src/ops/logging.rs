@@ -10,6 +10,7 @@ use quiver_command::request::Execute;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
+use super::configuration::Said;
 use crate::log::{ClassInfo, Level, Line, Settings};
 use crate::system::System;
 
@@ -190,6 +191,8 @@ impl Operation<Router> for SetLoggingClass {
             });
         }
         log.set_class(&request.class, request.level, request.rate_limit);
+        let said = Said::of(router).log_classes.entry(request.class).or_default();
+        *said = (request.level.or(said.0), request.rate_limit.or(said.1));
         Ok(Outcome::Done(()))
     }
 }
@@ -220,6 +223,9 @@ impl Operation<Router> for SetLogging {
         let log = &System::of(router)?.log;
         request.size.into_iter().for_each(|size| log.set_size(size));
         request.unthrottle.into_iter().for_each(|seconds| log.set_unthrottle(seconds));
+        let said = Said::of(router);
+        said.log_size = request.size.or(said.log_size);
+        said.log_unthrottle = request.unthrottle.or(said.log_unthrottle);
         Ok(Outcome::Done(()))
     }
 }

@@ -13,6 +13,7 @@ pub mod absent;
 pub mod af_xdp;
 pub mod api;
 pub mod clock;
+pub mod configuration;
 pub mod errors;
 pub mod events;
 pub mod features;
@@ -50,6 +51,7 @@ pub fn register(registry: &mut Registry<Router>) {
     quiver_net::ops::register(registry);
     api::register(registry);
     clock::register(registry);
+    configuration::register(registry);
     errors::register(registry);
     events::register(registry);
     features::register(registry);

@@ -44,7 +44,7 @@ request! {
         /// When packets come in.
         pub timing: TimingRequest = "timing original|rate <pps>|max" default(TimingRequest::Original),
         /// Rounds to play; 0: without end.
-        pub rounds: u64 = "loop <n>|forever" default(1) with(rounds),
+        pub rounds: u64 = "loop <n>|forever" default(1) with(rounds, rounds_text),
         /// MAC address of the interface; drawn at random where absent.
         pub mac: Option<[u8; 6]> = "hw-addr <mac>" unicast(),
     }
@@ -52,6 +52,10 @@ request! {
 
 fn rounds(args: &mut Args<'_>, _: &Argument, _: usize) -> Result<u64, OpError> {
     if args.take_keyword("forever") { Ok(0) } else { args.number_in("loop", 1..=u64::MAX) }
+}
+
+fn rounds_text(rounds: &u64) -> String {
+    if *rounds == 0 { "forever".to_owned() } else { rounds.to_string() }
 }
 
 /// When packets of a file come in.
@@ -76,6 +80,14 @@ impl Value for TimingRequest {
         }
         args.expect_keyword("rate")?;
         Ok(Self::Rate(args.number_in("rate", 1..=1_000_000_000)?))
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Original => "original".to_owned(),
+            Self::Rate(pps) => format!("rate {pps}"),
+            Self::Max => "max".to_owned(),
+        }
     }
 }
 
@@ -113,7 +125,11 @@ impl Execute<Router> for CreatePcap {
             mac: self.mac,
         };
         let open = move || PcapPort::open(config, &places).map_err(|e| driver_error(&e));
-        let create = |router: &mut Router, port| create_port_interface(router, "pcap", name, None, |_| Ok(port)).map(Created::from);
+        let create = move |router: &mut Router, port| {
+            let made = create_port_interface(router, "pcap", name, None, |_| Ok(port))?;
+            router.made_by(made.index(), &self);
+            Ok(Created::from(made))
+        };
         Ok(Outcome::job(Elsewhere::new(open, create).alone()))
     }
 }

@@ -106,6 +106,14 @@ impl Value for HostAddressRequest {
             )),
         }
     }
+
+    fn text(&self) -> String {
+        format!("{}/{}", self.address, self.prefix_len)
+    }
+
+    fn lead(&self) -> usize {
+        usize::from(self.address.is_ipv6())
+    }
 }
 
 /// A default gateway.
@@ -119,6 +127,14 @@ impl Value for Gateway {
     fn take(args: &mut Args<'_>, argument: &Argument, lead: usize) -> Result<Self, OpError> {
         let key = argument.what_behind(lead);
         if lead == 0 { args.ip4(key).map(|a| Self(a.into())) } else { args.ip6(key).map(|a| Self(a.into())) }
+    }
+
+    fn text(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn lead(&self) -> usize {
+        usize::from(self.0.is_ipv6())
     }
 }
 
@@ -169,7 +185,10 @@ impl Execute<Router> for CreateTap {
             None => NewName::given("id", &format!("tap{id}")),
         };
         let open = |router: &mut Router| Tap::open(self.config(id), privileges::rights(router)).map_err(|e| driver_error(&e));
-        Ok(Outcome::Done(create_port_interface(router, "tap", name, None, open)?.into()))
+        let made = create_port_interface(router, "tap", name, None, open)?;
+        // The host's end is named by the number, too.
+        router.made_by(made.index(), &Self { id: Some(id), ..self });
+        Ok(Outcome::Done(made.into()))
     }
 }
 

@@ -26,13 +26,17 @@ fn corelist(args: &mut Args<'_>, _: &Argument, _: usize) -> Result<Vec<u32>, OpE
     parse_cpu_list(&list).map_err(|error| OpError::new(retval::INVALID_VALUE, error.to_string()).key("corelist").value(&list))
 }
 
+fn corelist_text(cpus: &[u32]) -> String {
+    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
 request! {
     /// Changes the number of worker threads while packets flow; corelist names CPUs for those that join.
     pub change SetWorkers "workers_set" ["set workers"] {
         /// How many there shall be.
         pub count: usize = "<n>" name("number of workers") range(0..=63),
         /// CPUs for those that join, in order; none: by the `cpu` section's rules.
-        pub corelist: Vec<u32> = "corelist <list>" with(corelist),
+        pub corelist: Vec<u32> = "corelist <list>" with(corelist, corelist_text),
     }
 }
 

@@ -47,11 +47,15 @@ fn worker_list(args: &mut Args<'_>, _: &Argument, _: usize) -> Result<Vec<usize>
     Ok(workers.into_iter().map(|n| n as usize).collect())
 }
 
+fn worker_text(workers: &[usize]) -> String {
+    workers.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
 request! {
     /// Chooses the workers, from 0, that have sessions; all sessions end.
     pub change SetWorkers "nat_workers_set" ["set nat workers"] {
         /// Workers, from 0.
-        pub workers: Vec<usize> = "<list>" with(worker_list),
+        pub workers: Vec<usize> = "<list>" with(worker_list, worker_text),
     }
 }
 

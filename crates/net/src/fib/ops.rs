@@ -3,12 +3,14 @@
 //! | file | commands |
 //! |---|---|
 //! | `change` | `ip route` in all its forms |
+//! | `configuration` | tables and routes in `show configuration` |
 //! | `path` | what stands behind `via` |
 //! | `show` | `show ip fib`, `show ip6 fib` |
 //! | `adjacency` | `show adj` |
 
 mod adjacency;
 mod change;
+mod configuration;
 mod path;
 pub mod path_mtu;
 mod show;
@@ -30,6 +32,7 @@ pub fn register(registry: &mut Registry<Router>) {
     adjacency::register(registry);
     table::register(registry);
     path_mtu::register(registry);
+    configuration::register(registry);
 }
 
 /// A family in requests and replies.

@@ -28,6 +28,8 @@ pub struct TableInfo {
     pub routes: usize,
     /// Bytes of memory.
     pub memory: usize,
+    /// Nobody has deleted it: it does not only wait for its interfaces to leave it.
+    pub wanted: bool,
 }
 
 /// What one source has for a prefix.
@@ -93,6 +95,7 @@ impl Router {
                     flow_hash: t.flow_hash,
                     routes: t.routes.count(),
                     memory: t.routes.memory_bytes(),
+                    wanted: t.wanted,
                 })
             };
             tables.ids.iter().filter_map(info).collect()

@@ -9,7 +9,7 @@ use quiver_wire::MacAddr;
 
 use super::output::{LoopTx, Output};
 use super::placement::TxQueues;
-use super::{IfEvent, Interface, InterfaceError, Interfaces, Kind, L2Mode, Mtu};
+use super::{IfEvent, Interface, InterfaceError, Interfaces, Kind, L2Mode, Mtu, Origin};
 use crate::data::{IfRecord, if_flags};
 use crate::ip::FamilyId;
 use crate::{Router, trace};
@@ -66,6 +66,8 @@ impl Router {
             output: null,
             tx: null,
             device: None,
+            origin: Origin { name: "local0".into(), ..Origin::default() },
+            features: Default::default(),
         });
         self.graph.interfaces().rename(self.graph.stats(), index, "", "local0");
         self.graph.interfaces().set_len(1);
@@ -160,6 +162,8 @@ impl Router {
             output,
             tx: tx_node,
             device,
+            origin: Origin { name: name.clone(), mtu, max_frame, mac, request: None },
+            features: Default::default(),
         };
         self.interfaces.insert(interface);
         self.states.insert(index, state);

@@ -6,15 +6,17 @@
 //! | `change` | state, MTU, link address, name, tag, promiscuous mode, features, layer 2 |
 //! | `show` | `show interface`, `show hardware-interfaces`, `show mode`, features of an interface |
 
-mod change;
+pub(crate) mod change;
 mod create;
 pub mod placement;
 mod show;
 
 pub use show::{ClearInterfaces, ClearInterfacesRequest, chosen};
 
+pub use change::{Change, MtuKind, SetInterface, SetInterfaceRequest};
 pub use create::{
-    CreateLoopback, Created, CreatedInterface, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface,
+    CreateLoopback, CreateSub, CreateSubRequest, Created, CreatedInterface, DeleteInterface, DeleteInterfaceRequest, DeleteKind,
+    Matching, NewName, create_port_interface,
 };
 
 use crate::{IfIndex, Interface, InterfaceError, Router};
@@ -28,6 +30,7 @@ pub fn register(registry: &mut Registry<Router>) {
     change::register(registry);
     show::register(registry);
     placement::register(registry);
+    super::configuration::register(registry);
 }
 
 /// The interface that a request names.

@@ -13,6 +13,7 @@ use crate::ip::AddressError;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
+    super::configuration::register(registry);
     registry.operation::<SetAddress>().operation::<EnableIp6>().operation::<SetUnnumbered>();
     registry.command(Command {
         path: "set interface ip address",

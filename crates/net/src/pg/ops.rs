@@ -204,7 +204,11 @@ impl Operation<Router> for CreatePg {
     type Reply = Created;
 
     fn run(router: &mut Router, request: CreatePgRequest) -> Result<Outcome<Router, Created>, OpError> {
-        let index = router.pg_create_interface(request.number, request.mac.map(MacAddr)).map_err(|e| pg_error(&e))?;
+        let mac = request.mac.map(MacAddr);
+        let index = router.pg_create_interface(request.number, mac).map_err(|e| pg_error(&e))?;
+        let hw_addr = mac.map(|mac| format!(" hw-addr {mac}")).unwrap_or_default();
+        let command = format!("create packet-generator interface pg{}{hw_addr}", request.number);
+        router.made_as::<Self>(index, &request, command);
         Ok(Outcome::Done(Created::one(router, index)))
     }
 }

@@ -1,5 +1,6 @@
 //! Making and removing memif sockets and interfaces.
 
+use quiver_command::configuration::Entry;
 use quiver_command::grammar::{Command, IfRef};
 use quiver_command::operation::{Invocation, OpError, Outcome, Registry, Text, View};
 use quiver_command::request;
@@ -11,6 +12,7 @@ use quiver_net::interface::ops::{
 };
 use serde::Serialize;
 
+use super::super::configuration::Said;
 use super::{memif, memif_error, system_error};
 use crate::system::System;
 
@@ -65,6 +67,7 @@ impl Execute<Router> for CreateSocket {
             limits: Limits { memory: self.max_memory.unwrap_or(usual.memory), regions: self.max_regions.unwrap_or(usual.regions) },
         };
         memif.add_socket_with(self.id, config).map_err(|e| memif_error(&e).value(&self.filename))?;
+        Said::of(router).memif_sockets.insert(self.id, Entry::of(&self));
         Ok(Outcome::Done(()))
     }
 }
@@ -83,6 +86,7 @@ impl Execute<Router> for DeleteSocket {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let memif = memif(router).map_err(|e| system_error(&e))?;
         memif.remove_socket(self.id).map_err(|e| memif_error(&e).value(self.id))?;
+        Said::of(router).memif_sockets.remove(&self.id);
         Ok(Outcome::Done(()))
     }
 }
@@ -161,6 +165,8 @@ impl Execute<Router> for CreateMemif {
         let config = self.config(router.graph.fleet().threads().len());
         let name = NewName { name: config.key.to_string(), key: "id", value: self.id.to_string() };
         let open = |router: &mut Router| memif(router).map_err(|e| system_error(&e))?.create(config).map_err(|e| memif_error(&e));
-        Ok(Outcome::Done(CreatedMemif(create_port_interface(router, "memif", name, Some(MTU), open)?)))
+        let made = create_port_interface(router, "memif", name, Some(MTU), open)?;
+        router.made_by(made.index(), &self);
+        Ok(Outcome::Done(CreatedMemif(made)))
     }
 }

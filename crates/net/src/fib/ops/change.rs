@@ -17,7 +17,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
     registry.operation::<ChangeRoute>();
     registry.command(Command {
         path: "ip route",
-        syntax: "[add|del] [count <n>] <prefix>/<len> [table <id>] via [<nh>] [<if>] [next-hop-table <id>] \
+        syntax: "[add|del] [count <n>] [source cli|api] <prefix>/<len> [table <id>] via [<nh>] [<if>] [next-hop-table <id>] \
                  [drop|local|punt|null|null-send-unreach|null-send-prohibit] [ip4-lookup-in-table <id>] \
                  [ip6-lookup-in-table <id>] [lookup in table <id>] [weight <n>] [preference <n>] [resolve-via-host] \
                  [resolve-via-attached] [via ...]",
@@ -28,6 +28,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
 
 fn parse(args: &mut Args<'_>, router: &Router) -> Result<Invocation<Router>, OpError> {
     let (mut remove, mut count, mut table, mut prefix, mut paths) = (false, 1, 0, None, Vec::new());
+    let mut source = RouteSource::Cli;
     while !args.is_empty() {
         if args.take_keyword("add") {
             remove = false;
@@ -35,6 +36,8 @@ fn parse(args: &mut Args<'_>, router: &Router) -> Result<Invocation<Router>, OpE
             remove = true;
         } else if args.take_keyword("count") {
             count = args.number("count")?;
+        } else if args.take_keyword("source") {
+            source = args.expect_one_of(&[("cli", RouteSource::Cli), ("api", RouteSource::Api)])?;
         } else if args.take_keyword("table") {
             table = args.number("table id")?;
         } else if args.take_keyword("via") {
@@ -48,11 +51,22 @@ fn parse(args: &mut Args<'_>, router: &Router) -> Result<Invocation<Router>, OpE
     let (address, len) = prefix.ok_or_else(|| args.missing("prefix"))?;
     let invalid = |e: PrefixError| OpError::new(retval::INVALID_VALUE, e.to_string()).key("prefix");
     let prefix = IpPrefix::new(address, len).map_err(invalid)?;
-    Ok(Invocation::new::<ChangeRoute>(RouteRequest { prefix, table, remove, replace: false, count, paths }))
+    Ok(Invocation::new::<ChangeRoute>(RouteRequest { prefix, table, remove, replace: false, count, source, paths }))
 }
 
 /// Adds or removes routes.
 pub struct ChangeRoute;
+
+/// For whom a route stands: those of the binary API and of commands can stand beside each other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RouteSource {
+    /// The command language and JSON clients.
+    #[default]
+    Cli,
+    /// Clients of the binary API.
+    Api,
+}
 
 /// What [`ChangeRoute`] changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +86,9 @@ pub struct RouteRequest {
     /// Prefixes in a row; 0 stands for 1.
     #[serde(default)]
     pub count: u64,
+    /// For whom it stands.
+    #[serde(default)]
+    pub source: RouteSource,
     /// Paths; none with `remove`: all.
     #[serde(default)]
     pub paths: Vec<PathRequest>,
@@ -105,7 +122,10 @@ impl Operation<Router> for ChangeRoute {
         let prefix = request.prefix;
         let paths: Result<Vec<Path>, OpError> = request.paths.iter().map(|p| p.path(router)).collect();
         let paths = paths?;
-        let source = Source::Cli;
+        let source = match request.source {
+            RouteSource::Cli => Source::Cli,
+            RouteSource::Api => Source::Api,
+        };
         if request.count > 1 {
             if !request.remove && paths.is_empty() {
                 return Err(fib_error(&FibError::Empty));

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use quiver_command::grammar::{Args, IfRef};
+use quiver_command::grammar::{Args, IfRef, quote};
 use quiver_command::operation::OpError;
 use serde::{Deserialize, Serialize};
 
@@ -77,6 +77,63 @@ impl PathRequest {
             }
         };
         Ok(Path { preference: self.preference, hop, weight: self.weight.max(1) })
+    }
+}
+
+impl PathRequest {
+    /// The request for a path; none for one that no request makes, such as one over an interface that is gone.
+    pub(super) fn of(router: &Router, path: &Path) -> Option<Self> {
+        let named = |index| IfRef(router.interfaces.name(index));
+        let kind = |kind| Self { kind: Some(kind), ..Self::default() };
+        let request = match path.hop {
+            Hop::Neighbor { interface, address } => {
+                Self { next_hop: Some(address), interface: Some(named(interface)), ..Self::default() }
+            }
+            Hop::Attached { interface, .. } => Self { interface: Some(named(interface)), ..Self::default() },
+            Hop::Recursive { table, address, via } => Self {
+                next_hop: Some(address),
+                table,
+                resolve_via_host: via == ResolveVia::Host,
+                resolve_via_attached: via == ResolveVia::Attached,
+                ..Self::default()
+            },
+            Hop::Lookup(table) => Self { table, ..kind(PathKind::Lookup) },
+            Hop::Receive => kind(PathKind::Local),
+            Hop::Drop => kind(PathKind::Drop),
+            Hop::Punt => kind(PathKind::Punt),
+            Hop::Unreachable => kind(PathKind::Unreach),
+            Hop::Prohibited => kind(PathKind::Prohibit),
+            Hop::LinkLocal | Hop::Gone => return None,
+        };
+        let weight = if path.weight == 1 { 0 } else { path.weight };
+        Some(Self { weight, preference: path.preference, ..request })
+    }
+
+    /// The words behind `via`, the contrary of [`parse`].
+    pub(super) fn words(&self) -> String {
+        let mut words: Vec<String> = Vec::new();
+        words.extend(self.next_hop.map(|address| address.to_string()));
+        words.extend(self.interface.as_ref().map(|interface| quote(interface.as_str()).into_owned()));
+        words.extend(self.kind.map(|kind| match kind {
+            PathKind::Drop => "drop".to_owned(),
+            PathKind::Local => "local".to_owned(),
+            PathKind::Punt => "punt".to_owned(),
+            PathKind::Unreach => "null-send-unreach".to_owned(),
+            PathKind::Prohibit => "null-send-prohibit".to_owned(),
+            PathKind::Lookup => format!("lookup in table {}", self.table),
+        }));
+        if self.table != 0 && self.kind.is_none() {
+            words.push(format!("next-hop-table {}", self.table));
+        }
+        if self.weight != 0 {
+            words.push(format!("weight {}", self.weight));
+        }
+        if self.preference != 0 {
+            words.push(format!("preference {}", self.preference));
+        }
+        words.extend(self.resolve_via_host.then(|| "resolve-via-host".to_owned()));
+        words.extend(self.resolve_via_attached.then(|| "resolve-via-attached".to_owned()));
+        words.join(" ")
     }
 }
 

@@ -246,6 +246,9 @@ impl Operation<Router> for SetInterface {
             }
             Change::Feature { feature, arc, on } => {
                 router.graph.set_feature(&arc, &feature, index, on).map_err(|e| graph_error(&e))?;
+                if let Some(interface) = router.interfaces.get_mut(index) {
+                    interface.features.insert((arc, feature), on);
+                }
                 Ok(())
             }
             Change::CrossConnect { peer } => {

@@ -67,6 +67,13 @@ pub struct CreatedInterface {
     pub sw_if_index: u32,
 }
 
+impl CreatedInterface {
+    /// Its number.
+    pub const fn index(&self) -> crate::IfIndex {
+        crate::IfIndex(self.sw_if_index)
+    }
+}
+
 impl Created {
     /// The reply for one interface.
     pub fn one(router: &Router, index: crate::IfIndex) -> Self {
@@ -151,6 +158,8 @@ impl Execute<Router> for CreateLoopback {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Created>, OpError> {
         let index = router.create_loopback(self.instance, self.mac.map(MacAddr)).map_err(|e| interface_error(&e))?;
+        let instance = router.interfaces.name(index).strip_prefix("loop").and_then(|number| number.parse().ok());
+        router.made_by(index, &Self { instance, ..self });
         Ok(Outcome::Done(Created::one(router, index)))
     }
 }
@@ -261,6 +270,26 @@ pub enum Matching {
 }
 
 impl Matching {
+    /// The contrary of [`of`](Self::of).
+    pub(crate) fn from_match(matching: &SubMatch, id: u32) -> Self {
+        let vlan = |v: VlanId| match v {
+            VlanId::Exactly(id) => Some(id),
+            VlanId::Any => None,
+        };
+        match matching {
+            SubMatch::Tagged { dot1ad: false, outer: VlanId::Exactly(outer), inner: None, exact: true }
+                if u32::from(*outer) == id =>
+            {
+                Self::Id
+            }
+            SubMatch::Default => Self::Default,
+            SubMatch::Untagged => Self::Untagged,
+            SubMatch::Tagged { dot1ad, outer, inner, exact } => {
+                Self::Tagged { dot1ad: *dot1ad, outer: vlan(*outer), inner: inner.map(vlan), exact: *exact }
+            }
+        }
+    }
+
     fn of(&self, id: u32) -> SubMatch {
         let vlan = |v: Option<u16>| v.map_or(VlanId::Any, VlanId::Exactly);
         match self {

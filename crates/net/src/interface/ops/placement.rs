@@ -49,6 +49,17 @@ words! {
     }
 }
 
+impl Mode {
+    /// The word for a mode.
+    pub const fn of(mode: RxMode) -> Self {
+        match mode {
+            RxMode::Polling => Self::Polling,
+            RxMode::Interrupt => Self::Interrupt,
+            RxMode::Adaptive => Self::Adaptive,
+        }
+    }
+}
+
 impl From<Mode> for RxMode {
     fn from(mode: Mode) -> Self {
         match mode {

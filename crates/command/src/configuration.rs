@@ -1,0 +1,205 @@
+//! The running configuration, as the requests that make it.
+//!
+//! Every part of the router says what of its state somebody has configured: it pushes the requests that would make that state again.
+//! Their commands and their JSON follow from the requests. What is only state (learned addresses, counters) is left out.
+//!
+//! ```text
+//!  Registry::configuration(Stage::Routes, steps)        steps(&C) ─► a closure, called until it says that it has pushed all
+//!                 │                                                     │ a part at each call: there may be millions
+//!  show configuration ──► stage after stage, whatever the order of registration ──► commands, or operations with their JSON
+//! ```
+
+use crate::operation::{Job, OpError, Operation, Outcome, Step, Text, View};
+use crate::request::Request;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+/// When a part of the configuration is made again: what it names must be there before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// What concerns no interface: threads, logging, defaults.
+    System,
+    /// What interfaces are made on: sockets.
+    Sockets,
+    /// Interfaces with their names.
+    Interfaces,
+    /// Tables of routes, bridge domains.
+    Tables,
+    /// What interfaces are and belong to: tables, sizes, MAC addresses, bridge ports, queues.
+    Links,
+    /// Addresses of interfaces.
+    Addresses,
+    /// Interfaces go up.
+    Up,
+    /// Routes.
+    Routes,
+    /// Neighbours.
+    Neighbors,
+    /// What builds on all that: NAT, router advertisements, features.
+    Services,
+}
+
+/// Pushes a part of the configuration at each call; `true`: that was the last one.
+pub type Steps<C> = Box<dyn FnMut(&C, &mut Configuration<C>) -> bool>;
+
+/// Begins to push a part of the configuration.
+pub type Section<C> = fn(&C) -> Steps<C>;
+
+/// All at once, for a part that is always small.
+pub fn whole<C: 'static>(push: fn(&C, &mut Configuration<C>)) -> Steps<C> {
+    Box::new(move |control, out| {
+        push(control, out);
+        true
+    })
+}
+
+/// A step for each of these; none may be large.
+pub fn each<C: 'static, T: 'static>(items: Vec<T>, push: fn(&C, &T, &mut Configuration<C>)) -> Steps<C> {
+    let mut items = items.into_iter();
+    Box::new(move |control, out| match items.next() {
+        Some(item) => {
+            push(control, &item, out);
+            false
+        }
+        None => true,
+    })
+}
+
+/// An operation that makes a part of the configuration.
+#[derive(Debug, Clone, Serialize)]
+pub struct Entry {
+    /// Name of the operation.
+    pub operation: &'static str,
+    /// Its request.
+    pub request: Box<RawValue>,
+    /// The command that makes it.
+    pub command: String,
+}
+
+impl Entry {
+    /// A declared request.
+    pub fn of<R: Request>(request: &R) -> Self {
+        Self { operation: R::NAME, request: raw(request), command: request.command() }
+    }
+}
+
+/// A request is a struct of plain values: it can always be JSON. Should one not be, `null` is refused when it is read.
+fn raw(request: &impl Serialize) -> Box<RawValue> {
+    to_raw_value(request).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// The running configuration, in the order in which it can be made again.
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub struct Configuration<C> {
+    entries: Vec<Entry>,
+    #[serde(skip)]
+    control: PhantomData<fn(C)>,
+}
+
+impl<C> Default for Configuration<C> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), control: PhantomData }
+    }
+}
+
+impl<C> Configuration<C> {
+    /// Appends a declared request.
+    pub fn push<R: Request>(&mut self, request: &R) {
+        self.entries.push(Entry::of(request));
+    }
+
+    /// Appends a request with a parser of its own, and the command that it reads it from.
+    pub fn push_as<O: Operation<C>>(&mut self, request: &O::Request, command: String) {
+        self.entries.push(Entry { operation: O::NAME, request: raw(request), command });
+    }
+
+    /// Appends one that was made earlier.
+    pub fn push_entry(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    /// The operations, in order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+}
+
+impl<C> Text for Configuration<C> {
+    fn text(&self, out: &mut String, _: &View) {
+        for entry in &self.entries {
+            out.push_str(&entry.command);
+            out.push('\n');
+        }
+    }
+}
+
+/// Collects the configuration in slices, while no other operation runs.
+pub struct Collect<C> {
+    rest: std::vec::IntoIter<Section<C>>,
+    steps: Option<Steps<C>>,
+    pushed: Configuration<C>,
+    cancelled: bool,
+}
+
+impl<C: 'static> Collect<C> {
+    pub(crate) fn new(sections: &[(Stage, Section<C>)]) -> Self {
+        let mut sections = sections.to_vec();
+        sections.sort_by_key(|(stage, _)| *stage);
+        let rest: Vec<Section<C>> = sections.into_iter().map(|(_, section)| section).collect();
+        Self { rest: rest.into_iter(), steps: None, pushed: Configuration::default(), cancelled: false }
+    }
+
+    /// All of it at once.
+    pub fn all(mut self, control: &C) -> Configuration<C> {
+        while !self.advance(control) {}
+        self.pushed
+    }
+
+    fn advance(&mut self, control: &C) -> bool {
+        match &mut self.steps {
+            Some(steps) => {
+                if steps(control, &mut self.pushed) {
+                    self.steps = None;
+                }
+            }
+            None => match self.rest.next() {
+                Some(section) => self.steps = Some(section(control)),
+                None => return true,
+            },
+        }
+        false
+    }
+
+    /// As an operation's outcome.
+    pub fn outcome(self) -> Outcome<C, Configuration<C>> {
+        Outcome::job(self)
+    }
+}
+
+impl<C: 'static> Job<C, Configuration<C>> for Collect<C> {
+    fn step(&mut self, control: &mut C, budget: Duration) -> Step<Configuration<C>> {
+        let started = Instant::now();
+        loop {
+            if self.cancelled {
+                return Step::Done(Err(OpError::unspecified("stopped")));
+            }
+            if self.advance(control) {
+                return Step::Done(Ok(std::mem::take(&mut self.pushed)));
+            }
+            if started.elapsed() >= budget {
+                return Step::Again;
+            }
+        }
+    }
+
+    fn exclusive(&self) -> bool {
+        true
+    }
+
+    fn cancel(&mut self, _: &mut C) {
+        self.cancelled = true;
+    }
+}

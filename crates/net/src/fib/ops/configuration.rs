@@ -1,0 +1,126 @@
+//! Tables, routes and path MTUs in the running configuration.
+
+use quiver_command::configuration::{Configuration, Stage, Steps, each, whole};
+use quiver_command::grammar::quote;
+use quiver_command::operation::Registry;
+use quiver_wire::IpPrefix;
+
+use super::change::{ChangeRoute, RouteRequest, RouteSource};
+use super::path::PathRequest;
+use super::path_mtu::SetPathMtu;
+use super::table::{ChangeTable, ChangeTableRequest, SetFlowHash, SetFlowHashRequest, SetInterfaceTable, SetInterfaceTableRequest};
+use super::{Family, PathKind};
+use crate::Router;
+use crate::fib::{RouteInfo, Source, TableInfo, default_name};
+use crate::interface::configuration::{named, numbers};
+use crate::ip::{FamilyId, FlowHash};
+
+/// Routes that are looked at in one step.
+const AT_ONCE: usize = 32;
+
+/// Adds what this subject says of the running configuration.
+pub(super) fn register(registry: &mut Registry<Router>) {
+    registry
+        .configuration(Stage::Tables, |_| whole(tables))
+        .configuration(Stage::Links, |router| each(numbers(router), interface_tables))
+        .configuration(Stage::Addresses, |_| whole(deleted_tables))
+        .configuration(Stage::Routes, routes)
+        .configuration(Stage::Neighbors, |_| whole(path_mtus));
+}
+
+const fn word(family: FamilyId) -> &'static str {
+    match family {
+        FamilyId::V4 => "ip",
+        FamilyId::V6 => "ip6",
+    }
+}
+
+fn all_tables(router: &Router) -> impl Iterator<Item = TableInfo> {
+    [FamilyId::V4, FamilyId::V6].into_iter().flat_map(|family| router.tables(family))
+}
+
+fn tables(router: &Router, out: &mut Configuration<Router>) {
+    for table in all_tables(router) {
+        let (family, id) = (Family::from(table.family), table.id);
+        if id != 0 {
+            let name = (table.name != default_name(table.family, id)).then_some(table.name);
+            let command = format!("{} table add {id}", word(table.family));
+            let command = name.iter().fold(command, |command, name| format!("{command} name {}", quote(name)));
+            out.push_as::<ChangeTable>(&ChangeTableRequest { family, id: Some(id), name, remove: false }, command);
+        }
+        // Nothing of an IPv4 packet is a flow label.
+        let known = if table.family == FamilyId::V4 { !FlowHash::FLOWLABEL } else { !0 };
+        if table.flow_hash.0 & known != FlowHash::DEFAULT.0 & known {
+            let parts = FlowHash::NAMES.iter().filter(|(_, bit)| table.flow_hash.0 & known & bit != 0);
+            let take: Vec<String> = parts.map(|(name, _)| (*name).to_owned()).collect();
+            let command = format!("set {} flow-hash table {id} {}", word(table.family), take.join(" "));
+            out.push_as::<SetFlowHash>(&SetFlowHashRequest { family, table: id, take }, command);
+        }
+    }
+}
+
+fn interface_tables(router: &Router, index: &crate::IfIndex, out: &mut Configuration<Router>) {
+    let Some(interface) = router.interfaces.get(*index) else { return };
+    for (family, table) in [(FamilyId::V4, interface.tables.0), (FamilyId::V6, interface.tables.1)] {
+        if table != 0 {
+            let command = format!("set interface {} table {} {table}", word(family), quote(&interface.name));
+            let request = SetInterfaceTableRequest { family: family.into(), interface: named(interface), table };
+            out.push_as::<SetInterfaceTable>(&request, command);
+        }
+    }
+}
+
+/// Tables that go with the last of their interfaces.
+fn deleted_tables(router: &Router, out: &mut Configuration<Router>) {
+    for table in all_tables(router).filter(|table| !table.wanted && table.id != 0) {
+        let request = ChangeTableRequest { family: table.family.into(), id: Some(table.id), name: None, remove: true };
+        out.push_as::<ChangeTable>(&request, format!("{} table del {}", word(table.family), table.id));
+    }
+}
+
+/// Some routes at each step, table after table.
+fn routes(router: &Router) -> Steps<Router> {
+    let mut tables: Vec<(FamilyId, u32)> = all_tables(router).map(|table| (table.family, table.id)).collect();
+    tables.reverse();
+    let mut after: Option<IpPrefix> = None;
+    Box::new(move |router, out| {
+        let Some((family, id)) = tables.last().copied() else { return true };
+        let some = router.routes(family, id, after, AT_ONCE).unwrap_or_default();
+        some.iter().for_each(|route| push_route(router, id, route, out));
+        after = some.last().map(|route| route.prefix);
+        if some.len() < AT_ONCE {
+            tables.pop();
+            after = None;
+        }
+        false
+    })
+}
+
+fn push_route(router: &Router, table: u32, route: &RouteInfo, out: &mut Configuration<Router>) {
+    for said in &route.sources {
+        let source = match said.source {
+            Source::Cli => RouteSource::Cli,
+            Source::Api => RouteSource::Api,
+            _ => continue,
+        };
+        let mut paths: Vec<PathRequest> = said.paths.iter().filter_map(|path| PathRequest::of(router, path)).collect();
+        if paths.is_empty() {
+            // Its interfaces are gone: its packets are dropped.
+            paths.push(PathRequest { kind: Some(PathKind::Drop), ..PathRequest::default() });
+        }
+        let mut command = format!("ip route add {}", route.prefix);
+        command += if source == RouteSource::Api { " source api" } else { "" };
+        if table != 0 {
+            command += &format!(" table {table}");
+        }
+        paths.iter().for_each(|path| command += &format!(" via {}", path.words()));
+        let request = RouteRequest { prefix: route.prefix, table, remove: false, replace: false, count: 1, source, paths };
+        out.push_as::<ChangeRoute>(&request, command);
+    }
+}
+
+fn path_mtus(router: &Router, out: &mut Configuration<Router>) {
+    for known in router.path_mtus() {
+        out.push(&SetPathMtu { next_hop: known.next_hop, mtu: Some(known.mtu), table: known.table });
+    }
+}

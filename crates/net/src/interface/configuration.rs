@@ -1,0 +1,317 @@
+//! What of interfaces somebody has configured, as the requests that make it again.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use quiver_command::configuration::{Configuration, Entry, Stage, Steps, each};
+use quiver_command::grammar::{IfRef, quote};
+use quiver_command::operation::{Operation, Registry};
+use quiver_command::request::Request;
+use quiver_graph::RxMode;
+
+use super::ops::placement::{Mode, SetMode, SetPlacement, SetPlacementRequest};
+use super::ops::{Change, CreateSub, CreateSubRequest, Matching, MtuKind, SetInterface, SetInterfaceRequest};
+use super::{IfIndex, Interface, Kind, L2Mode};
+use crate::Router;
+
+/// How an interface began.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// Its first name.
+    pub name: String,
+    /// Its first MTU.
+    pub mtu: u32,
+    /// Largest frame that its device took, bytes without FCS.
+    pub max_frame: u32,
+    /// Its first link address.
+    pub mac: quiver_wire::MacAddr,
+    /// The request that made it; none where none did (`local0`, what `startup.conf` makes), and for sub-interfaces.
+    pub request: Option<Entry>,
+}
+
+impl Router {
+    /// Notes the request that has made an interface, so that `show configuration` has it. What the router has chosen itself (a free
+    /// number) stands in it.
+    pub fn made_by<R: Request>(&mut self, index: IfIndex, request: &R) {
+        self.set_origin(index, Entry::of(request));
+    }
+
+    /// As [`made_by`](Self::made_by), for a request with a parser of its own.
+    pub fn made_as<O: Operation<Self>>(&mut self, index: IfIndex, request: &O::Request, command: String) {
+        let mut configuration = Configuration::<Self>::default();
+        configuration.push_as::<O>(request, command);
+        configuration.entries().iter().for_each(|entry| self.set_origin(index, entry.clone()));
+    }
+
+    fn set_origin(&mut self, index: IfIndex, entry: Entry) {
+        if let Some(interface) = self.interfaces.get_mut(index) {
+            interface.origin.request = Some(entry);
+        }
+    }
+}
+
+/// Adds what this subject says of the running configuration.
+pub(super) fn register(registry: &mut Registry<Router>) {
+    registry
+        .configuration(Stage::Interfaces, interfaces)
+        .configuration(Stage::Links, |router| each(numbers(router), links))
+        .configuration(Stage::Up, |router| each(numbers(router), up))
+        .configuration(Stage::Services, |router| each(numbers(router), features));
+}
+
+/// The numbers of all interfaces.
+pub(crate) fn numbers(router: &Router) -> Vec<IfIndex> {
+    router.interfaces.iter().map(|interface| interface.index).collect()
+}
+
+/// How a request names an interface.
+pub(crate) fn named(interface: &Interface) -> IfRef {
+    IfRef(interface.name.clone())
+}
+
+fn set(interface: &Interface, change: Change, command: String, out: &mut Configuration<Router>) {
+    out.push_as::<SetInterface>(&SetInterfaceRequest { interface: named(interface), change }, command);
+}
+
+/// Interfaces in an order in which each finds its first name free.
+fn interfaces(router: &Router) -> Steps<Router> {
+    each(Plan::of(router).steps, |router, step, out| match step {
+        Making::Make(index) => {
+            let entry = router.interfaces.get(*index).and_then(|interface| interface.origin.request.clone());
+            entry.into_iter().for_each(|entry| out.push_entry(entry));
+        }
+        Making::Sub(index, parent) => {
+            router.interfaces.get(*index).iter().for_each(|interface| sub_interface(interface, parent, out));
+        }
+        Making::Rename(from, to) => {
+            let request = SetInterfaceRequest { interface: IfRef(from.clone()), change: Change::Name { name: to.clone() } };
+            out.push_as::<SetInterface>(&request, format!("set interface name {} {}", quote(from), quote(to)));
+        }
+    })
+}
+
+/// A step in making interfaces.
+enum Making {
+    Make(IfIndex),
+    /// Of a parent that has this name now.
+    Sub(IfIndex, String),
+    Rename(String, String),
+}
+
+/// The order of making interfaces and giving them their names: first all that are no sub-interfaces, then these. A name that another
+/// one is still to be made with must wait; meanwhile its interface has one of its own.
+struct Plan<'a> {
+    router: &'a Router,
+    /// Interfaces by the name that they are made with; sub-interfaces by the one that they had when they were made.
+    first_names: HashMap<String, Vec<IfIndex>>,
+    begun: HashSet<IfIndex>,
+    done: BTreeSet<IfIndex>,
+    /// Names by now.
+    names: HashMap<IfIndex, String>,
+    steps: Vec<Making>,
+    late: Vec<(IfIndex, String)>,
+}
+
+impl<'a> Plan<'a> {
+    fn of(router: &'a Router) -> Self {
+        let mut first_names: HashMap<String, Vec<IfIndex>> = HashMap::new();
+        for interface in router.interfaces.iter() {
+            first_names.entry(first_name(router, interface)).or_default().push(interface.index);
+        }
+        let mut plan = Self {
+            router,
+            first_names,
+            begun: HashSet::new(),
+            done: BTreeSet::new(),
+            names: HashMap::new(),
+            steps: Vec::new(),
+            late: Vec::new(),
+        };
+        for subs in [false, true] {
+            for interface in router.interfaces.iter().filter(|interface| matches!(interface.kind, Kind::Sub(_)) == subs) {
+                plan.make(interface);
+            }
+            for (index, name) in std::mem::take(&mut plan.late) {
+                match plan.is_free(index, &name) {
+                    true => plan.rename(index, name),
+                    false => plan.late.push((index, name)),
+                }
+            }
+        }
+        plan
+    }
+
+    /// Whether no other interface is still to be made with this name, or has it.
+    fn is_free(&self, index: IfIndex, name: &str) -> bool {
+        let others = self.first_names.get(name).into_iter().flatten().filter(|other| **other != index);
+        let mut others = others.map(|other| (self.done.contains(other), self.names.get(other)));
+        others.all(|(done, by_now)| done && by_now.is_none_or(|by_now| by_now != name))
+    }
+
+    /// Makes an interface, after those that are made with the name that it has in the end.
+    fn make(&mut self, interface: &Interface) {
+        if !self.begun.insert(interface.index) {
+            return;
+        }
+        let (router, index) = (self.router, interface.index);
+        let is_sub = |interface: &Interface| matches!(interface.kind, Kind::Sub(_));
+        // Of those that have swapped their names none can be last: the first one is made first.
+        let others = if self.is_in_ring(interface) { Vec::new() } else { self.wanting(interface) };
+        for other in others {
+            // A sub-interface does not come before one that is none.
+            if let Some(other) = router.interfaces.get(other).filter(|other| is_sub(interface) || !is_sub(other)) {
+                self.make(other);
+            }
+        }
+        let mut first = first_name(router, interface);
+        if is_sub(interface) {
+            let parent = self.names.get(&interface.parent).cloned().unwrap_or_default();
+            first = format!("{parent}.{}", sub_id(interface));
+            self.steps.push(Making::Sub(index, parent));
+        } else {
+            self.steps.push(Making::Make(index));
+        }
+        self.done.insert(index);
+        self.names.insert(index, first);
+        match self.is_free(index, &interface.name) {
+            true => self.rename(index, interface.name.clone()),
+            false => {
+                self.rename(index, format!("{}~", interface.name));
+                self.late.push((index, interface.name.clone()));
+            }
+        }
+    }
+
+    /// Others that are made with the name that this one has in the end.
+    fn wanting(&self, interface: &Interface) -> Vec<IfIndex> {
+        let all = self.first_names.get(&interface.name).into_iter().flatten();
+        all.copied().filter(|other| *other != interface.index).collect()
+    }
+
+    /// Whether it has the first name of one that has the first name … of this one.
+    fn is_in_ring(&self, interface: &Interface) -> bool {
+        let mut at = self.wanting(interface).first().copied();
+        for _ in 0..self.first_names.len() {
+            match at.and_then(|at| self.router.interfaces.get(at)) {
+                Some(other) if other.index == interface.index => return true,
+                Some(other) => at = self.wanting(other).first().copied(),
+                None => return false,
+            }
+        }
+        false
+    }
+
+    fn rename(&mut self, index: IfIndex, to: String) {
+        let Some(from) = self.names.insert(index, to.clone()) else { return };
+        if from != to {
+            self.steps.push(Making::Rename(from, to));
+        }
+    }
+}
+
+/// The name that an interface gets when it is made.
+fn first_name(router: &Router, interface: &Interface) -> String {
+    match interface.kind {
+        Kind::Sub(_) => format!("{}.{}", router.interfaces.name(interface.parent), sub_id(interface)),
+        _ => interface.origin.name.clone(),
+    }
+}
+
+/// The number behind the dot in a sub-interface's first name.
+fn sub_id(interface: &Interface) -> u32 {
+    interface.origin.name.rsplit_once('.').and_then(|(_, id)| id.parse().ok()).unwrap_or_default()
+}
+
+fn sub_interface(interface: &Interface, parent: &str, out: &mut Configuration<Router>) {
+    let (Kind::Sub(matching), id) = (&interface.kind, sub_id(interface)) else { return };
+    let parent = IfRef(parent.to_owned());
+    let matching = Matching::from_match(matching, id);
+    let mut command = format!("create sub-interfaces {} {id}", quote(parent.as_str()));
+    let vlan = |id: Option<u16>| id.map_or_else(|| "any".to_owned(), |id| id.to_string());
+    match &matching {
+        Matching::Id => {}
+        Matching::Default => command += " default",
+        Matching::Untagged => command += " untagged",
+        Matching::Tagged { dot1ad, outer, inner, exact } => {
+            command += if *dot1ad { " dot1ad " } else { " dot1q " };
+            command += &vlan(*outer);
+            command += &inner.map(|inner| format!(" inner-dot1q {}", vlan(inner))).unwrap_or_default();
+            command += if *exact { " exact-match" } else { "" };
+        }
+    }
+    out.push_as::<CreateSub>(&CreateSubRequest { interface: parent, first: id, last: id, matching }, command);
+}
+
+/// What an interface is and belongs to. Sub-interfaces have the MAC address of their parent, and begin with its first MTU.
+fn links(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
+    let Some(interface) = router.interfaces.get(*index) else { return };
+    let Some(parent) = router.interfaces.get(interface.parent) else { return };
+    let name = quote(&interface.name);
+    if interface.parent == *index && interface.mac != interface.origin.mac {
+        set(interface, Change::Mac { mac: interface.mac.0 }, format!("set interface mac address {name} {}", interface.mac), out);
+    }
+    let mtu = interface.mtu;
+    // One that follows the device does so again.
+    let follows = |mtu: u32, max_frame: u32| mtu + 14 == max_frame;
+    let first = &parent.origin;
+    let as_made = mtu.l3 == first.mtu || (follows(first.mtu, first.max_frame) && follows(mtu.l3, interface.max_frame));
+    let kinds = [
+        (MtuKind::Packet, "packet", mtu.l3, !as_made),
+        (MtuKind::Ip4, "ip4", mtu.ip4, mtu.ip4 != 0),
+        (MtuKind::Ip6, "ip6", mtu.ip6, mtu.ip6 != 0),
+        (MtuKind::Mpls, "mpls", mtu.mpls, mtu.mpls != 0),
+    ];
+    for (which, word, bytes, _) in kinds.into_iter().filter(|(.., said)| *said) {
+        set(interface, Change::Mtu { which, bytes }, format!("set interface mtu {word} {bytes} {name}"), out);
+    }
+    if interface.promiscuous {
+        set(interface, Change::Promiscuous { on: true }, format!("set interface promiscuous on {name}"), out);
+    }
+    if interface.directed_broadcast {
+        let command = format!("set interface ip directed-broadcast {name} enable");
+        set(interface, Change::DirectedBroadcast { on: true }, command, out);
+    }
+    if let Some(text) = &interface.tag {
+        set(interface, Change::Tag { text: text.clone() }, format!("set interface tag {name} {text}"), out);
+    }
+    if let L2Mode::CrossConnect(peer) = interface.l2 {
+        let peer = IfRef(router.interfaces.name(peer));
+        let command = format!("set interface l2 xconnect {name} {}", quote(peer.as_str()));
+        set(interface, Change::CrossConnect { peer }, command, out);
+    }
+    queues(router, interface, out);
+}
+
+/// Receive queues that the user has placed, and modes other than that of new queues.
+fn queues(router: &Router, interface: &Interface, out: &mut Configuration<Router>) {
+    let places = interface.device.as_ref().map_or(&[][..], |device| &device.placement);
+    for (queue, place) in (0_u16..).zip(places) {
+        if place.chosen {
+            let worker = place.thread.checked_sub(1).and_then(|worker| u16::try_from(worker).ok());
+            let to = worker.map_or_else(|| "main".to_owned(), |worker| format!("worker {worker}"));
+            let command = format!("set interface rx-placement {} queue {queue} {to}", quote(&interface.name));
+            out.push_as::<SetPlacement>(&SetPlacementRequest { interface: named(interface), queue, worker }, command);
+        }
+        // A device without events is polled whatever the default says.
+        let asked_for =
+            place.mode != router.rx_default() && (place.mode != RxMode::Polling || router.rx_default() != RxMode::Adaptive);
+        if asked_for {
+            out.push(&SetMode { interface: named(interface), queue: Some(queue), mode: Mode::of(place.mode) });
+        }
+    }
+}
+
+fn up(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
+    let Some(interface) = router.interfaces.get(*index).filter(|interface| interface.admin_up) else { return };
+    set(interface, Change::State { up: true }, format!("set interface state {} up", quote(&interface.name)), out);
+}
+
+/// Features that the user has switched.
+fn features(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
+    let Some(interface) = router.interfaces.get(*index) else { return };
+    for ((arc, feature), on) in &interface.features {
+        let (arc, feature) = (arc.clone(), feature.clone());
+        let disable = if *on { "" } else { " disable" };
+        let command = format!("set interface feature {} {feature} arc {arc}{disable}", quote(&interface.name));
+        set(interface, Change::Feature { feature, arc, on: *on }, command, out);
+    }
+}

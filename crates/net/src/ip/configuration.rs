@@ -1,0 +1,51 @@
+//! Addresses of interfaces in the running configuration.
+
+use std::net::IpAddr;
+
+use quiver_command::configuration::{Configuration, Stage, each};
+use quiver_command::grammar::{IfRef, quote};
+use quiver_command::operation::Registry;
+use quiver_wire::ipv6::address::is_link_local;
+
+use super::ops::{EnableIp6, EnableIp6Request, SetAddress, SetAddressRequest, SetUnnumbered, SetUnnumberedRequest};
+use crate::interface::configuration::{named, numbers};
+use crate::{IfIndex, Router};
+
+/// Adds what this subject says of the running configuration.
+pub(super) fn register(registry: &mut Registry<Router>) {
+    registry.configuration(Stage::Addresses, |router| each(numbers(router), addresses));
+    registry.configuration(Stage::Addresses, |router| each(numbers(router), unnumbered));
+}
+
+fn addresses(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
+    let Some(interface) = router.interfaces.get(*index) else { return };
+    let name = quote(&interface.name);
+    let derived: IpAddr = interface.mac.link_local().into();
+    let set = |address, len, remove, out: &mut Configuration<Router>| {
+        let request = SetAddressRequest { interface: named(interface), address: Some(address), len: Some(len), remove, all: false };
+        let del = if remove { "del " } else { "" };
+        out.push_as::<SetAddress>(&request, format!("set interface ip address {del}{name} {address}/{len}"));
+    };
+    for (address, len) in &interface.addresses {
+        if (*address, *len) == (derived, 128) {
+            let request = EnableIp6Request { interface: named(interface), enable: true };
+            out.push_as::<EnableIp6>(&request, format!("enable ip6 interface {name}"));
+        } else {
+            set(*address, *len, false, out);
+        }
+    }
+    let link_local = |address: &IpAddr| matches!(address, IpAddr::V6(a) if is_link_local(a.to_bits()));
+    let mut v6 = interface.addresses.iter().map(|(address, _)| address).filter(|address| address.is_ipv6()).peekable();
+    // The first other IPv6 address brings a link-local one with it.
+    if v6.peek().is_some() && !v6.any(link_local) {
+        set(derived, 128, true, out);
+    }
+}
+
+fn unnumbered(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
+    let Some(interface) = router.interfaces.get(*index) else { return };
+    let Some(lender) = interface.unnumbered else { return };
+    let lender = IfRef(router.interfaces.name(lender));
+    let command = format!("set interface unnumbered {} use {}", quote(&interface.name), quote(lender.as_str()));
+    out.push_as::<SetUnnumbered>(&SetUnnumberedRequest { interface: named(interface), lender: Some(lender) }, command);
+}

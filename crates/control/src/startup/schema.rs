@@ -58,7 +58,6 @@ pub fn schema() -> Schema {
         ("punt", "there is no punt socket here"),
         ("acl-plugin", OWN_TABLES),
         ("linux-cp", "the plugin is not built in"),
-        ("linux-nl", "the plugin is not built in"),
         ("ipsec", "the plugin is not built in"),
         ("session", NO_HOST_STACK),
         ("tcp", NO_HOST_STACK),

@@ -213,11 +213,12 @@ fn source_number(source: Source) -> u8 {
     match source {
         Source::Special => 1,
         Source::Interface => 2,
-        Source::Api => 3,
-        Source::Cli => 4,
-        Source::Plugin => 5,
-        Source::Adjacency => 6,
-        Source::DefaultRoute => 7,
+        Source::Linux => 3,
+        Source::Api => 4,
+        Source::Cli => 5,
+        Source::Plugin => 6,
+        Source::Adjacency => 7,
+        Source::DefaultRoute => 8,
     }
 }
 

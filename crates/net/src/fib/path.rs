@@ -13,6 +13,8 @@ pub enum Source {
     Special,
     /// An interface's addresses.
     Interface,
+    /// Linux' routes (the plugin linux-nl).
+    Linux,
     /// The binary API and JSON clients.
     Api,
     /// The command language.
@@ -31,6 +33,7 @@ impl Source {
         match self {
             Self::Special => "special",
             Self::Interface => "interface",
+            Self::Linux => "lcp-rt",
             Self::Api => "API",
             Self::Cli => "CLI",
             Self::Plugin => "plugin",
@@ -145,7 +148,7 @@ impl Path {
     }
 
     /// The path as it serves one host only: a link without a next hop leads to the host itself, as a neighbour there.
-    pub(crate) const fn to_host(mut self, host: IpAddr) -> Self {
+    pub const fn to_host(mut self, host: IpAddr) -> Self {
         let is_one = match host {
             IpAddr::V4(a) => !(a.is_unspecified() || a.is_multicast() || a.is_broadcast()),
             IpAddr::V6(a) => !(a.is_unspecified() || a.is_multicast()),

@@ -60,15 +60,16 @@ impl Request {
         let ([VERSION, kind, 0, 0], rest) = bytes.split_first_chunk::<4>().ok_or(Malformed)? else { return Err(Malformed) };
         let (queues, rest) = rest.split_first_chunk::<4>().ok_or(Malformed)?;
         let queues = u32::from_ne_bytes(*queues);
-        if !(1..=QUEUES_MAX).contains(&queues) {
+        if queues > QUEUES_MAX {
             return Err(Malformed);
         }
         match kind {
+            // Without TAP descriptors it is asked for its sockets.
             1 if (1..=NAMESPACE_MAX).contains(&rest.len()) && !rest.contains(&0) => {
                 let namespace = std::str::from_utf8(rest).map_err(|_| Malformed)?.to_owned();
                 Ok(Self::Namespace { namespace, queues })
             }
-            2 if rest.is_empty() => Ok(Self::Redirect { queues }),
+            2 if rest.is_empty() && queues > 0 => Ok(Self::Redirect { queues }),
             _ => Err(Malformed),
         }
     }
@@ -128,7 +129,7 @@ mod tests {
 
     fn requests() -> impl Strategy<Value = Request> {
         prop_oneof![
-            ("[^\0]{1,64}", 1..=QUEUES_MAX).prop_map(|(namespace, queues)| Request::Namespace { namespace, queues }),
+            ("[^\0]{1,64}", 0..=QUEUES_MAX).prop_map(|(namespace, queues)| Request::Namespace { namespace, queues }),
             (1..=QUEUES_MAX).prop_map(|queues| Request::Redirect { queues }),
         ]
     }
@@ -173,7 +174,6 @@ mod tests {
             namespace("x".repeat(NAMESPACE_MAX + 1), 1),
             namespace(String::new(), 1),
             namespace("a\0b".into(), 1),
-            namespace("x".into(), 0),
             namespace("x".into(), QUEUES_MAX + 1),
             Request::Redirect { queues: 0 }.bytes(),
             [Request::Redirect { queues: 1 }.bytes(), vec![0]].concat(),

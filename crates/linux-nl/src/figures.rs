@@ -1,0 +1,49 @@
+//! What is shown of a reader.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use crate::rib::{Differences, Refusal};
+
+/// Figures of the reader of a namespace, as it publishes them.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Bytes that the kernel lets wait.
+    pub receive_buffer: usize,
+    /// Messages of the kernel.
+    pub messages: u64,
+    /// Those that could not be read.
+    pub malformed: u64,
+    /// Times that the socket could not hold what the kernel said.
+    pub overruns: u64,
+    /// Comparisons with the kernel, the first one at the start.
+    pub comparisons: u64,
+    /// What the last one took.
+    pub dump_time: Duration,
+    /// What it found.
+    pub differences: Differences,
+    /// One is under way.
+    pub is_comparing: bool,
+    /// The router's table is to be checked.
+    pub checking: bool,
+    /// Changes sent to the main thread.
+    pub changes: u64,
+    /// Prefixes that have changed and are not sent.
+    pub waiting: usize,
+    /// Routes of the kernel by protocol.
+    pub by_protocol: BTreeMap<u8, u64>,
+    /// Prefixes that the router's table has of these.
+    pub told: u64,
+    /// Routes that the router does not take, by reason.
+    pub refused: HashMap<Refusal, u64>,
+    /// Announced routes that hold for some packets only.
+    pub special: u64,
+    /// Next-hop objects.
+    pub objects: usize,
+    /// Neighbours.
+    pub neighbors: usize,
+    /// Addresses.
+    pub addresses: usize,
+    /// Why the kernel is no longer followed.
+    pub failed: Option<String>,
+}

@@ -1,0 +1,4 @@
+//! Messages as bytes, and the whole plugin on a made-up router with a real kernel.
+
+mod bytes;
+mod kernel;

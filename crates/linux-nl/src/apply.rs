@@ -40,8 +40,10 @@ impl Applied {
             }
             Change::Expect(expected) => self.check(router, &expected, checked),
             Change::Neighbor(interface, address, state) => self.neighbor(router, interface, address, state),
-            Change::Address(interface, address, is_there) => address_change(router, interface, address, is_there),
-            Change::Link(interface, change) => self.link(router, interface, change),
+            Change::Address(interface, address, is_there) => {
+                router.with_host_change(|router| address_change(router, interface, address, is_there))
+            }
+            Change::Link(interface, change) => router.with_host_change(|router| self.link(router, interface, change)),
             Change::Compared(..) => Ok(()),
         };
         if let Err(text) = result {

@@ -257,6 +257,12 @@ impl LinuxNl {
     }
 }
 
+/// Figures of all readers.
+pub fn figures(router: &Router) -> Vec<(Namespace, Figures)> {
+    let readers = router.part::<LinuxNl>().map(|own| own.readers.iter()).into_iter().flatten();
+    readers.map(|(namespace, follower)| (namespace.clone(), follower.figures())).collect()
+}
+
 /// A namespace's name for people.
 pub(crate) fn name(namespace: &Namespace) -> &str {
     namespace.as_deref().unwrap_or("(own)")

@@ -1,4 +1,5 @@
 //! Messages as bytes, and the whole plugin on a made-up router with a real kernel.
 
+mod bird;
 mod bytes;
 mod kernel;

@@ -13,11 +13,11 @@ use crate::reader::Command;
 use crate::{control, ops};
 
 /// What must happen does within this, on a machine however busy.
-const BOUND: Duration = Duration::from_secs(60);
+pub const BOUND: Duration = Duration::from_secs(60);
 
-struct Scene {
-    harness: Harness,
-    host: Host,
+pub struct Scene {
+    pub harness: Harness,
+    pub host: Host,
     /// Holds the host's namespace under a number.
     holder: Guard,
     interfaces: [IfIndex; 2],
@@ -29,6 +29,11 @@ impl Scene {
         let host = Host::new("linux").unwrap();
         host.ip("link add e0 type veth peer name p0\nlink add e1 type veth peer name p1").unwrap();
         host.ip("link set p0 up\nlink set p1 up\nlink set e0 up\nlink set e1 up").unwrap();
+        Self::with(host, config)
+    }
+
+    /// As [`Scene::new`], with links `e0` and `e1` that the host has already.
+    pub fn with(host: Host, config: &str) -> Self {
         let holder = host.background("sleep 1000").unwrap();
         let mut harness = Harness::new();
         let interfaces = [harness.interface(0), harness.interface(1)];
@@ -54,13 +59,13 @@ impl Scene {
         output.stdout
     }
 
-    fn command(&mut self, line: &str) -> String {
+    pub fn command(&mut self, line: &str) -> String {
         let registry = registry(&[ops::register]);
         execute(&registry, &mut self.harness.router, line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
     /// Lets the router run until something holds.
-    fn until(&mut self, what: &str, holds: impl Fn(&Router) -> bool) {
+    pub fn until(&mut self, what: &str, holds: impl Fn(&Router) -> bool) {
         let end = Instant::now() + BOUND;
         while !holds(&self.harness.router) {
             self.harness.router.run_processes(0);
@@ -74,7 +79,7 @@ impl Scene {
     }
 
     /// `show lcp drift`, with the router running meanwhile.
-    fn drift(&mut self) -> String {
+    pub fn drift(&mut self) -> String {
         use quiver_command::operation::{Outcome, Step, View};
         let registry = registry(&[ops::register]);
         let router = &mut self.harness.router;
@@ -95,7 +100,7 @@ fn prefix(text: &str) -> quiver_wire::IpPrefix {
 }
 
 /// Paths that the router has from Linux for a prefix; none: no such route.
-fn paths(router: &Router, text: &str) -> usize {
+pub fn paths(router: &Router, text: &str) -> usize {
     let route = router.route(0, prefix(text)).unwrap();
     let sources = route.map(|route| route.sources).unwrap_or_default();
     sources.iter().find(|s| s.source == quiver_net::fib::Source::Linux).map_or(0, |s| s.paths.len())

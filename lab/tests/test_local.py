@@ -27,11 +27,16 @@ def lacks(*programs: str) -> str | None:
     return next((f"{name} is not here" for name in programs if find(name, {}) is None), None)
 
 
-def measure(folder: Path, dut: str, operation: str, procedure: dict[str, Any], **more: Any) -> tuple[Store, Any]:
+def measure(
+    folder: Path, dut: str, operation: str, procedure: dict[str, Any], rx_mode: str = "", **more: Any
+) -> tuple[Store, Any]:
     text = yaml.safe_dump(
         {
             "schema": "quiver-campaign/1", "name": "local", "quick": True, "line_rate": "10Mbps",
-            "testbed": {"tester_core": CORE, "dut_cores": [0] if CORE else [1], "binaries": {"quiver-tester": str(RAW)}},
+            "testbed": {
+                "tester_core": CORE, "dut_cores": [0] if CORE else [1], "rx_mode": rx_mode,
+                "binaries": {"quiver-tester": str(RAW)},
+            },
             "matrix": {"dut": [dut], "operation": [operation], "procedure": ["p"], **more},
             "procedures": {"p": procedure}, "repeats": 1, "odd_runs": {"repeat_at_most": 0},
         }
@@ -92,6 +97,14 @@ def test_frames_go_through_and_are_counted(tmp_path: Path, dut: str, operation: 
         assert record.device["receive"] in ("threaded NAPI", "receive packet steering")
     left = subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=True).stdout
     assert f"ql{os.getpid() % 100_000}" not in left
+
+
+def test_quiver_polls_where_the_campaign_says_so(tmp_path: Path) -> None:
+    need("quiver", "quiverctl")
+    _, record = measure(tmp_path / "o", "quiver", "one-way", FIXED, rx_mode="polling")
+    assert record.status == "done", record.why
+    assert record.device["rx_mode"] == "polling"
+    assert record.values["latency_mean_us"] > 0
 
 
 def test_a_device_without_connectivity_fails_before_it_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,6 +124,8 @@ class Testbed(_Strict):
     """The tester's ports on veth: packet sockets, or programs in the kernel, which send several times as much."""
     driver: Literal["af-xdp", "af-packet"] = "af-xdp"
     """Quiver's ports on veth."""
+    rx_mode: Literal["", "polling", "interrupt", "adaptive"] = ""
+    """How quiver waits for packets; empty: as it comes."""
     counters: Literal["none", "perf"] = "none"
     """Hardware counters of the device's cores in trials of two seconds or more; ``kind: local``."""
 

@@ -224,7 +224,7 @@ def reproduce(
     path, judgements = page.build(store, design, to / "report")
     for j in judgements:
         out.print(
-            f"{j.verdict.value:18} {j.finding.id}{f' ({j.ports})' if j.ports else ''}: {j.why}", highlight=False, markup=False
+            f"{j.verdict.value:20} {j.finding.id}{f' ({j.ports})' if j.ports else ''}: {j.why}", highlight=False, markup=False
         )
     out.print(str(path), highlight=False, markup=False)
 
@@ -235,14 +235,14 @@ def verdicts(
     results: Annotated[Path | None, typer.Argument(help="results; without them, the published values themselves")] = None,
     candidate: Annotated[str, typer.Option(help="device that takes the place of the paper's")] = "quiver",
 ) -> None:
-    """Hold a paper's findings against results: holds, does not, not testable here."""
+    """Hold a paper's findings against results, each with the interval that its verdict rests on."""
     if results is None:
         measured, name = findings.from_published(published.load(paper)), "candidate"
     else:
         measured, name = runs_as_measured(Store.open(results)), candidate
     for finding in findings.load(paper):
         judgement = findings.judge(finding, measured, candidate=name)
-        out.print(f"{judgement.verdict.value:18} {finding.id}", highlight=False, markup=False)
+        out.print(f"{judgement.verdict.value:20} {finding.id}", highlight=False, markup=False)
         out.print(f"    {finding.text} (seed {finding.seed}, line {finding.line})", highlight=False, markup=False)
         if finding.reading:
             out.print(f"    read as: {finding.reading}", highlight=False, markup=False)

@@ -225,6 +225,10 @@ class Quiver(Adapter):
             + (f"dpdk {{ {devices} }}\n" if cards else "")
         )
 
+    def rx_mode(self) -> str:
+        """How it is told to wait for packets; empty where it is not told."""
+        return self.campaign.testbed.rx_mode
+
     @contextlib.contextmanager
     def bench(self, cell: Cell, folder: Path) -> Iterator[Bench]:
         """Start the router between the tester's ports."""
@@ -259,7 +263,9 @@ class Quiver(Adapter):
             text = self.start_text(cell, ground.folder, cards)
             host.write(conf, text)
             made, names = interface_commands(cell, ports, ground)
-            lines = "\n".join([*made, *scenario_commands(cell, names), *self.experiment(cell)]) + "\n"
+            mode = self.rx_mode()
+            wait = [f"set interface default rx-mode {mode}"] if mode else []
+            lines = "\n".join([*wait, *made, *scenario_commands(cell, names), *self.experiment(cell)]) + "\n"
             life = stack.enter_context(contextlib.ExitStack())
 
             def ask(*words: str) -> str:
@@ -297,6 +303,7 @@ class Quiver(Adapter):
                     "start": text,
                     "cores": list(cores),
                     "driver": "memif" if cell.link == "memif" else ground.drivers[0],
+                    "rx_mode": mode or "as it comes",
                 },
                 telemetry,
                 lambda: runtime_readings(ask("show", "runtime")),
@@ -312,6 +319,10 @@ class FdioVpp(Quiver):
     def driver(self) -> str:
         """Packet sockets: not every build of VPP has AF_XDP."""
         return "af-packet"
+
+    def rx_mode(self) -> str:
+        """Its ports keep their own modes: it has no command for those to come."""
+        return ""
 
     def absent(self, cell: Cell) -> str | None:
         """As the project's own, but for what VPP fixes when it is built."""

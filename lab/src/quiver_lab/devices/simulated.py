@@ -40,4 +40,4 @@ class Simulated(Adapter):
             tear_down_rate_cps=spec.tear_down_rate_cps,
             seed=sum(ord(c) * 31**i for i, c in enumerate(folder.name)) % 2**32,
         )
-        yield Bench(device, {"simulated": spec.model_dump()})
+        yield Bench(device, {"simulated": spec.model_dump(), "rx_mode": "polling"})

@@ -130,7 +130,7 @@ def with_counters(all_panels: Iterable[Panel], evidence: Evidence) -> list[Panel
     """Panels of instructions and clocks, from the repository's benches where trials have none; only seed 002 has such names."""
     shown = {
         "6b": ("instructions_per_packet",),
-        "6c": ("tsc_clocks_per_packet", "instructions_per_tsc_clock", "ipc"),
+        "6c": ("tsc_clocks_per_packet",),
         "6d": ("l1i_misses_per_packet",),
     }
     values = counters.counted(evidence)

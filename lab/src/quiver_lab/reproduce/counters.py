@@ -1,14 +1,13 @@
-"""Instructions, instructions a clock and cache misses, where no trial can tell them: from the repository's benches.
+"""Instructions, clocks and cache misses, where no trial can tell them: from the repository's benches.
 
 Kinds of values, which stand beside each of them:
 
 - *simulated*: instructions a packet that callgrind counted in the loops of the nodes that forward (bench ``instructions``), and
   misses of an L1 instruction cache of 32 KiB that it simulated for the whole turn through the graph (bench ``cache``).
-- *estimated*: those over clocks a packet of the same nodes on buffers in the cache (bench ``graph-hot``). Clocks are of
-  the time stamp counter. Scaled to the core's own clocks where the file has the core's rate by the counter's, else not, which
-  its name says: ``instructions_per_tsc_clock``, not ``ipc``.
 - *timed*: clocks a packet that the bench took, without a router around the nodes: on buffers in the cache (``graph-hot``),
   and on 16,384 of them by turns (``graph-sizes``).
+- instructions a *clock* are not told by benches: instructions are those of the AVX2 variant, clocks those of the widest variant
+  that the processor has. Their quotient would be of two programs.
 - values of ``perf_event`` take their place where trials have them (``hardware.py``); ``perf_lacking`` tells why they have not.
 
 What the file lacks is named; nothing is put in its place.
@@ -40,14 +39,11 @@ HOW = {
     "instructions_per_packet": "by callgrind in the loops of the nodes that forward",
     "ring_clocks_per_packet": "by the time stamp counter, the same nodes, 16,384 buffers by turns",
     "tsc_clocks_per_packet": "by the time stamp counter, the same nodes, buffers in the cache",
-    "instructions_per_tsc_clock": "simulated instructions over clocks of the time stamp counter",
-    "ipc": "simulated instructions over clocks of the time stamp counter, scaled to the core's",
 }
 """What each quantity is."""
 
 NEEDS = {
     "instructions_per_packet": ("instructions_per_packet", "instructions", "instructions-v"),
-    "ipc": ("ipc", "instructions a clock", "instructions-v"),
     "l1i_misses_per_packet": ("l1i_misses_per_packet", "cache misses", "cache"),
     "ring_clocks_per_packet": ("ring_clocks_per_packet", "clocks", "graph-sizes"),
 }
@@ -85,7 +81,7 @@ class Counted:
     vector: int
     quantity: str
     value: float
-    kind: Literal["simulated", "estimated", "timed"]
+    kind: Literal["simulated", "timed"]
 
     @property
     def keys(self) -> dict[str, str]:
@@ -146,8 +142,11 @@ _INSTRUCTIONS = re.compile(r"instructions(?:-v([0-9]+))?: (\S+) (\S+), instructi
 _CLOCKS = re.compile(r"graph-hot: (\S+) (?:default|v([0-9]+))")
 _RING = re.compile(r"graph-sizes: (\S+) (?:default|v([0-9]+))")
 _MISSES = re.compile(r"cache(?:-v([0-9]+))?: (\S+), misses")
-_CORE_BY_TSC = "graph-hot: core default"
-"""Clocks of the core for each of the time stamp counter's."""
+NO_IPC = (
+    "the benches' instructions are those of the AVX2 variant, their clocks those of the widest: no quotient is made of them"
+)
+_CORE_BY_TSC = ": core default"
+"""Ends the names of clocks of the core for each of the time stamp counter's."""
 
 
 def counted(evidence: Evidence) -> list[Counted]:
@@ -168,17 +167,11 @@ def counted(evidence: Evidence) -> list[Counted]:
             ring[m[1], int(m[2] or FULL)] = value
         elif (m := _MISSES.fullmatch(key)) and m[2] in OPERATIONS:
             misses[m[2], int(m[1] or FULL)] = value
-    scale = _scale(evidence.bench)
     out = [
         Counted(path, vector, "l1i_misses_per_packet", value, "simulated") for (path, vector), value in sorted(misses.items())
     ]
     for (path, vector), value in sorted(instructions.items()):
         out.append(Counted(path, vector, "instructions_per_packet", value, "simulated"))
-        if clock := clocks.get((path, vector)):
-            by_tsc = value / clock
-            out.append(Counted(path, vector, "instructions_per_tsc_clock", by_tsc, "estimated"))
-            if scale is not None:
-                out.append(Counted(path, vector, "ipc", by_tsc / scale, "estimated"))
     for (path, vector), value in sorted(clocks.items()):
         out.append(Counted(path, vector, "tsc_clocks_per_packet", value, "timed"))
     for (path, vector), value in sorted(ring.items()):
@@ -186,16 +179,25 @@ def counted(evidence: Evidence) -> list[Counted]:
     return out
 
 
-def _scale(bench: BenchFile) -> float | None:
-    return bench.figures.get(_CORE_BY_TSC) or None
+def drift(evidence: Evidence) -> float | None:
+    """By what factor clocks of the bench file may be wrong: how much the core's clock moved against the counter's meanwhile.
+
+    None where the file has the core's clock only once or never; nobody knows then how much it moved.
+    """
+    if evidence.bench is None:
+        return None
+    clocks = [v for k, v in evidence.bench.figures.items() if k.endswith(_CORE_BY_TSC) and v > 0]
+    return max(clocks) / min(clocks) if len(clocks) > 1 else None
 
 
 def missing(evidence: Evidence, quantity: str) -> str:
     """What a finding on a quantity would need and is not there; empty where the quantity is none of these."""
-    if quantity not in NEEDS:
-        return ""
     why = evidence.perf_lacking or "these trials have none (testbed.counters: perf)"
     perf = f"hardware counters: {why}"
+    if quantity == "ipc":
+        return f"{perf}; {NO_IPC}"
+    if quantity not in NEEDS:
+        return ""
     if evidence.bench is None:
         return f"{perf}; {evidence.lacking}"
     of, words, benches = NEEDS[quantity]
@@ -203,6 +205,4 @@ def missing(evidence: Evidence, quantity: str) -> str:
     lacks = f"of {words} the bench file has vectors of {', '.join(map(str, sizes)) or 'no size'}"
     if sizes in ([], [FULL]):
         lacks += f"{' only' if sizes else ''} (scripts/bench --only {benches} counts {'smaller ones' if sizes else 'them'})"
-    if quantity == "ipc" and _scale(evidence.bench) is None:
-        lacks += "; it lacks the core's clocks by the time stamp counter's, so that clocks are the counter's"
     return f"{perf}; {lacks}"

@@ -11,6 +11,7 @@ from quiver_lab.campaign import Cell
 from quiver_lab.energy import per_watt_hour
 from quiver_lab.findings import Finding, Judgement, Measured, Verdict
 from quiver_lab.oddity import Latest
+from quiver_lab.preconditions import POLLS
 from quiver_lab.published import Cell as Keys
 from quiver_lab.records import RunRecord
 from quiver_lab.reproduce import counters
@@ -21,6 +22,8 @@ from quiver_lab.trial import Trial
 
 PUBLISHED_TRIAL_S = 120.0
 """Of seed 000: for how long its energy counts."""
+LEAST_OF_A_DISPERSION = 5
+"""Repeats: fewer are close together by chance."""
 _SHARE = re.compile(r"at_([0-9.]+)_percent_(.+)")
 _OVERHEAD = ("memif", "error-drop", "arp", "neighbor", "host-")
 
@@ -40,6 +43,8 @@ class Known:
     """The same of repeats that were not valid, where none was: they are shown, marked, and judge nothing."""
     left_out: int = 0
     """How many repeats were not valid."""
+    polls: bool = False
+    """Whether the device polled its ports in all of them."""
 
     @property
     def shown(self) -> dict[str, tuple[float, ...]]:
@@ -70,9 +75,10 @@ def known_cells(store: Store, design: Design) -> list[Known]:
         values |= _derived(values)
         notes = one_of_a_kind([n for r in chosen for n in r.notes])
         left_out = len(last) - len(sound)
+        polls = all(r.device.get("rx_mode") == "polling" for r in chosen)
         if sound and left_out:
             notes = (*notes, f"{left_out} of {len(last)} repeats were not valid and are left out")
-        out.append(Known(cell, keys, values if sound else {}, "", notes, {} if sound else values, left_out))
+        out.append(Known(cell, keys, values if sound else {}, "", notes, {} if sound else values, left_out, polls))
     return out
 
 
@@ -98,7 +104,7 @@ def _derived(values: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...
     out: dict[str, tuple[float, ...]] = {}
     if found := values.get("throughput_pps"):
         dispersion = stats.summary(found).dispersion_percent
-        if dispersion is not None and len(found) > 1:
+        if dispersion is not None and len(found) >= LEAST_OF_A_DISPERSION:
             out["throughput_dispersion_percent"] = (dispersion,)
     nodes = [v for q, v in values.items() if q.startswith("node_") and not q.removeprefix("node_").startswith(_OVERHEAD)]
     if nodes and len({len(v) for v in nodes}) == 1:
@@ -137,14 +143,21 @@ def measured(known: list[Known]) -> list[Measured]:
     for k in known:
         for quantity, values in k.values.items():
             keys, name = by_load(k.keys, quantity)
-            out.append(Measured(keys, name, values))
+            # A dispersion describes the repeats; it is no sample of anything.
+            out.append(Measured(keys, name, values, 1.0 if quantity == "throughput_dispersion_percent" else None))
+        for own in {tuple(by_load(k.keys, q)[0].items()) for q in k.values}:
+            out.append(Measured(dict(own), POLLS, (float(k.polls),), 1.0))
     return out
+
+
+OTHER_PORTS = "each on its best ports"
 
 
 def comparisons(finding: Finding, values: list[Measured]) -> list[tuple[str, list[Measured]]]:
     """The ways to compare the candidate with the other device of a finding: on ports that both have, and each on its best.
 
     The candidate's best ports are those that the other does not have. One way, without words, where there is no such choice.
+    Only on the same ports can a finding be judged: the papers' devices had the same.
     """
     p = finding.predicate
     duts = {str(side.get("dut")) for side in (p.left, p.right)} if p else set()
@@ -164,7 +177,7 @@ def comparisons(finding: Finding, values: list[Measured]) -> list[tuple[str, lis
     return [
         (f"same ports: {same}", [m for m in values if not of(m, best)]),
         (
-            f"each on its best ports: {', '.join(best)} beside {same}",
+            f"{OTHER_PORTS}: {', '.join(best)} beside {same}",
             [replace(m, cell={**m.cell, "link": same}) if of(m, best) else m for m in values if not of(m, [same])],
         ),
     ]
@@ -185,18 +198,27 @@ def judge(design: Design, known: list[Known], more: Evidence | None = None) -> I
     values = measured(known)
     own = {m.quantity for m in values}
     # What trials tell of the whole router comes before what benches tell of its nodes.
-    values += [Measured(c.keys, c.quantity, (c.value,)) for c in counted if c.quantity not in own]
+    drift = counters.drift(more)
+    values += [
+        Measured(c.keys, c.quantity, (c.value,), 1.0 if c.kind == "simulated" else drift)
+        for c in counted
+        if c.quantity not in own
+    ]
     for finding in findings.load(design.name):
         for ports, chosen in comparisons(finding, values):
             verdict = _judge(finding, chosen, known, more)
-            if verdict.verdict is Verdict.NOT_TESTABLE and finding.otherwise is not None:
+            unjudged = not verdict.pairs or verdict.verdict is Verdict.PRECONDITION_NOT_MET
+            if unjudged and finding.otherwise is not None:
                 instead = _judge(finding.model_copy(update={"predicate": finding.otherwise}), chosen, known, more)
-                if instead.verdict is not Verdict.NOT_TESTABLE:
+                if instead.pairs:
                     verdict = replace(
                         instead,
                         finding=finding,
                         why=f"by {instead_of(finding.otherwise.quantity)}: {instead.why} ({verdict.why})",
                     )
+            if ports.startswith(OTHER_PORTS) and verdict.pairs:
+                why = f"the ports are not the same; beside each other, for what that is worth: {verdict.why}"
+                verdict = replace(verdict, verdict=Verdict.PRECONDITION_NOT_MET, why=why)
             yield replace(verdict, ports=ports)
 
 
@@ -207,9 +229,9 @@ def _judge(finding: Finding, values: list[Measured], known: list[Known], more: E
         return verdict
     if not any(p.quantity in k.values for k in known) and (lacks := counters.missing(more, p.quantity)):
         kinds = " and ".join(dict.fromkeys(c.kind for c in counters.counted(more) if c.quantity == p.quantity))
-        told = verdict.verdict is not Verdict.NOT_TESTABLE
+        told = bool(verdict.pairs)
         return replace(verdict, why=f"{verdict.why}; {kinds} values, not measured" if told else f"{verdict.why}: {lacks}")
-    if verdict.verdict is not Verdict.NOT_TESTABLE:
+    if verdict.pairs:
         # It rests on what was measured; what else it speaks of is told.
         wanted = {k: str(v) for k, v in {**p.where, **p.left}.items() if k != "load"}
         gaps = [k.why for k in known if k.why and all(k.keys.get(key) == v for key, v in wanted.items())]

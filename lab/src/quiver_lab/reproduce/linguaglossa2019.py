@@ -122,6 +122,7 @@ LINGUAGLOSSA2019 = Design(
         "l3fwd has 65,000 of these routes, in its table for many (fib): for more it would have to be changed.",
         "Vector size and loops are set while the router runs; the paper built VPP anew for each.",
         "IPv6 frames have 84 B.",
+        "The tester sends in batches of 64: vectors of about 64 at any load and limit are the tester's, not the device's.",
     ),
     document=document,
     keys=keys,

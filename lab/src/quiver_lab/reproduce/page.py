@@ -116,10 +116,11 @@ def write_verdicts(judgements: Sequence[Judgement], path: Path) -> None:
     """The findings with their verdicts, as CSV."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["finding", "ports", "verdict", "why", "text", "read_as", "section", "seed", "line"])
+        writer.writerow(["finding", "ports", "verdict", "low", "high", "why", "text", "read_as", "section", "seed", "line"])
         for j in judgements:
             f = j.finding
-            writer.writerow([f.id, j.ports, j.verdict.value, j.why, f.text, f.reading, f.section, f.seed, f.line])
+            bounds = ["", ""] if j.interval is None else [f"{j.interval.low:.4g}", f"{j.interval.high:.4g}"]
+            writer.writerow([f.id, j.ports, j.verdict.value, *bounds, j.why, f.text, f.reading, f.section, f.seed, f.line])
 
 
 def build(store: Store, design: Design, folder: Path) -> tuple[Path, list[Judgement]]:

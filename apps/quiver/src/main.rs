@@ -8,6 +8,7 @@ use quiver_control::{BUILT_IN, Plugin};
 /// Plugins that are crates of their own, each with one `pub fn plugin() -> Plugin`.
 const PLUGINS: &[fn() -> Plugin] = &[
     quiver_nat44::plugin,
+    quiver_linux_cp::plugin,
     quiver_linux_nl::plugin,
     #[cfg(feature = "dpdk")]
     quiver_dpdk::plugin,
@@ -52,6 +53,7 @@ mod tests {
         let core = ["api", "buffer", "command", "control", "drivers", "graph", "net", "privilege", "tables", "wire"];
         assert_eq!(of(&core), CLASSES);
         assert_eq!(of(&["nat44"]), quiver_nat44::plugin().log_classes);
+        assert_eq!(of(&["linux-cp"]), quiver_linux_cp::plugin().log_classes);
         assert_eq!(of(&["linux-nl"]), quiver_linux_nl::plugin().log_classes);
         // Devices of DPDK are interfaces.
         assert_eq!(of(&["dpdk"]), ["dpdk", "interface"]);
@@ -62,7 +64,8 @@ mod tests {
     /// The page is written by `QUIVER_WRITE=1 cargo test -p quiver commands_page`.
     #[test]
     fn the_commands_page_is_what_the_commands_declare() {
-        let plugins: Vec<_> = BUILT_IN.into_iter().chain([quiver_nat44::plugin(), quiver_linux_nl::plugin()]).collect();
+        let ours = [quiver_nat44::plugin(), quiver_linux_cp::plugin(), quiver_linux_nl::plugin()];
+        let plugins: Vec<_> = BUILT_IN.into_iter().chain(ours).collect();
         let page = ops::reference(&plugins);
         if std::env::var_os("QUIVER_WRITE").is_some() {
             std::fs::write(PAGE, &page).unwrap();

@@ -20,6 +20,7 @@ mod ip6_nd;
 mod ip_neighbor;
 mod ip_types;
 mod l2;
+mod lcp;
 mod memclnt;
 mod memif;
 mod nat44_ed;
@@ -44,6 +45,7 @@ pub use ip_neighbor::*;
 pub use ip_types::*;
 pub use ip6_nd::*;
 pub use l2::*;
+pub use lcp::*;
 pub use memclnt::*;
 pub use memif::*;
 pub use nat_types::*;
@@ -81,4 +83,5 @@ pub(crate) static MODULES: &[&Module] = &[
     tracedump(),
     nat_types(),
     nat44_ed(),
+    lcp(),
 ];

@@ -564,6 +564,11 @@ pub trait Port {
     fn as_any(&self) -> Option<&dyn std::any::Any> {
         None
     }
+
+    /// The same, for what can be changed of that driver's devices alone.
+    fn as_any_mut(&mut self) -> Option<&mut dyn std::any::Any> {
+        None
+    }
 }
 
 /// Where received frames go: the `device-input` arc decides by interface; its end is `ethernet-input` (or an IP input node

@@ -13,7 +13,7 @@ use crate::fib::{AdjTable, LbTable};
 pub mod if_flags {
     /// Administratively up.
     pub const UP: u16 = 1;
-    /// Accepts IPv4 (has an address or is unnumbered).
+    /// Accepts IPv4 (has an address, is unnumbered, or has a host interface).
     pub const IP4: u16 = 1 << 1;
     /// Accepts IPv6.
     pub const IP6: u16 = 1 << 2;

@@ -1,23 +1,38 @@
 //! Ethernet: where frames come in, and VLAN tags.
+//!
+//! Frames of a type that the router does not know are dropped. Features of the arc `ethernet-unknown` get them instead, whole, tags
+//! included.
 
 mod input;
 pub mod vlan;
 
 pub use input::EthernetInput;
-use quiver_graph::NodeSpec;
+use quiver_graph::{ArcPoint, ArcSpec, NodeSpec};
 
 use crate::{Router, trace};
 
 /// The nodes of this module.
 pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let interfaces = router.data.interfaces.clone();
+    let unknown = [ArcPoint::new(), ArcPoint::new()];
     let vlan = vlan::EthernetVlan {
         interfaces: interfaces.clone(),
         table: router.vlans.snapshot(),
         counters: router.graph.interfaces().clone(),
+        unknown: unknown[1].clone(),
     };
+    let input = EthernetInput::new(interfaces, unknown[0].clone());
+    let [of_input, of_vlan] = unknown;
     vec![
-        NodeSpec::fast("ethernet-input", EthernetInput::new(interfaces)).traced(trace::link).takes_shared(),
-        NodeSpec::node("ethernet-vlan", vlan).traced(trace::link),
+        NodeSpec::fast("ethernet-input", input).traced(trace::link).takes_shared().on_arc(UNKNOWN, of_input),
+        NodeSpec::node("ethernet-vlan", vlan).traced(trace::link).on_arc(UNKNOWN, of_vlan),
     ]
+}
+
+/// The arc of frames of unknown types.
+const UNKNOWN: &str = "ethernet-unknown";
+
+/// The arc of this module.
+pub(crate) fn arc() -> ArcSpec {
+    ArcSpec { name: UNKNOWN, starts: vec!["ethernet-input".into(), "ethernet-vlan".into()], end: "null-node".into() }
 }

@@ -193,6 +193,8 @@ pub enum IfEvent {
     L2(IfIndex),
     /// Accepts frames to any address, or no longer.
     Promiscuous(IfIndex),
+    /// Its device had gone and was opened anew.
+    Device(IfIndex),
     /// An interface of Linux stands for it now (`true`), or no longer ([`crate::linux`]).
     HostInterface(IfIndex, bool),
 }

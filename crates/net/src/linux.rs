@@ -4,6 +4,8 @@
 //! belong together. It is here, below the plugins, because two of them meet in it: one makes pairs and keeps the table, another
 //! follows the kernel's routes, neighbours and addresses in the namespaces that are named here.
 //!
+//! An interface with a host interface accepts IPv4 without an address of its own: groups and broadcasts are for Linux.
+//!
 //! Every change raises [`HostInterfaces::generation`] and is followed by [`IfEvent::HostInterface`].
 //!
 //! Whoever carries a change of the kernel's into the router does so inside [`Router::with_host_change`], so that those who carry
@@ -111,6 +113,7 @@ impl Router {
         }
         self.remove_host_interface(index);
         self.host_interfaces.insert(host);
+        self.update_ip_flags(index);
         self.tell(&IfEvent::HostInterface(index, true));
         Ok(())
     }
@@ -118,6 +121,7 @@ impl Router {
     /// Forgets the host interface of an interface. Listeners are called, when it is no longer in the table.
     pub fn remove_host_interface(&mut self, interface: IfIndex) -> Option<HostInterface> {
         let host = self.host_interfaces.remove(interface)?;
+        self.update_ip_flags(interface);
         self.tell(&IfEvent::HostInterface(interface, false));
         Some(host)
     }

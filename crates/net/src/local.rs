@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!   lookup ──► ip4-receive ──┬── by protocol ──► ip4-icmp-input, ip4-udp-lookup, …
-//!                ▲           ├── fragments ────► ip4-local-full-reassembly ══ring══► ip4-local-reassembly-input
-//!                │           └── unknown ──────► ip4-icmp-error                                │
-//!            ip4-local ◄───────────────────────────────────────────────────────────────────────┘
+//!                │           ├── fragments ────► ip4-local-full-reassembly ══ring══► ip4-local-reassembly-input
+//!        [ arc ip4-local ]   └── unknown ──────► ip4-icmp-error                                │
+//!                └─► ip4-local ◄───────────────────────────────────────────────────────────────┘
 //! ```
+//!
+//! Features of the arc `ip4-local` see packets first and can hand them to somebody else; those that they hand on are sorted in the
+//! node of that name, as in `ip4-receive`.
 //!
 //! Other modules and plugins take protocols and ports by [`Router::register_ip_protocol`] and
 //! [`Router::register_udp_port`]. Their node gets packets with the data at the IP header, trimmed to the IP length, whole
@@ -21,11 +24,11 @@ mod udp;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use quiver_graph::{GraphError, NodeSpec};
+use quiver_graph::{ArcPoint, ArcSpec, GraphError, NodeSpec, Pkt};
 use quiver_wire::ipv4::IpProtocol;
 
 use self::address::SourceRecords;
-use self::header::{node_name, trace};
+use self::header::{Behind, LocalFamily, node_name, trace};
 use self::reassembly::Reassembled;
 use self::receive::Receive;
 use self::table::SlotTable;
@@ -105,6 +108,41 @@ impl What {
     }
 }
 
+/// Which protocols and UDP ports nodes of this program take, for a feature that hands what nobody takes to another stack.
+#[derive(Clone)]
+pub struct LocalTakers {
+    protocols: SlotTable,
+    ports: SlotTable,
+}
+
+impl LocalTakers {
+    /// Whether a node takes an IP protocol.
+    #[inline(always)]
+    pub fn has_protocol(&self, protocol: IpProtocol) -> bool {
+        self.protocols.get(protocol.0.into()) != 0
+    }
+
+    /// Whether a node listens on a UDP port.
+    #[inline(always)]
+    pub fn has_port(&self, port: u16) -> bool {
+        self.ports.get(port) != 0
+    }
+}
+
+/// The upper layer of a packet whose data begins with its IP header: protocol, and where it begins, bytes from there. `None` for
+/// fragments, for headers that are damaged or ask for an error, and where nothing follows them.
+#[inline(always)]
+pub fn upper_layer(family: FamilyId, packet: &Pkt<'_>) -> Option<(IpProtocol, usize)> {
+    let behind = match family {
+        FamilyId::V4 => V4::length(packet).map(|_| V4::behind(packet)),
+        FamilyId::V6 => V6::length(packet).map(|_| V6::behind(packet)),
+    };
+    match behind? {
+        Behind::Upper { protocol, offset, .. } => Some((protocol, offset.into())),
+        _ => None,
+    }
+}
+
 /// The nodes that sort what comes in for this router, after `ip4-` or `ip6-`.
 const RECEIVE: [&str; 2] = ["receive", "local"];
 const UDP: &str = "udp-lookup";
@@ -158,6 +196,15 @@ impl Router {
     /// UDP ports that nodes listen on.
     pub fn udp_ports(&self, family: FamilyId) -> Vec<(u16, String)> {
         self.taken(family, What::Port)
+    }
+
+    /// What nodes take, as nodes can ask it.
+    ///
+    /// # Panics
+    /// Never: the state is made with the router.
+    pub fn local_takers(&self, family: FamilyId) -> LocalTakers {
+        let takers = &self.part::<Local>().expect("made with the router").takers[family as usize];
+        LocalTakers { protocols: takers.protocols[0].clone(), ports: takers.ports.clone() }
     }
 
     /// ICMP types that are taken, and by which nodes.
@@ -245,21 +292,40 @@ pub(crate) fn init(router: &mut Router) -> Result<(), NetError> {
     })
 }
 
+const fn arc_name(family: FamilyId) -> &'static str {
+    match family {
+        FamilyId::V4 => "ip4-local",
+        FamilyId::V6 => "ip6-local",
+    }
+}
+
+/// The arcs of this module: they begin where packets for this router come in.
+pub(crate) fn arcs() -> [ArcSpec; 2] {
+    [FamilyId::V4, FamilyId::V6].map(|family| ArcSpec {
+        name: arc_name(family),
+        starts: vec![node_name(family, RECEIVE[0])],
+        end: node_name(family, RECEIVE[1]),
+    })
+}
+
 fn family_nodes<F: Reassembled + crate::fib::Select>(router: &Router) -> Vec<NodeSpec> {
     let Some(part) = router.part::<Local>() else { return Vec::new() };
     let takers = &part.takers[F::ID as usize];
     let name = |rest: &str| node_name(F::ID, rest);
     let mut nodes = Vec::new();
     for (at, rest) in RECEIVE.into_iter().enumerate() {
+        let arc = ArcPoint::new();
         let node = Receive::<F> {
             protocols: takers.protocols[at].clone(),
             interfaces: router.data.interfaces.clone(),
             readers: F::tables(router.fib()).published.snapshot(),
             load_balances: router.data.load_balances.clone(),
+            arc: arc.clone(),
             family: PhantomData,
         };
         let spec = NodeSpec::node(name(rest), node).with_next(name(reassembly::NODE)).with_next(name("icmp-error"));
-        nodes.push(spec.traced(trace::<F>));
+        let spec = spec.traced(trace::<F>);
+        nodes.push(if at == 0 { spec.on_arc(arc_name(F::ID), arc) } else { spec });
     }
     let node = UdpLookup::<F> { ports: takers.ports.clone(), family: PhantomData };
     nodes.push(NodeSpec::node(name(UDP), node).with_next(name("icmp-error")).traced(trace::<F>));

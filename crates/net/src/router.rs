@@ -221,7 +221,7 @@ impl Router {
         self.graph.add_arc(arc("device-input", "ethernet-input"))?;
         self.graph.add_features(vec![rss::feature()])?;
         self.graph.add_arc(arc("interface-output", "interface-output-end"))?;
-        for arc in ip::arcs().into_iter().chain(arp::arcs()) {
+        for arc in ip::arcs().into_iter().chain(arp::arcs()).chain(local::arcs()).chain([ethernet::arc()]) {
             self.graph.add_arc(arc)?;
         }
         Ok(ip::fuse(&mut self.graph)?)

@@ -57,7 +57,6 @@ pub fn schema() -> Schema {
         ("l2learn", "the limit is set by `set bridge-domain learn-limit'"),
         ("punt", "there is no punt socket here"),
         ("acl-plugin", OWN_TABLES),
-        ("linux-cp", "the plugin is not built in"),
         ("ipsec", "the plugin is not built in"),
         ("session", NO_HOST_STACK),
         ("tcp", NO_HOST_STACK),

@@ -42,6 +42,17 @@ fn family(address: IpAddr) -> u8 {
     if address.is_ipv4() { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 }
 }
 
+/// What is changed of the host's end of a device; `None`: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostChange {
+    /// Hardware address.
+    pub mac: Option<[u8; 6]>,
+    /// Largest IP packet, bytes.
+    pub mtu: Option<u32>,
+    /// Administratively up.
+    pub up: Option<bool>,
+}
+
 /// What is changed of a device; `None`: nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LinkChange {
@@ -49,14 +60,15 @@ pub(super) struct LinkChange {
     pub mtu: Option<u32>,
     pub queue_length: Option<u32>,
     pub master: Option<u32>,
-    pub up: bool,
+    pub up: Option<bool>,
 }
 
 /// Changes a device of the netlink socket's namespace.
 pub(super) fn change_link(netlink: &OwnedFd, index: u32, change: LinkChange) -> io::Result<()> {
-    let up = if change.up { libc::IFF_UP as u32 } else { 0 };
+    let flag = |on: bool| if on { libc::IFF_UP as u32 } else { 0 };
+    let (up, mask) = (flag(change.up == Some(true)), flag(change.up.is_some()));
     let mut m = Message::new(libc::RTM_NEWLINK, 0);
-    m.put(&[libc::AF_UNSPEC as u8, 0, 0, 0]).put(&index.to_ne_bytes()).put(&up.to_ne_bytes()).put(&up.to_ne_bytes());
+    m.put(&[libc::AF_UNSPEC as u8, 0, 0, 0]).put(&index.to_ne_bytes()).put(&up.to_ne_bytes()).put(&mask.to_ne_bytes());
     if let Some(mac) = change.mac {
         m.attribute(IFLA_ADDRESS, &mac);
     }
@@ -68,9 +80,18 @@ pub(super) fn change_link(netlink: &OwnedFd, index: u32, change: LinkChange) -> 
     m.request(netlink)
 }
 
-/// Adds an address to a device of the netlink socket's namespace.
-pub(super) fn add_address(netlink: &OwnedFd, index: u32, host: HostAddress) -> io::Result<()> {
-    let mut m = Message::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
+/// Adds an address to a device of the netlink socket's namespace; `replace`: in place of the same one with other properties.
+pub(super) fn add_address(netlink: &OwnedFd, index: u32, host: HostAddress, replace: bool) -> io::Result<()> {
+    let flag = if replace { libc::NLM_F_REPLACE } else { libc::NLM_F_EXCL };
+    let mut m = Message::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | flag);
+    m.put(&[family(host.address), host.prefix_len, 0, 0]).put(&index.to_ne_bytes());
+    m.attribute(IFA_LOCAL, &bytes(host.address)).attribute(IFA_ADDRESS, &bytes(host.address));
+    m.request(netlink)
+}
+
+/// Takes an address from a device of the netlink socket's namespace.
+pub(super) fn remove_address(netlink: &OwnedFd, index: u32, host: HostAddress) -> io::Result<()> {
+    let mut m = Message::new(libc::RTM_DELADDR, 0);
     m.put(&[family(host.address), host.prefix_len, 0, 0]).put(&index.to_ne_bytes());
     m.attribute(IFA_LOCAL, &bytes(host.address)).attribute(IFA_ADDRESS, &bytes(host.address));
     m.request(netlink)
@@ -117,6 +138,10 @@ impl Message {
     fn request(mut self, socket: &OwnedFd) -> io::Result<()> {
         let len = (self.0.len() as u32).to_ne_bytes();
         self.0[..4].copy_from_slice(&len);
+        // An answer that came too late for the request before.
+        while sys::wait_readable(socket, 0)? {
+            receive(socket)?;
+        }
         // SAFETY: pointer and length describe the message; an unconnected netlink socket sends to the kernel.
         let sent = unsafe { libc::send(socket.as_raw_fd(), self.0.as_ptr().cast(), self.0.len(), 0) };
         if sent < 0 {
@@ -125,16 +150,22 @@ impl Message {
         if !sys::wait_readable(socket, PATIENCE)? {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let mut answer = [0_u8; 1024];
-        // SAFETY: pointer and length describe `answer`.
-        let got = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
-        if got < (HEADER + 4) as isize {
-            return Err(io::Error::other("a short answer from netlink"));
-        }
+        let answer = receive(socket)?;
         // NLMSG_ERROR: the negative error number follows the header, 0 for success.
         match i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]) {
             0 => Ok(()),
             error => Err(io::Error::from_raw_os_error(-error)),
         }
     }
+}
+
+/// The next message; a short one is an error.
+fn receive(socket: &OwnedFd) -> io::Result<[u8; 1024]> {
+    let mut answer = [0_u8; 1024];
+    // SAFETY: pointer and length describe `answer`.
+    let got = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
+    if got < (HEADER + 4) as isize {
+        return Err(io::Error::other("a short answer from netlink"));
+    }
+    Ok(answer)
 }

@@ -31,7 +31,7 @@ use std::time::Duration;
 use quiver_graph::{Link, Port, PortState, RxQueue, TxQueue};
 
 pub use error::TapError;
-pub use host::HostAddress;
+pub use host::{HostAddress, HostChange};
 
 use crate::closer::{self, Later};
 use crate::ethernet::{FrameLimit, default_mac};
@@ -40,7 +40,7 @@ use crate::netdev::{NAME_MAX, NetDevice, NetDevices};
 use crate::rights::{NamespaceFds, QUEUES_MAX as RIGHTS_QUEUES_MAX, Rights};
 use crate::sys;
 use crate::virtio_net::{LinkLayer, VnetHeader};
-use host::{LinkChange, add_address, add_default_route, change_link};
+use host::{LinkChange, add_address, add_default_route, change_link, remove_address};
 use queue::{Queue, TapRx, TapTx};
 
 /// Largest number of frames that wait for us.
@@ -70,6 +70,8 @@ pub struct TapConfig {
     pub host_mac: Option<[u8; 6]>,
     /// MTU of the host's end.
     pub host_mtu: Option<u32>,
+    /// The host's end is up from the start.
+    pub host_up: bool,
     /// Bridge of the host that its end joins.
     pub host_bridge: Option<String>,
     /// Addresses of the host's end.
@@ -97,6 +99,7 @@ impl TapConfig {
             host_namespace: None,
             host_mac: None,
             host_mtu: None,
+            host_up: true,
             host_bridge: None,
             host_addresses: Vec::new(),
             host_gateways: Vec::new(),
@@ -150,6 +153,8 @@ pub struct Tap {
     config: TapConfig,
     rights: Arc<dyn Rights>,
     devices: NetDevices,
+    /// For requests about the host's end.
+    netlink: OwnedFd,
     /// The host's end as last seen; `None`: gone.
     device: Option<NetDevice>,
     bound: u32,
@@ -164,7 +169,7 @@ pub struct Tap {
 }
 
 /// What making a device gives.
-type Made = (Vec<OwnedFd>, NetDevices, NetDevice);
+type Made = (Vec<OwnedFd>, NetDevices, OwnedFd, NetDevice);
 
 impl Tap {
     /// Makes a device, or attaches to one, and configures the host's end. Another namespace is entered by `rights`.
@@ -180,7 +185,7 @@ impl Tap {
             None => default_mac("tap", &format!("{} {name}", config.host_namespace.as_deref().unwrap_or_default()), None)
                 .map_err(|e| TapError::of("drawing an address for", name, e))?,
         };
-        let (queues, devices, device) = make_patiently(&config, &*rights)?;
+        let (queues, devices, netlink, device) = make_patiently(&config, &*rights)?;
         // The interface starts down.
         let _ = control_pointer(&queues[0], libc::TUNSETCARRIER, 0);
         Ok(Self {
@@ -192,6 +197,7 @@ impl Tap {
             config,
             rights,
             devices,
+            netlink,
             mac,
             taken: false,
             up: false,
@@ -209,9 +215,41 @@ impl Tap {
         self.device.as_ref()
     }
 
+    /// Changes the host's end. It is so again when it has been deleted and is made anew.
+    ///
+    /// # Errors
+    /// What the kernel says, as when the host's end is gone.
+    pub fn set_host(&mut self, change: HostChange) -> Result<(), TapError> {
+        let HostChange { mac, mtu, up } = change;
+        let config = &mut self.config;
+        (config.host_mac, config.host_mtu) = (mac.or(config.host_mac), mtu.or(config.host_mtu));
+        config.host_up = up.unwrap_or(config.host_up);
+        self.config.check()?;
+        let change = LinkChange { mac, mtu, up, ..LinkChange::default() };
+        change_link(&self.netlink, self.bound, change).map_err(|e| TapError::of("configuring", &self.config.host_name, e))
+    }
+
+    /// Gives the host's end an address, or takes it away; one that it has already, or does not have, is no mistake.
+    ///
+    /// # Errors
+    /// What the kernel says, as when the host's end is gone.
+    pub fn set_host_address(&mut self, address: HostAddress, add: bool) -> Result<(), TapError> {
+        self.config.host_addresses.retain(|known| *known != address);
+        let done = if add {
+            self.config.host_addresses.push(address);
+            add_address(&self.netlink, self.bound, address, false)
+        } else {
+            remove_address(&self.netlink, self.bound, address)
+        };
+        match done.map_err(|e| (e.raw_os_error(), e)) {
+            Err((Some(libc::EEXIST | libc::EADDRNOTAVAIL), _)) | Ok(()) => Ok(()),
+            Err((_, e)) => Err(TapError::of("setting an address of", &self.config.host_name, e)),
+        }
+    }
+
     /// Makes the device anew.
     fn reopen(&mut self) -> io::Result<()> {
-        let (queues, devices, device) = make_patiently(&self.config, &*self.rights)?;
+        let (queues, devices, netlink, device) = make_patiently(&self.config, &*self.rights)?;
         // From here on nothing fails.
         self.queues = queues.into_iter().map(|fd| Arc::new(Later::new(fd))).collect();
         if self.taken {
@@ -220,7 +258,7 @@ impl Tap {
         for (number, mailbox) in &self.tx {
             mailbox.send(self.queues[*number].clone());
         }
-        self.devices = devices;
+        (self.devices, self.netlink) = (devices, netlink);
         self.bound = device.index;
         self.device = Some(device);
         self.set_carrier(self.up)
@@ -286,11 +324,16 @@ fn make_with(config: &TapConfig, fds: NamespaceFds) -> Result<Made, TapError> {
         None => None,
         Some(bridge) => Some(devices.get(bridge).map_err(|e| TapError::of("looking for the bridge", bridge, e))?.index),
     };
-    let change =
-        LinkChange { mac: config.host_mac, mtu: config.host_mtu, queue_length: config.rx_size.map(|s| s as u32), master, up: true };
+    let change = LinkChange {
+        mac: config.host_mac,
+        mtu: config.host_mtu,
+        queue_length: config.rx_size.map(|s| s as u32),
+        master,
+        up: Some(config.host_up),
+    };
     change_link(&netlink, device.index, change).map_err(failed("configuring"))?;
     for address in &config.host_addresses {
-        add_address(&netlink, device.index, *address).map_err(failed("setting an address of"))?;
+        add_address(&netlink, device.index, *address, true).map_err(failed("setting an address of"))?;
     }
     for gateway in &config.host_gateways {
         add_default_route(&netlink, device.index, *gateway).map_err(failed("setting the default route over"))?;
@@ -299,7 +342,7 @@ fn make_with(config: &TapConfig, fds: NamespaceFds) -> Result<Made, TapError> {
         control(&queues[0], libc::TUNSETPERSIST, 1).map_err(failed("making persistent"))?;
     }
     let device = devices.get(name).map_err(failed("asking for"))?;
-    Ok((queues, devices, device))
+    Ok((queues, devices, netlink, device))
 }
 
 /// Makes a descriptor of `/dev/net/tun` a queue of the device.
@@ -420,6 +463,10 @@ impl Port for Tap {
     }
 
     fn as_any(&self) -> Option<&dyn std::any::Any> {
+        Some(self)
+    }
+
+    fn as_any_mut(&mut self) -> Option<&mut dyn std::any::Any> {
         Some(self)
     }
 }

@@ -1,6 +1,6 @@
 //! `ethernet-input`: for whom is the frame, and what is in it?
 
-use quiver_graph::{Batch, FastPath, IfIndex, Node, NodeCx, Pkt, Sent, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{ArcPoint, Batch, FastPath, IfIndex, Node, NodeCx, Pkt, Sent, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::ethernet::{EtherType, EthernetHeader};
 
 use crate::data::{IfTable, if_flags};
@@ -35,11 +35,13 @@ drop_reasons! {
 pub struct EthernetInput {
     interfaces: IfTable,
     run: Run,
+    /// Features that take frames of unknown types.
+    unknown: ArcPoint,
 }
 
 impl EthernetInput {
-    pub(super) fn new(interfaces: IfTable) -> Self {
-        Self { interfaces, run: Run::NONE }
+    pub(super) fn new(interfaces: IfTable, unknown: ArcPoint) -> Self {
+        Self { interfaces, run: Run::NONE, unknown }
     }
 
     /// Begins another run where the interface is another one.
@@ -115,7 +117,7 @@ impl Node for EthernetInput {
     #[inline(always)]
     fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
         let link = self.interfaces.link(packet.rx_if());
-        decide(packet, link)
+        decide(packet, link, &self.unknown)
     }
 }
 
@@ -168,7 +170,7 @@ impl FastPath for EthernetInput {
 
 /// The rules, for any frame. `link`: address and flags of the interface, as [`IfTable::link`] has them.
 #[inline(never)]
-fn decide(mut packet: Pkt<'_>, link: u64) -> Verdict {
+fn decide(mut packet: Pkt<'_>, link: u64, unknown: &ArcPoint) -> Verdict {
     let header: EthernetHeader = packet.head();
     let (dst, mac, flags) = (header.dst.to_u64(), link & 0xffff_ffff_ffff, (link >> 48) as u16);
     let ether_type = header.ether_type().0;
@@ -198,6 +200,10 @@ fn decide(mut packet: Pkt<'_>, link: u64) -> Verdict {
     }
     let (next, known) = by_type(ether_type);
     if !known {
+        let feature = unknown.next(packet.rx_if(), Verdict::DROP);
+        if feature != Verdict::DROP {
+            return feature;
+        }
         let llc = ether_type < EtherType::FIRST_TYPE.0;
         return packet.drop(if llc { Drop::Llc } else { Drop::UnknownType });
     }

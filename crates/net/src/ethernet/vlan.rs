@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use quiver_graph::{IfIndex, InterfaceCounters, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{ArcPoint, IfIndex, InterfaceCounters, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, flags, next_nodes};
 use quiver_tables::chunks::Chunks;
 use quiver_wire::MacAddr;
 use quiver_wire::ethernet::EtherType;
@@ -116,6 +116,8 @@ pub struct EthernetVlan {
     pub(super) interfaces: IfTable,
     pub(super) table: Snapshot<VlanTable>,
     pub(super) counters: Arc<InterfaceCounters>,
+    /// Features that take frames of unknown types.
+    pub(super) unknown: ArcPoint,
 }
 
 /// Takes the first tag out of a frame.
@@ -192,7 +194,8 @@ impl Node for EthernetVlan {
         }
         let (next, known) = super::input::by_type(ether_type);
         if !known {
-            return packet.drop(Drop::UnknownType);
+            let feature = self.unknown.next(sub, Verdict::DROP);
+            return if feature == Verdict::DROP { packet.drop(Drop::UnknownType) } else { feature };
         }
         if !packet.pull(at + 2) {
             return packet.drop(Drop::Short);

@@ -259,6 +259,6 @@ pub(crate) fn on_interface(router: &mut Router, event: &IfEvent) {
             let _ = router.remove_addresses(index);
             router.with_fib(|fib, env| fib.forget(env, index));
         }
-        IfEvent::Address(..) | IfEvent::L2(_) | IfEvent::Promiscuous(_) | IfEvent::HostInterface(..) => {}
+        IfEvent::Address(..) | IfEvent::L2(_) | IfEvent::Promiscuous(_) | IfEvent::Device(_) | IfEvent::HostInterface(..) => {}
     }
 }

@@ -26,6 +26,8 @@ pub struct Origin {
     pub mac: quiver_wire::MacAddr,
     /// The request that made it; none where none did (`local0`, what `startup.conf` makes), and for sub-interfaces.
     pub request: Option<Entry>,
+    /// A plugin keeps it: what it is follows from what the plugin says of the configuration.
+    pub kept: bool,
 }
 
 impl Router {
@@ -40,6 +42,13 @@ impl Router {
         let mut configuration = Configuration::<Self>::default();
         configuration.push_as::<O>(request, command);
         configuration.entries().iter().for_each(|entry| self.set_origin(index, entry.clone()));
+    }
+
+    /// Notes that a plugin has made an interface for its own use and keeps it.
+    pub fn made_by_plugin(&mut self, index: IfIndex) {
+        if let Some(interface) = self.interfaces.get_mut(index) {
+            interface.origin.kept = true;
+        }
     }
 
     fn set_origin(&mut self, index: IfIndex, entry: Entry) {
@@ -58,9 +67,9 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .configuration(Stage::Services, |router| each(numbers(router), features));
 }
 
-/// The numbers of all interfaces.
+/// The numbers of all interfaces that are the user's.
 pub(crate) fn numbers(router: &Router) -> Vec<IfIndex> {
-    router.interfaces.iter().map(|interface| interface.index).collect()
+    router.interfaces.iter().filter(|interface| !interface.origin.kept).map(|interface| interface.index).collect()
 }
 
 /// How a request names an interface.

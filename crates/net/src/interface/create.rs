@@ -162,7 +162,7 @@ impl Router {
             output,
             tx: tx_node,
             device,
-            origin: Origin { name: name.clone(), mtu, max_frame, mac, request: None },
+            origin: Origin { name: name.clone(), mtu, max_frame, mac, ..Origin::default() },
             features: Default::default(),
         };
         self.interfaces.insert(interface);

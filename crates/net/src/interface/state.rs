@@ -99,6 +99,9 @@ impl Router {
                 self.set_mtu(index, Mtu { l3: most.min(MTU_MAX), ..mtu })?;
             }
         }
+        if state.reopened {
+            self.tell(&IfEvent::Device(index));
+        }
         self.set_link(index, state.link);
         Ok(())
     }

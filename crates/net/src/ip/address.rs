@@ -360,9 +360,11 @@ impl Router {
             .filter_map(|index| self.interfaces.get(index))
             .map(|i| {
                 let lender = i.unnumbered.and_then(|u| self.interfaces.get(u));
+                // Its host interface may well have one, or ask for one by DHCP.
+                let host = self.host_interfaces.get(i.index).is_some();
                 (
                     i.index,
-                    has(i, false) || lender.is_some_and(|l| has(l, false)),
+                    host || has(i, false) || lender.is_some_and(|l| has(l, false)),
                     has(i, true) || lender.is_some_and(|l| has(l, true)),
                 )
             })

@@ -1,10 +1,11 @@
 //! `ip4-receive` and `ip6-receive`: the packet is for this router; who takes it?
 //!
-//! `ip4-local` and `ip6-local` are the same node under another name: where reassembled datagrams come in again.
+//! `ip4-local` and `ip6-local` are the same node under another name: where reassembled datagrams come in again, and where the
+//! arc of that name ends, which begins here: its features see every packet for this router before anything is checked.
 
 use std::marker::PhantomData;
 
-use quiver_graph::{NoNext, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, flags};
+use quiver_graph::{ArcPoint, NoNext, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, flags};
 use quiver_wire::Header;
 use quiver_wire::ipv4::IpProtocol;
 use quiver_wire::udp::UdpHeader;
@@ -44,6 +45,8 @@ pub(super) struct Receive<F: Family> {
     pub interfaces: IfTable,
     pub readers: Snapshot<Vec<Option<F::Reader>>>,
     pub load_balances: LbTable,
+    /// Features; none follow in the node where the arc ends.
+    pub arc: ArcPoint,
     pub family: PhantomData<F>,
 }
 
@@ -58,6 +61,10 @@ impl<F: LocalFamily> Node for Receive<F> {
     /// The aux lane says for those who take the packet where the upper layer begins, bytes from the IP header.
     #[inline(always)]
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        let feature = self.arc.next(packet.rx_if(), Verdict::DROP);
+        if feature != Verdict::DROP {
+            return feature;
+        }
         let Some(len) = F::length(&packet) else { return packet.drop(Drop::Length) };
         packet.trim(len);
         let (protocol, offset, pointer) = match F::behind(&packet) {

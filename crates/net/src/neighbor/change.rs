@@ -391,7 +391,7 @@ pub(super) fn on_interface(router: &mut Router, event: &IfEvent) {
             }
         }
         IfEvent::Table(index, _) => router.publish_view(index, false),
-        IfEvent::Mtu(_) | IfEvent::L2(_) | IfEvent::Promiscuous(_) | IfEvent::HostInterface(..) => {}
+        IfEvent::Mtu(_) | IfEvent::L2(_) | IfEvent::Promiscuous(_) | IfEvent::Device(_) | IfEvent::HostInterface(..) => {}
     }
 }
 

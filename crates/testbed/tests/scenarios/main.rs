@@ -23,6 +23,7 @@ mod frames;
 mod hosts;
 mod icmp;
 mod layer2;
+mod linux_cp;
 mod mix;
 mod nat44;
 mod nat44_stateful;

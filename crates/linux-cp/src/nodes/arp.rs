@@ -1,0 +1,64 @@
+//! `linux-cp-arp-phy`: ARP messages that Linux must see, as copies. Requests for the router's own addresses are answered by the
+//! router alone.
+
+use quiver_graph::{ArcPoint, Node, NodeCx, Pkt, Verdict, drop_reasons, next_nodes};
+use quiver_net::data::IfTable;
+use quiver_net::ip::{Egress4, Way};
+use quiver_wire::arp::{ArpHeader, ArpOperation};
+
+use super::{Copier, Pairs};
+use crate::table::ETHERNET;
+
+next_nodes! {
+    /// Where messages go.
+    pub enum Next { Punt = "linux-cp-punt", Reply = "arp-reply" }
+}
+
+drop_reasons! {
+    /// What is counted.
+    pub enum Event {
+        Packets = "ARP packets processed" (info),
+        Copies = "ARP packets copied to the host" (info),
+        NoBuffer = "no buffer for a copy",
+    }
+}
+
+/// The node.
+#[derive(Clone)]
+pub struct Arp {
+    pub(super) pairs: Pairs,
+    pub(super) interfaces: IfTable,
+    pub(super) egress: Egress4,
+    pub(super) arc: ArcPoint,
+    pub(super) copier: Copier,
+}
+
+impl Node for Arp {
+    type Next = Next;
+    type Drop = Event;
+
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+        self.pairs.refresh();
+        self.egress.refresh();
+    }
+
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        cx.count(Event::Packets, 1);
+        let rx_if = packet.rx_if();
+        let on = self.arc.next(rx_if, Next::Reply.into());
+        let Some(back) = self.pairs.get().host_of(rx_if).map(|host| ETHERNET + host.tags.len()) else { return on };
+        let message: ArpHeader = packet.head();
+        let ours = || self.egress.find(self.interfaces.fibs(rx_if).0, message.target_ip.get()) == Way::Local;
+        if message.operation() == ArpOperation::REQUEST && ours() {
+            return on;
+        }
+        match self.copier.copy(cx, &mut packet, back) {
+            Some(copy) => {
+                cx.count(Event::Copies, 1);
+                cx.emit(Next::Punt, copy);
+            }
+            None => cx.count(Event::NoBuffer, 1),
+        }
+        on
+    }
+}

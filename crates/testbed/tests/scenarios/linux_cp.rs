@@ -272,3 +272,31 @@ fn a_host_interface_that_somebody_deletes_is_made_again_as_it_was() {
     assert!(text.contains("10.0.1.1/24") && text.contains("2001:db8:1::1/64"), "{text}");
     assert_eq!(scene.middle.mac("e0").unwrap(), MACS[1]);
 }
+
+#[test]
+fn what_linux_is_told_holds_for_the_router_without_an_echo() {
+    let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
+    let scene = Scene::new();
+    scene.addresses();
+    let router = scene.router(1, &format!("lcp lcp-sync on\nlcp create host-r0 host-if e0 netns {}", scene.netns()));
+    let shows = |command: &str, text: &str| router.cli(command).unwrap().contains(text);
+    scene.linux.address("e0", "10.0.1.1/24").unwrap();
+    eventually("the address is the router's", BOUND, || shows("show interface addr", "10.0.1.1/24"));
+    eventually("Linux answers there", BOUND, || scene.a.pings("10.0.1.1", 1).unwrap());
+    scene.linux.ip("route add 10.7.0.0/16 via 10.0.1.2").unwrap();
+    eventually("the route is the router's", BOUND, || shows("show ip fib 10.7.1.1", "10.0.1.2"));
+    // Quick changes back and forth: both sides end as Linux left it.
+    for _ in 0..5 {
+        scene.linux.link_down("e0").unwrap();
+        scene.linux.link_up("e0").unwrap();
+    }
+    eventually("Linux answers again", BOUND, || scene.a.pings("10.0.1.1", 1).unwrap());
+    assert!(scene.ip("link show e0").contains(",UP"), "as Linux left it");
+    scene.linux.link_down("e0").unwrap();
+    eventually("the router's interface follows", BOUND, || shows("show interface host-r0", " down "));
+    scene.linux.link_up("e0").unwrap();
+    eventually("up again", BOUND, || scene.a.pings("10.0.1.1", 1).unwrap());
+    scene.linux.ip("addr del 10.0.1.1/24 dev e0").unwrap();
+    eventually("the address is gone", BOUND, || !shows("show interface addr", "10.0.1.1/24"));
+    assert_buffers_are_back(&router);
+}

@@ -30,6 +30,7 @@ mod process;
 mod raw;
 mod router;
 mod scenario;
+pub mod stuck;
 mod sys;
 mod tags;
 mod topology;

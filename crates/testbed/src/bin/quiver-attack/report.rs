@@ -42,8 +42,11 @@ impl Outcome {
 
     /// Notes what should not be.
     pub fn find(&mut self, seed: u64, what: impl fmt::Display) {
+        let find = format!("round of seed {seed}: {what}");
+        // At once: a long run may be cut off before its report.
+        eprintln!("FOUND {find}");
         if self.finds.len() < FINDS {
-            self.finds.push(format!("round of seed {seed}: {what}"));
+            self.finds.push(find);
         }
     }
 
@@ -58,6 +61,7 @@ impl Outcome {
     pub fn end_round(&mut self, seed: u64, target: &mut Target, result: Result<(), String>) {
         self.rounds += 1;
         self.took = self.begun.elapsed();
+        eprintln!("{}: round {}, {} in all", self.part, self.rounds, self.count);
         if target.is_gone() {
             return self.find(seed, format!("the router has ended: {}", target.last_words()));
         }

@@ -214,8 +214,12 @@ fn memory_that_goes_away() {
 /// Makes the event blocking and full, mostly between what the router looks at and what it does.
 fn block(a: &mut Attacked, connection: &Connection, what: &str) {
     let event = &connection.events[1];
-    let sent = |c: &Connection| {
-        c.memory.u16(c.back + 64).load(Ordering::Relaxed).wrapping_add(c.memory.u16(c.back + 6).load(Ordering::Relaxed))
+    // The router's own index of the ring: the tail of a client's, the head of a server's. The other one is ours.
+    let (theirs, ours) = if what == "client" { (64, 6) } else { (6, 64) };
+    let sent = |c: &Connection| c.memory.u16(c.back + theirs).load(Ordering::Acquire);
+    let make_room = |c: &Connection| match what {
+        "client" => c.offer(sent(c)),
+        _ => c.memory.u16(c.back + ours).store(sent(c), Ordering::Release),
     };
     let (mut random, mut rounds, end) = (Random(7), 0, Instant::now() + attack_time());
     while Instant::now() < end {
@@ -224,13 +228,7 @@ fn block(a: &mut Attacked, connection: &Connection, what: &str) {
         fcntl_setfl(event, OFlags::empty()).unwrap();
         // We sleep, and there is room: it must wake us.
         connection.memory.u16(connection.back + 4).store(0, Ordering::Relaxed);
-        if what == "client" {
-            connection.offer(connection.memory.u16(connection.back + 64).load(Ordering::Relaxed));
-        } else {
-            // The tail of what comes to a server is ours.
-            let head = connection.memory.u16(connection.back + 6).load(Ordering::Relaxed);
-            connection.memory.u16(connection.back + 64).store(head, Ordering::Release);
-        }
+        make_room(connection);
         for _ in 0..random.below(3000) {
             std::hint::spin_loop();
         }
@@ -243,6 +241,8 @@ fn block(a: &mut Attacked, connection: &Connection, what: &str) {
         let patience = Instant::now() + PATIENCE;
         while sent(connection) == before && !connection.is_ended() {
             assert!(Instant::now() < patience, "{what}: the router sends no more after {rounds} rounds");
+            // It may have filled the ring while this thread had no processor.
+            make_room(connection);
             std::hint::spin_loop();
         }
         rounds += 1;

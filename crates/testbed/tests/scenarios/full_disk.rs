@@ -1,0 +1,83 @@
+//! A disk without any space: every command that writes a file says so in one line, and the router goes on.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::common::{counter, eventually};
+use quiver_testbed::{Host, Router, Scenario};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A file system in memory that is full. Gone with the value.
+struct Full<'a> {
+    host: &'a Host,
+    path: std::path::PathBuf,
+}
+
+impl<'a> Full<'a> {
+    fn new(host: &'a Host) -> Self {
+        let path = std::env::temp_dir().join(format!("quiver-full-{}", std::process::id()));
+        let _ = fs::remove_dir(&path);
+        fs::create_dir(&path).unwrap();
+        let full = Self { host, path };
+        let folder = full.path.display();
+        // A last file takes what is left; that it does not fit is its purpose.
+        let script = format!("mount -t tmpfs -o size=64k,mode=777 none {folder} && {{ cat /dev/zero > {folder}/fill || true; }}");
+        full.host.sh(&script, PATIENCE).unwrap().expect("a full file system");
+        full
+    }
+}
+
+impl Drop for Full<'_> {
+    fn drop(&mut self) {
+        let _ = self.host.sh(&format!("umount -l {}", self.path.display()), PATIENCE);
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+#[test]
+fn commands_that_write_files_say_that_the_disk_is_full_and_the_router_goes_on() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let host = Host::new("router").unwrap();
+    let full = Full::new(&host);
+    let router = Router::start(&host, &format!("files {{ folder {} }}", full.path.display())).expect("router");
+    let data = "IP4: 02:00:00:00:00:01 -> 02:00:00:00:00:02 UDP: 10.0.0.1 -> 10.0.0.2 UDP: 1 -> 2 incrementing 1000";
+    router
+        .script(&format!(
+            "create packet-generator interface pg0\ncreate packet-generator interface pg1\n\
+             set interface state pg0 up\nset interface state pg1 up\nset interface l2 xconnect pg0 pg1\n\
+             packet-generator new {{ name x limit 200 interface pg0 node ethernet-input data {{ {data} }} }}\napi trace on"
+        ))
+        .expect("configuration");
+    let mut sent = 0;
+    for (what, lines) in [
+        ("a drawing", ["show vlib graph svg all file a.svg", "", ""]),
+        ("the event log", ["event-logger save a.elog", "", ""]),
+        ("a trace of the binary API", ["api trace save a.api", "", ""]),
+        ("pcap trace", ["pcap trace rx tx max 1000 file a.pcap", "packet-generator enable-stream x", "pcap trace off"]),
+        (
+            "packet-generator capture",
+            [
+                "packet-generator capture pg1 pcap b.pcap",
+                "packet-generator enable-stream x",
+                "packet-generator capture pg1 disable",
+            ],
+        ),
+    ] {
+        let mut errors = Vec::new();
+        for line in lines.iter().filter(|line| !line.is_empty()) {
+            errors.extend(router.cli(line).err());
+            if line.contains("enable-stream") {
+                sent += 200;
+                eventually("all packets have passed", PATIENCE, || counter(&router, "pg1", "tx packets") == sent);
+            }
+        }
+        let [error] = errors.as_slice() else { panic!("{what}: {errors:?}") };
+        assert!(error.contains("No space left") && error.lines().count() == 1, "{what}: {error}");
+        let left: Vec<_> =
+            host.sh(&format!("ls -A {}", full.path.display()), PATIENCE).unwrap().expect("ls").lines().map(str::to_owned).collect();
+        assert!(left.iter().all(|name| name == "fill" || name == "b.pcap"), "{what} leaves {left:?}");
+    }
+    router.cli("show version").expect("an answer");
+    router.stop().unwrap();
+}

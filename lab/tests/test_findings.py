@@ -122,6 +122,17 @@ def test_the_right_direction_with_another_size_is_direction_only() -> None:
     assert judge(finding, _sides(p, 1.0)).verdict is Verdict.CONTRADICTED
 
 
+def test_next_to_nothing_on_both_sides_is_too_little_to_compare() -> None:
+    finding = next(f for f in findings.load("linguaglossa2019") if f.id == "instruction-misses-fall")
+
+    def misses(vector: str, value: float) -> Measured:
+        return Measured({"dut": "candidate", "vector_size": vector}, "l1i_misses_per_packet", (value,), 1.0)
+
+    # Three times as many of next to nothing.
+    assert judge(finding, [misses("256", 0.036), misses("4", 0.011)]).verdict is Verdict.PRECONDITION_NOT_MET
+    assert judge(finding, [misses("256", 0.36), misses("4", 0.11)]).verdict is Verdict.CONTRADICTED
+
+
 def test_how_deep_an_overload_is_follows_from_the_rates_at_which_frames_were_lost() -> None:
     def cell(rate: str, loss: float) -> Measured:
         return Measured({"dut": "x", "rate_gbit_s": rate, "frame_bytes": "64"}, "loss_percent", (loss,) * 5)

@@ -98,6 +98,8 @@ class Predicate(_Strict):
     over: Literal["all", "any"] = "all"
     direction: Literal["", "above", "below"] = ""
     """On which side of 1 the ratio must lie for the sentence to be right but for the size; else it follows from the range."""
+    floor: float = 0.0
+    """Pairs of which both sides have less than this are no pairs that the sentence is about: there is too little to compare."""
     needs: Needs = Needs()
     """What must be so before the cells can be compared."""
 
@@ -259,6 +261,8 @@ def _pair(p: Predicate, m: Measured, other: Measured | None, known: Known) -> Pa
     ratio = a / b if b else math.inf if a else 1.0
     found = _interval_of_ratio(m, other)
     missing = unmet(p.needs, {"left": m.cell, "right": other.cell}, known)
+    if not missing and max(a, b) < p.floor:
+        missing = f"both sides have less than {p.floor:g}"
     return Pair(m.cell, a, b, ratio, found, p.standing(found), missing)
 
 

@@ -218,9 +218,9 @@ fn enabled<R>(router: &mut Router, f: impl FnOnce(&mut Router, &mut Nat) -> Resu
 }
 
 fn fib_of(router: &Router, table: u32) -> Result<u16, NatError> {
-    // FIB indices are small numbers; keys of sessions have 16 bits for them.
-    let found = (0..4096).find(|fib| router.table_of_fib(FamilyId::V4, *fib) == Some(table));
-    found.map(|fib| fib as u16).ok_or(NatError::NoTable(table))
+    // Keys of sessions have 16 bits for FIB indices, which are small numbers.
+    let found = router.fib_of_table(FamilyId::V4, table);
+    found.and_then(|fib| u16::try_from(fib).ok()).ok_or(NatError::NoTable(table))
 }
 
 impl Nat {
@@ -242,8 +242,7 @@ impl Nat {
             }));
         }
         (self.config.pool, self.config.twice_pool) = (pool.into(), twice.into());
-        let limit = |(table, limit): (&u32, &u32)| Some((fib_of(router, *table).ok()?, *limit));
-        self.config.table_limits = self.table_limits.iter().filter_map(limit).collect();
+        self.resolve_limits(router);
         self.config.mappings = Arc::new(self.statics.iter().filter_map(|spec| resolved(router, spec)).collect());
         self.config.index();
         self.publish_sides();
@@ -251,6 +250,11 @@ impl Nat {
         let limit = self.enabled.map_or(0, |enabled| enabled.sessions);
         router.graph.stats().gauge("/nat44-ed/max-cfg-sessions").set(limit.into());
         self.answer_arp(router);
+    }
+
+    fn resolve_limits(&mut self, router: &Router) {
+        let limit = |(table, limit): (&u32, &u32)| Some((fib_of(router, *table).ok()?, *limit));
+        self.config.table_limits = self.table_limits.iter().filter_map(limit).collect();
     }
 
     /// Threads that are to have sessions: those that the user has chosen, as far as they are there.
@@ -394,9 +398,9 @@ pub fn set_log(router: &mut Router, collector: Option<SocketAddrV4>) -> Result<(
 /// # Errors
 /// Not enabled.
 pub fn set(router: &mut Router, change: impl FnOnce(&mut NatConfig)) -> Result<(), NatError> {
-    enabled(router, |router, nat| {
+    enabled(router, |_, nat| {
         change(&mut nat.config);
-        nat.publish(router);
+        nat.publish_sides();
         Ok(())
     })
 }
@@ -412,7 +416,9 @@ pub fn set_table_limit(router: &mut Router, table: u32, limit: u32) -> Result<()
             0 => drop(nat.table_limits.remove(&table)),
             limit => drop(nat.table_limits.insert(table, limit)),
         }
-        nat.publish(router);
+        // Pools and mappings, of which there may be very many, are as they were.
+        nat.resolve_limits(router);
+        nat.publish_sides();
         Ok(())
     })
 }

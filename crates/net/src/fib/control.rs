@@ -375,6 +375,11 @@ impl Router {
         self.fib.adjacencies.iter().map(|(i, a)| self.fib.info(i, a)).collect()
     }
 
+    /// FIB index of the table with a user's number.
+    pub fn fib_of_table(&self, family: FamilyId, id: u32) -> Option<u32> {
+        by_family!(family, F => <F as Select>::tables(&self.fib).ids.get(&id).copied())
+    }
+
     /// User's number of the table that a FIB index stands for.
     pub fn table_of_fib(&self, family: FamilyId, fib: u32) -> Option<u32> {
         by_family!(family, F => <F as Select>::tables(&self.fib).get(fib).map(|t| t.id))

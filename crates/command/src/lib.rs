@@ -21,12 +21,14 @@
 //! - [`script`][]: files of commands.
 //! - [`session`][]: the protocols of `cli.sock` and `json.sock`.
 //! - [`config`][]: `startup.conf`.
+//! - [`change_log`][]: where changes of configuration are recorded.
 //! - [`configuration`][]: the running configuration, as requests that make it again.
 //! - [`contain`][]: panics that end an operation, and not the router.
 #![forbid(unsafe_code)]
 
 extern crate self as quiver_command;
 
+pub mod change_log;
 pub mod config;
 pub mod configuration;
 pub mod contain;

@@ -19,6 +19,7 @@ use quiver_command::session::Request;
 use quiver_graph::Pulse;
 use quiver_graph::reactor::Reactor;
 
+use crate::journal::Journal;
 use crate::order::{Entry, Order, Turn};
 use crate::process::Task;
 
@@ -35,6 +36,8 @@ pub struct Engine<C> {
     access: Access,
     /// Where it is said what runs, for the watchdog.
     pulse: Option<Arc<Pulse>>,
+    /// Where changes are recorded: answers wait until they are on the disk.
+    journal: Option<Rc<Journal>>,
 }
 
 impl<C> Clone for Engine<C> {
@@ -46,6 +49,7 @@ impl<C> Clone for Engine<C> {
             reactor: Rc::clone(&self.reactor),
             access: self.access,
             pulse: self.pulse.clone(),
+            journal: self.journal.clone(),
         }
     }
 }
@@ -72,6 +76,8 @@ pub struct Running<C> {
     name: Arc<str>,
     /// It keeps its turn to its end.
     whole: bool,
+    /// The last record of its changes.
+    recorded: Option<u64>,
 }
 
 enum Phase<C> {
@@ -100,13 +106,15 @@ enum Phase<C> {
         until: Option<u64>,
         elsewhere: bool,
     },
+    /// It has ended; its answer waits until its changes are on the disk.
+    Storing(Result<Answer, OpError>),
     Ended,
 }
 
 impl<C: 'static> Engine<C> {
     /// Puts the control state and its operations together.
     pub fn new(control: Rc<RefCell<C>>, registry: Rc<Registry<C>>, reactor: Rc<Reactor>) -> Self {
-        Self { control, registry, order: Order::default(), reactor, access: Access::Change, pulse: None }
+        Self { control, registry, order: Order::default(), reactor, access: Access::Change, pulse: None, journal: None }
     }
 
     /// A handle for a client that may do no more than `access` says.
@@ -123,6 +131,22 @@ impl<C: 'static> Engine<C> {
     #[must_use]
     pub fn on_pulse(self, pulse: Arc<Pulse>) -> Self {
         Self { pulse: Some(pulse), ..self }
+    }
+
+    /// Has answers wait until the changes that they confirm are on the disk.
+    #[must_use]
+    pub fn with_journal(self, journal: Rc<Journal>) -> Self {
+        Self { journal: Some(journal), ..self }
+    }
+
+    /// Where changes are recorded.
+    pub fn journal(&self) -> Option<&Rc<Journal>> {
+        self.journal.as_ref()
+    }
+
+    /// Takes a place in the order now; when it comes, it is the right to run operations.
+    pub fn enter(&self) -> Entry {
+        self.order.enter()
     }
 
     /// The reactor of the main thread.
@@ -149,7 +173,7 @@ impl<C: 'static> Engine<C> {
     pub fn start(&self, request: Request) -> Running<C> {
         let entry = Box::pin(self.order.enter());
         let (name, phase) = (name_of(&request), Phase::Queued { request: Some(request), entry });
-        Running { engine: self.clone(), phase, cancelled: false, name, whole: false }
+        Running { engine: self.clone(), phase, cancelled: false, name, whole: false, recorded: None }
     }
 
     /// Begins the operation that a request names.
@@ -160,7 +184,7 @@ impl<C: 'static> Engine<C> {
             Request::Operation { name, request, view } => {
                 let invocation = self.registry.request(name, request.clone())?;
                 self.access.check(invocation.access())?;
-                invocation.run(&mut control, view)
+                self.registry.run(invocation, &mut control, view)
             }
             Request::Complete { line, cursor } => {
                 let completion = self.registry.complete(line, *cursor, &control);
@@ -185,7 +209,7 @@ impl<C: 'static> Running<C> {
                 (*until, *elsewhere) = (None, false);
                 exposed(|| job.cancel(&mut self.engine.control.borrow_mut()));
             }
-            Phase::Ended => {}
+            Phase::Storing(_) | Phase::Ended => {}
         }
     }
 
@@ -262,6 +286,34 @@ impl<C: 'static> Running<C> {
 
     /// Does what can be done now, for about [`SLICE`].
     pub fn step(&mut self) -> Progress {
+        let Some(journal) = self.engine.journal.clone() else { return self.work() };
+        let mut context = Context::from_waker(Waker::noop());
+        let works = matches!(&self.phase, Phase::Ready { .. } | Phase::Stepping { turn: Some(_), .. });
+        if let (Phase::Storing(_), Some(record)) = (&self.phase, self.recorded) {
+            let Poll::Ready(stored) = journal.poll_durable(record, &mut context) else { return Progress::Blocked };
+            let Phase::Storing(result) = std::mem::replace(&mut self.phase, Phase::Ended) else { return Progress::Blocked };
+            return Progress::Done(result.and_then(|answer| stored.map(|()| answer)));
+        }
+        // What it may append must find room.
+        if works && journal.poll_room(&mut context).is_pending() {
+            return Progress::Blocked;
+        }
+        let before = journal.sequence();
+        let progress = self.work();
+        if journal.sequence() != before {
+            self.recorded = Some(journal.sequence());
+        }
+        match progress {
+            Progress::Done(result) if self.recorded.is_some() => {
+                self.phase = Phase::Storing(result);
+                Progress::Again
+            }
+            progress => progress,
+        }
+    }
+
+    /// Does what can be done now, whatever becomes of the journal.
+    fn work(&mut self) -> Progress {
         match &mut self.phase {
             Phase::Queued { request, entry } => {
                 let mut context = Context::from_waker(Waker::noop());
@@ -308,6 +360,7 @@ impl<C: 'static> Running<C> {
                     }
                 }
             }
+            Phase::Storing(_) => Progress::Blocked,
             Phase::Ended => Progress::Done(Err(OpError::unspecified("cancelled"))),
         }
     }
@@ -343,6 +396,18 @@ impl<C: 'static> Running<C> {
 
     /// Waits until [`step`](Self::step) can do something. May be dropped and called again.
     pub async fn wait(&mut self) {
+        if let Some(journal) = self.engine.journal.clone() {
+            match (&self.phase, self.recorded) {
+                (Phase::Storing(_), Some(record)) => {
+                    let _ = poll_fn(|context| journal.poll_durable(record, context)).await;
+                    return;
+                }
+                (Phase::Ready { .. } | Phase::Stepping { turn: Some(_), .. }, _) => {
+                    poll_fn(|context| journal.poll_room(context)).await;
+                }
+                _ => {}
+            }
+        }
         match &mut self.phase {
             Phase::Queued { request, entry } => {
                 let turn = entry.as_mut().await;

@@ -11,6 +11,7 @@
 //!
 //! - [`ops`]: operations and commands of the daemon and of the drivers' interfaces, a file a theme.
 //! - [`api`]: VPP's binary API: connections, and messages of the daemon and of the drivers' interfaces.
+//! - [`journal`]: configuration that lasts.
 //! - [`process`]: background tasks that `show runtime` shows.
 //! - [`watchdog`], [`panics`]: threads that hang, and bugs that panic.
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ pub mod calendar;
 pub mod daemon;
 mod drawing;
 pub mod engine;
+pub mod journal;
 pub mod log;
 mod main_loop;
 pub mod ops;

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use quiver_api::Text;
 use quiver_api::defs::*;
-use quiver_command::operation::{OpError, Operation as _, retval};
+use quiver_command::operation::{OpError, retval};
 use quiver_net::api::{Details, Flow, Handlers, index_of};
 use quiver_net::ip::FamilyId;
 use quiver_net::{IfIndex, Router};
@@ -84,7 +84,7 @@ fn add_plugin(handlers: &mut Handlers) {
         let NatSetTimeouts { udp, tcp_established, tcp_transitory, icmp } = m;
         let [udp, tcp_established, tcp_transitory, icmp] = [udp, tcp_established, tcp_transitory, icmp].map(Some);
         let request = SetTimeouts { udp, tcp_established, tcp_transitory, icmp, reset: false };
-        SetTimeouts::run(router, request).map(drop).map_err(as_vpp)
+        quiver_net::api::perform::<SetTimeouts>(router, request).map(drop).map_err(as_vpp)
     });
     handlers.reply::<Nat44ShowRunningConfig, Nat44ShowRunningConfigReply>(|router, _| {
         let Timeouts { udp, tcp_established, tcp_transitory, icmp } = control::timeouts(router);
@@ -124,7 +124,7 @@ fn add_plugin(handlers: &mut Handlers) {
         control::set_table_limit(router, m.vrf_id, m.session_limit).map_err(refused)
     });
     handlers.act::<NatSetMssClamping, NatSetMssClampingReply>(|router, m| {
-        SetMss::run(router, SetMss { bytes: m.enable.then_some(m.mss_value) }).map(drop).map_err(as_vpp)
+        quiver_net::api::perform::<SetMss>(router, SetMss { bytes: m.enable.then_some(m.mss_value) }).map(drop).map_err(as_vpp)
     });
     handlers.reply::<NatGetMssClamping, NatGetMssClampingReply>(|router, _| {
         let mss_value = nat(router).map_or(0, |nat| nat.config.mss);

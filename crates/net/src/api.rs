@@ -25,7 +25,50 @@ pub use convert::{
 pub use table::{After, Behind, Call, Details, Dump, Flow, Handlers, Table};
 pub use trace::{Recorded, Trace};
 
+use std::rc::Rc;
+
+use quiver_command::change_log::{ChangeLog, Record};
+use quiver_command::operation::{OpError, Operation, Outcome};
+use serde_json::value::to_raw_value;
+
+use crate::Router;
 use crate::{arp, fib, icmp, interface, ip, l2, nd, neighbor, pg};
+
+/// Runs an operation for a handler, and has it recorded, as the registry does for commands and JSON clients.
+///
+/// # Errors
+/// Its own; or it cannot be recorded, and has not run.
+pub fn perform<O: Operation<Router>>(router: &mut Router, request: O::Request) -> Result<Outcome<Router, O::Reply>, OpError> {
+    let log = router.part::<Rc<dyn ChangeLog>>().filter(|log| log.is_on()).cloned();
+    let Some(log) = log else { return O::run(router, request) };
+    let record = recorded::<O>(&request)?;
+    log.check(&record)?;
+    let outcome = O::run(router, request)?;
+    match &outcome {
+        Outcome::Done(_) => log.append(record),
+        Outcome::Job(_) => log.unrecorded(),
+    }
+    Ok(outcome)
+}
+
+/// Whether changes are recorded.
+pub(crate) fn is_recorded(router: &Router) -> bool {
+    router.part::<Rc<dyn ChangeLog>>().is_some_and(|log| log.is_on())
+}
+
+/// Records what a handler has done itself, as the request of the operation that would have done it.
+pub(crate) fn record<O: Operation<Router>>(router: &Router, request: impl FnOnce() -> O::Request) {
+    let Some(log) = router.part::<Rc<dyn ChangeLog>>().filter(|log| log.is_on()) else { return };
+    match recorded::<O>(&request()) {
+        Ok(record) => log.append(record),
+        Err(_) => log.unrecorded(),
+    }
+}
+
+fn recorded<O: Operation<Router>>(request: &O::Request) -> Result<Record, OpError> {
+    let request = to_raw_value(request).map_err(|error| OpError::unspecified(format!("request cannot be JSON: {error}")))?;
+    Ok(Record { operation: O::NAME.to_owned(), request })
+}
 
 /// Handlers of all subjects of this crate.
 pub fn handlers() -> Handlers {

@@ -210,6 +210,21 @@ impl Json {
         }
     }
 
+    /// The answer to a command; none where the router ends before it.
+    pub fn try_ask(&mut self, line: &str) -> Option<Value> {
+        self.reader.get_mut().write_all(format!("{}\n", json!({ "command": line })).as_bytes()).ok()?;
+        let mut text = String::new();
+        // A frame that is cut off has no line end.
+        while self.reader.read_line(&mut text).ok()? > 0 && text.ends_with('\n') {
+            let frame: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+            if frame["status"] != "more" {
+                return Some(frame);
+            }
+            text.clear();
+        }
+        None
+    }
+
     pub fn ask(&mut self, line: &str, data: bool) -> Value {
         self.send(&json!({ "command": line, "json": data }));
         self.answer()

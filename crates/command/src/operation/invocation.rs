@@ -1,9 +1,12 @@
 //! A request bound to its operation, without its types.
 
 use super::{Access, Job, OpError, Operation, Outcome, Render, Step, Text, View, retval};
+use crate::change_log::{ChangeLog, Record};
 use crate::contain::{contain, exposed};
+use serde_json::value::{RawValue, to_raw_value};
 use std::{
     marker::PhantomData,
+    rc::Rc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -59,6 +62,11 @@ impl<C: 'static> Invocation<C> {
         self.0.request_json()
     }
 
+    /// The operation and its request, to be run again.
+    pub fn record(&self) -> Result<Record, OpError> {
+        Ok(Record { operation: self.operation().to_owned(), request: self.0.request_raw()? })
+    }
+
     /// Runs it and renders the reply.
     pub fn run(self, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError> {
         self.0.run(control, view)
@@ -76,6 +84,7 @@ trait Erased<C> {
     fn operation(&self) -> &'static str;
     fn access(&self) -> Access;
     fn request_json(&self) -> Result<serde_json::Value, OpError>;
+    fn request_raw(&self) -> Result<Box<RawValue>, OpError>;
     fn run(self: Box<Self>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError>;
 }
 
@@ -95,6 +104,10 @@ impl<C: 'static, O: Operation<C>> Erased<C> for Bound<C, O> {
 
     fn request_json(&self) -> Result<serde_json::Value, OpError> {
         serde_json::to_value(&self.request).map_err(|error| OpError::unspecified(format!("request cannot be JSON: {error}")))
+    }
+
+    fn request_raw(&self) -> Result<Box<RawValue>, OpError> {
+        to_raw_value(&self.request).map_err(|error| OpError::unspecified(format!("request cannot be JSON: {error}")))
     }
 
     fn run(self: Box<Self>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError> {
@@ -166,6 +179,43 @@ impl<C> Job<C, Answer> for InCommand<C> {
             Step::Done(Err(error)) => Step::Done(Err(error.in_command(self.path))),
             step => step,
         }
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.job.poll_ready(context)
+    }
+
+    fn exclusive(&self) -> bool {
+        self.job.exclusive()
+    }
+
+    fn yields(&self) -> bool {
+        self.job.yields()
+    }
+
+    fn cancel(&mut self, control: &mut C) {
+        self.job.cancel(control);
+    }
+}
+
+/// A job that is recorded when it has succeeded.
+pub(crate) struct Recorded<C> {
+    pub(crate) job: Box<dyn Job<C, Answer>>,
+    pub(crate) log: Rc<dyn ChangeLog>,
+    /// None once it is recorded.
+    pub(crate) record: Option<Record>,
+}
+
+impl<C> Job<C, Answer> for Recorded<C> {
+    fn step(&mut self, control: &mut C, budget: Duration) -> Step<Answer> {
+        let step = self.job.step(control, budget);
+        match (&step, self.record.take()) {
+            (Step::Done(Ok(_)), Some(record)) => self.log.append(record),
+            // A part of it may be done.
+            (Step::Done(Err(_)), Some(_)) => self.log.unrecorded(),
+            (_, record) => self.record = record,
+        }
+        step
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {

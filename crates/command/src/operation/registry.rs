@@ -1,15 +1,25 @@
 //! All operations and commands of a running router.
 
-use super::{Access, Answer, Invocation, OpError, Operation, Outcome, View, invocation::InCommand, retval};
+use super::{
+    Access, Answer, Invocation, OpError, Operation, Outcome, View,
+    invocation::{InCommand, Recorded},
+    retval,
+};
+use crate::change_log::ChangeLog;
 use crate::configuration::{Collect, Section, Stage};
 use crate::contain::contain;
 use crate::grammar::{self, Args, Command, CommandHelp, Completion, HelpReply, Parsed, Resolved, Tree, nearest};
 use crate::request::{Argument, Execute, Request};
 use serde_json::Value;
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 type FromJson<C> = fn(Value) -> Result<Invocation<C>, OpError>;
 type Values<C> = fn(&C) -> Vec<String>;
+type FindLog<C> = fn(&C) -> Option<Rc<dyn ChangeLog>>;
 
 /// Operations by name, the command tree, and the names that complete values. Each part of the router,
 /// and each plugin, adds its own at start.
@@ -62,6 +72,9 @@ pub struct Registry<C> {
     access: BTreeMap<&'static str, Access>,
     absent: &'static [Absent],
     sections: Vec<(Stage, Section<C>)>,
+    actions: BTreeSet<&'static str>,
+    covered: BTreeSet<&'static str>,
+    log: Option<FindLog<C>>,
     problems: Vec<String>,
 }
 
@@ -95,6 +108,9 @@ impl<C> Default for Registry<C> {
             access: BTreeMap::new(),
             absent: &[],
             sections: Vec::new(),
+            actions: BTreeSet::new(),
+            covered: BTreeSet::new(),
+            log: None,
             problems: Vec::new(),
         }
     }
@@ -156,6 +172,53 @@ impl<C: 'static> Registry<C> {
     pub fn configuration(&mut self, stage: Stage, section: Section<C>) -> &mut Self {
         self.sections.push((stage, section));
         self
+    }
+
+    /// Names operations that change something, but no configuration: they are not recorded.
+    pub fn actions(&mut self, names: &[&'static str]) -> &mut Self {
+        self.actions.extend(names);
+        self
+    }
+
+    /// Names operations whose effect the running configuration has: where that is kept, their records need not be.
+    pub fn covers(&mut self, names: &[&'static str]) -> &mut Self {
+        self.covered.extend(names);
+        self
+    }
+
+    /// The operations that [`covers`](Self::covers) has named.
+    pub fn covered(&self) -> &BTreeSet<&'static str> {
+        &self.covered
+    }
+
+    /// The operations that [`actions`](Self::actions) has named.
+    pub fn acting(&self) -> &BTreeSet<&'static str> {
+        &self.actions
+    }
+
+    /// Says where changes of configuration are recorded.
+    pub fn record_in(&mut self, log: FindLog<C>) -> &mut Self {
+        self.log = Some(log);
+        self
+    }
+
+    /// Runs an operation, and has it recorded where it changes configuration.
+    ///
+    /// # Errors
+    /// Its own; or it cannot be recorded, and has not run.
+    pub fn run(&self, invocation: Invocation<C>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError> {
+        let lasts = invocation.access() != Access::Read && !self.actions.contains(invocation.operation());
+        let log = self.log.filter(|_| lasts).and_then(|find| find(control)).filter(|log| log.is_on());
+        let Some(log) = log else { return invocation.run(control, view) };
+        let record = invocation.record()?;
+        log.check(&record)?;
+        match invocation.run(control, view)? {
+            Outcome::Done(answer) => {
+                log.append(record);
+                Ok(Outcome::Done(answer))
+            }
+            Outcome::Job(job) => Ok(Outcome::job(Recorded { job, log, record: Some(record) })),
+        }
     }
 
     /// Begins to collect the running configuration.
@@ -239,11 +302,13 @@ impl<C: 'static> Registry<C> {
         match self.parse(line, control)? {
             Parsed::Nothing => Ok(Outcome::Done(Answer::render(&(), view)?)),
             Parsed::Help(reply) => Ok(Outcome::Done(Answer::render(&reply, view)?)),
-            Parsed::Run(invocation, path) => match access.check(invocation.access()).and_then(|()| invocation.run(control, view)) {
-                Ok(Outcome::Job(job)) => Ok(Outcome::job(InCommand { job, path })),
-                Ok(done) => Ok(done),
-                Err(error) => Err(error.in_command(path)),
-            },
+            Parsed::Run(invocation, path) => {
+                match access.check(invocation.access()).and_then(|()| self.run(invocation, control, view)) {
+                    Ok(Outcome::Job(job)) => Ok(Outcome::job(InCommand { job, path })),
+                    Ok(done) => Ok(done),
+                    Err(error) => Err(error.in_command(path)),
+                }
+            }
         }
     }
 

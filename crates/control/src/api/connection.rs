@@ -12,12 +12,14 @@ use quiver_api::Wire as _;
 use quiver_api::defs::{CliInbandReply, SockclntCreate};
 use quiver_api::frame::{self, Front};
 use quiver_api::{Head, Message};
-use quiver_command::operation::retval;
+use quiver_command::change_log::ChangeLog as _;
+use quiver_command::operation::{Access, retval};
 use quiver_graph::reactor::{AsyncFd, yield_now};
 use quiver_net::Router;
 use quiver_net::api::{Behind, Call, Clients, Flow, Table};
 
 use crate::engine::{Engine, Progress, SLICE, command};
+use crate::journal::Journal;
 use crate::process::Processes;
 use crate::server::{SessionHandle, Wire};
 
@@ -153,13 +155,32 @@ impl Connection {
         if self.gone || self.congested() || !(self.more.is_some() || self.has_message()) {
             return false;
         }
+        let journal = self.engine.journal().cloned();
+        if let Some(journal) = &journal {
+            poll_fn(|context| journal.poll_room(context)).await;
+        }
         let turn = self.engine.turn().await;
+        let before = journal.as_ref().map(|journal| (journal.sequence(), journal.changes()));
         let line = self.slice();
         drop(turn);
+        if let Some(journal) = journal.filter(|journal| before != Some((journal.sequence(), journal.changes()))) {
+            self.stored(&journal).await;
+        }
         if let Some((context, line)) = line {
             self.run(context, line).await;
         }
         true
+    }
+
+    /// Waits until what has changed is on the disk. A client whose changes cannot be stored, although they were made, is cut off.
+    async fn stored(&mut self, journal: &Journal) {
+        let changes = journal.changes();
+        poll_fn(|context| journal.poll_checked(changes, context)).await;
+        let sequence = journal.sequence();
+        if let Err(error) = poll_fn(|context| journal.poll_durable(sequence, context)).await {
+            tracing::warn!(target: "api", "a client is cut off: {error}");
+            self.gone = true;
+        }
     }
 
     /// Answers messages until the slice is over, or one wants a command to be run.
@@ -206,7 +227,15 @@ impl Connection {
                         continue;
                     }
                     let mut call = Call { router: &mut router, table: &self.table, client, context: 0, out: &mut self.output };
-                    let flow = self.table.dispatch_as(self.engine.access(), &mut call, message);
+                    let journal = engine.journal().filter(|journal| journal.is_on() && self.table.lasts(message));
+                    let before = journal.map(|journal| journal.sequence());
+                    // What cannot be stored is refused, as it is to a client that may only read.
+                    let refused = journal.is_some_and(|journal| journal.trouble().is_some());
+                    let access = if refused { Access::Read } else { engine.access() };
+                    let flow = self.table.dispatch_as(access, &mut call, message);
+                    if let Some(journal) = journal.filter(|journal| !refused && before == Some(journal.sequence())) {
+                        journal.unrecorded();
+                    }
                     (flow, call.context)
                 }
             };

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, OpenOptions};
+use std::future::poll_fn;
 use std::io::{self, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -10,12 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use quiver_buffer::RegionConfig;
+use quiver_command::change_log::{ChangeLog, Record};
 use quiver_command::config::Listen;
-use quiver_command::operation::Registry;
+use quiver_command::operation::{Registry, View};
 use quiver_command::script::ScriptState;
-use quiver_command::session::{Session, SessionOptions};
+use quiver_command::session::{Request, Session, SessionOptions};
 use quiver_drivers::rights::SharedRights;
 use quiver_graph::reactor::MainLoop;
 use quiver_graph::{Activity, Pulse};
@@ -30,9 +33,11 @@ use super::pidfile::PidFile;
 use super::privileges::{Wish, give_up};
 use super::{StartError, api, detach, processes, threads};
 use crate::engine::Engine;
+use crate::journal::{Journal, Store, replay};
 use crate::log::{self, CLASSES, Log, Settings};
 use crate::main_loop::Runner;
 use crate::ops;
+use crate::ops::configuration::CHECKPOINT;
 use crate::ops::version::version_line;
 use crate::panics;
 use crate::plugin::{PluginInfo, select};
@@ -45,6 +50,8 @@ use crate::startup::{FileFolders, RUNTIME_DIR, StartupConfig, Unix};
 use crate::system::{MainFigures, System};
 use crate::watchdog::{self, Settings as WatchdogSettings, Watchdog};
 
+/// After which time a checkpoint that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// The folder of files with plain names, in the runtime folder.
 const OWN_FILES: &str = "files";
 
@@ -69,6 +76,9 @@ pub struct Daemon {
     runner: Runner,
     router: Rc<RefCell<Router>>,
     engine: Engine<Router>,
+    registry: Rc<Registry<Router>>,
+    /// What the state folder had at start.
+    records: Vec<Record>,
     processes: Processes<Router>,
     startup: Rc<StartupConfig>,
     stop: Rc<Cell<bool>>,
@@ -102,6 +112,7 @@ impl Daemon {
         let admission = admission(&startup, &wish)?;
         let sockets = listen(&startup, &wish, admission)?;
         let files = files(&startup, &wish)?;
+        let state = startup.unix.state_dir.as_deref().map(|folder| open_state(folder, &wish)).transpose()?;
         let mut pidfile = startup.unix.pidfile.as_deref().map(|path| open_pidfile(path, &wish)).transpose()?;
         // Before there is a second thread, which would keep its rights. Memory, threads and devices need none of them.
         let dpdk = startup.config.has("dpdk") && plugins.iter().any(|plugin| plugin.name().starts_with("dpdk"));
@@ -168,13 +179,27 @@ impl Daemon {
         });
 
         router.add_part(files);
+        let (journal, records) = match state {
+            Some((store, records)) => {
+                let journal = Journal::start(store, registry.covered().clone())
+                    .map_err(|error| StartError::System { doing: "cannot start the journal".to_owned(), error })?;
+                router.add_part(Rc::clone(&journal));
+                router.add_part(Rc::clone(&journal) as Rc<dyn ChangeLog>);
+                (Some(journal), records)
+            }
+            None => (None, Vec::new()),
+        };
         let mut scripts = ScriptState::default();
         startup.unix.exec.iter().for_each(|file| scripts.trust(file.to_string_lossy()));
         router.add_part(scripts);
         let messages = Rc::new(api::table(&chosen));
         quiver_net::api::install(&mut router, &messages, Trace::new(startup.api_trace.on, startup.api_trace.items));
         let router = Rc::new(RefCell::new(router));
-        let engine = Engine::new(Rc::clone(&router), registry, Rc::clone(tasks.reactor())).on_pulse(Arc::clone(&pulse));
+        let engine = Engine::new(Rc::clone(&router), Rc::clone(&registry), Rc::clone(tasks.reactor())).on_pulse(Arc::clone(&pulse));
+        let engine = match &journal {
+            Some(journal) => engine.with_journal(Rc::clone(journal)),
+            None => engine,
+        };
         let processes = Processes::new(&router, table, tasks.handle());
         let runner = Runner::new(tasks, Rc::clone(&router), Rc::clone(&stop), startup.unix.poll_sleep);
         if let Some(file) = &mut pidfile {
@@ -184,6 +209,8 @@ impl Daemon {
             runner,
             router,
             engine,
+            registry,
+            records,
             processes,
             startup,
             stop,
@@ -212,6 +239,7 @@ impl Daemon {
         processes::stop_on_signals(&self.processes, &self.stop).map_err(watch)?;
         // It takes its place in the order of operations here, before any client can.
         self.start_up_commands();
+        self.keep_checkpoints();
         let admission = self.admission;
         let idle_timeout = self.startup.unix.idle_timeout;
         let server =
@@ -255,8 +283,21 @@ impl Daemon {
     }
 
     /// Runs the files of `startup-config`, then says that the router is ready.
-    fn start_up_commands(&self) {
-        let (files, detached) = (self.startup.unix.exec.clone(), self.detached);
+    ///
+    /// Where the state folder has a configuration, that is made again instead: the files have had their effect on it.
+    fn start_up_commands(&mut self) {
+        let (mut files, detached) = (self.startup.unix.exec.clone(), self.detached);
+        let records = std::mem::take(&mut self.records);
+        if !records.is_empty() && !files.is_empty() {
+            tracing::info!(target: "startup", "startup-config is not run: the state folder has a configuration");
+            files.clear();
+        }
+        let entry = (!records.is_empty()).then(|| self.engine.enter());
+        let journal = self.engine.journal().cloned();
+        if let (Some(journal), None) = (&journal, &entry) {
+            journal.record_from_now(Vec::new());
+        }
+        let (router, registry, reactor) = (Rc::clone(&self.router), Rc::clone(&self.registry), Rc::clone(self.engine.reactor()));
         if !files.is_empty() {
             let _ = sd_notify::notify(&[NotifyState::Status("running the commands of startup-config")]);
         }
@@ -270,6 +311,14 @@ impl Daemon {
             .collect();
         let runtime_dir = (!self.startup.unix.use_current_dir && detached).then(|| runtime_dir(&self.startup.unix));
         self.processes.account("startup-config-process", async move {
+            if let Some(entry) = entry {
+                let turn = entry.await;
+                let count = records.len();
+                let failed = replay(&router, &registry, &reactor, records).await;
+                tracing::info!(target: "startup", "{} of {count} operations of the state folder made again", count - failed.len());
+                journal.iter().for_each(|journal| journal.record_from_now(failed.clone()));
+                drop(turn);
+            }
             for (file, running) in running {
                 let print = |text: &str| match detached {
                     // Nobody reads the output of a router in the background.
@@ -287,6 +336,23 @@ impl Daemon {
             let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
             if detached && let Err(error) = detach::ready() {
                 tracing::error!(target: "startup", "cannot let go of the terminal: {error}");
+            }
+        });
+    }
+
+    /// Writes a checkpoint whenever one is due.
+    fn keep_checkpoints(&self) {
+        let Some(journal) = self.engine.journal().cloned() else { return };
+        let engine = self.engine.clone();
+        self.processes.account("configuration-process", async move {
+            loop {
+                poll_fn(|context| journal.poll_due(context)).await;
+                let request =
+                    Request::Operation { name: CHECKPOINT.to_owned(), request: serde_json::Value::Null, view: View::JSON };
+                if let Err(error) = engine.start(request).finish(|_| ()).await {
+                    tracing::debug!(target: "startup", "no checkpoint: {error}");
+                    engine.reactor().sleep(AGAIN).await;
+                }
             }
         });
     }
@@ -313,10 +379,25 @@ impl Daemon {
     }
 }
 
+/// The state folder, which becomes the user's, and what it has.
+fn open_state(folder: &Path, wish: &Wish) -> Result<(Store, Vec<Record>), StartError> {
+    let failed = |error| {
+        let doing = format!("cannot use the folder {} of unix {{ state-dir }}", folder.display());
+        StartError::System { doing, error }
+    };
+    let state = Store::open(folder, wish.owner.gid).map_err(failed)?;
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        wish.hand_over(&entry.map_err(failed)?.path()).map_err(failed)?;
+    }
+    wish.hand_over(folder).map_err(failed)?;
+    Ok(state)
+}
+
 /// All operations and commands: the daemon's and those of the plugins that are on.
 pub fn registry(plugins: &[Plugin]) -> Result<Registry<Router>, StartError> {
     let mut registry = Registry::new();
     ops::register(&mut registry);
+    registry.record_in(|router| router.part::<Rc<dyn ChangeLog>>().cloned());
     for plugin in plugins {
         (plugin.register)(&mut registry);
     }

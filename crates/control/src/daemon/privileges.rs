@@ -185,6 +185,7 @@ fn files(startup: &StartupConfig, dpdk: bool) -> Vec<Allowed> {
     let mut files = vec![Allowed::write(runtime_dir(unix)), Allowed::write(own_files(startup)), Allowed::read(CONFIGURATION)];
     files.extend(startup.files.write.iter().map(Allowed::write));
     files.extend(startup.files.read.iter().map(Allowed::read));
+    files.extend(unix.state_dir.iter().map(Allowed::write));
     files.extend(unix.exec.iter().map(Allowed::read));
     // Itself: the names in a backtrace.
     files.extend(std::env::current_exe().ok().map(Allowed::read));

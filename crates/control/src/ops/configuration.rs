@@ -1,24 +1,76 @@
-//! `show configuration`: the running configuration, as commands or requests that make it again; and the daemon's own part of it.
+//! `show configuration`, `write`, `save`: the running configuration, as commands or requests that make it again; and the daemon's own
+//! part of it.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use quiver_command::configuration::{Configuration, Entry, Stage, whole};
-use quiver_command::operation::{OpError, Outcome, Registry};
+use quiver_command::change_log::Record;
+use quiver_command::configuration::{Collect, Configuration, Entry, Stage, whole};
+use quiver_command::operation::{Job, OpError, Outcome, Registry, Step, Text, View, retval};
 use quiver_command::request;
-use quiver_command::request::Execute;
+use quiver_command::request::{Execute, Request};
 use quiver_command::script::{Define, DefineRequest, ScriptState};
 use quiver_net::Router;
+use quiver_net::files::{Elsewhere, Files, Place, Use};
 use quiver_net::interface::ops::placement::{Mode, SetDefaultMode};
+use serde::Serialize;
 
 use super::logging::{SetClassRequest, SetLogging, SetLoggingClass, SetLoggingRequest};
 use super::workers::SetWorkers;
+use crate::journal::Journal;
 use crate::log::Level;
 use crate::system::{Scripts, System};
+
+/// Operations of the daemon and of `net` that change something, but no configuration: they clear, show, send, or run others.
+const ACTIONS: &[&str] = &[
+    "api_trace_save",
+    "api_trace_set",
+    "clock_adjust",
+    "errors_clear",
+    "events_clear",
+    "events_save",
+    "events_switch",
+    "exec",
+    "exec_lines",
+    "interfaces_clear",
+    "ip_neighbor_flush",
+    "l2fib_flush",
+    "log_clear",
+    "pcap_trace_off",
+    "pcap_trace_on",
+    "perfmon_start",
+    "perfmon_stop",
+    "pg_capture",
+    "pg_link_state_set",
+    "pg_stream_configure",
+    "pg_stream_new",
+    "pg_stream_state",
+    "ping",
+    "runtime_clear",
+    "session_clear",
+    "trace_add",
+    "trace_clear",
+    "trace_filter_set",
+    "trace_timestamp_set",
+];
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry
         .declare::<ShowConfiguration>()
+        .declare::<WriteConfiguration>()
+        .declare::<WriteCheckpoint>()
+        .declare::<SaveConfiguration>()
+        .declare::<ShowState>()
+        .actions(&["configuration_write", "configuration_checkpoint", "configuration_save"])
+        .actions(ACTIONS)
+        .covers(&["log_class_set", "log_set", "workers_set", "rx_mode_default_set", "macro_define", "macro_undefine"])
+        .covers(&["memif_socket_create", "memif_socket_delete", "memif_create", "host_interface_create", "tap_create"])
+        .covers(&["af_xdp_create", "pcap_interface_create"])
         .configuration(Stage::System, |_| whole(logging))
         .configuration(Stage::System, |_| whole(threads))
         .configuration(Stage::System, |_| whole(macros))
@@ -35,6 +87,213 @@ impl Execute<Router> for ShowConfiguration {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Configuration<Router>>, OpError> {
         Ok(System::of(router)?.registry.collect().outcome())
+    }
+}
+
+request! {
+    /// Writes the running configuration to the state folder, in the place of all that was recorded, and forgets what could not be made again at start.
+    pub change WriteConfiguration "configuration_write" ["write"] {}
+}
+
+impl Execute<Router> for WriteConfiguration {
+    type Reply = ();
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        Checkpoint::outcome(router, true)
+    }
+}
+
+/// The journal of a router that has one.
+fn journal(router: &Router) -> Result<Rc<Journal>, OpError> {
+    let none = || {
+        let error = OpError::new(retval::UNSUPPORTED, "the configuration of this router does not last");
+        error.remedy("say where it is to be kept in startup.conf: unix { state-dir DIR }")
+    };
+    router.part::<Rc<Journal>>().cloned().ok_or_else(none)
+}
+
+/// Name of the operation that writes a checkpoint. The router asks for it itself; there is no command.
+pub const CHECKPOINT: &str = <WriteCheckpoint as Request>::NAME;
+
+request! {
+    /// Writes the running configuration to the state folder, in the place of the records that it has.
+    pub change WriteCheckpoint "configuration_checkpoint" [] {}
+}
+
+impl Execute<Router> for WriteCheckpoint {
+    type Reply = ();
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        Checkpoint::outcome(router, false)
+    }
+}
+
+/// Collects the configuration, hands it to the journal and waits for the disk.
+struct Checkpoint {
+    collect: Option<Collect<Router>>,
+    journal: Rc<Journal>,
+    /// What could not be made again is forgotten.
+    forget: bool,
+    sequence: Option<u64>,
+}
+
+impl Job<Router, ()> for Checkpoint {
+    fn step(&mut self, router: &mut Router, budget: Duration) -> Step<()> {
+        let Some(collect) = &mut self.collect else {
+            return match self.poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(result) => Step::Done(result),
+                Poll::Pending => Step::Wait,
+            };
+        };
+        match collect.step(router, budget) {
+            Step::Done(Ok(configuration)) => {
+                self.sequence = Some(self.journal.checkpoint(&configuration, self.forget));
+                self.collect = None;
+                Step::Again
+            }
+            Step::Done(Err(error)) => Step::Done(Err(error)),
+            _ => Step::Again,
+        }
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.poll(context).map(drop)
+    }
+
+    fn exclusive(&self) -> bool {
+        true
+    }
+
+    /// While it waits for the disk others may run.
+    fn yields(&self) -> bool {
+        self.collect.is_none()
+    }
+
+    fn cancel(&mut self, router: &mut Router) {
+        self.collect.iter_mut().for_each(|collect| collect.cancel(router));
+    }
+}
+
+impl Checkpoint {
+    fn outcome(router: &Router, forget: bool) -> Result<Outcome<Router, ()>, OpError> {
+        let journal = journal(router)?;
+        let collect = System::of(router)?.registry.collect();
+        Ok(Outcome::job(Self { collect: Some(collect), journal, forget, sequence: None }))
+    }
+
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<(), OpError>> {
+        self.sequence.map_or(Poll::Ready(Ok(())), |sequence| self.journal.poll_stored(sequence, context))
+    }
+}
+
+request! {
+    /// Saves the running configuration as a file of commands, which `exec` and `startup-config` run.
+    pub change SaveConfiguration "configuration_save" ["save"] {
+        /// File.
+        pub file: PathBuf = "<file>",
+    }
+}
+
+impl Execute<Router> for SaveConfiguration {
+    type Reply = ();
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let place = Files::place(router, &self.file, Use::Write)?;
+        Ok(Outcome::job(Save::Collecting(System::of(router)?.registry.collect(), place)))
+    }
+}
+
+/// Collects the configuration, then has it written.
+enum Save {
+    Collecting(Collect<Router>, Place),
+    Writing(Elsewhere<(), ()>),
+}
+
+impl Job<Router, ()> for Save {
+    fn step(&mut self, router: &mut Router, budget: Duration) -> Step<()> {
+        match self {
+            Self::Writing(write) => write.step(router, budget),
+            Self::Collecting(collect, place) => match collect.step(router, budget) {
+                Step::Done(Ok(configuration)) => {
+                    let mut text = String::new();
+                    configuration.text(&mut text, &View::TEXT);
+                    let place = place.clone();
+                    let write = move || place.save(text.as_bytes()).map_err(|error| place.cannot("write", &error));
+                    *self = Self::Writing(Elsewhere::new(write, |_, ()| Ok(())));
+                    Step::Again
+                }
+                Step::Done(Err(error)) => Step::Done(Err(error)),
+                _ => Step::Again,
+            },
+        }
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Writing(write) => write.poll_ready(context),
+            Self::Collecting(..) => Poll::Ready(()),
+        }
+    }
+
+    fn exclusive(&self) -> bool {
+        true
+    }
+
+    /// While another thread writes others may run.
+    fn yields(&self) -> bool {
+        matches!(self, Self::Writing(_))
+    }
+
+    fn cancel(&mut self, router: &mut Router) {
+        match self {
+            Self::Writing(write) => write.cancel(router),
+            Self::Collecting(collect, _) => collect.cancel(router),
+        }
+    }
+}
+
+request! {
+    /// Shows where the configuration is kept, how much was recorded, and what could not be made again at start.
+    pub read ShowState "configuration_state_show" ["show configuration state"] {}
+}
+
+/// The answer of [`ShowState`].
+#[derive(Debug, Clone, Serialize)]
+pub struct State {
+    /// The folder; absent where the configuration does not last.
+    pub folder: Option<String>,
+    /// Why nothing can be stored.
+    pub trouble: Option<String>,
+    /// Operations recorded since the start.
+    pub recorded: u64,
+    /// What could not be made again.
+    pub failed: Vec<Record>,
+}
+
+impl Execute<Router> for ShowState {
+    type Reply = State;
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, State>, OpError> {
+        let none = State { folder: None, trouble: None, recorded: 0, failed: Vec::new() };
+        Ok(Outcome::Done(router.part::<Rc<Journal>>().map_or(none, |journal| State {
+            folder: Some(journal.folder().to_owned()),
+            trouble: journal.trouble(),
+            recorded: journal.sequence(),
+            failed: journal.failed(),
+        })))
+    }
+}
+
+impl Text for State {
+    fn text(&self, out: &mut String, _: &View) {
+        let Some(folder) = &self.folder else { return out.push_str("the configuration does not last: no state-dir\n") };
+        let _ = writeln!(out, "kept in {folder}, {} operations recorded since the start", self.recorded);
+        if let Some(trouble) = &self.trouble {
+            let _ = writeln!(out, "nothing can be stored: {trouble}");
+        }
+        for failed in &self.failed {
+            let _ = writeln!(out, "could not be made again: {} {}", failed.operation, failed.request.get());
+        }
     }
 }
 
@@ -168,6 +427,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_about_operations_names_those_there_are() {
+        let registry = registry();
+        let all: Vec<&str> = registry.operations().collect();
+        for name in registry.acting().iter().chain(registry.covered()) {
+            assert!(all.contains(name), "{name}");
+        }
+        assert!(registry.acting().is_disjoint(registry.covered()));
+    }
+
+    #[test]
     fn an_empty_router_has_no_configuration() {
         assert_eq!(made_again(&mut Harness::new()), "");
     }
@@ -202,6 +471,10 @@ mod tests {
              ip route add 10.9.0.0/16 via 10.0.0.9 next-hop-table 5 resolve-via-attached
              ip route add 2001:db8:9::/48 via lookup in table 5
              ip route add 10.8.0.1 via loop0
+             create packet-generator interface pg9
+             ip route add 10.7.0.0/16 via pg9 via 10.0.0.2 pg0
+             ip route add 10.6.0.0/16 via pg9
+             delete packet-generator interface pg9
              set ip pmtu 10.0.0.2 900
              set interface feature pg0 worker-handoff arc device-input disable
              define LINK pg0",
@@ -227,6 +500,7 @@ set interface l2 xconnect pg3 pg0.8
 set interface ip table loop1 5
 ";
         assert!(said.starts_with(expected), "{said}");
+        assert!(said.contains("\nip route add 10.6.0.0/16 via gone\n"), "{said}");
     }
 
     #[test]

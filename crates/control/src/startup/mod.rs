@@ -84,6 +84,8 @@ pub struct Unix {
     pub cli_listen: Vec<(Listen, Value)>,
     /// Folder of sockets.
     pub runtime_dir: PathBuf,
+    /// Folder in which the configuration lasts; nothing lasts where nothing is said.
+    pub state_dir: Option<PathBuf>,
     /// Whether the working folder stays as it is in a daemon.
     pub use_current_dir: bool,
     /// File for the process id.
@@ -271,6 +273,7 @@ impl Unix {
             exec: exec.map(|value| value.path().to_owned()).collect(),
             cli_listen: block.values("cli-listen").map(|value| Ok((value.listen()?, value.clone()))).collect::<Result<_, _>>()?,
             runtime_dir: path("runtime-dir").unwrap_or_else(|| RUNTIME_DIR.into()),
+            state_dir: path("state-dir"),
             use_current_dir: block.flag("use-current-dir"),
             pidfile: path("pidfile"),
             gid: block.get("gid").cloned(),

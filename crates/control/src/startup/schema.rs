@@ -95,6 +95,7 @@ fn unix() -> Section {
         .flag("cli-no-pager")
         .value("cli-pager-buffer-limit", "number")
         .value("runtime-dir", "folder")
+        .value("state-dir", "folder")
         .flag("use-current-dir")
         .value("poll-sleep-usec", "number")
         .value("watchdog", "seconds or off")

@@ -30,6 +30,7 @@ use crate::control::NatError;
 
 /// Adds the plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
+    registry.actions(&["nat44_session_delete", "nat44_sessions_clear"]);
     setup::register(registry);
     mapping::register(registry);
     session::register(registry);

@@ -86,6 +86,8 @@ impl Call<'_> {
 struct Entry {
     handler: Handler,
     access: Access,
+    /// What it changes is configuration.
+    lasts: bool,
     /// Answers one that the client may not have answered.
     refuse: Option<fn(&mut Call<'_>, i32)>,
 }
@@ -134,6 +136,13 @@ impl Handlers {
         }
     }
 
+    /// Declares a message that changes something, but no configuration: it clears, traces, or runs a command.
+    pub fn passes<M: Message>(&mut self) {
+        if let Some(entry) = self.0.get_mut(M::INFO.name) {
+            entry.lasts = false;
+        }
+    }
+
     /// Declares a message that changes something, and how it is refused to a client that may only read.
     pub fn changes<M: Message, R: Message>(&mut self) {
         if let Some(entry) = self.0.get_mut(M::INFO.name) {
@@ -148,7 +157,7 @@ impl Handlers {
             let message = M::read(reader)?;
             Ok(run(call, message))
         });
-        let entry = Entry { handler, access: Access::Undeclared, refuse: None };
+        let entry = Entry { handler, access: Access::Undeclared, lasts: true, refuse: None };
         let before = self.0.insert(M::INFO.name, entry);
         debug_assert!(before.is_none(), "{} is handled twice", M::INFO.name);
     }
@@ -233,6 +242,12 @@ impl Table {
     /// Answers a message. One that nothing answers, or that ends too early, is noted and not answered, as in VPP.
     pub fn dispatch(&self, call: &mut Call<'_>, message: &[u8]) -> Flow {
         self.dispatch_as(Access::Change, call, message)
+    }
+
+    /// Whether a message changes what is to last: it changes something and is not [declared](Handlers::passes) to do only for now.
+    pub fn lasts(&self, message: &[u8]) -> bool {
+        let id = message.first_chunk().map(|id| u16::from_be_bytes(*id));
+        id.and_then(|id| self.handler(id)).is_some_and(|entry| entry.access == Access::Change && entry.lasts)
     }
 
     /// Answers a message of a client with these rights.

@@ -7,7 +7,7 @@ use quiver_command::operation::{OpError, retval};
 use quiver_wire::IpPrefix;
 
 use crate::api::{ALL, Call, Flow, Handlers, family, from_prefix, from_union, next_hop, prefix};
-use crate::fib::ops::fib_error;
+use crate::fib::ops::{ChangeRoute, PathRequest, RouteRequest, RouteSource, fib_error};
 use crate::fib::{Hop, Path, ResolveVia, RouteInfo, Source};
 use crate::ip::api::exists;
 use crate::{IfIndex, Router};
@@ -70,6 +70,8 @@ fn change(router: &mut Router, add: bool, multipath: bool, table: u32, prefix: &
         return Err(OpError::new(retval::NO_PATHS_IN_ROUTE, "a route without paths").key("paths"));
     }
     let source = Source::Api;
+    let said = if crate::api::is_recorded(router) { &paths[..] } else { &[] };
+    let requests: Vec<PathRequest> = said.iter().filter_map(|path| PathRequest::of(router, path)).collect();
     let result = match (add, multipath) {
         (true, true) => router.add_route(table, prefix, source, paths),
         (true, false) => router.replace_route(table, prefix, source, paths),
@@ -81,6 +83,11 @@ fn change(router: &mut Router, add: bool, multipath: bool, table: u32, prefix: &
         Err(crate::fib::FibError::NoRoute | crate::fib::FibError::NoPath) if !add => return Ok(ALL),
         other => other.map_err(|e| fib_error(&e).value(prefix))?,
     }
+    crate::api::record::<ChangeRoute>(router, || {
+        let (remove, replace, source) = (!add, add && !multipath, RouteSource::Api);
+        let paths = if add || multipath { requests } else { Vec::new() };
+        RouteRequest { prefix, table, remove, replace, count: 1, source, paths }
+    });
     if add {
         crate::api::replace::route_said(router, table, prefix);
     }

@@ -23,6 +23,7 @@ use crate::Router;
 use crate::fib::FibError;
 use crate::ip::FamilyId;
 
+pub use change::{ChangeRoute, RouteRequest, RouteSource};
 pub use path::{PathKind, PathRequest};
 
 /// Adds this theme's operations and commands.

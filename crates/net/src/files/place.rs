@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quiver_command::operation::{OpError, retval};
-use rustix::fs::{AtFlags, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 
 use super::folder::{Folder, create_part, open_plain, plain};
 
@@ -177,6 +177,20 @@ impl NewFile {
             renameat(&self.folder, part, &self.folder, &self.name)?;
         }
         self.part = None;
+        Ok(file)
+    }
+}
+
+impl NewFile {
+    /// Gives it its name when it is on the disk, and waits until its name is there too.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish), and those of the disk.
+    pub fn finish_durably(self) -> io::Result<File> {
+        self.file.sync_all()?;
+        let folder = openat(&self.folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let file = self.finish()?;
+        rustix::fs::fsync(&folder)?;
         Ok(file)
     }
 }

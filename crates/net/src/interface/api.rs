@@ -45,7 +45,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
     handlers.act::<SwInterfaceSetUnnumbered, SwInterfaceSetUnnumberedReply>(|router, m| {
         let interface = reference(router, &m.unnumbered_sw_if_index)?;
         let lender = if m.is_add { Some(reference(router, &m.sw_if_index)?) } else { None };
-        SetUnnumbered::run(router, SetUnnumberedRequest { interface, lender }).map(drop)
+        crate::api::perform::<SetUnnumbered>(router, SetUnnumberedRequest { interface, lender }).map(drop)
     });
     handlers.act::<SwInterfaceSetTable, SwInterfaceSetTableReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
@@ -87,7 +87,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         };
         let worker = if m.is_main { None } else { Some(number(m.worker_id, "worker")?) };
         let queue = number(m.queue_id, "queue")?;
-        SetPlacement::run(router, SetPlacementRequest { interface, queue, worker }).map(drop)
+        crate::api::perform::<SetPlacement>(router, SetPlacementRequest { interface, queue, worker }).map(drop)
     });
     handlers.dump::<SwInterfaceRxPlacementDump>(dump_placement);
     handlers.reply::<CreateVlanSubif, CreateVlanSubifReply>(|router, m| {
@@ -112,6 +112,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         Ok(CreateLoopbackInstanceReply { retval: 0, sw_if_index })
     });
     handlers.act::<DeleteLoopback, DeleteLoopbackReply>(|router, m| delete(router, &m.sw_if_index, DeleteKind::Loopback));
+    handlers.passes::<SwInterfaceClearStats>();
     handlers.reads::<SwInterfaceGetTable>();
     handlers.reads::<SwInterfaceGetMacAddress>();
 }
@@ -123,7 +124,7 @@ pub fn delete(router: &mut Router, index: &InterfaceIndex, kind: DeleteKind) -> 
         DeleteKind::Sub => retval::INVALID_SUB_SW_IF_INDEX,
         _ => retval::INVALID_SW_IF_INDEX,
     };
-    match DeleteInterface::run(router, DeleteInterfaceRequest { interface, kind }) {
+    match crate::api::perform::<DeleteInterface>(router, DeleteInterfaceRequest { interface, kind }) {
         Err(error) if error.code == retval::INVALID_INTERFACE => Err(OpError { code, ..error }),
         other => other.map(drop),
     }
@@ -140,7 +141,7 @@ pub fn given(mac: &MacAddress) -> Option<[u8; 6]> {
 }
 
 fn create_loopback(router: &mut Router, mac: &MacAddress, instance: Option<u32>) -> Result<InterfaceIndex, OpError> {
-    let outcome = MakeLoopback::run(router, MakeLoopback { mac: given(mac), instance }).map_err(|error| {
+    let outcome = crate::api::perform::<MakeLoopback>(router, MakeLoopback { mac: given(mac), instance }).map_err(|error| {
         match error.code {
             // As VPP says it.
             retval::IF_ALREADY_EXISTS => OpError { code: retval::INVALID_REGISTRATION, ..error },
@@ -176,7 +177,7 @@ fn set_address(router: &mut Router, m: SwInterfaceAddDelAddress) -> Result<(), O
             SetAddressRequest { interface, address, len: Some(*len), remove: !m.is_add, all: false }
         }
     };
-    SetAddress::run(router, request).map(drop)
+    crate::api::perform::<SetAddress>(router, request).map(drop)
 }
 
 /// An interface has one link-local address, as in VPP: another one takes its place, and it cannot be taken away.

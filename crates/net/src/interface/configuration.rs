@@ -64,7 +64,9 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .configuration(Stage::Interfaces, interfaces)
         .configuration(Stage::Links, |router| each(numbers(router), links))
         .configuration(Stage::Up, |router| each(numbers(router), up))
-        .configuration(Stage::Services, |router| each(numbers(router), features));
+        .configuration(Stage::Services, |router| each(numbers(router), features))
+        .covers(&["interface_delete", "interface_set", "loopback_create", "pg_interface_create", "sub_interface_create"])
+        .covers(&["rx_mode_set", "rx_placement_set"]);
 }
 
 /// The numbers of all interfaces that are the user's.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use quiver_api::Text;
 use quiver_api::defs::*;
-use quiver_command::operation::{OpError, Operation, retval};
+use quiver_command::operation::{OpError, retval};
 
 use crate::api::{ALL, Handlers, family, index_of, is_six, prefix, reference};
 use crate::fib::ops::fib_error;
@@ -82,7 +82,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
     });
     handlers.act::<SwInterfaceIp6EnableDisable, SwInterfaceIp6EnableDisableReply>(|router, m| {
         let interface = reference(router, &m.sw_if_index)?;
-        EnableIp6::run(router, EnableIp6Request { interface, enable: m.enable }).map(drop)
+        crate::api::perform::<EnableIp6>(router, EnableIp6Request { interface, enable: m.enable }).map(drop)
     });
     handlers.act::<SwInterfaceIp6SetLinkLocalAddress, SwInterfaceIp6SetLinkLocalAddressReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;

@@ -15,6 +15,7 @@ use crate::{IfIndex, Router};
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.configuration(Stage::Addresses, |router| each(numbers(router), addresses));
     registry.configuration(Stage::Addresses, |router| each(numbers(router), unnumbered));
+    registry.covers(&["sw_interface_add_del_address", "sw_interface_ip6_enable_disable", "sw_interface_set_unnumbered"]);
 }
 
 fn addresses(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {

@@ -2,7 +2,7 @@
 
 use quiver_api::Text;
 use quiver_api::defs::*;
-use quiver_command::operation::{OpError, Operation, retval};
+use quiver_command::operation::{OpError, retval};
 use quiver_wire::MacAddr;
 
 use crate::Router;
@@ -124,7 +124,7 @@ fn set_domain(router: &mut Router, id: u32, on: Switches, age: u8, tag: &Text<64
     let (flood, uu_flood, forward, learn, arp_term, arp_ufwd) = on;
     let tag = Some(tag.0.clone()).filter(|tag| !tag.is_empty());
     let request = CreateBridgeDomainRequest { id, learn, forward, uu_flood, flood, arp_term, arp_ufwd, mac_age: age, tag };
-    Ok(done(CreateBridgeDomain::run(router, request)?)?.id)
+    Ok(done(crate::api::perform::<CreateBridgeDomain>(router, request)?)?.id)
 }
 
 fn dump_domains(router: &mut Router, m: BridgeDomainDump, send: &mut dyn FnMut(&dyn Details)) {

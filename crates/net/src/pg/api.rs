@@ -49,5 +49,5 @@ fn create(router: &mut Router, number: u32, offloads: bool, mode: &PgInterfaceMo
     if let Some(there) = router.interfaces.by_name(&format!("pg{number}")) {
         return Ok(InterfaceIndex(there.index.0));
     }
-    Ok(made(&done(CreatePg::run(router, CreatePgRequest { number, mac: None })?)?))
+    Ok(made(&done(crate::api::perform::<CreatePg>(router, CreatePgRequest { number, mac: None })?)?))
 }

@@ -6,7 +6,7 @@ use quiver_api::Text;
 use quiver_api::defs::*;
 use quiver_command::from_message;
 use quiver_command::grammar::IfRef;
-use quiver_command::operation::{OpError, Operation, retval};
+use quiver_command::operation::{OpError, retval};
 use quiver_net::Router;
 use quiver_net::api::{ALL, Details, Handlers, said};
 use quiver_net::interface::Kind;
@@ -22,7 +22,7 @@ pub(super) fn add(handlers: &mut Handlers) {
     handlers.reply::<AfPacketCreate, AfPacketCreateReply>(|router, m| {
         let mac = own(m.use_random_hw_addr, &m.hw_addr);
         let request = from_message!(said, m => CreateHost { name = host_if_name, mac: mac })?;
-        Ok(AfPacketCreateReply { retval: 0, sw_if_index: made(&done(CreateHost::run(router, request)?)?) })
+        Ok(AfPacketCreateReply { retval: 0, sw_if_index: made(&done(quiver_net::api::perform::<CreateHost>(router, request)?)?) })
     });
     handlers.reply::<AfPacketCreateV2, AfPacketCreateV2Reply>(|router, m| {
         let request = from_message!(said, m => CreateHost {
@@ -32,7 +32,7 @@ pub(super) fn add(handlers: &mut Handlers) {
             rx_per_block = rx_frames_per_block,
             tx_per_block = tx_frames_per_block,
         })?;
-        Ok(AfPacketCreateV2Reply { retval: 0, sw_if_index: made(&done(CreateHost::run(router, request)?)?) })
+        Ok(AfPacketCreateV2Reply { retval: 0, sw_if_index: made(&done(quiver_net::api::perform::<CreateHost>(router, request)?)?) })
     });
     handlers.reply::<AfPacketCreateV3, AfPacketCreateV3Reply>(|router, m| {
         let has = |flag: AfPacketFlags| m.flags.0 & flag.0 != 0;
@@ -46,11 +46,11 @@ pub(super) fn add(handlers: &mut Handlers) {
             qdisc_bypass: Some(has(AfPacketFlags::AF_PACKET_API_FLAG_QDISC_BYPASS)),
             cksum_gso: Some(has(AfPacketFlags::AF_PACKET_API_FLAG_CKSUM_GSO)),
         })?;
-        Ok(AfPacketCreateV3Reply { retval: 0, sw_if_index: made(&done(CreateHost::run(router, request)?)?) })
+        Ok(AfPacketCreateV3Reply { retval: 0, sw_if_index: made(&done(quiver_net::api::perform::<CreateHost>(router, request)?)?) })
     });
     handlers.act::<AfPacketDelete, AfPacketDeleteReply>(|router, m| {
         let interface = IfRef(format!("host-{}", m.host_if_name.as_str()));
-        DeleteInterface::run(router, DeleteInterfaceRequest { interface, kind: DeleteKind::Host }).map(drop)
+        quiver_net::api::perform::<DeleteInterface>(router, DeleteInterfaceRequest { interface, kind: DeleteKind::Host }).map(drop)
     });
     handlers.dump::<AfPacketDump>(|router, _, send| {
         for interface in router.interfaces.iter().filter(|i| i.kind == Kind::Device("host")) {
@@ -93,7 +93,7 @@ fn create_af_xdp(router: &mut Router, m: AfXdpCreateV3) -> Result<AfXdpCreateV3R
             _ => None,
         },
     })?;
-    Ok(AfXdpCreateV3Reply { retval: 0, sw_if_index: made(&done(CreateAfXdp::run(router, request)?)?) })
+    Ok(AfXdpCreateV3Reply { retval: 0, sw_if_index: made(&done(quiver_net::api::perform::<CreateAfXdp>(router, request)?)?) })
 }
 
 fn create_tap(router: &mut Router, m: TapCreateV3) -> Result<TapCreateV3Reply, OpError> {
@@ -126,7 +126,7 @@ fn create_tap(router: &mut Router, m: TapCreateV3) -> Result<TapCreateV3Reply, O
         attach: has(TapFlags::TAP_API_FLAG_ATTACH),
         tun: has(TapFlags::TAP_API_FLAG_TUN),
     })?;
-    let sw_if_index = made(&done(CreateTap::run(router, request)?)?);
+    let sw_if_index = made(&done(quiver_net::api::perform::<CreateTap>(router, request)?)?);
     if let Some(interface) = router.interfaces.get_mut(quiver_net::IfIndex(sw_if_index.0)) {
         interface.tag = Some(m.tag).filter(|tag| !tag.is_empty());
     }

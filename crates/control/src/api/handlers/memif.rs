@@ -3,7 +3,7 @@
 use quiver_api::Text;
 use quiver_api::defs::*;
 use quiver_command::from_message;
-use quiver_command::operation::{OpError, Operation, retval};
+use quiver_command::operation::{OpError, retval};
 use quiver_drivers::memif::{Mode, Role};
 use quiver_net::Router;
 use quiver_net::api::{ALL, Details, Handlers, flags, said};
@@ -63,9 +63,9 @@ fn set_socket(router: &mut Router, add: bool, id: u32, filename: String) -> Resu
     match add {
         true => {
             let request = CreateSocket { id, filename, zero_copy_buffers: None, max_memory: None, max_regions: None };
-            CreateSocket::run(router, request).map(drop)
+            quiver_net::api::perform::<CreateSocket>(router, request).map(drop)
         }
-        false => DeleteSocket::run(router, DeleteSocket { id }).map(drop),
+        false => quiver_net::api::perform::<DeleteSocket>(router, DeleteSocket { id }).map(drop),
     }
 }
 
@@ -79,7 +79,7 @@ fn is_ip(mode: &MemifMode) -> Result<bool, OpError> {
 
 /// VPP asks for copies by a flag; here zero-copy is what has to be asked for, and only the command can.
 fn create(router: &mut Router, request: MakeMemif) -> Result<InterfaceIndex, OpError> {
-    let made = done(MakeMemif::run(router, request)?)?;
+    let made = done(quiver_net::api::perform::<MakeMemif>(router, request)?)?;
     Ok(InterfaceIndex(made.0.sw_if_index))
 }
 

@@ -5,11 +5,11 @@ use quiver_command::grammar::quote;
 use quiver_command::operation::Registry;
 use quiver_wire::IpPrefix;
 
+use super::Family;
 use super::change::{ChangeRoute, RouteRequest, RouteSource};
 use super::path::PathRequest;
 use super::path_mtu::SetPathMtu;
 use super::table::{ChangeTable, ChangeTableRequest, SetFlowHash, SetFlowHashRequest, SetInterfaceTable, SetInterfaceTableRequest};
-use super::{Family, PathKind};
 use crate::Router;
 use crate::fib::{RouteInfo, Source, TableInfo, default_name};
 use crate::interface::configuration::{named, numbers};
@@ -25,7 +25,8 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .configuration(Stage::Links, |router| each(numbers(router), interface_tables))
         .configuration(Stage::Addresses, |_| whole(deleted_tables))
         .configuration(Stage::Routes, routes)
-        .configuration(Stage::Neighbors, |_| whole(path_mtus));
+        .configuration(Stage::Neighbors, |_| whole(path_mtus))
+        .covers(&["ip_route_add_del", "ip_table_add_del", "path_mtu_set", "set_ip_flow_hash", "sw_interface_set_table"]);
 }
 
 const fn word(family: FamilyId) -> &'static str {
@@ -104,9 +105,10 @@ fn push_route(router: &Router, table: u32, route: &RouteInfo, out: &mut Configur
             _ => continue,
         };
         let mut paths: Vec<PathRequest> = said.paths.iter().filter_map(|path| PathRequest::of(router, path)).collect();
+        // Those over interfaces that are gone may be alike.
+        paths.dedup();
         if paths.is_empty() {
-            // Its interfaces are gone: its packets are dropped.
-            paths.push(PathRequest { kind: Some(PathKind::Drop), ..PathRequest::default() });
+            continue;
         }
         let mut command = format!("ip route add {}", route.prefix);
         command += if source == RouteSource::Api { " source api" } else { "" };

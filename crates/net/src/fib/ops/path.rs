@@ -26,6 +26,8 @@ pub enum PathKind {
     Prohibit,
     /// Looked up in `table`.
     Lookup,
+    /// Over an interface that is gone: dropped, unless there are other paths.
+    Gone,
 }
 
 /// A path as the user says it.
@@ -72,6 +74,7 @@ impl PathRequest {
             (Some(PathKind::Unreach), ..) => Hop::Unreachable,
             (Some(PathKind::Prohibit), ..) => Hop::Prohibited,
             (Some(PathKind::Lookup), ..) => Hop::Lookup(self.table),
+            (Some(PathKind::Gone), ..) => Hop::Gone,
             (None, None, None) => {
                 return Err(OpError::unspecified("a path without a next hop, interface or action").key("via"));
             }
@@ -81,8 +84,8 @@ impl PathRequest {
 }
 
 impl PathRequest {
-    /// The request for a path; none for one that no request makes, such as one over an interface that is gone.
-    pub(super) fn of(router: &Router, path: &Path) -> Option<Self> {
+    /// The request for a path; none for one that no request makes.
+    pub(crate) fn of(router: &Router, path: &Path) -> Option<Self> {
         let named = |index| IfRef(router.interfaces.name(index));
         let kind = |kind| Self { kind: Some(kind), ..Self::default() };
         let request = match path.hop {
@@ -103,7 +106,8 @@ impl PathRequest {
             Hop::Punt => kind(PathKind::Punt),
             Hop::Unreachable => kind(PathKind::Unreach),
             Hop::Prohibited => kind(PathKind::Prohibit),
-            Hop::LinkLocal | Hop::Gone => return None,
+            Hop::Gone => kind(PathKind::Gone),
+            Hop::LinkLocal => return None,
         };
         let weight = if path.weight == 1 { 0 } else { path.weight };
         Some(Self { weight, preference: path.preference, ..request })
@@ -120,6 +124,7 @@ impl PathRequest {
             PathKind::Punt => "punt".to_owned(),
             PathKind::Unreach => "null-send-unreach".to_owned(),
             PathKind::Prohibit => "null-send-prohibit".to_owned(),
+            PathKind::Gone => "gone".to_owned(),
             PathKind::Lookup => format!("lookup in table {}", self.table),
         }));
         if self.table != 0 && self.kind.is_none() {
@@ -147,6 +152,7 @@ pub(super) fn parse(args: &mut Args<'_>, router: &Router) -> Result<PathRequest,
         ("null-send-unreach", PathKind::Unreach),
         ("null-send-prohibit", PathKind::Prohibit),
         ("null", PathKind::Drop),
+        ("gone", PathKind::Gone),
     ];
     let is_interface = |args: &Args<'_>| args.peek().is_some_and(|word| router.interfaces.find(&word).is_ok());
     if let Some(address) = args.try_ip() {

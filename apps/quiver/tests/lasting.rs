@@ -1,0 +1,335 @@
+//! Configuration that lasts: what was confirmed is there after any end, and what cannot be stored is refused.
+//!
+//! `QUIVER_KILLS` says how many times the router is killed at a random moment; a few without it.
+
+mod common;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use common::{Folder, Json, Router, is_root, output};
+use quiver_api::defs::*;
+use quiver_api::{Message, Reader, Wire, frame};
+
+const STATE: &str = "unix { state-dir @/state }";
+
+/// Ends a router as a crash does, and starts it again in its folder.
+fn crash(router: Router, conf: &str) -> Router {
+    let mut router = router;
+    router.kill9();
+    again(router, conf)
+}
+
+/// Starts a router that has ended again in its folder.
+fn again(mut router: Router, conf: &str) -> Router {
+    let folder = std::mem::replace(&mut router.folder, Folder::new());
+    Router::start_in(folder, conf)
+}
+
+/// The configuration, whatever the order: numbers of interfaces depend on which were deleted when.
+fn configuration(router: &Router) -> Vec<String> {
+    let mut lines: Vec<String> = router.ask("show configuration").unwrap().lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn what_was_confirmed_is_there_after_a_crash_and_startup_config_is_not_run_again() {
+    let folder = Folder::new();
+    let script = folder.file("start", "create loopback interface instance 7\n");
+    let conf = format!("unix {{ state-dir @/state startup-config {} }}", script.display());
+    let router = Router::start_in(folder, &conf);
+    for line in [
+        "create loopback interface instance 0",
+        "set interface ip address loop0 10.0.0.1/24",
+        "set interface state loop0 up",
+        "ip route add 192.0.2.0/24 via 10.0.0.2 loop0",
+        "create bridge-domain 5",
+        "delete loopback interface intfc loop7",
+    ] {
+        router.ask(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
+    assert!(router.ask("show configuration state").unwrap().contains("7 operations recorded"));
+    let before = configuration(&router);
+    assert!(before.contains(&"ip route add 192.0.2.0/24 via 10.0.0.2 loop0".to_owned()), "{before:?}");
+
+    let router = crash(router, &conf);
+    assert_eq!(configuration(&router), before);
+    assert!(router.ask("show bridge-domain 5").is_ok(), "recorded, though the configuration does not speak of it yet");
+
+    // The same from a checkpoint, and from what was recorded behind it.
+    router.ask("write").unwrap();
+    router.ask("set interface tag loop0 cellar").unwrap();
+    let before = configuration(&router);
+    let router = crash(router, &conf);
+    assert_eq!(configuration(&router), before);
+    assert!(router.ask("show bridge-domain 5").is_ok());
+
+    // As a file of commands.
+    router.ask("save commands").unwrap();
+    let text = fs::read_to_string(router.path("files/commands")).unwrap();
+    assert!(text.contains("set interface tag loop0 cellar\n"), "{text}");
+    let fresh = Router::start("");
+    assert!(fresh.ask("write").unwrap_err().contains("state-dir"), "nothing lasts there");
+    fs::copy(router.path("files/commands"), fresh.path("files/commands")).unwrap();
+    fresh.ask("exec commands").unwrap();
+    assert_eq!(configuration(&fresh), before);
+}
+
+#[test]
+fn a_torn_tail_is_left_out_and_a_folder_has_one_router() {
+    let mut router = Router::start(STATE);
+    router.ask("create loopback interface instance 0").unwrap();
+    let before = configuration(&router);
+    let state = router.path("state");
+    let folder = Folder::new();
+    let second = output(&folder, &format!("unix {{ nodaemon runtime-dir @ state-dir {} }}", state.display()));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another router keeps its state there"), "{second:?}");
+    router.kill9();
+    // The journal ends where nothing is written any more; a record follows of which the disk has a part.
+    let path = state.join("configuration");
+    let bytes = fs::read(&path).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(end as u64).unwrap();
+    std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).unwrap();
+    file.write_all(&[40, 0, 0, 0, 1, 2, 3, 4, b'{']).unwrap();
+    let router = again(router, STATE);
+    assert_eq!(configuration(&router), before);
+    assert!(router.console().contains("are not; the file as it was is kept"), "{}", router.console());
+    assert!(state.join("configuration.torn").exists());
+}
+
+#[test]
+fn what_cannot_be_made_again_is_told_and_kept() {
+    let router = Router::start(STATE);
+    router.ask("create loopback interface instance 3").unwrap();
+    router.ask("create pcap-interface name p tx capture").unwrap();
+    router.ask("set interface tag p cellar").unwrap();
+    let before = configuration(&router);
+    // The recording cannot be made where a folder has its name.
+    fs::remove_file(router.path("files/capture")).unwrap();
+    fs::create_dir(router.path("files/capture")).unwrap();
+    let router = crash(router, STATE);
+    assert_eq!(configuration(&router), ["create loopback interface instance 3"]);
+    let failed = router.data("show configuration state")["failed"].clone();
+    assert_eq!((&failed[0]["operation"], failed.as_array().unwrap().len()), (&"pcap_interface_create".into(), 2));
+    fs::remove_dir(router.path("files/capture")).unwrap();
+    let router = crash(router, STATE);
+    assert_eq!(configuration(&router), before);
+}
+
+/// Numbers that look random, the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+
+    /// A change of configuration; some are refused.
+    fn line(&mut self) -> String {
+        let (n, k) = (self.below(5), self.below(4));
+        let del = if self.below(3) == 0 { "del " } else { "" };
+        match self.below(14) {
+            0 | 1 => format!("create loopback interface instance {n}"),
+            2 => format!("delete loopback interface intfc loop{n}"),
+            3 => format!("set interface state loop{n} {}", if k < 3 { "up" } else { "down" }),
+            4 | 5 => format!("set interface ip address {del}loop{n} 10.{n}.{k}.1/24"),
+            6 => format!("set interface ip address {del}loop{n} 2001:db8:{n}::{k}/64"),
+            7 => format!("ip table {} {}", if del.is_empty() { "add" } else { "del" }, k + 1),
+            8 => format!("ip route {} 172.16.{n}{k}.0/24 via loop{n}", if del.is_empty() { "add" } else { "del" }),
+            9 => format!("ip route {} count 50 172.20.{k}.0/32 table {k} via drop", if del.is_empty() { "add" } else { "del" }),
+            10 => format!("set interface mtu {} loop{n}", 1000 + k),
+            11 => format!("set interface tag loop{n} tag {k}"),
+            12 => format!("create sub-interfaces loop{n} {}", k + 1),
+            _ => "write".to_owned(),
+        }
+    }
+}
+
+/// A router is killed at random moments while its configuration changes. Another one, that nobody kills, runs what was confirmed.
+#[test]
+fn whenever_it_is_killed_what_was_confirmed_is_there() {
+    let kills: u64 = std::env::var("QUIVER_KILLS").ok().map_or(6, |text| text.parse().expect("QUIVER_KILLS is a number"));
+    let mut random = Random(0x0721_2026_1123);
+    let model = Router::start("");
+    let mut mirror = Json::connect(&model.path("json.sock")).unwrap();
+    let mut router = Router::start(STATE);
+    let (mut confirmed, mut in_flight) = (0, 0);
+    for kill in 0..kills {
+        let mut client = Json::connect(&router.path("json.sock")).unwrap();
+        let moment = Duration::from_micros(random.below(60_000));
+        let pid = rustix::process::Pid::from_child(&router.child);
+        let killer = thread::spawn(move || {
+            thread::sleep(moment);
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        });
+        let last = loop {
+            let line = random.line();
+            let Some(answer) = client.try_ask(&line) else { break line };
+            if answer["status"] == "ok" && line != "write" {
+                confirmed += 1;
+                let same = mirror.ask(&line, false);
+                assert_eq!(same["status"], "ok", "{line}: {same}");
+            }
+        };
+        killer.join().unwrap();
+        router.child.wait().unwrap();
+        router = again(router, STATE);
+        let (is, mut should) = (configuration(&router), configuration(&model));
+        if is != should {
+            // What was asked for and not answered may be there.
+            in_flight += 1;
+            mirror.ask(&last, false);
+            should = configuration(&model);
+        }
+        let lacks = |of: &[String], other: &[String]| of.iter().filter(|line| !other.contains(line)).cloned().collect::<Vec<_>>();
+        let (missing, more) = (lacks(&should, &is), lacks(&is, &should));
+        let when = format!("kill {kill} after {moment:?}, {confirmed} confirmed, then `{last}'");
+        assert!(missing.is_empty() && more.is_empty(), "{when}: missing {missing:?}, too much {more:?}");
+    }
+    println!("{kills} kills, {confirmed} operations confirmed, {in_flight} done and not confirmed");
+}
+
+/// A client of the binary API.
+struct Api {
+    stream: UnixStream,
+    index: u32,
+    table: Vec<MessageTableEntry>,
+}
+
+impl Api {
+    fn connect(path: &Path) -> Self {
+        let mut stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(common::SOON)).unwrap();
+        let mut hello = Vec::new();
+        frame::push(&mut hello, |out| {
+            frame::CREATE.put(out);
+            1_u32.put(out);
+            SockclntCreate { name: "lasting".into() }.write(out);
+        });
+        stream.write_all(&hello).unwrap();
+        let message = Self::receive(&mut stream);
+        let mut reader = Reader::new(&message[2..]);
+        let (index, _context) = (u32::get(&mut reader).unwrap(), u32::get(&mut reader).unwrap());
+        let table = SockclntCreateReply::read(&mut reader).unwrap().message_table;
+        Self { stream, index, table }
+    }
+
+    fn receive(stream: &mut UnixStream) -> Vec<u8> {
+        let mut header = [0; frame::HEADER];
+        stream.read_exact(&mut header).unwrap();
+        let mut message = vec![0; u32::from_be_bytes([header[8], header[9], header[10], header[11]]) as usize];
+        stream.read_exact(&mut message).unwrap();
+        message
+    }
+
+    /// Sends a request; it has been done when this returns.
+    fn ask<M: Message>(&mut self, message: &M) {
+        let wanted = format!("{}_{:08x}", M::INFO.name, quiver_api::crc(M::INFO));
+        let id = self.table.iter().find(|entry| entry.name.as_str() == wanted).expect(&wanted).index;
+        let (index, mut out) = (self.index, Vec::new());
+        frame::push(&mut out, |out| {
+            id.put(out);
+            index.put(out);
+            7_u32.put(out);
+            message.write(out);
+        });
+        self.stream.write_all(&out).unwrap();
+        let reply = Self::receive(&mut self.stream);
+        // Number, context, and the code of every reply.
+        assert_eq!(reply[6..10], [0; 4], "{}: {reply:?}", M::INFO.name);
+    }
+}
+
+#[test]
+fn changes_of_the_binary_api_last_whether_they_are_an_operation_or_not() {
+    let conf = format!("{STATE} socksvr {{ socket-name @/api.sock }}");
+    let router = Router::start(&conf);
+    let mut client = Api::connect(&router.path("api.sock"));
+    client.ask(&CreateLoopbackInstance { is_specified: true, user_instance: 4, ..CreateLoopbackInstance::default() });
+    let sw_if_index = InterfaceIndex(1);
+    let mut un = AddressUnion::default();
+    un.0[..4].copy_from_slice(&[10, 1, 0, 0]);
+    let mut message = IpRouteAddDel { is_add: true, ..IpRouteAddDel::default() };
+    message.route.prefix = Prefix { address: Address { af: AddressFamily::ADDRESS_IP4, un }, len: 16 };
+    message.route.paths = vec![FibPath { sw_if_index: 1, weight: 1, ..FibPath::default() }];
+    client.ask(&message);
+    let recorded = |router: &Router| router.data("show configuration state")["recorded"].as_u64().unwrap();
+    assert_eq!(recorded(&router), 2, "an operation each");
+    // This one changes the router itself: a checkpoint follows before the answer.
+    client.ask(&SwInterfaceSetFlags { sw_if_index: sw_if_index.clone(), flags: IfStatusFlags(1) });
+    assert_eq!(recorded(&router), 3);
+    client.ask(&SwInterfaceClearStats { sw_if_index });
+    assert_eq!(recorded(&router), 3, "no configuration");
+    let before = configuration(&router);
+    let expected =
+        ["create loopback interface instance 4", "ip route add 10.1.0.0/16 source api via loop4", "set interface state loop4 up"];
+    assert_eq!(before, expected);
+    let router = crash(router, &conf);
+    assert_eq!(configuration(&router), before);
+}
+
+/// A small file system of its own, as long as this lives.
+struct Small(std::path::PathBuf);
+
+impl Small {
+    fn mount(path: std::path::PathBuf) -> Option<Self> {
+        fs::create_dir_all(&path).unwrap();
+        let done = Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"]).arg(&path).status();
+        done.is_ok_and(|status| status.success()).then(|| Self(path))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn on_a_full_disk_changes_are_refused_and_the_router_goes_on() {
+    let folder = Folder::new();
+    let Some(small) = is_root().then(|| Small::mount(folder.join("state"))).flatten() else {
+        println!("skipped: mounting a small file system needs root");
+        return;
+    };
+    let mut router = Router::start_in(folder, STATE);
+    let text = "x".repeat(30_000);
+    let define = |n: usize| format!("define M{n} {text}");
+    router.ask(&define(0)).unwrap();
+    let mut filler = fs::File::create(small.0.join("filler")).unwrap();
+    while filler.write_all(&[1; 1 << 16]).is_ok() {}
+    // The space that was reserved is used up, then it is said.
+    let refused = (1..1000).find_map(|n| router.ask(&define(n)).err().map(|error| (n, error)));
+    let (first, error) = refused.expect("refused at last");
+    assert!(error.contains("refused: what changes cannot be stored") && error.contains("No space left"), "{error}");
+    assert!(!error.trim_end().contains('\n'), "{error}");
+    let names = |router: &Router| router.data("show macro").as_array().map_or(0, Vec::len);
+    assert_eq!(names(&router), first, "it is as it was");
+    assert!(
+        router.ask("show version").is_ok() && router.ask("show configuration state").unwrap().contains("nothing can be stored")
+    );
+    // What was confirmed is there after a crash, also now.
+    router.kill9();
+    drop(filler);
+    fs::remove_file(small.0.join("filler")).unwrap();
+    let mut router = again(router, STATE);
+    assert_eq!(names(&router), first);
+    // With room again it goes on without being started anew.
+    let mut filler = fs::File::create(small.0.join("filler")).unwrap();
+    while filler.write_all(&[1; 1 << 16]).is_ok() {}
+    let refused = (first..1000).find(|n| router.ask(&define(*n)).is_err()).expect("refused at last");
+    drop(filler);
+    fs::remove_file(small.0.join("filler")).unwrap();
+    router.wait_for("changes are taken again", |router| router.ask(&define(refused)).is_ok());
+}

@@ -21,6 +21,7 @@
 //! May use: the operating system. Must never know: packets, nodes, interfaces.
 
 mod cache;
+mod copy;
 mod geometry;
 mod meta;
 mod pool;
@@ -28,6 +29,7 @@ mod region;
 mod shared;
 
 pub use cache::Cache;
+pub use copy::{copy_shared, load_shared_u16, load_shared_u32, load_shared_u64};
 pub use geometry::{DEFAULT_DATA_SIZE, Geometry, GeometryError, HEADER_WINDOW, HEADROOM, LINE};
 pub use meta::{Meta, NO_BUFFER, NO_TRACE};
 pub use pool::{Pool, PoolUse};

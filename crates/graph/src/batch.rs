@@ -10,6 +10,7 @@ use quiver_buffer::HEADER_WINDOW;
 
 use crate::frame::{Frame, IF_MASK, IfIndex};
 use crate::loops::each;
+use crate::memory::{Memory, Shared};
 use crate::node::Verdict;
 use crate::packet::Env;
 
@@ -17,7 +18,7 @@ use crate::packet::Env;
 ///
 /// It is the only live access to their lanes and bytes (F1: no index twice, so no two of its packets share bytes).
 pub struct Batch<'a, const W: usize> {
-    frame: *mut Frame,
+    frame: *mut Frame<Shared>,
     at: usize,
     /// Where the slots of its packets are noted.
     next: *mut u16,
@@ -47,8 +48,8 @@ impl<'a, const W: usize> Batch<'a, W> {
     /// `at` + `W` is at most the length of the frame, which is nobody else's for 'a and holds to F1 and F2; `next` has room for
     /// as many slots, which nobody else uses meanwhile.
     #[inline(always)]
-    pub(crate) unsafe fn new(frame: *mut Frame, at: usize, next: *mut u16, env: &'a Env) -> Self {
-        let mut batch = Self { frame, at, next, data: [std::ptr::null_mut(); W], spans: [0; W], _env: env };
+    pub(crate) unsafe fn new<M: Memory>(frame: *mut Frame<M>, at: usize, next: *mut u16, env: &'a Env) -> Self {
+        let mut batch = Self { frame: frame.cast(), at, next, data: [std::ptr::null_mut(); W], spans: [0; W], _env: env };
         // SAFETY: the lanes are live (the caller's promise).
         let (index, spans) = unsafe { (*lane!(batch, index), *lane!(batch, span)) };
         batch.spans = spans;
@@ -153,7 +154,8 @@ impl<'a, const W: usize> Batch<'a, W> {
         self.spans.iter().fold(0, |short, span| short | (span & 0xffff).wrapping_sub(len)) >> 31 == 0
     }
 
-    /// The headers `OFFSET` bytes into the data, copied. Bytes past a packet's end are stale, never foreign memory.
+    /// The headers `OFFSET` bytes into the data, copied: by plain loads, also of memory that a peer writes (the crate's module `memory`
+    /// says why). Bytes past a packet's end are stale, never foreign memory.
     #[inline(always)]
     pub fn heads<H: FromBytes + Copy, const OFFSET: usize>(&self) -> [H; W] {
         const { assert!(OFFSET + size_of::<H>() <= HEADER_WINDOW) };

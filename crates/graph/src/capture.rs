@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_channel::Sender;
 
 use crate::IfIndex;
+use crate::memory::Shared;
 use crate::packet::Pkt;
 
 /// Where packets are copied.
@@ -75,7 +76,7 @@ impl Captures {
         self.sink.is_some()
     }
 
-    pub(crate) fn copy(&mut self, point: CapturePoint, interface: IfIndex, time: u64, packet: &Pkt<'_>) {
+    pub(crate) fn copy(&mut self, point: CapturePoint, interface: IfIndex, time: u64, packet: &Pkt<'_, Shared>) {
         let Some(sink) = &self.sink else { return };
         let wanted = sink.points.contains(&point)
             && sink.interface.is_none_or(|i| i == interface)

@@ -6,16 +6,20 @@ use quiver_buffer::{HEADROOM, Meta, NO_BUFFER};
 use crate::IfIndex;
 use crate::context::{Core, NodeCx};
 use crate::frame::{IF_MASK, Span, TAKEN, flags};
+use crate::memory::{self, Memory, Private, Shared};
 use crate::packet::{Env, Packet, Pkt};
 use crate::port::Segment;
 
 /// A run of bytes to copy from.
 pub(crate) trait Run: Copy {
+    /// Whose memory it lies in.
+    type Memory: Memory;
     fn start(self) -> *const u8;
     fn bytes(self) -> usize;
 }
 
 impl Run for &[u8] {
+    type Memory = Private;
     fn start(self) -> *const u8 {
         self.as_ptr()
     }
@@ -25,6 +29,7 @@ impl Run for &[u8] {
 }
 
 impl Run for (*const u8, usize) {
+    type Memory = Shared;
     fn start(self) -> *const u8 {
         self.0
     }
@@ -66,7 +71,7 @@ pub(crate) unsafe fn build<R: Run>(core: &mut Core, env: Env, parts: &[R], rx_if
             // The part is readable by the caller's promise, and buffers handed out now belong to no packet.
             unsafe {
                 let to = env.base.add(index as usize * env.stride as usize + HEADROOM + done);
-                std::ptr::copy_nonoverlapping(part.start().add(offset_in_part), to, n);
+                memory::copy::<R::Memory>(to, part.start().add(offset_in_part), n);
             }
             done += n;
             offset_in_part += n;
@@ -91,7 +96,7 @@ pub(crate) unsafe fn build<R: Run>(core: &mut Core, env: Env, parts: &[R], rx_if
             unsafe { *env.meta.add(*index as usize) = Meta { next, segment, ..Meta::EMPTY } };
         }
     }
-    Some(Packet { index: first, span: span.0, context, aux: 0 })
+    Some(Packet::new(first, span.0, context, 0))
 }
 
 /// A packet where a device has put it, and its bytes. `None` where there is no segment.
@@ -99,7 +104,7 @@ pub(crate) unsafe fn build<R: Run>(core: &mut Core, env: Env, parts: &[R], rx_if
 /// # Safety
 /// The buffers are the caller's, each named once, and every segment ends within the data area (F2).
 #[inline(always)]
-pub(crate) unsafe fn adopt(env: Env, segments: &[Segment], rx_if: IfIndex) -> Option<(Packet, u64)> {
+pub(crate) unsafe fn adopt(env: Env, segments: &[Segment], rx_if: IfIndex) -> Option<(Packet<Shared>, u64)> {
     let (first, rest) = segments.split_first()?;
     let mut context = rx_if.0 & IF_MASK;
     let mut bytes = first.len;
@@ -108,7 +113,7 @@ pub(crate) unsafe fn adopt(env: Env, segments: &[Segment], rx_if: IfIndex) -> Op
         // SAFETY: as promised.
         bytes += unsafe { chain(env, first.buffer, rest) };
     }
-    Some((Packet { index: first.buffer, span: Span::new(first.offset, first.len).0, context, aux: 0 }, u64::from(bytes)))
+    Some((Packet::new(first.buffer, Span::new(first.offset, first.len).0, context, 0), u64::from(bytes)))
 }
 
 /// Writes the metadata of a chain of `rest` behind `head`; gives the bytes of `rest`.
@@ -235,7 +240,7 @@ impl NodeCx<'_> {
     }
 }
 
-impl Packet {
+impl<M: Memory> Packet<M> {
     /// Makes the packet fit to go to another worker: trace records belong to the worker that began them, so the trace ends.
     pub fn detach(&mut self) {
         self.context &= !flags::TRACED;

@@ -10,6 +10,7 @@ use crate::elog::{EventKind, Ring};
 use crate::frame::{Frame, LANES, Span, flags};
 use crate::handoff::Handoff;
 use crate::interface::InterfaceCounters;
+use crate::memory::{Memory, Shared};
 use crate::node::{DropReasons, Verdict};
 use crate::packet::{Env, Lanes, Packet, Pkt};
 use crate::stats::SimpleCounters;
@@ -40,7 +41,7 @@ const SPARE: usize = 64;
 #[repr(align(64))]
 struct Pending {
     node: u16,
-    frame: Option<Box<Frame>>,
+    frame: Option<Box<Frame<Shared>>>,
 }
 
 /// Entries before and behind the open frames' table that are never used, so that it shares no line with anything.
@@ -66,7 +67,7 @@ pub(crate) struct Queue {
 /// Frames for use again, on lines of their own.
 #[repr(align(128))]
 struct Spare {
-    frames: [Option<Box<Frame>>; SPARE],
+    frames: [Option<Box<Frame<Shared>>>; SPARE],
     len: usize,
 }
 
@@ -83,13 +84,13 @@ impl Queue {
         self.open.resize(EDGE + nodes + EDGE, CLOSED);
     }
 
-    pub(crate) fn new_frame(&mut self) -> Box<Frame> {
+    pub(crate) fn new_frame(&mut self) -> Box<Frame<Shared>> {
         let Some(last) = self.spare.len.checked_sub(1) else { return Frame::boxed() };
         self.spare.len = last;
         self.spare.frames[last].take().unwrap_or_else(Frame::boxed)
     }
 
-    pub(crate) fn recycle(&mut self, mut frame: Box<Frame>) {
+    pub(crate) fn recycle(&mut self, mut frame: Box<Frame<Shared>>) {
         frame.len = 0;
         frame.taken = 0;
         if let Some(place) = self.spare.frames.get_mut(self.spare.len) {
@@ -109,7 +110,7 @@ impl Queue {
     }
 
     #[inline(always)]
-    pub(crate) fn pop(&mut self) -> Option<(u16, Box<Frame>)> {
+    pub(crate) fn pop(&mut self) -> Option<(u16, Box<Frame<Shared>>)> {
         if self.done == self.filled {
             self.first += self.filled as u64;
             (self.done, self.filled) = (0, 0);
@@ -137,7 +138,7 @@ impl Queue {
 
     /// The frame of `node` that has room for a packet.
     #[inline(always)]
-    pub(crate) fn open_frame(&mut self, node: u16) -> &mut Frame {
+    pub(crate) fn open_frame(&mut self, node: u16) -> &mut Frame<Shared> {
         let open = self.opened(node);
         let has_room = |p: &Pending| p.frame.as_ref().is_some_and(|frame| frame.len < self.vector_size);
         if !self.waiting.get(open).is_some_and(has_room) {
@@ -151,13 +152,13 @@ impl Queue {
     }
 
     #[inline(never)]
-    fn open_new(&mut self, node: u16) -> &mut Frame {
+    fn open_new(&mut self, node: u16) -> &mut Frame<Shared> {
         let frame = self.new_frame();
         self.append(node, frame)
     }
 
     #[inline(always)]
-    fn append(&mut self, node: u16, frame: Box<Frame>) -> &mut Frame {
+    fn append(&mut self, node: u16, frame: Box<Frame<Shared>>) -> &mut Frame<Shared> {
         let at = self.filled;
         self.open[EDGE + node as usize] = self.first + at as u64;
         if at == self.waiting.len() {
@@ -170,7 +171,7 @@ impl Queue {
     }
 
     /// Hands a whole frame over: swapped, not copied, unless the node's open frame has room for it.
-    pub(crate) fn hand_over(&mut self, node: u16, frame: Box<Frame>) {
+    pub(crate) fn hand_over(&mut self, node: u16, frame: Box<Frame<Shared>>) {
         let vector_size = self.vector_size;
         let open = self.opened(node);
         if let Some(target) = self.waiting.get_mut(open).and_then(|p| p.frame.as_mut())
@@ -235,7 +236,7 @@ impl Core {
     }
 
     /// Frees every packet of a frame.
-    pub(crate) fn free_frame(&mut self, frame: &mut Frame) {
+    pub(crate) fn free_frame(&mut self, frame: &mut Frame<Shared>) {
         if frame.flags_any() & flags::CHAINED != 0 {
             for i in 0..frame.len {
                 self.free_chain(frame.index[i], frame.context[i]);
@@ -304,14 +305,14 @@ impl NodeCx<'_> {
     /// # Panics
     /// Where `i` is not a packet of the frame.
     #[inline(always)]
-    pub fn packet<'f>(&'f self, frame: &'f mut Frame, i: usize) -> Pkt<'f> {
+    pub fn packet<'f, M: Memory>(&'f self, frame: &'f mut Frame<M>, i: usize) -> Pkt<'f, M> {
         assert!(i < frame.len);
         // SAFETY: i < len; the borrow of the frame makes this the only view.
         unsafe { Pkt::of_lane(frame, i, &self.env) }
     }
 
     /// View of an owned packet.
-    pub fn view<'p>(&'p self, packet: &'p mut Packet) -> Pkt<'p> {
+    pub fn view<'p, M: Memory>(&'p self, packet: &'p mut Packet<M>) -> Pkt<'p, M> {
         Pkt::of_packet(packet, &self.env)
     }
 
@@ -325,7 +326,7 @@ impl NodeCx<'_> {
 
     /// Sends the whole frame the same way (vector nodes).
     #[inline(always)]
-    pub fn decide_all(&mut self, frame: &Frame, verdict: impl Into<Verdict>) {
+    pub fn decide_all<M: Memory>(&mut self, frame: &Frame<M>, verdict: impl Into<Verdict>) {
         self.next[..frame.len].fill(verdict.into().0);
     }
 
@@ -344,7 +345,7 @@ impl NodeCx<'_> {
             self.no_buffer(rx_if, 1);
             return None;
         };
-        Some(Packet { index, span: Span::new(HEADROOM as u32, len as u32).0, context: rx_if.0 & crate::frame::IF_MASK, aux: 0 })
+        Some(Packet::new(index, Span::new(HEADROOM as u32, len as u32).0, rx_if.0 & crate::frame::IF_MASK, 0))
     }
 
     /// A new packet with these bytes, chained over several buffers where one is too small.
@@ -365,34 +366,36 @@ impl NodeCx<'_> {
     }
 
     /// Frees a packet without counting it as dropped (it was consumed).
-    pub fn free(&mut self, packet: Packet) {
+    pub fn free<M: Memory>(&mut self, packet: Packet<M>) {
         if packet.index != crate::frame::TAKEN {
             self.core.free_chain(packet.index, packet.context);
         }
     }
 
     /// Sends an owned packet to one of this node's next nodes.
-    pub fn emit(&mut self, verdict: impl Into<Verdict>, packet: Packet) {
+    pub fn emit<M: Memory>(&mut self, verdict: impl Into<Verdict>, packet: Packet<M>) {
         if packet.index == crate::frame::TAKEN {
             return;
         }
         let node = self.nexts.get(usize::from(verdict.into().0)).copied().unwrap_or(NULL_NODE);
-        self.core.queue.open_frame(node).append(&packet);
+        self.core.queue.open_frame(node).append(&packet.any());
     }
 
     /// Drops an owned packet for a counted reason.
-    pub fn drop_packet<D: DropReasons>(&mut self, mut packet: Packet, reason: D) {
+    pub fn drop_packet<D: DropReasons, M: Memory>(&mut self, mut packet: Packet<M>, reason: D) {
         packet.aux = self.env.error_base + u32::from(reason.index());
         self.emit(Verdict::DROP, packet);
     }
 
     /// An empty frame for an input node to fill.
     pub fn new_frame(&mut self) -> Box<Frame> {
-        self.core.queue.new_frame()
+        // SAFETY: the layout is the same, and the frame is empty (F3).
+        unsafe { Box::from_raw(Box::into_raw(self.core.queue.new_frame()).cast()) }
     }
 
     /// Sends a frame of an input node on, starting traces where they were asked for; an empty one is put back.
-    pub fn send(&mut self, verdict: impl Into<Verdict>, mut frame: Box<Frame>) {
+    pub fn send<M: Memory>(&mut self, verdict: impl Into<Verdict>, frame: Box<Frame<M>>) {
+        let mut frame = frame.into_any();
         if frame.len == 0 {
             self.core.queue.recycle(frame);
             return;
@@ -416,27 +419,27 @@ impl NodeCx<'_> {
     }
 
     /// Puts back a frame that stayed empty.
-    pub fn recycle(&mut self, frame: Box<Frame>) {
+    pub fn recycle<M: Memory>(&mut self, frame: Box<Frame<M>>) {
         debug_assert!(frame.is_empty());
-        self.core.queue.recycle(frame);
+        self.core.queue.recycle(frame.into_any());
     }
 
     /// Traces packets as they are now, for nodes that consume them (the framework traces what a node leaves in its frame).
     #[inline(always)]
-    pub fn trace_here(&mut self, frame: &mut Frame) {
+    pub fn trace_here<M: Memory>(&mut self, frame: &mut Frame<M>) {
         if self.core.trace.live() {
-            crate::trace::record(self.core, &self.env, self.node, &[], &[0; LANES], frame);
+            crate::trace::record(self.core, &self.env, self.node, &[], &[0; LANES], frame.any());
         }
     }
 
     /// [`NodeCx::trace_here`] for one packet of a frame.
     #[cold]
-    pub(crate) fn trace_one(&mut self, frame: &mut Frame, i: usize) {
+    pub(crate) fn trace_one(&mut self, frame: &mut Frame<Shared>, i: usize) {
         crate::trace::record_at(self.core, &self.env, self.node, frame, i);
     }
 
     /// For nodes that consume packets: traces the frame as it is, frees the first `done` packets and drops the others.
-    pub(crate) fn consume<D: DropReasons>(&mut self, frame: &mut Frame, done: usize, reason: D) {
+    pub(crate) fn consume<D: DropReasons>(&mut self, frame: &mut Frame<Shared>, done: usize, reason: D) {
         let code = self.env.error_base + u32::from(reason.index());
         if done < frame.len {
             frame.aux[done..frame.len].fill(code);
@@ -467,14 +470,14 @@ impl NodeCx<'_> {
 
     /// Copies the packets of a frame to an rx capture, if one runs: for input nodes, before they send the frame.
     #[inline(always)]
-    pub fn capture_received(&mut self, frame: &mut Frame, interface: IfIndex) {
+    pub fn capture_received<M: Memory>(&mut self, frame: &mut Frame<M>, interface: IfIndex) {
         if self.core.captures.active() {
-            self.capture(CapturePoint::Rx, frame, interface);
+            self.capture(CapturePoint::Rx, frame.any(), interface);
         }
     }
 
     #[cold]
-    fn capture(&mut self, point: CapturePoint, frame: &mut Frame, interface: IfIndex) {
+    fn capture(&mut self, point: CapturePoint, frame: &mut Frame<Shared>, interface: IfIndex) {
         for i in 0..frame.len {
             let now = self.core.now;
             // SAFETY: i < len, and the frame is exclusively borrowed.
@@ -484,7 +487,8 @@ impl NodeCx<'_> {
     }
 
     /// Ends the way of every packet of a frame, sent on `interface`: traced, copied by a tx capture, freed.
-    pub fn consume_all(&mut self, frame: &mut Frame, interface: IfIndex) {
+    pub fn consume_all<M: Memory>(&mut self, frame: &mut Frame<M>, interface: IfIndex) {
+        let frame = frame.any();
         self.trace_here(frame);
         if self.core.captures.active() {
             self.capture(CapturePoint::Tx, frame, interface);
@@ -495,7 +499,7 @@ impl NodeCx<'_> {
     /// Drops packets of a frame by number, ascending, of those below `below`, each for its own reason, and closes the gaps.
     /// Returns how many.
     #[cold]
-    pub(crate) fn drop_some<D: DropReasons>(&mut self, frame: &mut Frame, which: &[(usize, D)], below: usize) -> usize {
+    pub(crate) fn drop_some<D: DropReasons>(&mut self, frame: &mut Frame<Shared>, which: &[(usize, D)], below: usize) -> usize {
         let (mut dropped, below) = (0, below.min(frame.len));
         for (i, reason) in which.iter().copied().filter(|(i, _)| *i < below) {
             let (packet, _) = self.packet(frame, i).take();
@@ -514,9 +518,9 @@ impl NodeCx<'_> {
     }
 }
 
-impl<'a> Pkt<'a> {
+impl<'a, M: Memory> Pkt<'a, M> {
     /// View of an owned packet.
-    pub(crate) fn of_packet(packet: &'a mut Packet, env: &'a Env) -> Self {
+    pub(crate) fn of_packet(packet: &'a mut Packet<M>, env: &'a Env) -> Self {
         let lanes = Lanes {
             index: &raw mut packet.index,
             span: &raw mut packet.span,
@@ -533,7 +537,7 @@ impl<'a> Pkt<'a> {
     /// # Safety
     /// `frame` is live and not otherwise accessed for 'a, and `i < LANES`.
     #[inline(always)]
-    pub(crate) unsafe fn of_lane(frame: *mut Frame, i: usize, env: &'a Env) -> Self {
+    pub(crate) unsafe fn of_lane(frame: *mut Frame<M>, i: usize, env: &'a Env) -> Self {
         // SAFETY: i is within the arrays.
         unsafe {
             let lanes = Lanes {

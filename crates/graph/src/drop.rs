@@ -6,6 +6,7 @@ use crate::capture::CapturePoint;
 use crate::context::NodeCx;
 use crate::elog::EventKind;
 use crate::frame::Frame;
+use crate::memory::Shared;
 use crate::node::{NoNext, Node, VectorNode, Verdict};
 use crate::packet::Pkt;
 use crate::stats::SimpleCounters;
@@ -22,11 +23,11 @@ pub(crate) struct ErrorDrop {
     pub counter: Arc<SimpleCounters>,
 }
 
-impl VectorNode for ErrorDrop {
+impl VectorNode<Shared> for ErrorDrop {
     type Next = NoNext;
     type Drop = DropError;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame<Shared>) {
         cx.trace_here(frame);
         if cx.core.captures.active() {
             for i in 0..frame.len {
@@ -66,11 +67,11 @@ drop_reasons! {
 #[derive(Clone)]
 pub(crate) struct NullNode;
 
-impl Node for NullNode {
+impl Node<Shared> for NullNode {
     type Next = NoNext;
     type Drop = NullDrop;
 
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
         packet.drop(NullDrop::Blackholed)
     }
 }
@@ -89,11 +90,11 @@ pub(crate) struct PacketLoop {
     pub packets: u32,
 }
 
-impl Node for PacketLoop {
+impl Node<Shared> for PacketLoop {
     type Next = NoNext;
     type Drop = LoopDrop;
 
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
         self.packets += 1;
         packet.drop(LoopDrop::Loop)
     }

@@ -9,6 +9,10 @@
 //!
 //! A plain forwarded packet touches its own header line and these lanes, which stay in L1; nothing else.
 
+use std::marker::PhantomData;
+
+use crate::memory::{Memory, Private, Shared};
+
 /// Largest vector a frame can hold, packets.
 pub const VECTOR_MAX: usize = 1024;
 /// Vector size at start, packets (evidence: 64 to 1024 lie within 7 %).
@@ -90,9 +94,11 @@ impl Span {
 ///   offset + length are at most the geometry's `data_end`, so that reading [`quiver_buffer::HEADER_WINDOW`] bytes from the
 ///   data offset stays inside the buffer.
 ///
+/// * F3: packets of a frame of [`Private`] memory lie in no [`quiver_buffer::SharedPool`].
+///
 /// Lanes are private to the crate; whoever writes one keeps the invariants.
 #[repr(C, align(64))]
-pub struct Frame {
+pub struct Frame<M = Private> {
     pub(crate) len: usize,
     pub(crate) index: [u32; LANES],
     pub(crate) span: [u32; LANES],
@@ -100,15 +106,38 @@ pub struct Frame {
     pub(crate) aux: [u32; LANES],
     /// Packets that a node has taken out of the frame; their index lane is [`TAKEN`] until the frame is compacted.
     pub(crate) taken: usize,
+    memory: PhantomData<M>,
 }
 
 /// Index lane of a packet that a node has taken.
 pub(crate) const TAKEN: u32 = u32::MAX;
 
-impl Frame {
+impl<M: Memory> Frame<M> {
     pub(crate) fn boxed() -> Box<Self> {
         // Zeroed lanes are valid ones (F2): buffer 0, offset 0, length 0.
-        Box::new(Self { len: 0, index: [0; LANES], span: [0; LANES], context: [0; LANES], aux: [0; LANES], taken: 0 })
+        Box::new(Self {
+            len: 0,
+            index: [0; LANES],
+            span: [0; LANES],
+            context: [0; LANES],
+            aux: [0; LANES],
+            taken: 0,
+            memory: PhantomData,
+        })
+    }
+
+    /// The frame for who takes packets in any memory, and adds none.
+    #[inline(always)]
+    pub(crate) fn any(&mut self) -> &mut Frame<Shared> {
+        // SAFETY: the layout is the same; F3 asks nothing of frames of shared memory.
+        unsafe { &mut *std::ptr::from_mut(self).cast() }
+    }
+
+    /// As [`Frame::any`].
+    #[inline(always)]
+    pub(crate) fn into_any(self: Box<Self>) -> Box<Frame<Shared>> {
+        // SAFETY: as in `any`; the allocation is the same.
+        unsafe { Box::from_raw(Box::into_raw(self).cast()) }
     }
 
     /// Packets in the frame.
@@ -124,7 +153,7 @@ impl Frame {
 
     /// Appends the packet of another frame's lane; the caller stops using that lane.
     #[inline(always)]
-    pub(crate) fn append_from(&mut self, from: &Frame, i: usize) {
+    pub(crate) fn append_from(&mut self, from: &Self, i: usize) {
         let n = self.len;
         self.index[n] = from.index[i];
         self.span[n] = from.span[i];
@@ -134,7 +163,7 @@ impl Frame {
     }
 
     /// Appends an owned packet; the caller forgets it. There must be room.
-    pub(crate) fn append(&mut self, packet: &crate::Packet) {
+    pub(crate) fn append(&mut self, packet: &crate::Packet<M>) {
         let n = self.len;
         self.index[n] = packet.index;
         self.span[n] = packet.span;
@@ -185,13 +214,25 @@ impl Frame {
     }
 }
 
+impl Frame<Shared> {
+    /// The frame for who takes packets of memory `M` only.
+    ///
+    /// # Safety
+    /// F3: `M` is [`Shared`], or none of the packets lies in shared memory.
+    #[inline(always)]
+    pub(crate) unsafe fn of_memory<M: Memory>(&mut self) -> &mut Frame<M> {
+        // SAFETY: the layout is the same, and F3 the caller's promise.
+        unsafe { &mut *std::ptr::from_mut(self).cast() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn compacting_keeps_order_and_next_nodes() {
-        let mut frame = Frame::boxed();
+        let mut frame: Box<Frame> = Frame::boxed();
         let mut next = vec![0_u16; LANES];
         for (i, next) in next.iter_mut().enumerate().take(7) {
             frame.index[i] = i as u32 + 10;

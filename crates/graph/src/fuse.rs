@@ -10,6 +10,8 @@
 //! what goes anywhere else (a feature, a drop, an ICMP error) leaves the chain there and waits for that node. A packet of a batch that
 //! is not for the fast path goes on by itself, so packets that take the same path stay in order.
 //!
+//! Its nodes take packets in any memory ([`Shared`]), so that none is copied within it.
+//!
 //! A plugin declares chains of its own, through its features and the nodes of others: [`Graph::fuse`](crate::Graph::fuse). Edges that
 //! are made at run time, as those to features are, count like those of the `Next` enums. Where several chains begin alike,
 //! the one is used in which the packets of late have stayed.
@@ -23,6 +25,7 @@ use crate::batch::Batch;
 use crate::context::NodeCx;
 use crate::frame::{Frame, TAKEN};
 use crate::level::{Kernel, Level, RunFn, compiled};
+use crate::memory::Shared;
 use crate::packet::Env;
 use crate::spec::Body;
 use crate::stats::SimpleRows;
@@ -52,9 +55,10 @@ struct Fuse<L>(PhantomData<L>);
 
 impl<L: Steps> Kernel for Fuse<L> {
     type Node = Chain<L>;
+    type Memory = Shared;
 
     #[inline(always)]
-    fn run(chain: &mut Chain<L>, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+    fn run(chain: &mut Chain<L>, cx: &mut NodeCx<'_>, frame: &mut Frame<Shared>) {
         let Chain { steps, exits } = chain;
         let (n, env, next) = (frame.len, cx.env, cx.next.as_mut_ptr());
         let mut pass = Pass { cx, frame, next, env, exits };
@@ -88,7 +92,7 @@ pub(crate) trait Fused: Send {
     fn link(&mut self, places: &[Place]) -> bool;
     /// Runs a frame through the chain: afterwards `cx` is that of the last node, whose verdicts are in the next lane, and packets
     /// that have left before wait for the nodes that they went to. Counts calls and packets of each node, and gives their sums.
-    fn run(&mut self, bodies: &mut [Body], cx: &mut NodeCx<'_>, frame: &mut Frame, nodes: &SimpleRows<3>) -> Passed;
+    fn run(&mut self, bodies: &mut [Body], cx: &mut NodeCx<'_>, frame: &mut Frame<Shared>, nodes: &SimpleRows<3>) -> Passed;
 }
 
 struct Instance<L> {
@@ -114,11 +118,11 @@ impl<L: FusedChain> Fused for Instance<L> {
         self.chain.steps.link(&Places(places))
     }
 
-    fn run(&mut self, bodies: &mut [Body], cx: &mut NodeCx<'_>, frame: &mut Frame, nodes: &SimpleRows<3>) -> Passed {
+    fn run(&mut self, bodies: &mut [Body], cx: &mut NodeCx<'_>, frame: &mut Frame<Shared>, nodes: &SimpleRows<3>) -> Passed {
         let mut sum = Passed::default();
         let n = frame.len;
         // SAFETY: the chain was made for these bodies (`chain`: distinct, of its types) and goes with the first of them that does;
-        // they are exclusively borrowed. `compiled` gives only loops that this processor can run.
+        // they are exclusively borrowed. `compiled` gives only loops that this processor can run; its nodes take all memory.
         unsafe {
             self.chain.steps.begin(&BodyPtr(bodies.as_mut_ptr()), cx);
             (self.run)(&mut self.chain, cx, frame);
@@ -134,7 +138,7 @@ impl<L: FusedChain> Fused for Instance<L> {
 
 /// Packets that have left wait for their nodes.
 #[cold]
-fn leave(exits: &mut Vec<Exit>, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+fn leave(exits: &mut Vec<Exit>, cx: &mut NodeCx<'_>, frame: &mut Frame<Shared>) {
     for Exit { at, id, slot } in exits.drain(..) {
         cx.core.queue.open_frame(cx.places[id as usize].next_node(slot)).append_from(frame, at);
         frame.index[at] = TAKEN;

@@ -186,11 +186,11 @@ impl Graph {
         let punts = interfaces.punt.clone();
         let looped = graph.shared.events.kind("packet loop: %d packets dropped");
         let added = graph.add(vec![
-            NodeSpec::vector("error-drop", move |_| ErrorDrop { counter: drops.clone() }).takes_shared(),
-            NodeSpec::node("null-node", NullNode).takes_shared(),
-            NodeSpec::vector("error-punt", move |_| ErrorDrop { counter: punts.clone() }).takes_shared(),
+            NodeSpec::vector("error-drop", move |_| ErrorDrop { counter: drops.clone() }),
+            NodeSpec::node("null-node", NullNode),
+            NodeSpec::vector("error-punt", move |_| ErrorDrop { counter: punts.clone() }),
             NodeSpec::input("handoff-input", |_| HandoffInput),
-            NodeSpec::node("packet-loop", PacketLoop { event: looped, packets: 0 }).takes_shared(),
+            NodeSpec::node("packet-loop", PacketLoop { event: looped, packets: 0 }),
         ]);
         debug_assert!(added.is_ok());
         graph.shared.errors.set_len(graph.errors.len() as u32);

@@ -25,6 +25,7 @@ use quiver_tables::ring::{Consumer, Producer, ring};
 use crate::context::{NULL_NODE, NodeCx};
 use crate::fleet::Bell;
 use crate::frame::{Frame, TAKEN, flags};
+use crate::memory::{Memory, Shared};
 use crate::node::{DropReasons, InputNode, NoDrops, NoNext, Verdict};
 use crate::packet::{Packet, Pkt};
 
@@ -165,7 +166,7 @@ impl NodeCx<'_> {
     /// # Errors
     /// The packet, where that thread does not keep up or does not run the graph; drop it for a counted reason.
     #[inline(always)]
-    pub fn emit_on(&mut self, thread: usize, verdict: impl Into<Verdict>, packet: Packet) -> Result<(), Packet> {
+    pub fn emit_on<M: Memory>(&mut self, thread: usize, verdict: impl Into<Verdict>, packet: Packet<M>) -> Result<(), Packet<M>> {
         if thread == self.core.thread {
             self.emit(verdict, packet);
             return Ok(());
@@ -174,7 +175,7 @@ impl NodeCx<'_> {
             return Ok(());
         }
         let node = self.nexts.get(usize::from(verdict.into().0)).copied().unwrap_or(NULL_NODE);
-        let Packet { index, span, context, aux } = packet;
+        let Packet { index, span, context, aux, .. } = packet;
         // Trace records belong to the thread that began them.
         let traced = context & flags::TRACED != 0;
         let parcel = Parcel { index, span, context: context & !flags::TRACED, aux, node, traced };
@@ -228,7 +229,7 @@ impl NodeCx<'_> {
     #[cold]
     fn trace_leaving(&mut self, frame: &mut Frame, i: usize, verdict: Verdict) {
         let to = self.nexts.get(usize::from(verdict.index())).copied().unwrap_or(NULL_NODE);
-        crate::trace::record_one(self.core, &self.env, self.node, to, frame, i);
+        crate::trace::record_one(self.core, &self.env, self.node, to, frame.any(), i);
     }
 }
 
@@ -272,7 +273,7 @@ fn take_in(cx: &mut NodeCx<'_>) -> usize {
 #[inline(always)]
 fn deliver(cx: &mut NodeCx<'_>, parcel: Parcel) {
     let Parcel { index, span, context, aux, node, traced } = parcel;
-    let mut packet = Packet { index, span, context, aux };
+    let mut packet = Packet::<Shared>::new(index, span, context, aux);
     if traced {
         crate::trace::resume(cx.core, &cx.env, cx.node, node, &mut packet);
     }

@@ -5,6 +5,7 @@
 
 use crate::context::NodeCx;
 use crate::frame::Frame;
+use crate::memory::{Memory, Shared};
 
 /// Instruction set of a node's compiled loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,37 +72,52 @@ impl std::str::FromStr for Level {
 pub(crate) trait Kernel {
     /// The node, or the nodes of a fused chain.
     type Node;
+    /// The memory that its packets may lie in.
+    type Memory: Memory;
     /// Handles a frame; `#[inline(always)]`.
-    fn run(node: &mut Self::Node, cx: &mut NodeCx<'_>, frame: &mut Frame);
+    fn run(node: &mut Self::Node, cx: &mut NodeCx<'_>, frame: &mut Frame<Self::Memory>);
 }
 
 /// A compiled loop for a node `N`.
 ///
 /// # Safety
-/// Calling it needs the processor features of the level it was compiled for.
-pub(crate) type RunFn<N> = unsafe fn(&mut N, &mut NodeCx<'_>, &mut Frame);
+/// Calling it needs the processor features of the level it was compiled for, and that packets lie in memory that the node takes
+/// ([`Kernel::Memory`], F3).
+pub(crate) type RunFn<N> = unsafe fn(&mut N, &mut NodeCx<'_>, &mut Frame<Shared>);
 
-fn base<K: Kernel>(node: &mut K::Node, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-    K::run(node, cx, frame);
+/// # Safety
+/// As for [`RunFn`], at base level.
+unsafe fn base<K: Kernel>(node: &mut K::Node, cx: &mut NodeCx<'_>, frame: &mut Frame<Shared>) {
+    // SAFETY: the caller's promise.
+    K::run(node, cx, unsafe { frame.of_memory() });
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Frame, Kernel, NodeCx};
+    use super::{Frame, Kernel, NodeCx, Shared};
 
+    /// # Safety
+    /// As for [`RunFn`](super::RunFn), at this level.
     #[target_feature(enable = "sse3,ssse3,sse4.1,sse4.2,popcnt")]
-    pub(super) fn v2<K: Kernel>(node: &mut K::Node, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        K::run(node, cx, frame);
+    pub(super) unsafe fn v2<K: Kernel>(node: &mut K::Node, cx: &mut NodeCx<'_>, frame: &mut Frame<Shared>) {
+        // SAFETY: the caller's promise.
+        K::run(node, cx, unsafe { frame.of_memory() });
     }
 
+    /// # Safety
+    /// As for [`RunFn`](super::RunFn), at this level.
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,movbe,fma,popcnt")]
-    pub(super) fn v3<K: Kernel>(node: &mut K::Node, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        K::run(node, cx, frame);
+    pub(super) unsafe fn v3<K: Kernel>(node: &mut K::Node, cx: &mut NodeCx<'_>, frame: &mut Frame<Shared>) {
+        // SAFETY: the caller's promise.
+        K::run(node, cx, unsafe { frame.of_memory() });
     }
 
+    /// # Safety
+    /// As for [`RunFn`](super::RunFn), at this level.
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,movbe,fma,popcnt")]
-    pub(super) fn v4<K: Kernel>(node: &mut K::Node, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        K::run(node, cx, frame);
+    pub(super) unsafe fn v4<K: Kernel>(node: &mut K::Node, cx: &mut NodeCx<'_>, frame: &mut Frame<Shared>) {
+        // SAFETY: the caller's promise.
+        K::run(node, cx, unsafe { frame.of_memory() });
     }
 }
 

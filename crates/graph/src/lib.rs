@@ -29,6 +29,7 @@ mod handoff;
 mod interface;
 mod level;
 mod loops;
+mod memory;
 mod node;
 mod own;
 mod packet;
@@ -55,6 +56,7 @@ pub use graph::{ErrorInfo, EventCounts, Graph, GraphError, MAX_NODES, NodeFigure
 pub use handoff::HANDOFF_CAPACITY;
 pub use interface::{InterfaceCounters, MAX_INTERFACES};
 pub use level::Level;
+pub use memory::{Memory, Private, Shared};
 pub use node::{
     DropReasons, ErrorText, FastPath, Idle, InputNode, LoopConfig, NextNodes, NoDrops, NoNext, Node, SHARE, Severity, VectorNode,
     Verdict,
@@ -62,7 +64,7 @@ pub use node::{
 pub use packet::{Packet, Pkt, prefetch};
 pub use port::{
     DeviceInput, DeviceNext, DeviceTx, Link, MovingQueue, PlacedQueue, Port, PortState, RxBurst, RxMode, RxQueue, RxState, Segment,
-    Transmitted, TxBatch, TxDrop, TxQueue, TxState,
+    SharedTxQueue, Transmitted, TxBatch, TxDrop, TxQueue, TxState,
 };
 pub use publish::{Published, Snapshot};
 pub use pulse::{Activity, Pulse, Pulses, Whereabouts};

@@ -14,6 +14,7 @@ use crate::batch::Batch;
 use crate::context::NodeCx;
 use crate::frame::Frame;
 use crate::level::Kernel;
+use crate::memory::Memory;
 use crate::node::{FastPath, Node, VectorNode};
 use crate::packet::{Env, Pkt};
 
@@ -36,7 +37,7 @@ pub(crate) fn each<T: Copy, const N: usize>(mut f: impl FnMut(usize) -> T) -> [T
 /// # Safety
 /// `i` is a packet of the frame, which nobody else uses meanwhile.
 #[inline(always)]
-pub(crate) unsafe fn single<N: Node>(node: &mut N, cx: &mut NodeCx<'_>, frame: *mut Frame, i: usize, env: &Env) {
+pub(crate) unsafe fn single<M: Memory, N: Node<M>>(node: &mut N, cx: &mut NodeCx<'_>, frame: *mut Frame<M>, i: usize, env: &Env) {
     // SAFETY: the caller's promise; the view ends before another one is made (F1).
     let verdict = node.packet(cx, unsafe { Pkt::of_lane(frame, i, env) });
     // SAFETY: the lane of verdicts has a place for every packet of a frame.
@@ -49,7 +50,13 @@ pub(crate) unsafe fn single<N: Node>(node: &mut N, cx: &mut NodeCx<'_>, frame: *
 /// # Safety
 /// As for [`single`], for each position of the range.
 #[inline(never)]
-unsafe fn apart<N: FastPath>(node: &mut N, cx: &mut NodeCx<'_>, frame: *mut Frame, range: Range<usize>, env: &Env) {
+unsafe fn apart<M: Memory, N: FastPath<M>>(
+    node: &mut N,
+    cx: &mut NodeCx<'_>,
+    frame: *mut Frame<M>,
+    range: Range<usize>,
+    env: &Env,
+) {
     for i in range {
         // SAFETY: the caller's promise.
         unsafe {
@@ -65,7 +72,7 @@ unsafe fn apart<N: FastPath>(node: &mut N, cx: &mut NodeCx<'_>, frame: *mut Fram
 /// # Safety
 /// `i + W` is within the lanes and their padding, and the frame nobody else's meanwhile.
 #[inline(always)]
-pub(crate) unsafe fn ahead<N: Node, const W: usize>(node: &N, frame: *mut Frame, i: usize, env: &Env) {
+pub(crate) unsafe fn ahead<M: Memory, N: Node<M>, const W: usize>(node: &N, frame: *mut Frame<M>, i: usize, env: &Env) {
     let mut k = 0;
     while k < W {
         // SAFETY: the caller's promise; a stale lane is only prefetched.
@@ -75,13 +82,14 @@ pub(crate) unsafe fn ahead<N: Node, const W: usize>(node: &N, frame: *mut Frame,
 }
 
 /// Each packet by [`Node::packet`].
-pub(crate) struct Packets<N>(PhantomData<N>);
+pub(crate) struct Packets<M, N>(PhantomData<(M, N)>);
 
-impl<N: Node> Kernel for Packets<N> {
+impl<M: Memory, N: Node<M>> Kernel for Packets<M, N> {
     type Node = N;
+    type Memory = M;
 
     #[inline(always)]
-    fn run(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+    fn run(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut Frame<M>) {
         if N::CONSUMES {
             cx.trace_here(frame);
         }
@@ -89,12 +97,12 @@ impl<N: Node> Kernel for Packets<N> {
         let (n, distance) = (frame.len, cx.prefetch as usize);
         // A copy: behind the reference it could change with every store.
         let env = &Env { ..cx.env };
-        let frame: *mut Frame = frame;
+        let frame: *mut Frame<M> = frame;
         for i in 0..n {
             // SAFETY: i < n ≤ VECTOR_MAX, the frame is exclusively borrowed, and views end with their step (F1).
             unsafe {
                 if distance != 0 && i + distance < n {
-                    ahead::<N, 1>(node, frame, i + distance, env);
+                    ahead::<M, N, 1>(node, frame, i + distance, env);
                 }
                 single(node, cx, frame, i, env);
             }
@@ -104,13 +112,14 @@ impl<N: Node> Kernel for Packets<N> {
 }
 
 /// `W` packets a step by [`FastPath::batch`]; those that are not for it by [`Node::packet`].
-pub(crate) struct Batches<N, const W: usize>(PhantomData<N>);
+pub(crate) struct Batches<M, N, const W: usize>(PhantomData<(M, N)>);
 
-impl<N: FastPath, const W: usize> Kernel for Batches<N, W> {
+impl<M: Memory, N: FastPath<M>, const W: usize> Kernel for Batches<M, N, W> {
     type Node = N;
+    type Memory = M;
 
     #[inline(always)]
-    fn run(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+    fn run(node: &mut N, cx: &mut NodeCx<'_>, frame: &mut Frame<M>) {
         if N::CONSUMES {
             cx.trace_here(frame);
         }
@@ -118,7 +127,7 @@ impl<N: FastPath, const W: usize> Kernel for Batches<N, W> {
         let (n, distance) = (frame.len, cx.prefetch as usize);
         // A copy: behind the reference it could change with every store.
         let env = &Env { ..cx.env };
-        let frame: *mut Frame = frame;
+        let frame: *mut Frame<M> = frame;
         let mut next: *mut u16 = cx.next.as_mut_ptr();
         let mut i = 0;
         // For both loops: the frame and the lane of verdicts, which has a place for every position of a frame, are exclusively
@@ -128,7 +137,7 @@ impl<N: FastPath, const W: usize> Kernel for Batches<N, W> {
             // SAFETY: as above.
             unsafe {
                 if distance != 0 {
-                    ahead::<N, W>(node, frame, i + distance, env);
+                    ahead::<M, N, W>(node, frame, i + distance, env);
                 }
                 if node.batch(&mut Batch::<W>::new(frame, i, next, env)).is_none() {
                     apart(node, cx, frame, i..i + W, env);
@@ -142,7 +151,7 @@ impl<N: FastPath, const W: usize> Kernel for Batches<N, W> {
             // SAFETY: as above.
             unsafe {
                 if distance != 0 && i + distance < n {
-                    ahead::<N, 1>(node, frame, i + distance, env);
+                    ahead::<M, N, 1>(node, frame, i + distance, env);
                 }
                 if node.batch(&mut Batch::<1>::new(frame, i, next, env)).is_none() {
                     apart(node, cx, frame, i..i + 1, env);
@@ -156,13 +165,14 @@ impl<N: FastPath, const W: usize> Kernel for Batches<N, W> {
 }
 
 /// The node's own loop.
-pub(crate) struct Vectors<V>(PhantomData<V>);
+pub(crate) struct Vectors<M, V>(PhantomData<(M, V)>);
 
-impl<V: VectorNode> Kernel for Vectors<V> {
+impl<M: Memory, V: VectorNode<M>> Kernel for Vectors<M, V> {
     type Node = V;
+    type Memory = M;
 
     #[inline(always)]
-    fn run(node: &mut V, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+    fn run(node: &mut V, cx: &mut NodeCx<'_>, frame: &mut Frame<M>) {
         node.run(cx, frame);
     }
 }

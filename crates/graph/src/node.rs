@@ -2,6 +2,8 @@
 
 use crate::batch::{Batch, Sent};
 use crate::context::NodeCx;
+use crate::frame::Frame;
+use crate::memory::{Memory, Private};
 use crate::packet::Pkt;
 
 /// Where a packet goes: slot in the node's list of next nodes. Slot 0 is `error-drop`.
@@ -167,7 +169,68 @@ pub struct LoopConfig {
 /// A node is declared as a prototype ([`crate::NodeSpec::node`]), which is cloned for each thread that runs the graph.
 ///
 /// Mark `packet` `#[inline(always)]` where the node is hot: only what is inlined into the loop is compiled for each instruction set.
-pub trait Node: Clone + Send + 'static {
+///
+/// # Memory that a peer writes
+/// `impl Node for …` is a node for private memory: packets whose bytes a peer can change come to it as copies. A node on the main paths
+/// takes them as they are, and says so: `impl Node<Shared> for …`. It copies each header once and lets nothing that lies in memory depend
+/// on two reads agreeing. Of bytes it only gets copies:
+///
+/// ```
+/// use quiver_graph::{NoDrops, NoNext, Node, NodeCx, Pkt, Shared, Verdict};
+///
+/// #[derive(Clone)]
+/// struct First;
+///
+/// impl Node<Shared> for First {
+///     type Next = NoNext;
+///     type Drop = NoDrops;
+///     fn packet(&mut self, _: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
+///         let first: u8 = packet.head();
+///         packet.set_aux(first.into());
+///         Verdict::DROP
+///     }
+/// }
+/// ```
+///
+/// No slice of such memory can be had, as somebody else writes to it:
+///
+/// ```compile_fail,E0599
+/// use quiver_graph::{NoDrops, NoNext, Node, NodeCx, Pkt, Shared, Verdict};
+///
+/// #[derive(Clone)]
+/// struct First;
+///
+/// impl Node<Shared> for First {
+///     type Next = NoNext;
+///     type Drop = NoDrops;
+///     fn packet(&mut self, _: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
+///         let first = packet.bytes()[0];
+///         packet.set_aux(first.into());
+///         Verdict::DROP
+///     }
+/// }
+/// ```
+///
+/// Nor of a packet that such a node has taken out of its frame:
+///
+/// ```compile_fail,E0599
+/// use quiver_graph::{NoDrops, NoNext, Node, NodeCx, Pkt, Shared, Verdict};
+///
+/// #[derive(Clone)]
+/// struct Taker;
+///
+/// impl Node<Shared> for Taker {
+///     type Next = NoNext;
+///     type Drop = NoDrops;
+///     fn packet(&mut self, cx: &mut NodeCx<'_>, packet: Pkt<'_, Shared>) -> Verdict {
+///         let (mut taken, verdict) = packet.take();
+///         let _ = cx.view(&mut taken).bytes();
+///         cx.emit(verdict, taken);
+///         verdict
+///     }
+/// }
+/// ```
+pub trait Node<M: Memory = Private>: Clone + Send + 'static {
     /// Where packets go.
     type Next: NextNodes;
     /// Why packets are dropped.
@@ -186,12 +249,12 @@ pub trait Node: Clone + Send + 'static {
 
     /// Which lines of a later packet to fetch; the header by default.
     #[inline(always)]
-    fn prefetch(&self, packet: &Pkt<'_>) {
+    fn prefetch(&self, packet: &Pkt<'_, M>) {
         packet.prefetch_header();
     }
 
     /// Handles a packet, and says where it goes.
-    fn packet(&mut self, cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict;
+    fn packet(&mut self, cx: &mut NodeCx<'_>, packet: Pkt<'_, M>) -> Verdict;
 
     /// Once after each vector: flush per-vector counters, send packets made meanwhile.
     #[inline(always)]
@@ -205,7 +268,7 @@ pub trait Node: Clone + Send + 'static {
 /// checks several headers by one instruction.
 ///
 /// It decides as [`Node::packet`] does, for the packets that it takes. Mark it `#[inline(always)]`.
-pub trait FastPath: Node {
+pub trait FastPath<M: Memory = Private>: Node<M> {
     /// Packets a step that measured best: 1, 2, 4 or 8.
     const WIDTH: u8 = 8;
 
@@ -219,15 +282,16 @@ pub trait FastPath: Node {
 
 /// A node that must see the whole vector at a time: table kernels, nodes that hold or make packets. `run` gives each
 /// packet a verdict with [`NodeCx::decide`] (packets without one are dropped as `no verdict`, which tests forbid).
-/// What is inlined into `run` is compiled for each instruction set, if `run` is marked `#[inline(always)]`.
-pub trait VectorNode: Send + 'static {
+/// What is inlined into `run` is compiled for each instruction set, if `run` is marked `#[inline(always)]`. Its memory is as that of a
+/// [`Node`].
+pub trait VectorNode<M: Memory = Private>: Send + 'static {
     /// Where packets go.
     type Next: NextNodes;
     /// Why packets are dropped.
     type Drop: DropReasons;
 
     /// Handles a vector.
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut crate::Frame);
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame<M>);
 
     /// Where it now sends every vector as it is, with no look at it: then it is only counted. For nodes declared by
     /// [`crate::NodeSpec::passes`].

@@ -1,13 +1,13 @@
-//! Packets whose bytes a peer can change at any moment ([`quiver_buffer::SharedPool`]), and how they become our own.
+//! Copies of packets whose bytes a peer can change at any moment ([`quiver_buffer::SharedPool`]).
 //!
-//! Such packets go only through nodes that say they can bear it ([`crate::NodeSpec::takes_shared`]): those that copy a header
-//! once and hold what follows from it against lanes, which are private memory. For every other node, and every device whose
-//! memory is the region's own, a packet is copied before it gets there.
+//! Such packets go in place only through nodes and devices for shared memory ([`crate::memory`]). For every other node, and every
+//! device whose memory is the region's own, a packet is copied before it gets there.
 
-use quiver_buffer::{Meta, NO_BUFFER};
+use quiver_buffer::{Meta, NO_BUFFER, copy_shared};
 
 use crate::context::{Core, NodeCx};
 use crate::frame::{Frame, IF_MASK, LANES, Span, TAKEN, flags};
+use crate::memory::Shared;
 
 /// Bytes in front of the data that are copied too: headers that were taken off are still looked at there.
 const BEFORE: usize = 64;
@@ -15,7 +15,7 @@ const BEFORE: usize = 64;
 impl Core {
     /// Copies packets that lie in a peer's memory. Those that find no buffer are dropped, and counted as such.
     #[cold]
-    pub(crate) fn own(&mut self, frame: &mut Frame, next: &mut [u16; LANES]) {
+    pub(crate) fn own(&mut self, frame: &mut Frame<Shared>, next: &mut [u16; LANES]) {
         for i in 0..frame.len {
             if frame.index[i] == TAKEN || !self.region.is_shared(frame.index[i]) {
                 continue;
@@ -69,11 +69,11 @@ impl Core {
         let to = self.cache.alloc()?;
         let start = span.offset().saturating_sub(BEFORE);
         let len = span.offset() + span.len() - start;
-        // SAFETY: F2: the span ends inside both buffers, which are different ones; this worker owns both. The peer may write to
-        // the source meanwhile: then the bytes copied are any mixture.
+        // SAFETY: F2: the span ends inside both buffers, which are different ones; this worker owns both, and only a peer writes to
+        // the source meanwhile.
         unsafe {
             let from = self.region.buffer_address(from).add(start);
-            std::ptr::copy_nonoverlapping(from.cast_const(), self.region.buffer_address(to).add(start), len);
+            copy_shared(self.region.buffer_address(to).add(start), from.cast_const(), len);
         }
         Some(to)
     }
@@ -87,7 +87,7 @@ impl Core {
 impl NodeCx<'_> {
     /// Copies packets that lie in a peer's memory, if there is any such memory.
     #[inline(always)]
-    pub(crate) fn own(&mut self, frame: &mut Frame) {
+    pub(crate) fn own(&mut self, frame: &mut Frame<Shared>) {
         if self.core.region.has_shared() {
             self.core.own(frame, self.next);
         }

@@ -1,9 +1,12 @@
 //! What a node sees of one packet: a view into lanes and bytes, and the owned form of a packet that a node holds.
 
+use std::marker::PhantomData;
+
 use quiver_buffer::{HEADER_WINDOW, Meta, NO_BUFFER};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::frame::{IF_MASK, IfIndex, Span, flags};
+use crate::memory::{self, Memory, Private, Shared};
 use crate::node::{DropReasons, Verdict};
 use crate::port::Segment;
 
@@ -24,7 +27,9 @@ pub(crate) struct Env {
 ///
 /// Lanes are read once, when the view is made, and written through: what packet bytes are written meanwhile cannot make the
 /// compiler read them again (measured: a third of a forwarding node's instructions).
-pub struct Pkt<'a> {
+///
+/// Its bytes can be looked at as slices where they are [`Private`], and only be copied where they are [`Shared`].
+pub struct Pkt<'a, M = Private> {
     pub(crate) lanes: Lanes,
     buffer: *mut u8,
     index: u32,
@@ -32,6 +37,7 @@ pub struct Pkt<'a> {
     context: u32,
     aux: u32,
     pub(crate) env: &'a Env,
+    memory: PhantomData<M>,
 }
 
 /// Where a packet's lanes are.
@@ -45,18 +51,18 @@ pub(crate) struct Lanes {
     pub taken: *mut usize,
 }
 
-impl<'a> Pkt<'a> {
+impl<'a, M: Memory> Pkt<'a, M> {
     /// A view of a packet.
     ///
     /// # Safety
-    /// The lanes are live and nobody else's for 'a, and hold to F2.
+    /// The lanes are live and nobody else's for 'a, and hold to F2; the packet lies in memory that `M` tells.
     #[inline(always)]
     pub(crate) unsafe fn new(lanes: Lanes, env: &'a Env) -> Self {
         // SAFETY: the caller's promise.
         let (index, span, context, aux) = unsafe { (*lanes.index, *lanes.span, *lanes.context, *lanes.aux) };
         // In the region by F2 (R2); not dereferenced for a stale lane, which is only prefetched.
         let buffer = env.base.wrapping_add(index as usize * env.stride as usize);
-        Pkt { lanes, buffer, index, span, context, aux, env }
+        Pkt { lanes, buffer, index, span, context, aux, env, memory: PhantomData }
     }
 
     #[inline(always)]
@@ -74,12 +80,12 @@ impl<'a> Pkt<'a> {
     }
 
     /// The lanes as they are.
-    pub(crate) fn copy_lanes(&self) -> Packet {
-        Packet { index: self.index, span: self.span, context: self.context, aux: self.aux }
+    pub(crate) fn copy_lanes(&self) -> Packet<M> {
+        Packet::new(self.index, self.span, self.context, self.aux)
     }
 
     /// Takes span and context over from an owned packet that is this one.
-    pub(crate) fn put_lanes(&mut self, packet: &Packet) {
+    pub(crate) fn put_lanes(&mut self, packet: &Packet<M>) {
         self.put_span(packet.span);
         self.put_context(packet.context);
     }
@@ -88,7 +94,7 @@ impl<'a> Pkt<'a> {
     /// stack from then on, in the hot way too: six stores for each packet (measured: half of a node's time). What the call
     /// changes is not seen by the old view.
     #[inline(always)]
-    pub fn again(&mut self) -> Pkt<'_> {
+    pub fn again(&mut self) -> Pkt<'_, M> {
         Pkt { ..*self }
     }
 
@@ -192,7 +198,15 @@ impl<'a> Pkt<'a> {
     pub fn head_at<H: FromBytes, const OFFSET: usize>(&self) -> H {
         const { assert!(OFFSET + size_of::<H>() <= HEADER_WINDOW) };
         // SAFETY: F2 leaves HEADER_WINDOW readable bytes behind every data offset; any bytes are a valid H.
-        unsafe { self.data().add(OFFSET).cast::<H>().read_unaligned() }
+        unsafe { memory::read::<M, H>(self.data().add(OFFSET)) }
+    }
+
+    /// The header `at` bytes into the data, copied; `None` where the first segment ends before it does.
+    #[inline(always)]
+    pub fn read_at<H: FromBytes>(&self, at: usize) -> Option<H> {
+        let fits = at.checked_add(size_of::<H>()).is_some_and(|end| end <= self.len());
+        // SAFETY: F2: the segment lies inside the buffer, and the header in the segment; any bytes are a valid H.
+        fits.then(|| unsafe { memory::read::<M, H>(self.data().add(at)) })
     }
 
     /// Writes a header at the start of the data.
@@ -206,28 +220,16 @@ impl<'a> Pkt<'a> {
     pub fn set_head_at<H: IntoBytes + Immutable, const OFFSET: usize>(&mut self, header: H) {
         const { assert!(OFFSET + size_of::<H>() <= HEADER_WINDOW) };
         // SAFETY: as in `head_at`, and the view is the only access to the buffer's bytes.
-        unsafe { self.data().add(OFFSET).cast::<H>().write_unaligned(header) }
+        unsafe { memory::write::<M, H>(self.data().add(OFFSET), &header) }
     }
 
-    /// Bytes of the first segment.
-    #[inline(always)]
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: F2: offset + length lie inside the buffer; the borrow keeps other access through this view away.
-        unsafe { std::slice::from_raw_parts(self.data(), self.len()) }
-    }
-
-    /// The `n` bytes in front of the data, or as many as there are: what was pulled, if nothing was written there since.
-    pub(crate) fn before(&self, n: usize) -> &[u8] {
+    /// Copies of the `n` bytes in front of the data, or as many as there are: what was pulled, if nothing was written there since.
+    pub(crate) fn before(&self, n: usize) -> Vec<u8> {
         let n = n.min(self.span().offset());
+        let mut bytes = vec![0; n];
         // SAFETY: F2: the data offset lies inside the buffer, and `n` is not more than it.
-        unsafe { std::slice::from_raw_parts(self.data().sub(n), n) }
-    }
-
-    /// Bytes of the first segment, to be changed.
-    #[inline(always)]
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, and the view is the only access to the buffer's bytes.
-        unsafe { std::slice::from_raw_parts_mut(self.data(), self.len()) }
+        unsafe { memory::copy::<M>(bytes.as_mut_ptr(), self.data().sub(n), n) };
+        bytes
     }
 
     /// Removes `n` bytes from the front; `false` and no change where the first segment is shorter.
@@ -265,10 +267,10 @@ impl<'a> Pkt<'a> {
                 if len == 14 {
                     // Bytes 10 to 18 of the 24.
                     let first = u64::from_le(bytes[1]) >> 16 | u64::from_le(bytes[2]) << 48;
-                    data.sub(14).cast::<u64>().write_unaligned(first.to_le());
-                    data.sub(8).cast::<u64>().write_unaligned(bytes[2]);
+                    memory::write::<M, u64>(data.sub(14), &first.to_le());
+                    memory::write::<M, u64>(data.sub(8), &bytes[2]);
                 } else {
-                    data.sub(24).cast::<[u64; 3]>().write_unaligned(bytes);
+                    memory::write::<M, [u64; 3]>(data.sub(24), &bytes);
                 }
             }
             let n = len.min(24) as u32;
@@ -412,22 +414,22 @@ impl<'a> Pkt<'a> {
         self.put_context(c | flags::CHECKSUM);
     }
 
-    /// Calls `f` with each segment's bytes in order.
-    pub fn for_each_segment(&self, mut f: impl FnMut(&[u8])) {
-        f(self.bytes());
+    /// Calls `f` with each segment in order: its first byte and its length, which lie inside a buffer of the packet. For who copies
+    /// them by [`copy_shared`](quiver_buffer::copy_shared).
+    pub fn for_each_run(&self, mut f: impl FnMut(*const u8, usize)) {
+        f(self.data(), self.len());
         if !self.has(flags::CHAINED) {
             return;
         }
         let mut index = self.meta().next;
         while index != NO_BUFFER {
             // SAFETY: chain links name buffers owned with the packet; their segment spans keep F2 (written by `chain`).
-            let (meta, bytes) = unsafe {
+            let (meta, start, len) = unsafe {
                 let meta = *self.env.meta.add(index as usize);
                 let span = Span(meta.segment);
-                let start = self.env.base.add(index as usize * self.env.stride as usize + span.offset());
-                (meta, std::slice::from_raw_parts(start, span.len()))
+                (meta, self.env.base.add(index as usize * self.env.stride as usize + span.offset()), span.len())
             };
-            f(bytes);
+            f(start, len);
             index = meta.next;
         }
     }
@@ -435,7 +437,7 @@ impl<'a> Pkt<'a> {
     /// Buffers that the packet lies in.
     pub fn segment_count(&self) -> usize {
         let mut count = 0;
-        self.for_each_segment(|_| count += 1);
+        self.for_each_run(|_, _| count += 1);
         count
     }
 
@@ -462,11 +464,13 @@ impl<'a> Pkt<'a> {
     /// Copies bytes from `from` on into `to`, across segments; returns how many there were.
     pub fn copy_out(&self, from: usize, to: &mut [u8]) -> usize {
         let (mut skip, mut done) = (from, 0);
-        self.for_each_segment(|bytes| {
-            let start = skip.min(bytes.len());
+        self.for_each_run(|first, len| {
+            let start = skip.min(len);
             skip -= start;
-            let n = (bytes.len() - start).min(to.len() - done);
-            to[done..done + n].copy_from_slice(&bytes[start..start + n]);
+            let n = (len - start).min(to.len() - done);
+            // SAFETY: F2: the run lies inside a buffer of the packet, which this view alone accesses, and start + n is at most its
+            // length.
+            unsafe { memory::copy::<M>(to[done..done + n].as_mut_ptr(), first.add(start), n) };
             done += n;
         });
         done
@@ -487,7 +491,7 @@ impl<'a> Pkt<'a> {
     }
 
     /// Takes the packet out of the frame: the caller owns it now and must send or free it.
-    pub fn take(self) -> (Packet, Verdict) {
+    pub fn take(self) -> (Packet<M>, Verdict) {
         let packet = self.copy_lanes();
         // SAFETY: lane pointers are live (see `put_span`); marking the lane ends the frame's ownership (F1).
         unsafe {
@@ -510,6 +514,29 @@ impl<'a> Pkt<'a> {
     pub fn prefetch_meta(&self) {
         // SAFETY: F2 and R1; only the address is used.
         prefetch(unsafe { self.env.meta.add(self.index as usize) }.cast());
+    }
+}
+
+impl Pkt<'_, Private> {
+    /// Bytes of the first segment.
+    #[inline(always)]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: F2: offset + length lie inside the buffer; the memory is private, and the borrow keeps other access through this
+        // view away.
+        unsafe { std::slice::from_raw_parts(self.data(), self.len()) }
+    }
+
+    /// Bytes of the first segment, to be changed.
+    #[inline(always)]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and the view is the only access to the buffer's bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.data(), self.len()) }
+    }
+
+    /// Calls `f` with each segment's bytes in order.
+    pub fn for_each_segment(&self, mut f: impl FnMut(&[u8])) {
+        // SAFETY: the run lies inside a buffer of the packet; the memory is private, and this view is the only access to it.
+        self.for_each_run(|first, len| f(unsafe { std::slice::from_raw_parts(first, len) }));
     }
 }
 
@@ -536,9 +563,24 @@ pub fn prefetch(address: *const u8) {
 /// leaks its buffers, which the tests' pool check finds.
 #[must_use = "a packet must be emitted or freed"]
 #[derive(Debug)]
-pub struct Packet {
+pub struct Packet<M = Private> {
     pub(crate) index: u32,
     pub(crate) span: u32,
     pub(crate) context: u32,
     pub(crate) aux: u32,
+    memory: PhantomData<M>,
+}
+
+impl<M: Memory> Packet<M> {
+    /// A packet of these lanes. Its memory is what `M` tells: that is the caller's to see to.
+    #[inline(always)]
+    pub(crate) fn new(index: u32, span: u32, context: u32, aux: u32) -> Self {
+        Self { index, span, context, aux, memory: PhantomData }
+    }
+
+    /// The packet for who takes it in any memory.
+    #[inline(always)]
+    pub(crate) fn any(self) -> Packet<Shared> {
+        Packet::new(self.index, self.span, self.context, self.aux)
+    }
 }

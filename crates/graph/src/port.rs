@@ -25,6 +25,7 @@ use crate::context::NodeCx;
 use crate::drop_reasons;
 use crate::feature::ArcPoint;
 use crate::frame::{Frame, IF_MASK, IfIndex, Span, flags};
+use crate::memory::{Memory, Private, Shared};
 use crate::node::{Idle, InputNode, NextNodes, NoDrops, NoNext, SHARE, VectorNode, Verdict};
 use crate::packet::Pkt;
 
@@ -53,7 +54,7 @@ pub struct Segment {
 /// Receiving side of a vector: drivers append packets.
 pub struct RxBurst<'a, 'c> {
     cx: &'a mut NodeCx<'c>,
-    frame: &'a mut Frame,
+    frame: &'a mut Frame<Shared>,
     interface: IfIndex,
     bytes: u64,
 }
@@ -77,7 +78,7 @@ impl RxBurst<'_, '_> {
             return false;
         }
         let Some(packet) = self.cx.alloc_parts(parts, self.interface) else { return false };
-        self.frame.append(&packet);
+        self.frame.append(&packet.any());
         self.bytes += parts.iter().map(|p| p.len() as u64).sum::<u64>();
         true
     }
@@ -109,7 +110,7 @@ impl RxBurst<'_, '_> {
         let env = self.cx.env;
         // SAFETY: the caller's promise is that of `build`.
         let Some(packet) = (unsafe { chain::build(self.cx.core, env, runs, self.interface) }) else { return false };
-        self.frame.append(&packet);
+        self.frame.append(&packet.any());
         self.bytes += runs.iter().map(|(_, len)| *len as u64).sum::<u64>();
         true
     }
@@ -187,9 +188,9 @@ impl NodeCx<'_> {
     /// number of the packet and a buffer's data area, writes the packet there and returns its length, or `None` to end before
     /// it. Returns packets and bytes; a missing buffer is counted.
     #[inline(always)]
-    pub fn push_many(
+    pub fn push_many<M: Memory>(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut Frame<M>,
         wanted: usize,
         rx_if: IfIndex,
         mut fill: impl FnMut(usize, &mut [MaybeUninit<u8>]) -> Option<usize>,
@@ -228,8 +229,9 @@ impl NodeCx<'_> {
     /// Hands a frame to a device's queue, for input nodes that keep what the device does not take and offer it again: what it
     /// took is counted as sent and gone from the frame, what it refused for good is dropped and counted, the rest stays in the
     /// frame in its order. Returns the packets sent and refused, and why the rest was not taken.
-    pub fn transmit(&mut self, frame: &mut Frame, interface: IfIndex, queue: &mut dyn TxQueue) -> Transmitted {
-        if !queue.takes_shared() {
+    pub fn transmit<M: Memory>(&mut self, frame: &mut Frame<M>, interface: IfIndex, queue: &mut dyn TxQueue) -> Transmitted {
+        let frame = frame.any();
+        if queue.as_shared().is_none() {
             self.own(frame);
         }
         let (mut refused, before) = (Vec::new(), frame.len);
@@ -257,20 +259,20 @@ pub struct Transmitted {
 /// that it has copied are the first ones left, and their number is returned.
 fn hand_over(
     cx: &mut NodeCx<'_>,
-    frame: &mut Frame,
+    frame: &mut Frame<Shared>,
     interface: IfIndex,
     queue: &mut dyn TxQueue,
     refused: &mut Vec<(usize, TxDrop)>,
 ) -> (usize, TxDrop) {
-    if !queue.takes_shared() {
-        cx.own(frame);
-    }
-    let (thread, n) = (cx.thread(), frame.len());
-    let (mut taken, reason, (kept, kept_bytes)) = {
-        let mut batch = TxBatch { cx, frame, refused, reason: TxDrop::NoRoom, interface, kept: (0, 0) };
-        let taken = queue.tx(&mut batch).min(n);
-        (taken, batch.reason, batch.kept)
+    let (mut taken, reason, (kept, kept_bytes)) = match queue.as_shared() {
+        Some(queue) => TxBatch::new(cx, frame, interface, refused).run(|batch| queue.tx(batch)),
+        None => {
+            cx.own(frame);
+            // SAFETY: F3: what lay in shared memory has just been copied.
+            TxBatch::new(cx, unsafe { frame.of_memory() }, interface, refused).run(|batch| queue.tx(batch))
+        }
     };
+    let (thread, n) = (cx.thread(), frame.len());
     // Refused after the last one taken: it is one of those left.
     refused.retain(|(i, _)| *i < taken);
     if kept == n {
@@ -327,9 +329,9 @@ pub trait RxQueue: Send {
 }
 
 /// Sending side of a vector.
-pub struct TxBatch<'a, 'c> {
+pub struct TxBatch<'a, 'c, M = Private> {
     cx: &'a mut NodeCx<'c>,
-    frame: &'a mut Frame,
+    frame: &'a mut Frame<M>,
     refused: &'a mut Vec<(usize, TxDrop)>,
     reason: TxDrop,
     interface: IfIndex,
@@ -337,7 +339,17 @@ pub struct TxBatch<'a, 'c> {
     kept: (usize, u64),
 }
 
-impl TxBatch<'_, '_> {
+impl<'a, 'c, M: Memory> TxBatch<'a, 'c, M> {
+    fn new(cx: &'a mut NodeCx<'c>, frame: &'a mut Frame<M>, interface: IfIndex, refused: &'a mut Vec<(usize, TxDrop)>) -> Self {
+        Self { cx, frame, refused, reason: TxDrop::NoRoom, interface, kept: (0, 0) }
+    }
+
+    /// Hands the packets to a queue: how many it took, why not the others, and packets and bytes that it has kept.
+    fn run(mut self, tx: impl FnOnce(&mut Self) -> usize) -> (usize, TxDrop, (usize, u64)) {
+        let taken = tx(&mut self).min(self.frame.len());
+        (taken, self.reason, self.kept)
+    }
+
     /// Packets to send.
     pub fn len(&self) -> usize {
         self.frame.len()
@@ -348,33 +360,29 @@ impl TxBatch<'_, '_> {
         self.frame.is_empty()
     }
 
-    /// Packet `i`: its bytes by [`Pkt::bytes`], [`Pkt::for_each_segment`] or [`Pkt::copy_out`].
+    /// Packet `i`: its bytes by [`Pkt::bytes`] or [`Pkt::for_each_segment`], where they are private, or by [`Pkt::copy_out`].
     ///
     /// # Panics
     /// Where `i` is not below [`TxBatch::len`].
-    pub fn packet(&mut self, i: usize) -> Pkt<'_> {
+    pub fn packet(&mut self, i: usize) -> Pkt<'_, M> {
         self.cx.packet(self.frame, i)
     }
 
-    /// Bytes of packet `i` where they lie in one buffer and can go out as they are; `None` where it goes over several buffers
-    /// or its checksum is unfinished.
+    /// First byte and length of packet `i` where it lies in one buffer and can go out as it is; `None` where it goes over several
+    /// buffers or its checksum is unfinished. For who copies it by [`copy_shared`](quiver_buffer::copy_shared).
     ///
     /// # Panics
     /// Where `i` is not below [`TxBatch::len`].
     #[inline(always)]
-    pub fn single(&mut self, i: usize) -> Option<&[u8]> {
+    pub fn run_of(&mut self, i: usize) -> Option<(*const u8, usize)> {
         assert!(i < self.frame.len);
         if self.frame.context[i] & (flags::CHAINED | flags::CHECKSUM) != 0 {
             return None;
         }
         let (index, span) = (self.frame.index[i], Span(self.frame.span[i]));
         let env = &self.cx.env;
-        // SAFETY: F2: the index is below the capacity and the span inside the buffer; F1 and the borrow of the batch keep
-        // other access to these bytes away.
-        Some(unsafe {
-            let first = env.base.add(index as usize * env.stride as usize + span.offset());
-            std::slice::from_raw_parts(first, span.len())
-        })
+        // SAFETY: F2: the index is below the capacity and the span inside the buffer.
+        Some(unsafe { (env.base.add(index as usize * env.stride as usize + span.offset()).cast_const(), span.len()) })
     }
 
     /// Number of the first buffer of packet `i`.
@@ -404,10 +412,10 @@ impl TxBatch<'_, '_> {
     pub fn keep(&mut self, i: usize, out: &mut Vec<Segment>) {
         assert!(i < self.frame.len());
         if self.cx.core.trace.live() {
-            self.cx.trace_one(self.frame, i);
+            self.cx.trace_one(self.frame.any(), i);
         }
         // SAFETY: i < len, and the frame is exclusively borrowed.
-        let packet = unsafe { Pkt::of_lane(self.frame, i, &self.cx.env) };
+        let packet = unsafe { Pkt::of_lane(self.frame.any(), i, &self.cx.env) };
         if self.cx.core.captures.active() {
             let now = self.cx.core.now;
             self.cx.core.captures.copy(CapturePoint::Tx, self.interface, now, &packet);
@@ -460,16 +468,49 @@ impl TxBatch<'_, '_> {
     }
 }
 
-/// One transmit queue of a device, owned by one worker.
+impl TxBatch<'_, '_, Private> {
+    /// Bytes of packet `i` where they lie in one buffer and can go out as they are; `None` where it goes over several buffers
+    /// or its checksum is unfinished.
+    ///
+    /// # Panics
+    /// Where `i` is not below [`TxBatch::len`].
+    #[inline(always)]
+    pub fn single(&mut self, i: usize) -> Option<&[u8]> {
+        // SAFETY: the run lies inside the packet's buffer, whose memory is private (F3); F1 and the borrow of the batch keep other
+        // access to these bytes away.
+        self.run_of(i).map(|(first, len)| unsafe { std::slice::from_raw_parts(first, len) })
+    }
+}
+
+/// One transmit queue of a device, owned by one worker. To it packets come in private memory; a [`SharedTxQueue`] takes them as they lie.
 pub trait TxQueue: Send {
     /// Copies packets to the device in order and returns how many it took, [refused](TxBatch::refuse) ones included; the rest
     /// stays with the caller.
     fn tx(&mut self, batch: &mut TxBatch<'_, '_>) -> usize;
 
-    /// Whether packets may come that lie in memory of a [`quiver_buffer::SharedPool`], and which a peer changes meanwhile. To
-    /// all other queues they come as copies in the region.
-    fn takes_shared(&self) -> bool {
-        false
+    /// The queue, where it is a [`SharedTxQueue`].
+    fn as_shared(&mut self) -> Option<&mut dyn SharedTxQueue> {
+        None
+    }
+}
+
+/// A transmit queue that also takes packets in memory of a [`quiver_buffer::SharedPool`], which a peer changes meanwhile.
+pub trait SharedTxQueue: Send {
+    /// As [`TxQueue::tx`].
+    fn tx(&mut self, batch: &mut TxBatch<'_, '_, Shared>) -> usize;
+}
+
+impl<Q: SharedTxQueue> TxQueue for Q {
+    fn tx(&mut self, batch: &mut TxBatch<'_, '_>) -> usize {
+        let TxBatch { cx, frame, refused, reason, interface, kept } = batch;
+        let mut any = TxBatch { cx, frame: frame.any(), refused, reason: *reason, interface: *interface, kept: *kept };
+        let taken = SharedTxQueue::tx(self, &mut any);
+        (*reason, *kept) = (any.reason, any.kept);
+        taken
+    }
+
+    fn as_shared(&mut self) -> Option<&mut dyn SharedTxQueue> {
+        Some(self)
     }
 }
 
@@ -721,7 +762,7 @@ impl InputNode for DeviceInput {
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
         let mut packets = 0;
         // A frame that stays empty is the next queue's: most queues bring nothing most of the time.
-        let mut frame = cx.new_frame();
+        let mut frame = cx.core.queue.new_frame();
         let first = std::mem::take(&mut self.turn);
         for (at, Placed { queue, .. }) in self.queues.iter_mut().enumerate().skip(first).filter(|(_, p)| p.queue.up) {
             let mut burst = RxBurst { cx, frame: &mut frame, interface: queue.interface, bytes: 0 };
@@ -735,7 +776,7 @@ impl InputNode for DeviceInput {
             let thread = cx.thread();
             cx.core.interfaces.rx.add(thread, queue.interface.0, n as u64, bytes);
             cx.capture_received(&mut frame, queue.interface);
-            let empty = cx.new_frame();
+            let empty = cx.core.queue.new_frame();
             cx.send(self.arc.next(queue.interface, queue.next), std::mem::replace(&mut frame, empty));
             if packets >= SHARE {
                 self.turn = (at + 1) % self.queues.len();
@@ -828,11 +869,11 @@ impl DeviceTx {
     }
 }
 
-impl VectorNode for DeviceTx {
+impl VectorNode<Shared> for DeviceTx {
     type Next = NoNext;
     type Drop = TxDrop;
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame<Shared>) {
         let thread = cx.thread();
         self.refused.clear();
         let (taken, reason) = match &mut self.queue {

@@ -8,6 +8,7 @@ use crate::feature::Point;
 use crate::frame::Frame;
 use crate::level::{Level, RunFn, compiled};
 use crate::loops::{Batches, Packets, Vectors};
+use crate::memory::{Memory, Shared};
 use crate::node::{DropReasons, ErrorText, FastPath, Idle, InputNode, LoopConfig, NextNodes, Node, VectorNode, Verdict};
 use crate::trace::TraceEntry;
 
@@ -40,7 +41,9 @@ pub(crate) enum Body {
 
 /// An internal node behind a pointer: one indirect call a vector.
 pub(crate) trait Dispatch: Send {
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame);
+    /// # Safety
+    /// Packets lie in memory that the node takes (F3).
+    unsafe fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame<Shared>);
     fn set_loop(&mut self, config: LoopConfig, level: Level);
     fn release(&mut self, cx: &mut NodeCx<'_>);
     /// The node's [`Kind`].
@@ -109,6 +112,8 @@ pub(crate) enum Loop {
 /// A kind of internal node.
 pub(crate) trait Kind: 'static {
     type Node: Send;
+    /// The memory that its packets may lie in.
+    type Memory: Memory;
     const LOOP: Loop;
     /// The compiled loop.
     fn select(config: LoopConfig, level: Level) -> RunFn<Self::Node>;
@@ -120,10 +125,11 @@ pub(crate) trait Kind: 'static {
 }
 
 /// Nodes with a fast path.
-pub(crate) struct Fast<N>(PhantomData<N>);
+pub(crate) struct Fast<M, N>(PhantomData<(M, N)>);
 
-impl<N: Node> Kind for Packets<N> {
+impl<M: Memory, N: Node<M>> Kind for Packets<M, N> {
     type Node = N;
+    type Memory = M;
     const LOOP: Loop = Loop::Packets;
     fn select(_config: LoopConfig, level: Level) -> RunFn<N> {
         compiled::<Self>(level)
@@ -133,15 +139,16 @@ impl<N: Node> Kind for Packets<N> {
     }
 }
 
-impl<N: FastPath> Kind for Fast<N> {
+impl<M: Memory, N: FastPath<M>> Kind for Fast<M, N> {
     type Node = N;
+    type Memory = M;
     const LOOP: Loop = Loop::Batches;
     fn select(config: LoopConfig, level: Level) -> RunFn<N> {
         match config.width {
-            8 => compiled::<Batches<N, 8>>(level),
-            4 => compiled::<Batches<N, 4>>(level),
-            2 => compiled::<Batches<N, 2>>(level),
-            _ => compiled::<Packets<N>>(level),
+            8 => compiled::<Batches<M, N, 8>>(level),
+            4 => compiled::<Batches<M, N, 4>>(level),
+            2 => compiled::<Batches<M, N, 2>>(level),
+            _ => compiled::<Packets<M, N>>(level),
         }
     }
     fn release(node: &mut N, cx: &mut NodeCx<'_>) {
@@ -149,8 +156,9 @@ impl<N: FastPath> Kind for Fast<N> {
     }
 }
 
-impl<V: VectorNode> Kind for Vectors<V> {
+impl<M: Memory, V: VectorNode<M>> Kind for Vectors<M, V> {
     type Node = V;
+    type Memory = M;
     const LOOP: Loop = Loop::Vectors;
     fn select(_config: LoopConfig, level: Level) -> RunFn<V> {
         compiled::<Self>(level)
@@ -171,8 +179,8 @@ pub(crate) struct Instance<K: Kind> {
 }
 
 impl<K: Kind> Dispatch for Instance<K> {
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
-        // SAFETY: `compiled` gives only loops that this processor can run.
+    unsafe fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame<Shared>) {
+        // SAFETY: `compiled` gives only loops that this processor can run; F3 is the caller's promise.
         unsafe { (self.run)(&mut self.node, cx, frame) }
     }
     fn set_loop(&mut self, config: LoopConfig, level: Level) {
@@ -190,7 +198,7 @@ impl<K: Kind> Dispatch for Instance<K> {
 }
 
 /// A thread's clone of a prototype.
-fn instance<N: Node>(prototype: &N, cx: &MakeCx) -> N {
+fn instance<M: Memory, N: Node<M>>(prototype: &N, cx: &MakeCx) -> N {
     let mut node = prototype.clone();
     node.start(cx.thread);
     node
@@ -243,25 +251,26 @@ impl NodeSpec {
         let make = move |cx: &MakeCx| -> Body {
             Body::Internal(Box::new(Instance::<K> { node: make(cx), run: K::select(config, Level::best()) }))
         };
-        Self::new::<X, D>(name, NodeKind::Internal, Box::new(make), (K::LOOP, config))
+        let takes_shared = K::Memory::SHARED;
+        Self { takes_shared, ..Self::new::<X, D>(name, NodeKind::Internal, Box::new(make), (K::LOOP, config)) }
     }
 
     /// A node written for one packet; each thread gets a clone of this prototype.
-    pub fn node<N: Node>(name: impl Into<String>, prototype: N) -> Self {
+    pub fn node<M: Memory, N: Node<M>>(name: impl Into<String>, prototype: N) -> Self {
         let config = LoopConfig { width: 1, prefetch: N::PREFETCH };
-        Self::internal::<N::Next, N::Drop, Packets<N>>(name, config, move |cx| instance(&prototype, cx))
+        Self::internal::<N::Next, N::Drop, Packets<M, N>>(name, config, move |cx| instance(&prototype, cx))
     }
 
     /// A node with a fast path; each thread gets a clone of this prototype.
-    pub fn fast<N: FastPath>(name: impl Into<String>, prototype: N) -> Self {
+    pub fn fast<M: Memory, N: FastPath<M>>(name: impl Into<String>, prototype: N) -> Self {
         let config = LoopConfig { width: N::WIDTH, prefetch: N::PREFETCH };
-        Self::internal::<N::Next, N::Drop, Fast<N>>(name, config, move |cx| instance(&prototype, cx))
+        Self::internal::<N::Next, N::Drop, Fast<M, N>>(name, config, move |cx| instance(&prototype, cx))
     }
 
     /// A node that takes the whole vector. It may own what cannot be cloned, such as a device's queue: `make` makes it for a thread.
-    pub fn vector<V: VectorNode>(name: impl Into<String>, make: impl Fn(&MakeCx) -> V + 'static) -> Self {
+    pub fn vector<M: Memory, V: VectorNode<M>>(name: impl Into<String>, make: impl Fn(&MakeCx) -> V + 'static) -> Self {
         let config = LoopConfig { width: 1, prefetch: 0 };
-        Self::internal::<V::Next, V::Drop, Vectors<V>>(name, config, make)
+        Self::internal::<V::Next, V::Drop, Vectors<M, V>>(name, config, make)
     }
 
     /// A node that brings packets in.
@@ -283,14 +292,6 @@ impl NodeSpec {
     #[must_use]
     pub fn on_arc(mut self, arc: &'static str, point: impl Into<Point>) -> Self {
         self.points.push((arc, point.into()));
-        self
-    }
-
-    /// Says that packets may come whose bytes a peer changes meanwhile: the node copies each header once and lets nothing that
-    /// lies in memory depend on two reads agreeing. To all other nodes such packets come as copies.
-    #[must_use]
-    pub fn takes_shared(mut self) -> Self {
-        self.takes_shared = true;
         self
     }
 

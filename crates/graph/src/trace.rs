@@ -2,6 +2,7 @@
 
 use crate::context::{Core, ERROR_DROP, PACKET_LOOP};
 use crate::frame::{Frame, IF_MASK, IfIndex, TAKEN, flags};
+use crate::memory::Shared;
 use crate::packet::{Env, Packet, Pkt};
 
 /// Bytes kept of the packet after each node.
@@ -98,7 +99,7 @@ impl TraceBuffer {
 
 /// Starts traces for packets that an input node sends.
 #[cold]
-pub(crate) fn begin(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mut Frame) {
+pub(crate) fn begin(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mut Frame<Shared>) {
     let Some(at) = core.trace.wanted.iter().position(|(n, _)| *n == node) else { return };
     let room = TRACE_MAX - core.trace.records.len();
     let n = (core.trace.wanted[at].1 as usize).min(frame.len).min(room);
@@ -119,7 +120,7 @@ pub(crate) fn begin(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mu
 
 /// Records what `node` made of the traced packets of a frame.
 #[cold]
-pub(crate) fn record(core: &mut Core, env: &Env, node: u16, nexts: &[u16], next: &[u16], frame: &mut Frame) {
+pub(crate) fn record(core: &mut Core, env: &Env, node: u16, nexts: &[u16], next: &[u16], frame: &mut Frame<Shared>) {
     if frame.flags_any() & flags::TRACED == 0 {
         return;
     }
@@ -133,7 +134,7 @@ pub(crate) fn record(core: &mut Core, env: &Env, node: u16, nexts: &[u16], next:
 
 /// Starts a trace of a packet that was traced on the thread that handed it over.
 #[cold]
-pub(crate) fn resume(core: &mut Core, env: &Env, node: u16, next: u16, packet: &mut Packet) {
+pub(crate) fn resume(core: &mut Core, env: &Env, node: u16, next: u16, packet: &mut Packet<Shared>) {
     if core.trace.records.len() >= TRACE_MAX {
         return;
     }
@@ -150,7 +151,7 @@ pub(crate) fn resume(core: &mut Core, env: &Env, node: u16, next: u16, packet: &
 /// # Panics
 /// Where `i` is not a packet of the frame.
 #[cold]
-pub(crate) fn record_at(core: &mut Core, env: &Env, node: u16, frame: &mut Frame, i: usize) {
+pub(crate) fn record_at(core: &mut Core, env: &Env, node: u16, frame: &mut Frame<Shared>, i: usize) {
     assert!(i < frame.len);
     if frame.context[i] & flags::TRACED != 0 && frame.index[i] != TAKEN {
         record_one(core, env, node, crate::context::NULL_NODE, frame, i);
@@ -159,13 +160,13 @@ pub(crate) fn record_at(core: &mut Core, env: &Env, node: u16, frame: &mut Frame
 
 /// Records what `node` made of packet `i` of a frame, if that is traced.
 #[cold]
-pub(crate) fn record_one(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mut Frame, i: usize) {
+pub(crate) fn record_one(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mut Frame<Shared>, i: usize) {
     // SAFETY: i < len, and the frame is exclusively borrowed.
     let packet = unsafe { Pkt::of_lane(frame, i, env) };
     add_entry(core, node, next, &packet);
 }
 
-fn add_entry(core: &mut Core, node: u16, next: u16, packet: &Pkt<'_>) {
+fn add_entry(core: &mut Core, node: u16, next: u16, packet: &Pkt<'_, Shared>) {
     let Some(record) = core.trace.slot(packet.meta().trace).and_then(|s| core.trace.records.get_mut(s)) else { return };
     // The end of a packet that went round is worth more than its rounds: there is room for it in any case.
     let ends = matches!(node, PACKET_LOOP | ERROR_DROP);
@@ -187,7 +188,7 @@ fn add_entry(core: &mut Core, node: u16, next: u16, packet: &Pkt<'_>) {
         len: packet.total_len(),
         offset,
         moved,
-        pulled: packet.before(usize::try_from(moved).unwrap_or(0).min(PULLED_MAX)).to_vec(),
+        pulled: packet.before(usize::try_from(moved).unwrap_or(0).min(PULLED_MAX)),
         buffer: packet.buffer_index(),
         bytes,
     });

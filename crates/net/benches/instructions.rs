@@ -231,9 +231,12 @@ fn node_of(function: &str) -> Option<String> {
             let closing = nodes.matches('>').count() - nodes.matches('<').count();
             Some(format!("({})", &nodes[..nodes.len() - closing]))
         }
-        "Batches" => nodes.rsplit_once(',').map(|(node, _width)| node.to_owned()),
-        // The sink is this program's own.
-        _ => (nodes != "Sink").then(|| nodes.to_owned()),
+        _ => {
+            let (_memory, node) = nodes.split_once(',')?;
+            let node = if kind == "Batches" { node.rsplit_once(',')?.0 } else { node };
+            // The sink is this program's own.
+            (node != "Sink").then(|| node.to_owned())
+        }
     }
 }
 

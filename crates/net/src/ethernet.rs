@@ -24,7 +24,7 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let input = EthernetInput::new(interfaces, unknown[0].clone());
     let [of_input, of_vlan] = unknown;
     vec![
-        NodeSpec::fast("ethernet-input", input).traced(trace::link).takes_shared().on_arc(UNKNOWN, of_input),
+        NodeSpec::fast("ethernet-input", input).traced(trace::link).on_arc(UNKNOWN, of_input),
         NodeSpec::node("ethernet-vlan", vlan).traced(trace::link).on_arc(UNKNOWN, of_vlan),
     ]
 }

@@ -85,7 +85,7 @@ fn family_nodes<F: crate::fib::Select + InputFamily + RewriteFamily>(router: &Ro
     let lookup = Lookup::new(interfaces.clone(), tables.clone(), routes.clone());
     vec![
         input_node::<F>(router),
-        NodeSpec::fast(name("lookup"), lookup).traced(looked_up).takes_shared(),
+        NodeSpec::fast(name("lookup"), lookup).traced(looked_up),
         NodeSpec::node(format!("lookup-{prefix}-dst"), LookupIn { tables, count: routes }).traced(trace::ip(F::ID)),
         rewrite_node::<F>(router),
         NodeSpec::node(name("drop"), IpDrop).traced(trace::ip(F::ID)),
@@ -108,7 +108,7 @@ fn input_node<F: InputFamily>(router: &Router) -> NodeSpec {
     let node = Input::<F>::new(router.data.interfaces.clone(), points.clone(), counter.clone());
     let ([unicast, multicast], names) = (points, arc_names(F::ID));
     let spec = NodeSpec::fast(format!("{}-input", F::ID.node_prefix()), node);
-    spec.on_arc(names[0], unicast).on_arc(names[1], multicast).traced(trace::ip(F::ID)).takes_shared()
+    spec.on_arc(names[0], unicast).on_arc(names[1], multicast).traced(trace::ip(F::ID))
 }
 
 fn rewrite_node<F: RewriteFamily>(router: &Router) -> NodeSpec {
@@ -116,7 +116,7 @@ fn rewrite_node<F: RewriteFamily>(router: &Router) -> NodeSpec {
     let count = RunCounter::new(&router.fib().adjacencies.counters);
     let node = Rewrite::<F>::new(router.data.adjacencies.clone(), output.clone(), count);
     let spec = NodeSpec::fast(format!("{}-rewrite", F::ID.node_prefix()), node).on_arc(arc_names(F::ID)[2], output);
-    spec.takes_shared().traced(move |entry, out| match entry.moved {
+    spec.traced(move |entry, out| match entry.moved {
         // Not sent, but to be answered or cut.
         0 => trace::ip(F::ID)(entry, out),
         _ => {

@@ -142,7 +142,7 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let (interfaces, counters) = (router.data.interfaces.clone(), router.graph.interfaces().clone());
     let input = input::spec(router);
     let bridge = Bridge::new(l2.ports.reader(), l2.macs.snapshot(), l2.stamp.clone(), l2.teller.clone());
-    let bridge = NodeSpec::fast("l2-bridge", bridge).takes_shared();
+    let bridge = NodeSpec::fast("l2-bridge", bridge);
     let flood = NodeSpec::node("l2-flood", flood::Flood::new(l2.ports.reader(), l2.views.snapshot()));
     let suppress = suppress::Suppress { ports: l2.ports.reader(), domains: l2.views.snapshot() };
     let suppress = NodeSpec::node("l2-arp-term", suppress);

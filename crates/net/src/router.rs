@@ -204,7 +204,7 @@ impl Router {
 
     /// Declares every node of this crate at once, because nodes of different modules name one another; then the arcs.
     fn add_nodes(&mut self) -> Result<(), NetError> {
-        let mut nodes = vec![NodeSpec::node("interface-output-end", Nowhere).takes_shared()];
+        let mut nodes = vec![NodeSpec::node("interface-output-end", Nowhere)];
         nodes.extend(ethernet::nodes(self));
         nodes.extend(l2::nodes(self));
         nodes.extend(rss::nodes(self));

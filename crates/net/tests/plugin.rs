@@ -4,7 +4,8 @@
 use std::net::IpAddr;
 
 use quiver_graph::{
-    ArcPoint, Batch, End, FastPath, FeatureSpec, Node, NodeCx, NodeSpec, Pkt, Sent, Then, Verdict, drop_reasons, flags, next_nodes,
+    ArcPoint, Batch, End, FastPath, FeatureSpec, Node, NodeCx, NodeSpec, Pkt, Sent, Shared, Then, Verdict, drop_reasons, flags,
+    next_nodes,
 };
 use quiver_net::IfIndex;
 use quiver_net::ethernet::EthernetInput;
@@ -25,12 +26,12 @@ struct Ports {
 
 const REFUSED: u16 = 9_u16.to_be();
 
-impl Node for Ports {
+impl Node<Shared> for Ports {
     type Next = Next;
     type Drop = Refused;
 
     #[inline(always)]
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
         if packet.head_at::<u16, 22>() == REFUSED {
             return packet.drop(Refused::Port);
         }
@@ -38,7 +39,7 @@ impl Node for Ports {
     }
 }
 
-impl FastPath for Ports {
+impl FastPath<Shared> for Ports {
     #[inline(always)]
     fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
         let interface = batch.first_rx_if();
@@ -63,7 +64,7 @@ fn router(fused: bool) -> (Harness, IfIndex) {
         h.router.neighbor_update(index, IpAddr::from([10, 0, n, 2]), Some(host_mac(n))).unwrap();
     }
     let arc = ArcPoint::new();
-    let spec = NodeSpec::fast(NODE, Ports { arc: arc.clone() }).on_arc("ip4-unicast", arc).takes_shared();
+    let spec = NodeSpec::fast(NODE, Ports { arc: arc.clone() }).on_arc("ip4-unicast", arc);
     h.router.graph.add(vec![spec]).unwrap();
     let feature = FeatureSpec { arc: "ip4-unicast", node: NODE.into(), before: Vec::new(), after: Vec::new() };
     h.router.graph.add_features(vec![feature]).unwrap();

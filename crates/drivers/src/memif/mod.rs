@@ -37,7 +37,6 @@
 
 mod background;
 mod connection;
-mod copy;
 mod error;
 mod event;
 #[cfg(any(fuzzing, test))]

@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
+use quiver_buffer::copy_shared;
 use quiver_graph::{RxBurst, RxQueue, RxState, prefetch};
 use rustix::event::epoll;
 
-use super::copy::copy;
 use super::event::new_event;
 use super::hub::give;
 use super::memory::{Descriptor, MASK_EVENTS, NEXT, Ring};
@@ -193,7 +193,7 @@ impl RxRing {
                 let len = current.len[k] as usize;
                 // SAFETY: `look` has written the first n entries; the source lies inside a region for `len` bytes (checked
                 // there against our own sizes, S1), `area` holds `max` of them, and buffers are no shared memory.
-                unsafe { copy(area.as_mut_ptr().cast(), current.from[k].assume_init(), len) };
+                unsafe { copy_shared(area.as_mut_ptr().cast(), current.from[k].assume_init(), len) };
                 Some(len)
             });
             self.next = self.next.wrapping_add(got as u16);

@@ -15,7 +15,7 @@ use quiver_graph::clock::Clock;
 use quiver_graph::stats::Stats;
 use quiver_graph::{
     ArcPoint, DeviceInput, DeviceNext, DeviceTx, Frame, Graph, IfIndex, NoDrops, NoNext, NodeCx, NodeId, NodeSpec, PlacedQueue,
-    Port, STATS_BYTES, TxQueue, TxState, VectorNode, Verdict,
+    Port, STATS_BYTES, Shared as SharedMemory, TxQueue, TxState, VectorNode, Verdict,
 };
 use quiver_tables::qsbr;
 
@@ -90,10 +90,10 @@ pub(super) struct End {
 /// Sends back what comes in.
 struct Echo;
 
-impl VectorNode for Echo {
+impl VectorNode<SharedMemory> for Echo {
     type Next = NoNext;
     type Drop = NoDrops;
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame<SharedMemory>) {
         cx.decide_all(frame, Verdict::slot(1));
     }
 }
@@ -105,7 +105,7 @@ impl End {
 
     /// An end that sends back what comes in, as it lies.
     pub fn echo(folder: &Folder, config: MemifConfig) -> Self {
-        Self::with(folder, config, |_| NodeSpec::vector("ethernet-input", |_| Echo).with_next("if1-tx").takes_shared())
+        Self::with(folder, config, |_| NodeSpec::vector("ethernet-input", |_| Echo).with_next("if1-tx"))
     }
 
     fn with(folder: &Folder, config: MemifConfig, receiver: impl FnOnce(Got) -> NodeSpec) -> Self {
@@ -121,7 +121,7 @@ impl End {
         state.set_up(true);
         let queue: RefCell<Option<Box<dyn TxQueue>>> = RefCell::new(Some(port.open_tx(0).unwrap()));
         let tx = NodeSpec::vector("if1-tx", move |_| DeviceTx::new(IF, state.clone(), queue.borrow_mut().take()));
-        graph.add(vec![tx.takes_shared()]).unwrap();
+        graph.add(vec![tx]).unwrap();
         let nodes = vec![receiver(got.clone()), NodeSpec::vector("source", |_| Source).with_next("if1-tx")];
         let source = graph.add(nodes).unwrap()[1];
         let arc = ArcPoint::new();

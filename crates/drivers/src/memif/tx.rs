@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use quiver_graph::{TxBatch, TxDrop, TxQueue};
+use quiver_buffer::copy_shared;
+use quiver_graph::{Shared as SharedMemory, SharedTxQueue, TxBatch, TxDrop};
 use quiver_wire::checksum;
 
-use super::copy::copy;
 use super::memory::{NEXT, Ring};
 use super::rx::PACKET_MAX;
 use super::zero_copy::{Lending, LentTx};
@@ -110,7 +110,7 @@ impl TxRing {
     }
 
     /// Sends what there is room for.
-    fn tx<const OWN: bool>(&mut self, batch: &mut TxBatch<'_, '_>) -> Sent {
+    fn tx<const OWN: bool>(&mut self, batch: &mut TxBatch<'_, '_, SharedMemory>) -> Sent {
         if let Err(reason) = self.refresh::<OWN>(batch.len()) {
             return Sent::wrong(reason);
         }
@@ -139,11 +139,11 @@ impl TxRing {
             }
             let mut used = 0;
             for room in &rooms[..found] {
-                let Some(bytes) = batch.single(done).filter(|b| b.len() <= room.len as usize) else { break };
-                // SAFETY: the room lies inside a region for at least so many bytes (checked against our own sizes, S1);
-                // packet buffers are no shared memory.
-                unsafe { copy(room.at, bytes.as_ptr(), bytes.len()) };
-                self.ring.set_first(self.next.wrapping_add(used), 0, room.region, bytes.len() as u32);
+                let Some((first, len)) = batch.run_of(done).filter(|(_, len)| *len <= room.len as usize) else { break };
+                // SAFETY: the room lies inside a region for at least so many bytes (checked against our own sizes, S1), and the
+                // packet in buffers of the router's, to which only a peer may write meanwhile.
+                unsafe { copy_shared(room.at, first, len) };
+                self.ring.set_first(self.next.wrapping_add(used), 0, room.region, len as u32);
                 used += 1;
                 done += 1;
             }
@@ -176,7 +176,7 @@ impl TxRing {
 
     /// Sends a packet that lies in several buffers, needs several descriptors, or has an unfinished checksum.
     #[cold]
-    fn tx_odd<const OWN: bool>(&mut self, batch: &mut TxBatch<'_, '_>, i: usize) -> Odd {
+    fn tx_odd<const OWN: bool>(&mut self, batch: &mut TxBatch<'_, '_, SharedMemory>, i: usize) -> Odd {
         let packet = batch.packet(i);
         let total = packet.total_len();
         if total > PACKET_MAX {
@@ -209,13 +209,15 @@ impl TxRing {
         }
         let mut pen = Pen { rooms: &rooms[..slots], at: 0 };
         match packet.unfinished_checksum() {
-            None => packet.for_each_segment(|bytes| pen.write(bytes)),
+            // SAFETY: the run is one of the packet, to which only a peer may write meanwhile.
+            None => packet.for_each_run(|first, len| unsafe { pen.write(first, len) }),
             Some((start, offset)) => {
                 self.whole.resize(total, 0);
                 packet.copy_out(0, &mut self.whole);
                 // What does not lie within the packet cannot be finished by anybody; the receiver will drop it.
                 let _ = checksum::complete(&mut self.whole, start, offset);
-                pen.write(&self.whole);
+                // SAFETY: the vector is ours.
+                unsafe { pen.write(self.whole.as_ptr(), self.whole.len()) };
             }
         }
         for (k, room) in rooms[..slots].iter().enumerate() {
@@ -236,15 +238,18 @@ struct Pen<'a> {
 }
 
 impl Pen<'_> {
-    fn write(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
+    /// # Safety
+    /// `len` bytes from `first` on are mapped, and only a peer may write them meanwhile.
+    unsafe fn write(&mut self, first: *const u8, len: usize) {
+        let mut done = 0;
+        while done < len {
             let Some((room, rest)) = self.rooms.split_first() else { return };
-            let n = bytes.len().min(room.len as usize - self.at);
+            let n = (len - done).min(room.len as usize - self.at);
             // SAFETY: the room lies inside a region for its length (checked against our own sizes, S1), and `at + n` is at
-            // most that; packet buffers are no shared memory.
-            unsafe { copy(room.at.add(self.at), bytes.as_ptr(), n) };
+            // most that; of the run the caller says it.
+            unsafe { copy_shared(room.at.add(self.at), first.add(done), n) };
             self.at += n;
-            bytes = &bytes[n..];
+            done += n;
             if self.at == room.len as usize {
                 (self.rooms, self.at) = (rest, 0);
             }
@@ -329,8 +334,8 @@ impl MemifTx {
     }
 }
 
-impl TxQueue for MemifTx {
-    fn tx(&mut self, batch: &mut TxBatch<'_, '_>) -> usize {
+impl SharedTxQueue for MemifTx {
+    fn tx(&mut self, batch: &mut TxBatch<'_, '_, SharedMemory>) -> usize {
         let count = self.slots.count.load(Ordering::Acquire);
         if count == 0 {
             batch.set_reason(TxDrop::NoDevice);
@@ -359,9 +364,5 @@ impl TxQueue for MemifTx {
             self.shared.report(reason);
         }
         sent.done
-    }
-
-    fn takes_shared(&self) -> bool {
-        true
     }
 }

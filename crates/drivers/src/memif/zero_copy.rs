@@ -10,11 +10,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quiver_buffer::{HEADROOM, NO_BUFFER, Region as Buffers, SharedPool};
-use quiver_graph::{RxBurst, Segment, TxBatch, TxDrop, prefetch};
+use quiver_buffer::{HEADROOM, NO_BUFFER, Region as Buffers, SharedPool, copy_shared};
+use quiver_graph::{RxBurst, Segment, Shared, TxBatch, TxDrop, prefetch};
 use quiver_wire::checksum;
 
-use super::copy::copy;
 use super::memory::{NEXT, Ring};
 use super::rx::PACKET_MAX;
 use super::tx::Sent;
@@ -282,14 +281,14 @@ impl LentTx {
     }
 
     /// Sends what there is room for.
-    pub(super) fn tx(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_>) -> Sent {
+    pub(super) fn tx(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>) -> Sent {
         if let Err(reason) = self.reclaim(ring) {
             return Sent::wrong(reason);
         }
         let first = self.next;
         let mut i = 0;
         while i < batch.len() && self.free(ring) > 0 {
-            let len = batch.single(i).map(<[u8]>::len);
+            let len = batch.run_of(i).map(|(_, len)| len);
             let sent = match len {
                 Some(_) if self.slots.lending.pool.holds(batch.buffer(i)) => self.lend(ring, batch, i),
                 Some(len) if len <= self.slots.lending.room() as usize => self.copy(ring, batch, i),
@@ -310,7 +309,7 @@ impl LentTx {
 
     /// Shows the peer a packet of its own pool where it lies.
     #[inline(always)]
-    fn lend(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_>, i: usize) -> bool {
+    fn lend(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>, i: usize) -> bool {
         self.kept.clear();
         batch.keep(i, &mut self.kept);
         // One segment: it is not chained.
@@ -330,12 +329,13 @@ impl LentTx {
 
     /// Copies a packet from the router's own memory.
     #[inline(always)]
-    fn copy(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_>, i: usize) -> bool {
+    fn copy(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>, i: usize) -> bool {
         let Some(buffer) = self.slots.fresh() else { return false };
-        let len = batch.single(i).map_or(0, |bytes| {
-            // SAFETY: the buffer was just taken and lies in its area (R2) with room for `bytes`, as the caller has checked.
-            unsafe { copy(self.slots.lending.data(buffer), bytes.as_ptr(), bytes.len()) };
-            bytes.len()
+        let len = batch.run_of(i).map_or(0, |(first, len)| {
+            // SAFETY: the buffer was just taken and lies in its area (R2) with room for `len` bytes, as the caller has checked; the
+            // packet lies in other buffers of the router's, to which only a peer may write meanwhile.
+            unsafe { copy_shared(self.slots.lending.data(buffer), first, len) };
+            len
         });
         self.show(ring, buffer, HEADROOM as u32, len as u32, 0);
         true
@@ -343,7 +343,7 @@ impl LentTx {
 
     /// Copies a packet that lies in several buffers, needs several, or has an unfinished checksum. `false`: no room now.
     #[cold]
-    fn copy_odd(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_>, i: usize) -> bool {
+    fn copy_odd(&mut self, ring: &Ring, batch: &mut TxBatch<'_, '_, Shared>, i: usize) -> bool {
         let packet = batch.packet(i);
         let total = packet.total_len();
         let room = self.slots.lending.room() as usize;
@@ -372,7 +372,7 @@ impl LentTx {
         let whole = std::mem::take(&mut self.whole);
         for (k, (buffer, piece)) in buffers.into_iter().zip(whole.chunks(room)).enumerate() {
             // SAFETY: as in `copy`: a piece is at most the room of a buffer.
-            unsafe { copy(self.slots.lending.data(buffer), piece.as_ptr(), piece.len()) };
+            unsafe { copy_shared(self.slots.lending.data(buffer), piece.as_ptr(), piece.len()) };
             self.show(ring, buffer, HEADROOM as u32, piece.len() as u32, if k + 1 < slots { NEXT } else { 0 });
         }
         self.whole = whole;

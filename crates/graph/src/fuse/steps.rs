@@ -7,6 +7,7 @@ use crate::batch::Batch;
 use crate::context::NodeCx;
 use crate::frame::{Frame, PREFETCH_MAX, TAKEN};
 use crate::loops::{ahead, single};
+use crate::memory::Shared;
 use crate::node::FastPath;
 use crate::packet::{Env, Packet, Pkt};
 use crate::spec::{Body, Fast, Instance};
@@ -60,19 +61,19 @@ pub struct Exit {
 /// What all steps need.
 pub struct Pass<'p, 'a> {
     pub(super) cx: &'p mut NodeCx<'a>,
-    pub(super) frame: *mut Frame,
+    pub(super) frame: *mut Frame<Shared>,
     pub(super) next: *mut u16,
     pub(super) env: Env,
     pub(super) exits: &'p mut Vec<Exit>,
 }
 
-impl<N: FastPath> Stage<N> {
+impl<N: FastPath<Shared>> Stage<N> {
     fn new(id: u16, env: Env) -> Self {
         Self { node: std::ptr::null_mut(), id, on: u16::MAX, left: 0, distance: 0, env }
     }
 
     fn fits(&self, bodies: &[Body]) -> bool {
-        matches!(bodies.get(self.id as usize), Some(Body::Internal(body)) if body.kind() == TypeId::of::<Fast<N>>())
+        matches!(bodies.get(self.id as usize), Some(Body::Internal(body)) if body.kind() == TypeId::of::<Fast<Shared, N>>())
     }
 
     /// Finds the way to the next node of the chain, which edges made at run time may be.
@@ -89,8 +90,8 @@ impl<N: FastPath> Stage<N> {
         cx.enter(self.id);
         // SAFETY: the caller's promise.
         if let Body::Internal(body) = unsafe { &mut *bodies.add(self.id as usize) } {
-            // SAFETY: the caller's promise: behind the pointer is an `Instance<Fast<N>>`.
-            self.node = unsafe { &raw mut (*(&raw mut **body).cast::<Instance<Fast<N>>>()).node };
+            // SAFETY: the caller's promise: behind the pointer is an `Instance<Fast<Shared, N>>`.
+            self.node = unsafe { &raw mut (*(&raw mut **body).cast::<Instance<Fast<Shared, N>>>()).node };
         }
         self.left = 0;
         self.env.error_base = cx.env.error_base;
@@ -124,20 +125,20 @@ impl<N: FastPath> Stage<N> {
     /// # Safety
     /// As for [`ahead`].
     #[inline(always)]
-    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame, i: usize, pulled: usize) {
+    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame<Shared>, i: usize, pulled: usize) {
         let (distance, env) = (self.distance, self.env);
         if distance == 0 {
             return;
         }
         if pulled == 0 {
             // SAFETY: the caller's promise.
-            return unsafe { ahead::<N, W>(self.node(), frame, i + distance, &env) };
+            return unsafe { ahead::<Shared, N, W>(self.node(), frame, i + distance, &env) };
         }
         for i in i + distance..i + distance + W {
             // SAFETY: within the lanes (the caller's promise). A copy: the packet is still to come to the nodes in front.
             let mut packet = unsafe {
                 let Frame { index, span, context, aux, .. } = &*frame;
-                Packet { index: index[i], span: span[i], context: context[i], aux: aux[i] }
+                Packet::<Shared>::new(index[i], span[i], context[i], aux[i])
             };
             let mut packet = Pkt::of_packet(&mut packet, &env);
             if packet.pull(pulled) {
@@ -180,7 +181,7 @@ pub trait Steps: Send + Sized + 'static {
     #[doc(hidden)]
     unsafe fn begin(&mut self, bodies: &BodyPtr, cx: &mut NodeCx<'_>) -> bool;
     #[doc(hidden)]
-    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame, i: usize, pulled: usize);
+    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame<Shared>, i: usize, pulled: usize);
     #[doc(hidden)]
     unsafe fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>, pass: &mut Pass<'_, '_>);
     #[doc(hidden)]
@@ -205,7 +206,7 @@ pub struct Bodies<'a>(pub(super) &'a [Body]);
 pub struct BodyPtr(pub(super) *mut Body);
 pub struct Places<'a>(pub(super) &'a [Place]);
 
-impl<N: FastPath> Steps for End<N> {
+impl<N: FastPath<Shared>> Steps for End<N> {
     fn make(ids: &[u16], env: &ChainEnv) -> Option<Self> {
         let [id] = ids else { return None };
         Some(Self(Stage::new(*id, env.0)))
@@ -226,7 +227,7 @@ impl<N: FastPath> Steps for End<N> {
         self.0.distance != 0
     }
     #[inline(always)]
-    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame, i: usize, pulled: usize) {
+    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame<Shared>, i: usize, pulled: usize) {
         // SAFETY: the caller's promise.
         unsafe { self.0.ahead::<W>(frame, i, pulled) }
     }
@@ -253,7 +254,7 @@ impl<N: FastPath> Steps for End<N> {
     }
 }
 
-impl<N: FastPath> End<N> {
+impl<N: FastPath<Shared>> End<N> {
     /// # Safety
     /// As for [`Steps`].
     #[inline(never)]
@@ -263,7 +264,7 @@ impl<N: FastPath> End<N> {
     }
 }
 
-impl<N: FastPath, L: Steps> Steps for Then<N, L> {
+impl<N: FastPath<Shared>, L: Steps> Steps for Then<N, L> {
     fn make(ids: &[u16], env: &ChainEnv) -> Option<Self> {
         let (first, rest) = ids.split_first()?;
         Some(Self { stage: Stage::new(*first, env.0), rest: L::make(rest, env)? })
@@ -296,7 +297,7 @@ impl<N: FastPath, L: Steps> Steps for Then<N, L> {
         true
     }
     #[inline(always)]
-    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame, i: usize, pulled: usize) {
+    unsafe fn ahead<const W: usize>(&mut self, frame: *mut Frame<Shared>, i: usize, pulled: usize) {
         // SAFETY: the caller's promise.
         unsafe {
             self.stage.ahead::<W>(frame, i, pulled);
@@ -329,7 +330,7 @@ impl<N: FastPath, L: Steps> Steps for Then<N, L> {
     }
 }
 
-impl<N: FastPath, L: Steps> Then<N, L> {
+impl<N: FastPath<Shared>, L: Steps> Then<N, L> {
     /// Packets that do not all go on, or one that is not for the fast path (then it has not been `sent` yet): each for itself.
     ///
     /// # Safety

@@ -13,6 +13,7 @@
 use crate::clock::Clock;
 use crate::context::{HANDOFF_INPUT, NULL_NODE, NodeCx};
 use crate::frame::Frame;
+use crate::memory::Shared;
 use crate::node::SHARE;
 use crate::pulse::Pulse;
 use crate::spec::Body;
@@ -22,7 +23,7 @@ use super::bound::LONG;
 use super::{ChainSlot, LoopFigures, NodePeak, Place};
 
 /// A frame and the node that it goes to.
-pub(super) type Waiting = (u16, Box<Frame>);
+pub(super) type Waiting = (u16, Box<Frame<Shared>>);
 
 /// A worker, taken apart for the time of a turn.
 pub(super) struct Run<'a> {
@@ -137,7 +138,7 @@ impl<'a> Run<'a> {
 
     /// Runs a node. Gives the frame and its next node, where all packets go there and nothing else waits.
     #[inline(always)]
-    pub(super) fn dispatch(&mut self, id: u16, mut frame: Box<Frame>) -> Option<Waiting> {
+    pub(super) fn dispatch(&mut self, id: u16, mut frame: Box<Frame<Shared>>) -> Option<Waiting> {
         let place = &self.places[id as usize];
         if !place.takes_shared && self.cx.core.region.has_shared() {
             self.cx.core.own(&mut frame, self.cx.next);
@@ -171,7 +172,7 @@ impl<'a> Run<'a> {
 
     /// Runs a fused chain, which counts the calls of its nodes: none is left to be counted.
     #[inline(always)]
-    fn pass(&mut self, place: &Place, at: u8, frame: &mut Frame) -> u64 {
+    fn pass(&mut self, place: &Place, at: u8, frame: &mut Frame<Shared>) -> u64 {
         let n = frame.len;
         let passed = self.chains[usize::from(at)].chain.run(self.bodies, &mut self.cx, frame, self.nodes);
         self.figures.calls += passed.calls;
@@ -202,11 +203,12 @@ impl<'a> Run<'a> {
 
     /// Runs a node: one call is to be counted.
     #[inline(always)]
-    fn call(&mut self, id: u16, place: &'a Place, frame: &mut Frame) -> u64 {
+    fn call(&mut self, id: u16, place: &'a Place, frame: &mut Frame<Shared>) -> u64 {
         self.figures.calls += 1;
         self.figures.vectors += frame.len as u64;
         match self.enter_at(id, place) {
-            (cx, Body::Internal(node)) => node.run(cx, frame),
+            // SAFETY: F3: `dispatch` has copied what lay in shared memory, unless the node takes that.
+            (cx, Body::Internal(node)) => unsafe { node.run(cx, frame) },
             // Removed while packets were on their way, or an input node named as a next node: both are drops.
             (cx, Body::Gone | Body::Input(_)) => {
                 let n = frame.len;
@@ -221,7 +223,7 @@ impl<'a> Run<'a> {
 /// Sends each packet of a frame to the node that its verdict names. Gives the frame back, with its node, where nothing else
 /// waits and all of it goes there.
 #[inline(always)]
-fn partition(cx: &mut NodeCx<'_>, mut frame: Box<Frame>) -> Option<Waiting> {
+fn partition(cx: &mut NodeCx<'_>, mut frame: Box<Frame<Shared>>) -> Option<Waiting> {
     let NodeCx { core, nexts, next, .. } = cx;
     let queue = &mut core.queue;
     if frame.taken > 0 {

@@ -1,6 +1,6 @@
 //! `ethernet-input`: for whom is the frame, and what is in it?
 
-use quiver_graph::{ArcPoint, Batch, FastPath, IfIndex, Node, NodeCx, Pkt, Sent, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{ArcPoint, Batch, FastPath, IfIndex, Node, NodeCx, Pkt, Sent, Shared, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::ethernet::{EtherType, EthernetHeader};
 
 use crate::data::{IfTable, if_flags};
@@ -103,7 +103,7 @@ fn is_tag(ether_type: u16) -> bool {
     (ether_type == EtherType::VLAN.0) | (ether_type == EtherType::QINQ.0) | (ether_type == EtherType::QINQ_OLD.0)
 }
 
-impl Node for EthernetInput {
+impl Node<Shared> for EthernetInput {
     type Next = Next;
     type Drop = Drop;
     /// The node that meets the headers' line first.
@@ -115,13 +115,13 @@ impl Node for EthernetInput {
     }
 
     #[inline(always)]
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_, Shared>) -> Verdict {
         let link = self.interfaces.link(packet.rx_if());
         decide(packet, link, &self.unknown)
     }
 }
 
-impl FastPath for EthernetInput {
+impl FastPath<Shared> for EthernetInput {
     const WIDTH: u8 = 4;
     const PULLS: usize = size_of::<EthernetHeader>();
 
@@ -170,7 +170,7 @@ impl FastPath for EthernetInput {
 
 /// The rules, for any frame. `link`: address and flags of the interface, as [`IfTable::link`] has them.
 #[inline(never)]
-fn decide(mut packet: Pkt<'_>, link: u64, unknown: &ArcPoint) -> Verdict {
+fn decide(mut packet: Pkt<'_, Shared>, link: u64, unknown: &ArcPoint) -> Verdict {
     let header: EthernetHeader = packet.head();
     let (dst, mac, flags) = (header.dst.to_u64(), link & 0xffff_ffff_ffff, (link >> 48) as u16);
     let ether_type = header.ether_type().0;

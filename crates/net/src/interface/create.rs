@@ -192,8 +192,7 @@ impl Router {
         }
         let (state, fresh) = (state.clone(), queues.clone());
         let make = move |cx: &MakeCx| DeviceTx::new(index, state.clone(), fresh.borrow_mut().remove(&cx.thread));
-        // Its queue says whether packets must be copied.
-        Ok((NodeSpec::vector(tx_name, make).traced(trace::frame).takes_shared(), queues))
+        Ok((NodeSpec::vector(tx_name, make).traced(trace::frame), queues))
     }
 
     fn add_output(
@@ -212,8 +211,7 @@ impl Router {
         let output_name = format!("{name}-output");
         let spec =
             NodeSpec::vector(output_name.clone(), make).with_next(tx_name).on_arc("interface-output", arc).traced(trace::frame);
-        let spec = spec.takes_shared().passes();
-        let id = self.graph.add(vec![spec])?[0];
+        let id = self.graph.add(vec![spec.passes()])?[0];
         let tx_name = self.graph.node_name(tx).to_owned();
         self.graph.set_arc_ends("interface-output", index, &output_name, &tx_name)?;
         Ok(id)

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::data::{IfTable, if_flags};
 use quiver_graph::{
-    ArcSlot, Frame, IfIndex, InterfaceCounters, NoDrops, NoNext, Node, NodeCx, Pkt, TxState, VectorNode, Verdict, drop_reasons,
-    next_nodes,
+    ArcSlot, Frame, IfIndex, InterfaceCounters, NoDrops, NoNext, Node, NodeCx, Pkt, Shared, TxState, VectorNode, Verdict,
+    drop_reasons, next_nodes,
 };
 
 drop_reasons! {
@@ -25,7 +25,7 @@ pub(crate) struct Output {
 /// Slot of the tx node: declared by [`quiver_graph::NodeSpec::with_next`], after no static next nodes.
 pub(crate) const TX: Verdict = Verdict::slot(1);
 
-impl VectorNode for Output {
+impl VectorNode<Shared> for Output {
     type Next = NoNext;
     type Drop = OutputDrop;
 
@@ -33,7 +33,7 @@ impl VectorNode for Output {
         (self.state.is_up() && self.counters.is_none() && !self.arc.is_active()).then_some(TX)
     }
 
-    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
+    fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame<Shared>) {
         if !self.state.is_up() {
             for i in 0..frame.len() {
                 let verdict = cx.packet(frame, i).drop(OutputDrop::Down);
@@ -53,11 +53,11 @@ impl VectorNode for Output {
 #[derive(Clone)]
 pub(crate) struct Nowhere;
 
-impl Node for Nowhere {
+impl Node<Shared> for Nowhere {
     type Next = NoNext;
     type Drop = OutputDrop;
 
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
         packet.drop(OutputDrop::NoDevice)
     }
 }

@@ -4,15 +4,13 @@ use std::fmt::{Debug, Display};
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use quiver_graph::{Batch, NextNodes, Pkt};
+use quiver_graph::{Batch, Memory, NextNodes, Pkt, Shared};
 use quiver_tables::address::Address;
 use quiver_tables::lpm4::{Kind, Lpm4, Lpm4Lookup};
 use quiver_tables::lpm6::Lpm6;
 use quiver_tables::mem::{Budget, PageKind};
 use quiver_tables::qsbr::Domain;
 use quiver_tables::{Fib4, Fib6, Options, TableError};
-use quiver_wire::ipv4::Ipv4Header;
-use quiver_wire::ipv6::Ipv6Header;
 use quiver_wire::{Ipv4Prefix, Ipv6Prefix, U32Be, U128Be};
 
 use super::hash::{FlowHash, hash4, hash6};
@@ -131,13 +129,13 @@ pub trait Family: sealed::Sealed + Copy + Debug + Eq + Hash + Send + Sync + 'sta
     fn fib_of(fibs: (u32, u32)) -> u32;
 
     /// Destination of a packet whose data begins at its IP header.
-    fn destination(packet: &Pkt<'_>) -> Self::Addr;
+    fn destination<M: Memory>(packet: &Pkt<'_, M>) -> Self::Addr;
 
     /// Destinations of a batch of such packets.
     fn destinations<const W: usize>(batch: &Batch<'_, W>) -> [Self::Addr; W];
 
     /// Flow hash of such a packet.
-    fn flow_hash(packet: &Pkt<'_>, config: FlowHash) -> u32;
+    fn flow_hash(packet: &Pkt<'_, Shared>, config: FlowHash) -> u32;
 }
 
 /// What the prefix tables of both families can do; see [`Fib4`].
@@ -267,8 +265,8 @@ impl Family for V4 {
     }
 
     #[inline(always)]
-    fn destination(packet: &Pkt<'_>) -> u32 {
-        packet.head::<Ipv4Header>().dst.get()
+    fn destination<M: Memory>(packet: &Pkt<'_, M>) -> u32 {
+        packet.head_at::<U32Be, 16>().get()
     }
 
     #[inline(always)]
@@ -276,7 +274,7 @@ impl Family for V4 {
         batch.heads::<U32Be, 16>().map(U32Be::get)
     }
 
-    fn flow_hash(packet: &Pkt<'_>, config: FlowHash) -> u32 {
+    fn flow_hash(packet: &Pkt<'_, Shared>, config: FlowHash) -> u32 {
         hash4(packet, config)
     }
 
@@ -343,8 +341,8 @@ impl Family for V6 {
     }
 
     #[inline(always)]
-    fn destination(packet: &Pkt<'_>) -> u128 {
-        packet.head::<Ipv6Header>().dst.get()
+    fn destination<M: Memory>(packet: &Pkt<'_, M>) -> u128 {
+        packet.head_at::<U128Be, 24>().get()
     }
 
     #[inline(always)]
@@ -352,7 +350,7 @@ impl Family for V6 {
         batch.heads::<U128Be, 24>().map(U128Be::get)
     }
 
-    fn flow_hash(packet: &Pkt<'_>, config: FlowHash) -> u32 {
+    fn flow_hash(packet: &Pkt<'_, Shared>, config: FlowHash) -> u32 {
         hash6(packet, config)
     }
 

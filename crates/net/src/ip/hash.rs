@@ -1,6 +1,6 @@
 //! The flow hash: which of several equal paths a packet takes. Packets of one flow always take the same.
 
-use quiver_graph::Pkt;
+use quiver_graph::{Pkt, Shared};
 use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
 use quiver_wire::ipv6::Ipv6Header;
 
@@ -112,8 +112,8 @@ impl Flow {
     }
 }
 
-fn ports_at(packet: &Pkt<'_>, at: usize) -> (u16, u16) {
-    match packet.bytes().get(at..at + 4) {
+fn ports_at(packet: &Pkt<'_, Shared>, at: usize) -> (u16, u16) {
+    match packet.read_at::<[u8; 4]>(at) {
         Some(b) => (u16::from_be_bytes([b[0], b[1]]), u16::from_be_bytes([b[2], b[3]])),
         None => (0, 0),
     }
@@ -124,21 +124,21 @@ const GTPU: u16 = 2152;
 
 /// Tunnel endpoint of a UDP packet whose header is at `at`; 0 where there is none, or it does not count.
 #[inline(always)]
-fn teid_at(packet: &Pkt<'_>, at: usize, protocol: IpProtocol, ports: (u16, u16), config: FlowHash) -> u32 {
+fn teid_at(packet: &Pkt<'_, Shared>, at: usize, protocol: IpProtocol, ports: (u16, u16), config: FlowHash) -> u32 {
     if config.has(FlowHash::GTPV1TEID) && protocol == IpProtocol::UDP && ports.1 == GTPU { teid(packet, at + 8) } else { 0 }
 }
 
 /// What a GTP header says: version 1 and protocol type GTP in the high four bits, then type, length, endpoint.
 #[cold]
-fn teid(packet: &Pkt<'_>, at: usize) -> u32 {
-    match packet.bytes().get(at..at + 8) {
-        Some(&[flags, _, _, _, a, b, c, d]) if flags & 0xf0 == 0x30 => u32::from_be_bytes([a, b, c, d]),
+fn teid(packet: &Pkt<'_, Shared>, at: usize) -> u32 {
+    match packet.read_at::<[u8; 8]>(at) {
+        Some([flags, _, _, _, a, b, c, d]) if flags & 0xf0 == 0x30 => u32::from_be_bytes([a, b, c, d]),
         _ => 0,
     }
 }
 
 /// Flow hash of an IPv4 packet. All fragments of a datagram have the same: ports count only in packets that are none.
-pub(crate) fn hash4(packet: &Pkt<'_>, config: FlowHash) -> u32 {
+pub(crate) fn hash4(packet: &Pkt<'_, Shared>, config: FlowHash) -> u32 {
     let header: Ipv4Header = packet.head();
     let protocol = header.protocol;
     let ports = if protocol.has_ports() && !header.is_fragment() { ports_at(packet, header.header_len()) } else { (0, 0) };
@@ -148,7 +148,7 @@ pub(crate) fn hash4(packet: &Pkt<'_>, config: FlowHash) -> u32 {
 }
 
 /// Flow hash of an IPv6 packet. Behind extension headers no ports are looked for: the flow label is there for that.
-pub(crate) fn hash6(packet: &Pkt<'_>, config: FlowHash) -> u32 {
+pub(crate) fn hash6(packet: &Pkt<'_, Shared>, config: FlowHash) -> u32 {
     let header: Ipv6Header = packet.head();
     let protocol = header.next_header;
     let ports = if protocol.has_ports() { ports_at(packet, size_of::<Ipv6Header>()) } else { (0, 0) };

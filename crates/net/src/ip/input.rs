@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use quiver_graph::stats::SimpleCounters;
 use quiver_graph::{
-    ArcPoint, Batch, DropReasons, FastPath, IfIndex, NextNodes, Node, NodeCx, Pkt, Sent, Verdict, drop_reasons, flags, next_nodes,
+    ArcPoint, Batch, DropReasons, FastPath, IfIndex, NextNodes, Node, NodeCx, Pkt, Sent, Shared, Verdict, drop_reasons, flags,
+    next_nodes,
 };
 use quiver_wire::Header as _;
 use quiver_wire::ipv4::{self, Ipv4Error, Ipv4Header, Ipv4Option, Ipv4Options};
@@ -75,7 +76,7 @@ pub trait InputFamily: Family {
     ///
     /// # Errors
     /// The reason.
-    fn check(packet: &Pkt<'_>, if_flags: u16) -> Result<(usize, bool), Self::InputDrop>;
+    fn check(packet: &Pkt<'_, Shared>, if_flags: u16) -> Result<(usize, bool), Self::InputDrop>;
 }
 
 /// The node.
@@ -167,7 +168,7 @@ impl<F: InputFamily> Input<F> {
 
     /// The rules, for any packet.
     #[inline(never)]
-    fn slow(&self, mut packet: Pkt<'_>) -> Verdict {
+    fn slow(&self, mut packet: Pkt<'_, Shared>) -> Verdict {
         let interface = packet.rx_if();
         match F::check(&packet, self.if_flags) {
             Ok((length, multicast)) => {
@@ -179,7 +180,7 @@ impl<F: InputFamily> Input<F> {
     }
 }
 
-impl<F: InputFamily> Node for Input<F> {
+impl<F: InputFamily> Node<Shared> for Input<F> {
     type Next = F::InputNext;
     type Drop = F::InputDrop;
 
@@ -193,7 +194,7 @@ impl<F: InputFamily> Node for Input<F> {
     }
 
     #[inline(always)]
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_, Shared>) -> Verdict {
         self.turn_to(packet.rx_if());
         self.packets += 1;
         self.slow(packet)
@@ -205,7 +206,7 @@ impl<F: InputFamily> Node for Input<F> {
     }
 }
 
-impl<F: InputFamily> FastPath for Input<F> {
+impl<F: InputFamily> FastPath<Shared> for Input<F> {
     #[inline(always)]
     fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
         let (lengths, obstacles) = F::lengths(batch);
@@ -248,8 +249,12 @@ impl InputFamily for V4 {
         (lengths, obstacles)
     }
 
-    fn check(packet: &Pkt<'_>, if_flags: u16) -> Result<(usize, bool), Drop4> {
-        let header = check4(packet.bytes(), packet.total_len() as u32, packet.context(), if_flags)?;
+    fn check(packet: &Pkt<'_, Shared>, if_flags: u16) -> Result<(usize, bool), Drop4> {
+        // A copy, which holds still while it is checked.
+        let mut head = [0; ipv4::MAX_HEADER_LEN];
+        let len = packet.len().min(head.len());
+        packet.copy_out(0, &mut head[..len]);
+        let header = check4(&head[..len], packet.total_len() as u32, packet.context(), if_flags)?;
         Ok((header.total_len.get().into(), header.dst.get() >> 28 == 0xe))
     }
 }
@@ -280,7 +285,8 @@ fn addresses4(src: u32, dst: u32, context: u32) -> (bool, bool, bool) {
     (source, destination, link)
 }
 
-/// The header of a packet that is right, or what is wrong with it; options alone are not.
+/// The header of a packet that is right, or what is wrong with it; options alone are not. `bytes`: the first of the packet, with all of
+/// the header if the first segment has it.
 fn check4(bytes: &[u8], available: u32, context: u32, if_flags: u16) -> Result<Ipv4Header, Drop4> {
     let header = match Ipv4Header::parse(bytes) {
         Ok(header) => header,
@@ -351,16 +357,16 @@ impl InputFamily for V6 {
         (lengths, odd.into())
     }
 
-    fn check(packet: &Pkt<'_>, if_flags: u16) -> Result<(usize, bool), Drop6> {
-        let header = check6(packet.bytes(), packet.total_len() as u32, packet.context(), if_flags)?;
+    fn check(packet: &Pkt<'_, Shared>, if_flags: u16) -> Result<(usize, bool), Drop6> {
+        let header = packet.read_at(0).ok_or(Drop6::TooShort)?;
+        check6(&header, packet.total_len() as u32, packet.context(), if_flags)?;
         let length = usize::from(header.payload_len.get()) + size_of::<Ipv6Header>();
         Ok((length, ipv6::address::is_multicast(header.dst.get())))
     }
 }
 
-/// The header of a packet that is right, or what is wrong with it.
-fn check6(bytes: &[u8], available: u32, context: u32, if_flags: u16) -> Result<Ipv6Header, Drop6> {
-    let header = Ipv6Header::read(bytes).ok_or(Drop6::TooShort)?;
+/// What is wrong with a header.
+fn check6(header: &Ipv6Header, available: u32, context: u32, if_flags: u16) -> Result<(), Drop6> {
     let (src, dst) = (header.src.get(), header.dst.get());
     let multicast = ipv6::address::is_multicast(dst);
     // The unspecified address asks whether an address is free (duplicate address detection), which goes to groups.
@@ -378,6 +384,6 @@ fn check6(bytes: &[u8], available: u32, context: u32, if_flags: u16) -> Result<I
     } else if if_flags & if_flags::IP6 == 0 {
         Err(Drop6::NotEnabled)
     } else {
-        Ok(header)
+        Ok(())
     }
 }

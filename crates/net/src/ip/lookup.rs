@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quiver_graph::stats::{CombinedCounters, CombinedRow};
 use quiver_graph::{
-    Batch, FastPath, IfIndex, NoDrops, Node, NodeCx, Pkt, Sent, Snapshot, Verdict, drop_reasons, flags, next_nodes,
+    Batch, FastPath, IfIndex, NoDrops, Node, NodeCx, Pkt, Sent, Shared, Snapshot, Verdict, drop_reasons, flags, next_nodes,
 };
 
 use super::Family;
@@ -195,7 +195,7 @@ impl<F: Family> Lookup<F> {
     }
 }
 
-impl<F: Family> Node for Lookup<F> {
+impl<F: Family> Node<Shared> for Lookup<F> {
     type Next = F::LookupNext;
     type Drop = NoDrops;
     const PREFETCH: u8 = F::LOOKUP_PREFETCH;
@@ -216,14 +216,14 @@ impl<F: Family> Node for Lookup<F> {
 
     /// The table's line: in a large table the lookup waits for nothing else.
     #[inline(always)]
-    fn prefetch(&self, packet: &Pkt<'_>) {
+    fn prefetch(&self, packet: &Pkt<'_, Shared>) {
         if let Some(Some(reader)) = self.tables.readers.get(self.run.1 as usize) {
             F::prefetch(reader, F::destination(packet));
         }
     }
 
     #[inline(always)]
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
         let fib = match packet.table() {
             Some(fib) => fib,
             None => self.fib_of(packet.rx_if()),
@@ -241,7 +241,7 @@ impl<F: Family> Node for Lookup<F> {
     }
 }
 
-impl<F: Family> FastPath for Lookup<F> {
+impl<F: Family> FastPath<Shared> for Lookup<F> {
     #[inline(always)]
     fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
         let interface = batch.first_rx_if();
@@ -293,7 +293,7 @@ pub(super) struct LookupIn<F: Family> {
     pub count: RunCounter,
 }
 
-impl<F: Family> Node for LookupIn<F> {
+impl<F: Family> Node<Shared> for LookupIn<F> {
     type Next = F::LookupNext;
     type Drop = LookupDrop;
 
@@ -306,7 +306,7 @@ impl<F: Family> Node for LookupIn<F> {
     }
 
     #[inline(always)]
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
         let mut fib = packet.aux();
         for _ in 0..TABLES_MAX {
             let lb = self.tables.lookup(fib, F::destination(&packet));

@@ -8,7 +8,7 @@
 //! is: what is too much lands in the headroom in front of it.
 
 use quiver_graph::{
-    ArcPoint, Batch, FastPath, IfIndex, NextNodes, Node, NodeCx, Pkt, Sent, Verdict, drop_reasons, flags, next_nodes,
+    ArcPoint, Batch, FastPath, IfIndex, NextNodes, Node, NodeCx, Pkt, Sent, Shared, Verdict, drop_reasons, flags, next_nodes,
 };
 use quiver_wire::U32Be;
 use quiver_wire::ipv4::{Ipv4Header, ttl_word_decremented, ttl_word_decremented_raw};
@@ -49,13 +49,13 @@ pub trait RewriteFamily: Family {
     fn take_hops<const W: usize>(batch: &mut Batch<'_, W>, hops: [Self::Hop; W]);
 
     /// Whether a packet may not go on to an interface, whatever its length is.
-    fn stays(packet: &Pkt<'_>, tx: IfIndex) -> bool;
+    fn stays(packet: &Pkt<'_, Shared>, tx: IfIndex) -> bool;
 
     /// Takes a hop.
-    fn take_hop(packet: &mut Pkt<'_>);
+    fn take_hop(packet: &mut Pkt<'_, Shared>);
 
     /// The ICMP error that a packet is answered with, as [`icmp_aux`] has it; none where it is to be cut.
-    fn error(packet: &Pkt<'_>, head: AdjHead) -> Option<u32>;
+    fn error(packet: &Pkt<'_, Shared>, head: AdjHead) -> Option<u32>;
 }
 
 /// The node.
@@ -95,7 +95,7 @@ impl<F: RewriteFamily> Rewrite<F> {
     }
 }
 
-impl<F: RewriteFamily> Node for Rewrite<F> {
+impl<F: RewriteFamily> Node<Shared> for Rewrite<F> {
     type Next = F::RewriteNext;
     type Drop = RewriteDrop;
 
@@ -109,7 +109,7 @@ impl<F: RewriteFamily> Node for Rewrite<F> {
     }
 
     #[inline(always)]
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
         let (index, len) = (packet.aux(), packet.total_len());
         let (word, rewrite) = self.adjacencies.link(index);
         let head = AdjHead::unpack(word);
@@ -135,7 +135,7 @@ impl<F: RewriteFamily> Node for Rewrite<F> {
     }
 }
 
-impl<F: RewriteFamily> FastPath for Rewrite<F> {
+impl<F: RewriteFamily> FastPath<Shared> for Rewrite<F> {
     /// Sends a batch out, if each of its packets goes out as it is by an Ethernet header.
     #[inline(always)]
     fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
@@ -179,7 +179,7 @@ impl<F: RewriteFamily> FastPath for Rewrite<F> {
 /// A packet that cannot go on as it is.
 #[cold]
 #[inline(never)]
-fn stay<F: RewriteFamily>(mut packet: Pkt<'_>, head: AdjHead) -> Verdict {
+fn stay<F: RewriteFamily>(mut packet: Pkt<'_, Shared>, head: AdjHead) -> Verdict {
     if head.next == 0 {
         return packet.drop(RewriteDrop::NoAdjacency);
     }
@@ -221,17 +221,17 @@ impl RewriteFamily for V4 {
     }
 
     #[inline(always)]
-    fn stays(packet: &Pkt<'_>, _: IfIndex) -> bool {
+    fn stays(packet: &Pkt<'_, Shared>, _: IfIndex) -> bool {
         packet.head_at::<u8, TTL_WORD>() < 2
     }
 
     #[inline(always)]
-    fn take_hop(packet: &mut Pkt<'_>) {
+    fn take_hop(packet: &mut Pkt<'_, Shared>) {
         let word: U32Be = packet.head_at::<_, TTL_WORD>();
         packet.set_head_at::<U32Be, TTL_WORD>(U32Be::new(ttl_word_decremented(word.get())));
     }
 
-    fn error(packet: &Pkt<'_>, head: AdjHead) -> Option<u32> {
+    fn error(packet: &Pkt<'_, Shared>, head: AdjHead) -> Option<u32> {
         let header: Ipv4Header = packet.head();
         if header.ttl < 2 && !packet.has(flags::LOCAL) {
             Some(icmp_aux(11, 0, 0))
@@ -249,7 +249,7 @@ fn is_link_local(source: u16) -> bool {
 
 /// Whether a packet would leave the scope of its source.
 #[inline(always)]
-fn out_of_scope(packet: &Pkt<'_>, tx: IfIndex) -> bool {
+fn out_of_scope(packet: &Pkt<'_, Shared>, tx: IfIndex) -> bool {
     is_link_local(packet.head_at::<_, 8>()) & (packet.rx_if() != tx)
 }
 
@@ -281,19 +281,19 @@ impl RewriteFamily for V6 {
     }
 
     #[inline(always)]
-    fn stays(packet: &Pkt<'_>, tx: IfIndex) -> bool {
+    fn stays(packet: &Pkt<'_, Shared>, tx: IfIndex) -> bool {
         (packet.head_at::<u8, HOP_LIMIT>() < 2) | out_of_scope(packet, tx)
     }
 
     #[inline(always)]
-    fn take_hop(packet: &mut Pkt<'_>) {
+    fn take_hop(packet: &mut Pkt<'_, Shared>) {
         let limit: u8 = packet.head_at::<_, HOP_LIMIT>();
         packet.set_head_at::<u8, HOP_LIMIT>(limit - 1);
     }
 
     /// Hop limit exceeded, beyond the scope of its source (RFC 4443, 3.1, code 2), or too big. Only its source may fragment an IPv6
     /// packet (RFC 8200, 4.5), and where that is this router it does.
-    fn error(packet: &Pkt<'_>, head: AdjHead) -> Option<u32> {
+    fn error(packet: &Pkt<'_, Shared>, head: AdjHead) -> Option<u32> {
         if packet.has(flags::LOCAL) {
             None
         } else if packet.head_at::<u8, HOP_LIMIT>() < 2 {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use quiver_graph::{Batch, FastPath, IfIndex, Node, NodeCx, Pkt, Sent, Snapshot, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{Batch, FastPath, IfIndex, Node, NodeCx, Pkt, Sent, Shared, Snapshot, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::ethernet::EtherType;
 
 use super::learn::Teller;
@@ -89,7 +89,7 @@ impl Bridge {
 
     /// Decides about a packet; what is rare is not inlined.
     #[inline(always)]
-    fn one(&mut self, mut packet: Pkt<'_>, x: &Work) -> (Verdict, Told) {
+    fn one(&mut self, mut packet: Pkt<'_, Shared>, x: &Work) -> (Verdict, Told) {
         let mut told = Told::Nothing;
         if !x.port.has(port_flags::MEMBER) {
             return (packet.drop(Drop::NotMember), told);
@@ -121,7 +121,7 @@ impl Bridge {
 
     /// A whole step for one packet.
     #[inline(never)]
-    fn step(&mut self, packet: Pkt<'_>) -> Verdict {
+    fn step(&mut self, packet: Pkt<'_, Shared>) -> Verdict {
         // The first two words of a frame: destination in the high 48 bits of the one, source in the low 48 of the other.
         let (first, second) = (u64::from_be(packet.head()), u64::from_be(packet.head_at::<_, 4>()));
         let port = self.ports.get(packet.rx_if());
@@ -175,7 +175,7 @@ pub(super) enum Told {
 
 /// A frame to a group.
 #[inline(never)]
-fn group(packet: &mut Pkt<'_>, x: &Work) -> Verdict {
+fn group(packet: &mut Pkt<'_, Shared>, x: &Work) -> Verdict {
     let address = x.destination & ((1 << 48) - 1);
     // Spanning tree's (…:00) pass: this bridge takes no part in it, and its neighbours' must see each other to break loops.
     // Pause frames, LACP, 802.1X, LLDP and their like speak of one link.
@@ -197,7 +197,7 @@ fn group(packet: &mut Pkt<'_>, x: &Work) -> Verdict {
 
 /// A unicast frame that is not simply forwarded.
 #[inline(never)]
-fn elsewhere(packet: &mut Pkt<'_>, x: &Work, value: MacValue, known: bool, back: bool) -> Verdict {
+fn elsewhere(packet: &mut Pkt<'_, Shared>, x: &Work, value: MacValue, known: bool, back: bool) -> Verdict {
     if value.is(MacValue::FILTER) {
         packet.drop(Drop::Filtered)
     } else if !known {
@@ -243,7 +243,7 @@ impl Usual {
     }
 }
 
-impl Node for Bridge {
+impl Node<Shared> for Bridge {
     type Next = Next;
     type Drop = Drop;
 
@@ -257,7 +257,7 @@ impl Node for Bridge {
     }
 
     #[inline(always)]
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
+    fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_, Shared>) -> Verdict {
         self.step(packet)
     }
 
@@ -269,7 +269,7 @@ impl Node for Bridge {
     }
 }
 
-impl FastPath for Bridge {
+impl FastPath<Shared> for Bridge {
     #[inline(always)]
     fn batch<const W: usize>(&mut self, batch: &mut Batch<'_, W>) -> Option<Sent> {
         let rx = batch.first_rx_if();

@@ -12,13 +12,57 @@
 #[cfg(target_arch = "x86_64")]
 const LONG: usize = 1024;
 
-/// Copies `len` bytes exactly. Nothing past `len` is written, so that a peer never sees bytes of other packets, and nothing past
-/// it is read.
+/// Loads of words.
+macro_rules! loads {
+    ($($name:ident $word:ty, $size:literal, $x86:literal, $arm:literal;)*) => {$(
+        #[doc = concat!("Loads ", $size, " bytes, at any address, which another process may write meanwhile.")]
+        ///
+        /// # Safety
+        /// They are mapped.
+        #[inline(always)]
+        pub unsafe fn $name(from: *const u8) -> $word {
+            #[cfg(target_arch = "x86_64")]
+            {
+                let word;
+                // SAFETY: one load that the caller vouches for.
+                unsafe {
+                    std::arch::asm!($x86, from = in(reg) from, word = out(reg) word, options(nostack, preserves_flags, readonly));
+                }
+                word
+            }
+            #[cfg(target_arch = "aarch64")]
+            {
+                let word;
+                // SAFETY: as above.
+                unsafe {
+                    std::arch::asm!($arm, from = in(reg) from, word = out(reg) word, options(nostack, preserves_flags, readonly));
+                }
+                word
+            }
+            #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+            {
+                let mut word: $word = 0;
+                // SAFETY: as above.
+                unsafe { copy_shared(std::ptr::from_mut(&mut word).cast(), from, size_of::<$word>()) };
+                word
+            }
+        }
+    )*};
+}
+
+loads! {
+    load_shared_u16 u16, "two", "movzx {word:e}, word ptr [{from}]", "ldrh {word:w}, [{from}]";
+    load_shared_u32 u32, "four", "mov {word:e}, [{from}]", "ldr {word:w}, [{from}]";
+    load_shared_u64 u64, "eight", "mov {word:r}, [{from}]", "ldr {word:x}, [{from}]";
+}
+
+/// Copies `len` bytes exactly, which another process may write or read meanwhile. Nothing past `len` is written, so that a peer never
+/// sees bytes of other packets, and nothing past it is read.
 ///
 /// # Safety
 /// Both ranges are mapped for `len` bytes and do not overlap. One of them may be accessed by another process meanwhile.
 #[inline(always)]
-pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+pub unsafe fn copy_shared(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: every piece lies below `len` in both ranges.
     unsafe {
         if len > 64 {
@@ -31,6 +75,9 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
         } else if len >= 16 {
             piece(to, from);
             piece(to.add(len - 16), from.add(len - 16));
+        } else if len >= 8 {
+            word(to, from);
+            word(to.add(len - 8), from.add(len - 8));
         } else {
             for at in 0..len {
                 to.add(at).write_volatile(from.add(at).read_volatile());
@@ -39,7 +86,7 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// [`copy`] for more than 64 bytes.
+/// [`copy_shared`] for more than 64 bytes.
 ///
 /// # Safety
 /// As there.
@@ -62,10 +109,26 @@ unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
+/// Copies 8 bytes.
+///
+/// # Safety
+/// As for [`copy_shared`].
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn word(to: *mut u8, from: *const u8) {
+    // SAFETY: one load and one store of 8 bytes that the caller vouches for.
+    unsafe {
+        std::arch::asm!(
+            "mov {a}, [{from}]", "mov [{to}], {a}",
+            from = in(reg) from, to = in(reg) to, a = out(reg) _, options(nostack, preserves_flags)
+        );
+    }
+}
+
 /// Copies 16 bytes.
 ///
 /// # Safety
-/// As for [`copy`].
+/// As for [`copy_shared`].
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn piece(to: *mut u8, from: *const u8) {
@@ -81,7 +144,7 @@ unsafe fn piece(to: *mut u8, from: *const u8) {
 /// Copies 64 bytes.
 ///
 /// # Safety
-/// As for [`copy`].
+/// As for [`copy_shared`].
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn line(to: *mut u8, from: *const u8) {
@@ -100,7 +163,7 @@ unsafe fn line(to: *mut u8, from: *const u8) {
 /// Copies any number of bytes.
 ///
 /// # Safety
-/// As for [`copy`].
+/// As for [`copy_shared`].
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn string(to: *mut u8, from: *const u8, len: usize) {
@@ -118,23 +181,34 @@ unsafe fn string(to: *mut u8, from: *const u8, len: usize) {
 #[repr(C, packed)]
 struct Word(u64);
 
+/// Copies 8 bytes.
+///
+/// # Safety
+/// As for [`copy_shared`].
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+unsafe fn word(to: *mut u8, from: *const u8) {
+    // SAFETY: the caller vouches for 8 bytes; a word may lie at any address.
+    unsafe { to.cast::<Word>().write_volatile(from.cast::<Word>().read_volatile()) }
+}
+
 /// Copies 16 bytes.
 ///
 /// # Safety
-/// As for [`copy`].
+/// As for [`copy_shared`].
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 unsafe fn piece(to: *mut u8, from: *const u8) {
     for at in [0, 8] {
-        // SAFETY: the caller vouches for 16 bytes; a word may lie at any address.
-        unsafe { to.add(at).cast::<Word>().write_volatile(from.add(at).cast::<Word>().read_volatile()) }
+        // SAFETY: the caller vouches for 16 bytes.
+        unsafe { word(to.add(at), from.add(at)) }
     }
 }
 
 /// Copies 64 bytes.
 ///
 /// # Safety
-/// As for [`copy`].
+/// As for [`copy_shared`].
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 unsafe fn line(to: *mut u8, from: *const u8) {
@@ -154,7 +228,7 @@ mod tests {
             let from: Vec<u8> = (0..len + 64).map(|i| (i * 7 + 1) as u8).collect();
             let mut to = vec![0xa5; len + 64];
             // SAFETY: both vectors are longer than `len`.
-            unsafe { copy(to.as_mut_ptr(), from.as_ptr(), len) };
+            unsafe { copy_shared(to.as_mut_ptr(), from.as_ptr(), len) };
             assert_eq!(to[..len], from[..len], "{len}");
             assert!(to[len..].iter().all(|b| *b == 0xa5), "{len}: bytes past the end were written");
         }

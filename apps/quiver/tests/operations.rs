@@ -170,7 +170,7 @@ fn how_nodes_run_can_be_changed_while_they_do() {
         ("set vector-size 2000", "4 to 1024"),
         ("set fusion maybe", "on"),
         ("trace add ip4-input 5", "doesn't support per-node tracing"),
-        ("trace add pg-input 0", "out of range"),
+        ("trace add pg-input 0", "expected 1 to 65536"),
         ("trace filter include nowhere 1", "no such node"),
         ("pcap trace max 5", "nothing to capture"),
         ("pcap trace rx intfc nowhere", "nowhere"),

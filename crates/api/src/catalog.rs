@@ -7,7 +7,7 @@ use crate::defs;
 use crate::frame;
 use crate::schema::{Message, MessageInfo, Module};
 
-/// All modules; a type's module comes before those that use it.
+/// The modules that are declared here; a type's module comes before those that use it. Plugins have more.
 pub static MODULES: &[&Module] = defs::MODULES;
 
 /// A message with its number and CRC.
@@ -46,7 +46,12 @@ impl Default for Catalog {
 impl Catalog {
     /// Numbers the messages of the modules that are wanted.
     pub fn new(wanted: impl Fn(&Module) -> bool) -> Self {
-        let messages = MODULES.iter().filter(|module| wanted(module)).flat_map(|m| m.messages.iter().map(|i| (m.name, *i)));
+        Self::of(MODULES.iter().copied().filter(|module| wanted(module)))
+    }
+
+    /// Numbers the messages of these modules, in their order.
+    pub fn of(modules: impl IntoIterator<Item = &'static Module>) -> Self {
+        let messages = modules.into_iter().flat_map(|m| m.messages.iter().map(|i| (m.name, *i)));
         let (mut entries, mut next) = (Vec::new(), frame::CREATE_REPLY + 1);
         for (module, info) in messages {
             let id = match info.name {

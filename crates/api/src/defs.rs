@@ -5,7 +5,7 @@
 #![allow(missing_docs, unused_imports, reason = "names are the interface's own; not every file needs every import")]
 
 use crate::codec::{Many, Reader, Text, Wire, WireError};
-use crate::macros::module;
+use crate::module;
 use crate::schema::{Array, Definition, Field, Head, Kind, Message, MessageInfo, Module, Type, Value};
 
 mod af_packet;

@@ -17,7 +17,9 @@ mod crc;
 pub mod defs;
 pub mod frame;
 mod json;
+#[macro_use]
 mod macros;
+pub mod module;
 mod schema;
 
 pub use catalog::{Catalog, Entry, MODULES};

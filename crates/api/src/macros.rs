@@ -1,4 +1,4 @@
-//! The notation of `defs`.
+//! The notation of modules, in `defs` and elsewhere.
 //!
 //! ```text
 //! module! {
@@ -21,7 +21,9 @@
 //! the message that comes any number of times before it, `!` the events that a request asks for. Of a field, `= n` names the
 //! field that counts it, `=> "text"` is the value that clients send where nothing is said.
 
-/// Declares a module; see the notation above.
+/// Declares a module: `quiver_api::module! { … }`, with `use quiver_api::module::*` before it. Whoever answers its messages adds it to
+/// the message table by `Handlers::module`.
+#[macro_export]
 macro_rules! module {
     (
         $module:ident $version:literal
@@ -37,28 +39,28 @@ macro_rules! module {
             $( $part:ident : $part_type:ty $( = $part_count:ident )? $( => $part_default:literal )? ),*
         } )* }
     ) => {
-            $( $crate::macros::newtype!($alias $alias_name ($alias_of) Alias []); )*
-            $( $crate::macros::newtype!($enum $enum_name ($enum_base) Enum [$( $value = $number $( $newer )? ),*]); )*
-            $( $crate::macros::newtype!($flags $flags_name ($flags_base) Flags [$( $flag = $bit $( $newer_flag )? ),*]); )*
+            $( $crate::module_newtype!($alias $alias_name ($alias_of) Alias []); )*
+            $( $crate::module_newtype!($enum $enum_name ($enum_base) Enum [$( $value = $number $( $newer )? ),*]); )*
+            $( $crate::module_newtype!($flags $flags_name ($flags_base) Flags [$( $flag = $bit $( $newer_flag )? ),*]); )*
 
             $(
                 #[doc = concat!("The room of `", $union_name, "`: the bytes of one of its fields, the rest zero.")]
                 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-                pub struct $union(pub [u8; $crate::schema::largest(&[$( <$arm_type as Wire>::SIZE ),*])]);
+                pub struct $union(pub [u8; $crate::module::largest(&[$( <$arm_type as Wire>::SIZE ),*])]);
 
                 impl $union {
                     /// Its description.
                     pub const DEFINITION: &'static Definition = &Definition {
                         name: $union_name,
                         kind: Kind::Union,
-                        fields: &[$( $crate::macros::field!($arm: $arm_type) ),*],
+                        fields: &[$( $crate::module_field!($arm: $arm_type) ),*],
                         values: &[],
                     };
                 }
 
                 impl Wire for $union {
-                    const TYPE: Type = $crate::macros::named!($union_name);
-                    const SIZE: usize = $crate::schema::largest(&[$( <$arm_type as Wire>::SIZE ),*]);
+                    const TYPE: Type = $crate::module_named!($union_name);
+                    const SIZE: usize = $crate::module::largest(&[$( <$arm_type as Wire>::SIZE ),*]);
 
                     fn get(reader: &mut Reader<'_>) -> Result<Self, WireError> {
                         Ok(Self(Wire::get(reader)?))
@@ -80,23 +82,23 @@ macro_rules! module {
                     pub const DEFINITION: &'static Definition = &Definition {
                         name: $type_name,
                         kind: Kind::Struct,
-                        fields: &[$( $crate::macros::field!($field: $field_type $( = $count )? $( => $default )?) ),*],
+                        fields: &[$( $crate::module_field!($field: $field_type $( = $count )? $( => $default )?) ),*],
                         values: &[],
                     };
                 }
 
                 impl Wire for $type {
-                    const TYPE: Type = $crate::macros::named!($type_name);
-                    const SIZE: usize = $crate::schema::sum(&[$( $crate::macros::size!($field_type $( = $count )?) ),*]);
+                    const TYPE: Type = $crate::module_named!($type_name);
+                    const SIZE: usize = $crate::module::sum(&[$( $crate::module_size!($field_type $( = $count )?) ),*]);
 
                     fn get(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-                        $( let $field = $crate::macros::get!(reader $field_type $( = $count )?); )*
+                        $( let $field = $crate::module_get!(reader $field_type $( = $count )?); )*
                         Ok(Self { $( $field ),* })
                     }
 
                     fn put(&self, out: &mut Vec<u8>) {
                         let _start = out.len();
-                        $( $crate::macros::put!(self out _start Self::DEFINITION.fields; $field $( = $count )?); )*
+                        $( $crate::module_put!(self out _start Self::DEFINITION.fields; $field $( = $count )?); )*
                     }
                 }
             )*
@@ -109,10 +111,10 @@ macro_rules! module {
                 impl Message for $message {
                     const INFO: &'static MessageInfo = &MessageInfo {
                         name: $message_name,
-                        prefix: $crate::macros::prefix!($prefix),
-                        fields: &[$( $crate::macros::field!($part: $part_type $( = $part_count )? $( => $part_default )?) ),*],
-                        reply: $crate::macros::first!($( Some(stringify!($reply)), )? None),
-                        stream: $crate::macros::first!($( Some(stringify!($stream)), )? None),
+                        prefix: $crate::module_prefix!($prefix),
+                        fields: &[$( $crate::module_field!($part: $part_type $( = $part_count )? $( => $part_default )?) ),*],
+                        reply: $crate::module_first!($( Some(stringify!($reply)), )? None),
+                        stream: $crate::module_first!($( Some(stringify!($stream)), )? None),
                         events: &[$( $( stringify!($event) ),+ )?],
                         recode: |bytes| {
                             let message = <$message as Message>::read(&mut Reader::new(bytes))?;
@@ -123,13 +125,13 @@ macro_rules! module {
                     };
 
                     fn read(_reader: &mut Reader<'_>) -> Result<Self, WireError> {
-                        $( let $part = $crate::macros::get!(_reader $part_type $( = $part_count )?); )*
+                        $( let $part = $crate::module_get!(_reader $part_type $( = $part_count )?); )*
                         Ok(Self { $( $part ),* })
                     }
 
                     fn write(&self, out: &mut Vec<u8>) {
                         let _start = out.len();
-                        $( $crate::macros::put!(self out _start Self::INFO.fields; $part $( = $part_count )?); )*
+                        $( $crate::module_put!(self out _start Self::INFO.fields; $part $( = $part_count )?); )*
                     }
                 }
             )*
@@ -151,7 +153,9 @@ macro_rules! module {
 }
 
 /// An alias or enumeration: a structure around what it is on the wire.
-macro_rules! newtype {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! module_newtype {
     ($name:ident $text:literal ($of:ty) $kind:ident [$( $value:ident = $number:literal $( $newer:ident )? ),*]) => {
         #[doc = concat!("`", $text, "`.")]
         #[derive(Clone, Debug, Default, PartialEq)]
@@ -168,13 +172,13 @@ macro_rules! newtype {
                 values: &[$( Value {
                     name: stringify!($value),
                     number: $number,
-                    compatible: $crate::macros::first!($( $crate::macros::compatible!($newer), )? false),
+                    compatible: $crate::module_first!($( $crate::module_compatible!($newer), )? false),
                 } ),*],
             };
         }
 
         impl Wire for $name {
-            const TYPE: Type = $crate::macros::named!($text);
+            const TYPE: Type = $crate::module_named!($text);
             const SIZE: usize = <$of as Wire>::SIZE;
 
             fn get(reader: &mut Reader<'_>) -> Result<Self, WireError> {
@@ -189,16 +193,20 @@ macro_rules! newtype {
 }
 
 /// The type of fields of a defined type.
-macro_rules! named {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! module_named {
     ($name:literal) => {
         Type { name: concat!("vl_api_", $name, "_t"), array: Array::None, definition: Some(Self::DEFINITION) }
     };
 }
 
-macro_rules! field {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! module_field {
     ($name:ident : $ty:ty = $count:ident) => {
         Field {
-            name: $crate::schema::plain_name(stringify!($name)),
+            name: $crate::module::plain_name(stringify!($name)),
             ty: Type { array: Array::Counted(stringify!($count)), ..<$ty as Many>::ONE },
             size: 0,
             default: None,
@@ -206,18 +214,20 @@ macro_rules! field {
     };
     ($name:ident : $ty:ty) => {
         Field {
-            name: $crate::schema::plain_name(stringify!($name)),
+            name: $crate::module::plain_name(stringify!($name)),
             ty: <$ty as Wire>::TYPE,
             size: <$ty as Wire>::SIZE,
             default: None,
         }
     };
     ($name:ident : $ty:ty => $default:literal) => {
-        Field { default: Some($default), ..$crate::macros::field!($name: $ty) }
+        Field { default: Some($default), ..$crate::module_field!($name: $ty) }
     };
 }
 
-macro_rules! size {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! module_size {
     ($ty:ty = $count:ident) => {
         0
     };
@@ -226,7 +236,9 @@ macro_rules! size {
     };
 }
 
-macro_rules! get {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! module_get {
     ($reader:ident $ty:ty = $count:ident) => {
         <$ty as Many>::get_many($reader, $count as usize)?
     };
@@ -235,16 +247,20 @@ macro_rules! get {
     };
 }
 
-macro_rules! put {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! module_put {
     ($self:ident $out:ident $start:ident $fields:expr; $field:ident = $count:ident) => {
-        $self.$field.put_many($out, $start + $crate::schema::offset($fields, stringify!($count)), size_of_val(&$self.$count))
+        $self.$field.put_many($out, $start + $crate::module::offset($fields, stringify!($count)), size_of_val(&$self.$count))
     };
     ($self:ident $out:ident $start:ident $fields:expr; $field:ident) => {
         $self.$field.put($out)
     };
 }
 
-macro_rules! prefix {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! module_prefix {
     (client) => {
         Head::Client
     };
@@ -256,16 +272,18 @@ macro_rules! prefix {
     };
 }
 
-macro_rules! compatible {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! module_compatible {
     (compatible) => {
         true
     };
 }
 
-macro_rules! first {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! module_first {
     ($first:expr $(, $rest:expr)*) => {
         $first
     };
 }
-
-pub(crate) use {compatible, field, first, get, module, named, newtype, prefix, put, size};

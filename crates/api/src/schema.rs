@@ -168,12 +168,12 @@ pub trait Message: Sized + Default {
 }
 
 /// Offset of a field whose predecessors all have a fixed size.
-pub(crate) fn offset(fields: &[Field], name: &str) -> usize {
+pub fn offset(fields: &[Field], name: &str) -> usize {
     fields.iter().take_while(|field| field.name != name).map(|field| field.size).sum()
 }
 
 /// `type` of `r#type`.
-pub(crate) const fn plain_name(name: &'static str) -> &'static str {
+pub const fn plain_name(name: &'static str) -> &'static str {
     match name.as_bytes() {
         [b'r', b'#', ..] => name.split_at(2).1,
         _ => name,
@@ -181,7 +181,7 @@ pub(crate) const fn plain_name(name: &'static str) -> &'static str {
 }
 
 /// Largest of some sizes.
-pub(crate) const fn largest(sizes: &[usize]) -> usize {
+pub const fn largest(sizes: &[usize]) -> usize {
     let (mut most, mut at) = (0, 0);
     while at < sizes.len() {
         if sizes[at] > most {
@@ -193,7 +193,7 @@ pub(crate) const fn largest(sizes: &[usize]) -> usize {
 }
 
 /// Sum of some sizes.
-pub(crate) const fn sum(sizes: &[usize]) -> usize {
+pub const fn sum(sizes: &[usize]) -> usize {
     let (mut all, mut at) = (0, 0);
     while at < sizes.len() {
         all += sizes[at];

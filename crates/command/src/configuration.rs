@@ -10,7 +10,7 @@
 //! ```
 
 use crate::operation::{Job, OpError, Operation, Outcome, Step, Text, View};
-use crate::request::Request;
+use crate::request::Declared;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use std::marker::PhantomData;
@@ -80,7 +80,7 @@ pub struct Entry {
 
 impl Entry {
     /// A declared request.
-    pub fn of<R: Request>(request: &R) -> Self {
+    pub fn of<R: Declared>(request: &R) -> Self {
         Self { operation: R::NAME, request: raw(request), command: request.command() }
     }
 }
@@ -107,7 +107,7 @@ impl<C> Default for Configuration<C> {
 
 impl<C> Configuration<C> {
     /// Appends a declared request.
-    pub fn push<R: Request>(&mut self, request: &R) {
+    pub fn push<R: Declared>(&mut self, request: &R) {
         self.entries.push(Entry::of(request));
     }
 

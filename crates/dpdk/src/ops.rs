@@ -11,7 +11,7 @@ use quiver_net::Router;
 use quiver_net::interface::ops::{Created, interface_error, resolve};
 use serde::Serialize;
 
-use crate::plugin::{device_of, open, while_shut};
+use crate::plugin::{device_of, note_request, open, while_shut};
 use crate::wish::DeviceConfig;
 use crate::{eal, memory};
 
@@ -55,12 +55,14 @@ impl Execute<Router> for CreateDpdk {
             tx_queues: self.tx_queues,
             rx_descriptors: self.rx_descriptors,
             tx_descriptors: self.tx_descriptors,
-            name: self.name,
+            name: self.name.clone(),
             no_rx_interrupts: self.no_rx_interrupts,
             ..DeviceConfig::default()
         };
         let made = open(router, &self.device, &config);
         let index = made.map_err(|text| OpError::new(retval::INVALID_VALUE, text).key("device").value(&self.device))?;
+        let request = Self { name: Some(router.interfaces.name(index)), ..self };
+        note_request(router, index, |_| Some(request));
         Ok(Outcome::Done(Created::one(router, index)))
     }
 }
@@ -119,6 +121,13 @@ impl Execute<Router> for SetDescriptors {
             })
         });
         result.map_err(|text| OpError::new(retval::INVALID_VALUE, text).key("descriptors"))?;
+        note_request(router, index, |opened| {
+            opened.map(|opened| CreateDpdk {
+                rx_descriptors: self.rx.or(opened.rx_descriptors),
+                tx_descriptors: self.tx.or(opened.tx_descriptors),
+                ..opened
+            })
+        });
         Ok(Outcome::Done(()))
     }
 }

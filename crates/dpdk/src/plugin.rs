@@ -6,18 +6,21 @@ use std::time::Duration;
 use quiver_command::config::Config;
 use quiver_graph::Port as _;
 use quiver_net::Plugin;
-use quiver_net::interface::{Kind, L2Mode, NewInterface, Tx};
+use quiver_net::interface::{InterfaceKind, Kind, L2Mode, NewInterface, Tx};
 use quiver_net::{IfEvent, IfIndex, Router};
 use quiver_wire::MacAddr;
 
 use crate::config::{DpdkConfig, schema};
 use crate::device::{self, Device, Limits, device_name};
 use crate::eal::{self, Settings};
+use crate::ops::CreateDpdk;
 use crate::pci::{self, Pci};
 use crate::port::DpdkPort;
 use crate::wish::DeviceConfig;
 use crate::{memory, ops};
 
+/// Interfaces on its devices.
+const DPDK: InterfaceKind = InterfaceKind { name: "dpdk", called: "a device of DPDK", device_type: "dpdk" };
 /// Name of the process that watches devices.
 const PROCESS: &str = "dpdk-process";
 /// How often links are looked at of devices that do not tell of changes.
@@ -51,6 +54,8 @@ struct Entry {
     device: Arc<Device>,
     /// When to look at the link, or for the device, next; timer time, ns.
     due: u64,
+    /// The request that opened it; none for those of `startup.conf`.
+    request: Option<CreateDpdk>,
 }
 
 fn ns(time: Duration) -> u64 {
@@ -173,14 +178,14 @@ pub fn open(router: &mut Router, devargs: &str, config: &DeviceConfig) -> Result
     });
     let port = DpdkPort::new(device.clone()).map_err(|error| error.to_string())?;
     let (mac, mtu, max_frame) = (port.mac().unwrap_or_default(), device.mtu(), device.frame_max());
-    let new = NewInterface { name, kind: Kind::Device("dpdk"), mac: MacAddr(mac), mtu, max_frame, tx: Tx::Port(Box::new(port)) };
+    let new = NewInterface { name, kind: Kind::Device(&DPDK), mac: MacAddr(mac), mtu, max_frame, tx: Tx::Port(Box::new(port)) };
     // Where this fails the port is dropped, and with the last hold on it the device is closed.
     let interface = router.create_interface(new).map_err(|error| error.to_string())?;
     if let (Some(tag), Some(made)) = (config.tag, router.interfaces.get_mut(interface)) {
         made.tag = Some(tag);
     }
     if let Some(dpdk) = router.part_mut::<Dpdk>() {
-        dpdk.devices.push(Entry { interface, device, due: 0 });
+        dpdk.devices.push(Entry { interface, device, due: 0, request: None });
     }
     router.wake_process(PROCESS, 0);
     apply(router, interface);
@@ -209,6 +214,18 @@ fn fastest(bits: u32) -> u64 {
 pub fn device_of(router: &Router, interface: IfIndex) -> Option<Arc<Device>> {
     let entries = &router.part::<Dpdk>()?.devices;
     entries.iter().find(|entry| entry.interface == interface && !entry.device.is_retired()).map(|entry| entry.device.clone())
+}
+
+/// Notes the request that makes a device as it is, for `show configuration`: `change` gets the one that opened it, where one did.
+pub fn note_request(router: &mut Router, interface: IfIndex, change: impl FnOnce(Option<CreateDpdk>) -> Option<CreateDpdk>) {
+    let Some(dpdk) = router.part_mut::<Dpdk>() else { return };
+    let Some(entry) = dpdk.devices.iter_mut().find(|entry| entry.interface == interface && !entry.device.is_retired()) else {
+        return;
+    };
+    entry.request = change(entry.request.take());
+    if let Some(request) = entry.request.clone() {
+        router.made_by(interface, &request);
+    }
 }
 
 /// Closes the device's gate, lets every thread come round, and has `change` done to the port.

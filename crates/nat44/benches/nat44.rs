@@ -14,7 +14,7 @@ use quiver_command::config::Schema;
 use quiver_graph::{Frame, IfIndex, InputNode, NoDrops, NoNext, NodeCx, NodeId, NodeSpec, Packet, VectorNode, next_nodes};
 use quiver_nat44::config::Side;
 use quiver_nat44::control;
-use quiver_net::interface::{Kind, NewInterface, Tx};
+use quiver_net::interface::{InterfaceKind, Kind, NewInterface, Tx};
 use quiver_net::{Router, RouterConfig};
 use quiver_wire::build::Packet as Build;
 use quiver_wire::ipv4::Ipv4Header;
@@ -137,7 +137,7 @@ fn interface(router: &mut Router, n: u8, ring: &Shared<VecDeque<Packet>>, traffi
     let sink = move |_: &_| Sink { ring: ring.clone(), traffic: traffic.clone() };
     let new = NewInterface {
         name: format!("x{n}"),
-        kind: Kind::Virtual("bench"),
+        kind: Kind::Virtual(&InterfaceKind { name: "bench", called: "a bench", device_type: "bench" }),
         mac: router_mac(n),
         mtu: 1500,
         max_frame: 9216,

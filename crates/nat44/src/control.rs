@@ -224,6 +224,11 @@ fn fib_of(router: &Router, table: u32) -> Result<u16, NatError> {
 }
 
 impl Nat {
+    /// Workers, by the user's numbers, that have sessions; none: all.
+    pub fn workers(&self) -> Option<&[usize]> {
+        self.workers.as_deref()
+    }
+
     /// Makes the configuration that nodes read from what was configured, and publishes it.
     fn publish(&mut self, router: &mut Router) {
         let mut pool = Vec::new();

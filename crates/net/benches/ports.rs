@@ -18,7 +18,7 @@ use quiver_buffer::RegionConfig;
 use quiver_graph::clock::Clock;
 use quiver_graph::{IfIndex, Link, Port, RxBurst, RxQueue, RxState, TxBatch, TxQueue};
 use quiver_net::fib::{Path, Source};
-use quiver_net::interface::{Kind, NewInterface, Tx};
+use quiver_net::interface::{InterfaceKind, Kind, NewInterface, Tx};
 use quiver_net::{Router, RouterConfig};
 use quiver_wire::ethernet::EtherType;
 use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
@@ -156,7 +156,7 @@ fn router(line: &Arc<Line>, active: &Arc<AtomicU64>) -> Router {
         let wire = Wire { line: line.clone(), number, mac, active: active.clone() };
         let new = NewInterface {
             name: format!("w{number}"),
-            kind: Kind::Device("wire"),
+            kind: Kind::Device(&InterfaceKind { name: "wire", called: "a wire", device_type: "wire" }),
             mac,
             mtu: 1500,
             max_frame: 1514,

@@ -30,17 +30,49 @@ pub use create::{NewInterface, Tx};
 pub use placement::RxPlace;
 pub use sub::{SubMatch, VLAN_MAX, VlanId};
 
+/// A kind of interface. It is declared where such interfaces are made, and known nowhere else.
+#[derive(Debug, PartialEq, Eq)]
+pub struct InterfaceKind {
+    /// The word for it in requests.
+    pub name: &'static str,
+    /// What errors call such an interface, with its article.
+    pub called: &'static str,
+    /// Type of device in the binary API.
+    pub device_type: &'static str,
+}
+
+impl InterfaceKind {
+    /// Loopback interfaces.
+    pub const LOOPBACK: Self = Self { name: "loopback", called: "a loopback", device_type: "Loopback" };
+    /// VLAN sub-interfaces, which have the type of their parent.
+    pub const SUB: Self = Self { name: "sub", called: "a sub-interface", device_type: "" };
+}
+
 /// What an interface is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `local0`.
     Local,
-    /// A device behind the port contract; the word says which driver.
-    Device(&'static str),
-    /// An interface whose end is a node of this program (loopback, packet generator); the word says which.
-    Virtual(&'static str),
+    /// A device behind the port contract.
+    Device(&'static InterfaceKind),
+    /// An interface whose end is a node of this program (loopback, packet generator).
+    Virtual(&'static InterfaceKind),
     /// A VLAN sub-interface.
     Sub(SubMatch),
+}
+
+impl Kind {
+    /// A loopback interface.
+    pub const LOOPBACK: Self = Self::Virtual(&InterfaceKind::LOOPBACK);
+
+    /// Its kind; `local0` has none.
+    pub const fn declared(&self) -> Option<&'static InterfaceKind> {
+        match self {
+            Self::Local => None,
+            Self::Device(kind) | Self::Virtual(kind) => Some(kind),
+            Self::Sub(_) => Some(&InterfaceKind::SUB),
+        }
+    }
 }
 
 /// Largest packets and frames of an interface, bytes.

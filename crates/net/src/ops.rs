@@ -1,10 +1,12 @@
 //! Operations and commands: each subject's stand in its folder, as `ops`.
 //!
-//! To add one: write the [`Operation`](quiver_command::operation::Operation) with its request and reply in `<subject>/ops`, and
-//! declare it and the commands that lead to it in that file's `register`. [`rss`](crate::rss::ops) is a short example. A plugin
-//! does the same in its own crate and names its function in its [`Plugin`](crate::Plugin).
+//! To add one: declare the request by [`request!`](quiver_command::request!) in `<subject>/ops`, or by
+//! [`commands!`](quiver_command::commands!) where several commands make it; write what it does as
+//! [`Execute`](quiver_command::request::Execute), and name it in that file's `register`.
+//! [`path_mtu`](crate::fib::ops::path_mtu) is a short example. A plugin does the same in its own crate and names its function in its
+//! [`Plugin`](crate::Plugin).
 //!
-//! The rules: `run` validates first and changes nothing on an error; a reply is a struct that serialises to what a program
+//! The rules: `execute` validates first and changes nothing on an error; a reply is a struct that serialises to what a program
 //! wants to know and renders as VPP's text; parsing only makes requests.
 
 use quiver_command::operation::{OpError, Outcome, Registry, retval};
@@ -64,6 +66,7 @@ pub mod testing {
 
     use crate::Router;
     use crate::files::Files;
+    use crate::testing::Harness;
 
     /// A folder of its own for the files of a test, which goes with it.
     pub struct OwnFolder(pub PathBuf);
@@ -135,6 +138,31 @@ pub mod testing {
         let mut text = String::new();
         configuration.text(&mut text, &View::TEXT);
         text
+    }
+
+    /// Runs these lines, has a new router run the configuration that comes of them, and holds both routers' configurations and the
+    /// answers of `shows` against each other.
+    ///
+    /// # Panics
+    /// Where they differ.
+    pub fn assert_rebuilt(more: &[fn(&mut Registry<Router>)], new: fn() -> Harness, lines: &str, shows: &[&str]) {
+        let registry = registry(more);
+        let made = |lines: &str| {
+            let mut harness = new();
+            for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+                execute(&registry, &mut harness.router, line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            }
+            harness
+        };
+        let mut first = made(lines);
+        let said = configuration(&registry, &first.router);
+        let mut second = made(&said);
+        assert_eq!(configuration(&registry, &second.router), said);
+        for show in shows {
+            let answers = [&mut first, &mut second].map(|harness| execute(&registry, &mut harness.router, show));
+            assert!(answers[0].is_ok(), "{show}: {answers:?}");
+            assert_eq!(answers[0], answers[1], "{show}, of\n{said}");
+        }
     }
 
     /// The text that a command of this crate answers with.

@@ -10,7 +10,7 @@ use quiver_graph::{
 };
 use quiver_wire::MacAddr;
 
-use crate::interface::{Kind, NewInterface, Tx};
+use crate::interface::{InterfaceKind, Kind, NewInterface, Tx};
 use crate::{Router, RouterConfig};
 
 next_nodes! { enum InjectNext { Ethernet = "ethernet-input" } }
@@ -108,7 +108,7 @@ impl Harness {
         let make = move |interface, name: String| NodeSpec::vector(name, move |_| Keep { interface, kept: kept.clone() });
         let new = NewInterface {
             name: format!("x{n}"),
-            kind: Kind::Virtual("test"),
+            kind: Kind::Virtual(&InterfaceKind { name: "test", called: "a test", device_type: "test" }),
             mac: router_mac(n),
             mtu: 1500,
             max_frame: 9216,

@@ -107,7 +107,13 @@ pub(crate) fn markdown<C>(root: &Tree<C>) -> String {
         for entry in node.entries().into_iter().filter(|entry| entry.arguments.iter().any(|argument| !argument.is_hidden())) {
             let _ = writeln!(out, "\n### {}\n\n| argument | field | meaning |\n| --- | --- | --- |", entry.command.path);
             for argument in entry.arguments.iter().filter(|argument| !argument.is_hidden()) {
-                let _ = writeln!(out, "| `{}` | {} | {} |", cell(&argument.in_brackets()), argument.field, cell(&argument.help()));
+                let _ = writeln!(
+                    out,
+                    "| `{}` | {} | {} |",
+                    cell(&argument.in_brackets()),
+                    argument.json_field().unwrap_or_default(),
+                    cell(&argument.help())
+                );
             }
         }
     }

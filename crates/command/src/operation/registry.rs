@@ -9,7 +9,7 @@ use crate::change_log::ChangeLog;
 use crate::configuration::{Collect, Section, Stage};
 use crate::contain::contain;
 use crate::grammar::{self, Args, Command, CommandHelp, Completion, HelpReply, Parsed, Resolved, Tree, nearest};
-use crate::request::{Argument, Execute, Request};
+use crate::request::{Argument, Declared, Execute};
 use serde_json::Value;
 use std::{
     borrow::Cow,
@@ -146,12 +146,14 @@ impl<C: 'static> Registry<C> {
     /// Adds a declared request: its operation, and the commands that make it.
     pub fn declare<R: Execute<C>>(&mut self) -> &mut Self {
         self.operation::<R>();
-        for argument in R::ARGUMENTS {
-            self.problems.extend(argument.problem().map(|problem| format!("operation `{}': {problem}", <R as Request>::NAME)));
-        }
-        for path in R::COMMANDS {
-            let help = R::HELP.trim().trim_end_matches('.');
-            self.insert(Command { path: path.words, syntax: R::syntax(), help, parse: parsed::<C, R> }, R::ARGUMENTS);
+        for form in R::FORMS {
+            for argument in form.arguments {
+                self.problems.extend(argument.problem().map(|problem| format!("operation `{}': {problem}", <R as Declared>::NAME)));
+            }
+            for path in (form.commands)() {
+                let help = form.help.trim().trim_end_matches('.');
+                self.insert(Command { path, syntax: (form.syntax)(), help, parse: parsed::<C, R> }, form.arguments);
+            }
         }
         self
     }
@@ -344,7 +346,9 @@ impl<C: 'static> Registry<C> {
 }
 
 fn parsed<C: 'static, R: Execute<C>>(args: &mut Args<'_>, _: &C) -> Result<Invocation<C>, OpError> {
-    R::parse(args).map(Invocation::new::<R>)
+    let command = args.command();
+    let form = R::FORMS.iter().find(|form| (form.commands)().contains(&command)).ok_or_else(|| args.unexpected())?;
+    (form.parse)(args).map(Invocation::new::<R>)
 }
 
 fn from_json<C: 'static, O: Operation<C>>(request: Value) -> Result<Invocation<C>, OpError> {

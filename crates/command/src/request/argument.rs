@@ -49,6 +49,8 @@ pub struct Argument {
     pub unicast: bool,
     /// Its word says no.
     pub negates: bool,
+    /// No field of the request has its value as it is: the request is made of several arguments.
+    pub nested: bool,
     name: &'static str,
     lead: usize,
 }
@@ -83,6 +85,7 @@ impl Argument {
             default: None,
             unicast: false,
             negates: false,
+            nested: false,
             name: "",
             lead,
         }
@@ -112,6 +115,12 @@ impl Argument {
         Self { negates: true, ..self }
     }
 
+    /// Part of a request that is made of several arguments.
+    #[must_use]
+    pub const fn nested(self) -> Self {
+        Self { nested: true, ..self }
+    }
+
     /// It must be given.
     #[must_use]
     pub const fn required(self) -> Self {
@@ -123,6 +132,11 @@ impl Argument {
     pub const fn with_default(self, default: &'static str) -> Self {
         let need = if matches!(self.need, Need::Required) { Need::Optional } else { self.need };
         Self { default: Some(default), need, ..self }
+    }
+
+    /// The request's field that has its value; none where its words have no effect, or the request is made of several arguments.
+    pub fn json_field(&self) -> Option<&'static str> {
+        Some(self.field).filter(|field| !field.is_empty() && !self.nested)
     }
 
     /// The words that it may begin with; none where it is known by its place.
@@ -189,9 +203,21 @@ impl Argument {
         !self.is_positional() && self.rest().is_empty()
     }
 
+    /// What it is; where its declaration does not say it, what kind of value.
+    fn about(&self) -> &'static str {
+        match (self.doc.trim(), self.kind) {
+            ("", "flag") if self.default == Some("true") => "Off; on where not given",
+            ("", "flag") => "On or off",
+            ("", "interface") => "Interface",
+            ("", "number") => "Number",
+            ("", kind) => kind,
+            (doc, _) => doc,
+        }
+    }
+
     /// What it is, and which values it may have.
     pub fn help(&self) -> String {
-        let mut help = self.doc.trim().trim_end_matches('.').to_owned();
+        let mut help = self.about().trim_end_matches('.').to_owned();
         if let Some((least, most)) = self.range {
             help += &format!("; {least} to {most}");
         }
@@ -261,12 +287,12 @@ impl From<&Argument> for ArgumentHelp {
     fn from(argument: &Argument) -> Self {
         Self {
             syntax: argument.syntax,
-            field: Some(argument.field).filter(|field| !field.is_empty()),
+            field: argument.json_field(),
             need: argument.need,
             kind: argument.kind,
             range: argument.range,
             default: argument.default_shown(),
-            help: argument.doc.trim(),
+            help: argument.about(),
         }
     }
 }

@@ -53,9 +53,13 @@ macro_rules! request {
                 $( pub $field: Option<$type> ),*
             }
 
-            impl $crate::request::Request for $name {
+            impl $crate::request::Declared for $name {
                 const NAME: &'static str = $operation;
                 const ACCESS: $crate::operation::Access = $crate::request!(@access $access);
+                const FORMS: &'static [$crate::request::Form<Self>] = &[$crate::request::Form::of_fields()];
+            }
+
+            impl $crate::request::Request for $name {
                 const COMMANDS: &'static [$crate::request::Path<Draft>] = &[$( $crate::request::Path {
                     words: $path,
                     preset: |_draft| { $( $( _draft.$preset = Some($is); )* )? },
@@ -105,7 +109,7 @@ macro_rules! request {
                     })
                 }
 
-                fn command(&self) -> String {
+                fn command_of_fields(&self) -> String {
                     let is_said_by = |path: &&$crate::request::Path<Draft>| {
                         let mut _draft = Draft::default();
                         (path.preset)(&mut _draft);
@@ -124,7 +128,7 @@ macro_rules! request {
                     _words.join(" ")
                 }
 
-                fn check(&self) -> Result<(), $crate::operation::OpError> {
+                fn check_fields(&self) -> Result<(), $crate::operation::OpError> {
                     let mut _arguments = Self::ARGUMENTS.iter();
                     $( $crate::request!(@check self _arguments $field: $type; $( $option ( $($value)* ) )*); )*
                     Ok(())
@@ -149,6 +153,7 @@ macro_rules! request {
     (@option $argument:ident said()) => { $argument.required() };
     (@option $argument:ident required()) => { $argument.required() };
     (@option $argument:ident name($name:expr)) => { $argument.name($name) };
+    (@option $argument:ident nested()) => { $argument.nested() };
     (@option $argument:ident unicast()) => { $argument.unicast() };
     (@option $argument:ident with($with:expr, $write:expr)) => { $argument };
 

@@ -54,8 +54,12 @@
 //! The grammar of declared commands: values that must be given and stand before all words have their place; after them words come
 //! in any order, and a word that begins no argument is the next value that is known by its place. Commands with another grammar
 //! (routes, streams of the packet generator) have a parser of their own and a syntax line for people.
+//!
+//! Where the fields of a request are not the arguments of one command (`set interface state` and `set interface mtu` make the same
+//! kind of request), [`commands!`](crate::commands!) declares each command with its arguments.
 
 mod argument;
+mod form;
 mod macros;
 mod read;
 #[cfg(test)]
@@ -63,6 +67,7 @@ mod tests;
 mod value;
 
 pub use argument::{Argument, ArgumentHelp, Need};
+pub use form::{Arguments, Form};
 pub use read::{Take, missing, read, syntax_line, take_ignored};
 #[doc(hidden)]
 pub use serde;
@@ -72,12 +77,31 @@ use crate::grammar::Args;
 use crate::operation::{Access, OpError, Operation, Outcome, Text, retval};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// A declared request; [`request!`](crate::request!) implements it.
-pub trait Request: Serialize + DeserializeOwned + 'static {
+/// A request whose commands are declared; [`request!`](crate::request!) and [`commands!`](crate::commands!) implement it.
+pub trait Declared: Serialize + DeserializeOwned + 'static {
     /// The name by which JSON clients call its operation.
     const NAME: &'static str;
     /// Whether the operation reads or changes.
     const ACCESS: Access;
+    /// The commands that make it.
+    const FORMS: &'static [Form<Self>];
+
+    /// Whether all values are such as the arguments may have. Whoever runs the operation by [`Operation::run`] has this checked.
+    ///
+    /// # Errors
+    /// The first one that is not.
+    fn check(&self) -> Result<(), OpError> {
+        Self::FORMS.iter().try_for_each(|form| (form.check)(self))
+    }
+
+    /// The command that makes it; empty where none does.
+    fn command(&self) -> String {
+        Self::FORMS.iter().find_map(|form| (form.command)(self)).unwrap_or_default()
+    }
+}
+
+/// A request whose fields are the arguments of its commands; [`request!`](crate::request!) implements it.
+pub trait Request: Serialize + DeserializeOwned + 'static {
     /// The commands that make it.
     const COMMANDS: &'static [Path<Self::Draft>];
     /// What it does.
@@ -103,7 +127,7 @@ pub trait Request: Serialize + DeserializeOwned + 'static {
 
     /// The command that makes it, the contrary of [`parse`](Self::parse); empty where none does. Fields that no words of a command
     /// can say are left out.
-    fn command(&self) -> String;
+    fn command_of_fields(&self) -> String;
 
     /// Completes a draft: what is not given has its default.
     ///
@@ -111,11 +135,11 @@ pub trait Request: Serialize + DeserializeOwned + 'static {
     /// The argument that must be given and is not.
     fn complete(draft: Self::Draft) -> Result<Self, &'static Argument>;
 
-    /// Whether all values are such as the arguments may have. Whoever runs the operation by [`Operation::run`] has this checked.
+    /// Whether all values are such as the arguments may have.
     ///
     /// # Errors
     /// The first one that is not.
-    fn check(&self) -> Result<(), OpError>;
+    fn check_fields(&self) -> Result<(), OpError>;
 }
 
 /// A command of a request.
@@ -127,7 +151,7 @@ pub struct Path<D> {
 }
 
 /// What a declared request does: its [`Operation`] checks the request and calls this.
-pub trait Execute<C>: Request {
+pub trait Execute<C>: Declared {
     /// What it answers.
     type Reply: Serialize + Text + 'static;
 
@@ -144,8 +168,8 @@ pub trait Execute<C>: Request {
 }
 
 impl<C, R: Execute<C>> Operation<C> for R {
-    const NAME: &'static str = <R as Request>::NAME;
-    const ACCESS: Access = <R as Request>::ACCESS;
+    const NAME: &'static str = <R as Declared>::NAME;
+    const ACCESS: Access = <R as Declared>::ACCESS;
     type Request = R;
     type Reply = R::Reply;
 

@@ -286,7 +286,7 @@ fn words_that_differ_from_their_types_are_a_problem() {
 }
 
 /// A request, the command that it says it is made by, and what that command makes.
-fn read_back<R: Request + Execute<Ran>>(request: &R) {
+fn read_back<R: Execute<Ran>>(request: &R) {
     let command = request.command();
     let made = run(&command).unwrap_or_else(|error| panic!("{command}: {error}"));
     assert_eq!(made, serde_json::to_value(request).unwrap(), "{command}");

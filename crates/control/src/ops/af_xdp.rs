@@ -7,14 +7,16 @@ use quiver_command::operation::{Invocation, OpError, Outcome, Registry, Text, Vi
 use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_drivers::af_xdp::{AfXdp, AfXdpConfig, AfXdpError, Attach, BusyPoll, Status, ZeroCopy};
-use quiver_net::interface::ops::{
-    Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface, of_kind,
-};
+use quiver_net::interface::InterfaceKind;
+use quiver_net::interface::ops::{Created, DeleteInterface, NewName, create_port_interface, of_kind};
 use quiver_net::{Interface, Router};
 use serde::Serialize;
 
 /// Packets that a busy-polling call may take unless told.
 const BUDGET: u32 = 64;
+
+/// Their kind.
+pub const AF_XDP: InterfaceKind = InterfaceKind { name: "af-xdp", called: "an AF_XDP interface", device_type: "af_xdp" };
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
@@ -23,10 +25,7 @@ pub fn register(registry: &mut Registry<Router>) {
         path: "delete interface af_xdp",
         syntax: "<if>",
         help: "Closes a network device that was opened through AF_XDP",
-        parse: |args, _| {
-            let interface = args.interface()?;
-            Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind: DeleteKind::AfXdp }))
-        },
+        parse: |args, _| Ok(Invocation::new::<DeleteInterface>(DeleteInterface::of(&AF_XDP, args.interface()?))),
     });
 }
 
@@ -121,7 +120,7 @@ impl Execute<Router> for CreateAfXdp {
         let name = self.interface_name(router);
         let chosen = Some(name.name.clone());
         let open = |router: &mut Router| AfXdp::open(self.config(router)).map_err(|e| driver_error(&e));
-        let made = create_port_interface(router, "af_xdp", name, None, open)?;
+        let made = create_port_interface(router, &AF_XDP, name, None, open)?;
         router.made_by(made.index(), &Self { name: chosen, ..self });
         Ok(Outcome::Done(made.into()))
     }

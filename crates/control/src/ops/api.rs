@@ -3,38 +3,23 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
-use quiver_command::request;
+use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_command::request::Execute;
+use quiver_command::{request, words};
 use quiver_net::Router;
 use quiver_net::api::{ClientInfo, Clients, Wish};
 use quiver_net::files::{Elsewhere, Files, Use};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry
-        .operation::<ChangeTrace>()
-        .operation::<SaveTrace>()
+        .declare::<ChangeTrace>()
+        .declare::<SaveTrace>()
         .declare::<ShowTrace>()
         .declare::<ShowClients>()
         .declare::<ShowWatchers>()
-        .declare::<ShowBihash>()
-        .command(Command {
-            path: "api trace",
-            syntax: "on|off|free|save <file>",
-            help: "Switches the recording of API messages, forgets them, or writes them to a file",
-            parse: |args, _| {
-                if args.take_keyword("save") {
-                    let file = args.word("file")?.into_owned();
-                    return Ok(Invocation::new::<SaveTrace>(SaveRequest { file }));
-                }
-                let change =
-                    args.expect_one_of(&[("on", TraceChange::On), ("off", TraceChange::Off), ("free", TraceChange::Free)])?;
-                Ok(Invocation::new::<ChangeTrace>(TraceRequest { change }))
-            },
-        });
+        .declare::<ShowBihash>();
 }
 
 fn no_api() -> OpError {
@@ -86,38 +71,32 @@ impl Execute<Router> for ShowWatchers {
     }
 }
 
-/// Switches the recording of API messages.
-pub struct ChangeTrace;
-
-/// What [`ChangeTrace`] does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TraceChange {
-    /// Record.
-    On,
-    /// Record no more; what is recorded stays.
-    Off,
-    /// Forget what is recorded.
-    Free,
+words! {
+    /// What happens to the recording.
+    pub enum TraceChange {
+        /// Record.
+        On = "on",
+        /// Record no more; what is recorded stays.
+        Off = "off",
+        /// Forget what is recorded.
+        Free = "free",
+    }
 }
 
-/// What [`ChangeTrace`] changes.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TraceRequest {
-    /// Change.
-    pub change: TraceChange,
+request! {
+    /// Switches the recording of API messages, or forgets them.
+    pub change ChangeTrace "api_trace_set" ["api trace"] {
+        /// Change.
+        pub change: TraceChange = "on|off|free",
+    }
 }
 
-impl Operation<Router> for ChangeTrace {
-    const NAME: &'static str = "api_trace_set";
-    const ACCESS: Access = Access::Change;
-    type Request = TraceRequest;
+impl Execute<Router> for ChangeTrace {
     type Reply = ();
 
-    fn run(router: &mut Router, request: TraceRequest) -> Result<Outcome<Router, ()>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let trace = &mut clients(router)?.trace;
-        match request.change {
+        match self.change {
             TraceChange::On => trace.switch(true),
             TraceChange::Off => trace.switch(false),
             TraceChange::Free => trace.clear(),
@@ -126,15 +105,12 @@ impl Operation<Router> for ChangeTrace {
     }
 }
 
-/// Writes recorded messages to a file.
-pub struct SaveTrace;
-
-/// Where [`SaveTrace`] writes them.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SaveRequest {
-    /// Name of a file, or its path.
-    pub file: String,
+request! {
+    /// Writes recorded API messages to a file.
+    pub change SaveTrace "api_trace_save" ["api trace save"] {
+        /// Name of a file, or its path.
+        pub file: String = "<file>",
+    }
 }
 
 /// The answer of [`SaveTrace`].
@@ -146,14 +122,11 @@ pub struct Saved {
     pub file: PathBuf,
 }
 
-impl Operation<Router> for SaveTrace {
-    const NAME: &'static str = "api_trace_save";
-    const ACCESS: Access = Access::Change;
-    type Request = SaveRequest;
+impl Execute<Router> for SaveTrace {
     type Reply = Saved;
 
-    fn run(router: &mut Router, request: SaveRequest) -> Result<Outcome<Router, Saved>, OpError> {
-        let place = Files::place(router, &request.file, Use::Write)?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Saved>, OpError> {
+        let place = Files::place(router, &self.file, Use::Write)?;
         let clients = clients(router)?;
         let (mut text, mut messages) = (String::from("# seconds client message bytes\n"), 0);
         for message in clients.trace.messages() {

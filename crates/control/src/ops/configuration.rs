@@ -12,14 +12,14 @@ use quiver_command::change_log::Record;
 use quiver_command::configuration::{Collect, Configuration, Entry, Stage, whole};
 use quiver_command::operation::{Job, OpError, Outcome, Registry, Step, Text, View, retval};
 use quiver_command::request;
-use quiver_command::request::{Execute, Request};
+use quiver_command::request::{Declared, Execute};
 use quiver_command::script::{Define, DefineRequest, ScriptState};
 use quiver_net::Router;
 use quiver_net::files::{Elsewhere, Files, Place, Use};
 use quiver_net::interface::ops::placement::{Mode, SetDefaultMode};
 use serde::Serialize;
 
-use super::logging::{SetClassRequest, SetLogging, SetLoggingClass, SetLoggingRequest};
+use super::logging::{SetLogging, SetLoggingClass};
 use super::workers::SetWorkers;
 use crate::journal::Journal;
 use crate::log::Level;
@@ -113,7 +113,7 @@ fn journal(router: &Router) -> Result<Rc<Journal>, OpError> {
 }
 
 /// Name of the operation that writes a checkpoint. The router asks for it itself; there is no command.
-pub const CHECKPOINT: &str = <WriteCheckpoint as Request>::NAME;
+pub const CHECKPOINT: &str = <WriteCheckpoint as Declared>::NAME;
 
 request! {
     /// Writes the running configuration to the state folder, in the place of the records that it has.
@@ -322,20 +322,14 @@ impl Said {
 
 fn logging(router: &Router, out: &mut Configuration<Router>) {
     let Some(said) = router.part::<Said>() else { return };
-    if let Some(size) = said.log_size {
-        let request = SetLoggingRequest { size: Some(size), unthrottle: None };
-        out.push_as::<SetLogging>(&request, format!("set logging size {size}"));
+    if said.log_size.is_some() {
+        out.push(&SetLogging { size: said.log_size, unthrottle: None });
     }
-    if let Some(seconds) = said.log_unthrottle {
-        let request = SetLoggingRequest { size: None, unthrottle: Some(seconds) };
-        out.push_as::<SetLogging>(&request, format!("set logging unthrottle-time {seconds}"));
+    if said.log_unthrottle.is_some() {
+        out.push(&SetLogging { size: None, unthrottle: said.log_unthrottle });
     }
     for (class, (level, rate_limit)) in &said.log_classes {
-        let mut command = format!("set logging class {class}");
-        rate_limit.iter().for_each(|lines| command += &format!(" rate-limit {lines}"));
-        level.iter().for_each(|level| command += &format!(" level {}", level.name()));
-        let request = SetClassRequest { class: class.clone(), level: *level, rate_limit: *rate_limit };
-        out.push_as::<SetLoggingClass>(&request, command);
+        out.push(&SetLoggingClass { class: class.clone(), level: *level, rate_limit: *rate_limit });
     }
 }
 
@@ -487,9 +481,9 @@ create loopback interface instance 0
 create loopback interface mac 02:00:00:00:00:09 instance 1
 create sub-interfaces pg0 7
 create sub-interfaces pg0 8 dot1ad 9 inner-dot1q any
-ip table add 5 name blue
+ip table 5 name blue
 set ip flow-hash table 5 src dst
-ip6 table add 5
+ip6 table 5
 set interface mtu packet 1400 pg0
 set interface mtu ip6 1300 pg0
 set interface promiscuous on pg0

@@ -3,44 +3,40 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
-use quiver_command::request;
+use quiver_command::grammar::Args;
+use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View};
 use quiver_command::request::Execute;
+use quiver_command::{commands, request};
 use quiver_graph::thread_name;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowErrors>().declare::<ClearErrors>();
-    for path in ["show errors", "show node counters"] {
-        registry.command(Command {
-            path,
-            syntax: "[verbose [<n>]]",
-            help: "Shows what nodes have counted: drops by reason, and events",
-            parse,
-        });
-    }
+    registry.declare::<ShowErrors>().declare::<ClearErrors>();
 }
 
-fn parse(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+fn parse(args: &mut Args<'_>) -> Result<ShowErrors, OpError> {
     let verbose = args.take_keyword("verbose");
     let level = if verbose { args.try_number::<u32>("n").unwrap_or(1) } else { 0 };
-    Ok(Invocation::new::<ShowErrors>(ShowErrorsRequest { verbose, zeros: level > 1 }))
+    Ok(ShowErrors { verbose, zeros: level > 1 })
 }
 
 /// Lists what nodes have counted.
-pub struct ShowErrors;
-
-/// How [`ShowErrors`] tells it.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ShowErrorsRequest {
+pub struct ShowErrors {
     /// By thread too.
     pub verbose: bool,
     /// Also what has not happened yet.
     pub zeros: bool,
+}
+
+commands! {
+    read ShowErrors "errors_show" {
+        /// Shows what nodes have counted: drops by reason, and events.
+        ["show errors", "show node counters"] "[verbose [<n>]]" by parse,
+    }
 }
 
 /// A counter of a node.
@@ -77,13 +73,10 @@ pub struct ThreadErrors {
     pub errors: Vec<ErrorRow>,
 }
 
-impl Operation<Router> for ShowErrors {
-    const NAME: &'static str = "errors_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowErrorsRequest;
+impl Execute<Router> for ShowErrors {
     type Reply = Errors;
 
-    fn run(router: &mut Router, request: ShowErrorsRequest) -> Result<Outcome<Router, Errors>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Errors>, OpError> {
         let mut total: Vec<ErrorRow> = Vec::new();
         let mut threads: BTreeMap<usize, Vec<ErrorRow>> = BTreeMap::new();
         for (thread, info, count) in router.graph.error_counts() {
@@ -94,12 +87,12 @@ impl Operation<Router> for ShowErrors {
                 None => total.push(row.clone()),
             }
             let rows = threads.entry(thread).or_default();
-            if count > 0 || request.zeros {
+            if count > 0 || self.zeros {
                 rows.push(row);
             }
         }
-        total.retain(|row| request.zeros || row.count > 0);
-        let threads = threads.into_iter().filter(|_| request.verbose);
+        total.retain(|row| self.zeros || row.count > 0);
+        let threads = threads.into_iter().filter(|_| self.verbose);
         let threads = threads.map(|(thread, errors)| ThreadErrors { thread, name: thread_name(thread), errors }).collect();
         Ok(Outcome::Done(Errors { total, threads }))
     }

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
-use quiver_command::request;
+use quiver_command::grammar::Args;
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
 use quiver_command::request::Execute;
+use quiver_command::{commands, request};
 use quiver_net::Router;
 use quiver_net::files::{Elsewhere, Files, Use};
 use serde::{Deserialize, Serialize};
@@ -18,33 +18,31 @@ const SHOWN: usize = 250;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowEvents>().declare::<SaveEvents>().declare::<ClearEvents>().declare::<SwitchEvents>().command(
-        Command {
-            path: "show event-logger",
-            syntax: "[all] [<n>]",
-            help: "Shows the newest events of all threads, in the order of time",
-            parse: |args, _| {
-                let limit = if args.take_keyword("all") { usize::MAX } else { args.try_number("n").unwrap_or(SHOWN) };
-                Ok(Invocation::new::<ShowEvents>(ShowEventsRequest { limit }))
-            },
-        },
-    );
+    registry.declare::<ShowEvents>().declare::<SaveEvents>().declare::<ClearEvents>().declare::<SwitchEvents>();
+}
+
+fn parse(args: &mut Args<'_>) -> Result<ShowEvents, OpError> {
+    Ok(ShowEvents { limit: if args.take_keyword("all") { usize::MAX } else { args.try_number("n").unwrap_or(SHOWN) } })
 }
 
 /// Lists events.
-pub struct ShowEvents;
-
-/// How many events [`ShowEvents`] lists.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ShowEventsRequest {
+pub struct ShowEvents {
     /// The newest so many.
     pub limit: usize,
 }
 
-impl Default for ShowEventsRequest {
+impl Default for ShowEvents {
     fn default() -> Self {
         Self { limit: SHOWN }
+    }
+}
+
+commands! {
+    read ShowEvents "events_dump" {
+        /// Shows the newest events of all threads, in the order of time.
+        ["show event-logger"] "[all] [<n>]" by parse,
     }
 }
 
@@ -72,17 +70,14 @@ pub struct Events {
     pub events: Vec<Event>,
 }
 
-impl Operation<Router> for ShowEvents {
-    const NAME: &'static str = "events_dump";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowEventsRequest;
+impl Execute<Router> for ShowEvents {
     type Reply = Events;
 
-    fn run(router: &mut Router, request: ShowEventsRequest) -> Result<Outcome<Router, Events>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Events>, OpError> {
         let started = System::of(router)?.started;
         let log = router.graph.events();
         let recording = log.recording();
-        let skipped = recording.events.len().saturating_sub(request.limit);
+        let skipped = recording.events.len().saturating_sub(self.limit);
         let event = |event: &quiver_graph::elog::Event| Event {
             seconds: event.ns.wrapping_sub(started) as i64 as f64 / 1e9,
             thread: recording.threads.get(event.thread as usize).cloned().unwrap_or_default(),

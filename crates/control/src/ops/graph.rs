@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
-use quiver_command::request;
+use quiver_command::grammar::Args;
+use quiver_command::operation::{Access, Align, OpError, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_command::request::Execute;
+use quiver_command::{commands, request};
 use quiver_graph::{NodeInfo, NodeKind};
 use quiver_net::Router;
 use quiver_net::files::{Elsewhere, Files, Use};
@@ -17,25 +17,11 @@ use crate::drawing::{Drawing, Role, Vertex, dot, svg};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .declare::<ShowGraph>()
-        .operation::<DrawGraph>()
-        .command(Command {
-            path: "show vlib graphviz",
-            syntax: "[filter] [file <name>]",
-            help: "Draws the graph as a text for Graphviz; with `filter' only nodes that had packets",
-            parse: |args, _| parse_drawing(args, Format::Dot, false),
-        })
-        .command(Command {
-            path: "show vlib graph svg",
-            syntax: "[all] [file <name>]",
-            help: "Draws the nodes that had packets, or all, as a picture",
-            parse: |args, _| parse_drawing(args, Format::Svg, true),
-        });
+    registry.declare::<ShowGraph>().declare::<DrawGraph>();
 }
 
-fn parse_drawing(args: &mut Args<'_>, format: Format, active: bool) -> Result<Invocation<Router>, OpError> {
-    let mut request = DrawGraphRequest { format, active, file: None };
+fn parse_drawing(args: &mut Args<'_>, format: Format, active: bool) -> Result<DrawGraph, OpError> {
+    let mut request = DrawGraph { format, active, file: None };
     while !args.is_empty() {
         if args.take_keyword("filter") {
             request.active = true;
@@ -47,7 +33,7 @@ fn parse_drawing(args: &mut Args<'_>, format: Format, active: bool) -> Result<In
             return Err(args.unexpected());
         }
     }
-    Ok(Invocation::new::<DrawGraph>(request))
+    Ok(request)
 }
 
 request! {
@@ -121,9 +107,6 @@ impl Text for GraphNodes {
     }
 }
 
-/// Draws the graph.
-pub struct DrawGraph;
-
 /// As what the graph is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -134,10 +117,10 @@ pub enum Format {
     Svg,
 }
 
-/// What [`DrawGraph`] draws.
+/// Draws the graph.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DrawGraphRequest {
+pub struct DrawGraph {
     /// As what.
     pub format: Format,
     /// Only nodes that had packets since the figures were cleared.
@@ -146,6 +129,15 @@ pub struct DrawGraphRequest {
     /// Name of a file, or its path; without it the drawing is the answer.
     #[serde(default)]
     pub file: Option<String>,
+}
+
+commands! {
+    read DrawGraph "graph_draw" {
+        /// Draws the graph as a text for Graphviz; with `filter' only nodes that had packets.
+        ["show vlib graphviz"] "[filter] [file <name>]" by |args| parse_drawing(args, Format::Dot, false),
+        /// Draws the nodes that had packets, or all, as a picture.
+        ["show vlib graph svg"] "[all] [file <name>]" by |args| parse_drawing(args, Format::Svg, true),
+    }
 }
 
 /// The answer of [`DrawGraph`].
@@ -159,21 +151,18 @@ pub struct Drawn {
     pub nodes: usize,
 }
 
-impl Operation<Router> for DrawGraph {
-    const NAME: &'static str = "graph_draw";
-    const ACCESS: Access = Access::Read;
-    type Request = DrawGraphRequest;
+impl Execute<Router> for DrawGraph {
     type Reply = Drawn;
 
-    fn access(request: &DrawGraphRequest) -> Access {
-        if request.file.is_some() { Access::Change } else { Self::ACCESS }
+    fn access(&self) -> Access {
+        if self.file.is_some() { Access::Change } else { Access::Read }
     }
 
-    fn run(router: &mut Router, request: DrawGraphRequest) -> Result<Outcome<Router, Drawn>, OpError> {
-        let place = request.file.map(|name| Files::place(router, name, Use::Write)).transpose()?;
-        let drawing = draw(router, request.active);
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Drawn>, OpError> {
+        let place = self.file.map(|name| Files::place(router, name, Use::Write)).transpose()?;
+        let drawing = draw(router, self.active);
         let nodes = drawing.vertices.len();
-        let text = match request.format {
+        let text = match self.format {
             Format::Dot => dot(&drawing),
             Format::Svg => svg(&drawing, "Packets through the graph"),
         };

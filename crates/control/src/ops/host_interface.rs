@@ -6,7 +6,11 @@ use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_drivers::af_packet::{AfPacket, AfPacketConfig, AfPacketError, Mode};
 use quiver_net::Router;
-use quiver_net::interface::ops::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface};
+use quiver_net::interface::InterfaceKind;
+use quiver_net::interface::ops::{Created, DeleteInterface, NewName, create_port_interface};
+
+/// Their kind.
+pub const HOST: InterfaceKind = InterfaceKind { name: "host", called: "a host interface", device_type: "af-packet" };
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
@@ -19,7 +23,7 @@ pub fn register(registry: &mut Registry<Router>) {
             args.expect_keyword("name")?;
             let name = args.word("name of a network device")?.into_owned();
             let interface = quiver_command::grammar::IfRef(interface_name(&name));
-            Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind: DeleteKind::Host }))
+            Ok(Invocation::new::<DeleteInterface>(DeleteInterface::of(&HOST, interface)))
         },
     });
 }
@@ -96,7 +100,7 @@ impl Execute<Router> for CreateHost {
         }
         let name = NewName { name: interface_name(&self.name), key: "name", value: self.name.clone() };
         let open = |_: &mut Router| AfPacket::open(self.config()).map_err(|e| driver_error(&e));
-        let made = create_port_interface(router, "host", name, None, open)?;
+        let made = create_port_interface(router, &HOST, name, None, open)?;
         router.made_by(made.index(), &self);
         Ok(Outcome::Done(made.into()))
     }

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::time::UNIX_EPOCH;
 
-use quiver_command::grammar::{Args, Command, nearest};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
-use quiver_command::request;
+use quiver_command::grammar::{Args, nearest, quote};
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
 use quiver_command::request::Execute;
+use quiver_command::{commands, request};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
@@ -20,37 +20,13 @@ pub fn register(registry: &mut Registry<Router>) {
         .declare::<ShowLogging>()
         .declare::<ShowLoggingSettings>()
         .declare::<ClearLogging>()
-        .operation::<SetLoggingClass>()
-        .operation::<SetLogging>()
-        .values("level", |_| Level::NAMES.iter().map(|(name, _)| (*name).to_owned()).collect())
-        .command(Command {
-            path: "set logging class",
-            syntax: "<class> [rate-limit <n>] [level <level>] [syslog-level <level>] [kmsg-level <level>]",
-            help: "Sets what passes into the log for a class",
-            parse: parse_class,
-        })
-        .command(Command {
-            path: "set logging size",
-            syntax: "<n>",
-            help: "Sets how many lines of the log are remembered",
-            parse: |args, _| {
-                let size = Some(args.number_in("size", 1..=1_000_000)?);
-                Ok(Invocation::new::<SetLogging>(SetLoggingRequest { size, unthrottle: None }))
-            },
-        })
-        .command(Command {
-            path: "set logging unthrottle-time",
-            syntax: "<n>",
-            help: "Sets for how many seconds a class that said too much is not heard",
-            parse: |args, _| {
-                let unthrottle = Some(args.number("seconds")?);
-                Ok(Invocation::new::<SetLogging>(SetLoggingRequest { size: None, unthrottle }))
-            },
-        });
+        .declare::<SetLoggingClass>()
+        .declare::<SetLogging>()
+        .values("level", |_| Level::NAMES.iter().map(|(name, _)| (*name).to_owned()).collect());
 }
 
-fn parse_class(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
-    let mut request = SetClassRequest { class: args.word("class")?.into_owned(), ..SetClassRequest::default() };
+fn parse_class(args: &mut Args<'_>) -> Result<SetLoggingClass, OpError> {
+    let mut request = SetLoggingClass { class: args.word("class")?.into_owned(), ..SetLoggingClass::default() };
     while !args.is_empty() {
         if args.take_keyword("rate-limit") {
             request.rate_limit = Some(args.number("rate-limit")?);
@@ -63,7 +39,14 @@ fn parse_class(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, Op
             return Err(args.unexpected());
         }
     }
-    Ok(Invocation::new::<SetLoggingClass>(request))
+    Ok(request)
+}
+
+fn class_command(SetLoggingClass { class, level, rate_limit }: &SetLoggingClass) -> Option<String> {
+    let mut command = format!("set logging class {}", quote(class));
+    rate_limit.iter().for_each(|lines| command += &format!(" rate-limit {lines}"));
+    level.iter().for_each(|level| command += &format!(" level {}", level.name()));
+    Some(command)
 }
 
 request! {
@@ -159,13 +142,10 @@ impl Execute<Router> for ClearLogging {
     }
 }
 
-/// Sets what passes into the log for a class.
-pub struct SetLoggingClass;
-
-/// What [`SetLoggingClass`] sets; what is missing stays.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+/// Sets what passes into the log for a class; what is missing stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct SetClassRequest {
+pub struct SetLoggingClass {
     /// The class, such as `ip/neighbor`.
     pub class: String,
     /// Threshold.
@@ -174,58 +154,65 @@ pub struct SetClassRequest {
     pub rate_limit: Option<u32>,
 }
 
-impl Operation<Router> for SetLoggingClass {
-    const NAME: &'static str = "log_class_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetClassRequest;
+commands! {
+    change SetLoggingClass "log_class_set" {
+        /// Sets what passes into the log for a class.
+        ["set logging class"] "<class> [rate-limit <n>] [level <level>] [syslog-level <level>] [kmsg-level <level>]" by parse_class => class_command,
+    }
+}
+
+impl Execute<Router> for SetLoggingClass {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetClassRequest) -> Result<Outcome<Router, ()>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let log = &System::of(router)?.log;
-        if !log.knows(&request.class) {
-            let error = OpError::invalid("class", &request.class, format!("unknown class `{}'", request.class));
+        if !log.knows(&self.class) {
+            let error = OpError::invalid("class", &self.class, format!("unknown class `{}'", self.class));
             let classes = log.classes();
-            return Err(match nearest(&request.class, classes.iter().map(|class| class.class.as_str())) {
+            return Err(match nearest(&self.class, classes.iter().map(|class| class.class.as_str())) {
                 Some(meant) => error.remedy(format!("did you mean `{meant}'?")),
                 None => error.remedy("`show logging configuration' lists them"),
             });
         }
-        log.set_class(&request.class, request.level, request.rate_limit);
-        let said = Said::of(router).log_classes.entry(request.class).or_default();
-        *said = (request.level.or(said.0), request.rate_limit.or(said.1));
+        log.set_class(&self.class, self.level, self.rate_limit);
+        let said = Said::of(router).log_classes.entry(self.class).or_default();
+        *said = (self.level.or(said.0), self.rate_limit.or(said.1));
         Ok(Outcome::Done(()))
     }
 }
 
-/// Sets what holds for the whole log.
-pub struct SetLogging;
-
-/// What [`SetLogging`] sets; what is missing stays.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+/// Sets what holds for the whole log; what is missing stays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct SetLoggingRequest {
+pub struct SetLogging {
     /// Lines that are remembered, 1 to 1,000,000.
     pub size: Option<usize>,
     /// Seconds for which a class that said too much is not heard.
     pub unthrottle: Option<u32>,
 }
 
-impl Operation<Router> for SetLogging {
-    const NAME: &'static str = "log_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetLoggingRequest;
+commands! {
+    change SetLogging "log_set" {
+        /// Sets how many lines of the log are remembered.
+        ["set logging size"] { size: usize = "<n>" name("size") range(1..=1_000_000) } => { size: Some(size), unthrottle: None },
+        /// Sets for how many seconds a class that said too much is not heard.
+        ["set logging unthrottle-time"] { seconds: u32 = "<n>" name("seconds") } => { size: None, unthrottle: Some(seconds) },
+    }
+}
+
+impl Execute<Router> for SetLogging {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetLoggingRequest) -> Result<Outcome<Router, ()>, OpError> {
-        if let Some(size) = request.size.filter(|size| !(1..=1_000_000).contains(size)) {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        if let Some(size) = self.size.filter(|size| !(1..=1_000_000).contains(size)) {
             return Err(OpError::invalid("size", size, "out of range").remedy("use 1 to 1000000"));
         }
         let log = &System::of(router)?.log;
-        request.size.into_iter().for_each(|size| log.set_size(size));
-        request.unthrottle.into_iter().for_each(|seconds| log.set_unthrottle(seconds));
+        self.size.into_iter().for_each(|size| log.set_size(size));
+        self.unthrottle.into_iter().for_each(|seconds| log.set_unthrottle(seconds));
         let said = Said::of(router);
-        said.log_size = request.size.or(said.log_size);
-        said.log_unthrottle = request.unthrottle.or(said.log_unthrottle);
+        said.log_size = self.size.or(said.log_size);
+        said.log_unthrottle = self.unthrottle.or(said.log_unthrottle);
         Ok(Outcome::Done(()))
     }
 }

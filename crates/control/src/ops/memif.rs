@@ -3,7 +3,7 @@
 mod create;
 mod show;
 
-pub use create::{CreateMemif, CreateSocket, DeleteSocket};
+pub use create::{CreateMemif, CreateSocket, DeleteSocket, MEMIF};
 
 use std::path::PathBuf;
 

@@ -2,26 +2,23 @@
 
 use std::fmt::Write as _;
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
-use quiver_command::request;
+use quiver_command::grammar::Args;
+use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View};
 use quiver_command::request::Execute;
+use quiver_command::{commands, request};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.declare::<ShowBuffers>().operation::<ShowMemory>().declare::<ShowPhysmem>().command(Command {
-        path: "show memory",
-        syntax: "[main-heap|stats-segment|map|api-segment] [verbose]",
-        help: "Shows what memory the router takes",
-        parse: |args, _| {
-            let all = [("main-heap", Part::Main), ("stats-segment", Part::Stats), ("map", Part::Map), ("api-segment", Part::Api)];
-            let part = args.take_one_of(&all).unwrap_or_default();
-            args.take_keyword("verbose");
-            Ok(Invocation::new::<ShowMemory>(ShowMemoryRequest { part }))
-        },
-    });
+    registry.declare::<ShowBuffers>().declare::<ShowMemory>().declare::<ShowPhysmem>();
+}
+
+fn parse(args: &mut Args<'_>) -> Result<ShowMemory, OpError> {
+    let all = [("main-heap", Part::Main), ("stats-segment", Part::Stats), ("map", Part::Map), ("api-segment", Part::Api)];
+    let part = args.take_one_of(&all).unwrap_or_default();
+    args.take_keyword("verbose");
+    Ok(ShowMemory { part })
 }
 
 request! {
@@ -103,9 +100,6 @@ impl Text for BufferPools {
     }
 }
 
-/// Tells what memory the router takes.
-pub struct ShowMemory;
-
 /// Which memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -123,12 +117,19 @@ pub enum Part {
     Api,
 }
 
-/// What [`ShowMemory`] tells.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+/// Shows what memory the router takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ShowMemoryRequest {
+pub struct ShowMemory {
     /// Which memory.
     pub part: Part,
+}
+
+commands! {
+    read ShowMemory "memory_show" {
+        /// Shows what memory the router takes.
+        ["show memory"] "[main-heap|stats-segment|map|api-segment] [verbose]" by parse,
+    }
 }
 
 /// The answer of [`ShowMemory`].
@@ -155,19 +156,16 @@ pub struct Memory {
     pub map: Option<String>,
 }
 
-impl Operation<Router> for ShowMemory {
-    const NAME: &'static str = "memory_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowMemoryRequest;
+impl Execute<Router> for ShowMemory {
     type Reply = Memory;
 
-    fn run(router: &mut Router, request: ShowMemoryRequest) -> Result<Outcome<Router, Memory>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Memory>, OpError> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let region = router.graph.pools().first().map(|pool| pool.region());
         let map =
             || std::fs::read_to_string("/proc/self/maps").map_err(|error| OpError::system("cannot read /proc/self/maps", &error));
         Ok(Outcome::Done(Memory {
-            part: request.part,
+            part: self.part,
             resident: kilobytes(&status, "VmRSS:"),
             huge: kilobytes(&status, "HugetlbPages:"),
             virtual_size: kilobytes(&status, "VmSize:"),
@@ -175,7 +173,7 @@ impl Operation<Router> for ShowMemory {
             buffer_pages: region.map_or("none", |region| region.pages()).to_owned(),
             notice: region.and_then(|region| region.notice()).map(str::to_owned),
             stats: router.graph.stats().size(),
-            map: if request.part == Part::Map { Some(map()?) } else { None },
+            map: if self.part == Part::Map { Some(map()?) } else { None },
         }))
     }
 }

@@ -1,12 +1,11 @@
 //! Operations and commands of the daemon and of the drivers' interfaces, a file for each theme. Those of bridging, IP and so on
 //! stand in their folders in `net`, see [`quiver_net::ops`].
 //!
-//! To add one: write `ops/<theme>.rs` with the [`Operation`](quiver_command::operation::Operation)s, their requests and
-//! replies, and a `pub fn register(registry: &mut Registry<Router>)` that declares them and the commands that lead to them;
-//! name it in [`register`], or in a plugin of [`BUILT_IN`](crate::BUILT_IN) where VPP has a plugin for it. [`version`] is the
+//! To add one: write `ops/<theme>.rs` with the requests, declared by [`request!`](quiver_command::request!), what they do, their
+//! replies, and a `pub fn register(registry: &mut Registry<Router>)` that names them; name it in [`register`], or in a plugin of [`BUILT_IN`](crate::BUILT_IN) where VPP has a plugin for it. [`version`] is the
 //! shortest example. A plugin does the same in its own crate and names its function in its [`Plugin`](quiver_net::Plugin).
 //!
-//! The rules: `run` validates first and changes nothing on an error; a reply is a struct that serialises to what a program
+//! The rules: `execute` validates first and changes nothing on an error; a reply is a struct that serialises to what a program
 //! wants to know and renders as VPP's text; parsing only makes requests.
 
 pub mod absent;

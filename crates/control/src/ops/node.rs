@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
-use quiver_command::request;
+use quiver_command::operation::{Align, Invocation, OpError, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_command::request::Execute;
+use quiver_command::{commands, request};
 use quiver_graph::{Level, NodeKind};
 use quiver_net::Router;
 use quiver_net::ops::graph_error;
@@ -14,23 +14,14 @@ use serde::{Deserialize, Serialize};
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry
-        .operation::<ShowNode>()
+        .declare::<ShowNode>()
         .declare::<SetNodeLoop>()
         .declare::<ShowVectorSize>()
-        .operation::<SetVectorSize>()
+        .declare::<SetVectorSize>()
         .declare::<ShowFusion>()
         .declare::<SetFusion>()
         .values("node", |router| router.graph.nodes().into_iter().map(|node| node.name).collect())
         .values("variant", |_| Level::ALL.iter().filter(|level| level.available()).map(|level| level.name().to_owned()).collect())
-        .command(Command {
-            path: "show node",
-            syntax: "[index] <node>",
-            help: "Shows a node: how its loop runs, where it sends packets, where it gets them from",
-            parse: |args, _| {
-                args.take_keyword("index");
-                Ok(Invocation::new::<ShowNode>(NodeRequest { node: args.word("node")?.into_owned() }))
-            },
-        })
         .command(Command {
             path: "set node function",
             syntax: "<node> <variant>",
@@ -44,12 +35,6 @@ pub fn register(registry: &mut Registry<Router>) {
                     prefetch: None,
                 }))
             },
-        })
-        .command(Command {
-            path: "set vector-size",
-            syntax: "<n>",
-            help: "Sets how many packets a vector holds at most, 4 to 1024",
-            parse: |args, _| Ok(Invocation::new::<SetVectorSize>(VectorSize { packets: args.number("vector size")? })),
         });
 }
 
@@ -58,14 +43,21 @@ fn variant(args: &mut Args<'_>) -> Result<String, OpError> {
 }
 
 /// Describes a node.
-pub struct ShowNode;
-
-/// Which node [`ShowNode`] describes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NodeRequest {
+pub struct ShowNode {
     /// Its name, or its number.
     pub node: String,
+}
+
+commands! {
+    read ShowNode "node_show" {
+        /// Shows a node: how its loop runs, where it sends packets, where it gets them from.
+        ["show node"] "[index] <node>" by |args| {
+            args.take_keyword("index");
+            Ok(ShowNode { node: args.word("node")?.into_owned() })
+        },
+    }
 }
 
 /// The answer of [`ShowNode`].
@@ -112,17 +104,14 @@ pub struct Neighbour {
     pub vectors: u64,
 }
 
-impl Operation<Router> for ShowNode {
-    const NAME: &'static str = "node_show";
-    const ACCESS: Access = Access::Read;
-    type Request = NodeRequest;
+impl Execute<Router> for ShowNode {
     type Reply = NodeDetail;
 
-    fn run(router: &mut Router, request: NodeRequest) -> Result<Outcome<Router, NodeDetail>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, NodeDetail>, OpError> {
         let nodes = router.graph.nodes();
-        let by_number = request.node.parse::<u16>().ok();
-        let node = nodes.iter().find(|node| node.name == request.node || Some(node.id.0) == by_number);
-        let node = node.ok_or_else(|| OpError::new(retval::NO_SUCH_NODE, "no such node").key("node").value(&request.node))?;
+        let by_number = self.node.parse::<u16>().ok();
+        let node = nodes.iter().find(|node| node.name == self.node || Some(node.id.0) == by_number);
+        let node = node.ok_or_else(|| OpError::new(retval::NO_SUCH_NODE, "no such node").key("node").value(&self.node))?;
         let threads = router.graph.fleet().threads();
         let neighbour = |slot: usize, name: &str| {
             let id = router.graph.node(name);
@@ -224,8 +213,7 @@ request! {
 }
 
 /// How many packets a vector holds at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct VectorSize {
     /// So many.
     pub packets: usize,
@@ -245,17 +233,19 @@ impl Execute<Router> for ShowVectorSize {
     }
 }
 
-/// Sets the largest vector.
-pub struct SetVectorSize;
+request! {
+    /// Sets how many packets a vector holds at most, 4 to 1024.
+    pub change SetVectorSize "vector_size_set" ["set vector-size"] {
+        /// So many.
+        pub packets: usize = "<n>" name("vector size"),
+    }
+}
 
-impl Operation<Router> for SetVectorSize {
-    const NAME: &'static str = "vector_size_set";
-    const ACCESS: Access = Access::Change;
-    type Request = VectorSize;
+impl Execute<Router> for SetVectorSize {
     type Reply = ();
 
-    fn run(router: &mut Router, request: VectorSize) -> Result<Outcome<Router, ()>, OpError> {
-        router.graph.set_vector_size(request.packets).map_err(|error| graph_error(&error))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        router.graph.set_vector_size(self.packets).map_err(|error| graph_error(&error))?;
         Ok(Outcome::Done(()))
     }
 }

@@ -12,11 +12,13 @@ use quiver_command::request::{Argument, Execute, Value};
 use quiver_drivers::pcap_port::{CaptureFiles, PcapPort, PcapPortConfig, PcapPortError, Timing};
 use quiver_graph::Port as _;
 use quiver_net::files::{Elsewhere, Files, Place, Use};
-use quiver_net::interface::ops::{
-    Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface, of_kind,
-};
+use quiver_net::interface::InterfaceKind;
+use quiver_net::interface::ops::{Created, DeleteInterface, NewName, create_port_interface, of_kind};
 use quiver_net::{Interface, Router};
 use serde::{Deserialize, Serialize};
+
+/// Their kind.
+pub const PCAP: InterfaceKind = InterfaceKind { name: "pcap", called: "a pcap interface", device_type: "pcap" };
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
@@ -25,10 +27,7 @@ pub fn register(registry: &mut Registry<Router>) {
         path: "delete pcap-interface",
         syntax: "<if>",
         help: "Removes an interface on capture files and completes its recording",
-        parse: |args, _| {
-            let interface = args.interface()?;
-            Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind: DeleteKind::Pcap }))
-        },
+        parse: |args, _| Ok(Invocation::new::<DeleteInterface>(DeleteInterface::of(&PCAP, args.interface()?))),
     });
 }
 
@@ -126,7 +125,7 @@ impl Execute<Router> for CreatePcap {
         };
         let open = move || PcapPort::open(config, &places).map_err(|e| driver_error(&e));
         let create = move |router: &mut Router, port| {
-            let made = create_port_interface(router, "pcap", name, None, |_| Ok(port))?;
+            let made = create_port_interface(router, &PCAP, name, None, |_| Ok(port))?;
             router.made_by(made.index(), &self);
             Ok(Created::from(made))
         };

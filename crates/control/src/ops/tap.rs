@@ -8,9 +8,8 @@ use quiver_command::operation::{Invocation, OpError, Outcome, Registry, Text, Vi
 use quiver_command::request;
 use quiver_command::request::{Argument, Execute, Value};
 use quiver_drivers::tap::{HostAddress, Tap, TapConfig, TapError};
-use quiver_net::interface::ops::{
-    Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface, of_kind,
-};
+use quiver_net::interface::InterfaceKind;
+use quiver_net::interface::ops::{Created, DeleteInterface, NewName, create_port_interface, of_kind};
 use quiver_net::{Interface, Router};
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -19,6 +18,9 @@ use super::privileges;
 
 /// Largest number in a name.
 const ID_MAX: u32 = 65_535;
+
+/// Their kind.
+pub const TAP: InterfaceKind = InterfaceKind { name: "tap", called: "a TAP interface", device_type: "virtio" };
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
@@ -29,8 +31,7 @@ pub fn register(registry: &mut Registry<Router>) {
         help: "Removes a TAP interface, and its network device unless that is persistent",
         parse: |args, _| {
             args.take_keyword("sw_if_index");
-            let interface = args.interface()?;
-            Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind: DeleteKind::Tap }))
+            Ok(Invocation::new::<DeleteInterface>(DeleteInterface::of(&TAP, args.interface()?)))
         },
     });
 }
@@ -185,7 +186,7 @@ impl Execute<Router> for CreateTap {
             None => NewName::given("id", &format!("tap{id}")),
         };
         let open = |router: &mut Router| Tap::open(self.config(id), privileges::rights(router)).map_err(|e| driver_error(&e));
-        let made = create_port_interface(router, "tap", name, None, open)?;
+        let made = create_port_interface(router, &TAP, name, None, open)?;
         // The host's end is named by the number, too.
         router.made_by(made.index(), &Self { id: Some(id), ..self });
         Ok(Outcome::Done(made.into()))

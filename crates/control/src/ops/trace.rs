@@ -3,18 +3,16 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::Empty;
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::grammar::Args;
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
+use quiver_command::request::Execute;
+use quiver_command::{commands, request, words};
 use quiver_graph::{NodeKind, TRACE_MAX, TraceRecord, thread_name};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
 use crate::calendar::Civil;
 use crate::system::System;
-
-/// Packets shown where no number is given.
-const SHOWN: usize = 50;
 
 /// What is kept between commands.
 #[derive(Debug, Clone, Default)]
@@ -38,74 +36,29 @@ pub enum Filter {
     Exclude(String, usize),
 }
 
-/// How time is written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Stamp {
-    /// Hours, minutes, seconds and microseconds since the router was started.
-    #[default]
-    Relative,
-    /// Seconds since 1970.
-    Unix,
-    /// Date and time.
-    Datetime,
+words! {
+    /// How time is written.
+    #[derive(Default)]
+    pub enum Stamp {
+        /// Hours, minutes, seconds and microseconds since the router was started.
+        #[default]
+        Relative = "relative",
+        /// Seconds since 1970.
+        Unix = "unix",
+        /// Date and time.
+        Datetime = "datetime",
+    }
 }
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<AddTrace>()
-        .operation::<ShowTrace>()
-        .operation::<ClearTrace>()
-        .operation::<SetTraceFilter>()
-        .operation::<SetTraceStamp>()
-        .values("input-node", |router| {
-            router.graph.nodes().into_iter().filter(|node| node.kind == NodeKind::Input).map(|node| node.name).collect()
-        })
-        .command(Command {
-            path: "trace add",
-            syntax: "<input-node> <n> [verbose]",
-            help: "Traces the next packets that an input node brings in",
-            parse: |args, _| {
-                let request = AddTraceRequest { node: args.word("input node")?.into_owned(), count: args.number("count")? };
-                // All that is recorded is shown: there is nothing more to be verbose about.
-                while args.take_keyword("verbose") || args.take_keyword("filter") {}
-                Ok(Invocation::new::<AddTrace>(request))
-            },
-        })
-        .command(Command {
-            path: "show trace",
-            syntax: "[max <n>]",
-            help: "Shows the traced packets and what each node made of them",
-            parse: |args, _| {
-                let max = if args.take_keyword("max") { args.number("max")? } else { SHOWN };
-                Ok(Invocation::new::<ShowTrace>(ShowTraceRequest { max }))
-            },
-        })
-        .command(Command {
-            path: "clear trace",
-            syntax: "",
-            help: "Forgets traced packets, and stops tracing",
-            parse: |_, _| Ok(Invocation::new::<ClearTrace>(Empty {})),
-        })
-        .command(Command {
-            path: "trace filter",
-            syntax: "none | include|exclude <node> <n>",
-            help: "Limits what `show trace' shows to packets that came through a node, or that did not",
-            parse: parse_filter,
-        })
-        .command(Command {
-            path: "set trace timestamp-format",
-            syntax: "relative|unix|datetime",
-            help: "Sets how `show trace' writes time",
-            parse: |args, _| {
-                let stamps = [("relative", Stamp::Relative), ("unix", Stamp::Unix), ("datetime", Stamp::Datetime)];
-                Ok(Invocation::new::<SetTraceStamp>(SetTraceStampRequest { format: args.expect_one_of(&stamps)? }))
-            },
-        });
+    registry.declare::<AddTrace>().declare::<ShowTrace>().declare::<ClearTrace>().declare::<SetTraceFilter>();
+    registry.declare::<SetTraceStamp>().values("input-node", |router| {
+        router.graph.nodes().into_iter().filter(|node| node.kind == NodeKind::Input).map(|node| node.name).collect()
+    });
 }
 
-fn parse_filter(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+fn parse_filter(args: &mut Args<'_>) -> Result<SetTraceFilter, OpError> {
     let filter = if args.take_keyword("none") {
         Filter::None
     } else {
@@ -113,63 +66,50 @@ fn parse_filter(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, O
         let (node, count) = (args.word("node")?.into_owned(), args.number("count")?);
         if include { Filter::Include(node, count) } else { Filter::Exclude(node, count) }
     };
-    Ok(Invocation::new::<SetTraceFilter>(SetTraceFilterRequest { filter }))
+    Ok(SetTraceFilter { filter })
 }
 
 fn no_such_node(name: &str) -> OpError {
     OpError::new(retval::NO_SUCH_NODE, "no such node").key("node").value(name)
 }
 
-/// Traces the next packets of an input node.
-pub struct AddTrace;
-
-/// What [`AddTrace`] traces.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AddTraceRequest {
-    /// The input node.
-    pub node: String,
-    /// How many packets on each thread.
-    pub count: u32,
+request! {
+    /// Traces the next packets that an input node brings in.
+    pub change AddTrace "trace_add" ["trace add"] {
+        /// The input node.
+        pub node: String = "<input-node>" name("input node"),
+        /// How many packets on each thread.
+        pub count: u32 = "<n>" name("count") range(1..=TRACE_MAX as u64),
+    } ignores {
+        /// All that is recorded is shown: there is nothing more to be verbose about.
+        "verbose",
+        /// The filter is that of `trace filter`.
+        "filter",
+    }
 }
 
-impl Operation<Router> for AddTrace {
-    const NAME: &'static str = "trace_add";
-    const ACCESS: Access = Access::Change;
-    type Request = AddTraceRequest;
+impl Execute<Router> for AddTrace {
     type Reply = ();
 
-    fn run(router: &mut Router, request: AddTraceRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let node = router.graph.nodes().into_iter().find(|node| node.name == request.node);
-        let node = node.ok_or_else(|| no_such_node(&request.node))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let node = router.graph.nodes().into_iter().find(|node| node.name == self.node);
+        let node = node.ok_or_else(|| no_such_node(&self.node))?;
         if node.kind != NodeKind::Input {
             let text = format!("node `{}' doesn't support per-node tracing", node.name);
             return Err(OpError::new(retval::UNSUPPORTED, text)
                 .key("node")
                 .remedy("name a node that brings packets in, such as `pg-input'"));
         }
-        if request.count == 0 || request.count as usize > TRACE_MAX {
-            return Err(OpError::invalid("count", request.count, "out of range").remedy(format!("use 1 to {TRACE_MAX}")));
-        }
-        router.graph.fleet().each(move |worker| worker.trace_add(node.id, request.count));
+        router.graph.fleet().each(move |worker| worker.trace_add(node.id, self.count));
         Ok(Outcome::Done(()))
     }
 }
 
-/// Shows traced packets.
-pub struct ShowTrace;
-
-/// How many packets [`ShowTrace`] shows.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowTraceRequest {
-    /// So many of each thread.
-    pub max: usize,
-}
-
-impl Default for ShowTraceRequest {
-    fn default() -> Self {
-        Self { max: SHOWN }
+request! {
+    /// Shows the traced packets and what each node made of them.
+    pub read ShowTrace "trace_dump" ["show trace"] {
+        /// So many of each thread.
+        pub max: usize = "max <n>" default(50),
     }
 }
 
@@ -208,23 +148,20 @@ pub struct Station {
     pub bytes: String,
 }
 
-impl Operation<Router> for ShowTrace {
-    const NAME: &'static str = "trace_dump";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowTraceRequest;
+impl Execute<Router> for ShowTrace {
     type Reply = Traces;
 
-    fn run(router: &mut Router, request: ShowTraceRequest) -> Result<Outcome<Router, Traces>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Traces>, OpError> {
         let threads = chosen(router)?;
         let words = Words::of(router)?;
         let traces = threads.into_iter().enumerate().map(|(thread, chosen)| {
-            let packets = chosen.iter().take(request.max).map(|record| words.stations(record));
+            let packets = chosen.iter().take(self.max).map(|record| words.stations(record));
             ThreadTrace {
                 thread,
                 name: thread_name(thread),
                 packets: packets.collect(),
-                more: chosen.len().saturating_sub(request.max),
-                max: request.max,
+                more: chosen.len().saturating_sub(self.max),
+                max: self.max,
             }
         });
         Ok(Outcome::Done(Traces(traces.collect())))
@@ -340,68 +277,62 @@ impl Text for Traces {
     }
 }
 
-/// Forgets traced packets.
-pub struct ClearTrace;
+request! {
+    /// Forgets traced packets, and stops tracing.
+    pub change ClearTrace "trace_clear" ["clear trace"] {}
+}
 
-impl Operation<Router> for ClearTrace {
-    const NAME: &'static str = "trace_clear";
-    const ACCESS: Access = Access::Change;
-    type Request = Empty;
+impl Execute<Router> for ClearTrace {
     type Reply = ();
 
-    fn run(router: &mut Router, _: Empty) -> Result<Outcome<Router, ()>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         router.graph.fleet().each(|worker| worker.trace_clear());
         Ok(Outcome::Done(()))
     }
 }
 
 /// Limits what is shown.
-pub struct SetTraceFilter;
-
-/// How [`SetTraceFilter`] limits it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SetTraceFilterRequest {
+pub struct SetTraceFilter {
     /// The filter.
     pub filter: Filter,
 }
 
-impl Operation<Router> for SetTraceFilter {
-    const NAME: &'static str = "trace_filter_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetTraceFilterRequest;
+commands! {
+    change SetTraceFilter "trace_filter_set" {
+        /// Limits what `show trace' shows to packets that came through a node, or that did not.
+        ["trace filter"] "none | include|exclude <node> <n>" by parse_filter,
+    }
+}
+
+impl Execute<Router> for SetTraceFilter {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetTraceFilterRequest) -> Result<Outcome<Router, ()>, OpError> {
-        if let Filter::Include(node, _) | Filter::Exclude(node, _) = &request.filter
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        if let Filter::Include(node, _) | Filter::Exclude(node, _) = &self.filter
             && router.graph.node(node).is_none()
         {
             return Err(no_such_node(node));
         }
-        System::of_mut(router)?.trace.filter = request.filter;
+        System::of_mut(router)?.trace.filter = self.filter;
         Ok(Outcome::Done(()))
     }
 }
 
-/// Sets how time is written.
-pub struct SetTraceStamp;
-
-/// What [`SetTraceStamp`] sets.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetTraceStampRequest {
-    /// The form.
-    pub format: Stamp,
+request! {
+    /// Sets how `show trace' writes time.
+    pub change SetTraceStamp "trace_timestamp_set" ["set trace timestamp-format"] {
+        /// The form.
+        pub format: Stamp = "relative|unix|datetime",
+    }
 }
 
-impl Operation<Router> for SetTraceStamp {
-    const NAME: &'static str = "trace_timestamp_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetTraceStampRequest;
+impl Execute<Router> for SetTraceStamp {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetTraceStampRequest) -> Result<Outcome<Router, ()>, OpError> {
-        System::of_mut(router)?.trace.stamp = request.format;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        System::of_mut(router)?.trace.stamp = self.format;
         Ok(Outcome::Done(()))
     }
 }

@@ -8,7 +8,7 @@ use quiver_drivers::rights::SharedRights;
 use quiver_drivers::tap::{Tap, TapConfig, TapError};
 use quiver_graph::IfIndex;
 use quiver_net::interface::ops::{NewName, create_port_interface, interface_error};
-use quiver_net::interface::{Kind, SubMatch, VlanId};
+use quiver_net::interface::{InterfaceKind, Kind, SubMatch, VlanId};
 use quiver_net::ops::graph_error;
 use quiver_net::{Interface, Router};
 use quiver_wire::ipv6::address::is_link_local;
@@ -16,6 +16,9 @@ use quiver_wire::ipv6::address::is_link_local;
 use super::{Pair, check_namespace, follow, lcp, lcp_mut, note_host, with_tap};
 use crate::nodes;
 use crate::table::{Other, Tags};
+
+/// The router's ends of pairs are TAP interfaces like those of `create tap`.
+const TAP: InterfaceKind = InterfaceKind { name: "tap", called: "a TAP interface", device_type: "virtio" };
 
 /// Numbers of TAP interfaces of pairs begin here, as in VPP: those before are the user's.
 const FIRST_ID: u32 = 4096;
@@ -97,7 +100,7 @@ pub fn create(router: &mut Router, new: NewPair) -> Result<IfIndex, OpError> {
         let SharedRights(rights) = router.part::<SharedRights>().cloned().unwrap_or_default();
         Tap::open(config, rights).map_err(|error| driver_error(&error))
     };
-    let host = IfIndex(create_port_interface(router, "tap", name, None, open)?.sw_if_index);
+    let host = IfIndex(create_port_interface(router, &TAP, name, None, open)?.sw_if_index);
     router.made_by_plugin(host);
     let host_ifindex = with_tap(router, host, |tap| tap.device().map_or(0, |device| device.index)).unwrap_or(0);
     let pair = Pair { id, phy: new.phy, host, host_name: new.host_name, namespace, host_ifindex, gave_ip6: false };

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
-use quiver_command::request;
+use quiver_command::grammar::{Args, IfRef, quote};
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
 use quiver_command::request::Execute;
+use quiver_command::{commands, request};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
@@ -16,35 +16,24 @@ use crate::control::{self, External, Nat, StaticSpec};
 use crate::session::Endpoint;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<SetMapping>().operation::<SetBackEnd>().declare::<ShowMappings>();
-    let commands = [
-        Command {
-            path: "nat44 add static mapping",
-            syntax: "[tcp|udp|icmp] local <ip4> [<port>] external <ip4>|<if> [<port>] [vrf <id>] [twice-nat|self-twice-nat] [out2in-only] [del]",
-            help: "Maps an address, or an address and a port, to one outside",
-            parse: parse_static,
-        },
-        Command {
-            path: "nat44 add identity mapping",
-            syntax: "<ip4>|external <if> [<proto> <port>] [vrf <id>] [del]",
-            help: "Leaves an address, or one port of it, as it is",
-            parse: parse_identity,
-        },
-        Command {
-            path: "nat44 add load-balancing static mapping",
-            syntax: "protocol tcp|udp external <ip4>:<port> local <ip4>:<port> [vrf <id>] probability <n> [local <ip4>:<port> ...] [twice-nat|self-twice-nat] [out2in-only] [affinity <s>] [del]",
-            help: "Maps an address and a port outside to several inside, by weight",
-            parse: parse_balanced,
-        },
-        Command {
-            path: "nat44 add load-balancing back-end",
-            syntax: "protocol tcp|udp external <ip4>:<port> local <ip4>:<port> [vrf <id>] probability <n> [del]",
-            help: "Adds an endpoint inside to a load-balanced mapping, or takes it out with its sessions",
-            parse: parse_back_end,
-        },
-    ];
-    for command in commands {
-        registry.command(command);
+    registry.declare::<Mapping>().declare::<BackEnd>().declare::<ShowMappings>();
+}
+
+commands! {
+    change Mapping "nat44_mapping_set" {
+        /// Maps an address, or an address and a port, to one outside.
+        ["nat44 add static mapping"] "[tcp|udp|icmp] local <ip4> [<port>] external <ip4>|<if> [<port>] [vrf <id>] [twice-nat|self-twice-nat] [out2in-only] [tag <s>] [del]" by parse_static => command,
+        /// Leaves an address, or one port of it, as it is.
+        ["nat44 add identity mapping"] "<ip4>|external <if> [<proto> <port>] [vrf <id>] [tag <s>] [del]" by parse_identity,
+        /// Maps an address and a port outside to several inside, by weight.
+        ["nat44 add load-balancing static mapping"] "protocol tcp|udp external <ip4>:<port> local <ip4>:<port> [vrf <id>] probability <n> [local <ip4>:<port> ...] [twice-nat|self-twice-nat] [out2in-only] [affinity <s>] [tag <s>] [del]" by parse_balanced,
+    }
+}
+
+commands! {
+    change BackEnd "nat44_back_end_set" {
+        /// Adds an endpoint inside to a load-balanced mapping, or takes it out with its sessions.
+        ["nat44 add load-balancing back-end"] "protocol tcp|udp external <ip4>:<port> local <ip4>:<port> [vrf <id>] probability <n> [del]" by parse_back_end,
     }
 }
 
@@ -58,6 +47,8 @@ fn option(args: &mut Args<'_>, mapping: &mut Mapping) -> Result<bool, OpError> {
         mapping.twice_nat = TwiceNat::ToSelf;
     } else if args.take_keyword("out2in-only") {
         mapping.out2in_only = true;
+    } else if args.take_keyword("tag") {
+        mapping.tag = args.word("tag")?.into_owned();
     } else if args.take_keyword("del") {
         mapping.remove = true;
     } else {
@@ -75,7 +66,7 @@ fn outside(args: &mut Args<'_>, mapping: &mut Mapping) -> Result<(), OpError> {
     Ok(())
 }
 
-fn parse_static(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+fn parse_static(args: &mut Args<'_>) -> Result<Mapping, OpError> {
     let mut mapping = Mapping::default();
     let mut local = None;
     while !args.is_empty() {
@@ -99,10 +90,10 @@ fn parse_static(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, O
         return Err(error.remedy("tcp local <ip4> <port> external <ip4> <port>"));
     }
     mapping.locals.push(Local { address, port, weight: 1 });
-    Ok(Invocation::new::<SetMapping>(mapping))
+    Ok(mapping)
 }
 
-fn parse_identity(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+fn parse_identity(args: &mut Args<'_>) -> Result<Mapping, OpError> {
     let mut mapping = Mapping { identity: true, ..Mapping::default() };
     if args.take_keyword("external") {
         mapping.external_interface = Some(args.interface()?);
@@ -119,10 +110,10 @@ fn parse_identity(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>,
     }
     let address = mapping.external.unwrap_or(Ipv4Addr::UNSPECIFIED);
     mapping.locals.push(Local { address, port: mapping.external_port, weight: 1 });
-    Ok(Invocation::new::<SetMapping>(mapping))
+    Ok(mapping)
 }
 
-fn parse_balanced(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+fn parse_balanced(args: &mut Args<'_>) -> Result<Mapping, OpError> {
     let mut mapping = Mapping::default();
     while !args.is_empty() {
         if args.take_keyword("protocol") {
@@ -151,10 +142,10 @@ fn parse_balanced(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>,
     if mapping.locals.is_empty() && !mapping.remove {
         return Err(args.missing("local endpoint"));
     }
-    Ok(Invocation::new::<SetMapping>(mapping))
+    Ok(mapping)
 }
 
-fn parse_back_end(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+fn parse_back_end(args: &mut Args<'_>) -> Result<BackEnd, OpError> {
     let (mut proto, mut external, mut local, mut vrf, mut weight, mut remove) = (None, None, None, 0, 1, false);
     while !args.is_empty() {
         if args.take_keyword("protocol") {
@@ -178,13 +169,10 @@ fn parse_back_end(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>,
     };
     let local = Local { address: Ipv4Addr::from_bits(local.addr), port: local.port, weight };
     let (external, external_port) = (Ipv4Addr::from_bits(external.addr), external.port);
-    Ok(Invocation::new::<SetBackEnd>(BackEnd { proto, external, external_port, local, vrf, remove }))
+    Ok(BackEnd { proto, external, external_port, local, vrf, remove })
 }
 
 /// Adds an inside endpoint to a load-balanced mapping, or takes it out.
-pub struct SetBackEnd;
-
-/// What [`SetBackEnd`] adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackEnd {
@@ -204,24 +192,17 @@ pub struct BackEnd {
     pub remove: bool,
 }
 
-impl Operation<Router> for SetBackEnd {
-    const NAME: &'static str = "nat44_back_end_set";
-    const ACCESS: Access = Access::Change;
-    type Request = BackEnd;
+impl Execute<Router> for BackEnd {
     type Reply = ();
 
-    fn run(router: &mut Router, request: BackEnd) -> Result<Outcome<Router, ()>, OpError> {
-        let external = Endpoint::new(request.external.to_bits(), request.external_port);
-        let local = Endpoint::new(request.local.address.to_bits(), request.local.port);
-        let weighted = (local, request.local.weight);
-        control::set_back_end(router, external, request.proto, weighted, request.vrf, !request.remove)
-            .map_err(|e| nat_error(&e))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let external = Endpoint::new(self.external.to_bits(), self.external_port);
+        let local = Endpoint::new(self.local.address.to_bits(), self.local.port);
+        let weighted = (local, self.local.weight);
+        control::set_back_end(router, external, self.proto, weighted, self.vrf, !self.remove).map_err(|e| nat_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }
-
-/// Adds a mapping or takes it out.
-pub struct SetMapping;
 
 /// Whether sources from outside are changed too.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -254,7 +235,7 @@ fn one() -> u32 {
     1
 }
 
-/// What [`SetMapping`] adds.
+/// Adds a mapping or takes it out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mapping {
@@ -278,39 +259,104 @@ pub struct Mapping {
     pub identity: bool,
     /// All sessions of a remote host go to the same inside host.
     pub affinity: bool,
+    /// User's text.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub tag: String,
     /// Take it out.
     pub remove: bool,
 }
 
-impl Operation<Router> for SetMapping {
-    const NAME: &'static str = "nat44_mapping_set";
-    const ACCESS: Access = Access::Change;
-    type Request = Mapping;
+/// The command of any mapping.
+fn command(mapping: &Mapping) -> Option<String> {
+    let proto = match mapping.proto {
+        Some(number) => Some(PROTOCOLS.iter().find(|(_, known)| *known == number)?.0),
+        None => None,
+    };
+    let outside = match (&mapping.external, &mapping.external_interface) {
+        (Some(address), _) => address.to_string(),
+        (None, Some(interface)) => quote(interface.as_str()).into_owned(),
+        (None, None) => return None,
+    };
+    let port = mapping.external_port;
+    let mut line = match (mapping.identity, mapping.locals.as_slice(), proto) {
+        (true, ..) => {
+            let word = if mapping.external.is_some() { "" } else { "external " };
+            let proto = proto.map(|proto| format!(" {proto} {port}")).unwrap_or_default();
+            format!("nat44 add identity mapping {word}{outside}{proto}")
+        }
+        (false, [local], None) => format!("nat44 add static mapping local {} external {outside}", local.address),
+        (false, [Local { address, port: inside, weight: 1 }], Some(proto)) if !mapping.affinity => {
+            format!("nat44 add static mapping {proto} local {address} {inside} external {outside} {port}")
+        }
+        (false, locals, Some(proto)) => {
+            let line = format!("nat44 add load-balancing static mapping protocol {proto} external {outside}:{port}");
+            let local = |l: &Local| format!(" local {}:{} probability {}", l.address, l.port, l.weight);
+            line + &locals.iter().map(local).collect::<String>()
+        }
+        (false, _, None) => return None,
+    };
+    line += if mapping.affinity { " affinity 1" } else { "" };
+    if mapping.vrf > 0 {
+        line += &format!(" vrf {}", mapping.vrf);
+    }
+    line += match mapping.twice_nat {
+        TwiceNat::No => "",
+        TwiceNat::Always => " twice-nat",
+        TwiceNat::ToSelf => " self-twice-nat",
+    };
+    line += if mapping.out2in_only { " out2in-only" } else { "" };
+    if !mapping.tag.is_empty() {
+        line += &format!(" tag {}", quote(&mapping.tag));
+    }
+    line += if mapping.remove { " del" } else { "" };
+    Some(line)
+}
+
+impl Mapping {
+    /// The request that makes a mapping again.
+    pub(super) fn configured(router: &Router, spec: &StaticSpec) -> Self {
+        let mapping = MappingInfo::of(router, spec).mapping;
+        let external_interface = match spec.external {
+            External::Addr(_) => None,
+            External::Interface(index) => Some(IfRef(router.interfaces.name(index))),
+        };
+        let locals = match spec.identity {
+            true => {
+                let address = mapping.external.unwrap_or(Ipv4Addr::UNSPECIFIED);
+                vec![Local { address, port: mapping.external_port, weight: 1 }]
+            }
+            false => mapping.locals,
+        };
+        Self { locals, external_interface, ..mapping }
+    }
+}
+
+impl Execute<Router> for Mapping {
     type Reply = ();
 
-    fn run(router: &mut Router, request: Mapping) -> Result<Outcome<Router, ()>, OpError> {
-        let external = match (request.external, &request.external_interface) {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let external = match (self.external, &self.external_interface) {
             (Some(a), _) => External::Addr(a),
             (None, Some(name)) => External::Interface(resolve(router, name)?),
             (None, None) => return Err(OpError::invalid("external", "", "an address or an interface is needed")),
         };
         let spec = StaticSpec {
-            proto: request.proto,
-            locals: request.locals.iter().map(|l| (Endpoint::new(l.address.to_bits(), l.port), l.weight)).collect(),
+            proto: self.proto,
+            locals: self.locals.iter().map(|l| (Endpoint::new(l.address.to_bits(), l.port), l.weight)).collect(),
             external,
-            port: request.external_port,
-            vrf: request.vrf,
-            twice: match request.twice_nat {
+            port: self.external_port,
+            vrf: self.vrf,
+            twice: match self.twice_nat {
                 TwiceNat::No => Twice::No,
                 TwiceNat::Always => Twice::Always,
                 TwiceNat::ToSelf => Twice::ToSelf,
             },
-            out2in_only: request.out2in_only,
-            identity: request.identity,
-            affinity: request.affinity,
-            tag: String::new(),
+            out2in_only: self.out2in_only,
+            identity: self.identity,
+            affinity: self.affinity,
+            tag: self.tag,
         };
-        control::set_static(router, spec, !request.remove).map_err(|e| nat_error(&e))?;
+        control::set_static(router, spec, !self.remove).map_err(|e| nat_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }
@@ -357,6 +403,7 @@ impl MappingInfo {
             out2in_only: spec.out2in_only,
             identity: spec.identity,
             affinity: spec.affinity,
+            tag: spec.tag.clone(),
             remove: false,
         };
         Self { mapping, external_name }

@@ -2,6 +2,7 @@
 //!
 //! | file | commands |
 //! |---|---|
+//! | `configuration` | what `show configuration` says of the plugin |
 //! | `setup` | plugin, interfaces, pools, forwarding, timeouts, limits |
 //! | `mapping` | static, identity and load-balanced mappings |
 //! | `session` | sessions: shown, ended |
@@ -9,6 +10,7 @@
 //! | `tables` | how full tables are |
 //! | `show` | everything else that is shown |
 
+mod configuration;
 mod mapping;
 mod session;
 mod setup;
@@ -16,8 +18,8 @@ mod show;
 mod tables;
 mod tuning;
 
-pub use mapping::{BackEnd, Mapping, SetBackEnd, SetMapping};
-pub use session::{DeleteSession, DeleteSessionRequest, SessionInfo, ShowSessions};
+pub use mapping::{BackEnd, Mapping};
+pub use session::{DeleteSession, SessionInfo, ShowSessions};
 pub use setup::{Enable, SetInterface, SetPool, SetTimeouts};
 pub use show::{ShowSummary, Summary};
 pub use tuning::SetMss;
@@ -37,6 +39,7 @@ pub fn register(registry: &mut Registry<Router>) {
     tuning::register(registry);
     show::register(registry);
     tables::register(registry);
+    configuration::register(registry);
 }
 
 pub(crate) fn nat_error(error: &NatError) -> OpError {

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
-use quiver_command::request;
+use quiver_command::grammar::Args;
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
 use quiver_command::request::Execute;
+use quiver_command::{commands, request};
 use quiver_graph::thread_name;
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
@@ -20,28 +20,25 @@ use crate::table::{SessionId, Timeouts};
 const STEP: u32 = 1024;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowSessions>().operation::<DeleteSession>().declare::<ClearSessions>();
-    let commands = [
-        Command {
-            path: "show nat44 sessions",
-            syntax: "[filter i2o|o2i [saddr <ip4>] [sport <port>] [daddr <ip4>] [dport <port>] [proto <proto>]]",
-            help: "Shows sessions, all or those whose packets of one direction look like this",
-            parse: parse_show,
-        },
-        Command {
-            path: "nat44 del session",
-            syntax: "in|out <ip4>:<port> tcp|udp|icmp [vrf <id>] [external-host <ip4>:<port>]",
-            help: "Ends a session, found by its inside or its outside endpoint",
-            parse: parse_delete,
-        },
-    ];
-    for command in commands {
-        registry.command(command);
+    registry.declare::<ShowSessions>().declare::<DeleteSession>().declare::<ClearSessions>();
+}
+
+commands! {
+    read ShowSessions "nat44_sessions_show" {
+        /// Shows sessions, all or those whose packets of one direction look like this.
+        ["show nat44 sessions"] "[filter i2o|o2i [saddr <ip4>] [sport <port>] [daddr <ip4>] [dport <port>] [proto <proto>]]" by parse_show,
     }
 }
 
-fn parse_show(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
-    let mut request = ShowSessionsRequest::default();
+commands! {
+    change DeleteSession "nat44_session_delete" {
+        /// Ends a session, found by its inside or its outside endpoint.
+        ["nat44 del session"] "in|out <ip4>:<port> tcp|udp|icmp [vrf <id>] [external-host <ip4>:<port>]" by parse_delete,
+    }
+}
+
+fn parse_show(args: &mut Args<'_>) -> Result<ShowSessions, OpError> {
+    let mut request = ShowSessions::default();
     if args.take_keyword("filter") {
         request.outside = args.expect_one_of(&[("i2o", false), ("o2i", true)])?;
         while !args.is_empty() {
@@ -64,21 +61,15 @@ fn parse_show(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpE
             }
         }
     }
-    Ok(Invocation::new::<ShowSessions>(request))
+    Ok(request)
 }
 
-fn parse_delete(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+fn parse_delete(args: &mut Args<'_>) -> Result<DeleteSession, OpError> {
     let outside = args.expect_one_of(&[("in", false), ("out", true)])?;
     let end = endpoint(args, "endpoint")?;
     let proto = args.expect_one_of(&PROTOCOLS)?;
-    let mut request = DeleteSessionRequest {
-        outside,
-        address: Ipv4Addr::from_bits(end.addr),
-        port: end.port,
-        proto,
-        vrf: 0,
-        external_host: None,
-    };
+    let mut request =
+        DeleteSession { outside, address: Ipv4Addr::from_bits(end.addr), port: end.port, proto, vrf: 0, external_host: None };
     while !args.is_empty() {
         if args.take_keyword("vrf") {
             request.vrf = args.number("vrf")?;
@@ -89,16 +80,13 @@ fn parse_delete(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, O
             return Err(args.unexpected());
         }
     }
-    Ok(Invocation::new::<DeleteSession>(request))
+    Ok(request)
 }
 
-/// Lists sessions.
-pub struct ShowSessions;
-
-/// Which sessions [`ShowSessions`] lists: those whose packets of one direction look like this.
+/// Lists sessions: those whose packets of one direction look like this.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ShowSessionsRequest {
+pub struct ShowSessions {
     /// Packets from outside instead of from inside.
     pub outside: bool,
     /// Source address.
@@ -113,7 +101,7 @@ pub struct ShowSessionsRequest {
     pub proto: Option<u8>,
 }
 
-impl ShowSessionsRequest {
+impl ShowSessions {
     fn wants(&self, session: &Session) -> bool {
         let key = if self.outside { session.o2i } else { session.i2o };
         let (src, dst) = (key.src(), key.dst());
@@ -260,13 +248,10 @@ impl Text for SessionList {
     }
 }
 
-impl Operation<Router> for ShowSessions {
-    const NAME: &'static str = "nat44_sessions_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowSessionsRequest;
+impl Execute<Router> for ShowSessions {
     type Reply = SessionList;
 
-    fn run(router: &mut Router, request: ShowSessionsRequest) -> Result<Outcome<Router, SessionList>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, SessionList>, OpError> {
         let (timeouts, now) = (control::timeouts(router), control::now(router));
         let mut list = SessionList { threads: Vec::new(), sessions: Vec::new() };
         for thread in control::threads(router) {
@@ -275,7 +260,7 @@ impl Operation<Router> for ShowSessions {
             let mut next = Some(0);
             while let Some(from) = next {
                 let (some, more) = control::dump(router, thread, from, STEP);
-                let wanted = some.iter().filter(|(_, s)| request.wants(s));
+                let wanted = some.iter().filter(|(_, s)| self.wants(s));
                 list.sessions.extend(wanted.map(|(id, s)| SessionInfo::of(thread, *id, s, &timeouts, now)));
                 next = more;
             }
@@ -285,12 +270,9 @@ impl Operation<Router> for ShowSessions {
 }
 
 /// Ends a session.
-pub struct DeleteSession;
-
-/// Which session [`DeleteSession`] ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DeleteSessionRequest {
+pub struct DeleteSession {
     /// The endpoint is the outside one.
     #[serde(default)]
     pub outside: bool,
@@ -308,17 +290,14 @@ pub struct DeleteSessionRequest {
     pub external_host: Option<(Ipv4Addr, u16)>,
 }
 
-impl Operation<Router> for DeleteSession {
-    const NAME: &'static str = "nat44_session_delete";
-    const ACCESS: Access = Access::Change;
-    type Request = DeleteSessionRequest;
+impl Execute<Router> for DeleteSession {
     type Reply = ();
 
-    fn run(router: &mut Router, request: DeleteSessionRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let direction = if request.outside { Direction::Out2In } else { Direction::In2Out };
-        let end = Endpoint::new(request.address.to_bits(), request.port);
-        let remote = request.external_host.map(|(a, p)| Endpoint::new(a.to_bits(), p));
-        control::delete_session(router, direction, end, request.proto, request.vrf, remote).map_err(|e| nat_error(&e))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let direction = if self.outside { Direction::Out2In } else { Direction::In2Out };
+        let end = Endpoint::new(self.address.to_bits(), self.port);
+        let remote = self.external_host.map(|(a, p)| Endpoint::new(a.to_bits(), p));
+        control::delete_session(router, direction, end, self.proto, self.vrf, remote).map_err(|e| nat_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }

@@ -2,8 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Invocation, OpError, Outcome, Registry, Text, View};
+use quiver_command::grammar::IfRef;
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
 use quiver_command::request;
 use quiver_command::request::{Execute, Request as _};
 use quiver_net::Router;
@@ -18,20 +18,11 @@ pub(super) fn register(registry: &mut Registry<Router>) {
     registry.declare::<Enable>().declare::<Disable>().declare::<SetInterface>().declare::<SetPool>();
     registry.declare::<SetPoolInterface>().declare::<SetForwarding>().declare::<SetTimeouts>().declare::<SetLimit>();
     registry.declare::<SetNonSyn>().declare::<ShowNonSyn>();
-    registry.command(Command {
-        path: "nat44 plugin",
-        syntax: "enable [sessions <n>] [inside-vrf <id>] [outside-vrf <id>] | disable",
-        help: "Switches NAT44 on, with so many sessions for each thread, or off with all its configuration",
-        parse: |args, _| match args.expect_one_of(&[("enable", true), ("disable", false)])? {
-            true => Ok(Invocation::new::<Enable>(Enable::parse(args)?)),
-            false => Ok(Invocation::new::<Disable>(Disable {})),
-        },
-    });
 }
 
 request! {
     /// Switches NAT44 on, with so many sessions for each thread.
-    pub change Enable "nat44_plugin_enable" [] {
+    pub change Enable "nat44_plugin_enable" ["nat44 plugin enable"] {
         /// Most sessions of a thread.
         pub sessions: u32 = "sessions <n>" default(SESSIONS_DEFAULT),
         /// Table of the inside.
@@ -53,7 +44,7 @@ impl Execute<Router> for Enable {
 
 request! {
     /// Switches NAT44 off with all its configuration.
-    pub change Disable "nat44_plugin_disable" [] {}
+    pub change Disable "nat44_plugin_disable" ["nat44 plugin disable"] {}
 }
 
 impl Execute<Router> for Disable {

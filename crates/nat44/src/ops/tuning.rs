@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
-use quiver_command::request;
+use quiver_command::grammar::Args;
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
 use quiver_command::request::{Argument, Execute};
+use quiver_command::{commands, request};
 use quiver_graph::thread_name;
 use quiver_graph::topology::parse_cpu_list;
 use quiver_net::Router;
@@ -19,22 +19,8 @@ use crate::control::{self, Nat};
 const MSS_LEAST: u16 = 536;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<SetLog>().declare::<ShowLog>();
+    registry.declare::<SetLog>().declare::<ShowLog>();
     registry.declare::<SetWorkers>().declare::<ShowWorkers>().declare::<SetMss>().declare::<ShowMss>();
-    registry.command(Command {
-        path: "nat44 logging",
-        syntax: "collector <ip4> [port <n>] | disable",
-        help: "Sends a syslog datagram to a collector for each session that begins or ends",
-        parse: |args, _| {
-            if args.take_keyword("disable") {
-                return Ok(Invocation::new::<SetLog>(SetLogRequest { collector: None, port: None }));
-            }
-            args.expect_keyword("collector")?;
-            let collector = Some(args.ip4("collector")?);
-            let port = if args.take_keyword("port") { Some(args.number("port")?) } else { None };
-            Ok(Invocation::new::<SetLog>(SetLogRequest { collector, port }))
-        },
-    });
 }
 
 /// A list of workers, `0-2,5`.
@@ -143,12 +129,9 @@ impl Execute<Router> for ShowMss {
 }
 
 /// Switches the mapping log.
-pub struct SetLog;
-
-/// What [`SetLog`] does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SetLogRequest {
+pub struct SetLog {
     /// Where datagrams go; none: there is no log.
     #[serde(default)]
     pub collector: Option<Ipv4Addr>,
@@ -157,15 +140,35 @@ pub struct SetLogRequest {
     pub port: Option<u16>,
 }
 
-impl Operation<Router> for SetLog {
-    const NAME: &'static str = "nat44_logging_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetLogRequest;
+commands! {
+    change SetLog "nat44_logging_set" {
+        /// Sends a syslog datagram to a collector for each session that begins or ends.
+        ["nat44 logging"] "collector <ip4> [port <n>] | disable" by parse_log => log_command,
+    }
+}
+
+fn log_command(SetLog { collector, port }: &SetLog) -> Option<String> {
+    let Some(collector) = collector else { return Some("nat44 logging disable".to_owned()) };
+    let port = port.map(|port| format!(" port {port}")).unwrap_or_default();
+    Some(format!("nat44 logging collector {collector}{port}"))
+}
+
+fn parse_log(args: &mut Args<'_>) -> Result<SetLog, OpError> {
+    if args.take_keyword("disable") {
+        return Ok(SetLog { collector: None, port: None });
+    }
+    args.expect_keyword("collector")?;
+    let collector = Some(args.ip4("collector")?);
+    let port = if args.take_keyword("port") { Some(args.number("port")?) } else { None };
+    Ok(SetLog { collector, port })
+}
+
+impl Execute<Router> for SetLog {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetLogRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let port = request.port.unwrap_or(crate::log::PORT);
-        let collector = request.collector.map(|address| SocketAddrV4::new(address, port));
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let port = self.port.unwrap_or(crate::log::PORT);
+        let collector = self.collector.map(|address| SocketAddrV4::new(address, port));
         control::set_log(router, collector).map_err(|e| nat_error(&e))?;
         Ok(Outcome::Done(()))
     }

@@ -10,7 +10,7 @@ use quiver_graph::{
     next_nodes,
 };
 use quiver_net::fib::{Path, Source as RouteSource};
-use quiver_net::interface::{Kind, L2Mode, NewInterface, Tx};
+use quiver_net::interface::{InterfaceKind, Kind, L2Mode, NewInterface, Tx};
 use quiver_net::l2::{MacKind, PortKind};
 use quiver_net::{Router, RouterConfig};
 use quiver_tables::synth;
@@ -285,7 +285,7 @@ fn interface(router: &mut Router, n: u8, ring: &Ring, stations: &Arc<AtomicU32>)
     let make = move |_, name: String| NodeSpec::vector(name, sink);
     let new = NewInterface {
         name: format!("x{n}"),
-        kind: Kind::Virtual("bench"),
+        kind: Kind::Virtual(&InterfaceKind { name: "bench", called: "a bench", device_type: "bench" }),
         mac: router_mac(n),
         mtu: 1500,
         max_frame: 9216,

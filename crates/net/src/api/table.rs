@@ -96,9 +96,17 @@ struct Entry {
 ///
 /// A [dump](Self::dump) reads, all others count as a change unless [declared](Self::reads) otherwise.
 #[derive(Default)]
-pub struct Handlers(HashMap<&'static str, Entry>);
+pub struct Handlers {
+    by_message: HashMap<&'static str, Entry>,
+    modules: Vec<&'static Module>,
+}
 
 impl Handlers {
+    /// Adds a module that a plugin declares by [`quiver_api::module!`]. Its messages are numbered behind all others.
+    pub fn module(&mut self, module: &'static Module) {
+        self.modules.push(module);
+    }
+
     /// Answers a request with one message, or with an error's code in it.
     pub fn reply<M: Message + 'static, R: Message + 'static>(&mut self, run: fn(&mut Router, M) -> Result<R, OpError>) {
         self.call::<M>(move |call, message| {
@@ -131,21 +139,21 @@ impl Handlers {
 
     /// Declares a message that reads: clients that may only read have it answered too.
     pub fn reads<M: Message>(&mut self) {
-        if let Some(entry) = self.0.get_mut(M::INFO.name) {
+        if let Some(entry) = self.by_message.get_mut(M::INFO.name) {
             entry.access = Access::Read;
         }
     }
 
     /// Declares a message that changes something, but no configuration: it clears, traces, or runs a command.
     pub fn passes<M: Message>(&mut self) {
-        if let Some(entry) = self.0.get_mut(M::INFO.name) {
+        if let Some(entry) = self.by_message.get_mut(M::INFO.name) {
             entry.lasts = false;
         }
     }
 
     /// Declares a message that changes something, and how it is refused to a client that may only read.
     pub fn changes<M: Message, R: Message>(&mut self) {
-        if let Some(entry) = self.0.get_mut(M::INFO.name) {
+        if let Some(entry) = self.by_message.get_mut(M::INFO.name) {
             entry.access = Access::Change;
             entry.refuse = Some(refuse::<R>);
         }
@@ -158,7 +166,7 @@ impl Handlers {
             Ok(run(call, message))
         });
         let entry = Entry { handler, access: Access::Undeclared, lasts: true, refuse: None };
-        let before = self.0.insert(M::INFO.name, entry);
+        let before = self.by_message.insert(M::INFO.name, entry);
         debug_assert!(before.is_none(), "{} is handled twice", M::INFO.name);
     }
 }
@@ -186,10 +194,10 @@ pub struct Table {
 impl Table {
     /// Numbers the messages of those modules that something is handled of.
     pub fn new(mut handlers: Handlers) -> Self {
-        let handled = |module: &Module| module.messages.iter().any(|message| handlers.0.contains_key(message.name));
-        let catalog = Catalog::new(handled);
-        let modules = MODULES.iter().copied().filter(|module| handled(module)).collect();
-        let handlers = catalog.entries().iter().map(|entry| handlers.0.remove(entry.info.name)).collect();
+        let handled = |module: &Module| module.messages.iter().any(|message| handlers.by_message.contains_key(message.name));
+        let modules: Vec<_> = MODULES.iter().chain(&handlers.modules).copied().filter(|module| handled(module)).collect();
+        let catalog = Catalog::of(modules.iter().copied());
+        let handlers = catalog.entries().iter().map(|entry| handlers.by_message.remove(entry.info.name)).collect();
         Self { catalog, handlers, modules, json: OnceCell::new() }
     }
 
@@ -289,4 +297,45 @@ fn refuse<R: Message>(call: &mut Call<'_>, code: i32) {
 fn unanswered(why: &str, id: u16) -> Flow {
     tracing::warn!(target: "api", "message {id} is not answered: {why}");
     Flow::Done
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_api::module::*;
+
+    use super::{Call, Flow, Handlers, Table};
+    use crate::testing::Harness;
+
+    quiver_api::module! {
+        greeting "1.0.0"
+        aliases { }
+        enums { }
+        enumflags { }
+        unions { }
+        types { }
+        messages {
+            client Greet "greet" -> greet_reply { name: Text<16> }
+            context GreetReply "greet_reply" { retval: i32, greeting: Text<32> }
+        }
+    }
+
+    #[test]
+    fn a_plugin_declares_and_answers_messages_of_its_own() {
+        let mut handlers = Handlers::default();
+        handlers.module(greeting());
+        handlers
+            .reply::<Greet, GreetReply>(|_, m| Ok(GreetReply { retval: 0, greeting: Text(format!("hello {}", m.name.as_str())) }));
+        let table = Table::new(handlers);
+        assert_eq!(table.modules().iter().map(|module| module.name).collect::<Vec<_>>(), ["greeting"]);
+        assert!(table.json().contains("greet_reply"));
+
+        let (mut h, mut request, mut out) = (Harness::new(), Vec::new(), Vec::new());
+        table.push(&mut request, 7, 9, &Greet { name: Text("you".to_owned()) });
+        let mut call = Call { router: &mut h.router, table: &table, client: 7, context: 0, out: &mut out };
+        assert!(matches!(table.dispatch(&mut call, &request[quiver_api::frame::HEADER..]), Flow::Done));
+        let mut reader = Reader::new(&out[quiver_api::frame::HEADER..]);
+        assert_eq!(u16::get(&mut reader), Ok(table.catalog().id::<GreetReply>()));
+        assert_eq!(u32::get(&mut reader), Ok(9));
+        assert_eq!(GreetReply::read(&mut reader), Ok(GreetReply { retval: 0, greeting: Text("hello you".to_owned()) }));
+    }
 }

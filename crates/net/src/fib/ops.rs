@@ -17,7 +17,7 @@ mod show;
 pub mod table;
 
 use quiver_command::operation::{OpError, Registry, retval};
-use serde::{Deserialize, Serialize};
+use quiver_command::words;
 
 use crate::Router;
 use crate::fib::FibError;
@@ -36,15 +36,26 @@ pub fn register(registry: &mut Registry<Router>) {
     configuration::register(registry);
 }
 
-/// A family in requests and replies.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// IPv4.
-    #[default]
-    Ip4,
-    /// IPv6.
-    Ip6,
+words! {
+    /// A family in requests and replies.
+    #[derive(Default)]
+    pub enum Family {
+        /// IPv4.
+        #[default]
+        Ip4 = "ip4",
+        /// IPv6.
+        Ip6 = "ip6",
+    }
+}
+
+impl Family {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ip4 => "ip4",
+            Self::Ip6 => "ip6",
+        }
+    }
 }
 
 impl From<Family> for FamilyId {

@@ -3,130 +3,45 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+mod configuration;
 pub mod ping;
 
 use crate::Router;
+use crate::fib::ops::Family;
 use crate::icmp::RateLimit;
-use crate::ip::FamilyId;
 use crate::local::reassembly::Limits;
-use quiver_command::grammar::{Args, Command};
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::grammar::Args;
+use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View};
+use quiver_command::request::{Execute, Request as _};
+use quiver_command::{commands, request};
 use serde::{Deserialize, Serialize};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<ShowLocal>()
-        .operation::<ShowUdpPorts>()
-        .operation::<ShowRateLimit>()
-        .operation::<SetRateLimit>()
-        .operation::<ShowReassembly>()
-        .operation::<SetReassembly>();
-    for command in commands() {
-        registry.command(command);
-    }
+    registry.declare::<ShowLocal>().declare::<ShowUdpPorts>().declare::<ShowRateLimit>().declare::<SetRateLimit>();
+    registry.declare::<ShowReassembly>().declare::<SetReassembly>();
+    configuration::register(registry);
     ping::register(registry);
 }
 
-/// A family, as requests name it.
+const FAMILIES: [Family; 2] = [Family::Ip4, Family::Ip6];
+
+/// Who takes packets for the router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// IPv4.
-    Ip4,
-    /// IPv6.
-    Ip6,
-}
-
-impl Family {
-    const BOTH: [Self; 2] = [Self::Ip4, Self::Ip6];
-
-    const fn id(self) -> FamilyId {
-        match self {
-            Self::Ip4 => FamilyId::V4,
-            Self::Ip6 => FamilyId::V6,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Ip4 => "ip4",
-            Self::Ip6 => "ip6",
-        }
-    }
-}
-
-/// A request that names a family and nothing else.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FamilyRequest {
-    /// Which.
+pub struct ShowLocal {
+    /// Which family.
     pub family: Family,
 }
 
-fn commands() -> Vec<Command<Router>> {
-    const REASSEMBLY: &str = "[timeout <ms>] [max-reassemblies <n>] [max-reassembly-length <n>] [max-memory <kB>]";
-    const LIMIT: &str = "[ip4|ip6] [total <n>|unlimited] [per-worker <n>|unlimited] [burst <n>]";
-    vec![
-        Command {
-            path: "show ip local",
-            syntax: "",
-            help: "Shows which nodes take packets for the router, by IPv4 protocol",
-            parse: |_, _| Ok(Invocation::new::<ShowLocal>(FamilyRequest { family: Family::Ip4 })),
-        },
-        Command {
-            path: "show ip6 local",
-            syntax: "",
-            help: "Shows which nodes take packets for the router, by IPv6 next header",
-            parse: |_, _| Ok(Invocation::new::<ShowLocal>(FamilyRequest { family: Family::Ip6 })),
-        },
-        Command {
-            path: "show udp ports",
-            syntax: "",
-            help: "Shows the UDP ports that nodes listen on",
-            parse: |_, _| Ok(Invocation::new::<ShowUdpPorts>(())),
-        },
-        Command {
-            path: "show ip icmp-rate-limit",
-            syntax: "",
-            help: "Shows how many ICMP errors may be sent, and how many were",
-            parse: |_, _| Ok(Invocation::new::<ShowRateLimit>(())),
-        },
-        Command {
-            path: "set ip icmp-rate-limit",
-            syntax: LIMIT,
-            help: "Limits the ICMP errors sent a second, of all workers together and of each",
-            parse: |args, _| Ok(Invocation::new::<SetRateLimit>(parse_limit(args)?)),
-        },
-        Command {
-            path: "show ip4-full-reassembly",
-            syntax: "[details]",
-            help: "Shows incomplete IPv4 datagrams for the router, and their limits",
-            parse: |args, _| show_reassembly(args, Family::Ip4),
-        },
-        Command {
-            path: "show ip6-full-reassembly",
-            syntax: "[details]",
-            help: "Shows incomplete IPv6 datagrams for the router, and their limits",
-            parse: |args, _| show_reassembly(args, Family::Ip6),
-        },
-        Command {
-            path: "set ip4-full-reassembly",
-            syntax: REASSEMBLY,
-            help: "Limits the reassembly of IPv4 datagrams, per worker",
-            parse: |args, _| set_reassembly(args, Family::Ip4),
-        },
-        Command {
-            path: "set ip6-full-reassembly",
-            syntax: REASSEMBLY,
-            help: "Limits the reassembly of IPv6 datagrams, per worker",
-            parse: |args, _| set_reassembly(args, Family::Ip6),
-        },
-    ]
+commands! {
+    read ShowLocal "ip_local_show" {
+        /// Shows which nodes take packets for the router, by IPv4 protocol.
+        ["show ip local"] {} => { family: Family::Ip4 },
+        /// Shows which nodes take packets for the router, by IPv6 next header.
+        ["show ip6 local"] {} => { family: Family::Ip6 },
+    }
 }
-
-/// Who takes packets for the router.
-pub struct ShowLocal;
 
 /// A protocol or port, and the node that takes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -148,19 +63,17 @@ pub struct LocalTakers {
     pub protocols: Vec<Taker>,
 }
 
-impl Operation<Router> for ShowLocal {
-    const NAME: &'static str = "ip_local_show";
-    const ACCESS: Access = Access::Read;
-    type Request = FamilyRequest;
+impl Execute<Router> for ShowLocal {
     type Reply = LocalTakers;
 
-    fn run(router: &mut Router, FamilyRequest { family }: FamilyRequest) -> Result<Outcome<Router, LocalTakers>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, LocalTakers>, OpError> {
+        let family = self.family;
         let taker = |(protocol, node): (quiver_wire::ipv4::IpProtocol, String)| Taker {
             number: protocol.0.into(),
             name: protocol.to_string(),
             node,
         };
-        let protocols = router.ip_protocols(family.id()).into_iter().map(taker).collect();
+        let protocols = router.ip_protocols(family.into()).into_iter().map(taker).collect();
         Ok(Outcome::Done(LocalTakers { family, protocols }))
     }
 }
@@ -174,8 +87,10 @@ impl Text for LocalTakers {
     }
 }
 
-/// Who listens on UDP ports.
-pub struct ShowUdpPorts;
+request! {
+    /// Shows the UDP ports that nodes listen on.
+    pub read ShowUdpPorts "udp_ports_show" ["show udp ports"] {}
+}
 
 /// A UDP port that a node listens on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -193,16 +108,13 @@ pub struct UdpListener {
 #[serde(transparent)]
 pub struct UdpListeners(Vec<UdpListener>);
 
-impl Operation<Router> for ShowUdpPorts {
-    const NAME: &'static str = "udp_ports_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ();
+impl Execute<Router> for ShowUdpPorts {
     type Reply = UdpListeners;
 
-    fn run(router: &mut Router, (): ()) -> Result<Outcome<Router, UdpListeners>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, UdpListeners>, OpError> {
         let mut all = Vec::new();
-        for family in Family::BOTH {
-            all.extend(router.udp_ports(family.id()).into_iter().map(|(port, node)| UdpListener { port, family, node }));
+        for family in FAMILIES {
+            all.extend(router.udp_ports(family.into()).into_iter().map(|(port, node)| UdpListener { port, family, node }));
         }
         all.sort_by_key(|l| l.port);
         Ok(Outcome::Done(UdpListeners(all)))
@@ -227,8 +139,10 @@ impl Text for UdpListeners {
     }
 }
 
-/// How many ICMP errors may be sent.
-pub struct ShowRateLimit;
+request! {
+    /// Shows how many ICMP errors may be sent, and how many were.
+    pub read ShowRateLimit "icmp_rate_limit_show" ["show ip icmp-rate-limit"] {}
+}
 
 /// Limit and figures of a family.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -252,21 +166,18 @@ pub struct FamilyLimit {
 #[serde(transparent)]
 pub struct RateLimits(Vec<FamilyLimit>);
 
-impl Operation<Router> for ShowRateLimit {
-    const NAME: &'static str = "icmp_rate_limit_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ();
+impl Execute<Router> for ShowRateLimit {
     type Reply = RateLimits;
 
-    fn run(router: &mut Router, (): ()) -> Result<Outcome<Router, RateLimits>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, RateLimits>, OpError> {
         let one = |family: Family| {
-            let RateLimit { per_worker, total, burst } = router.icmp_rate_limit(family.id());
-            let figures = router.icmp_rate_limit_figures(family.id());
+            let RateLimit { per_worker, total, burst } = router.icmp_rate_limit(family.into());
+            let figures = router.icmp_rate_limit_figures(family.into());
             let limited = |n: u32| (n != 0).then_some(n);
             let (total, per_worker) = (limited(total), limited(per_worker));
             FamilyLimit { family, total, per_worker, burst, sent: figures.sent, suppressed: figures.suppressed }
         };
-        Ok(Outcome::Done(RateLimits(Family::BOTH.into_iter().map(one).collect())))
+        Ok(Outcome::Done(RateLimits(FAMILIES.into_iter().map(one).collect())))
     }
 }
 
@@ -288,13 +199,10 @@ impl Text for RateLimits {
     }
 }
 
-/// Limits ICMP errors.
-pub struct SetRateLimit;
-
-/// What [`SetRateLimit`] changes; what is missing stays.
+/// Limits ICMP errors; what is missing stays.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct SetRateLimitRequest {
+pub struct SetRateLimit {
     /// Which family; otherwise both.
     pub family: Option<Family>,
     /// Errors a second of all workers; 0: no limit.
@@ -305,8 +213,28 @@ pub struct SetRateLimitRequest {
     pub burst: Option<u32>,
 }
 
-fn parse_limit(args: &mut Args<'_>) -> Result<SetRateLimitRequest, OpError> {
-    let mut request = SetRateLimitRequest::default();
+commands! {
+    change SetRateLimit "icmp_rate_limit_set" {
+        /// Limits the ICMP errors sent a second, of all workers together and of each.
+        ["set ip icmp-rate-limit"] "[ip4|ip6] [total <n>|unlimited] [per-worker <n>|unlimited] [burst <n>]" by parse_limit => limit_command,
+    }
+}
+
+fn limit_command(SetRateLimit { family, total, per_worker, burst }: &SetRateLimit) -> Option<String> {
+    let mut command = String::from("set ip icmp-rate-limit");
+    family.iter().for_each(|family| command += &format!(" {}", family.name()));
+    for (word, limit) in [("total", total), ("per-worker", per_worker)] {
+        limit.iter().for_each(|limit| match limit {
+            0 => command += &format!(" {word} unlimited"),
+            n => command += &format!(" {word} {n}"),
+        });
+    }
+    burst.iter().for_each(|burst| command += &format!(" burst {burst}"));
+    Some(command)
+}
+
+fn parse_limit(args: &mut Args<'_>) -> Result<SetRateLimit, OpError> {
+    let mut request = SetRateLimit::default();
     let limit = |args: &mut Args<'_>, what: &str| {
         if args.take_keyword("unlimited") { Ok(0) } else { args.number_in(what, 1..=1_000_000_000) }
     };
@@ -329,34 +257,28 @@ fn parse_limit(args: &mut Args<'_>) -> Result<SetRateLimitRequest, OpError> {
     Ok(request)
 }
 
-impl Operation<Router> for SetRateLimit {
-    const NAME: &'static str = "icmp_rate_limit_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetRateLimitRequest;
+impl Execute<Router> for SetRateLimit {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetRateLimitRequest) -> Result<Outcome<Router, ()>, OpError> {
-        if let Some(burst) = request.burst.filter(|b| !(1..=1_000_000).contains(b)) {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        if let Some(burst) = self.burst.filter(|b| !(1..=1_000_000).contains(b)) {
             return Err(OpError::invalid("burst", burst, "expected 1 to 1000000"));
         }
-        for family in Family::BOTH.into_iter().filter(|f| request.family.is_none_or(|only| only == *f)) {
-            let mut limit = router.icmp_rate_limit(family.id());
-            limit.total = request.total.unwrap_or(limit.total);
-            limit.per_worker = request.per_worker.unwrap_or(limit.per_worker);
-            limit.burst = request.burst.unwrap_or(limit.burst);
-            router.set_icmp_rate_limit(family.id(), limit);
+        for family in FAMILIES.into_iter().filter(|f| self.family.is_none_or(|only| only == *f)) {
+            let mut limit = router.icmp_rate_limit(family.into());
+            limit.total = self.total.unwrap_or(limit.total);
+            limit.per_worker = self.per_worker.unwrap_or(limit.per_worker);
+            limit.burst = self.burst.unwrap_or(limit.burst);
+            router.set_icmp_rate_limit(family.into(), limit);
         }
         Ok(Outcome::Done(()))
     }
 }
 
 /// Incomplete datagrams.
-pub struct ShowReassembly;
-
-/// What [`ShowReassembly`] tells.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ShowReassemblyRequest {
+pub struct ShowReassembly {
     /// Which family.
     pub family: Family,
     /// Each datagram too.
@@ -364,9 +286,13 @@ pub struct ShowReassemblyRequest {
     pub details: bool,
 }
 
-fn show_reassembly(args: &mut Args<'_>, family: Family) -> Result<Invocation<Router>, OpError> {
-    let details = args.take_keyword("details");
-    Ok(Invocation::new::<ShowReassembly>(ShowReassemblyRequest { family, details }))
+commands! {
+    read ShowReassembly "ip_reassembly_show" {
+        /// Shows incomplete IPv4 datagrams for the router, and their limits.
+        ["show ip4-full-reassembly"] { details: bool = "details" } => { family: Family::Ip4, details },
+        /// Shows incomplete IPv6 datagrams for the router, and their limits.
+        ["show ip6-full-reassembly"] { details: bool = "details" } => { family: Family::Ip6, details },
+    }
 }
 
 /// An incomplete datagram.
@@ -415,15 +341,12 @@ pub struct Reassemblies {
     pub datagrams: Vec<Datagram>,
 }
 
-impl Operation<Router> for ShowReassembly {
-    const NAME: &'static str = "ip_reassembly_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowReassemblyRequest;
+impl Execute<Router> for ShowReassembly {
     type Reply = Reassemblies;
 
-    fn run(router: &mut Router, request: ShowReassemblyRequest) -> Result<Outcome<Router, Reassemblies>, OpError> {
-        let ShowReassemblyRequest { family, details } = request;
-        let limits = router.reassembly_limits(family.id());
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Reassemblies>, OpError> {
+        let Self { family, details } = self;
+        let limits = router.reassembly_limits(family.into());
         let mut reply = Reassemblies {
             family,
             count: 0,
@@ -436,7 +359,7 @@ impl Operation<Router> for ShowReassembly {
             timeout_ms: limits.timeout.as_millis() as u64,
             datagrams: Vec::new(),
         };
-        for (thread, totals, held) in router.reassembly(family.id()) {
+        for (thread, totals, held) in router.reassembly(family.into()) {
             reply.count += totals.datagrams;
             reply.fragments += totals.fragments;
             reply.kilobytes += totals.kilobytes;
@@ -477,87 +400,42 @@ impl Text for Reassemblies {
     }
 }
 
-/// Limits reassembly.
-pub struct SetReassembly;
-
-/// What [`SetReassembly`] changes; what is missing stays.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetReassemblyRequest {
-    /// Which family.
-    pub family: Family,
-    /// Time that a datagram has, ms.
-    #[serde(default)]
-    pub timeout_ms: Option<u32>,
-    /// Datagrams of a worker.
-    #[serde(default)]
-    pub max_reassemblies: Option<u32>,
-    /// Datagrams of one source of a worker.
-    #[serde(default)]
-    pub max_per_source: Option<u32>,
-    /// Fragments of a datagram.
-    #[serde(default)]
-    pub max_reassembly_length: Option<u32>,
-    /// Buffers of a worker's datagrams, kB.
-    #[serde(default)]
-    pub max_memory_kb: Option<u32>,
+request! {
+    /// Limits the reassembly of IPv4 or IPv6 datagrams, per worker.
+    pub change SetReassembly "ip_reassembly_set" [
+        "set ip4-full-reassembly" { family: Family::Ip4 },
+        "set ip6-full-reassembly" { family: Family::Ip6 },
+    ] {
+        /// Which family.
+        pub family: Family = "",
+        /// Time that a datagram has, ms.
+        pub timeout_ms: Option<u32> = "timeout <ms>" range(1..=3_600_000),
+        /// Datagrams of a worker.
+        pub max_reassemblies: Option<u32> = "max-reassemblies <n>" range(1..=1_000_000),
+        /// Datagrams of one source of a worker.
+        pub max_per_source: Option<u32> = "max-per-source <n>" range(1..=1_000_000),
+        /// Fragments of a datagram.
+        pub max_reassembly_length: Option<u32> = "max-reassembly-length <n>" range(1..=8192),
+        /// Buffers of a worker's datagrams, kB.
+        pub max_memory_kb: Option<u32> = "max-memory <kB>" range(2..=16_000_000),
+    }
 }
 
-fn set_reassembly(args: &mut Args<'_>, family: Family) -> Result<Invocation<Router>, OpError> {
-    let mut request = SetReassemblyRequest {
-        family,
-        timeout_ms: None,
-        max_reassemblies: None,
-        max_per_source: None,
-        max_reassembly_length: None,
-        max_memory_kb: None,
-    };
-    if args.is_empty() {
-        return Err(args.missing("timeout, max-reassemblies, max-per-source, max-reassembly-length or max-memory"));
-    }
-    while !args.is_empty() {
-        if args.take_keyword("timeout") {
-            request.timeout_ms = Some(args.number("timeout")?);
-        } else if args.take_keyword("max-reassemblies") {
-            request.max_reassemblies = Some(args.number("max-reassemblies")?);
-        } else if args.take_keyword("max-per-source") {
-            request.max_per_source = Some(args.number("max-per-source")?);
-        } else if args.take_keyword("max-reassembly-length") {
-            request.max_reassembly_length = Some(args.number("max-reassembly-length")?);
-        } else if args.take_keyword("max-memory") {
-            request.max_memory_kb = Some(args.number("max-memory")?);
-        } else {
-            return Err(args.unexpected());
-        }
-    }
-    Ok(Invocation::new::<SetReassembly>(request))
-}
-
-impl Operation<Router> for SetReassembly {
-    const NAME: &'static str = "ip_reassembly_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetReassemblyRequest;
+impl Execute<Router> for SetReassembly {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetReassemblyRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let mut limits: Limits = router.reassembly_limits(request.family.id());
-        for (key, value, range) in [
-            ("timeout", request.timeout_ms, 1..=3_600_000),
-            ("max-reassemblies", request.max_reassemblies, 1..=1_000_000),
-            ("max-per-source", request.max_per_source, 1..=1_000_000),
-            ("max-reassembly-length", request.max_reassembly_length, 1..=8192),
-            ("max-memory", request.max_memory_kb, 2..=16_000_000),
-        ] {
-            if let Some(value) = value.filter(|v| !range.contains(v)) {
-                return Err(OpError::invalid(key, value, format!("expected {} to {}", range.start(), range.end())));
-            }
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let given = [self.timeout_ms, self.max_reassemblies, self.max_per_source, self.max_reassembly_length, self.max_memory_kb];
+        if given.iter().all(Option::is_none) {
+            return Err(Self::incomplete("timeout, max-reassemblies, max-per-source, max-reassembly-length or max-memory"));
         }
-        limits.timeout = request.timeout_ms.map_or(limits.timeout, |ms| Duration::from_millis(ms.into()));
-        limits.datagrams = request.max_reassemblies.unwrap_or(limits.datagrams);
-        limits.per_source = request.max_per_source.unwrap_or(limits.per_source);
-        limits.fragments = request.max_reassembly_length.unwrap_or(limits.fragments);
-        limits.kilobytes = request.max_memory_kb.unwrap_or(limits.kilobytes);
-        router.set_reassembly_limits(request.family.id(), limits);
+        let mut limits: Limits = router.reassembly_limits(self.family.into());
+        limits.timeout = self.timeout_ms.map_or(limits.timeout, |ms| Duration::from_millis(ms.into()));
+        limits.datagrams = self.max_reassemblies.unwrap_or(limits.datagrams);
+        limits.per_source = self.max_per_source.unwrap_or(limits.per_source);
+        limits.fragments = self.max_reassembly_length.unwrap_or(limits.fragments);
+        limits.kilobytes = self.max_memory_kb.unwrap_or(limits.kilobytes);
+        router.set_reassembly_limits(self.family.into(), limits);
         Ok(Outcome::Done(()))
     }
 }

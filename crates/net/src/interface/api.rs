@@ -10,13 +10,10 @@ use quiver_wire::MacAddr;
 use crate::api::replace::address_said;
 use crate::api::{ALL, Details, Handlers, family, flags, from_prefix, index_of, reference};
 use crate::fib::ops::fib_error;
-use crate::interface::ops::placement::{SetPlacement, SetPlacementRequest};
-use crate::interface::ops::{
-    ClearInterfaces, ClearInterfacesRequest, CreateLoopback as MakeLoopback, Created, DeleteInterface, DeleteInterfaceRequest,
-    DeleteKind, interface_error,
-};
-use crate::interface::{Kind, L2Mode, Mtu, SubMatch, VLAN_MAX, VlanId};
-use crate::ip::ops::{SetAddress, SetAddressRequest, SetUnnumbered, SetUnnumberedRequest, address_error};
+use crate::interface::ops::placement::SetPlacement;
+use crate::interface::ops::{ClearInterfaces, CreateLoopback as MakeLoopback, Created, DeleteInterface, interface_error};
+use crate::interface::{InterfaceKind, Kind, L2Mode, Mtu, SubMatch, VLAN_MAX, VlanId};
+use crate::ip::ops::{SetAddress, SetUnnumbered, address_error};
 use crate::ops::done;
 use crate::{IfIndex, Interface, Router};
 
@@ -45,7 +42,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
     handlers.act::<SwInterfaceSetUnnumbered, SwInterfaceSetUnnumberedReply>(|router, m| {
         let interface = reference(router, &m.unnumbered_sw_if_index)?;
         let lender = if m.is_add { Some(reference(router, &m.sw_if_index)?) } else { None };
-        crate::api::perform::<SetUnnumbered>(router, SetUnnumberedRequest { interface, lender }).map(drop)
+        crate::api::perform::<SetUnnumbered>(router, SetUnnumbered { interface, lender }).map(drop)
     });
     handlers.act::<SwInterfaceSetTable, SwInterfaceSetTableReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
@@ -58,7 +55,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
     });
     handlers.act::<SwInterfaceClearStats, SwInterfaceClearStatsReply>(|router, m| {
         let interface = if m.sw_if_index.0 == ALL { None } else { Some(reference(router, &m.sw_if_index)?) };
-        ClearInterfaces::run(router, ClearInterfacesRequest { interface }).map(drop)
+        ClearInterfaces::run(router, ClearInterfaces { interface }).map(drop)
     });
     handlers.act::<SwInterfaceTagAddDel, SwInterfaceTagAddDelReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
@@ -87,7 +84,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         };
         let worker = if m.is_main { None } else { Some(number(m.worker_id, "worker")?) };
         let queue = number(m.queue_id, "queue")?;
-        crate::api::perform::<SetPlacement>(router, SetPlacementRequest { interface, queue, worker }).map(drop)
+        crate::api::perform::<SetPlacement>(router, SetPlacement { interface, queue, worker }).map(drop)
     });
     handlers.dump::<SwInterfaceRxPlacementDump>(dump_placement);
     handlers.reply::<CreateVlanSubif, CreateVlanSubifReply>(|router, m| {
@@ -102,7 +99,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         let index = create_sub(router, &m.sw_if_index, m.sub_id, matching, retval::SUBIF_ALREADY_EXISTS)?;
         Ok(CreateSubifReply { retval: 0, sw_if_index: InterfaceIndex(index.0) })
     });
-    handlers.act::<DeleteSubif, DeleteSubifReply>(|router, m| delete(router, &m.sw_if_index, DeleteKind::Sub));
+    handlers.act::<DeleteSubif, DeleteSubifReply>(|router, m| delete(router, &m.sw_if_index, &InterfaceKind::SUB));
     handlers.reply::<CreateLoopback, CreateLoopbackReply>(|router, m| {
         let sw_if_index = create_loopback(router, &m.mac_address, None)?;
         Ok(CreateLoopbackReply { retval: 0, sw_if_index })
@@ -111,20 +108,17 @@ pub(crate) fn add(handlers: &mut Handlers) {
         let sw_if_index = create_loopback(router, &m.mac_address, m.is_specified.then_some(m.user_instance))?;
         Ok(CreateLoopbackInstanceReply { retval: 0, sw_if_index })
     });
-    handlers.act::<DeleteLoopback, DeleteLoopbackReply>(|router, m| delete(router, &m.sw_if_index, DeleteKind::Loopback));
+    handlers.act::<DeleteLoopback, DeleteLoopbackReply>(|router, m| delete(router, &m.sw_if_index, &InterfaceKind::LOOPBACK));
     handlers.passes::<SwInterfaceClearStats>();
     handlers.reads::<SwInterfaceGetTable>();
     handlers.reads::<SwInterfaceGetMacAddress>();
 }
 
 /// Removes an interface that must be of a kind; VPP has one code for all that cannot be.
-pub fn delete(router: &mut Router, index: &InterfaceIndex, kind: DeleteKind) -> Result<(), OpError> {
+pub fn delete(router: &mut Router, index: &InterfaceIndex, kind: &InterfaceKind) -> Result<(), OpError> {
     let interface = reference(router, index)?;
-    let code = match kind {
-        DeleteKind::Sub => retval::INVALID_SUB_SW_IF_INDEX,
-        _ => retval::INVALID_SW_IF_INDEX,
-    };
-    match crate::api::perform::<DeleteInterface>(router, DeleteInterfaceRequest { interface, kind }) {
+    let code = if *kind == InterfaceKind::SUB { retval::INVALID_SUB_SW_IF_INDEX } else { retval::INVALID_SW_IF_INDEX };
+    match crate::api::perform::<DeleteInterface>(router, DeleteInterface::of(kind, interface)) {
         Err(error) if error.code == retval::INVALID_INTERFACE => Err(OpError { code, ..error }),
         other => other.map(drop),
     }
@@ -160,7 +154,7 @@ fn set_mtu(router: &mut Router, m: SwInterfaceSetMtu) -> Result<(), OpError> {
 fn set_address(router: &mut Router, m: SwInterfaceAddDelAddress) -> Result<(), OpError> {
     let interface = reference(router, &m.sw_if_index)?;
     let request = match m.del_all {
-        true => SetAddressRequest { interface, address: None, len: None, remove: true, all: true },
+        true => SetAddress { interface, address: None, len: None, remove: true, all: true },
         false => {
             let Prefix { address, len } = &m.prefix.0;
             from_prefix(&m.prefix.0)?;
@@ -174,7 +168,7 @@ fn set_address(router: &mut Router, m: SwInterfaceAddDelAddress) -> Result<(), O
                 return Ok(());
             }
             let address = Some(address);
-            SetAddressRequest { interface, address, len: Some(*len), remove: !m.is_add, all: false }
+            SetAddress { interface, address, len: Some(*len), remove: !m.is_add, all: false }
         }
     };
     crate::api::perform::<SetAddress>(router, request).map(drop)
@@ -246,17 +240,6 @@ fn dump(router: &mut Router, m: SwInterfaceDump, send: &mut dyn FnMut(&dyn Detai
     }
 }
 
-/// What VPP calls the kind of device.
-fn device_kind(interface: &Interface) -> &'static str {
-    match &interface.kind {
-        Kind::Local => "local",
-        Kind::Device("host") => "af-packet",
-        Kind::Device("tap") => "virtio",
-        Kind::Device(name) | Kind::Virtual(name) => name,
-        Kind::Sub(_) => "",
-    }
-}
-
 fn details(router: &Router, interface: &Interface) -> SwInterfaceDetails {
     let parent = router.interfaces.get(interface.parent).unwrap_or(interface);
     let mtu = interface.mtu;
@@ -272,7 +255,7 @@ fn details(router: &Router, interface: &Interface) -> SwInterfaceDetails {
         link_mtu: u16::try_from(interface.max_frame.saturating_sub(14)).unwrap_or(u16::MAX),
         mtu: [mtu.l3, mtu.ip4, mtu.ip6, mtu.mpls],
         interface_name: interface.name.as_str().into(),
-        interface_dev_type: device_kind(parent).into(),
+        interface_dev_type: parent.kind.declared().map_or("local", |kind| kind.device_type).into(),
         tag: Text(interface.tag.clone().unwrap_or_default()),
         ..SwInterfaceDetails::default()
     };

@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use quiver_command::configuration::{Configuration, Entry, Stage, Steps, each};
-use quiver_command::grammar::{IfRef, quote};
-use quiver_command::operation::{Operation, Registry};
-use quiver_command::request::Request;
+use quiver_command::grammar::IfRef;
+use quiver_command::operation::Registry;
+use quiver_command::request::Declared;
 use quiver_graph::RxMode;
 
-use super::ops::placement::{Mode, SetMode, SetPlacement, SetPlacementRequest};
-use super::ops::{Change, CreateSub, CreateSubRequest, Matching, MtuKind, SetInterface, SetInterfaceRequest};
+use super::ops::placement::{Mode, SetMode, SetPlacement};
+use super::ops::{Change, CreateSub, Matching, MtuKind, SetInterface};
 use super::{IfIndex, Interface, Kind, L2Mode};
 use crate::Router;
 
@@ -33,27 +33,16 @@ pub struct Origin {
 impl Router {
     /// Notes the request that has made an interface, so that `show configuration` has it. What the router has chosen itself (a free
     /// number) stands in it.
-    pub fn made_by<R: Request>(&mut self, index: IfIndex, request: &R) {
-        self.set_origin(index, Entry::of(request));
-    }
-
-    /// As [`made_by`](Self::made_by), for a request with a parser of its own.
-    pub fn made_as<O: Operation<Self>>(&mut self, index: IfIndex, request: &O::Request, command: String) {
-        let mut configuration = Configuration::<Self>::default();
-        configuration.push_as::<O>(request, command);
-        configuration.entries().iter().for_each(|entry| self.set_origin(index, entry.clone()));
+    pub fn made_by<R: Declared>(&mut self, index: IfIndex, request: &R) {
+        if let Some(interface) = self.interfaces.get_mut(index) {
+            interface.origin.request = Some(Entry::of(request));
+        }
     }
 
     /// Notes that a plugin has made an interface for its own use and keeps it.
     pub fn made_by_plugin(&mut self, index: IfIndex) {
         if let Some(interface) = self.interfaces.get_mut(index) {
             interface.origin.kept = true;
-        }
-    }
-
-    fn set_origin(&mut self, index: IfIndex, entry: Entry) {
-        if let Some(interface) = self.interfaces.get_mut(index) {
-            interface.origin.request = Some(entry);
         }
     }
 }
@@ -79,8 +68,8 @@ pub(crate) fn named(interface: &Interface) -> IfRef {
     IfRef(interface.name.clone())
 }
 
-fn set(interface: &Interface, change: Change, command: String, out: &mut Configuration<Router>) {
-    out.push_as::<SetInterface>(&SetInterfaceRequest { interface: named(interface), change }, command);
+fn set(interface: &Interface, change: Change, out: &mut Configuration<Router>) {
+    out.push(&SetInterface { interface: named(interface), change });
 }
 
 /// Interfaces in an order in which each finds its first name free.
@@ -94,8 +83,7 @@ fn interfaces(router: &Router) -> Steps<Router> {
             router.interfaces.get(*index).iter().for_each(|interface| sub_interface(interface, parent, out));
         }
         Making::Rename(from, to) => {
-            let request = SetInterfaceRequest { interface: IfRef(from.clone()), change: Change::Name { name: to.clone() } };
-            out.push_as::<SetInterface>(&request, format!("set interface name {} {}", quote(from), quote(to)));
+            out.push(&SetInterface { interface: IfRef(from.clone()), change: Change::Name { name: to.clone() } });
         }
     })
 }
@@ -236,29 +224,15 @@ fn sub_interface(interface: &Interface, parent: &str, out: &mut Configuration<Ro
     let (Kind::Sub(matching), id) = (&interface.kind, sub_id(interface)) else { return };
     let parent = IfRef(parent.to_owned());
     let matching = Matching::from_match(matching, id);
-    let mut command = format!("create sub-interfaces {} {id}", quote(parent.as_str()));
-    let vlan = |id: Option<u16>| id.map_or_else(|| "any".to_owned(), |id| id.to_string());
-    match &matching {
-        Matching::Id => {}
-        Matching::Default => command += " default",
-        Matching::Untagged => command += " untagged",
-        Matching::Tagged { dot1ad, outer, inner, exact } => {
-            command += if *dot1ad { " dot1ad " } else { " dot1q " };
-            command += &vlan(*outer);
-            command += &inner.map(|inner| format!(" inner-dot1q {}", vlan(inner))).unwrap_or_default();
-            command += if *exact { " exact-match" } else { "" };
-        }
-    }
-    out.push_as::<CreateSub>(&CreateSubRequest { interface: parent, first: id, last: id, matching }, command);
+    out.push(&CreateSub { interface: parent, first: id, last: id, matching });
 }
 
 /// What an interface is and belongs to. Sub-interfaces have the MAC address of their parent, and begin with its first MTU.
 fn links(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     let Some(interface) = router.interfaces.get(*index) else { return };
     let Some(parent) = router.interfaces.get(interface.parent) else { return };
-    let name = quote(&interface.name);
     if interface.parent == *index && interface.mac != interface.origin.mac {
-        set(interface, Change::Mac { mac: interface.mac.0 }, format!("set interface mac address {name} {}", interface.mac), out);
+        set(interface, Change::Mac { mac: interface.mac.0 }, out);
     }
     let mtu = interface.mtu;
     // One that follows the device does so again.
@@ -266,28 +240,25 @@ fn links(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     let first = &parent.origin;
     let as_made = mtu.l3 == first.mtu || (follows(first.mtu, first.max_frame) && follows(mtu.l3, interface.max_frame));
     let kinds = [
-        (MtuKind::Packet, "packet", mtu.l3, !as_made),
-        (MtuKind::Ip4, "ip4", mtu.ip4, mtu.ip4 != 0),
-        (MtuKind::Ip6, "ip6", mtu.ip6, mtu.ip6 != 0),
-        (MtuKind::Mpls, "mpls", mtu.mpls, mtu.mpls != 0),
+        (MtuKind::Packet, mtu.l3, !as_made),
+        (MtuKind::Ip4, mtu.ip4, mtu.ip4 != 0),
+        (MtuKind::Ip6, mtu.ip6, mtu.ip6 != 0),
+        (MtuKind::Mpls, mtu.mpls, mtu.mpls != 0),
     ];
-    for (which, word, bytes, _) in kinds.into_iter().filter(|(.., said)| *said) {
-        set(interface, Change::Mtu { which, bytes }, format!("set interface mtu {word} {bytes} {name}"), out);
+    for (which, bytes, _) in kinds.into_iter().filter(|(.., said)| *said) {
+        set(interface, Change::Mtu { which, bytes }, out);
     }
     if interface.promiscuous {
-        set(interface, Change::Promiscuous { on: true }, format!("set interface promiscuous on {name}"), out);
+        set(interface, Change::Promiscuous { on: true }, out);
     }
     if interface.directed_broadcast {
-        let command = format!("set interface ip directed-broadcast {name} enable");
-        set(interface, Change::DirectedBroadcast { on: true }, command, out);
+        set(interface, Change::DirectedBroadcast { on: true }, out);
     }
     if let Some(text) = &interface.tag {
-        set(interface, Change::Tag { text: text.clone() }, format!("set interface tag {name} {text}"), out);
+        set(interface, Change::Tag { text: text.clone() }, out);
     }
     if let L2Mode::CrossConnect(peer) = interface.l2 {
-        let peer = IfRef(router.interfaces.name(peer));
-        let command = format!("set interface l2 xconnect {name} {}", quote(peer.as_str()));
-        set(interface, Change::CrossConnect { peer }, command, out);
+        set(interface, Change::CrossConnect { peer: IfRef(router.interfaces.name(peer)) }, out);
     }
     queues(router, interface, out);
 }
@@ -298,9 +269,7 @@ fn queues(router: &Router, interface: &Interface, out: &mut Configuration<Router
     for (queue, place) in (0_u16..).zip(places) {
         if place.chosen {
             let worker = place.thread.checked_sub(1).and_then(|worker| u16::try_from(worker).ok());
-            let to = worker.map_or_else(|| "main".to_owned(), |worker| format!("worker {worker}"));
-            let command = format!("set interface rx-placement {} queue {queue} {to}", quote(&interface.name));
-            out.push_as::<SetPlacement>(&SetPlacementRequest { interface: named(interface), queue, worker }, command);
+            out.push(&SetPlacement { interface: named(interface), queue, worker });
         }
         // A device without events is polled whatever the default says.
         let asked_for =
@@ -313,16 +282,13 @@ fn queues(router: &Router, interface: &Interface, out: &mut Configuration<Router
 
 fn up(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     let Some(interface) = router.interfaces.get(*index).filter(|interface| interface.admin_up) else { return };
-    set(interface, Change::State { up: true }, format!("set interface state {} up", quote(&interface.name)), out);
+    set(interface, Change::State { up: true }, out);
 }
 
 /// Features that the user has switched.
 fn features(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     let Some(interface) = router.interfaces.get(*index) else { return };
     for ((arc, feature), on) in &interface.features {
-        let (arc, feature) = (arc.clone(), feature.clone());
-        let disable = if *on { "" } else { " disable" };
-        let command = format!("set interface feature {} {feature} arc {arc}{disable}", quote(&interface.name));
-        set(interface, Change::Feature { feature, arc, on: *on }, command, out);
+        set(interface, Change::Feature { feature: feature.clone(), arc: arc.clone(), on: *on }, out);
     }
 }

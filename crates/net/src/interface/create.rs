@@ -297,7 +297,7 @@ impl Router {
         let default = MacAddr([0xde, 0xad, 0, 0, (instance >> 8) as u8, instance as u8]);
         self.create_interface(NewInterface {
             name: format!("loop{instance}"),
-            kind: Kind::Virtual("Loopback"),
+            kind: Kind::LOOPBACK,
             mac: mac.unwrap_or(default),
             mtu: 9000,
             max_frame: 9216,
@@ -319,6 +319,7 @@ mod tests {
 
     use super::*;
     use crate::RouterConfig;
+    use crate::interface::InterfaceKind;
 
     /// A device with four queues on a NUMA node, which receives nothing and takes everything.
     struct Card(Option<usize>);
@@ -362,7 +363,7 @@ mod tests {
     fn card(router: &mut Router, name: &str, numa: Option<usize>) -> Vec<usize> {
         let new = NewInterface {
             name: name.into(),
-            kind: Kind::Device("card"),
+            kind: Kind::Device(&InterfaceKind { name: "card", called: "a card", device_type: "card" }),
             mac: MacAddr([2, 0, 0, 0, 0, 1]),
             mtu: 1500,
             max_frame: 1514,

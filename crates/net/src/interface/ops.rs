@@ -11,13 +11,10 @@ mod create;
 pub mod placement;
 mod show;
 
-pub use show::{ClearInterfaces, ClearInterfacesRequest, chosen};
+pub use show::{ClearInterfaces, chosen};
 
-pub use change::{Change, MtuKind, SetInterface, SetInterfaceRequest};
-pub use create::{
-    CreateLoopback, CreateSub, CreateSubRequest, Created, CreatedInterface, DeleteInterface, DeleteInterfaceRequest, DeleteKind,
-    Matching, NewName, create_port_interface,
-};
+pub use change::{Change, MtuKind, SetInterface};
+pub use create::{CreateLoopback, CreateSub, Created, CreatedInterface, DeleteInterface, Matching, NewName, create_port_interface};
 
 use crate::{IfIndex, Interface, InterfaceError, Router};
 use quiver_command::grammar::IfRef;

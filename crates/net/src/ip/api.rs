@@ -8,7 +8,7 @@ use quiver_command::operation::{OpError, retval};
 
 use crate::api::{ALL, Handlers, family, index_of, is_six, prefix, reference};
 use crate::fib::ops::fib_error;
-use crate::ip::ops::{EnableIp6, EnableIp6Request, address_error};
+use crate::ip::ops::{EnableIp6, address_error};
 use crate::ip::{FamilyId, FlowHash};
 use crate::{IfIndex, Router};
 
@@ -82,7 +82,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
     });
     handlers.act::<SwInterfaceIp6EnableDisable, SwInterfaceIp6EnableDisableReply>(|router, m| {
         let interface = reference(router, &m.sw_if_index)?;
-        crate::api::perform::<EnableIp6>(router, EnableIp6Request { interface, enable: m.enable }).map(drop)
+        crate::api::perform::<EnableIp6>(router, EnableIp6 { interface, enable: m.enable }).map(drop)
     });
     handlers.act::<SwInterfaceIp6SetLinkLocalAddress, SwInterfaceIp6SetLinkLocalAddressReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;

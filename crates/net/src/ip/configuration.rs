@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use quiver_command::configuration::{Configuration, Stage, each};
-use quiver_command::grammar::{IfRef, quote};
+use quiver_command::grammar::IfRef;
 use quiver_command::operation::Registry;
 use quiver_wire::ipv6::address::is_link_local;
 
-use super::ops::{EnableIp6, EnableIp6Request, SetAddress, SetAddressRequest, SetUnnumbered, SetUnnumberedRequest};
+use super::ops::{EnableIp6, SetAddress, SetUnnumbered};
 use crate::interface::configuration::{named, numbers};
 use crate::{IfIndex, Router};
 
@@ -20,17 +20,13 @@ pub(super) fn register(registry: &mut Registry<Router>) {
 
 fn addresses(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     let Some(interface) = router.interfaces.get(*index) else { return };
-    let name = quote(&interface.name);
     let derived: IpAddr = interface.mac.link_local().into();
     let set = |address, len, remove, out: &mut Configuration<Router>| {
-        let request = SetAddressRequest { interface: named(interface), address: Some(address), len: Some(len), remove, all: false };
-        let del = if remove { "del " } else { "" };
-        out.push_as::<SetAddress>(&request, format!("set interface ip address {del}{name} {address}/{len}"));
+        out.push(&SetAddress { interface: named(interface), address: Some(address), len: Some(len), remove, all: false });
     };
     for (address, len) in &interface.addresses {
         if (*address, *len) == (derived, 128) {
-            let request = EnableIp6Request { interface: named(interface), enable: true };
-            out.push_as::<EnableIp6>(&request, format!("enable ip6 interface {name}"));
+            out.push(&EnableIp6 { interface: named(interface), enable: true });
         } else {
             set(*address, *len, false, out);
         }
@@ -47,6 +43,5 @@ fn unnumbered(router: &Router, index: &IfIndex, out: &mut Configuration<Router>)
     let Some(interface) = router.interfaces.get(*index) else { return };
     let Some(lender) = interface.unnumbered else { return };
     let lender = IfRef(router.interfaces.name(lender));
-    let command = format!("set interface unnumbered {} use {}", quote(&interface.name), quote(lender.as_str()));
-    out.push_as::<SetUnnumbered>(&SetUnnumberedRequest { interface: named(interface), lender: Some(lender) }, command);
+    out.push(&SetUnnumbered { interface: named(interface), lender: Some(lender) });
 }

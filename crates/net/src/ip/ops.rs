@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
-use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, retval};
+use quiver_command::commands;
+use quiver_command::grammar::{Args, IfRef, quote};
+use quiver_command::operation::{OpError, Outcome, Registry, retval};
+use quiver_command::request::Execute;
 use serde::{Deserialize, Serialize};
 
 use crate::Router;
@@ -14,62 +16,53 @@ use crate::ip::AddressError;
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     super::configuration::register(registry);
-    registry.operation::<SetAddress>().operation::<EnableIp6>().operation::<SetUnnumbered>();
-    registry.command(Command {
-        path: "set interface ip address",
-        syntax: "[del] <if> [<addr>/<len>] [all]",
-        help: "Adds an address to an interface, or removes one or all; IPv4 and IPv6",
-        parse: parse_address,
-    });
-    registry.command(Command {
-        path: "enable ip6 interface",
-        syntax: "<if>",
-        help: "Gives an interface a link-local address made from its link address",
-        parse: |args, _| Ok(Invocation::new::<EnableIp6>(EnableIp6Request { interface: args.interface()?, enable: true })),
-    });
-    registry.command(Command {
-        path: "disable ip6 interface",
-        syntax: "<if>",
-        help: "Takes the link-local address away from an interface without other IPv6 addresses",
-        parse: |args, _| Ok(Invocation::new::<EnableIp6>(EnableIp6Request { interface: args.interface()?, enable: false })),
-    });
-    registry.command(Command {
-        path: "set interface unnumbered",
-        syntax: "[del] <if> [use <if>]",
-        help: "Makes an interface use the addresses of another",
-        parse: |args, _| {
-            let del = args.take_keyword("del");
-            let interface = args.interface()?;
-            let lender = if del {
-                None
-            } else {
-                args.expect_keyword("use")?;
-                Some(args.interface()?)
-            };
-            Ok(Invocation::new::<SetUnnumbered>(SetUnnumberedRequest { interface, lender }))
-        },
-    });
+    registry.declare::<SetAddress>().declare::<EnableIp6>().declare::<SetUnnumbered>();
 }
 
-fn parse_address(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+fn parse_address(args: &mut Args<'_>) -> Result<SetAddress, OpError> {
     let remove = args.take_keyword("del");
     let interface = args.interface()?;
     if remove && args.take_keyword("all") {
-        let request = SetAddressRequest { interface, address: None, len: None, remove, all: true };
-        return Ok(Invocation::new::<SetAddress>(request));
+        return Ok(SetAddress { interface, address: None, len: None, remove, all: true });
     }
     let (address, len) = args.prefix("address")?;
-    let request = SetAddressRequest { interface, address: Some(address), len: Some(len), remove, all: false };
-    Ok(Invocation::new::<SetAddress>(request))
+    Ok(SetAddress { interface, address: Some(address), len: Some(len), remove, all: false })
+}
+
+fn address_command(request: &SetAddress) -> Option<String> {
+    let del = if request.remove { "del " } else { "" };
+    let what = match (request.all, request.address, request.len) {
+        (true, ..) => "all".to_owned(),
+        (false, Some(address), Some(len)) => format!("{address}/{len}"),
+        _ => return None,
+    };
+    Some(format!("set interface ip address {del}{} {what}", quote(request.interface.as_str())))
+}
+
+fn parse_unnumbered(args: &mut Args<'_>) -> Result<SetUnnumbered, OpError> {
+    let del = args.take_keyword("del");
+    let interface = args.interface()?;
+    let lender = if del {
+        None
+    } else {
+        args.expect_keyword("use")?;
+        Some(args.interface()?)
+    };
+    Ok(SetUnnumbered { interface, lender })
+}
+
+fn unnumbered_command(SetUnnumbered { interface, lender }: &SetUnnumbered) -> Option<String> {
+    let interface = quote(interface.as_str());
+    Some(match lender {
+        Some(lender) => format!("set interface unnumbered {interface} use {}", quote(lender.as_str())),
+        None => format!("set interface unnumbered del {interface}"),
+    })
 }
 
 /// Adds or removes an interface's address.
-pub struct SetAddress;
-
-/// What [`SetAddress`] changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SetAddressRequest {
+pub struct SetAddress {
     /// Interface.
     pub interface: IfRef,
     /// Address.
@@ -84,6 +77,13 @@ pub struct SetAddressRequest {
     /// Remove all addresses.
     #[serde(default)]
     pub all: bool,
+}
+
+commands! {
+    change SetAddress "sw_interface_add_del_address" {
+        /// Adds an address to an interface, or removes one or all; IPv4 and IPv6.
+        ["set interface ip address"] "[del] <if> [<addr>/<len>] [all]" by parse_address => address_command,
+    }
 }
 
 /// An address error as an operation's error.
@@ -101,15 +101,12 @@ pub fn address_error(error: &AddressError) -> OpError {
     OpError::new(code, error.to_string()).key(key)
 }
 
-impl Operation<Router> for SetAddress {
-    const NAME: &'static str = "sw_interface_add_del_address";
-    const ACCESS: Access = Access::Change;
-    type Request = SetAddressRequest;
+impl Execute<Router> for SetAddress {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetAddressRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        let done = match (request.remove, request.all, request.address, request.len) {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        let done = match (self.remove, self.all, self.address, self.len) {
             (true, true, ..) => router.remove_addresses(index),
             (remove, false, Some(address), Some(len)) => match remove {
                 true => router.remove_address(index, address, len),
@@ -123,39 +120,39 @@ impl Operation<Router> for SetAddress {
 }
 
 /// Gives an interface IPv6, or takes it away.
-pub struct EnableIp6;
-
-/// What [`EnableIp6`] changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct EnableIp6Request {
+pub struct EnableIp6 {
     /// Interface.
     pub interface: IfRef,
     /// On or off.
     pub enable: bool,
 }
 
-impl Operation<Router> for EnableIp6 {
-    const NAME: &'static str = "sw_interface_ip6_enable_disable";
-    const ACCESS: Access = Access::Change;
-    type Request = EnableIp6Request;
+commands! {
+    change EnableIp6 "sw_interface_ip6_enable_disable" {
+        /// Gives an interface a link-local address made from its link address.
+        ["enable ip6 interface"] { interface: IfRef = "<if>" } => { interface, enable: true },
+        /// Takes the link-local address away from an interface without other IPv6 addresses.
+        ["disable ip6 interface"] { interface: IfRef = "<if>" } => { interface, enable: false },
+    }
+}
+
+impl Execute<Router> for EnableIp6 {
     type Reply = ();
 
-    fn run(router: &mut Router, request: EnableIp6Request) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        let done = if request.enable { router.enable_ip6(index) } else { router.disable_ip6(index) };
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        let done = if self.enable { router.enable_ip6(index) } else { router.disable_ip6(index) };
         done.map_err(|e| address_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }
 
 /// Makes an interface use the addresses of another.
-pub struct SetUnnumbered;
-
-/// What [`SetUnnumbered`] changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SetUnnumberedRequest {
+pub struct SetUnnumbered {
     /// Interface.
     pub interface: IfRef,
     /// Whose addresses; none: its own again.
@@ -163,15 +160,19 @@ pub struct SetUnnumberedRequest {
     pub lender: Option<IfRef>,
 }
 
-impl Operation<Router> for SetUnnumbered {
-    const NAME: &'static str = "sw_interface_set_unnumbered";
-    const ACCESS: Access = Access::Change;
-    type Request = SetUnnumberedRequest;
+commands! {
+    change SetUnnumbered "sw_interface_set_unnumbered" {
+        /// Makes an interface use the addresses of another.
+        ["set interface unnumbered"] "[del] <if> [use <if>]" by parse_unnumbered => unnumbered_command,
+    }
+}
+
+impl Execute<Router> for SetUnnumbered {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetUnnumberedRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        let lender = request.lender.as_ref().map(|l| resolve(router, l)).transpose()?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        let lender = self.lender.as_ref().map(|l| resolve(router, l)).transpose()?;
         router.set_unnumbered(index, lender).map_err(|e| address_error(&e))?;
         Ok(Outcome::Done(()))
     }

@@ -10,7 +10,7 @@ use crate::api::{ALL, Details, Handlers, from_address, index_of};
 use crate::interface::L2Mode;
 use crate::interface::api::cross_connects;
 use crate::interface::ops::interface_error;
-use crate::l2::ops::bridge::{CreateBridgeDomain, CreateBridgeDomainRequest, l2_error};
+use crate::l2::ops::bridge::{CreateBridgeDomain, l2_error};
 use crate::l2::{BdSwitch, BridgeDomain, Flush, MacKind, PortKind, TagRewrite};
 use crate::ops::done;
 
@@ -123,7 +123,7 @@ fn set_domain(router: &mut Router, id: u32, on: Switches, age: u8, tag: &Text<64
     }
     let (flood, uu_flood, forward, learn, arp_term, arp_ufwd) = on;
     let tag = Some(tag.0.clone()).filter(|tag| !tag.is_empty());
-    let request = CreateBridgeDomainRequest { id, learn, forward, uu_flood, flood, arp_term, arp_ufwd, mac_age: age, tag };
+    let request = CreateBridgeDomain { id, learn, forward, uu_flood, flood, arp_term, arp_ufwd, mac_age: age, tag, del: false };
     Ok(done(crate::api::perform::<CreateBridgeDomain>(router, request)?)?.id)
 }
 

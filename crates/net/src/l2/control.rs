@@ -221,7 +221,7 @@ impl Router {
     /// No such interface, a BVI that is no loopback or not the first one, a loopback that is no BVI.
     pub fn set_bridge(&mut self, index: IfIndex, id: u32, kind: PortKind, group: u8) -> Result<(), L2Error> {
         let interface = self.interfaces.expect(index)?;
-        let (name, is_loopback) = (interface.name.clone(), interface.kind == Kind::Virtual("Loopback"));
+        let (name, is_loopback) = (interface.name.clone(), interface.kind == Kind::LOOPBACK);
         let refuse = |why: &str| Err(InterfaceError::NotPossible(format!("{name} {why}")).into());
         if interface.kind == Kind::Local {
             return refuse("has no layer 2");

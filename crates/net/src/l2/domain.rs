@@ -46,8 +46,8 @@ pub struct BridgePort {
 
 /// Addresses that a new domain, and a new port of one, may learn. Half for a port: one that is flooded with source addresses leaves
 /// as many to all others. Two ports can still learn a million between them.
-pub(super) const LEARN_LIMIT: u32 = 1 << 20;
-pub(super) const PORT_LEARN_LIMIT: u32 = LEARN_LIMIT / 2;
+pub(crate) const LEARN_LIMIT: u32 = 1 << 20;
+pub(crate) const PORT_LEARN_LIMIT: u32 = LEARN_LIMIT / 2;
 /// Minutes after which a silent address is forgotten in a new domain: the recommended ageing time of IEEE 802.1D, table 7-5.
 pub(super) const MAC_AGE: u8 = 5;
 

@@ -81,7 +81,7 @@ impl Router {
     /// Whether what is sent on an interface comes in again.
     fn is_looped(&self, index: IfIndex) -> bool {
         let parent = self.interfaces.get(index).and_then(|interface| self.interfaces.get(interface.parent));
-        parent.is_some_and(|parent| parent.kind == Kind::Virtual("Loopback"))
+        parent.is_some_and(|parent| parent.kind == Kind::LOOPBACK)
     }
 
     /// Where frames that come in on an interface may be sent in layer 2; one has the mode that it shall get.

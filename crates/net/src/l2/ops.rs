@@ -3,10 +3,12 @@
 //! | file | commands |
 //! |---|---|
 //! | `bridge` | bridge domains, their ports and addresses for ARP |
+//! | `configuration` | what `show configuration` says of them |
 //! | `l2fib` | MAC addresses |
 //! | `tag_rewrite` | tags that are taken off and put on |
 
 pub mod bridge;
+mod configuration;
 pub mod l2fib;
 pub mod tag_rewrite;
 
@@ -19,4 +21,5 @@ pub fn register(registry: &mut Registry<Router>) {
     bridge::register(registry);
     l2fib::register(registry);
     tag_rewrite::register(registry);
+    configuration::register(registry);
 }

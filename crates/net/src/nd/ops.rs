@@ -1,11 +1,14 @@
 //! Neighbour discovery: router advertisements, duplicate address detection, and an interface's IPv6 side as shown.
 
+mod configuration;
 mod show;
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, retval};
+use quiver_command::commands;
+use quiver_command::grammar::{Args, IfRef, quote};
+use quiver_command::operation::{OpError, Outcome, Registry, retval};
+use quiver_command::request::Execute;
 use quiver_wire::Ipv6Prefix;
 use serde::{Deserialize, Serialize};
 
@@ -15,29 +18,12 @@ use crate::nd::{DadConfig, INFINITE, PrefixConfig, RaConfig, RaError};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<SetNd>().operation::<SetDad>();
-    registry.command(Command {
-        path: "ip6 nd",
-        syntax: "<if> [no] ra-suppress|ra-suppress-link-layer|ra-managed-config-flag|ra-other-config-flag|ra-send-unicast\
-                 |ra-lifetime|ra-initial|ra-interval|ra-cease|prefix [<value> ...] [default] [infinite] [no-advertise] \
-                 [off-link] [no-autoconfig] [no-onlink]",
-        help: "Sets what routers' advertisements of an interface say; the first option begins them, `ra-suppress' ends them",
-        parse: parse_nd,
-    });
-    registry.command(Command {
-        path: "set ip6 dad",
-        syntax: "enable|disable [transmits <n>]",
-        help: "Sets whether IPv6 addresses are checked for duplicates before they are used, and how often it is asked",
-        parse: |args, _| {
-            let enable = args.switch("state")?;
-            let transmits = if args.take_keyword("transmits") { args.number_in("transmits", 1..=10)? } else { 1 };
-            Ok(Invocation::new::<SetDad>(SetDadRequest { transmits: if enable { transmits } else { 0 } }))
-        },
-    });
+    registry.declare::<SetNd>().declare::<SetDad>();
+    configuration::register(registry);
     show::register(registry);
 }
 
-fn parse_nd(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+fn parse_nd(args: &mut Args<'_>) -> Result<SetNd, OpError> {
     let interface = args.interface()?;
     let no = args.take_keyword("no");
     let option = if args.take_exact("ra-suppress") {
@@ -65,7 +51,27 @@ fn parse_nd(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpErr
     } else {
         return Err(args.unexpected());
     };
-    Ok(Invocation::new::<SetNd>(SetNdRequest { interface, no, option }))
+    Ok(SetNd { interface, no, option })
+}
+
+fn nd_command(SetNd { interface, no, option }: &SetNd) -> Option<String> {
+    let option = match option {
+        NdOption::Suppress => "ra-suppress".to_owned(),
+        NdOption::SuppressLinkLayer => "ra-suppress-link-layer".to_owned(),
+        NdOption::Managed => "ra-managed-config-flag".to_owned(),
+        NdOption::Other => "ra-other-config-flag".to_owned(),
+        NdOption::SendUnicast => "ra-send-unicast".to_owned(),
+        NdOption::Cease => "ra-cease".to_owned(),
+        NdOption::Lifetime { .. } if *no => "ra-lifetime".to_owned(),
+        NdOption::Lifetime { seconds } => format!("ra-lifetime {seconds}"),
+        NdOption::Initial { .. } if *no => "ra-initial".to_owned(),
+        NdOption::Initial { count, interval } => format!("ra-initial {count} {interval}"),
+        NdOption::Interval { .. } if *no => "ra-interval".to_owned(),
+        NdOption::Interval { max, min } => min.iter().fold(format!("ra-interval {max}"), |command, min| format!("{command} {min}")),
+        NdOption::Prefix(prefix) => prefix.words(),
+    };
+    let no = if *no { "no " } else { "" };
+    Some(format!("ip6 nd {} {no}{option}", quote(interface.as_str())))
 }
 
 fn parse_prefix(args: &mut Args<'_>) -> Result<NdOption, OpError> {
@@ -97,12 +103,9 @@ fn parse_prefix(args: &mut Args<'_>) -> Result<NdOption, OpError> {
 }
 
 /// Changes an option of an interface's router advertisements.
-pub struct SetNd;
-
-/// What [`SetNd`] changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SetNdRequest {
+pub struct SetNd {
     /// Interface.
     pub interface: IfRef,
     /// Takes the option back.
@@ -110,6 +113,13 @@ pub struct SetNdRequest {
     pub no: bool,
     /// Option.
     pub option: NdOption,
+}
+
+commands! {
+    change SetNd "sw_interface_ip6nd_ra_config" {
+        /// Sets what routers' advertisements of an interface say; the first option begins them, `ra-suppress' ends them.
+        ["ip6 nd"] "<if> [no] ra-suppress|ra-suppress-link-layer|ra-managed-config-flag|ra-other-config-flag|ra-send-unicast|ra-lifetime|ra-initial|ra-interval|ra-cease|prefix [<value> ...] [default] [infinite] [no-advertise] [off-link] [no-autoconfig] [no-onlink]" by parse_nd => nd_command,
+    }
 }
 
 /// An option of router advertisements.
@@ -172,6 +182,15 @@ pub struct Prefix {
     pub autoconfig: bool,
 }
 
+impl Prefix {
+    fn words(&self) -> String {
+        let Self { address, len, valid, preferred, advertise, on_link, autoconfig } = self;
+        let flags = [(advertise, " no-advertise"), (on_link, " off-link"), (autoconfig, " no-autoconfig")];
+        let flags: String = flags.into_iter().filter(|(on, _)| !**on).map(|(_, word)| word).collect();
+        format!("prefix {address}/{len} {valid} {preferred}{flags}")
+    }
+}
+
 impl Default for Prefix {
     fn default() -> Self {
         let PrefixConfig { valid, preferred, on_link, autonomous, advertised } = PrefixConfig::default();
@@ -221,40 +240,57 @@ fn apply(config: &mut RaConfig, option: &NdOption, no: bool) -> Result<(), OpErr
     Ok(())
 }
 
-impl Operation<Router> for SetNd {
-    const NAME: &'static str = "sw_interface_ip6nd_ra_config";
-    const ACCESS: Access = Access::Change;
-    type Request = SetNdRequest;
+impl Execute<Router> for SetNd {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetNdRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
         let mut config = router.ra_config(index);
-        apply(&mut config, &request.option, request.no)?;
+        apply(&mut config, &self.option, self.no)?;
         router.set_ra_config(index, config).map_err(|e| ra_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }
 
 /// Sets duplicate address detection.
-pub struct SetDad;
-
-/// What [`SetDad`] changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SetDadRequest {
+pub struct SetDad {
     /// How often it is asked; 0: addresses are used at once.
     pub transmits: u8,
 }
 
-impl Operation<Router> for SetDad {
-    const NAME: &'static str = "ip6_dad_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetDadRequest;
+commands! {
+    change SetDad "ip6_dad_set" {
+        /// Sets whether IPv6 addresses are checked for duplicates before they are used, and how often it is asked.
+        ["set ip6 dad"] "enable|disable [transmits <n>]" by parse_dad => dad_command,
+    }
+}
+
+fn dad_command(SetDad { transmits }: &SetDad) -> Option<String> {
+    Some(match transmits {
+        0 => "set ip6 dad disable".to_owned(),
+        n => format!("set ip6 dad enable transmits {n}"),
+    })
+}
+
+/// How often it can be asked.
+const TRANSMITS_MAX: u8 = 10;
+
+fn parse_dad(args: &mut Args<'_>) -> Result<SetDad, OpError> {
+    let enable = args.switch("state")?;
+    let transmits = if args.take_keyword("transmits") { args.number_in("transmits", 1..=TRANSMITS_MAX)? } else { 1 };
+    Ok(SetDad { transmits: if enable { transmits } else { 0 } })
+}
+
+impl Execute<Router> for SetDad {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetDadRequest) -> Result<Outcome<Router, ()>, OpError> {
-        router.set_dad_config(DadConfig { transmits: request.transmits });
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        if self.transmits > TRANSMITS_MAX {
+            return Err(OpError::invalid("transmits", self.transmits, format!("expected 0 to {TRANSMITS_MAX}")));
+        }
+        router.set_dad_config(DadConfig { transmits: self.transmits });
         Ok(Outcome::Done(()))
     }
 }

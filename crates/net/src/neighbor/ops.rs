@@ -1,5 +1,6 @@
 //! Neighbours and ARP: `ip neighbor`, limits, proxy ARP, and what is shown of them.
 
+mod configuration;
 mod show;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use quiver_command::grammar::{Args, Command, IfRef};
 use quiver_command::operation::{Access, Invocation, Job, OpError, Operation, Outcome, Registry, Step, retval};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +20,8 @@ use crate::{IfIndex, Router};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<SetNeighbor>().operation::<FlushNeighbors>().operation::<SetConfig>();
-    registry.operation::<SetProxyRange>().operation::<SetProxyArp>();
+    registry.operation::<SetNeighbor>().declare::<FlushNeighbors>().declare::<SetConfig>();
+    registry.declare::<SetProxyRange>().declare::<SetProxyArp>();
     for path in ["ip neighbor", "set ip neighbor"] {
         registry.command(Command {
             path,
@@ -27,28 +30,7 @@ pub fn register(registry: &mut Registry<Router>) {
             parse: parse_neighbor,
         });
     }
-    registry.command(Command {
-        path: "set ip neighbor-config",
-        syntax: "ip4|ip6 [limit <n>] [interface-limit <n>] [age <s>] [unused <s>] [recycle|norecycle] [probe|noprobe] [announce|noannounce]",
-        help: "Sets how many dynamic neighbors there may be in all and on an interface, when unused ones are forgotten and silent ones asked, and whether own addresses are announced",
-        parse: parse_config,
-    });
-    registry.command(Command {
-        path: "set arp proxy",
-        syntax: "[del] [table-id <id>] start <addr> end <addr>",
-        help: "Adds or removes addresses for which ARP requests are answered in the place of others",
-        parse: parse_proxy,
-    });
-    registry.command(Command {
-        path: "set interface proxy-arp",
-        syntax: "<if> enable|disable",
-        help: "Switches answers for the ranges of `set arp proxy' on an interface",
-        parse: |args, _| {
-            let interface = args.interface()?;
-            let enable = args.switch("state")?;
-            Ok(Invocation::new::<SetProxyArp>(SetProxyArpRequest { interface, enable }))
-        },
-    });
+    configuration::register(registry);
     show::register(registry);
 }
 
@@ -77,67 +59,12 @@ fn parse_neighbor(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>,
         }
     }
     if flush {
-        return Ok(Invocation::new::<FlushNeighbors>(FlushNeighborsRequest { interface: Some(interface), family: None }));
+        return Ok(Invocation::new::<FlushNeighbors>(FlushNeighbors { interface: Some(interface), family: None }));
     }
     let address = address.ok_or_else(|| args.missing("address"))?;
     let mac = mac.map(|m| m.to_string());
     let request = SetNeighborRequest { interface, address, mac, permanent, no_fib_entry, count, remove };
     Ok(Invocation::new::<SetNeighbor>(request))
-}
-
-fn parse_family(args: &mut Args<'_>) -> Result<Family, OpError> {
-    args.expect_one_of(&[("ip4", Family::Ip4), ("ip6", Family::Ip6)])
-}
-
-fn parse_config(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
-    let family = parse_family(args)?;
-    let mut request = SetConfigRequest { family, ..SetConfigRequest::default() };
-    while !args.is_empty() {
-        if args.take_keyword("limit") {
-            request.limit = Some(args.number("limit")?);
-        } else if args.take_keyword("interface-limit") {
-            request.interface_limit = Some(args.number("interface-limit")?);
-        } else if args.take_keyword("unused") {
-            request.unused = Some(args.number("unused")?);
-        } else if args.take_keyword("age") {
-            request.age = Some(args.number("age")?);
-        } else if args.take_keyword("recycle") {
-            request.recycle = Some(true);
-        } else if args.take_keyword("norecycle") {
-            request.recycle = Some(false);
-        } else if args.take_keyword("probe") {
-            request.probe = Some(true);
-        } else if args.take_keyword("noprobe") {
-            request.probe = Some(false);
-        } else if args.take_keyword("announce") {
-            request.announce = Some(true);
-        } else if args.take_keyword("noannounce") {
-            request.announce = Some(false);
-        } else {
-            return Err(args.unexpected());
-        }
-    }
-    Ok(Invocation::new::<SetConfig>(request))
-}
-
-fn parse_proxy(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
-    let (mut remove, mut table, mut start, mut end) = (false, 0, None, None);
-    while !args.is_empty() {
-        if args.take_keyword("del") {
-            remove = true;
-        } else if args.take_keyword("table-id") {
-            table = args.number("table id")?;
-        } else if args.take_keyword("start") {
-            start = Some(args.ip4("start")?);
-        } else if args.take_keyword("end") {
-            end = Some(args.ip4("end")?);
-        } else {
-            return Err(args.unexpected());
-        }
-    }
-    let start = start.ok_or_else(|| args.missing("start"))?;
-    let end = end.ok_or_else(|| args.missing("end"))?;
-    Ok(Invocation::new::<SetProxyRange>(SetProxyRangeRequest { table, start, end, remove }))
 }
 
 /// A neighbour error as an operation's error.
@@ -278,31 +205,23 @@ impl Operation<Router> for SetNeighbor {
     }
 }
 
-/// Removes dynamic neighbours.
-pub struct FlushNeighbors;
-
-/// Which ones [`FlushNeighbors`] removes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct FlushNeighborsRequest {
-    /// Of this interface only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interface: Option<IfRef>,
-    /// Of this family only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub family: Option<Family>,
+request! {
+    /// Removes dynamic neighbours.
+    pub change FlushNeighbors "ip_neighbor_flush" [] {
+        /// Of this interface only.
+        pub interface: Option<IfRef> = "",
+        /// Of this family only.
+        pub family: Option<Family> = "",
+    }
 }
 
-impl Operation<Router> for FlushNeighbors {
-    const NAME: &'static str = "ip_neighbor_flush";
-    const ACCESS: Access = Access::Change;
-    type Request = FlushNeighborsRequest;
+impl Execute<Router> for FlushNeighbors {
     type Reply = ();
 
-    fn run(router: &mut Router, request: FlushNeighborsRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let interface = request.interface.as_ref().map(|i| resolve(router, i)).transpose()?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let interface = self.interface.as_ref().map(|i| resolve(router, i)).transpose()?;
         for family in [Family::Ip4, Family::Ip6] {
-            if request.family.is_none_or(|f| f == family) {
+            if self.family.is_none_or(|f| f == family) {
                 router.flush_neighbors(family.into(), interface);
             }
         }
@@ -310,86 +229,66 @@ impl Operation<Router> for FlushNeighbors {
     }
 }
 
-/// Sets the limits of a family's neighbours.
-pub struct SetConfig;
-
-/// What [`SetConfig`] changes; what is left out stays.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetConfigRequest {
-    /// Family.
-    pub family: Family,
-    /// Most dynamic neighbours; 0: no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
-    /// Most dynamic neighbours of one interface; 0: no limit of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interface_limit: Option<u32>,
-    /// Seconds after which a learned neighbour that nobody uses is forgotten; 0: never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unused: Option<u32>,
-    /// Seconds after which a silent neighbour is asked; 0: only those in use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub age: Option<u32>,
-    /// Whether a new one takes the place of the oldest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recycle: Option<bool>,
-    /// Whether those in use are asked whether they are still there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub probe: Option<bool>,
-    /// Whether addresses of ours are announced without being asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub announce: Option<bool>,
+request! {
+    /// Sets how many dynamic neighbors there may be in all and on an interface, when unused ones are forgotten and silent ones asked,
+    /// and whether own addresses are announced.
+    pub change SetConfig "ip_neighbor_config" ["set ip neighbor-config"] {
+        /// Family.
+        pub family: Family = "ip4|ip6",
+        /// Most dynamic neighbours; 0: no limit.
+        pub limit: Option<u32> = "limit <n>",
+        /// Most dynamic neighbours of one interface; 0: no limit of its own.
+        pub interface_limit: Option<u32> = "interface-limit <n>",
+        /// Seconds after which a silent neighbour is asked; 0: only those in use.
+        pub age: Option<u32> = "age <s>",
+        /// Seconds after which a learned neighbour that nobody uses is forgotten; 0: never.
+        pub unused: Option<u32> = "unused <s>",
+        /// Whether a new one takes the place of the oldest.
+        pub recycle: Option<bool> = "recycle|norecycle",
+        /// Whether those in use are asked whether they are still there.
+        pub probe: Option<bool> = "probe|noprobe",
+        /// Whether addresses of ours are announced without being asked for.
+        pub announce: Option<bool> = "announce|noannounce",
+    }
 }
 
-impl Operation<Router> for SetConfig {
-    const NAME: &'static str = "ip_neighbor_config";
-    const ACCESS: Access = Access::Change;
-    type Request = SetConfigRequest;
+impl Execute<Router> for SetConfig {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetConfigRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let family = request.family.into();
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let family = self.family.into();
         let mut config = router.neighbor_config(family);
-        config.limit = request.limit.unwrap_or(config.limit);
-        config.interface_limit = request.interface_limit.unwrap_or(config.interface_limit);
-        config.unused = request.unused.unwrap_or(config.unused);
-        config.age = request.age.unwrap_or(config.age);
-        config.recycle = request.recycle.unwrap_or(config.recycle);
-        config.probe = request.probe.unwrap_or(config.probe);
-        config.announce = request.announce.unwrap_or(config.announce);
+        config.limit = self.limit.unwrap_or(config.limit);
+        config.interface_limit = self.interface_limit.unwrap_or(config.interface_limit);
+        config.unused = self.unused.unwrap_or(config.unused);
+        config.age = self.age.unwrap_or(config.age);
+        config.recycle = self.recycle.unwrap_or(config.recycle);
+        config.probe = self.probe.unwrap_or(config.probe);
+        config.announce = self.announce.unwrap_or(config.announce);
         router.set_neighbor_config(family, config);
         Ok(Outcome::Done(()))
     }
 }
 
-/// Adds or removes addresses for which proxy ARP answers.
-pub struct SetProxyRange;
-
-/// What [`SetProxyRange`] changes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetProxyRangeRequest {
-    /// Table.
-    #[serde(default)]
-    pub table: u32,
-    /// First address.
-    pub start: Ipv4Addr,
-    /// Last address.
-    pub end: Ipv4Addr,
-    /// Remove instead of add.
-    #[serde(default)]
-    pub remove: bool,
+request! {
+    /// Adds or removes addresses for which ARP requests are answered in the place of others.
+    pub change SetProxyRange "proxy_arp_add_del" ["set arp proxy"] {
+        /// Remove instead of add.
+        pub remove: bool = "del",
+        /// Table.
+        pub table: u32 = "table-id <id>" default(0),
+        /// First address.
+        pub start: Ipv4Addr = "start <addr>",
+        /// Last address.
+        pub end: Ipv4Addr = "end <addr>",
+    }
 }
 
-impl Operation<Router> for SetProxyRange {
-    const NAME: &'static str = "proxy_arp_add_del";
-    const ACCESS: Access = Access::Change;
-    type Request = SetProxyRangeRequest;
+impl Execute<Router> for SetProxyRange {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetProxyRangeRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let SetProxyRangeRequest { table, start, end, remove } = request;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let Self { table, start, end, remove } = self;
         if router.route_lookup(table, start.into()).is_none() {
             return Err(OpError::new(retval::NO_SUCH_FIB, format!("Nonexistent table id {table}")).key("table-id"));
         }
@@ -398,28 +297,22 @@ impl Operation<Router> for SetProxyRange {
     }
 }
 
-/// Switches proxy ARP on an interface.
-pub struct SetProxyArp;
-
-/// What [`SetProxyArp`] changes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetProxyArpRequest {
-    /// Interface.
-    pub interface: IfRef,
-    /// On or off.
-    pub enable: bool,
+request! {
+    /// Switches answers for the ranges of `set arp proxy' on an interface.
+    pub change SetProxyArp "proxy_arp_intfc_enable_disable" ["set interface proxy-arp"] {
+        /// Interface.
+        pub interface: IfRef = "<if>",
+        /// On or off.
+        pub enable: bool = "enable|disable" required(),
+    }
 }
 
-impl Operation<Router> for SetProxyArp {
-    const NAME: &'static str = "proxy_arp_intfc_enable_disable";
-    const ACCESS: Access = Access::Change;
-    type Request = SetProxyArpRequest;
+impl Execute<Router> for SetProxyArp {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetProxyArpRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        router.set_proxy_arp(index, request.enable).map_err(|e| neighbor_error(&e))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        router.set_proxy_arp(index, self.enable).map_err(|e| neighbor_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }

@@ -6,9 +6,9 @@ use quiver_command::operation::{OpError, Operation, retval};
 use crate::Router;
 use crate::api::{Handlers, reference};
 use crate::interface::api::{delete, made};
-use crate::interface::ops::DeleteKind;
 use crate::ops::done;
-use crate::pg::ops::{Action, Capture, CaptureRequest, CreatePg, CreatePgRequest, StreamState, StreamStateRequest};
+use crate::pg::PG;
+use crate::pg::ops::{Action, Capture, CreatePg, StreamState};
 
 pub(crate) fn add(handlers: &mut Handlers) {
     handlers.reply::<PgCreateInterface, PgCreateInterfaceReply>(|router, m| {
@@ -23,18 +23,17 @@ pub(crate) fn add(handlers: &mut Handlers) {
         let sw_if_index = create(router, m.interface_id.0, m.pg_flags.0 != 0, &m.mode)?;
         Ok(PgCreateInterfaceV3Reply { retval: 0, sw_if_index })
     });
-    handlers
-        .act::<PgDeleteInterface, PgDeleteInterfaceReply>(|router, m| delete(router, &m.sw_if_index, DeleteKind::PacketGenerator));
+    handlers.act::<PgDeleteInterface, PgDeleteInterfaceReply>(|router, m| delete(router, &m.sw_if_index, &PG));
     handlers.act::<PgCapture, PgCaptureReply>(|router, m| {
         let interface = reference(router, &m.interface_id)?;
         let count = Some(u64::from(m.count)).filter(|n| *n > 0);
         let file = Some(m.pcap_file_name).filter(|name| !name.is_empty());
-        Capture::run(router, CaptureRequest { interface, file, count, disable: !m.is_enabled }).map(drop)
+        Capture::run(router, Capture { interface, file, count, disable: !m.is_enabled }).map(drop)
     });
     handlers.act::<PgEnableDisable, PgEnableDisableReply>(|router, m| {
         let name = Some(m.stream_name).filter(|name| !name.is_empty());
         let action = if m.is_enabled { Action::Enable } else { Action::Disable };
-        StreamState::run(router, StreamStateRequest { name, action }).map(drop)
+        StreamState::run(router, StreamState { name, action }).map(drop)
     });
 }
 
@@ -49,5 +48,5 @@ fn create(router: &mut Router, number: u32, offloads: bool, mode: &PgInterfaceMo
     if let Some(there) = router.interfaces.by_name(&format!("pg{number}")) {
         return Ok(InterfaceIndex(there.index.0));
     }
-    Ok(made(&done(crate::api::perform::<CreatePg>(router, CreatePgRequest { number, mac: None })?)?))
+    Ok(made(&done(crate::api::perform::<CreatePg>(router, CreatePg { number, mac: None })?)?))
 }

@@ -11,8 +11,11 @@ use quiver_wire::MacAddr;
 use super::capture::{Capture, CreateFile, PgTx};
 use super::input::{Active, PgInput, Shared};
 use super::stream::{Maker, Source, StreamSpec};
-use crate::interface::{IfEvent, InterfaceError, Kind, NewInterface, Tx};
+use crate::interface::{IfEvent, InterfaceError, InterfaceKind, Kind, NewInterface, Tx};
 use crate::{NetError, Router, WorkerEvent};
+
+/// Packet-generator interfaces.
+pub const PG: InterfaceKind = InterfaceKind { name: "packet-generator", called: "a packet-generator interface", device_type: "pg" };
 
 /// Why a generator operation failed.
 #[derive(Debug, thiserror::Error)]
@@ -130,7 +133,7 @@ impl Router {
         let mac = mac.unwrap_or(MacAddr([0x02, 0xfe, bytes[0], bytes[1], bytes[2], bytes[3]]));
         let index = self.create_interface(NewInterface {
             name: format!("pg{number}"),
-            kind: Kind::Virtual("pg"),
+            kind: Kind::Virtual(&PG),
             mac,
             mtu: 9000,
             max_frame: 9216,

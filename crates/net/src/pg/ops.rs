@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use quiver_command::grammar::{Args, Command, IfRef};
 use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::request::Execute;
+use quiver_command::{commands, request, words};
 use quiver_wire::MacAddr;
 use quiver_wire::pcapfile::Reader;
 use serde::{Deserialize, Serialize};
 
 use crate::Router;
 use crate::files::{Elsewhere, Files, Place, Use};
-use crate::interface::ops::{Created, DeleteInterface, DeleteInterfaceRequest, DeleteKind, interface_error, resolve};
+use crate::interface::ops::{Created, DeleteInterface, interface_error, resolve};
 use crate::pg::parse::{Start, template};
-use crate::pg::{PgError, Sizes, Source, StreamInfo, StreamSpec, Vary};
+use crate::pg::{PG, PgError, Sizes, Source, StreamInfo, StreamSpec, Vary};
 
 /// Bytes of a capture file to send at most: it is kept in memory.
 const PCAP_MOST: u64 = 1 << 30;
@@ -21,13 +23,13 @@ const PCAP_MOST: u64 = 1 << 30;
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry
-        .operation::<CreatePg>()
-        .operation::<SetLinkState>()
+        .declare::<CreatePg>()
+        .declare::<SetLinkState>()
         .operation::<NewStream>()
         .operation::<ConfigureStream>()
-        .operation::<StreamState>()
-        .operation::<Capture>()
-        .operation::<ShowPg>()
+        .declare::<StreamState>()
+        .declare::<Capture>()
+        .declare::<ShowPg>()
         .values("stream", |router| router.pg_stream_names());
     for command in commands() {
         registry.command(command);
@@ -39,49 +41,10 @@ fn commands() -> Vec<Command<Router>> {
         [source <if>] [worker <n>] [maxframe <n>] [seed <n>] [data {...}] [pcap <file>] [buffer-flags <f>] [buffer-offload-flags <f>]";
     vec![
         Command {
-            path: "create packet-generator interface",
-            syntax: "<pg> [hw-addr <mac>] [mode ip4|ip6]",
-            help: "Makes a packet-generator interface and prints its name",
-            parse: |args, _| {
-                let name = args.word("pg interface such as pg0")?.into_owned();
-                let number =
-                    name.strip_prefix("pg").unwrap_or(&name).parse::<u32>().map_err(|_| {
-                        OpError::invalid("interface", &name, "a packet-generator interface is called pg and a number")
-                    })?;
-                let mut request = CreatePgRequest { number, mac: None };
-                while !args.is_empty() {
-                    if args.take_keyword("hw-addr") {
-                        request.mac = Some(args.mac("link address")?);
-                    } else if args.take_keyword("mode") {
-                        let mode = args.word("mode")?;
-                        let error = OpError::new(retval::UNSUPPORTED, format!("mode {mode} is not supported"));
-                        return Err(error.key("mode").value(mode).remedy("packet-generator interfaces carry Ethernet frames"));
-                    } else {
-                        return Err(args.unexpected());
-                    }
-                }
-                Ok(Invocation::new::<CreatePg>(request))
-            },
-        },
-        Command {
-            path: "test interface link-state",
-            syntax: "<pg> up|down",
-            help: "Lets the link of a packet-generator interface come and go",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                let up = args.expect_one_of(&[("up", true), ("down", false)])?;
-                Ok(Invocation::new::<SetLinkState>(LinkStateRequest { interface, up }))
-            },
-        },
-        Command {
             path: "delete packet-generator interface",
             syntax: "<if>",
             help: "Removes a packet-generator interface with its streams",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                let kind = DeleteKind::PacketGenerator;
-                Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind }))
-            },
+            parse: |args, _| Ok(Invocation::new::<DeleteInterface>(DeleteInterface::of(&PG, args.interface()?))),
         },
         Command {
             path: "packet-generator new",
@@ -110,63 +73,7 @@ fn commands() -> Vec<Command<Router>> {
                 Ok(Invocation::new::<ConfigureStream>(change))
             },
         },
-        Command {
-            path: "packet-generator enable-stream",
-            syntax: "[<stream>]",
-            help: "Starts a stream from its beginning, or all",
-            parse: |args, _| stream_state(args, Action::Enable),
-        },
-        Command {
-            path: "packet-generator disable-stream",
-            syntax: "[<stream>]",
-            help: "Stops a stream, or all",
-            parse: |args, _| stream_state(args, Action::Disable),
-        },
-        Command {
-            path: "packet-generator delete",
-            syntax: "<stream>",
-            help: "Removes a stream",
-            parse: |args, _| {
-                let name = args.word("stream")?.into_owned();
-                Ok(Invocation::new::<StreamState>(StreamStateRequest { name: Some(name), action: Action::Delete }))
-            },
-        },
-        Command {
-            path: "packet-generator capture",
-            syntax: "<if> pcap <file> [count <n>] [disable]",
-            help: "Writes what leaves on a packet-generator interface to a new file, or ends that",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                let mut request = CaptureRequest { interface, file: None, count: None, disable: false };
-                while !args.is_empty() {
-                    if args.take_keyword("pcap") {
-                        request.file = Some(args.word("file")?.into_owned());
-                    } else if args.take_keyword("count") {
-                        request.count = Some(args.number("count")?);
-                    } else if args.take_keyword("disable") {
-                        request.disable = true;
-                    } else {
-                        return Err(args.unexpected());
-                    }
-                }
-                Ok(Invocation::new::<Capture>(request))
-            },
-        },
-        Command {
-            path: "show packet-generator",
-            syntax: "[verbose]",
-            help: "Shows streams: whether they run, and what they have sent",
-            parse: |args, _| {
-                args.take_keyword("verbose");
-                Ok(Invocation::new::<ShowPg>(()))
-            },
-        },
     ]
-}
-
-fn stream_state(args: &mut Args<'_>, action: Action) -> Result<Invocation<Router>, OpError> {
-    let name = if args.is_empty() { None } else { Some(args.word("stream")?.into_owned()) };
-    Ok(Invocation::new::<StreamState>(StreamStateRequest { name, action }))
 }
 
 fn pg_error(error: &PgError) -> OpError {
@@ -184,12 +91,9 @@ fn pg_error(error: &PgError) -> OpError {
 }
 
 /// Makes a packet-generator interface.
-pub struct CreatePg;
-
-/// What [`CreatePg`] makes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CreatePgRequest {
+pub struct CreatePg {
     /// Number in the name.
     pub number: u32,
     /// Link address.
@@ -197,18 +101,46 @@ pub struct CreatePgRequest {
     pub mac: Option<[u8; 6]>,
 }
 
-impl Operation<Router> for CreatePg {
-    const NAME: &'static str = "pg_interface_create";
-    const ACCESS: Access = Access::Change;
-    type Request = CreatePgRequest;
+commands! {
+    change CreatePg "pg_interface_create" {
+        /// Makes a packet-generator interface and prints its name.
+        ["create packet-generator interface"] "<pg> [hw-addr <mac>] [mode ip4|ip6]" by parse_create => create_command,
+    }
+}
+
+fn create_command(CreatePg { number, mac }: &CreatePg) -> Option<String> {
+    let hw_addr = mac.map(|mac| format!(" hw-addr {}", MacAddr(mac))).unwrap_or_default();
+    Some(format!("create packet-generator interface pg{number}{hw_addr}"))
+}
+
+fn parse_create(args: &mut Args<'_>) -> Result<CreatePg, OpError> {
+    let name = args.word("pg interface such as pg0")?.into_owned();
+    let number = name
+        .strip_prefix("pg")
+        .unwrap_or(&name)
+        .parse::<u32>()
+        .map_err(|_| OpError::invalid("interface", &name, "a packet-generator interface is called pg and a number"))?;
+    let mut request = CreatePg { number, mac: None };
+    while !args.is_empty() {
+        if args.take_keyword("hw-addr") {
+            request.mac = Some(args.mac("link address")?);
+        } else if args.take_keyword("mode") {
+            let mode = args.word("mode")?;
+            let error = OpError::new(retval::UNSUPPORTED, format!("mode {mode} is not supported"));
+            return Err(error.key("mode").value(mode).remedy("packet-generator interfaces carry Ethernet frames"));
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    Ok(request)
+}
+
+impl Execute<Router> for CreatePg {
     type Reply = Created;
 
-    fn run(router: &mut Router, request: CreatePgRequest) -> Result<Outcome<Router, Created>, OpError> {
-        let mac = request.mac.map(MacAddr);
-        let index = router.pg_create_interface(request.number, mac).map_err(|e| pg_error(&e))?;
-        let hw_addr = mac.map(|mac| format!(" hw-addr {mac}")).unwrap_or_default();
-        let command = format!("create packet-generator interface pg{}{hw_addr}", request.number);
-        router.made_as::<Self>(index, &request, command);
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Created>, OpError> {
+        let index = router.pg_create_interface(self.number, self.mac.map(MacAddr)).map_err(|e| pg_error(&e))?;
+        router.made_by(index, &self);
         Ok(Outcome::Done(Created::one(router, index)))
     }
 }
@@ -354,28 +286,22 @@ fn read_pcap(place: &Place) -> Result<Source, OpError> {
     packets.map(Source::Recorded).map_err(|e| failed(e.to_string()))
 }
 
-/// Lets the link of an interface come and go.
-pub struct SetLinkState;
-
-/// What [`SetLinkState`] does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LinkStateRequest {
-    /// A packet-generator interface.
-    pub interface: IfRef,
-    /// Whether there is a link.
-    pub up: bool,
+request! {
+    /// Lets the link of a packet-generator interface come and go.
+    pub change SetLinkState "pg_link_state_set" ["test interface link-state"] {
+        /// A packet-generator interface.
+        pub interface: IfRef = "<pg>" name("interface"),
+        /// Whether there is a link.
+        pub up: bool = "up|down" required(),
+    }
 }
 
-impl Operation<Router> for SetLinkState {
-    const NAME: &'static str = "pg_link_state_set";
-    const ACCESS: Access = Access::Change;
-    type Request = LinkStateRequest;
+impl Execute<Router> for SetLinkState {
     type Reply = ();
 
-    fn run(router: &mut Router, request: LinkStateRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        router.pg_set_link(index, request.up).map_err(|e| pg_error(&e))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        router.pg_set_link(index, self.up).map_err(|e| pg_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }
@@ -471,40 +397,45 @@ impl Operation<Router> for ConfigureStream {
     }
 }
 
-/// What happens to a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Action {
-    /// Starts from its beginning.
-    Enable,
-    /// Stops.
-    Disable,
-    /// Goes away.
-    Delete,
+words! {
+    /// What happens to a stream.
+    pub enum Action {
+        /// Starts from its beginning.
+        Enable = "enable",
+        /// Stops.
+        Disable = "disable",
+        /// Goes away.
+        Delete = "delete",
+    }
 }
 
 /// Starts, stops or removes streams.
-pub struct StreamState;
-
-/// Which stream [`StreamState`] changes, and how.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct StreamStateRequest {
+pub struct StreamState {
     /// Stream; all where absent (not for `delete`).
     pub name: Option<String>,
     /// Change.
     pub action: Action,
 }
 
-impl Operation<Router> for StreamState {
-    const NAME: &'static str = "pg_stream_state";
-    const ACCESS: Access = Access::Change;
-    type Request = StreamStateRequest;
+commands! {
+    change StreamState "pg_stream_state" {
+        /// Starts a stream from its beginning, or all.
+        ["packet-generator enable-stream"] { name: Option<String> = "<stream>" } => { name, action: Action::Enable },
+        /// Stops a stream, or all.
+        ["packet-generator disable-stream"] { name: Option<String> = "<stream>" } => { name, action: Action::Disable },
+        /// Removes a stream.
+        ["packet-generator delete"] { name: String = "<stream>" } => { name: Some(name), action: Action::Delete },
+    }
+}
+
+impl Execute<Router> for StreamState {
     type Reply = ();
 
-    fn run(router: &mut Router, request: StreamStateRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let name = request.name.as_deref();
-        let result = match (request.action, name) {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let name = self.name.as_deref();
+        let result = match (self.action, name) {
             (Action::Enable, _) => router.pg_enable(name),
             (Action::Disable, _) => router.pg_disable(name),
             (Action::Delete, Some(name)) => router.pg_delete_stream(name),
@@ -515,52 +446,49 @@ impl Operation<Router> for StreamState {
     }
 }
 
-/// Starts or ends a capture.
-pub struct Capture;
-
-/// What [`Capture`] captures.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CaptureRequest {
-    /// Packet-generator interface.
-    pub interface: IfRef,
-    /// File to make.
-    #[serde(default)]
-    pub file: Option<String>,
-    /// Packets; without end where absent.
-    #[serde(default)]
-    pub count: Option<u64>,
-    /// End it.
-    #[serde(default)]
-    pub disable: bool,
+request! {
+    /// Writes what leaves on a packet-generator interface to a new file, or ends that.
+    pub change Capture "pg_capture" ["packet-generator capture"] {
+        /// Packet-generator interface.
+        pub interface: IfRef = "<if>",
+        /// File to make.
+        pub file: Option<String> = "pcap <file>",
+        /// Packets; without end where absent.
+        pub count: Option<u64> = "count <n>",
+        /// End it.
+        pub disable: bool = "disable",
+    }
 }
 
-impl Operation<Router> for Capture {
-    const NAME: &'static str = "pg_capture";
-    const ACCESS: Access = Access::Change;
-    type Request = CaptureRequest;
+impl Execute<Router> for Capture {
     type Reply = ();
 
-    fn run(router: &mut Router, request: CaptureRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let interface = resolve(router, &request.interface)?;
-        if request.disable {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let interface = resolve(router, &self.interface)?;
+        if self.disable {
             let trouble = router.pg_capture_stop(interface).map_err(|e| pg_error(&e))?;
             return match trouble {
                 Some(text) => Err(OpError::new(retval::CANNOT_CREATE_PCAP_FILE, text).key("file")),
                 None => Ok(Outcome::Done(())),
             };
         }
-        let Some(file) = &request.file else { return Err(OpError::unspecified("which file?").key("pcap")) };
+        let Some(file) = &self.file else { return Err(OpError::unspecified("which file?").key("pcap")) };
         let place = Files::place(router, file, Use::Write)?;
         place.check_new().map_err(|error| place.no_capture("write", &error))?;
         let (path, create) = (place.path().to_owned(), Arc::new(move || place.create_new()));
-        router.pg_capture(interface, path, create, request.count).map_err(|e| pg_error(&e))?;
+        router.pg_capture(interface, path, create, self.count).map_err(|e| pg_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }
 
-/// Shows streams.
-pub struct ShowPg;
+request! {
+    /// Shows streams: whether they run, and what they have sent.
+    pub read ShowPg "pg_show" ["show packet-generator"] {
+    } ignores {
+        /// All is shown anyway.
+        "verbose",
+    }
+}
 
 /// A stream as shown.
 #[derive(Debug, Clone, Serialize)]
@@ -627,13 +555,10 @@ impl Text for StreamList {
     }
 }
 
-impl Operation<Router> for ShowPg {
-    const NAME: &'static str = "pg_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ();
+impl Execute<Router> for ShowPg {
     type Reply = StreamList;
 
-    fn run(router: &mut Router, (): ()) -> Result<Outcome<Router, StreamList>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, StreamList>, OpError> {
         let sizes = |info: &StreamInfo| match (&info.spec.sizes, &info.spec.source) {
             (Some(s), _) => (s.low, s.high),
             (None, Source::Made(template)) => (template.bytes.len(), template.bytes.len()),

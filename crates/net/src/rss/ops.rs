@@ -5,41 +5,30 @@
 
 use std::fmt::Write as _;
 
-use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
-use quiver_command::request;
+use quiver_command::configuration::{Configuration, Stage, each};
+use quiver_command::grammar::{Args, IfRef, quote};
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
 use quiver_command::request::Execute;
+use quiver_command::{commands, request};
 use quiver_graph::topology::parse_cpu_list;
 use serde::{Deserialize, Serialize};
 
-use crate::Router;
+use crate::interface::configuration::{named, numbers};
 use crate::interface::ops::{chosen, interface_error, resolve};
 use crate::rss::{HashInput, RssConfig};
+use crate::{IfIndex, Router};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<SetRss>()
-        .declare::<ShowRss>()
-        .command(Command {
-            path: "set interface rss",
-            syntax: "<if> workers <list> [symmetric] | <if> disable",
-            help: "Spreads the flows of an interface over workers, numbered from 0, by addresses, protocol and ports",
-            parse: |args, _| parse(args, true),
-        })
-        .command(Command {
-            path: "set interface handoff",
-            syntax: "<if> workers <list> [symmetrical|asymmetrical] [l4] | <if> disable",
-            help: "Spreads the flows of an interface over workers, numbered from 0, by addresses and protocol, with l4 by ports too",
-            parse: |args, _| parse(args, false),
-        });
+    registry.declare::<SetRss>().declare::<ShowRss>();
+    registry.configuration(Stage::Links, |router| each(numbers(router), spread));
 }
 
-fn parse(args: &mut Args<'_>, l4: bool) -> Result<Invocation<Router>, OpError> {
+fn parse(args: &mut Args<'_>, l4: bool) -> Result<SetRss, OpError> {
     let interface = args.interface()?;
-    let mut request = SetRssRequest { interface, workers: Vec::new(), symmetric: false, l4 };
+    let mut request = SetRss { interface, workers: Vec::new(), symmetric: false, l4 };
     if args.take_keyword("disable") {
-        return Ok(Invocation::new::<SetRss>(request));
+        return Ok(request);
     }
     args.expect_keyword("workers")?;
     let list = args.word("workers")?;
@@ -60,7 +49,28 @@ fn parse(args: &mut Args<'_>, l4: bool) -> Result<Invocation<Router>, OpError> {
             Word::Disable => request.workers.clear(),
         }
     }
-    Ok(Invocation::new::<SetRss>(request))
+    Ok(request)
+}
+
+fn command(SetRss { interface, workers, symmetric, l4 }: &SetRss) -> Option<String> {
+    let interface = quote(interface.as_str());
+    let list = workers.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+    Some(match (workers.is_empty(), l4, symmetric) {
+        (true, true, _) => format!("set interface rss {interface} disable"),
+        (true, false, _) => format!("set interface handoff {interface} disable"),
+        (false, true, true) => format!("set interface rss {interface} workers {list} symmetric"),
+        (false, true, false) => format!("set interface rss {interface} workers {list}"),
+        (false, false, true) => format!("set interface handoff {interface} workers {list} symmetrical"),
+        (false, false, false) => format!("set interface handoff {interface} workers {list}"),
+    })
+}
+
+/// What is said of an interface in the running configuration.
+fn spread(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
+    let (Some(interface), Some(config)) = (router.interfaces.get(*index), router.rss(*index)) else { return };
+    let workers = config.workers.iter().filter_map(|worker| u16::try_from(*worker).ok()).collect();
+    let HashInput { symmetric, l4 } = config.input;
+    out.push(&SetRss { interface: named(interface), workers, symmetric, l4 });
 }
 
 #[derive(Clone, Copy)]
@@ -71,12 +81,9 @@ enum Word {
 }
 
 /// Spreads the flows of an interface over workers.
-pub struct SetRss;
-
-/// What [`SetRss`] does.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SetRssRequest {
+pub struct SetRss {
     /// Interface.
     pub interface: IfRef,
     /// Workers, from 0; none: all packets stay with the worker that polls.
@@ -90,17 +97,23 @@ pub struct SetRssRequest {
     pub l4: bool,
 }
 
-impl Operation<Router> for SetRss {
-    const NAME: &'static str = "interface_rss_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetRssRequest;
+commands! {
+    change SetRss "interface_rss_set" {
+        /// Spreads the flows of an interface over workers, numbered from 0, by addresses, protocol and ports.
+        ["set interface rss"] "<if> workers <list> [symmetric] | <if> disable" by |args| parse(args, true) => command,
+        /// Spreads the flows of an interface over workers, numbered from 0, by addresses and protocol, with l4 by ports too.
+        ["set interface handoff"] "<if> workers <list> [symmetrical|asymmetrical] [l4] | <if> disable" by |args| parse(args, false),
+    }
+}
+
+impl Execute<Router> for SetRss {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetRssRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        let config = (!request.workers.is_empty()).then(|| RssConfig {
-            workers: request.workers.iter().map(|w| usize::from(*w)).collect(),
-            input: HashInput { symmetric: request.symmetric, l4: request.l4 },
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        let config = (!self.workers.is_empty()).then(|| RssConfig {
+            workers: self.workers.iter().map(|w| usize::from(*w)).collect(),
+            input: HashInput { symmetric: self.symmetric, l4: self.l4 },
         });
         router.set_rss(index, config).map_err(|error| interface_error(&error))?;
         Ok(Outcome::Done(()))

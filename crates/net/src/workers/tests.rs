@@ -6,7 +6,7 @@ use std::time::Duration;
 use quiver_graph::{IfIndex, Link, Port, RxBurst, RxMode, RxQueue, RxState, ThreadPlan, TxBatch, TxQueue};
 use quiver_wire::MacAddr;
 
-use crate::interface::{Kind, L2Mode, NewInterface, Tx};
+use crate::interface::{InterfaceKind, Kind, L2Mode, NewInterface, Tx};
 use crate::pg::{Source, StreamSpec, parse};
 use crate::testing::Harness;
 
@@ -90,7 +90,7 @@ fn line(h: &mut Harness, name: &str) -> (IfIndex, Line) {
     let line = Line::default();
     let new = NewInterface {
         name: name.into(),
-        kind: Kind::Device("line"),
+        kind: Kind::Device(&InterfaceKind { name: "line", called: "a line", device_type: "line" }),
         mac: MacAddr([2, 0, 0, 0, 0, 1]),
         mtu: 1500,
         max_frame: 1514,

@@ -11,12 +11,12 @@ use quiver_net::Router;
 use quiver_net::api::{ALL, Details, Handlers, said};
 use quiver_net::interface::Kind;
 use quiver_net::interface::api::{delete, given, made};
-use quiver_net::interface::ops::{DeleteInterface, DeleteInterfaceRequest, DeleteKind};
+use quiver_net::interface::ops::DeleteInterface;
 use quiver_net::ops::done;
 
-use crate::ops::af_xdp::CreateAfXdp;
-use crate::ops::host_interface::CreateHost;
-use crate::ops::tap::{CreateTap, Gateway, HostAddressRequest, TapInfo};
+use crate::ops::af_xdp::{AF_XDP, CreateAfXdp};
+use crate::ops::host_interface::{CreateHost, HOST};
+use crate::ops::tap::{CreateTap, Gateway, HostAddressRequest, TAP, TapInfo};
 
 pub(super) fn add(handlers: &mut Handlers) {
     handlers.reply::<AfPacketCreate, AfPacketCreateReply>(|router, m| {
@@ -50,23 +50,23 @@ pub(super) fn add(handlers: &mut Handlers) {
     });
     handlers.act::<AfPacketDelete, AfPacketDeleteReply>(|router, m| {
         let interface = IfRef(format!("host-{}", m.host_if_name.as_str()));
-        quiver_net::api::perform::<DeleteInterface>(router, DeleteInterfaceRequest { interface, kind: DeleteKind::Host }).map(drop)
+        quiver_net::api::perform::<DeleteInterface>(router, DeleteInterface::of(&HOST, interface)).map(drop)
     });
     handlers.dump::<AfPacketDump>(|router, _, send| {
-        for interface in router.interfaces.iter().filter(|i| i.kind == Kind::Device("host")) {
+        for interface in router.interfaces.iter().filter(|i| i.kind == Kind::Device(&HOST)) {
             let host_if_name = Text(interface.name.trim_start_matches("host-").to_owned());
             send(&AfPacketDetails { sw_if_index: InterfaceIndex(interface.index.0), host_if_name });
         }
     });
     handlers.reply::<AfXdpCreateV3, AfXdpCreateV3Reply>(create_af_xdp);
-    handlers.act::<AfXdpDelete, AfXdpDeleteReply>(|router, m| delete(router, &m.sw_if_index, DeleteKind::AfXdp));
+    handlers.act::<AfXdpDelete, AfXdpDeleteReply>(|router, m| delete(router, &m.sw_if_index, &AF_XDP));
     handlers.reply::<TapCreateV3, TapCreateV3Reply>(create_tap);
     handlers.reply::<TapCreateV2, TapCreateV2Reply>(|router, m| {
         let TapCreateV3Reply { retval, sw_if_index } = create_tap(router, third(m))?;
         Ok(TapCreateV2Reply { retval, sw_if_index })
     });
     handlers.dump::<SwInterfaceTapV2Dump>(dump_taps);
-    handlers.act::<TapDeleteV2, TapDeleteV2Reply>(|router, m| delete(router, &m.sw_if_index, DeleteKind::Tap));
+    handlers.act::<TapDeleteV2, TapDeleteV2Reply>(|router, m| delete(router, &m.sw_if_index, &TAP));
 }
 
 /// A link address, where none is to be drawn.

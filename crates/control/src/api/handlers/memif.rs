@@ -8,10 +8,9 @@ use quiver_drivers::memif::{Mode, Role};
 use quiver_net::Router;
 use quiver_net::api::{ALL, Details, Handlers, flags, said};
 use quiver_net::interface::api::delete;
-use quiver_net::interface::ops::DeleteKind;
 use quiver_net::ops::done;
 
-use crate::ops::memif::{self, CreateMemif as MakeMemif, CreateSocket, DeleteSocket};
+use crate::ops::memif::{self, CreateMemif as MakeMemif, CreateSocket, DeleteSocket, MEMIF};
 
 pub(super) fn add(handlers: &mut Handlers) {
     handlers.act::<MemifSocketFilenameAddDel, MemifSocketFilenameAddDelReply>(|router, m| {
@@ -45,7 +44,7 @@ pub(super) fn add(handlers: &mut Handlers) {
         })?;
         Ok(MemifCreateV2Reply { retval: 0, sw_if_index: create(router, request)? })
     });
-    handlers.act::<MemifDelete, MemifDeleteReply>(|router, m| delete(router, &m.sw_if_index, DeleteKind::Memif));
+    handlers.act::<MemifDelete, MemifDeleteReply>(|router, m| delete(router, &m.sw_if_index, &MEMIF));
     handlers.dump::<MemifDump>(dump);
 }
 

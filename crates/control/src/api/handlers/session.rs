@@ -29,7 +29,8 @@ pub(super) fn add(handlers: &mut Handlers) {
         Flow::Done
     });
     handlers.call::<ApiVersions>(|call, _| {
-        let versions: Vec<ModuleVersion> = MODULES.iter().map(|module| module_version(module)).collect();
+        let of_plugins = call.table.modules().iter().filter(|module| MODULES.iter().all(|known| known.name != module.name));
+        let versions: Vec<ModuleVersion> = MODULES.iter().chain(of_plugins).map(|module| module_version(module)).collect();
         call.send(&ApiVersionsReply { retval: 0, count: 0, api_versions: versions });
         Flow::Done
     });

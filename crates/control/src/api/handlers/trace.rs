@@ -4,13 +4,12 @@
 //! go on to be traced.
 
 use quiver_api::defs::*;
-use quiver_command::operation::Empty;
 use quiver_command::operation::{OpError, Operation as _, retval};
 use quiver_graph::NodeId;
 use quiver_net::Router;
 use quiver_net::api::{ALL, Call, Clients, Flow, Handlers};
 
-use crate::ops::trace::{self, AddTrace, AddTraceRequest, ClearTrace, Filter, SetTraceFilter, SetTraceFilterRequest};
+use crate::ops::trace::{self, AddTrace, ClearTrace, Filter, SetTraceFilter};
 
 /// Traces that are put into words before the thread is given back.
 const AT_ONCE: usize = 16;
@@ -26,21 +25,21 @@ pub(super) fn add(handlers: &mut Handlers) {
                 return Err(OpError::new(retval::INVALID_VALUE, format!("filters of kind {other} are not there")).key("flag"));
             }
         };
-        SetTraceFilter::run(router, SetTraceFilterRequest { filter }).map(drop)
+        SetTraceFilter::run(router, SetTraceFilter { filter }).map(drop)
     });
     handlers.act::<TraceCapturePackets, TraceCapturePacketsReply>(|router, m| {
         let node = node(router, m.node_index)?;
         if m.pre_capture_clear {
-            ClearTrace::run(router, Empty {})?;
+            ClearTrace::run(router, ClearTrace {})?;
         }
-        let request = AddTraceRequest { node, count: m.max_packets };
+        let request = AddTrace { node, count: m.max_packets };
         // For a node that brings no packets in VPP says that there is none.
         AddTrace::run(router, request).map(drop).map_err(|error| match error.code {
             retval::UNSUPPORTED => OpError { code: retval::NO_SUCH_NODE, ..error },
             _ => error,
         })
     });
-    handlers.act::<TraceClearCapture, TraceClearCaptureReply>(|router, _| ClearTrace::run(router, Empty {}).map(drop));
+    handlers.act::<TraceClearCapture, TraceClearCaptureReply>(|router, _| ClearTrace::run(router, ClearTrace {}).map(drop));
     handlers.call::<TraceClearCache>(|call, _| {
         forget(call);
         call.send(&TraceClearCacheReply::default());

@@ -1,15 +1,14 @@
 //! Making and removing memif sockets and interfaces.
 
 use quiver_command::configuration::Entry;
-use quiver_command::grammar::{Command, IfRef};
+use quiver_command::grammar::Command;
 use quiver_command::operation::{Invocation, OpError, Outcome, Registry, Text, View};
 use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_drivers::memif::{Key, Limits, MemifConfig, Mode, POOL_BUFFERS, Role, SocketConfig};
 use quiver_net::Router;
-use quiver_net::interface::ops::{
-    CreatedInterface, DeleteInterface, DeleteInterfaceRequest, DeleteKind, NewName, create_port_interface,
-};
+use quiver_net::interface::InterfaceKind;
+use quiver_net::interface::ops::{CreatedInterface, DeleteInterface, NewName, create_port_interface};
 use serde::Serialize;
 
 use super::super::configuration::Said;
@@ -19,6 +18,9 @@ use crate::system::System;
 /// Largest IP packet by default, bytes, as in VPP.
 const MTU: u32 = 9000;
 
+/// Their kind.
+pub const MEMIF: InterfaceKind = InterfaceKind { name: "memif", called: "a memif interface", device_type: "memif" };
+
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.declare::<CreateSocket>().declare::<DeleteSocket>().declare::<CreateMemif>();
     registry.command(Command {
@@ -27,8 +29,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         help: "Removes a memif interface",
         parse: |args, _| {
             args.take_keyword("sw_if_index");
-            let interface: IfRef = args.interface()?;
-            Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind: DeleteKind::Memif }))
+            Ok(Invocation::new::<DeleteInterface>(DeleteInterface::of(&MEMIF, args.interface()?)))
         },
     });
 }
@@ -165,7 +166,7 @@ impl Execute<Router> for CreateMemif {
         let config = self.config(router.graph.fleet().threads().len());
         let name = NewName { name: config.key.to_string(), key: "id", value: self.id.to_string() };
         let open = |router: &mut Router| memif(router).map_err(|e| system_error(&e))?.create(config).map_err(|e| memif_error(&e));
-        let made = create_port_interface(router, "memif", name, Some(MTU), open)?;
+        let made = create_port_interface(router, &MEMIF, name, Some(MTU), open)?;
         router.made_by(made.index(), &self);
         Ok(Outcome::Done(CreatedMemif(made)))
     }

@@ -2,46 +2,29 @@
 
 use std::fmt::Write as _;
 
-use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::grammar::IfRef;
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_drivers::memif::{DescriptorInfo, InterfaceInfo, Limits, Memif, Mode, RingInfo, Role};
 use quiver_net::Router;
 use quiver_net::interface::ops::resolve;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{memif, system_error};
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowMemif>();
-    registry.command(Command {
-        path: "show memif",
-        syntax: "[<if> …] [descriptors]",
-        help: "Shows memif sockets, interfaces, their memory and rings",
-        parse: |args, _| {
-            let mut request = ShowMemifRequest::default();
-            while !args.is_empty() {
-                if args.take_keyword("descriptors") {
-                    request.descriptors = true;
-                } else {
-                    request.interfaces.push(args.interface()?);
-                }
-            }
-            Ok(Invocation::new::<ShowMemif>(request))
-        },
-    });
+    registry.declare::<ShowMemif>();
 }
 
-/// Shows sockets and interfaces.
-pub struct ShowMemif;
-
-/// What [`ShowMemif`] shows.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowMemifRequest {
-    /// Which interfaces; all where empty.
-    pub interfaces: Vec<IfRef>,
-    /// Descriptors of the rings, too.
-    pub descriptors: bool,
+request! {
+    /// Shows memif sockets, interfaces, their memory and rings.
+    pub read ShowMemif "memif_show" ["show memif"] {
+        /// Which interfaces; all where empty.
+        pub interfaces: Vec<IfRef> = "<if>",
+        /// Descriptors of the rings, too.
+        pub descriptors: bool = "descriptors",
+    }
 }
 
 /// A socket.
@@ -263,15 +246,12 @@ impl Text for MemifList {
     }
 }
 
-impl Operation<Router> for ShowMemif {
-    const NAME: &'static str = "memif_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowMemifRequest;
+impl Execute<Router> for ShowMemif {
     type Reply = MemifList;
 
-    fn run(router: &mut Router, request: ShowMemifRequest) -> Result<Outcome<Router, MemifList>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, MemifList>, OpError> {
         let mut wanted = Vec::new();
-        for name in &request.interfaces {
+        for name in &self.interfaces {
             let index = resolve(router, name)?;
             wanted.push((name, router.interfaces.name(index)));
         }
@@ -281,7 +261,7 @@ impl Operation<Router> for ShowMemif {
             let error = OpError::new(retval::INVALID_INTERFACE, format!("{name} is not a memif interface"));
             return Err(error.key("interface").value(name));
         }
-        let look = if request.descriptors { Memif::interface_with_descriptors } else { Memif::interface };
+        let look = if self.descriptors { Memif::interface_with_descriptors } else { Memif::interface };
         let chosen = keys.iter().filter(|k| wanted.is_empty() || wanted.iter().any(|(_, w)| k.to_string() == *w));
         let interfaces = chosen.filter_map(|k| look(&memif, *k)).map(MemifRow::of).collect();
         let socket = |s: quiver_drivers::memif::SocketInfo| SocketRow {

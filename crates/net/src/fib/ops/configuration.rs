@@ -1,7 +1,6 @@
 //! Tables, routes and path MTUs in the running configuration.
 
 use quiver_command::configuration::{Configuration, Stage, Steps, each, whole};
-use quiver_command::grammar::quote;
 use quiver_command::operation::Registry;
 use quiver_wire::IpPrefix;
 
@@ -9,7 +8,7 @@ use super::Family;
 use super::change::{ChangeRoute, RouteRequest, RouteSource};
 use super::path::PathRequest;
 use super::path_mtu::SetPathMtu;
-use super::table::{ChangeTable, ChangeTableRequest, SetFlowHash, SetFlowHashRequest, SetInterfaceTable, SetInterfaceTableRequest};
+use super::table::{ChangeTable, SetFlowHash, SetInterfaceTable};
 use crate::Router;
 use crate::fib::{RouteInfo, Source, TableInfo, default_name};
 use crate::interface::configuration::{named, numbers};
@@ -29,13 +28,6 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .covers(&["ip_route_add_del", "ip_table_add_del", "path_mtu_set", "set_ip_flow_hash", "sw_interface_set_table"]);
 }
 
-const fn word(family: FamilyId) -> &'static str {
-    match family {
-        FamilyId::V4 => "ip",
-        FamilyId::V6 => "ip6",
-    }
-}
-
 fn all_tables(router: &Router) -> impl Iterator<Item = TableInfo> {
     [FamilyId::V4, FamilyId::V6].into_iter().flat_map(|family| router.tables(family))
 }
@@ -45,17 +37,14 @@ fn tables(router: &Router, out: &mut Configuration<Router>) {
         let (family, id) = (Family::from(table.family), table.id);
         if id != 0 {
             let name = (table.name != default_name(table.family, id)).then_some(table.name);
-            let command = format!("{} table add {id}", word(table.family));
-            let command = name.iter().fold(command, |command, name| format!("{command} name {}", quote(name)));
-            out.push_as::<ChangeTable>(&ChangeTableRequest { family, id: Some(id), name, remove: false }, command);
+            out.push(&ChangeTable { family, id: Some(id), name, remove: false });
         }
         // Nothing of an IPv4 packet is a flow label.
         let known = if table.family == FamilyId::V4 { !FlowHash::FLOWLABEL } else { !0 };
         if table.flow_hash.0 & known != FlowHash::DEFAULT.0 & known {
             let parts = FlowHash::NAMES.iter().filter(|(_, bit)| table.flow_hash.0 & known & bit != 0);
             let take: Vec<String> = parts.map(|(name, _)| (*name).to_owned()).collect();
-            let command = format!("set {} flow-hash table {id} {}", word(table.family), take.join(" "));
-            out.push_as::<SetFlowHash>(&SetFlowHashRequest { family, table: id, take }, command);
+            out.push(&SetFlowHash { family, table: id, take });
         }
     }
 }
@@ -64,9 +53,7 @@ fn interface_tables(router: &Router, index: &crate::IfIndex, out: &mut Configura
     let Some(interface) = router.interfaces.get(*index) else { return };
     for (family, table) in [(FamilyId::V4, interface.tables.0), (FamilyId::V6, interface.tables.1)] {
         if table != 0 {
-            let command = format!("set interface {} table {} {table}", word(family), quote(&interface.name));
-            let request = SetInterfaceTableRequest { family: family.into(), interface: named(interface), table };
-            out.push_as::<SetInterfaceTable>(&request, command);
+            out.push(&SetInterfaceTable { family: family.into(), interface: named(interface), table });
         }
     }
 }
@@ -74,8 +61,7 @@ fn interface_tables(router: &Router, index: &crate::IfIndex, out: &mut Configura
 /// Tables that go with the last of their interfaces.
 fn deleted_tables(router: &Router, out: &mut Configuration<Router>) {
     for table in all_tables(router).filter(|table| !table.wanted && table.id != 0) {
-        let request = ChangeTableRequest { family: table.family.into(), id: Some(table.id), name: None, remove: true };
-        out.push_as::<ChangeTable>(&request, format!("{} table del {}", word(table.family), table.id));
+        out.push(&ChangeTable { family: table.family.into(), id: Some(table.id), name: None, remove: true });
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
-use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::grammar::{Args, IfRef};
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
+use quiver_command::request::Execute;
+use quiver_command::{commands, request};
 use serde::{Deserialize, Serialize};
 
 use crate::Router;
@@ -13,123 +15,24 @@ use crate::ip::{FamilyId, FlowHash};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ChangeTable>().operation::<ShowTables>().operation::<SetInterfaceTable>().operation::<SetFlowHash>();
-    let table = "[add|del] [<id>] [name <s>]";
-    let bind = "<if> <table-id>";
-    let hash4 = "table <id> [src] [dst] [sport] [dport] [proto] [reverse] [gtpv1teid] [symmetric]";
-    let hash6 = "table <id> [src] [dst] [sport] [dport] [proto] [reverse] [gtpv1teid] [flowlabel] [symmetric]";
-    let commands = [
-        Command {
-            path: "ip table",
-            syntax: table,
-            help: "Makes an IPv4 table (the lowest free number, printed, where none is given) or removes one",
-            parse: |args, _| parse_table(args, Family::Ip4),
-        },
-        Command {
-            path: "ip6 table",
-            syntax: table,
-            help: "Makes an IPv6 table (the lowest free number, printed, where none is given) or removes one",
-            parse: |args, _| parse_table(args, Family::Ip6),
-        },
-        Command {
-            path: "show ip table",
-            syntax: "",
-            help: "Shows IPv4 tables",
-            parse: |_, _| Ok(Invocation::new::<ShowTables>(ShowTablesRequest { family: Family::Ip4 })),
-        },
-        Command {
-            path: "show ip6 table",
-            syntax: "",
-            help: "Shows IPv6 tables",
-            parse: |_, _| Ok(Invocation::new::<ShowTables>(ShowTablesRequest { family: Family::Ip6 })),
-        },
-        Command {
-            path: "set interface ip table",
-            syntax: bind,
-            help: "Looks an interface's IPv4 packets up in a table; before it has IPv4 addresses",
-            parse: |args, _| parse_bind(args, Family::Ip4),
-        },
-        Command {
-            path: "set interface ip6 table",
-            syntax: bind,
-            help: "Looks an interface's IPv6 packets up in a table; before it has IPv6 addresses",
-            parse: |args, _| parse_bind(args, Family::Ip6),
-        },
-        Command {
-            path: "set ip flow-hash",
-            syntax: hash4,
-            help: "Sets which parts of an IPv4 packet choose among equal paths of a table's routes",
-            parse: |args, _| parse_hash(args, Family::Ip4),
-        },
-        Command {
-            path: "set ip6 flow-hash",
-            syntax: hash6,
-            help: "Sets which parts of an IPv6 packet choose among equal paths of a table's routes",
-            parse: |args, _| parse_hash(args, Family::Ip6),
-        },
-    ];
-    for command in commands {
-        registry.command(command);
+    registry.declare::<ChangeTable>().declare::<ShowTables>().declare::<SetInterfaceTable>().declare::<SetFlowHash>();
+}
+
+request! {
+    /// Makes a table (the lowest free number, printed, where none is given) or removes one.
+    pub change ChangeTable "ip_table_add_del" ["ip table" { family: Family::Ip4 }, "ip6 table" { family: Family::Ip6 }] {
+        /// Family.
+        pub family: Family = "" default(Family::Ip4),
+        /// Remove instead of add.
+        pub remove: bool = "del|add",
+        /// Number; the lowest free one where none is given.
+        pub id: Option<u32> = "<id>" name("table id"),
+        /// Name.
+        pub name: Option<String> = "name <s>",
+    } ignores {
+        /// There is no multicast table that it could leave out.
+        "no-mfib",
     }
-}
-
-fn parse_table(args: &mut Args<'_>, family: Family) -> Result<Invocation<Router>, OpError> {
-    let mut request = ChangeTableRequest { family, ..ChangeTableRequest::default() };
-    while !args.is_empty() {
-        if args.take_keyword("add") {
-            request.remove = false;
-        } else if args.take_keyword("del") {
-            request.remove = true;
-        } else if args.take_keyword("name") {
-            request.name = Some(args.word("name")?.into_owned());
-        } else if args.take_keyword("no-mfib") {
-            // There is no multicast table that it could leave out.
-        } else {
-            request.id = Some(args.number("table id")?);
-        }
-    }
-    Ok(Invocation::new::<ChangeTable>(request))
-}
-
-fn parse_bind(args: &mut Args<'_>, family: Family) -> Result<Invocation<Router>, OpError> {
-    let interface = args.interface()?;
-    let table = args.number("table id")?;
-    Ok(Invocation::new::<SetInterfaceTable>(SetInterfaceTableRequest { family, interface, table }))
-}
-
-fn parse_hash(args: &mut Args<'_>, family: Family) -> Result<Invocation<Router>, OpError> {
-    let mut request = SetFlowHashRequest { family, table: 0, take: Vec::new() };
-    while !args.is_empty() {
-        if args.take_keyword("table") {
-            request.table = args.number("table id")?;
-            continue;
-        }
-        let known = FlowHash::NAMES.iter().filter(|(name, _)| family == Family::Ip6 || *name != "flowlabel");
-        match known.map(|(name, _)| *name).find(|name| args.take_keyword(name)) {
-            Some(name) => request.take.push(name.into()),
-            None => return Err(args.unexpected()),
-        }
-    }
-    Ok(Invocation::new::<SetFlowHash>(request))
-}
-
-/// Makes or removes a table.
-pub struct ChangeTable;
-
-/// What [`ChangeTable`] changes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ChangeTableRequest {
-    /// Family.
-    pub family: Family,
-    /// Number; the lowest free one where none is given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<u32>,
-    /// Name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Remove instead of add.
-    pub remove: bool,
 }
 
 /// The table that was made.
@@ -149,36 +52,30 @@ impl Text for ChangeTableReply {
     }
 }
 
-impl Operation<Router> for ChangeTable {
-    const NAME: &'static str = "ip_table_add_del";
-    const ACCESS: Access = Access::Change;
-    type Request = ChangeTableRequest;
+impl Execute<Router> for ChangeTable {
     type Reply = ChangeTableReply;
 
-    fn run(router: &mut Router, request: ChangeTableRequest) -> Result<Outcome<Router, ChangeTableReply>, OpError> {
-        let family = request.family.into();
-        let with_id = |e| fib_error(&e).value(request.id.map_or_else(|| "none".into(), |i| i.to_string()));
-        let (id, chosen) = match (request.remove, request.id) {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ChangeTableReply>, OpError> {
+        let family = self.family.into();
+        let with_id = |e| fib_error(&e).value(self.id.map_or_else(|| "none".into(), |i| i.to_string()));
+        let (id, chosen) = match (self.remove, self.id) {
             (true, None) => return Err(OpError::new(retval::INVALID_ARGUMENT, "a table id is needed").key("table")),
             (true, Some(id)) => {
                 router.remove_table(family, id).map_err(with_id)?;
                 (id, false)
             }
-            (false, id) => (router.add_table(family, id, request.name.as_deref()).map_err(with_id)?, id.is_none()),
+            (false, id) => (router.add_table(family, id, self.name.as_deref()).map_err(with_id)?, id.is_none()),
         };
         Ok(Outcome::Done(ChangeTableReply { id, chosen }))
     }
 }
 
-/// Shows tables.
-pub struct ShowTables;
-
-/// Which ones [`ShowTables`] shows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowTablesRequest {
-    /// Family.
-    pub family: Family,
+request! {
+    /// Shows tables.
+    pub read ShowTables "ip_table_dump" ["show ip table" { family: Family::Ip4 }, "show ip6 table" { family: Family::Ip6 }] {
+        /// Family.
+        pub family: Family = "" default(Family::Ip4),
+    }
 }
 
 /// A table.
@@ -200,54 +97,45 @@ impl Text for TableLine {
     }
 }
 
-impl Operation<Router> for ShowTables {
-    const NAME: &'static str = "ip_table_dump";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowTablesRequest;
+impl Execute<Router> for ShowTables {
     type Reply = Vec<TableLine>;
 
-    fn run(router: &mut Router, request: ShowTablesRequest) -> Result<Outcome<Router, Vec<TableLine>>, OpError> {
-        let tables = router.tables(FamilyId::from(request.family)).into_iter();
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Vec<TableLine>>, OpError> {
+        let tables = router.tables(FamilyId::from(self.family)).into_iter();
         let line = |t: crate::fib::TableInfo| TableLine { fib_index: t.fib, table_id: t.id, name: t.name, routes: t.routes };
         Ok(Outcome::Done(tables.map(line).collect()))
     }
 }
 
-/// Binds an interface to a table.
-pub struct SetInterfaceTable;
-
-/// What [`SetInterfaceTable`] changes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetInterfaceTableRequest {
-    /// Family.
-    pub family: Family,
-    /// Interface.
-    pub interface: IfRef,
-    /// Table.
-    pub table: u32,
+request! {
+    /// Looks an interface's packets up in a table; before it has addresses of the family.
+    pub change SetInterfaceTable "sw_interface_set_table" [
+        "set interface ip table" { family: Family::Ip4 },
+        "set interface ip6 table" { family: Family::Ip6 },
+    ] {
+        /// Family.
+        pub family: Family = "",
+        /// Interface.
+        pub interface: IfRef = "<if>",
+        /// Table.
+        pub table: u32 = "<table-id>" name("table id"),
+    }
 }
 
-impl Operation<Router> for SetInterfaceTable {
-    const NAME: &'static str = "sw_interface_set_table";
-    const ACCESS: Access = Access::Change;
-    type Request = SetInterfaceTableRequest;
+impl Execute<Router> for SetInterfaceTable {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetInterfaceTableRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        router.set_interface_table(index, request.family.into(), request.table).map_err(|e| fib_error(&e))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        router.set_interface_table(index, self.family.into(), self.table).map_err(|e| fib_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }
 
 /// Sets what chooses among equal paths.
-pub struct SetFlowHash;
-
-/// What [`SetFlowHash`] changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SetFlowHashRequest {
+pub struct SetFlowHash {
     /// Family.
     pub family: Family,
     /// Table.
@@ -258,15 +146,42 @@ pub struct SetFlowHashRequest {
     pub take: Vec<String>,
 }
 
-impl Operation<Router> for SetFlowHash {
-    const NAME: &'static str = "set_ip_flow_hash";
-    const ACCESS: Access = Access::Change;
-    type Request = SetFlowHashRequest;
+commands! {
+    change SetFlowHash "set_ip_flow_hash" {
+        /// Sets which parts of an IPv4 packet choose among equal paths of a table's routes.
+        ["set ip flow-hash"] "table <id> [src] [dst] [sport] [dport] [proto] [reverse] [gtpv1teid] [symmetric]" by |args| parse_hash(args, Family::Ip4) => hash_command,
+        /// Sets which parts of an IPv6 packet choose among equal paths of a table's routes.
+        ["set ip6 flow-hash"] "table <id> [src] [dst] [sport] [dport] [proto] [reverse] [gtpv1teid] [flowlabel] [symmetric]" by |args| parse_hash(args, Family::Ip6) => hash_command,
+    }
+}
+
+fn parse_hash(args: &mut Args<'_>, family: Family) -> Result<SetFlowHash, OpError> {
+    let mut request = SetFlowHash { family, table: 0, take: Vec::new() };
+    while !args.is_empty() {
+        if args.take_keyword("table") {
+            request.table = args.number("table id")?;
+            continue;
+        }
+        let known = FlowHash::NAMES.iter().filter(|(name, _)| family == Family::Ip6 || *name != "flowlabel");
+        match known.map(|(name, _)| *name).find(|name| args.take_keyword(name)) {
+            Some(name) => request.take.push(name.into()),
+            None => return Err(args.unexpected()),
+        }
+    }
+    Ok(request)
+}
+
+fn hash_command(SetFlowHash { family, table, take }: &SetFlowHash) -> Option<String> {
+    let ip = if *family == Family::Ip4 { "ip" } else { "ip6" };
+    Some(format!("set {ip} flow-hash table {table} {}", take.join(" ")))
+}
+
+impl Execute<Router> for SetFlowHash {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetFlowHashRequest) -> Result<Outcome<Router, ()>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let mut bits = 0;
-        for word in &request.take {
+        for word in &self.take {
             let known = FlowHash::NAMES.iter().find(|(name, _)| name == word);
             let invalid = || OpError::invalid("take", word, format!("unknown part of a packet `{word}'"));
             bits |= known.map(|(_, bit)| *bit).ok_or_else(invalid)?;
@@ -276,7 +191,7 @@ impl Operation<Router> for SetFlowHash {
                 OpError::new(retval::INVALID_ARGUMENT, "name at least one part of the packet").remedy("src dst sport dport")
             );
         }
-        router.set_flow_hash(request.family.into(), request.table, FlowHash(bits)).map_err(|e| fib_error(&e))?;
+        router.set_flow_hash(self.family.into(), self.table, FlowHash(bits)).map_err(|e| fib_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }

@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Access, Invocation, Job, OpError, Operation, Outcome, Registry, Step, Text, View, retval};
+use quiver_command::commands;
+use quiver_command::grammar::{Args, IfRef};
+use quiver_command::operation::{Job, OpError, Outcome, Registry, Step, Text, View, retval};
+use quiver_command::request::Execute;
 use quiver_wire::icmp4::{Icmp4Type, unreachable};
 use quiver_wire::icmp6::{self, Icmp6Type};
 use serde::{Deserialize, Serialize};
@@ -18,12 +20,7 @@ use crate::{IfIndex, Router};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<SendPing>().command(Command {
-        path: "ping",
-        syntax: "[ipv4|ipv6] <addr> [source <if>] [size <60>] [interval <1.0>] [repeat <5>] [table-id <0>] [burst <1>] [verbose]",
-        help: "Sends echo requests and shows what comes back; a key ends it early",
-        parse: |args, _| Ok(Invocation::new::<SendPing>(parse(args)?)),
-    });
+    registry.declare::<SendPing>();
 }
 
 /// Data of a request after the time that it carries, at most: what an IPv4 packet holds.
@@ -31,7 +28,7 @@ const SIZE_MAX: u32 = 65_499;
 /// Bytes of data before the pattern: the time at which a request was made.
 const STAMP: usize = 8;
 
-fn parse(args: &mut Args<'_>) -> Result<PingRequest, OpError> {
+fn parse(args: &mut Args<'_>) -> Result<SendPing, OpError> {
     let address = if args.take_keyword("ipv4") {
         args.ip4("address")?.into()
     } else if args.take_keyword("ipv6") {
@@ -39,7 +36,7 @@ fn parse(args: &mut Args<'_>) -> Result<PingRequest, OpError> {
     } else {
         args.ip("address")?
     };
-    let mut request = PingRequest::to(address);
+    let mut request = SendPing::to(address);
     while !args.is_empty() {
         if args.take_keyword("source") {
             request.source = Some(args.interface()?);
@@ -63,12 +60,9 @@ fn parse(args: &mut Args<'_>) -> Result<PingRequest, OpError> {
 }
 
 /// Sends echo requests.
-pub struct SendPing;
-
-/// What [`SendPing`] sends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PingRequest {
+pub struct SendPing {
     /// Destination.
     pub address: IpAddr,
     /// Interface to send from; otherwise the one that the route leads to.
@@ -94,6 +88,13 @@ pub struct PingRequest {
     pub verbose: bool,
 }
 
+commands! {
+    change SendPing "ping" {
+        /// Sends echo requests and shows what comes back; a key ends it early.
+        ["ping"] "[ipv4|ipv6] <addr> [source <if>] [size <60>] [interval <1.0>] [repeat <5>] [table-id <0>] [burst <1>] [verbose]" by parse,
+    }
+}
+
 const fn default_size() -> u32 {
     60
 }
@@ -110,7 +111,7 @@ const fn default_burst() -> u32 {
     1
 }
 
-impl PingRequest {
+impl SendPing {
     fn to(address: IpAddr) -> Self {
         let (size, interval, repeat, burst) = (default_size(), default_interval(), default_repeat(), default_burst());
         Self { address, source: None, size, interval, repeat, table_id: 0, burst, verbose: false }
@@ -164,28 +165,25 @@ impl Text for PingSummary {
     }
 }
 
-impl Operation<Router> for SendPing {
-    const NAME: &'static str = "ping";
-    const ACCESS: Access = Access::Change;
-    type Request = PingRequest;
+impl Execute<Router> for SendPing {
     type Reply = PingSummary;
 
-    fn run(router: &mut Router, request: PingRequest) -> Result<Outcome<Router, PingSummary>, OpError> {
-        let source = request.source.as_ref().map(|name| resolve(router, name)).transpose()?;
-        if !(0.0001..=86_400.0).contains(&request.interval) {
-            return Err(OpError::invalid("interval", request.interval, "expected 0.0001 to 86400 seconds"));
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, PingSummary>, OpError> {
+        let source = self.source.as_ref().map(|name| resolve(router, name)).transpose()?;
+        if !(0.0001..=86_400.0).contains(&self.interval) {
+            return Err(OpError::invalid("interval", self.interval, "expected 0.0001 to 86400 seconds"));
         }
-        if request.size > SIZE_MAX || request.burst == 0 || request.burst > 256 || request.repeat == 0 {
-            return Err(OpError::invalid("size, burst or repeat", request.size, "out of range"));
+        if self.size > SIZE_MAX || self.burst == 0 || self.burst > 256 || self.repeat == 0 {
+            return Err(OpError::invalid("size, burst or repeat", self.size, "out of range"));
         }
-        let family = FamilyId::of(&request.address);
-        if matches!(router.ping_plan(request.address, source, request.table_id), Err(PingError::NoTable)) {
-            let error = OpError::new(retval::NO_SUCH_FIB, format!("{family} table {} does not exist", request.table_id));
-            return Err(error.key("table-id").value(request.table_id));
+        let family = FamilyId::of(&self.address);
+        if matches!(router.ping_plan(self.address, source, self.table_id), Err(PingError::NoTable)) {
+            let error = OpError::new(retval::NO_SUCH_FIB, format!("{family} table {} does not exist", self.table_id));
+            return Err(error.key("table-id").value(self.table_id));
         }
         let busy = || OpError::new(retval::LIMIT_EXCEEDED, "no identifier is free: too many pings at a time");
         let ping = router.ping_open(family).ok_or_else(busy)?;
-        Ok(Outcome::job(Pinging::new(request, source, ping)))
+        Ok(Outcome::job(Pinging::new(self, source, ping)))
     }
 }
 
@@ -197,7 +195,7 @@ const WORKER_LATE: u64 = 5_000_000_000;
 
 /// A ping under way.
 struct Pinging {
-    request: PingRequest,
+    request: SendPing,
     source: Option<IfIndex>,
     ping: Ping,
     /// Rounds begun.
@@ -216,7 +214,7 @@ struct Pinging {
 const TIMES: usize = 4096;
 
 impl Pinging {
-    fn new(request: PingRequest, source: Option<IfIndex>, ping: Ping) -> Self {
+    fn new(request: SendPing, source: Option<IfIndex>, ping: Ping) -> Self {
         let summary = PingSummary { sent: 0, received: 0, errors: 0, loss_percent: 0.0, aborted: false, replies: Vec::new() };
         Self { request, source, ping, round: 0, next: 0, sent_at: VecDeque::new(), under_way: 0, summary, cancelled: false }
     }
@@ -224,7 +222,7 @@ impl Pinging {
     /// Sends a round of requests; text for whoever asked where that fails.
     fn send(&mut self, router: &mut Router, out: &mut String) {
         self.round += 1;
-        let PingRequest { address, size, burst, table_id, verbose, .. } = self.request;
+        let SendPing { address, size, burst, table_id, verbose, .. } = self.request;
         let mut echo = match router.ping_plan(address, self.source, table_id) {
             Ok(echo) => echo,
             Err(error) => {
@@ -457,10 +455,10 @@ mod tests {
     #[test]
     fn a_ping_that_is_cancelled_still_gives_its_statistics_and_its_identifier_back() {
         let mut h = bed();
-        let request = PingRequest { repeat: 1000, ..PingRequest::to("10.0.0.9".parse().unwrap()) };
+        let request = SendPing { repeat: 1000, ..SendPing::to("10.0.0.9".parse().unwrap()) };
         let mut jobs = Vec::new();
         for _ in 0..3 {
-            let Ok(Outcome::Job(job)) = SendPing::run(&mut h.router, request.clone()) else { panic!("a job") };
+            let Ok(Outcome::Job(job)) = request.clone().execute(&mut h.router) else { panic!("a job") };
             jobs.push(job);
         }
         for job in &mut jobs {

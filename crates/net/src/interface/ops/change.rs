@@ -1,7 +1,9 @@
 //! Changing interfaces.
 
-use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry};
+use quiver_command::grammar::{Args, IfRef, quote};
+use quiver_command::operation::{OpError, Outcome, Registry};
+use quiver_command::request::{Execute, Value as _};
+use quiver_command::{commands, words};
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
@@ -12,159 +14,105 @@ use crate::ip::ops::address_error;
 use crate::ops::graph_error;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<SetInterface>();
-    for command in commands() {
-        registry.command(command);
+    registry.declare::<SetInterface>();
+}
+
+commands! {
+    change SetInterface "interface_set" {
+        /// Brings an interface up or down.
+        // VPP's `punt' and `enable' are not taken: they mean what no interface here can do.
+        ["set interface state"] { interface: IfRef = "<if>", up: bool = "up|down" required() } => { interface, change: Change::State { up } },
+        /// Sets the largest packet, of all protocols or of one, in bytes without the link header.
+        ["set interface mtu"] "[packet|ip4|ip6|mpls] <n> <if>" by parse_mtu => mtu_command,
+        /// Sets the link address.
+        ["set interface mac address"] { interface: IfRef = "<if>", mac: [u8; 6] = "<mac>" name("link address") }
+            => { interface, change: Change::Mac { mac } },
+        /// Accepts frames to any link address.
+        ["set interface promiscuous"] "on|off <if>" by parse_promiscuous => promiscuous_command,
+        /// Broadcasts packets to the broadcast addresses of an interface's prefixes there, or drops them (RFC 2644).
+        ["set interface ip directed-broadcast"] { interface: IfRef = "<if>", on: bool = "enable|disable" required() }
+            => { interface, change: Change::DirectedBroadcast { on } },
+        /// Gives an interface another name.
+        ["set interface name"] { interface: IfRef = "<if>", name: String = "<name>" } => { interface, change: Change::Name { name } },
+        /// Attaches a text of the user's to an interface.
+        ["set interface tag"] "<if> <text>" by parse_tag => tag_command,
+        /// Switches a feature on or off on an interface.
+        ["set interface feature"] {
+            interface: IfRef = "<if>",
+            feature: String = "<feature>",
+            arc: String = "arc <arc>",
+            on: bool = "disable" default(true),
+        } => { interface, change: Change::Feature { feature, arc, on } },
+        /// Sends every frame of an interface out of its peer; issue it for both directions.
+        ["set interface l2 xconnect"] { interface: IfRef = "<if>", peer: IfRef = "<peer>" name("interface") }
+            => { interface, change: Change::CrossConnect { peer } },
+        /// Ends the layer-2 use of an interface: its packets are routed again.
+        ["set interface l3"] { interface: IfRef = "<if>" } => { interface, change: Change::Route },
     }
 }
 
-fn invoke(interface: IfRef, change: Change) -> Result<Invocation<Router>, OpError> {
-    Ok(Invocation::new::<SetInterface>(SetInterfaceRequest { interface, change }))
+// Where the interface comes last its place says what it is: its name may be one of the words before it.
+
+fn parse_mtu(args: &mut Args<'_>) -> Result<SetInterface, OpError> {
+    use MtuKind::{Ip4, Ip6, Mpls, Packet};
+    let which = args.take_one_of(&[("packet", Packet), ("ip4", Ip4), ("ip6", Ip6), ("mpls", Mpls)]).unwrap_or(Packet);
+    let bytes = args.number("mtu")?;
+    Ok(SetInterface { interface: args.interface()?, change: Change::Mtu { which, bytes } })
 }
 
-fn commands() -> Vec<Command<Router>> {
-    vec![
-        Command {
-            path: "set interface state",
-            syntax: "<if> up|down",
-            help: "Brings an interface up or down",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                // VPP's `punt' and `enable' are not taken: they mean what no interface here can do.
-                let up = args.expect_one_of(&[("up", true), ("down", false)])?;
-                invoke(interface, Change::State { up })
-            },
-        },
-        Command {
-            path: "set interface mtu",
-            syntax: "[packet|ip4|ip6|mpls] <n> <if>",
-            help: "Sets the largest packet, of all protocols or of one, in bytes without the link header",
-            parse: |args, _| {
-                let which = args.take_one_of(&[
-                    ("packet", MtuKind::Packet),
-                    ("ip4", MtuKind::Ip4),
-                    ("ip6", MtuKind::Ip6),
-                    ("mpls", MtuKind::Mpls),
-                ]);
-                let bytes = args.number("mtu")?;
-                let interface = args.interface()?;
-                invoke(interface, Change::Mtu { which: which.unwrap_or(MtuKind::Packet), bytes })
-            },
-        },
-        Command {
-            path: "set interface mac address",
-            syntax: "<if> <mac>",
-            help: "Sets the link address",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                let mac = args.mac("link address")?;
-                invoke(interface, Change::Mac { mac })
-            },
-        },
-        Command {
-            path: "set interface promiscuous",
-            syntax: "on|off <if>",
-            help: "Accepts frames to any link address",
-            parse: |args, _| {
-                let on = args.expect_one_of(&[("on", true), ("off", false)])?;
-                let interface = args.interface()?;
-                invoke(interface, Change::Promiscuous { on })
-            },
-        },
-        Command {
-            path: "set interface ip directed-broadcast",
-            syntax: "<if> enable|disable",
-            help: "Broadcasts packets to the broadcast addresses of an interface's prefixes there, or drops them (RFC 2644)",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                let on = args.expect_one_of(&[("enable", true), ("disable", false)])?;
-                invoke(interface, Change::DirectedBroadcast { on })
-            },
-        },
-        Command {
-            path: "set interface name",
-            syntax: "<if> <name>",
-            help: "Gives an interface another name",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                let name = args.word("name")?.into_owned();
-                invoke(interface, Change::Name { name })
-            },
-        },
-        Command {
-            path: "set interface tag",
-            syntax: "<if> <text>",
-            help: "Attaches a text of the user's to an interface",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                let text = args.rest().to_owned();
-                invoke(interface, Change::Tag { text })
-            },
-        },
-        Command {
-            path: "set interface feature",
-            syntax: "<if> <feature> arc <arc> [disable]",
-            help: "Switches a feature on or off on an interface",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                let feature = args.word("feature")?.into_owned();
-                args.expect_keyword("arc")?;
-                let arc = args.word("arc")?.into_owned();
-                let on = !args.take_keyword("disable");
-                invoke(interface, Change::Feature { feature, arc, on })
-            },
-        },
-        Command {
-            path: "set interface l2 xconnect",
-            syntax: "<if> <peer>",
-            help: "Sends every frame of an interface out of its peer; issue it for both directions",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                let peer = args.interface()?;
-                invoke(interface, Change::CrossConnect { peer })
-            },
-        },
-        Command {
-            path: "set interface l3",
-            syntax: "<if>",
-            help: "Ends the layer-2 use of an interface: its packets are routed again",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                invoke(interface, Change::Route)
-            },
-        },
-    ]
+fn mtu_command(request: &SetInterface) -> Option<String> {
+    let Change::Mtu { which, bytes } = &request.change else { return None };
+    Some(format!("set interface mtu {} {bytes} {}", which.text(), quote(request.interface.as_str())))
+}
+
+fn parse_promiscuous(args: &mut Args<'_>) -> Result<SetInterface, OpError> {
+    let on = args.expect_one_of(&[("on", true), ("off", false)])?;
+    Ok(SetInterface { interface: args.interface()?, change: Change::Promiscuous { on } })
+}
+
+fn promiscuous_command(request: &SetInterface) -> Option<String> {
+    let Change::Promiscuous { on } = request.change else { return None };
+    let on = if on { "on" } else { "off" };
+    Some(format!("set interface promiscuous {on} {}", quote(request.interface.as_str())))
+}
+
+/// A tag is the rest of the line.
+fn parse_tag(args: &mut Args<'_>) -> Result<SetInterface, OpError> {
+    let interface = args.interface()?;
+    Ok(SetInterface { interface, change: Change::Tag { text: args.rest().to_owned() } })
+}
+
+fn tag_command(request: &SetInterface) -> Option<String> {
+    let Change::Tag { text } = &request.change else { return None };
+    Some(format!("set interface tag {} {text}", quote(request.interface.as_str())))
 }
 
 /// Changes one thing about an interface.
-pub struct SetInterface;
-
-/// What [`SetInterface`] changes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SetInterfaceRequest {
+pub struct SetInterface {
     /// Interface.
     pub interface: IfRef,
     /// Change.
     pub change: Change,
 }
 
-/// Protocol that an MTU is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MtuKind {
-    /// All that have none of their own.
-    Packet,
-    /// IPv4.
-    Ip4,
-    /// IPv6.
-    Ip6,
-    /// MPLS.
-    Mpls,
+words! {
+    /// Protocol that an MTU is for.
+    pub enum MtuKind {
+        /// All that have none of their own.
+        Packet = "packet",
+        /// IPv4.
+        Ip4 = "ip4",
+        /// IPv6.
+        Ip6 = "ip6",
+        /// MPLS.
+        Mpls = "mpls",
+    }
 }
 
 /// A change.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
     /// Up or down.
@@ -222,15 +170,12 @@ pub enum Change {
     Route,
 }
 
-impl Operation<Router> for SetInterface {
-    const NAME: &'static str = "interface_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetInterfaceRequest;
+impl Execute<Router> for SetInterface {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetInterfaceRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        let result = match request.change {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        let result = match self.change {
             Change::State { up } => router.set_interface_up(index, up),
             Change::Mac { mac } => router.set_mac(index, MacAddr(mac)),
             Change::Promiscuous { on } => router.set_promiscuous(index, on),

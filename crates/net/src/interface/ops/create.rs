@@ -1,44 +1,19 @@
 //! Making and removing interfaces.
 
-use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
-use quiver_command::request;
+use quiver_command::grammar::{Args, IfRef, quote};
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
 use quiver_command::request::Execute;
+use quiver_command::{commands, request};
 use quiver_graph::Port;
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
 use super::{interface_error, resolve};
 use crate::Router;
-use crate::interface::{Kind, NewInterface, SubMatch, Tx, VLAN_MAX, VlanId};
+use crate::interface::{InterfaceKind, Kind, NewInterface, SubMatch, Tx, VLAN_MAX, VlanId};
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.declare::<CreateLoopback>().operation::<DeleteInterface>().operation::<CreateSub>();
-    registry.command(Command {
-        path: "delete loopback interface",
-        syntax: "intfc <if>",
-        help: "Removes a loopback interface",
-        parse: |args, _| {
-            args.expect_keyword("intfc")?;
-            let interface = args.interface()?;
-            Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind: DeleteKind::Loopback }))
-        },
-    });
-    registry.command(Command {
-        path: "create sub-interfaces",
-        syntax: "<if> <id> [default|untagged] | <if> <min>-<max> | <if> <id> [dot1q|dot1ad <vlan>|any [inner-dot1q <vlan>|any] [exact-match]]",
-        help: "Makes one sub-interface, or one for each VLAN of a range, and prints the names",
-        parse: parse_sub,
-    });
-    registry.command(Command {
-        path: "delete sub-interface",
-        syntax: "<if>",
-        help: "Removes a sub-interface",
-        parse: |args, _| {
-            let interface = args.interface()?;
-            Ok(Invocation::new::<DeleteInterface>(DeleteInterfaceRequest { interface, kind: DeleteKind::Sub }))
-        },
-    });
+    registry.declare::<CreateLoopback>().declare::<DeleteInterface>().declare::<CreateSub>();
 }
 
 request! {
@@ -117,7 +92,7 @@ impl NewName {
 /// The name is taken; `open`'s own; there are too many interfaces.
 pub fn create_port_interface<P: Port + 'static>(
     router: &mut Router,
-    kind: &'static str,
+    kind: &'static InterfaceKind,
     name: NewName,
     mtu: Option<u32>,
     open: impl FnOnce(&mut Router) -> Result<P, OpError>,
@@ -164,63 +139,47 @@ impl Execute<Router> for CreateLoopback {
     }
 }
 
-/// Kind of interface that a delete command is for: it must not remove another one by mistake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DeleteKind {
-    /// Loopback.
-    Loopback,
-    /// Sub-interface.
-    Sub,
-    /// Host interface.
-    Host,
-    /// Packet generator.
-    PacketGenerator,
-    /// Memif.
-    Memif,
-    /// AF_XDP interface.
-    AfXdp,
-    /// TAP interface.
-    Tap,
-    /// Interface on capture files.
-    Pcap,
-}
-
-/// Removes an interface.
-pub struct DeleteInterface;
-
-/// Which one [`DeleteInterface`] removes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// Removes an interface, which must be of a kind: no other one is removed by mistake.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DeleteInterfaceRequest {
+pub struct DeleteInterface {
     /// Interface.
     pub interface: IfRef,
-    /// What it must be.
-    pub kind: DeleteKind,
+    /// The word for the kind that it must be of.
+    pub kind: String,
+    #[serde(skip)]
+    called: Option<&'static str>,
 }
 
-impl Operation<Router> for DeleteInterface {
-    const NAME: &'static str = "interface_delete";
-    const ACCESS: Access = Access::Change;
-    type Request = DeleteInterfaceRequest;
+impl DeleteInterface {
+    /// The request for an interface of a kind.
+    pub fn of(kind: &InterfaceKind, interface: IfRef) -> Self {
+        Self { interface, kind: kind.name.to_owned(), called: Some(kind.called) }
+    }
+}
+
+commands! {
+    change DeleteInterface "interface_delete" {
+        /// Removes a loopback interface.
+        ["delete loopback interface"] "intfc <if>" by |args| {
+            args.expect_keyword("intfc")?;
+            Ok(DeleteInterface::of(&InterfaceKind::LOOPBACK, args.interface()?))
+        },
+        /// Removes a sub-interface.
+        ["delete sub-interface"] "<if>" by |args| Ok(DeleteInterface::of(&InterfaceKind::SUB, args.interface()?)),
+    }
+}
+
+impl Execute<Router> for DeleteInterface {
     type Reply = ();
 
-    fn run(router: &mut Router, request: DeleteInterfaceRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
         let interface = router.interfaces.expect(index).map_err(|e| interface_error(&e))?;
-        let (fits, what) = match (request.kind, &interface.kind) {
-            (DeleteKind::Loopback, kind) => (*kind == Kind::Virtual("Loopback"), "a loopback"),
-            (DeleteKind::Sub, kind) => (matches!(kind, Kind::Sub(_)), "a sub-interface"),
-            (DeleteKind::Host, kind) => (*kind == Kind::Device("host"), "a host interface"),
-            (DeleteKind::Tap, kind) => (*kind == Kind::Device("tap"), "a TAP interface"),
-            (DeleteKind::Pcap, kind) => (*kind == Kind::Device("pcap"), "a pcap interface"),
-            (DeleteKind::AfXdp, kind) => (*kind == Kind::Device("af_xdp"), "an AF_XDP interface"),
-            (DeleteKind::PacketGenerator, kind) => (*kind == Kind::Virtual("pg"), "a packet-generator interface"),
-            (DeleteKind::Memif, kind) => (*kind == Kind::Device("memif"), "a memif interface"),
-        };
-        if !fits {
-            let error = OpError::new(retval::INVALID_INTERFACE, format!("{} is not {what}", interface.name));
-            return Err(error.key("interface").value(&request.interface));
+        if interface.kind.declared().is_none_or(|kind| kind.name != self.kind) {
+            let wanted = self.called.map_or_else(|| format!("of kind `{}'", self.kind), str::to_owned);
+            let error = OpError::new(retval::INVALID_INTERFACE, format!("{} is not {wanted}", interface.name));
+            return Err(error.key("interface").value(&self.interface));
         }
         router.delete_interface(index).map_err(|e| interface_error(&e))?;
         Ok(Outcome::Done(()))
@@ -228,12 +187,9 @@ impl Operation<Router> for DeleteInterface {
 }
 
 /// Makes sub-interfaces.
-pub struct CreateSub;
-
-/// What [`CreateSub`] makes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CreateSubRequest {
+pub struct CreateSub {
     /// Main interface.
     pub interface: IfRef,
     /// First id in the name.
@@ -243,6 +199,34 @@ pub struct CreateSubRequest {
     /// Which frames belong to it; a range has the id itself as 802.1Q tag, exact.
     #[serde(default)]
     pub matching: Matching,
+}
+
+commands! {
+    change CreateSub "sub_interface_create" {
+        /// Makes one sub-interface, or one for each VLAN of a range, and prints the names.
+        ["create sub-interfaces"] "<if> <id> [default|untagged] | <if> <min>-<max> | <if> <id> [dot1q|dot1ad <vlan>|any [inner-dot1q <vlan>|any] [exact-match]]" by parse_sub => sub_command,
+    }
+}
+
+fn sub_command(request: &CreateSub) -> Option<String> {
+    let CreateSub { interface, first, last, matching } = request;
+    let mut command = format!("create sub-interfaces {} {first}", quote(interface.as_str()));
+    if first != last {
+        command += &format!("-{last}");
+    }
+    let vlan = |id: Option<u16>| id.map_or_else(|| "any".to_owned(), |id| id.to_string());
+    match matching {
+        Matching::Id => {}
+        Matching::Default => command += " default",
+        Matching::Untagged => command += " untagged",
+        Matching::Tagged { dot1ad, outer, inner, exact } => {
+            command += if *dot1ad { " dot1ad " } else { " dot1q " };
+            command += &vlan(*outer);
+            command += &inner.map(|inner| format!(" inner-dot1q {}", vlan(inner))).unwrap_or_default();
+            command += if *exact { " exact-match" } else { "" };
+        }
+    }
+    Some(command)
 }
 
 /// Frames of a sub-interface.
@@ -307,7 +291,7 @@ fn parse_vlan(args: &mut Args<'_>) -> Result<Option<u16>, OpError> {
     if args.take_keyword("any") { Ok(None) } else { args.number_in("vlan", 0..=VLAN_MAX).map(Some) }
 }
 
-fn parse_sub(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+fn parse_sub(args: &mut Args<'_>) -> Result<CreateSub, OpError> {
     let interface = args.interface()?;
     let ids = args.range::<u32>("sub-interface id")?;
     let (first, last) = (*ids.start(), *ids.end());
@@ -322,18 +306,15 @@ fn parse_sub(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpEr
         let exact = args.take_keyword("exact-match");
         matching = Matching::Tagged { dot1ad, outer, inner, exact };
     }
-    Ok(Invocation::new::<CreateSub>(CreateSubRequest { interface, first, last, matching }))
+    Ok(CreateSub { interface, first, last, matching })
 }
 
-impl Operation<Router> for CreateSub {
-    const NAME: &'static str = "sub_interface_create";
-    const ACCESS: Access = Access::Change;
-    type Request = CreateSubRequest;
+impl Execute<Router> for CreateSub {
     type Reply = Created;
 
-    fn run(router: &mut Router, request: CreateSubRequest) -> Result<Outcome<Router, Created>, OpError> {
-        let parent = resolve(router, &request.interface)?;
-        let CreateSubRequest { first, last, matching, .. } = &request;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Created>, OpError> {
+        let parent = resolve(router, &self.interface)?;
+        let Self { first, last, matching, .. } = &self;
         let ids = *first..=*last;
         let invalid = |message: &str| OpError::new(retval::INVALID_VLAN, message).key("id").value(format!("{first}-{last}"));
         if ids.is_empty() || (first != last && *matching != Matching::Id) {

@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
-use quiver_command::request;
+use quiver_command::grammar::{Args, IfRef, quote};
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
 use quiver_command::request::Execute;
-use quiver_command::words;
+use quiver_command::{commands, request, words};
 use quiver_graph::{RxMode, thread_name};
 use serde::{Deserialize, Serialize};
 
@@ -15,26 +14,22 @@ use crate::interface::ops::{chosen, interface_error, resolve};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<SetPlacement>().declare::<SetMode>().declare::<SetDefaultMode>().declare::<ShowPlacement>().command(
-        Command {
-            path: "set interface rx-placement",
-            syntax: "<if> [queue <n>] worker <n>|main",
-            help: "Moves a receive queue (0 unless said) to a worker, numbered from 0, or to the main thread, while packets flow",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                let queue = queue(args)?.unwrap_or(0);
-                let worker = match args.expect_one_of(&[("worker", true), ("main", false)])? {
-                    true => Some(args.number("worker")?),
-                    false => None,
-                };
-                Ok(Invocation::new::<SetPlacement>(SetPlacementRequest { interface, queue, worker }))
-            },
-        },
-    );
+    registry.declare::<SetPlacement>().declare::<SetMode>().declare::<SetDefaultMode>().declare::<ShowPlacement>();
 }
 
-fn queue(args: &mut Args<'_>) -> Result<Option<u16>, OpError> {
-    if args.take_keyword("queue") { args.number("queue").map(Some) } else { Ok(None) }
+fn parse_placement(args: &mut Args<'_>) -> Result<SetPlacement, OpError> {
+    let interface = args.interface()?;
+    let queue = if args.take_keyword("queue") { args.number("queue")? } else { 0 };
+    let worker = match args.expect_one_of(&[("worker", true), ("main", false)])? {
+        true => Some(args.number("worker")?),
+        false => None,
+    };
+    Ok(SetPlacement { interface, queue, worker })
+}
+
+fn placement_command(SetPlacement { interface, queue, worker }: &SetPlacement) -> Option<String> {
+    let to = worker.map_or_else(|| "main".to_owned(), |worker| format!("worker {worker}"));
+    Some(format!("set interface rx-placement {} queue {queue} {to}", quote(interface.as_str())))
 }
 
 words! {
@@ -71,12 +66,9 @@ impl From<Mode> for RxMode {
 }
 
 /// Moves a receive queue to another thread.
-pub struct SetPlacement;
-
-/// What [`SetPlacement`] moves, and where.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SetPlacementRequest {
+pub struct SetPlacement {
     /// Interface.
     pub interface: IfRef,
     /// Queue.
@@ -87,16 +79,20 @@ pub struct SetPlacementRequest {
     pub worker: Option<u16>,
 }
 
-impl Operation<Router> for SetPlacement {
-    const NAME: &'static str = "rx_placement_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetPlacementRequest;
+commands! {
+    change SetPlacement "rx_placement_set" {
+        /// Moves a receive queue (0 unless said) to a worker, numbered from 0, or to the main thread, while packets flow.
+        ["set interface rx-placement"] "<if> [queue <n>] worker <n>|main" by parse_placement => placement_command,
+    }
+}
+
+impl Execute<Router> for SetPlacement {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetPlacementRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        let thread = request.worker.map_or(0, |worker| usize::from(worker) + 1);
-        router.set_rx_placement(index, request.queue, thread).map_err(|error| interface_error(&error))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        let thread = self.worker.map_or(0, |worker| usize::from(worker) + 1);
+        router.set_rx_placement(index, self.queue, thread).map_err(|error| interface_error(&error))?;
         Ok(Outcome::Done(()))
     }
 }

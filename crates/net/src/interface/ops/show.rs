@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
-use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::grammar::{Args, IfRef};
+use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View};
+use quiver_command::request::Execute;
+use quiver_command::{commands, request};
 use serde::{Deserialize, Serialize};
 
 use super::resolve;
@@ -11,100 +13,14 @@ use crate::interface::{Interface, Kind, L2Mode};
 use crate::{IfIndex, Router};
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry
-        .operation::<ShowInterfaces>()
-        .operation::<ShowHardware>()
-        .operation::<ShowMode>()
-        .operation::<ShowPatches>()
-        .operation::<ShowInterfaceFeatures>()
-        .operation::<ClearInterfaces>();
-    registry.command(Command {
-        path: "show interface",
-        syntax: "[<if> ...] [address|addr|features|feat|tag] [verbose]",
-        help: "Shows interfaces with their counters, addresses, features or tags",
-        parse: |args, _| {
-            let mut request = ShowInterfacesRequest::default();
-            while !args.is_empty() {
-                if args.take_keyword("address") || args.take_keyword("addr") {
-                    request.what = What::Addresses;
-                } else if args.take_keyword("features") || args.take_keyword("feat") {
-                    request.what = What::Features;
-                } else if args.take_keyword("tag") {
-                    request.what = What::Tags;
-                } else if args.take_keyword("verbose") {
-                    request.verbose = true;
-                } else {
-                    request.interfaces.push(args.interface()?);
-                }
-            }
-            Ok(Invocation::new::<ShowInterfaces>(request))
-        },
-    });
-    registry.command(Command {
-        path: "show hardware-interfaces",
-        syntax: "[brief|verbose|detail] [<if> ...]",
-        help: "Shows devices: link, queues, link address, driver",
-        parse: |args, _| {
-            let mut request = ShowHardwareRequest::default();
-            while !args.is_empty() {
-                if args.take_keyword("brief") {
-                    request.brief = true;
-                } else if args.take_keyword("verbose") || args.take_keyword("detail") {
-                    request.brief = false;
-                } else {
-                    request.interfaces.push(args.interface()?);
-                }
-            }
-            Ok(Invocation::new::<ShowHardware>(request))
-        },
-    });
-    registry.command(Command {
-        path: "show interface features",
-        syntax: "<if>",
-        help: "Shows which features are on for an interface, arc by arc",
-        parse: |args, _| {
-            let interface = args.interface()?;
-            Ok(Invocation::new::<ShowInterfaceFeatures>(ShowInterfaceFeaturesRequest { interface }))
-        },
-    });
-    registry.command(Command {
-        path: "show mode",
-        syntax: "[<if> ...]",
-        help: "Shows whether interfaces route or work on layer 2",
-        parse: |args, _| {
-            let mut interfaces = Vec::new();
-            while !args.is_empty() {
-                interfaces.push(args.interface()?);
-            }
-            Ok(Invocation::new::<ShowMode>(ShowModeRequest { interfaces }))
-        },
-    });
-    registry.command(Command {
-        path: "show l2patch",
-        syntax: "",
-        help: "Shows which interfaces send every frame out of another one",
-        parse: |_, _| Ok(Invocation::new::<ShowPatches>(ShowPatchesRequest {})),
-    });
-    for path in ["clear interfaces", "clear hardware-interfaces"] {
-        registry.command(Command {
-            path,
-            syntax: "[<if>]",
-            help: "Zeroes the counters of interfaces",
-            parse: |args, _| {
-                let interface = if args.is_empty() { None } else { Some(args.interface()?) };
-                Ok(Invocation::new::<ClearInterfaces>(ClearInterfacesRequest { interface }))
-            },
-        });
-    }
+    registry.declare::<ShowInterfaces>().declare::<ShowHardware>().declare::<ShowMode>().declare::<ShowPatches>();
+    registry.declare::<ShowInterfaceFeatures>().declare::<ClearInterfaces>();
 }
 
-/// Shows cross-connects; what VPP calls patches are such here.
-pub struct ShowPatches;
-
-/// [`ShowPatches`] shows all of them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ShowPatchesRequest {}
+request! {
+    /// Shows which interfaces send every frame out of another one; what VPP calls patches are cross-connects here.
+    pub read ShowPatches "l2_patch_show" ["show l2patch"] {}
+}
 
 /// One way of a cross-connect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -131,13 +47,10 @@ impl Text for Patches {
     }
 }
 
-impl Operation<Router> for ShowPatches {
-    const NAME: &'static str = "l2_patch_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowPatchesRequest;
+impl Execute<Router> for ShowPatches {
     type Reply = Patches;
 
-    fn run(router: &mut Router, _: ShowPatchesRequest) -> Result<Outcome<Router, Patches>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Patches>, OpError> {
         let patch = |interface: &Interface| match interface.l2 {
             L2Mode::CrossConnect(peer) => Some(Patch { rx: interface.name.clone(), tx: router.interfaces.name(peer) }),
             _ => None,
@@ -176,18 +89,40 @@ pub enum What {
 }
 
 /// Shows interfaces.
-pub struct ShowInterfaces;
-
-/// What [`ShowInterfaces`] shows.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ShowInterfacesRequest {
+pub struct ShowInterfaces {
     /// Which ones; all where empty.
     pub interfaces: Vec<IfRef>,
     /// What of them.
     pub what: What,
     /// Counters that are zero too.
     pub verbose: bool,
+}
+
+commands! {
+    read ShowInterfaces "interfaces_show" {
+        /// Shows interfaces with their counters, addresses, features or tags.
+        ["show interface"] "[<if> ...] [address|addr|features|feat|tag] [verbose]" by parse,
+    }
+}
+
+fn parse(args: &mut Args<'_>) -> Result<ShowInterfaces, OpError> {
+    let mut request = ShowInterfaces::default();
+    while !args.is_empty() {
+        if args.take_keyword("address") || args.take_keyword("addr") {
+            request.what = What::Addresses;
+        } else if args.take_keyword("features") || args.take_keyword("feat") {
+            request.what = What::Features;
+        } else if args.take_keyword("tag") {
+            request.what = What::Tags;
+        } else if args.take_keyword("verbose") {
+            request.verbose = true;
+        } else {
+            request.interfaces.push(args.interface()?);
+        }
+    }
+    Ok(request)
 }
 
 /// An interface as shown.
@@ -378,29 +313,26 @@ impl Text for InterfaceList {
     }
 }
 
-impl Operation<Router> for ShowInterfaces {
-    const NAME: &'static str = "interfaces_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowInterfacesRequest;
+impl Execute<Router> for ShowInterfaces {
     type Reply = InterfaceList;
 
-    fn run(router: &mut Router, request: ShowInterfacesRequest) -> Result<Outcome<Router, InterfaceList>, OpError> {
-        let interfaces = chosen(router, &request.interfaces)?.into_iter().map(|i| InterfaceInfo::of(router, i)).collect();
-        Ok(Outcome::Done(InterfaceList { interfaces, what: request.what, verbose: request.verbose }))
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, InterfaceList>, OpError> {
+        let interfaces = chosen(router, &self.interfaces)?.into_iter().map(|i| InterfaceInfo::of(router, i)).collect();
+        Ok(Outcome::Done(InterfaceList { interfaces, what: self.what, verbose: self.verbose }))
     }
 }
 
-/// Shows devices.
-pub struct ShowHardware;
-
-/// What [`ShowHardware`] shows.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowHardwareRequest {
-    /// Which ones; all where empty.
-    pub interfaces: Vec<IfRef>,
-    /// One line each.
-    pub brief: bool,
+request! {
+    /// Shows devices: link, queues, link address, driver.
+    pub read ShowHardware "hardware_interfaces_show" ["show hardware-interfaces"] {
+        /// One line each.
+        pub brief: bool = "brief|verbose",
+        /// Which ones; all where empty.
+        pub interfaces: Vec<IfRef> = "<if>",
+    } ignores {
+        /// It is what `verbose` is.
+        "detail",
+    }
 }
 
 /// A device as shown.
@@ -485,14 +417,11 @@ fn thread_name(thread: usize) -> String {
     if thread == 0 { "main (0)".into() } else { format!("quiver_wk_{} ({thread})", thread - 1) }
 }
 
-impl Operation<Router> for ShowHardware {
-    const NAME: &'static str = "hardware_interfaces_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowHardwareRequest;
+impl Execute<Router> for ShowHardware {
     type Reply = HardwareList;
 
-    fn run(router: &mut Router, request: ShowHardwareRequest) -> Result<Outcome<Router, HardwareList>, OpError> {
-        let devices = chosen(router, &request.interfaces)?
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, HardwareList>, OpError> {
+        let devices = chosen(router, &self.interfaces)?
             .into_iter()
             .filter(|i| !matches!(i.kind, Kind::Sub(_)))
             .map(|i| HardwareInfo {
@@ -508,24 +437,21 @@ impl Operation<Router> for ShowHardware {
                 mac: i.mac.to_string(),
                 details: match (&i.kind, &i.device) {
                     (_, Some(device)) => device.port.describe(),
-                    (Kind::Virtual(what), None) => vec![(*what).to_owned()],
+                    (Kind::Virtual(kind), None) => vec![kind.device_type.to_owned()],
                     _ => Vec::new(),
                 },
             })
             .collect();
-        Ok(Outcome::Done(HardwareList { devices, brief: request.brief }))
+        Ok(Outcome::Done(HardwareList { devices, brief: self.brief }))
     }
 }
 
-/// Shows the layer that interfaces work on.
-pub struct ShowMode;
-
-/// What [`ShowMode`] shows.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowModeRequest {
-    /// Which ones; all where empty.
-    pub interfaces: Vec<IfRef>,
+request! {
+    /// Shows whether interfaces route or work on layer 2.
+    pub read ShowMode "interface_mode_show" ["show mode"] {
+        /// Which ones; all where empty.
+        pub interfaces: Vec<IfRef> = "<if>",
+    }
 }
 
 /// The mode of an interface.
@@ -551,13 +477,10 @@ impl Text for Mode {
     }
 }
 
-impl Operation<Router> for ShowMode {
-    const NAME: &'static str = "interface_mode_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowModeRequest;
+impl Execute<Router> for ShowMode {
     type Reply = Vec<Mode>;
 
-    fn run(router: &mut Router, request: ShowModeRequest) -> Result<Outcome<Router, Vec<Mode>>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Vec<Mode>>, OpError> {
         let mode = |i: &Interface| Mode {
             interface: i.name.clone(),
             cross_connect: match i.l2 {
@@ -566,52 +489,40 @@ impl Operation<Router> for ShowMode {
             },
             bridge: BridgeRef::of(i),
         };
-        Ok(Outcome::Done(chosen(router, &request.interfaces)?.into_iter().map(mode).collect()))
+        Ok(Outcome::Done(chosen(router, &self.interfaces)?.into_iter().map(mode).collect()))
     }
 }
 
-/// Shows the features of an interface.
-pub struct ShowInterfaceFeatures;
-
-/// What [`ShowInterfaceFeatures`] shows.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ShowInterfaceFeaturesRequest {
-    /// Interface.
-    pub interface: IfRef,
+request! {
+    /// Shows which features are on for an interface, arc by arc.
+    pub read ShowInterfaceFeatures "interface_features_show" ["show interface features"] {
+        /// Interface.
+        pub interface: IfRef = "<if>",
+    }
 }
 
-impl Operation<Router> for ShowInterfaceFeatures {
-    const NAME: &'static str = "interface_features_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowInterfaceFeaturesRequest;
+impl Execute<Router> for ShowInterfaceFeatures {
     type Reply = InterfaceList;
 
-    fn run(router: &mut Router, request: ShowInterfaceFeaturesRequest) -> Result<Outcome<Router, InterfaceList>, OpError> {
-        let interfaces = chosen(router, &[request.interface])?.into_iter().map(|i| InterfaceInfo::of(router, i)).collect();
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, InterfaceList>, OpError> {
+        let interfaces = chosen(router, &[self.interface])?.into_iter().map(|i| InterfaceInfo::of(router, i)).collect();
         Ok(Outcome::Done(InterfaceList { interfaces, what: What::Features, verbose: false }))
     }
 }
 
-/// Zeroes counters.
-pub struct ClearInterfaces;
-
-/// What [`ClearInterfaces`] zeroes.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ClearInterfacesRequest {
-    /// One interface; all where absent.
-    pub interface: Option<IfRef>,
+request! {
+    /// Zeroes the counters of interfaces.
+    pub change ClearInterfaces "interfaces_clear" ["clear interfaces", "clear hardware-interfaces"] {
+        /// One interface; all where absent.
+        pub interface: Option<IfRef> = "<if>",
+    }
 }
 
-impl Operation<Router> for ClearInterfaces {
-    const NAME: &'static str = "interfaces_clear";
-    const ACCESS: Access = Access::Change;
-    type Request = ClearInterfacesRequest;
+impl Execute<Router> for ClearInterfaces {
     type Reply = ();
 
-    fn run(router: &mut Router, request: ClearInterfacesRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let only = request.interface.map(|name| resolve(router, &name)).transpose()?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let only = self.interface.map(|name| resolve(router, &name)).transpose()?;
         router.graph.clear_interfaces(only);
         let chosen: Vec<IfIndex> = router.interfaces.iter().map(|i| i.index).filter(|i| only.is_none_or(|o| o == *i)).collect();
         for index in chosen {

@@ -4,8 +4,10 @@ mod show;
 
 use std::net::IpAddr;
 
-use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
+use quiver_command::grammar::{Args, IfRef};
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
+use quiver_command::request::{Argument, Execute, Request as _, Value};
+use quiver_command::{commands, request, words};
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
@@ -15,127 +17,8 @@ use crate::l2::{BdSwitch, L2Error, PortKind, PortSwitch};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<CreateBridgeDomain>().operation::<DeleteBridgeDomain>().operation::<SetBridgeDomain>();
-    registry.operation::<SetBridgePort>().operation::<SwitchPort>().operation::<SetPortLearnLimit>();
-    let disable = "<bd-id> [disable]";
-    let commands = [
-        Command {
-            path: "create bridge-domain",
-            syntax: "[<bd-id>] [learn 0|1] [forward 0|1] [uu-flood 0|1] [flood 0|1] [arp-term 0|1] [arp-ufwd 0|1] [mac-age <min>] [bd-tag <s>] [del]",
-            help: "Makes a bridge domain (the lowest free number, printed, where none is given) or removes one",
-            parse: parse_create,
-        },
-        Command {
-            path: "set bridge-domain learn",
-            syntax: disable,
-            help: "Switches learning of addresses",
-            parse: |args, _| parse_switch(args, Switch::Learn),
-        },
-        Command {
-            path: "set bridge-domain forward",
-            syntax: disable,
-            help: "Switches forwarding to known destinations",
-            parse: |args, _| parse_switch(args, Switch::Forward),
-        },
-        Command {
-            path: "set bridge-domain flood",
-            syntax: disable,
-            help: "Switches flooding of frames to groups",
-            parse: |args, _| parse_switch(args, Switch::Flood),
-        },
-        Command {
-            path: "set bridge-domain uu-flood",
-            syntax: disable,
-            help: "Switches flooding of frames to unknown destinations",
-            parse: |args, _| parse_switch(args, Switch::UuFlood),
-        },
-        Command {
-            path: "set bridge-domain arp term",
-            syntax: disable,
-            help: "Switches answers to ARP and neighbor solicitations from the domain's table",
-            parse: |args, _| parse_switch(args, Switch::ArpTerm),
-        },
-        Command {
-            path: "set bridge-domain arp-ufwd",
-            syntax: disable,
-            help: "With arp term: sends requests to the one asked for instead of answering them",
-            parse: |args, _| parse_switch(args, Switch::ArpUfwd),
-        },
-        Command {
-            path: "set bridge-domain arp entry",
-            syntax: "<bd-id> <ip> <mac> [del]",
-            help: "Adds an address to a domain's table for arp term, or removes one",
-            parse: |args, _| {
-                let id = args.number("bridge domain")?;
-                let ip = args.ip("address")?;
-                let mac = args.mac("link address")?;
-                let mac = if args.take_keyword("del") { None } else { Some(mac) };
-                set(id, BdChange::Neighbor { ip, mac })
-            },
-        },
-        Command {
-            path: "set bridge-domain mac-age",
-            syntax: "<bd-id> <mins>",
-            help: "Sets after how many minutes a silent address is forgotten; 0: never",
-            parse: |args, _| {
-                let id = args.number("bridge domain")?;
-                set(id, BdChange::MacAge { minutes: args.number("minutes")? })
-            },
-        },
-        Command {
-            path: "set bridge-domain learn-limit",
-            syntax: "<bd-id> <n>",
-            help: "Sets how many addresses a domain may learn",
-            parse: |args, _| {
-                let id = args.number("bridge domain")?;
-                set(id, BdChange::LearnLimit { limit: args.number("limit")? })
-            },
-        },
-        Command {
-            path: "set interface l2 bridge",
-            syntax: "<if> <bd-id> [bvi|uu-fwd] [<shg>]",
-            help: "Makes an interface a port of a bridge domain, which is made where it does not exist",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                let domain = args.number("bridge domain")?;
-                let kind = args.take_one_of(&[("bvi", PortUse::Bvi), ("uu-fwd", PortUse::UuFwd)]);
-                let group = if args.is_empty() { 0 } else { args.number("split-horizon group")? };
-                let request = SetBridgePortRequest { interface, domain, kind: kind.unwrap_or_default(), group };
-                Ok(Invocation::new::<SetBridgePort>(request))
-            },
-        },
-        Command {
-            path: "set interface l2 learn",
-            syntax: "<if> [disable]",
-            help: "Switches learning from a port's frames",
-            parse: |args, _| parse_port(args, PortWhat::Learn),
-        },
-        Command {
-            path: "set interface l2 learn-limit",
-            syntax: "<if> <n>",
-            help: "Sets how many addresses may be learned behind a port",
-            parse: |args, _| {
-                let interface = args.interface()?;
-                let limit = args.number("limit")?;
-                Ok(Invocation::new::<SetPortLearnLimit>(SetPortLearnLimitRequest { interface, limit }))
-            },
-        },
-        Command {
-            path: "set interface l2 forward",
-            syntax: "<if> [disable]",
-            help: "Switches forwarding of a port's frames to known destinations",
-            parse: |args, _| parse_port(args, PortWhat::Forward),
-        },
-        Command {
-            path: "set interface l2 flood",
-            syntax: "<if> [disable]",
-            help: "Switches flooding of a port's frames to groups",
-            parse: |args, _| parse_port(args, PortWhat::Flood),
-        },
-    ];
-    for command in commands {
-        registry.command(command);
-    }
+    registry.declare::<CreateBridgeDomain>().declare::<DeleteBridgeDomain>().declare::<SetBridgeDomain>();
+    registry.declare::<SetBridgePort>().declare::<SwitchPort>().declare::<SetPortLearnLimit>();
     show::register(registry);
 }
 
@@ -157,101 +40,29 @@ pub fn l2_error(error: &L2Error) -> OpError {
     OpError::new(code, error.to_string()).key(key)
 }
 
-fn zero_or_one(args: &mut Args<'_>, what: &str) -> Result<bool, OpError> {
-    Ok(args.number_in::<u8>(what, 0..=1)? == 1)
-}
-
-fn parse_create(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
-    let mut request = CreateBridgeDomainRequest::default();
-    let mut remove = false;
-    while !args.is_empty() {
-        if args.take_keyword("learn") {
-            request.learn = zero_or_one(args, "learn")?;
-        } else if args.take_keyword("forward") {
-            request.forward = zero_or_one(args, "forward")?;
-        } else if args.take_keyword("uu-flood") {
-            request.uu_flood = zero_or_one(args, "uu-flood")?;
-        } else if args.take_keyword("flood") {
-            request.flood = zero_or_one(args, "flood")?;
-        } else if args.take_keyword("arp-term") {
-            request.arp_term = zero_or_one(args, "arp-term")?;
-        } else if args.take_keyword("arp-ufwd") {
-            request.arp_ufwd = zero_or_one(args, "arp-ufwd")?;
-        } else if args.take_keyword("mac-age") {
-            request.mac_age = args.number("minutes")?;
-        } else if args.take_keyword("bd-tag") {
-            request.tag = Some(args.word("tag")?.into_owned());
-        } else if args.take_keyword("del") {
-            remove = true;
-        } else if request.id.is_none() {
-            request.id = Some(args.number("bridge domain")?);
-        } else {
-            return Err(args.unexpected());
-        }
-    }
-    if !remove {
-        return Ok(Invocation::new::<CreateBridgeDomain>(request));
-    }
-    let id = request.id.ok_or_else(|| args.missing("bridge domain"))?;
-    Ok(Invocation::new::<DeleteBridgeDomain>(DeleteBridgeDomainRequest { id }))
-}
-
-fn set(id: u32, change: BdChange) -> Result<Invocation<Router>, OpError> {
-    Ok(Invocation::new::<SetBridgeDomain>(SetBridgeDomainRequest { id, change }))
-}
-
-fn parse_switch(args: &mut Args<'_>, which: Switch) -> Result<Invocation<Router>, OpError> {
-    let id = args.number("bridge domain")?;
-    let on = !args.take_keyword("disable");
-    set(id, BdChange::Switch { which, on })
-}
-
-fn parse_port(args: &mut Args<'_>, which: PortWhat) -> Result<Invocation<Router>, OpError> {
-    let interface = args.interface()?;
-    let on = !args.take_keyword("disable");
-    Ok(Invocation::new::<SwitchPort>(SwitchPortRequest { interface, which, on }))
-}
-
-/// Makes a bridge domain.
-pub struct CreateBridgeDomain;
-
-/// What [`CreateBridgeDomain`] makes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CreateBridgeDomainRequest {
-    /// Number; the lowest free one where none is given.
-    pub id: Option<u32>,
-    /// Learn addresses.
-    pub learn: bool,
-    /// Forward to known destinations.
-    pub forward: bool,
-    /// Flood frames to unknown destinations.
-    pub uu_flood: bool,
-    /// Flood frames to groups.
-    pub flood: bool,
-    /// Answer ARP and ND from the domain's table.
-    pub arp_term: bool,
-    /// Send ARP requests to the one asked for.
-    pub arp_ufwd: bool,
-    /// Minutes until a silent address is forgotten; 0: never.
-    pub mac_age: u8,
-    /// User's text.
-    pub tag: Option<String>,
-}
-
-impl Default for CreateBridgeDomainRequest {
-    fn default() -> Self {
-        Self {
-            id: None,
-            learn: true,
-            forward: true,
-            uu_flood: true,
-            flood: true,
-            arp_term: false,
-            arp_ufwd: false,
-            mac_age: 5,
-            tag: None,
-        }
+request! {
+    /// Makes a bridge domain (the lowest free number, printed, where none is given) or removes one.
+    pub change CreateBridgeDomain "bridge_domain_create" ["create bridge-domain"] {
+        /// Number; the lowest free one where none is given.
+        pub id: Option<u32> = "<bd-id>" name("bridge domain"),
+        /// Learn addresses.
+        pub learn: bool = "learn 0|1" default(true),
+        /// Forward to known destinations.
+        pub forward: bool = "forward 0|1" default(true),
+        /// Flood frames to unknown destinations.
+        pub uu_flood: bool = "uu-flood 0|1" default(true),
+        /// Flood frames to groups.
+        pub flood: bool = "flood 0|1" default(true),
+        /// Answer ARP and ND from the domain's table.
+        pub arp_term: bool = "arp-term 0|1",
+        /// Send ARP requests to the one asked for.
+        pub arp_ufwd: bool = "arp-ufwd 0|1",
+        /// Minutes until a silent address is forgotten; 0: never.
+        pub mac_age: u8 = "mac-age <min>" default(5),
+        /// User's text.
+        pub tag: Option<String> = "bd-tag <s>",
+        /// Removes the domain, which must have no ports.
+        pub del: bool = "del",
     }
 }
 
@@ -260,96 +71,142 @@ impl Default for CreateBridgeDomainRequest {
 pub struct CreatedBridgeDomain {
     /// Its number.
     pub id: u32,
+    #[serde(skip)]
+    removed: bool,
 }
 
 impl Text for CreatedBridgeDomain {
     fn text(&self, out: &mut String, _: &View) {
-        out.push_str(&format!("bridge-domain {}\n", self.id));
+        if !self.removed {
+            out.push_str(&format!("bridge-domain {}\n", self.id));
+        }
     }
 }
 
-impl Operation<Router> for CreateBridgeDomain {
-    const NAME: &'static str = "bridge_domain_create";
-    const ACCESS: Access = Access::Change;
-    type Request = CreateBridgeDomainRequest;
+impl Execute<Router> for CreateBridgeDomain {
     type Reply = CreatedBridgeDomain;
 
-    fn run(router: &mut Router, request: CreateBridgeDomainRequest) -> Result<Outcome<Router, CreatedBridgeDomain>, OpError> {
-        let id = router.create_bridge_domain(request.id).map_err(|e| l2_error(&e))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, CreatedBridgeDomain>, OpError> {
+        if self.del {
+            let id = self.id.ok_or_else(|| Self::incomplete("bridge domain"))?;
+            remove(router, id)?;
+            return Ok(Outcome::Done(CreatedBridgeDomain { id, removed: true }));
+        }
+        let id = router.create_bridge_domain(self.id).map_err(|e| l2_error(&e))?;
         let settings = || {
             for (which, on) in [
-                (BdSwitch::Learn, request.learn),
-                (BdSwitch::Forward, request.forward),
-                (BdSwitch::UnknownFlood, request.uu_flood),
-                (BdSwitch::Flood, request.flood),
-                (BdSwitch::ArpTerm, request.arp_term),
-                (BdSwitch::ArpForward, request.arp_ufwd),
+                (BdSwitch::Learn, self.learn),
+                (BdSwitch::Forward, self.forward),
+                (BdSwitch::UnknownFlood, self.uu_flood),
+                (BdSwitch::Flood, self.flood),
+                (BdSwitch::ArpTerm, self.arp_term),
+                (BdSwitch::ArpForward, self.arp_ufwd),
             ] {
                 router.set_bridge_switch(id, which, on)?;
             }
-            router.set_mac_age(id, request.mac_age)?;
-            router.set_bridge_tag(id, request.tag)
+            router.set_mac_age(id, self.mac_age)?;
+            router.set_bridge_tag(id, self.tag)
         };
         settings().map_err(|e| l2_error(&e))?;
-        Ok(Outcome::Done(CreatedBridgeDomain { id }))
+        Ok(Outcome::Done(CreatedBridgeDomain { id, removed: false }))
     }
 }
 
-/// Removes a bridge domain that has no ports.
-pub struct DeleteBridgeDomain;
-
-/// What [`DeleteBridgeDomain`] removes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DeleteBridgeDomainRequest {
-    /// Number.
-    pub id: u32,
+fn remove(router: &mut Router, id: u32) -> Result<(), OpError> {
+    router.delete_bridge_domain(id).map_err(|e| match e {
+        L2Error::InUse(..) => l2_error(&e).remedy("take its ports out with `set interface l3'"),
+        e => l2_error(&e),
+    })
 }
 
-impl Operation<Router> for DeleteBridgeDomain {
-    const NAME: &'static str = "bridge_domain_delete";
-    const ACCESS: Access = Access::Change;
-    type Request = DeleteBridgeDomainRequest;
+request! {
+    /// Removes a bridge domain that has no ports.
+    pub change DeleteBridgeDomain "bridge_domain_delete" [] {
+        /// Number.
+        pub id: u32 = "",
+    }
+}
+
+impl Execute<Router> for DeleteBridgeDomain {
     type Reply = ();
 
-    fn run(router: &mut Router, request: DeleteBridgeDomainRequest) -> Result<Outcome<Router, ()>, OpError> {
-        router.delete_bridge_domain(request.id).map_err(|e| match e {
-            L2Error::InUse(..) => l2_error(&e).remedy("take its ports out with `set interface l3'"),
-            e => l2_error(&e),
-        })?;
-        Ok(Outcome::Done(()))
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        remove(router, self.id).map(Outcome::Done)
     }
 }
 
 /// Changes one thing about a bridge domain.
-pub struct SetBridgeDomain;
-
-/// What [`SetBridgeDomain`] changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SetBridgeDomainRequest {
+pub struct SetBridgeDomain {
     /// Number.
     pub id: u32,
     /// Change.
     pub change: BdChange,
 }
 
-/// What can be switched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Switch {
-    /// Learning of addresses.
-    Learn,
-    /// Forwarding to known destinations.
-    Forward,
-    /// Flooding of frames to unknown destinations.
-    UuFlood,
-    /// Flooding of frames to groups.
-    Flood,
-    /// Answers from the domain's table.
-    ArpTerm,
-    /// Requests to the one asked for.
-    ArpUfwd,
+commands! {
+    change SetBridgeDomain "bridge_domain_set" {
+        /// Switches learning of addresses.
+        ["set bridge-domain learn"] { id: u32 = "<bd-id>" name("bridge domain"), on: bool = "disable" default(true) }
+            => { id, change: BdChange::Switch { which: Switch::Learn, on } },
+        /// Switches forwarding to known destinations.
+        ["set bridge-domain forward"] { id: u32 = "<bd-id>" name("bridge domain"), on: bool = "disable" default(true) }
+            => { id, change: BdChange::Switch { which: Switch::Forward, on } },
+        /// Switches flooding of frames to groups.
+        ["set bridge-domain flood"] { id: u32 = "<bd-id>" name("bridge domain"), on: bool = "disable" default(true) }
+            => { id, change: BdChange::Switch { which: Switch::Flood, on } },
+        /// Switches flooding of frames to unknown destinations.
+        ["set bridge-domain uu-flood"] { id: u32 = "<bd-id>" name("bridge domain"), on: bool = "disable" default(true) }
+            => { id, change: BdChange::Switch { which: Switch::UuFlood, on } },
+        /// Switches answers to ARP and neighbor solicitations from the domain's table.
+        ["set bridge-domain arp term"] { id: u32 = "<bd-id>" name("bridge domain"), on: bool = "disable" default(true) }
+            => { id, change: BdChange::Switch { which: Switch::ArpTerm, on } },
+        /// With arp term: sends requests to the one asked for instead of answering them.
+        ["set bridge-domain arp-ufwd"] { id: u32 = "<bd-id>" name("bridge domain"), on: bool = "disable" default(true) }
+            => { id, change: BdChange::Switch { which: Switch::ArpUfwd, on } },
+        /// Adds an address to a domain's table for arp term, or removes one.
+        ["set bridge-domain arp entry"] "<bd-id> <ip> <mac> [del]" by parse_entry => entry_command,
+        /// Sets after how many minutes a silent address is forgotten; 0: never.
+        ["set bridge-domain mac-age"] { id: u32 = "<bd-id>" name("bridge domain"), minutes: u8 = "<mins>" name("minutes") }
+            => { id, change: BdChange::MacAge { minutes } },
+        /// Sets how many addresses a domain may learn.
+        ["set bridge-domain learn-limit"] { id: u32 = "<bd-id>" name("bridge domain"), limit: u32 = "<n>" name("limit") }
+            => { id, change: BdChange::LearnLimit { limit } },
+    }
+}
+
+fn parse_entry(args: &mut Args<'_>) -> Result<SetBridgeDomain, OpError> {
+    let id = args.number("bridge domain")?;
+    let ip = args.ip("address")?;
+    let mac = args.mac("link address")?;
+    let mac = if args.take_keyword("del") { None } else { Some(mac) };
+    Ok(SetBridgeDomain { id, change: BdChange::Neighbor { ip, mac } })
+}
+
+/// Of an entry that goes the MAC address does not matter.
+fn entry_command(request: &SetBridgeDomain) -> Option<String> {
+    let BdChange::Neighbor { ip, mac } = &request.change else { return None };
+    let del = if mac.is_none() { " del" } else { "" };
+    Some(format!("set bridge-domain arp entry {} {ip} {}{del}", request.id, MacAddr(mac.unwrap_or_default())))
+}
+
+words! {
+    /// What can be switched.
+    pub enum Switch {
+        /// Learning of addresses.
+        Learn = "learn",
+        /// Forwarding to known destinations.
+        Forward = "forward",
+        /// Flooding of frames to unknown destinations.
+        UuFlood = "uu-flood",
+        /// Flooding of frames to groups.
+        Flood = "flood",
+        /// Answers from the domain's table.
+        ArpTerm = "arp-term",
+        /// Requests to the one asked for.
+        ArpUfwd = "arp-ufwd",
+    }
 }
 
 impl From<Switch> for BdSwitch {
@@ -395,15 +252,12 @@ pub enum BdChange {
     },
 }
 
-impl Operation<Router> for SetBridgeDomain {
-    const NAME: &'static str = "bridge_domain_set";
-    const ACCESS: Access = Access::Change;
-    type Request = SetBridgeDomainRequest;
+impl Execute<Router> for SetBridgeDomain {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetBridgeDomainRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let id = request.id;
-        let result = match request.change {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let id = self.id;
+        let result = match self.change {
             BdChange::Switch { which, on } => router.set_bridge_switch(id, which.into(), on),
             BdChange::MacAge { minutes } => router.set_mac_age(id, minutes),
             BdChange::LearnLimit { limit } => router.set_learn_limit(id, limit),
@@ -414,14 +268,11 @@ impl Operation<Router> for SetBridgeDomain {
     }
 }
 
-/// Makes an interface a port of a bridge domain.
-pub struct SetBridgePort;
-
 /// What a port is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortUse {
-    /// A port like others.
+    /// A port like others; no word says it.
     #[default]
     Normal,
     /// The router's own end.
@@ -430,85 +281,83 @@ pub enum PortUse {
     UuFwd,
 }
 
-/// What [`SetBridgePort`] does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetBridgePortRequest {
-    /// Interface.
-    pub interface: IfRef,
-    /// Number of the domain.
-    pub domain: u32,
-    /// What the port is for.
-    #[serde(default)]
-    pub kind: PortUse,
-    /// Split-horizon group; 0: none.
-    #[serde(default)]
-    pub group: u8,
+impl Value for PortUse {
+    const KIND: &'static str = "word";
+
+    fn take(_: &mut Args<'_>, _: &Argument, lead: usize) -> Result<Self, OpError> {
+        Ok([Self::Bvi, Self::UuFwd][lead])
+    }
+
+    fn text(&self) -> String {
+        if *self == Self::Bvi { "bvi" } else { "uu-fwd" }.to_owned()
+    }
 }
 
-impl Operation<Router> for SetBridgePort {
-    const NAME: &'static str = "interface_l2_bridge";
-    const ACCESS: Access = Access::Change;
-    type Request = SetBridgePortRequest;
+request! {
+    /// Makes an interface a port of a bridge domain, which is made where it does not exist.
+    pub change SetBridgePort "interface_l2_bridge" ["set interface l2 bridge"] {
+        /// Interface.
+        pub interface: IfRef = "<if>",
+        /// Number of the domain.
+        pub domain: u32 = "<bd-id>" name("bridge domain"),
+        /// What the port is for: the router's own end, or all frames to unknown destinations.
+        pub kind: PortUse = "bvi|uu-fwd" default(PortUse::Normal),
+        /// Split-horizon group; 0: none.
+        pub group: u8 = "<shg>" default(0) name("split-horizon group"),
+    }
+}
+
+impl Execute<Router> for SetBridgePort {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetBridgePortRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        let kind = match request.kind {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        let kind = match self.kind {
             PortUse::Normal => PortKind::Normal,
             PortUse::Bvi => PortKind::Bvi,
             PortUse::UuFwd => PortKind::UnknownForward,
         };
-        router.set_bridge(index, request.domain, kind, request.group).map_err(|e| l2_error(&e))?;
+        router.set_bridge(index, self.domain, kind, self.group).map_err(|e| l2_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }
 
-/// Limits what is learned behind a port.
-pub struct SetPortLearnLimit;
-
-/// What [`SetPortLearnLimit`] does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetPortLearnLimitRequest {
-    /// Interface.
-    pub interface: IfRef,
-    /// Addresses.
-    pub limit: u32,
+request! {
+    /// Sets how many addresses may be learned behind a port.
+    pub change SetPortLearnLimit "interface_l2_learn_limit" ["set interface l2 learn-limit"] {
+        /// Interface.
+        pub interface: IfRef = "<if>",
+        /// Addresses.
+        pub limit: u32 = "<n>" name("limit"),
+    }
 }
 
-impl Operation<Router> for SetPortLearnLimit {
-    const NAME: &'static str = "interface_l2_learn_limit";
-    const ACCESS: Access = Access::Change;
-    type Request = SetPortLearnLimitRequest;
+impl Execute<Router> for SetPortLearnLimit {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetPortLearnLimitRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        router.set_port_learn_limit(index, request.limit).map_err(|e| l2_error(&e))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        router.set_port_learn_limit(index, self.limit).map_err(|e| l2_error(&e))?;
         Ok(Outcome::Done(()))
+    }
+}
+
+words! {
+    /// What of a port can be switched.
+    pub enum PortWhat {
+        /// Learning from its frames.
+        Learn = "learn",
+        /// Forwarding of its frames to known destinations.
+        Forward = "forward",
+        /// Flooding of its frames to groups.
+        Flood = "flood",
     }
 }
 
 /// Switches something on a port.
-pub struct SwitchPort;
-
-/// What of a port can be switched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PortWhat {
-    /// Learning from its frames.
-    Learn,
-    /// Forwarding of its frames to known destinations.
-    Forward,
-    /// Flooding of its frames to groups.
-    Flood,
-}
-
-/// What [`SwitchPort`] does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SwitchPortRequest {
+pub struct SwitchPort {
     /// Interface.
     pub interface: IfRef,
     /// What.
@@ -517,20 +366,31 @@ pub struct SwitchPortRequest {
     pub on: bool,
 }
 
-impl Operation<Router> for SwitchPort {
-    const NAME: &'static str = "interface_l2_switch";
-    const ACCESS: Access = Access::Change;
-    type Request = SwitchPortRequest;
+commands! {
+    change SwitchPort "interface_l2_switch" {
+        /// Switches learning from a port's frames.
+        ["set interface l2 learn"] { interface: IfRef = "<if>", on: bool = "disable" default(true) }
+            => { interface, which: PortWhat::Learn, on },
+        /// Switches forwarding of a port's frames to known destinations.
+        ["set interface l2 forward"] { interface: IfRef = "<if>", on: bool = "disable" default(true) }
+            => { interface, which: PortWhat::Forward, on },
+        /// Switches flooding of a port's frames to groups.
+        ["set interface l2 flood"] { interface: IfRef = "<if>", on: bool = "disable" default(true) }
+            => { interface, which: PortWhat::Flood, on },
+    }
+}
+
+impl Execute<Router> for SwitchPort {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SwitchPortRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        let which = match request.which {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        let which = match self.which {
             PortWhat::Learn => PortSwitch::Learn,
             PortWhat::Forward => PortSwitch::Forward,
             PortWhat::Flood => PortSwitch::Flood,
         };
-        router.set_port_switch(index, which, request.on).map_err(|e| l2_error(&e))?;
+        router.set_port_switch(index, which, self.on).map_err(|e| l2_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }

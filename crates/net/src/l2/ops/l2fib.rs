@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
-use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
+use quiver_command::grammar::{Args, IfRef, quote};
+use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View};
+use quiver_command::request::Execute;
+use quiver_command::{commands, request};
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
@@ -14,91 +16,8 @@ use crate::{IfIndex, Router};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<AddMac>().operation::<DeleteMac>().operation::<FlushMacs>().operation::<ShowMacs>();
-    let commands = [
-        Command {
-            path: "l2fib add",
-            syntax: "<mac> <bd-id> filter | <if> [static|bvi]",
-            help: "Configures where an address is, or that its frames are dropped",
-            parse: parse_add,
-        },
-        Command {
-            path: "l2fib del",
-            syntax: "<mac> <bd-id>",
-            help: "Removes an address",
-            parse: |args, _| {
-                let mac = args.mac("link address")?;
-                let domain = args.number("bridge domain")?;
-                Ok(Invocation::new::<DeleteMac>(DeleteMacRequest { mac, domain }))
-            },
-        },
-        Command {
-            path: "l2fib flush-mac all",
-            syntax: "",
-            help: "Forgets all learned addresses",
-            parse: |_, _| Ok(Invocation::new::<FlushMacs>(FlushMacsRequest { which: Which::All })),
-        },
-        Command {
-            path: "l2fib flush-mac bridge-domain",
-            syntax: "<bd-id>",
-            help: "Forgets the learned addresses of a bridge domain",
-            parse: |args, _| {
-                let which = Which::BridgeDomain(args.number("bridge domain")?);
-                Ok(Invocation::new::<FlushMacs>(FlushMacsRequest { which }))
-            },
-        },
-        Command {
-            path: "l2fib flush-mac interface",
-            syntax: "<if>",
-            help: "Forgets the learned addresses behind an interface",
-            parse: |args, _| Ok(Invocation::new::<FlushMacs>(FlushMacsRequest { which: Which::Interface(args.interface()?) })),
-        },
-        Command {
-            path: "show l2fib",
-            syntax: "[all|verbose] [bd_id <n>|bd_index <n>] [learn|add] [raw]",
-            help: "Shows how many addresses are known, with `all' or a choice which ones",
-            parse: parse_show,
-        },
-    ];
-    for command in commands {
-        registry.command(command);
-    }
+    registry.declare::<AddMac>().declare::<DeleteMac>().declare::<FlushMacs>().declare::<ShowMacs>();
 }
-
-fn parse_add(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
-    let mac = args.mac("link address")?;
-    let domain = args.number("bridge domain")?;
-    let (interface, kind) = if args.take_keyword("filter") {
-        (None, Kind::Filter)
-    } else {
-        let interface = args.interface()?;
-        (Some(interface), args.take_one_of(&[("static", Kind::Static), ("bvi", Kind::Bvi)]).unwrap_or(Kind::Dynamic))
-    };
-    Ok(Invocation::new::<AddMac>(AddMacRequest { mac, domain, interface, kind }))
-}
-
-fn parse_show(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
-    let mut request = ShowMacsRequest::default();
-    while !args.is_empty() {
-        if args.take_keyword("all") || args.take_keyword("verbose") || args.take_keyword("raw") {
-            request.all = true;
-        } else if args.take_keyword("bd_id") {
-            (request.all, request.domain) = (true, Some(args.number("bridge domain")?));
-        } else if args.take_keyword("bd_index") {
-            (request.all, request.index) = (true, Some(args.number("bridge-domain index")?));
-        } else if args.take_keyword("learn") {
-            (request.all, request.learned) = (true, Some(true));
-        } else if args.take_keyword("add") {
-            (request.all, request.learned) = (true, Some(false));
-        } else {
-            return Err(args.unexpected());
-        }
-    }
-    Ok(Invocation::new::<ShowMacs>(request))
-}
-
-/// Configures an address.
-pub struct AddMac;
 
 /// What an address's entry is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,10 +34,10 @@ pub enum Kind {
     Filter,
 }
 
-/// What [`AddMac`] configures.
+/// Configures an address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AddMacRequest {
+pub struct AddMac {
     /// Address.
     pub mac: [u8; 6],
     /// Number of the bridge domain.
@@ -131,15 +50,42 @@ pub struct AddMacRequest {
     pub kind: Kind,
 }
 
-impl Operation<Router> for AddMac {
-    const NAME: &'static str = "l2fib_add";
-    const ACCESS: Access = Access::Change;
-    type Request = AddMacRequest;
+commands! {
+    change AddMac "l2fib_add" {
+        /// Configures where an address is, or that its frames are dropped.
+        ["l2fib add"] "<mac> <bd-id> filter | <if> [static|bvi]" by parse_add => add_command,
+    }
+}
+
+fn add_command(AddMac { mac, domain, interface, kind }: &AddMac) -> Option<String> {
+    let place = match (interface, kind) {
+        (None, Kind::Filter) => "filter".to_owned(),
+        (Some(interface), Kind::Dynamic) => quote(interface.as_str()).into_owned(),
+        (Some(interface), Kind::Static) => format!("{} static", quote(interface.as_str())),
+        (Some(interface), Kind::Bvi) => format!("{} bvi", quote(interface.as_str())),
+        _ => return None,
+    };
+    Some(format!("l2fib add {} {domain} {place}", MacAddr(*mac)))
+}
+
+fn parse_add(args: &mut Args<'_>) -> Result<AddMac, OpError> {
+    let mac = args.mac("link address")?;
+    let domain = args.number("bridge domain")?;
+    let (interface, kind) = if args.take_keyword("filter") {
+        (None, Kind::Filter)
+    } else {
+        let interface = args.interface()?;
+        (Some(interface), args.take_one_of(&[("static", Kind::Static), ("bvi", Kind::Bvi)]).unwrap_or(Kind::Dynamic))
+    };
+    Ok(AddMac { mac, domain, interface, kind })
+}
+
+impl Execute<Router> for AddMac {
     type Reply = ();
 
-    fn run(router: &mut Router, request: AddMacRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let interface = request.interface.as_ref().map(|name| resolve(router, name)).transpose()?;
-        let kind = match (request.kind, interface) {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let interface = self.interface.as_ref().map(|name| resolve(router, name)).transpose()?;
+        let kind = match (self.kind, interface) {
             (Kind::Filter, None) => MacKind::Filter,
             (Kind::Dynamic, Some(i)) => MacKind::Learned(i),
             (Kind::Static, Some(i)) => MacKind::Static(i),
@@ -147,38 +93,29 @@ impl Operation<Router> for AddMac {
             (Kind::Filter, Some(_)) => return Err(OpError::invalid("interface", "", "a filter has no interface")),
             (_, None) => return Err(OpError::invalid("interface", "", "an address is behind an interface")),
         };
-        router.add_mac(request.domain, MacAddr(request.mac), kind).map_err(|e| l2_error(&e))?;
+        router.add_mac(self.domain, MacAddr(self.mac), kind).map_err(|e| l2_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }
 
-/// Removes an address.
-pub struct DeleteMac;
-
-/// What [`DeleteMac`] removes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DeleteMacRequest {
-    /// Address.
-    pub mac: [u8; 6],
-    /// Number of the bridge domain.
-    pub domain: u32,
+request! {
+    /// Removes an address.
+    pub change DeleteMac "l2fib_del" ["l2fib del"] {
+        /// Address.
+        pub mac: [u8; 6] = "<mac>" name("link address"),
+        /// Number of the bridge domain.
+        pub domain: u32 = "<bd-id>" name("bridge domain"),
+    }
 }
 
-impl Operation<Router> for DeleteMac {
-    const NAME: &'static str = "l2fib_del";
-    const ACCESS: Access = Access::Change;
-    type Request = DeleteMacRequest;
+impl Execute<Router> for DeleteMac {
     type Reply = ();
 
-    fn run(router: &mut Router, request: DeleteMacRequest) -> Result<Outcome<Router, ()>, OpError> {
-        router.delete_mac(request.domain, MacAddr(request.mac)).map_err(|e| l2_error(&e))?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        router.delete_mac(self.domain, MacAddr(self.mac)).map_err(|e| l2_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }
-
-/// Forgets learned addresses.
-pub struct FlushMacs;
 
 /// Which learned addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,22 +129,30 @@ pub enum Which {
     Interface(IfRef),
 }
 
-/// What [`FlushMacs`] forgets.
+/// Forgets learned addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FlushMacsRequest {
+pub struct FlushMacs {
     /// Which.
     pub which: Which,
 }
 
-impl Operation<Router> for FlushMacs {
-    const NAME: &'static str = "l2fib_flush";
-    const ACCESS: Access = Access::Change;
-    type Request = FlushMacsRequest;
+commands! {
+    change FlushMacs "l2fib_flush" {
+        /// Forgets all learned addresses.
+        ["l2fib flush-mac all"] {} => { which: Which::All },
+        /// Forgets the learned addresses of a bridge domain.
+        ["l2fib flush-mac bridge-domain"] { id: u32 = "<bd-id>" name("bridge domain") } => { which: Which::BridgeDomain(id) },
+        /// Forgets the learned addresses behind an interface.
+        ["l2fib flush-mac interface"] { interface: IfRef = "<if>" } => { which: Which::Interface(interface) },
+    }
+}
+
+impl Execute<Router> for FlushMacs {
     type Reply = ();
 
-    fn run(router: &mut Router, request: FlushMacsRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let which = match request.which {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let which = match self.which {
             Which::All => Flush::All,
             Which::BridgeDomain(id) => Flush::Domain(id),
             Which::Interface(name) => Flush::Interface(resolve(router, &name)?),
@@ -218,12 +163,9 @@ impl Operation<Router> for FlushMacs {
 }
 
 /// Lists addresses.
-pub struct ShowMacs;
-
-/// What [`ShowMacs`] lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ShowMacsRequest {
+pub struct ShowMacs {
     /// Each address, not only their number.
     pub all: bool,
     /// Those of this bridge domain only.
@@ -232,6 +174,33 @@ pub struct ShowMacsRequest {
     pub index: Option<u16>,
     /// Learned ones only, or configured ones only.
     pub learned: Option<bool>,
+}
+
+commands! {
+    read ShowMacs "l2fib_show" {
+        /// Shows how many addresses are known, with `all' or a choice which ones.
+        ["show l2fib"] "[all|verbose] [bd_id <n>|bd_index <n>] [learn|add] [raw]" by parse_show,
+    }
+}
+
+fn parse_show(args: &mut Args<'_>) -> Result<ShowMacs, OpError> {
+    let mut request = ShowMacs::default();
+    while !args.is_empty() {
+        if args.take_keyword("all") || args.take_keyword("verbose") || args.take_keyword("raw") {
+            request.all = true;
+        } else if args.take_keyword("bd_id") {
+            (request.all, request.domain) = (true, Some(args.number("bridge domain")?));
+        } else if args.take_keyword("bd_index") {
+            (request.all, request.index) = (true, Some(args.number("bridge-domain index")?));
+        } else if args.take_keyword("learn") {
+            (request.all, request.learned) = (true, Some(true));
+        } else if args.take_keyword("add") {
+            (request.all, request.learned) = (true, Some(false));
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    Ok(request)
 }
 
 /// An address.
@@ -321,23 +290,20 @@ impl Text for MacList {
     }
 }
 
-impl Operation<Router> for ShowMacs {
-    const NAME: &'static str = "l2fib_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowMacsRequest;
+impl Execute<Router> for ShowMacs {
     type Reply = MacList;
 
-    fn run(router: &mut Router, request: ShowMacsRequest) -> Result<Outcome<Router, MacList>, OpError> {
-        if let Some(id) = request.domain {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, MacList>, OpError> {
+        if let Some(id) = self.domain {
             router.bridge_domain(id).map_err(|e| l2_error(&e))?;
         }
         let (total, learned) = router.mac_counts();
         let wanted = |entry: &&MacEntry| {
-            request.domain.is_none_or(|id| id == entry.domain.0)
-                && request.index.is_none_or(|index| index == entry.domain.1)
-                && request.learned.is_none_or(|learned| learned == matches!(entry.kind, MacKind::Learned(_)))
+            self.domain.is_none_or(|id| id == entry.domain.0)
+                && self.index.is_none_or(|index| index == entry.domain.1)
+                && self.learned.is_none_or(|learned| learned == matches!(entry.kind, MacKind::Learned(_)))
         };
-        let macs = if request.all { router.macs() } else { Vec::new() };
+        let macs = if self.all { router.macs() } else { Vec::new() };
         let macs = macs.iter().filter(wanted).map(|entry| MacInfo::of(router, entry)).collect();
         Ok(Outcome::Done(MacList { total, learned, limit: MAC_LIMIT, macs }))
     }

@@ -1,7 +1,9 @@
 //! VLAN tag rewrite of layer-2 interfaces.
 
-use quiver_command::grammar::{Args, Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry};
+use quiver_command::commands;
+use quiver_command::grammar::{Args, IfRef, quote};
+use quiver_command::operation::{OpError, Outcome, Registry};
+use quiver_command::request::Execute;
 use serde::{Deserialize, Serialize};
 
 use crate::Router;
@@ -10,17 +12,17 @@ use crate::interface::ops::resolve;
 use crate::l2::ops::bridge::l2_error;
 use crate::l2::{Tag, TagRewrite};
 
+/// TPID of 802.1Q.
+const DOT1Q: u16 = 0x8100;
+/// TPID of 802.1ad.
+const DOT1AD: u16 = 0x88a8;
+
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<SetTagRewrite>().command(Command {
-        path: "set interface l2 tag-rewrite",
-        syntax: "<if> disable | pop 1|2 | push dot1q|dot1ad <tag> [<tag>] | translate 1-1|2-1 dot1q|dot1ad <tag> | translate 1-2|2-2 dot1q|dot1ad <tag> <tag>",
-        help: "Sets what happens to the tags of frames that come in; undone when frames leave",
-        parse,
-    });
+    registry.declare::<SetTagRewrite>();
 }
 
-fn parse(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
+fn parse(args: &mut Args<'_>) -> Result<SetTagRewrite, OpError> {
     let interface = args.interface()?;
     let (pop, push) = if args.take_keyword("disable") {
         (0, Vec::new())
@@ -33,26 +35,40 @@ fn parse(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError>
         let (pop, push) = args.expect_one_of(&[("1-1", (1, 1)), ("1-2", (1, 2)), ("2-1", (2, 1)), ("2-2", (2, 2))])?;
         (pop, tags(args, Some(push))?)
     };
-    Ok(Invocation::new::<SetTagRewrite>(SetTagRewriteRequest { interface, pop, push }))
+    Ok(SetTagRewrite { interface, pop, push })
+}
+
+/// What other tags there can be no command makes.
+fn command(SetTagRewrite { interface, pop, push }: &SetTagRewrite) -> Option<String> {
+    let kind = match push.first() {
+        None | Some((DOT1Q, _)) => "dot1q",
+        Some((DOT1AD, _)) => "dot1ad",
+        Some(_) => return None,
+    };
+    let tags = push.iter().map(|(_, vlan)| vlan.to_string()).collect::<Vec<_>>().join(" ");
+    let change = match (pop, push.len()) {
+        (0, 0) => "disable".to_owned(),
+        (pop, 0) => format!("pop {pop}"),
+        (0, _) => format!("push {kind} {tags}"),
+        (pop, count) => format!("translate {pop}-{count} {kind} {tags}"),
+    };
+    Some(format!("set interface l2 tag-rewrite {} {change}", quote(interface.as_str())))
 }
 
 /// One tag or two: of two the kind given is the outer one's.
 fn tags(args: &mut Args<'_>, count: Option<usize>) -> Result<Vec<Tag>, OpError> {
-    let kind = args.expect_one_of(&[("dot1q", 0x8100_u16), ("dot1ad", 0x88a8)])?;
+    let kind = args.expect_one_of(&[("dot1q", DOT1Q), ("dot1ad", DOT1AD)])?;
     let mut tags = vec![(kind, args.number_in("vlan", 0..=VLAN_MAX)?)];
     if count == Some(2) || (count.is_none() && !args.is_empty()) {
-        tags.push((0x8100, args.number_in("vlan", 0..=VLAN_MAX)?));
+        tags.push((DOT1Q, args.number_in("vlan", 0..=VLAN_MAX)?));
     }
     Ok(tags)
 }
 
-/// Sets the tag rewrite of an interface.
-pub struct SetTagRewrite;
-
-/// What [`SetTagRewrite`] sets; nothing to take off and nothing to put on: none.
+/// Sets the tag rewrite of an interface; nothing to take off and nothing to put on: none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SetTagRewriteRequest {
+pub struct SetTagRewrite {
     /// Interface.
     pub interface: IfRef,
     /// Tags taken off frames that come in, 0 to 2.
@@ -63,16 +79,20 @@ pub struct SetTagRewriteRequest {
     pub push: Vec<Tag>,
 }
 
-impl Operation<Router> for SetTagRewrite {
-    const NAME: &'static str = "interface_tag_rewrite";
-    const ACCESS: Access = Access::Change;
-    type Request = SetTagRewriteRequest;
+commands! {
+    change SetTagRewrite "interface_tag_rewrite" {
+        /// Sets what happens to the tags of frames that come in; undone when frames leave.
+        ["set interface l2 tag-rewrite"] "<if> disable | pop 1|2 | push dot1q|dot1ad <tag> [<tag>] | translate 1-1|2-1 dot1q|dot1ad <tag> | translate 1-2|2-2 dot1q|dot1ad <tag> <tag>" by parse => command,
+    }
+}
+
+impl Execute<Router> for SetTagRewrite {
     type Reply = ();
 
-    fn run(router: &mut Router, request: SetTagRewriteRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let index = resolve(router, &request.interface)?;
-        let none = request.pop == 0 && request.push.is_empty();
-        let rewrite = (!none).then_some(TagRewrite { pop: request.pop, push: request.push });
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let index = resolve(router, &self.interface)?;
+        let none = self.pop == 0 && self.push.is_empty();
+        let rewrite = (!none).then_some(TagRewrite { pop: self.pop, push: self.push });
         router.set_tag_rewrite(index, rewrite).map_err(|e| l2_error(&e))?;
         Ok(Outcome::Done(()))
     }

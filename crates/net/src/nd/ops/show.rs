@@ -3,45 +3,28 @@
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 
-use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View};
+use quiver_command::grammar::IfRef;
+use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
 use quiver_wire::Ipv6Prefix;
 use quiver_wire::ipv6::address::{ALL_NODES, ALL_ROUTERS, is_link_local, solicited_node};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::interface::ops::resolve;
 use crate::nd::AddressState;
 use crate::{IfIndex, Router};
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowInterface>().operation::<ShowDad>();
-    registry.command(Command {
-        path: "show ip6 interface",
-        syntax: "[<if>]",
-        help: "Shows addresses, groups and router advertisements of interfaces with IPv6",
-        parse: |args, _| {
-            let interface = if args.is_empty() { None } else { Some(args.interface()?) };
-            Ok(Invocation::new::<ShowInterface>(ShowInterfaceRequest { interface }))
-        },
-    });
-    registry.command(Command {
-        path: "show ip6 dad",
-        syntax: "",
-        help: "Shows whether IPv6 addresses are checked for duplicates before they are used",
-        parse: |_, _| Ok(Invocation::new::<ShowDad>(())),
-    });
+    registry.declare::<ShowInterface>().declare::<ShowDad>();
 }
 
-/// Shows an interface's IPv6 side.
-pub struct ShowInterface;
-
-/// Which ones [`ShowInterface`] shows.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowInterfaceRequest {
-    /// This one; else all with IPv6.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interface: Option<IfRef>,
+request! {
+    /// Shows addresses, groups and router advertisements of interfaces with IPv6.
+    pub read ShowInterface "ip6_interface_show" ["show ip6 interface"] {
+        /// This one; else all with IPv6.
+        pub interface: Option<IfRef> = "<if>",
+    }
 }
 
 /// An address as shown.
@@ -211,14 +194,11 @@ fn reply(router: &Router, index: IfIndex) -> Option<InterfaceReply> {
     })
 }
 
-impl Operation<Router> for ShowInterface {
-    const NAME: &'static str = "ip6_interface_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowInterfaceRequest;
+impl Execute<Router> for ShowInterface {
     type Reply = Vec<InterfaceReply>;
 
-    fn run(router: &mut Router, request: ShowInterfaceRequest) -> Result<Outcome<Router, Vec<InterfaceReply>>, OpError> {
-        let all: Vec<IfIndex> = match &request.interface {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Vec<InterfaceReply>>, OpError> {
+        let all: Vec<IfIndex> = match &self.interface {
             Some(name) => vec![resolve(router, name)?],
             None => router.interfaces.iter().map(|i| i.index).collect(),
         };
@@ -227,8 +207,10 @@ impl Operation<Router> for ShowInterface {
     }
 }
 
-/// Shows duplicate address detection.
-pub struct ShowDad;
+request! {
+    /// Shows whether IPv6 addresses are checked for duplicates before they are used.
+    pub read ShowDad "ip6_dad_show" ["show ip6 dad"] {}
+}
 
 /// How addresses are checked.
 #[derive(Debug, Clone, Serialize)]
@@ -246,13 +228,10 @@ impl Text for DadReply {
     }
 }
 
-impl Operation<Router> for ShowDad {
-    const NAME: &'static str = "ip6_dad_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ();
+impl Execute<Router> for ShowDad {
     type Reply = DadReply;
 
-    fn run(router: &mut Router, (): ()) -> Result<Outcome<Router, DadReply>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, DadReply>, OpError> {
         Ok(Outcome::Done(DadReply { transmits: router.dad_config().transmits }))
     }
 }

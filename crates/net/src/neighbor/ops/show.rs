@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 
-use quiver_command::grammar::{Command, IfRef};
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
-use serde::{Deserialize, Serialize};
+use quiver_command::grammar::IfRef;
+use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View};
+use quiver_command::request;
+use quiver_command::request::Execute;
+use serde::Serialize;
 
 use crate::Router;
 use crate::fib::ops::Family;
@@ -16,62 +18,26 @@ use crate::neighbor::{NeighborInfo, State};
 const STALE: f64 = 30.0;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowNeighbors>().operation::<ShowConfig>().operation::<ShowProxy>();
-    let show = |path, parse| Command {
-        path,
-        syntax: "[<if>]",
-        help: "Shows neighbors: S static, D dynamic, N no FIB entry, P pending, A stale",
-        parse,
-    };
-    registry.command(show("show ip neighbors", |args, _| show_neighbors(args, None)));
-    // VPP knows these lists by more than one name.
-    registry.command(show("show ip neighbor", |args, _| show_neighbors(args, None)));
-    registry.command(show("show ip neighbor-sorted", |args, _| show_neighbors(args, None)));
-    registry.command(show("show ip4 neighbor-sorted", |args, _| show_neighbors(args, Some(Family::Ip4))));
-    registry.command(show("show ip6 neighbor-sorted", |args, _| show_neighbors(args, Some(Family::Ip6))));
-    registry.command(show("show ip4 neighbors", |args, _| show_neighbors(args, Some(Family::Ip4))));
-    registry.command(show("show ip6 neighbors", |args, _| show_neighbors(args, Some(Family::Ip6))));
-    registry.command(Command {
-        path: "show ip neighbor-config",
-        syntax: "",
-        help: "Shows the limits of neighbors, and how far they are used",
-        parse: |_, _| Ok(Invocation::new::<ShowConfig>(())),
-    });
-    registry.operation::<ShowCounters>().command(Command {
-        path: "show ip neighbor-stats",
-        syntax: "[<if>]",
-        help: "Shows how many ARP messages interfaces have received and sent",
-        parse: |args, _| {
-            let interface = if args.is_empty() { None } else { Some(args.interface()?) };
-            Ok(Invocation::new::<ShowCounters>(ShowCountersRequest { interface }))
-        },
-    });
-    registry.command(Command {
-        path: "show arp proxy",
-        syntax: "",
-        help: "Shows for which addresses proxy ARP answers, and where",
-        parse: |_, _| Ok(Invocation::new::<ShowProxy>(())),
-    });
+    registry.declare::<ShowNeighbors>().declare::<ShowConfig>().declare::<ShowCounters>().declare::<ShowProxy>();
 }
 
-fn show_neighbors(args: &mut quiver_command::grammar::Args<'_>, family: Option<Family>) -> Result<Invocation<Router>, OpError> {
-    let interface = if args.is_empty() { None } else { Some(args.interface()?) };
-    Ok(Invocation::new::<ShowNeighbors>(ShowNeighborsRequest { interface, family }))
-}
-
-/// Shows neighbours.
-pub struct ShowNeighbors;
-
-/// Which ones [`ShowNeighbors`] shows.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowNeighborsRequest {
-    /// Of this interface.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interface: Option<IfRef>,
-    /// Of this family.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub family: Option<Family>,
+request! {
+    /// Shows neighbors: S static, D dynamic, N no FIB entry, P pending, A stale.
+    pub read ShowNeighbors "ip_neighbor_dump" [
+        "show ip neighbors",
+        // VPP knows these lists by more than one name.
+        "show ip neighbor",
+        "show ip neighbor-sorted",
+        "show ip4 neighbor-sorted" { family: Some(Family::Ip4) },
+        "show ip6 neighbor-sorted" { family: Some(Family::Ip6) },
+        "show ip4 neighbors" { family: Some(Family::Ip4) },
+        "show ip6 neighbors" { family: Some(Family::Ip6) },
+    ] {
+        /// Of this interface.
+        pub interface: Option<IfRef> = "<if>",
+        /// Of this family.
+        pub family: Option<Family> = "",
+    }
 }
 
 /// A neighbour as shown.
@@ -158,24 +124,23 @@ impl Text for Neighbors {
     }
 }
 
-impl Operation<Router> for ShowNeighbors {
-    const NAME: &'static str = "ip_neighbor_dump";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowNeighborsRequest;
+impl Execute<Router> for ShowNeighbors {
     type Reply = Neighbors;
 
-    fn run(router: &mut Router, request: ShowNeighborsRequest) -> Result<Outcome<Router, Neighbors>, OpError> {
-        let interface = request.interface.as_ref().map(|i| resolve(router, i)).transpose()?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Neighbors>, OpError> {
+        let interface = self.interface.as_ref().map(|i| resolve(router, i)).transpose()?;
         let now = router.graph.clock().timer_now();
-        let families = [Family::Ip4, Family::Ip6].into_iter().filter(|f| request.family.is_none_or(|r| r == *f));
+        let families = [Family::Ip4, Family::Ip6].into_iter().filter(|f| self.family.is_none_or(|r| r == *f));
         let all = families.flat_map(|family| router.neighbors(family.into()));
         let wanted = all.filter(|n| interface.is_none_or(|i| n.interface == i));
         Ok(Outcome::Done(Neighbors(wanted.map(|n| NeighborReply::of(router, &n, now)).collect())))
     }
 }
 
-/// Shows the limits of neighbours.
-pub struct ShowConfig;
+request! {
+    /// Shows the limits of neighbors, and how far they are used.
+    pub read ShowConfig "ip_neighbor_config_get" ["show ip neighbor-config"] {}
+}
 
 /// Limits and figures of a family.
 #[derive(Debug, Clone, Serialize)]
@@ -215,7 +180,7 @@ impl Text for ConfigReply {
     fn text(&self, out: &mut String, _view: &View) {
         let Self { limit, interface_limit, age, unused, recycle, .. } = self;
         let Self { entries, pending, refused, recycled, lost, forgotten, conflicts, .. } = self;
-        let family = if self.family == Family::Ip4 { "ip4" } else { "ip6" };
+        let family = self.family.name();
         let _ = writeln!(out, "{family}:\n  limit:{limit}, age:{age}, recycle:{}", u8::from(*recycle));
         let _ = writeln!(out, "  interface-limit:{interface_limit}, unused:{unused}");
         let _ = writeln!(out, "  entries:{entries}, pending:{pending}, refused:{refused}, recycled:{recycled}");
@@ -226,13 +191,10 @@ impl Text for ConfigReply {
     }
 }
 
-impl Operation<Router> for ShowConfig {
-    const NAME: &'static str = "ip_neighbor_config_get";
-    const ACCESS: Access = Access::Read;
-    type Request = ();
+impl Execute<Router> for ShowConfig {
     type Reply = Vec<ConfigReply>;
 
-    fn run(router: &mut Router, (): ()) -> Result<Outcome<Router, Vec<ConfigReply>>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Vec<ConfigReply>>, OpError> {
         let reply = |family: Family| {
             let (config, figures) = (router.neighbor_config(family.into()), router.neighbor_figures(family.into()));
             ConfigReply {
@@ -256,15 +218,12 @@ impl Operation<Router> for ShowConfig {
     }
 }
 
-/// Shows counters of ARP.
-pub struct ShowCounters;
-
-/// Which counters [`ShowCounters`] shows.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowCountersRequest {
-    /// Of this interface; of all that have an address where absent.
-    pub interface: Option<IfRef>,
+request! {
+    /// Shows how many ARP messages interfaces have received and sent.
+    pub read ShowCounters "ip_neighbor_stats_show" ["show ip neighbor-stats"] {
+        /// Of this interface; of all that have an address where absent.
+        pub interface: Option<IfRef> = "<if>",
+    }
 }
 
 /// ARP messages of an interface.
@@ -295,14 +254,11 @@ impl Text for CountersReply {
     }
 }
 
-impl Operation<Router> for ShowCounters {
-    const NAME: &'static str = "ip_neighbor_stats_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowCountersRequest;
+impl Execute<Router> for ShowCounters {
     type Reply = Vec<CountersReply>;
 
-    fn run(router: &mut Router, request: ShowCountersRequest) -> Result<Outcome<Router, Vec<CountersReply>>, OpError> {
-        let interface = request.interface.as_ref().map(|i| resolve(router, i)).transpose()?;
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Vec<CountersReply>>, OpError> {
+        let interface = self.interface.as_ref().map(|i| resolve(router, i)).transpose()?;
         let stats = std::sync::Arc::clone(router.graph.stats());
         let sum = |name: &str, index: u32| stats.simple(&format!("/net/arp/{name}"), quiver_graph::MAX_INTERFACES).sum(index);
         let wanted = router.interfaces.iter().filter(|i| match interface {
@@ -322,8 +278,10 @@ impl Operation<Router> for ShowCounters {
     }
 }
 
-/// Shows proxy ARP.
-pub struct ShowProxy;
+request! {
+    /// Shows for which addresses proxy ARP answers, and where.
+    pub read ShowProxy "proxy_arp_dump" ["show arp proxy"] {}
+}
 
 /// A range for which proxy ARP answers.
 #[derive(Debug, Clone, Serialize)]
@@ -357,13 +315,10 @@ impl Text for ProxyReply {
     }
 }
 
-impl Operation<Router> for ShowProxy {
-    const NAME: &'static str = "proxy_arp_dump";
-    const ACCESS: Access = Access::Read;
-    type Request = ();
+impl Execute<Router> for ShowProxy {
     type Reply = ProxyReply;
 
-    fn run(router: &mut Router, (): ()) -> Result<Outcome<Router, ProxyReply>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ProxyReply>, OpError> {
         let ranges = router.proxy_ranges().into_iter();
         let ranges = ranges.map(|r| RangeReply { table: r.table, start: r.first, end: r.last }).collect();
         let on = router.interfaces.iter().filter(|i| router.proxy_arp(i.index));

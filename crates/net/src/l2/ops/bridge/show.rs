@@ -2,53 +2,42 @@
 
 use std::fmt::Write as _;
 
-use quiver_command::grammar::Command;
-use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View};
-use serde::{Deserialize, Serialize};
+use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View};
+use quiver_command::request::Execute;
+use quiver_command::{request, words};
+use serde::Serialize;
 
 use super::l2_error;
 use crate::Router;
 use crate::l2::{BridgeDomain, PortKind};
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowBridgeDomains>().command(Command {
-        path: "show bridge-domain",
-        syntax: "[<bd-id> [detail|int|arp|bd-tag]]",
-        help: "Shows bridge domains, or one with its ports, its ARP table or its tag",
-        parse: |args, _| {
-            let id = if args.is_empty() { None } else { Some(args.number("bridge domain")?) };
-            let parts = [("detail", Part::Detail), ("int", Part::Int), ("arp", Part::Arp), ("bd-tag", Part::Tag)];
-            let part = if args.is_empty() { None } else { Some(args.expect_one_of(&parts)?) };
-            Ok(Invocation::new::<ShowBridgeDomains>(ShowBridgeDomainsRequest { id, part }))
-        },
-    });
+    registry.declare::<ShowBridgeDomains>();
 }
 
-/// Lists bridge domains.
-pub struct ShowBridgeDomains;
-
-/// What to show beyond the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Part {
-    /// Everything.
-    Detail,
-    /// Ports.
-    Int,
-    /// ARP table.
-    Arp,
-    /// Tag.
-    Tag,
+words! {
+    /// What to show beyond the table.
+    pub enum Part {
+        /// Everything.
+        Detail = "detail",
+        /// Ports.
+        Int = "int",
+        /// ARP table.
+        Arp = "arp",
+        /// Tag.
+        #[serde(alias = "tag")]
+        Tag = "bd-tag",
+    }
 }
 
-/// What [`ShowBridgeDomains`] shows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ShowBridgeDomainsRequest {
-    /// Which; all where none is given.
-    pub id: Option<u32>,
-    /// What of it, in text.
-    pub part: Option<Part>,
+request! {
+    /// Shows bridge domains, or one with its ports, its ARP table or its tag.
+    pub read ShowBridgeDomains "bridge_domain_show" ["show bridge-domain"] {
+        /// Which; all where none is given.
+        pub id: Option<u32> = "<bd-id>" name("bridge domain"),
+        /// What of it, in text.
+        pub part: Option<Part> = "detail|int|arp|bd-tag",
+    }
 }
 
 /// A port.
@@ -292,18 +281,15 @@ impl Text for BridgeDomainList {
     }
 }
 
-impl Operation<Router> for ShowBridgeDomains {
-    const NAME: &'static str = "bridge_domain_show";
-    const ACCESS: Access = Access::Read;
-    type Request = ShowBridgeDomainsRequest;
+impl Execute<Router> for ShowBridgeDomains {
     type Reply = BridgeDomainList;
 
-    fn run(router: &mut Router, request: ShowBridgeDomainsRequest) -> Result<Outcome<Router, BridgeDomainList>, OpError> {
-        let domains = match request.id {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, BridgeDomainList>, OpError> {
+        let domains = match self.id {
             Some(id) => vec![BridgeDomainInfo::of(router, router.bridge_domain(id).map_err(|e| l2_error(&e))?)],
             None => router.bridge_domains().map(|d| BridgeDomainInfo::of(router, d)).collect(),
         };
-        Ok(Outcome::Done(BridgeDomainList { domains, part: request.part }))
+        Ok(Outcome::Done(BridgeDomainList { domains, part: self.part }))
     }
 }
 

@@ -1,0 +1,183 @@
+//! What of NAT44 somebody has configured. Sessions are state: they begin anew.
+
+use std::net::Ipv4Addr;
+
+use quiver_command::configuration::{Configuration, Stage, each, whole};
+use quiver_command::grammar::IfRef;
+use quiver_command::operation::Registry;
+use quiver_net::{IfIndex, Router};
+
+use super::mapping::Mapping;
+use super::setup::{Enable, SetForwarding, SetInterface, SetLimit, SetNonSyn, SetPool, SetPoolInterface, SetTimeouts};
+use super::tuning::{SetLog, SetMss, SetWorkers};
+use crate::config::Side;
+use crate::control::{Nat, PoolSpec, StaticSpec};
+use crate::table::Timeouts;
+
+pub(super) fn register(registry: &mut Registry<Router>) {
+    registry
+        .configuration(Stage::Services, |_| whole(plugin))
+        .configuration(Stage::Services, |_| whole(pools))
+        .configuration(Stage::Services, |router| each(statics(router), mapping))
+        .configuration(Stage::Services, |_| whole(interfaces));
+}
+
+/// The plugin's state where it is enabled.
+fn enabled(router: &Router) -> Option<&Nat> {
+    router.part::<Nat>().filter(|nat| nat.enabled.is_some())
+}
+
+fn plugin(router: &Router, out: &mut Configuration<Router>) {
+    let Some(nat) = enabled(router) else { return };
+    let Some(what) = nat.enabled else { return };
+    out.push(&Enable { sessions: what.sessions, inside_vrf: what.vrfs.0, outside_vrf: what.vrfs.1 });
+    if let Some(workers) = nat.workers() {
+        out.push(&SetWorkers { workers: workers.to_vec() });
+    }
+    let config = &nat.config;
+    if config.forwarding {
+        out.push(&SetForwarding { enable: true });
+    }
+    if config.non_syn {
+        out.push(&SetNonSyn { translate: true });
+    }
+    let (timeouts, usual) = (config.timeouts, Timeouts::default());
+    if timeouts != usual {
+        let other = |now: u32, usual: u32| (now != usual).then_some(now);
+        out.push(&SetTimeouts {
+            udp: other(timeouts.udp, usual.udp),
+            tcp_established: other(timeouts.tcp_established, usual.tcp_established),
+            tcp_transitory: other(timeouts.tcp_transitory, usual.tcp_transitory),
+            icmp: other(timeouts.icmp, usual.icmp),
+            reset: false,
+        });
+    }
+    if config.host_limit > 0 {
+        out.push(&SetLimit { limit: config.host_limit, vrf: None });
+    }
+    for (table, limit) in &nat.table_limits {
+        out.push(&SetLimit { limit: *limit, vrf: Some(*table) });
+    }
+    if config.mss > 0 {
+        out.push(&SetMss { bytes: Some(config.mss) });
+    }
+    if let Some(logger) = &nat.logger {
+        out.push(&SetLog { collector: Some(*logger.collector.ip()), port: Some(logger.collector.port()) });
+    }
+}
+
+/// Addresses that follow one another are one range, as long as a range may be.
+fn pools(router: &Router, out: &mut Configuration<Router>) {
+    let Some(nat) = enabled(router) else { return };
+    let follows = |a: &PoolSpec, b: &PoolSpec| {
+        let next = a.addr.to_bits().checked_add(1).map(Ipv4Addr::from_bits);
+        next == Some(b.addr) && (PoolSpec { addr: b.addr, ..*a }) == *b
+    };
+    for run in nat.pools.chunk_by(follows).flat_map(|run| run.chunks(1 << 16)) {
+        let (first, last) = (run[0], run[run.len() - 1].addr);
+        out.push(&SetPool {
+            first: first.addr,
+            last: (last != first.addr).then_some(last),
+            tenant_vrf: first.vrf,
+            twice_nat: first.twice,
+            endpoint_independent: first.independent,
+            remove: false,
+        });
+    }
+    for (index, twice_nat) in &nat.pool_interfaces {
+        out.push(&SetPoolInterface { interface: named(router, *index), twice_nat: *twice_nat, remove: false });
+    }
+}
+
+fn statics(router: &Router) -> Vec<StaticSpec> {
+    enabled(router).map(|nat| nat.statics.clone()).unwrap_or_default()
+}
+
+fn mapping(router: &Router, spec: &StaticSpec, out: &mut Configuration<Router>) {
+    out.push(&Mapping::configured(router, spec));
+}
+
+fn interfaces(router: &Router, out: &mut Configuration<Router>) {
+    let Some(nat) = enabled(router) else { return };
+    let mut set = |index: IfIndex, side: Side, output_feature| {
+        let name = || vec![named(router, index)];
+        let (inside, outside) = (if side.inside { name() } else { Vec::new() }, if side.outside { name() } else { Vec::new() });
+        out.push(&SetInterface { inside, outside, output_feature, remove: false });
+    };
+    nat.named.iter().for_each(|(index, side)| set(*index, *side, false));
+    nat.outputs.iter().for_each(|index| set(*index, Side { inside: false, outside: true }, true));
+}
+
+fn named(router: &Router, index: IfIndex) -> IfRef {
+    IfRef(router.interfaces.name(index))
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_command::config::Schema;
+    use quiver_net::ops::testing::assert_rebuilt;
+    use quiver_net::testing::Harness;
+
+    fn bed() -> Harness {
+        let mut h = Harness::with_workers(2);
+        crate::control::start(&mut h.router, &Schema::new().defaults()).unwrap();
+        h
+    }
+
+    #[test]
+    fn nat44_is_configured_again_as_it_was() {
+        assert_rebuilt(
+            &[crate::ops::register],
+            bed,
+            "ip table add 7
+             create packet-generator interface pg0
+             create packet-generator interface pg1
+             create packet-generator interface pg2
+             create packet-generator interface pg3
+             set interface ip address pg0 10.0.0.1/24
+             set interface ip address pg1 198.51.100.1/24
+             nat44 plugin enable sessions 5000 outside-vrf 7
+             set nat workers 1
+             nat44 forwarding enable
+             nat44 tcp-non-syn translate
+             set nat timeout udp 77 icmp 8
+             set nat44 session limit 99
+             set nat44 session limit 1000 vrf 7
+             nat mss-clamping 1400
+             nat44 logging collector 127.0.0.1 port 5140
+             nat44 add address 198.51.100.10 - 198.51.100.20
+             nat44 add address 198.51.100.21 tenant-vrf 7
+             nat44 add address 198.51.100.22 - 198.51.100.23 endpoint-independent
+             nat44 add address 198.51.100.30 twice-nat
+             nat44 add interface address pg1
+             nat44 add interface address pg2 twice-nat
+             nat44 add static mapping tcp local 10.0.0.5 80 external 198.51.100.5 8080 twice-nat out2in-only
+             nat44 add static mapping udp local 10.0.0.5 53 external pg1 53 self-twice-nat
+             nat44 add static mapping local 10.0.0.6 external 198.51.100.6 vrf 7
+             nat44 add identity mapping 10.0.0.7
+             nat44 add identity mapping 10.0.0.8 tcp 22 vrf 7
+             nat44 add identity mapping external pg1 udp 500
+             nat44 add load-balancing static mapping protocol tcp external 198.51.100.9:80 local 10.0.0.5:80 probability 3 local 10.0.0.6:80 probability 1 affinity 60
+             nat44 add load-balancing back-end protocol tcp external 198.51.100.9:80 local 10.0.0.7:80 probability 2
+             set interface nat44 in pg0 out pg0
+             set interface nat44 in pg2
+             set interface nat44 out pg1
+             set interface nat44 out pg3 output-feature",
+            &[
+                "show nat44 addresses",
+                "show nat44 interfaces",
+                "show nat44 static mappings",
+                "show nat timeouts",
+                "show nat44 tcp-non-syn",
+                "show nat mss-clamping",
+                "show nat44 logging",
+                "show nat workers",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_off_says_nothing() {
+        assert_rebuilt(&[crate::ops::register], bed, "nat44 plugin enable\nnat44 plugin disable", &[]);
+    }
+}

@@ -1,0 +1,59 @@
+//! Limits of ICMP errors and of reassembly in the running configuration.
+
+use quiver_command::configuration::{Configuration, Stage, whole};
+use quiver_command::operation::Registry;
+
+use super::{FAMILIES, SetRateLimit, SetReassembly};
+use crate::Router;
+use crate::icmp::RateLimit;
+use crate::local::reassembly::Limits;
+
+/// Adds what this subject says of the running configuration.
+pub(super) fn register(registry: &mut Registry<Router>) {
+    registry.configuration(Stage::System, |_| whole(limits));
+}
+
+fn limits(router: &Router, out: &mut Configuration<Router>) {
+    for family in FAMILIES {
+        let (limit, usual) = (router.icmp_rate_limit(family.into()), RateLimit::default());
+        if limit != usual {
+            out.push(&SetRateLimit {
+                family: Some(family),
+                total: (limit.total != usual.total).then_some(limit.total),
+                per_worker: (limit.per_worker != usual.per_worker).then_some(limit.per_worker),
+                burst: (limit.burst != usual.burst).then_some(limit.burst),
+            });
+        }
+        let (limits, usual) = (router.reassembly_limits(family.into()), Limits::default_of(family.into()));
+        if limits != usual {
+            let milliseconds = u32::try_from(limits.timeout.as_millis()).unwrap_or(u32::MAX);
+            out.push(&SetReassembly {
+                family,
+                timeout_ms: (limits.timeout != usual.timeout).then_some(milliseconds),
+                max_reassemblies: (limits.datagrams != usual.datagrams).then_some(limits.datagrams),
+                max_per_source: (limits.per_source != usual.per_source).then_some(limits.per_source),
+                max_reassembly_length: (limits.fragments != usual.fragments).then_some(limits.fragments),
+                max_memory_kb: (limits.kilobytes != usual.kilobytes).then_some(limits.kilobytes),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::assert_rebuilt;
+    use crate::testing::Harness;
+
+    #[test]
+    fn limits_are_set_again() {
+        assert_rebuilt(
+            &[],
+            Harness::new,
+            "set ip icmp-rate-limit ip6 total unlimited per-worker 50 burst 7
+             set ip icmp-rate-limit total 9 ip4
+             set ip4-full-reassembly timeout 1000 max-reassemblies 5 max-per-source 6
+             set ip6-full-reassembly max-reassembly-length 9 max-memory 100",
+            &["show ip icmp-rate-limit", "show ip4-full-reassembly", "show ip6-full-reassembly"],
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! Bridge domains, their ports and addresses in the running configuration.
+
+use quiver_command::configuration::{Configuration, Stage, each, whole};
+use quiver_command::grammar::IfRef;
+use quiver_command::operation::Registry;
+
+use super::bridge::{
+    BdChange, CreateBridgeDomain, PortUse, PortWhat, SetBridgeDomain, SetBridgePort, SetPortLearnLimit, SwitchPort,
+};
+use super::l2fib::{AddMac, Kind};
+use super::tag_rewrite::SetTagRewrite;
+use crate::interface::configuration::{named, numbers};
+use crate::l2::{BridgePort, LEARN_LIMIT, MacEntry, MacKind, PORT_LEARN_LIMIT, PortKind, TagRewrite};
+use crate::{IfIndex, Router};
+
+/// Adds what this subject says of the running configuration.
+pub(super) fn register(registry: &mut Registry<Router>) {
+    registry
+        .configuration(Stage::Tables, |_| whole(domains))
+        .configuration(Stage::Links, |router| each(ports(router), port))
+        .configuration(Stage::Links, |router| each(numbers(router), tag_rewrite))
+        .configuration(Stage::Neighbors, |_| whole(neighbors))
+        .configuration(Stage::Neighbors, |router| each(configured_macs(router), mac));
+}
+
+fn domains(router: &Router, out: &mut Configuration<Router>) {
+    for domain in router.bridge_domains() {
+        out.push(&CreateBridgeDomain {
+            id: Some(domain.id),
+            learn: domain.learn,
+            forward: domain.forward,
+            uu_flood: domain.unknown_flood,
+            flood: domain.flood,
+            arp_term: domain.arp_term,
+            arp_ufwd: domain.arp_forward,
+            mac_age: domain.mac_age,
+            tag: domain.tag.clone(),
+            del: false,
+        });
+        if domain.learn_limit != LEARN_LIMIT {
+            out.push(&SetBridgeDomain { id: domain.id, change: BdChange::LearnLimit { limit: domain.learn_limit } });
+        }
+    }
+}
+
+/// Ports with the numbers of their domains, in the order in which they joined.
+fn ports(router: &Router) -> Vec<(u32, BridgePort)> {
+    router.bridge_domains().flat_map(|domain| domain.ports.iter().map(|port| (domain.id, *port))).collect()
+}
+
+fn port(router: &Router, (domain, port): &(u32, BridgePort), out: &mut Configuration<Router>) {
+    let interface = IfRef(router.interfaces.name(port.interface));
+    let kind = match port.kind {
+        PortKind::Normal => PortUse::Normal,
+        PortKind::Bvi => PortUse::Bvi,
+        PortKind::UnknownForward => PortUse::UuFwd,
+    };
+    out.push(&SetBridgePort { interface: interface.clone(), domain: *domain, kind, group: port.group });
+    for (which, on) in [(PortWhat::Learn, port.learn), (PortWhat::Forward, port.forward), (PortWhat::Flood, port.flood)] {
+        if !on {
+            out.push(&SwitchPort { interface: interface.clone(), which, on });
+        }
+    }
+    if port.learn_limit != PORT_LEARN_LIMIT {
+        out.push(&SetPortLearnLimit { interface, limit: port.learn_limit });
+    }
+}
+
+fn tag_rewrite(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
+    let Some(interface) = router.interfaces.get(*index) else { return };
+    if let Some(TagRewrite { pop, push }) = router.tag_rewrite(*index) {
+        out.push(&SetTagRewrite { interface: named(interface), pop: *pop, push: push.clone() });
+    }
+}
+
+fn neighbors(router: &Router, out: &mut Configuration<Router>) {
+    for domain in router.bridge_domains() {
+        for (ip, mac) in &domain.neighbors {
+            out.push(&SetBridgeDomain { id: domain.id, change: BdChange::Neighbor { ip: *ip, mac: Some(mac.0) } });
+        }
+    }
+}
+
+/// Addresses that somebody has configured. A BVI's own one comes with it.
+fn configured_macs(router: &Router) -> Vec<MacEntry> {
+    let mut macs = router.macs();
+    macs.retain(|entry| match entry.kind {
+        MacKind::Learned(_) => false,
+        MacKind::Bvi(index) => router.interfaces.get(index).is_some_and(|interface| interface.mac != entry.mac),
+        MacKind::Static(_) | MacKind::Filter => true,
+    });
+    macs
+}
+
+fn mac(router: &Router, entry: &MacEntry, out: &mut Configuration<Router>) {
+    let (kind, interface) = match entry.kind {
+        MacKind::Learned(index) => (Kind::Dynamic, Some(index)),
+        MacKind::Static(index) => (Kind::Static, Some(index)),
+        MacKind::Bvi(index) => (Kind::Bvi, Some(index)),
+        MacKind::Filter => (Kind::Filter, None),
+    };
+    let interface = interface.map(|index| IfRef(router.interfaces.name(index)));
+    out.push(&AddMac { mac: entry.mac.0, domain: entry.domain.0, interface, kind });
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::assert_rebuilt;
+    use crate::testing::Harness;
+
+    #[test]
+    fn bridge_domains_are_made_again_as_they_were() {
+        assert_rebuilt(
+            &[],
+            Harness::new,
+            "create loopback interface
+             create packet-generator interface pg0
+             create packet-generator interface pg1
+             create sub-interfaces pg1 7 dot1ad 7 inner-dot1q 8 exact-match
+             create bridge-domain 5 learn 0 arp-term 1 mac-age 0 bd-tag red
+             create bridge-domain 9
+             set bridge-domain learn-limit 9 99
+             set bridge-domain arp entry 5 10.0.0.9 02:00:00:00:00:09
+             set bridge-domain arp entry 5 2001:db8::9 02:00:00:00:00:19
+             set interface l2 bridge pg1.7 9 3
+             set interface l2 bridge loop0 9 bvi
+             set interface l2 bridge pg0 9 uu-fwd
+             set interface l2 learn pg0 disable
+             set interface l2 flood pg1.7 disable
+             set interface l2 learn-limit pg1.7 12
+             set interface l2 tag-rewrite pg1.7 translate 2-2 dot1ad 5 6
+             l2fib add 02:00:00:00:00:01 9 pg0 static
+             l2fib add 02:00:00:00:00:02 9 filter",
+            &["show bridge-domain 5 detail", "show bridge-domain 9 detail", "show mode"],
+        );
+    }
+}

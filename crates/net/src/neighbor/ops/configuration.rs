@@ -1,0 +1,103 @@
+//! Neighbours in the running configuration: limits, static ones, proxy ARP. What was learned comes again by itself.
+
+use quiver_command::configuration::{Configuration, Stage, each, whole};
+use quiver_command::grammar::{IfRef, quote};
+use quiver_command::operation::Registry;
+
+use super::{SetConfig, SetNeighbor, SetNeighborRequest, SetProxyArp, SetProxyRange};
+use crate::Router;
+use crate::fib::ops::Family;
+use crate::interface::configuration::{named, numbers};
+use crate::ip::FamilyId;
+use crate::neighbor::{NeighborConfig, NeighborInfo, State};
+
+const FAMILIES: [FamilyId; 2] = [FamilyId::V4, FamilyId::V6];
+
+/// Adds what this subject says of the running configuration.
+pub(super) fn register(registry: &mut Registry<Router>) {
+    registry
+        .configuration(Stage::System, |_| whole(limits))
+        .configuration(Stage::Neighbors, |router| each(permanent(router), neighbor))
+        .configuration(Stage::Neighbors, |_| whole(proxies))
+        .configuration(Stage::Neighbors, |router| {
+            each(numbers(router), |router, index, out| {
+                if let Some(interface) = router.interfaces.get(*index).filter(|_| router.proxy_arp(*index)) {
+                    out.push(&SetProxyArp { interface: named(interface), enable: true });
+                }
+            })
+        });
+}
+
+fn limits(router: &Router, out: &mut Configuration<Router>) {
+    for family in FAMILIES {
+        let (config, usual) = (router.neighbor_config(family), NeighborConfig::default());
+        if config == usual {
+            continue;
+        }
+        out.push(&SetConfig {
+            family: Family::from(family),
+            limit: (config.limit != usual.limit).then_some(config.limit),
+            interface_limit: (config.interface_limit != usual.interface_limit).then_some(config.interface_limit),
+            age: (config.age != usual.age).then_some(config.age),
+            unused: (config.unused != usual.unused).then_some(config.unused),
+            recycle: (config.recycle != usual.recycle).then_some(config.recycle),
+            probe: (config.probe != usual.probe).then_some(config.probe),
+            announce: (config.announce != usual.announce).then_some(config.announce),
+        });
+    }
+}
+
+fn permanent(router: &Router) -> Vec<NeighborInfo> {
+    let all = FAMILIES.into_iter().flat_map(|family| router.neighbors(family));
+    all.filter(|neighbor| neighbor.state == State::Permanent).collect()
+}
+
+fn neighbor(router: &Router, neighbor: &NeighborInfo, out: &mut Configuration<Router>) {
+    let Some(mac) = neighbor.mac else { return };
+    let request = SetNeighborRequest {
+        interface: IfRef(router.interfaces.name(neighbor.interface)),
+        address: neighbor.address,
+        mac: Some(mac.to_string()),
+        permanent: true,
+        no_fib_entry: neighbor.no_fib_entry,
+        count: 1,
+        remove: false,
+    };
+    let no_fib_entry = if neighbor.no_fib_entry { " no-fib-entry" } else { "" };
+    let interface = quote(request.interface.as_str());
+    let command = format!("ip neighbor {interface} {} {mac} static{no_fib_entry}", neighbor.address);
+    out.push_as::<SetNeighbor>(&request, command);
+}
+
+fn proxies(router: &Router, out: &mut Configuration<Router>) {
+    let mut ranges = router.proxy_ranges();
+    ranges.sort_by_key(|range| (range.table, range.first, range.last));
+    for range in ranges {
+        out.push(&SetProxyRange { remove: false, table: range.table, start: range.first, end: range.last });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::assert_rebuilt;
+    use crate::testing::Harness;
+
+    #[test]
+    fn static_neighbours_and_limits_are_configured_again() {
+        assert_rebuilt(
+            &[],
+            Harness::new,
+            "set ip neighbor-config ip4 limit 9 age 100 norecycle
+             set ip neighbor-config ip6 interface-limit 7 unused 0 noprobe noannounce
+             create packet-generator interface pg0
+             set interface state pg0 up
+             set interface ip address pg0 10.0.0.1/24
+             ip neighbor pg0 10.0.0.2 02:00:00:00:00:02 static
+             ip neighbor pg0 10.0.0.3 02:00:00:00:00:03 static no-fib-entry
+             ip neighbor pg0 2001:db8::2 02:00:00:00:00:04 static
+             set arp proxy start 10.5.0.1 end 10.5.0.9
+             set interface proxy-arp pg0 enable",
+            &["show arp proxy", "show ip neighbor-config"],
+        );
+    }
+}

@@ -27,6 +27,7 @@ fn how_tos_about_hosts_run_as_printed() {
 
 #[test]
 fn how_tos_about_several_programs_run_as_printed() {
+    run("docs/how-to/routing.md", &["ping", "bird", "birdc"]);
     run("docs/how-to/nat.md", &["ping", "python3", "curl", "ss"]);
     for page in ["memif", "vlan", "measure"] {
         run(&format!("docs/how-to/{page}.md"), &["ping"]);

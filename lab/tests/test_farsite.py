@@ -173,25 +173,26 @@ def wait_until(done: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def ours() -> set[str]:
-    """Folders that are kept for a run, and commands that speak of one."""
-    found = {str(path) for path in Path("/tmp").glob("quiver-lab-*") if path.is_dir()}
-    for line in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            text = line.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if "/tmp/quiver-lab-" in text:
-                found.add(text)
-    return found
+def ours(rack: Rack) -> set[str]:
+    """Folders that are kept for a run, and the hosts' commands that speak of one."""
+    folders = {str(path) for path in Path("/tmp").glob("quiver-lab-*") if path.is_dir()}
+    return folders | set(commands(rack).values())
 
 
-def trials() -> list[int]:
-    """Processes that measure."""
-    found = []
-    for line in Path("/proc").glob("[0-9]*/cmdline"):
+def trials(rack: Rack) -> list[int]:
+    """The hosts' processes that measure."""
+    return [pid for pid, text in commands(rack).items() if "/trial" in text or " trial " in text]
+
+
+def commands(rack: Rack) -> dict[int, str]:
+    """What the hosts run for a lab. Other tests beside this one have hosts, and so network namespaces, of their own."""
+    hosts = {space.run("readlink", "/proc/self/ns/net").strip() for space in (rack.wires.tester, rack.wires.device)}
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            text = line.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if "/tmp/quiver-lab-" in text and ("/trial" in text or " trial " in text):
-                found.append(int(line.parent.name))
+            text = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if "/tmp/quiver-lab-" in text and str((folder / "ns/net").readlink()) in hosts:
+                found[int(folder.name)] = text
     return found
 
 
@@ -243,7 +244,7 @@ def test_ports_of_dpdk_stand_in_the_configuration_of_the_router(tmp_path: Path) 
 
 
 def test_a_campaign_runs_on_two_hosts_over_ssh(rack: Rack, tmp_path: Path) -> None:
-    before, there = ours(), rack.links()
+    before, there = ours(rack), rack.links()
     run = runner(tmp_path / "o", document(rack))
     run.run()
     store = run.store
@@ -270,14 +271,14 @@ def test_a_campaign_runs_on_two_hosts_over_ssh(rack: Rack, tmp_path: Path) -> No
     # How to get there is nobody else's business.
     assert str(rack.folder) not in (tmp_path / "o" / "testbeds" / "rack.json").read_text()
     assert rack.links() == there
-    wait_until(lambda: not ours() - before, f"left behind: {ours() - before}")
+    wait_until(lambda: not ours(rack) - before, f"left behind: {ours(rack) - before}")
 
 
 class CutsAt(Progress):
     """Ends the connections while a run goes on."""
 
-    def __init__(self, doors: list[Door]) -> None:
-        self.doors = doors
+    def __init__(self, rack: Rack) -> None:
+        self.rack = rack
         self.seen: list[str] = []
         self.threads: list[threading.Thread] = []
 
@@ -289,13 +290,13 @@ class CutsAt(Progress):
 
     def cut(self) -> None:
         # The tester's second process is the one that measures.
-        wait_until(lambda: bool(trials()), "nothing is measured")
+        wait_until(lambda: bool(trials(self.rack)), "nothing is measured")
         # It stands still until it is cut off: on a busy machine it could be done before.
-        measuring = trials()
+        measuring = trials(self.rack)
         for pid in measuring:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
-        for door in self.doors:
+        for door in (self.rack.dut, self.rack.tester):
             door.cut()
         for pid in measuring:
             with contextlib.suppress(ProcessLookupError):
@@ -306,9 +307,9 @@ class CutsAt(Progress):
 
 
 def test_a_connection_that_dies_leaves_nothing_and_its_run_is_made_again(rack: Rack, tmp_path: Path) -> None:
-    before, there = ours(), rack.links()
+    before, there = ours(rack), rack.links()
     keys = document(rack, matrix={"dut": ["linux"], "link": ["ports"], "procedure": ["p"]}, repeats=3)
-    progress = CutsAt([rack.dut, rack.tester])
+    progress = CutsAt(rack)
     run = runner(tmp_path / "o", keys, progress)
     run.run()
     for thread in progress.threads:
@@ -316,7 +317,7 @@ def test_a_connection_that_dies_leaves_nothing_and_its_run_is_made_again(rack: R
     # The others go on.
     assert progress.seen == ["linux 0", "done", "linux 1", "failed", "linux 2", "done"]
     wait_until(lambda: rack.links() == there, f"the ports are not back: {rack.links()}")
-    wait_until(lambda: not ours() - before, f"left behind: {ours() - before}")
+    wait_until(lambda: not ours(rack) - before, f"left behind: {ours(rack) - before}")
     kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "o" / "trials").rglob("*.json")}
     runner(tmp_path / "o", keys, resume=True).run()
     assert [(r.run.repeat, r.status, r.why) for r in run.store.runs()] == [(n, "done", "") for n in range(3)]
@@ -326,7 +327,7 @@ def test_a_connection_that_dies_leaves_nothing_and_its_run_is_made_again(rack: R
 
 
 def test_a_lab_that_is_killed_leaves_nothing_and_resumes_to_the_same_trials(rack: Rack, tmp_path: Path) -> None:
-    before, there = ours(), rack.links()
+    before, there = ours(rack), rack.links()
     (tmp_path / "rack.yaml").write_text(yaml.safe_dump(rack.description()))
     keys = document(rack, testbed={"kind": "remote", "file": "rack.yaml"}, repeats=2)
     keys["matrix"]["dut"] = ["linux"]
@@ -334,22 +335,22 @@ def test_a_lab_that_is_killed_leaves_nothing_and_resumes_to_the_same_trials(rack
     folder = tmp_path / "o"
     words = [sys.executable, "-m", "quiver_lab", "run", str(tmp_path / "c.yaml"), "--out", str(folder)]
 
-    def trials() -> list[str]:
+    def stored() -> list[str]:
         return sorted(p.name for p in folder.glob("trials/*/r*.json"))
 
     process = subprocess.Popen(words)
     try:
-        wait_until(lambda: bool(trials()), "no trial was stored")
-        wait_until(lambda: any(" trial " in text for text in ours()), "nothing is measured")
+        wait_until(lambda: bool(stored()), "no trial was stored")
+        wait_until(lambda: bool(trials(rack)), "nothing is measured")
     finally:
         process.kill()
         process.wait()
-    assert trials() == ["r00-a0-0000.json"]
+    assert stored() == ["r00-a0-0000.json"]
     wait_until(lambda: rack.links() == there, f"the ports are not back: {rack.links()}")
-    wait_until(lambda: not ours() - before, f"left behind: {ours() - before}")
+    wait_until(lambda: not ours(rack) - before, f"left behind: {ours(rack) - before}")
     done = subprocess.run([*words, "--resume"], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert trials() == ["r00-a0-0000.json", "r01-a0-0000.json"]
+    assert stored() == ["r00-a0-0000.json", "r01-a0-0000.json"]
     assert rack.links() == there
 
 

@@ -279,6 +279,42 @@ fn changes_of_the_binary_api_last_whether_they_are_an_operation_or_not() {
     assert_eq!(configuration(&router), before);
 }
 
+#[test]
+fn a_checkpoint_holds_everything_once() {
+    let conf = format!("{STATE} socksvr {{ socket-name @/api.sock }}");
+    let mut router = Router::start(&conf);
+    for line in [
+        "create packet-generator interface pg0",
+        "create bridge-domain 7 learn 0",
+        "set interface l2 bridge pg0 7",
+        "l2fib add 02:00:00:00:00:05 7 pg0 static",
+        "create loopback interface instance 5",
+        "set interface ip address loop5 10.0.0.1/24",
+        "set ip neighbor loop5 10.0.0.9 02:00:00:00:00:09 static",
+        "set ip neighbor-config ip4 limit 77",
+        "ip6 nd loop5 ra-interval 30 20",
+        "nat44 plugin enable sessions 1000",
+        "nat44 add address 192.0.2.1",
+        "set interface nat44 out loop5",
+        "nat44 add static mapping tcp local 10.0.0.2 80 external 192.0.2.1 8080",
+        "set nat timeout udp 99",
+    ] {
+        router.ask(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
+    let file = router.path("state/configuration");
+    let (before, mut sizes) = (configuration(&router), Vec::new());
+    // Each time a message that is no operation makes a checkpoint.
+    for round in 0..3 {
+        let mut client = Api::connect(&router.path("api.sock"));
+        client.ask(&SwInterfaceSetFlags { sw_if_index: InterfaceIndex(2), flags: IfStatusFlags(round % 2) });
+        router = crash(router, &conf);
+        assert_eq!(router.data("show configuration state")["failed"], serde_json::json!([]));
+        sizes.push(fs::read(&file).map(|bytes| bytes.iter().filter(|b| **b != 0).count()).unwrap());
+    }
+    assert_eq!(configuration(&router), before);
+    assert_eq!(sizes[0], sizes[2], "the file does not grow: {sizes:?}");
+}
+
 /// A small file system of its own, as long as this lives.
 struct Small(std::path::PathBuf);
 

@@ -21,7 +21,16 @@ pub fn register(registry: &mut Registry<Router>) {
     registry
         .configuration(Stage::Services, |_| whole(settings))
         .configuration(Stage::Services, |router| each(paired(router), pair))
-        .configuration(Stage::Services, |_| whole(defaults));
+        .configuration(Stage::Services, |_| whole(defaults))
+        .covers(&[
+            "lcp_create",
+            "lcp_delete",
+            "lcp_default_netns_set",
+            "lcp_default_netns_clear",
+            "lcp_sync_set",
+            "lcp_auto_subint_set",
+        ])
+        .covers(&["lcp_ethertype_enable"]);
 }
 
 /// What pairs are made with.

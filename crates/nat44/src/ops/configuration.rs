@@ -19,7 +19,16 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .configuration(Stage::Services, |_| whole(plugin))
         .configuration(Stage::Services, |_| whole(pools))
         .configuration(Stage::Services, |router| each(statics(router), mapping))
-        .configuration(Stage::Services, |_| whole(interfaces));
+        .configuration(Stage::Services, |_| whole(interfaces))
+        .covers(&[
+            "nat44_plugin_enable",
+            "nat44_plugin_disable",
+            "nat_workers_set",
+            "nat44_forwarding_set",
+            "nat44_tcp_non_syn_set",
+        ])
+        .covers(&["nat_timeouts_set", "nat44_session_limit_set", "nat_mss_clamping_set", "nat44_logging_set", "nat44_address_set"])
+        .covers(&["nat44_interface_address_set", "nat44_mapping_set", "nat44_back_end_set", "nat44_interface_set"]);
 }
 
 /// The plugin's state where it is enabled.

@@ -21,7 +21,7 @@ use crate::{IfIndex, Router};
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<SetRss>().declare::<ShowRss>();
-    registry.configuration(Stage::Links, |router| each(numbers(router), spread));
+    registry.configuration(Stage::Links, |router| each(numbers(router), spread)).covers(&["interface_rss_set"]);
 }
 
 fn parse(args: &mut Args<'_>, l4: bool) -> Result<SetRss, OpError> {

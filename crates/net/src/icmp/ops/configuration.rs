@@ -10,7 +10,7 @@ use crate::local::reassembly::Limits;
 
 /// Adds what this subject says of the running configuration.
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.configuration(Stage::System, |_| whole(limits));
+    registry.configuration(Stage::System, |_| whole(limits)).covers(&["icmp_rate_limit_set", "ip_reassembly_set"]);
 }
 
 fn limits(router: &Router, out: &mut Configuration<Router>) {

@@ -20,7 +20,15 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .configuration(Stage::Links, |router| each(ports(router), port))
         .configuration(Stage::Links, |router| each(numbers(router), tag_rewrite))
         .configuration(Stage::Neighbors, |_| whole(neighbors))
-        .configuration(Stage::Neighbors, |router| each(configured_macs(router), mac));
+        .configuration(Stage::Neighbors, |router| each(configured_macs(router), mac))
+        .covers(&[
+            "bridge_domain_create",
+            "bridge_domain_delete",
+            "bridge_domain_set",
+            "interface_l2_bridge",
+            "interface_l2_learn_limit",
+        ])
+        .covers(&["interface_l2_switch", "interface_tag_rewrite", "l2fib_add", "l2fib_del"]);
 }
 
 fn domains(router: &Router, out: &mut Configuration<Router>) {

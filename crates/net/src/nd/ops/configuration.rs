@@ -11,6 +11,7 @@ use crate::{IfIndex, Router};
 /// Adds what this subject says of the running configuration.
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.configuration(Stage::System, |_| whole(dad)).configuration(Stage::Services, |router| each(numbers(router), options));
+    registry.covers(&["ip6_dad_set", "sw_interface_ip6nd_ra_config"]);
 }
 
 fn dad(router: &Router, out: &mut Configuration<Router>) {

@@ -25,7 +25,8 @@ pub(super) fn register(registry: &mut Registry<Router>) {
                     out.push(&SetProxyArp { interface: named(interface), enable: true });
                 }
             })
-        });
+        })
+        .covers(&["ip_neighbor_add_del", "ip_neighbor_config", "proxy_arp_add_del", "proxy_arp_intfc_enable_disable"]);
 }
 
 fn limits(router: &Router, out: &mut Configuration<Router>) {

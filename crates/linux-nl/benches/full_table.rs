@@ -50,18 +50,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     until(router, |router| state(router).is_some_and(|f| f.comparisons > 0 && f.addresses > 0));
     let memory = resident();
 
-    let began = Instant::now();
+    let began = Began::now();
     let loading = std::thread::scope(|scope| -> Result<Duration, Box<dyn Error>> {
         let load = scope.spawn(|| {
             let output = host.run(&format!("ip -batch {}", file.display()), BOUND).map_err(|e| e.to_string())?;
-            if output.success() { Ok(began.elapsed()) } else { Err(output.to_string()) }
+            if output.success() { Ok(began.0.elapsed()) } else { Err(output.to_string()) }
         });
         until(router, |router| count(router) >= routes);
         Ok(load.join().map_err(|_| "the loader panicked")??)
     })?;
-    let seconds = began.elapsed().as_secs_f64();
+    let all = began.to_string();
     let figures = state(router).unwrap_or_default();
-    println!("{routes} routes: `ip -batch` took {:.2} s; the router had all after {seconds:.2} s", loading.as_secs_f64());
+    println!("{routes} routes: `ip -batch` took {:.2} s; the router had all after {all}", loading.as_secs_f64());
     println!("  {} messages, {} overruns, {} comparisons", figures.messages, figures.overruns, figures.comparisons);
     println!(
         "  memory: {} MB more, of these the forwarding table {} MB",
@@ -70,21 +70,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     router.remove_host_interface(interface);
-    let began = Instant::now();
+    let began = Began::now();
     until(router, |router| count(router) == 0 && state(router).is_none());
-    println!("pair removed: routes gone after {:.2} s", began.elapsed().as_secs_f64());
-    let began = Instant::now();
+    println!("pair removed: routes gone after {began}");
+    let began = Began::now();
     router.add_host_interface(pair)?;
     until(router, |router| count(router) >= routes);
-    println!("pair made beside the full table: the router had all after {:.2} s", began.elapsed().as_secs_f64());
+    println!("pair made beside the full table: the router had all after {began}");
     until(router, |router| state(router).is_some_and(|f| !f.is_comparing));
     let list = state(router).unwrap_or_default().dump_time.as_secs_f64();
     println!("  reading the kernel's lists took {list:.2} s of it");
 
-    let began = Instant::now();
+    let began = Began::now();
     host.ip("link set e0 down")?;
     until(router, |router| count(router) == 0);
-    println!("link down: all routes gone after {:.2} s", began.elapsed().as_secs_f64());
+    println!("link down: all routes gone after {began}");
     println!("  memory: {} MB more than at the beginning", resident().saturating_sub(memory) >> 20);
     let _ = std::fs::remove_file(&file);
     Ok(())
@@ -126,6 +126,29 @@ fn count(router: &Router) -> usize {
 
 fn state(router: &Router) -> Option<quiver_linux_nl::figures::Figures> {
     control::figures(router).pop().map(|(_, figures)| figures)
+}
+
+/// Seconds of processor time of this process, reader included.
+fn processor() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    // Ticks of 10 ms (USER_HZ).
+    fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+/// A moment, in time of the clock and of the processor.
+struct Began(Instant, f64);
+
+impl Began {
+    fn now() -> Self {
+        Self(Instant::now(), processor())
+    }
+}
+
+impl std::fmt::Display for Began {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.2} s ({:.2} s of processor time)", self.0.elapsed().as_secs_f64(), processor() - self.1)
+    }
 }
 
 /// Bytes of memory of this process.

@@ -1,5 +1,6 @@
 //! Messages as bytes, and the whole plugin on a made-up router with a real kernel.
 
+mod apply;
 mod bird;
 mod bytes;
 mod kernel;

@@ -122,6 +122,12 @@ fn routes_objects_and_addresses_of_linux_come_and_go() {
     let shown = scene.command("show lcp netlink");
     assert!(shown.contains("bird 1") && shown.contains("following"), "{shown}");
     assert!(scene.command("show ip fib 192.0.2.1").contains("lcp-rt"));
+    // A table of Linux' is made with its first route and goes with its last one.
+    let has_table = |r: &Router| r.tables(quiver_net::ip::FamilyId::V4).iter().any(|table| table.id == 7);
+    scene.host.ip("route add 10.20.0.0/16 via 10.0.0.2 table 7\nroute add 10.21.0.0/16 via 10.0.0.2 table 7").unwrap();
+    scene.until("a table", move |r| has_table(r) && r.route(7, prefix("10.21.0.0/16")).unwrap().is_some());
+    scene.host.ip("route flush table 7").unwrap();
+    scene.until("the table goes", move |r| !has_table(r));
     // Next-hop objects: routes that go with their object go without a word.
     scene.host.ip("nexthop add id 1 via 10.0.0.2 dev e0\nnexthop add id 2 via 10.0.1.2 dev e1").unwrap();
     scene.host.ip("nexthop add id 10 group 1/2\nroute add 10.10.0.0/16 nhid 10\nroute add 10.11.0.0/16 nhid 1").unwrap();

@@ -44,6 +44,8 @@ pub struct NamespaceFds {
     pub devices: OwnedFd,
     /// A netlink socket (`NETLINK_ROUTE`).
     pub netlink: OwnedFd,
+    /// A TCP socket (IPv4), not bound.
+    pub stream: OwnedFd,
     /// `/dev/net/tun`, once for each queue, not yet bound to a device.
     pub queues: Vec<OwnedFd>,
 }
@@ -108,7 +110,8 @@ impl NamespaceFds {
     pub fn here(queues: u32) -> io::Result<Self> {
         let devices = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
         let netlink = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
-        Ok(Self { devices, netlink, queues: (0..queues).map(|_| open_tun()).collect::<io::Result<_>>()? })
+        let stream = sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0)?;
+        Ok(Self { devices, netlink, stream, queues: (0..queues).map(|_| open_tun()).collect::<io::Result<_>>()? })
     }
 }
 

@@ -1,6 +1,10 @@
 //! The section `linux-nl` of `startup.conf`, with VPP's words.
 
+use std::time::Duration;
+
 use quiver_command::config::{Config, ConfigError, Schema, Section};
+
+use crate::fpm::{FpmConfig, HOLD_TIME, HOLD_TIME_MOST, parse_address};
 
 /// What the socket may hold, bytes: VPP's default.
 const RECEIVE_BUFFER: usize = 128 << 20;
@@ -17,11 +21,13 @@ pub struct NetlinkConfig {
     pub receive_buffer: usize,
     /// Changes in a batch to the main thread.
     pub batch: usize,
+    /// Where routing daemons connect to, if anywhere.
+    pub fpm: Option<FpmConfig>,
 }
 
 impl Default for NetlinkConfig {
     fn default() -> Self {
-        Self { receive_buffer: RECEIVE_BUFFER, batch: BATCH }
+        Self { receive_buffer: RECEIVE_BUFFER, batch: BATCH, fpm: None }
     }
 }
 
@@ -31,6 +37,8 @@ pub fn schema(schema: Schema) -> Schema {
         Section::new("linux-nl")
             .value("rx-buffer-size", "size")
             .value("batch-size", "number of changes")
+            .value("fpm-listen", "address:port")
+            .value("fpm-hold-time", "seconds")
             .value("batch-delay-ms", "milliseconds")
             .without_effect("the next batch follows as soon as the main thread has time"),
     )
@@ -53,6 +61,14 @@ impl NetlinkConfig {
         if let Some(value) = block.get("batch-size") {
             read.batch = value.number_in(1..=BATCH_MOST)?;
         }
+        let hold = match block.get("fpm-hold-time") {
+            Some(value) => value.number_in(0..=HOLD_TIME_MOST)?,
+            None => HOLD_TIME,
+        };
+        if let Some(value) = block.get("fpm-listen") {
+            let address = parse_address(value.text()).ok_or_else(|| value.error("expected an IPv4 address and a port"))?;
+            read.fpm = Some(FpmConfig { address, hold: Duration::from_secs(hold.into()) });
+        }
         Ok(read)
     }
 }
@@ -71,12 +87,20 @@ mod tests {
     fn a_section_as_vpps_users_write_it() {
         assert_eq!(read(""), Ok(NetlinkConfig::default()));
         let config = read("linux-nl { rx-buffer-size 64m batch-size 2000 batch-delay-ms 50 }");
-        assert_eq!(config, Ok(NetlinkConfig { receive_buffer: 64 << 20, batch: 2000 }));
+        assert_eq!(config, Ok(NetlinkConfig { receive_buffer: 64 << 20, batch: 2000, fpm: None }));
+        let config = read("linux-nl { fpm-listen 127.0.0.1 fpm-hold-time 5 }");
+        let fpm = FpmConfig { address: "127.0.0.1:2620".parse().unwrap(), hold: Duration::from_secs(5) };
+        assert_eq!(config, Ok(NetlinkConfig { fpm: Some(fpm), ..NetlinkConfig::default() }));
     }
 
     #[test]
     fn values_out_of_range_are_errors() {
-        for text in ["linux-nl { rx-buffer-size 10 }", "linux-nl { batch-size 0 }", "linux-nl { rx-buffer 1m }"] {
+        for text in [
+            "linux-nl { rx-buffer-size 10 }",
+            "linux-nl { batch-size 0 }",
+            "linux-nl { rx-buffer 1m }",
+            "linux-nl { fpm-listen ::1 }",
+        ] {
             assert!(read(text).is_err(), "{text}");
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -17,6 +18,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::apply::Applied;
 use crate::config::NetlinkConfig;
 use crate::figures::Figures;
+use crate::fpm::{self, FpmConfig};
 use crate::reader::{Change, Command, Ends, Reader};
 use crate::socket::Socket;
 
@@ -39,6 +41,8 @@ pub struct LinuxNl {
     /// Namespaces whose reader could not start, and why; they are tried again when host interfaces change.
     pub(crate) failed: BTreeMap<Namespace, String>,
     pub(crate) applied: Applied,
+    /// Where routing daemons connect to, if anywhere.
+    pub(crate) fpm: Option<FpmConfig>,
     /// Results of comparisons with a number.
     pub(crate) compared: HashMap<u64, Vec<Comparison>>,
     pub(crate) next_number: u64,
@@ -64,17 +68,16 @@ pub(crate) struct Follower {
     figures: Arc<Mutex<Figures>>,
     interfaces: HashMap<u32, IfIndex>,
     ending: bool,
+    /// Why no routing daemon can connect.
+    pub fpm_failed: Option<String>,
     /// Differences of the table, found in the check that is under way.
     pub checked: crate::rib::Differences,
 }
 
 impl Follower {
-    fn start(router: &Router, namespace: &Namespace, config: &NetlinkConfig) -> io::Result<Self> {
-        let fd = match namespace {
-            Some(name) => router.part::<SharedRights>().cloned().unwrap_or_default().0.namespace(name, 0)?.netlink,
-            None => Socket::here()?,
-        };
-        let socket = Socket::open(fd, config.receive_buffer)?;
+    fn start(router: &Router, namespace: &Namespace, config: &NetlinkConfig, fpm: Option<FpmConfig>) -> io::Result<Self> {
+        let Sockets { netlink, stream } = sockets(router, namespace)?;
+        let socket = Socket::open(netlink, config.receive_buffer)?;
         let (commands, of_main) = mpsc::channel();
         let (to_main, batches) = mpsc::sync_channel(BATCHES);
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -93,7 +96,27 @@ impl Follower {
         std::thread::Builder::new().name("linux-nl".to_owned()).spawn(move || reader.run())?;
         let (current, interfaces) = (Vec::new().into_iter(), HashMap::new());
         let checked = crate::rib::Differences::default();
-        Ok(Self { commands, batches, current, wake, waits, figures, interfaces, ending: false, checked })
+        let mut own =
+            Self { commands, batches, current, wake, waits, figures, interfaces, ending: false, fpm_failed: None, checked };
+        if let Some(config) = fpm {
+            own.listen(fpm::listener(stream, config.address), config);
+        }
+        Ok(own)
+    }
+
+    /// Has the reader listen for a routing daemon.
+    fn listen(&mut self, listener: io::Result<TcpListener>, config: FpmConfig) {
+        self.command(Command::FpmHold(config.hold));
+        match listener {
+            Ok(listener) => {
+                self.fpm_failed = None;
+                self.command(Command::Fpm(Some(listener)));
+            }
+            Err(error) => {
+                tracing::warn!(target: "linux-nl", "FPM: {}: {error}", config.address);
+                self.fpm_failed = Some(error.to_string());
+            }
+        }
     }
 
     pub(crate) fn command(&self, command: Command) {
@@ -137,6 +160,22 @@ impl Drop for Follower {
     }
 }
 
+/// What a namespace is followed with.
+struct Sockets {
+    netlink: OwnedFd,
+    stream: OwnedFd,
+}
+
+fn sockets(router: &Router, namespace: &Namespace) -> io::Result<Sockets> {
+    Ok(match namespace {
+        Some(name) => {
+            let fds = router.part::<SharedRights>().cloned().unwrap_or_default().0.namespace(name, 0)?;
+            Sockets { netlink: fds.netlink, stream: fds.stream }
+        }
+        None => Sockets { netlink: Socket::here()?, stream: Socket::stream_here()? },
+    })
+}
+
 /// Adds the part and the process to the router.
 ///
 /// # Errors
@@ -148,6 +187,7 @@ pub fn start(router: &mut Router, config: &Config) -> Result<(), String> {
         readers: BTreeMap::new(),
         failed: BTreeMap::new(),
         applied: Applied::default(),
+        fpm: config.fpm,
         compared: HashMap::new(),
         next_number: 1,
         generation: 0,
@@ -191,7 +231,7 @@ impl LinuxNl {
         self.failed.retain(|namespace, _| wanted.contains_key(namespace));
         for (namespace, interfaces) in wanted {
             if !self.readers.contains_key(&namespace) {
-                match Follower::start(router, &namespace, &self.config) {
+                match Follower::start(router, &namespace, &self.config, self.fpm) {
                     Ok(follower) => {
                         self.failed.remove(&namespace);
                         self.readers.insert(namespace.clone(), follower);
@@ -209,6 +249,39 @@ impl LinuxNl {
                 follower.command(Command::Interfaces(interfaces));
             }
         }
+    }
+
+    /// Listens for routing daemons in all namespaces, those to come too, or no longer.
+    ///
+    /// # Errors
+    /// The operating system's, for a namespace that is there; all is as before.
+    pub(crate) fn set_fpm(&mut self, router: &Router, new: Option<FpmConfig>) -> io::Result<()> {
+        let old = self.fpm.map(|config| config.address);
+        let is_listening = |follower: &Follower| follower.fpm_failed.is_none();
+        let followers = || self.readers.iter().filter(|(_, follower)| !follower.ending);
+        let mut listeners = Vec::new();
+        if let Some(config) = new {
+            // Connections stay where only the time changes.
+            for (namespace, _) in followers().filter(|(_, follower)| old != Some(config.address) || !is_listening(follower)) {
+                listeners.push((namespace.clone(), fpm::listener(sockets(router, namespace)?.stream, config.address)?));
+            }
+        }
+        self.fpm = new;
+        for follower in self.readers.values_mut() {
+            match new {
+                Some(config) => follower.command(Command::FpmHold(config.hold)),
+                None => {
+                    follower.fpm_failed = None;
+                    follower.command(Command::Fpm(None));
+                }
+            }
+        }
+        for (namespace, listener) in listeners {
+            if let (Some(config), Some(follower)) = (new, self.readers.get_mut(&namespace)) {
+                follower.listen(Ok(listener), config);
+            }
+        }
+        Ok(())
     }
 
     /// Makes changes for about [`BUDGET`]; `true` while there is more.

@@ -46,4 +46,39 @@ pub struct Figures {
     pub addresses: usize,
     /// Why the kernel is no longer followed.
     pub failed: Option<String>,
+    /// A routing daemon's stream.
+    pub fpm: FpmFigures,
+}
+
+/// Figures of a routing daemon's stream (FPM).
+#[derive(Clone, Debug, Default)]
+pub struct FpmFigures {
+    /// Where it is listened.
+    pub address: Option<String>,
+    /// Who is connected.
+    pub peer: Option<String>,
+    /// Connections so far.
+    pub connections: u64,
+    /// Frames.
+    pub frames: u64,
+    /// Messages in them.
+    pub messages: u64,
+    /// Those that could not be read.
+    pub malformed: u64,
+    /// Those about other things than routes and next hops.
+    pub ignored: u64,
+    /// Those that were more than is kept.
+    pub too_many: u64,
+    /// Connections that ended because what came was no such stream.
+    pub refused_streams: u64,
+    /// Why the last connection ended.
+    pub last_end: Option<String>,
+    /// Routes by protocol.
+    pub by_protocol: BTreeMap<u8, u64>,
+    /// Next-hop objects.
+    pub objects: usize,
+    /// After this time routes go that are not sent again.
+    pub hold: Option<Duration>,
+    /// Routes that went so.
+    pub expired: u64,
 }

@@ -5,6 +5,7 @@ mod apply;
 pub mod config;
 pub mod control;
 pub mod figures;
+pub mod fpm;
 pub mod message;
 pub mod ops;
 pub mod reader;

@@ -211,6 +211,8 @@ pub enum Target {
     Hops(Box<[Hop]>),
     /// To a next-hop object.
     Object(u32),
+    /// To a next-hop object of a routing daemon (FPM), which numbers them by itself.
+    PushedObject(u32),
     /// Packets are dropped.
     Blackhole,
     /// Packets are answered by "unreachable".
@@ -291,8 +293,8 @@ impl Message {
             kind::DEL_NEIGHBOR => neighbor(body, false),
             kind::NEW_NEXT_HOP => next_hop(body, true),
             kind::DEL_NEXT_HOP => next_hop(body, false),
-            kind::NEW_ROUTE => Ok(route(body)?.map_or(Self::Other, Self::Route)),
-            kind::DEL_ROUTE => Ok(route(body)?.map_or(Self::Other, Self::RouteGone)),
+            kind::NEW_ROUTE => Ok(route(body, true)?.map_or(Self::Other, Self::Route)),
+            kind::DEL_ROUTE => Ok(route(body, false)?.map_or(Self::Other, Self::RouteGone)),
             _ => Ok(Self::Other),
         }
     }
@@ -461,7 +463,7 @@ fn next_hop(body: &[u8], is_there: bool) -> Result<Message, Malformed> {
 }
 
 /// `struct rtmsg` and RTA_… (linux/rtnetlink.h). None: not of the kind that forwards.
-fn route(body: &[u8]) -> Result<Option<Route>, Malformed> {
+fn route(body: &[u8], is_there: bool) -> Result<Option<Route>, Malformed> {
     const BYTES: usize = 12;
     const DST: u16 = 1;
     const OIF: u16 = 4;
@@ -480,6 +482,8 @@ fn route(body: &[u8]) -> Result<Option<Route>, Malformed> {
     }
     let target = match what {
         UNICAST => None,
+        // FRR does not say what a route was that goes.
+        0 if !is_there => None,
         6 => Some(Target::Blackhole),
         7 => Some(Target::Unreachable),
         8 => Some(Target::Prohibit),

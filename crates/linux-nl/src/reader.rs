@@ -18,8 +18,8 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, TcpListener};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +31,7 @@ use quiver_wire::IpPrefix;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::figures::Figures;
+use crate::fpm::Fpm;
 use crate::message::{Envelope, Envelopes, Message, NeighborState, flag};
 use crate::rib::{Differences, Keyed, Mirror, Rib, RouteChange};
 use crate::socket::{List, Read, Socket};
@@ -102,6 +103,10 @@ pub enum Command {
     Interfaces(HashMap<u32, IfIndex>),
     /// Compare with the kernel; with a number: check the router's table too, and say when it is done.
     Compare(Option<u64>),
+    /// Listen for a routing daemon, or no longer.
+    Fpm(Option<TcpListener>),
+    /// How long its routes stay without it.
+    FpmHold(Duration),
     /// Withdraw all and end.
     End,
     /// Stand still until the other end is dropped.
@@ -155,6 +160,7 @@ pub struct Reader {
     socket: Socket,
     ends: Ends,
     rib: Rib,
+    fpm: Fpm,
     links: Mirror<LinkKey, LinkState>,
     addresses: Mirror<AddressKey, ()>,
     neighbors: Mirror<NeighborKey, NeighborState>,
@@ -201,6 +207,7 @@ impl Reader {
             socket,
             ends,
             rib: Rib::default(),
+            fpm: Fpm::default(),
             links: Mirror::default(),
             addresses: Mirror::default(),
             neighbors: Mirror::default(),
@@ -273,6 +280,7 @@ impl Reader {
                 }
             }
         }
+        empty &= self.ending || !self.fpm.round(&mut self.rib);
         if self.dump.is_none() && !self.ending && self.compare_at.is_some_and(|at| at <= Instant::now()) {
             self.compare_at = None;
             self.begin()?;
@@ -295,16 +303,19 @@ impl Reader {
     }
 
     fn wait(&self) -> io::Result<()> {
-        let timeout = self.compare_at.filter(|_| self.dump.is_none()).map(|at| {
+        let compare_at = self.compare_at.filter(|_| self.dump.is_none());
+        let timeout = compare_at.into_iter().chain(self.fpm.deadline()).min().map(|at| {
             let rest = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: rest.as_secs() as i64, tv_nsec: i64::from(rest.subsec_nanos()) }
         });
-        let mut fds = [PollFd::new(self.socket.fd(), PollFlags::IN), PollFd::new(&*self.ends.wake, PollFlags::IN)];
+        let own = [self.ends.wake.as_fd(), self.socket.fd().as_fd()];
+        let fds = own.into_iter().chain(self.fpm.fds());
+        let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        if !fds[1].revents().is_empty() {
+        if !fds[0].revents().is_empty() {
             let _ = rustix::io::read(&*self.ends.wake, &mut [0_u8; 8]);
         }
         Ok(())
@@ -325,11 +336,14 @@ impl Reader {
                     None => self.compare_at = Some(Instant::now()),
                 }
             }
+            Command::Fpm(listener) => self.fpm.listen(listener, &mut self.rib),
+            Command::FpmHold(hold) => self.fpm.set_hold(hold),
             #[cfg(test)]
             Command::Hold(until) => drop(until.recv()),
             Command::End => {
                 self.ending = true;
                 self.dump = None;
+                self.fpm.listen(None, &mut self.rib);
                 self.rib.clear();
                 self.neighbors.clear();
                 // Addresses and state of the router's interfaces stay as they are.
@@ -580,6 +594,7 @@ impl Reader {
         figures.addresses = self.addresses.count();
         figures.is_comparing = self.dump.is_some();
         figures.waiting = self.rib.waiting();
+        figures.fpm = self.fpm.figures(&self.rib);
         *self.ends.figures.lock().unwrap_or_else(PoisonError::into_inner) = figures.clone();
     }
 }

@@ -18,6 +18,7 @@
 
 mod entry;
 mod mirror;
+mod pushed;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -29,8 +30,10 @@ use quiver_wire::IpPrefix;
 use serde::Serialize;
 
 use crate::message::{Link, NextHop, Route, Target, flag};
-use entry::{Entry, Stored};
+use entry::{Entry, PUSHED, Stored};
 pub use mirror::{Keyed, Mirror};
+use pushed::Pushed;
+pub use pushed::TooMany;
 pub use target::{Paths, Refusal};
 use target::{Surroundings, Targets};
 
@@ -39,7 +42,8 @@ const TABLE_0: [u32; 3] = [255, 254, 253];
 
 /// The router's table for one of the kernel's, and its place among those that share it.
 fn router_table(kernel: u32) -> (u32, u8) {
-    TABLE_0.iter().position(|table| *table == kernel).map_or((kernel, 0), |rank| (0, rank as u8))
+    let first = PUSHED + 1;
+    TABLE_0.iter().position(|table| *table == kernel).map_or((kernel, first), |rank| (0, first + rank as u8))
 }
 
 /// What a route of the router's table is known by.
@@ -65,6 +69,11 @@ impl Key {
         let [a, b, c, d, ..] = self.address;
         let address = if self.v6 { self.address.into() } else { std::net::IpAddr::from([a, b, c, d]) };
         IpPrefix::new(address, self.len).ok()
+    }
+
+    /// Multicast, and link-local addresses, which every interface has for itself.
+    fn is_left_out(&self) -> bool {
+        self.v6 && (self.address[0] == 0xff || self.address[0] == 0xfe && self.address[1] & 0xc0 == 0x80)
     }
 }
 
@@ -120,6 +129,7 @@ pub struct Rib {
     special: u64,
     differences: Differences,
     object_seen: HashMap<u32, u8>,
+    pushed: Pushed,
 }
 
 impl Rib {
@@ -177,8 +187,7 @@ impl Rib {
         }
         let (table, rank) = router_table(route.table);
         let key = Key::new(table, route.prefix);
-        if key.v6 && (key.address[0] == 0xff || key.address[0] == 0xfe && key.address[1] & 0xc0 == 0x80) {
-            // Multicast, and link-local addresses, which every interface has for itself.
+        if key.is_left_out() {
             return;
         }
         let target = self.targets.take(key.v6, &route.target, &self.around);
@@ -249,10 +258,11 @@ impl Rib {
     /// Counts for a route that is not in its entry any more.
     fn forget(&mut self, old: &Stored) {
         self.targets.give(old.target);
-        if let Some(n) = self.by_protocol.get_mut(&old.protocol) {
+        let by_protocol = if old.rank == PUSHED { &mut self.pushed.by_protocol } else { &mut self.by_protocol };
+        if let Some(n) = by_protocol.get_mut(&old.protocol) {
             *n -= 1;
             if *n == 0 {
-                self.by_protocol.remove(&old.protocol);
+                by_protocol.remove(&old.protocol);
             }
         }
     }
@@ -273,7 +283,7 @@ impl Rib {
         let (mut extra, mut gone) = (Vec::new(), Vec::new());
         for (key, entry) in self.entries.iter_mut().filter(|(key, _)| key.v6 == v6) {
             let before = gone.len();
-            entry.retain(|route| route.generation == generation, &mut gone);
+            entry.retain(|route| route.rank == PUSHED || route.generation == generation, &mut gone);
             if gone.len() > before {
                 if !std::mem::replace(&mut entry.dirty, true) {
                     self.dirty.push_back(*key);
@@ -379,15 +389,22 @@ impl Rib {
             return;
         }
         let is_marked = |target: u32| marks.get(target as usize).copied().unwrap_or(false);
+        // A routing daemon withdraws its routes itself.
+        self.retain(|route| route.rank == PUSHED || !is_marked(route.target));
+    }
+
+    /// Keeps the routes for which `keep` holds; gives how many have gone.
+    fn retain(&mut self, keep: impl Fn(&Stored) -> bool) -> usize {
         let mut gone = Vec::new();
         for (key, entry) in &mut self.entries {
             let before = gone.len();
-            entry.retain(|route| !is_marked(route.target), &mut gone);
+            entry.retain(&keep, &mut gone);
             if gone.len() > before && !std::mem::replace(&mut entry.dirty, true) {
                 self.dirty.push_back(*key);
             }
         }
         gone.iter().for_each(|route| self.forget(route));
+        gone.len()
     }
 
     /// Resolves targets again and looks through the routes of those with another result.
@@ -406,16 +423,10 @@ impl Rib {
 
     /// Removes all.
     pub fn clear(&mut self) {
-        let mut gone = Vec::new();
-        for (key, entry) in &mut self.entries {
-            entry.retain(|_| false, &mut gone);
-            if !std::mem::replace(&mut entry.dirty, true) {
-                self.dirty.push_back(*key);
-            }
-        }
-        gone.iter().for_each(|route| self.forget(route));
+        self.retain(|_| false);
         self.around.objects.clear();
         self.object_seen.clear();
+        self.forget_pushed_objects();
     }
 
     /// Whether there may be changes.

@@ -82,6 +82,14 @@ impl Socket {
         Ok(socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?)
     }
 
+    /// A TCP socket in the namespace of this process.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn stream_here() -> io::Result<OwnedFd> {
+        Ok(socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+    }
+
     /// Has a fresh netlink socket announce changes from now on, with room for so many bytes of them.
     ///
     /// # Errors

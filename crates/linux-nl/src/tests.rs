@@ -3,4 +3,5 @@
 mod apply;
 mod bird;
 mod bytes;
+mod fpm;
 mod kernel;

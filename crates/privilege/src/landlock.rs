@@ -3,19 +3,21 @@
 //! Best effort: an older kernel enforces less, which is told, and one without landlock nothing. Paths that do not exist are left
 //! out: what is made there later is not to be had. Descriptors that are open already are not concerned.
 //!
-//! Kernel TCP is forbidden as well (version 4 on): all listening sockets are open by then, and a router's own packets take
-//! another way. Abstract Unix sockets and signals stay, as memif may connect to either side of a container.
+//! Kernel TCP is forbidden as well (version 4 on): listening sockets are open by then, and a router's own packets take
+//! another way. One port is left, on which routing daemons of Linux can be listened for at any time. Abstract Unix sockets and signals stay, as memif may connect to either side of a container.
 
 use std::path::PathBuf;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus,
 };
 use serde::Serialize;
 
 /// Newest version whose rights are asked for.
 const NEWEST: ABI = ABI::V5;
+/// Port of the forwarding plane manager's stream, by which FRR sends its routes (`lcp fpm listen`).
+const FPM_PORT: u16 = 2620;
 
 /// What may be done below a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -79,6 +81,7 @@ pub(crate) fn restrict(files: &[Allowed], notices: &mut Vec<String>) -> Result<O
         let Ok(fd) = PathFd::new(&file.path) else { continue };
         created = created.add_rule(PathBeneath::new(fd, file.access(data.is_dir()))).map_err(failed)?;
     }
+    created = created.add_rule(NetPort::new(FPM_PORT, AccessNet::BindTcp)).map_err(failed)?;
     let status = created.restrict_self().map_err(failed)?;
     let version = match status.landlock {
         landlock::LandlockStatus::Available { effective_abi, kernel_abi, .. } => {

@@ -311,7 +311,7 @@ fn make(config: &TapConfig, rights: &dyn Rights) -> Result<Made, TapError> {
 fn make_with(config: &TapConfig, fds: NamespaceFds) -> Result<Made, TapError> {
     let name = config.host_name.as_str();
     let failed = |what| move |error| TapError::of(what, name, error);
-    let NamespaceFds { devices, netlink, queues } = fds;
+    let NamespaceFds { devices, netlink, queues, .. } = fds;
     let devices = NetDevices::of(devices);
     if config.attach && devices.get(name).is_err() {
         return Err(TapError::NoDevice(name.to_owned()));

@@ -2,6 +2,9 @@
 
 use super::target::Paths;
 
+/// Rank of routes that a routing daemon has sent (FPM): before all of the kernel's.
+pub const PUSHED: u8 = 0;
+
 /// A route of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
@@ -9,7 +12,7 @@ pub struct Stored {
     /// Number of its target.
     pub target: u32,
     pub protocol: u8,
-    /// Place of its table among those that are the router's table 0.
+    /// Place of its source: [`PUSHED`], then the kernel's tables that are the router's table 0.
     pub rank: u8,
     /// The list in which it was seen last.
     pub generation: u8,

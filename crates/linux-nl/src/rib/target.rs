@@ -52,8 +52,10 @@ pub struct Surroundings {
     pub interfaces: HashMap<u32, IfIndex>,
     /// Links of the namespace.
     pub links: HashMap<u32, Link>,
-    /// Next-hop objects.
+    /// Next-hop objects of the kernel.
     pub objects: HashMap<u32, NextHop>,
+    /// Those of a routing daemon.
+    pub pushed_objects: HashMap<u32, NextHop>,
 }
 
 struct Slot {
@@ -70,6 +72,13 @@ pub struct Targets {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     by_target: HashMap<(bool, Target), u32>,
+    /// Next hops of all of them.
+    hops: usize,
+}
+
+/// Next hops of a target by itself.
+fn hops_of(target: &Target) -> usize {
+    if let Target::Hops(hops) = target { hops.len() } else { 0 }
 }
 
 impl Targets {
@@ -93,6 +102,7 @@ impl Targets {
                 (self.slots.len() - 1) as u32
             }
         };
+        self.hops += hops_of(target);
         self.by_target.insert(key, number);
         number
     }
@@ -102,6 +112,7 @@ impl Targets {
         let Some(Some(slot)) = self.slots.get_mut(number as usize) else { return };
         slot.routes -= 1;
         if slot.routes == 0 {
+            self.hops -= hops_of(&slot.target);
             self.by_target.remove(&(slot.v6, slot.target.clone()));
             self.slots[number as usize] = None;
             self.free.push(number);
@@ -115,6 +126,17 @@ impl Targets {
     /// The number that a target has, where routes have it.
     pub fn find(&self, v6: bool, target: &Target) -> Option<u32> {
         self.by_target.get(&(v6, target.clone())).copied()
+    }
+
+    /// Next hops that are kept.
+    pub fn hops(&self) -> usize {
+        self.hops
+    }
+
+    /// Numbers of the targets that are objects of a routing daemon.
+    pub fn pushed(&self) -> Vec<u32> {
+        let is_pushed = |slot: &Option<Slot>| slot.as_ref().is_some_and(|slot| matches!(slot.target, Target::PushedObject(_)));
+        (0..).zip(&self.slots).filter(|(_, slot)| is_pushed(slot)).map(|(number, _)| number).collect()
     }
 
     /// What the kernel says.
@@ -175,27 +197,33 @@ fn resolve(v6: bool, target: &Target, around: &Surroundings) -> Result<Paths, Re
         Target::Unreachable => one(fib::Hop::Unreachable),
         Target::Prohibit => one(fib::Hop::Prohibited),
         Target::Hops(hops) => paths(v6, hops.iter().copied(), around),
-        Target::Object(id) => match around.objects.get(id) {
-            None | Some(NextHop::Other) => Err(Refusal::NoObject),
-            Some(NextHop::Blackhole) => one(fib::Hop::Drop),
-            Some(NextHop::One(hop)) => paths(v6, [*hop].into_iter(), around),
-            Some(NextHop::Group(members)) => {
-                let single = |(id, weight): &(u32, u16)| match around.objects.get(id) {
-                    Some(NextHop::One(hop)) => Some(Hop { weight: *weight, ..*hop }),
-                    _ => None,
-                };
-                // A group may hold a blackhole only alone.
-                if let [(only, _)] = members[..]
-                    && around.objects.get(&only) == Some(&NextHop::Blackhole)
-                {
-                    return one(fib::Hop::Drop);
-                }
-                paths(v6, members.iter().filter_map(single), around).map_err(|why| match members.is_empty() {
-                    true => Refusal::NoObject,
-                    false => why,
-                })
+        Target::Object(id) => object(v6, *id, &around.objects, around),
+        Target::PushedObject(id) => object(v6, *id, &around.pushed_objects, around),
+    }
+}
+
+fn object(v6: bool, id: u32, objects: &HashMap<u32, NextHop>, around: &Surroundings) -> Result<Paths, Refusal> {
+    let drops = || Ok(Arc::from([Path::new(fib::Hop::Drop)]));
+    match objects.get(&id) {
+        None | Some(NextHop::Other) => Err(Refusal::NoObject),
+        Some(NextHop::Blackhole) => drops(),
+        Some(NextHop::One(hop)) => paths(v6, [*hop].into_iter(), around),
+        Some(NextHop::Group(members)) => {
+            let single = |(id, weight): &(u32, u16)| match objects.get(id) {
+                Some(NextHop::One(hop)) => Some(Hop { weight: *weight, ..*hop }),
+                _ => None,
+            };
+            // A group may hold a blackhole only alone.
+            if let [(only, _)] = members[..]
+                && objects.get(&only) == Some(&NextHop::Blackhole)
+            {
+                return drops();
             }
-        },
+            paths(v6, members.iter().filter_map(single), around).map_err(|why| match members.is_empty() {
+                true => Refusal::NoObject,
+                false => why,
+            })
+        }
     }
 }
 

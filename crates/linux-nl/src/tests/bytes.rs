@@ -7,7 +7,7 @@ use quiver_wire::MacAddr;
 
 use crate::message::{Envelope, Envelopes, Hop, Malformed, Message, NeighborState, NextHop, Target, kind};
 
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = ((value.len() + 4) as u16).to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(value);
@@ -15,11 +15,11 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn number(kind: u16, value: u32) -> Vec<u8> {
+pub fn number(kind: u16, value: u32) -> Vec<u8> {
     attribute(kind, &value.to_ne_bytes())
 }
 
-fn message(kind: u16, fixed: &[u8], attributes: &[Vec<u8>]) -> Vec<u8> {
+pub fn message(kind: u16, fixed: &[u8], attributes: &[Vec<u8>]) -> Vec<u8> {
     let body = [fixed, &attributes.concat()].concat();
     let mut bytes = ((body.len() + 16) as u32).to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
@@ -39,7 +39,7 @@ fn parse(bytes: &[u8]) -> Result<Message, Malformed> {
 }
 
 /// `struct rtmsg`: family, length, source length, tos, table, protocol, scope, type, flags.
-const fn rtmsg(family: u8, len: u8, what: u8) -> [u8; 12] {
+pub const fn rtmsg(family: u8, len: u8, what: u8) -> [u8; 12] {
     [family, len, 0, 0, 254, 12, 0, what, 0, 0, 0, 0]
 }
 

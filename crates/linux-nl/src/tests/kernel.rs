@@ -25,7 +25,7 @@ pub struct Scene {
 
 impl Scene {
     /// A router with interfaces x0 and x1, whose counterparts are `e0` and `e1` in a test host.
-    fn new(config: &str) -> Self {
+    pub fn new(config: &str) -> Self {
         let host = Host::new("linux").unwrap();
         host.ip("link add e0 type veth peer name p0\nlink add e1 type veth peer name p1").unwrap();
         host.ip("link set p0 up\nlink set p1 up\nlink set e0 up\nlink set e1 up").unwrap();
@@ -53,7 +53,7 @@ impl Scene {
         self.harness.router.add_host_interface(host).unwrap();
     }
 
-    fn run(&self, line: &str) -> String {
+    pub fn run(&self, line: &str) -> String {
         let output = self.host.run(line, BOUND).unwrap();
         assert!(output.success(), "{line}: {output}");
         output.stdout

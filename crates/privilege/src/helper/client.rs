@@ -194,8 +194,8 @@ impl Rights for Helper {
     fn namespace(&self, namespace: &str, queues: u32) -> io::Result<NamespaceFds> {
         let (_, fds) = self.ask(&checked(Request::Namespace { namespace: namespace.to_owned(), queues })?)?;
         let mut fds = fds.into_iter();
-        match (fds.next(), fds.next()) {
-            (Some(devices), Some(netlink)) => Ok(NamespaceFds { devices, netlink, queues: fds.collect() }),
+        match (fds.next(), fds.next(), fds.next()) {
+            (Some(devices), Some(netlink), Some(stream)) => Ok(NamespaceFds { devices, netlink, stream, queues: fds.collect() }),
             _ => Err(io::Error::other("the privileged helper gave no descriptors")),
         }
     }
@@ -232,6 +232,7 @@ mod tests {
                     Ok(NamespaceFds {
                         devices: null()?,
                         netlink: null()?,
+                        stream: null()?,
                         queues: (0..queues).map(|_| null()).collect::<Result<_, _>>()?,
                     })
                 }

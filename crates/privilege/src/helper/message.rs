@@ -15,8 +15,10 @@ const HEADER: usize = 8;
 pub const REQUEST_MAX: usize = HEADER + NAMESPACE_MAX;
 /// Bytes of a reply.
 pub const REPLY: usize = HEADER;
-/// Most descriptors of a reply: two sockets and the queues.
-pub const FDS_MAX: usize = QUEUES_MAX as usize + 2;
+/// Sockets in a namespace.
+const SOCKETS: usize = 3;
+/// Most descriptors of a reply: the sockets and the queues.
+pub const FDS_MAX: usize = QUEUES_MAX as usize + SOCKETS;
 
 /// What the helper can be asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +79,7 @@ impl Request {
     /// How many descriptors belong to a good answer.
     pub fn fds(&self) -> usize {
         match self {
-            Self::Namespace { queues, .. } => 2 + *queues as usize,
+            Self::Namespace { queues, .. } => SOCKETS + *queues as usize,
             Self::Redirect { .. } => 2,
         }
     }

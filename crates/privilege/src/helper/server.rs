@@ -53,8 +53,8 @@ fn answer_all(socket: &OwnedFd, rights: &dyn Rights) -> io::Result<()> {
 fn run(request: &Request, rights: &dyn Rights) -> (Reply, Vec<OwnedFd>) {
     let done = match request {
         Request::Namespace { namespace, queues } => rights.namespace(namespace, *queues).map(|fds| {
-            let NamespaceFds { devices, netlink, queues } = fds;
-            (0, [devices, netlink].into_iter().chain(queues).collect())
+            let NamespaceFds { devices, netlink, stream, queues } = fds;
+            (0, [devices, netlink, stream].into_iter().chain(queues).collect())
         }),
         Request::Redirect { queues } => rights.redirect(*queues).map(|fds| {
             let RedirectFds { map, program, frags } = fds;

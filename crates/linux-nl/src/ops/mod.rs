@@ -1,9 +1,12 @@
-//! `show lcp netlink`, `show lcp drift`, `lcp resync`.
+//! `show lcp netlink`, `show lcp drift`, `lcp resync`; `lcp fpm listen` and `show lcp fpm` in a file of their own.
+
+mod fpm;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use quiver_command::configuration::{Stage, whole};
 use quiver_command::operation::{Job, OpError, Outcome, Registry, Step, Text, View, retval};
 use quiver_command::request;
 use quiver_command::request::Execute;
@@ -13,10 +16,12 @@ use serde::Serialize;
 use crate::control::{Comparison, LinuxNl, Namespace, name};
 use crate::reader::Command;
 use crate::rib::{Differences, Refusal};
+pub use fpm::{FpmAddress, FpmInfo, FpmNamespace, SetFpm, ShowFpm};
 
 /// Adds the operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.declare::<ShowNetlink>().declare::<ShowDrift>().declare::<Resync>();
+    registry.declare::<ShowNetlink>().declare::<ShowDrift>().declare::<Resync>().declare::<SetFpm>().declare::<ShowFpm>();
+    registry.configuration(Stage::Services, |_| whole(fpm::settings)).covers(&["lcp_fpm_listen"]);
 }
 
 /// Names of routing protocols as iproute2 has them (`/etc/iproute2/rt_protos`).

@@ -1,0 +1,194 @@
+//! `lcp fpm listen`, `show lcp fpm`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use quiver_command::configuration::Configuration;
+use quiver_command::grammar::Args;
+use quiver_command::operation::{OpError, Outcome, Text, View, retval};
+use quiver_command::request;
+use quiver_command::request::{Argument, Execute, Value};
+use quiver_net::Router;
+use serde::{Deserialize, Serialize};
+
+use super::{part, protocol};
+use crate::control::{LinuxNl, name};
+use crate::fpm::{FpmConfig, HOLD_TIME, parse_address};
+
+/// Where routing daemons connect to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FpmAddress(SocketAddrV4);
+
+impl Value for FpmAddress {
+    const KIND: &'static str = "IPv4 address and port";
+
+    fn take(args: &mut Args<'_>, argument: &Argument, _: usize) -> Result<Self, OpError> {
+        let word = args.word(argument.what())?;
+        let address = parse_address(&word);
+        address
+            .map(Self)
+            .ok_or_else(|| OpError::invalid(argument.what(), word, "an IPv4 address with a port, such as 127.0.0.1:2620"))
+    }
+
+    fn text(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+request! {
+    /// Listens for a routing daemon that sends its routes by itself (FRR's forwarding plane manager), in each namespace with host interfaces.
+    pub change SetFpm "lcp_fpm_listen" ["lcp fpm listen"] {
+        /// Address and port (2620 where absent), or `off`.
+        pub address: Option<FpmAddress> = "<address>|off" required(),
+        /// How long routes stay without the daemon that sent them, seconds.
+        pub hold_time: u32 = "hold-time <seconds>" default(120) range(0..=86_400),
+    }
+}
+
+const _: () = assert!(HOLD_TIME == 120 && crate::fpm::HOLD_TIME_MOST == 86_400, "as the request says");
+
+impl Execute<Router> for SetFpm {
+    type Reply = ();
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        part(router)?;
+        let Some(mut own) = router.take_part::<LinuxNl>() else { return Ok(Outcome::Done(())) };
+        let hold = Duration::from_secs(self.hold_time.into());
+        let config = self.address.map(|address| FpmConfig { address: address.0, hold });
+        let done = own.set_fpm(router, config);
+        router.add_part(own);
+        let failed = |error: std::io::Error| {
+            let address = self.address.map(|address| address.text()).unwrap_or_default();
+            OpError::new(retval::SYSCALL_ERROR_1, format!("listening on {address}: {error}"))
+        };
+        done.map(Outcome::Done).map_err(failed)
+    }
+}
+
+/// What `show configuration` has of it.
+pub(super) fn settings(router: &Router, out: &mut Configuration<Router>) {
+    if let Some(config) = router.part::<LinuxNl>().and_then(|own| own.fpm) {
+        out.push(&SetFpm { address: Some(FpmAddress(config.address)), hold_time: config.hold.as_secs() as u32 });
+    }
+}
+
+request! {
+    /// Shows routing daemons that send their routes by themselves.
+    pub read ShowFpm "lcp_fpm_show" ["show lcp fpm"] {}
+}
+
+/// The answer of [`ShowFpm`].
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct FpmInfo {
+    /// Address and port; none: it is off.
+    pub address: Option<String>,
+    /// How long routes stay without the daemon that sent them, seconds.
+    pub hold_time: u64,
+    /// Namespaces.
+    pub namespaces: Vec<FpmNamespace>,
+}
+
+/// The stream of a namespace.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct FpmNamespace {
+    /// Its name; none: the router's own.
+    pub namespace: Option<String>,
+    /// `listening`, `connected`, or why it does not listen.
+    pub state: String,
+    /// The daemon's address.
+    pub peer: Option<String>,
+    /// Connections so far.
+    pub connections: u64,
+    /// Frames received.
+    pub frames: u64,
+    /// Messages in them.
+    pub messages: u64,
+    /// Messages that could not be read.
+    pub malformed: u64,
+    /// Messages about other things than routes and next hops.
+    pub ignored: u64,
+    /// Messages that were more than the router keeps.
+    pub too_many: u64,
+    /// Connections that ended because what came was no such stream.
+    pub refused_streams: u64,
+    /// Why the last connection ended.
+    pub last_end: Option<String>,
+    /// Routes by protocol.
+    pub routes: BTreeMap<String, u64>,
+    /// Next-hop objects.
+    pub next_hop_objects: usize,
+    /// Seconds until routes go that are not sent again; none where all are sent.
+    pub hold_seconds: Option<u64>,
+    /// Routes that have gone so.
+    pub expired: u64,
+}
+
+impl Text for FpmInfo {
+    fn text(&self, out: &mut String, _: &View) {
+        match &self.address {
+            Some(address) => drop(writeln!(out, "fpm listen {address} hold-time {}", self.hold_time)),
+            None => drop(writeln!(out, "fpm listen off")),
+        }
+        for n in &self.namespaces {
+            let peer = n.peer.as_ref().map(|peer| format!(" from {peer}")).unwrap_or_default();
+            let _ = writeln!(out, "namespace {}: {}{peer}", name(&n.namespace), n.state);
+            let _ = writeln!(out, "  connections: {}, refused {}", n.connections, n.refused_streams);
+            if let Some(why) = &n.last_end {
+                let _ = writeln!(out, "  the last one ended: {why}");
+            }
+            let (frames, messages, malformed, ignored, too_many) = (n.frames, n.messages, n.malformed, n.ignored, n.too_many);
+            let _ = writeln!(
+                out,
+                "  {frames} frames, {messages} messages, {malformed} malformed, {ignored} ignored, {too_many} too many"
+            );
+            let routes: Vec<String> = n.routes.iter().map(|(protocol, count)| format!("{protocol} {count}")).collect();
+            let routes = if routes.is_empty() { "none".to_owned() } else { routes.join(", ") };
+            let _ = writeln!(out, "  routes: {routes}; next-hop objects {}", n.next_hop_objects);
+            if let Some(seconds) = n.hold_seconds {
+                let _ = writeln!(out, "  hold time: routes that are not sent again go in {seconds} s");
+            }
+            if n.expired > 0 {
+                let _ = writeln!(out, "  expired: {} routes", n.expired);
+            }
+        }
+    }
+}
+
+impl Execute<Router> for ShowFpm {
+    type Reply = FpmInfo;
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, FpmInfo>, OpError> {
+        let own = part(router)?;
+        let Some(config) = own.fpm else { return Ok(Outcome::Done(FpmInfo::default())) };
+        let namespaces = own.readers.iter().map(|(namespace, follower)| {
+            let f = follower.figures().fpm;
+            let state = match (&follower.fpm_failed, &f.peer, &f.address) {
+                (Some(why), ..) => format!("not listening: {why}"),
+                (None, Some(_), _) => "connected".to_owned(),
+                (None, None, Some(_)) => "listening".to_owned(),
+                (None, None, None) => "starting".to_owned(),
+            };
+            FpmNamespace {
+                namespace: namespace.clone(),
+                state,
+                peer: f.peer,
+                connections: f.connections,
+                frames: f.frames,
+                messages: f.messages,
+                malformed: f.malformed,
+                ignored: f.ignored,
+                too_many: f.too_many,
+                refused_streams: f.refused_streams,
+                last_end: f.last_end,
+                routes: f.by_protocol.iter().map(|(number, count)| (protocol(*number), *count)).collect(),
+                next_hop_objects: f.objects,
+                hold_seconds: f.hold.map(|hold| hold.as_secs()),
+                expired: f.expired,
+            }
+        });
+        let namespaces = namespaces.collect();
+        Ok(Outcome::Done(FpmInfo { address: Some(config.address.to_string()), hold_time: config.hold.as_secs(), namespaces }))
+    }
+}

@@ -1,0 +1,159 @@
+//! FRR of Debian on host interfaces: OSPF, BGP and IS-IS with neighbours behind the router's links, its routes by the kernel and by its
+//! forwarding plane manager, and its sudden end under traffic.
+
+use std::process::Stdio;
+
+use crate::common;
+use crate::linux_nl::{NETWORKS, Scene, peer_configuration};
+
+use common::{BOUND, assert_buffers_are_back, eventually, number_after};
+use quiver_testbed::{Frr, Guard, Host, Scenario};
+
+const BGP: &str = "router bgp 64513\n bgp router-id 10.0.2.1\n no bgp ebgp-requires-policy\n no bgp network import-check\n \
+                   neighbor 10.0.2.2 remote-as 64512\n neighbor 10.0.2.2 timers connect 1\n";
+const OSPF: &str = "interface e1\n ip ospf area 0\n ip ospf network point-to-point\n ip ospf hello-interval 1\n \
+                    ip ospf dead-interval 4\n!\nrouter ospf\n ospf router-id 10.0.2.1\n";
+
+/// FRR with BGP and OSPF in the router's namespace.
+fn frr(scene: &Scene, zebra: &str, words: &str) -> Frr {
+    let mut frr = Frr::new(&scene.linux).unwrap();
+    start(&mut frr, zebra, words);
+    frr
+}
+
+fn start(frr: &mut Frr, zebra: &str, words: &str) {
+    frr.start("zebra", zebra, words).unwrap();
+    frr.start("ospfd", OSPF, "").unwrap();
+    frr.start("bgpd", BGP, "").unwrap();
+}
+
+/// Removes the kernel's copies of FRR's routes.
+fn remove_from_kernel(host: &Host) {
+    let script = "for proto in bgp ospf; do ip route show proto $proto; done | sed 's/^\\([^ ]*\\).*/route del \\1/' | ip -batch -";
+    host.sh(script, BOUND).unwrap().expect("ip route del");
+    for proto in ["bgp", "ospf"] {
+        let left = host.run(&format!("ip route show proto {proto}"), BOUND).unwrap().expect("ip route");
+        assert_eq!(left, "", "{proto}");
+    }
+}
+
+/// Pings from host `a` in short intervals until it is asked what was lost.
+struct Traffic(Guard);
+
+impl Traffic {
+    fn start(host: &Host, address: &str) -> Self {
+        let mut command = host.command("ping");
+        command.args(["-n", "-q", "-i", "0.01", "-W", "60", address]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        Self(host.spawn(command).unwrap())
+    }
+
+    /// Packets sent, and answered.
+    fn end(mut self) -> (f64, f64) {
+        let output = self.0.take_stdout().unwrap();
+        self.0.signal(libc::SIGINT).unwrap();
+        let text = std::io::read_to_string(output).unwrap();
+        let sent = number_after(&text, "statistics ---").unwrap_or_else(|| panic!("{text}"));
+        (sent, number_after(&text, "transmitted, ").unwrap_or_else(|| panic!("{text}")))
+    }
+}
+
+fn assert_nothing_is_lost(traffic: Traffic) {
+    let (sent, answered) = traffic.end();
+    println!("{sent} packets sent, {answered} answered");
+    // The last one may be on its way.
+    assert!(sent > 20.0 && sent - answered <= 1.0, "{sent} sent, {answered} answered");
+}
+
+#[test]
+fn routes_of_frr_by_ospf_and_bgp_outlive_its_daemons_under_traffic() {
+    let Some(_scenario) = Scenario::begin(&["bird", Frr::PROGRAM, "ping"]) else { return };
+    let scene = Scene::new();
+    let mut other = scene.bird(&scene.peer, "theirs", &peer_configuration());
+    // Its own routes of the last run are kept for a while after a start.
+    let mut frr = frr(&scene, "", "-K 60");
+    eventually("OSPF's route", BOUND, || scene.has_route("198.51.100.1"));
+    eventually("BGP's routes", BOUND, || scene.has_networks() == NETWORKS);
+    assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "through the router, by FRR's route");
+    let shown = scene.router.cli("show lcp netlink").unwrap();
+    assert!(shown.contains("bgp 500") && shown.contains("ospf "), "{shown}");
+
+    let traffic = Traffic::start(&scene.a, "198.51.100.1");
+    ["bgpd", "ospfd", "zebra"].iter().for_each(|daemon| frr.kill(daemon).unwrap());
+    assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "while FRR is dead");
+    assert_eq!(scene.has_networks(), NETWORKS);
+    start(&mut frr, "", "-K 60");
+    eventually("its neighbour is full again", BOUND, || frr.show("ospfd", "show ip ospf neighbor").unwrap().contains("Full"));
+    eventually("BGP is back", BOUND, || frr.show("bgpd", "show bgp summary").unwrap().contains(&format!(" {NETWORKS} ")));
+    assert_nothing_is_lost(traffic);
+    assert_eq!(scene.has_networks(), NETWORKS);
+    other.kill().unwrap();
+    eventually("OSPF's route goes", BOUND, || !scene.has_route("198.51.100.1"));
+    eventually("BGP's routes go", BOUND, || scene.has_networks() == 0);
+    assert_buffers_are_back(&scene.router);
+}
+
+#[test]
+fn routes_of_frr_come_by_its_forwarding_plane_manager_and_are_held_when_zebra_is_killed() {
+    let Some(_scenario) = Scenario::begin(&["bird", Frr::PROGRAM, "ping"]) else { return };
+    let scene = Scene::new();
+    scene.router.cli("lcp fpm listen 127.0.0.1:2620 hold-time 15").unwrap();
+    let _other = scene.bird(&scene.peer, "theirs", &peer_configuration());
+    let zebra = "fpm address 127.0.0.1 port 2620\n";
+    let words = "-M dplane_fpm_nl";
+    let mut frr = frr(&scene, zebra, words);
+    let shows = |text: &str| scene.router.cli("show lcp fpm").unwrap().contains(text);
+    eventually("BGP's routes by FPM", BOUND, || shows(&format!("bgp {NETWORKS}")) && shows("ospf "));
+    assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "by FRR's route");
+    let traffic = Traffic::start(&scene.a, "198.51.100.1");
+    ["bgpd", "ospfd", "zebra"].iter().for_each(|daemon| frr.kill(daemon).unwrap());
+    // While zebra lived it would have put them back.
+    remove_from_kernel(&scene.linux);
+    eventually("the connection ends", BOUND, || shows("closed by the daemon") || shows("reset"));
+    assert!(shows("hold time: routes that are not sent again go in") && shows(": listening"));
+    assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "while FRR is dead");
+    let drift = scene.router.cli("show lcp drift").unwrap();
+    assert!(drift.contains("no difference"), "{drift}");
+    assert_eq!(scene.has_networks(), NETWORKS);
+    // It is back within the hold time and learns all again; nothing was lost.
+    start(&mut frr, zebra, words);
+    eventually("BGP is back", BOUND, || frr.show("bgpd", "show bgp summary").unwrap().contains(&format!(" {NETWORKS} ")));
+    eventually("the hold time passes", BOUND, || !shows("hold time: "));
+    assert!(shows(&format!("bgp {NETWORKS}")) && shows("connected from 127.0.0.1") && shows(" 0 malformed"));
+    assert_nothing_is_lost(traffic);
+    // It goes for good.
+    ["bgpd", "ospfd", "zebra"].iter().for_each(|daemon| frr.kill(daemon).unwrap());
+    remove_from_kernel(&scene.linux);
+    eventually("what it sent goes", BOUND, || scene.has_networks() == 0 && !scene.has_route("198.51.100.1"));
+    assert!(scene.a.reaches("10.0.2.2", 3).unwrap(), "the link's own route stays");
+    assert_buffers_are_back(&scene.router);
+}
+
+#[test]
+fn is_is_finds_its_neighbour_by_a_host_interface() {
+    let Some(_scenario) = Scenario::begin(&[Frr::PROGRAM, "ping"]) else { return };
+    let scene = Scene::new();
+    let isis = |interface: &str, more: &str, n: u32| {
+        let timers = " isis network point-to-point\n isis hello-interval 1\n isis hello-multiplier 4\n";
+        format!(
+            "interface {interface}\n ip router isis q\n{timers}!\n{more}\
+             router isis q\n net 49.0001.0000.0000.000{n}.00\n is-type level-2-only\n metric-style wide\n"
+        )
+    };
+    let mut ours = Frr::new(&scene.linux).unwrap();
+    let mut theirs = Frr::new(&scene.peer).unwrap();
+    for (frr, interface, more, n) in
+        [(&mut ours, "e1", "", 1), (&mut theirs, "eth0", "interface lo\n ip router isis q\n isis passive\n!\n", 2)]
+    {
+        frr.start("zebra", "", "").unwrap();
+        frr.start("isisd", &isis(interface, more, n), "").unwrap();
+    }
+    eventually("the neighbour is up", BOUND, || ours.show("isisd", "show isis neighbor").unwrap().contains("Up"));
+    eventually("IS-IS's route", BOUND, || scene.has_route("198.51.100.1"));
+    let shown = scene.router.cli("show lcp netlink").unwrap();
+    assert!(shown.contains("isis "), "{shown}");
+    assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "through the router, by IS-IS's route");
+    theirs.kill("isisd").unwrap();
+    eventually("the route goes", BOUND, || !scene.has_route("198.51.100.1"));
+    assert_buffers_are_back(&scene.router);
+}

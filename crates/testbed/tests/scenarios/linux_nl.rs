@@ -1,0 +1,150 @@
+//! Routes of Linux in the router: the real BIRD on host interfaces, and hosts that reach each other by what it learns.
+
+use crate::common;
+
+use common::{BOUND, assert_buffers_are_back, eventually};
+use quiver_testbed::{Guard, Host, LinkOptions, Router, Scenario, bird};
+
+/// Networks that the peer announces by BGP: 30.0.0.0/24 and so on.
+pub const NETWORKS: usize = 500;
+
+/// Host `a`, the router with its Linux side, and a peer that speaks OSPF and BGP:
+///
+/// ```text
+///   a 10.0.1.2 ── r0 10.0.1.1 router 10.0.2.1 r1 ── 10.0.2.2 peer, 198.51.100.1
+///                        │               │            BIRD
+///                        e0    BIRD      e1
+/// ```
+pub struct Scene {
+    pub a: Host,
+    pub linux: Host,
+    pub peer: Host,
+    pub router: Router,
+    /// By which the router finds the namespace.
+    _keeper: Guard,
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        let [a, middle, linux, peer] = ["a", "router", "linux", "peer"].map(|name| Host::new(name).unwrap());
+        a.veth("eth0", &middle, "r0", &LinkOptions::default()).unwrap();
+        peer.veth("eth0", &middle, "r1", &LinkOptions::default()).unwrap();
+        ["r0", "r1"].iter().for_each(|name| middle.disable_ipv6(name).unwrap());
+        a.ip("addr add 10.0.1.2/24 dev eth0\nroute add default via 10.0.1.1").unwrap();
+        peer.ip("addr add 10.0.2.2/24 dev eth0\naddr add 198.51.100.1/32 dev lo\nroute add default via 10.0.2.1").unwrap();
+        let keeper = linux.background("sleep 86400").unwrap();
+        let router = Router::start(&middle, "cpu { workers 1 }").expect("router");
+        let netns = format!("pid:{}", keeper.pid());
+        let commands = format!(
+            "create host-interface name r0\ncreate host-interface name r1\n\
+             set interface state host-r0 up\nset interface state host-r1 up\n\
+             lcp lcp-sync on\n\
+             lcp create host-r0 host-if e0 netns {netns}\nlcp create host-r1 host-if e1 netns {netns}\n\
+             set interface ip address host-r0 10.0.1.1/24\n"
+        );
+        router.script(&commands).expect("configuration");
+        // One address comes from either side.
+        linux.address("e1", "10.0.2.1/24").unwrap();
+        Self { a, linux, peer, router, _keeper: keeper }
+    }
+
+    pub fn bird(&self, host: &Host, name: &str, text: &str) -> Guard {
+        bird(host, &self.router.file("bird"), name, text).unwrap()
+    }
+
+    /// Whether the router has a route of Linux for an address.
+    pub fn has_route(&self, address: &str) -> bool {
+        self.router.cli(&format!("show ip fib {address}")).is_ok_and(|text| text.contains("lcp-rt"))
+    }
+
+    pub fn has_networks(&self) -> usize {
+        let fib = self.router.cli("show ip fib").unwrap();
+        fib.lines().filter(|line| line.starts_with("30.")).count()
+    }
+}
+
+/// One end of the link between router and peer.
+struct End {
+    address: &'static str,
+    number: u32,
+    interface: &'static str,
+}
+
+const OURS: End = End { address: "10.0.2.1", number: 64_513, interface: "e1" };
+const THEIRS: End = End { address: "10.0.2.2", number: 64_512, interface: "eth0" };
+
+/// BIRD's configuration at one end, with filters of BGP and OSPF.
+fn configuration(own: &End, other: &End, more: &str, bgp: &str, ospf: &str) -> String {
+    let (id, number, interface) = (own.address, own.number, own.interface);
+    let (neighbor, theirs) = (other.address, other.number);
+    format!(
+        "router id {id};\nprotocol device {{ scan time 1; }}\n{more}\n\
+         protocol bgp {{ local as {number}; neighbor {neighbor} as {theirs}; connect delay time 1; connect retry time 2; \
+         ipv4 {{ {bgp} }}; }}\n\
+         protocol ospf v2 {{ ipv4 {{ {ospf} }}; area 0 {{ interface \"{interface}\" {{ type ptp; hello 1; dead count 4; }}; }}; }}\n"
+    )
+}
+
+/// The peer's BIRD: a network by OSPF, and [`NETWORKS`] by BGP.
+pub fn peer_configuration() -> String {
+    let networks: String = (0..NETWORKS).map(|n| format!("route 30.{}.{}.0/24 blackhole;\n", n / 256, n % 256)).collect();
+    let statics =
+        format!("protocol static bulk {{ ipv4; {networks} }}\nprotocol static one {{ ipv4; route 198.51.100.0/24 blackhole; }}");
+    let (bgp, ospf) = ("import none; export where proto = \"bulk\";", "import none; export where proto = \"one\";");
+    configuration(&THEIRS, &OURS, &statics, bgp, ospf)
+}
+
+#[test]
+fn hosts_reach_each_other_by_routes_of_bird_until_its_peer_is_killed() {
+    let Some(_scenario) = Scenario::begin(&["ip", "bird", "ping"]) else { return };
+    let scene = Scene::new();
+    eventually("addresses on both sides", BOUND, || {
+        let shown = scene.router.cli("show interface address").unwrap();
+        let linux = scene.linux.run("ip -4 -o addr", BOUND).unwrap().expect("ip addr");
+        shown.contains("10.0.2.1/24") && linux.contains("10.0.1.1/24")
+    });
+    let kernel = "protocol kernel { ipv4 { import none; export all; }; persist; }";
+    let all = "import all; export none;";
+    let ours = configuration(&OURS, &THEIRS, kernel, all, all);
+    let mut daemon = scene.bird(&scene.linux, "ours", &ours);
+    let mut other = scene.bird(&scene.peer, "theirs", &peer_configuration());
+    eventually("OSPF's route", BOUND, || scene.has_route("198.51.100.1"));
+    assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "through the router, by OSPF's route");
+    eventually("BGP's routes", BOUND, || scene.has_networks() == NETWORKS);
+
+    // Without its routing daemon the router forwards on: the routes are the kernel's.
+    daemon.kill().unwrap();
+    assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "while BIRD is dead");
+    let _daemon = scene.bird(&scene.linux, "ours", &ours);
+    let drift = scene.router.cli("show lcp drift").unwrap();
+    assert!(drift.contains("no difference"), "{drift}");
+
+    other.kill().unwrap();
+    eventually("OSPF's route goes", BOUND, || !scene.has_route("198.51.100.1"));
+    eventually("BGP's routes go", BOUND, || scene.has_networks() == 0);
+    assert!(!scene.a.pings("198.51.100.1", 1).unwrap(), "nothing leads there any more");
+    assert!(scene.a.reaches("10.0.2.2", 3).unwrap(), "the link's own route stays");
+    assert_buffers_are_back(&scene.router);
+}
+
+#[test]
+fn a_link_that_goes_down_in_linux_takes_interface_and_routes() {
+    let Some(_scenario) = Scenario::begin(&["ip", "ping"]) else { return };
+    let scene = Scene::new();
+    scene.linux.ip("route add 198.51.100.0/24 via 10.0.2.2").unwrap();
+    eventually("the route", BOUND, || scene.has_route("198.51.100.1"));
+    assert!(scene.a.reaches("198.51.100.1", 3).unwrap());
+    scene.linux.link_down("e1").unwrap();
+    eventually("the route goes without a word of the kernel", BOUND, || !scene.has_route("198.51.100.1"));
+    eventually("the interface follows", BOUND, || {
+        let shown = scene.router.cli("show interface host-r1").unwrap();
+        shown.lines().any(|line| line.starts_with("host-r1") && line.contains("down"))
+    });
+    scene.linux.link_up("e1").unwrap();
+    scene.linux.ip("route replace 198.51.100.0/24 via 10.0.2.2").unwrap();
+    eventually("it is back", BOUND, || scene.has_route("198.51.100.1"));
+    assert!(scene.a.reaches("198.51.100.1", 5).unwrap());
+    let shown = scene.router.cli("show lcp netlink").unwrap();
+    assert!(shown.contains("following") && shown.contains("0 malformed"), "{shown}");
+    assert_buffers_are_back(&scene.router);
+}

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use futures_lite::future::{or, poll_fn};
 use quiver_api::Wire as _;
-use quiver_api::defs::{CliInbandReply, SockclntCreate};
+use quiver_api::defs::SockclntCreate;
 use quiver_api::frame::{self, Front};
 use quiver_api::{Head, Message};
 use quiver_command::change_log::ChangeLog as _;
-use quiver_command::operation::{Access, retval};
+use quiver_command::operation::Access;
 use quiver_graph::reactor::{AsyncFd, yield_now};
 use quiver_net::Router;
-use quiver_net::api::{Behind, Call, Clients, Flow, Table};
+use quiver_net::api::{Behind, Call, Clients, Flow, Run, Table};
 
-use crate::engine::{Engine, Progress, SLICE, command};
+use crate::engine::{Engine, Progress, SLICE};
 use crate::journal::Journal;
 use crate::process::Processes;
 use crate::server::{SessionHandle, Wire};
@@ -161,13 +161,13 @@ impl Connection {
         }
         let turn = self.engine.turn().await;
         let before = journal.as_ref().map(|journal| (journal.sequence(), journal.changes()));
-        let line = self.slice();
+        let run = self.slice();
         drop(turn);
         if let Some(journal) = journal.filter(|journal| before != Some((journal.sequence(), journal.changes()))) {
             self.stored(&journal).await;
         }
-        if let Some((context, line)) = line {
-            self.run(context, line).await;
+        if let Some((context, run)) = run {
+            self.run(context, run).await;
         }
         true
     }
@@ -183,8 +183,8 @@ impl Connection {
         }
     }
 
-    /// Answers messages until the slice is over, or one wants a command to be run.
-    fn slice(&mut self) -> Option<(u32, String)> {
+    /// Answers messages until the slice is over, or one wants a request to be run.
+    fn slice(&mut self) -> Option<(u32, Run)> {
         let start = Instant::now();
         let engine = self.engine.clone();
         let mut router = engine.control().borrow_mut();
@@ -233,7 +233,9 @@ impl Connection {
                     let refused = journal.is_some_and(|journal| journal.trouble().is_some());
                     let access = if refused { Access::Read } else { engine.access() };
                     let flow = self.table.dispatch_as(access, &mut call, message);
-                    if let Some(journal) = journal.filter(|journal| !refused && before == Some(journal.sequence())) {
+                    // What is still to run is recorded when it has.
+                    let has_run = !refused && !matches!(flow, Flow::Run(_));
+                    if let Some(journal) = journal.filter(|journal| has_run && before == Some(journal.sequence())) {
                         journal.unrecorded();
                     }
                     (flow, call.context)
@@ -242,7 +244,7 @@ impl Connection {
             match flow {
                 Flow::Done => {}
                 Flow::More(more) => self.more = Some((context, more)),
-                Flow::Command(line) => return Some((context, line)),
+                Flow::Run(run) => return Some((context, run)),
                 Flow::Behind(behind) => {
                     let task = run_behind(self.engine.clone(), behind, Rc::clone(&self.left));
                     self.processes.account("api-request", task);
@@ -256,12 +258,12 @@ impl Connection {
         None
     }
 
-    /// Runs a command line, and answers with its text.
-    async fn run(&mut self, context: u32, line: String) {
-        let mut running = self.engine.start(command(line));
-        let (mut text, mut code) = (String::new(), 0);
+    /// Runs a request, and answers with what it comes to.
+    async fn run(&mut self, context: u32, run: Run) {
+        let mut running = self.engine.start(run.request);
+        let mut text = String::new();
         let mut looked = Instant::now();
-        loop {
+        let result = loop {
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 self.handle.note(true, self.pending(), true);
@@ -279,20 +281,13 @@ impl Connection {
                 Progress::Print(part) if text.len() + part.len() <= INBAND_MAX => text.push_str(&part),
                 // The answer is one message: what is longer than anybody reads must not fill the memory.
                 Progress::Print(_) => running.cancel(),
-                Progress::Done(Ok(answer)) => {
-                    text.push_str(&answer.text);
-                    break;
-                }
-                Progress::Done(Err(error)) => {
-                    text.push_str(&format!("{error}\n"));
-                    // As VPP answers whatever goes wrong in a command.
-                    code = retval::UNSPECIFIED;
-                    break;
-                }
+                Progress::Done(result) => break result,
             }
-        }
-        let reply = CliInbandReply { retval: code, reply: text };
-        self.table.push(&mut self.output, self.index.unwrap_or_default(), context, &reply);
+        };
+        let engine = self.engine.clone();
+        let mut router = engine.control().borrow_mut();
+        let client = self.index.unwrap_or_default();
+        (run.then)(&mut Call { router: &mut router, table: &self.table, client, context, out: &mut self.output }, text, result);
     }
 
     async fn send(&mut self) -> bool {

@@ -4,11 +4,14 @@ use std::rc::Rc;
 
 use quiver_api::defs::*;
 use quiver_api::{Head, Message, Reader, Wire as _, frame};
-use quiver_command::operation::Access;
+use quiver_command::operation::{Access, Answer, OpError, Outcome, Registry, run_to_end};
+use quiver_command::session::Request;
+use quiver_net::Router;
 use quiver_net::api::{Call, Flow, Table, Trace, install};
 use quiver_net::testing::Harness;
 
 use super::handlers;
+use crate::ops::testing::registry;
 
 mod replace;
 mod tools;
@@ -26,11 +29,14 @@ fn bed() -> (Harness, Rc<Table>) {
 fn ask(h: &mut Harness, table: &Table, message: &[u8]) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     let mut call = Call { router: &mut h.router, table, client: 1, context: 0, out: &mut out };
-    let mut flow = table.dispatch(&mut call, message);
-    while let Flow::More(more) = &mut flow {
-        if more(&mut call) {
-            break;
+    match table.dispatch(&mut call, message) {
+        Flow::More(mut more) => while !more(&mut call) {},
+        Flow::Run(run) => {
+            let mut printed = String::new();
+            let result = run_request(call.router, run.request, &mut printed);
+            (run.then)(&mut call, printed, result);
         }
+        _ => {}
     }
     let (mut answers, mut at) = (Vec::new(), 0);
     while let frame::Front::Message(answer, taken) = frame::front(&out[at..]) {
@@ -39,6 +45,20 @@ fn ask(h: &mut Harness, table: &Table, message: &[u8]) -> Vec<Vec<u8>> {
     }
     assert_eq!(at, out.len(), "everything is framed");
     answers
+}
+
+/// Runs a request to its end, as the engine does.
+fn run_request(router: &mut Router, request: Request, printed: &mut String) -> Result<Answer, OpError> {
+    thread_local!(static REGISTRY: Registry<Router> = registry());
+    let outcome = REGISTRY.with(|registry| match &request {
+        Request::Command { line, view } => registry.execute(router, line, view),
+        Request::Operation { name, request, view } => registry.request(name, request.clone())?.run(router, view),
+        Request::Complete { .. } => Err(OpError::unspecified("no message completes")),
+    })?;
+    match outcome {
+        Outcome::Done(answer) => Ok(answer),
+        Outcome::Job(mut job) => run_to_end(&mut *job, router, printed, std::thread::sleep),
+    }
 }
 
 fn bytes<M: Message>(table: &Table, message: &M) -> Vec<u8> {

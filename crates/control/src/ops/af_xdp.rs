@@ -8,7 +8,7 @@ use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_drivers::af_xdp::{AfXdp, AfXdpConfig, AfXdpError, Attach, BusyPoll, Status, ZeroCopy};
 use quiver_net::interface::InterfaceKind;
-use quiver_net::interface::ops::{Created, DeleteInterface, NewName, create_port_interface, of_kind};
+use quiver_net::interface::ops::{Created, DeleteInterface, NewName, create_port_elsewhere, of_kind};
 use quiver_net::{Interface, Router};
 use serde::Serialize;
 
@@ -118,11 +118,11 @@ impl Execute<Router> for CreateAfXdp {
             return Err(error.remedy("add busy-poll <us>"));
         }
         let name = self.interface_name(router);
-        let chosen = Some(name.name.clone());
-        let open = |router: &mut Router| AfXdp::open(self.config(router)).map_err(|e| driver_error(&e));
-        let made = create_port_interface(router, &AF_XDP, name, None, open)?;
-        router.made_by(made.index(), &Self { name: chosen, ..self });
-        Ok(Outcome::Done(made.into()))
+        let (config, chosen) = (self.config(router), Some(name.name.clone()));
+        let open = move || AfXdp::open(config).map_err(|e| driver_error(&e));
+        create_port_elsewhere(router, &AF_XDP, name, open, move |router, index| {
+            router.made_by(index, &Self { name: chosen, ..self });
+        })
     }
 }
 

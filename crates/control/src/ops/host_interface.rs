@@ -7,7 +7,7 @@ use quiver_command::request::Execute;
 use quiver_drivers::af_packet::{AfPacket, AfPacketConfig, AfPacketError, Mode};
 use quiver_net::Router;
 use quiver_net::interface::InterfaceKind;
-use quiver_net::interface::ops::{Created, DeleteInterface, NewName, create_port_interface};
+use quiver_net::interface::ops::{Created, DeleteInterface, NewName, create_port_elsewhere};
 
 /// Their kind.
 pub const HOST: InterfaceKind = InterfaceKind { name: "host", called: "a host interface", device_type: "af-packet" };
@@ -99,10 +99,9 @@ impl Execute<Router> for CreateHost {
             return Err(error.remedy("leave it out for devices with an Ethernet header"));
         }
         let name = NewName { name: interface_name(&self.name), key: "name", value: self.name.clone() };
-        let open = |_: &mut Router| AfPacket::open(self.config()).map_err(|e| driver_error(&e));
-        let made = create_port_interface(router, &HOST, name, None, open)?;
-        router.made_by(made.index(), &self);
-        Ok(Outcome::Done(made.into()))
+        let config = self.config();
+        let open = move || AfPacket::open(config).map_err(|e| driver_error(&e));
+        create_port_elsewhere(router, &HOST, name, open, move |router, index| router.made_by(index, &self))
     }
 }
 

@@ -9,7 +9,7 @@ use quiver_command::request;
 use quiver_command::request::{Argument, Execute, Value};
 use quiver_drivers::tap::{HostAddress, Tap, TapConfig, TapError};
 use quiver_net::interface::InterfaceKind;
-use quiver_net::interface::ops::{Created, DeleteInterface, NewName, create_port_interface, of_kind};
+use quiver_net::interface::ops::{Created, DeleteInterface, NewName, create_port_elsewhere, of_kind};
 use quiver_net::{Interface, Router};
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -185,11 +185,12 @@ impl Execute<Router> for CreateTap {
             Some(name) => NewName::given("if-name", name),
             None => NewName::given("id", &format!("tap{id}")),
         };
-        let open = |router: &mut Router| Tap::open(self.config(id), privileges::rights(router)).map_err(|e| driver_error(&e));
-        let made = create_port_interface(router, &TAP, name, None, open)?;
-        // The host's end is named by the number, too.
-        router.made_by(made.index(), &Self { id: Some(id), ..self });
-        Ok(Outcome::Done(made.into()))
+        let (config, rights) = (self.config(id), privileges::rights(router));
+        let open = move || Tap::open(config, rights).map_err(|e| driver_error(&e));
+        create_port_elsewhere(router, &TAP, name, open, move |router, index| {
+            // The host's end is named by the number, too.
+            router.made_by(index, &Self { id: Some(id), ..self });
+        })
     }
 }
 

@@ -172,7 +172,8 @@ pub struct Tap {
 type Made = (Vec<OwnedFd>, NetDevices, OwnedFd, NetDevice);
 
 impl Tap {
-    /// Makes a device, or attaches to one, and configures the host's end. Another namespace is entered by `rights`.
+    /// Makes a device, or attaches to one, and configures the host's end. Another namespace is entered by `rights`. The kernel takes
+    /// its time for many queues, and a device of ours of that name that is on its way out is waited for: not for the main thread.
     ///
     /// # Errors
     /// Settings out of range, no permission, a device of that name; then there is no new device.
@@ -247,9 +248,9 @@ impl Tap {
         }
     }
 
-    /// Makes the device anew.
+    /// Makes the device anew. Where there is another one of its name, the next look at the device tries again.
     fn reopen(&mut self) -> io::Result<()> {
-        let (queues, devices, netlink, device) = make_patiently(&self.config, &*self.rights)?;
+        let (queues, devices, netlink, device) = make(&self.config, &*self.rights)?;
         // From here on nothing fails.
         self.queues = queues.into_iter().map(|fd| Arc::new(Later::new(fd))).collect();
         if self.taken {

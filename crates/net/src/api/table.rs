@@ -4,8 +4,9 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use quiver_api::{Catalog, Head, MODULES, Message, Module, Reader, Wire, WireError, frame};
-use quiver_command::operation::{Access, Answer, OpError, retval};
+use quiver_command::operation::{Access, Answer, OpError, Operation, View, retval};
 use quiver_command::session::Request;
+use serde_json::Value;
 
 use crate::Router;
 
@@ -13,8 +14,8 @@ use crate::Router;
 pub enum Flow {
     /// Nothing.
     Done,
-    /// Run a command line and answer with its text.
-    Command(String),
+    /// Run a request and answer with what it comes to; the client's next messages wait for that.
+    Run(Run),
     /// More details than one slice: call it until it says that it is done.
     More(Box<dyn FnMut(&mut Call<'_>) -> bool>),
     /// A request that runs while the client goes on.
@@ -22,6 +23,17 @@ pub enum Flow {
     /// The client leaves; close when it has read everything.
     Close,
 }
+
+/// What is run before a message is answered.
+pub struct Run {
+    /// What is run.
+    pub request: Request,
+    /// Answers.
+    pub then: Reply,
+}
+
+/// Answers a message with what a request printed while it ran, and its result.
+pub type Reply = Box<dyn FnOnce(&mut Call<'_>, String, Result<Answer, OpError>)>;
 
 /// What runs behind a client's back.
 pub struct Behind {
@@ -123,6 +135,35 @@ impl Handlers {
             let result = run(call.router, message).map(|()| R::default());
             call.answer(result);
             Flow::Done
+        });
+        self.changes::<M, R>();
+    }
+
+    /// Answers a request by an operation that may take its time: `request` makes its request of the message, `reply` the answer of what
+    /// it replied, as JSON, or of its error.
+    pub fn run<O: Operation<Router>, M: Message + Clone + 'static, R: Message + 'static>(
+        &mut self,
+        request: impl Fn(&Router, M) -> Result<O::Request, OpError> + 'static,
+        reply: impl Fn(&mut Router, M, Result<Value, OpError>) -> Result<R, OpError> + Clone + 'static,
+    ) {
+        self.call::<M>(move |call, message| {
+            let to_json = |error| OpError::unspecified(format!("request cannot be JSON: {error}"));
+            let reply = reply.clone();
+            match request(call.router, message.clone()).and_then(|request| serde_json::to_value(request).map_err(to_json)) {
+                Ok(request) => Flow::Run(Run {
+                    request: Request::Operation { name: O::NAME.to_owned(), request, view: View::JSON },
+                    then: Box::new(move |call, _, result| {
+                        let json = result.map(|answer| answer.json.unwrap_or_default());
+                        let replied = json.map(|json| serde_json::from_str(&json).unwrap_or_default());
+                        let answer = reply(call.router, message, replied);
+                        call.answer(answer);
+                    }),
+                }),
+                Err(error) => {
+                    call.answer::<R>(Err(error));
+                    Flow::Done
+                }
+            }
         });
         self.changes::<M, R>();
     }

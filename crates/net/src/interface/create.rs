@@ -374,6 +374,36 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_opens_slowly_is_waited_for_by_its_command_and_not_by_the_router() {
+        use crate::interface::ops::{NewName, create_port_elsewhere};
+        use quiver_command::operation::{OpError, Outcome, Step, run_to_end};
+
+        const CARD: InterfaceKind = InterfaceKind { name: "card", called: "a card", device_type: "card" };
+        let mut h = crate::testing::Harness::new();
+        let begin = |h: &mut crate::testing::Harness, opened: Result<Card, OpError>| {
+            let (answer, answered) = std::sync::mpsc::channel::<()>();
+            // The operating system, which takes as long as the test wants.
+            let open = move || answered.recv().map_err(|_| OpError::unspecified("no answer")).and(opened);
+            let made = |router: &mut Router, index| router.interfaces.get_mut(index).unwrap().tag = Some("made".into());
+            create_port_elsewhere(&h.router, &CARD, NewName::given("name", "slow"), open, made).map(|outcome| {
+                let Outcome::Job(mut job) = outcome else { panic!("opened by the caller") };
+                assert!(job.exclusive(), "what comes next may build on it");
+                assert!(matches!(job.step(&mut h.router, std::time::Duration::MAX), Step::Wait));
+                h.run();
+                assert!(h.router.interfaces.by_name("slow").is_none());
+                answer.send(()).unwrap();
+                run_to_end(&mut *job, &mut h.router, &mut String::new(), std::thread::sleep)
+            })
+        };
+        let refused = begin(&mut h, Err(OpError::unspecified("no such device"))).unwrap();
+        assert_eq!(refused.unwrap_err().message, "no such device");
+        let made = begin(&mut h, Ok(Card(None))).unwrap().unwrap();
+        let interface = h.router.interfaces.by_name("slow").unwrap();
+        assert_eq!((made.interfaces[0].index(), interface.tag.as_deref()), (interface.index, Some("made")));
+        assert!(begin(&mut h, Ok(Card(None))).is_err(), "the name is looked at before the device");
+    }
+
+    #[test]
     fn queues_go_to_workers_of_the_devices_numa_node_and_buffers_come_from_the_workers() {
         let plan = |numa| ThreadPlan { numa, ..Default::default() };
         let mut router = Router::new(&RouterConfig {

@@ -14,7 +14,10 @@ mod show;
 pub use show::{ClearInterfaces, chosen};
 
 pub use change::{Change, MtuKind, SetInterface};
-pub use create::{CreateLoopback, CreateSub, Created, CreatedInterface, DeleteInterface, Matching, NewName, create_port_interface};
+pub use create::{
+    CreateLoopback, CreateSub, Created, CreatedInterface, DeleteInterface, Matching, NewName, create_port_elsewhere,
+    create_port_interface,
+};
 
 use crate::{IfIndex, Interface, InterfaceError, Router};
 use quiver_command::grammar::IfRef;

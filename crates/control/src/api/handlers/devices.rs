@@ -8,35 +8,35 @@ use quiver_command::from_message;
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, retval};
 use quiver_net::Router;
-use quiver_net::api::{ALL, Details, Handlers, said};
+use quiver_net::api::{ALL, Details, Handlers, perform, said};
 use quiver_net::interface::Kind;
-use quiver_net::interface::api::{delete, given, made};
+use quiver_net::interface::api::{delete, given};
 use quiver_net::interface::ops::DeleteInterface;
-use quiver_net::ops::done;
+use serde_json::Value;
 
 use crate::ops::af_xdp::{AF_XDP, CreateAfXdp};
 use crate::ops::host_interface::{CreateHost, HOST};
 use crate::ops::tap::{CreateTap, Gateway, HostAddressRequest, TAP, TapInfo};
 
 pub(super) fn add(handlers: &mut Handlers) {
-    handlers.reply::<AfPacketCreate, AfPacketCreateReply>(|router, m| {
+    let host = |_: &Router, m: AfPacketCreate| {
         let mac = own(m.use_random_hw_addr, &m.hw_addr);
-        let request = from_message!(said, m => CreateHost { name = host_if_name, mac: mac })?;
-        Ok(AfPacketCreateReply { retval: 0, sw_if_index: made(&done(quiver_net::api::perform::<CreateHost>(router, request)?)?) })
-    });
-    handlers.reply::<AfPacketCreateV2, AfPacketCreateV2Reply>(|router, m| {
-        let request = from_message!(said, m => CreateHost {
+        from_message!(said, m => CreateHost { name = host_if_name, mac: mac })
+    };
+    handlers.run::<CreateHost, _, _>(host, |_, _, made| Ok(AfPacketCreateReply { retval: 0, sw_if_index: number(&made?) }));
+    let host = |_: &Router, m: AfPacketCreateV2| {
+        from_message!(said, m => CreateHost {
             name = host_if_name,
             mac: own(m.use_random_hw_addr, &m.hw_addr),
             rx_queues = num_rx_queues,
             rx_per_block = rx_frames_per_block,
             tx_per_block = tx_frames_per_block,
-        })?;
-        Ok(AfPacketCreateV2Reply { retval: 0, sw_if_index: made(&done(quiver_net::api::perform::<CreateHost>(router, request)?)?) })
-    });
-    handlers.reply::<AfPacketCreateV3, AfPacketCreateV3Reply>(|router, m| {
+        })
+    };
+    handlers.run::<CreateHost, _, _>(host, |_, _, made| Ok(AfPacketCreateV2Reply { retval: 0, sw_if_index: number(&made?) }));
+    let host = |_: &Router, m: AfPacketCreateV3| {
         let has = |flag: AfPacketFlags| m.flags.0 & flag.0 != 0;
-        let request = from_message!(said, m => CreateHost {
+        from_message!(said, m => CreateHost {
             name = host_if_name,
             mac: own(m.use_random_hw_addr, &m.hw_addr),
             rx_queues = num_rx_queues,
@@ -45,12 +45,12 @@ pub(super) fn add(handlers: &mut Handlers) {
             mode_ip: m.mode == AfPacketMode::AF_PACKET_API_MODE_IP,
             qdisc_bypass: Some(has(AfPacketFlags::AF_PACKET_API_FLAG_QDISC_BYPASS)),
             cksum_gso: Some(has(AfPacketFlags::AF_PACKET_API_FLAG_CKSUM_GSO)),
-        })?;
-        Ok(AfPacketCreateV3Reply { retval: 0, sw_if_index: made(&done(quiver_net::api::perform::<CreateHost>(router, request)?)?) })
-    });
+        })
+    };
+    handlers.run::<CreateHost, _, _>(host, |_, _, made| Ok(AfPacketCreateV3Reply { retval: 0, sw_if_index: number(&made?) }));
     handlers.act::<AfPacketDelete, AfPacketDeleteReply>(|router, m| {
         let interface = IfRef(format!("host-{}", m.host_if_name.as_str()));
-        quiver_net::api::perform::<DeleteInterface>(router, DeleteInterface::of(&HOST, interface)).map(drop)
+        perform::<DeleteInterface>(router, DeleteInterface::of(&HOST, interface)).map(drop)
     });
     handlers.dump::<AfPacketDump>(|router, _, send| {
         for interface in router.interfaces.iter().filter(|i| i.kind == Kind::Device(&HOST)) {
@@ -58,13 +58,15 @@ pub(super) fn add(handlers: &mut Handlers) {
             send(&AfPacketDetails { sw_if_index: InterfaceIndex(interface.index.0), host_if_name });
         }
     });
-    handlers.reply::<AfXdpCreateV3, AfXdpCreateV3Reply>(create_af_xdp);
+    handlers.run::<CreateAfXdp, _, _>(af_xdp, |_, _, made| Ok(AfXdpCreateV3Reply { retval: 0, sw_if_index: number(&made?) }));
     handlers.act::<AfXdpDelete, AfXdpDeleteReply>(|router, m| delete(router, &m.sw_if_index, &AF_XDP));
-    handlers.reply::<TapCreateV3, TapCreateV3Reply>(create_tap);
-    handlers.reply::<TapCreateV2, TapCreateV2Reply>(|router, m| {
-        let TapCreateV3Reply { retval, sw_if_index } = create_tap(router, third(m))?;
-        Ok(TapCreateV2Reply { retval, sw_if_index })
+    handlers.run::<CreateTap, _, _>(tap, |router, m, made| {
+        Ok(TapCreateV3Reply { retval: 0, sw_if_index: tagged(router, m.tag, &made?) })
     });
+    handlers.run::<CreateTap, _, _>(
+        |router, m| tap(router, third(m)),
+        |router, m, made| Ok(TapCreateV2Reply { retval: 0, sw_if_index: tagged(router, m.tag, &made?) }),
+    );
     handlers.dump::<SwInterfaceTapV2Dump>(dump_taps);
     handlers.act::<TapDeleteV2, TapDeleteV2Reply>(|router, m| delete(router, &m.sw_if_index, &TAP));
 }
@@ -74,13 +76,27 @@ fn own(random: bool, mac: &MacAddress) -> Option<[u8; 6]> {
     if random { None } else { given(mac) }
 }
 
-fn create_af_xdp(router: &mut Router, m: AfXdpCreateV3) -> Result<AfXdpCreateV3Reply, OpError> {
+/// Number of the interface that an operation says it has made.
+fn number(made: &Value) -> InterfaceIndex {
+    InterfaceIndex(made["interfaces"][0]["sw_if_index"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(ALL))
+}
+
+/// The same, for one that is to have a tag.
+fn tagged(router: &mut Router, tag: String, made: &Value) -> InterfaceIndex {
+    let index = number(made);
+    if let Some(interface) = router.interfaces.get_mut(quiver_net::IfIndex(index.0)) {
+        interface.tag = Some(tag).filter(|tag| !tag.is_empty());
+    }
+    index
+}
+
+fn af_xdp(_: &Router, m: AfXdpCreateV3) -> Result<CreateAfXdp, OpError> {
     for (key, text) in [("prog", m.prog.as_str()), ("netns", m.netns.as_str())] {
         if !text.is_empty() {
             return Err(OpError::new(retval::UNSUPPORTED, format!("{key} cannot be chosen")).key(key));
         }
     }
-    let request = from_message!(said, m => CreateAfXdp {
+    from_message!(said, m => CreateAfXdp {
         host_if,
         name,
         rx_queues: Some(u32::from(m.rxq_num)).filter(|n| *n > 0 && *n < 0xffff),
@@ -92,11 +108,10 @@ fn create_af_xdp(router: &mut Router, m: AfXdpCreateV3) -> Result<AfXdpCreateV3R
             AfXdpMode::AF_XDP_API_MODE_ZERO_COPY => Some(true),
             _ => None,
         },
-    })?;
-    Ok(AfXdpCreateV3Reply { retval: 0, sw_if_index: made(&done(quiver_net::api::perform::<CreateAfXdp>(router, request)?)?) })
+    })
 }
 
-fn create_tap(router: &mut Router, m: TapCreateV3) -> Result<TapCreateV3Reply, OpError> {
+fn tap(_: &Router, m: TapCreateV3) -> Result<CreateTap, OpError> {
     let has = |flag: TapFlags| m.tap_flags.0 & flag.0 != 0;
     let four = |set: bool, prefix: &Ip4AddressWithPrefix| {
         set.then(|| HostAddressRequest { address: IpAddr::from(prefix.0.address.0), prefix_len: prefix.0.len })
@@ -108,7 +123,7 @@ fn create_tap(router: &mut Router, m: TapCreateV3) -> Result<TapCreateV3Reply, O
     let gateways =
         [m.host_ip4_gw_set.then(|| IpAddr::from(m.host_ip4_gw.0)), m.host_ip6_gw_set.then(|| IpAddr::from(m.host_ip6_gw.0))];
     let text = |set: bool, text: Text<64>| set.then_some(text.0);
-    let request = from_message!(said, m => CreateTap {
+    from_message!(said, m => CreateTap {
         id: Some(m.id).filter(|id| *id != ALL),
         mac: own(m.use_random_mac, &m.mac_address),
         rx_queues = num_rx_queues,
@@ -125,12 +140,7 @@ fn create_tap(router: &mut Router, m: TapCreateV3) -> Result<TapCreateV3Reply, O
         persist: has(TapFlags::TAP_API_FLAG_PERSIST),
         attach: has(TapFlags::TAP_API_FLAG_ATTACH),
         tun: has(TapFlags::TAP_API_FLAG_TUN),
-    })?;
-    let sw_if_index = made(&done(quiver_net::api::perform::<CreateTap>(router, request)?)?);
-    if let Some(interface) = router.interfaces.get_mut(quiver_net::IfIndex(sw_if_index.0)) {
-        interface.tag = Some(m.tag).filter(|tag| !tag.is_empty());
-    }
-    Ok(TapCreateV3Reply { retval: 0, sw_if_index })
+    })
 }
 
 /// A request of the second version as one of the third, which has another number of queues.

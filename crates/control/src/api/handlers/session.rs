@@ -6,8 +6,9 @@ use quiver_api::defs::*;
 use quiver_api::{MODULES, Text};
 use quiver_command::operation::{OpError, retval};
 use quiver_net::Router;
-use quiver_net::api::{Clients, Flow, Handlers, Table, Wish, from_address, index_of};
+use quiver_net::api::{Clients, Flow, Handlers, Run, Table, Wish, from_address, index_of};
 
+use crate::engine::command;
 use crate::ops::version::{build_date, version};
 
 pub(super) fn add(handlers: &mut Handlers) {
@@ -42,7 +43,19 @@ pub(super) fn add(handlers: &mut Handlers) {
         call.answer(first.map(|first_msg_id| GetFirstMsgIdReply { retval: 0, first_msg_id }).ok_or_else(refused));
         Flow::Done
     });
-    handlers.call::<CliInband>(|_, message| Flow::Command(message.cmd));
+    handlers.call::<CliInband>(|_, message| {
+        Flow::Run(Run {
+            request: command(message.cmd),
+            then: Box::new(|call, printed, result| {
+                // As VPP answers whatever goes wrong in a command.
+                let (retval, text) = match result {
+                    Ok(answer) => (0, answer.text),
+                    Err(error) => (retval::UNSPECIFIED, format!("{error}\n")),
+                };
+                call.send(&CliInbandReply { retval, reply: printed + &text });
+            }),
+        })
+    });
     handlers.reply(show_version);
     handlers.reply(system_time);
     handlers.reply(show_threads);

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{interface_error, resolve};
 use crate::Router;
+use crate::files::Elsewhere;
 use crate::interface::{InterfaceKind, Kind, NewInterface, SubMatch, Tx, VLAN_MAX, VlanId};
 
 pub(super) fn register(registry: &mut Registry<Router>) {
@@ -97,10 +98,41 @@ pub fn create_port_interface<P: Port + 'static>(
     mtu: Option<u32>,
     open: impl FnOnce(&mut Router) -> Result<P, OpError>,
 ) -> Result<CreatedInterface, OpError> {
-    /// Bytes of an Ethernet header: the difference between frames and layer-3 packets.
-    const ETHERNET_HEADER: u32 = 14;
     name.check(router)?;
     let port = open(router)?;
+    add_port_interface(router, kind, name, mtu, port)
+}
+
+/// The same where another thread opens the device: the operating system may take its time, and the main thread does not wait. `made`
+/// is told the new interface.
+///
+/// # Errors
+/// The name is taken. The others come as the job's.
+pub fn create_port_elsewhere<P: Port + Send + 'static>(
+    router: &Router,
+    kind: &'static InterfaceKind,
+    name: NewName,
+    open: impl FnOnce() -> Result<P, OpError> + Send + 'static,
+    made: impl FnOnce(&mut Router, crate::IfIndex) + 'static,
+) -> Result<Outcome<Router, Created>, OpError> {
+    name.check(router)?;
+    let add = move |router: &mut Router, port| {
+        let interface = add_port_interface(router, kind, name, None, port)?;
+        made(router, interface.index());
+        Ok(interface.into())
+    };
+    Ok(Outcome::job(Elsewhere::new(open, add).alone()))
+}
+
+fn add_port_interface<P: Port + 'static>(
+    router: &mut Router,
+    kind: &'static InterfaceKind,
+    name: NewName,
+    mtu: Option<u32>,
+    port: P,
+) -> Result<CreatedInterface, OpError> {
+    /// Bytes of an Ethernet header: the difference between frames and layer-3 packets.
+    const ETHERNET_HEADER: u32 = 14;
     let max_frame = port.max_frame() as u32;
     let new = NewInterface {
         name: name.name,

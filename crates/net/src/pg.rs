@@ -16,7 +16,7 @@ pub mod ops;
 pub mod parse;
 mod stream;
 
-pub use capture::CreateFile;
+pub use capture::{CreateFile, Written};
 pub use control::{PG, PgError, PgInterface, StreamInfo};
 pub use field::{Field, Vary};
 pub use stream::{Sizes, Source, StreamSpec, Template};

@@ -24,12 +24,13 @@ pub(crate) fn add(handlers: &mut Handlers) {
         Ok(PgCreateInterfaceV3Reply { retval: 0, sw_if_index })
     });
     handlers.act::<PgDeleteInterface, PgDeleteInterfaceReply>(|router, m| delete(router, &m.sw_if_index, &PG));
-    handlers.act::<PgCapture, PgCaptureReply>(|router, m| {
+    let capture = |router: &Router, m: PgCapture| {
         let interface = reference(router, &m.interface_id)?;
         let count = Some(u64::from(m.count)).filter(|n| *n > 0);
         let file = Some(m.pcap_file_name).filter(|name| !name.is_empty());
-        Capture::run(router, Capture { interface, file, count, disable: !m.is_enabled }).map(drop)
-    });
+        Ok(Capture { interface, file, count, disable: !m.is_enabled })
+    };
+    handlers.run::<Capture, _, _>(capture, |_, _, done| done.map(|_| PgCaptureReply::default()));
     handlers.act::<PgEnableDisable, PgEnableDisableReply>(|router, m| {
         let name = Some(m.stream_name).filter(|name| !name.is_empty());
         let action = if m.is_enabled { Action::Enable } else { Action::Disable };

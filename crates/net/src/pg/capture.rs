@@ -1,98 +1,155 @@
-//! `pg<n>-tx`: the end of a packet-generator interface. Packets are counted, written to a file where asked, and freed.
+//! `pg<n>-tx`: the end of a packet-generator interface. Packets are counted, copied for a capture where asked, and freed.
+//!
+//! A capture has a thread that writes its file: a disk that does not answer holds up no packet. A stream counts as stopped when what
+//! it sent stands in the files.
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{self, BufWriter};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use blocking::{Task, unblock};
+use quiver_command::operation::{OpError, retval};
 use quiver_graph::{Frame, IfIndex, InterfaceCounters, NoDrops, NoNext, NodeCx, VectorNode};
 use quiver_wire::pcapfile::{LinkType, Writer};
+
+/// Bytes of copies that wait to be written.
+const WAITING: usize = 64 << 20;
+/// Memory of a copy beside its bytes.
+const BESIDE: usize = 64;
 
 /// A capture shared by the tx nodes of an interface on all threads.
 #[derive(Default)]
 pub(crate) struct Capture {
     /// One load a vector tells whether there is anything to do.
     active: AtomicBool,
-    file: Mutex<Option<Open>>,
+    running: Mutex<Option<Running>>,
+    waiting: Arc<AtomicUsize>,
 }
 
 /// Makes a file that is not there yet.
 pub type CreateFile = Arc<dyn Fn() -> io::Result<File> + Send + Sync>;
 
-struct Open {
-    path: PathBuf,
-    create: CreateFile,
-    /// Made when the first packet leaves.
-    writer: Option<Writer<File>>,
+/// What a capture comes to when all its packets are written.
+pub type Written = Task<Result<(), OpError>>;
+
+struct Running {
+    /// Takes the copies; none where there are as many as were asked for.
+    to: Option<Sender<Copied>>,
     left: Option<u64>,
-    error: Option<String>,
+    missed: u64,
+    /// What the thread comes to.
+    writing: Option<Written>,
+}
+
+struct Copied {
+    time: u64,
+    bytes: Vec<u8>,
+}
+
+impl Copied {
+    fn cost(&self) -> usize {
+        self.bytes.len() + BESIDE
+    }
 }
 
 impl Capture {
     /// Starts writing to a new file, for `count` packets or until stopped.
-    pub(crate) fn start(&self, path: PathBuf, create: CreateFile, count: Option<u64>) {
-        *self.lock() = Some(Open { path, create, writer: None, left: count, error: None });
+    pub(crate) fn start(&self, name: String, create: CreateFile, count: Option<u64>) {
+        let (to, from) = channel();
+        let waiting = Arc::clone(&self.waiting);
+        let writing = unblock(move || {
+            write(&create, &from, &waiting).map_err(|error| {
+                tracing::warn!(target: "pg", "{name}: {error}; the capture has ended");
+                // What comes still is for nobody.
+                for packet in &from {
+                    waiting.fetch_sub(packet.cost(), Ordering::AcqRel);
+                }
+                OpError::new(retval::CANNOT_CREATE_PCAP_FILE, format!("{name}: {error}")).key("file")
+            })
+        });
+        let to = (count != Some(0)).then_some(to);
+        *self.lock() = Some(Running { to, left: count, missed: 0, writing: Some(writing) });
         self.active.store(true, Ordering::Release);
     }
 
-    /// Ends writing; tells what went wrong meanwhile.
-    pub(crate) fn stop(&self) -> Option<String> {
+    /// Ends copying: what the file comes to, and the packets for which there was no memory.
+    pub(crate) fn stop(&self) -> Option<(Written, u64)> {
         self.active.store(false, Ordering::Release);
-        self.lock().take().and_then(|mut open| open.error.take())
+        let mut running = self.lock().take()?;
+        running.writing.take().map(|writing| (writing, running.missed))
     }
 
-    /// File being written.
-    pub(crate) fn path(&self) -> Option<PathBuf> {
-        self.lock().as_ref().map(|o| o.path.clone())
+    /// Whether copies wait to be written.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Open>> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, cx: &NodeCx<'_>, frame: &mut Frame) {
+    fn copy(&self, cx: &NodeCx<'_>, frame: &mut Frame) {
         let mut guard = self.lock();
-        let Some(open) = guard.as_mut() else { return };
-        let mut bytes = Vec::new();
+        let Some(running) = guard.as_mut() else { return };
         for i in 0..frame.len() {
-            if open.left == Some(0) || open.error.is_some() {
-                break;
-            }
+            let Some(to) = &running.to else { return };
             let packet = cx.packet(frame, i);
-            bytes.resize(packet.total_len(), 0);
-            packet.copy_out(0, &mut bytes);
-            if let Err(error) = open.write(cx.now(), &bytes) {
-                open.error = Some(format!("{}: {error}", open.path.display()));
+            let mut copied = Copied { time: cx.now(), bytes: vec![0; packet.total_len()] };
+            packet.copy_out(0, &mut copied.bytes);
+            let cost = copied.cost();
+            if self.waiting.fetch_add(cost, Ordering::AcqRel) > WAITING {
+                self.waiting.fetch_sub(cost, Ordering::AcqRel);
+                running.missed += 1;
+                continue;
             }
-            open.left = open.left.map(|n| n - 1);
+            if to.send(copied).is_err() {
+                // Nobody writes any more.
+                self.waiting.fetch_sub(cost, Ordering::AcqRel);
+                running.to = None;
+                return;
+            }
+            running.left = running.left.map(|n| n - 1);
+            if running.left == Some(0) {
+                running.to = None;
+                self.active.store(false, Ordering::Release);
+            }
         }
     }
 }
 
-impl Open {
-    /// One record, visible to readers of the file at once (an unbuffered file).
-    fn write(&mut self, time: u64, bytes: &[u8]) -> io::Result<()> {
-        if self.writer.is_none() {
-            self.writer = Some(Writer::new((self.create)()?, LinkType::ETHERNET)?);
-        }
-        match &mut self.writer {
-            Some(writer) => writer.write(time, bytes, bytes.len()),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for Open {
+impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(Ok(mut file)) = self.writer.take().map(Writer::finish) {
-            let _ = file.flush();
+        // Where nobody asks what the file came to, it is written all the same.
+        if let Some(writing) = self.writing.take() {
+            writing.detach();
         }
     }
 }
 
-/// The node. Writing happens in the worker, under a lock taken once a vector and only while a capture runs: a capture must
-/// show a packet as soon as the stream says that it has stopped.
+/// Writes packets as they come. They stand in the file before they are no longer counted as waiting.
+fn write(create: &CreateFile, packets: &Receiver<Copied>, waiting: &AtomicUsize) -> io::Result<()> {
+    let mut writer: Option<Writer<BufWriter<File>>> = None;
+    while let Ok(first) = packets.recv() {
+        let mut written = 0;
+        let result = std::iter::once(first).chain(packets.try_iter()).try_for_each(|packet| {
+            written += packet.cost();
+            let writer = match &mut writer {
+                Some(writer) => writer,
+                // Made when the first packet has left.
+                none => none.insert(Writer::new(BufWriter::new(create()?), LinkType::ETHERNET)?),
+            };
+            writer.write(packet.time, &packet.bytes, packet.bytes.len())
+        });
+        let result = result.and_then(|()| writer.as_mut().map_or(Ok(()), Writer::flush));
+        waiting.fetch_sub(written, Ordering::AcqRel);
+        result?;
+    }
+    Ok(())
+}
+
+/// The node.
 pub(crate) struct PgTx {
     pub interface: IfIndex,
     pub counters: Arc<InterfaceCounters>,
@@ -105,7 +162,7 @@ impl VectorNode for PgTx {
 
     fn run(&mut self, cx: &mut NodeCx<'_>, frame: &mut Frame) {
         if self.capture.active.load(Ordering::Relaxed) {
-            self.capture.write(cx, frame);
+            self.capture.copy(cx, frame);
         }
         let bytes = (0..frame.len()).map(|i| cx.packet(frame, i).total_len() as u64).sum();
         self.counters.tx.add(cx.thread(), self.interface.0, frame.len() as u64, bytes);

@@ -1,14 +1,13 @@
 //! The generator's state on the main thread: interfaces, streams, captures.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quiver_graph::{IfIndex, NodeId, NodeSpec};
 use quiver_wire::MacAddr;
 
-use super::capture::{Capture, CreateFile, PgTx};
+use super::capture::{Capture, CreateFile, PgTx, Written};
 use super::input::{Active, PgInput, Shared};
 use super::stream::{Maker, Source, StreamSpec};
 use crate::interface::{IfEvent, InterfaceError, InterfaceKind, Kind, NewInterface, Tx};
@@ -295,14 +294,17 @@ impl Router {
 
     /// All streams by name.
     pub fn pg_streams(&mut self) -> Vec<StreamInfo> {
+        let pg = self.pg();
+        // A stream has stopped when what it sent stands in the files of captures, too.
+        let is_behind = pg.interfaces.values().any(|interface| interface.capture.is_behind());
         let info = |s: &Stream| StreamInfo {
             spec: s.spec.clone(),
-            enabled: s.shared.enabled.load(Ordering::Acquire),
+            enabled: s.shared.enabled.load(Ordering::Acquire) || (is_behind && s.shared.sent.load(Ordering::Relaxed) > 0),
             sent: s.shared.sent.load(Ordering::Relaxed),
             interface: s.interface,
             node: s.node.clone(),
         };
-        self.pg().streams.values().map(info).collect()
+        pg.streams.values().map(info).collect()
     }
 
     /// Names of all streams.
@@ -316,26 +318,29 @@ impl Router {
         (0..).map(|n| format!("stream{n}")).find(|name| !taken.contains(name)).unwrap_or_default()
     }
 
-    /// Writes what leaves on a generator interface to a new file, which `create` makes when the first packet leaves.
+    /// Whether an interface is one of the generator's.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn pg_expect(&mut self, interface: IfIndex) -> Result<(), PgError> {
+        self.pg_interface(interface).map(drop)
+    }
+
+    /// Writes what leaves on a generator interface to a new file, which `create` makes when the first packet has left.
     ///
     /// # Errors
     /// Not a generator interface.
-    pub fn pg_capture(&mut self, interface: IfIndex, path: PathBuf, create: CreateFile, count: Option<u64>) -> Result<(), PgError> {
-        self.pg_interface(interface)?.capture.start(path, create, count);
+    pub fn pg_capture(&mut self, interface: IfIndex, name: String, create: CreateFile, count: Option<u64>) -> Result<(), PgError> {
+        self.pg_interface(interface)?.capture.start(name, create, count);
         Ok(())
     }
 
-    /// Ends a capture; `Some` tells what went wrong while it ran.
+    /// Ends a capture, where one runs: what its file comes to, and the packets for which there was no memory.
     ///
     /// # Errors
     /// Not a generator interface.
-    pub fn pg_capture_stop(&mut self, interface: IfIndex) -> Result<Option<String>, PgError> {
+    pub fn pg_capture_stop(&mut self, interface: IfIndex) -> Result<Option<(Written, u64)>, PgError> {
         Ok(self.pg_interface(interface)?.capture.stop())
-    }
-
-    /// File that a generator interface is being captured to.
-    pub fn pg_capture_path(&mut self, interface: IfIndex) -> Option<PathBuf> {
-        self.pg_interface(interface).ok()?.capture.path()
     }
 }
 
@@ -444,15 +449,47 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let new = path.clone();
         let create: CreateFile = Arc::new(move || std::fs::File::create_new(&new));
-        h.router.pg_capture(b, path.clone(), create, Some(200)).unwrap();
+        h.router.pg_capture(b, "x.pcap".into(), create, Some(200)).unwrap();
         h.router.pg_enable(None).unwrap();
         finish(&mut h);
         let file = std::fs::File::open(&path).unwrap();
         let packets: Vec<_> = quiver_wire::pcapfile::Reader::new(file).unwrap().map(Result::unwrap).collect();
         assert_eq!(packets.len(), 200);
         assert!(packets.iter().all(|p| p.bytes.len() >= 60));
-        assert_eq!(h.router.pg_capture_stop(b).unwrap(), None);
+        let (written, missed) = h.router.pg_capture_stop(b).unwrap().unwrap();
+        assert_eq!((futures_lite::future::block_on(written), missed), (Ok(()), 0));
         std::fs::remove_file(&path).unwrap();
+        h.assert_buffers_held(0);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_holds_up_no_packet_and_is_told_at_the_end() {
+        let mut h = Harness::with_workers(1);
+        let (a, b) = (h.router.pg_create_interface(0, None).unwrap(), h.router.pg_create_interface(1, None).unwrap());
+        for i in [a, b] {
+            h.router.set_interface_up(i, true).unwrap();
+        }
+        h.router.set_l2(a, L2Mode::CrossConnect(b)).unwrap();
+        h.router.pg_new_stream(spec("x", 300), a, "ethernet-input").unwrap();
+        let (answer, answered) = std::sync::mpsc::channel::<()>();
+        let answered = std::sync::Mutex::new(answered);
+        let create: CreateFile = Arc::new(move || {
+            // A disk that does not answer before it is told to.
+            let _ = answered.lock().unwrap().recv();
+            Err(std::io::ErrorKind::StorageFull.into())
+        });
+        h.router.pg_capture(b, "x.pcap".into(), create, None).unwrap();
+        h.router.pg_enable(None).unwrap();
+        h.until("all packets have left", |h| {
+            h.run();
+            h.router.graph.interfaces().tx.sum(b.0).0 == 300
+        });
+        assert!(h.router.pg_streams()[0].enabled, "what it sent is not in the file");
+        drop(answer);
+        finish(&mut h);
+        let (written, missed) = h.router.pg_capture_stop(b).unwrap().unwrap();
+        let error = futures_lite::future::block_on(written).unwrap_err();
+        assert!(error.to_string().contains("x.pcap") && missed == 0, "{error}");
         h.assert_buffers_held(0);
     }
 }

@@ -466,18 +466,25 @@ impl Execute<Router> for Capture {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let interface = resolve(router, &self.interface)?;
         if self.disable {
-            let trouble = router.pg_capture_stop(interface).map_err(|e| pg_error(&e))?;
-            return match trouble {
-                Some(text) => Err(OpError::new(retval::CANNOT_CREATE_PCAP_FILE, text).key("file")),
-                None => Ok(Outcome::Done(())),
-            };
+            let stopped = router.pg_capture_stop(interface).map_err(|e| pg_error(&e))?;
+            let Some((written, missed)) = stopped else { return Ok(Outcome::Done(())) };
+            return Ok(Outcome::job(Elsewhere::of(written, move |_, ()| {
+                if missed == 0 {
+                    return Ok(());
+                }
+                let text = format!("{missed} more packets were missed: the file was written too slowly");
+                Err(OpError::new(retval::CANNOT_CREATE_PCAP_FILE, text).key("file"))
+            })));
         }
         let Some(file) = &self.file else { return Err(OpError::unspecified("which file?").key("pcap")) };
-        let place = Files::place(router, file, Use::Write)?;
-        place.check_new().map_err(|error| place.no_capture("write", &error))?;
-        let (path, create) = (place.path().to_owned(), Arc::new(move || place.create_new()));
-        router.pg_capture(interface, path, create, self.count).map_err(|e| pg_error(&e))?;
-        Ok(Outcome::Done(()))
+        router.pg_expect(interface).map_err(|e| pg_error(&e))?;
+        let (place, count) = (Files::place(router, file, Use::Write)?, self.count);
+        let new = place.clone();
+        let check = move || new.check_new().map_err(|error| new.no_capture("write", &error));
+        Ok(Outcome::job(Elsewhere::new(check, move |router, ()| {
+            let (name, create) = (place.path().display().to_string(), Arc::new(move || place.create_new()));
+            router.pg_capture(interface, name, create, count).map_err(|e| pg_error(&e))
+        })))
     }
 }
 

@@ -81,3 +81,48 @@ fn commands_that_write_files_say_that_the_disk_is_full_and_the_router_goes_on() 
     router.cli("show version").expect("an answer");
     router.stop().unwrap();
 }
+
+/// Packets that a recording interface dropped because it records no more.
+fn not_recorded(router: &Router) -> u64 {
+    let errors = router.cli("show errors").expect("show errors");
+    let line = errors.lines().find(|line| line.contains("rec-tx") && line.contains("device is gone or down"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn a_recording_interface_whose_disk_is_full_says_so_counts_what_it_drops_and_the_router_goes_on() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let host = Host::new("router").unwrap();
+    let full = Full::new(&host);
+    let conf = format!("cpu {{ workers 1 }} files {{ folder {} }}", full.path.display());
+    let router = Router::start(&host, &conf).expect("router");
+    let frame = "IP4: 02:00:00:00:00:01 -> 02:00:00:00:00:02 UDP: 10.0.0.1 -> 10.0.0.2 UDP: 1 -> 2 incrementing 1000";
+    let stream = |name: &str, from: &str| {
+        format!("packet-generator new {{ name {name} limit 200 interface {from} node ethernet-input data {{ {frame} }} }}\n")
+    };
+    let up = |name: &str| format!("create packet-generator interface {name}\nset interface state {name} up\n");
+    let made: String = ["pg0", "pg1", "pg2"].iter().map(|name| up(name)).collect();
+    router
+        .script(&format!("{made}set interface l2 xconnect pg1 pg2\n{}{}", stream("x", "pg0"), stream("y", "pg1")))
+        .expect("configuration");
+    // Without room for its first bytes there is no interface.
+    let error = router.cli("create pcap-interface name rec tx a.pcap").unwrap_err();
+    assert!(error.contains("No space left") && error.lines().count() == 1, "{error}");
+    // With room for some packets it is made, and its disk is full later.
+    host.sh(&format!("truncate -s 32k {}/fill", full.path.display()), PATIENCE).unwrap().expect("room");
+    router
+        .script("create pcap-interface name rec tx b.pcap\nset interface state rec up\nset interface l2 xconnect pg0 rec")
+        .expect("an interface");
+    router.cli("packet-generator enable-stream x").unwrap();
+    eventually("the recording has ended", PATIENCE, || {
+        router.cli("show pcap-interface rec").unwrap().contains("the recording has ended: No space left")
+    });
+    let before = not_recorded(&router);
+    router.cli("packet-generator enable-stream x").unwrap();
+    eventually("what is not recorded is counted", PATIENCE, || not_recorded(&router) == before + 200);
+    router.cli("packet-generator enable-stream y").unwrap();
+    eventually("other interfaces forward", PATIENCE, || counter(&router, "pg2", "tx packets") == 200);
+    router.cli("delete pcap-interface rec").expect("it can be removed");
+    crate::common::assert_buffers_are_back(&router);
+    router.stop().unwrap();
+}

@@ -31,6 +31,7 @@ pub struct RouterBuilder {
     user: Option<u32>,
     owner: Option<u32>,
     through: Vec<String>,
+    unread: bool,
 }
 
 /// The user, by number, that routers of all scenarios become unless a test says otherwise: any scenario can be run as a router that
@@ -44,6 +45,8 @@ pub struct Router {
     guard: Guard,
     folder: Folder,
     quiverctl: PathBuf,
+    /// The end of what it prints to, where nobody reads that.
+    _unread: Option<io::PipeReader>,
     /// Whether its end was asked for.
     ended: bool,
 }
@@ -102,6 +105,12 @@ impl RouterBuilder {
         self
     }
 
+    /// What it prints goes to a pipe that nobody reads; [`Router::log`] is empty then.
+    pub fn unread(mut self) -> Self {
+        self.unread = true;
+        self
+    }
+
     /// Adds an environment variable.
     pub fn env(mut self, key: &str, value: &str) -> Self {
         self.environment.push((key.to_owned(), value.to_owned()));
@@ -121,14 +130,22 @@ impl RouterBuilder {
         if let Some(owner) = self.owner {
             std::os::unix::fs::chown(&folder.path, Some(owner), Some(owner))?;
         }
-        let console = File::create(folder.path.join("console.log"))?;
         let binary_name = binary.to_string_lossy().into_owned();
         let words: Vec<String> = self.through.into_iter().chain([binary_name]).collect();
         let mut command = self.host.command(&words[0]);
         command.args(&words[1..]).arg("-c").arg(&conf_file).envs(self.environment);
-        command.stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console);
+        command.stdin(Stdio::null());
+        let unread = if self.unread {
+            let (reader, writer) = io::pipe()?;
+            command.stdout(writer.try_clone()?).stderr(writer);
+            Some(reader)
+        } else {
+            let console = File::create(folder.path.join("console.log"))?;
+            command.stdout(console.try_clone()?).stderr(console);
+            None
+        };
         let guard = self.host.spawn(command)?;
-        let mut router = Router { guard, folder, quiverctl: binary.with_file_name("quiverctl"), ended: false };
+        let mut router = Router { guard, folder, _unread: unread, quiverctl: binary.with_file_name("quiverctl"), ended: false };
         let ready = router.wait_until_ready(self.ready_within);
         if ready.is_err() {
             router.ended = true;
@@ -156,6 +173,7 @@ impl Router {
             binary: None,
             ready_within: Duration::from_secs(120),
             environment: Vec::new(),
+            unread: false,
         }
     }
 

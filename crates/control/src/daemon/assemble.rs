@@ -34,7 +34,7 @@ use super::privileges::{Wish, give_up};
 use super::{StartError, api, detach, processes, threads};
 use crate::engine::Engine;
 use crate::journal::{Journal, Store, replay};
-use crate::log::{self, CLASSES, Log, Settings};
+use crate::log::{self, CLASSES, Log, Output, Settings};
 use crate::main_loop::Runner;
 use crate::ops;
 use crate::ops::configuration::CHECKPOINT;
@@ -117,6 +117,8 @@ impl Daemon {
         // Before there is a second thread, which would keep its rights. Memory, threads and devices need none of them.
         let dpdk = startup.config.has("dpdk") && plugins.iter().any(|plugin| plugin.name().starts_with("dpdk"));
         let privileges = give_up(&startup, &wish, dpdk)?;
+        let thread = |error| StartError::System { doing: "cannot start the log's thread".to_owned(), error };
+        log.write_by_thread().map_err(thread)?;
 
         let topology = threads::topology(&options.sysfs)?;
         let (placement, plans) = threads::place(&topology, &startup.cpu)?;
@@ -271,6 +273,8 @@ impl Daemon {
             watchdog
         };
         tracing::info!(target: "startup", "{} is running", version_line());
+        // What was said at the start is there before a client is served.
+        log::flush(super::LAST_WORDS);
         self.runner.run();
         // Workers are watched to their end. Main is not: it gives memory back and waits for them.
         self.pulse.set(Activity::Waits);
@@ -309,6 +313,8 @@ impl Daemon {
                 (file, self.engine.start(crate::engine::command(line)).whole())
             })
             .collect();
+        // Nobody may read it: the main thread does not wait for that.
+        let mut stdout = if running.is_empty() || detached { None } else { Output::start(Box::new(io::stdout())).ok() };
         let runtime_dir = (!self.startup.unix.use_current_dir && detached).then(|| runtime_dir(&self.startup.unix));
         self.processes.account("startup-config-process", async move {
             if let Some(entry) = entry {
@@ -320,14 +326,17 @@ impl Daemon {
                 drop(turn);
             }
             for (file, running) in running {
-                let print = |text: &str| match detached {
+                let print = |text: &str| match &mut stdout {
                     // Nobody reads the output of a router in the background.
-                    true => text.lines().for_each(|line| tracing::debug!(target: "startup", "{line}")),
-                    false => drop(io::stdout().write_all(text.as_bytes())),
+                    None => text.lines().for_each(|line| tracing::debug!(target: "startup", "{line}")),
+                    Some(stdout) => stdout.push(text.to_owned()),
                 };
                 if let Err(error) = running.finish(print).await {
                     tracing::error!(target: "startup", "{}: {error}", file.display());
                 }
+            }
+            if let Some(stdout) = stdout {
+                stdout.flush(super::LAST_WORDS);
             }
             if let Some(folder) = runtime_dir {
                 let _ = std::env::set_current_dir(folder);
@@ -430,7 +439,7 @@ fn open_log(startup: &StartupConfig, user: &Wish) -> Result<Log, StartError> {
         }
     };
     watchdog::log_is_stderr(startup.unix.log.is_none());
-    log.set_output(Some(output));
+    log.set_output(output);
     log::install(&log);
     Ok(log)
 }

@@ -16,6 +16,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use quiver_command::config::{ConfigError, Schema, Source};
 use quiver_graph::topology::PlacementError;
@@ -83,10 +84,15 @@ pub enum StartError {
     },
 }
 
+/// How long a line that must not be lost may take to be written: what it is written to may be stuck.
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// The program: everything `main` does, with these plugins.
 pub fn run(plugins: &[Plugin]) -> ExitCode {
     crate::panics::install();
-    match start(plugins, std::env::args_os().skip(1).collect()) {
+    let ended = start(plugins, std::env::args_os().skip(1).collect());
+    crate::log::flush(LAST_WORDS);
+    match ended {
         Ok(code) => code,
         Err(error) => {
             let mut out = io::stderr().lock();

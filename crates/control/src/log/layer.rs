@@ -1,7 +1,8 @@
 //! From `tracing` into the log.
 
 use std::fmt::Write as _;
-use std::time::SystemTime;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
@@ -19,11 +20,23 @@ impl LogLayer {
     }
 }
 
+/// The log of the process.
+static INSTALLED: OnceLock<Log> = OnceLock::new();
+
+/// Waits until the lines of the process's log are written, for `patience` at most: before it ends.
+pub fn flush(patience: Duration) {
+    if let Some(log) = INSTALLED.get() {
+        log.flush(patience);
+    }
+}
+
 /// Makes `log` the one that all `tracing` events of the process go to. Only the first call has an effect.
 pub fn install(log: &Log) {
     let subscriber = tracing_subscriber::registry().with(LogLayer::new(log.clone()));
     // A second router of the same process, as tests have them, keeps the first one's.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+    if tracing::subscriber::set_global_default(subscriber).is_ok() {
+        let _ = INSTALLED.set(log.clone());
+    }
 }
 
 impl<S: Subscriber> Layer<S> for LogLayer {

@@ -5,9 +5,11 @@
 //! `notice` here, `TRACE` is `debug` like `DEBUG`.
 
 mod layer;
+mod output;
 mod ring;
 
-pub use layer::{LogLayer, install};
+pub use layer::{LogLayer, flush, install};
+pub use output::Output;
 pub use ring::{ClassInfo, Line, Log, Settings};
 
 use serde::{Deserialize, Serialize};

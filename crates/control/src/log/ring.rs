@@ -1,13 +1,14 @@
 //! What `show logging` shows, and what passes into it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
 use super::Level;
+use super::output::Output;
 use crate::calendar::Civil;
 
 /// A line of the log.
@@ -73,7 +74,15 @@ struct Inner {
     settings: Settings,
     lines: VecDeque<Line>,
     classes: BTreeMap<String, Class>,
-    output: Option<Box<dyn Write + Send>>,
+    output: Destination,
+}
+
+/// Where lines go beside the ring.
+enum Destination {
+    Nowhere,
+    /// Whoever logs writes: while there is one thread.
+    Direct(Box<dyn Write + Send>),
+    Thread(Output),
 }
 
 /// The log. Clones are handles of the same.
@@ -89,7 +98,7 @@ impl Default for Log {
 impl Log {
     /// An empty log that writes nowhere.
     pub fn new(settings: Settings) -> Self {
-        let inner = Inner { settings, lines: VecDeque::new(), classes: BTreeMap::new(), output: None };
+        let inner = Inner { settings, lines: VecDeque::new(), classes: BTreeMap::new(), output: Destination::Nowhere };
         Self(Arc::new(Mutex::new(inner)))
     }
 
@@ -97,9 +106,32 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Also writes each line to `output` from now on; nowhere for `None`.
-    pub fn set_output(&self, output: Option<Box<dyn Write + Send>>) {
-        self.inner().output = output;
+    /// Also writes each line to `output` from now on.
+    pub fn set_output(&self, output: Box<dyn Write + Send>) {
+        self.inner().output = Destination::Direct(output);
+    }
+
+    /// Lets a thread write from now on: nobody who logs waits for the output any more.
+    ///
+    /// # Errors
+    /// There can be no more threads; lines are written nowhere then.
+    pub fn write_by_thread(&self) -> io::Result<()> {
+        let mut inner = self.inner();
+        match std::mem::replace(&mut inner.output, Destination::Nowhere) {
+            Destination::Direct(output) => inner.output = Destination::Thread(Output::start(output)?),
+            other => inner.output = other,
+        }
+        Ok(())
+    }
+
+    /// Waits until all lines are written, for `patience` at most.
+    pub fn flush(&self, patience: Duration) {
+        // Without the lock: others log meanwhile.
+        let output = match &self.inner().output {
+            Destination::Thread(output) => output.clone(),
+            Destination::Direct(_) | Destination::Nowhere => return,
+        };
+        output.flush(patience);
     }
 
     /// Takes an event, unless its class does not let it pass.
@@ -189,9 +221,11 @@ impl Inner {
     fn add(&mut self, time: SystemTime, level: Level, class: &str, text: &str) {
         let text = text.replace(|c: char| c.is_control(), " ");
         let line = Line { time, level, class: class.to_owned(), text };
-        if let Some(output) = &mut self.output {
+        match &mut self.output {
+            Destination::Nowhere => {}
             // A log that cannot be written has nobody to tell.
-            let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+            Destination::Direct(output) => drop(writeln!(output, "{line}").and_then(|()| output.flush())),
+            Destination::Thread(output) => output.push(format!("{line}\n")),
         }
         self.lines.push_back(line);
         self.trim();

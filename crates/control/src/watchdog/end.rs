@@ -29,6 +29,7 @@ pub fn end(class: &'static str, line: &str) -> ! {
             _ => tracing::error!(target: "watchdog", "{text}"),
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Status(&text)]);
+        crate::log::flush(PATIENCE);
         let _ = done.send(());
     };
     // A thread of its own: the one that calls may hold the log's lock.

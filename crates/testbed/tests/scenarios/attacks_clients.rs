@@ -320,3 +320,25 @@ fn figures_of_nine_thousand_interfaces() {
     );
     assert_eq!(router.cli("show interface").expect("interfaces").lines().filter(|line| line.starts_with("loop")).count(), 0);
 }
+
+#[test]
+fn a_router_whose_log_nobody_reads_goes_on_and_stops() {
+    /// Lines of the log; a pipe takes some 700 of them.
+    const LINES: usize = 5_000;
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let host = Host::new("router").unwrap();
+    let conf = "cpu { workers 1 } socksvr { default } logging { size 10000 }";
+    let router = Router::builder(&host, conf).unread().start().expect("router");
+    router.cli("set logging class api rate-limit 1000000").unwrap();
+    let mut client = connect(&router, "api.sock").expect("a connection");
+    client.set_write_timeout(Some(HANG)).unwrap();
+    client.write_all(&api_create()).unwrap();
+    // A number that no message has, which is noted in the log.
+    client.write_all(&api_message(&[0xff, 0xf0, 0, 0, 0, 1, 0, 0, 0, 0]).repeat(LINES)).expect("they are taken");
+    eventually("all are noted", HANG, || {
+        let lines = router.cli("show logging").expect("an answer");
+        lines.lines().filter(|line| line.contains("is not answered")).count() == LINES
+    });
+    router.cli("create loopback interface").expect("an answer");
+    router.stop().expect("it ends although its last line cannot be written");
+}

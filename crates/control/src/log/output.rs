@@ -1,0 +1,123 @@
+//! Where lines are written. Whoever logs does not wait for a terminal, a disk, or a pipe that nobody reads: a thread writes, and what it
+//! has no room for is left out and counted.
+//!
+//! ```text
+//!  main, workers ──► queue of 1,024 lines ──► quiver_log ──► standard error, a file
+//!                       └─ full: counted; one line says how many, as soon as there is room again
+//! ```
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+
+/// Lines that may wait to be written.
+const WAITING: usize = 1024;
+
+/// What lines are written to. Clones are handles of the same thread.
+#[derive(Clone)]
+pub struct Output {
+    to: Sender<Item>,
+    /// Lines for which there was no room since the last one that had some.
+    missed: u64,
+}
+
+enum Item {
+    Text(String),
+    /// Answered when all before it is written.
+    Flush(Sender<()>),
+}
+
+impl Output {
+    /// Starts the thread that writes to `writer`. It ends with the last handle.
+    ///
+    /// # Errors
+    /// There can be no more threads.
+    pub fn start(writer: Box<dyn Write + Send>) -> std::io::Result<Self> {
+        let (to, from) = bounded(WAITING);
+        std::thread::Builder::new().name("quiver_log".to_owned()).spawn(move || write(writer, &from))?;
+        Ok(Self { to, missed: 0 })
+    }
+
+    /// Has a text written, unless too much waits already.
+    pub fn push(&mut self, text: String) {
+        if self.missed > 0 {
+            let note = format!("--- {} line(s) were not written: nobody takes the output ---\n", self.missed);
+            if self.to.try_send(Item::Text(note)).is_ok() {
+                self.missed = 0;
+            }
+        }
+        if let Err(TrySendError::Full(_)) = self.to.try_send(Item::Text(text)) {
+            self.missed += 1;
+        }
+    }
+
+    /// Waits until what was said before is written, for `patience` at most; says whether it is.
+    pub fn flush(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        let (done, written) = bounded(1);
+        self.to.send_deadline(Item::Flush(done), deadline).is_ok() && written.recv_deadline(deadline).is_ok()
+    }
+}
+
+fn write(mut writer: Box<dyn Write + Send>, from: &Receiver<Item>) {
+    while let Ok(first) = from.recv() {
+        let mut flushed = Vec::new();
+        for item in std::iter::once(first).chain(from.try_iter()) {
+            match item {
+                // A log that cannot be written has nobody to tell.
+                Item::Text(text) => drop(writer.write_all(text.as_bytes())),
+                Item::Flush(done) => flushed.push(done),
+            }
+        }
+        let _ = writer.flush();
+        for done in flushed {
+            let _ = done.send(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Keeps what is written, as soon as it may.
+    struct Gate(Receiver<()>, Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Gate {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let _ = self.0.recv();
+            self.1.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_an_output_that_is_not_read_and_what_is_left_out_is_counted() {
+        let (open, gate) = bounded(0);
+        let written = Arc::default();
+        let mut output = Output::start(Box::new(Gate(gate, Arc::clone(&written)))).unwrap();
+        let said = WAITING as u64 * 3;
+        // Nothing is taken yet: a line that were waited for would hang here.
+        (0..said).for_each(|n| output.push(format!("{n}\n")));
+        let missed = output.missed;
+        // The thread may hold one line or a queue of them already.
+        assert!((said - 2 * WAITING as u64 - 1..=said - WAITING as u64).contains(&missed), "{missed}");
+        assert!(!output.flush(Duration::ZERO));
+        drop(open);
+        assert!(output.flush(Duration::from_secs(600)));
+        output.push("the last\n".to_owned());
+        assert!(output.flush(Duration::from_secs(600)));
+        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len() as u64, said - missed + 2);
+        assert_eq!(lines[lines.len() - 2], format!("--- {missed} line(s) were not written: nobody takes the output ---"));
+        assert_eq!(lines[lines.len() - 1], "the last");
+    }
+}

@@ -137,10 +137,13 @@ fn packets_go_round_between_two_routers_over_memif() {
     let host = Host::new("router").expect("host");
     let folder = std::env::temp_dir().join(format!("quiver-dpdk-memif-{}-{:?}", std::process::id(), std::thread::current().id()));
     std::fs::create_dir_all(&folder).expect("folder");
+    // A router that is not root makes its socket there, too.
+    std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("rights");
     let conf = |role: &str| {
         // Frames of this driver have 1518 bytes at most, so small buffers are what makes long packets here.
         format!(
-            "buffers {{ default data-size 512 }} dpdk {{ vdev net_memif0,role={role},id=7,socket={}/m.sock,socket-abstract=no {{ name m0 }} }}",
+            "unix {{ allow-path {0} }} buffers {{ default data-size 512 }}
+             dpdk {{ vdev net_memif0,role={role},id=7,socket={0}/m.sock,socket-abstract=no {{ name m0 }} }}",
             folder.display()
         )
     };

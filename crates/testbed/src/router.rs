@@ -60,6 +60,8 @@ pub struct Usage {
     pub huge: u64,
     /// Open file descriptors.
     pub descriptors: usize,
+    /// Bytes of the resident ones that are the program's own: heap and stacks, without files, packets and counters, which are shared.
+    pub own: u64,
     /// Threads.
     pub threads: usize,
     /// Processor time used so far, user and system together.
@@ -299,6 +301,7 @@ impl Router {
         };
         Ok(Usage {
             resident: number("VmRSS:")? * 1024,
+            own: number("RssAnon:")? * 1024,
             huge: status_number(&status, "HugetlbPages:").unwrap_or(0) * 1024,
             descriptors: fs::read_dir(process.join("fd"))?.count(),
             threads: number("Threads:")? as usize,

@@ -5,7 +5,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # With DPDK where its headers are (libdpdk-dev); DPDK= leaves it out.
 DPDK ?= $(shell . scripts/common.sh; dpdk_features)
 
-.PHONY: help build demo demo-lab test bench lab fuzz attack sanitize guide lint lint-rust lint-lab clean
+.PHONY: help build demo demo-bgp demo-lab test bench lab fuzz attack sanitize guide lint lint-rust lint-lab clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -19,6 +19,11 @@ demo: ## two hosts, a router between them, real traffic through it (root for the
 	cargo build --locked --release -p quiver -p quiverctl -p quiver-tester -p quiver-testbed --bins $(DPDK)
 	$(TARGET)/release/quiver-demo $(ARGS)
 	@scripts/lab excerpt
+
+demo-bgp: ## a full BGP table through a router, a link cut, beside the kernel (root; some minutes, ARGS=100000 one)
+	@scripts/install-packages test
+	cargo build --locked --release -p quiver -p quiverctl -p quiver-testbed --bins $(DPDK)
+	$(TARGET)/release/quiver-demo-bgp $(ARGS)
 
 demo-lab: ## a small campaign, quiver beside the kernel, and its report (root, under ten minutes after the build)
 	@scripts/install-packages lab

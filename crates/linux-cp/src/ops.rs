@@ -37,7 +37,7 @@ pub fn register(registry: &mut Registry<Router>) {
 fn settings(router: &Router, out: &mut Configuration<Router>) {
     let Ok(known) = lcp(router) else { return };
     if known.sync() {
-        out.push(&SetSync { enable: true });
+        out.push(&SetSync { enable: true }).undo(&SetSync { enable: false });
     }
     for ethertype in known.types().iter().copied().filter(|number| !control::TYPES.contains(number)) {
         out.push(&EnableType { ethertype });
@@ -51,17 +51,19 @@ fn paired(router: &Router) -> Vec<IfIndex> {
 fn pair(router: &Router, phy: &IfIndex, out: &mut Configuration<Router>) {
     let Some(pair) = lcp(router).ok().and_then(|known| known.pair(*phy)) else { return };
     let interface = IfRef(router.interfaces.name(*phy));
-    out.push(&CreatePair { interface, host_if: pair.host_name.clone(), netns: pair.namespace.clone(), tun: false });
+    let undo = DeletePair { interface: interface.clone() };
+    let create = CreatePair { interface, host_if: pair.host_name.clone(), netns: pair.namespace.clone(), tun: false };
+    out.push(&create).undo(&undo);
 }
 
 /// What would change pairs that are still to be made.
 fn defaults(router: &Router, out: &mut Configuration<Router>) {
     let Ok(known) = lcp(router) else { return };
     if let Some(netns) = known.namespace() {
-        out.push(&SetNamespace { netns: netns.to_owned() });
+        out.push(&SetNamespace { netns: netns.to_owned() }).undo(&ClearNamespace {}).replaced();
     }
     if known.auto_sub() {
-        out.push(&SetAutoSub { enable: true });
+        out.push(&SetAutoSub { enable: true }).undo(&SetAutoSub { enable: false });
     }
 }
 

@@ -23,7 +23,7 @@ use lookup::{LookupIn, RunCounter, Tables};
 mod address;
 pub(crate) mod api;
 pub(crate) mod bare;
-mod configuration;
+pub(crate) mod configuration;
 mod egress;
 mod ends;
 mod family;

@@ -57,7 +57,7 @@ pub use bridge::Bridge;
 pub use control::{L2Error, PortSwitch};
 pub use domain::{BdSwitch, BridgeDomain, BridgePort, PortKind};
 use domain::{DomainView, Domains};
-pub(crate) use domain::{LEARN_LIMIT, PORT_LEARN_LIMIT};
+pub(crate) use domain::{LEARN_LIMIT, MAC_AGE, PORT_LEARN_LIMIT};
 pub use input::L2Input;
 use learn::{Reports, Teller};
 pub use mac::MAC_LIMIT;

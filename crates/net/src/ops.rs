@@ -59,8 +59,10 @@ pub fn done<R>(outcome: Outcome<Router, R>) -> Result<R, OpError> {
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
     use std::path::PathBuf;
+    use std::rc::Rc;
     use std::time::Duration;
 
+    use quiver_command::configuration::{Entry, Restore};
     use quiver_command::grammar::Parsed;
     use quiver_command::operation::{Outcome, Registry, Text, View, run_to_end};
 
@@ -125,9 +127,9 @@ pub mod testing {
         let configuration = registry.collect().all(router);
         for entry in configuration.entries() {
             // Otherwise a checkpoint would keep its old records beside it.
-            assert!(registry.covered().contains(entry.operation), "{}: name it in Registry::covers", entry.operation);
+            assert!(registry.covered().contains(&*entry.operation), "{}: name it in Registry::covers", entry.operation);
             let json: serde_json::Value = serde_json::from_str(entry.request.get()).unwrap();
-            let by_json = registry.request(entry.operation, json).unwrap_or_else(|e| panic!("{entry:?}: {e}"));
+            let by_json = registry.request(&entry.operation, json).unwrap_or_else(|e| panic!("{entry:?}: {e}"));
             match registry.parse(&entry.command, router) {
                 Ok(Parsed::Run(invocation, _)) => {
                     assert_eq!(invocation.operation(), entry.operation, "{entry:?}");
@@ -142,13 +144,35 @@ pub mod testing {
         text
     }
 
+    /// The configuration with how each entry is undone.
+    pub fn with_undo(registry: &Registry<Router>, router: &Router) -> Rc<Vec<Entry>> {
+        Rc::new(registry.collect().with_undo().all(router).into_entries())
+    }
+
+    /// Brings a router to a configuration by what differs, and gives the number of operations.
+    ///
+    /// # Errors
+    /// What cannot be undone, or differs in the end.
+    pub fn restore(registry: &Rc<Registry<Router>>, router: &mut Router, target: &Rc<Vec<Entry>>) -> Result<usize, String> {
+        let mut restore = Restore::new(Rc::clone(registry), Rc::clone(target));
+        run_to_end(&mut restore, router, &mut String::new(), |_: Duration| ()).map_err(|e| e.to_string())
+    }
+
+    /// Lines whatever their order: numbers of interfaces depend on which were deleted when.
+    pub fn sorted(text: &str) -> Vec<&str> {
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        lines
+    }
+
     /// Runs these lines, has a new router run the configuration that comes of them, and holds both routers' configurations and the
-    /// answers of `shows` against each other.
+    /// answers of `shows` against each other. Then the second one is brought to the configuration of a new one by what differs, and
+    /// back.
     ///
     /// # Panics
     /// Where they differ.
     pub fn assert_rebuilt(more: &[fn(&mut Registry<Router>)], new: fn() -> Harness, lines: &str, shows: &[&str]) {
-        let registry = registry(more);
+        let registry = Rc::new(registry(more));
         let made = |lines: &str| {
             let mut harness = new();
             for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -165,6 +189,13 @@ pub mod testing {
             assert!(answers[0].is_ok(), "{show}: {answers:?}");
             assert_eq!(answers[0], answers[1], "{show}, of\n{said}");
         }
+        let (empty, full) = (with_undo(&registry, &new().router), with_undo(&registry, &second.router));
+        let router = &mut second.router;
+        restore(&registry, router, &empty).unwrap_or_else(|error| panic!("{error}\n{said}"));
+        assert_eq!(configuration(&registry, router), configuration(&registry, &new().router), "undone:\n{said}");
+        restore(&registry, router, &full).unwrap_or_else(|error| panic!("{error}\n{said}"));
+        assert_eq!(sorted(&configuration(&registry, router)), sorted(&said));
+        assert_eq!(restore(&registry, router, &full), Ok(0));
     }
 
     /// The text that a command of this crate answers with.

@@ -32,6 +32,7 @@ use super::group::group_id;
 use super::pidfile::PidFile;
 use super::privileges::{Wish, give_up};
 use super::{StartError, api, detach, processes, threads};
+use crate::checkpoints::Checkpoints;
 use crate::engine::Engine;
 use crate::journal::{Journal, Store, replay};
 use crate::log::{self, CLASSES, Log, Output, Settings};
@@ -182,11 +183,12 @@ impl Daemon {
 
         router.add_part(files);
         let (journal, records) = match state {
-            Some((store, records)) => {
+            Some((store, records, checkpoints)) => {
                 let journal = Journal::start(store, registry.covered().clone())
                     .map_err(|error| StartError::System { doing: "cannot start the journal".to_owned(), error })?;
                 router.add_part(Rc::clone(&journal));
                 router.add_part(Rc::clone(&journal) as Rc<dyn ChangeLog>);
+                router.add_part(checkpoints);
                 (Some(journal), records)
             }
             None => (None, Vec::new()),
@@ -389,17 +391,18 @@ impl Daemon {
 }
 
 /// The state folder, which becomes the user's, and what it has.
-fn open_state(folder: &Path, wish: &Wish) -> Result<(Store, Vec<Record>), StartError> {
+fn open_state(folder: &Path, wish: &Wish) -> Result<(Store, Vec<Record>, Checkpoints), StartError> {
     let failed = |error| {
         let doing = format!("cannot use the folder {} of unix {{ state-dir }}", folder.display());
         StartError::System { doing, error }
     };
-    let state = Store::open(folder, wish.owner.gid).map_err(failed)?;
+    let (store, records) = Store::open(folder, wish.owner.gid).map_err(failed)?;
+    let checkpoints = Checkpoints::open(folder, wish.owner.gid).map_err(failed)?;
     for entry in fs::read_dir(folder).map_err(failed)? {
         wish.hand_over(&entry.map_err(failed)?.path()).map_err(failed)?;
     }
     wish.hand_over(folder).map_err(failed)?;
-    Ok(state)
+    Ok((store, records, checkpoints))
 }
 
 /// All operations and commands: the daemon's and those of the plugins that are on.

@@ -207,7 +207,7 @@ impl Journal {
         }
         let mut bytes = Vec::new();
         for entry in configuration.entries() {
-            record::append(&mut bytes, &Record { operation: entry.operation.to_owned(), request: entry.request.clone() });
+            record::append(&mut bytes, &entry.record());
         }
         // What does not come back by itself comes last.
         let failed: Vec<u8> =

@@ -13,13 +13,14 @@ use quiver_command::configuration::{Collect, Configuration, Entry, Stage, whole}
 use quiver_command::operation::{Job, OpError, Outcome, Registry, Step, Text, View, retval};
 use quiver_command::request;
 use quiver_command::request::{Declared, Execute};
-use quiver_command::script::{Define, DefineRequest, ScriptState};
+use quiver_command::script::{Define, DefineRequest, ScriptState, Undefine, UndefineRequest};
 use quiver_net::Router;
 use quiver_net::files::{Elsewhere, Files, Place, Use};
 use quiver_net::interface::ops::placement::{Mode, SetDefaultMode};
 use serde::Serialize;
 
 use super::logging::{SetLogging, SetLoggingClass};
+use super::memif::DeleteSocket;
 use super::workers::SetWorkers;
 use crate::journal::Journal;
 use crate::log::Level;
@@ -129,7 +130,7 @@ impl Execute<Router> for WriteCheckpoint {
 }
 
 /// Collects the configuration, hands it to the journal and waits for the disk.
-struct Checkpoint {
+pub(super) struct Checkpoint {
     collect: Option<Collect<Router>>,
     journal: Rc<Journal>,
     /// What could not be made again is forgotten.
@@ -176,9 +177,14 @@ impl Job<Router, ()> for Checkpoint {
 
 impl Checkpoint {
     fn outcome(router: &Router, forget: bool) -> Result<Outcome<Router, ()>, OpError> {
+        Self::begin(router, forget).map(Outcome::job)
+    }
+
+    /// Of a router that has a journal.
+    pub(super) fn begin(router: &Router, forget: bool) -> Result<Self, OpError> {
         let journal = journal(router)?;
         let collect = System::of(router)?.registry.collect();
-        Ok(Outcome::job(Self { collect: Some(collect), journal, forget, sequence: None }))
+        Ok(Self { collect: Some(collect), journal, forget, sequence: None })
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<Result<(), OpError>> {
@@ -301,13 +307,35 @@ impl Text for State {
 #[derive(Debug, Default)]
 pub struct Said {
     /// Lines of the log.
-    pub log_size: Option<usize>,
+    pub log_size: Setting<usize>,
     /// Seconds for which a class is not heard.
-    pub log_unthrottle: Option<u32>,
+    pub log_unthrottle: Setting<u32>,
     /// Threshold and lines a second of classes of the log.
-    pub log_classes: BTreeMap<String, (Option<Level>, Option<u32>)>,
+    pub log_classes: BTreeMap<String, (Setting<Level>, Setting<u32>)>,
     /// Sockets of memif interfaces by number.
     pub memif_sockets: BTreeMap<u32, Entry>,
+}
+
+/// A value that an operation has set, and the one before the first such operation: where they are the same nothing is configured.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting<T>(Option<(T, T)>);
+
+impl<T> Default for Setting<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T: Copy + PartialEq> Setting<T> {
+    /// Notes a new value. `now`: the one that holds until then.
+    pub fn set(&mut self, value: T, now: T) {
+        self.0 = Some((value, self.0.map_or(now, |(_, before)| before)));
+    }
+
+    /// The value and the one before, where they differ.
+    pub fn get(self) -> Option<(T, T)> {
+        self.0.filter(|(value, before)| value != before)
+    }
 }
 
 impl Said {
@@ -322,14 +350,22 @@ impl Said {
 
 fn logging(router: &Router, out: &mut Configuration<Router>) {
     let Some(said) = router.part::<Said>() else { return };
-    if said.log_size.is_some() {
-        out.push(&SetLogging { size: said.log_size, unthrottle: None });
+    if let Some((size, before)) = said.log_size.get() {
+        let set = |size| SetLogging { size: Some(size), unthrottle: None };
+        out.push(&set(size)).undo(&set(before)).replaced();
     }
-    if said.log_unthrottle.is_some() {
-        out.push(&SetLogging { size: None, unthrottle: said.log_unthrottle });
+    if let Some((seconds, before)) = said.log_unthrottle.get() {
+        let set = |seconds| SetLogging { size: None, unthrottle: Some(seconds) };
+        out.push(&set(seconds)).undo(&set(before)).replaced();
     }
     for (class, (level, rate_limit)) in &said.log_classes {
-        out.push(&SetLoggingClass { class: class.clone(), level: *level, rate_limit: *rate_limit });
+        let level =
+            level.get().map(|(level, before)| (SetLoggingClass::level(class, level), SetLoggingClass::level(class, before)));
+        let limit = rate_limit.get();
+        let limit = limit.map(|(lines, before)| (SetLoggingClass::limit(class, lines), SetLoggingClass::limit(class, before)));
+        for (set, undo) in level.into_iter().chain(limit) {
+            out.push(&set).undo(&undo).replaced();
+        }
     }
 }
 
@@ -340,22 +376,33 @@ fn threads(router: &Router, out: &mut Configuration<Router>) {
     if workers.len() != system.workers {
         let joined = workers.iter().skip(system.workers).map(|worker| worker.cpu);
         let corelist = joined.collect::<Option<Vec<u32>>>().unwrap_or_default();
-        out.push(&SetWorkers { count: workers.len(), corelist });
+        let undo = SetWorkers { count: system.workers, corelist: Vec::new() };
+        out.push(&SetWorkers { count: workers.len(), corelist }).undo(&undo).replaced();
     }
     if router.rx_default() != system.startup.rx_mode {
-        out.push(&SetDefaultMode { mode: Mode::of(router.rx_default()) });
+        let set = |mode| SetDefaultMode { mode: Mode::of(mode) };
+        out.push(&set(router.rx_default())).undo(&set(system.startup.rx_mode)).replaced();
     }
 }
 
 fn macros(router: &Router, out: &mut Configuration<Router>) {
     for (name, value) in router.part::<ScriptState>().iter().flat_map(|state| state.macros.iter()) {
         let request = DefineRequest { name: name.to_owned(), value: value.to_owned() };
-        out.push_as::<Define<Scripts>>(&request, format!("define {name} {value}"));
+        let pushed = out.push_as::<Define<Scripts>>(&request, format!("define {name} {value}"));
+        let undo = UndefineRequest { name: name.to_owned() };
+        pushed.undo_as::<Router, Undefine<Scripts>>(&undo).replaced();
     }
 }
 
+/// What memif interfaces build on: their socket.
+pub(super) fn socket_of(id: u32) -> String {
+    format!("memif socket {id}")
+}
+
 fn sockets(router: &Router, out: &mut Configuration<Router>) {
-    router.part::<Said>().iter().flat_map(|said| said.memif_sockets.values()).for_each(|socket| out.push_entry(socket.clone()));
+    for (id, socket) in router.part::<Said>().iter().flat_map(|said| &said.memif_sockets) {
+        out.push_entry(socket.clone()).undo(&DeleteSocket { id: *id }).makes(socket_of(*id));
+    }
 }
 
 #[cfg(test)]

@@ -154,6 +154,18 @@ pub struct SetLoggingClass {
     pub rate_limit: Option<u32>,
 }
 
+impl SetLoggingClass {
+    /// The threshold of a class.
+    pub fn level(class: &str, level: Level) -> Self {
+        Self { class: class.to_owned(), level: Some(level), rate_limit: None }
+    }
+
+    /// The lines a second of a class.
+    pub fn limit(class: &str, lines: u32) -> Self {
+        Self { class: class.to_owned(), level: None, rate_limit: Some(lines) }
+    }
+}
+
 commands! {
     change SetLoggingClass "log_class_set" {
         /// Sets what passes into the log for a class.
@@ -174,9 +186,14 @@ impl Execute<Router> for SetLoggingClass {
                 None => error.remedy("`show logging configuration' lists them"),
             });
         }
+        let usual = log.settings();
+        let now = log.classes().into_iter().find(|class| class.class == self.class);
+        let level = now.as_ref().and_then(|now| now.level).unwrap_or(usual.level);
+        let rate_limit = now.as_ref().and_then(|now| now.rate_limit).unwrap_or(usual.rate_limit);
         log.set_class(&self.class, self.level, self.rate_limit);
         let said = Said::of(router).log_classes.entry(self.class).or_default();
-        *said = (self.level.or(said.0), self.rate_limit.or(said.1));
+        self.level.into_iter().for_each(|value| said.0.set(value, level));
+        self.rate_limit.into_iter().for_each(|value| said.1.set(value, rate_limit));
         Ok(Outcome::Done(()))
     }
 }
@@ -208,11 +225,12 @@ impl Execute<Router> for SetLogging {
             return Err(OpError::invalid("size", size, "out of range").remedy("use 1 to 1000000"));
         }
         let log = &System::of(router)?.log;
+        let now = log.settings();
         self.size.into_iter().for_each(|size| log.set_size(size));
         self.unthrottle.into_iter().for_each(|seconds| log.set_unthrottle(seconds));
         let said = Said::of(router);
-        said.log_size = self.size.or(said.log_size);
-        said.log_unthrottle = self.unthrottle.or(said.log_unthrottle);
+        self.size.into_iter().for_each(|size| said.log_size.set(size, now.size));
+        self.unthrottle.into_iter().for_each(|seconds| said.log_unthrottle.set(seconds, now.unthrottle));
         Ok(Outcome::Done(()))
     }
 }

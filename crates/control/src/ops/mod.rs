@@ -27,6 +27,7 @@ pub mod pcap_port;
 pub mod perfmon;
 pub mod plugins;
 pub mod privileges;
+pub mod rollback;
 pub mod runtime;
 pub mod sessions;
 pub mod tap;
@@ -51,6 +52,7 @@ pub fn register(registry: &mut Registry<Router>) {
     api::register(registry);
     clock::register(registry);
     configuration::register(registry);
+    rollback::register(registry);
     errors::register(registry);
     events::register(registry);
     features::register(registry);

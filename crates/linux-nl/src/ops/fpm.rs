@@ -70,7 +70,9 @@ impl Execute<Router> for SetFpm {
 /// What `show configuration` has of it.
 pub(super) fn settings(router: &Router, out: &mut Configuration<Router>) {
     if let Some(config) = router.part::<LinuxNl>().and_then(|own| own.fpm) {
-        out.push(&SetFpm { address: Some(FpmAddress(config.address)), hold_time: config.hold.as_secs() as u32 });
+        let off = SetFpm { address: None, hold_time: HOLD_TIME };
+        let listen = SetFpm { address: Some(FpmAddress(config.address)), hold_time: config.hold.as_secs() as u32 };
+        out.push(&listen).undo(&off).replaced();
     }
 }
 

@@ -8,7 +8,7 @@ use quiver_command::operation::Registry;
 use quiver_net::{IfIndex, Router};
 
 use super::mapping::Mapping;
-use super::setup::{Enable, SetForwarding, SetInterface, SetLimit, SetNonSyn, SetPool, SetPoolInterface, SetTimeouts};
+use super::setup::{Disable, Enable, SetForwarding, SetInterface, SetLimit, SetNonSyn, SetPool, SetPoolInterface, SetTimeouts};
 use super::tuning::{SetLog, SetMss, SetWorkers};
 use crate::config::Side;
 use crate::control::{Nat, PoolSpec, StaticSpec};
@@ -31,6 +31,9 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .covers(&["nat44_interface_address_set", "nat44_mapping_set", "nat44_back_end_set", "nat44_interface_set"]);
 }
 
+/// What all of it builds on: the plugin is enabled.
+const PLUGIN: &str = "nat44 plugin";
+
 /// The plugin's state where it is enabled.
 fn enabled(router: &Router) -> Option<&Nat> {
     router.part::<Nat>().filter(|nat| nat.enabled.is_some())
@@ -39,39 +42,46 @@ fn enabled(router: &Router) -> Option<&Nat> {
 fn plugin(router: &Router, out: &mut Configuration<Router>) {
     let Some(nat) = enabled(router) else { return };
     let Some(what) = nat.enabled else { return };
-    out.push(&Enable { sessions: what.sessions, inside_vrf: what.vrfs.0, outside_vrf: what.vrfs.1 });
+    let enable = Enable { sessions: what.sessions, inside_vrf: what.vrfs.0, outside_vrf: what.vrfs.1 };
+    out.push(&enable).undo(&Disable {}).makes(PLUGIN);
     if let Some(workers) = nat.workers() {
-        out.push(&SetWorkers { workers: workers.to_vec() });
+        // It goes with the plugin, and not by itself.
+        out.push(&SetWorkers { workers: workers.to_vec() }).needs(PLUGIN);
     }
     let config = &nat.config;
     if config.forwarding {
-        out.push(&SetForwarding { enable: true });
+        out.push(&SetForwarding { enable: true }).undo(&SetForwarding { enable: false }).needs(PLUGIN);
     }
     if config.non_syn {
-        out.push(&SetNonSyn { translate: true });
+        out.push(&SetNonSyn { translate: true }).undo(&SetNonSyn { translate: false }).needs(PLUGIN);
     }
     let (timeouts, usual) = (config.timeouts, Timeouts::default());
     if timeouts != usual {
         let other = |now: u32, usual: u32| (now != usual).then_some(now);
-        out.push(&SetTimeouts {
+        let differing = SetTimeouts {
             udp: other(timeouts.udp, usual.udp),
             tcp_established: other(timeouts.tcp_established, usual.tcp_established),
             tcp_transitory: other(timeouts.tcp_transitory, usual.tcp_transitory),
             icmp: other(timeouts.icmp, usual.icmp),
             reset: false,
-        });
+        };
+        let reset = SetTimeouts { udp: None, tcp_established: None, tcp_transitory: None, icmp: None, reset: true };
+        let all = SetTimeouts { reset: true, ..differing.clone() };
+        out.push(&differing).undo(&reset).replaced_by(&all).needs(PLUGIN);
     }
+    let mut limit = |limit, vrf| {
+        out.push(&SetLimit { limit, vrf }).undo(&SetLimit { limit: 0, vrf }).replaced().needs(PLUGIN);
+    };
     if config.host_limit > 0 {
-        out.push(&SetLimit { limit: config.host_limit, vrf: None });
+        limit(config.host_limit, None);
     }
-    for (table, limit) in &nat.table_limits {
-        out.push(&SetLimit { limit: *limit, vrf: Some(*table) });
-    }
+    nat.table_limits.iter().for_each(|(table, most)| limit(*most, Some(*table)));
     if config.mss > 0 {
-        out.push(&SetMss { bytes: Some(config.mss) });
+        out.push(&SetMss { bytes: Some(config.mss) }).undo(&SetMss { bytes: None }).replaced().needs(PLUGIN);
     }
     if let Some(logger) = &nat.logger {
-        out.push(&SetLog { collector: Some(*logger.collector.ip()), port: Some(logger.collector.port()) });
+        let log = SetLog { collector: Some(*logger.collector.ip()), port: Some(logger.collector.port()) };
+        out.push(&log).undo(&SetLog { collector: None, port: None }).replaced().needs(PLUGIN);
     }
 }
 
@@ -84,17 +94,19 @@ fn pools(router: &Router, out: &mut Configuration<Router>) {
     };
     for run in nat.pools.chunk_by(follows).flat_map(|run| run.chunks(1 << 16)) {
         let (first, last) = (run[0], run[run.len() - 1].addr);
-        out.push(&SetPool {
+        let set = |remove| SetPool {
             first: first.addr,
             last: (last != first.addr).then_some(last),
             tenant_vrf: first.vrf,
             twice_nat: first.twice,
             endpoint_independent: first.independent,
-            remove: false,
-        });
+            remove,
+        };
+        out.push(&set(false)).undo(&set(true)).needs(PLUGIN).in_list("nat44 pool");
     }
     for (index, twice_nat) in &nat.pool_interfaces {
-        out.push(&SetPoolInterface { interface: named(router, *index), twice_nat: *twice_nat, remove: false });
+        let set = |remove| SetPoolInterface { interface: named(router, *index), twice_nat: *twice_nat, remove };
+        out.push(&set(false)).undo(&set(true)).needs(PLUGIN).in_list("nat44 pool interfaces");
     }
 }
 
@@ -103,15 +115,20 @@ fn statics(router: &Router) -> Vec<StaticSpec> {
 }
 
 fn mapping(router: &Router, spec: &StaticSpec, out: &mut Configuration<Router>) {
-    out.push(&Mapping::configured(router, spec));
+    let mapping = Mapping::configured(router, spec);
+    let undo = Mapping { remove: true, ..mapping.clone() };
+    out.push(&mapping).undo(&undo).needs(PLUGIN);
 }
 
 fn interfaces(router: &Router, out: &mut Configuration<Router>) {
     let Some(nat) = enabled(router) else { return };
     let mut set = |index: IfIndex, side: Side, output_feature| {
         let name = || vec![named(router, index)];
-        let (inside, outside) = (if side.inside { name() } else { Vec::new() }, if side.outside { name() } else { Vec::new() });
-        out.push(&SetInterface { inside, outside, output_feature, remove: false });
+        let set = |remove| {
+            let (inside, outside) = (if side.inside { name() } else { Vec::new() }, if side.outside { name() } else { Vec::new() });
+            SetInterface { inside, outside, output_feature, remove }
+        };
+        out.push(&set(false)).undo(&set(true)).needs(PLUGIN);
     };
     nat.named.iter().for_each(|(index, side)| set(*index, *side, false));
     nat.outputs.iter().for_each(|index| set(*index, Side { inside: false, outside: true }, true));

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use quiver_command::configuration::{Configuration, Entry, Stage, Steps, each};
+use quiver_command::configuration::{Configuration, Entry, Pushed, Stage, Steps, each};
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::Registry;
 use quiver_command::request::Declared;
 use quiver_graph::RxMode;
 
 use super::ops::placement::{Mode, SetMode, SetPlacement};
-use super::ops::{Change, CreateSub, Matching, MtuKind, SetInterface};
-use super::{IfIndex, Interface, Kind, L2Mode};
+use super::ops::{Change, CreateSub, DeleteInterface, Matching, MtuKind, SetInterface};
+use super::{IfIndex, Interface, InterfaceKind, Kind, L2Mode};
 use crate::Router;
 
 /// How an interface began.
@@ -34,8 +34,13 @@ impl Router {
     /// Notes the request that has made an interface, so that `show configuration` has it. What the router has chosen itself (a free
     /// number) stands in it.
     pub fn made_by<R: Declared>(&mut self, index: IfIndex, request: &R) {
+        self.made_by_entry(index, Entry::of(request));
+    }
+
+    /// The same, where there is more to say about the request.
+    pub fn made_by_entry(&mut self, index: IfIndex, entry: Entry) {
         if let Some(interface) = self.interfaces.get_mut(index) {
-            interface.origin.request = Some(Entry::of(request));
+            interface.origin.request = Some(entry);
         }
     }
 
@@ -43,6 +48,17 @@ impl Router {
     pub fn made_by_plugin(&mut self, index: IfIndex) {
         if let Some(interface) = self.interfaces.get_mut(index) {
             interface.origin.kept = true;
+        }
+    }
+}
+
+impl Interface {
+    /// Notes that the user has switched a feature: on or off where it was not so by itself, or back.
+    pub(super) fn note_feature(&mut self, feature: (String, String), on: bool, changed: bool) {
+        match self.features.get(&feature) {
+            Some(said) if *said != on => drop(self.features.remove(&feature)),
+            None if changed => drop(self.features.insert(feature, on)),
+            _ => {}
         }
     }
 }
@@ -68,22 +84,40 @@ pub(crate) fn named(interface: &Interface) -> IfRef {
     IfRef(interface.name.clone())
 }
 
-fn set(interface: &Interface, change: Change, out: &mut Configuration<Router>) {
-    out.push(&SetInterface { interface: named(interface), change });
+/// A setting of an interface, and the change that it had without it.
+fn set<'a>(interface: &Interface, change: Change, before: Change, out: &'a mut Configuration<Router>) -> Pushed<'a> {
+    let interface = named(interface);
+    let undo = SetInterface { interface: interface.clone(), change: before };
+    out.push(&SetInterface { interface, change }).undo(&undo).replaced()
+}
+
+/// What the switches and addresses of a port build on: it is one.
+pub(crate) fn port_of(interface: &str) -> String {
+    format!("port {interface}")
 }
 
 /// Interfaces in an order in which each finds its first name free.
 fn interfaces(router: &Router) -> Steps<Router> {
     each(Plan::of(router).steps, |router, step, out| match step {
         Making::Make(index) => {
-            let entry = router.interfaces.get(*index).and_then(|interface| interface.origin.request.clone());
-            entry.into_iter().for_each(|entry| out.push_entry(entry));
+            let Some(interface) = router.interfaces.get(*index) else { return };
+            let Some(entry) = interface.origin.request.clone() else { return };
+            let name = &interface.origin.name;
+            let pushed = out.push_entry(entry).makes(name);
+            // What removes it is what removes others of its kind.
+            if let Some(kind) = interface.kind.declared() {
+                pushed.undo(&DeleteInterface::of(kind, IfRef(name.clone())));
+            }
         }
         Making::Sub(index, parent) => {
             router.interfaces.get(*index).iter().for_each(|interface| sub_interface(interface, parent, out));
         }
         Making::Rename(from, to) => {
-            out.push(&SetInterface { interface: IfRef(from.clone()), change: Change::Name { name: to.clone() } });
+            let rename = |from: &str, to: &str| SetInterface {
+                interface: IfRef(from.to_owned()),
+                change: Change::Name { name: to.to_owned() },
+            };
+            out.push(&rename(from, to)).undo(&rename(to, from)).makes(from).makes(to);
         }
     })
 }
@@ -222,9 +256,11 @@ fn sub_id(interface: &Interface) -> u32 {
 
 fn sub_interface(interface: &Interface, parent: &str, out: &mut Configuration<Router>) {
     let (Kind::Sub(matching), id) = (&interface.kind, sub_id(interface)) else { return };
+    let name = format!("{parent}.{id}");
     let parent = IfRef(parent.to_owned());
     let matching = Matching::from_match(matching, id);
-    out.push(&CreateSub { interface: parent, first: id, last: id, matching });
+    let delete = DeleteInterface::of(&InterfaceKind::SUB, IfRef(name.clone()));
+    out.push(&CreateSub { interface: parent, first: id, last: id, matching }).undo(&delete).makes(name);
 }
 
 /// What an interface is and belongs to. Sub-interfaces have the MAC address of their parent, and begin with its first MTU.
@@ -232,7 +268,7 @@ fn links(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     let Some(interface) = router.interfaces.get(*index) else { return };
     let Some(parent) = router.interfaces.get(interface.parent) else { return };
     if interface.parent == *index && interface.mac != interface.origin.mac {
-        set(interface, Change::Mac { mac: interface.mac.0 }, out);
+        set(interface, Change::Mac { mac: interface.mac.0 }, Change::Mac { mac: interface.origin.mac.0 }, out);
     }
     let mtu = interface.mtu;
     // One that follows the device does so again.
@@ -246,19 +282,21 @@ fn links(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
         (MtuKind::Mpls, mtu.mpls, mtu.mpls != 0),
     ];
     for (which, bytes, _) in kinds.into_iter().filter(|(.., said)| *said) {
-        set(interface, Change::Mtu { which, bytes }, out);
+        let before = if which == MtuKind::Packet { first.mtu } else { 0 };
+        set(interface, Change::Mtu { which, bytes }, Change::Mtu { which, bytes: before }, out);
     }
     if interface.promiscuous {
-        set(interface, Change::Promiscuous { on: true }, out);
+        set(interface, Change::Promiscuous { on: true }, Change::Promiscuous { on: false }, out);
     }
     if interface.directed_broadcast {
-        set(interface, Change::DirectedBroadcast { on: true }, out);
+        set(interface, Change::DirectedBroadcast { on: true }, Change::DirectedBroadcast { on: false }, out);
     }
     if let Some(text) = &interface.tag {
-        set(interface, Change::Tag { text: text.clone() }, out);
+        set(interface, Change::Tag { text: text.clone() }, Change::Tag { text: String::new() }, out);
     }
     if let L2Mode::CrossConnect(peer) = interface.l2 {
-        set(interface, Change::CrossConnect { peer: IfRef(router.interfaces.name(peer)) }, out);
+        let connect = Change::CrossConnect { peer: IfRef(router.interfaces.name(peer)) };
+        set(interface, connect, Change::Route, out).makes(port_of(&interface.name));
     }
     queues(router, interface, out);
 }
@@ -275,20 +313,22 @@ fn queues(router: &Router, interface: &Interface, out: &mut Configuration<Router
         let asked_for =
             place.mode != router.rx_default() && (place.mode != RxMode::Polling || router.rx_default() != RxMode::Adaptive);
         if asked_for {
-            out.push(&SetMode { interface: named(interface), queue: Some(queue), mode: Mode::of(place.mode) });
+            let mode = |mode| SetMode { interface: named(interface), queue: Some(queue), mode: Mode::of(mode) };
+            out.push(&mode(place.mode)).undo(&mode(router.rx_default())).replaced();
         }
     }
 }
 
 fn up(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     let Some(interface) = router.interfaces.get(*index).filter(|interface| interface.admin_up) else { return };
-    set(interface, Change::State { up: true }, out);
+    set(interface, Change::State { up: true }, Change::State { up: false }, out);
 }
 
 /// Features that the user has switched.
 fn features(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     let Some(interface) = router.interfaces.get(*index) else { return };
     for ((arc, feature), on) in &interface.features {
-        set(interface, Change::Feature { feature: feature.clone(), arc: arc.clone(), on: *on }, out);
+        let switch = |on| Change::Feature { feature: feature.clone(), arc: arc.clone(), on };
+        set(interface, switch(*on), switch(!*on), out);
     }
 }

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use quiver_command::configuration::{Configuration, Stage, each};
-use quiver_command::grammar::IfRef;
 use quiver_command::operation::Registry;
 use quiver_wire::ipv6::address::is_link_local;
 
@@ -18,30 +17,42 @@ pub(super) fn register(registry: &mut Registry<Router>) {
     registry.covers(&["sw_interface_add_del_address", "sw_interface_ip6_enable_disable", "sw_interface_set_unnumbered"]);
 }
 
+/// What addresses build on: the tables that their interface is bound to.
+pub(crate) fn addresses_of(interface: &str) -> String {
+    format!("addresses {interface}")
+}
+
 fn addresses(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     let Some(interface) = router.interfaces.get(*index) else { return };
     let derived: IpAddr = interface.mac.link_local().into();
-    let set = |address, len, remove, out: &mut Configuration<Router>| {
-        out.push(&SetAddress { interface: named(interface), address: Some(address), len: Some(len), remove, all: false });
+    let set = |address, len, remove| {
+        let interface = named(interface);
+        SetAddress { interface, address: Some(address), len: Some(len), remove, all: false }
     };
+    let ip6 = |enable| EnableIp6 { interface: named(interface), enable };
+    // The first address of a link is the source of what the router sends there.
+    let list = addresses_of(&interface.name);
     for (address, len) in &interface.addresses {
-        if (*address, *len) == (derived, 128) {
-            out.push(&EnableIp6 { interface: named(interface), enable: true });
+        let pushed = if (*address, *len) == (derived, 128) {
+            out.push(&ip6(true)).undo(&ip6(false))
         } else {
-            set(*address, *len, false, out);
-        }
+            out.push(&set(*address, *len, false)).undo(&set(*address, *len, true))
+        };
+        pushed.needs(&list).in_list(&list);
     }
     let link_local = |address: &IpAddr| matches!(address, IpAddr::V6(a) if is_link_local(a.to_bits()));
     let mut v6 = interface.addresses.iter().map(|(address, _)| address).filter(|address| address.is_ipv6()).peekable();
     // The first other IPv6 address brings a link-local one with it.
     if v6.peek().is_some() && !v6.any(link_local) {
-        set(derived, 128, true, out);
+        out.push(&set(derived, 128, true)).undo(&ip6(true)).needs(&list).in_list(&list);
     }
 }
 
 fn unnumbered(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     let Some(interface) = router.interfaces.get(*index) else { return };
-    let Some(lender) = interface.unnumbered else { return };
-    let lender = IfRef(router.interfaces.name(lender));
-    out.push(&SetUnnumbered { interface: named(interface), lender: Some(lender) });
+    // One that is gone lends nothing.
+    let Some(lender) = interface.unnumbered.and_then(|lender| router.interfaces.get(lender)) else { return };
+    let lender = Some(named(lender));
+    let undo = SetUnnumbered { interface: named(interface), lender: None };
+    out.push(&SetUnnumbered { interface: named(interface), lender }).undo(&undo).replaced();
 }

@@ -49,7 +49,7 @@ pub struct BridgePort {
 pub(crate) const LEARN_LIMIT: u32 = 1 << 20;
 pub(crate) const PORT_LEARN_LIMIT: u32 = LEARN_LIMIT / 2;
 /// Minutes after which a silent address is forgotten in a new domain: the recommended ageing time of IEEE 802.1D, table 7-5.
-pub(super) const MAC_AGE: u8 = 5;
+pub(crate) const MAC_AGE: u8 = 5;
 
 impl BridgePort {
     pub(super) fn new(interface: IfIndex, kind: PortKind, group: u8) -> Self {

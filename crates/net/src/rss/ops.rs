@@ -70,7 +70,9 @@ fn spread(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     let (Some(interface), Some(config)) = (router.interfaces.get(*index), router.rss(*index)) else { return };
     let workers = config.workers.iter().filter_map(|worker| u16::try_from(*worker).ok()).collect();
     let HashInput { symmetric, l4 } = config.input;
-    out.push(&SetRss { interface: named(interface), workers, symmetric, l4 });
+    // Whatever the hash, the same request ends it.
+    let undo = SetRss { interface: named(interface), workers: Vec::new(), symmetric: false, l4: true };
+    out.push(&SetRss { interface: named(interface), workers, symmetric, l4 }).undo(&undo).replaced();
 }
 
 #[derive(Clone, Copy)]

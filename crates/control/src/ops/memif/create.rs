@@ -11,7 +11,7 @@ use quiver_net::interface::InterfaceKind;
 use quiver_net::interface::ops::{CreatedInterface, DeleteInterface, NewName, create_port_interface};
 use serde::Serialize;
 
-use super::super::configuration::Said;
+use super::super::configuration::{Said, socket_of};
 use super::{memif, memif_error, system_error};
 use crate::system::System;
 
@@ -167,7 +167,7 @@ impl Execute<Router> for CreateMemif {
         let name = NewName { name: config.key.to_string(), key: "id", value: self.id.to_string() };
         let open = |router: &mut Router| memif(router).map_err(|e| system_error(&e))?.create(config).map_err(|e| memif_error(&e));
         let made = create_port_interface(router, &MEMIF, name, Some(MTU), open)?;
-        router.made_by(made.index(), &self);
+        router.made_by_entry(made.index(), Entry::of(&self).needing(socket_of(self.socket_id)));
         Ok(Outcome::Done(CreatedMemif(made)))
     }
 }

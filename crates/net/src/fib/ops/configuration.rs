@@ -12,6 +12,7 @@ use super::table::{ChangeTable, SetFlowHash, SetInterfaceTable};
 use crate::Router;
 use crate::fib::{RouteInfo, Source, TableInfo, default_name};
 use crate::interface::configuration::{named, numbers};
+use crate::ip::configuration::addresses_of;
 use crate::ip::{FamilyId, FlowHash};
 
 /// Routes that are looked at in one step.
@@ -32,19 +33,37 @@ fn all_tables(router: &Router) -> impl Iterator<Item = TableInfo> {
     [FamilyId::V4, FamilyId::V6].into_iter().flat_map(|family| router.tables(family))
 }
 
+/// What routes and interfaces build on: their table.
+fn table_of(family: FamilyId, id: u32) -> String {
+    format!("{family:?} table {id}")
+}
+
+/// The request that makes a table, or gives one its name.
+fn make(table: &TableInfo, name: Option<String>) -> ChangeTable {
+    ChangeTable { family: table.family.into(), id: Some(table.id), name, remove: false }
+}
+
+fn remove(table: &TableInfo) -> ChangeTable {
+    ChangeTable { family: table.family.into(), id: Some(table.id), name: None, remove: true }
+}
+
 fn tables(router: &Router, out: &mut Configuration<Router>) {
     for table in all_tables(router) {
         let (family, id) = (Family::from(table.family), table.id);
         if id != 0 {
-            let name = (table.name != default_name(table.family, id)).then_some(table.name);
-            out.push(&ChangeTable { family, id: Some(id), name, remove: false });
+            let name = (table.name != default_name(table.family, id)).then(|| table.name.clone());
+            let named = make(&table, Some(table.name.clone()));
+            out.push(&make(&table, name)).undo(&remove(&table)).replaced_by(&named).makes(table_of(table.family, id));
         }
         // Nothing of an IPv4 packet is a flow label.
         let known = if table.family == FamilyId::V4 { !FlowHash::FLOWLABEL } else { !0 };
         if table.flow_hash.0 & known != FlowHash::DEFAULT.0 & known {
             let parts = FlowHash::NAMES.iter().filter(|(_, bit)| table.flow_hash.0 & known & bit != 0);
             let take: Vec<String> = parts.map(|(name, _)| (*name).to_owned()).collect();
-            out.push(&SetFlowHash { family, table: id, take });
+            let usual = FlowHash::NAMES.iter().filter(|(_, bit)| FlowHash::DEFAULT.0 & known & bit != 0);
+            let usual: Vec<String> = usual.map(|(name, _)| (*name).to_owned()).collect();
+            let set = |take| SetFlowHash { family, table: id, take };
+            out.push(&set(take)).undo(&set(usual)).replaced().needs(table_of(table.family, id));
         }
     }
 }
@@ -53,7 +72,9 @@ fn interface_tables(router: &Router, index: &crate::IfIndex, out: &mut Configura
     let Some(interface) = router.interfaces.get(*index) else { return };
     for (family, table) in [(FamilyId::V4, interface.tables.0), (FamilyId::V6, interface.tables.1)] {
         if table != 0 {
-            out.push(&SetInterfaceTable { family: family.into(), interface: named(interface), table });
+            let bind = |table| SetInterfaceTable { family: family.into(), interface: named(interface), table };
+            let addresses = addresses_of(&interface.name);
+            out.push(&bind(table)).undo(&bind(0)).replaced().needs(table_of(family, table)).makes(addresses);
         }
     }
 }
@@ -61,7 +82,8 @@ fn interface_tables(router: &Router, index: &crate::IfIndex, out: &mut Configura
 /// Tables that go with the last of their interfaces.
 fn deleted_tables(router: &Router, out: &mut Configuration<Router>) {
     for table in all_tables(router).filter(|table| !table.wanted && table.id != 0) {
-        out.push(&ChangeTable { family: table.family.into(), id: Some(table.id), name: None, remove: true });
+        let name = table.name.clone();
+        out.push(&remove(&table)).undo(&make(&table, Some(name))).needs(table_of(table.family, table.id));
     }
 }
 
@@ -103,12 +125,23 @@ fn push_route(router: &Router, table: u32, route: &RouteInfo, out: &mut Configur
         }
         paths.iter().for_each(|path| command += &format!(" via {}", path.words()));
         let request = RouteRequest { prefix: route.prefix, table, remove: false, replace: false, count: 1, source, paths };
-        out.push_as::<ChangeRoute>(&request, command);
+        let pushed = out.push_as::<ChangeRoute>(&request, command);
+        if !pushed.is_wanted() {
+            continue;
+        }
+        let undo = RouteRequest { remove: true, paths: Vec::new(), ..request.clone() };
+        let pushed = pushed.undo_as::<Router, ChangeRoute>(&undo);
+        let pushed = pushed.replaced_as::<Router, ChangeRoute>(&RouteRequest { replace: true, ..request });
+        if table != 0 {
+            pushed.needs(table_of(FamilyId::of(&route.prefix.addr()), table));
+        }
     }
 }
 
 fn path_mtus(router: &Router, out: &mut Configuration<Router>) {
     for known in router.path_mtus() {
-        out.push(&SetPathMtu { next_hop: known.next_hop, mtu: Some(known.mtu), table: known.table });
+        let set = |mtu| SetPathMtu { next_hop: known.next_hop, mtu, table: known.table };
+        let table = table_of(FamilyId::of(&known.next_hop), known.table);
+        out.push(&set(Some(known.mtu))).undo(&set(None)).replaced().needs(table);
     }
 }

@@ -17,24 +17,40 @@ fn limits(router: &Router, out: &mut Configuration<Router>) {
     for family in FAMILIES {
         let (limit, usual) = (router.icmp_rate_limit(family.into()), RateLimit::default());
         if limit != usual {
-            out.push(&SetRateLimit {
+            let all = |RateLimit { total, per_worker, burst }| SetRateLimit {
+                family: Some(family),
+                total: Some(total),
+                per_worker: Some(per_worker),
+                burst: Some(burst),
+            };
+            let differing = SetRateLimit {
                 family: Some(family),
                 total: (limit.total != usual.total).then_some(limit.total),
                 per_worker: (limit.per_worker != usual.per_worker).then_some(limit.per_worker),
                 burst: (limit.burst != usual.burst).then_some(limit.burst),
-            });
+            };
+            out.push(&differing).undo(&all(usual)).replaced_by(&all(limit));
         }
         let (limits, usual) = (router.reassembly_limits(family.into()), Limits::default_of(family.into()));
         if limits != usual {
-            let milliseconds = u32::try_from(limits.timeout.as_millis()).unwrap_or(u32::MAX);
-            out.push(&SetReassembly {
+            let milliseconds = |limits: &Limits| u32::try_from(limits.timeout.as_millis()).unwrap_or(u32::MAX);
+            let all = |limits: &Limits| SetReassembly {
                 family,
-                timeout_ms: (limits.timeout != usual.timeout).then_some(milliseconds),
+                timeout_ms: Some(milliseconds(limits)),
+                max_reassemblies: Some(limits.datagrams),
+                max_per_source: Some(limits.per_source),
+                max_reassembly_length: Some(limits.fragments),
+                max_memory_kb: Some(limits.kilobytes),
+            };
+            let differing = SetReassembly {
+                family,
+                timeout_ms: (limits.timeout != usual.timeout).then(|| milliseconds(&limits)),
                 max_reassemblies: (limits.datagrams != usual.datagrams).then_some(limits.datagrams),
                 max_per_source: (limits.per_source != usual.per_source).then_some(limits.per_source),
                 max_reassembly_length: (limits.fragments != usual.fragments).then_some(limits.fragments),
                 max_memory_kb: (limits.kilobytes != usual.kilobytes).then_some(limits.kilobytes),
-            });
+            };
+            out.push(&differing).undo(&all(&usual)).replaced_by(&all(&limits));
         }
     }
 }

@@ -190,9 +190,9 @@ impl Execute<Router> for SetInterface {
                 Ok(())
             }
             Change::Feature { feature, arc, on } => {
-                router.graph.set_feature(&arc, &feature, index, on).map_err(|e| graph_error(&e))?;
+                let changed = router.graph.set_feature(&arc, &feature, index, on).map_err(|e| graph_error(&e))?;
                 if let Some(interface) = router.interfaces.get_mut(index) {
-                    interface.features.insert((arc, feature), on);
+                    interface.note_feature((arc, feature), on, changed);
                 }
                 Ok(())
             }

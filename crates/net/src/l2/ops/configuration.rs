@@ -5,12 +5,14 @@ use quiver_command::grammar::IfRef;
 use quiver_command::operation::Registry;
 
 use super::bridge::{
-    BdChange, CreateBridgeDomain, PortUse, PortWhat, SetBridgeDomain, SetBridgePort, SetPortLearnLimit, SwitchPort,
+    BdChange, CreateBridgeDomain, DeleteBridgeDomain, PortUse, PortWhat, SetBridgeDomain, SetBridgePort, SetPortLearnLimit, Switch,
+    SwitchPort,
 };
-use super::l2fib::{AddMac, Kind};
+use super::l2fib::{AddMac, DeleteMac, Kind};
 use super::tag_rewrite::SetTagRewrite;
-use crate::interface::configuration::{named, numbers};
-use crate::l2::{BridgePort, LEARN_LIMIT, MacEntry, MacKind, PORT_LEARN_LIMIT, PortKind, TagRewrite};
+use crate::interface::configuration::{named, numbers, port_of};
+use crate::interface::ops::{Change, SetInterface};
+use crate::l2::{BridgePort, LEARN_LIMIT, MAC_AGE, MacEntry, MacKind, PORT_LEARN_LIMIT, PortKind, TagRewrite};
 use crate::{IfIndex, Router};
 
 /// Adds what this subject says of the running configuration.
@@ -31,22 +33,48 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .covers(&["interface_l2_switch", "interface_tag_rewrite", "l2fib_add", "l2fib_del"]);
 }
 
+/// What ports and addresses build on: their domain.
+fn domain_of(id: u32) -> String {
+    format!("bridge-domain {id}")
+}
+
+/// Each setting for itself: a change of one leaves the ports where they are.
 fn domains(router: &Router, out: &mut Configuration<Router>) {
     for domain in router.bridge_domains() {
-        out.push(&CreateBridgeDomain {
-            id: Some(domain.id),
-            learn: domain.learn,
-            forward: domain.forward,
-            uu_flood: domain.unknown_flood,
-            flood: domain.flood,
-            arp_term: domain.arp_term,
-            arp_ufwd: domain.arp_forward,
-            mac_age: domain.mac_age,
+        let id = domain.id;
+        let create = CreateBridgeDomain {
+            id: Some(id),
+            learn: true,
+            forward: true,
+            uu_flood: true,
+            flood: true,
+            arp_term: false,
+            arp_ufwd: false,
+            mac_age: MAC_AGE,
             tag: domain.tag.clone(),
             del: false,
-        });
+        };
+        out.push(&create).undo(&DeleteBridgeDomain { id }).makes(domain_of(id));
+        let mut set = |change, before| {
+            let undo = SetBridgeDomain { id, change: before };
+            out.push(&SetBridgeDomain { id, change }).undo(&undo).replaced().needs(domain_of(id));
+        };
+        let switches = [
+            (Switch::Learn, domain.learn, true),
+            (Switch::Forward, domain.forward, true),
+            (Switch::UuFlood, domain.unknown_flood, true),
+            (Switch::Flood, domain.flood, true),
+            (Switch::ArpTerm, domain.arp_term, false),
+            (Switch::ArpUfwd, domain.arp_forward, false),
+        ];
+        for (which, on, usual) in switches.into_iter().filter(|(_, on, usual)| on != usual) {
+            set(BdChange::Switch { which, on }, BdChange::Switch { which, on: usual });
+        }
+        if domain.mac_age != MAC_AGE {
+            set(BdChange::MacAge { minutes: domain.mac_age }, BdChange::MacAge { minutes: MAC_AGE });
+        }
         if domain.learn_limit != LEARN_LIMIT {
-            out.push(&SetBridgeDomain { id: domain.id, change: BdChange::LearnLimit { limit: domain.learn_limit } });
+            set(BdChange::LearnLimit { limit: domain.learn_limit }, BdChange::LearnLimit { limit: LEARN_LIMIT });
         }
     }
 }
@@ -63,28 +91,37 @@ fn port(router: &Router, (domain, port): &(u32, BridgePort), out: &mut Configura
         PortKind::Bvi => PortUse::Bvi,
         PortKind::UnknownForward => PortUse::UuFwd,
     };
-    out.push(&SetBridgePort { interface: interface.clone(), domain: *domain, kind, group: port.group });
+    let is_port = port_of(interface.as_str());
+    out.push(&SetBridgePort { interface: interface.clone(), domain: *domain, kind, group: port.group })
+        .undo(&SetInterface { interface: interface.clone(), change: Change::Route })
+        .replaced()
+        .makes(&is_port)
+        .needs(domain_of(*domain));
     for (which, on) in [(PortWhat::Learn, port.learn), (PortWhat::Forward, port.forward), (PortWhat::Flood, port.flood)] {
         if !on {
-            out.push(&SwitchPort { interface: interface.clone(), which, on });
+            let switch = |on| SwitchPort { interface: interface.clone(), which, on };
+            out.push(&switch(on)).undo(&switch(!on)).replaced().needs(&is_port);
         }
     }
     if port.learn_limit != PORT_LEARN_LIMIT {
-        out.push(&SetPortLearnLimit { interface, limit: port.learn_limit });
+        let set = |limit| SetPortLearnLimit { interface: interface.clone(), limit };
+        out.push(&set(port.learn_limit)).undo(&set(PORT_LEARN_LIMIT)).replaced().needs(&is_port);
     }
 }
 
 fn tag_rewrite(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     let Some(interface) = router.interfaces.get(*index) else { return };
     if let Some(TagRewrite { pop, push }) = router.tag_rewrite(*index) {
-        out.push(&SetTagRewrite { interface: named(interface), pop: *pop, push: push.clone() });
+        let set = |pop, push| SetTagRewrite { interface: named(interface), pop, push };
+        out.push(&set(*pop, push.clone())).undo(&set(0, Vec::new())).replaced().needs(port_of(&interface.name));
     }
 }
 
 fn neighbors(router: &Router, out: &mut Configuration<Router>) {
     for domain in router.bridge_domains() {
         for (ip, mac) in &domain.neighbors {
-            out.push(&SetBridgeDomain { id: domain.id, change: BdChange::Neighbor { ip: *ip, mac: Some(mac.0) } });
+            let set = |mac| SetBridgeDomain { id: domain.id, change: BdChange::Neighbor { ip: *ip, mac } };
+            out.push(&set(Some(mac.0))).undo(&set(None)).replaced().needs(domain_of(domain.id));
         }
     }
 }
@@ -108,7 +145,13 @@ fn mac(router: &Router, entry: &MacEntry, out: &mut Configuration<Router>) {
         MacKind::Filter => (Kind::Filter, None),
     };
     let interface = interface.map(|index| IfRef(router.interfaces.name(index)));
-    out.push(&AddMac { mac: entry.mac.0, domain: entry.domain.0, interface, kind });
+    let (mac, domain) = (entry.mac.0, entry.domain.0);
+    let is_port = interface.as_ref().map(|interface| port_of(interface.as_str()));
+    let pushed = out.push(&AddMac { mac, domain, interface, kind });
+    let pushed = pushed.undo(&DeleteMac { mac, domain }).replaced().needs(domain_of(domain));
+    if let Some(port) = is_port {
+        pushed.needs(port);
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
 fn dad(router: &Router, out: &mut Configuration<Router>) {
     let config = router.dad_config();
     if config != DadConfig::default() {
-        out.push(&SetDad { transmits: config.transmits });
+        out.push(&SetDad { transmits: config.transmits }).undo(&SetDad { transmits: DadConfig::default().transmits }).replaced();
     }
 }
 
@@ -27,32 +27,39 @@ fn options(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     if config == usual {
         return;
     }
-    let mut set = |no, option| out.push(&SetNd { interface: named(interface), no, option });
+    let mut set = |option: NdOption, undo| {
+        let request = |no, option| SetNd { interface: named(interface), no, option };
+        out.push(&request(false, option)).undo(&request(true, undo)).replaced();
+    };
     let flags = [
         (config.hide_link_address, NdOption::SuppressLinkLayer),
         (config.managed, NdOption::Managed),
         (config.other, NdOption::Other),
         (config.unicast, NdOption::SendUnicast),
     ];
-    flags.into_iter().filter(|(on, _)| *on).for_each(|(_, option)| set(false, option));
+    flags.into_iter().filter(|(on, _)| *on).for_each(|(_, option)| set(option.clone(), option));
     if (config.interval_max, config.interval_min) != (usual.interval_max, usual.interval_min) {
-        set(false, NdOption::Interval { max: config.interval_max, min: config.interval_min });
+        let interval = |max, min| NdOption::Interval { max, min };
+        set(interval(config.interval_max, config.interval_min), interval(usual.interval_max, usual.interval_min));
     }
     // No shorter than the interval, which is set before it.
     if let Some(seconds) = config.lifetime {
-        set(false, NdOption::Lifetime { seconds });
+        set(NdOption::Lifetime { seconds }, NdOption::Lifetime { seconds: 0 });
     }
     if (config.initial, config.initial_interval) != (usual.initial, usual.initial_interval) {
-        set(false, NdOption::Initial { count: config.initial, interval: config.initial_interval });
+        let initial = |count, interval| NdOption::Initial { count, interval };
+        set(initial(config.initial, config.initial_interval), initial(usual.initial, usual.initial_interval));
     }
     for (prefix, PrefixConfig { valid, preferred, on_link, autonomous, advertised }) in &config.prefixes {
         let (address, len) = (prefix.addr(), prefix.len());
         let (advertise, on_link, autoconfig) = (*advertised, *on_link, *autonomous);
         let prefix = Prefix { address, len, valid: *valid, preferred: *preferred, advertise, on_link, autoconfig };
-        set(false, NdOption::Prefix(prefix));
+        let undo = Prefix { address, len, ..Prefix::default() };
+        set(NdOption::Prefix(prefix), NdOption::Prefix(undo));
     }
     // Every option begins them.
-    set(config.send, NdOption::Suppress);
+    let suppress = |no| SetNd { interface: named(interface), no, option: NdOption::Suppress };
+    out.push(&suppress(config.send)).undo(&suppress(usual.send)).replaced();
 }
 
 #[cfg(test)]

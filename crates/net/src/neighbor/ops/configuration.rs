@@ -22,7 +22,8 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .configuration(Stage::Neighbors, |router| {
             each(numbers(router), |router, index, out| {
                 if let Some(interface) = router.interfaces.get(*index).filter(|_| router.proxy_arp(*index)) {
-                    out.push(&SetProxyArp { interface: named(interface), enable: true });
+                    let set = |enable| SetProxyArp { interface: named(interface), enable };
+                    out.push(&set(true)).undo(&set(false));
                 }
             })
         })
@@ -35,7 +36,17 @@ fn limits(router: &Router, out: &mut Configuration<Router>) {
         if config == usual {
             continue;
         }
-        out.push(&SetConfig {
+        let all = |config: &NeighborConfig| SetConfig {
+            family: Family::from(family),
+            limit: Some(config.limit),
+            interface_limit: Some(config.interface_limit),
+            age: Some(config.age),
+            unused: Some(config.unused),
+            recycle: Some(config.recycle),
+            probe: Some(config.probe),
+            announce: Some(config.announce),
+        };
+        let differing = SetConfig {
             family: Family::from(family),
             limit: (config.limit != usual.limit).then_some(config.limit),
             interface_limit: (config.interface_limit != usual.interface_limit).then_some(config.interface_limit),
@@ -44,7 +55,8 @@ fn limits(router: &Router, out: &mut Configuration<Router>) {
             recycle: (config.recycle != usual.recycle).then_some(config.recycle),
             probe: (config.probe != usual.probe).then_some(config.probe),
             announce: (config.announce != usual.announce).then_some(config.announce),
-        });
+        };
+        out.push(&differing).undo(&all(&usual)).replaced_by(&all(&config));
     }
 }
 
@@ -67,14 +79,16 @@ fn neighbor(router: &Router, neighbor: &NeighborInfo, out: &mut Configuration<Ro
     let no_fib_entry = if neighbor.no_fib_entry { " no-fib-entry" } else { "" };
     let interface = quote(request.interface.as_str());
     let command = format!("ip neighbor {interface} {} {mac} static{no_fib_entry}", neighbor.address);
-    out.push_as::<SetNeighbor>(&request, command);
+    let undo = SetNeighborRequest { mac: None, no_fib_entry: false, remove: true, ..request.clone() };
+    out.push_as::<SetNeighbor>(&request, command).undo_as::<Router, SetNeighbor>(&undo);
 }
 
 fn proxies(router: &Router, out: &mut Configuration<Router>) {
     let mut ranges = router.proxy_ranges();
     ranges.sort_by_key(|range| (range.table, range.first, range.last));
     for range in ranges {
-        out.push(&SetProxyRange { remove: false, table: range.table, start: range.first, end: range.last });
+        let set = |remove| SetProxyRange { remove, table: range.table, start: range.first, end: range.last };
+        out.push(&set(false)).undo(&set(true));
     }
 }
 

@@ -8,11 +8,21 @@
 //!                 │                                                     │ a part at each call: there may be millions
 //!  show configuration ──► stage after stage, whatever the order of registration ──► commands, or operations with their JSON
 //! ```
+//!
+//! A part also says how each entry is undone, next to where it pushes it: `out.push(&X).undo(&Y)`. From that follows what leads from
+//! one configuration to another ([`Difference`]).
+
+mod difference;
+mod entry;
+mod restore;
+
+pub use difference::Difference;
+pub use entry::{Back, Entry, Pushed, Update};
+pub use restore::Restore;
 
 use crate::operation::{Job, OpError, Operation, Outcome, Step, Text, View};
 use crate::request::Declared;
 use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
@@ -67,63 +77,49 @@ pub fn each<C: 'static, T: 'static>(items: Vec<T>, push: fn(&C, &T, &mut Configu
     })
 }
 
-/// An operation that makes a part of the configuration.
-#[derive(Debug, Clone, Serialize)]
-pub struct Entry {
-    /// Name of the operation.
-    pub operation: &'static str,
-    /// Its request.
-    pub request: Box<RawValue>,
-    /// The command that makes it.
-    pub command: String,
-}
-
-impl Entry {
-    /// A declared request.
-    pub fn of<R: Declared>(request: &R) -> Self {
-        Self { operation: R::NAME, request: raw(request), command: request.command() }
-    }
-}
-
-/// A request is a struct of plain values: it can always be JSON. Should one not be, `null` is refused when it is read.
-fn raw(request: &impl Serialize) -> Box<RawValue> {
-    to_raw_value(request).unwrap_or_else(|_| RawValue::NULL.to_owned())
-}
-
 /// The running configuration, in the order in which it can be made again.
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
 pub struct Configuration<C> {
     entries: Vec<Entry>,
+    /// Whether somebody wants to know how entries are undone.
+    #[serde(skip)]
+    with_undo: bool,
     #[serde(skip)]
     control: PhantomData<fn(C)>,
 }
 
 impl<C> Default for Configuration<C> {
     fn default() -> Self {
-        Self { entries: Vec::new(), control: PhantomData }
+        Self { entries: Vec::new(), with_undo: false, control: PhantomData }
     }
 }
 
 impl<C> Configuration<C> {
     /// Appends a declared request.
-    pub fn push<R: Declared>(&mut self, request: &R) {
-        self.entries.push(Entry::of(request));
+    pub fn push<R: Declared>(&mut self, request: &R) -> Pushed<'_> {
+        self.push_entry(Entry::of(request))
     }
 
     /// Appends a request with a parser of its own, and the command that it reads it from.
-    pub fn push_as<O: Operation<C>>(&mut self, request: &O::Request, command: String) {
-        self.entries.push(Entry { operation: O::NAME, request: raw(request), command });
+    pub fn push_as<O: Operation<C>>(&mut self, request: &O::Request, command: String) -> Pushed<'_> {
+        self.push_entry(Entry::with_command::<C, O>(request, command))
     }
 
     /// Appends one that was made earlier.
-    pub fn push_entry(&mut self, entry: Entry) {
+    pub fn push_entry(&mut self, entry: Entry) -> Pushed<'_> {
         self.entries.push(entry);
+        Pushed(self.entries.last_mut().filter(|_| self.with_undo).map(|entry| &mut entry.back))
     }
 
     /// The operations, in order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// The operations, in order.
+    pub fn into_entries(self) -> Vec<Entry> {
+        self.entries
     }
 }
 
@@ -150,6 +146,12 @@ impl<C: 'static> Collect<C> {
         sections.sort_by_key(|(stage, _)| *stage);
         let rest: Vec<Section<C>> = sections.into_iter().map(|(_, section)| section).collect();
         Self { rest: rest.into_iter(), steps: None, pushed: Configuration::default(), cancelled: false }
+    }
+
+    /// Has each entry say how it is undone.
+    pub fn with_undo(mut self) -> Self {
+        self.pushed.with_undo = true;
+        self
     }
 
     /// All of it at once.

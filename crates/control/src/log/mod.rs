@@ -26,6 +26,7 @@ pub const CLASSES: &[&str] = &[
     "memif",
     "panic",
     "pcap",
+    "pg",
     "privilege",
     "startup",
     "watchdog",

@@ -113,6 +113,8 @@ fn push_route(router: &Router, table: u32, route: &RouteInfo, out: &mut Configur
             _ => continue,
         };
         let mut paths: Vec<PathRequest> = said.paths.iter().filter_map(|path| PathRequest::of(router, path)).collect();
+        // Their order means nothing, and is by number of interface: that is another one where interfaces were made in another order.
+        paths.sort_by_cached_key(PathRequest::words);
         // Those over interfaces that are gone may be alike.
         paths.dedup();
         if paths.is_empty() {

@@ -245,7 +245,11 @@ fn memif_limits(block: &Block) -> Result<Limits, ConfigError> {
     let range = Limits::LEAST.regions..=Limits::MOST.regions;
     let regions = block.get("max-regions").map(|value| value.number_in(range)).transpose()?;
     let default = Limits::DEFAULT;
-    Ok(Limits { memory: memory.transpose()?.unwrap_or(default.memory), regions: regions.unwrap_or(default.regions) })
+    Ok(Limits {
+        memory: memory.transpose()?.unwrap_or(default.memory),
+        regions: regions.unwrap_or(default.regions),
+        unsealed: block.flag("unsealed"),
+    })
 }
 
 /// Seconds of silence after which a session ends; 0: never.

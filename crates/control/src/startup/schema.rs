@@ -20,7 +20,7 @@ pub fn schema() -> Schema {
         .section(logging())
         .section(Section::new("node").group("default", variant()).any("node", variant()))
         .section(statseg())
-        .section(Section::new("memif").value("max-memory", "size").value("max-regions", "number"))
+        .section(Section::new("memif").value("max-memory", "size").value("max-regions", "number").flag("unsealed"))
         .section(Section::new("socksvr").value("socket-name", "path").flag("default").value("idle-timeout", "seconds"))
         .section(memory())
         .section(Section::new("files").value("folder", "path").value("read", "path").value("write", "path"))

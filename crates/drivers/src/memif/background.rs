@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use rustix::fs::fcntl_get_seals;
 
+use super::connection::Rings;
 use super::event::is_event;
 use super::hub::give;
 use super::socket::{self, Received};
@@ -83,10 +84,16 @@ pub(super) enum Heard {
     Nothing,
     /// The peer is gone.
     End,
+    /// What [`Background::prepare`] was given is done.
+    Prepared(Result<Box<Rings>, &'static str>),
 }
+
+/// Makes a connection's memory ready for packets.
+pub(super) type Preparation = Box<dyn FnOnce() -> Result<Box<Rings>, &'static str> + Send>;
 
 enum Job {
     Receive { token: u64, socket: Arc<OwnedFd> },
+    Prepare { token: u64, work: Preparation },
     Discard(#[allow(dead_code, reason = "it is there to be dropped")] Box<dyn Any + Send>),
 }
 
@@ -125,6 +132,11 @@ impl Background {
     /// Receives one message; [`Background::heard`] tells which.
     pub(super) fn receive(&self, token: u64, socket: Arc<OwnedFd>) {
         self.submit(Job::Receive { token, socket });
+    }
+
+    /// Makes memory ready; [`Background::heard`] tells the result.
+    pub(super) fn prepare(&self, token: u64, work: Preparation) {
+        self.submit(Job::Prepare { token, work });
     }
 
     /// Drops something that came from a peer.
@@ -205,13 +217,18 @@ impl Inner {
 
 /// Does a job, outside of any lock: this is what may take for ever.
 fn run(job: Job, background: &Background) -> Option<(u64, Heard)> {
-    let Job::Receive { token, socket } = job else { return None };
-    let heard = match socket::receive(&socket) {
-        Received::Bytes(bytes, fd) => Heard::Bytes(bytes, fd.map(|fd| Given::new(fd, background.clone()))),
-        Received::Nothing => Heard::Nothing,
-        Received::End => Heard::End,
-    };
-    Some((token, heard))
+    match job {
+        Job::Receive { token, socket } => Some((
+            token,
+            match socket::receive(&socket) {
+                Received::Bytes(bytes, fd) => Heard::Bytes(bytes, fd.map(|fd| Given::new(fd, background.clone()))),
+                Received::Nothing => Heard::Nothing,
+                Received::End => Heard::End,
+            },
+        )),
+        Job::Prepare { token, work } => Some((token, Heard::Prepared(work()))),
+        Job::Discard(_) => None,
+    }
 }
 
 #[cfg(test)]

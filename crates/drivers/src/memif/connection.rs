@@ -28,6 +28,12 @@ pub(super) struct Announced {
     pub event: Arc<Event>,
 }
 
+impl std::fmt::Debug for Rings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rings({} in, {} out)", self.rx.len(), self.tx.len())
+    }
+}
+
 impl Rings {
     /// Server: what the client has announced.
     ///

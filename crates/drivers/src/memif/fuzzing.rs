@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use quiver_graph::Port;
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, fcntl_get_seals, ftruncate, memfd_create};
 
 use super::event::new_event;
 use super::memory::COOKIE;
@@ -51,12 +51,7 @@ impl Bench {
         let mut server = memif.create(MemifConfig { role: Role::Server, ..MemifConfig::new(SERVER) })?;
         server.set_up(true)?;
         let client = memif.create(MemifConfig { ring_size: 4, buffer_size: 64, ..MemifConfig::new(CLIENT) })?;
-        let memory = memfd_create(c"peer", MemfdFlags::CLOEXEC)?;
-        ftruncate(&memory, MEMORY)?;
-        // Rings wherever one might be announced.
-        for at in (0..MEMORY).step_by(8) {
-            rustix::io::pwrite(&memory, &COOKIE.to_ne_bytes(), at)?;
-        }
+        let memory = memory()?;
         Ok(Self { folder, memif, server, client, listener, memory, event: new_event()? })
     }
 
@@ -64,6 +59,10 @@ impl Bench {
     /// type (low four bits) and the descriptor that comes with it (next two), a byte with the number of further bytes.
     pub fn converse(&mut self, input: &[u8]) {
         let Some((&role, mut rest)) = input.split_first() else { return };
+        if !fcntl_get_seals(&self.memory).is_ok_and(|seals| seals.is_empty()) {
+            // It was in use.
+            self.memory = memory().expect("memory");
+        }
         let peer = if role & 1 == 0 {
             socket::dial(&self.folder.join("1").to_string_lossy()).expect("the server listens")
         } else {
@@ -96,6 +95,15 @@ impl Bench {
         assert!(!self.server.link().up && !self.client.link().up, "a connection outlived its peer");
         assert!(self.memif.interface(SERVER).is_some_and(|i| i.channel.is_none()), "a dead peer still holds the interface");
     }
+}
+
+/// What a peer offers: rings wherever one might be announced.
+fn memory() -> Result<OwnedFd, rustix::io::Errno> {
+    let memory = memfd_create(c"peer", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&memory, MEMORY)?;
+    let word = u64::from(COOKIE).to_ne_bytes();
+    rustix::io::pwrite(&memory, &word.repeat(MEMORY as usize / 8), 0)?;
+    Ok(memory)
 }
 
 /// Runs the control side until it is done with all that peers have sent.

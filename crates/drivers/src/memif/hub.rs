@@ -584,8 +584,13 @@ impl Hub {
         for (token, heard) in all {
             // Not where the connection has ended meanwhile.
             let Some(channel) = self.channels.get_mut(&token) else { continue };
-            channel.receiving = None;
             match heard {
+                // No message was received: one may just be.
+                Heard::Prepared(result) => {
+                    let step = result.map(|rings| channel.session.prepared(*rings)).map_err(str::to_owned);
+                    self.follow(token, step);
+                    continue;
+                }
                 Heard::Bytes(bytes, given) => self.message(token, &bytes, given),
                 Heard::Nothing => {}
                 Heard::End => {
@@ -593,7 +598,8 @@ impl Hub {
                     self.end(token, None);
                 }
             }
-            if let Some(channel) = self.channels.get(&token) {
+            if let Some(channel) = self.channels.get_mut(&token) {
+                channel.receiving = None;
                 let _ = epoll::modify(&self.epoll, &*channel.fd, EventData::new_u64(token), CHANNEL);
             }
         }
@@ -614,6 +620,11 @@ impl Hub {
             Ok(message) => channel.session.on(message, given, &means),
             Err(error) => Err(error.to_string()),
         };
+        self.follow(token, step);
+    }
+
+    /// Does what a session asks for, or ends it.
+    fn follow(&mut self, token: u64, step: Result<Step, String>) {
         if let Err(reason) = step.and_then(|step| self.do_step(token, step)) {
             self.note_end(token, &reason);
             self.end(token, Some(&reason));
@@ -628,6 +639,13 @@ impl Hub {
             Step::Wants(init) => {
                 let answer = self.give_interface(token, &init)?;
                 self.send(token, &answer, None)
+            }
+            Step::Prepare(work) => {
+                let background = self.channels.get(&token).and_then(|c| self.sockets.get(&c.socket)).map(|s| &s.background);
+                if let Some(background) = background {
+                    background.prepare(token, work);
+                }
+                Ok(())
             }
             Step::Stands(rings, remote) => {
                 let key = self.channels.get(&token).and_then(|c| c.session.key).ok_or("no interface")?;

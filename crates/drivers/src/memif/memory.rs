@@ -32,6 +32,10 @@ pub(super) const MASK_EVENTS: u16 = 1;
 pub(super) const NEXT: u16 = 1;
 /// Why a region is refused.
 pub(super) const NOT_MEMORY: &str = "region is not a memory file";
+/// The reason for memory from which the peer could take pages.
+pub(super) const UNSEALED: &str = "region cannot be sealed: its file needs MFD_ALLOW_SEALING, or this socket `unsealed'";
+/// The reason for memory that nobody can map for writing any more.
+pub(super) const SEALED_BEFORE: &str = "region's file was sealed when it was used before: no zero-copy there, or `unsealed' here";
 /// Bytes before a ring's descriptors.
 const RING_HEADER: usize = 128;
 /// Bytes of a descriptor.
@@ -78,15 +82,17 @@ pub struct Limits {
     pub memory: u64,
     /// Regions of a connection.
     pub regions: usize,
+    /// Memory that cannot be [sealed](Region::seal) too: for peers that are trusted.
+    pub unsealed: bool,
 }
 
 impl Limits {
     /// What DPDK, VPP and our own usual rings need, several times over: a ring of 16,384 buffers of 2 kB is 35 MB.
-    pub const DEFAULT: Self = Self { memory: 256 << 20, regions: 16 };
+    pub const DEFAULT: Self = Self { memory: 256 << 20, regions: 16, unsealed: false };
     /// Smallest of both that makes a connection.
-    pub const LEAST: Self = Self { memory: 1 << 16, regions: 1 };
+    pub const LEAST: Self = Self { memory: 1 << 16, regions: 1, unsealed: false };
     /// Largest of both.
-    pub const MOST: Self = Self { memory: ALL_REGIONS_MAX, regions: super::REGIONS_MAX };
+    pub const MOST: Self = Self { memory: ALL_REGIONS_MAX, regions: super::REGIONS_MAX, unsealed: true };
 }
 
 impl Default for Limits {
@@ -148,7 +154,8 @@ impl Region {
     fn create_on(len: usize, flags: MemfdFlags) -> io::Result<Self> {
         let fd = memfd_create(c"quiver-memif", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | flags)?;
         ftruncate(&fd, len as u64)?;
-        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        // No more yet: the peer has to map it.
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
         let map = Map::shared(&fd, len)?;
         let huge = flags.contains(MemfdFlags::HUGETLB);
         Ok(Self { base: map.base(), len, mapping: Mapping::Own { _map: map }, fd: Some(fd), huge })
@@ -191,7 +198,38 @@ impl Region {
         if !size.is_multiple_of(page) {
             return Err("region is not whole huge pages");
         }
-        Ok((Guarded::map(fd, size as usize, page as usize).map_err(|_| "region cannot be mapped")?, huge))
+        let reason = |error: io::Error| match error.raw_os_error() {
+            Some(libc::EPERM) => SEALED_BEFORE,
+            _ => "region cannot be mapped",
+        };
+        Ok((Guarded::map(fd, size as usize, page as usize).map_err(reason)?, huge))
+    }
+
+    /// Sees to it that nobody takes pages out of the file any more. Where somebody does, the kernel has a thread that touches such
+    /// a page wait until that is done: for seconds, if the other one gets no processor meanwhile.
+    ///
+    /// To be called when both ends have mapped it, since whoever maps it after this cannot write; and by a thread that may wait for
+    /// the peer, whom the kernel lets hold the file's lock.
+    ///
+    /// # Errors
+    /// The file is not to be sealed. Files on huge pages need not be: the kernel takes their pages out one by one, and a thread waits for no
+    /// more than its own.
+    pub(super) fn seal(&self) -> Result<(), &'static str> {
+        let (fd, more) = match &self.mapping {
+            Mapping::Peer(Some((_, fd)), _) => (fd, SealFlags::empty()),
+            Mapping::Own { .. } => (self.fd.as_ref().ok_or(UNSEALED)?, SealFlags::SEAL),
+            // Whoever is shown packet buffers is trusted with them.
+            Mapping::Peer(None, _) | Mapping::Pool { .. } => return Ok(()),
+        };
+        let wanted = SealFlags::SHRINK | SealFlags::FUTURE_WRITE;
+        match fcntl_add_seals(fd, wanted | more) {
+            // A kernel before 5.1 knows of no such seal.
+            Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
+            Err(_) if self.huge => Ok(()),
+            // Somebody was here before.
+            Err(_) if fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(wanted)) => Ok(()),
+            Err(_) => Err(UNSEALED),
+        }
     }
 
     /// Has the kernel bring in the pages of `bytes` bytes from `offset` on, which lie inside: what is not to be had is an error
@@ -481,7 +519,7 @@ mod tests {
             ftruncate(&fd, len as u64).unwrap();
             Region::of_peer(fd, len as u64, &background).unwrap()
         };
-        let limits = Limits { memory: 1 << 20, regions: 3 };
+        let limits = Limits { memory: 1 << 20, regions: 3, unsealed: false };
         let mut there = Vec::new();
         for _ in 0..2 {
             assert_eq!(limits.admit(&there, &region(1 << 18)), Ok(()));

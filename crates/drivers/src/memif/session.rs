@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::background::{Background, Given, Kind};
+use super::background::{Background, Given, Kind, Preparation};
 use super::connection::{Announced, Rings};
 use super::event::Event;
 use super::memory::{Limits, NOT_MEMORY, Region};
@@ -52,6 +52,8 @@ pub(super) enum Step {
     Send(Message, Option<OwnedFd>),
     /// Server: the client wants this interface. Call [`Session::accept`] or end.
     Wants(Init),
+    /// Have this done by a thread that may wait for the peer, and tell the result to [`Session::prepared`].
+    Prepare(Preparation),
     /// Server: the connection stands; send `Connected`. The peer's interface is named so.
     Stands(Rings, String),
     /// Client: the same; nothing to send.
@@ -71,6 +73,8 @@ enum State {
     Offering { rings: Box<Rings>, rest: VecDeque<(Message, Option<OwnedFd>)> },
     /// Client, after CONNECT.
     Offered { rings: Box<Rings> },
+    /// Either, while its memory is made ready; the peer's interface is named so.
+    Preparing { name: String, serves: bool },
     /// Either.
     Running,
 }
@@ -139,9 +143,15 @@ impl Session {
                 Ok(Step::Send(Message::Ack, None))
             }
             (State::Announcing { regions, to_server, to_client }, Message::Connect(name)) => {
-                let rings = Rings::of_peer(std::mem::take(regions), to_server, to_client)?;
-                self.state = State::Running;
-                Ok(Step::Stands(rings, name))
+                let regions = std::mem::take(regions);
+                let (to_server, to_client) = (std::mem::take(to_server), std::mem::take(to_client));
+                self.state = State::Preparing { name, serves: true };
+                Ok(Step::Prepare(Box::new(move || {
+                    if !limits.unsealed {
+                        regions.iter().try_for_each(Region::seal)?;
+                    }
+                    Rings::of_peer(regions, &to_server, &to_client).map(Box::new)
+                })))
             }
             (State::Dialled, Message::Hello(hello)) => {
                 let config = config.ok_or("no such interface")?;
@@ -164,11 +174,29 @@ impl Session {
                 }
                 Ok(Step::Send(message, fd))
             }
-            (State::Offered { .. }, Message::Connected(name)) => match std::mem::replace(&mut self.state, State::Running) {
-                State::Offered { rings } => Ok(Step::Runs(*rings, name)),
-                _ => Ok(Step::Wait),
-            },
+            (State::Offered { .. }, Message::Connected(name)) => {
+                let preparing = State::Preparing { name, serves: false };
+                let State::Offered { rings } = std::mem::replace(&mut self.state, preparing) else { return Ok(Step::Wait) };
+                Ok(Step::Prepare(Box::new(move || {
+                    if !limits.unsealed {
+                        rings.regions.iter().try_for_each(Region::seal)?;
+                    }
+                    Ok(rings)
+                })))
+            }
             _ => Err("unexpected message".into()),
+        }
+    }
+
+    /// What [`Step::Prepare`] asked for is done.
+    pub fn prepared(&mut self, rings: Rings) -> Step {
+        match std::mem::replace(&mut self.state, State::Running) {
+            State::Preparing { name, serves: true } => Step::Stands(rings, name),
+            State::Preparing { name, serves: false } => Step::Runs(rings, name),
+            other => {
+                self.state = other;
+                Step::Wait
+            }
         }
     }
 

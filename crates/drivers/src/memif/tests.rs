@@ -77,6 +77,9 @@ impl Drop for Folder {
     }
 }
 
+/// Packet buffers on small pages, which peers share here, cannot be sealed.
+const TRUSTING: Limits = Limits { unsealed: true, ..Limits::DEFAULT };
+
 /// One end: an interface and a graph that keeps what it receives.
 pub(super) struct End {
     pub memif: Memif,
@@ -100,17 +103,27 @@ impl VectorNode<SharedMemory> for Echo {
 
 impl End {
     pub fn new(folder: &Folder, config: MemifConfig) -> Self {
-        Self::with(folder, config, |got| NodeSpec::vector("ethernet-input", move |_| Keep(got.clone())))
+        Self::with(folder, config, TRUSTING, Self::keeps)
+    }
+
+    /// An end whose peers may be anybody.
+    pub fn wary(folder: &Folder, config: MemifConfig) -> Self {
+        Self::with(folder, config, Limits::DEFAULT, Self::keeps)
+    }
+
+    fn keeps(got: Got) -> NodeSpec {
+        NodeSpec::vector("ethernet-input", move |_| Keep(got.clone()))
     }
 
     /// An end that sends back what comes in, as it lies.
     pub fn echo(folder: &Folder, config: MemifConfig) -> Self {
-        Self::with(folder, config, |_| NodeSpec::vector("ethernet-input", |_| Echo).with_next("if1-tx"))
+        Self::with(folder, config, TRUSTING, |_| NodeSpec::vector("ethernet-input", |_| Echo).with_next("if1-tx"))
     }
 
-    fn with(folder: &Folder, config: MemifConfig, receiver: impl FnOnce(Got) -> NodeSpec) -> Self {
+    fn with(folder: &Folder, config: MemifConfig, limits: Limits, receiver: impl FnOnce(Got) -> NodeSpec) -> Self {
         let memif = Memif::new("/nowhere/memif.sock").unwrap();
-        memif.add_socket(config.key.socket, &folder.socket()).unwrap();
+        let socket = SocketConfig { limits, ..SocketConfig::new(&folder.socket()) };
+        memif.add_socket_with(config.key.socket, socket).unwrap();
         let region = RegionConfig { buffers_per_numa: 4096, page_size: PageSize::Kb4, ..Default::default() };
         let mut graph =
             Graph::new(Region::new(&region).unwrap(), Stats::new(STATS_BYTES).unwrap(), Clock::new(), qsbr::Domain::new());

@@ -65,9 +65,28 @@ impl Connection {
     /// # Errors
     /// What the router said instead.
     pub fn client_of(path: &Path, id: u32, events: [OwnedFd; 2], log2: u8) -> Result<Self, String> {
+        Self::announced(path, id, events, log2, |_, _| ())
+    }
+
+    /// As a client of the router that does something with its memory, whose length is told, before the router knows of it.
+    ///
+    /// # Errors
+    /// What the router said instead.
+    pub fn client_after(path: &Path, id: u32, before: impl FnOnce(&OwnedFd, usize)) -> Result<Self, String> {
+        Self::announced(path, id, [event(), event()], LOG2, before)
+    }
+
+    fn announced(
+        path: &Path,
+        id: u32,
+        events: [OwnedFd; 2],
+        log2: u8,
+        before: impl FnOnce(&OwnedFd, usize),
+    ) -> Result<Self, String> {
         let slots = 1 << log2;
         let len = (buffers(slots) + 2 * u32::from(slots) * BUFFER) as usize;
         let memory = Memory::of(memory(len as u64), len);
+        before(&memory.fd, len);
         let channel = Channel::begin(path, id)?;
         channel.region(0, len as u64, memory.fd.as_fd())?;
         let (out, back) = (0, ring_bytes(slots));

@@ -61,7 +61,8 @@ fn set_socket(router: &mut Router, add: bool, id: u32, filename: String) -> Resu
     }
     match add {
         true => {
-            let request = CreateSocket { id, filename, zero_copy_buffers: None, max_memory: None, max_regions: None };
+            let request =
+                CreateSocket { id, filename, zero_copy_buffers: None, max_memory: None, max_regions: None, unsealed: false };
             quiver_net::api::perform::<CreateSocket>(router, request).map(drop)
         }
         false => quiver_net::api::perform::<DeleteSocket>(router, DeleteSocket { id }).map(drop),

@@ -47,6 +47,8 @@ request! {
         pub max_memory: Option<u64> = "max-memory <size>",
         /// Regions that each of its peers may have; those of `memif { max-regions }` where absent.
         pub max_regions: Option<usize> = "max-regions <n>",
+        /// Takes memory that cannot be sealed too: only for peers that are trusted. `memif { unsealed }` says so for all sockets.
+        pub unsealed: bool = "unsealed",
     }
 }
 
@@ -65,7 +67,11 @@ impl Execute<Router> for CreateSocket {
         let config = SocketConfig {
             path,
             pool_buffers: self.zero_copy_buffers.unwrap_or(POOL_BUFFERS),
-            limits: Limits { memory: self.max_memory.unwrap_or(usual.memory), regions: self.max_regions.unwrap_or(usual.regions) },
+            limits: Limits {
+                memory: self.max_memory.unwrap_or(usual.memory),
+                regions: self.max_regions.unwrap_or(usual.regions),
+                unsealed: self.unsealed || usual.unsealed,
+            },
         };
         memif.add_socket_with(self.id, config).map_err(|e| memif_error(&e).value(&self.filename))?;
         Said::of(router).memif_sockets.insert(self.id, Entry::of(&self));

@@ -40,6 +40,8 @@ pub struct SocketRow {
     pub max_memory: u64,
     /// Regions that each of its peers may have.
     pub max_regions: usize,
+    /// Whether it takes memory that cannot be sealed.
+    pub unsealed: bool,
     /// Why it takes no clients for now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<String>,
@@ -234,6 +236,9 @@ impl Text for MemifList {
                 if (socket.max_memory, socket.max_regions) != (usual.memory, usual.regions) {
                     let _ = writeln!(out, "      max-memory {} max-regions {}", socket.max_memory, socket.max_regions);
                 }
+                if socket.unsealed {
+                    out.push_str("      takes memory that cannot be sealed\n");
+                }
                 if let Some(reason) = &socket.paused {
                     let _ = writeln!(out, "      takes no clients: {reason}");
                 }
@@ -270,6 +275,7 @@ impl Execute<Router> for ShowMemif {
             filename: s.path,
             max_memory: s.limits.memory,
             max_regions: s.limits.regions,
+            unsealed: s.limits.unsealed,
             paused: s.paused,
             unfinished: s.unfinished,
         };

@@ -5,12 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
+
+use rustix::io::Errno;
 
 use super::*;
 use crate::memif::background::Background;
 use crate::memif::event::new_event;
-use crate::memif::memory::{COOKIE, Region, Regions, Ring, ring_bytes};
+use crate::memif::memory::{COOKIE, Region, Regions, Ring, SEALED_BEFORE, UNSEALED, ring_bytes};
 use crate::memif::message::{AddRing, Init, Message, VERSION};
 use crate::memif::socket::{self, Received};
 
@@ -230,34 +232,90 @@ fn a_server_cannot_move_a_clients_buffers() {
     c.assert_pool_is_whole();
 }
 
-#[test]
-fn memory_that_vanishes_ends_the_connection() {
-    let folder = Folder::new();
-    let mut s = up(&folder);
-    let peer = Peer::dial(&folder);
-    peer.init(&mut s);
-    let file = memory(1 << 16);
+/// Connects with this file as memory; the answer to CONNECT.
+fn with_memory(folder: &Folder, s: &mut End, file: &OwnedFd) -> (Peer, Option<Message>) {
+    let peer = Peer::dial(folder);
+    peer.init(s);
     let background = Background::new(Arc::new(new_event().unwrap()));
     let regions: Regions = vec![Region::of_peer(file.try_clone().unwrap(), 1 << 16, &background).unwrap()].into();
     let event = new_event().unwrap();
-    peer.say(&Message::AddRegion { index: 0, size: 1 << 16 }, Some(&file));
-    assert_eq!(peer.hear(&mut s), Some(Message::Ack));
+    peer.say(&Message::AddRegion { index: 0, size: 1 << 16 }, Some(file));
+    assert_eq!(peer.hear(s), Some(Message::Ack));
     for to_server in [true, false] {
         let offset = if to_server { 0 } else { ring_bytes(4) as u32 };
         let ring = Ring::new(&regions, 0, offset, 4, None).unwrap();
         ring.cookie().store(COOKIE, Ordering::Release);
         let announced = AddRing { to_server, offset, log2_size: 4, ..AddRing::default() };
         peer.say(&Message::AddRing(announced), Some(&event));
-        assert_eq!(peer.hear(&mut s), Some(Message::Ack));
+        assert_eq!(peer.hear(s), Some(Message::Ack));
     }
     peer.say(&Message::Connect("hand".into()), None);
-    assert!(matches!(peer.hear(&mut s), Some(Message::Connected(_))));
+    let answer = peer.hear(s);
+    (peer, answer)
+}
+
+#[test]
+fn memory_that_vanishes_ends_the_connection() {
+    let folder = Folder::new();
+    let mut s = up(&folder);
+    let file = memory(1 << 16);
+    let (_peer, answer) = with_memory(&folder, &mut s, &file);
+    assert!(matches!(answer, Some(Message::Connected(_))));
     assert!(s.is_up());
     ftruncate(&file, 0).unwrap();
     s.poll_all();
     s.send(&[frame(1, 60)]);
     run_until(&mut [&mut s], "end", |e| !e[0].is_up());
     s.assert_pool_is_whole();
+}
+
+/// Takes pages out of a file, one way and the other.
+fn take_pages(file: &OwnedFd) -> [rustix::io::Result<()>; 2] {
+    [fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096), ftruncate(file, 0)]
+}
+
+#[test]
+fn nobody_takes_pages_out_of_memory_that_a_server_uses() {
+    let folder = Folder::new();
+    let mut s = End::wary(&folder, server());
+    s.port.set_up(true).unwrap();
+    let file = memfd_create(c"peer", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&file, 1 << 16).unwrap();
+    let (peer, answer) = with_memory(&folder, &mut s, &file);
+    assert!(matches!(answer, Some(Message::Connected(_))), "{answer:?}");
+    assert_eq!(take_pages(&file), [Err(Errno::PERM); 2]);
+    assert!(s.is_up());
+    drop(peer);
+    run_until(&mut [&mut s], "end", |e| !e[0].is_up());
+    // Sealed, it cannot be written by somebody who maps it now.
+    let peer = Peer::dial(&folder);
+    peer.init(&mut s);
+    let reason = peer.refused(&mut s, &Message::AddRegion { index: 0, size: 1 << 16 }, Some(&file));
+    assert_eq!(reason, SEALED_BEFORE);
+    // Not to be sealed at all, or not enough.
+    let (_, answer) = with_memory(&folder, &mut s, &memory(1 << 16));
+    assert!(matches!(&answer, Some(Message::Disconnect { reason, .. }) if reason == UNSEALED), "{answer:?}");
+    let half = memfd_create(c"peer", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&half, 1 << 16).unwrap();
+    fcntl_add_seals(&half, SealFlags::SHRINK | SealFlags::SEAL).unwrap();
+    let (_, answer) = with_memory(&folder, &mut s, &half);
+    assert!(matches!(&answer, Some(Message::Disconnect { reason, .. }) if reason == UNSEALED), "{answer:?}");
+    assert!(!s.is_up());
+}
+
+#[test]
+fn nobody_takes_pages_out_of_memory_that_a_client_has_shown() {
+    let folder = Folder::new();
+    let mut s = End::new(&folder, server());
+    let mut c = End::wary(&folder, client());
+    connect(&mut s, &mut c);
+    let shown = |c: &End| {
+        let hub = c.memif.0.borrow();
+        hub.interfaces[&KEY].regions.as_ref().unwrap()[0].fd().unwrap().try_clone().unwrap()
+    };
+    assert_eq!(take_pages(&shown(&c)), [Err(Errno::PERM); 2]);
+    c.send(&[frame(1, 60)]);
+    assert_eq!(s.poll_all(), [frame(1, 60)]);
 }
 
 proptest! {

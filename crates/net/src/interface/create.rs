@@ -258,6 +258,11 @@ impl Router {
             // There may be thousands: the thread is not given back between them.
             self.graph.progress();
         }
+        // Or the next interface with this number would lend to them.
+        let borrowers: Vec<IfIndex> = self.interfaces.borrowers(index).collect();
+        for borrower in borrowers {
+            let _ = self.set_unnumbered(borrower, None);
+        }
         self.set_interface_up(index, false)?;
         self.tell(&IfEvent::Deleted(index));
         self.graph.forget_interface(index);

@@ -208,6 +208,23 @@ mod tests {
     }
 
     #[test]
+    fn an_interface_borrows_no_more_when_its_lender_is_deleted() {
+        let mut h = Harness::new();
+        h.interface(0);
+        run(&mut h.router, "create loopback interface");
+        run(&mut h.router, "set interface ip address loop0 10.0.0.1/24");
+        run(&mut h.router, "set interface unnumbered x0 use loop0");
+        assert!(run(&mut h.router, "show interface address").contains("unnumbered, use loop0"));
+        run(&mut h.router, "delete loopback interface intfc loop0");
+        // It has the same number.
+        run(&mut h.router, "create loopback interface");
+        assert!(!run(&mut h.router, "show interface address").contains("unnumbered"));
+        run(&mut h.router, "set interface ip address x0 10.0.0.2/24");
+        run(&mut h.router, "set interface ip address loop0 10.9.0.1/24");
+        run(&mut h.router, "set interface ip address del loop0 10.9.0.1/24");
+    }
+
+    #[test]
     fn addresses_that_contain_one_another_are_refused() {
         let mut h = Harness::new();
         h.interface(0);

@@ -33,9 +33,10 @@ pub(super) const NEXT: u16 = 1;
 /// Why a region is refused.
 pub(super) const NOT_MEMORY: &str = "region is not a memory file";
 /// The reason for memory from which the peer could take pages.
-pub(super) const UNSEALED: &str = "region cannot be sealed: its file needs MFD_ALLOW_SEALING, or this socket `unsealed'";
+pub(super) const UNSEALED: &str = "region cannot be sealed: MFD_ALLOW_SEALING is missing, or `unsealed' at the socket";
 /// The reason for memory that nobody can map for writing any more.
-pub(super) const SEALED_BEFORE: &str = "region's file was sealed when it was used before: no zero-copy there, or `unsealed' here";
+pub(super) const SEALED_BEFORE: &str =
+    "region's file was sealed when it was used before: no zero-copy, or `unsealed' at the socket";
 /// Bytes before a ring's descriptors.
 const RING_HEADER: usize = 128;
 /// Bytes of a descriptor.

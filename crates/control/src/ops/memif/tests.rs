@@ -300,7 +300,7 @@ fn packets_that_their_sender_changes_on_the_way_harm_nothing() {
     let x = sender.interface(0);
     let socket = format!("create memif socket id 1 filename {}", folder.socket());
     for line in [
-        &socket,
+        &format!("{socket} unsealed"),
         "create interface memif id 0 socket-id 1 master",
         "set interface l2 xconnect x0 memif1/0",
         "set interface l2 xconnect memif1/0 x0",

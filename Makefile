@@ -22,7 +22,7 @@ demo: ## two hosts, a router between them, real traffic through it (root for the
 
 demo-bgp: ## a full BGP table through a router, a link cut, beside the kernel (root; some minutes, ARGS=100000 one)
 	@scripts/install-packages test
-	cargo build --locked --release -p quiver -p quiverctl -p quiver-testbed --bins $(DPDK)
+	cargo build --locked --release -p quiver -p quiverctl -p quiver-tester -p quiver-testbed --bins $(DPDK)
 	$(TARGET)/release/quiver-demo-bgp $(ARGS)
 
 demo-lab: ## a small campaign, quiver beside the kernel, and its report (root, under ten minutes after the build)

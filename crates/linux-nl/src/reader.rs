@@ -369,6 +369,9 @@ impl Reader {
         let Some(dump) = &mut self.dump else { return Ok(()) };
         dump.replied = false;
         let Some(list) = List::ALL.get(dump.list) else { return Ok(()) };
+        if matches!(list, List::NextHops | List::Routes4 | List::Routes6) {
+            self.rib.begin_list();
+        }
         self.sequence = self.sequence.wrapping_add(1).max(1);
         self.socket.request(*list, self.sequence)
     }
@@ -384,8 +387,8 @@ impl Reader {
             Some(List::Links) => self.links.begin_dump(),
             Some(List::Addresses) => self.addresses.begin_dump(),
             Some(List::Neighbors) => self.neighbors.begin_dump(),
-            Some(List::NextHops | List::Routes4 | List::Routes6) => self.rib.begin_list(),
-            None => {}
+            // Begun when it was asked for.
+            Some(List::NextHops | List::Routes4 | List::Routes6) | None => {}
         }
     }
 

@@ -23,7 +23,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use quiver_graph::IfIndex;
 use quiver_wire::IpPrefix;
@@ -122,6 +122,9 @@ pub struct Rib {
     dirty: VecDeque<Key>,
     /// Number of the list.
     generation: u8,
+    /// Prefixes whose routes were announced since the list was asked for. The kernel reads a part of the list before it sends it, and
+    /// announces that a route goes before it takes it out: what the list says of them may be older.
+    announced: Option<HashSet<Key>>,
     by_protocol: BTreeMap<u8, u64>,
     /// Prefixes that the router's table has.
     told: u64,
@@ -164,9 +167,10 @@ impl Rib {
         self.dirty.len()
     }
 
-    /// A list of a comparison begins: what of it is not seen from now on goes at its end.
+    /// A list of a comparison is asked for: what of it is not seen from now on goes at its end.
     pub fn begin_list(&mut self) {
         self.generation = self.generation.wrapping_add(1);
+        self.announced = Some(HashSet::new());
     }
 
     /// A comparison begins.
@@ -190,8 +194,16 @@ impl Rib {
         if key.is_left_out() {
             return;
         }
+        let is_old = from_dump && self.announced.as_ref().is_some_and(|announced| announced.contains(&key));
+        if !from_dump && let Some(announced) = &mut self.announced {
+            announced.insert(key);
+        }
         let target = self.targets.take(key.v6, &route.target, &self.around);
         let new = Stored { metric: route.metric, target, protocol: route.protocol, rank, generation: self.generation };
+        if is_old {
+            self.entries.get_mut(&key).map(|entry| entry.confirm(&new));
+            return self.targets.give(target);
+        }
         let entry = self.entries.entry(key).or_default();
         if entry.confirm(&new) {
             self.targets.give(target);
@@ -227,6 +239,9 @@ impl Rib {
         let key = Key::new(table, route.prefix);
         if route.tos != 0 || route.by_source {
             return;
+        }
+        if let Some(announced) = &mut self.announced {
+            announced.insert(key);
         }
         let Some(entry) = self.entries.get_mut(&key) else { return };
         let before = entry.best_target();
@@ -279,6 +294,7 @@ impl Rib {
 
     /// The end of the part of a comparison that lists routes of a family.
     pub fn sweep_routes(&mut self, v6: bool) {
+        self.announced = None;
         let generation = self.generation;
         let (mut extra, mut gone) = (Vec::new(), Vec::new());
         for (key, entry) in self.entries.iter_mut().filter(|(key, _)| key.v6 == v6) {

@@ -277,6 +277,29 @@ fn a_comparison_changes_only_what_differs() {
     assert_eq!((table.routes.len(), rib.told(), rib.all_told().count()), (0, 0, 0));
 }
 
+#[test]
+fn what_a_list_says_of_routes_that_were_announced_meanwhile_is_older() {
+    let (mut rib, mut table) = (rib(), Table::default());
+    let [stays, goes, moves] = ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"].map(|p| via(p, &[hop(1, "192.0.2.1")]));
+    [&stays, &goes, &moves].into_iter().for_each(|route| rib.add(route, 0, false));
+    assert_eq!(table.follow(&mut rib), 3);
+    rib.begin_comparison();
+    rib.begin_list();
+    rib.remove(&goes);
+    let moved = via("10.3.0.0/16", &[hop(2, "192.0.2.9")]);
+    rib.add(&moved, flag::REPLACE, false);
+    // It came too late for the list.
+    let new = via("10.4.0.0/16", &[hop(1, "192.0.2.1")]);
+    rib.add(&new, 0, false);
+    [&stays, &goes, &moves].into_iter().for_each(|route| rib.add(route, 0, true));
+    rib.sweep_routes(false);
+    table.follow(&mut rib);
+    assert_eq!((rib.differences().missing, rib.differences().extra), (0, 0), "{:?}", rib.differences());
+    assert_eq!(table.paths("10.2.0.0/16"), None);
+    assert_eq!(table.paths("10.3.0.0/16"), Some(vec![neighbor(12, "192.0.2.9")]));
+    assert!(table.paths("10.1.0.0/16").is_some() && table.paths("10.4.0.0/16").is_some());
+}
+
 /// Events of a kernel with a few prefixes, metrics, next hops.
 #[derive(Clone, Debug)]
 enum Event {

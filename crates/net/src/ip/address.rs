@@ -378,7 +378,7 @@ impl Router {
     /// Makes an interface use the addresses of another (`None`: no more).
     ///
     /// # Errors
-    /// No such interface, one with addresses of its own, or a lender that borrows itself.
+    /// No such interface, a lender that borrows itself, or a borrower that lends.
     pub fn set_unnumbered(&mut self, index: IfIndex, lender: Option<IfIndex>) -> Result<(), AddressError> {
         let interface = self.interfaces.get(index).ok_or(AddressError::NoInterface(index.0))?;
         if let Some(lender) = lender {
@@ -388,6 +388,10 @@ impl Router {
             }
             if lender == index || other.unnumbered.is_some() {
                 return Err(AddressError::Lent(other.name.clone(), interface.name.clone()));
+            }
+            // The one that borrows from it would have none, and the order in which both were said would count.
+            if let Some(borrower) = self.interfaces.borrowers(index).next() {
+                return Err(AddressError::Lent(interface.name.clone(), self.interfaces.name(borrower)));
             }
         }
         self.interfaces.set_lender(index, lender);

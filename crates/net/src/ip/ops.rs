@@ -215,6 +215,9 @@ mod tests {
         run(&mut h.router, "set interface ip address loop0 10.0.0.1/24");
         run(&mut h.router, "set interface unnumbered x0 use loop0");
         assert!(run(&mut h.router, "show interface address").contains("unnumbered, use loop0"));
+        h.interface(1);
+        let refused = error(&mut h.router, "set interface unnumbered loop0 use x1");
+        assert!(refused.contains("addresses of loop0 are used by x0, which is unnumbered"), "{refused}");
         run(&mut h.router, "delete loopback interface intfc loop0");
         // It has the same number.
         run(&mut h.router, "create loopback interface");

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use quiver_api::Text;
 use quiver_api::defs::*;
+use quiver_api::{Message, Text};
 use quiver_command::operation::{OpError, Operation, retval};
 use quiver_wire::MacAddr;
 
@@ -99,7 +99,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         let index = create_sub(router, &m.sw_if_index, m.sub_id, matching, retval::SUBIF_ALREADY_EXISTS)?;
         Ok(CreateSubifReply { retval: 0, sw_if_index: InterfaceIndex(index.0) })
     });
-    handlers.act::<DeleteSubif, DeleteSubifReply>(|router, m| delete(router, &m.sw_if_index, &InterfaceKind::SUB));
+    delete::<DeleteSubif, DeleteSubifReply>(handlers, &InterfaceKind::SUB, |m| &m.sw_if_index);
     handlers.reply::<CreateLoopback, CreateLoopbackReply>(|router, m| {
         let sw_if_index = create_loopback(router, &m.mac_address, None)?;
         Ok(CreateLoopbackReply { retval: 0, sw_if_index })
@@ -108,20 +108,24 @@ pub(crate) fn add(handlers: &mut Handlers) {
         let sw_if_index = create_loopback(router, &m.mac_address, m.is_specified.then_some(m.user_instance))?;
         Ok(CreateLoopbackInstanceReply { retval: 0, sw_if_index })
     });
-    handlers.act::<DeleteLoopback, DeleteLoopbackReply>(|router, m| delete(router, &m.sw_if_index, &InterfaceKind::LOOPBACK));
+    delete::<DeleteLoopback, DeleteLoopbackReply>(handlers, &InterfaceKind::LOOPBACK, |m| &m.sw_if_index);
     handlers.passes::<SwInterfaceClearStats>();
     handlers.reads::<SwInterfaceGetTable>();
     handlers.reads::<SwInterfaceGetMacAddress>();
 }
 
-/// Removes an interface that must be of a kind; VPP has one code for all that cannot be.
-pub fn delete(router: &mut Router, index: &InterfaceIndex, kind: &InterfaceKind) -> Result<(), OpError> {
-    let interface = reference(router, index)?;
+/// Answers a message that removes an interface, which must be of a kind; VPP has one code for all that cannot be.
+pub fn delete<M: Message + Clone + 'static, R: Message + 'static>(
+    handlers: &mut Handlers,
+    kind: &'static InterfaceKind,
+    index: fn(&M) -> &InterfaceIndex,
+) {
     let code = if *kind == InterfaceKind::SUB { retval::INVALID_SUB_SW_IF_INDEX } else { retval::INVALID_SW_IF_INDEX };
-    match crate::api::perform::<DeleteInterface>(router, DeleteInterface::of(kind, interface)) {
+    let request = move |router: &Router, m: M| Ok(DeleteInterface::of(kind, reference(router, index(&m))?));
+    handlers.run::<DeleteInterface, M, R>(request, move |_, _, removed| match removed {
         Err(error) if error.code == retval::INVALID_INTERFACE => Err(OpError { code, ..error }),
-        other => other.map(drop),
-    }
+        other => other.map(|_| R::default()),
+    });
 }
 
 /// Number of the interface that an operation has made.

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `create` | loopbacks, sub-interfaces, host interfaces |
 //! | `change` | state, MTU, link address, name, tag, promiscuous mode, features, layer 2 |
+//! | `slices` | what makes or removes thousands |
 //! | `show` | `show interface`, `show hardware-interfaces`, `show mode`, features of an interface |
 
 pub(crate) mod change;
 mod create;
 pub mod placement;
 mod show;
+mod slices;
 
 pub use show::{ClearInterfaces, chosen};
 

@@ -23,7 +23,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         let sw_if_index = create(router, m.interface_id.0, m.pg_flags.0 != 0, &m.mode)?;
         Ok(PgCreateInterfaceV3Reply { retval: 0, sw_if_index })
     });
-    handlers.act::<PgDeleteInterface, PgDeleteInterfaceReply>(|router, m| delete(router, &m.sw_if_index, &PG));
+    delete::<PgDeleteInterface, PgDeleteInterfaceReply>(handlers, &PG, |m| &m.sw_if_index);
     let capture = |router: &Router, m: PgCapture| {
         let interface = reference(router, &m.interface_id)?;
         let count = Some(u64::from(m.count)).filter(|n| *n > 0);

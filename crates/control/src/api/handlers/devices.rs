@@ -8,7 +8,7 @@ use quiver_command::from_message;
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, retval};
 use quiver_net::Router;
-use quiver_net::api::{ALL, Details, Handlers, perform, said};
+use quiver_net::api::{ALL, Details, Handlers, said};
 use quiver_net::interface::Kind;
 use quiver_net::interface::api::{delete, given};
 use quiver_net::interface::ops::DeleteInterface;
@@ -48,10 +48,11 @@ pub(super) fn add(handlers: &mut Handlers) {
         })
     };
     handlers.run::<CreateHost, _, _>(host, |_, _, made| Ok(AfPacketCreateV3Reply { retval: 0, sw_if_index: number(&made?) }));
-    handlers.act::<AfPacketDelete, AfPacketDeleteReply>(|router, m| {
+    let host = |_: &Router, m: AfPacketDelete| {
         let interface = IfRef(format!("host-{}", m.host_if_name.as_str()));
-        perform::<DeleteInterface>(router, DeleteInterface::of(&HOST, interface)).map(drop)
-    });
+        Ok(DeleteInterface::of(&HOST, interface))
+    };
+    handlers.run::<DeleteInterface, _, _>(host, |_, _, removed| removed.map(|_| AfPacketDeleteReply::default()));
     handlers.dump::<AfPacketDump>(|router, _, send| {
         for interface in router.interfaces.iter().filter(|i| i.kind == Kind::Device(&HOST)) {
             let host_if_name = Text(interface.name.trim_start_matches("host-").to_owned());
@@ -59,7 +60,7 @@ pub(super) fn add(handlers: &mut Handlers) {
         }
     });
     handlers.run::<CreateAfXdp, _, _>(af_xdp, |_, _, made| Ok(AfXdpCreateV3Reply { retval: 0, sw_if_index: number(&made?) }));
-    handlers.act::<AfXdpDelete, AfXdpDeleteReply>(|router, m| delete(router, &m.sw_if_index, &AF_XDP));
+    delete::<AfXdpDelete, AfXdpDeleteReply>(handlers, &AF_XDP, |m| &m.sw_if_index);
     handlers.run::<CreateTap, _, _>(tap, |router, m, made| {
         Ok(TapCreateV3Reply { retval: 0, sw_if_index: tagged(router, m.tag, &made?) })
     });
@@ -68,7 +69,7 @@ pub(super) fn add(handlers: &mut Handlers) {
         |router, m, made| Ok(TapCreateV2Reply { retval: 0, sw_if_index: tagged(router, m.tag, &made?) }),
     );
     handlers.dump::<SwInterfaceTapV2Dump>(dump_taps);
-    handlers.act::<TapDeleteV2, TapDeleteV2Reply>(|router, m| delete(router, &m.sw_if_index, &TAP));
+    delete::<TapDeleteV2, TapDeleteV2Reply>(handlers, &TAP, |m| &m.sw_if_index);
 }
 
 /// A link address, where none is to be drawn.

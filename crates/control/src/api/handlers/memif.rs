@@ -44,7 +44,7 @@ pub(super) fn add(handlers: &mut Handlers) {
         })?;
         Ok(MemifCreateV2Reply { retval: 0, sw_if_index: create(router, request)? })
     });
-    handlers.act::<MemifDelete, MemifDeleteReply>(|router, m| delete(router, &m.sw_if_index, &MEMIF));
+    delete::<MemifDelete, MemifDeleteReply>(handlers, &MEMIF, |m| &m.sw_if_index);
     handlers.dump::<MemifDump>(dump);
 }
 

@@ -8,6 +8,7 @@ use quiver_graph::Port;
 use quiver_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
+use super::slices::{MANY, Making, Removing};
 use super::{interface_error, resolve};
 use crate::Router;
 use crate::files::Elsewhere;
@@ -53,7 +54,13 @@ impl CreatedInterface {
 impl Created {
     /// The reply for one interface.
     pub fn one(router: &Router, index: crate::IfIndex) -> Self {
-        Self { interfaces: vec![CreatedInterface { name: router.interfaces.name(index), sw_if_index: index.0 }] }
+        Self::of(router, &[index])
+    }
+
+    /// The reply for some interfaces.
+    pub fn of(router: &Router, all: &[crate::IfIndex]) -> Self {
+        let made = |index: &crate::IfIndex| CreatedInterface { name: router.interfaces.name(*index), sw_if_index: index.0 };
+        Self { interfaces: all.iter().map(made).collect() }
     }
 }
 
@@ -213,6 +220,10 @@ impl Execute<Router> for DeleteInterface {
             let error = OpError::new(retval::INVALID_INTERFACE, format!("{} is not {wanted}", interface.name));
             return Err(error.key("interface").value(&self.interface));
         }
+        let subs: Vec<_> = router.interfaces.subs(index).collect();
+        if subs.len() > MANY {
+            return Ok(Outcome::job(Removing::new(index, subs)));
+        }
         router.delete_interface(index).map_err(|e| interface_error(&e))?;
         Ok(Outcome::Done(()))
     }
@@ -306,7 +317,7 @@ impl Matching {
         }
     }
 
-    fn of(&self, id: u32) -> SubMatch {
+    pub(super) fn of(&self, id: u32) -> SubMatch {
         let vlan = |v: Option<u16>| v.map_or(VlanId::Any, VlanId::Exactly);
         match self {
             Self::Id => SubMatch::Tagged { dot1ad: false, outer: VlanId::Exactly(id as u16), inner: None, exact: true },
@@ -347,27 +358,17 @@ impl Execute<Router> for CreateSub {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Created>, OpError> {
         let parent = resolve(router, &self.interface)?;
         let Self { first, last, matching, .. } = &self;
-        let ids = *first..=*last;
         let invalid = |message: &str| OpError::new(retval::INVALID_VLAN, message).key("id").value(format!("{first}-{last}"));
-        if ids.is_empty() || (first != last && *matching != Matching::Id) {
+        if first > last || (first != last && *matching != Matching::Id) {
             return Err(invalid("not a range of sub-interface ids"));
         }
         if *matching == Matching::Id && *last > VLAN_MAX.into() {
             return Err(invalid("a VLAN id is at most 4094"));
         }
-        let mut made = Created { interfaces: Vec::new() };
-        for id in ids {
-            match router.create_sub_interface(parent, id, matching.of(id)) {
-                Ok(index) => made.interfaces.extend(Created::one(router, index).interfaces),
-                Err(error) => {
-                    // All or none.
-                    for interface in &made.interfaces {
-                        let _ = router.delete_interface(crate::IfIndex(interface.sw_if_index));
-                    }
-                    return Err(interface_error(&error));
-                }
-            }
+        if first < last {
+            return Ok(Outcome::job(Making::new(parent, *first, *last, |id| Matching::Id.of(id))));
         }
-        Ok(Outcome::Done(made))
+        let made = router.create_sub_interface(parent, *first, matching.of(*first)).map_err(|e| interface_error(&e))?;
+        Ok(Outcome::Done(Created::one(router, made)))
     }
 }

@@ -10,6 +10,7 @@ const PLUGINS: &[fn() -> Plugin] = &[
     quiver_nat44::plugin,
     quiver_linux_cp::plugin,
     quiver_linux_nl::plugin,
+    quiver_urpf::plugin,
     #[cfg(feature = "dpdk")]
     quiver_dpdk::plugin,
 ];
@@ -64,7 +65,7 @@ mod tests {
     /// The page is written by `QUIVER_WRITE=1 cargo test -p quiver commands_page`.
     #[test]
     fn the_commands_page_is_what_the_commands_declare() {
-        let ours = [quiver_nat44::plugin(), quiver_linux_cp::plugin(), quiver_linux_nl::plugin()];
+        let ours = [quiver_nat44::plugin(), quiver_linux_cp::plugin(), quiver_linux_nl::plugin(), quiver_urpf::plugin()];
         let plugins: Vec<_> = BUILT_IN.into_iter().chain(ours).collect();
         let page = ops::reference(&plugins);
         if std::env::var_os("QUIVER_WRITE").is_some() {

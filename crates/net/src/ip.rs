@@ -36,8 +36,7 @@ mod rewrite;
 mod tests;
 
 pub use address::{AddressError, unspecified};
-pub(crate) use egress::Egress;
-pub use egress::{Egress4, Way};
+pub use egress::{Egress, Egress4, Reach, Way};
 pub use family::{Family, FamilyId, PrefixTable, V4, V6};
 pub use hash::FlowHash;
 pub use input::{Input, InputFamily};

@@ -74,8 +74,6 @@ pub const ABSENT: &[Absent] = &[
     absent("set lldp", "LLDP neighbors"),
     absent("show lldp", "LLDP neighbors"),
     absent("set interface span", "mirrors of ports (SPAN)"),
-    absent("set urpf", "checks of source addresses (uRPF)"),
-    absent("show urpf", "checks of source addresses (uRPF)"),
     absent("show vrrp", "VRRP routers"),
     absent("vrrp", "VRRP routers"),
 ];

@@ -231,7 +231,7 @@ impl Router {
     /// when the last interface leaves it.
     ///
     /// # Errors
-    /// No such table, table 0, or one that routes of other tables use.
+    /// No such table, table 0, or one that is [held](Self::hold_table) or that routes of other tables use.
     pub fn remove_table(&mut self, family: FamilyId, id: u32) -> Result<(), FibError> {
         if id == 0 {
             return Err(FibError::TableZero);
@@ -243,7 +243,11 @@ impl Router {
         let bound = self.interfaces.iter().any(|i| bound(&i));
         self.with_fib(|fib, env| {
             by_family!(family, F => {
-                let at = <F as Select>::tables(fib).fib(id)?;
+                let tables = <F as Select>::tables(fib);
+                let at = tables.fib(id)?;
+                if let Some(by) = tables.get(at).and_then(|table| table.holders.first()) {
+                    return Err(FibError::TableInUse { id, by: (*by).into() });
+                }
                 if bound {
                     if let Some(table) = <F as Select>::tables_mut(fib).get_mut(at) {
                         table.wanted = false;
@@ -258,6 +262,35 @@ impl Router {
                 fib.remove_table::<F>(env, at)
             })
         })
+    }
+
+    /// Keeps a table from being removed, until [`Router::release_table`]; gives its FIB index. `by` says who needs it, for errors.
+    ///
+    /// # Errors
+    /// No such table.
+    pub fn hold_table(&mut self, family: FamilyId, id: u32, by: &'static str) -> Result<u32, FibError> {
+        let fib = &mut self.fib;
+        by_family!(family, F => {
+            let tables = <F as Select>::tables_mut(fib);
+            let at = tables.fib(id)?;
+            if let Some(table) = tables.get_mut(at) {
+                table.holders.push(by);
+            }
+            Ok(at)
+        })
+    }
+
+    /// Ends one [`Router::hold_table`].
+    pub fn release_table(&mut self, family: FamilyId, id: u32, by: &'static str) {
+        let fib = &mut self.fib;
+        by_family!(family, F => {
+            let tables = <F as Select>::tables_mut(fib);
+            if let Some(table) = tables.fib(id).ok().and_then(|at| tables.get_mut(at))
+                && let Some(at) = table.holders.iter().position(|holder| *holder == by)
+            {
+                table.holders.swap_remove(at);
+            }
+        });
     }
 
     /// An interface has left a table: one that the user has deleted goes with the last. Where routes of other tables still

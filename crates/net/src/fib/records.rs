@@ -299,6 +299,12 @@ impl AdjTable {
         AdjRecord::unpack(self.0.get(index))
     }
 
+    /// Interface that packets leave on: one load.
+    #[inline(always)]
+    pub fn tx_if(&self, index: u32) -> IfIndex {
+        AdjHead::unpack(self.view().head(index)).tx_if
+    }
+
     /// The first word of the record, and the link header, right-aligned, in memory order.
     #[inline(always)]
     pub(crate) fn link(&self, index: u32) -> (u64, [u64; 3]) {

@@ -20,7 +20,7 @@ fn the_tutorial_runs_as_printed() {
 
 #[test]
 fn how_tos_about_hosts_run_as_printed() {
-    for page in ["bridge", "router-advertisements", "vrf", "ecmp"] {
+    for page in ["bridge", "router-advertisements", "vrf", "ecmp", "source-addresses"] {
         run(&format!("docs/how-to/{page}.md"), &["ping"]);
     }
 }

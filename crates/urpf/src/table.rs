@@ -17,13 +17,16 @@ pub struct Check {
     pub link_header: usize,
 }
 
+/// Prefixes of a length: FIB and first address.
+type Prefixes<F> = HashSet<(u32, <F as Family>::Addr)>;
+
 /// Settings and accepted prefixes of a family.
 #[derive(Clone, Debug)]
 pub struct Checks<F: Family> {
     /// By direction and number of the interface.
     by_interface: [Vec<Check>; 2],
-    /// By length: FIB and first address.
-    accepted: Vec<(u8, HashSet<(u32, F::Addr)>)>,
+    /// By length.
+    accepted: Vec<(u8, Prefixes<F>)>,
 }
 
 impl<F: Family> Default for Checks<F> {

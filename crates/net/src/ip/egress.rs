@@ -192,7 +192,7 @@ mod tests {
 ip route add 20.0.0.0/8 via 10.0.0.9 x0
 ip route add 20.0.0.0/8 via 10.0.1.9 x1
 ip route add 21.0.0.0/8 via drop
-ip route add 0.0.0.0/0 table 7 via 0.0.0.0 next-hop-table 0";
+ip route add 0.0.0.0/0 table 7 via ip4-lookup-in-table 0";
         lines.lines().for_each(|line| drop(crate::ops::testing::run(&mut h.router, line)));
         let fib = h.router.fib_of_table(super::super::FamilyId::V4, 7).unwrap();
         let mut egress = h.router.egress4();

@@ -6,6 +6,7 @@
 use crate::operation::OpError;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::rc::Rc;
 
 /// An operation that was asked for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -39,4 +40,40 @@ pub trait ChangeLog {
 
     /// Something has changed, or may have, that is in no record.
     fn unrecorded(&self);
+
+    /// From now on records are held back, until [`release`](Self::release). Within a hold there may be others, which end before it.
+    fn hold(&self);
+
+    /// Ends the last hold. `keep`: all its records are taken now, as one that is there as a whole or not at all; otherwise they are forgotten.
+    fn release(&self, keep: bool);
+}
+
+/// A hold of a log. Dropping it forgets the records that were held back.
+pub struct Hold(Option<Rc<dyn ChangeLog>>);
+
+impl Hold {
+    /// Begins to hold records back; without a log there is nothing to hold.
+    pub fn begin(log: Option<Rc<dyn ChangeLog>>) -> Self {
+        log.iter().for_each(|log| log.hold());
+        Self(log)
+    }
+
+    /// Ends it: the records are taken.
+    pub fn keep(mut self) {
+        self.0.take().iter().for_each(|log| log.release(true));
+    }
+
+    /// Ends it without its records, although something may have changed.
+    pub fn give_up(mut self) {
+        if let Some(log) = self.0.take() {
+            log.release(false);
+            log.unrecorded();
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|log| log.release(false));
+    }
 }

@@ -12,10 +12,12 @@
 //! A part also says how each entry is undone, next to where it pushes it: `out.push(&X).undo(&Y)`. From that follows what leads from
 //! one configuration to another ([`Difference`]).
 
+mod atomic;
 mod difference;
 mod entry;
 mod restore;
 
+pub use atomic::{Applied, Atomic};
 pub use difference::Difference;
 pub use entry::{Back, Entry, Pushed, Update};
 pub use restore::Restore;

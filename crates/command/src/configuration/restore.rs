@@ -49,7 +49,7 @@ impl<C: 'static> Restore<C> {
     }
 
     /// Whether something may have changed.
-    pub const fn has_changed(&self) -> bool {
+    const fn has_changed(&self) -> bool {
         self.changes > 0
     }
 
@@ -60,9 +60,8 @@ impl<C: 'static> Restore<C> {
             return Some(Ok(self.changes));
         }
         if !difference.stuck.is_empty() {
-            let changed = if self.has_changed() { "" } else { "; nothing has changed" };
             let what = list(difference.stuck.iter().map(|entry| entry.command.as_str()));
-            return Some(Err(OpError::new(retval::UNSUPPORTED, format!("cannot be undone: {what}{changed}"))));
+            return Some(Err(OpError::new(retval::UNSUPPORTED, format!("cannot be undone: {what}"))));
         }
         let operations = difference.operations();
         let same = |(a, b): (&Record, &Record)| a.is(b);
@@ -129,7 +128,7 @@ impl<C: 'static> Job<C, usize> for Restore<C> {
         let started = Instant::now();
         loop {
             if self.cancelled && !self.has_changed() {
-                return Step::Done(Err(OpError::unspecified("stopped; nothing has changed")));
+                return Step::Done(Err(OpError::unspecified("stopped")));
             }
             match &mut self.work {
                 Work::Collecting(collect) => {

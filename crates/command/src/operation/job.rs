@@ -38,6 +38,19 @@ pub enum Step<R> {
     Done(Result<R, OpError>),
 }
 
+impl<R> Step<R> {
+    /// With another reply, where it is the end and has one.
+    pub fn map<T>(self, reply: impl FnOnce(R) -> T) -> Step<T> {
+        match self {
+            Self::Again => Step::Again,
+            Self::Sleep(pause) => Step::Sleep(pause),
+            Self::Wait => Step::Wait,
+            Self::Print(text) => Step::Print(text),
+            Self::Done(result) => Step::Done(result.map(reply)),
+        }
+    }
+}
+
 /// A long operation in slices; the main loop owns when it runs.
 pub trait Job<C, R> {
     /// Works for at most about `budget` and says how to go on. Not called again after [`Step::Done`].

@@ -204,13 +204,18 @@ impl<C: 'static> Registry<C> {
         self
     }
 
+    /// Where changes of configuration are recorded, if they are.
+    pub fn change_log(&self, control: &C) -> Option<Rc<dyn ChangeLog>> {
+        self.log.and_then(|find| find(control)).filter(|log| log.is_on())
+    }
+
     /// Runs an operation, and has it recorded where it changes configuration.
     ///
     /// # Errors
     /// Its own; or it cannot be recorded, and has not run.
     pub fn run(&self, invocation: Invocation<C>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError> {
         let lasts = invocation.access() != Access::Read && !self.actions.contains(invocation.operation());
-        let log = self.log.filter(|_| lasts).and_then(|find| find(control)).filter(|log| log.is_on());
+        let log = if lasts { self.change_log(control) } else { None };
         let Some(log) = log else { return invocation.run(control, view) };
         let record = invocation.record()?;
         log.check(&record)?;

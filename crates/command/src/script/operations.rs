@@ -1,6 +1,6 @@
 //! `exec`, `define`, `undefine`, `show macro`.
 
-use super::{Line, ScriptHost, ScriptJob, ScriptReply};
+use super::{Line, ScriptHost, ScriptJob, ScriptReply, run::AtomicScript};
 use crate::{
     grammar::Command,
     operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View},
@@ -18,9 +18,12 @@ pub fn register<C: 'static, H: ScriptHost<C>>(registry: &mut Registry<C>) {
         .operation::<ShowMacros<H>>()
         .command(Command {
             path: "exec",
-            syntax: "<file>",
-            help: "Runs the commands of a file; stops at the first that fails",
-            parse: |args, _| Ok(Invocation::new::<Exec<H>>(ExecRequest { file: args.word("file")?.into_owned() })),
+            syntax: "<file> [atomic]",
+            help: "Runs the commands of a file; stops at the first that fails, and with `atomic' goes back to what was configured before",
+            parse: |args, _| {
+                let file = args.word("file")?.into_owned();
+                Ok(Invocation::new::<Exec<H>>(ExecRequest { file, atomic: args.take_keyword("atomic") }))
+            },
         })
         .command(Command {
             path: "define",
@@ -55,6 +58,9 @@ pub struct Exec<H>(PhantomData<fn() -> H>);
 pub struct ExecRequest {
     /// Its path.
     pub file: String,
+    /// All of it or nothing: where a command fails, what was configured before comes back.
+    #[serde(default)]
+    pub atomic: bool,
 }
 
 impl<C: 'static, H: ScriptHost<C>> Operation<C> for Exec<H> {
@@ -63,7 +69,8 @@ impl<C: 'static, H: ScriptHost<C>> Operation<C> for Exec<H> {
     type Request = ExecRequest;
     type Reply = ScriptReply;
     fn run(control: &mut C, request: ExecRequest) -> Result<Outcome<C, ScriptReply>, OpError> {
-        Ok(Outcome::job(ScriptJob::<C, H>::open(control, &request.file)?))
+        let script = ScriptJob::<C, H>::open(control, &request.file)?;
+        Ok(if request.atomic { AtomicScript::outcome(control, script) } else { Outcome::job(script) })
     }
 }
 
@@ -78,6 +85,9 @@ pub struct ExecLinesRequest {
     pub name: String,
     /// Commands, each with the number of its first line.
     pub lines: Vec<(u64, String)>,
+    /// All of them or nothing, as of [`ExecRequest`].
+    #[serde(default)]
+    pub atomic: bool,
 }
 
 impl<C: 'static, H: ScriptHost<C>> Operation<C> for ExecLines<H> {
@@ -87,7 +97,8 @@ impl<C: 'static, H: ScriptHost<C>> Operation<C> for ExecLines<H> {
     type Reply = ScriptReply;
     fn run(control: &mut C, request: ExecLinesRequest) -> Result<Outcome<C, ScriptReply>, OpError> {
         let lines = request.lines.into_iter().map(|(number, command)| Line { number, command }).collect();
-        Ok(Outcome::job(ScriptJob::<C, H>::lines(control, &request.name, lines)?))
+        let script = ScriptJob::<C, H>::lines(control, &request.name, lines)?;
+        Ok(if request.atomic { AtomicScript::outcome(control, script) } else { Outcome::job(script) })
     }
 }
 
@@ -173,10 +184,13 @@ impl<C: 'static, H: ScriptHost<C>> Operation<C> for ShowMacros<H> {
 mod tests {
     use super::*;
     use crate::{
+        change_log::{ChangeLog, Record},
+        configuration::{Configuration, Stage, whole},
         operation::{Answer, Job, Step, retval, run_to_end},
         script::{Opening, ScriptState},
     };
     use std::{
+        cell::RefCell,
         collections::BTreeMap,
         io::{self, BufRead, Cursor},
         rc::Rc,
@@ -189,6 +203,7 @@ mod tests {
         files: BTreeMap<&'static str, String>,
         said: Vec<String>,
         opened: Vec<(String, bool)>,
+        log: Rc<Log>,
     }
 
     enum Scripts {}
@@ -242,7 +257,14 @@ mod tests {
         });
         assert!(registry.problems().is_empty());
         let files = files.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
-        Host { registry: Rc::new(registry), scripts: ScriptState::default(), files, said: Vec::new(), opened: Vec::new() }
+        Host {
+            registry: Rc::new(registry),
+            scripts: ScriptState::default(),
+            files,
+            said: Vec::new(),
+            opened: Vec::new(),
+            log: Rc::default(),
+        }
     }
 
     fn job(host: &mut Host, line: &str) -> Box<dyn Job<Host, Answer>> {
@@ -289,6 +311,82 @@ mod tests {
         let (_, result) = exec(&mut host, "main");
         assert_eq!(result.unwrap_err().code, retval::LIMIT_EXCEEDED);
         assert_eq!(host.scripts.running_scripts(), 0);
+    }
+
+    /// Counts holds, and says what became of the last one.
+    #[derive(Default)]
+    struct Log {
+        lines: RefCell<Vec<String>>,
+    }
+
+    impl ChangeLog for Log {
+        fn is_on(&self) -> bool {
+            true
+        }
+        fn check(&self, _: &Record) -> Result<(), OpError> {
+            Ok(())
+        }
+        fn append(&self, record: Record) {
+            self.lines.borrow_mut().push(record.operation);
+        }
+        fn unrecorded(&self) {
+            self.lines.borrow_mut().push("unrecorded".to_owned());
+        }
+        fn hold(&self) {
+            self.lines.borrow_mut().push("hold".to_owned());
+        }
+        fn release(&self, keep: bool) {
+            self.lines.borrow_mut().push(if keep { "keep" } else { "forget" }.to_owned());
+        }
+    }
+
+    #[test]
+    fn what_runs_as_a_whole_changes_all_or_nothing() {
+        let mut host = host(&[
+            ("good", "define A a\nexec sub atomic\n"),
+            ("sub", "define B b\n"),
+            ("bad", "define A x\nundefine B\nexec sub\ndefine C c\nsay wrong\n"),
+            ("first", "say wrong\n"),
+        ]);
+        let registry = Rc::get_mut(&mut host.registry).unwrap();
+        registry.record_in(|host| Some(Rc::clone(&host.log) as Rc<dyn ChangeLog>)).actions(&["exec", "say"]);
+        registry.configuration(Stage::System, |_| {
+            whole(|host: &Host, out: &mut Configuration<Host>| {
+                for (name, value) in host.scripts.macros.iter() {
+                    let request = DefineRequest { name: name.to_owned(), value: value.to_owned() };
+                    let undo = UndefineRequest { name: name.to_owned() };
+                    let pushed = out.push_as::<Define<Scripts>>(&request, format!("define {name} {value}"));
+                    pushed.undo_as::<Host, Undefine<Scripts>>(&undo).replaced();
+                }
+            })
+        });
+        let macros = |host: &Host| host.scripts.macros.iter().map(|(a, b)| format!("{a} {b}")).collect::<Vec<_>>();
+        let logged = |host: &Host| host.log.lines.take();
+        assert_eq!(exec(&mut host, "good atomic").1.unwrap().json.as_deref(), Some("{\"commands\":2}"));
+        assert_eq!(logged(&host), ["hold", "macro_define", "hold", "macro_define", "keep", "keep"]);
+        assert_eq!(macros(&host), ["A a", "B b"]);
+        let error = exec(&mut host, "bad atomic").1.unwrap_err();
+        assert_eq!(error.to_string(), "exec: CLI line error: bad:5: say: cannot say that; all is as before");
+        assert_eq!(macros(&host), ["A a", "B b"]);
+        let lines = logged(&host);
+        assert_eq!((lines.first().map(String::as_str), lines.last().map(String::as_str)), (Some("hold"), Some("forget")));
+        assert_eq!(host.scripts.running_scripts(), 0);
+        let error = exec(&mut host, "first atomic").1.unwrap_err();
+        assert!(error.to_string().ends_with("cannot say that; nothing has changed"), "{error}");
+        // The same without the word.
+        assert!(exec(&mut host, "bad").1.unwrap_err().to_string().ends_with("cannot say that"));
+        assert_eq!(macros(&host), ["A x", "B b", "C c"]);
+
+        // Stopped in the middle, it goes back as well.
+        let mut job = job(&mut host, "exec good atomic");
+        while macros(&host)[0] != "A a" {
+            assert!(!job.yields() && job.exclusive());
+            assert!(matches!(job.step(&mut host, Duration::ZERO), Step::Again));
+        }
+        job.cancel(&mut host);
+        let error = run_to_end(&mut *job, &mut host, &mut String::new(), |_| {}).unwrap_err();
+        assert!(error.to_string().contains("stopped after 1 commands; all is as before"), "{error}");
+        assert_eq!(macros(&host)[0], "A x");
     }
 
     #[test]

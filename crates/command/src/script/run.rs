@@ -1,6 +1,7 @@
 //! Runs the commands of a file, in slices.
 
 use super::{Line, Macros, Script, ScriptError};
+use crate::configuration::Atomic;
 use crate::operation::{Answer, Job, OpError, Outcome, Registry, Step, Text, View, retval};
 use serde::Serialize;
 use std::{
@@ -338,5 +339,39 @@ impl<C: 'static, H: ScriptHost<C>> Job<C, ScriptReply> for ScriptJob<C, H> {
         if let Some((_, job)) = &mut self.nested {
             job.cancel(control);
         }
+    }
+}
+
+/// A script that changes all that it changes, or nothing.
+pub(super) struct AtomicScript<C>(Atomic<C, ScriptReply>);
+
+impl<C: 'static> AtomicScript<C> {
+    pub(super) fn outcome<H: ScriptHost<C>>(control: &C, script: ScriptJob<C, H>) -> Outcome<C, ScriptReply> {
+        Outcome::job(Self(Atomic::new(H::registry(control), control, Box::new(script))))
+    }
+}
+
+impl<C: 'static> Job<C, ScriptReply> for AtomicScript<C> {
+    fn step(&mut self, control: &mut C, budget: Duration) -> Step<ScriptReply> {
+        self.0.step(control, budget).map(|applied| {
+            applied.hold.keep();
+            applied.reply
+        })
+    }
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_ready(context)
+    }
+
+    fn exclusive(&self) -> bool {
+        true
+    }
+
+    fn yields(&self) -> bool {
+        false
+    }
+
+    fn cancel(&mut self, control: &mut C) {
+        self.0.cancel(control);
     }
 }

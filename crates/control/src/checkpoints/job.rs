@@ -59,6 +59,17 @@ impl Job<Router, Rc<Vec<Entry>>> for Load {
 pub struct Keep(Elsewhere<(), ()>);
 
 impl Keep {
+    /// Steps it for a change that is done: that it cannot be taken back is no reason to have it fail.
+    pub fn ended(&mut self, router: &mut Router, budget: Duration) -> Step<()> {
+        match self.step(router, budget) {
+            Step::Done(Err(error)) => {
+                tracing::warn!(target: "startup", "the configuration before the change is not kept: {error}");
+                Step::Done(Ok(()))
+            }
+            step => step,
+        }
+    }
+
     pub(super) fn in_memory(heading: Heading, entries: Rc<Vec<Entry>>) -> Self {
         let kept = move |router: &mut Router, ()| {
             Checkpoints::of(router).kept(heading, Some(entries));

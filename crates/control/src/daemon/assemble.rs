@@ -33,7 +33,7 @@ use super::pidfile::PidFile;
 use super::privileges::{Wish, give_up};
 use super::{StartError, api, detach, processes, threads};
 use crate::checkpoints::Checkpoints;
-use crate::engine::Engine;
+use crate::engine::{Engine, command};
 use crate::journal::{Journal, Store, replay};
 use crate::log::{self, CLASSES, Log, Output, Settings};
 use crate::main_loop::Runner;
@@ -307,13 +307,10 @@ impl Daemon {
         if !files.is_empty() {
             let _ = sd_notify::notify(&[NotifyState::Status("running the commands of startup-config")]);
         }
-        let running: Vec<_> = files
+        // No client sees a router that is half configured.
+        let running: Vec<_> = start_up_requests(&files, self.startup.unix.startup_atomic)
             .into_iter()
-            .map(|file| {
-                let line = format!("exec {}", quiver_command::grammar::quote(&file.to_string_lossy()));
-                // No client sees a router that is half configured.
-                (file, self.engine.start(crate::engine::command(line)).whole())
-            })
+            .map(|(name, request)| (name, self.engine.start(request).whole()))
             .collect();
         // Nobody may read it: the main thread does not wait for that.
         let mut stdout = if running.is_empty() || detached { None } else { Output::start(Box::new(io::stdout())).ok() };
@@ -327,14 +324,14 @@ impl Daemon {
                 journal.iter().for_each(|journal| journal.record_from_now(failed.clone()));
                 drop(turn);
             }
-            for (file, running) in running {
+            for (name, running) in running {
                 let print = |text: &str| match &mut stdout {
                     // Nobody reads the output of a router in the background.
                     None => text.lines().for_each(|line| tracing::debug!(target: "startup", "{line}")),
                     Some(stdout) => stdout.push(text.to_owned()),
                 };
                 if let Err(error) = running.finish(print).await {
-                    tracing::error!(target: "startup", "{}: {error}", file.display());
+                    tracing::error!(target: "startup", "{name}: {error}");
                 }
             }
             if let Some(stdout) = stdout {
@@ -388,6 +385,18 @@ impl Daemon {
             stop.set(true);
         });
     }
+}
+
+/// What runs the files of `startup-config`, and what errors call it: each by itself, or all as a whole.
+fn start_up_requests(files: &[PathBuf], atomic: bool) -> Vec<(String, Request)> {
+    let line = |file: &PathBuf| format!("exec {}", quiver_command::grammar::quote(&file.to_string_lossy()));
+    if !atomic || files.is_empty() {
+        return files.iter().map(|file| (file.display().to_string(), command(line(file)))).collect();
+    }
+    let name = "startup-config";
+    let lines: Vec<(u64, String)> = (1..).zip(files.iter().map(line)).collect();
+    let request = serde_json::json!({ "name": name, "lines": lines, "atomic": true });
+    vec![(name.to_owned(), Request::Operation { name: "exec_lines".to_owned(), request, view: View::TEXT })]
 }
 
 /// The state folder, which becomes the user's, and what it has.

@@ -21,6 +21,9 @@
 //! makes the operations that wait for it fail, although they were done, and all others are refused until a checkpoint could be written; that
 //! is tried again and again. The router goes on meanwhile.
 //!
+//! *All or nothing.* While a hold lasts ([`ChangeLog::hold`]) records are kept in memory, with space reserved for them; its end writes them as one, or
+//! forgets them. No checkpoint is written meanwhile: it would have the half of it.
+//!
 //! *What could not be made again* at start (a device that is not there) stays in the file and is tried at the next start, until `write`.
 //!
 //! [`Registry::actions`]: quiver_command::operation::Registry::actions
@@ -50,6 +53,8 @@ use writer::{Task, Writer};
 const CHECKPOINT: u64 = 4 << 20;
 /// Operations wait while less than this is reserved: what one slice of a script may append.
 const LOW: u64 = 1 << 20;
+/// Space that is asked for ahead of what is held back.
+const AHEAD: u64 = 4 << 20;
 
 /// The journal of a router, as its main thread has it. A part of the router.
 pub struct Journal {
@@ -65,6 +70,8 @@ pub struct Journal {
     /// How often something has changed that is in no record, and how much of that a checkpoint has.
     unrecorded: Cell<u64>,
     checked: Cell<u64>,
+    /// What is held back.
+    held: RefCell<Held>,
     /// Whoever waits for a checkpoint to be begun, or to be due.
     waiting: RefCell<Vec<Waker>>,
     /// What could not be made again at start.
@@ -73,6 +80,19 @@ pub struct Journal {
     covered: BTreeSet<&'static str>,
     /// Where it is, for people.
     folder: String,
+}
+
+/// What is held back until a hold ends.
+#[derive(Default)]
+struct Held {
+    /// Records, each with a line.
+    lines: Vec<u8>,
+    /// Where each hold begins among them.
+    begins: Vec<usize>,
+    /// For so many bytes space was asked for.
+    asked: u64,
+    /// Something has changed that is in no record.
+    unrecorded: bool,
 }
 
 impl Journal {
@@ -91,6 +111,7 @@ impl Journal {
             on: Cell::new(false),
             unrecorded: Cell::new(0),
             checked: Cell::new(0),
+            held: RefCell::default(),
             waiting: RefCell::default(),
             failed: RefCell::default(),
             covered,
@@ -152,14 +173,52 @@ impl Journal {
     }
 
     fn room(&self, granted: u64) -> u64 {
-        granted.saturating_sub(self.bytes.get())
+        granted.saturating_sub(self.bytes.get() + self.held.borrow().lines.len() as u64)
+    }
+
+    /// Whether records are held back: nothing may be written that has the half of it.
+    pub fn is_holding(&self) -> bool {
+        !self.held.borrow().begins.is_empty()
+    }
+
+    /// Refuses what cannot be done while records are held back.
+    ///
+    /// # Errors
+    /// They are.
+    pub fn check_holding(&self) -> Result<(), OpError> {
+        if !self.is_holding() {
+            return Ok(());
+        }
+        Err(OpError::new(retval::BUSY, "not now: changes are held back until all of them are made, or confirmed"))
+    }
+
+    fn hold_back(&self, record: &Record) {
+        let mut held = self.held.borrow_mut();
+        record::append_line(&mut held.lines, record);
+        let bytes = held.lines.len() as u64;
+        if bytes + 2 * LOW > held.asked {
+            held.asked = bytes + AHEAD;
+            self.writer.send(Task::Reserve { held: held.asked, sequence: self.sequence.get() });
+        }
+    }
+
+    /// Writes a record.
+    fn write(&self, bytes: Vec<u8>) {
+        self.bytes.set(self.bytes.get() + bytes.len() as u64);
+        let sequence = self.next();
+        self.writer.send(Task::Append { bytes, sequence });
+        let (at, length) = self.checkpoint.get();
+        if self.bytes.get() - at > CHECKPOINT.max(length) {
+            self.wake();
+        }
     }
 
     /// Waits until a checkpoint is to be written.
     pub fn poll_due(&self, context: &mut Context<'_>) -> Poll<()> {
         let (at, length) = self.checkpoint.get();
         let appended = self.bytes.get() - at;
-        if self.on.get() && (self.unrecorded.get() != self.checked.get() || appended > CHECKPOINT.max(length)) {
+        if self.on.get() && !self.is_holding() && (self.unrecorded.get() != self.checked.get() || appended > CHECKPOINT.max(length))
+        {
             return Poll::Ready(());
         }
         self.wake_later(context);
@@ -253,23 +312,48 @@ impl ChangeLog for Journal {
     }
 
     fn append(&self, record: Record) {
-        if self.on.get() {
+        if self.on.get() && self.is_holding() {
+            self.hold_back(&record);
+        } else if self.on.get() {
             let mut bytes = Vec::new();
             record::append(&mut bytes, &record);
-            self.bytes.set(self.bytes.get() + bytes.len() as u64);
-            let sequence = self.next();
-            self.writer.send(Task::Append { bytes, sequence });
-            let (at, length) = self.checkpoint.get();
-            if self.bytes.get() - at > CHECKPOINT.max(length) {
-                self.wake();
-            }
+            self.write(bytes);
         }
     }
 
     fn unrecorded(&self) {
-        if self.on.get() {
+        if self.on.get() && self.is_holding() {
+            self.held.borrow_mut().unrecorded = true;
+        } else if self.on.get() {
             self.unrecorded.set(self.unrecorded.get() + 1);
             self.wake();
+        }
+    }
+
+    fn hold(&self) {
+        let mut held = self.held.borrow_mut();
+        let begin = held.lines.len();
+        held.begins.push(begin);
+    }
+
+    fn release(&self, keep: bool) {
+        let mut held = self.held.borrow_mut();
+        let Some(begin) = held.begins.pop() else { return };
+        if !keep {
+            held.lines.truncate(begin);
+        }
+        if !held.begins.is_empty() {
+            return;
+        }
+        let Held { lines, unrecorded, .. } = std::mem::take(&mut *held);
+        drop(held);
+        if !lines.is_empty() {
+            let mut bytes = Vec::new();
+            record::append_text(&mut bytes, &lines);
+            self.write(bytes);
+        }
+        if unrecorded && keep {
+            self.unrecorded();
         }
     }
 }

@@ -1,12 +1,13 @@
-//! The bytes of a record: length and checksum (CRC-32 of length and text), four bytes each, the lowest first, and the text, JSON.
+//! The bytes of a record: length and checksum (CRC-32 of length and text), four bytes each, the lowest first, and the text: an operation
+//! as JSON, or several of which each has a line. They are there together or not at all.
 
 use quiver_command::change_log::Record;
 
 /// How a file begins.
 pub const MAGIC: &[u8; 16] = b"quiver-journal1\n";
 const HEAD: usize = 8;
-/// Bytes of a record at most: a length above is none.
-const MOST: usize = 16 << 20;
+/// Bytes of a record at most, one with many operations: a length above is none.
+const MOST: usize = 1 << 30;
 
 fn text(record: &Record) -> Vec<u8> {
     // A name and JSON: it can always be written.
@@ -22,11 +23,21 @@ fn checksum(length: [u8; 4], text: &[u8]) -> u32 {
 
 /// Appends a record.
 pub fn append(bytes: &mut Vec<u8>, record: &Record) {
-    let text = text(record);
+    append_text(bytes, &text(record));
+}
+
+/// Appends an operation to those that come to stand in one record.
+pub fn append_line(lines: &mut Vec<u8>, record: &Record) {
+    lines.extend_from_slice(&text(record));
+    lines.push(b'\n');
+}
+
+/// Appends lines of operations as one record.
+pub fn append_text(bytes: &mut Vec<u8>, text: &[u8]) {
     let length = (text.len() as u32).to_le_bytes();
     bytes.extend_from_slice(&length);
-    bytes.extend_from_slice(&checksum(length, &text).to_le_bytes());
-    bytes.extend_from_slice(&text);
+    bytes.extend_from_slice(&checksum(length, text).to_le_bytes());
+    bytes.extend_from_slice(text);
 }
 
 /// Bytes of a record.
@@ -50,16 +61,16 @@ pub fn read(bytes: &[u8]) -> (Vec<Record>, usize, End) {
         return (Vec::new(), 0, end);
     };
     let mut records = Vec::new();
-    while let Some((record, length)) = one(rest) {
-        records.push(record);
+    while let Some((some, length)) = one(rest) {
+        records.extend(some);
         rest = &rest[length..];
     }
     let end = if rest.iter().all(|byte| *byte == 0) { End::Whole } else { End::Torn };
     (records, bytes.len() - rest.len(), end)
 }
 
-/// The first record, and its length.
-fn one(bytes: &[u8]) -> Option<(Record, usize)> {
+/// The operations of the first record, and its length.
+fn one(bytes: &[u8]) -> Option<(Vec<Record>, usize)> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (sum, rest) = rest.split_first_chunk::<4>()?;
     let count = u32::from_le_bytes(*length) as usize;
@@ -67,7 +78,10 @@ fn one(bytes: &[u8]) -> Option<(Record, usize)> {
     if checksum(*length, text) != u32::from_le_bytes(*sum) {
         return None;
     }
-    Some((serde_json::from_slice(text).ok()?, HEAD + count))
+    // JSON has no line ends but those between two operations.
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let records: Result<Vec<Record>, _> = lines.map(serde_json::from_slice).collect();
+    Some((records.ok()?, HEAD + count))
 }
 
 #[cfg(test)]
@@ -111,6 +125,21 @@ mod tests {
             let mut bytes = three[..cut].to_vec();
             bytes.resize(three.len() + 100, 0);
             assert!(read(&bytes).0.len() == 2, "{cut}");
+        }
+    }
+
+    #[test]
+    fn operations_of_one_record_are_there_together_or_not_at_all() {
+        let (mut bytes, mut lines) = (file(1), Vec::new());
+        (1..4).for_each(|n| append_line(&mut lines, &record(n)));
+        append_text(&mut bytes, &lines);
+        append(&mut bytes, &record(4));
+        let (records, _, end) = read(&bytes);
+        let names: Vec<&str> = records.iter().map(|record| record.operation.as_str()).collect();
+        assert_eq!((names.as_slice(), end), (&["op0", "op1", "op2", "op3", "op4"][..], End::Whole));
+        let four = bytes.len() - length(&record(4)) as usize;
+        for cut in file(1).len()..four {
+            assert_eq!(read(&bytes[..cut]).0.len(), 1, "{cut}");
         }
     }
 

@@ -71,7 +71,7 @@ impl Store {
         };
         let mut store = Self { place, folder, file, end, reserved: end, trouble, _lock: lock };
         if store.trouble.is_none() {
-            store.trouble = store.reserve().err().map(|error| error.to_string());
+            store.trouble = store.reserve(0).err().map(|error| error.to_string());
         }
         Ok((store, records))
     }
@@ -100,17 +100,16 @@ impl Store {
         self.reserved - self.end
     }
 
-    /// Reserves space for what comes, where there is little left.
-    pub fn reserve(&mut self) -> io::Result<()> {
-        if self.room() > CHUNK / 2 {
-            return Ok(());
+    /// Reserves space for what comes, where there is little left behind so many bytes, which are held back.
+    pub fn reserve(&mut self, held: u64) -> io::Result<()> {
+        while self.room() <= held + CHUNK / 2 {
+            match fallocate(self.file()?, FallocateFlags::empty(), self.reserved, CHUNK) {
+                // A file system that cannot reserve takes zeros.
+                Err(rustix::io::Errno::OPNOTSUPP) => self.file()?.write_all_at(&vec![0; CHUNK as usize], self.reserved)?,
+                done => done?,
+            }
+            self.reserved += CHUNK;
         }
-        match fallocate(self.file()?, FallocateFlags::empty(), self.reserved, CHUNK) {
-            // A file system that cannot reserve takes zeros.
-            Err(rustix::io::Errno::OPNOTSUPP) => self.file()?.write_all_at(&vec![0; CHUNK as usize], self.reserved)?,
-            done => done?,
-        }
-        self.reserved += CHUNK;
         Ok(())
     }
 
@@ -131,7 +130,7 @@ impl Store {
         whole.extend_from_slice(last);
         let file = write_file(&self.place, &whole)?;
         (self.file, self.end, self.reserved) = (Some(file), whole.len() as u64, whole.len() as u64);
-        self.reserve()
+        self.reserve(0)
     }
 }
 

@@ -19,6 +19,13 @@ pub enum Task {
         /// Its number.
         sequence: u64,
     },
+    /// Reserve space for records that are held back.
+    Reserve {
+        /// Their bytes.
+        held: u64,
+        /// The last number before them.
+        sequence: u64,
+    },
     /// Put a new file in the place of the journal.
     Replace {
         /// Records of the running configuration.
@@ -120,6 +127,11 @@ fn run(mut store: Store, tasks: &Receiver<Task>, shared: &Mutex<Shared>) {
                     batch.bytes.extend_from_slice(&bytes);
                     batch.sequence = Some(sequence);
                 }
+                Task::Reserve { held, sequence } => {
+                    flush(&mut store, &mut batch, consumed, shared);
+                    let reserved = store.reserve(held);
+                    granted(&store, reserved, sequence, consumed, shared);
+                }
                 Task::Replace { bytes, failed, covered, forgotten, sequence } => {
                     flush(&mut store, &mut batch, consumed, shared);
                     let goes = |record: &Record| forgotten.iter().any(|other| record.is(other));
@@ -141,7 +153,7 @@ fn flush(store: &mut Store, batch: &mut Batch, consumed: u64, shared: &Mutex<Sha
         Some(trouble) => Err(io::Error::other(trouble)),
         None => store.append(&bytes),
     };
-    let done = done.map(|()| store.reserve());
+    let done = done.map(|()| store.reserve(0));
     let (stored, reserved) = match done {
         Ok(reserved) => (Ok(()), reserved),
         Err(error) => (Err(error), Ok(())),
@@ -160,6 +172,16 @@ fn trouble(error: &io::Error, sequence: u64, shared: &Mutex<Shared>) {
     if before.is_none() {
         tracing::error!(target: "startup", "the configuration cannot be stored: {error}");
     }
+    shared.waiting.drain(..).for_each(Waker::wake);
+}
+
+/// Tells how much space there is, and wakes who waits.
+fn granted(store: &Store, reserved: io::Result<()>, sequence: u64, consumed: u64, shared: &Mutex<Shared>) {
+    if let Err(error) = reserved {
+        return trouble(&error, sequence, shared);
+    }
+    let mut shared = lock(shared);
+    shared.progress.granted = consumed + store.room();
     shared.waiting.drain(..).for_each(Waker::wake);
 }
 

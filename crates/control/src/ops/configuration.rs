@@ -183,6 +183,7 @@ impl Checkpoint {
     /// Of a router that has a journal.
     pub(super) fn begin(router: &Router, forget: bool) -> Result<Self, OpError> {
         let journal = journal(router)?;
+        journal.check_holding()?;
         let collect = System::of(router)?.registry.collect();
         Ok(Self { collect: Some(collect), journal, forget, sequence: None })
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use quiver_command::configuration::{Collect, Configuration, Difference, Entry, Restore};
+use quiver_command::configuration::{Applied, Atomic, Collect, Difference, Entry, Restore};
 use quiver_command::operation::{Job, OpError, Outcome, Registry, Step, Text, View, retval};
 use quiver_command::request;
 use quiver_command::request::Execute;
@@ -244,12 +244,15 @@ impl Execute<Router> for Rollback {
     type Reply = Rolled;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Rolled>, OpError> {
-        if let Some(trouble) = router.part::<Rc<Journal>>().and_then(|journal| journal.trouble()) {
-            let text = format!("refused: what changes cannot be stored: {trouble}");
-            return Err(OpError::new(retval::SYSCALL_ERROR_1, text).remedy("make room in the state folder"));
+        if let Some(journal) = router.part::<Rc<Journal>>() {
+            journal.check_holding()?;
+            if let Some(trouble) = journal.trouble() {
+                let text = format!("refused: what changes cannot be stored: {trouble}");
+                return Err(OpError::new(retval::SYSCALL_ERROR_1, text).remedy("make room in the state folder"));
+            }
         }
         let load = Checkpoints::of(router).load(&self.checkpoint)?;
-        Ok(Outcome::job(Rolling { to: self.checkpoint, before: Rc::default(), changes: 0, phase: Phase::Loading(load) }))
+        Ok(Outcome::job(Rolling { to: self.checkpoint, changes: 0, phase: Phase::Loading(load) }))
     }
 }
 
@@ -259,49 +262,41 @@ impl Execute<Router> for Rollback {
 /// between comes up with the one before.
 struct Rolling {
     to: String,
-    before: Rc<Vec<Entry>>,
     changes: usize,
     phase: Phase,
 }
 
 enum Phase {
     Loading(Load),
-    /// What there is before.
-    Collecting(Collect<Router>, Rc<Vec<Entry>>),
-    Restoring(Restore<Router>),
-    /// It failed: back to what was before.
-    Returning(Restore<Router>, OpError),
+    Restoring(Atomic<Router, usize>),
     Keeping(Keep),
     Storing(Checkpoint),
+}
+
+/// What a phase came to.
+enum Ended {
+    Loaded(Rc<Vec<Entry>>),
+    Restored(Applied<usize>),
+    Kept,
+    Stored,
 }
 
 impl Rolling {
     /// What follows a phase that has ended; none where all is done.
     fn next(&mut self, router: &mut Router, ended: Ended) -> Result<Option<Phase>, OpError> {
-        let registry = || System::of(router).map(|system| Rc::clone(&system.registry));
         Ok(Some(match ended {
-            Ended::Loaded(target) => Phase::Collecting(registry()?.collect().with_undo(), target),
-            Ended::Collected(configuration, target) => {
-                self.before = Rc::new(configuration.into_entries());
-                Phase::Restoring(Restore::new(registry()?, target))
+            Ended::Loaded(target) => {
+                let registry = Rc::clone(&System::of(router)?.registry);
+                let restore = Box::new(Restore::new(Rc::clone(&registry), target));
+                Phase::Restoring(Atomic::new(registry, router, restore))
             }
-            Ended::Restored(Ok(0)) => return Ok(None),
-            Ended::Restored(Ok(changes)) => {
-                self.changes = changes;
+            Ended::Restored(Applied { reply: 0, .. }) => return Ok(None),
+            Ended::Restored(Applied { reply, before, hold }) => {
+                // It has no records: the new configuration takes their place.
+                drop(hold);
+                self.changes = reply;
                 let comment = Some(format!("before rollback {}", self.to));
-                Phase::Keeping(Checkpoints::of(router).keep(None, comment, std::mem::take(&mut self.before))?)
-            }
-            Ended::Restored(Err(error)) => Phase::Returning(Restore::new(registry()?, Rc::clone(&self.before)), error),
-            Ended::Returned(Ok(_), error) => {
-                return Err(OpError { message: format!("{}; all is as before", error.message), ..error });
-            }
-            Ended::Returned(Err(second), error) => {
-                // What there is now is neither: at least it lasts.
-                if let Some(journal) = router.part::<Rc<Journal>>() {
-                    quiver_command::change_log::ChangeLog::unrecorded(&**journal);
-                }
-                let message = format!("{}; going back failed, too: {}", error.message, second.message);
-                return Err(OpError { message, ..error });
+                Phase::Keeping(Checkpoints::of(router).keep(None, comment, before)?)
             }
             Ended::Kept => match router.part::<Rc<Journal>>() {
                 Some(_) => Phase::Storing(Checkpoint::begin(router, false)?),
@@ -312,58 +307,22 @@ impl Rolling {
     }
 }
 
-/// What a phase came to.
-enum Ended {
-    Loaded(Rc<Vec<Entry>>),
-    Collected(Configuration<Router>, Rc<Vec<Entry>>),
-    Restored(Result<usize, OpError>),
-    Returned(Result<usize, OpError>, OpError),
-    Kept,
-    Stored,
-}
-
-/// A step of a job within this one: what it ends with, or how to go on.
-fn within<T>(step: Step<T>, ended: impl FnOnce(Result<T, OpError>) -> Result<Ended, OpError>) -> Result<Ended, Step<Rolled>> {
-    match step {
-        Step::Done(result) => ended(result).map_err(|error| Step::Done(Err(error))),
-        Step::Sleep(pause) => Err(Step::Sleep(pause)),
-        Step::Wait => Err(Step::Wait),
-        Step::Again | Step::Print(_) => Err(Step::Again),
-    }
-}
-
 impl Job<Router, Rolled> for Rolling {
     fn step(&mut self, router: &mut Router, budget: Duration) -> Step<Rolled> {
-        let ended = match &mut self.phase {
-            Phase::Loading(load) => within(load.step(router, budget), |loaded| loaded.map(Ended::Loaded)),
-            Phase::Collecting(collect, target) => {
-                within(collect.step(router, budget), |now| Ok(Ended::Collected(now?, Rc::clone(target))))
-            }
-            Phase::Restoring(restore) => {
-                let step = restore.step(router, budget);
-                let has_changed = restore.has_changed();
-                within(step, |done| match done {
-                    Err(error) if !has_changed => Err(error),
-                    done => Ok(Ended::Restored(done)),
-                })
-            }
-            Phase::Returning(restore, error) => {
-                within(restore.step(router, budget), |done| Ok(Ended::Returned(done, error.clone())))
-            }
-            Phase::Keeping(keep) => within(keep.step(router, budget), |kept| {
-                // The rollback is done: that it cannot be undone is no reason to have it fail.
-                if let Err(error) = kept {
-                    tracing::warn!(target: "startup", "the configuration before the rollback is not kept: {error}");
-                }
-                Ok(Ended::Kept)
-            }),
-            Phase::Storing(store) => within(store.step(router, budget), |stored| stored.map(|()| Ended::Stored)),
+        let step = match &mut self.phase {
+            Phase::Loading(load) => load.step(router, budget).map(Ended::Loaded),
+            Phase::Restoring(restore) => restore.step(router, budget).map(Ended::Restored),
+            Phase::Keeping(keep) => keep.ended(router, budget).map(|()| Ended::Kept),
+            Phase::Storing(store) => store.step(router, budget).map(|()| Ended::Stored),
         };
-        let next = match ended {
-            Ok(ended) => self.next(router, ended),
-            Err(step) => return step,
+        let ended = match step {
+            Step::Done(Ok(ended)) => ended,
+            Step::Done(Err(error)) => return Step::Done(Err(error)),
+            Step::Sleep(pause) => return Step::Sleep(pause),
+            Step::Wait => return Step::Wait,
+            Step::Again | Step::Print(_) => return Step::Again,
         };
-        match next {
+        match self.next(router, ended) {
             Ok(Some(phase)) => {
                 self.phase = phase;
                 Step::Again
@@ -376,10 +335,9 @@ impl Job<Router, Rolled> for Rolling {
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.phase {
             Phase::Loading(load) => load.poll_ready(context),
-            Phase::Restoring(restore) | Phase::Returning(restore, _) => restore.poll_ready(context),
+            Phase::Restoring(restore) => restore.poll_ready(context),
             Phase::Keeping(keep) => keep.poll_ready(context),
             Phase::Storing(store) => store.poll_ready(context),
-            Phase::Collecting(..) => Poll::Ready(()),
         }
     }
 
@@ -395,7 +353,6 @@ impl Job<Router, Rolled> for Rolling {
     fn cancel(&mut self, router: &mut Router) {
         match &mut self.phase {
             Phase::Loading(load) => load.cancel(router),
-            Phase::Collecting(collect, _) => collect.cancel(router),
             Phase::Restoring(restore) => restore.cancel(router),
             _ => {}
         }

@@ -80,6 +80,8 @@ pub struct Unix {
     pub log: Option<PathBuf>,
     /// Files of commands to run at start, in order.
     pub exec: Vec<PathBuf>,
+    /// Whether those files change all that they change, or nothing.
+    pub startup_atomic: bool,
     /// Where the command language listens; `cli.sock` in the runtime folder where nothing is said.
     pub cli_listen: Vec<(Listen, Value)>,
     /// Folder of sockets.
@@ -275,6 +277,7 @@ impl Unix {
             interactive: block.flag("interactive"),
             log: path("log"),
             exec: exec.map(|value| value.path().to_owned()).collect(),
+            startup_atomic: block.flag("startup-atomic"),
             cli_listen: block.values("cli-listen").map(|value| Ok((value.listen()?, value.clone()))).collect::<Result<_, _>>()?,
             runtime_dir: path("runtime-dir").unwrap_or_else(|| RUNTIME_DIR.into()),
             state_dir: path("state-dir"),

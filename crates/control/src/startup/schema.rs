@@ -87,6 +87,7 @@ fn unix() -> Section {
         .value("log", "file")
         .value("exec", "file")
         .value("startup-config", "file")
+        .flag("startup-atomic")
         .value("cli-listen", "path or host:port")
         .flag("cli-line-mode")
         .value("cli-idle-timeout", "seconds")

@@ -12,6 +12,9 @@ const IFLA_ADDRESS: u16 = 1;
 const IFLA_MTU: u16 = 4;
 const IFLA_MASTER: u16 = 10;
 const IFLA_TXQLEN: u16 = 13;
+const IFLA_OPERSTATE: u16 = 16;
+/// `IF_OPER_DORMANT` of linux/if.h.
+const DORMANT: u8 = 5;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const RTA_OIF: u16 = 4;
@@ -61,6 +64,8 @@ pub(super) struct LinkChange {
     pub queue_length: Option<u32>,
     pub master: Option<u32>,
     pub up: Option<bool>,
+    /// Out of operation until its carrier comes back.
+    pub dormant: bool,
 }
 
 /// Changes a device of the netlink socket's namespace.
@@ -76,6 +81,9 @@ pub(super) fn change_link(netlink: &OwnedFd, index: u32, change: LinkChange) -> 
         if let Some(value) = value {
             m.attribute(kind, &value.to_ne_bytes());
         }
+    }
+    if change.dormant {
+        m.attribute(IFLA_OPERSTATE, &[DORMANT]);
     }
     m.request(netlink)
 }

@@ -269,9 +269,15 @@ impl Tap {
         let Some(queue) = self.queues.first() else { return Ok(()) };
         match control_pointer(queue, libc::TUNSETCARRIER, c_int::from(on)) {
             // Kernels before 5.0 have no such thing.
-            Err(e) if e.raw_os_error() != Some(libc::EINVAL) => Err(e),
-            _ => Ok(()),
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return Ok(()),
+            done => done?,
+        };
+        if !on {
+            // The kernel announces lost carriers once a second, and takes routes out then; another state of operation it announces at once,
+            // with the carrier in it. Where that fails, as where the device is gone, its own announcement comes.
+            let _ = change_link(&self.netlink, self.bound, LinkChange { dormant: true, ..LinkChange::default() });
         }
+        Ok(())
     }
 }
 
@@ -331,6 +337,7 @@ fn make_with(config: &TapConfig, fds: NamespaceFds) -> Result<Made, TapError> {
         queue_length: config.rx_size.map(|s| s as u32),
         master,
         up: Some(config.host_up),
+        dormant: false,
     };
     change_link(&netlink, device.index, change).map_err(failed("configuring"))?;
     for address in &config.host_addresses {

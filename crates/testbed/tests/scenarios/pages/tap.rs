@@ -94,6 +94,14 @@ fn the_device_follows_the_interface_and_is_made_again_when_somebody_deletes_it()
     eventually("no carrier while the interface is down", BOUND, || carrier().trim() == "0");
     router.script("set interface ip address tap0 10.0.0.1/24\nset interface state tap0 up").unwrap();
     eventually("carrier", BOUND, || carrier().trim() == "1");
+    for _ in 0..3 {
+        // The kernel's own announcements of lost carriers are a second apart.
+        let state = || middle.run("cat /sys/class/net/mine/operstate", BOUND).unwrap().stdout;
+        eventually("in operation", BOUND, || state().trim() == "up");
+        router.cli("set interface state tap0 down").unwrap();
+        assert_ne!(state().trim(), "up", "Linux knows at once");
+        router.cli("set interface state tap0 up").unwrap();
+    }
     eventually("the host reaches the router", BOUND, || middle.pings("10.0.0.1", 1).unwrap());
     let flood = middle.background("ping -q -f 10.0.0.1").unwrap();
     let mut survivor = Survivor::default();

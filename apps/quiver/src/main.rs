@@ -7,6 +7,7 @@ use quiver_control::{BUILT_IN, Plugin};
 
 /// Plugins that are crates of their own, each with one `pub fn plugin() -> Plugin`.
 const PLUGINS: &[fn() -> Plugin] = &[
+    quiver_bfd::plugin,
     quiver_nat44::plugin,
     quiver_linux_cp::plugin,
     quiver_linux_nl::plugin,
@@ -55,6 +56,7 @@ mod tests {
         assert_eq!(of(&core), CLASSES);
         assert_eq!(of(&["nat44"]), quiver_nat44::plugin().log_classes);
         assert_eq!(of(&["linux-cp"]), quiver_linux_cp::plugin().log_classes);
+        assert_eq!(of(&["bfd"]), quiver_bfd::plugin().log_classes);
         assert_eq!(of(&["linux-nl"]), quiver_linux_nl::plugin().log_classes);
         // Devices of DPDK are interfaces.
         assert_eq!(of(&["dpdk"]), ["dpdk", "interface"]);
@@ -65,7 +67,13 @@ mod tests {
     /// The page is written by `QUIVER_WRITE=1 cargo test -p quiver commands_page`.
     #[test]
     fn the_commands_page_is_what_the_commands_declare() {
-        let ours = [quiver_nat44::plugin(), quiver_linux_cp::plugin(), quiver_linux_nl::plugin(), quiver_urpf::plugin()];
+        let ours = [
+            quiver_bfd::plugin(),
+            quiver_nat44::plugin(),
+            quiver_linux_cp::plugin(),
+            quiver_linux_nl::plugin(),
+            quiver_urpf::plugin(),
+        ];
         let plugins: Vec<_> = BUILT_IN.into_iter().chain(ours).collect();
         let page = ops::reference(&plugins);
         if std::env::var_os("QUIVER_WRITE").is_some() {

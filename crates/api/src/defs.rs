@@ -11,6 +11,7 @@ use crate::schema::{Array, Definition, Field, Head, Kind, Message, MessageInfo, 
 mod af_packet;
 mod af_xdp;
 mod arp;
+mod bfd;
 mod ethernet_types;
 mod fib_types;
 mod interface;
@@ -36,6 +37,7 @@ mod vpe_types;
 pub use af_packet::*;
 pub use af_xdp::*;
 pub use arp::*;
+pub use bfd::*;
 pub use ethernet_types::*;
 pub use fib_types::*;
 pub use interface::*;
@@ -84,4 +86,5 @@ pub(crate) static MODULES: &[&Module] = &[
     nat_types(),
     nat44_ed(),
     lcp(),
+    bfd(),
 ];

@@ -34,6 +34,7 @@ mod control;
 mod events;
 mod link_local;
 mod list;
+mod next_hop;
 pub mod ops;
 mod path;
 mod path_mtu;

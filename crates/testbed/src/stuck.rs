@@ -69,3 +69,23 @@ fn endless_loop(process: u32) -> io::Result<u64> {
     }
     Err(io::Error::other("no two bytes of the program's code are a jump to itself"))
 }
+
+/// Calls `f` while a thread of another program, and none of its others, is stopped.
+///
+/// # Errors
+/// The system's, where it may not be traced.
+pub fn while_stopped<R>(thread: u32, f: impl FnOnce() -> R) -> io::Result<R> {
+    let thread = libc::pid_t::try_from(thread).map_err(io::Error::other)?;
+    let ask = |request| {
+        let none = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: these requests take no pointers.
+        if unsafe { libc::ptrace(request, thread, none, none) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    };
+    ask(libc::PTRACE_ATTACH)?;
+    let mut status = 0;
+    // SAFETY: `status` is a place for an int.
+    let stopped = crate::sys::check(unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) });
+    let result = stopped.map(|_| f());
+    // It belongs to this thread, which alone can let it go on.
+    ask(libc::PTRACE_DETACH).and(result)
+}

@@ -70,6 +70,9 @@ retvals! {
     INVALID_SUB_SW_IF_INDEX = -98, "no such sub-interface";
     TABLE_TOO_BIG = -99, "table too big";
     CANNOT_ENABLE_DISABLE_FEATURE = -100, "feature could not be switched";
+    BFD_EEXIST = -101, "BFD session exists already";
+    BFD_ENOENT = -102, "no such BFD session";
+    BFD_NOTSUPP = -104, "not supported of BFD";
     ADDRESS_IN_USE = -105, "address in use";
     ADDRESS_NOT_IN_USE = -106, "address not in use";
     QUEUE_FULL = -107, "queue full";

@@ -6,8 +6,6 @@ use quiver_command::operation::Absent;
 /// The commands, by what they are about.
 pub const ABSENT: &[Absent] = &[
     absent("abf", "policy routes (ABF)"),
-    absent("bfd", "BFD sessions in the data plane"),
-    absent("show bfd", "BFD sessions in the data plane"),
     absent("bond", "bonds"),
     absent("create bond", "bonds"),
     absent("show bond", "bonds"),

@@ -41,6 +41,8 @@ struct Client {
     interfaces: Option<Wish>,
     neighbors: Vec<Wish>,
     neighbors_v2: Vec<Wish>,
+    /// What plugins tell it, by the event's name, with what the client calls itself.
+    others: BTreeMap<&'static str, u32>,
     events: Vec<u8>,
     lost: u64,
     /// Packets' traces that it reads, by thread, as they were when it began.
@@ -172,6 +174,23 @@ impl Clients {
         if on {
             wishes.push(wish);
         }
+    }
+
+    /// Begins or ends to send a client a plugin's events of type `M`; gives VPP's code.
+    pub fn want<M: quiver_api::Message>(&mut self, index: u32, on: bool, pid: u32) -> i32 {
+        let Some(client) = self.by_index.get_mut(&index) else { return retval::INVALID_REGISTRATION };
+        let had = client.others.remove(M::INFO.name).is_some();
+        if on {
+            client.others.insert(M::INFO.name, pid);
+        }
+        // As with interfaces: what is asked for twice, or ended without having begun, is refused and changes nothing.
+        if on == had { retval::INVALID_REGISTRATION } else { 0 }
+    }
+
+    /// Sends a plugin's event to all clients that want those of its type: `event` makes it of a client's number and of what the
+    /// client calls itself.
+    pub fn tell_wanting<M: quiver_api::Message>(&mut self, event: impl Fn(u32, u32) -> M) {
+        self.tell(|client, index| client.others.get(M::INFO.name).map(|pid| event(index, *pid)).into_iter().collect());
     }
 
     /// The place of a client's copy of packets' traces.

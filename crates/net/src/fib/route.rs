@@ -111,7 +111,7 @@ impl Fib {
         }
     }
 
-    fn unref<F: Select>(&mut self, lb: u32) {
+    pub(super) fn unref<F: Select>(&mut self, lb: u32) {
         if let Some(list) = self.lists.get_mut(lb) {
             list.refs = list.refs.saturating_sub(1);
         }

@@ -16,6 +16,7 @@ mod attacks_clients;
 mod attacks_files;
 mod attacks_graph;
 mod attacks_wire;
+mod bfd;
 mod bridge;
 mod documents;
 mod forwarding;

@@ -1,0 +1,35 @@
+//! Messages of `bfd.api`.
+
+use super::*;
+
+module! {
+    bfd "2.0.0"
+    aliases {
+    }
+    enums {
+        BfdState "bfd_state": u32 { BFD_STATE_API_ADMIN_DOWN = 0, BFD_STATE_API_DOWN = 1, BFD_STATE_API_INIT = 2, BFD_STATE_API_UP = 3 }
+    }
+    enumflags {
+    }
+    unions {
+    }
+    types {
+    }
+    messages {
+        client BfdUdpAdd "bfd_udp_add" -> bfd_udp_add_reply { sw_if_index: InterfaceIndex, desired_min_tx: u32, required_min_rx: u32, local_addr: Address, peer_addr: Address, detect_mult: u8, is_authenticated: bool, bfd_key_id: u8, conf_key_id: u32 }
+        context BfdUdpAddReply "bfd_udp_add_reply" { retval: i32 }
+        client BfdUdpUpd "bfd_udp_upd" -> bfd_udp_upd_reply { sw_if_index: InterfaceIndex, desired_min_tx: u32, required_min_rx: u32, local_addr: Address, peer_addr: Address, detect_mult: u8, is_authenticated: bool, bfd_key_id: u8, conf_key_id: u32 }
+        context BfdUdpUpdReply "bfd_udp_upd_reply" { retval: i32, stats_index: u32 }
+        client BfdUdpMod "bfd_udp_mod" -> bfd_udp_mod_reply { sw_if_index: InterfaceIndex, desired_min_tx: u32, required_min_rx: u32, local_addr: Address, peer_addr: Address, detect_mult: u8 }
+        context BfdUdpModReply "bfd_udp_mod_reply" { retval: i32 }
+        client BfdUdpDel "bfd_udp_del" -> bfd_udp_del_reply { sw_if_index: InterfaceIndex, local_addr: Address, peer_addr: Address }
+        context BfdUdpDelReply "bfd_udp_del_reply" { retval: i32 }
+        client BfdUdpSessionDump "bfd_udp_session_dump" => bfd_udp_session_details {  }
+        context BfdUdpSessionDetails "bfd_udp_session_details" { sw_if_index: InterfaceIndex, local_addr: Address, peer_addr: Address, state: BfdState, is_authenticated: bool, bfd_key_id: u8, conf_key_id: u32, required_min_rx: u32, desired_min_tx: u32, detect_mult: u8 }
+        client BfdUdpSessionSetFlags "bfd_udp_session_set_flags" -> bfd_udp_session_set_flags_reply { sw_if_index: InterfaceIndex, local_addr: Address, peer_addr: Address, flags: IfStatusFlags }
+        context BfdUdpSessionSetFlagsReply "bfd_udp_session_set_flags_reply" { retval: i32 }
+        client WantBfdEvents "want_bfd_events" -> want_bfd_events_reply ! bfd_udp_session_event { enable_disable: bool, pid: u32 }
+        context WantBfdEventsReply "want_bfd_events_reply" { retval: i32 }
+        plain BfdUdpSessionEvent "bfd_udp_session_event" { client_index: u32, pid: u32, sw_if_index: InterfaceIndex, local_addr: Address, peer_addr: Address, state: BfdState, is_authenticated: bool, bfd_key_id: u8, conf_key_id: u32, required_min_rx: u32, desired_min_tx: u32, detect_mult: u8 }
+    }
+}

@@ -1,0 +1,117 @@
+//! BFD with the real BIRD as the other side.
+
+use std::time::Duration;
+
+use crate::common;
+
+use common::{BOUND, assert_buffers_are_back, eventually};
+use quiver_testbed::stuck::while_stopped;
+use quiver_testbed::{Guard, Host, LinkOptions, Router, Scenario, bird};
+
+/// Both sides send every 10 ms. The machine of a test may do other things for longer than three of these.
+const MULTIPLIER: u32 = 50;
+
+struct Scene {
+    peer: Host,
+    router: Router,
+}
+
+impl Scene {
+    fn new(workers: u32) -> Self {
+        let [middle, peer] = ["router", "peer"].map(|name| Host::new(name).unwrap());
+        peer.veth("eth0", &middle, "r0", &LinkOptions::default()).unwrap();
+        middle.disable_ipv6("r0").unwrap();
+        peer.ip("addr add 10.0.0.2/24 dev eth0\naddr add 2001:db8::2/64 dev eth0 nodad").unwrap();
+        let router = Router::start(&middle, &format!("cpu {{ workers {workers} }}")).expect("router");
+        let add = |local: &str, peer: &str| {
+            format!(
+                "bfd udp session add interface host-r0 local-addr {local} peer-addr {peer} \
+                 desired-min-tx 10000 required-min-rx 10000 detect-mult {MULTIPLIER}\n"
+            )
+        };
+        let commands = format!(
+            "create host-interface name r0\nset interface state host-r0 up\n\
+             set interface ip address host-r0 10.0.0.1/24\nset interface ip address host-r0 2001:db8::1/64\n{}{}",
+            add("10.0.0.1", "10.0.0.2"),
+            add("2001:db8::1", "2001:db8::2")
+        );
+        router.script(&commands).expect("configuration");
+        Self { peer, router }
+    }
+
+    fn bird(&self) -> Guard {
+        let text = format!(
+            "router id 10.0.0.2;\nprotocol device {{ scan time 1; }}\n\
+             protocol bfd {{\n  interface \"eth0\" {{ interval 10 ms; multiplier {MULTIPLIER}; }};\n  \
+             neighbor 10.0.0.1 dev \"eth0\" local 10.0.0.2;\n  neighbor 2001:db8::1 dev \"eth0\" local 2001:db8::2;\n}}\n"
+        );
+        bird(&self.peer, &self.router.file("bird"), "peer", &text).unwrap()
+    }
+
+    /// Our states of both sessions.
+    fn ours(&self) -> Vec<String> {
+        let shown: serde_json::Value = serde_json::from_str(&self.router.cli_json("show bfd sessions").unwrap()).unwrap();
+        let state = |session: &serde_json::Value| session["state"].as_str().unwrap_or_default().to_owned();
+        shown.as_array().unwrap().iter().map(state).collect()
+    }
+
+    /// How many of BIRD's sessions are up.
+    fn theirs_up(&self) -> usize {
+        let ctl = self.router.file("bird").join("peer.ctl");
+        let shown = self.peer.run(&format!("birdc -s {} show bfd sessions", ctl.display()), BOUND).unwrap();
+        shown.stdout.lines().filter(|line| line.split_whitespace().any(|word| word == "Up")).count()
+    }
+
+    fn until_up(&self) {
+        eventually("our sessions up", BOUND, || self.ours() == ["up", "up"]);
+        eventually("BIRD's sessions up", BOUND, || self.theirs_up() == 2);
+    }
+
+    fn line(&self, session: u32, name: &str) -> String {
+        let shown = self.router.cli(&format!("show bfd session {session}")).unwrap();
+        shown.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("no {name} in\n{shown}")).to_owned()
+    }
+}
+
+#[test]
+fn bird_comes_up_and_each_side_notices_that_the_other_stops() {
+    let Some(_scenario) = Scenario::begin(&["ip", "bird"]) else { return };
+    for workers in [0, 2] {
+        let scene = Scene::new(workers);
+        let mut daemon = scene.bird();
+        scene.until_up();
+        for session in [0, 1] {
+            eventually("intervals of 10 ms", BOUND, || scene.line(session, "Transmit interval").contains(" 10000"));
+        }
+        daemon.kill().unwrap();
+        eventually("down without BIRD", BOUND, || scene.ours() == ["down", "down"]);
+        assert!(scene.line(0, "Diagnostic").contains("Control Detection Time Expired"));
+        let _daemon = scene.bird();
+        scene.until_up();
+        let of = "interface host-r0 local-addr 10.0.0.1 peer-addr 10.0.0.2";
+        scene.router.cli(&format!("bfd udp session set-flags {of} admin down")).unwrap();
+        eventually("one of BIRD's goes down", BOUND, || scene.theirs_up() == 1);
+        scene.router.cli(&format!("bfd udp session set-flags {of} admin up")).unwrap();
+        scene.until_up();
+        // Nothing is said: BIRD has to notice.
+        scene.router.cli(&format!("bfd udp session del {of}")).unwrap();
+        eventually("one of BIRD's goes down in silence", BOUND, || scene.theirs_up() == 1);
+        assert_buffers_are_back(&scene.router);
+    }
+}
+
+#[test]
+fn sessions_of_workers_stay_up_while_main_stands_still() {
+    let Some(_scenario) = Scenario::begin(&["ip", "bird"]) else { return };
+    let scene = Scene::new(1);
+    let _daemon = scene.bird();
+    scene.until_up();
+    let before = scene.line(0, "times up");
+    // Twice the detection time.
+    let still = Duration::from_millis(20 * u64::from(MULTIPLIER));
+    while_stopped(scene.router.pid(), || std::thread::sleep(still)).unwrap();
+    assert_eq!(scene.theirs_up(), 2, "BIRD has missed nothing");
+    let times = |line: &str| line.split(", ").last().map(str::to_owned);
+    assert_eq!(times(&scene.line(0, "times up")), times(&before));
+    assert_eq!(scene.ours(), ["up", "up"]);
+}

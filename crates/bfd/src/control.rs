@@ -308,7 +308,9 @@ pub fn remove(router: &mut Router, key: &Key) -> Result<(), OpError> {
         bfd.on(router, session.owner, move |sessions| sessions.remove(session.discriminator).is_some());
         router.release_next_hop(session.lb);
         listen(router, bfd, FamilyId::of(&key.peer))
-    })
+    })?;
+    follow(router, key);
+    Ok(())
 }
 
 /// The sessions as they are now on their threads, by number.
@@ -331,6 +333,20 @@ pub fn statuses(router: &mut Router) -> Result<BTreeMap<u32, Status>, OpError> {
 /// Packets received and sent of a session.
 pub fn packets(bfd: &Bfd, id: u32) -> [u64; 2] {
     bfd.parts.counters.each_ref().map(|counters| counters.sum(id).0)
+}
+
+/// Routes use a next hop unless a session with it has failed.
+pub(crate) fn follow(router: &mut Router, key: &Key) {
+    let Ok(bfd) = bfd(router) else { return };
+    let first = Key {
+        interface: key.interface,
+        local: std::net::Ipv4Addr::UNSPECIFIED.into(),
+        peer: std::net::Ipv4Addr::UNSPECIFIED.into(),
+    };
+    // Of several own addresses there can be sessions with the same peer.
+    let mut same = bfd.sessions.range(first..).take_while(|(other, _)| other.interface == key.interface);
+    let failed = same.any(|(other, session)| other.peer == key.peer && session.status.is_some_and(|status| status.failed));
+    router.set_next_hop_usable(key.interface, key.peer, !failed);
 }
 
 fn on_interface(router: &mut Router, event: &IfEvent) {

@@ -46,6 +46,8 @@ fn take(router: &mut Router, notice: &Notice, now: u64) {
     let Some(key) = bfd.by_discriminator.get(&notice.discriminator).copied() else { return };
     let Some(session) = bfd.sessions.get_mut(&key) else { return };
     let before = session.status.replace(notice.status);
+    control::follow(router, &key);
+    let Some(session) = router.part_mut::<Bfd>().and_then(|bfd| bfd.sessions.get_mut(&key)) else { return };
     let state = |status: Option<&Status>| status.map_or(State::Down, |status| status.state);
     let (was, is) = (state(before.as_ref()), notice.status.state);
     if was == is {

@@ -2,6 +2,7 @@
 
 mod api;
 mod commands;
+mod forwarding;
 mod machine;
 mod nodes;
 

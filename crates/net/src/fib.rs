@@ -18,11 +18,11 @@
 //! *Sources.* Every prefix has the routes of several sources (an interface's address, the user, a neighbour); the best
 //! one forwards, the others wait ([`Source`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use quiver_graph::GraphError;
 use quiver_graph::stats::Stats;
+use quiver_graph::{GraphError, IfIndex};
 use quiver_tables::mem::Budget;
 use quiver_tables::qsbr::Domain;
 
@@ -151,6 +151,8 @@ pub struct Fib {
     pub(crate) v4: Tables<V4>,
     pub(crate) v6: Tables<V6>,
     pub(crate) link_locals: LinkLocals,
+    /// Next hops that routes do not use for the time being, with the lists that would.
+    withheld: BTreeMap<(IfIndex, IpAddr), BTreeSet<u32>>,
     domain: Domain,
     budget: Budget,
 }
@@ -166,6 +168,7 @@ impl Fib {
             v4: Tables::new(),
             v6: Tables::new(),
             link_locals: LinkLocals::new(domain).map_err(memory)?,
+            withheld: BTreeMap::new(),
             domain: domain.clone(),
             budget: Budget::unlimited(),
         })
@@ -183,15 +186,23 @@ impl Fib {
         v4 + v6 + self.records.memory_bytes()
     }
 
-    /// Resolves path lists again, and then what depends on those that changed.
+    /// Resolves path lists again, as [`refresh_counted`](Self::refresh_counted).
     pub(crate) fn refresh(&mut self, env: &mut Env<'_>, lists: BTreeSet<u32>) {
+        self.refresh_counted(env, lists);
+    }
+
+    /// Resolves path lists again, and then what depends on those that changed; gives how many there were.
+    fn refresh_counted(&mut self, env: &mut Env<'_>, lists: BTreeSet<u32>) -> usize {
         let mut queue: Vec<u32> = lists.into_iter().rev().collect();
+        let mut count = 0;
         while let Some(lb) = queue.pop() {
+            count += 1;
             let Some(family) = self.lists.get(lb).map(|l| l.key.family) else { continue };
             // Where memory ends, packets take one of the paths; see `Fib::resolve`.
             if self.resolve(env, lb).unwrap_or(true) {
                 queue.extend(by_family!(family, F => <F as Select>::tables(self).dependants(lb)));
             }
         }
+        count
     }
 }

@@ -1,14 +1,57 @@
-//! Next hops that somebody sends to without a route: a load-balance of its own leads there, whatever the tables say.
+//! Next hops that somebody watches. A load-balance of its own leads there, whatever the tables say; and while the next hop is found
+//! dead, routes do not use it.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use quiver_graph::IfIndex;
 
-use super::FibError;
+use super::adjacency::{AdjKey, AdjKind, Env};
 use super::path::{Path, Source};
+use super::records::{Bucket, Class};
 use super::table::by_family;
+use super::{Fib, FibError};
 use crate::Router;
 use crate::ip::FamilyId;
+
+impl Fib {
+    fn set_next_hop_usable(&mut self, env: &mut Env<'_>, interface: IfIndex, address: IpAddr, usable: bool) -> usize {
+        let next_hop = (interface, address);
+        if usable {
+            let lists = self.withheld.remove(&next_hop).unwrap_or_default();
+            return self.refresh_counted(env, lists);
+        }
+        if self.withheld.contains_key(&next_hop) {
+            return 0;
+        }
+        self.withheld.insert(next_hop, BTreeSet::new());
+        let key = AdjKey { family: FamilyId::of(&address), interface, kind: AdjKind::Neighbor(address) };
+        let users = self.adjacencies.find(&key).and_then(|index| self.adjacencies.get(index)).map(|a| a.users.clone());
+        self.refresh_counted(env, users.unwrap_or_default())
+    }
+
+    /// The buckets of a list but those that lead to a withheld next hop. It is noted that the list would use that.
+    pub(super) fn without_withheld(&mut self, lb: u32, mut buckets: Vec<(Bucket, u64)>) -> Vec<(Bucket, u64)> {
+        if self.withheld.is_empty() {
+            return buckets;
+        }
+        buckets.retain(|(bucket, _)| {
+            if !matches!(bucket.class(), Class::Incomplete | Class::Rewrite) {
+                return true;
+            }
+            let Some(AdjKey { interface, kind: AdjKind::Neighbor(address), .. }) =
+                self.adjacencies.get(bucket.index()).map(|a| a.key)
+            else {
+                return true;
+            };
+            let Some(lists) = self.withheld.get_mut(&(interface, address)) else { return true };
+            lists.insert(lb);
+            self.adjacencies.release(bucket.index());
+            false
+        });
+        buckets
+    }
+}
 
 impl Router {
     /// A load-balance that leads to a neighbour on an interface, and nowhere while the interface is down. It is kept until
@@ -29,6 +72,13 @@ impl Router {
         })
     }
 
+    /// Takes a neighbour out of all load-balances that lead to it but those of [`hold_next_hop`](Self::hold_next_hop), or puts it
+    /// back: routes go by their other paths, and are dropped where they have none. Gives the number of path lists that were resolved
+    /// again: prefixes with the same paths share one, so it does not depend on how many prefixes there are.
+    pub fn set_next_hop_usable(&mut self, interface: IfIndex, address: IpAddr, usable: bool) -> usize {
+        self.with_fib(|fib, env| fib.set_next_hop_usable(env, interface, address, usable))
+    }
+
     /// Gives back what [`hold_next_hop`](Self::hold_next_hop) gave.
     pub fn release_next_hop(&mut self, lb: u32) {
         self.with_fib(|fib, _| {
@@ -40,8 +90,102 @@ impl Router {
 
 #[cfg(test)]
 mod tests {
-    use crate::fib::Class;
+    use std::net::IpAddr;
+
+    use crate::IfIndex;
+    use crate::fib::{Class, Path, Source};
     use crate::testing::{Harness, host_mac};
+    use quiver_wire::IpPrefix;
+
+    const PREFIXES: u32 = 20_000;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn prefix(n: u32) -> IpPrefix {
+        IpPrefix::new(std::net::Ipv4Addr::from_bits(0x1400_0000 + n * 256).into(), 24).unwrap()
+    }
+
+    /// x0 and x1 with a known neighbour each.
+    fn two_links() -> (Harness, [Path; 2]) {
+        let mut h = Harness::new();
+        let link = |h: &mut Harness, n: u8| {
+            let x = h.interface(n);
+            h.router.add_address(x, ip(&format!("10.0.{n}.1")), 24).unwrap();
+            let peer = ip(&format!("10.0.{n}.2"));
+            h.router.add_neighbor(x, peer, host_mac(n), true, false).unwrap();
+            Path::neighbor(x, peer)
+        };
+        let paths = [link(&mut h, 0), link(&mut h, 1)];
+        (h, paths)
+    }
+
+    /// Interfaces that packets to an address leave by, each once.
+    fn out(h: &Harness, address: &str) -> Vec<IfIndex> {
+        let route = h.router.route_lookup(0, ip(address)).unwrap();
+        let leaves = |bucket: &crate::fib::Bucket| {
+            (bucket.class() == Class::Rewrite).then(|| h.router.data.adjacencies.get(bucket.index()).tx_if)
+        };
+        let mut all: Vec<IfIndex> = route.buckets.iter().filter_map(leaves).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    #[test]
+    fn a_dead_next_hop_leaves_many_prefixes_by_the_one_list_that_they_share() {
+        let (mut h, [a, b]) = two_links();
+        let [x0, x1] = [a, b].map(|path| path.interface().unwrap());
+        for n in 0..PREFIXES {
+            h.router.add_route(0, prefix(n), Source::Cli, vec![a, b]).unwrap();
+        }
+        let samples = ["20.0.0.1", "20.39.16.9", "20.78.31.255"];
+        assert!(samples.iter().all(|to| out(&h, to) == [x0, x1]));
+        let dead = ip("10.0.0.2");
+        assert_eq!(h.router.set_next_hop_usable(x0, dead, false), 2, "the prefixes' list, and the neighbour's own, which stays");
+        assert_eq!(h.router.set_next_hop_usable(x0, dead, false), 0, "it is dead already");
+        assert!(samples.iter().all(|to| out(&h, to) == [x1]));
+        assert_eq!(out(&h, "10.0.0.2"), [x0], "the neighbour itself can still be asked");
+        // A route that comes meanwhile does not use it either.
+        h.router.add_route(0, "30.0.0.0/8".parse().unwrap(), Source::Cli, vec![a]).unwrap();
+        assert_eq!(out(&h, "30.0.0.1"), []);
+        assert_eq!(h.router.set_next_hop_usable(x0, dead, true), 2, "the prefixes' list and that of the new route");
+        assert!(samples.iter().all(|to| out(&h, to) == [x0, x1]));
+        assert_eq!(out(&h, "30.0.0.1"), [x0]);
+        assert_eq!(h.router.set_next_hop_usable(x0, dead, true), 0);
+    }
+
+    #[test]
+    fn recursive_routes_and_backup_paths_follow() {
+        let (mut h, [a, b]) = two_links();
+        let [x0, x1] = [a, b].map(|path| path.interface().unwrap());
+        let backup = Path { preference: 10, ..b };
+        h.router.add_route(0, "192.0.2.1/32".parse().unwrap(), Source::Cli, vec![a, backup]).unwrap();
+        for n in 0..100 {
+            h.router.add_route(0, prefix(n), Source::Cli, vec![Path::recursive(ip("192.0.2.1"))]).unwrap();
+        }
+        // Straight through the link's own route.
+        h.router.add_route(0, "40.0.0.0/8".parse().unwrap(), Source::Cli, vec![Path::recursive(ip("10.0.0.2"))]).unwrap();
+        assert_eq!([out(&h, "20.0.9.1"), out(&h, "40.0.0.1")], [[x0], [x0]]);
+        h.router.set_next_hop_usable(x0, ip("10.0.0.2"), false);
+        assert_eq!(out(&h, "20.0.9.1"), [x1]);
+        assert_eq!(out(&h, "40.0.0.1"), []);
+        h.router.set_next_hop_usable(x0, ip("10.0.0.2"), true);
+        assert_eq!([out(&h, "20.0.9.1"), out(&h, "40.0.0.1")], [[x0], [x0]]);
+    }
+
+    #[test]
+    fn an_adjacency_that_only_a_dead_next_hop_needs_is_not_kept() {
+        let (mut h, [a, _]) = two_links();
+        let (x0, unknown) = (a.interface().unwrap(), ip("10.0.0.77"));
+        let before = h.router.fib().adjacencies.iter().count();
+        h.router.set_next_hop_usable(x0, unknown, false);
+        h.router.add_route(0, "50.0.0.0/8".parse().unwrap(), Source::Cli, vec![Path::neighbor(x0, unknown)]).unwrap();
+        assert_eq!(h.router.fib().adjacencies.iter().count(), before);
+        h.router.set_next_hop_usable(x0, unknown, true);
+        assert_eq!(h.router.fib().adjacencies.iter().count(), before + 1);
+    }
 
     #[test]
     fn a_held_next_hop_follows_interface_and_neighbour_until_it_is_released() {

@@ -35,6 +35,9 @@ impl Fib {
             }
             match self.contribute::<F>(env, lb, path) {
                 Ok(buckets) => {
+                    // A neighbour's own route stays: whoever finds out whether it is back sends by that.
+                    let own = key.source == Source::Adjacency;
+                    let buckets = if own { buckets } else { self.without_withheld(lb, buckets) };
                     for (bucket, weight) in buckets {
                         preference = Some(path.preference);
                         let sum = weights.entry(bucket).or_insert_with(|| {

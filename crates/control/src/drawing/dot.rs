@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Drawing, Role};
+use super::{Drawing, Edge, Role};
 
 /// The drawing in the DOT language.
 pub fn dot(drawing: &Drawing) -> String {
@@ -10,11 +10,14 @@ pub fn dot(drawing: &Drawing) -> String {
         "digraph \"graph\" {\n  rankdir=TB;\n  node [shape=box, style=\"rounded,filled\", fontname=\"sans-serif\"];\n",
     );
     for (number, vertex) in drawing.vertices.iter().enumerate() {
-        let note = if vertex.note.is_empty() { String::new() } else { format!("\\n{}", quoted(&vertex.note)) };
+        let mut note = if vertex.note.is_empty() { String::new() } else { format!("\\n{}", quoted(&vertex.note)) };
+        if vertex.dropped > 0 {
+            let _ = write!(note, "\\n{} dropped", vertex.dropped);
+        }
         let _ = writeln!(out, "  n{number} [label=\"{}{note}\", fillcolor=\"{}\"];", quoted(&vertex.name), fill(vertex.role));
     }
-    for (from, to) in &drawing.edges {
-        let _ = writeln!(out, "  n{from} -> n{to};");
+    for Edge { from, to, packets } in &drawing.edges {
+        let _ = writeln!(out, "  n{from} -> n{to} [penwidth={:.1}];", weight(*packets));
     }
     out.push_str("}\n");
     out
@@ -24,10 +27,19 @@ pub fn dot(drawing: &Drawing) -> String {
 pub(super) fn fill(role: Role) -> &'static str {
     match role {
         Role::Input => "#d7ecd9",
-        Role::Inner => "#e3e9f4",
+        Role::Inner => "#eceef1",
+        Role::Ip4 => "#dbe7fb",
+        Role::Ip6 => "#e7defa",
+        Role::Link => "#d5f0f2",
+        Role::Plugin => "#f7e3f0",
         Role::Output => "#fbe8c8",
         Role::End => "#f6d9d7",
     }
+}
+
+/// Width of an edge: a step for each power of ten.
+pub(super) fn weight(packets: u64) -> f64 {
+    if packets == 0 { 0.8 } else { 1.3 + 0.45 * f64::from(packets.ilog10()) }
 }
 
 fn quoted(text: &str) -> String {
@@ -41,8 +53,9 @@ mod tests {
 
     #[test]
     fn names_are_quoted() {
-        let vertex = |name: &str| Vertex { name: name.into(), note: String::new(), role: Role::Inner };
-        let text = dot(&Drawing { vertices: vec![vertex("a\"b"), vertex("c")], edges: vec![(0, 1)] });
-        assert!(text.contains(r#"n0 [label="a\"b""#) && text.contains("n0 -> n1;"), "{text}");
+        let vertex = |name: &str| Vertex { name: name.into(), note: String::new(), role: Role::Inner, dropped: 0 };
+        let text =
+            dot(&Drawing { vertices: vec![vertex("a\"b"), vertex("c")], edges: vec![Edge { from: 0, to: 1, packets: 100 }] });
+        assert!(text.contains(r#"n0 [label="a\"b""#) && text.contains("n0 -> n1 [penwidth=2.2];"), "{text}");
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn layout(drawing: &Drawing, widths: &[f64]) -> Layout {
         .map(|(width, layer)| Item { layer: *layer, width: *width, x: 0.0, above: Vec::new(), below: Vec::new() })
         .collect();
     let chains: Vec<Vec<usize>> =
-        drawing.edges.iter().zip(&backward).map(|((from, to), back)| chain(&mut items, *from, *to, *back)).collect();
+        drawing.edges.iter().zip(&backward).map(|(edge, back)| chain(&mut items, edge.from, edge.to, *back)).collect();
 
     let depth = items.iter().map(|item| item.layer + 1).max().unwrap_or(0);
     let mut order: Vec<Vec<usize>> = vec![Vec::new(); depth];
@@ -73,8 +73,8 @@ fn closing_edges(drawing: &Drawing) -> Vec<bool> {
         Done,
     }
     let mut leaving: Vec<Vec<(usize, usize)>> = vec![Vec::new(); drawing.vertices.len()];
-    for (number, (from, to)) in drawing.edges.iter().enumerate() {
-        leaving[*from].push((number, *to));
+    for (number, edge) in drawing.edges.iter().enumerate() {
+        leaving[edge.from].push((number, edge.to));
     }
     let mut backward = vec![false; drawing.edges.len()];
     let mut marks = vec![Mark::New; drawing.vertices.len()];
@@ -107,7 +107,7 @@ fn closing_edges(drawing: &Drawing) -> Vec<bool> {
 
 /// The layer of each vertex: one below the lowest that leads to it.
 fn layers(drawing: &Drawing, backward: &[bool]) -> Vec<usize> {
-    let forward = || drawing.edges.iter().zip(backward).filter(|(_, back)| !**back).map(|(edge, _)| *edge);
+    let forward = || drawing.edges.iter().zip(backward).filter(|(_, back)| !**back).map(|(edge, _)| (edge.from, edge.to));
     let mut waiting: Vec<usize> = vec![0; drawing.vertices.len()];
     forward().for_each(|(_, to)| waiting[to] += 1);
     let mut layers = vec![0; drawing.vertices.len()];
@@ -226,11 +226,12 @@ fn settle(items: &mut [Item], layer: &[usize], wishes: &[f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drawing::{Role, Vertex};
+    use crate::drawing::{Edge, Role, Vertex};
 
     fn drawing(n: usize, edges: &[(usize, usize)]) -> Drawing {
-        let vertex = |n: usize| Vertex { name: n.to_string(), note: String::new(), role: Role::Inner };
-        Drawing { vertices: (0..n).map(vertex).collect(), edges: edges.to_vec() }
+        let vertex = |n: usize| Vertex { name: n.to_string(), note: String::new(), role: Role::Inner, dropped: 0 };
+        let edges = edges.iter().map(|(from, to)| Edge { from: *from, to: *to, packets: 0 }).collect();
+        Drawing { vertices: (0..n).map(vertex).collect(), edges }
     }
 
     fn check(drawing: &Drawing) -> Layout {
@@ -243,7 +244,7 @@ mod tests {
                 assert!(y != other_y || apart >= BOX_GAP - 0.01, "boxes overlap");
             }
         }
-        for ((from, to), route) in drawing.edges.iter().zip(&layout.routes) {
+        for (Edge { from, to, .. }, route) in drawing.edges.iter().zip(&layout.routes) {
             let centre = |n: usize| (layout.boxes[n].0, layout.boxes[n].1);
             assert_eq!((route[0], *route.last().unwrap()), (centre(*from), centre(*to)));
         }

@@ -11,17 +11,39 @@ mod svg;
 pub use dot::dot;
 pub use svg::svg;
 
-/// What a node is to the reader; decides its colour.
+/// What a node is to the reader; decides its colour, and what stands beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Brings packets in.
     Input,
     /// Works on them.
     Inner,
+    /// Works on packets of IPv4.
+    Ip4,
+    /// Works on packets of IPv6.
+    Ip6,
+    /// Works on frames: Ethernet, VLANs, bridges.
+    Link,
+    /// Works on them for a plugin: NAT, Linux control plane.
+    Plugin,
     /// Sends them out.
     Output,
     /// Ends their way.
     End,
+}
+
+impl Role {
+    /// All roles in the order of the legend, each with its name there.
+    pub const ALL: [(Self, &'static str); 8] = [
+        (Self::Input, "input"),
+        (Self::Link, "Ethernet, bridging"),
+        (Self::Ip4, "IPv4"),
+        (Self::Ip6, "IPv6"),
+        (Self::Plugin, "plugin"),
+        (Self::Inner, "other"),
+        (Self::Output, "output"),
+        (Self::End, "end"),
+    ];
 }
 
 /// A node to draw.
@@ -33,6 +55,19 @@ pub struct Vertex {
     pub note: String,
     /// What it is.
     pub role: Role,
+    /// Packets that it dropped: they stand at the node, since edges from every node to one end would hide all others.
+    pub dropped: u64,
+}
+
+/// An edge, by the places of its nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edge {
+    /// Where it begins.
+    pub from: usize,
+    /// Where it leads.
+    pub to: usize,
+    /// Packets that took it, at most; decides its width.
+    pub packets: u64,
 }
 
 /// Nodes, and edges between them by their places.
@@ -40,6 +75,6 @@ pub struct Vertex {
 pub struct Drawing {
     /// The nodes.
     pub vertices: Vec<Vertex>,
-    /// From, to.
-    pub edges: Vec<(usize, usize)>,
+    /// The edges.
+    pub edges: Vec<Edge>,
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    Drawing,
-    dot::fill,
+    Drawing, Role,
+    dot::{fill, weight},
     layout::{BOX_HEIGHT, layout},
 };
 
@@ -12,6 +12,8 @@ const MARGIN: f64 = 16.0;
 /// Width of a letter of each line; the fonts of readers differ, so there is some room.
 const LETTER: f64 = 7.4;
 const SMALL_LETTER: f64 = 6.2;
+/// Room for the legend below the picture.
+const LEGEND: f64 = 34.0;
 
 /// The drawing as an SVG picture.
 pub fn svg(drawing: &Drawing, title: &str) -> String {
@@ -20,24 +22,34 @@ pub fn svg(drawing: &Drawing, title: &str) -> String {
         .iter()
         .map(|vertex| {
             let (name, note) = (vertex.name.chars().count() as f64 * LETTER, vertex.note.chars().count() as f64 * SMALL_LETTER);
-            (name.max(note) + 20.0).max(64.0)
+            let drops = dropped(vertex.dropped).chars().count() as f64 * SMALL_LETTER;
+            (name.max(note).max(drops) + 20.0).max(64.0)
         })
         .collect();
     let layout = layout(drawing, &widths);
-    let (width, height) = (layout.width + 2.0 * MARGIN, layout.height + 2.0 * MARGIN);
+    let legend = legend(drawing);
+    let (width, height) = ((layout.width + 2.0 * MARGIN).max(legend.1), layout.height + 2.0 * MARGIN + LEGEND);
     let mut out = String::new();
     let _ = write!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" \
          font-family=\"Helvetica, Arial, sans-serif\" text-anchor=\"middle\">\n<title>{}</title>\n\
-         <defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\">\
+         <defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerUnits=\"userSpaceOnUse\" markerWidth=\"9\" markerHeight=\"9\" orient=\"auto\">\
          <path d=\"M0 0L8 4L0 8z\" fill=\"#5b6778\"/></marker></defs>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <g transform=\"translate({MARGIN} {MARGIN})\">\n<g fill=\"none\" stroke=\"#5b6778\" stroke-width=\"1.3\">\n",
+         <g transform=\"translate({MARGIN} {MARGIN})\">\n<g fill=\"none\" stroke=\"#5b6778\">\n",
         escaped(title)
     );
-    for route in &layout.routes {
-        let _ = writeln!(out, "<path d=\"{}\" marker-end=\"url(#tip)\"/>", path(route));
+    for (edge, route) in drawing.edges.iter().zip(&layout.routes) {
+        let (wide, faint) = (weight(edge.packets), if edge.packets == 0 { " stroke-opacity=\"0.4\"" } else { "" });
+        let _ = writeln!(
+            out,
+            "<path d=\"{}\" stroke-width=\"{wide:.1}\"{faint} marker-end=\"url(#tip)\"><title>{} to {}, at most {} packets</title></path>",
+            path(route),
+            escaped(&drawing.vertices[edge.from].name),
+            escaped(&drawing.vertices[edge.to].name),
+            edge.packets
+        );
     }
     out.push_str("</g>\n");
     for (vertex, (x, y, width)) in drawing.vertices.iter().zip(&layout.boxes) {
@@ -58,9 +70,45 @@ pub fn svg(drawing: &Drawing, title: &str) -> String {
                 escaped(&vertex.note)
             );
         }
+        if vertex.dropped > 0 {
+            let below = y + BOX_HEIGHT / 2.0 + 12.0;
+            let _ = writeln!(
+                out,
+                "<text x=\"{x:.1}\" y=\"{below:.1}\" font-size=\"11\" font-weight=\"bold\" fill=\"#b3261e\" stroke=\"#ffffff\" \
+                 stroke-width=\"3\" paint-order=\"stroke\">{}</text>",
+                dropped(vertex.dropped)
+            );
+        }
     }
-    out.push_str("</g>\n</svg>\n");
+    let _ = writeln!(
+        out,
+        "</g>\n<g transform=\"translate({MARGIN} {:.0})\" text-anchor=\"start\">\n{}</g>\n</svg>",
+        height - LEGEND,
+        legend.0
+    );
     out
+}
+
+fn dropped(packets: u64) -> String {
+    if packets > 0 { format!("{packets} dropped") } else { String::new() }
+}
+
+/// The colours that occur, and how wide they stand side by side.
+fn legend(drawing: &Drawing) -> (String, f64) {
+    let (mut out, mut x) = (String::new(), 0.0);
+    for (role, name) in Role::ALL {
+        if drawing.vertices.iter().any(|vertex| vertex.role == role) {
+            let _ = writeln!(
+                out,
+                "<rect x=\"{x:.0}\" y=\"4\" width=\"14\" height=\"14\" rx=\"3\" fill=\"{}\" stroke=\"#8a96a8\"/>\n\
+                 <text x=\"{:.0}\" y=\"15\" font-size=\"11\" fill=\"#4a5567\">{name}</text>",
+                fill(role),
+                x + 20.0
+            );
+            x += 40.0 + name.len() as f64 * SMALL_LETTER;
+        }
+    }
+    (out, x + 2.0 * MARGIN)
 }
 
 /// A curve through the points, upright at each, that leaves and enters boxes at their edges.
@@ -103,16 +151,21 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drawing::{Role, Vertex};
+    use crate::drawing::{Edge, Vertex};
 
     #[test]
     fn the_picture_shows_every_node_and_edge_and_escapes_text() {
-        let vertex = |name: &str, note: &str, role| Vertex { name: name.into(), note: note.into(), role };
+        let vertex = |name: &str, note: &str, role, dropped| Vertex { name: name.into(), note: note.into(), role, dropped };
         let vertices =
-            vec![vertex("pg-input", "3 packets", Role::Input), vertex("a<&>", "", Role::Inner), vertex("tx", "", Role::End)];
-        let picture = svg(&Drawing { vertices, edges: vec![(0, 1), (1, 2), (0, 2), (1, 1)] }, "a & b");
-        assert_eq!((picture.matches("<text").count(), picture.matches("marker-end").count()), (4, 4));
+            vec![vertex("pg-input", "3 packets", Role::Input, 0), vertex("a<&>", "", Role::Ip4, 7), vertex("tx", "", Role::End, 0)];
+        let edge = |from, to, packets| Edge { from, to, packets };
+        let edges = vec![edge(0, 1, 3), edge(1, 2, 0), edge(0, 2, 1_000_000), edge(1, 1, 1)];
+        let picture = svg(&Drawing { vertices, edges }, "a & b");
+        // Three names, a note, the drops, and three colours in the legend.
+        assert_eq!((picture.matches("<text").count(), picture.matches("marker-end").count()), (8, 4));
         assert!(picture.contains("a&lt;&amp;&gt;") && picture.contains("<title>a &amp; b</title>"), "{picture}");
+        assert!(picture.contains(">7 dropped<") && !picture.contains(">0 dropped<"), "{picture}");
+        assert!(picture.contains("stroke-width=\"4.0\"") && picture.contains("stroke-width=\"0.8\""), "{picture}");
         assert_eq!(picture.matches("<g").count(), picture.matches("</g>").count());
         assert!(!picture.contains("NaN") && !picture.contains("inf"), "{picture}");
     }

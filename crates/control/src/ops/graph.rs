@@ -1,6 +1,6 @@
 //! `show vlib graph`, `show vlib graphviz`, `show vlib graph svg`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -8,12 +8,12 @@ use quiver_command::grammar::Args;
 use quiver_command::operation::{Access, Align, OpError, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_command::request::Execute;
 use quiver_command::{commands, request};
-use quiver_graph::{NodeInfo, NodeKind};
+use quiver_graph::{NodeInfo, NodeKind, Severity};
 use quiver_net::Router;
 use quiver_net::files::{Elsewhere, Files, Use};
 use serde::{Deserialize, Serialize};
 
-use crate::drawing::{Drawing, Role, Vertex, dot, svg};
+use crate::drawing::{Drawing, Edge, Role, Vertex, dot, svg};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
@@ -175,41 +175,106 @@ impl Execute<Router> for DrawGraph {
     }
 }
 
-/// The graph with the packets that went through each node.
+/// From so many interfaces on, their nodes of one kind are drawn as one.
+const MANY: usize = 6;
+
+/// What is drawn of a node: nodes of many interfaces share a name.
+fn drawn_as(router: &Router, node: &str) -> String {
+    let interface = node.strip_suffix("-output").or_else(|| node.strip_suffix("-tx"));
+    let is_one = interface.is_some_and(|name| router.interfaces.iter().any(|interface| interface.name == name));
+    if !is_one || router.interfaces.iter().count() < MANY {
+        return node.to_owned();
+    }
+    if node.ends_with("-tx") { "<interface>-tx".to_owned() } else { "<interface>-output".to_owned() }
+}
+
+fn role(node: &NodeInfo) -> Role {
+    let begins = |words: &[&str]| words.iter().any(|word| node.name.starts_with(word));
+    match node.name.as_str() {
+        _ if node.kind == NodeKind::Input => Role::Input,
+        "error-drop" | "error-punt" | "null-node" | "packet-loop" => Role::End,
+        name if name.ends_with("-drop") || name.ends_with("-punt") => Role::End,
+        name if name.ends_with("-tx") || name.ends_with("-output") => Role::Output,
+        _ if begins(&["nat44", "linux-cp"]) => Role::Plugin,
+        _ if begins(&["ip6", "icmp6", "lookup-ip6"]) => Role::Ip6,
+        _ if begins(&["ip4", "arp", "lookup-ip4"]) => Role::Ip4,
+        _ if begins(&["ethernet", "l2"]) => Role::Link,
+        _ => Role::Inner,
+    }
+}
+
+/// The graph with the packets that went through each node and the drops of each. Where packets are dropped stands at the node, so
+/// there are no edges to the node that frees them.
 fn draw(router: &mut Router, active: bool) -> Drawing {
     let threads = router.graph.fleet().threads();
     let mut drawing = Drawing::default();
-    let mut places = HashMap::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let (mut packets, mut counts): (Vec<u64>, Vec<usize>) = (Vec::new(), Vec::new());
     let nodes = router.graph.nodes();
-    for node in &nodes {
-        let packets: u64 = threads.iter().map(|thread| router.graph.figures(node.id, *thread).vectors).sum();
-        if active && packets == 0 {
+    for node in nodes.iter().filter(|node| node.name != "error-drop") {
+        let vectors: u64 = threads.iter().map(|thread| router.graph.figures(node.id, *thread).vectors).sum();
+        if active && vectors == 0 {
             continue;
         }
-        places.insert(node.name.as_str(), drawing.vertices.len());
-        let role = match node.name.as_str() {
-            _ if node.kind == NodeKind::Input => Role::Input,
-            "error-drop" | "error-punt" | "null-node" | "packet-loop" => Role::End,
-            name if name.ends_with("-drop") || name.ends_with("-punt") => Role::End,
-            name if name.ends_with("-tx") || name.ends_with("-output") => Role::Output,
-            _ => Role::Inner,
-        };
-        let note = if packets > 0 { format!("{} packets", grouped(packets)) } else { String::new() };
-        drawing.vertices.push(Vertex { name: node.name.clone(), note, role });
+        let name = drawn_as(router, &node.name);
+        let place = *places.entry(name.clone()).or_insert_with(|| {
+            drawing.vertices.push(Vertex { name, note: String::new(), role: role(node), dropped: 0 });
+            packets.push(0);
+            counts.push(0);
+            drawing.vertices.len() - 1
+        });
+        packets[place] += vectors;
+        counts[place] += 1;
     }
-    let dropped: HashSet<String> =
-        router.graph.error_counts().into_iter().filter(|(_, _, count)| *count > 0).map(|(_, error, _)| error.node).collect();
+    for (place, vertex) in drawing.vertices.iter_mut().enumerate() {
+        let many = if counts[place] > 1 { format!("{} interfaces", counts[place]) } else { String::new() };
+        let through = if packets[place] > 0 { format!("{} packets", grouped(packets[place])) } else { String::new() };
+        let between = if many.is_empty() || through.is_empty() { "" } else { ", " };
+        vertex.note = format!("{many}{between}{through}");
+    }
+    for (_, error, count) in router.graph.error_counts().into_iter().filter(|(_, error, _)| error.severity == Severity::Error) {
+        if let Some(place) = places.get(&drawn_as(router, &error.node)) {
+            drawing.vertices[*place].dropped += count;
+        }
+    }
+    let mut pairs = BTreeSet::new();
     for node in &nodes {
-        let Some(from) = places.get(node.name.as_str()) else { continue };
-        // Every node can drop; where only active nodes are drawn, the edge is there for those that did.
-        let first = usize::from(active && !dropped.contains(&node.name));
-        let nexts = node.nexts.iter().skip(first);
-        let mut targets: Vec<usize> = nexts.filter_map(|next| places.get(next.as_str()).copied()).collect();
-        targets.sort_unstable();
-        targets.dedup();
-        drawing.edges.extend(targets.into_iter().filter(|to| to != from).map(|to| (*from, to)));
+        let Some(from) = places.get(&drawn_as(router, &node.name)) else { continue };
+        let targets = node.nexts.iter().filter_map(|next| places.get(&drawn_as(router, next)));
+        pairs.extend(targets.filter(|to| *to != from).map(|to| (*from, *to)));
     }
+    drawing.edges = pairs.into_iter().map(|(from, to)| Edge { from, to, packets: 0 }).collect();
+    share_out(&mut drawing, &packets);
     drawing
+}
+
+/// Gives edges the packets that took them, as far as the packets of nodes tell: a node's only way in took all that it had, its only
+/// way out all that it did not drop. What stays open gets the most that is possible.
+fn share_out(drawing: &mut Drawing, packets: &[u64]) {
+    let mut coming = packets.to_vec();
+    let mut going: Vec<u64> =
+        packets.iter().zip(&drawing.vertices).map(|(packets, vertex)| packets.saturating_sub(vertex.dropped)).collect();
+    let mut open: Vec<usize> = (0..drawing.edges.len()).collect();
+    while !open.is_empty() {
+        let edges = &drawing.edges;
+        let left = |edge: &usize| coming[edges[*edge].to].min(going[edges[*edge].from]);
+        open.retain(|edge| left(edge) > 0);
+        let only = |edge: &usize| {
+            let others =
+                |same: fn(&Edge) -> usize| open.iter().filter(|other| same(&edges[**other]) == same(&edges[*edge])).count();
+            others(|edge| edge.to) == 1 || others(|edge| edge.from) == 1
+        };
+        let Some(found) = open.iter().copied().find(|edge| only(edge)) else { break };
+        let (Edge { from, to, .. }, packets) = (edges[found], left(&found));
+        drawing.edges[found].packets = packets;
+        coming[to] -= packets;
+        going[from] -= packets;
+        open.retain(|edge| *edge != found);
+    }
+    for edge in open {
+        let Edge { from, to, .. } = drawing.edges[edge];
+        drawing.edges[edge].packets = coming[to].min(going[from]);
+    }
 }
 
 /// `1,234,567`.
@@ -251,6 +316,22 @@ mod tests {
         assert_eq!(lines[0], "           Name                      Next                    Previous         ");
         assert_eq!(lines[1], "ip4-lookup                       ip4-drop [0]             vxlan-gpe-encap     ");
         assert_eq!(lines[2].trim_end(), "                                 ip4-punt [1]                udp-echo");
+    }
+
+    #[test]
+    fn edges_have_the_packets_that_nodes_tell_of() {
+        let vertex = |dropped| Vertex { name: String::new(), note: String::new(), role: Role::Inner, dropped };
+        let edge = |(from, to)| Edge { from, to, packets: 0 };
+        // 0 drops 40 of 100 and sends the rest to 1, which sends 50 to 2 and 10 to 3; nothing goes from 0 to 3.
+        let mut drawing =
+            Drawing { vertices: [40, 0, 0, 0].map(vertex).to_vec(), edges: [(0, 1), (0, 3), (1, 2), (1, 3)].map(edge).to_vec() };
+        share_out(&mut drawing, &[100, 60, 50, 10]);
+        assert_eq!(drawing.edges.iter().map(|edge| edge.packets).collect::<Vec<_>>(), [60, 0, 50, 10]);
+        // Two of equal right: each may have had all.
+        drawing.edges = [(0, 1), (0, 2), (3, 1), (3, 2)].map(edge).to_vec();
+        drawing.vertices[0].dropped = 0;
+        share_out(&mut drawing, &[5, 5, 5, 5]);
+        assert_eq!(drawing.edges.iter().map(|edge| edge.packets).collect::<Vec<_>>(), [5, 5, 5, 5]);
     }
 
     #[test]

@@ -29,7 +29,7 @@ fn how_tos_about_hosts_run_as_printed() {
 fn how_tos_about_several_programs_run_as_printed() {
     run("docs/how-to/routing.md", &["ping", "bird", "birdc"]);
     run("docs/how-to/nat.md", &["ping", "python3", "curl", "ss"]);
-    for page in ["memif", "vlan", "measure"] {
+    for page in ["memif", "vlan", "measure", "af_xdp"] {
         run(&format!("docs/how-to/{page}.md"), &["ping"]);
     }
 }
@@ -39,6 +39,7 @@ fn how_tos_about_what_one_sees_run_as_printed() {
     for page in ["lost-packets", "capture", "workers"] {
         run(&format!("docs/how-to/{page}.md"), &["ping", "tcpdump"]);
     }
+    run("docs/how-to/statistics.md", &["ping", "python3"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # With DPDK where its headers are (libdpdk-dev); DPDK= leaves it out.
 DPDK ?= $(shell . scripts/common.sh; dpdk_features)
 
-.PHONY: help build demo demo-bgp demo-lab test bench lab fuzz attack sanitize guide lint lint-rust lint-lab clean
+.PHONY: help build demo demo-bgp demo-lab test bench lab fuzz attack sanitize guide man lint lint-rust lint-lab clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -58,6 +58,11 @@ attack: ## mutated frames, odd API messages and command lines against a router: 
 guide: ## the guide (docs/) as a site with a search, in target/guide
 	@scripts/install-packages test
 	scripts/guide
+
+man: ## manual pages and shell completion of all programs, laid out as below /usr/share, in target/share
+	@scripts/install-packages test
+	cargo build --locked --release -p quiver -p quiverctl -p quiver-tester $(DPDK)
+	scripts/man $(TARGET)/release
 
 lint: lint-rust lint-lab ## format, clippy without warnings, the workspace checked for aarch64, the lab's rules and types
 

@@ -7,6 +7,7 @@
 //! quiver-tester serve --socket PATH               the same, asked for over a socket
 //! quiver-tester import FILE                       a profile of what another program describes
 //! quiver-tester frames --profile FILE --out PCAP  what a trial would send
+//! quiver-tester generate FOLDER                   manual pages and shell completion
 //! ```
 //! Exit: 0 for a trial that ran, valid or not; 1 and one line on standard error where it could not; 130 after Ctrl-C.
 #![forbid(unsafe_code)]
@@ -19,11 +20,13 @@ mod stateful;
 mod table;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use clap_complete::Shell;
 use options::{Command, Options, TrialOptions};
 use quiver_tester_core::bench::Bench;
 use quiver_tester_core::profile::{Profile, ProfileError};
@@ -57,6 +60,16 @@ enum Failure {
     Output(#[from] io::Error),
 }
 
+/// Writes manual pages and completion for shells, from the definitions of the options.
+fn pages(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let mut command = Options::command();
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        clap_complete::generate_to(shell, &mut command, "quiver-tester", folder)?;
+    }
+    clap_mangen::generate_to(command, folder)
+}
+
 fn main() -> ExitCode {
     // A panic on any thread ends the tester: what it has counted so far cannot be trusted.
     let before = std::panic::take_hook();
@@ -82,6 +95,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::run(options, &stop),
         Command::Import(options) => files::import(options),
         Command::Frames(options) => files::frames(options),
+        Command::Generate { folder } => pages(folder).map_err(|e| Failure::File(folder.display().to_string(), e)),
     };
     match result {
         Ok(()) if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),

@@ -38,6 +38,11 @@ pub enum Command {
     Import(ImportOptions),
     /// What a trial would send, as a capture file; needs no ports
     Frames(FramesOptions),
+    /// Write manual pages and shell completion to a folder
+    Generate {
+        /// Where to
+        folder: PathBuf,
+    },
 }
 
 /// An import.

@@ -97,3 +97,19 @@ fn a_stateful_test_that_cannot_be_is_refused_before_ports_are_opened() {
     said = words(&conf, "20");
     assert!(said.contains("port af-packet:none: "), "{said}");
 }
+
+#[test]
+fn every_command_has_a_manual_page_and_bash_completes_them() {
+    let folder = Folder::new("pages");
+    let program = env!("CARGO_BIN_EXE_quiver-tester");
+    assert!(Command::new(program).arg("generate").arg(&folder.0).status().expect("it runs").success());
+    for command in ["trial", "self-test", "stateful", "serve", "import", "frames"] {
+        let page = std::fs::read_to_string(folder.0.join(format!("quiver-tester-{command}.1"))).expect(command);
+        assert!(page.contains(".SH OPTIONS"), "{command}: {page}");
+    }
+    let script = ". ./quiver-tester.bash; COMP_WORDS=(quiver-tester tr) COMP_CWORD=1 COMP_LINE='quiver-tester tr'; \
+                  function=$(complete -p quiver-tester | sed 's/.*-F \\([^ ]*\\).*/\\1/'); \
+                  \"$function\" quiver-tester tr quiver-tester; echo \"${COMPREPLY[@]}\"";
+    let output = Command::new("bash").args(["-c", script]).current_dir(&folder.0).output().expect("bash");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "trial\n", "{output:?}");
+}

@@ -62,11 +62,8 @@ mod tests {
         assert_eq!(of(&["dpdk"]), ["dpdk", "interface"]);
     }
 
-    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
-
-    /// The page is written by `QUIVER_WRITE=1 cargo test -p quiver commands_page`.
-    #[test]
-    fn the_commands_page_is_what_the_commands_declare() {
+    /// The plugins of every build.
+    fn plugins() -> Vec<quiver_control::Plugin> {
         let ours = [
             quiver_bfd::plugin(),
             quiver_nat44::plugin(),
@@ -74,14 +71,31 @@ mod tests {
             quiver_linux_nl::plugin(),
             quiver_urpf::plugin(),
         ];
-        let plugins: Vec<_> = BUILT_IN.into_iter().chain(ours).collect();
-        let page = ops::reference(&plugins);
+        BUILT_IN.into_iter().chain(ours).collect()
+    }
+
+    /// Holds a page of docs/ against what the code says; `QUIVER_WRITE=1 cargo test -p quiver page` writes it.
+    fn assert_page(name: &str, page: &str) {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
         if std::env::var_os("QUIVER_WRITE").is_some() {
-            std::fs::write(PAGE, &page).unwrap();
+            std::fs::write(&file, page).unwrap();
         }
-        let written = std::fs::read_to_string(PAGE).unwrap_or_default();
+        let written = std::fs::read_to_string(&file).unwrap_or_default();
         let differs = page.lines().zip(written.lines()).find(|(now, then)| now != then);
-        assert!(page == written, "docs/commands.md is not up to date (QUIVER_WRITE=1 writes it): {differs:?}");
+        assert!(page == written, "docs/{name} is not up to date (QUIVER_WRITE=1 writes it): {differs:?}");
+    }
+
+    #[test]
+    fn the_commands_page_is_what_the_commands_declare() {
+        assert_page("commands.md", &ops::reference(&plugins()));
+    }
+
+    #[test]
+    fn the_startup_page_is_what_the_sections_declare() {
+        let dpdk = quiver_control::Plugin { schema: quiver_dpdk::config::schema, ..quiver_control::Plugin::new(&["dpdk"], "") };
+        let reference = ops::startup_reference(&plugins().into_iter().chain([dpdk]).collect::<Vec<_>>());
+        assert!(reference.undescribed().is_empty(), "say what these do: {:?}", reference.undescribed());
+        assert_page("startup.md", &reference.markdown());
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod doctor;
 mod exec;
 mod interactive;
 mod interrupt;
+mod pages;
 mod sockets;
 
 use clap::Parser;
@@ -30,10 +31,17 @@ use serde_json::{Value, json};
 use std::{
     borrow::Cow,
     io::{self, BufRead, IsTerminal, Write},
+    path::PathBuf,
     process::ExitCode,
 };
 
 /// Talks to a running quiver router.
+///
+/// COMMAND is a command of the router, of which `quiverctl help` lists all; `doctor`, which examines the host and needs no router; or
+/// `exec FILE`, which runs the commands of a file that is read here. Without COMMAND it is a prompt on a terminal, and runs the lines of a
+/// pipe otherwise.
+///
+/// It ends with exit status 1 if a command fails, or if nothing came back to a `ping`.
 #[derive(Debug, Parser)]
 #[command(name = "quiverctl", version, disable_help_subcommand = true)]
 struct Options {
@@ -43,6 +51,12 @@ struct Options {
     /// Print replies as JSON, one line each
     #[arg(long)]
     json: bool,
+    /// Write the manual page and shell completion to a folder
+    #[arg(long, value_name = "FOLDER", exclusive = true)]
+    generate: Option<PathBuf>,
+    /// Print what may stand at the end of a command line, for shells
+    #[arg(long, value_name = "LINE", hide = true)]
+    complete: Option<String>,
     /// Command to run; none: read commands from standard input
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
@@ -109,6 +123,15 @@ fn error_json(error: Option<&OpError>, text: &str) -> Value {
 }
 
 fn run(options: &Options) -> Result<ExitCode, Failure> {
+    if let Some(folder) = &options.generate {
+        pages::generate(folder)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(line) = &options.complete {
+        let mut connection = sockets::connect(options.socket.as_deref())?;
+        print!("{}", pages::candidates(&mut connection, line)?);
+        return Ok(ExitCode::SUCCESS);
+    }
     if options.command.first().is_some_and(|word| word == "doctor") {
         return examine(options).map(|()| ExitCode::SUCCESS);
     }

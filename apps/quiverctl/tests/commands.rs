@@ -111,6 +111,7 @@ fn serve(mut stream: UnixStream, mut session: Session) {
                     Ok(Outcome::Job(started)) => job = Some(started),
                     Err(error) => session.answer(Err(error)),
                 },
+                Event::Request(Request::Complete { line, cursor }) => session.completed(registry.complete(&line, cursor, &Fake)),
                 Event::Request(_) => session.answer(Err(OpError::unspecified("not here"))),
                 Event::Interrupt => job.iter_mut().for_each(|job| job.cancel(&mut Fake)),
                 Event::KeyPress => {}
@@ -283,4 +284,53 @@ fn the_usual_sockets_are_tried_in_order() {
         let mut program = Command::new(env!("CARGO_BIN_EXE_quiverctl"));
         assert_eq!(here(program.env("XDG_RUNTIME_DIR", "/nonexistent")), good("<a>\n"));
     }
+}
+
+/// What bash offers for the last of these words, by the completion that the program writes.
+fn offered(router: &Router, words: &[&str]) -> Vec<String> {
+    let folder = router.folder.join("pages");
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_quiverctl"));
+    let (ok, _, error) = texts(&Command::new(&program).arg("--generate").arg(&folder).output().unwrap());
+    assert!(ok, "{error}");
+    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let script = format!(
+        "set -u; . {}; COMP_WORDS=(\"$@\") COMP_CWORD=$(($# - 1)); _quiverctl; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        folder.join("quiverctl.bash").display()
+    );
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script, "bash", "quiverctl", "-s"]).arg(&router.socket).args(words).env("PATH", path);
+    let (ok, words, error) = texts(&bash.output().unwrap());
+    assert!(ok && error.is_empty(), "{error}");
+    words.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_the_commands_of_the_router_and_the_options() {
+    let router = Router::start("json.sock");
+    assert_eq!(offered(&router, &["sa"]), ["say"]);
+    assert_eq!(offered(&router, &[""]), ["say", "wait", "doctor", "exec"]);
+    assert_eq!(offered(&router, &["--j"]), ["--json"]);
+    assert_eq!(offered(&router, &["--json", "wa"]), ["wait"]);
+    // Behind a command only its own arguments.
+    assert_eq!(offered(&router, &["wait", ""]), [""]);
+}
+
+#[test]
+fn bash_runs_nothing_that_stands_in_a_name() {
+    let router = Router::start("json.sock");
+    let file = router.folder.join("made");
+    let word = format!("say $(touch {})", file.display());
+    assert_eq!(offered(&router, &[&word, ""]), [""]);
+    assert!(!file.exists());
+}
+
+#[test]
+fn the_manual_page_has_the_options_and_what_is_no_command_of_the_router() {
+    let router = Router::start("json.sock");
+    offered(&router, &[""]);
+    let page = std::fs::read_to_string(router.folder.join("pages/quiverctl.1")).unwrap();
+    for text in ["\\-\\-socket", "\\-\\-json", "doctor", "exec FILE"] {
+        assert!(page.contains(text), "{text}\n{page}");
+    }
+    assert!(!page.contains("complete"), "hidden: {page}");
 }

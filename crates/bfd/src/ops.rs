@@ -17,8 +17,18 @@ use crate::session::Timing;
 use crate::thread::Key;
 pub use show::{SessionInfo, ShowSession, ShowSessions};
 
+/// Lines that `help` and the reference show.
+const EXAMPLES: &[&str] = &[
+    "bfd udp session add interface host-eth1 local-addr 10.0.0.1 peer-addr 10.0.0.2 desired-min-tx 10000 required-min-rx 10000 detect-mult 3",
+    "bfd udp session mod interface host-eth1 local-addr 10.0.0.1 peer-addr 10.0.0.2 desired-min-tx 50000 required-min-rx 50000 detect-mult 3",
+    "bfd udp session del interface host-eth1 local-addr 10.0.0.1 peer-addr 10.0.0.2",
+    "bfd udp session set-flags interface host-eth1 local-addr 10.0.0.1 peer-addr 10.0.0.2 admin down",
+    "show bfd session 0",
+];
+
 /// Adds the plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
+    registry.examples(EXAMPLES);
     registry.declare::<AddSession>().declare::<ModifySession>().declare::<DeleteSession>().declare::<SetFlags>();
     registry.declare::<ShowSessions>().declare::<ShowSession>();
     registry.configuration(Stage::Services, |router| each(keys(router), session)).covers(&[
@@ -161,5 +171,16 @@ impl Execute<Router> for SetFlags {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let key = key(router, &self.interface, self.local_addr, self.peer_addr)?;
         control::set_admin(router, &key, self.admin == Admin::Up).map(Outcome::Done)
+    }
+}
+
+#[cfg(test)]
+mod example_tests {
+    #[test]
+    fn every_example_can_be_read() {
+        let harness = quiver_net::testing::Harness::new();
+        let registry = quiver_net::ops::testing::registry(&[super::register]);
+        let wrong = registry.wrong_examples(&harness.router);
+        assert!(wrong.is_empty(), "{wrong:?}");
     }
 }

@@ -22,8 +22,9 @@ use crate::watchdog;
 pub const OWNER: &str = "main";
 /// What it counts.
 pub const TEXT: &str = "contained panics";
+const ABOUT: &str = "A bug ended an operation, and not the router; the log has its place.";
 
-static TEXTS: [ErrorText; 1] = [ErrorText { text: TEXT, severity: Severity::Error }];
+static TEXTS: [ErrorText; 1] = [ErrorText { text: TEXT, about: ABOUT, severity: Severity::Error }];
 
 struct Known {
     pulses: Option<Arc<Pulses>>,

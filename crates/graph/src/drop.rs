@@ -14,7 +14,10 @@ use crate::{IfIndex, drop_reasons};
 
 drop_reasons! {
     /// What happens at the end itself.
-    pub enum DropError { Unknown = "dropped without a reason" }
+    pub enum DropError {
+        /// A node dropped the packet and named no reason.
+        Unknown = "dropped without a reason",
+    }
 }
 
 /// Counts every packet by the reason in its aux lane and by its rx interface, and frees it.
@@ -60,7 +63,10 @@ impl VectorNode<Shared> for ErrorDrop {
 
 drop_reasons! {
     /// Why `null-node` drops.
-    pub enum NullDrop { Blackholed = "blackholed packets" }
+    pub enum NullDrop {
+        /// The packet was sent to `null-node`, which drops everything.
+        Blackholed = "blackholed packets",
+    }
 }
 
 /// End of edges whose node has been removed while packets were on their way.
@@ -78,7 +84,10 @@ impl Node<Shared> for NullNode {
 
 drop_reasons! {
     /// Why `packet-loop` drops.
-    pub enum LoopDrop { Loop = "packet loop" }
+    pub enum LoopDrop {
+        /// The packet passed more nodes than any packet may: nodes or features lead in a circle.
+        Loop = "packet loop",
+    }
 }
 
 /// Where packets go that an iteration would never have run to their end (`worker/bound.rs`).

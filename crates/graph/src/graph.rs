@@ -69,6 +69,8 @@ pub struct ErrorInfo {
     pub node: String,
     /// Reason.
     pub text: &'static str,
+    /// What has happened, in a sentence.
+    pub about: &'static str,
     /// Severity.
     pub severity: Severity,
 }
@@ -331,7 +333,7 @@ impl Graph {
             if self.errors.len() <= at {
                 self.errors.push(None);
             }
-            self.errors[at] = Some(ErrorInfo { node: owner.to_owned(), text: e.text, severity: e.severity });
+            self.errors[at] = Some(ErrorInfo { node: owner.to_owned(), text: e.text, about: e.about, severity: e.severity });
             // Names are unique by node and reason; a refusal only means that the directory is full.
             let _ = self.stats.symlink(&format!("/err/{owner}/{}", e.text), "/node/errors", at as u32);
         }

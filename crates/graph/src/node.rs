@@ -71,6 +71,8 @@ impl std::fmt::Display for Severity {
 pub struct ErrorText {
     /// As `show errors` prints it, and as the statistics segment names it.
     pub text: &'static str,
+    /// What has happened, in a sentence; empty where the declaration says nothing.
+    pub about: &'static str,
     /// Its severity.
     pub severity: Severity,
 }
@@ -128,26 +130,36 @@ macro_rules! next_nodes {
     };
 }
 
-/// Declares the drop reasons of a node; `info` marks what is counted without being an error.
+/// Declares the drop reasons of a node; `info` marks what is counted without being an error. The doc comment of a reason is what
+/// the reference says of it.
 ///
 /// ```
 /// quiver_graph::drop_reasons! {
 ///     /// Why ip4-input drops.
-///     pub enum Drop { TtlExpired = "ip4 ttl <= 1", Sent = "replies sent" (info) }
+///     pub enum Drop {
+///         /// The packet has passed as many routers as it may.
+///         TtlExpired = "ip4 ttl <= 1",
+///         /// The router answered.
+///         Sent = "replies sent" (info),
+///     }
 /// }
 /// ```
 #[macro_export]
 macro_rules! drop_reasons {
     (@severity) => { $crate::Severity::Error };
     (@severity info) => { $crate::Severity::Info };
-    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal $(($kind:ident))?),+ $(,)? }) => {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[doc = $about:literal])* $variant:ident = $text:literal $(($kind:ident))?),+ $(,)? }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u16)]
-        $vis enum $name { $($(#[$vmeta])* #[doc = $text] $variant),+ }
+        $vis enum $name { $($(#[doc = $about])* #[doc = concat!("`", $text, "`")] $variant),+ }
         impl $crate::DropReasons for $name {
             const TEXTS: &'static [$crate::ErrorText] =
-                &[$($crate::ErrorText { text: $text, severity: $crate::drop_reasons!(@severity $($kind)?) }),+];
+                &[$($crate::ErrorText {
+                    text: $text,
+                    about: concat!($($about),*).trim_ascii(),
+                    severity: $crate::drop_reasons!(@severity $($kind)?),
+                }),+];
             #[inline(always)]
             fn index(self) -> u16 { self as u16 }
         }

@@ -825,11 +825,17 @@ impl InputNode for DeviceInput {
 drop_reasons! {
     /// Why a device's tx node drops.
     pub enum TxDrop {
+        /// The device's transmit queue is full: packets come faster than the device sends.
         NoRoom = "no free tx slots",
+        /// The interface is down.
         Down = "interface is down",
+        /// The thread has no transmit queue of this device.
         NoQueue = "no tx queue",
+        /// The device is gone or down.
         NoDevice = "device is gone or down",
+        /// The frame is larger than the device can send.
         TooLarge = "frame is larger than the device takes",
+        /// The device's driver did not take the frame.
         Refused = "refused by the device",
     }
 }

@@ -34,9 +34,13 @@ impl Settings {
 pub fn schema(schema: Schema) -> Schema {
     let queues = "a host interface has one queue, and threads write to it by themselves";
     let section = Section::new("linux-cp")
+        .about("Interfaces that are mirrored into Linux")
         .value("default netns", "network namespace")
+        .about("Namespace of host interfaces of which nothing else is said. Without it: the router's own")
         .flag("lcp-sync")
+        .about("Linux' interfaces follow the router's: state, MTU, addresses")
         .flag("lcp-auto-subint")
+        .about("A sub-interface of a mirrored interface is mirrored too")
         .value("num-rx-queues", "queues")
         .without_effect(queues)
         .value("num-tx-queues", "queues")

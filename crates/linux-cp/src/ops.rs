@@ -13,8 +13,20 @@ use serde::Serialize;
 
 use crate::control::{self, NewPair, Pair, lcp};
 
+/// Lines that `help` and the reference show.
+const EXAMPLES: &[&str] = &[
+    "lcp create host-eth1 host-if uplink netns dataplane",
+    "lcp default netns dataplane",
+    "lcp delete host-eth1",
+    "lcp ethertype enable 0x88cc",
+    "lcp lcp-auto-subint on",
+    "lcp lcp-sync on",
+    "show lcp phy host-eth1",
+];
+
 /// Adds the plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
+    registry.examples(EXAMPLES);
     registry.declare::<CreatePair>().declare::<DeletePair>().declare::<SetNamespace>().declare::<ClearNamespace>();
     registry.declare::<SetSync>().declare::<SetAutoSub>().declare::<EnableType>();
     registry.declare::<ShowPairs>().declare::<ShowTypes>();
@@ -328,5 +340,16 @@ impl Execute<Router> for ShowTypes {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Types>, OpError> {
         Ok(Outcome::Done(Types { ethertypes: lcp(router)?.types().to_vec() }))
+    }
+}
+
+#[cfg(test)]
+mod example_tests {
+    #[test]
+    fn every_example_can_be_read() {
+        let harness = quiver_net::testing::Harness::new();
+        let registry = quiver_net::ops::testing::registry(&[super::register]);
+        let wrong = registry.wrong_examples(&harness.router);
+        assert!(wrong.is_empty(), "{wrong:?}");
     }
 }

@@ -35,10 +35,21 @@ impl Default for NetlinkConfig {
 pub fn schema(schema: Schema) -> Schema {
     schema.section(
         Section::new("linux-nl")
+            .about("Routes, neighbors, addresses and link states that Linux announces")
             .value("rx-buffer-size", "size")
+            .about("What each netlink socket may hold, 64k to 1G")
+            .default_is("128M")
             .value("batch-size", "number of changes")
+            .about("Changes that go to the main thread at once, 1 to 65536")
+            .default_is("256")
             .value("fpm-listen", "address:port")
+            .about(
+                "IPv4 address at which routing daemons connect by the forwarding plane manager's protocol; the port is \
+                 2620 unless said. Without it: nowhere",
+            )
             .value("fpm-hold-time", "seconds")
+            .about("How long routes stay that such a daemon leaves behind, 0 to 86400")
+            .default_is("120")
             .value("batch-delay-ms", "milliseconds")
             .without_effect("the next batch follows as soon as the main thread has time"),
     )

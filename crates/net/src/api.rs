@@ -23,7 +23,7 @@ pub use convert::{
     ALL, address, family, from_address, from_prefix, from_union, index_of, is_six, next_hop, prefix, reference, said,
 };
 pub use table::{After, Behind, Call, Details, Dump, Flow, Handlers, Reply, Run, Table};
-pub use trace::{Recorded, Trace};
+pub use trace::{MESSAGES, Recorded, Trace};
 
 use std::rc::Rc;
 

@@ -25,11 +25,17 @@ use crate::local::header::{Behind, LocalFamily, node_name, trace};
 drop_reasons! {
     /// Why packets are not cut, and how many were.
     pub enum Drop {
+        /// A packet that was larger than the MTU was cut into fragments.
         Fragmented = "packet fragmented" (info),
+        /// A fragment was sent.
         Sent = "number of sent fragments" (info),
+        /// The packet is larger than the MTU and must not be cut; its sender gets an ICMP error.
         DontFragment = "can't fragment this packet",
+        /// The headers that each fragment would need are larger than the MTU allows.
         Header = "can't fragment header",
+        /// The headers do not agree with the packet's length.
         Malformed = "malformed packet",
+        /// No packet buffer was free for a fragment.
         Memory = "could not allocate buffer",
     }
 }

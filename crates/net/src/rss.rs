@@ -40,7 +40,12 @@ next_nodes! {
 
 drop_reasons! {
     /// Why packets are not handed over, and how many are.
-    enum Drop { Congestion = "congestion drop", Handed = "packets handed off" (info) }
+    enum Drop {
+        /// The queue to the worker that should take the packet is full.
+        Congestion = "congestion drop",
+        /// The packet went to the worker that its flow belongs to.
+        Handed = "packets handed off" (info),
+    }
 }
 
 /// How an interface's flows are spread.

@@ -17,6 +17,7 @@ use crate::table::{Check, Checks};
 drop_reasons! {
     /// Why a packet is dropped.
     pub enum Drop {
+        /// No route leads back to the source, or, with `strict`, not by the interface that the packet came from.
         Source = "uRPF Drop",
     }
 }

@@ -15,8 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{self, Key, Setting, urpf};
 
+/// Lines that `help` and the reference show.
+const EXAMPLES: &[&str] = &["set urpf ip4 rx strict host-eth1", "set urpf-accept 192.0.2.0/24"];
+
 /// Adds the plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
+    registry.examples(EXAMPLES);
     registry.declare::<SetUrpf>().declare::<SetAccepted>().declare::<ShowUrpf>();
     registry.configuration(Stage::Services, |_| whole(configuration)).covers(&["urpf_set", "urpf_accept_set"]);
 }
@@ -237,4 +241,15 @@ pub fn shown(router: &Router, one: Option<IfIndex>) -> Result<Shown, OpError> {
     });
     let accepted = state.accepted().map(|(table, prefix)| AcceptedInfo { prefix, table });
     Ok(Shown { checks: checks.collect(), accepted: if one.is_none() { accepted.collect() } else { Vec::new() } })
+}
+
+#[cfg(test)]
+mod example_tests {
+    #[test]
+    fn every_example_can_be_read() {
+        let harness = quiver_net::testing::Harness::new();
+        let registry = quiver_net::ops::testing::registry(&[super::register]);
+        let wrong = registry.wrong_examples(&harness.router);
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
 }

@@ -22,17 +22,29 @@ next_nodes! {
 drop_reasons! {
     /// Why packets are dropped.
     pub enum Drop {
+        /// The TTL or hop limit is not 255: the packet was forwarded by a router.
         Ttl = "TTL or hop limit is not 255",
+        /// The packet ends before its length fields say.
         Length = "shorter than its length fields say",
+        /// The version of the protocol is not 1.
         Version = "unknown version",
+        /// The detection multiplier is 0, which no session may have.
         DetectMult = "detection multiplier is 0",
+        /// The multipoint bit is set, which is for another protocol.
         Multipoint = "multipoint bit is set",
+        /// The sender's discriminator is 0, which no session may have.
         MyDiscriminator = "my discriminator is 0",
+        /// The sender knows no discriminator of the router in a state in which it must.
         YourDiscriminator = "your discriminator is 0 in a state that has one",
+        /// The router has no session with the discriminator that the packet names.
         UnknownDiscriminator = "no session with this discriminator",
+        /// The router has no session with the sender.
         UnknownPeer = "no session with this peer",
+        /// The session that the packet names is with another peer or on another interface.
         OtherPeer = "session is with another peer or on another interface",
+        /// The packet is authenticated, and sessions here are not.
         Authentication = "authentication is not in use",
+        /// The queue to the thread that has the session is full.
         Congestion = "handoff congestion drop",
     }
 }

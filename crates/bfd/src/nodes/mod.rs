@@ -38,9 +38,13 @@ next_nodes! {
 drop_reasons! {
     /// What is counted where packets are sent, and why packets are dropped there.
     pub enum Event {
+        /// A control packet of a session arrived.
         Received = "control packets received" (info),
+        /// A control packet was sent.
         Sent = "control packets sent" (info),
+        /// The router has no path to the peer of the session.
         NoPath = "no path to the peer",
+        /// The session was removed while its packet was made.
         Gone = "session was removed",
     }
 }

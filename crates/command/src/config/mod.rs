@@ -28,6 +28,7 @@
 
 mod error;
 mod read;
+mod reference;
 mod schema;
 mod source;
 #[cfg(test)]
@@ -36,6 +37,7 @@ mod value;
 
 pub use error::{ConfigError, Notice};
 pub use read::{Block, Config};
+pub use reference::{KeyHelp, Reference, SectionHelp, roff_text};
 pub use schema::{Schema, Section};
 pub use source::Source;
 pub use value::{Listen, Value};

@@ -1,7 +1,7 @@
 //! Which sections and keys there are.
 
 use super::{
-    Config, ConfigError, Source,
+    Config, ConfigError, Reference, Source,
     read::{self, Block},
 };
 use std::sync::Arc;
@@ -29,14 +29,29 @@ pub(super) struct Key {
     /// One or more words.
     pub words: &'static str,
     pub shape: Shape,
+    /// What it does, in a sentence.
+    pub about: &'static str,
+    /// The value that holds where nothing is said.
+    pub default: Option<&'static str>,
     /// Why it has no meaning here.
     pub ignored: Option<&'static str>,
+}
+
+impl Key {
+    /// The name of the group that follows, where one does.
+    pub(super) fn group_name(&self) -> Option<&'static str> {
+        match &self.shape {
+            Shape::Group(inner) | Shape::Named(_, inner) => Some(inner.name),
+            Shape::Flag | Shape::Value(_) | Shape::List(_) | Shape::Anything => None,
+        }
+    }
 }
 
 /// The keys of a section or of a nested group.
 #[derive(Debug, Clone, Default)]
 pub struct Section {
     pub(super) name: &'static str,
+    pub(super) about: &'static str,
     pub(super) keys: Vec<Key>,
     /// What a word that is no key is the name of, and the keys of the group behind it.
     pub(super) any: Option<(&'static str, Box<Section>)>,
@@ -80,6 +95,23 @@ impl Section {
         self
     }
 
+    /// What the key that was added last does, or the section where none was: a sentence for the reference.
+    pub fn about(mut self, text: &'static str) -> Self {
+        match self.keys.last_mut() {
+            Some(key) => key.about = text,
+            None => self.about = text,
+        }
+        self
+    }
+
+    /// What holds where the key that was added last is not there, as one would write it.
+    pub fn default_is(mut self, value: &'static str) -> Self {
+        if let Some(key) = self.keys.last_mut() {
+            key.default = Some(value);
+        }
+        self
+    }
+
     /// The key that was added last is accepted and has no effect; `reason` says why in the notice.
     pub fn without_effect(mut self, reason: &'static str) -> Self {
         match self.keys.last_mut() {
@@ -97,7 +129,7 @@ impl Section {
     }
 
     fn key(mut self, words: &'static str, shape: Shape) -> Self {
-        self.keys.push(Key { words, shape, ignored: None });
+        self.keys.push(Key { words, shape, about: "", default: None, ignored: None });
         self
     }
 }
@@ -128,6 +160,11 @@ impl Schema {
     pub fn section_without_effect(self, name: &'static str, reason: &'static str) -> Self {
         let section = Section::new(name).key("", Shape::Anything);
         self.section(Section { ignored: Some(reason), ..section })
+    }
+
+    /// The reference of all sections and keys.
+    pub fn reference(&self) -> Reference {
+        Reference::new(&self.sections)
     }
 
     /// Holds a configuration against the schema.

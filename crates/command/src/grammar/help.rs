@@ -18,6 +18,12 @@ pub struct CommandHelp {
     /// Its arguments, where they are declared.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<ArgumentHelp>,
+    /// A line that runs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub example: Option<&'static str>,
+    /// The operation that it runs, for JSON clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<&'static str>,
     #[serde(skip)]
     declared: &'static [Argument],
 }
@@ -42,15 +48,25 @@ impl HelpReply {
         };
         Self { command: node.entry.as_ref().map(|entry| describe(entry)), choices }
     }
+
+    /// Gives commands the lines that run them, by their words.
+    pub(crate) fn with_examples(mut self, example: impl Fn(&str) -> Option<&'static str>) -> Self {
+        for command in self.command.iter_mut().chain(&mut self.choices) {
+            command.example = example(&command.path);
+        }
+        self
+    }
 }
 
 fn describe<C>(entry: &Entry<C>) -> CommandHelp {
-    let Entry { command, arguments, .. } = entry;
+    let Entry { command, arguments, operation, .. } = entry;
     CommandHelp {
         path: command.path.to_owned(),
         syntax: command.syntax,
         help: command.help.to_owned(),
         arguments: arguments.iter().map(ArgumentHelp::from).collect(),
+        example: None,
+        operation: *operation,
         declared: arguments,
     }
 }
@@ -65,7 +81,7 @@ fn child_help<C>(path: &str, node: &Tree<C>) -> CommandHelp {
 
 /// Words that only lead to others.
 fn leading(path: &str, help: String) -> CommandHelp {
-    CommandHelp { path: path.to_owned(), syntax: "...", help, arguments: Vec::new(), declared: &[] }
+    CommandHelp { path: path.to_owned(), syntax: "...", help, arguments: Vec::new(), example: None, operation: None, declared: &[] }
 }
 
 impl Text for HelpReply {
@@ -75,6 +91,9 @@ impl Text for HelpReply {
             let width = command.declared.iter().map(|argument| argument.syntax.chars().count()).max().unwrap_or(0);
             for argument in command.declared.iter().filter(|argument| !argument.is_hidden()) {
                 let _ = writeln!(out, "    {:width$}  {}", argument.syntax, argument.help());
+            }
+            if let Some(example) = command.example {
+                let _ = writeln!(out, "    Example: {example}");
             }
         }
         let lines: Vec<_> = self.choices.iter().map(|choice| with_syntax(&choice.path, choice.syntax)).collect();
@@ -92,28 +111,35 @@ fn with_syntax(path: &str, syntax: &str) -> String {
 }
 
 /// The reference of all commands in Markdown, one section for each first word.
-pub(crate) fn markdown<C>(root: &Tree<C>) -> String {
+pub(crate) fn markdown<C>(root: &Tree<C>, example: impl Fn(&str) -> Option<&'static str>) -> String {
     let mut out = String::from(
-        "# Commands\n\nGenerated from the command tree. Each word may be shortened to what is unique among the words at its level;\narguments come in any order unless the syntax says otherwise. `<x>` is a value, `[ ]` is optional, `|` separates\nalternatives.\n",
+        "# Commands\n\nGenerated from the command tree. Each word may be shortened to what is unique among the words at its level;\narguments come in any order unless the syntax says otherwise. `<x>` is a value, `[ ]` is optional, `|` separates\nalternatives.\n\nThe operation is the command's counterpart on `json.sock`: `{\"op\": \"errors_show\", \"request\": {\"zeros\": true}}`. Its fields are in the\ntable of the command's arguments; where a field is missing there, `quiverctl --json \"show configuration\"` shows requests as they are\nsent. `{\"command\": \"show errors\", \"json\": true}` runs a command as it is typed. In the binary API `cli_inband` does that; the messages are in [api.md](api.md).\n",
     );
     let cell = |text: &str| text.replace('|', "\\|");
     for (word, node) in &root.children {
         let _ = writeln!(out, "\n## {word}\n");
-        out.push_str("| command | what it does |\n| --- | --- |\n");
+        out.push_str("| command | what it does | operation |\n| --- | --- | --- |\n");
         for entry in node.entries() {
             let line = with_syntax(entry.command.path, entry.command.syntax);
-            let _ = writeln!(out, "| `{}` | {} |", cell(&line), cell(entry.command.help));
+            let operation = entry.operation.map(|name| format!("`{name}`")).unwrap_or_default();
+            let _ = writeln!(out, "| `{}` | {} | {operation} |", cell(&line), cell(entry.command.help));
         }
-        for entry in node.entries().into_iter().filter(|entry| entry.arguments.iter().any(|argument| !argument.is_hidden())) {
-            let _ = writeln!(out, "\n### {}\n\n| argument | field | meaning |\n| --- | --- | --- |", entry.command.path);
-            for argument in entry.arguments.iter().filter(|argument| !argument.is_hidden()) {
-                let _ = writeln!(
-                    out,
-                    "| `{}` | {} | {} |",
-                    cell(&argument.in_brackets()),
-                    argument.json_field().unwrap_or_default(),
-                    cell(&argument.help())
-                );
+        for entry in node.entries() {
+            let mut arguments = entry.arguments.iter().filter(|argument| !argument.is_hidden()).peekable();
+            let example = example(entry.command.path);
+            if example.is_none() && arguments.peek().is_none() {
+                continue;
+            }
+            let _ = writeln!(out, "\n### {}", entry.command.path);
+            if let Some(example) = example {
+                let _ = writeln!(out, "\nExample: `{example}`");
+            }
+            if arguments.peek().is_some() {
+                out.push_str("\n| argument | field | meaning |\n| --- | --- | --- |\n");
+            }
+            for argument in arguments {
+                let field = argument.json_field().unwrap_or_default();
+                let _ = writeln!(out, "| `{}` | {field} | {} |", cell(&argument.in_brackets()), cell(&argument.help()));
             }
         }
     }

@@ -309,7 +309,10 @@ proptest! {
 fn a_command_known_elsewhere_says_that_it_is_not_there() {
     use crate::operation::Absent;
     let mut registry = registry();
-    registry.absent(&[Absent { words: "create bond", subject: "bonds" }, Absent { words: "show version", subject: "versions" }]);
+    registry.absent(&[
+        Absent { words: "create bond", subject: "bonds", instead: None },
+        Absent { words: "show version", subject: "versions", instead: None },
+    ]);
     let error = |line| registry.parse(line, &Fake::default()).err().map(|error| error.to_string());
     assert_eq!(error("create bond mode lacp").unwrap(), "bonds are not built yet; see docs/coming-from-vpp.md");
     assert_eq!(error("cre bon").unwrap(), "bonds are not built yet; see docs/coming-from-vpp.md");

@@ -11,6 +11,8 @@ pub(crate) struct Entry<C> {
     pub(crate) syntax: Syntax,
     /// Its arguments, where they are declared.
     pub(crate) arguments: &'static [Argument],
+    /// The operation whose request it makes, where that is declared.
+    pub(crate) operation: Option<&'static str>,
 }
 
 /// A word of the tree: what it leads to, and its own command.
@@ -65,7 +67,12 @@ impl<C> Default for Tree<C> {
 
 impl<C> Tree<C> {
     /// Adds a command; says what is wrong with its declaration.
-    pub(crate) fn insert(&mut self, command: Command<C>, arguments: &'static [Argument]) -> Result<(), String> {
+    pub(crate) fn insert(
+        &mut self,
+        command: Command<C>,
+        arguments: &'static [Argument],
+        operation: Option<&'static str>,
+    ) -> Result<(), String> {
         let mut node = self;
         let mut words = 0;
         for word in command.path.split_ascii_whitespace() {
@@ -84,7 +91,7 @@ impl<C> Tree<C> {
         if command.path.len() != command.path.split_ascii_whitespace().map(|word| word.len() + 1).sum::<usize>() - 1 {
             return Err(format!("command `{}': more than one blank between its words", command.path));
         }
-        node.entry = Some(Entry { command, syntax: Syntax::new(command.syntax), arguments });
+        node.entry = Some(Entry { command, syntax: Syntax::new(command.syntax), arguments, operation });
         Ok(())
     }
 

@@ -71,6 +71,7 @@ pub struct Registry<C> {
     values: BTreeMap<&'static str, Values<C>>,
     access: BTreeMap<&'static str, Access>,
     absent: &'static [Absent],
+    examples: Vec<&'static str>,
     sections: Vec<(Stage, Section<C>)>,
     actions: BTreeSet<&'static str>,
     covered: BTreeSet<&'static str>,
@@ -85,13 +86,20 @@ pub struct Absent {
     pub words: &'static str,
     /// What it is about, in the plural: `bonds`.
     pub subject: &'static str,
+    /// What does it here, where something does.
+    pub instead: Option<&'static str>,
 }
 
 impl Absent {
-    /// Whether a line begins with these words, each of which may be shortened to three letters.
+    /// The same with what does it here.
+    pub const fn use_instead(self, instead: &'static str) -> Self {
+        Self { instead: Some(instead), ..self }
+    }
+
+    /// Whether a line begins with these words, each of which may be shortened to three letters; `help` before them does not count.
     fn begins(&self, line: &str) -> bool {
         const SHORTEST: usize = 3;
-        let mut typed = line.split_whitespace();
+        let mut typed = line.split_whitespace().skip_while(|word| matches!(*word, "help" | "choices"));
         self.words.split(' ').all(|word| {
             let is = |typed: &str| word.starts_with(typed) && typed.len() >= SHORTEST.min(word.len());
             typed.next().is_some_and(is)
@@ -107,6 +115,7 @@ impl<C> Default for Registry<C> {
             values: BTreeMap::new(),
             access: BTreeMap::new(),
             absent: &[],
+            examples: Vec::new(),
             sections: Vec::new(),
             actions: BTreeSet::new(),
             covered: BTreeSet::new(),
@@ -133,11 +142,16 @@ impl<C: 'static> Registry<C> {
 
     /// Adds a command.
     pub fn command(&mut self, command: Command<C>) -> &mut Self {
-        self.insert(command, &[])
+        self.insert(command, &[], None)
     }
 
-    fn insert(&mut self, command: Command<C>, arguments: &'static [Argument]) -> &mut Self {
-        if let Err(problem) = self.tree.insert(command, arguments) {
+    /// Adds a command that makes requests of this operation.
+    pub fn command_of<O: Operation<C>>(&mut self, command: Command<C>) -> &mut Self {
+        self.insert(command, &[], Some(O::NAME))
+    }
+
+    fn insert(&mut self, command: Command<C>, arguments: &'static [Argument], operation: Option<&'static str>) -> &mut Self {
+        if let Err(problem) = self.tree.insert(command, arguments, operation) {
             self.problems.push(problem);
         }
         self
@@ -152,7 +166,8 @@ impl<C: 'static> Registry<C> {
             }
             for path in (form.commands)() {
                 let help = form.help.trim().trim_end_matches('.');
-                self.insert(Command { path, syntax: (form.syntax)(), help, parse: parsed::<C, R> }, form.arguments);
+                let command = Command { path, syntax: (form.syntax)(), help, parse: parsed::<C, R> };
+                self.insert(command, form.arguments, Some(<R as Declared>::NAME));
             }
         }
         self
@@ -168,6 +183,35 @@ impl<C: 'static> Registry<C> {
     pub fn absent(&mut self, commands: &'static [Absent]) -> &mut Self {
         self.absent = commands;
         self
+    }
+
+    /// Adds lines that `help` and the reference show as examples, each with the command that it runs.
+    pub fn examples(&mut self, lines: &[&'static str]) -> &mut Self {
+        self.examples.extend(lines);
+        self
+    }
+
+    /// The examples that are no commands, or whose arguments their commands refuse, each with what is wrong with it.
+    pub fn wrong_examples(&self, control: &C) -> Vec<String> {
+        let wrong = |line: &&'static str| match self.parse(line, control) {
+            Ok(Parsed::Run(..)) => None,
+            Ok(Parsed::Nothing | Parsed::Help(_)) => Some(format!("{line}: runs nothing")),
+            // A command that sessions answer themselves.
+            Err(error) if error.code == retval::UNSUPPORTED => None,
+            Err(error) => Some(format!("{line}: {error}")),
+        };
+        self.examples.iter().filter_map(wrong).collect()
+    }
+
+    fn command_words(&self, line: &str) -> Option<&'static str> {
+        match self.tree.resolve(line) {
+            Ok(Resolved::Command(entry, _)) => Some(entry.command.path),
+            _ => None,
+        }
+    }
+
+    fn example(&self, path: &str) -> Option<&'static str> {
+        self.examples.iter().find(|line| line.starts_with(path) && self.command_words(line) == Some(path)).copied()
     }
 
     /// Adds what says a part of the running configuration; see [`configuration`](crate::configuration).
@@ -266,7 +310,9 @@ impl<C: 'static> Registry<C> {
     pub fn parse(&self, line: &str, control: &C) -> Result<Parsed<C>, OpError> {
         self.read(line, control).map_err(|error| match self.absent.iter().find(|absent| absent.begins(line)) {
             Some(absent) => {
-                OpError::unspecified(format!("{} are not built yet", absent.subject)).remedy("see docs/coming-from-vpp.md")
+                let remedy =
+                    absent.instead.map_or_else(|| "see docs/coming-from-vpp.md".to_owned(), |instead| format!("use {instead}"));
+                OpError::unspecified(format!("{} are not built yet", absent.subject)).remedy(remedy)
             }
             None => error,
         })
@@ -281,7 +327,7 @@ impl<C: 'static> Registry<C> {
             let (entry, arguments) = match self.tree.resolve(&line)? {
                 Resolved::Comment => return Ok(Parsed::Nothing),
                 Resolved::Help { node, path, all } => {
-                    return Ok(Parsed::Help(HelpReply::new(node, &path, all)));
+                    return Ok(Parsed::Help(HelpReply::new(node, &path, all).with_examples(|path| self.example(path))));
                 }
                 Resolved::Uncomment { path, text } => {
                     // The text inside is shorter than the line, so this ends.
@@ -328,12 +374,12 @@ impl<C: 'static> Registry<C> {
 
     /// All commands, in order of their words.
     pub fn commands(&self) -> impl Iterator<Item = CommandHelp> {
-        HelpReply::new(&self.tree, "", true).choices.into_iter()
+        HelpReply::new(&self.tree, "", true).with_examples(|path| self.example(path)).choices.into_iter()
     }
 
     /// The reference of all commands, in Markdown.
     pub fn markdown(&self) -> String {
-        grammar::markdown(&self.tree)
+        grammar::markdown(&self.tree, |path| self.example(path))
     }
 
     /// A command that also leads to longer ones may have got a mistyped word of those.

@@ -16,7 +16,7 @@ pub fn register<C: 'static, H: ScriptHost<C>>(registry: &mut Registry<C>) {
         .operation::<Define<H>>()
         .operation::<Undefine<H>>()
         .operation::<ShowMacros<H>>()
-        .command(Command {
+        .command_of::<Exec<H>>(Command {
             path: "exec",
             syntax: "<file> [atomic]",
             help: "Runs the commands of a file; stops at the first that fails, and with `atomic' goes back to what was configured before",
@@ -25,7 +25,7 @@ pub fn register<C: 'static, H: ScriptHost<C>>(registry: &mut Registry<C>) {
                 Ok(Invocation::new::<Exec<H>>(ExecRequest { file, atomic: args.take_keyword("atomic") }))
             },
         })
-        .command(Command {
+        .command_of::<Define<H>>(Command {
             path: "define",
             syntax: "<name> <text>",
             help: "Lets $(name) stand for a text in the files that `exec' runs",
@@ -35,13 +35,13 @@ pub fn register<C: 'static, H: ScriptHost<C>>(registry: &mut Registry<C>) {
                 Ok(Invocation::new::<Define<H>>(DefineRequest { name, value }))
             },
         })
-        .command(Command {
+        .command_of::<Undefine<H>>(Command {
             path: "undefine",
             syntax: "<name>",
             help: "Forgets a name that `define' gave",
             parse: |args, _| Ok(Invocation::new::<Undefine<H>>(UndefineRequest { name: args.word("name")?.into_owned() })),
         })
-        .command(Command {
+        .command_of::<ShowMacros<H>>(Command {
             path: "show macro",
             syntax: "",
             help: "Shows the names that `define' gave",

@@ -31,7 +31,7 @@ pub use threads::{place, replan, topology};
 
 use crate::ops::version::version_line;
 use crate::server::BindError;
-use crate::startup::{Arguments, ArgumentsError, HELP, StartupConfig, schema};
+use crate::startup::{Arguments, ArgumentsError, StartupConfig, help, manual, schema};
 use quiver_net::Plugin;
 
 /// Why the daemon does not start.
@@ -107,6 +107,16 @@ pub fn run(plugins: &[Plugin]) -> ExitCode {
     }
 }
 
+/// Writes manual pages and shell completion to a folder.
+fn write_manual(plugins: &[Plugin], folder: &Path) -> Result<ExitCode, StartError> {
+    let failed = |error| StartError::System { doing: format!("cannot write to {}", folder.display()), error };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    for (name, text) in manual::files(&full_schema(plugins).reference()) {
+        std::fs::write(folder.join(name), text).map_err(failed)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 fn start(plugins: &[Plugin], mut words: Vec<OsString>) -> Result<ExitCode, StartError> {
     if words.first().is_some_and(|word| word == helper::MARK) {
         let words: Vec<String> = words[1..].iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -118,9 +128,10 @@ fn start(plugins: &[Plugin], mut words: Vec<OsString>) -> Result<ExitCode, Start
         detach::leave_session();
     }
     let startup = match Arguments::parse(words.iter().cloned())? {
-        Arguments::Help => return Ok(say(HELP)),
+        Arguments::Help => return Ok(say(&help())),
         Arguments::Version => return Ok(say(&format!("{}\n", version_line()))),
         Arguments::ApiJson(folder) => return api::write_definitions(plugins, &folder),
+        Arguments::Generate(folder) => return write_manual(plugins, &folder),
         Arguments::File(path, interactive) => {
             let text = std::fs::read_to_string(&path).map_err(|error| StartError::Read { path: path.clone(), error })?;
             let mut startup = StartupConfig::read(&full_schema(plugins), Source::file(path.to_string_lossy(), text))?;

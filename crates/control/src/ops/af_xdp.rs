@@ -21,7 +21,7 @@ pub const AF_XDP: InterfaceKind = InterfaceKind { name: "af-xdp", called: "an AF
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<CreateAfXdp>().declare::<ShowAfXdp>();
-    registry.command(Command {
+    registry.command_of::<DeleteInterface>(Command {
         path: "delete interface af_xdp",
         syntax: "<if>",
         help: "Closes a network device that was opened through AF_XDP",

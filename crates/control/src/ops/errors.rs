@@ -48,6 +48,8 @@ pub struct ErrorRow {
     pub node: String,
     /// What.
     pub reason: &'static str,
+    /// What that means, in a sentence.
+    pub meaning: &'static str,
     /// `error` or `info`.
     pub severity: String,
 }
@@ -80,7 +82,8 @@ impl Execute<Router> for ShowErrors {
         let mut total: Vec<ErrorRow> = Vec::new();
         let mut threads: BTreeMap<usize, Vec<ErrorRow>> = BTreeMap::new();
         for (thread, info, count) in router.graph.error_counts() {
-            let row = ErrorRow { count, node: info.node, reason: info.text, severity: info.severity.to_string() };
+            let row =
+                ErrorRow { count, node: info.node, reason: info.text, meaning: info.about, severity: info.severity.to_string() };
             // All threads of a counter follow one another.
             match total.last_mut().filter(|last| last.node == row.node && last.reason == row.reason) {
                 Some(last) => last.count += count,
@@ -140,7 +143,8 @@ mod tests {
 
     #[test]
     fn show_errors_has_the_usual_columns() {
-        let row = ErrorRow { count: 3, node: "null-node".into(), reason: "blackholed packets", severity: "error".into() };
+        let row =
+            ErrorRow { count: 3, node: "null-node".into(), reason: "blackholed packets", meaning: "", severity: "error".into() };
         let mut out = String::new();
         Errors { total: vec![row.clone()], threads: Vec::new() }.text(&mut out, &View::TEXT);
         assert_eq!(

@@ -15,7 +15,7 @@ pub const HOST: InterfaceKind = InterfaceKind { name: "host", called: "a host in
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<CreateHost>();
-    registry.command(Command {
+    registry.command_of::<DeleteInterface>(Command {
         path: "delete host-interface",
         syntax: "name <linux-if>",
         help: "Closes a network device of the kernel",

@@ -15,6 +15,7 @@ pub mod clock;
 pub mod configuration;
 pub mod errors;
 pub mod events;
+pub mod examples;
 pub mod features;
 pub mod graph;
 pub mod host_interface;
@@ -30,6 +31,7 @@ pub mod privileges;
 pub mod rollback;
 pub mod runtime;
 pub mod sessions;
+pub mod statistics;
 pub mod tap;
 pub mod threads;
 pub mod trace;
@@ -47,7 +49,7 @@ use crate::system::Scripts;
 pub fn register(registry: &mut Registry<Router>) {
     script::register::<Router, Scripts>(registry);
     session::declare_commands(registry);
-    registry.absent(absent::ABSENT);
+    registry.absent(absent::ABSENT).examples(examples::EXAMPLES);
     quiver_net::ops::register(registry);
     api::register(registry);
     clock::register(registry);
@@ -68,6 +70,7 @@ pub fn register(registry: &mut Registry<Router>) {
     runtime::register(registry);
     tap::register(registry);
     sessions::register(registry);
+    statistics::register(registry);
     threads::register(registry);
     trace::register(registry);
     version::register(registry);
@@ -81,6 +84,11 @@ pub fn reference(plugins: &[quiver_net::Plugin]) -> String {
     register(&mut registry);
     plugins.iter().for_each(|plugin| (plugin.register)(&mut registry));
     registry.markdown()
+}
+
+/// The reference of `startup.conf` for a router with these plugins.
+pub fn startup_reference(plugins: &[quiver_net::Plugin]) -> quiver_command::config::Reference {
+    plugins.iter().fold(crate::startup::schema(), |schema, plugin| (plugin.schema)(schema)).reference()
 }
 
 /// Running command lines in tests, against all operations.

@@ -22,7 +22,7 @@ pub fn register(registry: &mut Registry<Router>) {
         .declare::<SetFusion>()
         .values("node", |router| router.graph.nodes().into_iter().map(|node| node.name).collect())
         .values("variant", |_| Level::ALL.iter().filter(|level| level.available()).map(|level| level.name().to_owned()).collect())
-        .command(Command {
+        .command_of::<SetNodeLoop>(Command {
             path: "set node function",
             syntax: "<node> <variant>",
             help: "Sets for which instruction set a node's loop is built",

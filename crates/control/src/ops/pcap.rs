@@ -58,7 +58,7 @@ impl Recording {
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<StartCapture>().operation::<StopCapture>().operation::<CaptureStatus>().command(Command {
+    registry.operation::<StartCapture>().operation::<StopCapture>().operation::<CaptureStatus>().command_of::<StartCapture>(Command {
         path: "pcap trace",
         syntax: "[rx] [tx] [drop] [off] [status] [max <n>] [max-bytes-per-pkt <n>] [intfc <if>|any] [file <name>] [error <node.reason>]",
         help: "Copies packets where they are received, sent or dropped to a file, which has its name when it is switched off",

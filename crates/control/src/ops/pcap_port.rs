@@ -23,7 +23,7 @@ pub const PCAP: InterfaceKind = InterfaceKind { name: "pcap", called: "a pcap in
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<CreatePcap>().declare::<ShowPcapPorts>();
-    registry.command(Command {
+    registry.command_of::<DeleteInterface>(Command {
         path: "delete pcap-interface",
         syntax: "<if>",
         help: "Removes an interface on capture files and completes its recording",

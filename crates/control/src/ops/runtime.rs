@@ -16,7 +16,7 @@ use crate::system::System;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.operation::<ShowRuntime>().declare::<ClearRuntime>().command(Command {
+    registry.operation::<ShowRuntime>().declare::<ClearRuntime>().command_of::<ShowRuntime>(Command {
         path: "show runtime",
         syntax: "[<node>] [time] [brief|verbose] [max] [summary]",
         help: "Shows how often nodes ran, with how many packets, at which cost",

@@ -25,7 +25,7 @@ pub const TAP: InterfaceKind = InterfaceKind { name: "tap", called: "a TAP inter
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<CreateTap>().declare::<ShowTap>();
-    registry.command(Command {
+    registry.command_of::<DeleteInterface>(Command {
         path: "delete tap",
         syntax: "<if>",
         help: "Removes a TAP interface, and its network device unless that is persistent",

@@ -1,34 +1,85 @@
 //! The daemon's command line.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use quiver_command::config::roff_text;
+
+/// An option of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flag {
+    /// One letter behind one dash.
+    pub short: Option<char>,
+    /// The word behind two dashes.
+    pub long: &'static str,
+    /// What follows: `FILE` or `FOLDER`.
+    pub value: Option<&'static str>,
+    /// What it does.
+    pub help: &'static str,
+}
+
+/// All options; help, manual page and completion have them from here.
+pub const OPTIONS: &[Flag] = &[
+    Flag { short: Some('c'), long: "config", value: Some("FILE"), help: "read the configuration from FILE" },
+    Flag {
+        short: Some('i'),
+        long: "interactive",
+        value: None,
+        help: "the command language on this terminal; short for unix { interactive }",
+    },
+    Flag {
+        short: None,
+        long: "api-json",
+        value: Some("FOLDER"),
+        help: "write the binary API's definitions (*.api.json) to FOLDER, for clients that load them",
+    },
+    Flag { short: None, long: "generate", value: Some("FOLDER"), help: "write manual pages and shell completion to FOLDER" },
+    Flag { short: Some('v'), long: "version", value: None, help: "say which version this is" },
+    Flag { short: Some('h'), long: "help", value: None, help: "say this" },
+];
+
+impl Flag {
+    /// How it can be written: `-c`, `--config`.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.short.map(|short| format!("-{short}")).into_iter().chain([format!("--{}", self.long)])
+    }
+
+    /// Its names and value for a manual page.
+    pub fn roff(&self) -> String {
+        let names: Vec<_> = self.names().map(|name| format!("\\fB{}\\fR", roff_text(&name))).collect();
+        let value = self.value.map(|value| format!(" \\fI{value}\\fR")).unwrap_or_default();
+        format!("{}{value}", names.join(", "))
+    }
+}
+
 /// What `-h` prints.
-pub const HELP: &str = "\
-Usage: quiver [-c FILE] | [-i] [SECTION { KEY VALUE ... } ...]
-
-The packet processing daemon. Its configuration is a file of sections, or the same words on the command line:
-
-  quiver -c /etc/quiver/startup.conf
-  quiver unix { interactive cli-listen 127.0.0.1:5002 } cpu { main-core 1 workers 2 }
-
-Options:
-  -c, --config FILE    read the configuration from FILE
-  -i, --interactive    the command language on this terminal; short for unix { interactive }
-  --api-json FOLDER    write the binary API's definitions (*.api.json) to FOLDER, for clients that load them
-  -v, --version        say which version this is
-  -h, --help           say this
-";
+pub fn help() -> String {
+    let mut out = String::from(
+        "Usage: quiver [-c FILE] | [-i] [SECTION { KEY VALUE ... } ...]\n\n\
+         The packet processing daemon. Its configuration is a file of sections, or the same words on the command line:\n\n  \
+         quiver -c /etc/quiver/startup.conf\n  \
+         quiver unix { interactive cli-listen 127.0.0.1:5002 } cpu { main-core 1 workers 2 }\n\nOptions:\n",
+    );
+    for flag in OPTIONS {
+        let short = flag.short.map_or_else(|| "    ".to_owned(), |short| format!("-{short}, "));
+        let long = format!("--{} {}", flag.long, flag.value.unwrap_or_default());
+        let _ = writeln!(out, "  {short}{long:<18} {}", flag.help);
+    }
+    out
+}
 
 /// What the command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arguments {
-    /// Print [`HELP`].
+    /// Print [`help`].
     Help,
     /// Print the version.
     Version,
     /// Write the binary API's definitions to a folder.
     ApiJson(PathBuf),
+    /// Write manual pages and completion to a folder.
+    Generate(PathBuf),
     /// Start with a file, and `interactive` added.
     File(PathBuf, bool),
     /// Start with these words as the configuration.
@@ -38,7 +89,7 @@ pub enum Arguments {
 /// A command line that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentsError {
-    /// `-c` or `--api-json` at the end.
+    /// An option at the end that takes a file or folder.
     #[error("{0} needs a file or folder; try quiver -h")]
     NoFile(String),
     /// A dash and something unknown.
@@ -70,6 +121,7 @@ impl Arguments {
                 "-h" | "--help" => return Ok(Self::Help),
                 "-v" | "-V" | "--version" => return Ok(Self::Version),
                 "--api-json" => return Ok(Self::ApiJson(words.next().ok_or(ArgumentsError::NoFile(text))?.into())),
+                "--generate" => return Ok(Self::Generate(words.next().ok_or(ArgumentsError::NoFile(text))?.into())),
                 "-i" | "--interactive" => interactive = true,
                 // Only of interest to who brings an allocator of their own.
                 "--no-alloc-intercept" => {}
@@ -108,6 +160,18 @@ mod tests {
         assert_eq!(parse("unix { nodaemon }"), words("unix { nodaemon }"));
         assert_eq!(parse("-i cpu { }"), words("unix { interactive } cpu { }"));
         assert_eq!(parse(""), words(""));
+    }
+
+    #[test]
+    fn every_option_of_the_help_is_understood() {
+        for flag in OPTIONS {
+            for name in flag.names() {
+                let line = format!("{name} {}", flag.value.unwrap_or_default());
+                assert!(parse(&line).is_ok(), "{line}");
+                assert!(flag.value.is_none() || parse(&name) == Err(ArgumentsError::NoFile(name.clone())), "{name}");
+            }
+        }
+        assert!(help().contains("\n  -c, --config FILE      read the configuration from FILE\n"), "{}", help());
     }
 
     #[test]

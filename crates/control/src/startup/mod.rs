@@ -4,6 +4,7 @@
 //! line. Nothing here does anything: the [daemon](crate::daemon) does.
 
 mod arguments;
+pub mod manual;
 mod rights;
 mod schema;
 #[cfg(test)]
@@ -18,7 +19,7 @@ use quiver_drivers::memif::Limits;
 use quiver_graph::RxMode;
 use quiver_graph::topology::{PlacementRequest, SchedulerPolicy};
 
-pub use arguments::{Arguments, ArgumentsError, HELP};
+pub use arguments::{Arguments, ArgumentsError, help};
 pub use rights::Rights;
 pub use schema::schema;
 

@@ -152,3 +152,59 @@ fn a_user_brings_limits_that_can_be_switched_off_one_by_one() {
     assert!(error("unix { seccomp maybe }").contains("`maybe'"));
     assert!(error("unix { capability sys_admin }").contains("`sys_admin'"));
 }
+
+/// What of a configuration has a default in the reference, with those that others fill in.
+fn with_defaults(startup: &StartupConfig) -> String {
+    let session = quiver_command::session::SessionOptions::default();
+    let region = quiver_buffer::RegionConfig::default();
+    let log = crate::log::Settings::default();
+    let (unix, cpu, buffers, logging) = (&startup.unix, &startup.cpu, &startup.buffers, &startup.logging);
+    let rate = logging.classes.first().and_then(|(_, _, rate)| *rate);
+    let parts = [
+        format!("{:?} {:?} {:?} {:?}", unix.idle_timeout, unix.poll_sleep, unix.watchdog, unix.runtime_dir),
+        unix.prompt.clone().unwrap_or(session.prompt).trim_end().to_owned(),
+        format!("{:?}", unix.history_limit.unwrap_or(session.history_limit)),
+        format!("{:?}", unix.pager_limit.unwrap_or(session.pager_limit)),
+        format!("{:?} {:?}", cpu.request.skip_cores, cpu.policy),
+        format!("{:?}", buffers.per_numa.unwrap_or(region.buffers_per_numa)),
+        format!("{:?} {:?}", buffers.data_size.unwrap_or(region.data_size), buffers.page_size),
+        format!("{:?}", logging.size.unwrap_or(log.size)),
+        format!("{:?} {:?}", logging.unthrottle.unwrap_or(log.unthrottle), logging.level.unwrap_or(log.level)),
+        format!("{:?}", rate.unwrap_or(log.rate_limit)),
+        format!("{:?}", startup.api_trace.items.unwrap_or(quiver_net::api::MESSAGES as u32)),
+        format!("{:?} {:?}", startup.stats_interval, startup.api_idle_timeout),
+        format!("{:?} {:?}", startup.rx_mode, startup.memif),
+    ];
+    parts.join("\n")
+}
+
+#[test]
+fn a_default_in_the_reference_is_what_holds_where_nothing_is_said() {
+    let nothing = with_defaults(&StartupConfig::defaults().unwrap());
+    let reference = schema().reference();
+    let mut seen = 0;
+    for section in &reference.sections {
+        for key in section.effective() {
+            let Some(default) = key.default else { continue };
+            // `class <name> { rate-limit <number> }`: one group, and the last value is the key's.
+            let line = |value: &str| {
+                let place = key.written.rfind('<').unwrap_or(key.written.len());
+                let after = key.written[place..].find('>').map_or("", |end| &key.written[place + end + 1..]);
+                format!("{} {{ {}{value}{after} }}", section.name, key.written[..place].replace("<name>", "x"))
+            };
+            assert_eq!(with_defaults(&read(&line(default))), nothing, "{}", line(default));
+            // The comparison is of what the key sets: another value differs.
+            if let Ok(number) = default.parse::<u64>() {
+                let other = line(&(number + 1).to_string());
+                assert_ne!(with_defaults(&read(&other)), nothing, "{other}");
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 15, "{seen}");
+}
+
+#[test]
+fn every_section_and_key_says_what_it_does() {
+    assert!(schema().reference().undescribed().is_empty(), "{:?}", schema().reference().undescribed());
+}

@@ -355,6 +355,22 @@ impl Stats {
         self.remove_entry(&mut registry, name)
     }
 
+    /// The names of all entries with their kinds, sorted.
+    pub fn entries(&self) -> Vec<(String, &'static str)> {
+        let kind = |entry: &Entry| match entry.type_of() {
+            Type::Simple => "counters",
+            Type::Combined => "packets and bytes",
+            Type::Names => "names",
+            Type::Scalar => "number",
+            Type::Gauge => "gauge",
+            Type::Symlink => "link",
+            Type::Empty => "empty",
+        };
+        let mut all: Vec<_> = self.registry().by_name.iter().map(|(name, (_, entry))| (name.clone(), kind(entry))).collect();
+        all.sort();
+        all
+    }
+
     /// The names of entries that could not be made, because of their name or for want of room.
     pub fn refused(&self) -> Vec<String> {
         self.registry().refused.clone()

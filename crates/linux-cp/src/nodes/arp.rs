@@ -17,8 +17,11 @@ next_nodes! {
 drop_reasons! {
     /// What is counted.
     pub enum Event {
+        /// An ARP message passed on its way to the router.
         Packets = "ARP packets processed" (info),
+        /// An ARP message was also given to Linux.
         Copies = "ARP packets copied to the host" (info),
+        /// No packet buffer was free for the copy to Linux.
         NoBuffer = "no buffer for a copy",
     }
 }

@@ -14,7 +14,9 @@ next_nodes! {
 drop_reasons! {
     /// Why frames are dropped.
     pub enum Drop {
+        /// Frames with this EtherType do not go to Linux (`lcp ethertype enable`).
         UnknownType = "ethernet type not enabled",
+        /// The interface is not mirrored into Linux.
         NoPair = "interface has no pair",
     }
 }

@@ -13,7 +13,9 @@ next_nodes! {
 drop_reasons! {
     /// Why frames are dropped.
     pub enum Drop {
+        /// There is no room in front of Linux' frame for VLAN tags.
         NoRoom = "no room for tags",
+        /// Linux' frame is shorter than an Ethernet header.
         Short = "ethernet frame too short",
     }
 }

@@ -11,7 +11,9 @@ use crate::table::ETHERNET;
 drop_reasons! {
     /// What is counted.
     pub enum Event {
+        /// A packet for the router was also given to Linux.
         Copies = "packets copied to the host" (info),
+        /// No packet buffer was free for the copy to Linux.
         NoBuffer = "no buffer for a copy",
     }
 }

@@ -8,7 +8,9 @@ use crate::table::ADDRESSES;
 drop_reasons! {
     /// Why packets do not reach Linux.
     pub enum Drop {
+        /// The interface is not mirrored into Linux.
         NoPair = "interface has no pair",
+        /// The packet has no Ethernet header any more, which Linux would need.
         NoHeader = "ethernet header is gone",
     }
 }

@@ -18,8 +18,12 @@ use crate::reader::Command;
 use crate::rib::{Differences, Refusal};
 pub use fpm::{FpmAddress, FpmInfo, FpmNamespace, SetFpm, ShowFpm};
 
+/// Lines that `help` and the reference show.
+const EXAMPLES: &[&str] = &["lcp fpm listen 127.0.0.1:2620 hold-time 60"];
+
 /// Adds the operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
+    registry.examples(EXAMPLES);
     registry.declare::<ShowNetlink>().declare::<ShowDrift>().declare::<Resync>().declare::<SetFpm>().declare::<ShowFpm>();
     registry.configuration(Stage::Services, |_| whole(fpm::settings)).covers(&["lcp_fpm_listen"]);
 }
@@ -287,5 +291,16 @@ impl Job<Router, Drifts> for Comparing {
 
     fn cancel(&mut self, _router: &mut Router) {
         self.cancelled = true;
+    }
+}
+
+#[cfg(test)]
+mod example_tests {
+    #[test]
+    fn every_example_can_be_read() {
+        let harness = quiver_net::testing::Harness::new();
+        let registry = quiver_net::ops::testing::registry(&[super::register]);
+        let wrong = registry.wrong_examples(&harness.router);
+        assert!(wrong.is_empty(), "{wrong:?}");
     }
 }

@@ -20,7 +20,10 @@ next_nodes! {
 
 drop_reasons! {
     /// Why packets are dropped.
-    pub enum Drop { Congestion = "NAT44 handoff congestion drop" }
+    pub enum Drop {
+        /// The queue to the worker that owns the session is full.
+        Congestion = "NAT44 handoff congestion drop",
+    }
 }
 
 /// The node: all that the other thread must do comes after it on the arc.

@@ -27,19 +27,33 @@ next_nodes! {
 drop_reasons! {
     /// Why packets are dropped, and what is counted.
     pub enum Drop {
+        /// NAT44 was disabled while the packet was on its way.
         Off = "NAT44 is not enabled",
+        /// The packet belongs to no session and no static mapping, and may not begin a session.
         NoTranslation = "no translation",
+        /// All ports of the pool that could serve the flow are in use.
         Ports = "out of ports",
+        /// The limit of sessions is reached.
         Sessions = "maximum sessions exceeded",
+        /// The inside host has as many sessions as one host may have.
         Host = "maximum user sessions exceeded",
+        /// There is no memory for a session.
         Memory = "no memory for a session",
+        /// The pool has no address for this table.
         NoAddress = "no address in the pool",
+        /// The packet is too short for the header that is to be translated.
         Short = "NAT44 truncated packet",
+        /// ICMP messages of this type are not translated.
         IcmpType = "unsupported ICMP type",
+        /// The checksum of the ICMP message is wrong.
         IcmpChecksum = "wrong ICMP checksum",
+        /// A fragment arrived before the first one, which has the ports.
         EarlyFragment = "fragment before its first",
+        /// A TCP segment that begins no connection belongs to no session.
         NonSyn = "non-SYN packet try to create session",
+        /// A session was created.
         Begun = "sessions created" (info),
+        /// The packet was forwarded without translation.
         Passed = "packets passed untranslated" (info),
     }
 }

@@ -30,8 +30,30 @@ use quiver_net::{IfIndex, Router};
 
 use crate::control::NatError;
 
+/// Lines that `help` and the reference show.
+const EXAMPLES: &[&str] = &[
+    "nat mss-clamping 1400",
+    "nat44 add address 203.0.113.1 - 203.0.113.4",
+    "nat44 add identity mapping 10.0.0.7",
+    "nat44 add interface address host-eth1",
+    "nat44 add load-balancing back-end protocol tcp external 203.0.113.1:80 local 10.0.0.8:80 probability 50",
+    "nat44 add load-balancing static mapping protocol tcp external 203.0.113.1:80 local 10.0.0.7:80 probability 50 local 10.0.0.8:80 probability 50",
+    "nat44 add static mapping tcp local 10.0.0.7 8080 external 203.0.113.1 80",
+    "nat44 del session in 10.0.0.7:1234 tcp",
+    "nat44 forwarding enable",
+    "nat44 logging collector 192.0.2.9 port 514",
+    "nat44 plugin enable sessions 100000",
+    "nat44 tcp-non-syn drop",
+    "set interface nat44 in host-eth2 out host-eth1",
+    "set nat timeout udp 60 tcp-established 3600",
+    "set nat workers 0-1",
+    "set nat44 session limit 50000",
+    "show nat44 sessions filter i2o saddr 10.0.0.7",
+];
+
 /// Adds the plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
+    registry.examples(EXAMPLES);
     registry.actions(&["nat44_session_delete", "nat44_sessions_clear"]);
     setup::register(registry);
     mapping::register(registry);
@@ -83,4 +105,15 @@ pub(crate) fn protocol_name(proto: u8) -> String {
 pub(crate) fn endpoint(args: &mut Args<'_>, what: &str) -> Result<crate::session::Endpoint, OpError> {
     let socket: std::net::SocketAddrV4 = args.take(what)?;
     Ok(crate::session::Endpoint::new(socket.ip().to_bits(), socket.port()))
+}
+
+#[cfg(test)]
+mod example_tests {
+    #[test]
+    fn every_example_can_be_read() {
+        let harness = quiver_net::testing::Harness::new();
+        let registry = quiver_net::ops::testing::registry(&[super::register]);
+        let wrong = registry.wrong_examples(&harness.router);
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
 }

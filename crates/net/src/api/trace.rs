@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Messages that are remembered where nothing is said.
-const MESSAGES: usize = 256 << 10;
+pub const MESSAGES: usize = 256 << 10;
 /// Bytes that are remembered at most.
 const BYTES: usize = 64 << 20;
 

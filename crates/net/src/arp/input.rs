@@ -11,10 +11,15 @@ next_nodes! {
 drop_reasons! {
     /// What is wrong with others.
     pub enum Drop {
+        /// The message ends before its fields do.
         Short = "ARP message too short",
+        /// The message is about another kind of hardware address than Ethernet's.
         NotEthernet = "L2 type not ethernet",
+        /// The message is about another protocol than IPv4.
         NotIp4 = "L3 type not IP4",
+        /// The sender's hardware address is a group address or zero, which no host has.
         BadSender = "ARP sender hw addr is no unicast address",
+        /// The operation is neither a request nor a reply.
         Operation = "ARP opcode not request or reply",
     }
 }

@@ -21,19 +21,33 @@ next_nodes! {
 drop_reasons! {
     /// How messages end.
     pub enum End {
+        /// The router answered a request for an address of its own.
         RepliesSent = "ARP replies sent" (info),
+        /// The router answered a request on behalf of another host (proxy ARP).
         ProxySent = "Proxy ARP replies sent" (info),
+        /// An answer of a neighbor arrived.
         RepliesReceived = "ARP replies received" (info),
+        /// The sender of a request was entered as a neighbor.
         Learned = "ARP request IP4 source address learned" (info),
+        /// The interface has no IPv4 address and answers for nobody else.
         NotIpEnabled = "Interface is not IP enabled",
+        /// The sender's address is in no subnet of the interface.
         SourceNotLocal = "IP4 source address not local to subnet",
+        /// The address that was asked for is not the router's.
         TargetNotLocal = "IP4 destination address not local to subnet",
+        /// The address that was asked for is 0.0.0.0.
         TargetUnset = "IP4 destination address is unset",
+        /// The sender uses an address of this router: two machines have the same address.
         SourceIsLocal = "IP4 source address matches local interface",
+        /// The sender's hardware address differs from the source address of the frame.
         Mismatch = "ARP hw addr does not match L2 frame src addr",
+        /// A probe or an announcement that changes nothing here.
         Gratuitous = "ARP probe or announcement dropped",
+        /// A message that the router sent came back to it: a loop in the network.
         Own = "own ARP message came back",
+        /// There is no room in front of the packet for the header of the link.
         NoHeadroom = "no room for the link header",
+        /// The main thread has too many events waiting; the message's news are lost.
         NotTold = "main thread too busy to be told",
     }
 }

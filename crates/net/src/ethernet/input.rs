@@ -19,10 +19,15 @@ next_nodes! {
 drop_reasons! {
     /// Why frames are dropped.
     pub enum Drop {
+        /// The frame is for another MAC address than the interface's.
         OtherMac = "l3 mac mismatch",
+        /// No node handles frames with this EtherType.
         UnknownType = "unknown ethernet type",
+        /// The frame has a length instead of an EtherType; such frames are not handled.
         Llc = "unsupported llc/snap frame",
+        /// The frame is shorter than an Ethernet header.
         Short = "ethernet frame too short",
+        /// The interface is down.
         Down = "interface is down",
     }
 }

@@ -19,10 +19,15 @@ next_nodes! {
 drop_reasons! {
     /// Why tagged frames are dropped.
     pub enum Drop {
+        /// No sub-interface has the frame's VLAN tags.
         UnknownVlan = "unknown vlan",
+        /// The sub-interface is down.
         Down = "subinterface down",
+        /// The frame is for another MAC address than the interface's.
         OtherMac = "l3 mac mismatch",
+        /// No node handles frames with this EtherType.
         UnknownType = "unknown ethernet type",
+        /// The frame is shorter than its headers.
         Short = "ethernet frame too short",
     }
 }

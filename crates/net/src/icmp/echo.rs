@@ -11,9 +11,13 @@ use crate::local::address::SourceTable;
 drop_reasons! {
     /// Why requests are not answered, and how many were.
     pub enum Drop {
+        /// The router answered a ping.
         Sent = "echo replies sent" (info),
+        /// A ping to a group or to all is not answered.
         Group = "echo request to multicast or broadcast",
+        /// A ping that prescribes its path (source route) is not answered.
         Options = "echo request with source route",
+        /// The interface has no address from which the answer could come.
         NoSource = "no address to reply from",
     }
 }

@@ -15,17 +15,29 @@ pub(super) const RATE_LIMITED: &str = "error message rate limited";
 drop_reasons! {
     /// Why no error is sent, and which ones were.
     pub enum Drop {
+        /// A sender was told that the destination cannot be reached.
         UnreachableSent = "destination unreachable response sent" (info),
+        /// A sender was told that its packet is larger than the MTU.
         TooBigSent = "packet too big response sent" (info),
+        /// A sender was told that its packet's TTL or hop limit has run out.
         TimeExceededSent = "hop limit exceeded response sent" (info),
+        /// A sender was told that a header cannot be handled.
         ProblemSent = "parameter problem response sent" (info),
+        /// More errors were due than the limit allows (`set ip icmp-rate-limit`).
         RateLimited = "error message rate limited",
+        /// The packet is an ICMP error itself; no error is sent about one.
         AboutError = "no error about an error message",
+        /// The packet is a later fragment; errors are sent about first ones only.
         Fragment = "no error about a later fragment",
+        /// The packet was for a group or for all; no error is sent about those.
         Group = "no error about a multicast or broadcast",
+        /// The packet's source address is no host's, so there is nobody to tell.
         Source = "no error to a source that is no host's",
+        /// The packet's header is damaged, so its source cannot be trusted.
         Malformed = "no error about a malformed header",
+        /// The interface has no address from which the error could come.
         NoSource = "no address to send an error from",
+        /// There is no room in the packet for the headers of an error.
         NoRoom = "no room for the headers of an error",
     }
 }

@@ -13,10 +13,15 @@ use crate::local::table::SlotTable;
 drop_reasons! {
     /// Why messages are dropped.
     pub enum Drop {
+        /// The router does not handle ICMP messages of this type.
         UnknownType = "unknown type",
+        /// The ICMP code is not the one of this type.
         Code = "invalid code for type",
+        /// The hop limit of a message of neighbor discovery is not 255.
         HopLimit = "hop_limit != 255",
+        /// The message is shorter than its type demands.
         Length = "payload length too small for type",
+        /// The checksum of the message is wrong.
         Checksum = "bad icmp checksum",
     }
 }

@@ -263,10 +263,15 @@ fn packet(request: &EchoRequest, identifier: u16) -> Option<Vec<u8>> {
 drop_reasons! {
     /// Why replies and errors are dropped, and how many reached somebody.
     pub enum Drop {
+        /// A reply to a `ping` of the router arrived.
         Replies = "echo replies received" (info),
+        /// An error about a packet of the router's own arrived.
         Errors = "error messages received" (info),
+        /// A reply arrived that no running `ping` waits for.
         NoPing = "echo reply that nobody waits for",
+        /// An error arrived about a packet that nobody in the router has sent.
         NoTaker = "error message that nobody waits for",
+        /// Replies arrive faster than `ping` reads them.
         Full = "echo reply queue full",
     }
 }

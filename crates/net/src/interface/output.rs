@@ -10,7 +10,12 @@ use quiver_graph::{
 
 drop_reasons! {
     /// Why an interface's end drops.
-    pub enum OutputDrop { Down = "interface is down", NoDevice = "interface has no device" }
+    pub enum OutputDrop {
+        /// The interface that the packet should leave by is down.
+        Down = "interface is down",
+        /// The interface that the packet should leave by has no device (any more).
+        NoDevice = "interface has no device",
+    }
 }
 
 /// `<name>-output`: start of the `interface-output` arc; counts what leaves on a sub-interface.

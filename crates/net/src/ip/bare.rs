@@ -10,6 +10,7 @@ next_nodes! {
 drop_reasons! {
     /// Why packets are dropped.
     pub enum Drop {
+        /// The packet came over an interface without link headers and is neither IPv4 nor IPv6.
         Version = "unknown ip version",
     }
 }

@@ -14,9 +14,13 @@ use crate::fib::{Bucket, LinkLocalTable};
 drop_reasons! {
     /// Why a lookup's answer is to drop.
     pub enum RouteDrop {
+        /// The table has no route for the destination.
         NoRoute = "no route",
+        /// The route says to drop (`via drop`).
         ByRoute = "dropped by a route",
+        /// The destination is a special address that is never forwarded.
         Special = "special address",
+        /// The route is there, and none of its paths can be used now.
         NoPath = "route without a path that is up",
     }
 }
@@ -48,7 +52,10 @@ impl Node for IpDrop {
 
 drop_reasons! {
     /// Why packets are handed to the host.
-    pub enum PuntReason { ByRoute = "punted by a route" (info) }
+    pub enum PuntReason {
+        /// The route says to hand the packet to the host (`via punt`).
+        ByRoute = "punted by a route" (info),
+    }
 }
 
 next_nodes! {
@@ -74,7 +81,10 @@ impl Node for IpPunt {
 
 drop_reasons! {
     /// Why a packet gets no answer.
-    pub enum NullDrop { Silent = "null routes" }
+    pub enum NullDrop {
+        /// The route says to drop without an answer (`via null`).
+        Silent = "null routes",
+    }
 }
 
 next_nodes! {
@@ -123,7 +133,10 @@ impl Node for Ip6Null {
 
 drop_reasons! {
     /// Why multicast is dropped.
-    pub enum MulticastDrop { NoRoute = "no multicast route" }
+    pub enum MulticastDrop {
+        /// The destination is a group, and there are no multicast routes.
+        NoRoute = "no multicast route",
+    }
 }
 
 next_nodes! {

@@ -30,17 +30,29 @@ next_nodes! {
 drop_reasons! {
     /// Why IPv4 packets are dropped.
     pub enum Drop4 {
+        /// The packet is shorter than an IPv4 header.
         TooShort = "ip4 length < 20 bytes",
+        /// The header says that the packet is longer than what arrived.
         BadLength = "ip4 length > l2 length",
+        /// The checksum of the header is wrong: the packet was damaged on its way.
         BadChecksum = "bad ip4 checksum",
+        /// The EtherType says IPv4, the version field does not.
         BadVersion = "ip4 version != 4",
+        /// The header's length is less than 20 bytes or more than the packet.
         BadHeader = "ip4 header length",
+        /// The options of the header do not add up.
         BadOptions = "malformed ip4 options",
+        /// The sender prescribes the path (source route), which is refused.
         SourceRoute = "ip4 source route option",
+        /// A TCP fragment at such an offset that it would overwrite part of the first fragment's TCP header.
         FragmentOffsetOne = "ip4 fragment offset == 1",
+        /// The source address is a group, a broadcast or a loopback address.
         Source = "ip4 source address cannot be one",
+        /// The destination address is one that no packet on a link may have, such as 127.0.0.1 or 0.0.0.0.
         Destination = "ip4 destination address cannot be one",
+        /// A packet for one host came in a frame for all.
         LinkBroadcast = "ip4 unicast in a link broadcast",
+        /// The interface has no IPv4 address.
         NotEnabled = "ip4 not enabled on the interface",
     }
 }
@@ -48,12 +60,19 @@ drop_reasons! {
 drop_reasons! {
     /// Why IPv6 packets are dropped.
     pub enum Drop6 {
+        /// The packet is shorter than an IPv6 header.
         TooShort = "ip6 length < 40 bytes",
+        /// The header says that the packet is longer than what arrived.
         BadLength = "ip6 length > l2 length",
+        /// The EtherType says IPv6, the version field does not.
         BadVersion = "ip6 version != 6",
+        /// The source address is a group or the loopback address.
         Source = "ip6 source address cannot be one",
+        /// The destination address is one that no packet on a link may have, such as ::1 or ::.
         Destination = "ip6 destination address cannot be one",
+        /// A packet for one host came in a frame for a group.
         LinkMulticast = "ip6 unicast in a link multicast",
+        /// The interface has no IPv6 address and IPv6 is not enabled on it.
         NotEnabled = "ip6 not enabled on the interface",
     }
 }

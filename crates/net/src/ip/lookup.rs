@@ -279,7 +279,10 @@ impl<F: Family> FastPath<Shared> for Lookup<F> {
 
 drop_reasons! {
     /// Why a lookup in another table drops.
-    pub enum LookupDrop { Loop = "lookup loop between tables" }
+    pub enum LookupDrop {
+        /// Routes lead from table to table without an end.
+        Loop = "lookup loop between tables",
+    }
 }
 
 /// Tables that a packet may be sent through.

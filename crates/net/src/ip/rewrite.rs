@@ -28,7 +28,12 @@ next_nodes! {
 
 drop_reasons! {
     /// Why packets are dropped.
-    pub enum RewriteDrop { NoAdjacency = "no such adjacency", NoHeadroom = "no room for the link header" }
+    pub enum RewriteDrop {
+        /// The neighbor to which the route leads was removed meanwhile.
+        NoAdjacency = "no such adjacency",
+        /// There is no room in front of the packet for the header of the link.
+        NoHeadroom = "no room for the link header",
+    }
 }
 
 /// What differs between the families here.

@@ -22,19 +22,33 @@ next_nodes! {
 drop_reasons! {
     /// Why frames are dropped, and what is counted of them.
     pub enum Drop {
+        /// The interface left its bridge domain meanwhile.
         NotMember = "interface is in no bridge domain",
+        /// The source address is a group address or zero, which no host has.
         GroupSource = "source address is a group or zero",
+        /// The frame is for a protocol of the link (01:80:c2:00:00:0X), which bridges do not forward.
         Reserved = "link-local protocol address",
+        /// A filter of the forwarding table names this MAC address (`l2fib add ... filter`).
         Filtered = "l2fib filter",
+        /// The source address is a static entry of another port.
         MoveViolation = "L2 mac move violation",
+        /// The destination is on the port that the frame came from.
         Reflected = "L2 reflection",
+        /// The destination is on a port of the same split-horizon group.
         SplitHorizon = "L2 split horizon",
+        /// Forwarding is off in the bridge domain or on the port.
         ForwardingOff = "L2 forwarding is off",
+        /// The destination is not known, and unknown ones are not flooded here.
         Unknown = "L2 unknown unicast, flooding is off",
+        /// The destination is a group or all, and those are not flooded here.
         Groups = "L2 multicast, flooding is off",
+        /// The destination was not in the forwarding table.
         Misses = "L2 mac misses" (info),
+        /// A source address was seen on another port than before.
         Moves = "L2 mac moves" (info),
+        /// A source address was not learned, because the limit of the domain or of the port is reached.
         Full = "L2 not learned due to limit" (info),
+        /// A source address was not learned, because the main thread has too many events waiting.
         NotTold = "L2 not learned, main thread too busy" (info),
     }
 }

@@ -15,8 +15,11 @@ next_nodes! {
 drop_reasons! {
     /// Why frames are dropped.
     pub enum Drop {
+        /// The bridge's own interface (BVI) is down.
         Down = "BVI is down",
+        /// A frame for one host reached the BVI and has another MAC address than the BVI's.
         OtherMac = "BVI L3 mac mismatch",
+        /// A frame for the BVI is neither IP nor ARP.
         UnknownType = "BVI unknown ethernet type",
     }
 }

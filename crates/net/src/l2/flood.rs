@@ -14,7 +14,9 @@ next_nodes! {
 drop_reasons! {
     /// Why frames are dropped.
     pub enum Drop {
+        /// The bridge domain has no other port to flood to.
         NoPort = "L2 flood, no port to send to",
+        /// No packet buffer was free for the copy to one of the ports.
         NoBuffer = "L2 flood, no buffer for a copy",
     }
 }

@@ -45,8 +45,11 @@ impl fmt::Display for TagRewrite {
 drop_reasons! {
     /// Why frames are dropped.
     pub enum Drop {
+        /// The tag rewrite of the interface wants to take off tags that the frame does not have.
         NoTag = "frame has not the tags to take off",
+        /// There is no room in front of the frame for a tag.
         NoRoom = "no room for a tag",
+        /// The tag rewrite of the interface was removed meanwhile.
         Gone = "no tag rewrite on the interface",
     }
 }

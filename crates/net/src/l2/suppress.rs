@@ -26,9 +26,13 @@ next_nodes! {
 drop_reasons! {
     /// What is counted.
     pub enum Drop {
+        /// An ARP request was answered by the bridge (`arp term`).
         Arp = "ARP replies sent" (info),
+        /// A neighbor solicitation was answered by the bridge (`arp term`).
         Nd = "neighbor advertisements sent" (info),
+        /// An ARP request was forwarded to its target only, instead of to all ports.
         Unicast = "ARP requests forwarded to their target" (info),
+        /// The frame is for a group or for all, and those are not flooded here.
         Groups = "L2 multicast, flooding is off",
     }
 }

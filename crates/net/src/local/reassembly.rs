@@ -158,8 +158,11 @@ impl Router {
 drop_reasons! {
     /// Why fragments are dropped before they are looked at, and how many came.
     pub enum HandoffDrop {
+        /// The queue to the thread that puts packets together is full.
         Congestion = "congestion drop",
+        /// The headers in front of the fragment header do not add up.
         Malformed = "malformed packets",
+        /// A fragment for the router arrived.
         Received = "fragments received" (info),
     }
 }

@@ -19,16 +19,27 @@ use crate::ip::{Family, FamilyId, icmp_aux};
 drop_reasons! {
     /// Why packets for this router are dropped.
     pub enum Drop {
+        /// The router does not handle this protocol.
         UnknownProtocol = "unknown ip protocol",
+        /// The checksum of the TCP segment is wrong.
         TcpChecksum = "bad tcp checksum",
+        /// The checksum of the UDP datagram is wrong.
         UdpChecksum = "bad udp checksum",
+        /// The lengths in the UDP and IP headers do not agree.
         UdpLength = "inconsistent udp/ip lengths",
+        /// The source address is one of the router's own.
         Spoofed = "spoofed local-address packet drops",
+        /// The source address is no host's.
         Source = "source address not valid",
+        /// The packet is shorter than its headers say.
         Length = "packet shorter than its headers say",
+        /// Extension headers or options do not add up.
         Malformed = "malformed extension headers or options",
+        /// The packet says that nothing follows its headers.
         Empty = "no next header",
+        /// A packet of an unknown protocol gets an ICMP error.
         ProtocolUnreachable = "protocol unreachable asked for" (info),
+        /// A packet with an unknown extension header gets an ICMP error.
         HeaderProblem = "parameter problem asked for" (info),
     }
 }

@@ -13,7 +13,9 @@ use crate::ip::{FamilyId, icmp_aux};
 drop_reasons! {
     /// Why UDP datagrams are dropped.
     pub enum Drop {
+        /// Nothing in the router takes datagrams for this port.
         NoListener = "No listener for dst port",
+        /// A datagram for such a port gets an ICMP error.
         PortUnreachable = "port unreachable asked for" (info),
     }
 }

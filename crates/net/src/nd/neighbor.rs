@@ -25,23 +25,41 @@ next_nodes! {
 drop_reasons! {
     /// How solicitations and advertisements end.
     pub enum End {
+        /// The router answered a solicitation for an address of its own.
         AdvertisementsSent = "neighbor advertisements sent" (info),
+        /// An answer of a neighbor arrived.
         AdvertisementsReceived = "neighbor advertisements received" (info),
+        /// A neighbor asked for an address that is not the router's.
         UnknownTarget = "neighbor solicitations for unknown targets",
+        /// The neighbor that asks has an address that is in no subnet of the interface.
         SourceNotOnLink = "neighbor solicitations from source not on link",
+        /// A neighbor asked for an address whose uniqueness the router still checks.
         Tentative = "neighbor solicitations for tentative addresses",
+        /// A neighbor uses an address of this router: two machines have the same address.
         Duplicate = "own address used by a neighbor",
+        /// A message that the router sent came back to it: a loop in the network.
         Own = "own message came back",
+        /// The hop limit is not 255: the message was forwarded by a router.
         HopLimit = "hop limit is not 255",
+        /// The ICMP code is not the one of this type.
         Code = "invalid code for type",
+        /// The message ends before its fields do.
         Short = "message too short",
+        /// An option has length zero or is longer than the message.
         BadOption = "malformed option",
+        /// The message asks for or announces a group address.
         BadTarget = "target is a multicast address",
+        /// A message from this source address is not allowed.
         BadSource = "source not allowed for this message",
+        /// A message to this destination address is not allowed.
         BadDestination = "destination not allowed for this message",
+        /// An advertisement to a group says that it answers a solicitation.
         SolicitedMulticast = "solicited advertisement to a group",
+        /// IPv6 is not enabled on the interface.
         NotEnabled = "interface is not IP6 enabled",
+        /// There is no room in the packet for the answer.
         NoRoom = "no room for the answer",
+        /// The main thread has too many events waiting; the message's news are lost.
         NotTold = "main thread too busy to be told",
     }
 }

@@ -16,18 +16,31 @@ next_nodes! {
 drop_reasons! {
     /// How messages of routers and to them end.
     pub enum End {
+        /// A host asked for a router advertisement.
         Solicitations = "router solicitations received" (info),
+        /// An advertisement of another router arrived.
         Advertisements = "router advertisements received" (info),
+        /// The host that asks has an address that is in no subnet of the interface.
         SourceNotOnLink = "router solicitations from source not on link",
+        /// The interface sends no router advertisements.
         NotConfigured = "neighbor discovery not configured",
+        /// The advertisement comes from an address that is not link-local.
         NotLinkLocal = "router advertisement source not link local",
+        /// A message that the router sent came back to it: a loop in the network.
         Own = "own message came back",
+        /// The hop limit is not 255: the message was forwarded by a router.
         HopLimit = "hop limit is not 255",
+        /// The ICMP code is not the one of this type.
         Code = "invalid code for type",
+        /// The message ends before its fields do.
         Short = "message too short",
+        /// An option has length zero or is longer than the message.
         BadOption = "malformed option",
+        /// The source address or an option is not allowed in this message.
         Other = "not allowed for this message",
+        /// IPv6 is not enabled on the interface.
         NotEnabled = "interface is not IP6 enabled",
+        /// The main thread has too many events waiting; the message is lost.
         NotTold = "main thread too busy to be told",
     }
 }

@@ -28,28 +28,46 @@ next_nodes! {
 drop_reasons! {
     /// What is counted of IPv4 packets whose neighbour is not known.
     pub enum Drop4 {
+        /// The router asked for the MAC address of a next hop.
         RequestSent = "ARP requests sent" (info),
+        /// The next hop was asked for a moment ago; this packet is not held.
         Throttled = "ARP requests throttled",
+        /// One source wants more unknown neighbors than it may.
         SourceThrottled = "ARP requests throttled, source wants too many",
+        /// More packets wait for the neighbor than are held; this one gave way to a later one.
         Excess = "more packets than are held for a neighbour",
+        /// The neighbor did not answer; packets that waited for it are dropped.
         Unreachable = "neighbour does not answer",
+        /// The interface has no address to ask from.
         NoSource = "no source address for ARP request",
+        /// No packet buffer was free for the request.
         NoBuffer = "ARP requests out of buffer",
+        /// The next hop is not one that ARP can find.
         NoAdjacency = "ARPs to non-ARP adjacencies",
+        /// The main thread has too many events waiting, so nobody asks for the neighbor.
         NotTold = "main thread too busy to be told",
     }
 }
 drop_reasons! {
     /// What is counted of IPv6 packets whose neighbour is not known; the order is that of [`Drop4`].
     pub enum Drop6 {
+        /// The router asked for the MAC address of a next hop.
         RequestSent = "neighbor solicitations sent" (info),
+        /// The next hop was asked for a moment ago; this packet is not held.
         Throttled = "neighbor solicitations throttled",
+        /// One source wants more unknown neighbors than it may.
         SourceThrottled = "neighbor solicitations throttled, source wants too many",
+        /// More packets wait for the neighbor than are held; this one gave way to a later one.
         Excess = "more packets than are held for a neighbour",
+        /// The neighbor did not answer; packets that waited for it are dropped.
         Unreachable = "neighbour does not answer",
+        /// The interface has no address to ask from.
         NoSource = "no source address for ND solicitation",
+        /// No packet buffer was free for the solicitation.
         NoBuffer = "neighbor solicitations out of buffer",
+        /// The next hop is not one that neighbor discovery can find.
         NoAdjacency = "neighbor discovery for other adjacencies",
+        /// The main thread has too many events waiting, so nobody asks for the neighbor.
         NotTold = "main thread too busy to be told",
     }
 }

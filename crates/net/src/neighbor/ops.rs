@@ -23,7 +23,7 @@ pub fn register(registry: &mut Registry<Router>) {
     registry.operation::<SetNeighbor>().declare::<FlushNeighbors>().declare::<SetConfig>();
     registry.declare::<SetProxyRange>().declare::<SetProxyArp>();
     for path in ["ip neighbor", "set ip neighbor"] {
-        registry.command(Command {
+        registry.command_of::<SetNeighbor>(Command {
             path,
             syntax: "[del] <if> [<ip>] [<mac>] [static] [no-fib-entry] [count <n>] [flush]",
             help: "Adds a neighbor, removes one, or removes all dynamic ones of an interface; IPv4 and IPv6",

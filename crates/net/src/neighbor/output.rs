@@ -10,7 +10,10 @@ use super::view::Views;
 
 drop_reasons! {
     /// Why made frames are dropped.
-    pub enum OutputDrop { Gone = "interface deleted" }
+    pub enum OutputDrop {
+        /// The interface was deleted while the router made a message for it.
+        Gone = "interface deleted",
+    }
 }
 
 /// Slots of the node that lead to each interface's output node, as main writes them.

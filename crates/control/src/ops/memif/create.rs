@@ -23,7 +23,7 @@ pub const MEMIF: InterfaceKind = InterfaceKind { name: "memif", called: "a memif
 
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.declare::<CreateSocket>().declare::<DeleteSocket>().declare::<CreateMemif>();
-    registry.command(Command {
+    registry.command_of::<DeleteInterface>(Command {
         path: "delete interface memif",
         syntax: "<if>|sw_if_index <n>",
         help: "Removes a memif interface",

@@ -15,7 +15,7 @@ use crate::ip::FamilyId;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.operation::<ShowAdjacencies>().operation::<SetAdjacencyCounters>();
-    registry.command(Command {
+    registry.command_of::<SetAdjacencyCounters>(Command {
         path: "adjacency counters",
         syntax: "enable",
         help: "Counts packets by adjacency, which is always so here",
@@ -24,7 +24,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
             Ok(Invocation::new::<SetAdjacencyCounters>(AdjacencyCountersRequest { enable }))
         },
     });
-    registry.command(Command {
+    registry.command_of::<ShowAdjacencies>(Command {
         path: "show adj",
         syntax: "[<n>] [<if>] [nbr] [summary]",
         help: "Shows adjacencies: how neighbours are reached",

@@ -15,7 +15,7 @@ use crate::fib::{Bulk, FibError, Path, Source};
 
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.operation::<ChangeRoute>();
-    registry.command(Command {
+    registry.command_of::<ChangeRoute>(Command {
         path: "ip route",
         syntax: "[add|del] [count <n>] [source cli|api] <prefix>/<len> [table <id>] via [<nh>] [<if>] [next-hop-table <id>] \
                  [drop|local|punt|null|null-send-unreach|null-send-prohibit|gone] [ip4-lookup-in-table <id>] \

@@ -18,13 +18,13 @@ use crate::ip::FamilyId;
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.operation::<ShowRoutes>();
     let syntax = "[summary] [table <id>] [<addr>|<prefix>] [detail] [memory]";
-    registry.command(Command {
+    registry.command_of::<ShowRoutes>(Command {
         path: "show ip fib",
         syntax,
         help: "Shows IPv4 routes: of all tables or one, all or those that decide about an address",
         parse: |args, _| parse(args, Family::Ip4),
     });
-    registry.command(Command {
+    registry.command_of::<ShowRoutes>(Command {
         path: "show ip6 fib",
         syntax,
         help: "Shows IPv6 routes: of all tables or one, all or those that decide about an address",

@@ -18,13 +18,21 @@ use crate::owner::Owner;
 drop_reasons! {
     /// Why fragments are dropped, and what came of the others.
     pub enum Drop {
+        /// A fragment overlaps another one; the whole packet is dropped.
         Overlap = "duplicate/overlapping fragments",
+        /// More packets are being put together than the limit allows.
         Limit = "drops due to concurrent reassemblies limit",
+        /// More packets of one source are being put together than the limit allows.
         SourceLimit = "drops due to reassemblies limit of one source",
+        /// The packet is cut into more fragments than the limit allows.
         TooMany = "fragment chain too long (drop)",
+        /// A fragment's offset and length do not add up.
         Malformed = "malformed packets",
+        /// The other fragments of the packet did not arrive in time.
         Timeout = "fragments dropped due to reassembly timeout",
+        /// A packet was put together.
         Success = "successful reassemblies" (info),
+        /// A fragment became part of a packet.
         Reassembled = "fragments reassembled" (info),
     }
 }

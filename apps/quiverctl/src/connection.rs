@@ -88,6 +88,7 @@ pub struct Connection {
     writer: Stream,
     filter: Filter,
     last_id: u64,
+    candidate: bool,
 }
 
 impl Connection {
@@ -102,7 +103,12 @@ impl Connection {
             said.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })?;
         }
         let (reader, socket) = (BufReader::new(stream), socket.to_owned());
-        Ok(Self { socket, reader, writer, filter: Filter::default(), last_id: 0 })
+        Ok(Self { socket, reader, writer, filter: Filter::default(), last_id: 0, candidate: false })
+    }
+
+    /// Whether the session collects its changes, as far as is known here.
+    pub fn has_candidate(&self) -> bool {
+        self.candidate
     }
 
     /// A second handle to write with: for cancelling from elsewhere.
@@ -137,7 +143,10 @@ impl Connection {
                     let cancel = Call { cancel: Some(id.clone()), ..Call::default() }.to_line();
                     self.writer.write_all(cancel.as_bytes()).map_err(|error| self.lost(error))?;
                 }
-                Status::Ok | Status::Error => return Ok(reply),
+                Status::Ok | Status::Error => {
+                    self.candidate = reply.candidate;
+                    return Ok(reply);
+                }
             }
         }
     }

@@ -7,7 +7,10 @@ use crate::{
 };
 use quiver_command::{
     grammar::Completion,
-    session::frames::{Call, Status},
+    session::{
+        frames::{Call, Status},
+        prompt_in,
+    },
 };
 use rustyline::{
     Cmd, CompletionType, ConditionalEventHandler, Config, Context, Editor, Event, EventContext, EventHandler, KeyEvent,
@@ -38,7 +41,8 @@ pub fn run(connection: Connection, socket: Option<&str>, shown: Shown) -> Result
         let _ = editor.load_history(file);
     }
     loop {
-        let line = match editor.readline(PROMPT) {
+        let prompt = prompt_in(PROMPT, connection.lock().has_candidate());
+        let line = match editor.readline(&prompt) {
             Ok(line) => line,
             Err(ReadlineError::Interrupted) => continue,
             Err(ReadlineError::Eof) => break,

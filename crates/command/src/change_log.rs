@@ -48,6 +48,15 @@ pub trait ChangeLog {
     fn release(&self, keep: bool);
 }
 
+/// Collects changes in place of having them run.
+pub trait Collector {
+    /// Takes a change, and the command that asks for it where it was one.
+    ///
+    /// # Errors
+    /// There are too many.
+    fn collect(&self, command: Option<&str>, record: Record) -> Result<(), OpError>;
+}
+
 /// A hold of a log. Dropping it forgets the records that were held back.
 pub struct Hold(Option<Rc<dyn ChangeLog>>);
 

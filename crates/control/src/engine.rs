@@ -22,6 +22,7 @@ use quiver_graph::reactor::Reactor;
 use crate::journal::Journal;
 use crate::order::{Entry, Order, Turn};
 use crate::process::Task;
+use crate::server::Asking;
 
 /// How long a slice of a long operation may take: a main thread that also forwards must not stall.
 pub const SLICE: Duration = Duration::from_micros(50);
@@ -38,6 +39,8 @@ pub struct Engine<C> {
     pulse: Option<Arc<Pulse>>,
     /// Where changes are recorded: answers wait until they are on the disk.
     journal: Option<Rc<Journal>>,
+    /// Who asks by this handle.
+    asking: Option<Asking>,
 }
 
 impl<C> Clone for Engine<C> {
@@ -50,6 +53,7 @@ impl<C> Clone for Engine<C> {
             access: self.access,
             pulse: self.pulse.clone(),
             journal: self.journal.clone(),
+            asking: self.asking.clone(),
         }
     }
 }
@@ -114,7 +118,16 @@ enum Phase<C> {
 impl<C: 'static> Engine<C> {
     /// Puts the control state and its operations together.
     pub fn new(control: Rc<RefCell<C>>, registry: Rc<Registry<C>>, reactor: Rc<Reactor>) -> Self {
-        Self { control, registry, order: Order::default(), reactor, access: Access::Change, pulse: None, journal: None }
+        Self {
+            control,
+            registry,
+            order: Order::default(),
+            reactor,
+            access: Access::Change,
+            pulse: None,
+            journal: None,
+            asking: None,
+        }
     }
 
     /// A handle for a client that may do no more than `access` says.
@@ -137,6 +150,12 @@ impl<C: 'static> Engine<C> {
     #[must_use]
     pub fn with_journal(self, journal: Rc<Journal>) -> Self {
         Self { journal: Some(journal), ..self }
+    }
+
+    /// Says who asks by this handle.
+    #[must_use]
+    pub fn asked_by(self, asking: Asking) -> Self {
+        Self { asking: Some(asking), ..self }
     }
 
     /// Where changes are recorded.
@@ -323,6 +342,7 @@ impl<C: 'static> Running<C> {
             }
             Phase::Ready { .. } => {
                 let _task = Task::enter(self.engine.pulse.as_ref(), &self.name);
+                let _asked = self.engine.asking.as_ref().map(Asking::enter);
                 self.begin()
             }
             Phase::Between { .. } => self.resume(),
@@ -333,6 +353,7 @@ impl<C: 'static> Running<C> {
                 }
                 (*until, *elsewhere) = (None, false);
                 let _task = Task::enter(self.engine.pulse.as_ref(), &self.name);
+                let _asked = self.engine.asking.as_ref().map(Asking::enter);
                 let step = job.step(&mut self.engine.control.borrow_mut(), SLICE);
                 match step {
                     Step::Again => {

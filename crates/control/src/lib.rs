@@ -18,6 +18,7 @@
 
 pub mod api;
 pub mod calendar;
+pub mod candidate;
 pub mod checkpoints;
 pub mod daemon;
 mod drawing;

@@ -149,7 +149,7 @@ impl<C> Tree<C> {
             },
             _ => return Ok(None),
         };
-        let path = &Trail::text(path);
+        let (begins, path) = (path.is_none(), &Trail::text(path));
         // `show version ?` asks about the command, not for the version of `?`.
         let (about, all) = match (word, rest.trim()) {
             ("?", "") => ("", false),
@@ -161,6 +161,8 @@ impl<C> Tree<C> {
                     Ok(Some((_, end))) => {
                         return Err(lost_at(path, OpError::unknown_input(rest[end..].trim())));
                     }
+                    // A word of a command's: `commit comment TEXT`.
+                    Ok(None) if !begins => return Ok(None),
                     Ok(None) | Err(lexer::Unclosed) => {
                         let error = OpError::unspecified(format!("`{word}' needs a group"));
                         return Err(lost_at(path, error.remedy(format!("write `{word} {{ ... }}'"))));

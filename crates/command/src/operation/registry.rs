@@ -5,7 +5,7 @@ use super::{
     invocation::{InCommand, Recorded},
     retval,
 };
-use crate::change_log::ChangeLog;
+use crate::change_log::{ChangeLog, Collector};
 use crate::configuration::{Collect, Section, Stage};
 use crate::contain::contain;
 use crate::grammar::{self, Args, Command, CommandHelp, Completion, HelpReply, Parsed, Resolved, Tree, nearest};
@@ -20,6 +20,7 @@ use std::{
 type FromJson<C> = fn(Value) -> Result<Invocation<C>, OpError>;
 type Values<C> = fn(&C) -> Vec<String>;
 type FindLog<C> = fn(&C) -> Option<Rc<dyn ChangeLog>>;
+type FindCollector<C> = fn(&C) -> Option<Rc<dyn Collector>>;
 
 /// Operations by name, the command tree, and the names that complete values. Each part of the router,
 /// and each plugin, adds its own at start.
@@ -76,6 +77,7 @@ pub struct Registry<C> {
     actions: BTreeSet<&'static str>,
     covered: BTreeSet<&'static str>,
     log: Option<FindLog<C>>,
+    collector: Option<FindCollector<C>>,
     problems: Vec<String>,
 }
 
@@ -120,6 +122,7 @@ impl<C> Default for Registry<C> {
             actions: BTreeSet::new(),
             covered: BTreeSet::new(),
             log: None,
+            collector: None,
             problems: Vec::new(),
         }
     }
@@ -248,6 +251,12 @@ impl<C: 'static> Registry<C> {
         self
     }
 
+    /// Says what collects the changes of whoever asks now, in place of having them run.
+    pub fn collect_in(&mut self, collector: FindCollector<C>) -> &mut Self {
+        self.collector = Some(collector);
+        self
+    }
+
     /// Where changes of configuration are recorded, if they are.
     pub fn change_log(&self, control: &C) -> Option<Rc<dyn ChangeLog>> {
         self.log.and_then(|find| find(control)).filter(|log| log.is_on())
@@ -258,7 +267,22 @@ impl<C: 'static> Registry<C> {
     /// # Errors
     /// Its own; or it cannot be recorded, and has not run.
     pub fn run(&self, invocation: Invocation<C>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError> {
+        self.run_line(None, invocation, control, view)
+    }
+
+    /// The same, of a command line.
+    fn run_line(
+        &self,
+        line: Option<&str>,
+        invocation: Invocation<C>,
+        control: &mut C,
+        view: &View,
+    ) -> Result<Outcome<C, Answer>, OpError> {
         let lasts = invocation.access() != Access::Read && !self.actions.contains(invocation.operation());
+        if let Some(collector) = self.collector.filter(|_| lasts).and_then(|find| find(control)) {
+            collector.collect(line.map(str::trim), invocation.record()?)?;
+            return Ok(Outcome::Done(Answer::render(&(), view)?));
+        }
         let log = if lasts { self.change_log(control) } else { None };
         let Some(log) = log else { return invocation.run(control, view) };
         let record = invocation.record()?;
@@ -356,7 +380,7 @@ impl<C: 'static> Registry<C> {
             Parsed::Nothing => Ok(Outcome::Done(Answer::render(&(), view)?)),
             Parsed::Help(reply) => Ok(Outcome::Done(Answer::render(&reply, view)?)),
             Parsed::Run(invocation, path) => {
-                match access.check(invocation.access()).and_then(|()| self.run(invocation, control, view)) {
+                match access.check(invocation.access()).and_then(|()| self.run_line(Some(line), invocation, control, view)) {
                     Ok(Outcome::Job(job)) => Ok(Outcome::job(InCommand { job, path })),
                     Ok(done) => Ok(done),
                     Err(error) => Err(error.in_command(path)),

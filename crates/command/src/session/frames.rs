@@ -12,7 +12,8 @@
 //! of an operation. While a request runs there may be `{"id":…,"status":"more","text":"…"}`; a failure
 //! is `{"id":…,"status":"error","text":"<one line>","error":{"code":…,…}}`. `"negative":true` stands in the answer of a request
 //! that was carried out and did not get what it tried, as a ping to which nothing came back. Requests may be sent without
-//! waiting; they are run one after the other and answered in order.
+//! waiting; they are run one after the other and answered in order. `"candidate":true` stands in each answer of a session that collects its
+//! changes (`configure`).
 
 use super::{Advance, Event, LONGEST_LINE, MUCH_OUTPUT, Request, lines::Splitter};
 use crate::operation::{Answer, OpError, Render, View, retval};
@@ -57,6 +58,9 @@ pub struct Reply {
     /// What went wrong.
     #[serde(default)]
     pub error: Option<OpError>,
+    /// The session has a candidate: its changes are collected.
+    #[serde(default)]
+    pub candidate: bool,
 }
 
 /// What a client sends; exactly one of `command`, `op`, `complete` and `cancel`.
@@ -127,9 +131,15 @@ pub(super) struct Server {
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     running: Option<Value>,
+    /// Changes are collected.
+    candidate: bool,
 }
 
 impl Server {
+    pub(super) fn set_candidate(&mut self, candidate: bool) {
+        self.candidate = candidate;
+    }
+
     /// Reads complete lines ahead, so that a cancel frame is seen while another request runs.
     pub(super) fn look_ahead(&mut self, input: &mut VecDeque<u8>, busy: bool, events: &mut VecDeque<Event>) {
         while busy && self.waiting.len() < READ_AHEAD && self.waiting_bytes < LONGEST_LINE {
@@ -192,7 +202,7 @@ impl Server {
 
     pub(super) fn answer(&mut self, result: Result<Answer, OpError>, output: &mut Vec<u8>) {
         let running = self.running.take();
-        let frame = match result {
+        let mut frame = match result {
             Ok(answer) => {
                 let mut frame = Frame::new(running.as_ref(), Status::Ok);
                 // Text is left out only where data stands for it.
@@ -214,6 +224,9 @@ impl Server {
                 frame
             }
         };
+        if self.candidate {
+            frame.field("candidate", &true);
+        }
         frame.end(output);
     }
 }

@@ -54,6 +54,10 @@ impl Interactive {
         }
     }
 
+    pub(super) fn set_prompt(&mut self, prompt: String) {
+        self.prompt = prompt;
+    }
+
     pub(super) fn resize(&mut self, width: u16, height: u16) {
         self.size = (width > 0 && height > 0).then_some((width, height));
     }

@@ -31,6 +31,13 @@ impl Lines {
         Self { prompt: options.prompt.clone(), crlf, nul: false, splitter: Splitter::default() }
     }
 
+    /// Of one that shows prompts.
+    pub(super) fn set_prompt(&mut self, prompt: String) {
+        if !self.prompt.is_empty() {
+            self.prompt = prompt;
+        }
+    }
+
     pub(super) fn advance(&mut self, input: &mut VecDeque<u8>, ended: bool, output: &mut Vec<u8>) -> Advance {
         while output.len() < MUCH_OUTPUT {
             let line = match self.splitter.next(input, ended) {

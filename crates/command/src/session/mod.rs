@@ -312,6 +312,16 @@ impl Session {
         }
     }
 
+    /// Whether changes are collected from now on: the prompt says so, and each frame.
+    pub fn set_candidate(&mut self, candidate: bool) {
+        match &mut self.mode {
+            Mode::Negotiating => {}
+            Mode::Lines(lines) => lines.set_prompt(prompt_in(&self.options.prompt, candidate)),
+            Mode::Frames(server) => server.set_candidate(candidate),
+            Mode::Interactive(interactive) => interactive.set_prompt(prompt_in(&self.options.prompt, candidate)),
+        }
+    }
+
     /// The result of the running request.
     pub fn answer(&mut self, result: Result<Answer, OpError>) {
         if !std::mem::take(&mut self.busy) {
@@ -389,6 +399,16 @@ impl Session {
     /// Whether the session is over and all is written: close the connection.
     pub fn finished(&self) -> bool {
         self.closing && self.output().is_empty() && !self.busy
+    }
+}
+
+/// A prompt that says whether changes are collected: `quiver(candidate)# `.
+pub fn prompt_in(prompt: &str, candidate: bool) -> String {
+    let sign = prompt.trim_end().rfind(['#', '>', '$', '%', ':']).filter(|_| candidate);
+    match sign {
+        _ if !candidate || prompt.is_empty() => prompt.to_owned(),
+        Some(at) => format!("{}(candidate){}", &prompt[..at], &prompt[at..]),
+        None => format!("{prompt}(candidate) "),
     }
 }
 

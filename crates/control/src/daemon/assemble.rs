@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_buffer::RegionConfig;
-use quiver_command::change_log::{ChangeLog, Record};
+use quiver_command::change_log::{ChangeLog, Collector, Record};
 use quiver_command::config::Listen;
 use quiver_command::operation::{Registry, View};
 use quiver_command::script::ScriptState;
@@ -31,7 +31,7 @@ use sd_notify::NotifyState;
 use super::group::group_id;
 use super::pidfile::PidFile;
 use super::privileges::{Wish, give_up};
-use super::{StartError, api, detach, processes, threads};
+use super::{StartError, api, confirm, detach, processes, threads};
 use crate::checkpoints::Checkpoints;
 use crate::engine::{Engine, command};
 use crate::journal::{Journal, Store, replay};
@@ -244,6 +244,7 @@ impl Daemon {
         // It takes its place in the order of operations here, before any client can.
         self.start_up_commands();
         self.keep_checkpoints();
+        confirm::watch(&self.engine, &self.processes);
         let admission = self.admission;
         let idle_timeout = self.startup.unix.idle_timeout;
         let server =
@@ -419,6 +420,7 @@ pub fn registry(plugins: &[Plugin]) -> Result<Registry<Router>, StartError> {
     let mut registry = Registry::new();
     ops::register(&mut registry);
     registry.record_in(|router| router.part::<Rc<dyn ChangeLog>>().cloned());
+    registry.collect_in(|router| ops::candidate::own(router).map(|candidate| candidate as Rc<dyn Collector>));
     for plugin in plugins {
         (plugin.register)(&mut registry);
     }

@@ -2,6 +2,7 @@
 
 mod api;
 mod assemble;
+mod confirm;
 mod detach;
 pub(crate) mod group;
 mod links;

@@ -178,7 +178,12 @@ impl Journal {
 
     /// Whether records are held back: nothing may be written that has the half of it.
     pub fn is_holding(&self) -> bool {
-        !self.held.borrow().begins.is_empty()
+        self.holds() > 0
+    }
+
+    /// Holds, one within the other.
+    pub fn holds(&self) -> usize {
+        self.held.borrow().begins.len()
     }
 
     /// Refuses what cannot be done while records are held back.

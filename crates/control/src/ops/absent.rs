@@ -153,7 +153,6 @@ pub const ABSENT: &[Absent] = &[
     absent("mactime", "limits by MAC address"),
     absent("show mactime", "limits by MAC address"),
     absent("create p2p_ethernet", "interfaces between two MAC addresses (P2P)"),
-    absent("configure policer", "policers"),
     absent("policer", "policers"),
     absent("show policer", "policers"),
     absent("punt", "sockets for punted packets"),
@@ -205,7 +204,6 @@ mod tests {
         "bvi",
         "classify",
         "cnat",
-        "configure",
         "det44",
         "device",
         "dhcp",
@@ -255,7 +253,7 @@ mod tests {
     #[test]
     fn a_command_of_vpp_that_is_not_there_says_so() {
         let mut h = Harness::new();
-        for word in VPP.iter().copied().map(|word| if word == "configure" { "configure policer" } else { word }) {
+        for &word in VPP {
             for line in [word.to_owned(), format!("{word} add x 1"), format!("help {word}"), format!("{word} ?")] {
                 let error = error(&mut h.router, &line);
                 assert!(error.contains("are not built yet; "), "{line}: {error}");

@@ -11,6 +11,7 @@
 pub mod absent;
 pub mod af_xdp;
 pub mod api;
+pub mod candidate;
 pub mod clock;
 pub mod configuration;
 pub mod errors;
@@ -52,6 +53,7 @@ pub fn register(registry: &mut Registry<Router>) {
     registry.absent(absent::ABSENT).examples(examples::EXAMPLES);
     quiver_net::ops::register(registry);
     api::register(registry);
+    candidate::register(registry);
     clock::register(registry);
     configuration::register(registry);
     rollback::register(registry);

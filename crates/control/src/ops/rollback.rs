@@ -131,10 +131,10 @@ impl Text for CheckpointList {
 }
 
 request! {
-    /// Shows what the running configuration has more (+) and less (-) than a checkpoint.
+    /// Shows what the running configuration has more (+) and less (-) than a checkpoint; in a session with a candidate and without a name, what that would change.
     pub read ShowDifference "configuration_diff_show" ["show configuration diff"] {
-        /// Name or number of the checkpoint; the one before the last rollback where none is given.
-        pub checkpoint: String = "<checkpoint>" default("1".to_owned()),
+        /// Name or number of the checkpoint; where none is given, the one before the last rollback or commit.
+        pub checkpoint: Option<String> = "<checkpoint>",
     }
 }
 
@@ -161,7 +161,10 @@ impl Execute<Router> for ShowDifference {
     type Reply = Lines;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Lines>, OpError> {
-        let load = Checkpoints::of(router).load(&self.checkpoint)?;
+        if let (None, Some(candidate)) = (&self.checkpoint, super::candidate::own(router)) {
+            return super::candidate::Comparing::outcome(router, &candidate);
+        }
+        let load = Checkpoints::of(router).load(self.checkpoint.as_deref().unwrap_or("1"))?;
         Ok(Outcome::job(Compare { load, with: None }))
     }
 }

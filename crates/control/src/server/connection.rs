@@ -59,7 +59,7 @@ impl<T: AsFd> Wire for AsyncFd<T> {
 pub async fn serve<C: 'static>(engine: Engine<C>, wire: impl Wire, session: Session, handle: SessionHandle) {
     let terminal_type_due = session.awaits_terminal_type().then(|| Instant::now() + TERMINAL_TYPE_WAIT);
     let mut connection = Connection {
-        engine,
+        engine: engine.asked_by(handle.asking()),
         wire,
         session,
         handle,
@@ -178,6 +178,7 @@ impl<C: 'static, W: Wire> Connection<C, W> {
             Progress::Print(text) => self.session.print(&text),
             Progress::Done(result) => {
                 self.running = None;
+                self.session.set_candidate(self.handle.has_candidate());
                 self.session.answer(result);
             }
         }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 pub use admission::Admission;
 pub use connection::{Wire, serve};
-pub use sessions::{End, Peer, Refused, SessionHandle, SessionInfo, SessionKind, Sessions};
+pub use sessions::{Asking, End, Peer, Refused, SessionHandle, SessionInfo, SessionKind, Sessions};
 pub use socket::{BindError, BoundPath, Owner, listen_tcp, listen_unix, set_mode};
 pub use stats::StatsListener;
 pub use terminal::Terminal;

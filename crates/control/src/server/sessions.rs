@@ -13,7 +13,10 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use quiver_command::operation::{OpError, retval};
 use quiver_graph::reactor::peer_credentials;
+
+use crate::candidate::Candidate;
 
 /// Places for CLI and JSON sessions, and as many for API clients. Each takes a descriptor and some memory.
 const PLACES: usize = 256;
@@ -133,6 +136,8 @@ struct Entry {
     end: Option<End>,
     waker: Option<Waker>,
     idle_timeout: Option<Duration>,
+    /// Changes that it collects.
+    candidate: Option<Rc<Candidate>>,
 }
 
 /// A session as `show sessions` tells of it.
@@ -162,6 +167,32 @@ struct Table {
     last: u32,
     /// How many clients were refused.
     refused: u64,
+    /// The session for which an operation runs now.
+    asking: Rc<Cell<Option<u32>>>,
+}
+
+/// Who asks: said while an operation runs for a session.
+#[derive(Debug, Clone)]
+pub struct Asking {
+    now: Rc<Cell<Option<u32>>>,
+    id: u32,
+}
+
+impl Asking {
+    /// It is this session, as long as the value lives.
+    pub fn enter(&self) -> Asked {
+        self.now.set(Some(self.id));
+        Asked(Rc::clone(&self.now))
+    }
+}
+
+/// A session asks as long as this lives.
+pub struct Asked(Rc<Cell<Option<u32>>>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.set(None);
+    }
 }
 
 /// All sessions. Clones are handles of the same.
@@ -200,6 +231,7 @@ impl Sessions {
             end: None,
             waker: None,
             idle_timeout,
+            candidate: None,
         };
         table.entries.insert(id, entry);
         drop(table);
@@ -224,6 +256,50 @@ impl Sessions {
     /// Ends a session; `false` where there is none of that number.
     pub fn clear(&self, id: u32) -> bool {
         self.0.borrow_mut().end(id, End::Cleared)
+    }
+
+    /// The candidate of the session that asks.
+    pub fn candidate(&self) -> Option<Rc<Candidate>> {
+        self.of_asking(|entry| entry.candidate.clone()).flatten()
+    }
+
+    /// Begins one for the session that asks.
+    ///
+    /// # Errors
+    /// It is no session, or one has a candidate.
+    pub fn begin_candidate(&self) -> Result<(), OpError> {
+        let table = self.0.borrow();
+        let asking = table.asking.get();
+        let holder = table.entries.iter().find_map(|(id, entry)| Some((*id, entry, entry.candidate.as_ref()?)));
+        if let Some((id, entry, candidate)) = holder {
+            let error = match Some(id) == asking {
+                true => OpError::new(retval::VALUE_EXIST, "this session has a candidate").remedy("`commit' or `discard' ends it"),
+                false => {
+                    let text = format!("session {id} ({}) has a candidate with {} changes", entry.peer, candidate.count());
+                    OpError::new(retval::BUSY, text).remedy(format!("wait for its end, or `clear session {id}'"))
+                }
+            };
+            return Err(error);
+        }
+        drop(table);
+        let begun = self.of_asking(|entry| entry.candidate = Some(Rc::default()));
+        begun.ok_or_else(|| OpError::new(retval::UNSUPPORTED, "only a session of the command line or of JSON has a candidate"))
+    }
+
+    /// Takes it from the session that asks.
+    pub fn take_candidate(&self) -> Option<Rc<Candidate>> {
+        self.of_asking(|entry| entry.candidate.take()).flatten()
+    }
+
+    /// Gives it to the session that asks.
+    pub fn give_candidate(&self, candidate: Rc<Candidate>) {
+        self.of_asking(|entry| entry.candidate = Some(candidate));
+    }
+
+    fn of_asking<R>(&self, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
+        let mut table = self.0.borrow_mut();
+        let id = table.asking.get()?;
+        table.entries.get_mut(&id).map(f)
     }
 
     /// Clients that got no place so far.
@@ -311,6 +387,16 @@ impl SessionHandle {
             }
             (entry.queued, entry.running) = (queued, running);
         });
+    }
+
+    /// Who asks, where this session does.
+    pub fn asking(&self) -> Asking {
+        Asking { now: Rc::clone(&self.sessions.0.borrow().asking), id: self.id }
+    }
+
+    /// Whether its changes are collected.
+    pub fn has_candidate(&self) -> bool {
+        self.with(|entry| entry.candidate.is_some()).unwrap_or_default()
     }
 
     /// What the client calls itself.

@@ -142,6 +142,29 @@ impl PathRequest {
     }
 }
 
+/// Whether a word, or the beginning of one, says something of a path.
+fn is_keyword(word: &str) -> bool {
+    const KEYWORDS: [&str; 16] = [
+        "drop",
+        "local",
+        "punt",
+        "null-send-unreach",
+        "null-send-prohibit",
+        "null",
+        "gone",
+        "ip4-lookup-in-table",
+        "ip6-lookup-in-table",
+        "lookup",
+        "weight",
+        "preference",
+        "next-hop-table",
+        "resolve-via-host",
+        "resolve-via-attached",
+        "via",
+    ];
+    KEYWORDS.iter().any(|keyword| keyword.starts_with(word))
+}
+
 /// Reads one path, behind `via`.
 pub(super) fn parse(args: &mut Args<'_>, router: &Router) -> Result<PathRequest, OpError> {
     let mut path = PathRequest::default();
@@ -154,7 +177,9 @@ pub(super) fn parse(args: &mut Args<'_>, router: &Router) -> Result<PathRequest,
         ("null", PathKind::Drop),
         ("gone", PathKind::Gone),
     ];
-    let is_interface = |args: &Args<'_>| args.peek().is_some_and(|word| router.interfaces.find(&word).is_ok());
+    // One that is not there, too: a candidate may make it. Whether it is there is looked at when the route is made.
+    let is_name = |word: &str| word.starts_with(char::is_alphabetic) && !word.contains(':') && !is_keyword(word);
+    let is_interface = |args: &Args<'_>| args.peek().is_some_and(|word| router.interfaces.find(&word).is_ok() || is_name(&word));
     if let Some(address) = args.try_ip() {
         path.next_hop = Some(address);
         if is_interface(args) {

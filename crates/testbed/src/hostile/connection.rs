@@ -190,7 +190,8 @@ impl Connection {
     /// at most a buffer is sent.
     pub fn send(&self, most: u16, scratch: &mut Vec<u8>, mut make: impl FnMut(&mut Vec<u8>)) -> u16 {
         let head = self.memory.u16(self.out + 6).load(Ordering::Relaxed);
-        let n = most.min(self.slots - self.pending());
+        // What was written into the ring at random may have it say that more is pending than there are slots.
+        let n = most.min(self.slots.saturating_sub(self.pending()));
         for k in 0..n {
             let slot = head.wrapping_add(k);
             scratch.clear();

@@ -1,15 +1,14 @@
 //! `lcp`: the messages of VPP's plugin.
 
-use quiver_api::Text;
 use quiver_api::defs::*;
-use quiver_command::operation::{OpError, Operation as _, retval};
+use quiver_api::{Message, Text};
+use quiver_command::operation::{Operation as _, retval};
 use quiver_graph::IfIndex;
-use quiver_net::Router;
 use quiver_net::api::{Call, Flow, Handlers, index_of, reference};
 use quiver_net::ops::done;
 
 use crate::control::{self, Pair, lcp};
-use crate::ops::{CreatePair, DeletePair, EnableType, PairInfo};
+use crate::ops::{CreatePair, DeletePair, EnableType};
 
 /// No interface, the end of a list.
 const NONE: u32 = u32::MAX;
@@ -22,22 +21,26 @@ pub(crate) fn add(handlers: &mut Handlers) {
         Ok(LcpDefaultNsGetReply { netns: Text(lcp(router)?.namespace().unwrap_or_default().to_owned()) })
     });
     handlers.reads::<LcpDefaultNsGet>();
-    handlers.act::<LcpItfPairAddDel, LcpItfPairAddDelReply>(|router, m| {
+    handlers.call::<LcpItfPairAddDel>(|call, m| {
         let LcpItfPairAddDel { is_add, sw_if_index, host_if_name, host_if_type, netns } = m;
         let v3 = LcpItfPairAddDelV3 { is_add, sw_if_index, host_if_name, host_if_type, netns };
-        change(router, v3).map(drop)
+        change(call, v3, |_| LcpItfPairAddDelReply::default())
     });
-    handlers.reply::<LcpItfPairAddDelV2, LcpItfPairAddDelV2Reply>(|router, m| {
+    handlers.changes::<LcpItfPairAddDel, LcpItfPairAddDelReply>();
+    handlers.call::<LcpItfPairAddDelV2>(|call, m| {
         let LcpItfPairAddDelV2 { is_add, sw_if_index, host_if_name, host_if_type, netns } = m;
         let v3 = LcpItfPairAddDelV3 { is_add, sw_if_index, host_if_name, host_if_type, netns };
-        let made = change(router, v3)?;
-        Ok(LcpItfPairAddDelV2Reply { retval: 0, host_sw_if_index: InterfaceIndex(made.map_or(NONE, |pair| pair.host_sw_if_index)) })
+        change(call, v3, |made| LcpItfPairAddDelV2Reply { retval: 0, host_sw_if_index: InterfaceIndex(made.host) })
     });
-    handlers.reply::<LcpItfPairAddDelV3, LcpItfPairAddDelV3Reply>(|router, m| {
-        let made = change(router, m)?;
-        let (vif_index, host) = made.map_or((NONE, NONE), |pair| (pair.host_ifindex, pair.host_sw_if_index));
-        Ok(LcpItfPairAddDelV3Reply { retval: 0, vif_index, host_sw_if_index: InterfaceIndex(host) })
+    handlers.changes::<LcpItfPairAddDelV2, LcpItfPairAddDelV2Reply>();
+    handlers.call::<LcpItfPairAddDelV3>(|call, m| {
+        change(call, m, |Made { vif_index, host }| LcpItfPairAddDelV3Reply {
+            retval: 0,
+            vif_index,
+            host_sw_if_index: InterfaceIndex(host),
+        })
     });
+    handlers.changes::<LcpItfPairAddDelV3, LcpItfPairAddDelV3Reply>();
     handlers.call::<LcpItfPairGet>(|call, m| {
         send_all(call, m.cursor);
         call.send(&LcpItfPairGetReply { retval: 0, cursor: NONE });
@@ -68,17 +71,28 @@ pub(crate) fn add(handlers: &mut Handlers) {
     handlers.reads::<LcpEthertypeGet>();
 }
 
+/// What a message is told of a pair that was made, or [`NONE`] of one that was removed.
+struct Made {
+    vif_index: u32,
+    host: u32,
+}
+
 /// Makes or removes a pair.
-fn change(router: &mut Router, m: LcpItfPairAddDelV3) -> Result<Option<PairInfo>, OpError> {
-    index_of(router, &m.sw_if_index)?;
-    let interface = reference(router, &m.sw_if_index)?;
+fn change<R: Message + 'static>(call: &mut Call<'_>, m: LcpItfPairAddDelV3, reply: fn(Made) -> R) -> Flow {
+    let interface = index_of(call.router, &m.sw_if_index).and_then(|_| reference(call.router, &m.sw_if_index));
     if !m.is_add {
-        done(DeletePair::run(router, DeletePair { interface })?)?;
-        return Ok(None);
+        let removed = interface.and_then(|interface| done(DeletePair::run(call.router, DeletePair { interface })?));
+        call.answer(removed.map(|()| reply(Made { vif_index: NONE, host: NONE })));
+        return Flow::Done;
     }
     let netns = Some(m.netns.0).filter(|name| !name.is_empty());
     let tun = m.host_if_type == LcpItfHostType::LCP_API_ITF_HOST_TUN;
-    done(CreatePair::run(router, CreatePair { interface, host_if: m.host_if_name.0, netns, tun })?).map(Some)
+    let request = interface.map(|interface| CreatePair { interface, host_if: m.host_if_name.0, netns, tun });
+    call.begin::<CreatePair, R>(request, move |_, made| {
+        let made = made?;
+        let number = |key: &str| made[key].as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(NONE);
+        Ok(reply(Made { vif_index: number("host_ifindex"), host: number("host_sw_if_index") }))
+    })
 }
 
 fn details(pair: &Pair) -> LcpItfPairDetails {

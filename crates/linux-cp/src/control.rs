@@ -15,7 +15,7 @@ use quiver_net::{IfEvent, Router};
 use crate::table::PairTable;
 use crate::{config, nodes};
 
-pub use create::{NewPair, create, delete};
+pub use create::{NewPair, create, delete, finish, prepare};
 pub use follow::{set_auto_sub, set_sync};
 
 /// EtherTypes that go to Linux from the start, beside IEEE 802.2: LLDP.

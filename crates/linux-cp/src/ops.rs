@@ -7,6 +7,7 @@ use quiver_command::grammar::{Args, IfRef};
 use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
 use quiver_command::request;
 use quiver_command::request::{Argument, Execute};
+use quiver_net::files::Elsewhere;
 use quiver_net::interface::ops::resolve;
 use quiver_net::{IfIndex, Router};
 use serde::Serialize;
@@ -99,10 +100,15 @@ impl Execute<Router> for CreatePair {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, PairInfo>, OpError> {
         let phy = resolve(router, &self.interface)?;
         let new = NewPair { phy, host_name: self.host_if, namespace: self.netns.filter(|name| !name.is_empty()), tun: self.tun };
-        control::create(router, new)?;
-        let pair =
-            lcp(router)?.pair(phy).cloned().ok_or_else(|| OpError::invalid("interface", self.interface, "one that is there"))?;
-        Ok(Outcome::Done(PairInfo::of(router, &pair)))
+        let (opening, open) = control::prepare(router, new)?;
+        let made = move |router: &mut Router, tap| {
+            control::finish(router, opening, tap)?;
+            let pair = lcp(router)?.pair(phy).cloned();
+            let pair = pair.ok_or_else(|| OpError::invalid("interface", self.interface, "one that is there"))?;
+            Ok(PairInfo::of(router, &pair))
+        };
+        // The kernel may take its time to make the host interface.
+        Ok(Outcome::job(Elsewhere::new(open, made).alone()))
     }
 }
 

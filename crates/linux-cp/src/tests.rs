@@ -2,6 +2,8 @@
 
 mod api;
 
+use quiver_command::grammar::IfRef;
+use quiver_command::operation::{Operation as _, Outcome, run_to_end};
 use quiver_graph::IfIndex;
 use quiver_net::Router;
 use quiver_net::interface::{SubMatch, VlanId};
@@ -11,6 +13,7 @@ use quiver_wire::MacAddr;
 use quiver_wire::ipv4::IpProtocol;
 
 use crate::control::testing::{begin, pair_with};
+use crate::ops::CreatePair;
 
 const GROUP: MacAddr = MacAddr([0x01, 0, 0x5e, 0, 0, 5]);
 
@@ -214,6 +217,17 @@ fn mistakes_are_one_line_and_leave_nothing() {
         assert!(error.contains(expected) && !error.contains('\n'), "{line}: {error}");
     }
     assert_eq!(h.router.interfaces.iter().count(), before);
+}
+
+#[test]
+fn another_thread_makes_the_host_interface() {
+    let Scene { mut h, .. } = scene();
+    h.interface(3);
+    let request = CreatePair { interface: IfRef("x3".into()), host_if: "e9".into(), netns: Some("no-such".into()), tun: false };
+    let Ok(Outcome::Job(mut job)) = CreatePair::run(&mut h.router, request) else { panic!("made by the main thread") };
+    assert!(job.exclusive(), "what comes next may build on it");
+    let made = run_to_end(&mut *job, &mut h.router, &mut String::new(), std::thread::sleep);
+    assert!(made.unwrap_err().message.contains("no-such"));
 }
 
 #[test]

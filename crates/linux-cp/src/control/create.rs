@@ -57,12 +57,22 @@ fn tags_of(interface: &Interface) -> Result<Tags, OpError> {
     }
 }
 
-/// Mirrors an interface into Linux; gives the TAP interface.
+/// A pair whose TAP interface is still to be opened.
+pub struct Opening {
+    new: NewPair,
+    id: u32,
+    name: NewName,
+    tags: Tags,
+}
+
+/// What a pair needs that an interface can have; and what opens its TAP interface, on whichever thread.
 ///
 /// # Errors
-/// No such interface, one that cannot have a pair or has one; a name or namespace that cannot be; what the kernel says. Nothing
-/// has changed then.
-pub fn create(router: &mut Router, new: NewPair) -> Result<IfIndex, OpError> {
+/// No such interface, one that cannot have a pair or has one; a name or namespace that cannot be.
+pub fn prepare(
+    router: &Router,
+    mut new: NewPair,
+) -> Result<(Opening, impl FnOnce() -> Result<Tap, OpError> + Send + use<>), OpError> {
     let interface = router.interfaces.expect(new.phy).map_err(|error| interface_error(&error))?;
     let tags = tags_of(interface)?;
     let (phy, state) = (interface.name.clone(), follow::Wanted::of(router, interface));
@@ -72,20 +82,20 @@ pub fn create(router: &mut Router, new: NewPair) -> Result<IfIndex, OpError> {
     }
     let known = lcp(router)?;
     if known.pair(new.phy).is_some() {
-        return Err(OpError::new(retval::VALUE_EXIST, format!("{phy} has a host interface already")).key("interface").value(&phy));
+        return Err(has_one(&phy));
     }
     if known.pair_of_host(new.phy).is_some() {
         let error = OpError::new(retval::INVALID_INTERFACE, format!("{phy} is the host side of a pair"));
         return Err(error.key("interface").value(&phy));
     }
-    let namespace = new.namespace.or_else(|| known.namespace.clone());
-    if let Some(name) = &namespace {
+    new.namespace = new.namespace.or_else(|| known.namespace.clone());
+    if let Some(name) = &new.namespace {
         check_namespace(name)?;
     }
     let taken: HashSet<u32> = known.pairs().map(|pair| pair.id).collect();
     let id = (0..).find(|id| !taken.contains(id)).unwrap_or(0);
     let config = TapConfig {
-        host_namespace: namespace.clone(),
+        host_namespace: new.namespace.clone(),
         host_mac: Some(state.mac.0),
         host_mtu: Some(state.mtu),
         host_up: state.up,
@@ -96,14 +106,25 @@ pub fn create(router: &mut Router, new: NewPair) -> Result<IfIndex, OpError> {
     let free = |id: &u32| router.interfaces.by_name(&format!("tap{id}")).is_none();
     let number = (FIRST_ID + id..).find(free).unwrap_or(FIRST_ID);
     let name = NewName::given("host-if", &format!("tap{number}"));
-    let open = |router: &mut Router| {
-        let SharedRights(rights) = router.part::<SharedRights>().cloned().unwrap_or_default();
-        Tap::open(config, rights).map_err(|error| driver_error(&error))
-    };
-    let host = IfIndex(create_port_interface(router, &TAP, name, None, open)?.sw_if_index);
+    let SharedRights(rights) = router.part::<SharedRights>().cloned().unwrap_or_default();
+    let open = move || Tap::open(config, rights).map_err(|error| driver_error(&error));
+    Ok((Opening { new, id, name, tags }, open))
+}
+
+/// Makes a pair with a TAP interface that was opened; gives that.
+///
+/// # Errors
+/// The interface has gone or got a pair meanwhile; there are too many interfaces. Nothing has changed then.
+pub fn finish(router: &mut Router, opening: Opening, tap: Tap) -> Result<IfIndex, OpError> {
+    let Opening { new, id, name, tags } = opening;
+    let phy = &router.interfaces.expect(new.phy).map_err(|error| interface_error(&error))?.name;
+    if lcp(router)?.pair(new.phy).is_some() {
+        return Err(has_one(phy));
+    }
+    let host = create_port_interface(router, &TAP, name, None, |_| Ok(tap))?.index();
     router.made_by_plugin(host);
     let host_ifindex = with_tap(router, host, |tap| tap.device().map_or(0, |device| device.index)).unwrap_or(0);
-    let pair = Pair { id, phy: new.phy, host, host_name: new.host_name, namespace, host_ifindex, gave_ip6: false };
+    let pair = Pair { id, phy: new.phy, host, host_name: new.host_name, namespace: new.namespace, host_ifindex, gave_ip6: false };
     if let Err(error) = connect(router, pair, tags) {
         forget(router, new.phy, None);
         if router.interfaces.get(host).is_some() {
@@ -113,6 +134,19 @@ pub fn create(router: &mut Router, new: NewPair) -> Result<IfIndex, OpError> {
     }
     follow::mirror(router, new.phy);
     Ok(host)
+}
+
+/// Mirrors an interface into Linux, all at once.
+///
+/// # Errors
+/// Those of [`prepare`] and [`finish`]; what the kernel says.
+pub fn create(router: &mut Router, new: NewPair) -> Result<IfIndex, OpError> {
+    let (opening, open) = prepare(router, new)?;
+    finish(router, opening, open()?)
+}
+
+fn has_one(phy: &str) -> OpError {
+    OpError::new(retval::VALUE_EXIST, format!("{phy} has a host interface already")).key("interface").value(phy)
 }
 
 fn driver_error(error: &TapError) -> OpError {

@@ -82,6 +82,30 @@ impl Call<'_> {
         }
     }
 
+    /// Begins an operation, which may take its time; `reply` makes the answer of what it replied, as JSON, or of its error.
+    pub fn begin<O: Operation<Router>, R: Message + 'static>(
+        &mut self,
+        request: Result<O::Request, OpError>,
+        reply: impl FnOnce(&mut Router, Result<Value, OpError>) -> Result<R, OpError> + 'static,
+    ) -> Flow {
+        let to_json = |error| OpError::unspecified(format!("request cannot be JSON: {error}"));
+        match request.and_then(|request| serde_json::to_value(request).map_err(to_json)) {
+            Ok(request) => Flow::Run(Run {
+                request: Request::Operation { name: O::NAME.to_owned(), request, view: View::JSON },
+                then: Box::new(move |call, _, result| {
+                    let json = result.map(|answer| answer.json.unwrap_or_default());
+                    let replied = json.map(|json| serde_json::from_str(&json).unwrap_or_default());
+                    let answer = reply(call.router, replied);
+                    call.answer(answer);
+                }),
+            }),
+            Err(error) => {
+                self.answer::<R>(Err(error));
+                Flow::Done
+            }
+        }
+    }
+
     /// Sends what an operation came to.
     pub fn answer<M: Message>(&mut self, result: Result<M, OpError>) {
         match result {
@@ -147,23 +171,8 @@ impl Handlers {
         reply: impl Fn(&mut Router, M, Result<Value, OpError>) -> Result<R, OpError> + Clone + 'static,
     ) {
         self.call::<M>(move |call, message| {
-            let to_json = |error| OpError::unspecified(format!("request cannot be JSON: {error}"));
-            let reply = reply.clone();
-            match request(call.router, message.clone()).and_then(|request| serde_json::to_value(request).map_err(to_json)) {
-                Ok(request) => Flow::Run(Run {
-                    request: Request::Operation { name: O::NAME.to_owned(), request, view: View::JSON },
-                    then: Box::new(move |call, _, result| {
-                        let json = result.map(|answer| answer.json.unwrap_or_default());
-                        let replied = json.map(|json| serde_json::from_str(&json).unwrap_or_default());
-                        let answer = reply(call.router, message, replied);
-                        call.answer(answer);
-                    }),
-                }),
-                Err(error) => {
-                    call.answer::<R>(Err(error));
-                    Flow::Done
-                }
-            }
+            let (request, reply) = (request(call.router, message.clone()), reply.clone());
+            call.begin::<O, R>(request, move |router, made| reply(router, message, made))
         });
         self.changes::<M, R>();
     }

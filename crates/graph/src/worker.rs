@@ -190,9 +190,9 @@ impl Worker {
         }
         let Some(body) = self.bodies.get_mut(id as usize) else { return };
         *body = Body::Gone;
-        let chains = self.chains.len();
-        self.chains.retain(|slot| !slot.chain.ids().contains(&id));
-        if self.chains.len() < chains {
+        if self.chains.iter().any(|slot| slot.chain.ids().contains(&id)) {
+            self.forget_chains();
+            self.chains.retain(|slot| !slot.chain.ids().contains(&id));
             self.set_chains();
         }
         self.inputs.retain(|i| *i != id);
@@ -267,12 +267,17 @@ impl Worker {
         self.set_chains();
     }
 
-    /// Notes which chains may be used, and at each place that one begins there.
-    fn set_chains(&mut self) {
-        for place in &self.places {
+    /// No place knows of a chain any more. Chains are few, places are as many as nodes: those of chains alone are looked at.
+    fn forget_chains(&self) {
+        for place in self.chains.iter().filter_map(|slot| self.places.get(slot.from as usize)) {
             place.chain.set(None);
             place.wait.set(NEVER);
         }
+    }
+
+    /// Notes which chains may be used, and at each place that one begins there.
+    fn set_chains(&mut self) {
+        self.forget_chains();
         for (at, slot) in self.chains.iter_mut().enumerate() {
             // Packets in a peer's memory are copied in front of a node that does not take them, not within a chain.
             let fits = |id: &u16| self.places[*id as usize].usual && self.places[*id as usize].takes_shared;

@@ -282,7 +282,7 @@ impl Router {
     /// # Errors
     /// No room for a route.
     pub(crate) fn update_address_routes(&mut self, index: IfIndex) -> Result<(), FibError> {
-        let all: Vec<IfIndex> = self.interfaces.iter().filter(|i| i.index == index || i.parent == index).map(|i| i.index).collect();
+        let all: Vec<IfIndex> = std::iter::once(index).chain(self.interfaces.subs(index)).collect();
         for index in all {
             let on = self.has_routes(index);
             let Some(interface) = self.interfaces.get(index) else { continue };

@@ -43,9 +43,10 @@ pub struct LinuxNl {
     pub(crate) applied: Applied,
     /// Where routing daemons connect to, if anywhere.
     pub(crate) fpm: Option<FpmConfig>,
-    /// Results of comparisons with a number.
+    /// Results of comparisons that somebody waits for, by their number.
     pub(crate) compared: HashMap<u64, Vec<Comparison>>,
-    pub(crate) next_number: u64,
+    /// Number of the next comparison or reader.
+    next_number: u64,
     generation: u64,
 }
 
@@ -60,6 +61,8 @@ pub(crate) struct Comparison {
 
 /// A reader, as the main thread sees it.
 pub(crate) struct Follower {
+    /// No other one has it: a namespace that loses its last host interface and gets one again has another reader.
+    pub number: u64,
     commands: Sender<Command>,
     batches: Receiver<Vec<Change>>,
     current: std::vec::IntoIter<Change>,
@@ -67,7 +70,8 @@ pub(crate) struct Follower {
     waits: Arc<AtomicBool>,
     figures: Arc<Mutex<Figures>>,
     interfaces: HashMap<u32, IfIndex>,
-    ending: bool,
+    /// It has been told to end.
+    pub ending: bool,
     /// Why no routing daemon can connect.
     pub fpm_failed: Option<String>,
     /// Differences of the table, found in the check that is under way.
@@ -96,8 +100,8 @@ impl Follower {
         std::thread::Builder::new().name("linux-nl".to_owned()).spawn(move || reader.run())?;
         let (current, interfaces) = (Vec::new().into_iter(), HashMap::new());
         let checked = crate::rib::Differences::default();
-        let mut own =
-            Self { commands, batches, current, wake, waits, figures, interfaces, ending: false, fpm_failed: None, checked };
+        let (number, ending, fpm_failed) = (0, false, None);
+        let mut own = Self { number, commands, batches, current, wake, waits, figures, interfaces, ending, fpm_failed, checked };
         if let Some(config) = fpm {
             own.listen(fpm::listener(stream, config.address), config);
         }
@@ -189,7 +193,7 @@ pub fn start(router: &mut Router, config: &Config) -> Result<(), String> {
         applied: Applied::default(),
         fpm: config.fpm,
         compared: HashMap::new(),
-        next_number: 1,
+        next_number: 0,
         generation: 0,
     });
     router.add_process(PROCESS, process);
@@ -213,6 +217,12 @@ fn process(router: &mut Router, now: u64) -> u64 {
 }
 
 impl LinuxNl {
+    /// A number that nothing else has.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
     /// Has a reader for each namespace with a host interface, and tells each which interfaces these are.
     fn follow(&mut self, router: &Router) {
         let table = router.host_interfaces();
@@ -232,8 +242,9 @@ impl LinuxNl {
         for (namespace, interfaces) in wanted {
             if !self.readers.contains_key(&namespace) {
                 match Follower::start(router, &namespace, &self.config, self.fpm) {
-                    Ok(follower) => {
+                    Ok(mut follower) => {
                         self.failed.remove(&namespace);
+                        follower.number = self.number();
                         self.readers.insert(namespace.clone(), follower);
                     }
                     Err(error) => {
@@ -296,9 +307,9 @@ impl LinuxNl {
                         Ok(Some(Change::Compared(number, differences))) => {
                             let table = std::mem::take(&mut follower.checked);
                             let found = Comparison { namespace: namespace.clone(), differences, table };
-                            // What nobody has waited for goes by and by.
-                            self.compared.retain(|old, _| old + 64 > number);
-                            self.compared.entry(number).or_default().push(found);
+                            if let Some(all) = self.compared.get_mut(&number) {
+                                all.push(found);
+                            }
                         }
                         Ok(Some(change)) => self.applied.apply(router, change, &mut follower.checked),
                         Ok(None) => {

@@ -252,10 +252,10 @@ impl Execute<Router> for ShowDrift {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Drifts>, OpError> {
         part(router)?;
         let Some(own) = router.part_mut::<LinuxNl>() else { return Ok(Outcome::Done(Drifts::default())) };
-        let number = own.next_number;
-        own.next_number += 1;
+        let number = own.number();
+        own.compared.insert(number, Vec::new());
         own.readers.values().for_each(|follower| follower.command(Command::Compare(Some(number))));
-        let asked = own.readers.keys().cloned().collect();
+        let asked = own.readers.iter().map(|(namespace, follower)| (namespace.clone(), follower.number)).collect();
         Ok(Outcome::job(Comparing { number, asked, cancelled: false }))
     }
 }
@@ -263,7 +263,8 @@ impl Execute<Router> for ShowDrift {
 /// Waits for the comparisons of namespaces.
 struct Comparing {
     number: u64,
-    asked: Vec<Namespace>,
+    /// Namespaces, and the readers that were asked there.
+    asked: Vec<(Namespace, u64)>,
     cancelled: bool,
 }
 
@@ -275,9 +276,9 @@ impl Job<Router, Drifts> for Comparing {
         let Some(own) = router.part_mut::<LinuxNl>() else { return Step::Done(Ok(Drifts::default())) };
         let done = own.compared.get(&self.number);
         let has_answered = |asked: &Namespace| done.is_some_and(|done| done.iter().any(|found| found.namespace == *asked));
-        // A reader that ends meanwhile has nothing to compare any more.
-        let is_awaited = |asked: &&Namespace| own.readers.contains_key(*asked) && !has_answered(asked);
-        if !self.cancelled && self.asked.iter().any(|asked| is_awaited(&asked)) {
+        // A reader that ends meanwhile has nothing to compare any more, and one that follows it was not asked.
+        let is_there = |(namespace, reader): &&(Namespace, u64)| own.readers.get(namespace).is_some_and(|r| r.number == *reader);
+        if !self.cancelled && self.asked.iter().filter(is_there).any(|(namespace, _)| !has_answered(namespace)) {
             return Step::Sleep(LOOK);
         }
         let found = own.compared.remove(&self.number).unwrap_or_default().into_iter();

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quiver_command::config::{Schema, Source};
+use quiver_command::operation::{Answer, Job, Outcome, Step, View};
 use quiver_net::linux::HostInterface;
 use quiver_net::ops::testing::{execute, registry};
 use quiver_net::testing::Harness;
@@ -14,6 +15,9 @@ use crate::{control, ops};
 
 /// What must happen does within this, on a machine however busy.
 pub const BOUND: Duration = Duration::from_secs(60);
+
+/// A comparison under way.
+type Comparing = Box<dyn Job<Router, Answer>>;
 
 pub struct Scene {
     pub harness: Harness,
@@ -80,10 +84,20 @@ impl Scene {
 
     /// `show lcp drift`, with the router running meanwhile.
     pub fn drift(&mut self) -> String {
-        use quiver_command::operation::{Outcome, Step, View};
+        let job = self.begin_drift();
+        self.end_drift(job)
+    }
+
+    fn begin_drift(&mut self) -> Comparing {
         let registry = registry(&[ops::register]);
+        let Ok(Outcome::Job(job)) = registry.execute(&mut self.harness.router, "show lcp drift", &View::TEXT) else {
+            panic!("no job")
+        };
+        job
+    }
+
+    fn end_drift(&mut self, mut job: Comparing) -> String {
         let router = &mut self.harness.router;
-        let Ok(Outcome::Job(mut job)) = registry.execute(router, "show lcp drift", &View::TEXT) else { panic!("no job") };
         let end = Instant::now() + BOUND;
         loop {
             router.run_processes(0);
@@ -160,6 +174,31 @@ fn routes_objects_and_addresses_of_linux_come_and_go() {
     // And again.
     scene.pair(0);
     scene.until("routes are back", |r| paths(r, "192.0.2.0/24") == 1 && paths(r, "198.51.100.0/24") == 1);
+}
+
+#[test]
+fn a_comparison_ends_though_its_reader_does_and_another_one_begins() {
+    let Some(_scenario) = Scenario::begin(&["ip"]) else { return };
+    let mut scene = Scene::new("");
+    let follower = |r: &Router| r.part::<control::LinuxNl>().unwrap().readers.values().next().map(|f| f.number);
+    scene.until("the start", move |r| follower(r).is_some());
+    let first = follower(&scene.harness.router);
+    let (release, held) = std::sync::mpsc::channel();
+    let own = scene.harness.router.part::<control::LinuxNl>().unwrap();
+    own.readers.values().next().unwrap().command(Command::Hold(held));
+    for x in scene.interfaces {
+        scene.harness.router.remove_host_interface(x);
+    }
+    scene.until("it is told to end", |r| r.part::<control::LinuxNl>().unwrap().readers.values().all(|f| f.ending));
+    let early = scene.begin_drift();
+    let job = scene.begin_drift();
+    scene.pair(0);
+    drop(release);
+    scene.until("another one", move |r| follower(r).is_some_and(|number| Some(number) != first));
+    assert_eq!(scene.end_drift(job), "");
+    assert_eq!(scene.end_drift(early), "");
+    let waiting = &scene.harness.router.part::<control::LinuxNl>().unwrap().compared;
+    assert!(waiting.is_empty(), "{waiting:?}");
 }
 
 #[test]

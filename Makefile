@@ -19,6 +19,7 @@ demo: ## two hosts, a router between them, real traffic through it (root for the
 	cargo build --locked --release -p quiver -p quiverctl -p quiver-tester -p quiver-testbed --bins $(DPDK)
 	$(TARGET)/release/quiver-demo $(ARGS)
 	@scripts/lab excerpt
+	@cat docs/try/next.txt
 
 demo-bgp: ## a full BGP table through a router, a link cut, beside the kernel (root; some minutes, ARGS=100000 one)
 	@scripts/install-packages test

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use quiver_testbed::{Guard, Host, Router};
 
@@ -18,6 +19,9 @@ use super::BOUND;
 
 /// Set to write what was printed into the page, in place of what the page shows and was not so.
 const WRITE_VARIABLE: &str = "QUIVER_WRITE";
+
+/// After which a step hangs: a page may run a campaign of measurements.
+const STEP: Duration = Duration::from_secs(5 * BOUND.as_secs());
 
 /// A command and what the page shows behind it.
 #[derive(Debug, PartialEq, Eq)]
@@ -190,7 +194,7 @@ impl Reader {
     }
 
     fn shell(&self, script: &str) -> quiver_testbed::Output {
-        self.host.sh(&self.prefixed(script), BOUND).expect("a shell")
+        self.host.sh(&self.prefixed(script), STEP).expect("a shell")
     }
 
     /// The folder and the programs that the page takes for granted.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use quiver_testbed::Scenario;
+use quiver_testbed::{Scenario, skip};
 
 use crate::common::page;
 
@@ -29,8 +29,27 @@ fn how_tos_about_hosts_run_as_printed() {
 fn how_tos_about_several_programs_run_as_printed() {
     run("docs/how-to/routing.md", &["ping", "bird", "birdc"]);
     run("docs/how-to/nat.md", &["ping", "python3", "curl", "ss"]);
-    for page in ["memif", "vlan", "measure", "af_xdp"] {
+    for page in ["memif", "vlan", "measure", "af_xdp", "containers", "from-vpp"] {
         run(&format!("docs/how-to/{page}.md"), &["ping"]);
+    }
+}
+
+#[test]
+fn the_how_to_about_dpdk_runs_as_printed() {
+    if let Some(_scenario) = crate::pages::dpdk::begin(&["ping", "ethtool"]) {
+        page::run("docs/how-to/dpdk.md");
+    }
+}
+
+#[test]
+fn the_how_to_about_papers_runs_as_printed() {
+    // Alone: it measures, and the page shows what comes of that.
+    let Some(_scenario) = Scenario::alone(&["make", "python3"]) else { return };
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| page::root().join("target"), PathBuf::from);
+    if page::root().join(target).join("lab-venv/stamp").exists() {
+        page::run("docs/how-to/paper.md");
+    } else {
+        skip("needs the lab's Python packages (scripts/lab install)");
     }
 }
 
@@ -65,6 +84,46 @@ fn every_link_leads_somewhere() {
     assert!(pages.len() > 50, "{}", pages.len());
     let wrong: Vec<String> = pages.iter().flat_map(|page| wrong_links(page)).collect();
     assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_question_is_answered_behind_its_link() {
+    let docs = page::root().join("docs");
+    let guide = std::fs::read_to_string(docs.join("README.md")).unwrap();
+    let table = guide.split("## Questions").nth(1).expect("questions").split("\n## ").next().unwrap_or_default();
+    let rows: Vec<Vec<&str>> = table.lines().filter(|line| line.contains("](")).map(|line| line.split(" | ").collect()).collect();
+    assert!(rows.len() >= 15, "{} questions", rows.len());
+    for row in rows {
+        let [question, answer, with] = row[..] else { panic!("three columns: {row:?}") };
+        let target = answer.split("](").nth(1).and_then(|rest| rest.split(')').next()).expect("a link");
+        let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+        let text = std::fs::read_to_string(docs.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let answered = with.trim_matches(['|', ' ', '`']);
+        assert!(section(&text, heading).contains(answered), "{question}: `{answered}' does not stand in {target}");
+    }
+}
+
+/// What stands below a heading; the whole page where none is named.
+fn section<'t>(text: &'t str, heading: &str) -> &'t str {
+    let line = text.lines().find(|line| !heading.is_empty() && headings(line).any(|known| known == heading));
+    let Some(line) = line else { return text };
+    let begin = text.find(line).unwrap_or_default() + line.len();
+    text[begin..].split("\n## ").next().unwrap_or_default()
+}
+
+#[test]
+fn what_the_demo_names_to_go_on_with_is_there() {
+    let root = page::root();
+    let text = std::fs::read_to_string(root.join("docs/try/next.txt")).unwrap();
+    let makefile = std::fs::read_to_string(root.join("Makefile")).unwrap();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    for file in words.iter().filter(|word| word.starts_with("docs/")) {
+        assert!(root.join(file).exists(), "{file}");
+    }
+    for target in words.windows(2).filter(|pair| pair[0] == "make").map(|pair| pair[1]) {
+        assert!(makefile.contains(&format!("\n{target}:")), "make {target}");
+    }
+    assert!(words.contains(&"make") && words.contains(&"docs/tutorial.md"));
 }
 
 /// All Markdown files that belong to the repository.

@@ -11,7 +11,7 @@ use common::{BOUND, assert_buffers_are_back, counter, eventually, iperf3, kills,
 use quiver_testbed::{Guard, Host, Offloads, Router, Scenario, TwoHosts, TwoHostsOptions, is_short_pass, skip};
 
 /// The test begins where the router has DPDK.
-fn begin(needs: &[&str]) -> Option<Scenario> {
+pub fn begin(needs: &[&str]) -> Option<Scenario> {
     with_dpdk(Scenario::begin(needs)?)
 }
 

@@ -2,7 +2,7 @@
 
 mod af_xdp;
 mod attacks_memif;
-mod dpdk;
+pub mod dpdk;
 mod memif;
 mod nat44_many;
 mod tap;

@@ -5,7 +5,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # With DPDK where its headers are (libdpdk-dev); DPDK= leaves it out.
 DPDK ?= $(shell . scripts/common.sh; dpdk_features)
 
-.PHONY: help build demo demo-bgp demo-lab test bench lab fuzz attack sanitize guide man lint lint-rust lint-lab clean
+.PHONY: help build deb demo demo-bgp demo-lab test bench lab fuzz attack sanitize guide man lint lint-rust lint-lab clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -13,6 +13,10 @@ help: ## this list
 build: ## quiver, quiverctl and the demo, optimised, in target/release
 	@scripts/install-packages build
 	cargo build --locked --release --workspace --bins $(DPDK)
+
+deb: ## Debian packages in target/deb: quiver, quiver-dpdk, quiver-tester (some minutes)
+	@scripts/install-packages deb
+	scripts/deb release
 
 demo: ## two hosts, a router between them, real traffic through it (root for the full show)
 	@scripts/install-packages test

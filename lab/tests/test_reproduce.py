@@ -321,6 +321,13 @@ def test_bad_restrictions_are_refused(word: str) -> None:
         command.parse_only([word])
 
 
+def test_restrictions_that_leave_nothing_are_refused_with_the_values_there_are() -> None:
+    planned = runner.plan(command.begin("kosak2025", Options(), None, scale=None, resume=False, measure=None)[1])
+    assert 0 < len(command.choose(planned, ["workers=1"])) < len(planned)
+    with pytest.raises(ValueError, match=r"no cell is like that; there are workers=1\|"):
+        command.choose(planned, ["workers=99"])
+
+
 def test_a_folder_is_gone_on_with_by_its_own_campaign_only(stores: dict[str, Store]) -> None:
     store = stores["kosak2025"]
     d, c, text = command.begin("kosak2025", Options(), store.root, scale=None, resume=True, measure=None)

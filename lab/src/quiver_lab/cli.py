@@ -201,7 +201,7 @@ def reproduce(
     if to is not None and not plan_only and not resume and (to / "campaign.yaml").exists():
         raise StoreError(f"{to} holds a campaign already: --resume goes on with it, or give another folder")
     design, c, text = command.begin(paper, options, to, scale=scale, resume=resume, measure=None if plan_only else calibrate)
-    planned = [p for p in runner.plan(c) if chosen is None or chosen(p.cell)]
+    planned = command.choose(runner.plan(c), only or [])
     for line in command.summary(c, planned, clock):
         out.print(line, highlight=False, markup=False)
     out.print(f"scale of all rates: {c.scale.factor:.6g} ({c.scale.reason})", highlight=False, markup=False)

@@ -51,6 +51,17 @@ def parse_only(words: list[str]) -> Callable[[Cell], bool] | None:
     return lambda cell: all(str(getattr(cell, key)) in values for key, values in wanted.items())
 
 
+def choose(planned: list[runner.Planned], words: list[str]) -> list[runner.Planned]:
+    """The cells that all restrictions let through; an error names the values there are where that is none."""
+    only = parse_only(words)
+    chosen = [p for p in planned if only is None or only(p.cell)]
+    if not chosen:
+        keys = dict.fromkeys(word.partition("=")[0] for word in words)
+        there = (f"{key}={'|'.join(sorted({str(getattr(p.cell, key)) for p in planned}))}" for key in keys)
+        raise ValueError(f"--only {' '.join(words)}: no cell is like that; there are {', '.join(there)}")
+    return chosen
+
+
 def summary(c: Campaign, planned: list[runner.Planned], clock: Callable[[float], str]) -> list[str]:
     """What the campaign takes, and what of it this machine cannot carry: each reason once, with the number of cells."""
     here = [p for p in planned if p.absent is None]

@@ -79,6 +79,8 @@ pub struct FpmFigures {
     pub objects: usize,
     /// After this time routes go that are not sent again.
     pub hold: Option<Duration>,
+    /// How many these are.
+    pub held: u64,
     /// Routes that went so.
     pub expired: u64,
 }

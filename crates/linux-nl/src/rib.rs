@@ -273,6 +273,7 @@ impl Rib {
     /// Counts for a route that is not in its entry any more.
     fn forget(&mut self, old: &Stored) {
         self.targets.give(old.target);
+        self.pushed.removed(old);
         let by_protocol = if old.rank == PUSHED { &mut self.pushed.by_protocol } else { &mut self.by_protocol };
         if let Some(n) = by_protocol.get_mut(&old.protocol) {
             *n -= 1;

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::host::Host;
 use crate::process::Guard;
@@ -16,6 +16,8 @@ use crate::sys::with_context;
 
 /// Where Debian has FRR's daemons.
 const FRR_FOLDER: &str = "/usr/lib/frr";
+/// Where zebra takes clients.
+const SOCKET: &str = "zserv.api";
 /// After which `vtysh` or a check of a configuration hangs.
 const BOUND: Duration = Duration::from_secs(120);
 
@@ -55,7 +57,8 @@ impl Frr {
         Ok(Self { host: host.clone(), daemons: BTreeMap::new(), folder })
     }
 
-    /// Starts a daemon (`zebra` first) with the text of its configuration and further words of its command line.
+    /// Starts a daemon (`zebra` first) with the text of its configuration and further words of its command line. Zebra takes clients
+    /// when this ends: a bgpd that finds its neighbors before it knows of interfaces refuses their link-local next hops.
     ///
     /// # Errors
     /// The operating system's.
@@ -67,12 +70,24 @@ impl Frr {
             "{FRR_FOLDER}/{daemon} -f {} -i {} -z {} --vty_socket {} -P 0 --log file:{} {words}",
             file.display(),
             at(format!("{daemon}.pid")).display(),
-            at("zserv.api".to_owned()).display(),
+            self.file(SOCKET).display(),
             self.folder.path.display(),
             at(format!("{daemon}.log")).display(),
         );
+        let socket = self.file(SOCKET);
+        if daemon == "zebra" {
+            // One that was killed leaves it.
+            let _ = fs::remove_file(&socket);
+        }
         let guard = self.host.background(&line)?;
         self.daemons.insert(daemon.to_owned(), guard);
+        let end = Instant::now() + BOUND;
+        while !socket.exists() {
+            if Instant::now() > end {
+                return Err(io::Error::other("zebra takes no clients"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         Ok(())
     }
 

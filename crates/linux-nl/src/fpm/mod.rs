@@ -109,9 +109,10 @@ impl Fpm {
         self.listener = listener;
     }
 
-    /// Sets how long routes stay; a time that is running is not changed.
+    /// Sets how long routes stay; a time that is running ends by the new one.
     pub fn set_hold(&mut self, hold: Duration) {
-        self.hold = hold;
+        let before = std::mem::replace(&mut self.hold, hold);
+        self.deadline = self.deadline.and_then(|at| at.checked_sub(before)).map(|began| began + hold);
     }
 
     /// What is polled.
@@ -131,6 +132,11 @@ impl Fpm {
         figures.by_protocol.clone_from(rib.pushed_by_protocol());
         figures.objects = rib.pushed_objects();
         figures.hold = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        figures.held = match (self.deadline, &self.connection) {
+            (None, _) => 0,
+            (Some(_), Some(_)) => rib.pushed_before(),
+            (Some(_), None) => rib.pushed_routes(),
+        };
         figures.clone()
     }
 

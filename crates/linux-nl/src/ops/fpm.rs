@@ -123,6 +123,8 @@ pub struct FpmNamespace {
     pub next_hop_objects: usize,
     /// Seconds until routes go that are not sent again; none where all are sent.
     pub hold_seconds: Option<u64>,
+    /// How many these are.
+    pub held: u64,
     /// Routes that have gone so.
     pub expired: u64,
 }
@@ -149,7 +151,7 @@ impl Text for FpmInfo {
             let routes = if routes.is_empty() { "none".to_owned() } else { routes.join(", ") };
             let _ = writeln!(out, "  routes: {routes}; next-hop objects {}", n.next_hop_objects);
             if let Some(seconds) = n.hold_seconds {
-                let _ = writeln!(out, "  hold time: routes that are not sent again go in {seconds} s");
+                let _ = writeln!(out, "  hold time: {} routes that are not sent again go in {seconds} s", n.held);
             }
             if n.expired > 0 {
                 let _ = writeln!(out, "  expired: {} routes", n.expired);
@@ -187,6 +189,7 @@ impl Execute<Router> for ShowFpm {
                 routes: f.by_protocol.iter().map(|(number, count)| (protocol(*number), *count)).collect(),
                 next_hop_objects: f.objects,
                 hold_seconds: f.hold.map(|hold| hold.as_secs()),
+                held: f.held,
                 expired: f.expired,
             }
         });

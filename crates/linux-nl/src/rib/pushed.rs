@@ -34,15 +34,30 @@ pub struct Pushed {
     pub by_protocol: BTreeMap<u8, u64>,
     /// Number of the connection.
     generation: u8,
+    /// Routes that this connection has sent.
+    fresh: u64,
     object_seen: HashMap<u32, u8>,
     /// Objects have changed, and what leads to them is to be resolved.
     is_dirty: bool,
+}
+
+impl Pushed {
+    fn is_fresh(&self, route: &Stored) -> bool {
+        route.rank == PUSHED && route.generation == self.generation
+    }
+
+    /// A route has gone.
+    pub(super) fn removed(&mut self, old: &Stored) {
+        // Numbers of connections come again after 256: one as old as that looks fresh.
+        self.fresh = self.fresh.saturating_sub(u64::from(self.is_fresh(old)));
+    }
 }
 
 impl Rib {
     /// A connection begins.
     pub fn begin_pushed(&mut self) {
         self.pushed.generation = self.pushed.generation.wrapping_add(1);
+        self.pushed.fresh = 0;
     }
 
     /// A route is there, in place of the one of its prefix.
@@ -63,7 +78,9 @@ impl Rib {
             other => other.clone(),
         };
         let hops = if let Target::Hops(hops) = &target { hops.len() } else { 0 };
-        let has_one = self.entries.get(&key).and_then(|entry| entry.routes().first()).is_some_and(|route| route.rank == PUSHED);
+        let first = self.entries.get(&key).and_then(|entry| entry.routes().first());
+        let has_one = first.is_some_and(|route| route.rank == PUSHED);
+        let has_fresh = first.is_some_and(|route| self.pushed.is_fresh(route));
         if hops > MEMBERS || self.targets.hops() + hops > HOPS || !has_one && self.pushed_routes() >= ROUTES {
             self.pull(route);
             return Err(TooMany);
@@ -74,8 +91,10 @@ impl Rib {
         let entry = self.entries.entry(key).or_default();
         if entry.confirm(&new) {
             self.targets.give(target);
+            self.pushed.fresh += u64::from(!has_fresh);
             return Ok(());
         }
+        self.pushed.fresh += 1;
         let before = entry.best_target();
         let replaced = entry.insert(new, |_| true, false);
         *self.pushed.by_protocol.entry(route.protocol).or_default() += 1;
@@ -162,6 +181,11 @@ impl Rib {
     /// How many these are.
     pub fn pushed_routes(&self) -> u64 {
         self.pushed.by_protocol.values().sum()
+    }
+
+    /// How many of them this connection has not sent.
+    pub fn pushed_before(&self) -> u64 {
+        self.pushed_routes().saturating_sub(self.pushed.fresh)
     }
 
     /// Next-hop objects that were sent.

@@ -41,7 +41,7 @@ fn gone(network: [u8; 4]) -> Vec<u8> {
 #[test]
 fn a_daemons_routes_come_by_its_stream_and_stay_for_the_hold_time_when_it_has_gone() {
     let Some(_scenario) = Scenario::begin(&["ip"]) else { return };
-    let mut scene = Scene::new("linux-nl { fpm-listen 127.0.0.1:2620 fpm-hold-time 2 }");
+    let mut scene = Scene::new("linux-nl { fpm-listen 127.0.0.1:2620 fpm-hold-time 3600 }");
     scene.host.ip("addr add 10.0.0.1/24 dev e0\naddr add 10.0.1.1/24 dev e1").unwrap();
     let (e0, e1) = (index(&scene, "e0"), index(&scene, "e1"));
     let listens = |scene: &mut Scene| scene.command("show lcp fpm").contains(": listening");
@@ -84,9 +84,18 @@ fn a_daemons_routes_come_by_its_stream_and_stay_for_the_hold_time_when_it_has_go
     drop(daemon);
     scene.until("it has gone", |r| crate::control::figures(r)[0].1.fpm.peer.is_none());
     assert_eq!(paths(&scene.harness.router, "30.0.0.0/24"), 1);
+    let all = crate::control::figures(&scene.harness.router)[0].1.fpm.held;
     let mut daemon = connect(&scene);
     daemon.write_all(&frame(&[next_hop(7, e0, [10, 0, 0, 2]), route([30, 0, 1, 0], 7)])).unwrap();
+    scene.until("one of them is sent again", |r| crate::control::figures(r)[0].1.fpm.held == all - 1);
+    assert_eq!(paths(&scene.harness.router, "30.0.0.0/24"), 1);
+    scene.command("lcp fpm listen 127.0.0.1:2620 hold-time 0");
     scene.until("what is not sent again", |r| paths(r, "30.0.0.0/24") == 0);
+    assert_eq!(
+        crate::control::figures(&scene.harness.router)[0].1.fpm.connections,
+        2,
+        "connections stay where only the time changes"
+    );
     assert_eq!(paths(&scene.harness.router, "30.0.1.0/24"), 1);
     // It goes for good: the kernel's route is the one that is left.
     drop(daemon);

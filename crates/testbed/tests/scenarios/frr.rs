@@ -4,7 +4,7 @@
 use std::process::Stdio;
 
 use crate::common;
-use crate::linux_nl::{NETWORKS, Scene, peer_configuration};
+use crate::linux_nl::{NETWORKS, Scene, peer_configuration, peer_configuration6};
 
 use common::{BOUND, assert_buffers_are_back, eventually, number_after};
 use quiver_testbed::{Frr, Guard, Host, Scenario};
@@ -13,6 +13,13 @@ const BGP: &str = "router bgp 64513\n bgp router-id 10.0.2.1\n no bgp ebgp-requi
                    neighbor 10.0.2.2 remote-as 64512\n neighbor 10.0.2.2 timers connect 1\n";
 const OSPF: &str = "interface e1\n ip ospf area 0\n ip ospf network point-to-point\n ip ospf hello-interval 1\n \
                     ip ospf dead-interval 4\n!\nrouter ospf\n ospf router-id 10.0.2.1\n";
+
+const BGP6: &str = "router bgp 64513\n bgp router-id 10.0.2.1\n no bgp ebgp-requires-policy\n no bgp network import-check\n \
+                    no bgp default ipv4-unicast\n neighbor 2001:db8:2::2 remote-as 64512\n \
+                    neighbor 2001:db8:2::2 timers connect 1\n \
+                    address-family ipv6 unicast\n  neighbor 2001:db8:2::2 activate\n exit-address-family\n";
+const OSPF6: &str = "interface e1\n ipv6 ospf6 area 0\n ipv6 ospf6 network point-to-point\n ipv6 ospf6 hello-interval 1\n \
+                     ipv6 ospf6 dead-interval 4\n!\nrouter ospf6\n ospf6 router-id 10.0.2.1\n";
 
 /// FRR with BGP and OSPF in the router's namespace.
 fn frr(scene: &Scene, zebra: &str, words: &str) -> Frr {
@@ -97,7 +104,7 @@ fn routes_of_frr_by_ospf_and_bgp_outlive_its_daemons_under_traffic() {
 fn routes_of_frr_come_by_its_forwarding_plane_manager_and_are_held_when_zebra_is_killed() {
     let Some(_scenario) = Scenario::begin(&["bird", Frr::PROGRAM, "ping"]) else { return };
     let scene = Scene::new();
-    scene.router.cli("lcp fpm listen 127.0.0.1:2620 hold-time 15").unwrap();
+    scene.router.cli("lcp fpm listen 127.0.0.1:2620 hold-time 3600").unwrap();
     let _other = scene.bird(&scene.peer, "theirs", &peer_configuration());
     let zebra = "fpm address 127.0.0.1 port 2620\n";
     let words = "-M dplane_fpm_nl";
@@ -110,7 +117,7 @@ fn routes_of_frr_come_by_its_forwarding_plane_manager_and_are_held_when_zebra_is
     // While zebra lived it would have put them back.
     remove_from_kernel(&scene.linux);
     eventually("the connection ends", BOUND, || shows("closed by the daemon") || shows("reset"));
-    assert!(shows("hold time: routes that are not sent again go in") && shows(": listening"));
+    assert!(shows("routes that are not sent again go in") && shows(": listening"));
     assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "while FRR is dead");
     let drift = scene.router.cli("show lcp drift").unwrap();
     assert!(drift.contains("no difference"), "{drift}");
@@ -118,6 +125,8 @@ fn routes_of_frr_come_by_its_forwarding_plane_manager_and_are_held_when_zebra_is
     // It is back within the hold time and learns all again; nothing was lost.
     start(&mut frr, zebra, words);
     eventually("BGP is back", BOUND, || frr.show("bgpd", "show bgp summary").unwrap().contains(&format!(" {NETWORKS} ")));
+    eventually("all is sent again", BOUND, || shows("hold time: 0 routes that are not sent again go in"));
+    scene.router.cli("lcp fpm listen 127.0.0.1:2620 hold-time 1").unwrap();
     eventually("the hold time passes", BOUND, || !shows("hold time: "));
     assert!(shows(&format!("bgp {NETWORKS}")) && shows("connected from 127.0.0.1") && shows(" 0 malformed"));
     assert_nothing_is_lost(traffic);
@@ -126,6 +135,31 @@ fn routes_of_frr_come_by_its_forwarding_plane_manager_and_are_held_when_zebra_is
     remove_from_kernel(&scene.linux);
     eventually("what it sent goes", BOUND, || scene.has_networks() == 0 && !scene.has_route("198.51.100.1"));
     assert!(scene.a.reaches("10.0.2.2", 3).unwrap(), "the link's own route stays");
+    assert_buffers_are_back(&scene.router);
+}
+
+#[test]
+fn ipv6_routes_of_frr_come_by_its_forwarding_plane_manager() {
+    let Some(_scenario) = Scenario::begin(&["bird", Frr::PROGRAM, "ping"]) else { return };
+    let scene = Scene::with_ip6();
+    scene.router.cli("lcp fpm listen 127.0.0.1:2620").unwrap();
+    let _other = scene.bird(&scene.peer, "theirs", &peer_configuration6());
+    let mut frr = Frr::new(&scene.linux).unwrap();
+    frr.start("zebra", "fpm address 127.0.0.1 port 2620\n", "-M dplane_fpm_nl").unwrap();
+    frr.start("ospf6d", OSPF6, "").unwrap();
+    frr.start("bgpd", BGP6, "").unwrap();
+    let shows = |text: &str| scene.router.cli("show lcp fpm").unwrap().contains(text);
+    eventually("routes by FPM", BOUND, || shows(&format!("bgp {NETWORKS}")) && shows("ospf ") && shows(" 0 malformed"));
+    assert_eq!(scene.has_networks6(), NETWORKS);
+    assert!(scene.a.reaches("2001:db8:ffff::1", 3).unwrap(), "by FRR's route");
+    // FPM alone: the kernel has lost them all.
+    let remove =
+        "for proto in bgp ospf; do ip -6 route show proto $proto; done | sed 's/^\\([^ ]*\\).*/route del \\1/' | ip -6 -batch -";
+    ["bgpd", "ospf6d", "zebra"].iter().for_each(|daemon| frr.kill(daemon).unwrap());
+    scene.linux.sh(remove, BOUND).unwrap();
+    let left = scene.linux.run("ip -6 route show proto bgp", BOUND).unwrap().expect("ip route");
+    assert_eq!((left.as_str(), scene.has_networks6()), ("", NETWORKS), "routes are held while FRR is dead");
+    assert!(scene.a.reaches("2001:db8:ffff::1", 3).unwrap());
     assert_buffers_are_back(&scene.router);
 }
 

@@ -52,46 +52,100 @@ impl Scene {
         bird(host, &self.router.file("bird"), name, text).unwrap()
     }
 
+    /// The same with IPv6: 2001:db8:1::/64 and 2001:db8:2::/64 in place of 10.0.1.0/24 and 10.0.2.0/24, 2001:db8:ffff::1 at the peer.
+    pub fn with_ip6() -> Self {
+        let scene = Self::new();
+        scene.a.ip("addr add 2001:db8:1::2/64 dev eth0 nodad\nroute add default via 2001:db8:1::1").unwrap();
+        scene.peer.ip("addr add 2001:db8:2::2/64 dev eth0 nodad\naddr add 2001:db8:ffff::1/128 dev lo").unwrap();
+        scene.peer.ip("route add default via 2001:db8:2::1").unwrap();
+        let addresses = [("host-r0", "2001:db8:1::1/64"), ("host-r1", "2001:db8:2::1/64")];
+        for (interface, address) in addresses {
+            scene.router.cli(&format!("set interface ip address {interface} {address}")).unwrap();
+        }
+        eventually("addresses in Linux, which no other host has", BOUND, || {
+            let linux = scene.linux.run("ip -6 -o addr", BOUND).unwrap().expect("ip addr");
+            addresses.iter().all(|(_, address)| linux.contains(address)) && !linux.contains("tentative")
+        });
+        scene
+    }
+
     /// Whether the router has a route of Linux for an address.
     pub fn has_route(&self, address: &str) -> bool {
-        self.router.cli(&format!("show ip fib {address}")).is_ok_and(|text| text.contains("lcp-rt"))
+        let family = if address.contains(':') { "ip6" } else { "ip" };
+        self.router.cli(&format!("show {family} fib {address}")).is_ok_and(|text| text.contains("lcp-rt"))
     }
 
     pub fn has_networks(&self) -> usize {
-        let fib = self.router.cli("show ip fib").unwrap();
-        fib.lines().filter(|line| line.starts_with("30.")).count()
+        self.count("show ip fib", "30.")
+    }
+
+    pub fn has_networks6(&self) -> usize {
+        self.count("show ip6 fib", "2001:db8:3")
+    }
+
+    fn count(&self, command: &str, begin: &str) -> usize {
+        self.router.cli(command).unwrap().lines().filter(|line| line.starts_with(begin)).count()
     }
 }
 
 /// One end of the link between router and peer.
 struct End {
-    address: &'static str,
+    id: &'static str,
+    address6: &'static str,
     number: u32,
     interface: &'static str,
 }
 
-const OURS: End = End { address: "10.0.2.1", number: 64_513, interface: "e1" };
-const THEIRS: End = End { address: "10.0.2.2", number: 64_512, interface: "eth0" };
+const OURS: End = End { id: "10.0.2.1", address6: "2001:db8:2::1", number: 64_513, interface: "e1" };
+const THEIRS: End = End { id: "10.0.2.2", address6: "2001:db8:2::2", number: 64_512, interface: "eth0" };
+
+/// What of BIRD's configuration differs by IP version: the name of its tables, and the version of OSPF.
+struct Family {
+    name: &'static str,
+    ospf: &'static str,
+    neighbor: fn(&End) -> &'static str,
+}
+
+const FOUR: Family = Family { name: "ipv4", ospf: "v2", neighbor: |end| end.id };
+const SIX: Family = Family { name: "ipv6", ospf: "v3", neighbor: |end| end.address6 };
 
 /// BIRD's configuration at one end, with filters of BGP and OSPF.
-fn configuration(own: &End, other: &End, more: &str, bgp: &str, ospf: &str) -> String {
-    let (id, number, interface) = (own.address, own.number, own.interface);
-    let (neighbor, theirs) = (other.address, other.number);
+fn configuration(family: &Family, own: &End, other: &End, more: &str, bgp: &str, ospf: &str) -> String {
+    let Family { name, ospf: version, .. } = family;
+    let (id, number, interface) = (own.id, own.number, own.interface);
+    let (neighbor, theirs) = ((family.neighbor)(other), other.number);
     format!(
         "router id {id};\nprotocol device {{ scan time 1; }}\n{more}\n\
          protocol bgp {{ local as {number}; neighbor {neighbor} as {theirs}; connect delay time 1; connect retry time 2; \
-         ipv4 {{ {bgp} }}; }}\n\
-         protocol ospf v2 {{ ipv4 {{ {ospf} }}; area 0 {{ interface \"{interface}\" {{ type ptp; hello 1; dead count 4; }}; }}; }}\n"
+         {name} {{ {bgp} }}; }}\n\
+         protocol ospf {version} {{ {name} {{ {ospf} }}; \
+         area 0 {{ interface \"{interface}\" {{ type ptp; hello 1; dead count 4; }}; }}; }}\n"
     )
+}
+
+/// The BIRD beside the router: all that it learns goes to the kernel and stays there without it.
+fn own_configuration(family: &Family) -> String {
+    let kernel = format!("protocol kernel {{ {} {{ import none; export all; }}; persist; }}", family.name);
+    let all = "import all; export none;";
+    configuration(family, &OURS, &THEIRS, &kernel, all, all)
+}
+
+fn peer(family: &Family, one: &str, networks: impl Fn(usize) -> String) -> String {
+    let bulk: String = (0..NETWORKS).map(|n| format!("route {} blackhole;\n", networks(n))).collect();
+    let name = family.name;
+    let statics = format!("protocol static bulk {{ {name}; {bulk} }}\nprotocol static one {{ {name}; route {one} blackhole; }}");
+    let (bgp, ospf) = ("import none; export where proto = \"bulk\";", "import none; export where proto = \"one\";");
+    configuration(family, &THEIRS, &OURS, &statics, bgp, ospf)
 }
 
 /// The peer's BIRD: a network by OSPF, and [`NETWORKS`] by BGP.
 pub fn peer_configuration() -> String {
-    let networks: String = (0..NETWORKS).map(|n| format!("route 30.{}.{}.0/24 blackhole;\n", n / 256, n % 256)).collect();
-    let statics =
-        format!("protocol static bulk {{ ipv4; {networks} }}\nprotocol static one {{ ipv4; route 198.51.100.0/24 blackhole; }}");
-    let (bgp, ospf) = ("import none; export where proto = \"bulk\";", "import none; export where proto = \"one\";");
-    configuration(&THEIRS, &OURS, &statics, bgp, ospf)
+    peer(&FOUR, "198.51.100.0/24", |n| format!("30.{}.{}.0/24", n / 256, n % 256))
+}
+
+/// The same with IPv6.
+pub fn peer_configuration6() -> String {
+    peer(&SIX, "2001:db8:ffff::/48", |n| format!("2001:db8:{:x}::/48", 0x3000 + n))
 }
 
 #[test]
@@ -103,9 +157,7 @@ fn hosts_reach_each_other_by_routes_of_bird_until_its_peer_is_killed() {
         let linux = scene.linux.run("ip -4 -o addr", BOUND).unwrap().expect("ip addr");
         shown.contains("10.0.2.1/24") && linux.contains("10.0.1.1/24")
     });
-    let kernel = "protocol kernel { ipv4 { import none; export all; }; persist; }";
-    let all = "import all; export none;";
-    let ours = configuration(&OURS, &THEIRS, kernel, all, all);
+    let ours = own_configuration(&FOUR);
     let mut daemon = scene.bird(&scene.linux, "ours", &ours);
     let mut other = scene.bird(&scene.peer, "theirs", &peer_configuration());
     eventually("OSPF's route", BOUND, || scene.has_route("198.51.100.1"));
@@ -124,6 +176,25 @@ fn hosts_reach_each_other_by_routes_of_bird_until_its_peer_is_killed() {
     eventually("BGP's routes go", BOUND, || scene.has_networks() == 0);
     assert!(!scene.a.pings("198.51.100.1", 1).unwrap(), "nothing leads there any more");
     assert!(scene.a.reaches("10.0.2.2", 3).unwrap(), "the link's own route stays");
+    assert_buffers_are_back(&scene.router);
+}
+
+#[test]
+fn hosts_reach_each_other_by_ipv6_routes_of_bird() {
+    let Some(_scenario) = Scenario::begin(&["ip", "bird", "ping"]) else { return };
+    let scene = Scene::with_ip6();
+    let _daemon = scene.bird(&scene.linux, "ours", &own_configuration(&SIX));
+    let mut other = scene.bird(&scene.peer, "theirs", &peer_configuration6());
+    eventually("OSPFv3's route", BOUND, || scene.has_route("2001:db8:ffff::1"));
+    assert!(scene.a.reaches("2001:db8:ffff::1", 3).unwrap(), "through the router, by OSPFv3's route");
+    eventually("BGP's routes", BOUND, || scene.has_networks6() == NETWORKS);
+    let drift = scene.router.cli("show lcp drift").unwrap();
+    assert!(drift.contains("no difference"), "{drift}");
+
+    other.kill().unwrap();
+    eventually("OSPFv3's route goes", BOUND, || !scene.has_route("2001:db8:ffff::1"));
+    eventually("BGP's routes go", BOUND, || scene.has_networks6() == 0);
+    assert!(scene.a.reaches("2001:db8:2::2", 3).unwrap(), "the link's own route stays");
     assert_buffers_are_back(&scene.router);
 }
 

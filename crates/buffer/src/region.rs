@@ -372,10 +372,45 @@ fn map_file(len: usize, page: usize, flags: MemfdFlags, geometry: Geometry) -> s
     let reserved = Reserved::new(all, page.max(BOUNDARY))?;
     // Huge pages are taken now: without POPULATE a missing page would be a SIGBUS in the data path instead of an error here.
     let populate = if flags.contains(MemfdFlags::HUGETLB) { MapFlags::POPULATE } else { MapFlags::empty() };
-    let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: replaces the first `len` bytes of the mapping just made, which nothing refers to yet.
-    unsafe { mmap(reserved.base.as_ptr().cast(), len, protection, MapFlags::SHARED | MapFlags::FIXED | populate, &fd, 0) }?;
-    Ok((fd, reserved))
+    match unsafe { map_at(reserved.base.as_ptr().cast(), len, populate, &fd) } {
+        Ok(()) => Ok((fd, reserved)),
+        Err(NotMapped { error, is_hole }) => {
+            if is_hole {
+                // Perhaps another thread's by now.
+                std::mem::forget(reserved);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Why a file was not mapped at its addresses.
+#[derive(Debug)]
+pub(crate) struct NotMapped {
+    pub error: std::io::Error,
+    /// Nothing of ours is at these addresses any more: they must neither be used nor unmapped.
+    pub is_hole: bool,
+}
+
+/// Maps a file of memory at addresses that are reserved.
+///
+/// At a fixed address the kernel takes away what is there before it looks whether there are pages enough. Into the hole that a failure leaves
+/// another thread's memory may come to lie, which is unmapped or mapped over with what follows. So the file takes its pages at an
+/// address of the kernel's choice first; then there is nothing left that fails, but for the kernel's own memory.
+///
+/// # Safety
+/// The `len` bytes at `at` are a mapping of the caller's, and nobody uses them meanwhile.
+pub(crate) unsafe fn map_at(at: *mut c_void, len: usize, populate: MapFlags, fd: &OwnedFd) -> Result<(), NotMapped> {
+    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | populate);
+    let failed = |is_hole| move |error: rustix::io::Errno| NotMapped { error: error.into(), is_hole };
+    // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory; it is unmapped with its own length.
+    unsafe {
+        let trial = mmap(std::ptr::null_mut(), len, protection, flags, fd, 0).map_err(failed(false))?;
+        munmap(trial, len).map_err(failed(false))?;
+    }
+    // SAFETY: the caller's.
+    unsafe { mmap(at, len, protection, flags | MapFlags::FIXED, fd, 0) }.map(drop).map_err(failed(true))
 }
 
 #[cfg(test)]
@@ -392,6 +427,23 @@ mod tests {
             assert!(usable >= count as usize, "{usable} of {count}");
             assert!(usable < count as usize + 600, "{usable} of {count}");
         }
+    }
+
+    #[test]
+    fn a_file_that_has_not_enough_pages_leaves_what_was_at_its_addresses() {
+        // No machine has so many large pages.
+        const MUCH: usize = 1 << 40;
+        let reserved = Reserved::new(MUCH, BOUNDARY).unwrap();
+        let fd = memfd_create(c"much", MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB).unwrap();
+        ftruncate(&fd, MUCH as u64).unwrap();
+        // SAFETY: nobody uses the mapping that was just made.
+        let failed = unsafe { map_at(reserved.base.as_ptr().cast(), MUCH, MapFlags::POPULATE, &fd) }.unwrap_err();
+        assert!(!failed.is_hole, "{}", failed.error);
+        // Where nothing is mapped any more, this is.
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+        // SAFETY: it takes the place of nothing.
+        let there = unsafe { mmap_anonymous(reserved.base.as_ptr().cast(), 4096, ProtFlags::READ, flags) };
+        assert_eq!(there.unwrap_err(), rustix::io::Errno::EXIST, "a hole");
     }
 
     #[test]

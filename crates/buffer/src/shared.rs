@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::pool::{PoolUse, Stack};
+use crate::region::{NotMapped, map_at};
 use crate::{Geometry, Region, RegionError};
 
 /// Areas of a region.
@@ -86,8 +87,10 @@ impl SharedPool {
 pub(crate) struct Shares {
     /// Some area is in use. Every worker reads it all the time.
     active: Line<AtomicBool>,
-    pools: Line<Mutex<[Option<Arc<SharedPool>>; AREAS as usize]>>,
+    pools: Line<Mutex<Pools>>,
 }
+
+type Pools = [Option<Arc<SharedPool>>; AREAS as usize];
 
 /// On cache lines of its own.
 #[derive(Default)]
@@ -99,7 +102,7 @@ impl Shares {
         Self { active: Line::default(), pools: Line::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, [Option<Arc<SharedPool>>; AREAS as usize]> {
+    fn lock(&self) -> MutexGuard<'_, Pools> {
         self.pools.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -148,17 +151,23 @@ impl Region {
         ftruncate(&fd, len as u64)?;
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         debug_assert!(len <= self.area_bytes());
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
         // Pages are taken now: one that is missing later would be a SIGBUS in the data path.
-        let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::POPULATE;
         // SAFETY: the addresses of an area belong to this region (R1) and, the area being free, no buffer there is in use.
-        let mapped = unsafe { mmap(self.area(first), len, protection, flags, &fd, 0) };
-        if let Err(error) = mapped {
-            // A mapping that failed half way may have left a hole.
-            self.unmap_area(first);
-            return Err(error.into());
+        match unsafe { map_at(self.area(first), len, MapFlags::POPULATE, &fd) } {
+            Ok(()) => Ok(fd),
+            Err(NotMapped { error, is_hole }) => {
+                if is_hole {
+                    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+                    // SAFETY: it takes the place of nothing. What lanes name by chance there stays readable.
+                    let filled = unsafe { mmap_anonymous(self.area(first), len, ProtFlags::READ, flags) };
+                    assert!(
+                        filled.is_ok(),
+                        "the kernel has no memory for mappings, and part of the packet buffers' addresses is lost"
+                    );
+                }
+                Err(error)
+            }
         }
-        Ok(fd)
     }
 
     fn area_bytes(&self) -> usize {

@@ -78,7 +78,7 @@ fn routes_of_frr_by_ospf_and_bgp_outlive_its_daemons_under_traffic() {
     let scene = Scene::new();
     let mut other = scene.bird(&scene.peer, "theirs", &peer_configuration());
     // Its own routes of the last run are kept for a while after a start.
-    let mut frr = frr(&scene, "", "-K 60");
+    let mut frr = frr(&scene, "", "-K 3600");
     eventually("OSPF's route", BOUND, || scene.has_route("198.51.100.1"));
     eventually("BGP's routes", BOUND, || scene.has_networks() == NETWORKS);
     assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "through the router, by FRR's route");
@@ -89,7 +89,7 @@ fn routes_of_frr_by_ospf_and_bgp_outlive_its_daemons_under_traffic() {
     ["bgpd", "ospfd", "zebra"].iter().for_each(|daemon| frr.kill(daemon).unwrap());
     assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "while FRR is dead");
     assert_eq!(scene.has_networks(), NETWORKS);
-    start(&mut frr, "", "-K 60");
+    start(&mut frr, "", "-K 3600");
     eventually("its neighbour is full again", BOUND, || frr.show("ospfd", "show ip ospf neighbor").unwrap().contains("Full"));
     eventually("BGP is back", BOUND, || frr.show("bgpd", "show bgp summary").unwrap().contains(&format!(" {NETWORKS} ")));
     assert_nothing_is_lost(traffic);

@@ -46,7 +46,7 @@ pub use process::{Guard, Output};
 pub use raw::RawPort;
 pub use router::{Router, RouterBuilder, Usage};
 pub use routing::{Frr, bird};
-pub use scenario::{Scenario, is_short_pass, skip, skip_for_kernel};
+pub use scenario::{Scenario, is_sanitized, is_short_pass, skip, skip_for_kernel};
 pub use sys::pin_thread;
 pub use tags::{Tag, TagProgram};
 pub use topology::{Side, TwoHosts, TwoHostsOptions};

@@ -79,6 +79,11 @@ pub fn is_short_pass() -> bool {
     std::env::var_os("QUIVER_SHORT").is_some_and(|value| value == "1")
 }
 
+/// True where the router was built with a sanitizer (`QUIVER_SANITIZER`, set by `scripts/sanitize`), whose memory is no measure.
+pub fn is_sanitized() -> bool {
+    std::env::var_os("QUIVER_SANITIZER").is_some()
+}
+
 fn is_strict() -> bool {
     std::env::var_os(STRICT_VARIABLE).is_some_and(|value| value == "1")
 }

@@ -34,6 +34,11 @@ fn start(frr: &mut Frr, zebra: &str, words: &str) {
     frr.start("bgpd", BGP, "").unwrap();
 }
 
+/// Kills all at once, zebra first: it takes the routes of a daemon away that ends before it.
+fn kill(frr: &mut Frr, daemons: [&str; 3]) {
+    daemons.iter().for_each(|daemon| frr.kill(daemon).unwrap());
+}
+
 /// Removes the kernel's copies of FRR's routes.
 fn remove_from_kernel(host: &Host) {
     let script = "for proto in bgp ospf; do ip route show proto $proto; done | sed 's/^\\([^ ]*\\).*/route del \\1/' | ip -batch -";
@@ -86,7 +91,7 @@ fn routes_of_frr_by_ospf_and_bgp_outlive_its_daemons_under_traffic() {
     assert!(shown.contains("bgp 500") && shown.contains("ospf "), "{shown}");
 
     let traffic = Traffic::start(&scene.a, "198.51.100.1");
-    ["bgpd", "ospfd", "zebra"].iter().for_each(|daemon| frr.kill(daemon).unwrap());
+    kill(&mut frr, ["zebra", "bgpd", "ospfd"]);
     assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "while FRR is dead");
     assert_eq!(scene.has_networks(), NETWORKS);
     start(&mut frr, "", "-K 3600");
@@ -113,7 +118,7 @@ fn routes_of_frr_come_by_its_forwarding_plane_manager_and_are_held_when_zebra_is
     eventually("BGP's routes by FPM", BOUND, || shows(&format!("bgp {NETWORKS}")) && shows("ospf "));
     assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "by FRR's route");
     let traffic = Traffic::start(&scene.a, "198.51.100.1");
-    ["bgpd", "ospfd", "zebra"].iter().for_each(|daemon| frr.kill(daemon).unwrap());
+    kill(&mut frr, ["zebra", "bgpd", "ospfd"]);
     // While zebra lived it would have put them back.
     remove_from_kernel(&scene.linux);
     eventually("the connection ends", BOUND, || shows("closed by the daemon") || shows("reset"));
@@ -131,7 +136,7 @@ fn routes_of_frr_come_by_its_forwarding_plane_manager_and_are_held_when_zebra_is
     assert!(shows(&format!("bgp {NETWORKS}")) && shows("connected from 127.0.0.1") && shows(" 0 malformed"));
     assert_nothing_is_lost(traffic);
     // It goes for good.
-    ["bgpd", "ospfd", "zebra"].iter().for_each(|daemon| frr.kill(daemon).unwrap());
+    kill(&mut frr, ["zebra", "bgpd", "ospfd"]);
     remove_from_kernel(&scene.linux);
     eventually("what it sent goes", BOUND, || scene.has_networks() == 0 && !scene.has_route("198.51.100.1"));
     assert!(scene.a.reaches("10.0.2.2", 3).unwrap(), "the link's own route stays");
@@ -155,7 +160,7 @@ fn ipv6_routes_of_frr_come_by_its_forwarding_plane_manager() {
     // FPM alone: the kernel has lost them all.
     let remove =
         "for proto in bgp ospf; do ip -6 route show proto $proto; done | sed 's/^\\([^ ]*\\).*/route del \\1/' | ip -6 -batch -";
-    ["bgpd", "ospf6d", "zebra"].iter().for_each(|daemon| frr.kill(daemon).unwrap());
+    kill(&mut frr, ["zebra", "bgpd", "ospf6d"]);
     scene.linux.sh(remove, BOUND).unwrap();
     let left = scene.linux.run("ip -6 route show proto bgp", BOUND).unwrap().expect("ip route");
     assert_eq!((left.as_str(), scene.has_networks6()), ("", NETWORKS), "routes are held while FRR is dead");

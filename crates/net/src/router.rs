@@ -3,7 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use quiver_buffer::{Region, RegionConfig, RegionError};
 use quiver_graph::clock::Clock;
@@ -92,6 +92,9 @@ impl ProcessSignal {
 
     /// Makes the process run soon. Cheap where it was asked for already.
     pub fn raise(&self) {
+        // What the process is to find was written before this look, or the look sees that the process has not begun yet: else both
+        // could miss each other. `run_processes` has the other one.
+        fence(Ordering::SeqCst);
         if self.alarm.raised.load(Ordering::Relaxed) & self.bit == 0 {
             self.alarm.raised.fetch_or(self.bit, Ordering::Release);
             self.alarm.notify.notify();
@@ -264,6 +267,7 @@ impl Router {
     /// Runs the processes that are due at `now`, a timer time, each once, and says when the next one is.
     pub fn run_processes(&mut self, now: u64) -> Option<u64> {
         let raised = self.alarm.raised.swap(0, Ordering::Acquire);
+        fence(Ordering::SeqCst);
         for at in 0..self.processes.len() {
             if raised & self.process_signal(self.processes[at].name).bit != 0 {
                 self.processes[at].due = 0;

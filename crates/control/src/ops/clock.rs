@@ -82,9 +82,9 @@ impl Text for Time {
 }
 
 request! {
-    /// Shifts the time that timers follow, forwards or backwards.
+    /// Shifts the time that timers follow: what is due by then happens at once.
     pub change AdjustClock "clock_adjust" ["set clock adjust"] {
-        /// Seconds; negative ones go back.
+        /// Seconds. There is no way back: what waits for a time would wait for as long as that.
         pub seconds: f64 = "<seconds>",
     }
 }
@@ -93,19 +93,39 @@ impl Execute<Router> for AdjustClock {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        let seconds = self.seconds;
-        // A hundred years: enough for every timer, and far from the end of 64 bits.
-        if !seconds.is_finite() || seconds.abs() > 3.2e9 {
-            return Err(OpError::new(retval::INVALID_VALUE, "no useful time").key("seconds").value(seconds));
+        let clock = router.graph.clock();
+        // Those of earlier ones with it, which come as nanoseconds.
+        let all = self.seconds + clock.adjustment() as f64 / 1e9;
+        if !(self.seconds >= 0.0 && all <= ADJUSTMENT_MAX) {
+            let years = ADJUSTMENT_MAX / 3.2e7;
+            let error = format!("time goes forwards, {years} years in all at most");
+            return Err(OpError::new(retval::INVALID_VALUE, error).key("seconds").value(self.seconds));
         }
-        router.graph.clock().adjust((seconds * 1e9) as i64);
+        clock.adjust((self.seconds * 1e9) as i64);
         Ok(Outcome::Done(()))
     }
 }
 
+/// Seconds by which timers may be ahead: a hundred years are enough for every timer, and far from the end of 64 bits.
+const ADJUSTMENT_MAX: f64 = 3.2e9;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_goes_forwards_and_not_for_ever() {
+        use crate::ops::testing::{error, run};
+        let mut h = quiver_net::testing::Harness::new();
+        for line in ["set clock adjust -1", "set clock adjust -1e300", "set clock adjust 3.3e9", "set clock adjust nan"] {
+            let error = error(&mut h.router, line);
+            assert!(error.contains("seconds") && !error.contains('\n'), "{line}: {error}");
+        }
+        run(&mut h.router, "set clock adjust 3e9");
+        run(&mut h.router, "set clock adjust 0");
+        assert!(error(&mut h.router, "set clock adjust 3e9").contains("100 years"), "both together");
+        assert_eq!(h.router.graph.clock().adjustment(), 3_000_000_000_000_000_000);
+    }
 
     #[test]
     fn show_clock_is_of_the_usual_form() {

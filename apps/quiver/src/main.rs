@@ -12,6 +12,7 @@ const PLUGINS: &[fn() -> Plugin] = &[
     quiver_linux_cp::plugin,
     quiver_linux_nl::plugin,
     quiver_urpf::plugin,
+    quiver_vrrp::plugin,
     #[cfg(feature = "dpdk")]
     quiver_dpdk::plugin,
 ];
@@ -57,6 +58,7 @@ mod tests {
         assert_eq!(of(&["nat44"]), quiver_nat44::plugin().log_classes);
         assert_eq!(of(&["linux-cp"]), quiver_linux_cp::plugin().log_classes);
         assert_eq!(of(&["bfd"]), quiver_bfd::plugin().log_classes);
+        assert_eq!(of(&["vrrp"]), quiver_vrrp::plugin().log_classes);
         assert_eq!(of(&["linux-nl"]), quiver_linux_nl::plugin().log_classes);
         // Devices of DPDK are interfaces.
         assert_eq!(of(&["dpdk"]), ["dpdk", "interface"]);
@@ -70,6 +72,7 @@ mod tests {
             quiver_linux_cp::plugin(),
             quiver_linux_nl::plugin(),
             quiver_urpf::plugin(),
+            quiver_vrrp::plugin(),
         ];
         BUILT_IN.into_iter().chain(ours).collect()
     }

@@ -33,6 +33,7 @@ mod tracedump;
 mod vlib;
 mod vpe;
 mod vpe_types;
+mod vrrp;
 
 pub use af_packet::*;
 pub use af_xdp::*;
@@ -59,6 +60,7 @@ pub use tracedump::*;
 pub use vlib::*;
 pub use vpe::*;
 pub use vpe_types::*;
+pub use vrrp::*;
 
 /// All of them; types come before what uses them.
 pub(crate) static MODULES: &[&Module] = &[
@@ -87,4 +89,5 @@ pub(crate) static MODULES: &[&Module] = &[
     nat44_ed(),
     lcp(),
     bfd(),
+    vrrp(),
 ];

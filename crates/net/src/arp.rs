@@ -29,6 +29,7 @@ use zerocopy::IntoBytes;
 
 use crate::Router;
 use crate::neighbor::{Teller, View};
+pub(crate) use reply::answer_for;
 
 /// Counters of ARP messages by interface, `/net/arp/…`.
 #[derive(Clone)]

@@ -4,9 +4,11 @@
 //! included.
 
 mod input;
+mod more;
 pub mod vlan;
 
 pub use input::EthernetInput;
+pub(crate) use more::MoreMacs;
 use quiver_graph::{ArcPoint, ArcSpec, NodeSpec};
 
 use crate::{Router, trace};
@@ -20,8 +22,9 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
         table: router.vlans.snapshot(),
         counters: router.graph.interfaces().clone(),
         unknown: unknown[1].clone(),
+        more: router.more_macs.snapshot(),
     };
-    let input = EthernetInput::new(interfaces, unknown[0].clone());
+    let input = EthernetInput::new(interfaces, unknown[0].clone(), router.more_macs.snapshot());
     let [of_input, of_vlan] = unknown;
     vec![
         NodeSpec::fast("ethernet-input", input).traced(trace::link).on_arc(UNKNOWN, of_input),

@@ -35,6 +35,7 @@ use quiver_wire::ipv6::address::is_link_local;
 pub use advertise::{INFINITE, PrefixConfig, RaConfig, RaError, RaFigures};
 pub use dad::{AddressState, DadConfig};
 pub(crate) use message::{announcement, solicitation};
+pub(crate) use neighbor::answer_for;
 
 use crate::ip::FamilyId;
 use crate::local::RegisterError;

@@ -36,6 +36,7 @@ mod process;
 mod rate;
 mod shares;
 pub(crate) mod state;
+mod station;
 mod table;
 mod view;
 
@@ -60,6 +61,7 @@ pub(crate) use hold::Key;
 pub(crate) use output::ViewSnapshot;
 use output::{NeighborOutput, OutputSlots};
 pub use state::{Evidence, State};
+pub use station::Station;
 use table::Table;
 pub use table::{NeighborConfig, NeighborFigures};
 pub use view::ProxyRange;

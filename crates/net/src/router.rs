@@ -13,6 +13,7 @@ use quiver_graph::{ArcSpec, Graph, GraphError, IfIndex, NodeSpec, Published, RxM
 use quiver_tables::qsbr;
 
 use crate::data::{DataPlane, IfRecords};
+use crate::ethernet::MoreMacs;
 use crate::ethernet::vlan::VlanTable;
 use crate::fib::Fib;
 use crate::interface::output::Nowhere;
@@ -133,6 +134,8 @@ pub struct Router {
     pub(crate) l2: L2,
     /// Which tags belong to which sub-interface.
     pub(crate) vlans: Published<VlanTable>,
+    /// MAC addresses that interfaces accept beside their own.
+    pub(crate) more_macs: Published<MoreMacs>,
     /// Whether each interface may send; shared with its nodes.
     pub(crate) states: HashMap<IfIndex, Arc<TxState>>,
     /// Round robin of queue placement.
@@ -143,6 +146,7 @@ pub struct Router {
     pub(crate) leaving: Vec<usize>,
     pub(crate) worker_listeners: Vec<WorkerListener>,
     listeners: Vec<Listener>,
+    at_stop: Vec<fn(&mut Router)>,
     processes: Vec<Process>,
     alarm: Arc<Alarm>,
     parts: HashMap<TypeId, Box<dyn Any>>,
@@ -181,12 +185,14 @@ impl Router {
             nd: Nd::new(seed.rotate_left(7)),
             l2: L2::new(ProcessSignal::new(&alarm, l2::PROCESS), seed.rotate_left(23))?,
             vlans: Published::new(VlanTable::default()),
+            more_macs: Published::new(MoreMacs::default()),
             states: HashMap::new(),
             next_thread: 0,
             rx_default: RxMode::default(),
             leaving: Vec::new(),
             worker_listeners: Vec::new(),
             listeners: Vec::new(),
+            at_stop: Vec::new(),
             processes: Vec::new(),
             alarm,
             parts: HashMap::new(),
@@ -240,6 +246,19 @@ impl Router {
         for listener in self.listeners.clone() {
             listener(self, event);
         }
+    }
+
+    /// Calls `last` when the program stops, while its threads still send.
+    pub fn at_stop(&mut self, last: fn(&mut Router)) {
+        self.at_stop.push(last);
+    }
+
+    /// Has all say their last words to the network.
+    pub fn say_last_words(&mut self) {
+        for last in self.at_stop.clone() {
+            last(self);
+        }
+        self.cease_all_advertising();
     }
 
     /// Adds a process; it runs for the first time as soon as the main loop comes to it.

@@ -282,7 +282,7 @@ impl Daemon {
         // Workers are watched to their end. Main is not: it gives memory back and waits for them.
         self.pulse.set(Activity::Waits);
         let _ = sd_notify::notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
-        self.router.borrow_mut().cease_all_advertising();
+        self.router.borrow_mut().say_last_words();
         tracing::info!(target: "startup", "stopped");
         drop(self);
         drop(watchdog);

@@ -177,8 +177,6 @@ pub const ABSENT: &[Absent] = &[
     absent("test l2patch", "cross-patches of interfaces").use_instead("`set interface l2 xconnect'"),
     absent("show svs", "tables that are chosen by source address (SVS)"),
     absent("svs", "tables that are chosen by source address (SVS)"),
-    absent("show vrrp", "VRRP routers"),
-    absent("vrrp", "VRRP routers"),
     absent("lcp osi-proto", "protocols of OSI in the Linux control plane"),
     absent("lcp param", "routes of Linux that outlive their link"),
     absent("lcp lcp-sync-unnumbered", "unnumbered interfaces in the Linux control plane"),
@@ -246,7 +244,6 @@ mod tests {
         "tcp",
         "tls",
         "udp",
-        "vrrp",
         "wireguard",
     ];
 

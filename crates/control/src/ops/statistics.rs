@@ -68,6 +68,8 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ("/sys/num_worker_threads", "Number of workers"),
     ("/sys/vector_rate", "Packets a call of a node, mean over threads"),
     ("/sys/vector_rate_per_worker", "Packets a call of a node, by thread"),
+    ("/vrrp/ip4/routers", "Virtual routers of IPv4"),
+    ("/vrrp/ip6/routers", "Virtual routers of IPv6"),
 ];
 
 /// What an entry means.

@@ -207,15 +207,30 @@ impl Node for ArpReply {
 
 /// Turns a request into its answer, in its own buffer.
 fn answer(packet: &mut Pkt<'_>, view: &View, message: &ArpHeader) -> Verdict {
+    if turn(packet, view, message) { Next::Output.into() } else { packet.drop(End::NoHeadroom) }
+}
+
+fn turn(packet: &mut Pkt<'_>, view: &View, message: &ArpHeader) -> bool {
     packet.set_head(message.reply(view.mac));
     packet.trim(size_of::<ArpHeader>());
     if !view.push_link_header(packet, message.sender_mac, EtherType::ARP) {
-        return packet.drop(End::NoHeadroom);
+        return false;
     }
     packet.set_aux(view.interface.0);
     packet.mark(quiver_graph::flags::LOCAL);
     packet.unmark(quiver_graph::flags::LINK_MULTICAST);
-    Next::Output.into()
+    true
+}
+
+/// Turns a request for an address of the view into the answer where the rules of this node allow it.
+pub(crate) fn answer_for(view: &View, packet: &mut Pkt<'_>) -> bool {
+    let message: ArpHeader = packet.head();
+    if message.operation() != ArpOperation::REQUEST || !view.owns4(message.target_ip.get()) {
+        return false;
+    }
+    let known = Known { ours: true, ..Known::default() };
+    let (action, _) = judge(view, known, &message, || view.link_source(packet));
+    matches!(action, Action::Answer(_)) && turn(packet, view, &message)
 }
 
 #[cfg(test)]

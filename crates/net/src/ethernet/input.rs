@@ -1,8 +1,12 @@
 //! `ethernet-input`: for whom is the frame, and what is in it?
 
-use quiver_graph::{ArcPoint, Batch, FastPath, IfIndex, Node, NodeCx, Pkt, Sent, Shared, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{
+    ArcPoint, Batch, FastPath, IfIndex, Node, NodeCx, Pkt, Sent, Shared, Snapshot, Verdict, drop_reasons, flags, next_nodes,
+};
+use quiver_wire::MacAddr;
 use quiver_wire::ethernet::{EtherType, EthernetHeader};
 
+use super::MoreMacs;
 use crate::data::{IfTable, if_flags};
 
 next_nodes! {
@@ -42,11 +46,13 @@ pub struct EthernetInput {
     run: Run,
     /// Features that take frames of unknown types.
     unknown: ArcPoint,
+    /// MAC addresses beside the interfaces' own.
+    more: Snapshot<MoreMacs>,
 }
 
 impl EthernetInput {
-    pub(super) fn new(interfaces: IfTable, unknown: ArcPoint) -> Self {
-        Self { interfaces, run: Run::NONE, unknown }
+    pub(super) fn new(interfaces: IfTable, unknown: ArcPoint, more: Snapshot<MoreMacs>) -> Self {
+        Self { interfaces, run: Run::NONE, unknown, more }
     }
 
     /// Begins another run where the interface is another one.
@@ -122,7 +128,7 @@ impl Node<Shared> for EthernetInput {
     #[inline(always)]
     fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_, Shared>) -> Verdict {
         let link = self.interfaces.link(packet.rx_if());
-        decide(packet, link, &self.unknown)
+        decide(packet, link, &self.unknown, &mut self.more)
     }
 }
 
@@ -173,9 +179,15 @@ impl FastPath<Shared> for EthernetInput {
     }
 }
 
+#[cold]
+fn accepted(more: &mut Snapshot<MoreMacs>, interface: IfIndex, mac: MacAddr) -> bool {
+    more.refresh();
+    more.get().accepts(interface, mac)
+}
+
 /// The rules, for any frame. `link`: address and flags of the interface, as [`IfTable::link`] has them.
 #[inline(never)]
-fn decide(mut packet: Pkt<'_, Shared>, link: u64, unknown: &ArcPoint) -> Verdict {
+fn decide(mut packet: Pkt<'_, Shared>, link: u64, unknown: &ArcPoint, more: &mut Snapshot<MoreMacs>) -> Verdict {
     let header: EthernetHeader = packet.head();
     let (dst, mac, flags) = (header.dst.to_u64(), link & 0xffff_ffff_ffff, (link >> 48) as u16);
     let ether_type = header.ether_type().0;
@@ -200,7 +212,7 @@ fn decide(mut packet: Pkt<'_, Shared>, link: u64, unknown: &ArcPoint) -> Verdict
     if is_tag(ether_type) && u16::from_be_bytes(packet.head_at::<_, 14>()) & 0x0fff == 0 {
         return Next::Vlan.into();
     }
-    if dst != mac && !multicast && !has(if_flags::PROMISCUOUS) {
+    if dst != mac && !multicast && !has(if_flags::PROMISCUOUS) && !accepted(more, packet.rx_if(), header.dst) {
         return packet.drop(Drop::OtherMac);
     }
     let (next, known) = by_type(ether_type);

@@ -8,6 +8,7 @@ use quiver_tables::chunks::Chunks;
 use quiver_wire::MacAddr;
 use quiver_wire::ethernet::EtherType;
 
+use super::MoreMacs;
 use crate::data::{IfTable, if_flags};
 use crate::interface::{SubMatch, VlanId};
 
@@ -123,6 +124,8 @@ pub struct EthernetVlan {
     pub(super) counters: Arc<InterfaceCounters>,
     /// Features that take frames of unknown types.
     pub(super) unknown: ArcPoint,
+    /// MAC addresses beside the interfaces' own.
+    pub(super) more: Snapshot<MoreMacs>,
 }
 
 /// Takes the first tag out of a frame.
@@ -139,6 +142,7 @@ impl Node for EthernetVlan {
 
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.table.refresh();
+        self.more.refresh();
     }
 
     #[inline(always)]
@@ -194,7 +198,8 @@ impl Node for EthernetVlan {
         if record.flags & if_flags::L2 != 0 {
             return Next::L2.into();
         }
-        if dst != record.mac && !dst.is_multicast() && record.flags & if_flags::PROMISCUOUS == 0 {
+        let mine = dst == record.mac || dst.is_multicast() || record.flags & if_flags::PROMISCUOUS != 0;
+        if !mine && !self.more.get().accepts(sub, dst) {
             return packet.drop(Drop::OtherMac);
         }
         let (next, known) = super::input::by_type(ether_type);

@@ -208,6 +208,21 @@ impl Router {
         })
     }
 
+    /// Packets to a link-local address that is not the interface's own are received here, or no longer.
+    ///
+    /// # Errors
+    /// There is no room for more.
+    pub fn receive_link_local(&mut self, index: IfIndex, address: Ipv6Addr, receive: bool) -> Result<(), FibError> {
+        self.with_fib(|fib, _| {
+            if receive {
+                let full = |_| FibError::Full("link-local addresses");
+                return fib.link_locals.set(index, address.to_bits(), Bucket::new(Class::Receive, 0)).map_err(full);
+            }
+            fib.link_locals.remove(index, address.to_bits());
+            Ok(())
+        })
+    }
+
     /// A link-local address that an interface has beside this one.
     fn other_link_local(&self, index: IfIndex, own: Ipv6Addr) -> Option<Ipv6Addr> {
         let addresses = self.interfaces.get(index).map(|i| i.addresses.as_slice()).unwrap_or_default();

@@ -175,6 +175,19 @@ impl Node for Solicitation {
 
 /// Turns a solicitation into its answer, in its own buffer.
 fn answer(packet: &mut Pkt<'_>, view: &View, address: u128, to: u128, solicited: bool) -> Verdict {
+    if turn(packet, view, address, to, solicited) { Next::Output.into() } else { packet.drop(End::NoRoom) }
+}
+
+/// Turns a solicitation for an address of the view into the answer where the rules of this node allow it.
+pub(crate) fn answer_for(view: &View, packet: &mut Pkt<'_>, offset: usize) -> bool {
+    packet.set_aux(offset as u32);
+    match Solicitation::judge(packet, view, |_| false) {
+        (Ok((address, to, solicited)), _) => turn(packet, view, address, to, solicited),
+        _ => false,
+    }
+}
+
+fn turn(packet: &mut Pkt<'_>, view: &View, address: u128, to: u128, solicited: bool) -> bool {
     let link = if solicited {
         // The option tells, else the frame does.
         let option = checked(packet).ok().and_then(|(_, message)| NdpOptions::of_message(message)?.source_link_address());
@@ -182,19 +195,19 @@ fn answer(packet: &mut Pkt<'_>, view: &View, address: u128, to: u128, solicited:
     } else {
         Some(quiver_wire::MacAddr::from_ipv6_multicast(ALL_NODES))
     };
-    let Some(link) = link else { return packet.drop(End::NoRoom) };
+    let Some(link) = link else { return false };
     packet.trim(ADVERTISEMENT_LEN);
     if packet.has(flags::CHAINED) || !packet.set_len(ADVERTISEMENT_LEN) {
-        return packet.drop(End::NoRoom);
+        return false;
     }
     packet.bytes_mut().copy_from_slice(&advertisement(view, address, to, solicited));
     if !view.push_link_header(packet, link, EtherType::IPV6) {
-        return packet.drop(End::NoRoom);
+        return false;
     }
     packet.set_aux(view.interface.0);
     packet.mark(flags::LOCAL);
     packet.unmark(flags::LINK_MULTICAST);
-    Next::Output.into()
+    true
 }
 
 /// The advertisement node.

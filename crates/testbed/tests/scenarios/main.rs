@@ -37,5 +37,6 @@ mod pages;
 mod privileges;
 mod scene;
 mod tester;
+mod vrrp;
 mod watchdog;
 mod workers;

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
 mod tests {
     use quiver_control::log::CLASSES;
     use quiver_control::{BUILT_IN, ops};
+    use quiver_net::testing::Harness;
     use std::path::Path;
 
     /// The classes that the sources of a folder log into: `target: "class"`.
@@ -90,7 +91,13 @@ mod tests {
 
     #[test]
     fn the_commands_page_is_what_the_commands_declare() {
-        assert_page("commands.md", &ops::reference(&plugins()));
+        assert_page("commands.md", &ops::reference(&plugins(), &Harness::new().router));
+    }
+
+    #[test]
+    fn the_commands_page_names_all_arguments_and_all_messages() {
+        let problems = ops::reference_problems(&plugins());
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
     #[test]
@@ -104,7 +111,7 @@ mod tests {
     #[test]
     fn nothing_that_is_there_is_called_absent() {
         let plugins: Vec<_> = BUILT_IN.into_iter().chain(super::PLUGINS.iter().map(|plugin| plugin())).collect();
-        let page = ops::reference(&plugins);
+        let page = ops::reference(&plugins, &Harness::new().router);
         // Of a command, not of an argument: its operation stands last.
         let commands: Vec<&str> = page.lines().filter(|line| line.ends_with("` |")).collect();
         for words in ops::absent::ABSENT.iter().map(|absent| absent.words) {

@@ -69,6 +69,10 @@ fn main() -> ExitCode {
         options.command.pop();
         options.json = true;
     }
+    if let Some(option) = options.command.first().filter(|word| word.starts_with('-')) {
+        eprintln!("quiverctl: unknown option `{option}'; `quiverctl --help' lists them");
+        return ExitCode::from(2);
+    }
     match run(&options) {
         Ok(exit) => exit,
         // Whoever read our output has seen enough, as with `quiverctl show ip fib | head`.

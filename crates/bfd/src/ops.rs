@@ -26,9 +26,19 @@ const EXAMPLES: &[&str] = &[
     "show bfd session 0",
 ];
 
+/// Messages of the binary API, by command.
+const MESSAGES: &[(&str, &[&str])] = &[
+    ("bfd udp session add", &["bfd_udp_add", "bfd_udp_upd"]),
+    ("bfd udp session del", &["bfd_udp_del"]),
+    ("bfd udp session mod", &["bfd_udp_mod", "bfd_udp_upd"]),
+    ("bfd udp session set-flags", &["bfd_udp_session_set_flags"]),
+    ("show bfd session", &["bfd_udp_session_dump"]),
+    ("show bfd sessions", &["bfd_udp_session_dump"]),
+];
+
 /// Adds the plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.examples(EXAMPLES);
+    registry.examples(EXAMPLES).messages(MESSAGES).messages_without_command(&["want_bfd_events"]);
     registry.declare::<AddSession>().declare::<ModifySession>().declare::<DeleteSession>().declare::<SetFlags>();
     registry.declare::<ShowSessions>().declare::<ShowSession>();
     registry.configuration(Stage::Services, |router| each(keys(router), session)).covers(&[
@@ -152,7 +162,7 @@ words! {
 }
 
 request! {
-    /// Holds a BFD session down, or no longer.
+    /// Takes a BFD session down administratively, or releases it.
     pub change SetFlags "bfd_udp_session_flags_set" ["bfd udp session set-flags"] {
         /// Interface.
         pub interface: IfRef = "interface <if>",

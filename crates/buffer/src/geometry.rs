@@ -21,7 +21,7 @@ pub struct Geometry {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum GeometryError {
     /// Outside what offset lanes (16 bits) and useful packets allow.
-    #[error("buffer data size {0} is outside 256..=16384")]
+    #[error("buffer data size {0} is out of range, expected 256 to 16384")]
     OutOfRange(u32),
 }
 

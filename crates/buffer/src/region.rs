@@ -59,7 +59,7 @@ pub enum RegionError {
     #[error(transparent)]
     Geometry(#[from] GeometryError),
     /// No buffers asked for, or more than 32-bit indices or the address space carry.
-    #[error("buffers-per-numa {0} is outside 256..=16777216")]
+    #[error("buffers-per-numa {0} is out of range, expected 256 to 16777216")]
     Count(u32),
     /// A pool to be shared with a peer is too small or too large.
     #[error("{buffers} buffers for a peer are outside 1..={most}")]
@@ -472,7 +472,7 @@ mod tests {
     fn counts_out_of_range_are_refused() {
         for count in [0, 255, (16 << 20) + 1] {
             let e = Region::new(&RegionConfig { buffers_per_numa: count, ..Default::default() }).err().map(|e| e.to_string());
-            assert_eq!(e, Some(format!("buffers-per-numa {count} is outside 256..=16777216")));
+            assert_eq!(e, Some(format!("buffers-per-numa {count} is out of range, expected 256 to 16777216")));
         }
     }
 

@@ -25,9 +25,20 @@ const EXAMPLES: &[&str] = &[
     "show lcp phy host-eth1",
 ];
 
+/// Messages of the binary API, by command. Where there are several versions the newest is first.
+const MESSAGES: &[(&str, &[&str])] = &[
+    ("lcp create", &["lcp_itf_pair_add_del_v3", "lcp_itf_pair_add_del_v2", "lcp_itf_pair_add_del"]),
+    ("lcp default clear netns", &["lcp_default_ns_set"]),
+    ("lcp default netns", &["lcp_default_ns_set"]),
+    ("lcp delete", &["lcp_itf_pair_add_del_v3", "lcp_itf_pair_add_del_v2", "lcp_itf_pair_add_del"]),
+    ("lcp ethertype enable", &["lcp_ethertype_enable"]),
+    ("show lcp", &["lcp_itf_pair_get_v2", "lcp_itf_pair_get", "lcp_default_ns_get"]),
+    ("show lcp ethertype", &["lcp_ethertype_get"]),
+];
+
 /// Adds the plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.examples(EXAMPLES);
+    registry.examples(EXAMPLES).messages(MESSAGES);
     registry.declare::<CreatePair>().declare::<DeletePair>().declare::<SetNamespace>().declare::<ClearNamespace>();
     registry.declare::<SetSync>().declare::<SetAutoSub>().declare::<EnableType>();
     registry.declare::<ShowPairs>().declare::<ShowTypes>();

@@ -19,7 +19,7 @@ pub mod if_flags {
     pub const IP6: u16 = 1 << 2;
     /// Frames go to `l2-input` whole.
     pub const L2: u16 = 1 << 3;
-    /// Frames to any link address are accepted.
+    /// Frames to any MAC address are accepted.
     pub const PROMISCUOUS: u16 = 1 << 4;
     /// Has sub-interfaces: tagged frames are sorted by `ethernet-vlan`.
     pub const TAGGED: u16 = 1 << 5;
@@ -30,7 +30,7 @@ pub mod if_flags {
 /// An interface as the data path sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IfRecord {
-    /// Own link address.
+    /// Own MAC address.
     pub mac: MacAddr,
     /// [`if_flags`].
     pub flags: u16,
@@ -89,7 +89,7 @@ impl IfTable {
         IfRecord::unpack(self.0.get(interface.0))
     }
 
-    /// Own link address (low 48 bits) and [`if_flags`] (high 16): one load.
+    /// Own MAC address (low 48 bits) and [`if_flags`] (high 16): one load.
     #[inline(always)]
     pub fn link(&self, interface: IfIndex) -> u64 {
         let [word] = self.0.words::<0, 1>(interface.0);

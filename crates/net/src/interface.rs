@@ -121,7 +121,7 @@ pub struct Interface {
     pub admin_up: bool,
     /// State of the link.
     pub link: Link,
-    /// Own link address.
+    /// Own MAC address.
     pub mac: MacAddr,
     /// Largest packets.
     pub mtu: Mtu,
@@ -213,7 +213,7 @@ pub enum IfEvent {
     Admin(IfIndex, bool),
     /// The link came or went.
     Link(IfIndex, bool),
-    /// Another link address.
+    /// Another MAC address.
     Mac(IfIndex),
     /// Another MTU.
     Mtu(IfIndex),

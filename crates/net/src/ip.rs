@@ -3,7 +3,7 @@
 //! ```text
 //!                 ip4-unicast arc                       aux = adjacency            ip4-output arc
 //!  ip4-input ──► [features] ──► ip4-lookup ──┬──► ip4-rewrite ──► [features] ──► <if>-output
-//!      │                          │          ├──► ip4-arp, ip4-glean     (link address not known)
+//!      │                          │          ├──► ip4-arp, ip4-glean     (MAC address not known)
 //!      │                          │          ├──► ip4-receive            (ours)
 //!      └─► ip4-multicast arc      │          ├──► ip4-drop, ip4-punt, ip4-null
 //!                                 └──────────┴──► lookup-ip4-dst          (another table)

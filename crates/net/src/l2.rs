@@ -103,7 +103,7 @@ impl L2 {
             domains: BTreeMap::new(),
             numbers: BTreeMap::new(),
             views: Published::new(Domains::default()),
-            macs: MacFib::new(seed).ok_or(NetError::Memory("link addresses"))?,
+            macs: MacFib::new(seed).ok_or(NetError::Memory("MAC addresses"))?,
             ways: HashMap::new(),
             rewrites: BTreeMap::new(),
             changes: Published::new(Rewrites::default()),

@@ -141,7 +141,7 @@ impl Router {
         advertise::reconsider(self, interface);
     }
 
-    /// An interface came up, went down, or has another link address.
+    /// An interface came up, went down, or has another MAC address.
     pub(crate) fn link_changed(&mut self, interface: IfIndex) {
         let addresses: Vec<Ipv6Addr> = self.own_ip6(interface);
         for address in addresses {

@@ -1,4 +1,4 @@
-//! Neighbours: which link address belongs to a next hop, for ARP and ND alike.
+//! Neighbours: which MAC address belongs to a next hop, for ARP and ND alike.
 //!
 //! ```text
 //!  worker:  ip4-arp, ip6-discover-neighbor, gleans ─── Wanted ──┐       arp-reply, icmp6-neighbor-… ─── Heard ──┐
@@ -77,7 +77,7 @@ pub struct NeighborInfo {
     pub interface: IfIndex,
     /// Address.
     pub address: IpAddr,
-    /// Link address; `None` while it is asked for.
+    /// MAC address; `None` while it is asked for.
     pub mac: Option<MacAddr>,
     /// State.
     pub state: State,
@@ -90,9 +90,9 @@ pub struct NeighborInfo {
 /// What happened to a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighborEvent {
-    /// Its link address is known now.
+    /// Its MAC address is known now.
     Added(NeighborInfo),
-    /// Its link address is another one.
+    /// Its MAC address is another one.
     Changed(NeighborInfo),
     /// It is gone, as it was.
     Removed(NeighborInfo),
@@ -127,8 +127,8 @@ pub enum NeighborError {
     /// An address that no neighbour can have.
     #[error("{0} cannot be a neighbor's address")]
     Address(IpAddr),
-    /// A link address that no neighbour can have.
-    #[error("{0} is not a unicast link address")]
+    /// A MAC address that no neighbour can have.
+    #[error("{0} is not a unicast MAC address")]
     Mac(MacAddr),
     /// The limit of dynamic entries.
     #[error("the limit of {0} dynamic neighbors is reached")]

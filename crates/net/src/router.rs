@@ -130,7 +130,7 @@ pub struct Router {
     pub(crate) neighbors: Neighbors,
     /// Own IPv6 addresses' checks, router advertisements.
     pub(crate) nd: Nd,
-    /// Bridge domains, link addresses, tag rewrites.
+    /// Bridge domains, MAC addresses, tag rewrites.
     pub(crate) l2: L2,
     /// Which tags belong to which sub-interface.
     pub(crate) vlans: Published<VlanTable>,

@@ -11,7 +11,7 @@
 //! changes, flows may move; packets of a flow that moves can overtake those still under way at that moment.
 //!
 //! What the hash takes in: addresses, protocol and (with [`RssConfig::l4`]) ports of IPv4 and IPv6, behind up to two VLAN tags;
-//! of fragments no ports, so that all fragments of a datagram meet; of other frames the link addresses. A symmetric hash is
+//! of fragments no ports, so that all fragments of a datagram meet; of other frames the MAC addresses. A symmetric hash is
 //! the same for both directions of a flow. It is seeded at random at start, so that nobody outside can choose who is overloaded.
 //!
 //! Limits: workers that are not there at the moment are passed over and used when they come.

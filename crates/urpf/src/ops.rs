@@ -21,6 +21,7 @@ const EXAMPLES: &[&str] = &["set urpf ip4 rx strict host-eth1", "set urpf-accept
 /// Adds the plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.examples(EXAMPLES);
+    registry.messages(&[("set urpf", &["urpf_update_v2", "urpf_update"]), ("show urpf", &["urpf_interface_dump"])]);
     registry.declare::<SetUrpf>().declare::<SetAccepted>().declare::<ShowUrpf>();
     registry.configuration(Stage::Services, |_| whole(configuration)).covers(&["urpf_set", "urpf_accept_set"]);
 }

@@ -1,7 +1,7 @@
 //! Descriptions of commands: `help`, `?`, `choices`, and the reference in Markdown.
 
 use super::tree::{Entry, Tree, join};
-use crate::operation::{Align, Text, TextTable, View};
+use crate::operation::{Align, Notes, Text, TextTable, View};
 use crate::request::{Argument, ArgumentHelp};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -110,38 +110,68 @@ fn with_syntax(path: &str, syntax: &str) -> String {
     if syntax.is_empty() { path.to_owned() } else { format!("{path} {syntax}") }
 }
 
+/// What the reference says first.
+const PREFACE: &str = "\
+# Commands
+
+Generated from the command tree. Each word may be shortened to what is unique among the words at its level;
+arguments come in any order unless the syntax says otherwise. `<x>` is a value, `[ ]` is optional, `|` separates
+alternatives. A value without a range takes all that its kind can hold.
+
+Each command has up to two counterparts for programs:
+
+- The **operation** is for `json.sock`: `{\"op\": \"errors_show\", \"request\": {\"zeros\": true}}`. The table of a command's arguments names
+  their fields: `paths[].weight` is the field `weight` of each element of the list `paths`, `change.mtu` the field `mtu` within `change`.
+  Examples show whole requests, and so does `quiverctl --json \"show configuration\"`. `{\"command\": \"show errors\", \"json\": true}` runs a command as it
+  is typed.
+- The **message** is for the binary API, which is VPP's ([api.md](api.md)). `cli_inband` runs a command that has no message, and answers with its text.
+";
+
 /// The reference of all commands in Markdown, one section for each first word.
-pub(crate) fn markdown<C>(root: &Tree<C>, example: impl Fn(&str) -> Option<&'static str>) -> String {
-    let mut out = String::from(
-        "# Commands\n\nGenerated from the command tree. Each word may be shortened to what is unique among the words at its level;\narguments come in any order unless the syntax says otherwise. `<x>` is a value, `[ ]` is optional, `|` separates\nalternatives.\n\nThe operation is the command's counterpart on `json.sock`: `{\"op\": \"errors_show\", \"request\": {\"zeros\": true}}`. Its fields are in the\ntable of the command's arguments; where a field is missing there, `quiverctl --json \"show configuration\"` shows requests as they are\nsent. `{\"command\": \"show errors\", \"json\": true}` runs a command as it is typed. In the binary API `cli_inband` does that; the messages are in [api.md](api.md).\n",
-    );
+pub(crate) fn markdown<C>(
+    root: &Tree<C>,
+    example: impl Fn(&str) -> Option<(&'static str, Option<String>)>,
+    notes: &Notes,
+) -> String {
+    let mut out = String::from(PREFACE);
     let cell = |text: &str| text.replace('|', "\\|");
     for (word, node) in &root.children {
         let _ = writeln!(out, "\n## {word}\n");
-        out.push_str("| command | what it does | operation |\n| --- | --- | --- |\n");
+        out.push_str("| command | what it does | message | operation |\n| --- | --- | --- | --- |\n");
         for entry in node.entries() {
             let line = with_syntax(entry.command.path, entry.command.syntax);
             let operation = entry.operation.map(|name| format!("`{name}`")).unwrap_or_default();
-            let _ = writeln!(out, "| `{}` | {} | {operation} |", cell(&line), cell(entry.command.help));
+            let messages: Vec<_> = notes.messages(entry.command.path).iter().map(|name| format!("`{name}`")).collect();
+            let (help, messages) = (cell(entry.command.help), messages.join(", "));
+            let _ = writeln!(out, "| `{}` | {help} | {messages} | {operation} |", cell(&line));
         }
         for entry in node.entries() {
-            let mut arguments = entry.arguments.iter().filter(|argument| !argument.is_hidden()).peekable();
+            let declared = entry.arguments.iter().filter(|argument| !argument.is_hidden());
+            let declared = declared.map(|a| (a.in_brackets(), a.json_field().unwrap_or_default().to_owned(), a.help()));
+            let by_hand = notes.arguments(entry.command.path).iter();
+            let by_hand =
+                by_hand.map(|(argument, field, meaning)| ((*argument).to_owned(), (*field).to_owned(), (*meaning).to_owned()));
+            let mut arguments = declared.chain(by_hand).peekable();
             let example = example(entry.command.path);
             if example.is_none() && arguments.peek().is_none() {
                 continue;
             }
             let _ = writeln!(out, "\n### {}", entry.command.path);
-            if let Some(example) = example {
-                let _ = writeln!(out, "\nExample: `{example}`");
+            if let Some((line, request)) = example {
+                let _ = writeln!(out, "\nExample: `{line}`");
+                request.iter().for_each(|request| out.push_str(&format!("\nIn JSON: `{request}`\n")));
             }
             if arguments.peek().is_some() {
                 out.push_str("\n| argument | field | meaning |\n| --- | --- | --- |\n");
             }
-            for argument in arguments {
-                let field = argument.json_field().unwrap_or_default();
-                let _ = writeln!(out, "| `{}` | {field} | {} |", cell(&argument.in_brackets()), cell(&argument.help()));
+            for (argument, field, meaning) in arguments {
+                let _ = writeln!(out, "| `{}` | {field} | {} |", cell(&argument), cell(&meaning));
             }
         }
+    }
+    if !notes.alone().is_empty() {
+        out.push_str("\n## Messages without a command\n\nWhat only programs need: connections, events, whole tables replaced.\n\n");
+        notes.alone().iter().for_each(|name| out.push_str(&format!("- `{name}`\n")));
     }
     out
 }

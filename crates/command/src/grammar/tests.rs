@@ -275,9 +275,10 @@ fn completion_knows_words_keywords_and_names() {
 
 #[test]
 fn the_reference_lists_every_command() {
-    let markdown = registry().markdown();
+    let markdown = registry().markdown(&Fake::default());
     assert!(markdown.contains("\n## show\n"));
     assert!(markdown.contains("| `set interface state <if> up\\|down` | Sets the administrative state |"));
+    assert!(registry().reference_problems(&["x"]).iter().any(|problem| problem.contains("name its command")));
 }
 
 proptest! {

@@ -1,7 +1,7 @@
 //! All operations and commands of a running router.
 
 use super::{
-    Access, Answer, Invocation, OpError, Operation, Outcome, View,
+    Access, Answer, Invocation, Notes, OpError, Operation, Outcome, View,
     invocation::{InCommand, Recorded},
     retval,
 };
@@ -68,11 +68,12 @@ type FindCollector<C> = fn(&C) -> Option<Rc<dyn Collector>>;
 /// ```
 pub struct Registry<C> {
     operations: BTreeMap<&'static str, FromJson<C>>,
-    tree: Tree<C>,
+    pub(super) tree: Tree<C>,
     values: BTreeMap<&'static str, Values<C>>,
     access: BTreeMap<&'static str, Access>,
     absent: &'static [Absent],
     examples: Vec<&'static str>,
+    pub(super) notes: Notes,
     sections: Vec<(Stage, Section<C>)>,
     actions: BTreeSet<&'static str>,
     covered: BTreeSet<&'static str>,
@@ -118,6 +119,7 @@ impl<C> Default for Registry<C> {
             access: BTreeMap::new(),
             absent: &[],
             examples: Vec::new(),
+            notes: Notes::default(),
             sections: Vec::new(),
             actions: BTreeSet::new(),
             covered: BTreeSet::new(),
@@ -213,7 +215,7 @@ impl<C: 'static> Registry<C> {
         }
     }
 
-    fn example(&self, path: &str) -> Option<&'static str> {
+    pub(super) fn example(&self, path: &str) -> Option<&'static str> {
         self.examples.iter().find(|line| line.starts_with(path) && self.command_words(line) == Some(path)).copied()
     }
 
@@ -399,11 +401,6 @@ impl<C: 'static> Registry<C> {
     /// All commands, in order of their words.
     pub fn commands(&self) -> impl Iterator<Item = CommandHelp> {
         HelpReply::new(&self.tree, "", true).with_examples(|path| self.example(path)).choices.into_iter()
-    }
-
-    /// The reference of all commands, in Markdown.
-    pub fn markdown(&self) -> String {
-        grammar::markdown(&self.tree, |path| self.example(path))
     }
 
     /// A command that also leads to longer ones may have got a mistyped word of those.

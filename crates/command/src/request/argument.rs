@@ -45,7 +45,7 @@ pub struct Argument {
     pub range: Option<(u64, u64)>,
     /// Value that it has where it is not given, as the declaration says it.
     pub default: Option<&'static str>,
-    /// A link address that one station may have, and not a group of them.
+    /// A MAC address that one station may have, and not a group of them.
     pub unicast: bool,
     /// Its word says no.
     pub negates: bool,

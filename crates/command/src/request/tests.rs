@@ -21,7 +21,7 @@ request! {
     pub change Open "device_open" ["create device", "open"] {
         /// Name of the kernel's device.
         pub host_if: String = "host-if <linux-if>",
-        /// Link address.
+        /// MAC address.
         pub mac: Option<[u8; 6]> = "hw-addr <mac>" unicast(),
         /// Entries of a ring.
         pub size: Option<usize> = "size <n>" range(64..=4096),
@@ -202,7 +202,7 @@ fn errors_name_the_word_and_what_was_expected() {
     assert_eq!(error("open host-if a size 63"), "open: invalid size `63'; expected 64 to 4096");
     assert_eq!(error("open host-if a size x"), "open: invalid size `x'; expected a number");
     assert_eq!(error("open host-if a mtu 4294967296"), "open: invalid mtu `4294967296'; expected 0 to 4294967295");
-    assert_eq!(error("open host-if a hw-addr 1:0:0:0:0:1"), "open: not a unicast link address (hw-addr 01:00:00:00:00:01)");
+    assert_eq!(error("open host-if a hw-addr 1:0:0:0:0:1"), "open: not a unicast MAC address (hw-addr 01:00:00:00:00:01)");
     assert_eq!(error("open host-if a learn 2"), "open: invalid learn `2'; expected `on' or `off'");
     assert_eq!(error("set state"), "set state: missing interface; expected <if> up|down");
     assert_eq!(error("set state pg0"), "set state: incomplete command; expected `up' or `down'");

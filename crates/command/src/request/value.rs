@@ -110,7 +110,7 @@ impl Value for [u8; 6] {
 
     fn check(&self, argument: &Argument) -> Result<(), OpError> {
         if argument.unicast && (self[0] & 1 == 1 || *self == [0; 6]) {
-            return Err(OpError::invalid(argument.what(), self.text(), "not a unicast link address"));
+            return Err(OpError::invalid(argument.what(), self.text(), "not a unicast MAC address"));
         }
         Ok(())
     }

@@ -8,5 +8,6 @@ use quiver_privilege::account::find_group;
 /// # Errors
 /// A group that the system does not know.
 pub fn group_id(value: &Value) -> Result<u32, ConfigError> {
-    find_group(value.text()).map_err(|text| value.error(text))
+    let remedy = |text| format!("{text}; `groupadd --system {}' makes it, or name another", value.text());
+    find_group(value.text()).map_err(|text| value.error(remedy(text)))
 }

@@ -58,7 +58,8 @@ impl Wish {
         let unix = &startup.unix;
         let gid = unix.gid.as_ref().map(group_id).transpose()?;
         let Some(value) = &unix.rights.user else { return Ok(Self { account: None, owner: Owner { uid: None, gid } }) };
-        let mut account = Account::find(value.text()).map_err(|text| value.error(text))?;
+        let mut account = Account::find(value.text())
+            .map_err(|text| value.error(format!("{text}; `useradd --system {}' makes it, or name another", value.text())))?;
         account.gid = gid.unwrap_or(account.gid);
         may_become(&account).map_err(|error| value.error(error.to_string()))?;
         let owner = match rustix::process::geteuid().as_raw() {

@@ -38,7 +38,7 @@ request! {
         pub name: Option<String> = "name <name>",
         /// MAC address of the interface; derived from the machine and the name where absent.
         pub mac: Option<[u8; 6]> = "hw-addr <mac>" unicast(),
-        /// The interface takes the device's link address.
+        /// The interface takes the device's MAC address.
         pub mac_reuse: bool = "mac-reuse",
         /// Entries of the fill and rx rings.
         pub rx_size: Option<usize> = "rx-queue-size <n>",

@@ -84,7 +84,7 @@ words! {
 }
 
 request! {
-    /// Switches the recording of API messages, or forgets them.
+    /// Starts or stops the recording of API messages, or discards what was recorded.
     pub change ChangeTrace "api_trace_set" ["api trace"] {
         /// Change.
         pub change: TraceChange = "on|off|free",
@@ -223,7 +223,7 @@ impl Text for ClientList {
 }
 
 request! {
-    /// Shows VPP's kind of hash tables, of which there are none here.
+    /// Accepted for VPP's scripts: this router has no bihash tables.
     pub read ShowBihash "bihash_show" ["show bihash"] {
     } ignores {
         /// There is no more to be shown.

@@ -56,7 +56,7 @@ impl Execute<Router> for Configure {
 }
 
 request! {
-    /// Forgets the candidate of this session.
+    /// Discards the candidate of this session.
     pub change Discard "candidate_discard" ["discard"] {}
 }
 
@@ -164,9 +164,9 @@ fn compared(now: &[Entry], changes: &[Pending]) -> Lines {
 }
 
 request! {
-    /// Makes all changes of the candidate of this session, or none of them; confirms a commit that waits for that.
+    /// Applies all changes of this session's candidate, or none; or confirms a commit that waits for it.
     pub change Commit "candidate_commit" ["commit"] {
-        /// They go back by themselves unless `confirm' or `commit' follows within this time: 30s, 5m, 2h.
+        /// The changes are undone unless `confirm' or `commit' follows within this time: 30s, 5m, 2h.
         pub confirmed: Option<Span> = "confirmed <time>",
         /// What to remember of it.
         pub comment: Option<String> = "comment <text>",
@@ -388,7 +388,7 @@ impl Job<Router, Committed> for Committing {
 }
 
 request! {
-    /// Confirms a commit that would go back by itself.
+    /// Confirms a commit that would otherwise be undone.
     pub change Confirm "commit_confirm" ["confirm"] {}
 }
 
@@ -419,7 +419,7 @@ fn nothing_waits() -> OpError {
 pub const REVERT: &str = <Revert as Declared>::NAME;
 
 request! {
-    /// Goes back to what was configured before a commit that is not confirmed; what was changed since goes as well.
+    /// Undoes a commit that is not confirmed, and everything changed since.
     pub change Revert "commit_revert" ["revert"] {}
 }
 

@@ -124,7 +124,7 @@ impl Text for Errors {
 }
 
 request! {
-    /// Starts the counters of drops and events anew.
+    /// Resets the counters of drops and events.
     pub change ClearErrors "errors_clear" ["clear errors", "clear node counters"] {}
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use quiver_command::grammar::Args;
-use quiver_command::operation::{Access, Align, OpError, Outcome, Registry, Text, TextTable, View, retval};
+use quiver_command::operation::{Access, Align, OpError, Outcome, Registry, Text, TextTable, View};
 use quiver_command::request::Execute;
 use quiver_command::{commands, request};
 use quiver_graph::{NodeInfo, NodeKind, Severity};
@@ -13,6 +13,7 @@ use quiver_net::Router;
 use quiver_net::files::{Elsewhere, Files, Use};
 use serde::{Deserialize, Serialize};
 
+use super::node::no_such_node;
 use crate::drawing::{Drawing, Edge, Role, Vertex, dot, svg};
 
 /// Adds this theme's operations and commands.
@@ -68,7 +69,7 @@ impl Execute<Router> for ShowGraph {
         if let Some(node) = &self.node
             && router.graph.node(node).is_none()
         {
-            return Err(OpError::new(retval::NO_SUCH_NODE, "no such node").key("node").value(node));
+            return Err(no_such_node(router, node));
         }
         let mut previous: HashMap<&str, Vec<String>> = HashMap::new();
         for node in &nodes {

@@ -129,7 +129,7 @@ impl Text for LoggingSettings {
 }
 
 request! {
-    /// Forgets the lines of the log.
+    /// Clears the log.
     pub change ClearLogging "log_clear" ["clear logging"] {}
 }
 
@@ -168,7 +168,7 @@ impl SetLoggingClass {
 
 commands! {
     change SetLoggingClass "log_class_set" {
-        /// Sets what passes into the log for a class.
+        /// Sets from which level on a class is logged, and how many lines a second.
         ["set logging class"] "<class> [rate-limit <n>] [level <level>] [syslog-level <level>] [kmsg-level <level>]" by parse_class => class_command,
     }
 }

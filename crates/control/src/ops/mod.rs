@@ -11,6 +11,7 @@
 pub mod absent;
 pub mod af_xdp;
 pub mod api;
+pub mod arguments;
 pub mod candidate;
 pub mod clock;
 pub mod configuration;
@@ -23,6 +24,7 @@ pub mod host_interface;
 pub mod logging;
 pub mod memif;
 pub mod memory;
+pub mod messages;
 pub mod node;
 pub mod pcap;
 pub mod pcap_port;
@@ -50,7 +52,8 @@ use crate::system::Scripts;
 pub fn register(registry: &mut Registry<Router>) {
     script::register::<Router, Scripts>(registry);
     session::declare_commands(registry);
-    registry.absent(absent::ABSENT).examples(examples::EXAMPLES);
+    registry.absent(absent::ABSENT).examples(examples::EXAMPLES).arguments(arguments::ARGUMENTS);
+    registry.messages(messages::MESSAGES).messages_without_command(messages::WITHOUT_COMMAND);
     quiver_net::ops::register(registry);
     api::register(registry);
     candidate::register(registry);
@@ -80,12 +83,24 @@ pub fn register(registry: &mut Registry<Router>) {
     workers::register(registry);
 }
 
-/// The reference of the commands of a router with these plugins, in Markdown.
-pub fn reference(plugins: &[quiver_net::Plugin]) -> String {
+/// The commands of a router with these plugins.
+fn registry_of(plugins: &[quiver_net::Plugin]) -> Registry<Router> {
     let mut registry = Registry::new();
     register(&mut registry);
     plugins.iter().for_each(|plugin| (plugin.register)(&mut registry));
-    registry.markdown()
+    registry
+}
+
+/// The reference of the commands of a router with these plugins, in Markdown.
+pub fn reference(plugins: &[quiver_net::Plugin], router: &Router) -> String {
+    registry_of(plugins).markdown(router)
+}
+
+/// Where that reference does not agree with the commands, or with the messages that these plugins answer.
+pub fn reference_problems(plugins: &[quiver_net::Plugin]) -> Vec<String> {
+    let table = crate::daemon::message_table(plugins);
+    let answered: Vec<_> = table.accesses().map(|(message, _)| message).collect();
+    registry_of(plugins).reference_problems(&answered)
 }
 
 /// The reference of `startup.conf` for a router with these plugins.

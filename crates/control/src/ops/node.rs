@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use quiver_command::grammar::{Args, Command};
+use quiver_command::grammar::{Args, Command, nearest};
 use quiver_command::operation::{Align, Invocation, OpError, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_command::request::Execute;
 use quiver_command::{commands, request};
@@ -25,7 +25,7 @@ pub fn register(registry: &mut Registry<Router>) {
         .command_of::<SetNodeLoop>(Command {
             path: "set node function",
             syntax: "<node> <variant>",
-            help: "Sets for which instruction set a node's loop is built",
+            help: "Chooses the instruction set of a node's loop",
             parse: |args, _| {
                 let node = args.word("node")?.into_owned();
                 Ok(Invocation::new::<SetNodeLoop>(SetNodeLoop {
@@ -36,6 +36,16 @@ pub fn register(registry: &mut Registry<Router>) {
                 }))
             },
         });
+}
+
+/// The error of a node that is not there, with the one that may have been meant.
+pub(super) fn no_such_node(router: &Router, name: &str) -> OpError {
+    let error = OpError::new(retval::NO_SUCH_NODE, "no such node").key("node").value(name);
+    let nodes = router.graph.nodes();
+    match nearest(name, nodes.iter().map(|node| node.name.as_str())) {
+        Some(meant) => error.remedy(format!("did you mean `{meant}'?")),
+        None => error.remedy("`show vlib graph' lists all"),
+    }
 }
 
 fn variant(args: &mut Args<'_>) -> Result<String, OpError> {
@@ -111,7 +121,7 @@ impl Execute<Router> for ShowNode {
         let nodes = router.graph.nodes();
         let by_number = self.node.parse::<u16>().ok();
         let node = nodes.iter().find(|node| node.name == self.node || Some(node.id.0) == by_number);
-        let node = node.ok_or_else(|| OpError::new(retval::NO_SUCH_NODE, "no such node").key("node").value(&self.node))?;
+        let node = node.ok_or_else(|| no_such_node(router, &self.node))?;
         let threads = router.graph.fleet().threads();
         let neighbour = |slot: usize, name: &str| {
             let id = router.graph.node(name);

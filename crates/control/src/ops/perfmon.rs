@@ -88,7 +88,7 @@ fn not_started() -> OpError {
 }
 
 request! {
-    /// Counts them no longer; `show perfmon' still shows what was counted.
+    /// Stops counting; `show perfmon' still shows what was counted.
     pub change StopPerfmon "perfmon_stop" ["perfmon stop"] {}
 }
 

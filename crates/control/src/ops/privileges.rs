@@ -27,7 +27,7 @@ pub fn rights(router: &Router) -> Arc<dyn Rights> {
 }
 
 request! {
-    /// Shows as whom the router runs, and what it may do.
+    /// Shows the router's user, its capabilities and its limits.
     pub read ShowPrivileges "privileges_show" ["show privileges"] {}
 }
 

@@ -219,7 +219,7 @@ impl Job<Router, Lines> for Compare {
 }
 
 request! {
-    /// Brings the running configuration back to a checkpoint, while packets flow: only what differs is changed, all of it or nothing.
+    /// Goes back to a checkpoint while packets flow: changes only what differs, all of it or nothing.
     pub change Rollback "configuration_rollback" ["rollback"] {
         /// Name of the checkpoint, or number: 1 is what was configured before the last rollback.
         pub checkpoint: String = "<checkpoint>",

@@ -331,7 +331,7 @@ impl ThreadRuntime {
 }
 
 request! {
-    /// Starts the figures of `show runtime' anew.
+    /// Resets the figures of `show runtime'.
     pub change ClearRuntime "runtime_clear" ["clear runtime"] {}
 }
 

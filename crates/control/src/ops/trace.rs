@@ -11,6 +11,7 @@ use quiver_graph::{NodeKind, TRACE_MAX, TraceRecord, thread_name};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
+use super::node::no_such_node;
 use crate::calendar::Civil;
 use crate::system::System;
 
@@ -69,10 +70,6 @@ fn parse_filter(args: &mut Args<'_>) -> Result<SetTraceFilter, OpError> {
     Ok(SetTraceFilter { filter })
 }
 
-fn no_such_node(name: &str) -> OpError {
-    OpError::new(retval::NO_SUCH_NODE, "no such node").key("node").value(name)
-}
-
 request! {
     /// Traces the next packets that an input node brings in.
     pub change AddTrace "trace_add" ["trace add"] {
@@ -93,7 +90,7 @@ impl Execute<Router> for AddTrace {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let node = router.graph.nodes().into_iter().find(|node| node.name == self.node);
-        let node = node.ok_or_else(|| no_such_node(&self.node))?;
+        let node = node.ok_or_else(|| no_such_node(router, &self.node))?;
         if node.kind != NodeKind::Input {
             let text = format!("node `{}' doesn't support per-node tracing", node.name);
             return Err(OpError::new(retval::UNSUPPORTED, text)
@@ -313,7 +310,7 @@ impl Execute<Router> for SetTraceFilter {
         if let Filter::Include(node, _) | Filter::Exclude(node, _) = &self.filter
             && router.graph.node(node).is_none()
         {
-            return Err(no_such_node(node));
+            return Err(no_such_node(router, node));
         }
         System::of_mut(router)?.trace.filter = self.filter;
         Ok(Outcome::Done(()))
@@ -321,7 +318,7 @@ impl Execute<Router> for SetTraceFilter {
 }
 
 request! {
-    /// Sets how `show trace' writes time.
+    /// Sets the time format of `show trace'.
     pub change SetTraceStamp "trace_timestamp_set" ["set trace timestamp-format"] {
         /// The form.
         pub format: Stamp = "relative|unix|datetime",

@@ -16,7 +16,7 @@ pub enum MemifError {
         allowed: &'static str,
     },
     /// No such socket.
-    #[error("memif socket {0} does not exist (create memif socket id {0} filename …)")]
+    #[error("memif socket {0} does not exist; `create memif socket id {0} filename <path>' makes it")]
     NoSocket(u32),
     /// The number is taken by another file.
     #[error("memif socket {id} exists already, with file {path}")]
@@ -38,7 +38,7 @@ pub enum MemifError {
     #[error("memif socket {0} is in use; delete its interfaces first")]
     SocketBusy(u32),
     /// The first socket stays.
-    #[error("memif socket 0 cannot be changed")]
+    #[error("memif socket 0 is the router's own: it can be neither changed nor deleted")]
     SocketFixed,
     /// A path that no socket can have.
     #[error("{0} is not a path that a socket can have (at most 107 bytes)")]

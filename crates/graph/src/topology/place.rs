@@ -73,7 +73,7 @@ impl fmt::Display for PlacementError {
         match self {
             Self::NeedsMainCore(key) => write!(f, "{key} needs main-core to be set"),
             Self::CountAndList => write!(f, "workers and corelist-workers exclude each other"),
-            Self::NoSuchCpu(cpu) => write!(f, "cpu {cpu} does not exist"),
+            Self::NoSuchCpu(cpu) => write!(f, "cpu {cpu} does not exist; `lscpu' lists those of this machine"),
             Self::Offline(cpu) => write!(f, "cpu {cpu} is offline"),
             Self::NotAllowed(cpu) => {
                 write!(f, "cpu {cpu} is outside the CPUs this process may use (affinity or cpuset)")
@@ -84,7 +84,7 @@ impl fmt::Display for PlacementError {
             Self::TooFew { key, wanted, usable } => {
                 write!(f, "{key} {wanted}: only {usable} CPUs are usable for that")
             }
-            Self::TooMany(workers) => write!(f, "{workers} workers: at most {WORKERS_MAX} are supported"),
+            Self::TooMany(workers) => write!(f, "{workers} workers are too many; use at most {WORKERS_MAX}"),
         }
     }
 }

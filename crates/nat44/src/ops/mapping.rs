@@ -23,7 +23,7 @@ commands! {
     change Mapping "nat44_mapping_set" {
         /// Maps an address, or an address and a port, to one outside.
         ["nat44 add static mapping"] "[tcp|udp|icmp] local <ip4> [<port>] external <ip4>|<if> [<port>] [vrf <id>] [twice-nat|self-twice-nat] [out2in-only] [tag <s>] [del]" by parse_static => command,
-        /// Leaves an address, or one port of it, as it is.
+        /// Excludes an address, or one of its ports, from translation.
         ["nat44 add identity mapping"] "<ip4>|external <if> [<proto> <port>] [vrf <id>] [tag <s>] [del]" by parse_identity,
         /// Maps an address and a port outside to several inside, by weight.
         ["nat44 add load-balancing static mapping"] "protocol tcp|udp external <ip4>:<port> local <ip4>:<port> [vrf <id>] probability <n> [local <ip4>:<port> ...] [twice-nat|self-twice-nat] [out2in-only] [affinity <s>] [tag <s>] [del]" by parse_balanced,

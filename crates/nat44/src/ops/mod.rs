@@ -12,6 +12,7 @@
 
 mod configuration;
 mod mapping;
+mod reference;
 mod session;
 mod setup;
 mod show;
@@ -53,7 +54,7 @@ const EXAMPLES: &[&str] = &[
 
 /// Adds the plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.examples(EXAMPLES);
+    registry.examples(EXAMPLES).arguments(reference::ARGUMENTS).messages(reference::MESSAGES);
     registry.actions(&["nat44_session_delete", "nat44_sessions_clear"]);
     setup::register(registry);
     mapping::register(registry);

@@ -57,7 +57,7 @@ impl Execute<Router> for Disable {
 }
 
 request! {
-    /// Puts interfaces inside or outside, with output-feature outside of all others, or takes them from there.
+    /// Makes interfaces inside or outside (with output-feature: outside of all others), or neither.
     pub change SetInterface "nat44_interface_set" ["set interface nat44"] {
         /// Interfaces inside.
         pub inside: Vec<IfRef> = "in <if>",

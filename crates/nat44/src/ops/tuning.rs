@@ -82,7 +82,7 @@ impl Execute<Router> for ShowWorkers {
 }
 
 request! {
-    /// Lowers the greatest segment size that TCP connections through the NAT agree on.
+    /// Clamps the maximum segment size (MSS) of TCP connections through the NAT.
     pub change SetMss "nat_mss_clamping_set" ["nat mss-clamping"] {
         /// Bytes; none: connections agree on what they like.
         pub bytes: Option<u16> = "<bytes>|disable" said() range(MSS_LEAST as u64..=u16::MAX as u64),

@@ -33,7 +33,7 @@ pub enum Way {
     Route6 { prefixes: Vec<(u128, u8)> },
     /// Frames pass whole.
     CrossConnect,
-    /// Frames pass by link address: so many stations, half of them behind either port.
+    /// Frames pass by MAC address: so many stations, half of them behind either port.
     Bridge { stations: u32 },
 }
 

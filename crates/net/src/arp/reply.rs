@@ -123,7 +123,7 @@ fn judge(view: &View, known: Known, message: &ArpHeader, link_source: impl FnOnc
         return (Action::Drop(End::TargetUnset), None);
     }
     if sender == target {
-        // An announcement: who knows the neighbour, learns its new link address.
+        // An announcement: who knows the neighbour, learns its new MAC address.
         let evidence = Evidence::Advert { mac: Some(mac), solicited: false, overrides: true };
         let said = local.then_some(What::Heard { evidence, create: false });
         return (Action::Drop(End::Gratuitous), said);

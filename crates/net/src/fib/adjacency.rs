@@ -1,6 +1,6 @@
 //! Adjacencies: how to reach a neighbour, or how to ask for one.
 //!
-//! A record that packets can reach changes by one store or not at all. Where more than a word must change (own link address,
+//! A record that packets can reach changes by one store or not at all. Where more than a word must change (own MAC address,
 //! length of the link header), the adjacency moves: a new record is filled, the buckets that lead to it are stored, and the
 //! old index is free after a grace period.
 
@@ -63,7 +63,7 @@ pub struct AdjacencyInfo {
     pub interface: IfIndex,
     /// Neighbour or link.
     pub kind: AdjKind,
-    /// Neighbour's link address, where known.
+    /// Neighbour's MAC address, where known.
     pub mac: Option<MacAddr>,
     /// The record that packets read.
     pub record: AdjRecord,
@@ -263,7 +263,7 @@ impl Adjacencies {
         Ok(index)
     }
 
-    /// Brings a record up to date with its interface and the neighbour's link address. Gives the index where it is now:
+    /// Brings a record up to date with its interface and the neighbour's MAC address. Gives the index where it is now:
     /// another one if packets could have seen half of the change.
     pub fn update(&mut self, env: &mut Env<'_>, records: &mut Records, index: u32, mac: Option<MacAddr>) -> Result<u32, FibError> {
         let path = self.get(index).and_then(|a| self.path_mtu(env, &a.key));

@@ -371,7 +371,7 @@ impl Router {
         Ok(())
     }
 
-    /// A neighbour's link address has become known or has changed (`Some`), or is not known any more (`None`). Buckets that
+    /// A neighbour's MAC address has become known or has changed (`Some`), or is not known any more (`None`). Buckets that
     /// lead to it are stored, one by one; the host routes of a neighbour that a route to its link covers come and go with it.
     ///
     /// # Errors

@@ -48,7 +48,7 @@ impl Fib {
         Ok(now)
     }
 
-    /// A neighbour's link address is known, is another one, or is not known any more.
+    /// A neighbour's MAC address is known, is another one, or is not known any more.
     pub(crate) fn neighbor(
         &mut self,
         env: &mut Env<'_>,
@@ -86,7 +86,7 @@ impl Fib {
     }
 
     /// A neighbour has a host route in each table whose route to it is the neighbour's link (a connected prefix, or a route
-    /// that names the interface alone, in any table), as long as its link address is known: packets to it then do not come
+    /// that names the interface alone, in any table), as long as its MAC address is known: packets to it then do not come
     /// by the link's glean adjacency.
     fn host_routes<F: Select>(&mut self, env: &mut Env<'_>, index: u32) -> Result<(), FibError> {
         let Some(adjacency) = self.adjacencies.get(index) else { return Ok(()) };
@@ -236,7 +236,7 @@ impl Router {
         self.address_state(index, address) != AddressState::Duplicate
     }
 
-    /// The adjacency of a neighbour, made if there is none; incomplete until the neighbour's link address is known. It stays
+    /// The adjacency of a neighbour, made if there is none; incomplete until the neighbour's MAC address is known. It stays
     /// until the interface goes, or is lost by [`Router::neighbor_update`].
     ///
     /// # Errors

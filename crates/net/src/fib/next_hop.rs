@@ -55,7 +55,7 @@ impl Fib {
 
 impl Router {
     /// A load-balance that leads to a neighbour on an interface, and nowhere while the interface is down. It is kept until
-    /// [`release_next_hop`](Self::release_next_hop); its one bucket follows the neighbour's link address.
+    /// [`release_next_hop`](Self::release_next_hop); its one bucket follows the neighbour's MAC address.
     ///
     /// # Errors
     /// No such interface, an address that no host has, no room.

@@ -98,7 +98,17 @@ pub fn fib_error(error: &FibError) -> OpError {
         FibError::Memory => (retval::TABLE_TOO_BIG, "memory"),
         FibError::Graph(error) => return crate::ops::graph_error(error),
     };
-    OpError::new(code, error.to_string()).key(key)
+    let said = OpError::new(code, error.to_string()).key(key);
+    match error {
+        FibError::NoTable { family, id } => {
+            let ip = if *family == FamilyId::V4 { "ip" } else { "ip6" };
+            said.remedy(format!("`{ip} table add {id}' makes it"))
+        }
+        FibError::Empty => said.remedy("name a next hop or an interface behind `via'"),
+        FibError::Family { .. } => said.remedy("routes of a family have next hops of the same family"),
+        FibError::NoRoute => said.remedy("`show ip fib' and `show ip6 fib' list routes"),
+        _ => said,
+    }
 }
 
 #[cfg(test)]

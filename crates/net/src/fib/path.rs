@@ -21,7 +21,7 @@ pub enum Source {
     Cli,
     /// A protocol module or plugin.
     Plugin,
-    /// A neighbour whose link address is known.
+    /// A neighbour whose MAC address is known.
     Adjacency,
     /// Default routes that drop, in every table.
     DefaultRoute,

@@ -119,7 +119,7 @@ mod tests {
             assert_eq!(mtu(&h, x, host), path);
             h.router.neighbor_update(x, host, None).unwrap();
             h.router.neighbor_update(x, host, Some(host_mac(3))).unwrap();
-            assert_eq!(mtu(&h, x, host), path, "another link address");
+            assert_eq!(mtu(&h, x, host), path, "another MAC address");
             h.router.set_path_mtu(0, host, None).unwrap();
             assert_eq!(mtu(&h, x, host), link);
             h.router.set_path_mtu(0, host, None).unwrap();

@@ -33,7 +33,7 @@ pub enum Class {
     Receive = 2,
     /// On a link, neighbour not yet asked for; the index is the glean adjacency.
     Glean = 3,
-    /// To a neighbour whose link address is not known.
+    /// To a neighbour whose MAC address is not known.
     Incomplete = 4,
     /// To a neighbour.
     Rewrite = 5,

@@ -119,7 +119,7 @@ impl Fib {
     }
 
     /// Paths as a prefix has them: of one that is a single host, a link alone leads to that host. So the host has an adjacency
-    /// of its own, which its link address goes into, and other routes can lead through it.
+    /// of its own, which its MAC address goes into, and other routes can lead through it.
     fn of_prefix<F: Select>(prefix: F::Addr, len: u8, mut paths: Vec<Path>) -> Vec<Path> {
         if len == F::BITS {
             let host = F::address(prefix);

@@ -48,7 +48,7 @@ pub(crate) struct Tables<F: Family> {
     tracked: BTreeMap<(u32, F::Addr), Track>,
     /// Next hops whose cover is this load-balance.
     covered_by: HashMap<u32, BTreeSet<(u32, F::Addr)>>,
-    /// Neighbours whose link address is known and that may have host routes.
+    /// Neighbours whose MAC address is known and that may have host routes.
     pub neighbors: BTreeSet<(F::Addr, IfIndex)>,
 }
 

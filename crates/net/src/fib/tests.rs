@@ -178,7 +178,7 @@ fn a_host_behind_a_link_is_its_own_next_hop() {
         let prefix: IpPrefix = host.parse().unwrap();
         h.router.add_route(0, prefix, Source::Cli, vec![link]).unwrap();
         assert_eq!(h.router.route_lookup(0, prefix.addr()).unwrap().paths, [Path::neighbor(index, prefix.addr())], "{host}");
-        // Its link address goes into that adjacency, and it is removed as it was added.
+        // Its MAC address goes into that adjacency, and it is removed as it was added.
         h.router.neighbor_update(index, prefix.addr(), Some(host_mac(9))).unwrap();
         assert_eq!(h.router.route_lookup(0, prefix.addr()).unwrap().buckets[0].class(), Class::Rewrite);
         h.router.remove_route(0, prefix, Source::Cli, Some(&[link])).unwrap();

@@ -133,7 +133,7 @@ pub fn made(created: &Created) -> InterfaceIndex {
     InterfaceIndex(created.interfaces.first().map_or(ALL, |interface| interface.sw_if_index))
 }
 
-/// A link address, where one is given.
+/// A MAC address, where one is given.
 pub fn given(mac: &MacAddress) -> Option<[u8; 6]> {
     Some(mac.0).filter(|mac| *mac != [0; 6])
 }

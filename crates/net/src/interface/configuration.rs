@@ -22,7 +22,7 @@ pub struct Origin {
     pub mtu: u32,
     /// Largest frame that its device took, bytes without FCS.
     pub max_frame: u32,
-    /// Its first link address.
+    /// Its first MAC address.
     pub mac: quiver_wire::MacAddr,
     /// The request that made it; none where none did (`local0`, what `startup.conf` makes), and for sub-interfaces.
     pub request: Option<Entry>,

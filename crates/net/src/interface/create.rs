@@ -32,7 +32,7 @@ pub struct NewInterface {
     pub name: String,
     /// What it is.
     pub kind: Kind,
-    /// Own link address.
+    /// Own MAC address.
     pub mac: MacAddr,
     /// Largest layer-3 packet, bytes.
     pub mtu: u32,

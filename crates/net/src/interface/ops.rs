@@ -3,7 +3,7 @@
 //! | file | commands |
 //! |---|---|
 //! | `create` | loopbacks, sub-interfaces, host interfaces |
-//! | `change` | state, MTU, link address, name, tag, promiscuous mode, features, layer 2 |
+//! | `change` | state, MTU, MAC address, name, tag, promiscuous mode, features, layer 2 |
 //! | `slices` | what makes or removes thousands |
 //! | `show` | `show interface`, `show hardware-interfaces`, `show mode`, features of an interface |
 

@@ -106,20 +106,20 @@ impl Router {
         Ok(())
     }
 
-    /// Another link address.
+    /// Another MAC address.
     ///
     /// # Errors
     /// No such interface, or an address that no interface can have.
     pub fn set_mac(&mut self, index: IfIndex, mac: MacAddr) -> Result<(), InterfaceError> {
         if !mac.is_unicast() || mac.is_zero() {
-            return Err(InterfaceError::NotPossible(format!("{mac} is not a unicast link address")));
+            return Err(InterfaceError::NotPossible(format!("{mac} is not a unicast MAC address")));
         }
         let interface = self.interface_mut(index)?;
         if interface.kind == Kind::Local {
-            return Err(InterfaceError::NotPossible("local0 has no link address".into()));
+            return Err(InterfaceError::NotPossible("local0 has no MAC address".into()));
         }
         if !interface.has_link_layer() {
-            return Err(InterfaceError::NotPossible(format!("{} carries IP packets, without link addresses", interface.name)));
+            return Err(InterfaceError::NotPossible(format!("{} carries IP packets, without MAC addresses", interface.name)));
         }
         let parent = interface.parent;
         let all: Vec<IfIndex> = std::iter::once(parent).chain(self.interfaces.subs(parent)).collect();
@@ -154,7 +154,7 @@ impl Router {
         Ok(())
     }
 
-    /// Accept frames to any link address.
+    /// Accept frames to any MAC address.
     ///
     /// # Errors
     /// No such interface.

@@ -103,7 +103,7 @@ fn routes(interface: IfIndex, address: IpAddr, len: u8, source: IpAddr, broadcas
 }
 
 /// Directed broadcasts are not forwarded unless that is asked for (RFC 2644). Then the broadcast address is as a neighbour
-/// whose link address is everybody's.
+/// whose MAC address is everybody's.
 fn broadcast_path(interface: IfIndex, address: Ipv4Addr, on: bool) -> Path {
     if on { Path::neighbor(interface, address.into()) } else { Path::new(Hop::Drop) }
 }
@@ -262,7 +262,7 @@ impl Router {
         Ok(())
     }
 
-    /// Gives the broadcast address of a prefix everybody's link address, or takes it away.
+    /// Gives the broadcast address of a prefix everybody's MAC address, or takes it away.
     fn update_broadcast(&mut self, index: IfIndex, address: IpAddr, len: u8, on: bool) -> Result<(), FibError> {
         match broadcast_of(address, len) {
             Some(broadcast) => self.neighbor_update_without_route(index, broadcast.into(), on.then_some(MacAddr::BROADCAST)),
@@ -320,7 +320,7 @@ impl Router {
         Ok(())
     }
 
-    /// Gives an interface IPv6: a link-local address made from its link address (RFC 4862, 5.3), if it has none.
+    /// Gives an interface IPv6: a link-local address made from its MAC address (RFC 4862, 5.3), if it has none.
     ///
     /// # Errors
     /// No such interface, `local0`, or no room.

@@ -131,7 +131,7 @@ pub struct EnableIp6 {
 
 commands! {
     change EnableIp6 "sw_interface_ip6_enable_disable" {
-        /// Gives an interface a link-local address made from its link address.
+        /// Gives an interface a link-local address made from its MAC address.
         ["enable ip6 interface"] { interface: IfRef = "<if>" } => { interface, enable: true },
         /// Takes the link-local address away from an interface without other IPv6 addresses.
         ["disable ip6 interface"] { interface: IfRef = "<if>" } => { interface, enable: false },

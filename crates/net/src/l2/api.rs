@@ -1,4 +1,4 @@
-//! `l2`: cross-connects, bridge domains, link addresses, tag rewrite.
+//! `l2`: cross-connects, bridge domains, MAC addresses, tag rewrite.
 
 use quiver_api::Text;
 use quiver_api::defs::*;

@@ -197,7 +197,7 @@ impl Router {
         Ok(())
     }
 
-    /// Tells a domain which link address belongs to an IP address, for answers in its place; `None` takes it back.
+    /// Tells a domain which MAC address belongs to an IP address, for answers in its place; `None` takes it back.
     ///
     /// # Errors
     /// No such domain or entry, or no station's address.
@@ -281,7 +281,7 @@ impl Router {
             L2Mode::CrossConnect(peer) => {
                 let to = self.interfaces.expect(peer)?;
                 if peer == index || to.kind == Kind::Local {
-                    let text = format!("{} cannot be cross-connected to {}", interface.name, to.name);
+                    let text = format!("{} cannot be cross-connected to {}; it takes two interfaces", interface.name, to.name);
                     return Err(InterfaceError::NotPossible(text));
                 }
             }

@@ -1,8 +1,8 @@
-//! Which link address is behind which interface: a hash that workers read without locks and main alone writes.
+//! Which MAC address is behind which interface: a hash that workers read without locks and main alone writes.
 //!
 //! ```text
 //!   bucket, one cache line:  | key 0 | key 1 | key 2 | key 3 | value 0 | value 1 | value 2 | value 3 |
-//!   key                      | bridge-domain index (16) | link address (48) |                        0: empty
+//!   key                      | bridge-domain index (16) | MAC address (48) |                        0: empty
 //!   value                    | - (16) | last heard, s (16) | flags (8) | interface (24) |             0: none
 //! ```
 //!

@@ -89,7 +89,7 @@ impl Router {
             // The table may have begun to grow: the next try will do.
             while self.l2.macs.step() {}
             if !self.l2.macs.set(key, value) {
-                return Err(L2Error::Full("link address"));
+                return Err(L2Error::Full("MAC address"));
             }
         }
         self.wake_process(super::PROCESS, 0);

@@ -1,4 +1,4 @@
-//! `l2-arp-term`: questions for a link address (ARP, neighbour solicitations) are answered from the domain's own table, so
+//! `l2-arp-term`: questions for a MAC address (ARP, neighbour solicitations) are answered from the domain's own table, so
 //! that they need not be flooded. What the table does not know, and what is no plain question, is flooded as ever.
 
 use std::net::{IpAddr, Ipv6Addr};

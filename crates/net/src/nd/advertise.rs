@@ -62,7 +62,7 @@ pub struct RaConfig {
     pub managed: bool,
     /// Other configuration is to be had from DHCPv6.
     pub other: bool,
-    /// The option with our link address is left out.
+    /// The option with our MAC address is left out.
     pub hide_link_address: bool,
     /// Hosts that ask are answered alone.
     pub unicast: bool,

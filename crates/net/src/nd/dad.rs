@@ -1,7 +1,7 @@
 //! Duplicate address detection (RFC 4862, section 5.4): an address is tentative until nobody has said that it is taken.
 //!
 //! It starts when an address is added to an interface that is up, and again for all addresses when an interface comes up or
-//! gets another link address. A duplicate is written to the log, its routes to this router are taken out, and it is tried
+//! gets another MAC address. A duplicate is written to the log, its routes to this router are taken out, and it is tried
 //! again when the link comes up next.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -128,7 +128,7 @@ commands! {
 pub enum NdOption {
     /// None are sent.
     Suppress,
-    /// Without our link address.
+    /// Without our MAC address.
     SuppressLinkLayer,
     /// Addresses are to be had from DHCPv6.
     Managed,

@@ -1,4 +1,4 @@
-//! `ip4-arp`, `ip4-glean`, `ip6-discover-neighbor`, `ip6-glean`: packets whose neighbour's link address is not known. The
+//! `ip4-arp`, `ip4-glean`, `ip6-discover-neighbor`, `ip6-glean`: packets whose neighbour's MAC address is not known. The
 //! neighbour is asked for, the packet waits. One text for both families.
 
 use std::sync::Arc;
@@ -264,7 +264,7 @@ pub(super) fn give_up<F: AskFamily>(cx: &mut NodeCx<'_>, packets: Vec<Packet>) {
 /// What has become of a neighbour that packets may wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Its link address is known: packets go out by this adjacency.
+    /// Its MAC address is known: packets go out by this adjacency.
     Found(u32),
     /// It does not answer.
     Silent,

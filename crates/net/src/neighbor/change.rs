@@ -135,7 +135,7 @@ impl Router {
         }
     }
 
-    /// A neighbour's link address is known: held packets go, listeners are told.
+    /// A neighbour's MAC address is known: held packets go, listeners are told.
     fn found(&mut self, key: &Key, before: Option<MacAddr>) {
         if let Some(adjacency) = self.find_adjacency(key.0, key.1) {
             self.neighbors.outcomes.push((*key, Outcome::Found(adjacency)));

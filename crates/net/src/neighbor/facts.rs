@@ -151,7 +151,7 @@ impl Teller {
     }
 }
 
-/// Facts of one neighbour share a slot, so that a new link address pushes out the old one.
+/// Facts of one neighbour share a slot, so that a new MAC address pushes out the old one.
 fn slot(fact: &Fact) -> usize {
     let number = match fact.address {
         IpAddr::V4(a) => u64::from(a.to_bits()),

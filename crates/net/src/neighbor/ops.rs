@@ -101,7 +101,7 @@ pub struct SetNeighborRequest {
     pub interface: IfRef,
     /// Address; the first of them.
     pub address: IpAddr,
-    /// Link address; not needed for removal.
+    /// MAC address; not needed for removal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
     /// Never aged, never asked, whatever is heard.
@@ -110,7 +110,7 @@ pub struct SetNeighborRequest {
     /// Without a host route.
     #[serde(default)]
     pub no_fib_entry: bool,
-    /// How many in a row, addresses and link addresses counting up.
+    /// How many in a row, addresses and MAC addresses counting up.
     #[serde(default = "one")]
     pub count: u64,
     /// Remove instead of add.
@@ -194,7 +194,7 @@ impl Operation<Router> for SetNeighbor {
         let mac = match &request.mac {
             Some(text) => text.parse().map_err(|e| OpError::invalid("mac", text, format!("{e}")))?,
             None if request.remove => MacAddr::ZERO,
-            None => return Err(OpError::new(retval::INVALID_ARGUMENT, "missing link address").key("mac")),
+            None => return Err(OpError::new(retval::INVALID_ARGUMENT, "missing MAC address").key("mac")),
         };
         let mut many = Many { interface, address: request.address, mac, request, done: 0, cancelled: false };
         if many.request.count > 1 {

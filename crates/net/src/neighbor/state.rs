@@ -26,7 +26,7 @@ pub(crate) const DELAY: u64 = 5 * SECOND;
 /// Where a neighbour stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Asked for; the link address is not known.
+    /// Asked for; the MAC address is not known.
     Incomplete,
     /// Confirmed lately.
     Reachable,
@@ -43,15 +43,15 @@ pub enum State {
 /// What was heard of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// It named its link address while it asked for something (ARP request, neighbour or router solicitation).
+    /// It named its MAC address while it asked for something (ARP request, neighbour or router solicitation).
     Seen(MacAddr),
-    /// It told its link address (ARP reply, neighbour advertisement).
+    /// It told its MAC address (ARP reply, neighbour advertisement).
     Advert {
-        /// Its link address, where it said so.
+        /// Its MAC address, where it said so.
         mac: Option<MacAddr>,
         /// Said to answer us: proves that both directions work.
         solicited: bool,
-        /// Replaces a known link address.
+        /// Replaces a known MAC address.
         overrides: bool,
     },
 }
@@ -59,7 +59,7 @@ pub enum Evidence {
 /// What evidence changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effect {
-    /// The link address is another one, or is known now.
+    /// The MAC address is another one, or is known now.
     pub mac: bool,
     /// Timers start anew.
     pub timer: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Effect {
     pub heard: bool,
 }
 
-/// State and link address of a neighbour.
+/// State and MAC address of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
     pub state: State,
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn evidence_changes_state_as_the_table_of_rfc_4861_appendix_c_says() {
         use State::*;
-        // State, evidence, state after, link address after.
+        // State, evidence, state after, MAC address after.
         let rows = [
             (Incomplete, advert(Some(B), true, false), Reachable, Some(B)),
             (Incomplete, advert(Some(B), false, true), Stale, Some(B)),

@@ -105,7 +105,7 @@ fn announcements(out: &[(IfIndex, Vec<u8>)]) -> Vec<Request> {
     all_requests(out).filter(|(.., a)| a.is_gratuitous()).collect()
 }
 
-/// Identifications of the IPv4 packets that left, in order, and the link address they went to.
+/// Identifications of the IPv4 packets that left, in order, and the MAC address they went to.
 fn packets(out: &[(IfIndex, Vec<u8>)]) -> Vec<(MacAddr, u16)> {
     let ip = |(_, f): &(IfIndex, Vec<u8>)| {
         let ethernet = EthernetHeader::read(f)?;

@@ -123,7 +123,7 @@ fn parse_create(args: &mut Args<'_>) -> Result<CreatePg, OpError> {
     let mut request = CreatePg { number, mac: None };
     while !args.is_empty() {
         if args.take_keyword("hw-addr") {
-            request.mac = Some(args.mac("link address")?);
+            request.mac = Some(args.mac("MAC address")?);
         } else if args.take_keyword("mode") {
             let mode = args.word("mode")?;
             let error = OpError::new(retval::UNSUPPORTED, format!("mode {mode} is not supported"));
@@ -253,7 +253,9 @@ impl StreamRequest {
     fn source(&self, router: &Router, start: Start) -> Result<Contents, OpError> {
         match (&self.data, &self.pcap) {
             (Some(_), Some(_)) => Err(OpError::invalid("data", "data and pcap", "a stream has either data or pcap")),
-            (None, None) => Err(OpError::unspecified("a stream needs data or pcap").key("data")),
+            (None, None) => Err(OpError::unspecified("a stream needs data or pcap")
+                .key("data")
+                .remedy("such as `data { ... }' or `pcap in.pcap'")),
             (Some(data), None) => {
                 let template = template(data, start).map_err(|e| OpError::unspecified(e.to_string()).key("data"))?;
                 Ok(Contents::Made(Source::Made(template)))
@@ -287,7 +289,7 @@ fn read_pcap(place: &Place) -> Result<Source, OpError> {
 }
 
 request! {
-    /// Lets the link of a packet-generator interface come and go.
+    /// Sets the link of a packet-generator interface up or down.
     pub change SetLinkState "pg_link_state_set" ["test interface link-state"] {
         /// A packet-generator interface.
         pub interface: IfRef = "<pg>" name("interface"),

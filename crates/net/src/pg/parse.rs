@@ -182,10 +182,10 @@ impl<'a> Parser<'a> {
             },
         };
         self.template.bytes.resize(12, 0);
-        let source = self.value("a link address", mac)?;
+        let source = self.value("a MAC address", mac)?;
         self.put(6, 6, &source);
         self.arrow()?;
-        let destination = self.value("a link address", mac)?;
+        let destination = self.value("a MAC address", mac)?;
         self.put(0, 6, &destination);
         loop {
             let tpid = match self.words.peek() {

@@ -72,7 +72,7 @@ pub(super) fn add(handlers: &mut Handlers) {
     delete::<TapDeleteV2, TapDeleteV2Reply>(handlers, &TAP, |m| &m.sw_if_index);
 }
 
-/// A link address, where none is to be drawn.
+/// A MAC address, where none is to be drawn.
 fn own(random: bool, mac: &MacAddress) -> Option<[u8; 6]> {
     if random { None } else { given(mac) }
 }

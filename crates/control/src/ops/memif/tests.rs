@@ -42,7 +42,7 @@ fn mistakes_are_one_line_and_leave_nothing() {
     for (line, expected) in [
         ("create memif socket", "id <n>"),
         ("create memif socket id 2", "filename <path>"),
-        ("create memif socket id 0 filename /tmp/x", "memif socket 0 cannot be changed"),
+        ("create memif socket id 0 filename /tmp/x", "memif socket 0 is the router's own"),
         ("create memif socket id 1 filename /tmp/x", "memif socket 1 exists already, with file"),
         (&format!("create memif socket id 2 filename {}", folder.socket()), "is the file of memif socket 1 already"),
         (&format!("create memif socket id 2 filename /{}", "x".repeat(200)), "is not a path that a socket can have"),
@@ -50,7 +50,7 @@ fn mistakes_are_one_line_and_leave_nothing() {
         ("create memif socket id 2 filename /tmp/x max-memory much", "not a size such as 2048, 64k, 16M or 1G"),
         ("create memif socket id 2 filename /tmp/x max-regions 257", "max-regions 257 is outside 1..=256"),
         ("create memif socket id 2 colour red", "unknown input `colour'"),
-        ("create interface memif socket-id 9", "memif socket 9 does not exist (create memif socket id 9 filename …)"),
+        ("create interface memif socket-id 9", "memif socket 9 does not exist; `create memif socket id 9 filename <path>' makes it"),
         ("create interface memif ring-size 1000", "ring-size 1000 is outside powers of two, 1 to 16384"),
         ("create interface memif ring-size 32768", "ring-size 32768 is outside powers of two, 1 to 16384"),
         ("create interface memif ring-size 0", "ring-size 0 is outside powers of two, 1 to 16384"),
@@ -59,12 +59,12 @@ fn mistakes_are_one_line_and_leave_nothing() {
         ("create interface memif tx-queues 0", "tx-queues 0 is outside 1..=255"),
         ("create interface memif ring-size 16384 buffer-size 65535 rx-queues 255", "4 GB"),
         (&format!("create interface memif secret {}", "s".repeat(25)), "secret 25 is outside at most 24 bytes"),
-        ("create interface memif hw-addr 01:00:00:00:00:01", "not a unicast link address"),
+        ("create interface memif hw-addr 01:00:00:00:00:01", "not a unicast MAC address"),
         ("create interface memif mode ethernet", "expected `ip'"),
         ("create interface memif colour red", "unknown input `colour"),
         ("delete interface memif memif0/0", "unknown interface `memif0/0'"),
         ("delete interface memif local0", "local0 is not a memif interface"),
-        ("delete memif socket id 0", "memif socket 0 cannot be changed"),
+        ("delete memif socket id 0", "memif socket 0 is the router's own"),
         ("delete memif socket id 7", "memif socket 7 does not exist"),
         ("show memif local0", "local0 is not a memif interface"),
     ] {
@@ -205,7 +205,7 @@ fn ip_mode_carries_packets_without_link_headers_and_asks_for_no_neighbours() {
             assert_eq!(got, [(x_to, expected)], "{:?}", routers[usize::from(to)].counts());
         }
     }
-    // The link itself is a connected network: the other end answers, and nobody was asked for a link address.
+    // The link itself is a connected network: the other end answers, and nobody was asked for a MAC address.
     let h = &mut routers[0];
     let x = h.router.interfaces.by_name("x0").unwrap().index;
     let to_peer = Packet::ethernet(host_mac(0), router_mac(0))
@@ -221,7 +221,7 @@ fn ip_mode_carries_packets_without_link_headers_and_asks_for_no_neighbours() {
     assert_eq!((answer[0].1[23], answer[0].1[34]), (1, 0), "ICMP, echo reply");
     for (n, h) in routers.iter_mut().enumerate() {
         let expected = [
-            (format!("set interface mac address memif1/0 02:00:00:00:00:0{n}"), "carries IP packets, without link addresses"),
+            (format!("set interface mac address memif1/0 02:00:00:00:00:0{n}"), "carries IP packets, without MAC addresses"),
             (format!("set interface l2 xconnect memif1/0 x{n}"), "carries IP packets, not frames"),
         ];
         for (line, text) in expected {

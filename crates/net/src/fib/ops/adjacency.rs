@@ -18,7 +18,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
     registry.command_of::<SetAdjacencyCounters>(Command {
         path: "adjacency counters",
         syntax: "enable",
-        help: "Counts packets by adjacency, which is always so here",
+        help: "Accepted for VPP's scripts: adjacencies always count packets here",
         parse: |args, _| {
             let enable = args.expect_one_of(&[("enable", true), ("disable", false)])?;
             Ok(Invocation::new::<SetAdjacencyCounters>(AdjacencyCountersRequest { enable }))
@@ -103,7 +103,7 @@ pub struct AdjacencyReply {
     pub kind: &'static str,
     /// Next hop, or the own address that asks.
     pub address: Option<IpAddr>,
-    /// Neighbour's link address.
+    /// Neighbour's MAC address.
     pub mac: Option<String>,
     /// Largest packet.
     pub mtu: u16,

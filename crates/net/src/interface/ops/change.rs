@@ -22,19 +22,19 @@ commands! {
         /// Brings an interface up or down.
         // VPP's `punt' and `enable' are not taken: they mean what no interface here can do.
         ["set interface state"] { interface: IfRef = "<if>", up: bool = "up|down" required() } => { interface, change: Change::State { up } },
-        /// Sets the largest packet, of all protocols or of one, in bytes without the link header.
+        /// Sets the MTU, of all protocols or of one, in bytes without the Ethernet header.
         ["set interface mtu"] "[packet|ip4|ip6|mpls] <n> <if>" by parse_mtu => mtu_command,
-        /// Sets the link address.
-        ["set interface mac address"] { interface: IfRef = "<if>", mac: [u8; 6] = "<mac>" name("link address") }
+        /// Sets the MAC address.
+        ["set interface mac address"] { interface: IfRef = "<if>", mac: [u8; 6] = "<mac>" name("MAC address") }
             => { interface, change: Change::Mac { mac } },
-        /// Accepts frames to any link address.
+        /// Accepts frames to any MAC address.
         ["set interface promiscuous"] "on|off <if>" by parse_promiscuous => promiscuous_command,
         /// Broadcasts packets to the broadcast addresses of an interface's prefixes there, or drops them (RFC 2644).
         ["set interface ip directed-broadcast"] { interface: IfRef = "<if>", on: bool = "enable|disable" required() }
             => { interface, change: Change::DirectedBroadcast { on } },
         /// Gives an interface another name.
         ["set interface name"] { interface: IfRef = "<if>", name: String = "<name>" } => { interface, change: Change::Name { name } },
-        /// Attaches a text of the user's to an interface.
+        /// Attaches a text to an interface.
         ["set interface tag"] "<if> <text>" by parse_tag => tag_command,
         /// Switches a feature on or off on an interface.
         ["set interface feature"] {
@@ -46,7 +46,7 @@ commands! {
         /// Sends every frame of an interface out of its peer; issue it for both directions.
         ["set interface l2 xconnect"] { interface: IfRef = "<if>", peer: IfRef = "<peer>" name("interface") }
             => { interface, change: Change::CrossConnect { peer } },
-        /// Ends the layer-2 use of an interface: its packets are routed again.
+        /// Takes an interface out of bridging and cross-connects: its packets are routed again.
         ["set interface l3"] { interface: IfRef = "<if>" } => { interface, change: Change::Route },
     }
 }
@@ -127,7 +127,7 @@ pub enum Change {
         /// Bytes; 0 takes a protocol's own value back.
         bytes: u32,
     },
-    /// Link address.
+    /// MAC address.
     Mac {
         /// Address.
         mac: [u8; 6],

@@ -81,7 +81,7 @@ pub struct SetPlacement {
 
 commands! {
     change SetPlacement "rx_placement_set" {
-        /// Moves a receive queue (0 unless said) to a worker, numbered from 0, or to the main thread, while packets flow.
+        /// Moves a receive queue (0 unless given) to a worker, numbered from 0, or to the main thread, while packets flow.
         ["set interface rx-placement"] "<if> [queue <n>] worker <n>|main" by parse_placement => placement_command,
     }
 }

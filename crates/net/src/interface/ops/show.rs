@@ -136,7 +136,7 @@ pub struct InterfaceInfo {
     pub up: bool,
     /// Link up.
     pub link_up: bool,
-    /// Link address.
+    /// MAC address.
     pub mac: String,
     /// Largest packets, bytes: all, IPv4, IPv6, MPLS (0: as all).
     pub mtu: [u32; 4],
@@ -323,7 +323,7 @@ impl Execute<Router> for ShowInterfaces {
 }
 
 request! {
-    /// Shows devices: link, queues, link address, driver.
+    /// Shows devices: link, queues, MAC address, driver.
     pub read ShowHardware "hardware_interfaces_show" ["show hardware-interfaces"] {
         /// One line each.
         pub brief: bool = "brief|verbose",
@@ -349,7 +349,7 @@ pub struct HardwareInfo {
     pub speed_bps: Option<u64>,
     /// Thread of each receive queue, and how it waits for packets.
     pub rx_queues: Vec<RxQueueInfo>,
-    /// Link address.
+    /// MAC address.
     pub mac: String,
     /// Kind and further lines of the driver.
     pub details: Vec<String>,

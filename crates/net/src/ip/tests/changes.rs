@@ -41,8 +41,8 @@ fn routes_and_neighbours_change_under_traffic_and_no_packet_is_lost() {
             let header = &frame[14..34];
             assert_eq!(quiver_wire::checksum::checksum(header), 0);
             assert_eq!(frame[22], 63);
-            assert_eq!(frame[..4], [2, 0, 0, 0], "a host's link address, whole: {:02x?}", &frame[..14]);
-            assert_eq!(frame[6..11], [2, 0xfe, 0, 0, 0], "the router's link address, whole: {:02x?}", &frame[..14]);
+            assert_eq!(frame[..4], [2, 0, 0, 0], "a host's MAC address, whole: {:02x?}", &frame[..14]);
+            assert_eq!(frame[6..11], [2, 0xfe, 0, 0, 0], "the router's MAC address, whole: {:02x?}", &frame[..14]);
             assert_eq!(frame[12..14], [8, 0]);
         }
         h.assert_buffers_held(0);
@@ -115,7 +115,7 @@ fn a_neighbour_behind_tags_moves_when_its_link_address_changes() {
         expected.splice(12..12, [0x81, 0, 0, 5]);
         assert_eq!(h.exchange(x[0], &frame), [(x[1], expected)]);
         let index = h.router.find_adjacency(sub, ip("10.5.0.2"));
-        assert_ne!(index, before, "a link address over two words cannot change under traffic");
+        assert_ne!(index, before, "a MAC address over two words cannot change under traffic");
         before = index;
     }
     h.router.set_interface_up(x[1], false).unwrap();

@@ -78,7 +78,7 @@ impl Packet {
     }
 }
 
-/// What a router makes of an untagged frame: one hop less, checksum computed anew, other link addresses, no padding.
+/// What a router makes of an untagged frame: one hop less, checksum computed anew, other MAC addresses, no padding.
 pub fn forwarded(frame: &[u8], src: MacAddr, dst: MacAddr) -> Vec<u8> {
     let mut frame = frame.to_vec();
     frame[..6].copy_from_slice(&dst.0);

@@ -132,7 +132,7 @@ fn a_next_hop_is_looked_up_and_followed_when_its_route_changes() {
     h.router.set_interface_up(x[1], true).unwrap();
     assert_eq!(leaves(&mut h), Some(x[1]));
     h.router.neighbor_update(x[1], ip("10.0.1.2"), Some(host_mac(7))).unwrap();
-    assert_eq!(h.exchange(x[0], &frame)[0].1, forwarded(&frame, router_mac(1), host_mac(7)), "another link address");
+    assert_eq!(h.exchange(x[0], &frame)[0].1, forwarded(&frame, router_mac(1), host_mac(7)), "another MAC address");
     h.assert_buffers_held(0);
 }
 

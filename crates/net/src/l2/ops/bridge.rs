@@ -31,13 +31,17 @@ pub fn l2_error(error: &L2Error) -> OpError {
         L2Error::Range { what, .. } => (retval::INVALID_VALUE, *what),
         L2Error::HasBvi(..) => (retval::BD_ALREADY_HAS_BVI, "interface"),
         L2Error::NotAPort(..) => (retval::NO_MATCHING_INTERFACE, "interface"),
-        L2Error::NoEntry(..) => (retval::NO_SUCH_ENTRY, "link address"),
-        L2Error::NotAStation(_) => (retval::INVALID_VALUE, "link address"),
+        L2Error::NoEntry(..) => (retval::NO_SUCH_ENTRY, "MAC address"),
+        L2Error::NotAStation(_) => (retval::INVALID_VALUE, "MAC address"),
         L2Error::Full(_) => (retval::LIMIT_EXCEEDED, "bridge domain"),
         L2Error::Rewrite(_) => (retval::INVALID_VLAN_TAG_COUNT, "tag-rewrite"),
         L2Error::Interface(error) => return interface_error(error),
     };
-    OpError::new(code, error.to_string()).key(key)
+    let said = OpError::new(code, error.to_string()).key(key);
+    match error {
+        L2Error::NoDomain(id) => said.remedy(format!("`create bridge-domain {id}' makes it")),
+        _ => said,
+    }
 }
 
 request! {
@@ -162,7 +166,7 @@ commands! {
         /// Switches answers to ARP and neighbor solicitations from the domain's table.
         ["set bridge-domain arp term"] { id: u32 = "<bd-id>" name("bridge domain"), on: bool = "disable" default(true) }
             => { id, change: BdChange::Switch { which: Switch::ArpTerm, on } },
-        /// With arp term: sends requests to the one asked for instead of answering them.
+        /// With arp term: forwards requests to the host asked for instead of answering them.
         ["set bridge-domain arp-ufwd"] { id: u32 = "<bd-id>" name("bridge domain"), on: bool = "disable" default(true) }
             => { id, change: BdChange::Switch { which: Switch::ArpUfwd, on } },
         /// Adds an address to a domain's table for arp term, or removes one.
@@ -179,7 +183,7 @@ commands! {
 fn parse_entry(args: &mut Args<'_>) -> Result<SetBridgeDomain, OpError> {
     let id = args.number("bridge domain")?;
     let ip = args.ip("address")?;
-    let mac = args.mac("link address")?;
+    let mac = args.mac("MAC address")?;
     let mac = if args.take_keyword("del") { None } else { Some(mac) };
     Ok(SetBridgeDomain { id, change: BdChange::Neighbor { ip, mac } })
 }
@@ -247,7 +251,7 @@ pub enum BdChange {
     Neighbor {
         /// IP address.
         ip: IpAddr,
-        /// Link address; removes the entry where there is none.
+        /// MAC address; removes the entry where there is none.
         mac: Option<[u8; 6]>,
     },
 }

@@ -69,7 +69,7 @@ fn add_command(AddMac { mac, domain, interface, kind }: &AddMac) -> Option<Strin
 }
 
 fn parse_add(args: &mut Args<'_>) -> Result<AddMac, OpError> {
-    let mac = args.mac("link address")?;
+    let mac = args.mac("MAC address")?;
     let domain = args.number("bridge domain")?;
     let (interface, kind) = if args.take_keyword("filter") {
         (None, Kind::Filter)
@@ -102,7 +102,7 @@ request! {
     /// Removes an address.
     pub change DeleteMac "l2fib_del" ["l2fib del"] {
         /// Address.
-        pub mac: [u8; 6] = "<mac>" name("link address"),
+        pub mac: [u8; 6] = "<mac>" name("MAC address"),
         /// Number of the bridge domain.
         pub domain: u32 = "<bd-id>" name("bridge domain"),
     }

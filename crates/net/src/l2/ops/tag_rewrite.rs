@@ -81,7 +81,7 @@ pub struct SetTagRewrite {
 
 commands! {
     change SetTagRewrite "interface_tag_rewrite" {
-        /// Sets what happens to the tags of frames that come in; undone when frames leave.
+        /// Rewrites the VLAN tags of received frames; the reverse happens to frames that leave.
         ["set interface l2 tag-rewrite"] "<if> disable | pop 1|2 | push dot1q|dot1ad <tag> [<tag>] | translate 1-1|2-1 dot1q|dot1ad <tag> | translate 1-2|2-2 dot1q|dot1ad <tag> <tag>" by parse => command,
     }
 }

@@ -52,10 +52,10 @@ fn neighbours_are_removed_one_by_one_in_a_row_and_by_flushing() {
 fn what_is_wrong_is_named() {
     let mut h = bed();
     for (line, expected) in [
-        ("ip neighbor x0 10.0.0.2", "missing link address"),
+        ("ip neighbor x0 10.0.0.2", "missing MAC address"),
         ("ip neighbor x0 02:00:00:00:00:01", "missing address"),
         ("ip neighbor x9 10.0.0.2 02:00:00:00:00:01", "unknown interface `x9'"),
-        ("ip neighbor x0 10.0.0.2 01:00:00:00:00:01", "01:00:00:00:00:01 is not a unicast link address"),
+        ("ip neighbor x0 10.0.0.2 01:00:00:00:00:01", "01:00:00:00:00:01 is not a unicast MAC address"),
         ("ip neighbor x0 255.255.255.255 02:00:00:00:00:01", "255.255.255.255 cannot be a neighbor's address"),
         ("ip neighbor x0 10.0.0.2 02:00:00:00:00:01 statc", "did you mean `static'?"),
         ("set ip neighbor-config ip5", "unknown input `ip5'"),

@@ -9,7 +9,7 @@ fn to_link(interface: IfIndex) -> Vec<Path> {
 
 const NEIGHBOR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 5);
 
-/// Numbers of the packets that left for this link address, of 200 that were sent to a host.
+/// Numbers of the packets that left for this MAC address, of 200 that were sent to a host.
 fn forwarded(h: &mut Harness, from: IfIndex, to: Ipv4Addr, mac: MacAddr) -> usize {
     let frames: Vec<Vec<u8>> = (0..200).map(|n| packet(to, n)).collect();
     h.inject_many(from, &frames, 0);

@@ -102,7 +102,7 @@ pub struct BridgeDomainInfo {
     pub tag: Option<String>,
     /// Ports.
     pub ports: Vec<PortInfo>,
-    /// ARP table: IP address and link address.
+    /// ARP table: IP address and MAC address.
     pub neighbors: Vec<(String, String)>,
 }
 

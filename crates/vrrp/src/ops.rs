@@ -31,9 +31,19 @@ const EXAMPLES: &[&str] = &[
     "show vrrp vr",
 ];
 
+/// Messages by the commands that do the same.
+const MESSAGES: &[(&str, &[&str])] = &[
+    ("vrrp vr add", &["vrrp_vr_add_del", "vrrp_vr_update"]),
+    ("vrrp vr del", &["vrrp_vr_add_del", "vrrp_vr_del"]),
+    ("vrrp proto", &["vrrp_vr_start_stop"]),
+    ("vrrp peers", &["vrrp_vr_set_peers"]),
+    ("vrrp vr track-if", &["vrrp_vr_track_if_add_del"]),
+    ("show vrrp vr", &["vrrp_vr_dump", "vrrp_vr_peer_dump", "vrrp_vr_track_if_dump"]),
+];
+
 /// Adds the plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.examples(EXAMPLES);
+    registry.examples(EXAMPLES).messages(MESSAGES).messages_without_command(&["want_vrrp_vr_events"]);
     registry.declare::<AddRouter>().declare::<UpdateRouter>().declare::<DeleteRouter>();
     registry.declare::<SetProtocol>().declare::<SetPeers>().declare::<SetTracked>().declare::<ShowRouters>();
     registry.configuration(Stage::Services, |router| each(keys(router), configuration)).covers(&[

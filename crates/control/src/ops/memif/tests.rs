@@ -50,7 +50,10 @@ fn mistakes_are_one_line_and_leave_nothing() {
         ("create memif socket id 2 filename /tmp/x max-memory much", "not a size such as 2048, 64k, 16M or 1G"),
         ("create memif socket id 2 filename /tmp/x max-regions 257", "max-regions 257 is outside 1..=256"),
         ("create memif socket id 2 colour red", "unknown input `colour'"),
-        ("create interface memif socket-id 9", "memif socket 9 does not exist; `create memif socket id 9 filename <path>' makes it"),
+        (
+            "create interface memif socket-id 9",
+            "memif socket 9 does not exist; `create memif socket id 9 filename <path>' makes it",
+        ),
         ("create interface memif ring-size 1000", "ring-size 1000 is outside powers of two, 1 to 16384"),
         ("create interface memif ring-size 32768", "ring-size 32768 is outside powers of two, 1 to 16384"),
         ("create interface memif ring-size 0", "ring-size 0 is outside powers of two, 1 to 16384"),

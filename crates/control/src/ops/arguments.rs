@@ -1,4 +1,4 @@
-//! What the reference says of arguments whose parsers are written by hand. Plugins describe those of their own commands.
+//! Descriptions of arguments that hand-written parsers take, for the reference. Plugins describe the arguments of their own commands.
 
 use quiver_command::operation::Argument;
 
@@ -133,7 +133,7 @@ pub const ARGUMENTS: &[(&str, &[Argument])] = &[
             ("ra-managed-config-flag", "option", "`managed`: hosts get addresses from DHCPv6"),
             ("ra-other-config-flag", "option", "`other`: hosts get other settings from DHCPv6"),
             ("ra-send-unicast", "option", "`send_unicast`: a host that asks is answered alone"),
-            ("ra-cease", "option", "`cease`: hosts are told that this is no router of theirs any more"),
+            ("ra-cease", "option", "`cease`: hosts learn that the router is no longer their default router"),
             (
                 "ra-lifetime [<value> ...]",
                 "option.lifetime.seconds",
@@ -273,7 +273,11 @@ pub const ARGUMENTS: &[(&str, &[Argument])] = &[
     (
         "set interface mtu",
         &[
-            ("[packet|ip4|ip6|mpls]", "change.mtu.which", "Protocol; `packet`, all that have none of their own, unless given"),
+            (
+                "[packet|ip4|ip6|mpls]",
+                "change.mtu.which",
+                "Protocol; without it, or with `packet`, all protocols that have no MTU of their own",
+            ),
             (
                 "<n>",
                 "change.mtu.bytes",

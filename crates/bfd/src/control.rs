@@ -16,7 +16,7 @@ use quiver_net::{IfEvent, Router, WorkerEvent};
 use crate::nodes::{self, INPUT, Index, Parts, Place};
 use crate::process;
 use crate::session::{Session, Status, Timing};
-use crate::thread::{Entry, Key, Notice, Outbox, PORT, Shared};
+use crate::thread::{Entry, Key, Notice, Outbox, PORT, Sessions, Shared};
 
 /// Most sessions.
 pub const SESSIONS_MAX: u32 = 4096;
@@ -69,7 +69,7 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
     let counter = |name: &str| router.graph.stats().combined(name, SESSIONS_MAX);
     let parts = Parts {
         index: Published::new(Index::default()),
-        threads: (0..THREADS_MAX).map(|_| Shared::new(outbox.clone())).collect(),
+        threads: (0..THREADS_MAX).map(|_| Shared::new(Sessions::new(outbox.clone()))).collect(),
         counters: [counter("/bfd/rx-session-counters"), counter("/bfd/tx-session-counters")],
     };
     nodes::declare(router, &parts).map_err(|error| error.to_string())?;
@@ -151,7 +151,7 @@ impl Bfd {
         &self,
         router: &mut Router,
         thread: usize,
-        f: impl FnOnce(&mut crate::thread::Sessions) -> R + Send + 'static,
+        f: impl FnOnce(&mut Sessions) -> R + Send + 'static,
     ) -> Option<R> {
         let shared = self.parts.threads.get(thread)?.clone();
         router.graph.fleet().on(thread, move |_| f(&mut shared.lock()))
@@ -367,7 +367,7 @@ fn on_link(bfd: &Bfd, index: IfIndex) -> Vec<Key> {
 fn on_worker(router: &mut Router, event: &WorkerEvent) {
     let WorkerEvent::Leaving(thread) = *event else { return };
     let moved = with(router, |router, bfd| {
-        let entries = bfd.on(router, thread, crate::thread::Sessions::take_all).unwrap_or_default();
+        let entries = bfd.on(router, thread, Sessions::take_all).unwrap_or_default();
         for entry in entries {
             let owner = bfd.idlest(router);
             if let Some(session) = bfd.sessions.get_mut(&entry.key) {

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::Sender;
 use quiver_graph::IfIndex;
-use quiver_net::ProcessSignal;
+use quiver_net::{Due, ProcessSignal, Timed};
 use quiver_wire::checksum::{Sum, fill_l4};
 use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
 use quiver_wire::ipv6::Ipv6Header;
@@ -151,7 +151,8 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    fn new(outbox: Outbox) -> Self {
+    /// None.
+    pub fn new(outbox: Outbox) -> Self {
         Self { by_discriminator: HashMap::new(), queue: BinaryHeap::new(), outbox }
     }
 
@@ -220,56 +221,13 @@ impl Sessions {
         }
         None
     }
+}
 
-    /// When the next one may be due.
+impl Due for Sessions {
     fn due(&self) -> u64 {
         self.queue.peek().map_or(u64::MAX, |Reverse((time, _))| *time)
     }
 }
 
-/// A thread's sessions, for its nodes and for what main sends it to do. Only that thread locks them, so that nobody ever waits.
-#[derive(Clone)]
-pub struct Shared(Arc<(Mutex<Sessions>, AtomicU64)>);
-
-impl Shared {
-    /// No sessions.
-    pub fn new(outbox: Outbox) -> Self {
-        Self(Arc::new((Mutex::new(Sessions::new(outbox)), AtomicU64::new(u64::MAX))))
-    }
-
-    /// The sessions, until the guard is dropped.
-    pub fn lock(&self) -> Guard<'_> {
-        Guard { sessions: self.0.0.lock().unwrap_or_else(PoisonError::into_inner), due: &self.0.1 }
-    }
-
-    /// When one of them may be due, without a lock; `u64::MAX`: never.
-    pub fn due(&self) -> u64 {
-        self.0.1.load(Ordering::Relaxed)
-    }
-}
-
-/// Access to a thread's sessions.
-pub struct Guard<'a> {
-    sessions: MutexGuard<'a, Sessions>,
-    due: &'a AtomicU64,
-}
-
-impl std::ops::Deref for Guard<'_> {
-    type Target = Sessions;
-
-    fn deref(&self) -> &Sessions {
-        &self.sessions
-    }
-}
-
-impl std::ops::DerefMut for Guard<'_> {
-    fn deref_mut(&mut self) -> &mut Sessions {
-        &mut self.sessions
-    }
-}
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        self.due.store(self.sessions.due(), Ordering::Relaxed);
-    }
-}
+/// A thread's sessions, for its nodes and for what main sends it to do.
+pub type Shared = Timed<Sessions>;

@@ -37,6 +37,7 @@ pub mod rss;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod timed;
 mod trace;
 mod workers;
 
@@ -45,4 +46,5 @@ pub use interface::{IfEvent, Interface, InterfaceError, Interfaces};
 pub use plugin::Plugin;
 pub use quiver_graph::IfIndex;
 pub use router::{NetError, Process, ProcessSignal, Router, RouterConfig};
+pub use timed::{Due, Timed, TimedGuard};
 pub use workers::{WorkerEvent, WorkerListener};

@@ -95,8 +95,10 @@ pub fn start(router: &mut Router, _: &Startup) -> Result<(), String> {
     let (sender, notices) = bounded(NOTICES);
     let lost = Arc::new(AtomicBool::new(false));
     let outbox = Outbox::new(sender, router.process_signal(process::NAME), lost.clone());
-    let parts =
-        Parts { index: Published::new(Index::default()), threads: (0..THREADS_MAX).map(|_| Shared::new(outbox.clone())).collect() };
+    let parts = Parts {
+        index: Published::new(Index::default()),
+        threads: (0..THREADS_MAX).map(|_| Shared::new(Routers::new(outbox.clone()))).collect(),
+    };
     nodes::declare(router, &parts).map_err(|error| error.to_string())?;
     router.add_part(Vrrp { parts, routers: BTreeMap::new(), notices, lost, serials: 0 });
     router.add_process(process::NAME, process::run);

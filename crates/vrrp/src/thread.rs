@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::Sender;
 use quiver_graph::IfIndex;
-use quiver_net::ProcessSignal;
 use quiver_net::ip::FamilyId;
 use quiver_net::neighbor::Station;
+use quiver_net::{Due, ProcessSignal, Timed};
 
 use crate::machine::{Machine, State, Status};
 
@@ -132,7 +132,8 @@ pub struct Routers {
 }
 
 impl Routers {
-    fn new(outbox: Outbox) -> Self {
+    /// None.
+    pub fn new(outbox: Outbox) -> Self {
         Self { by_serial: HashMap::new(), queue: BTreeSet::new(), outbox }
     }
 
@@ -191,56 +192,13 @@ impl Routers {
     pub fn next_due(&self, now: u64) -> Option<u32> {
         self.queue.first().filter(|(time, _)| *time <= now).map(|(_, serial)| *serial)
     }
+}
 
+impl Due for Routers {
     fn due(&self) -> u64 {
         self.queue.first().map_or(u64::MAX, |(time, _)| *time)
     }
 }
 
-/// A thread's virtual routers, for its nodes and for what main sends it to do. Only that thread locks them, so that nobody ever
-/// waits.
-#[derive(Clone)]
-pub struct Shared(Arc<(Mutex<Routers>, AtomicU64)>);
-
-impl Shared {
-    /// None.
-    pub fn new(outbox: Outbox) -> Self {
-        Self(Arc::new((Mutex::new(Routers::new(outbox)), AtomicU64::new(u64::MAX))))
-    }
-
-    /// The virtual routers, until the guard is dropped.
-    pub fn lock(&self) -> Guard<'_> {
-        Guard { routers: self.0.0.lock().unwrap_or_else(PoisonError::into_inner), due: &self.0.1 }
-    }
-
-    /// When one of them is due, without a lock; `u64::MAX`: never.
-    pub fn due(&self) -> u64 {
-        self.0.1.load(Ordering::Relaxed)
-    }
-}
-
-/// Access to a thread's virtual routers.
-pub struct Guard<'a> {
-    routers: MutexGuard<'a, Routers>,
-    due: &'a AtomicU64,
-}
-
-impl std::ops::Deref for Guard<'_> {
-    type Target = Routers;
-
-    fn deref(&self) -> &Routers {
-        &self.routers
-    }
-}
-
-impl std::ops::DerefMut for Guard<'_> {
-    fn deref_mut(&mut self) -> &mut Routers {
-        &mut self.routers
-    }
-}
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        self.due.store(self.routers.due(), Ordering::Relaxed);
-    }
-}
+/// A thread's virtual routers, for its nodes and for what main sends it to do.
+pub type Shared = Timed<Routers>;

@@ -40,6 +40,24 @@ pub fn eventually(what: &str, bound: Duration, mut check: impl FnMut() -> bool) 
     }
 }
 
+/// The hops on the way to `to`, as traceroute finds them with these options.
+///
+/// Each hop has a process of its own. Linux first queues an ICMP error on a raw socket and then marks the socket; a reader that takes
+/// the error in between leaves the mark. traceroute 2.1 then looks for errors only, until its time is over, and misses echo replies.
+pub fn traceroute(from: &Host, options: &str, to: &str) -> Vec<String> {
+    let mut hops = Vec::new();
+    for ttl in 1..=4 {
+        let line = format!("traceroute -n -q 1 -f {ttl} -m {ttl} {options} {to}");
+        let out = from.run(&line, BOUND).expect("traceroute");
+        let answer = out.stdout.lines().nth(1).and_then(|line| line.split_whitespace().nth(1));
+        hops.push(answer.unwrap_or_else(|| panic!("{line}: {out}")).to_owned());
+        if answer == Some(to) {
+            break;
+        }
+    }
+    hops
+}
+
 /// Runs iperf3 from `client`, with these arguments, to a server of its own in `server`: one that has just served another run
 /// may still be busy with its end.
 pub fn iperf3(client: &Host, server: &Host, arguments: &str) -> String {

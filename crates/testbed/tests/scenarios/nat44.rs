@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{BOUND, assert_buffers_are_back, eventually, iperf3, workers};
+use common::{BOUND, assert_buffers_are_back, eventually, iperf3, traceroute, workers};
 use quiver_testbed::{Guard, Host, Router, Scenario, TwoHosts, TwoHostsOptions};
 
 /// The pool; outside addresses of static mappings.
@@ -74,9 +74,7 @@ fn traceroute_sees_the_router_and_the_host_behind_it() {
     let Some(_scenario) = Scenario::begin(&["traceroute"]) else { return };
     let (scene, _router) = scene(1, "");
     for method in ["", "--icmp", "--tcp"] {
-        let out = runs(&scene.a, &format!("traceroute -n -q 1 -w 2 -m 4 {method} {}", TwoHosts::B4));
-        let hops: Vec<&str> = out.lines().skip(1).filter_map(|l| l.split_whitespace().nth(1)).collect();
-        assert_eq!(hops, ["10.0.1.1", TwoHosts::B4], "{method}: {out}");
+        assert_eq!(traceroute(&scene.a, method, TwoHosts::B4), ["10.0.1.1", TwoHosts::B4], "{method}");
     }
 }
 

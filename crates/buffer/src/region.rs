@@ -62,7 +62,7 @@ pub enum RegionError {
     #[error("buffers-per-numa {0} is out of range, expected 256 to 16777216")]
     Count(u32),
     /// A pool to be shared with a peer is too small or too large.
-    #[error("{buffers} buffers for a peer are outside 1..={most}")]
+    #[error("{buffers} buffers for a peer are too few or too many: expected 1 to {most}")]
     SharedCount {
         /// Asked for.
         buffers: u32,

@@ -66,7 +66,7 @@ pub fn run(router: &mut Router) {
 
 fn memif_error(error: &MemifError) -> OpError {
     let code = match error {
-        MemifError::Range { .. } | MemifError::Path(_) | MemifError::Pool { .. } => retval::INVALID_VALUE,
+        MemifError::Range { .. } | MemifError::Secret(_) | MemifError::Path(_) | MemifError::Pool { .. } => retval::INVALID_VALUE,
         MemifError::NoSocket(_) => retval::NO_SUCH_ENTRY,
         MemifError::SocketExists { .. } | MemifError::PathTaken { .. } => retval::ENTRY_ALREADY_EXISTS,
         MemifError::Exists { .. } => retval::IF_ALREADY_EXISTS,

@@ -116,12 +116,12 @@ impl AfPacketConfig {
 
     fn check(&self) -> Result<(), AfPacketError> {
         let ranges = [
-            ("num-rx-queues", self.rx_queues, 1..=QUEUES_MAX, "1..=64"),
-            ("rx-size", self.rx_size, 8..=RING_MAX, "8..=65536"),
-            ("tx-size", self.tx_size, 8..=RING_MAX, "8..=65536"),
-            ("rx-per-block", self.rx_per_block, 1..=RING_MAX, "1..=65536"),
-            ("tx-per-block", self.tx_per_block, 1..=RING_MAX, "1..=65536"),
-            ("rx-frame", self.rx_frame.unwrap_or(64), 64..=65_536, "64..=65536"),
+            ("num-rx-queues", self.rx_queues, 1..=QUEUES_MAX, "1 to 64"),
+            ("rx-size", self.rx_size, 8..=RING_MAX, "8 to 65536"),
+            ("tx-size", self.tx_size, 8..=RING_MAX, "8 to 65536"),
+            ("rx-per-block", self.rx_per_block, 1..=RING_MAX, "1 to 65536"),
+            ("tx-per-block", self.tx_per_block, 1..=RING_MAX, "1 to 65536"),
+            ("rx-frame", self.rx_frame.unwrap_or(64), 64..=65_536, "64 to 65536"),
         ];
         match ranges.into_iter().find(|(_, value, range, _)| !range.contains(value)) {
             None => Ok(()),

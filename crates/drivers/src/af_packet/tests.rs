@@ -4,11 +4,11 @@ use super::*;
 fn settings_out_of_range_are_named() {
     let base = AfPacketConfig::new("lo");
     let cases = [
-        (AfPacketConfig { rx_queues: 0, ..base.clone() }, "num-rx-queues 0 for lo is outside 1..=64"),
-        (AfPacketConfig { rx_size: 7, ..base.clone() }, "rx-size 7 for lo is outside 8..=65536"),
-        (AfPacketConfig { tx_size: 65_537, ..base.clone() }, "tx-size 65537 for lo is outside 8..=65536"),
-        (AfPacketConfig { tx_per_block: 0, ..base.clone() }, "tx-per-block 0 for lo is outside 1..=65536"),
-        (AfPacketConfig { rx_frame: Some(1), ..base }, "rx-frame 1 for lo is outside 64..=65536"),
+        (AfPacketConfig { rx_queues: 0, ..base.clone() }, "invalid num-rx-queues 0 for lo: expected 1 to 64"),
+        (AfPacketConfig { rx_size: 7, ..base.clone() }, "invalid rx-size 7 for lo: expected 8 to 65536"),
+        (AfPacketConfig { tx_size: 65_537, ..base.clone() }, "invalid tx-size 65537 for lo: expected 8 to 65536"),
+        (AfPacketConfig { tx_per_block: 0, ..base.clone() }, "invalid tx-per-block 0 for lo: expected 1 to 65536"),
+        (AfPacketConfig { rx_frame: Some(1), ..base }, "invalid rx-frame 1 for lo: expected 64 to 65536"),
     ];
     for (config, message) in cases {
         assert_eq!(AfPacket::open(config).unwrap_err().to_string(), message);

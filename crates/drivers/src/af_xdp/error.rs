@@ -27,7 +27,7 @@ pub enum AfXdpError {
         name: String,
     },
     /// A setting that cannot be.
-    #[error("{key} {value} for {name} is outside {allowed}")]
+    #[error("invalid {key} {value} for {name}: expected {allowed}")]
     Range {
         /// Setting.
         key: &'static str,

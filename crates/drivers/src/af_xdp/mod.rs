@@ -166,13 +166,13 @@ impl AfXdpConfig {
         let range = |key, value: usize, allowed: String| Err(AfXdpError::Range { key, value, allowed, name: self.name.clone() });
         for (key, value) in [("rx-queue-size", self.rx_size), ("tx-queue-size", self.tx_size)] {
             if !value.is_power_of_two() || !(64..=RING_MAX).contains(&value) {
-                return range(key, value, format!("the powers of two from 64 to {RING_MAX}"));
+                return range(key, value, format!("a power of two from 64 to {RING_MAX}"));
             }
         }
         let most = available.min(QUEUES_MAX);
         let queues = self.rx_queues.unwrap_or(most);
         if !(1..=most).contains(&queues) {
-            return range("num-rx-queues", queues as usize, format!("1..={most} (what the device has)"));
+            return range("num-rx-queues", queues as usize, format!("1 to {most} (what the device has)"));
         }
         if self.zero_copy == ZeroCopy::Demanded && self.region().is_ok_and(|r| r.pages() == "4 kB") {
             let reason = "zero-copy needs packet buffers on 2 MB pages (`sysctl -w vm.nr_hugepages=64' before the start)".into();

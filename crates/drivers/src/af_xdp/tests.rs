@@ -16,12 +16,12 @@ fn settings_out_of_range_are_named() {
     };
     assert_eq!(with(|_| ()), Ok(4));
     assert_eq!(with(|c| c.rx_queues = Some(2)), Ok(2));
-    let rings = "is outside the powers of two from 64 to 32768";
-    assert_eq!(with(|c| c.rx_size = 1000), Err(format!("rx-queue-size 1000 for x {rings}")));
-    assert_eq!(with(|c| c.tx_size = 32), Err(format!("tx-queue-size 32 for x {rings}")));
-    assert_eq!(with(|c| c.tx_size = 1 << 16), Err(format!("tx-queue-size 65536 for x {rings}")));
+    let rings = "expected a power of two from 64 to 32768";
+    assert_eq!(with(|c| c.rx_size = 1000), Err(format!("invalid rx-queue-size 1000 for x: {rings}")));
+    assert_eq!(with(|c| c.tx_size = 32), Err(format!("invalid tx-queue-size 32 for x: {rings}")));
+    assert_eq!(with(|c| c.tx_size = 1 << 16), Err(format!("invalid tx-queue-size 65536 for x: {rings}")));
     for n in [0, 5] {
-        let expected = format!("num-rx-queues {n} for x is outside 1..=4 (what the device has)");
+        let expected = format!("invalid num-rx-queues {n} for x: expected 1 to 4 (what the device has)");
         let mut config = base.clone();
         config.rx_queues = Some(n);
         assert_eq!(config.check(4).unwrap_err().to_string(), expected);

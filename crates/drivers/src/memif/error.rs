@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum MemifError {
     /// A setting that cannot be.
-    #[error("{key} {value} is outside {allowed}")]
+    #[error("invalid {key} {value}: expected {allowed}")]
     Range {
         /// Setting.
         key: &'static str,
@@ -15,6 +15,9 @@ pub enum MemifError {
         /// What would do.
         allowed: &'static str,
     },
+    /// A secret of so many bytes.
+    #[error("a secret of {0} bytes is too long: expected at most {max}", max = super::message::SECRET_BYTES)]
+    Secret(usize),
     /// No such socket.
     #[error("memif socket {0} does not exist; `create memif socket id {0} filename <path>' makes it")]
     NoSocket(u32),
@@ -101,6 +104,7 @@ impl MemifError {
     pub fn key(&self) -> &'static str {
         match self {
             Self::Range { key, .. } => key,
+            Self::Secret(_) => "secret",
             Self::NoSocket(_) | Self::SocketBusy(_) | Self::SocketFixed | Self::Role { .. } | Self::Pool { .. } => "socket-id",
             Self::ZeroCopyServer | Self::NoPacketMemory | Self::PoolMemory(_) => "zero-copy",
             Self::NoSignals(_) => "memif",

@@ -110,7 +110,7 @@ impl Limits {
             return Err(MemifError::Range { key: "max-memory", value: self.memory, allowed: "64K to 16G" });
         }
         if !(Self::LEAST.regions..=Self::MOST.regions).contains(&self.regions) {
-            return Err(MemifError::Range { key: "max-regions", value: self.regions as u64, allowed: "1..=256" });
+            return Err(MemifError::Range { key: "max-regions", value: self.regions as u64, allowed: "1 to 256" });
         }
         Ok(())
     }

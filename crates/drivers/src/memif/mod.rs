@@ -165,24 +165,24 @@ impl MemifConfig {
     fn check(&self) -> Result<(), MemifError> {
         let range = |key, value: usize, allowed| Err(MemifError::Range { key, value: value as u64, allowed });
         if !self.ring_size.is_power_of_two() || self.ring_size > 1 << LOG2_RING_MAX {
-            return range("ring-size", self.ring_size as usize, "powers of two, 1 to 16384");
+            return range("ring-size", self.ring_size as usize, "a power of two from 1 to 16384");
         }
         if !(64..=65_535).contains(&self.buffer_size) {
-            return range("buffer-size", self.buffer_size as usize, "64..=65535");
+            return range("buffer-size", self.buffer_size as usize, "64 to 65535");
         }
         for (key, n) in [("rx-queues", self.rx_queues), ("tx-queues", self.tx_queues)] {
             if !(1..=RINGS_MAX - 1).contains(&n) {
-                return range(key, n, "1..=255");
+                return range(key, n, "1 to 255");
             }
         }
-        if self.secret.as_ref().is_some_and(|s| s.len() > message::SECRET_BYTES) {
-            return range("secret", self.secret.as_ref().map_or(0, String::len), "at most 24 bytes");
+        if let Some(secret) = self.secret.as_ref().filter(|secret| secret.len() > message::SECRET_BYTES) {
+            return Err(MemifError::Secret(secret.len()));
         }
         if self.zero_copy && self.role == Role::Server {
             return Err(MemifError::ZeroCopyServer);
         }
         if self.role == Role::Client && !self.zero_copy && connection::memory_bytes(self) > memory::REGION_MAX {
-            return range("ring-size", self.ring_size as usize, "such that all buffers fit into 4 GB");
+            return range("ring-size", self.ring_size as usize, "fewer slots: all buffers have to fit into 4 GB");
         }
         Ok(())
     }

@@ -102,7 +102,7 @@ fn several_queues_share_the_load_and_the_memory() {
     let text = router.cli("show af_xdp r0/0").unwrap();
     assert!(text.contains("1 of 2 queues in use"), "{text}");
     let error = router.cli("create interface af_xdp host-if r1 num-rx-queues 3").unwrap_err();
-    assert!(error.contains("num-rx-queues 3 for r1 is outside 1..=2"), "{error}");
+    assert!(error.contains("invalid num-rx-queues 3 for r1: expected 1 to 2"), "{error}");
 }
 
 #[test]

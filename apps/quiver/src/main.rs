@@ -8,6 +8,7 @@ use quiver_control::{BUILT_IN, Plugin};
 /// Plugins that are crates of their own, each with one `pub fn plugin() -> Plugin`.
 const PLUGINS: &[fn() -> Plugin] = &[
     quiver_bfd::plugin,
+    quiver_bond::plugin,
     quiver_nat44::plugin,
     quiver_linux_cp::plugin,
     quiver_linux_nl::plugin,
@@ -60,6 +61,7 @@ mod tests {
         assert_eq!(of(&["linux-cp"]), quiver_linux_cp::plugin().log_classes);
         assert_eq!(of(&["bfd"]), quiver_bfd::plugin().log_classes);
         assert_eq!(of(&["vrrp"]), quiver_vrrp::plugin().log_classes);
+        assert_eq!(of(&["bond"]), quiver_bond::plugin().log_classes);
         assert_eq!(of(&["linux-nl"]), quiver_linux_nl::plugin().log_classes);
         // Devices of DPDK are interfaces.
         assert_eq!(of(&["dpdk"]), ["dpdk", "interface"]);
@@ -69,6 +71,7 @@ mod tests {
     fn plugins() -> Vec<quiver_control::Plugin> {
         let ours = [
             quiver_bfd::plugin(),
+            quiver_bond::plugin(),
             quiver_nat44::plugin(),
             quiver_linux_cp::plugin(),
             quiver_linux_nl::plugin(),

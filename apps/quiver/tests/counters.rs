@@ -19,6 +19,7 @@ fn router() -> Router {
     for line in [
         "nat44 plugin enable",
         "create bridge-domain 10",
+        "create bond mode xor",
         "create loopback interface instance 0",
         "create packet-generator interface pg0",
         "create pcap-interface name c tx c.pcap",
@@ -42,7 +43,9 @@ fn owners(router: &Router) -> Owners {
         let node = text(row, "node");
         let node = match node.rsplit_once('-') {
             Some((interface, "tx")) if !interface.contains('-') => "<if>-tx".to_owned(),
-            Some((interface, "output")) if ["local0", "loop0", "pg0", "c"].contains(&interface) => "<if>-output".to_owned(),
+            Some((interface, "output")) if ["local0", "loop0", "pg0", "c", "BondEthernet0"].contains(&interface) => {
+                "<if>-output".to_owned()
+            }
             _ => node,
         };
         let reason = (text(row, "reason"), text(row, "severity"), text(row, "meaning"));

@@ -28,7 +28,7 @@ use quiver_graph::{
 use crate::interface::Kind;
 use crate::{IfEvent, InterfaceError, Router};
 
-pub use flow::{HashInput, flow_hash, packet_hash};
+pub use flow::{HashInput, flow_hash, link_hash, packet_hash};
 
 /// Name of the node.
 const NODE: &str = "worker-handoff";

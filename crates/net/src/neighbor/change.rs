@@ -303,6 +303,17 @@ impl Router {
         }
     }
 
+    /// Tells the link of all addresses of an interface and its sub-interfaces, soon and once more in a while: they are reached by
+    /// another way than before.
+    pub fn announce_addresses(&mut self, index: IfIndex) {
+        let family: Vec<IfIndex> = std::iter::once(index).chain(self.interfaces.subs(index)).collect();
+        for index in family {
+            if is_running(self, index) {
+                self.announce_all(index);
+            }
+        }
+    }
+
     fn announce_all(&mut self, interface: IfIndex) {
         let Some(i) = self.interfaces.get(interface) else { return };
         let addresses: Vec<IpAddr> = i.addresses.iter().map(|(a, _)| *a).collect();

@@ -32,6 +32,13 @@ pub fn flow_hash(frame: &[u8], input: HashInput, seed: u64) -> u32 {
     hash(flow(frame, input.l4), input, seed)
 }
 
+/// Hash of a frame's MAC addresses, whatever it carries.
+#[inline]
+pub fn link_hash(frame: &[u8], seed: u64) -> u32 {
+    let flow = Flow { src: [address(frame, 6), 0], dst: [address(frame, 0), 0], ..Flow::default() };
+    hash(flow, HashInput { symmetric: false, l4: false }, seed)
+}
+
 /// Hash of the flow of an IP packet without a link header, the same as in a frame. What is no IP packet will be dropped: any
 /// worker will do.
 #[inline]
@@ -92,11 +99,13 @@ fn flow(frame: &[u8], l4: bool) -> Flow {
         EtherType::IPV6 => flow6(packet, l4),
         _ => None,
     };
-    flow.unwrap_or_else(|| {
-        let address =
-            |at: usize| number::<6>(frame, at).map_or(0, |[a, b, c, d, e, f]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]));
-        Flow { src: [address(6), 0], dst: [address(0), 0], ports: (0, 0), rest: ether_type.0.into() }
-    })
+    let of_link = || Flow { src: [address(frame, 6), 0], dst: [address(frame, 0), 0], ports: (0, 0), rest: ether_type.0.into() };
+    flow.unwrap_or_else(of_link)
+}
+
+/// A MAC address as a number.
+fn address(frame: &[u8], at: usize) -> u64 {
+    number::<6>(frame, at).map_or(0, |[a, b, c, d, e, f]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }
 
 fn flow4(packet: &[u8], l4: bool) -> Option<Flow> {
@@ -223,6 +232,18 @@ mod tests {
         assert_ne!(flow_hash(&plain, ONE, 1), flow_hash(&other, ONE, 1));
         let coarse = HashInput { l4: false, ..ONE };
         assert_eq!(flow_hash(&plain, coarse, 1), flow_hash(&other, coarse, 1));
+    }
+
+    #[test]
+    fn the_hash_of_a_link_is_that_of_its_addresses_in_their_direction() {
+        let frame = frame4(1, 2, (1000, 80), 0);
+        assert_eq!(link_hash(&frame, 1), link_hash(&frame4(3, 4, (5, 6), 0), 1));
+        let mut back = frame.clone();
+        back[..12].rotate_left(6);
+        assert_ne!(link_hash(&frame, 1), link_hash(&back, 1));
+        for len in 0..14 {
+            link_hash(&frame[..len], 1);
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod attacks_files;
 mod attacks_graph;
 mod attacks_wire;
 mod bfd;
+mod bond;
 mod bridge;
 mod documents;
 mod forwarding;

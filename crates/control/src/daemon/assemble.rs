@@ -35,7 +35,7 @@ use super::{StartError, api, confirm, detach, processes, threads};
 use crate::checkpoints::Checkpoints;
 use crate::engine::{Engine, command};
 use crate::journal::{Journal, Store, replay};
-use crate::log::{self, CLASSES, Log, Output, Settings};
+use crate::log::{self, CLASSES, Form, Log, Output, Settings};
 use crate::main_loop::Runner;
 use crate::ops;
 use crate::ops::configuration::CHECKPOINT;
@@ -441,19 +441,24 @@ fn open_log(startup: &StartupConfig, user: &Wish) -> Result<Log, StartError> {
     for (class, level, limit) in &wish.classes {
         log.set_class(class, *level, *limit);
     }
-    let output: Box<dyn Write + Send> = match &startup.unix.log {
-        None => Box::new(io::stderr()),
+    let (output, form): (Box<dyn Write + Send>, _) = match &startup.unix.log {
+        None => {
+            let stream = std::env::var("JOURNAL_STREAM").ok();
+            let is_journal = log::is_journal(io::stderr(), stream.as_deref());
+            (Box::new(io::stderr()), if is_journal { Form::Journal } else { Form::Plain })
+        }
         Some(path) => {
             // The user's own, so that a start without root can go on with it. Not what is no file, such as a terminal.
             let file = open_append(path).and_then(|file| match file.metadata()?.is_file() {
                 true => user.hand_over(path).map(|()| file),
                 false => Ok(file),
             });
-            Box::new(file.map_err(|error| StartError::System { doing: format!("cannot write the log {}", path.display()), error })?)
+            let doing = || format!("cannot write the log {}", path.display());
+            (Box::new(file.map_err(|error| StartError::System { doing: doing(), error })?), Form::Plain)
         }
     };
     watchdog::log_is_stderr(startup.unix.log.is_none());
-    log.set_output(output);
+    log.set_output(output, form);
     log::install(&log);
     Ok(log)
 }

@@ -9,8 +9,8 @@ mod output;
 mod ring;
 
 pub use layer::{LogLayer, flush, install};
-pub use output::Output;
-pub use ring::{ClassInfo, Line, Log, Settings};
+pub use output::{Output, is_journal};
+pub use ring::{ClassInfo, Form, Line, Log, Settings};
 
 use serde::{Deserialize, Serialize};
 

@@ -7,9 +7,16 @@
 //! ```
 
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+
+/// Whether a file is the stream to systemd's journal that `JOURNAL_STREAM` names: its device and inode (systemd.exec(5)).
+pub fn is_journal(file: impl AsFd, journal_stream: Option<&str>) -> bool {
+    let of_file = rustix::fs::fstat(file).map(|stat| format!("{}:{}", stat.st_dev, stat.st_ino));
+    of_file.is_ok_and(|of_file| journal_stream == Some(&of_file))
+}
 
 /// Lines that may wait to be written.
 const WAITING: usize = 1024;
@@ -101,6 +108,15 @@ mod tests {
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_file_is_the_journal_where_the_environment_names_it() {
+        let (one, other) = (std::fs::File::open("/dev/null").unwrap(), std::fs::File::open("/dev/zero").unwrap());
+        let stat = rustix::fs::fstat(&one).unwrap();
+        let name = format!("{}:{}", stat.st_dev, stat.st_ino);
+        assert!(is_journal(&one, Some(&name)) && !is_journal(&other, Some(&name)));
+        assert!(!is_journal(&one, None) && !is_journal(&one, Some("0")));
     }
 
     #[test]

@@ -75,6 +75,27 @@ struct Inner {
     lines: VecDeque<Line>,
     classes: BTreeMap<String, Class>,
     output: Destination,
+    form: Form,
+}
+
+/// How lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As they are.
+    Plain,
+    /// With the level in front, as systemd's journal takes it: `<4>` for a warning (sd-daemon(3)).
+    Journal,
+}
+
+impl Form {
+    /// Of a line, before it.
+    fn prefix(self, level: Level) -> String {
+        match self {
+            Self::Plain => String::new(),
+            // Both count from 0, the worst, to 7.
+            Self::Journal => format!("<{}>", (level as u8).min(7)),
+        }
+    }
 }
 
 /// Where lines go beside the ring.
@@ -98,7 +119,8 @@ impl Default for Log {
 impl Log {
     /// An empty log that writes nowhere.
     pub fn new(settings: Settings) -> Self {
-        let inner = Inner { settings, lines: VecDeque::new(), classes: BTreeMap::new(), output: Destination::Nowhere };
+        let inner =
+            Inner { settings, lines: VecDeque::new(), classes: BTreeMap::new(), output: Destination::Nowhere, form: Form::Plain };
         Self(Arc::new(Mutex::new(inner)))
     }
 
@@ -106,9 +128,10 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Also writes each line to `output` from now on.
-    pub fn set_output(&self, output: Box<dyn Write + Send>) {
-        self.inner().output = Destination::Direct(output);
+    /// Also writes each line to `output` from now on, in this form.
+    pub fn set_output(&self, output: Box<dyn Write + Send>, form: Form) {
+        let mut inner = self.inner();
+        (inner.output, inner.form) = (Destination::Direct(output), form);
     }
 
     /// Lets a thread write from now on: nobody who logs waits for the output any more.
@@ -221,11 +244,12 @@ impl Inner {
     fn add(&mut self, time: SystemTime, level: Level, class: &str, text: &str) {
         let text = text.replace(|c: char| c.is_control(), " ");
         let line = Line { time, level, class: class.to_owned(), text };
+        let prefix = self.form.prefix(level);
         match &mut self.output {
             Destination::Nowhere => {}
             // A log that cannot be written has nobody to tell.
-            Destination::Direct(output) => drop(writeln!(output, "{line}").and_then(|()| output.flush())),
-            Destination::Thread(output) => output.push(format!("{line}\n")),
+            Destination::Direct(output) => drop(writeln!(output, "{prefix}{line}").and_then(|()| output.flush())),
+            Destination::Thread(output) => output.push(format!("{prefix}{line}\n")),
         }
         self.lines.push_back(line);
         self.trim();
@@ -278,6 +302,20 @@ mod tests {
         let log = Log::default();
         log.push(at(0), Level::Notice, "ip/neighbor", "add: pg1, 10.0.1.2");
         assert_eq!(log.lines()[0].to_string(), "2026/11/21 05:16:15:898 notice     ip/neighbor    add: pg1, 10.0.1.2");
+    }
+
+    #[test]
+    fn the_journal_is_told_each_lines_level() {
+        let (levels, form) = ([Level::Emerg, Level::Error, Level::Warn, Level::Notice, Level::Debug], Form::Journal);
+        assert_eq!(levels.map(|level| form.prefix(level)), ["<0>", "<3>", "<4>", "<5>", "<7>"]);
+        let (mut reader, writer) = io::pipe().unwrap();
+        let log = Log::default();
+        log.set_output(Box::new(writer), form);
+        log.push(at(0), Level::Warn, "memif", "gone");
+        drop(log);
+        let mut text = String::new();
+        io::Read::read_to_string(&mut reader, &mut text).unwrap();
+        assert_eq!(text, "<4>2026/11/21 05:16:15:898 warn       memif          gone\n");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `quiverctl doctor`: what of this machine keeps a router from running well, and how to mend it. No router need run.
+//! `quiverctl doctor`: what of this machine keeps a router from running well, and how to fix it. No router need run.
 //!
 //! Reads `/proc` and `/sys` only and changes nothing. [`Machine`] takes another root, so that tests, and whoever has copied a
 //! machine's files, can have them looked at.
@@ -57,16 +57,16 @@ pub struct Finding {
     /// What was found, one line.
     pub text: String,
     /// What to do, one line; nothing where nothing need be done.
-    pub mend: Option<String>,
+    pub fix: Option<String>,
 }
 
 impl Finding {
     fn new(topic: &'static str, level: Level, text: impl Into<String>) -> Self {
-        Self { topic, level, text: text.into(), mend: None }
+        Self { topic, level, text: text.into(), fix: None }
     }
 
-    fn mend(mut self, mend: impl Into<String>) -> Self {
-        self.mend = Some(mend.into());
+    fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
         self
     }
 }
@@ -85,8 +85,8 @@ pub fn text(findings: &[Finding]) -> String {
     let mut out = String::new();
     for finding in findings {
         let _ = writeln!(out, "{:<9}{:<17}{}", finding.level.name(), finding.topic, finding.text);
-        if let Some(mend) = &finding.mend {
-            let _ = writeln!(out, "{:<26}mend: {mend}", "");
+        if let Some(fix) = &finding.fix {
+            let _ = writeln!(out, "{:<26}fix: {fix}", "");
         }
     }
     out
@@ -94,7 +94,7 @@ pub fn text(findings: &[Finding]) -> String {
 
 /// The findings for programs.
 pub fn json(findings: &[Finding]) -> Value {
-    let one = |f: &Finding| json!({ "topic": f.topic, "level": f.level.name(), "text": f.text, "mend": f.mend });
+    let one = |f: &Finding| json!({ "topic": f.topic, "level": f.level.name(), "text": f.text, "fix": f.fix });
     findings.iter().map(one).collect()
 }
 
@@ -125,19 +125,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_are_a_line_each_with_the_mend_below() {
+    fn findings_are_a_line_each_with_the_fix_below() {
         let findings = [
             Finding::new("huge pages", Level::Good, "64 of 2 MB, 60 free"),
-            Finding::new("governor", Level::Warning, "cpu 0-3: powersave").mend("cpupower frequency-set -g performance"),
+            Finding::new("governor", Level::Warning, "cpu 0-3: powersave").fix("cpupower frequency-set -g performance"),
         ];
         assert_eq!(
             text(&findings),
             "ok       huge pages       64 of 2 MB, 60 free\n\
              warning  governor         cpu 0-3: powersave\n                          \
-             mend: cpupower frequency-set -g performance\n"
+             fix: cpupower frequency-set -g performance\n"
         );
         assert_eq!(json(&findings)[1]["level"], "warning");
-        assert_eq!(json(&findings)[0]["mend"], Value::Null);
+        assert_eq!(json(&findings)[0]["fix"], Value::Null);
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
         let tree = machine::testing::Tree::new("empty");
         let findings = examine(&tree.machine());
         assert!(findings.len() >= 8, "{findings:?}");
-        assert!(findings.iter().all(|f| !f.text.contains('\n') && f.mend.as_ref().is_none_or(|m| !m.contains('\n'))));
+        assert!(findings.iter().all(|f| !f.text.contains('\n') && f.fix.as_ref().is_none_or(|m| !m.contains('\n'))));
     }
 
     #[test]

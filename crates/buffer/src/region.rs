@@ -70,7 +70,7 @@ pub enum RegionError {
         most: u32,
     },
     /// No room for another pool to be shared with a peer.
-    #[error("{0} pools are shared with peers already; mend: delete the zero-copy interfaces of one socket")]
+    #[error("{0} pools are shared with peers already; fix: delete the zero-copy interfaces of one socket")]
     SharedPools(u32),
     /// The pages are not there.
     #[error("no memory for {mbytes} MB of packet buffers on {pages} pages: {error}")]
@@ -355,7 +355,7 @@ fn map_pages(bytes: usize, page: PageSize, geometry: Geometry) -> Result<Mapped,
         Err(error) if page == PageSize::Default => {
             let (fd, reserved, len, name, _) = map_pages(bytes, PageSize::Kb4, geometry)?;
             let notice = format!(
-                "packet buffers on 4 kB pages: {} MB of 2 MB pages not available ({error}); mend: sysctl -w vm.nr_hugepages={}",
+                "packet buffers on 4 kB pages: {} MB of 2 MB pages not available ({error}); fix: sysctl -w vm.nr_hugepages={}",
                 len >> 20,
                 len.div_ceil(2 << 20)
             );

@@ -94,7 +94,7 @@ impl Applied {
         }
     }
 
-    /// Compares a route with the table's, and mends it.
+    /// Compares a route with the table's, and repairs it.
     fn check(&mut self, router: &mut Router, expected: &RouteChange, found: &mut Differences) -> Result<(), String> {
         let RouteChange { table, prefix, paths: Some(paths) } = expected else { return Ok(()) };
         let mut wanted: Vec<_> = paths.to_vec();
@@ -108,7 +108,7 @@ impl Applied {
             return Ok(());
         }
         found.missing += 1;
-        found.examples.push(format!("mended {prefix} table {table}"));
+        found.examples.push(format!("repaired {prefix} table {table}"));
         found.examples.truncate(20);
         self.route(router, expected)
     }

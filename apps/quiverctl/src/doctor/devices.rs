@@ -74,9 +74,9 @@ impl Card {
             return Finding::new(topic, Level::Note, format!("{name} carries the default route: leave it to the kernel"));
         }
         match self.driver.as_deref() {
-            None => Finding::new(topic, Level::Problem, format!("{name} has no driver: nobody can use it")).mend(bind),
+            None => Finding::new(topic, Level::Problem, format!("{name} has no driver: nobody can use it")).fix(bind),
             Some("vfio-pci") if self.group.is_none() => {
-                Finding::new(topic, Level::Warning, format!("{name} is with vfio-pci without an IOMMU")).mend(
+                Finding::new(topic, Level::Warning, format!("{name} is with vfio-pci without an IOMMU")).fix(
                     "switch the IOMMU on (intel_iommu=on or amd_iommu=on), or: \
                      echo 1 > /sys/module/vfio/parameters/enable_unsafe_noiommu_mode",
                 )
@@ -92,7 +92,7 @@ impl Card {
             Some(driver) => {
                 let text =
                     format!("{name} is with the kernel's {driver}: ready for AF_XDP and host-interface; DPDK needs vfio-pci");
-                Finding::new(topic, Level::Good, text).mend(format!("only for DPDK: {bind}"))
+                Finding::new(topic, Level::Good, text).fix(format!("only for DPDK: {bind}"))
             }
         }
     }
@@ -107,7 +107,7 @@ fn iommu(machine: &Machine, cards: &[Card]) -> Finding {
     let text = "off: vfio-pci works only in its unsafe mode";
     let level = if cards.iter().any(|c| c.driver.as_deref() == Some("vfio-pci")) { Level::Warning } else { Level::Note };
     Finding::new(topic, level, text)
-        .mend("for DPDK: boot with intel_iommu=on (or amd_iommu=on) iommu=pt, VT-d or AMD-Vi on in the firmware")
+        .fix("for DPDK: boot with intel_iommu=on (or amd_iommu=on) iommu=pt, VT-d or AMD-Vi on in the firmware")
 }
 
 /// Network devices with a default route, with the families.
@@ -189,8 +189,8 @@ mod tests {
         );
         let found = findings(&tree);
         assert_eq!(found[1].level, Level::Note);
-        assert!(found[1].text.contains("carries the default route") && found[1].mend.is_none());
-        assert!(found[2].mend.as_ref().unwrap().contains("0000:00:04.0"));
+        assert!(found[1].text.contains("carries the default route") && found[1].fix.is_none());
+        assert!(found[2].fix.as_ref().unwrap().contains("0000:00:04.0"));
         let route = &found[3].text;
         assert!(route.starts_with("by eth0 at 0000:00:03.0 (IPv4 and IPv6): ") && route.contains("never taken"), "{route}");
     }

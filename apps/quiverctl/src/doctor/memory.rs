@@ -16,17 +16,17 @@ pub fn check(machine: &Machine) -> Vec<Finding> {
 
 fn huge_pages(machine: &Machine) -> Finding {
     let topic = "huge pages";
-    let mend = format!("sysctl -w vm.nr_hugepages={ENOUGH} (in /etc/sysctl.d to keep it)");
+    let fix = format!("sysctl -w vm.nr_hugepages={ENOUGH} (in /etc/sysctl.d to keep it)");
     let Some(total) = machine.number(&format!("{PAGES}/nr_hugepages")) else {
         return Finding::new(topic, Level::Note, "this kernel has no 2 MB pages: packet memory uses 4 kB pages");
     };
     let free = machine.number(&format!("{PAGES}/free_hugepages")).unwrap_or(0);
     if total == 0 {
-        return Finding::new(topic, Level::Warning, "none of 2 MB: packet memory uses 4 kB pages, AF_XDP copies").mend(mend);
+        return Finding::new(topic, Level::Warning, "none of 2 MB: packet memory uses 4 kB pages, AF_XDP copies").fix(fix);
     }
     let text = format!("{total} of 2 MB, {free} free");
     if free == 0 {
-        return Finding::new(topic, Level::Note, format!("{text}: in use by a router that runs, or too few")).mend(mend);
+        return Finding::new(topic, Level::Note, format!("{text}: in use by a router that runs, or too few")).fix(fix);
     }
     Finding::new(topic, Level::Good, text)
 }
@@ -41,7 +41,7 @@ fn nodes(machine: &Machine) -> Vec<Finding> {
     let empty = |node: &&String| machine.number(&file(node)) == Some(0);
     let finding = |node: &String| {
         Finding::new("huge pages", Level::Warning, format!("none on memory {node}: its workers' packets lie on 4 kB pages"))
-            .mend(format!("echo {ENOUGH} > /{}", file(node)))
+            .fix(format!("echo {ENOUGH} > /{}", file(node)))
     };
     nodes.iter().filter(empty).map(finding).collect()
 }
@@ -61,7 +61,7 @@ fn locked(machine: &Machine) -> Finding {
         Ok(bytes) if bytes >= 256 << 20 => Finding::new(topic, Level::Good, format!("up to {} MB", bytes >> 20)),
         Ok(bytes) => {
             Finding::new(topic, Level::Warning, format!("up to {} kB: AF_XDP and DPDK need to lock packet memory", bytes >> 10))
-                .mend("ulimit -l unlimited, or LimitMEMLOCK=infinity in the service")
+                .fix("ulimit -l unlimited, or LimitMEMLOCK=infinity in the service")
         }
         Err(_) => Finding::new(topic, Level::Note, "the limit is not known"),
     }
@@ -82,7 +82,7 @@ mod tests {
         tree.write(&format!("{PAGES}/nr_hugepages"), "0\n").write(&format!("{PAGES}/free_hugepages"), "0\n");
         let finding = &check(&tree.machine())[0];
         assert_eq!(finding.level, Level::Warning);
-        assert!(finding.mend.as_ref().unwrap().contains("vm.nr_hugepages=64"));
+        assert!(finding.fix.as_ref().unwrap().contains("vm.nr_hugepages=64"));
         tree.write(&format!("{PAGES}/nr_hugepages"), "64\n");
         assert_eq!(levels(&tree)[0], Level::Note, "all taken");
         tree.write(&format!("{PAGES}/free_hugepages"), "44\n");
@@ -98,7 +98,7 @@ mod tests {
         tree.write(&format!("{NODES}/possible"), "0-1");
         let findings = nodes(&tree.machine());
         assert_eq!(findings.len(), 1);
-        assert!(findings[0].text.contains("node1") && findings[0].mend.as_ref().unwrap().contains("/node1/"));
+        assert!(findings[0].text.contains("node1") && findings[0].fix.as_ref().unwrap().contains("/node1/"));
     }
 
     #[test]

@@ -37,7 +37,7 @@ fn cores(machine: &Machine, cpus: &[u32]) -> Finding {
     match cpus {
         [] => Finding::new(topic, Level::Note, "this machine does not say which CPUs it has"),
         [_] => Finding::new(topic, Level::Warning, format!("{text}: main thread and workers share it"))
-            .mend("give the machine or the cpuset a second CPU, or run without workers"),
+            .fix("give the machine or the cpuset a second CPU, or run without workers"),
         _ => Finding::new(topic, Level::Good, text),
     }
 }
@@ -55,7 +55,7 @@ fn isolation(machine: &Machine, cpus: &[u32]) -> Finding {
         [] | [_] => finding,
         [_, rest @ ..] => {
             let rest = ranges(rest);
-            finding.mend(format!("boot with isolcpus={rest} nohz_full={rest} rcu_nocbs={rest}, and put workers there"))
+            finding.fix(format!("boot with isolcpus={rest} nohz_full={rest} rcu_nocbs={rest}, and put workers there"))
         }
     }
 }
@@ -75,7 +75,7 @@ fn governor(machine: &Machine, cpus: &[u32]) -> Finding {
     if by_name.keys().all(|name| name == "performance") {
         return Finding::new(topic, Level::Good, text);
     }
-    Finding::new(topic, Level::Warning, text).mend("cpupower frequency-set -g performance")
+    Finding::new(topic, Level::Warning, text).fix("cpupower frequency-set -g performance")
 }
 
 fn clock(machine: &Machine) -> Finding {
@@ -89,7 +89,7 @@ fn clock(machine: &Machine) -> Finding {
         Some("tsc" | "arch_sys_counter") => Finding::new(topic, Level::Good, "the kernel trusts the cycle counter"),
         Some(other) => {
             Finding::new(topic, Level::Warning, format!("the kernel's clock is {other}: the router asks the kernel for time"))
-                .mend("let the virtual machine see an invariant TSC (host CPU model, invtsc)")
+                .fix("let the virtual machine see an invariant TSC (host CPU model, invtsc)")
         }
         None => Finding::new(topic, Level::Note, "the kernel's clock source is not known"),
     }
@@ -125,7 +125,7 @@ mod tests {
         tree.write(&format!("{CPUS}/isolated"), "\n");
         let finding = isolation(&tree.machine(), &[0, 1, 2, 3]);
         assert_eq!(finding.level, Level::Note);
-        assert!(finding.mend.unwrap().contains("isolcpus=1-3 nohz_full=1-3"));
+        assert!(finding.fix.unwrap().contains("isolcpus=1-3 nohz_full=1-3"));
         tree.write(&format!("{CPUS}/isolated"), "2-3\n").write(&format!("{CPUS}/nohz_full"), "2-3\n");
         assert!(isolation(&tree.machine(), &[0, 1, 2, 3]).text.starts_with("CPUs 2-3 are kept free"));
     }

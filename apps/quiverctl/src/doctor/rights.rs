@@ -43,8 +43,8 @@ fn capabilities(machine: &Machine) -> Finding {
         return Finding::new(topic, Level::Good, "all that drivers and scheduling need");
     }
     let level = if has(NET_RAW) && has(NET_ADMIN) { Level::Note } else { Level::Warning };
-    let mend = "run as root (`unix { user NAME }' gives up what is not needed), or: setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock,cap_sys_nice+ep quiver";
-    Finding::new(topic, level, format!("missing: {}", missing.join(", "))).mend(mend)
+    let fix = "run as root (`unix { user NAME }' gives up what is not needed), or: setcap cap_net_raw,cap_net_admin,cap_bpf,cap_ipc_lock,cap_sys_nice+ep quiver";
+    Finding::new(topic, level, format!("missing: {}", missing.join(", "))).fix(fix)
 }
 
 fn facilities(machine: &Machine) -> Vec<Finding> {
@@ -63,7 +63,7 @@ fn facilities(machine: &Machine) -> Vec<Finding> {
     findings.push(if machine.has("dev/net/tun") {
         Finding::new("TAP", Level::Good, "/dev/net/tun is there")
     } else {
-        Finding::new("TAP", Level::Note, "no /dev/net/tun: TAP interfaces cannot be made").mend("modprobe tun")
+        Finding::new("TAP", Level::Note, "no /dev/net/tun: TAP interfaces cannot be made").fix("modprobe tun")
     });
     findings.push(confinement(machine));
     findings
@@ -80,9 +80,9 @@ fn confinement(machine: &Machine) -> Finding {
         // The list is in a file system that need not be mounted.
         (true, None) => Finding::new(topic, Level::Good, "seccomp: system calls can be limited"),
         (true, Some(false)) => Finding::new(topic, Level::Note, "no landlock: files are limited by their owners alone")
-            .mend("add landlock to the kernel's lsm= parameter"),
+            .fix("add landlock to the kernel's lsm= parameter"),
         (false, _) => Finding::new(topic, Level::Note, "no seccomp in this kernel: system calls cannot be limited")
-            .mend("`unix { seccomp off }' in startup.conf"),
+            .fix("`unix { seccomp off }' in startup.conf"),
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
         tree.write("proc/net/protocols", "protocol  size sockets\nXDP  896  0\nPACKET  1344  1\n");
         let findings = facilities(&tree.machine());
         assert_eq!(findings[0].text, "Linux 6.1.0-30-amd64 with AF_XDP, AF_PACKET");
-        assert_eq!(findings[1].mend.as_deref(), Some("modprobe tun"));
+        assert_eq!(findings[1].fix.as_deref(), Some("modprobe tun"));
         tree.write("dev/net/tun", "");
         assert_eq!(facilities(&tree.machine())[1].level, Level::Good);
     }

@@ -208,7 +208,7 @@ impl Execute<Router> for Resync {
 }
 
 request! {
-    /// Compares the kernel's routes with the forwarding table, shows what differs, and mends it.
+    /// Compares the kernel's routes with the forwarding table, shows what differs, and repairs it.
     pub read ShowDrift "lcp_drift_show" ["show lcp drift"] {}
 }
 
@@ -233,7 +233,7 @@ impl Text for Drifts {
         for drift in &self.0 {
             let (kernel, table) = (&drift.kernel, &drift.table);
             let all = kernel.missing + kernel.extra + table.missing;
-            let state = if all == 0 { "no difference".to_owned() } else { format!("{all} differences, mended") };
+            let state = if all == 0 { "no difference".to_owned() } else { format!("{all} differences, repaired") };
             let _ = writeln!(out, "namespace {}: {state}", name(&drift.namespace));
             if all > 0 {
                 let (missing, extra, other) = (kernel.missing, kernel.extra, table.missing);

@@ -97,7 +97,7 @@ fn a_route_that_the_router_refuses_is_counted_and_does_not_stay_as_it_was() {
 }
 
 #[test]
-fn a_check_mends_what_differs() {
+fn a_check_repairs_what_differs() {
     let mut s = Scene::new();
     for text in ["192.0.2.0/24", "192.0.2.1/32"] {
         let route = s.route(0, text, Some("10.0.0.2"));

@@ -226,7 +226,7 @@ fn a_socket_that_overflows_leads_to_a_comparison_and_to_the_kernels_routes() {
     let gone = prefix("20.0.1.0/24");
     scene.harness.router.remove_route(0, gone, quiver_net::fib::Source::Linux, None).unwrap();
     let drift = scene.drift();
-    assert!(drift.contains("1 differences, mended") && drift.contains("mended 20.0.1.0/24"), "{drift}");
+    assert!(drift.contains("1 differences, repaired") && drift.contains("repaired 20.0.1.0/24"), "{drift}");
     assert_eq!(paths(&scene.harness.router, "20.0.1.0/24"), 1);
     assert!(scene.drift().contains("no difference"));
 }

@@ -16,6 +16,8 @@ mod clients;
 mod convert;
 pub(crate) mod replace;
 mod table;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod trace;
 
 pub use clients::{ClientInfo, Clients, Wish, flags, install, neighbor};

@@ -6,38 +6,14 @@ use std::task::Waker;
 use quiver_api::defs::*;
 use quiver_api::{Catalog, Message, Reader, Wire as _, frame};
 use quiver_net::api::{Call, Clients, Handlers, Table, Trace, address, install};
+use quiver_net::api::testing::{ask, assert_names, read, split};
 use quiver_net::testing::Harness;
 
 use super::{LOCAL, PEER, bed, come_up, sessions, x0};
 
-/// All answers to a request, behind their number and context.
-fn ask<M: Message>(h: &mut Harness, table: &Table, client: u32, message: &M) -> Vec<Vec<u8>> {
-    let mut bytes = Vec::new();
-    table.catalog().id::<M>().put(&mut bytes);
-    bytes.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 7]);
-    message.write(&mut bytes);
-    let mut out = Vec::new();
-    table.dispatch(&mut Call { router: &mut h.router, table, client, context: 0, out: &mut out }, &bytes);
-    split(&out)
-}
-
-fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let (mut answers, mut at) = (Vec::new(), 0);
-    while let frame::Front::Message(answer, taken) = frame::front(&bytes[at..]) {
-        answers.push(answer[6..].to_vec());
-        at += taken;
-    }
-    answers
-}
-
-fn read<M: Message>(answer: &[u8]) -> M {
-    M::read(&mut Reader::new(answer)).unwrap()
-}
-
 #[test]
 fn numbers_of_messages_are_those_of_vpp() {
-    let catalog = Catalog::default();
-    for name in [
+    let names = [
         "bfd_udp_add_939cd26a",
         "bfd_udp_add_reply_e8d4e804",
         "bfd_udp_upd_939cd26a",
@@ -53,10 +29,8 @@ fn numbers_of_messages_are_those_of_vpp() {
         "want_bfd_events_c5e2af94",
         "want_bfd_events_reply_e8d4e804",
         "bfd_udp_session_event_8eaaf062",
-    ] {
-        let (plain, _) = name.rsplit_once('_').unwrap();
-        assert_eq!(catalog.named(plain).map(|entry| entry.table_name()).as_deref(), Some(name));
-    }
+    ];
+    assert_names(&Catalog::default(), &names);
 }
 
 #[test]

@@ -5,35 +5,15 @@ use std::rc::Rc;
 use quiver_api::defs::{InterfaceIndex, MacAddress};
 use quiver_api::{Catalog, Message, Reader, Wire as _, frame};
 use quiver_net::api::{Call, Clients, Handlers, Table, Trace, install};
+use quiver_net::api::testing::{ask, assert_names, read};
 use quiver_net::testing::Harness;
 
 use super::{bed, bonds, index};
 use crate::api::*;
 
-/// All answers to a request, behind their number and context.
-fn ask<M: Message>(h: &mut Harness, table: &Table, client: u32, message: &M) -> Vec<Vec<u8>> {
-    let mut bytes = Vec::new();
-    table.catalog().id::<M>().put(&mut bytes);
-    bytes.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 7]);
-    message.write(&mut bytes);
-    let mut out = Vec::new();
-    table.dispatch(&mut Call { router: &mut h.router, table, client, context: 0, out: &mut out }, &bytes);
-    let (mut answers, mut at) = (Vec::new(), 0);
-    while let frame::Front::Message(answer, taken) = frame::front(&out[at..]) {
-        answers.push(answer[6..].to_vec());
-        at += taken;
-    }
-    answers
-}
-
-fn read<M: Message>(answer: &[u8]) -> M {
-    M::read(&mut Reader::new(answer)).unwrap()
-}
-
 #[test]
 fn numbers_of_messages_are_those_of_vpp() {
-    let catalog = Catalog::of([bond(), lacp()]);
-    for name in [
+    let names = [
         "bond_create_f1dbd4ff",
         "bond_create_reply_5383d31f",
         "bond_create2_912fda76",
@@ -57,10 +37,8 @@ fn numbers_of_messages_are_those_of_vpp() {
         "sw_interface_set_bond_weight_deb510a0",
         "sw_interface_lacp_dump_51077d14",
         "sw_interface_lacp_details_d9a83d2f",
-    ] {
-        let (plain, _) = name.rsplit_once('_').unwrap();
-        assert_eq!(catalog.named(plain).map(|entry| entry.table_name()).as_deref(), Some(name));
-    }
+    ];
+    assert_names(&Catalog::of([bond(), lacp()]), &names);
 }
 
 #[test]

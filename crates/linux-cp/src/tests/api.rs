@@ -3,6 +3,7 @@
 use quiver_api::defs::*;
 use quiver_api::{Catalog, Message, Reader, Text, Wire as _, frame};
 use quiver_net::api::{Call, Handlers, Table};
+use quiver_net::api::testing::{ask, assert_names, read};
 use quiver_net::testing::Harness;
 
 use super::{Scene, scene};
@@ -13,30 +14,9 @@ fn table() -> Table {
     Table::new(handlers)
 }
 
-/// All answers to a request, behind their number and context.
-fn ask<M: Message>(h: &mut Harness, table: &Table, message: &M) -> Vec<Vec<u8>> {
-    let mut bytes = Vec::new();
-    table.catalog().id::<M>().put(&mut bytes);
-    bytes.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 7]);
-    message.write(&mut bytes);
-    let mut out = Vec::new();
-    table.dispatch(&mut Call { router: &mut h.router, table, client: 1, context: 0, out: &mut out }, &bytes);
-    let (mut answers, mut at) = (Vec::new(), 0);
-    while let frame::Front::Message(answer, taken) = frame::front(&out[at..]) {
-        answers.push(answer[6..].to_vec());
-        at += taken;
-    }
-    answers
-}
-
-fn read<M: Message>(answer: &[u8]) -> M {
-    M::read(&mut Reader::new(answer)).unwrap()
-}
-
 #[test]
 fn numbers_of_messages_are_those_of_vpp() {
-    let catalog = Catalog::default();
-    for name in [
+    let names = [
         "lcp_default_ns_set_69749409",
         "lcp_default_ns_get_51077d14",
         "lcp_default_ns_get_reply_5102feee",
@@ -53,10 +33,8 @@ fn numbers_of_messages_are_those_of_vpp() {
         "lcp_ethertype_enable_f893dae1",
         "lcp_ethertype_get_51077d14",
         "lcp_ethertype_get_reply_db48c31e",
-    ] {
-        let (plain, _) = name.rsplit_once('_').unwrap();
-        assert_eq!(catalog.named(plain).map(|entry| entry.table_name()).as_deref(), Some(name));
-    }
+    ];
+    assert_names(&Catalog::default(), &names);
 }
 
 #[test]
@@ -71,19 +49,19 @@ fn pairs_are_told_one_by_one_and_removed() {
         host_if_type: LcpItfHostType::LCP_API_ITF_HOST_TAP,
         netns: Text("dataplane".into()),
     };
-    let all = ask(&mut h, &table, &LcpItfPairGet { cursor: 0 });
+    let all = ask(&mut h, &table, 1, &LcpItfPairGet { cursor: 0 });
     assert_eq!((all.len(), read::<LcpItfPairDetails>(&all[0])), (2, pair.clone()));
     assert_eq!(read::<LcpItfPairGetReply>(&all[1]), LcpItfPairGetReply { retval: 0, cursor: u32::MAX });
     let one = |interface| LcpItfPairGetV2 { cursor: 0, sw_if_index: InterfaceIndex(interface) };
-    let found = ask(&mut h, &table, &one(phy.0));
+    let found = ask(&mut h, &table, 1, &one(phy.0));
     assert_eq!((found.len(), read::<LcpItfPairDetails>(&found[0])), (2, pair));
-    let none = ask(&mut h, &table, &one(host.0));
+    let none = ask(&mut h, &table, 1, &one(host.0));
     assert_eq!((none.len(), read::<LcpItfPairGetV2Reply>(&none[0]).retval), (1, -2));
 
     let remove = |sw_if_index| LcpItfPairAddDelV3 { is_add: false, sw_if_index: InterfaceIndex(sw_if_index), ..Default::default() };
-    let code = |h: &mut Harness, index| read::<LcpItfPairAddDelV3Reply>(&ask(h, &table, &remove(index))[0]).retval;
+    let code = |h: &mut Harness, index| read::<LcpItfPairAddDelV3Reply>(&ask(h, &table, 1, &remove(index))[0]).retval;
     assert_eq!([code(&mut h, phy.0), code(&mut h, phy.0), code(&mut h, 99)], [0, -2, -2]);
-    assert_eq!(ask(&mut h, &table, &one(u32::MAX)).len(), 1);
+    assert_eq!(ask(&mut h, &table, 1, &one(u32::MAX)).len(), 1);
 }
 
 #[test]
@@ -91,14 +69,14 @@ fn namespace_and_types_are_set_and_told() {
     let Scene { mut h, .. } = scene();
     let table = table();
     let set = |netns: &str| LcpDefaultNsSet { netns: Text(netns.into()) };
-    let namespace = |h: &mut Harness| read::<LcpDefaultNsGetReply>(&ask(h, &table, &LcpDefaultNsGet {})[0]).netns.0;
-    ask(&mut h, &table, &set("dataplane"));
+    let namespace = |h: &mut Harness| read::<LcpDefaultNsGetReply>(&ask(h, &table, 1, &LcpDefaultNsGet {})[0]).netns.0;
+    ask(&mut h, &table, 1, &set("dataplane"));
     assert_eq!(namespace(&mut h), "dataplane");
-    ask(&mut h, &table, &set(""));
+    ask(&mut h, &table, 1, &set(""));
     assert_eq!(namespace(&mut h), "");
     let enable = |ethertype| LcpEthertypeEnable { ethertype };
-    let code = |h: &mut Harness, number| read::<LcpEthertypeEnableReply>(&ask(h, &table, &enable(number))[0]).retval;
+    let code = |h: &mut Harness, number| read::<LcpEthertypeEnableReply>(&ask(h, &table, 1, &enable(number))[0]).retval;
     assert_eq!((code(&mut h, 0x8809), code(&mut h, 0x8809)), (0, 0));
     assert!(code(&mut h, 0x0800) < 0);
-    assert_eq!(read::<LcpEthertypeGetReply>(&ask(&mut h, &table, &LcpEthertypeGet {})[0]).ethertypes, [0x88cc, 0x8809]);
+    assert_eq!(read::<LcpEthertypeGetReply>(&ask(&mut h, &table, 1, &LcpEthertypeGet {})[0]).ethertypes, [0x88cc, 0x8809]);
 }

@@ -3,6 +3,7 @@
 use quiver_api::defs::*;
 use quiver_api::{Message, Reader, Wire as _, frame};
 use quiver_net::api::{Call, Handlers, Table};
+use quiver_net::api::testing::{ask, read};
 
 use super::*;
 
@@ -12,29 +13,13 @@ fn table() -> Table {
     Table::new(handlers)
 }
 
-/// All answers to a request, unframed, behind their number and context.
-fn ask<M: Message>(h: &mut Harness, table: &Table, message: &M) -> Vec<Vec<u8>> {
-    let mut bytes = Vec::new();
-    table.catalog().id::<M>().put(&mut bytes);
-    bytes.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 7]);
-    message.write(&mut bytes);
-    let mut out = Vec::new();
-    table.dispatch(&mut Call { router: &mut h.router, table, client: 1, context: 0, out: &mut out }, &bytes);
-    let (mut answers, mut at) = (Vec::new(), 0);
-    while let frame::Front::Message(answer, taken) = frame::front(&out[at..]) {
-        answers.push(answer[6..].to_vec());
-        at += taken;
-    }
-    answers
-}
-
 fn all<M: Message, D: Message>(h: &mut Harness, table: &Table, message: &M) -> Vec<D> {
-    ask(h, table, message).iter().map(|answer| D::read(&mut Reader::new(answer)).unwrap()).collect()
+    ask(h, table, 1, message).iter().map(|answer| read(answer)).collect()
 }
 
 /// The code of the one answer.
 fn code<M: Message>(h: &mut Harness, table: &Table, message: &M) -> i32 {
-    let answers = ask(h, table, message);
+    let answers = ask(h, table, 1, message);
     assert_eq!(answers.len(), 1, "{}", M::INFO.name);
     i32::from_be_bytes(*answers[0].first_chunk().unwrap())
 }

@@ -7,39 +7,15 @@ use quiver_api::defs::*;
 use quiver_api::{Catalog, Message, Reader, Wire as _, frame};
 use quiver_net::api::{Call, Clients, Handlers, Table, Trace, address, install};
 use quiver_net::ip::FamilyId;
+use quiver_net::api::testing::{ask, assert_names, read, split};
 use quiver_net::testing::Harness;
 
 use super::{VIRTUAL, bed, info, routers, until, x0};
 use crate::machine::State;
 
-/// All answers to a request, behind their number and context.
-fn ask<M: Message>(h: &mut Harness, table: &Table, client: u32, message: &M) -> Vec<Vec<u8>> {
-    let mut bytes = Vec::new();
-    table.catalog().id::<M>().put(&mut bytes);
-    bytes.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 7]);
-    message.write(&mut bytes);
-    let mut out = Vec::new();
-    table.dispatch(&mut Call { router: &mut h.router, table, client, context: 0, out: &mut out }, &bytes);
-    split(&out)
-}
-
-fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let (mut answers, mut at) = (Vec::new(), 0);
-    while let frame::Front::Message(answer, taken) = frame::front(&bytes[at..]) {
-        answers.push(answer[6..].to_vec());
-        at += taken;
-    }
-    answers
-}
-
-fn read<M: Message>(answer: &[u8]) -> M {
-    M::read(&mut Reader::new(answer)).unwrap()
-}
-
 #[test]
 fn numbers_of_messages_are_those_of_vpp() {
-    let catalog = Catalog::default();
-    for name in [
+    let names = [
         "vrrp_vr_add_del_c5cf15aa",
         "vrrp_vr_add_del_reply_e8d4e804",
         "vrrp_vr_del_6029baa1",
@@ -61,10 +37,8 @@ fn numbers_of_messages_are_those_of_vpp() {
         "vrrp_vr_update_reply_5317d608",
         "want_vrrp_vr_events_c5e2af94",
         "want_vrrp_vr_events_reply_e8d4e804",
-    ] {
-        let (plain, _) = name.rsplit_once('_').unwrap();
-        assert_eq!(catalog.named(plain).map(|entry| entry.table_name()).as_deref(), Some(name));
-    }
+    ];
+    assert_names(&Catalog::default(), &names);
 }
 
 #[test]

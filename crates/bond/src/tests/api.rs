@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
+use quiver_api::Catalog;
 use quiver_api::defs::{InterfaceIndex, MacAddress};
-use quiver_api::{Catalog, Message, Reader, Wire as _, frame};
-use quiver_net::api::{Call, Clients, Handlers, Table, Trace, install};
 use quiver_net::api::testing::{ask, assert_names, read};
+use quiver_net::api::{Clients, Handlers, Table, Trace, install};
 use quiver_net::testing::Harness;
 
 use super::{bed, bonds, index};

@@ -153,7 +153,7 @@ pub const ABSENT: &[Absent] = &[
     absent("show punt", "sockets for punted packets"),
     absent("qos", "QoS maps"),
     absent("show qos", "QoS maps"),
-    absent("prom", "Prometheus exporters").use_instead("the statistics segment (docs/api.md)"),
+    absent("prom", "Prometheus exporters").use_instead("`quiver-metrics' (docs/metrics.md)"),
     absent("clear acl-plugin", "access lists (ACLs)"),
     absent("delete acl-plugin", "access lists (ACLs)"),
     absent("set acl-plugin", "access lists (ACLs)"),

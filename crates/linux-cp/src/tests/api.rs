@@ -1,9 +1,9 @@
 //! The messages of the binary API.
 
 use quiver_api::defs::*;
-use quiver_api::{Catalog, Message, Reader, Text, Wire as _, frame};
-use quiver_net::api::{Call, Handlers, Table};
+use quiver_api::{Catalog, Text};
 use quiver_net::api::testing::{ask, assert_names, read};
+use quiver_net::api::{Handlers, Table};
 use quiver_net::testing::Harness;
 
 use super::{Scene, scene};

@@ -1,9 +1,9 @@
 //! The messages of the binary API.
 
+use quiver_api::Message;
 use quiver_api::defs::*;
-use quiver_api::{Message, Reader, Wire as _, frame};
-use quiver_net::api::{Call, Handlers, Table};
 use quiver_net::api::testing::{ask, read};
+use quiver_net::api::{Handlers, Table};
 
 use super::*;
 

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::profile::on_one_line;
+
 /// A value in one line.
 fn flow(value: &Value, out: &mut String) {
     match value {
@@ -42,8 +44,7 @@ pub(super) fn profile(comments: &[String], name: &str, streams: &[Vec<(&str, Val
     let mut out = String::new();
     for comment in comments {
         // A line of a comment stays one.
-        let line: String = comment.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        out.push_str(format!("# {line}").trim_end());
+        out.push_str(format!("# {}", on_one_line(comment)).trim_end());
         out.push('\n');
     }
     out.push_str("schema: quiver-profile/1\nname: ");

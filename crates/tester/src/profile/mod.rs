@@ -49,7 +49,7 @@ pub enum ProfileError {
         error: String,
     },
     /// Something in it cannot be.
-    #[error("{file}: {path}: {error}")]
+    #[error("{file}: {}: {}", on_one_line(path), on_one_line(error))]
     Content {
         /// The file.
         file: String,
@@ -467,7 +467,7 @@ impl Profile {
         let content = |path: String, error: String| ProfileError::Content { file: file.to_owned(), path, error };
         let mut profile: Self = serde_path_to_error::deserialize(document).map_err(|e| {
             let path = if e.path().iter().next().is_none() { "top".to_owned() } else { e.path().to_string() };
-            content(path, one_line(&e.inner().to_string()))
+            content(path, e.inner().to_string())
         })?;
         for (i, stream) in profile.streams.iter_mut().enumerate() {
             stream.spread_tuples().map_err(|error| content(format!("streams[{i}].tuples"), error))?;
@@ -650,6 +650,11 @@ fn json(file: &str, text: &str) -> Result<serde_json::Value, ProfileError> {
 
 fn syntax(file: &str, error: &str) -> ProfileError {
     ProfileError::Syntax { file: file.to_owned(), error: one_line(error) }
+}
+
+/// A text as a part of a line: keys of a document may have any characters.
+pub(crate) fn on_one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
 }
 
 /// The first line of a message that may come with a picture of the place.

@@ -53,6 +53,11 @@ fn errors_name_the_file_the_place_and_what_to_do() {
     );
     let unknown = error_of(&stream("ipv4: { dts: 10.0.0.3 }"));
     assert!(unknown.starts_with("p.yaml: streams[0].ipv4.dts: unknown field `dts`, expected one of `src`"), "{unknown}");
+    let broken = error_of(&stream("\"na\\np\": 1"));
+    assert!(
+        broken.starts_with("p.yaml: streams[0].na p: unknown field `na p`, expected one of") && !broken.contains('\n'),
+        "{broken}"
+    );
     assert_eq!(
         error_of(&stream("ipv6: {}\nudp: {}\nsize: 64")),
         "p.yaml: streams[0].size: frames of 64 bytes have no room for headers and signature: 84 bytes or more"

@@ -8,6 +8,7 @@ use super::connections::{AddressRange, Connections, Ends, Order, PortRange};
 use super::gateway::{Course, Flow};
 use super::phase::StatefulError;
 use super::procedure::{Measure, Settings, check};
+use crate::profile::on_one_line;
 use crate::units::Rate;
 
 /// Longest time that anything can be asked to take, seconds.
@@ -98,8 +99,8 @@ impl StatefulRequest {
         let mut object = request.as_object().cloned().ok_or("a request is an object")?;
         object.retain(|key, _| !["id", "op"].contains(&key.as_str()));
         serde_path_to_error::deserialize(serde_json::Value::Object(object)).map_err(|e| {
-            let (path, inner) = (e.path().to_string(), crate::profile::one_line(&e.inner().to_string()));
-            if path == "." { inner } else { format!("{path}: {inner}") }
+            let (path, inner) = (e.path().to_string(), e.inner().to_string());
+            on_one_line(&if path == "." { inner } else { format!("{path}: {inner}") })
         })
     }
 

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 use std::task::Waker;
 
+use quiver_api::Catalog;
 use quiver_api::defs::*;
-use quiver_api::{Catalog, Message, Reader, Wire as _, frame};
-use quiver_net::api::{Call, Clients, Handlers, Table, Trace, address, install};
-use quiver_net::ip::FamilyId;
 use quiver_net::api::testing::{ask, assert_names, read, split};
+use quiver_net::api::{Clients, Handlers, Table, Trace, address, install};
+use quiver_net::ip::FamilyId;
 use quiver_net::testing::Harness;
 
 use super::{VIRTUAL, bed, info, routers, until, x0};

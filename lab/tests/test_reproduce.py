@@ -18,7 +18,7 @@ from quiver_lab.devices.router import runtime_readings
 from quiver_lab.findings import Measured
 from quiver_lab.published import PAPERS
 from quiver_lab.report import figures
-from quiver_lab.reproduce import DESIGNS, Options, Scale, campaign_text, command, design, evidence, page
+from quiver_lab.reproduce import DESIGNS, Options, Scale, campaign_text, capacity, command, design, evidence, page
 from quiver_lab.reproduce.beside import NO_DATA, NO_ENERGY, NOT_PUBLISHED, Panel, overload, panels
 from quiver_lab.reproduce.calibrate import SEED_KERNEL_PPS, SEED_TOP_PPS, scale_of
 from quiver_lab.reproduce.design import Design
@@ -82,7 +82,7 @@ def test_every_printed_cell_has_one_of_ours(paper: str) -> None:
 
 def test_extent_of_the_thesis() -> None:
     d, c = design("slavik2025"), local("slavik2025")
-    same = [cell for cell in c.cells() if cell.link == "veth"]
+    same = [cell for cell in c.cells() if cell.link == "veth" and cell.procedure != "capacity"]
     # Twelve tables of twenty rows, and the draft's four.
     assert len(same) == 244
     assert {d.keys(x, c)["rate_gbit_s"] for x in same} == {"0.5", "1", "10", "25", "40"}
@@ -103,11 +103,30 @@ def test_quick_and_full_have_the_same_cells(paper: str) -> None:
     assert (full.repeats, full.reproduces) == ({"linguaglossa2019": 10}.get(paper, 20), paper)
 
 
+def test_the_page_of_the_thesis_compares_capacities(stores: dict[str, Store], tmp_path: Path) -> None:
+    page.build(stores["slavik2025"], design("slavik2025"), tmp_path)
+    html = (tmp_path / "reproduction.html").read_text(encoding="utf-8")
+    assert html.count("one worker with NAT beside one without") == 1
+    assert "78 are within 2 points" in html
+    ratios = list(csv.DictReader((tmp_path / "capacity.csv").read_text(encoding="utf-8").splitlines()))
+    assert [r["ratio"] for r in ratios] == [r.text for r in capacity.RATIOS]
+    nat = ratios[1]
+    # Simulated devices forward as much with NAT as without; a single repeat gives no verdict.
+    assert float(nat["here"]) == pytest.approx(1, abs=0.05)
+    assert nat["verdict"] == "cannot be told"
+    places = list(csv.DictReader((tmp_path / "predicted.csv").read_text(encoding="utf-8").splitlines()))
+    deep = next(r for r in places if "rate_gbit_s=40;dut=candidate;workers=1" in r["cell"] and "one-way" in r["cell"])
+    assert float(deep["published_loss_percent"]) == 89.53
+    assert float(deep["by_ours_none"]) == pytest.approx(89.5, abs=0.5)
+    page.build(stores["kosak2025"], design("kosak2025"), tmp_path / "other")
+    assert not (tmp_path / "other" / "capacity.csv").exists()
+
+
 def test_scale_keeps_the_ratios_of_the_rates() -> None:
     from quiver_lab import units  # noqa: PLC0415
 
     c = local("slavik2025", scale=Scale(1 / 250, "x"))
-    rate = {n: units.parse_rate(getattr(p, "rate", ""), 64) for n, p in c.procedures.items()}
+    rate = {n: units.parse_rate(getattr(p, "rate", ""), 64) for n, p in c.procedures.items() if n != "capacity"}
     assert rate["at-40-gbit"] == pytest.approx(SEED_TOP_PPS / 250)
     for a in ("1", "10", "25"):
         assert rate["at-40-gbit"] / rate[f"at-{a}-gbit"] == pytest.approx(40 / float(a))

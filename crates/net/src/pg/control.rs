@@ -22,9 +22,6 @@ pub enum PgError {
     /// No such stream.
     #[error("no stream named `{0}'")]
     NoStream(String),
-    /// The name is taken.
-    #[error("stream `{0}' already defined")]
-    Exists(String),
     /// Not a generator interface.
     #[error("`{0}' is not a packet-generator interface")]
     NotPg(String),
@@ -169,29 +166,25 @@ impl Router {
         self.pg().interfaces.get(&index.0).ok_or(PgError::NotPg(name))
     }
 
-    /// Defines a stream that comes in on `interface` (any interface) at `node`. It starts disabled.
+    /// Defines a stream that comes in on `interface` (any interface) at `node`, in place of one with the same name. It starts disabled.
     ///
     /// # Errors
-    /// The name is taken, the node or worker is not there, or there is nothing to send.
+    /// The node or worker is not there, or the packets have no bytes. A stream with the same name then stays as it is.
     pub fn pg_new_stream(&mut self, spec: StreamSpec, interface: IfIndex, node: &str) -> Result<(), PgError> {
-        if self.pg().streams.contains_key(&spec.name) {
-            return Err(PgError::Exists(spec.name));
-        }
         self.interfaces.expect(interface)?;
         let workers = self.graph.fleet().worker_threads().len();
         if spec.worker >= workers {
             return Err(PgError::NoWorker(spec.worker, workers));
         }
-        let empty = match &spec.source {
-            Source::Made(template) => template.bytes.is_empty() && spec.sizes.is_none(),
-            Source::Recorded(packets) => packets.is_empty(),
-        };
-        if empty {
+        if matches!(&spec.source, Source::Made(template) if template.bytes.is_empty()) && spec.sizes.is_none() {
             return Err(PgError::Empty);
         }
         let to = self.graph.node(node).ok_or_else(|| PgError::NoNode(node.into()))?;
         let from = self.pg_input()?;
         self.graph.edge(from, to)?;
+        if self.pg().streams.contains_key(&spec.name) {
+            self.pg_delete_stream(&spec.name)?;
+        }
         let stream = Stream { interface, node: node.into(), shared: Arc::default(), spec };
         self.pg().streams.insert(stream.spec.name.clone(), stream);
         Ok(())
@@ -201,7 +194,7 @@ impl Router {
         self.graph.node("pg-input").ok_or_else(|| PgError::NoNode("pg-input".into()))
     }
 
-    /// Starts a stream from its beginning, or all.
+    /// Starts a stream from its beginning, or all. A packet-generator interface that a stream comes in on is brought up, as in VPP.
     ///
     /// # Errors
     /// No such stream.
@@ -217,6 +210,9 @@ impl Router {
                 (stream.spec.clone(), stream.interface, stream.node.clone(), stream.shared.clone());
             let to = self.graph.node(&node).ok_or(PgError::NoNode(node))?;
             let next = self.graph.edge(input, to)?;
+            if self.pg().interfaces.contains_key(&interface.0) {
+                self.set_interface_up(interface, true)?;
+            }
             shared.sent.store(0, Ordering::Relaxed);
             let active = Active {
                 name: name.clone(),
@@ -428,12 +424,54 @@ mod tests {
         assert!(matches!(h.router.pg_new_stream(far, pg, "null-node"), Err(PgError::NoWorker(1, 1))));
         assert!(matches!(h.router.pg_enable(Some("x")), Err(PgError::NoStream(_))));
         h.router.pg_new_stream(spec("x", 1), pg, "null-node").unwrap();
-        assert!(matches!(h.router.pg_new_stream(spec("x", 1), pg, "null-node"), Err(PgError::Exists(_))));
+        assert!(h.router.pg_new_stream(spec("x", 2), pg, "nowhere").is_err());
+        assert_eq!(h.router.pg_streams()[0].spec.limit, Some(1), "the stream with that name stays");
         let other = h.interface(1);
         let create: CreateFile = Arc::new(|| Err(std::io::ErrorKind::NotFound.into()));
         assert!(matches!(h.router.pg_capture(other, "x".into(), create, None), Err(PgError::NotPg(_))));
         h.router.delete_interface(pg).unwrap();
         assert!(h.router.pg_streams().is_empty(), "streams go with their interface");
+    }
+
+    #[test]
+    fn a_stream_takes_the_place_of_one_with_its_name_even_of_one_that_runs() {
+        let mut h = Harness::new();
+        let pg = h.router.pg_create_interface(0, None).unwrap();
+        let mut endless = spec("x", 1);
+        endless.limit = None;
+        h.router.pg_new_stream(endless, pg, "null-node").unwrap();
+        h.router.pg_enable(None).unwrap();
+        h.run();
+        h.router.pg_new_stream(spec("x", 3), pg, "null-node").unwrap();
+        assert_eq!(h.router.pg_streams().len(), 1);
+        h.run();
+        let before = h.count("null-node", "blackholed packets");
+        h.run();
+        assert_eq!(h.count("null-node", "blackholed packets"), before, "the old one sends no more");
+        h.router.pg_enable(None).unwrap();
+        finish(&mut h);
+        assert_eq!(h.count("null-node", "blackholed packets"), before + 3);
+    }
+
+    #[test]
+    fn enabling_brings_the_interface_up_and_a_capture_without_packets_sends_none() {
+        let mut h = Harness::new();
+        let pg = h.router.pg_create_interface(0, None).unwrap();
+        let other = h.interface(1);
+        let mut empty = spec("empty", 0);
+        empty.source = Source::Recorded(Vec::new());
+        empty.sizes = None;
+        h.router.pg_new_stream(empty, pg, "null-node").unwrap();
+        let mut elsewhere = spec("elsewhere", 1);
+        elsewhere.limit = Some(1);
+        h.router.set_interface_up(other, false).unwrap();
+        h.router.pg_new_stream(elsewhere, other, "null-node").unwrap();
+        assert!(!h.router.interfaces.get(pg).unwrap().admin_up);
+        h.router.pg_enable(None).unwrap();
+        finish(&mut h);
+        assert!(h.router.interfaces.get(pg).unwrap().admin_up);
+        assert!(!h.router.interfaces.get(other).unwrap().admin_up, "only the generator's own interfaces");
+        assert_eq!(h.count("null-node", "blackholed packets"), 1);
     }
 
     #[test]

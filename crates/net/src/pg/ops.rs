@@ -79,7 +79,6 @@ fn commands() -> Vec<Command<Router>> {
 fn pg_error(error: &PgError) -> OpError {
     let (code, key) = match error {
         PgError::NoStream(_) => (retval::NO_SUCH_ENTRY, "stream"),
-        PgError::Exists(_) => (retval::ENTRY_ALREADY_EXISTS, "stream"),
         PgError::NotPg(_) => (retval::INVALID_INTERFACE, "interface"),
         PgError::NoNode(_) => (retval::NO_SUCH_NODE, "node"),
         PgError::NoWorker(..) => (retval::INVALID_WORKER, "worker"),
@@ -209,7 +208,8 @@ fn parse_stream(args: &mut Args<'_>) -> Result<StreamRequest, OpError> {
         if args.take_keyword("name") {
             r.name = args.word("name")?.into_owned();
         } else if args.take_keyword("limit") {
-            r.limit = Some(args.number("limit")?);
+            // Scripts for VPP write -1 for a stream without end.
+            r.limit = Some(if args.take_keyword("-1") { 0 } else { args.number("limit")? });
         } else if args.take_keyword("rate") {
             r.rate = Some(args.take("rate")?);
         } else if args.take_keyword("size") {
@@ -344,9 +344,12 @@ fn new_stream(router: &mut Router, request: &StreamRequest, node: &str, source: 
         Source::Recorded(packets) => Some(packets.len() as u64),
         Source::Made(_) => None,
     };
+    // A capture without packets has nothing to repeat.
+    let empty = matches!(&source, Source::Recorded(packets) if packets.is_empty());
+    let limit = request.limit.filter(|n| *n != 0).or(once.filter(|_| request.limit.is_none()));
     let spec = StreamSpec {
         name: if request.name.is_empty() { router.pg_free_name() } else { request.name.clone() },
-        limit: request.limit.filter(|n| *n != 0).or(once.filter(|_| request.limit.is_none())),
+        limit: if empty { Some(0) } else { limit },
         rate: request.rate.filter(|r| *r > 0.0),
         sizes: request.sizes(),
         worker: request.worker.unwrap_or(0),
@@ -624,6 +627,8 @@ mod tests {
         assert_eq!(h.count("null-node", "blackholed packets"), 3);
         run(&mut h, "packet-generator configure x limit 5 rate 1e6");
         assert!(run(&mut h, "show packet-generator").contains("limit 5, rate 1.00e6 pps"));
+        run(&mut h, &format!("packet-generator new {{ name x limit -1 size 64-64 interface pg0 node null-node {DATA} }}"));
+        assert!(run(&mut h, "show packet-generator").contains("limit 0, rate 0.00e0 pps"));
         run(&mut h, "packet-generator delete x");
         assert_eq!(run(&mut h, "show packet-generator"), "no streams currently defined\n");
     }

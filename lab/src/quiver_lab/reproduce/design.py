@@ -14,6 +14,8 @@ from quiver_lab.published import Published
 
 CANDIDATE = "candidate"
 """Whoever takes the place of the paper's device in keys."""
+CAPACITY = "capacity"
+"""The key ``load`` of cells that only say what a configuration forwards (``capacity.py``): no finding is about them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class Design:
     figures: tuple[Figure, ...] = ()
     counters: bool = False
     """Whether it speaks of instructions and caches, which the repository's benches know something of."""
+    by_capacity: bool = False
+    """Whether its tables follow from a capacity for each configuration (``capacity.py``)."""
     average: str = "median"
     """What the paper makes of repeats."""
     x: str = ""

@@ -16,7 +16,7 @@ from quiver_lab.published import Cell as Keys
 from quiver_lab.records import RunRecord
 from quiver_lab.reproduce import counters
 from quiver_lab.reproduce.counters import Evidence
-from quiver_lab.reproduce.design import CANDIDATE, Design
+from quiver_lab.reproduce.design import CANDIDATE, CAPACITY, Design
 from quiver_lab.store import Store
 from quiver_lab.trial import Trial
 
@@ -138,9 +138,11 @@ def by_load(keys: Keys, quantity: str) -> tuple[Keys, str]:
 
 
 def measured(known: list[Known]) -> list[Measured]:
-    """Everything that was measured, one value a quantity and cell."""
+    """Everything that findings may be about, one value a quantity and cell."""
     out = []
     for k in known:
+        if k.keys.get("load") == CAPACITY:
+            continue
         for quantity, values in k.values.items():
             keys, name = by_load(k.keys, quantity)
             # A dispersion describes the repeats; it is no sample of anything.

@@ -13,7 +13,7 @@ import jinja2
 from quiver_lab import published
 from quiver_lab.findings import Judgement
 from quiver_lab.report import figures, latex, number
-from quiver_lab.reproduce import counters, evidence, words
+from quiver_lab.reproduce import capacity, counters, evidence, words
 from quiver_lab.reproduce.beside import Panel, Row, overload, panels, with_counters
 from quiver_lab.reproduce.design import Design
 from quiver_lab.store import Store
@@ -123,6 +123,26 @@ def write_verdicts(judgements: Sequence[Judgement], path: Path) -> None:
             writer.writerow([f.id, j.ports, j.verdict.value, *bounds, j.why, f.text, f.reading, f.section, f.seed, f.line])
 
 
+def write_capacity(ratios: Sequence[capacity.Compared], places: Sequence[capacity.Predicted], folder: Path) -> None:
+    """Ratios of capacities, and the loss tables that follow from them, as CSV."""
+    with (folder / "capacity.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["ratio", "ports", "published_low", "published_high", "here", "low", "high", "verdict", "why"])
+        for c in ratios:
+            bounds = ["", ""] if c.ours is None else [f"{c.ours.low:.4g}", f"{c.ours.high:.4g}"]
+            here = "" if c.value is None else f"{c.value:.4g}"
+            printed = [f"{c.theirs.low:.4g}", f"{c.theirs.high:.4g}"]
+            writer.writerow([c.ratio.text, c.link, *printed, here, *bounds, c.verdict.value, c.why])
+    links = list(dict.fromkeys(link for p in places for link in p.by_ours))
+    with (folder / "predicted.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["cell", "published_loss_percent", "by_the_papers_other_rates", *(f"by_ours_{link}" for link in links)])
+        for p in places:
+            own = "" if p.by_paper is None else f"{p.by_paper:.2f}"
+            mine = [f"{p.by_ours[link]:.2f}" if link in p.by_ours else "" for link in links]
+            writer.writerow([published.cell_text(p.keys), f"{p.published:g}", own, *mine])
+
+
 def build(store: Store, design: Design, folder: Path) -> tuple[Path, list[Judgement]]:
     """Write page, tables and drawings; returns the page and the judgements. It reads result files only."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -140,6 +160,11 @@ def build(store: Store, design: Design, folder: Path) -> tuple[Path, list[Judgem
     write_csv(all_panels, folder / "beside.csv")
     write_latex(all_panels, folder / "beside.tex")
     write_verdicts(judgements, folder / "findings.csv")
+    ratios, places = [], []
+    if design.by_capacity:
+        cores = len(store.campaign.testbed.dut_cores)
+        ratios, places = capacity.compare(values, known, cores), capacity.predict(values, known, cores)
+        write_capacity(ratios, places, folder)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     template = environment.from_string(
         resources.files("quiver_lab.reproduce").joinpath("page.html.j2").read_text(encoding="utf-8")
@@ -152,6 +177,11 @@ def build(store: Store, design: Design, folder: Path) -> tuple[Path, list[Judgem
         panels=[Drawn(panel, tuple(figures.as_html(f) for f in mine)) for panel, mine in drawn],
         judgements=judgements,
         tally={v: sum(j.verdict.value == v for j in judgements) for v in dict.fromkeys(j.verdict.value for j in judgements)},
+        ratios=ratios,
+        places=[p for p in places if p.published >= capacity.LOSSY_PERCENT],
+        links=list(dict.fromkeys(link for p in places for link in p.by_ours)),
+        explained=capacity.explained(places),
+        of_keys=words.of_keys,
         depths=overload(known, values, store.campaign, design),
         done=sum(not k.why for k in known),
         doubtful=sum(bool(k.doubtful) for k in known),

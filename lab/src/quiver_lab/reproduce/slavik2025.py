@@ -10,7 +10,7 @@ from typing import Any
 from quiver_lab.campaign import Campaign, Cell
 from quiver_lab.published import Cell as Keys
 from quiver_lab.published import Published
-from quiver_lab.reproduce.design import CANDIDATE, Design, Options, as_keys, candidate_of
+from quiver_lab.reproduce.design import CANDIDATE, CAPACITY, Design, Options, as_keys, candidate_of
 
 RATES = ("1", "10", "25", "40")
 SIZES = (64, 512, 889, 1280, 1518)
@@ -20,6 +20,8 @@ KERNEL_CORES = 10
 
 
 WARM = "-warm"
+CAPACITY_SIZES = (64, 512)
+"""Those at which the thesis's devices were in overload."""
 
 
 def _name(rate: str, more: str = "") -> str:
@@ -36,12 +38,18 @@ def document(options: Options) -> dict[str, Any]:
     # NAT has a /16 of sources.
     nat = {**common, "operation": ["nat"], "sources": [65_534], "procedure": [_name(r, WARM) for r in RATES]}
     plain = {**common, "operation": ["one-way", "bidirectional"]}
+    overloads = [
+        {**plain, "frame_bytes": list(CAPACITY_SIZES), "procedure": [CAPACITY]},
+        {**nat, "frame_bytes": list(CAPACITY_SIZES), "procedure": [CAPACITY]},
+    ]
     matrices = []
-    for part in (plain, nat, draft):
+    for part in (plain, nat, draft, *overloads):
         matrices.append({"dut": [options.candidate], "link": [same], "workers": list(WORKERS), **part})
         matrices.append({"dut": [options.baseline], "link": [same], "workers": [cores], **part})
     if best != same:
-        matrices += [{"dut": [options.candidate], "link": [best], "workers": [1], **part} for part in (plain, nat, draft)]
+        matrices += [
+            {"dut": [options.candidate], "link": [best], "workers": [1], **part} for part in (plain, nat, draft, *overloads)
+        ]
     seconds = options.trial_s if options.quick else 120
 
     def fixed(rate: str, warm_up_s: float = 0) -> dict[str, Any]:
@@ -56,6 +64,7 @@ def document(options: Options) -> dict[str, Any]:
             **{_name(r): fixed(r) for r in ("0.5", *RATES)},
             # A /16 of sessions is not opened within a short trial.
             **{_name(r, WARM): fixed(r, options.trial_s) for r in RATES},
+            CAPACITY: {"kind": "r-plus", "offered": "100%", "duration_s": seconds},
         },
         "repeats": options.repeats if options.quick else 20,
         "rest_s": 0 if options.quick else 60,
@@ -65,7 +74,9 @@ def document(options: Options) -> dict[str, Any]:
 
 
 def keys(cell: Cell, campaign: Campaign) -> Keys:
-    """Operation, rate, size, device, workers."""
+    """Operation, rate, size, device, workers; overloads have no rate of the paper's."""
+    if cell.procedure == CAPACITY:
+        return as_keys(cell, candidate_of(campaign), "operation", "frame_bytes", "workers") | {"load": CAPACITY}
     rate = cell.procedure.removeprefix("at-").removesuffix(WARM).removesuffix("-gbit")
     return as_keys(cell, candidate_of(campaign), "operation", "frame_bytes", "workers") | {"rate_gbit_s": rate}
 
@@ -96,6 +107,7 @@ SLAVIK2025 = Design(
     document=document,
     keys=keys,
     wants=wants,
+    by_capacity=True,
     average="mean",
     x="frame_bytes",
     drawn=("loss_percent", "latency_mean_us", "jitter_us", "bytes_per_wh"),

@@ -124,6 +124,39 @@ impl<T: Wire + Default, const N: usize> Wire for [T; N] {
     }
 }
 
+/// `N` bytes; for arrays that are longer than those that have a [`Default`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bytes<const N: usize>(pub [u8; N]);
+
+impl<const N: usize> Default for Bytes<N> {
+    fn default() -> Self {
+        Self([0; N])
+    }
+}
+
+impl<const N: usize> From<&[u8]> for Bytes<N> {
+    /// The first bytes; zeros behind.
+    fn from(bytes: &[u8]) -> Self {
+        let mut all = Self::default();
+        let length = bytes.len().min(N);
+        all.0[..length].copy_from_slice(&bytes[..length]);
+        all
+    }
+}
+
+impl<const N: usize> Wire for Bytes<N> {
+    const TYPE: Type = Type { array: Array::Fixed(N), ..u8::TYPE };
+    const SIZE: usize = N;
+
+    fn get(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Self(reader.array()?))
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+}
+
 /// Text in `N` bytes, zero-padded. What does not fit is cut at a character; what is not UTF-8 is read as replacement
 /// characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -23,7 +23,7 @@ pub mod module;
 mod schema;
 
 pub use catalog::{Catalog, Entry, MODULES};
-pub use codec::{Many, Reader, Text, Wire, WireError};
+pub use codec::{Bytes, Many, Reader, Text, Wire, WireError};
 pub use crc::crc;
 pub use json::{all as json_of_all, module as json_of};
 pub use schema::{Array, Definition, Field, Head, Kind, Message, MessageInfo, Module, Type, Value};

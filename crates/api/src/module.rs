@@ -20,7 +20,7 @@
 //! assert_eq!(catalog.named("greet").map(|entry| entry.module), Some("greeting"));
 //! ```
 
-pub use crate::codec::{Many, Reader, Text, Wire, WireError};
+pub use crate::codec::{Bytes, Many, Reader, Text, Wire, WireError};
 pub use crate::schema::{Array, Definition, Field, Head, Kind, Message, MessageInfo, Module, Type, Value};
 #[doc(hidden)]
 pub use crate::schema::{largest, offset, plain_name, sum};

@@ -377,6 +377,7 @@ fn release(router: &mut Router, index: IfIndex, interface: IfIndex) {
     let _ = router.graph.set_feature(nodes::INPUT.0, nodes::INPUT.1, interface, false);
     if let Some(interface) = router.interfaces.get_mut(interface) {
         interface.origin.mac = member.device_mac;
+        interface.member_mac = None;
     }
     let _ = router.set_mac(interface, member.own_mac);
 }

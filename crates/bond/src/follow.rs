@@ -113,8 +113,10 @@ pub(crate) fn take_mac(router: &mut Router, index: IfIndex) {
 /// A member has the MAC address of its bond.
 pub(crate) fn give_mac(router: &mut Router, index: IfIndex, member: IfIndex) {
     let Some(mac) = router.interfaces.get(index).map(|bond| bond.mac) else { return };
+    let own = bonds(router).ok().and_then(|state| Some(state.get(index)?.member(member)?.own_mac));
     let Some(interface) = router.interfaces.get_mut(member) else { return };
     interface.origin.mac = mac;
+    interface.member_mac = own;
     if interface.mac != mac {
         let _ = router.set_mac(member, mac);
     }

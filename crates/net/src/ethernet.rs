@@ -1,7 +1,7 @@
 //! Ethernet: where frames come in, and VLAN tags.
 //!
 //! Frames of a type that the router does not know are dropped. Features of the arc `ethernet-unknown` get them instead, whole, tags
-//! included.
+//! included. They get LLDP also where an interface is a port of a bridge, or untagged frames belong to a sub-interface.
 
 mod input;
 mod more;

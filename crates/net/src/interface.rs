@@ -123,6 +123,8 @@ pub struct Interface {
     pub link: Link,
     /// Own MAC address.
     pub mac: MacAddr,
+    /// Of one of several links of a bond, whose MAC address is in `mac`: its own, for what it says about the link itself.
+    pub member_mac: Option<MacAddr>,
     /// Largest packets.
     pub mtu: Mtu,
     /// Largest frame that the device takes, bytes without FCS.
@@ -186,6 +188,12 @@ impl Interface {
     /// Largest IPv6 packet.
     pub fn mtu6(&self) -> u32 {
         if self.mtu.ip6 != 0 { self.mtu.ip6 } else { self.mtu.l3 }
+    }
+
+    /// Source of frames about the link itself. Links of one bond may lead to several switches, none of which must learn the bond's address
+    /// by them.
+    pub fn link_mac(&self) -> MacAddr {
+        self.member_mac.unwrap_or(self.mac)
     }
 
     /// Whether its packets have an Ethernet header; without one they are IP packets, and there are no neighbours to ask for.

@@ -313,7 +313,7 @@ impl Router {
     }
 
     /// Sends whole frames, from the first thread, in the surroundings of one of this module's nodes.
-    pub(crate) fn send_frames(&mut self, frames: Vec<(IfIndex, Vec<u8>)>) {
+    pub fn send_frames(&mut self, frames: Vec<(IfIndex, Vec<u8>)>) {
         let Some(node) = self.graph.node("ip4-arp") else { return };
         // A link without addresses has nobody to tell or to ask.
         let has_link_layer = |(index, _): &(IfIndex, Vec<u8>)| self.interfaces.get(*index).is_some_and(|i| i.has_link_layer());

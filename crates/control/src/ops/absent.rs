@@ -160,8 +160,6 @@ pub const ABSENT: &[Absent] = &[
     absent("show acl-plugin", "access lists (ACLs)"),
     absent("snort", "filters by Snort"),
     absent("show snort", "filters by Snort"),
-    absent("set lldp", "LLDP neighbors"),
-    absent("show lldp", "LLDP neighbors"),
     absent("set interface span", "mirrors of ports (SPAN)"),
     absent("set interface secondary-mac-address", "second MAC addresses"),
     absent("set interface tcp-mss-clamp", "clamps of TCP segments on interfaces")

@@ -201,6 +201,13 @@ fn decide(mut packet: Pkt<'_, Shared>, link: u64, unknown: &ArcPoint, more: &mut
     let multicast = (dst >> 40) & 1 != 0;
     if multicast {
         packet.mark(flags::LINK_MULTICAST);
+        // LLDP is of this link alone, whatever the interface is used for: its frames have no tags, and no bridge passes them on.
+        if ether_type == EtherType::LLDP.0 {
+            let feature = unknown.next(packet.rx_if(), Verdict::DROP);
+            if feature != Verdict::DROP {
+                return feature;
+            }
+        }
     }
     if has(if is_tag(ether_type) { if_flags::TAGGED } else { if_flags::UNTAGGED }) {
         return Next::Vlan.into();

@@ -91,3 +91,25 @@ pub fn assert_buffers_are_back(router: &Router) {
     };
     eventually("buffers are back", BOUND, || used() == 0);
 }
+
+/// A folder that everybody can enter and write to, for programs that give up root; removed at its end.
+pub struct Open(pub std::path::PathBuf);
+
+impl Open {
+    /// A new one below the folder for temporary files.
+    pub fn new() -> Self {
+        use std::os::unix::fs::PermissionsExt as _;
+        static MADE: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = MADE.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("quiver-open-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).expect("a folder");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o1777)).expect("rights");
+        Self(path)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -300,3 +300,61 @@ fn workers_speak_lacp_while_main_stands_still() {
     assert_eq!(routers.each_ref().map(active_members), [LINKS; 2]);
     assert_eq!((changes(), before.contains(&0)), (before, false), "no member was lost meanwhile");
 }
+
+#[test]
+fn linux_works_on_a_bond_with_lacp_and_on_its_sub_interfaces() {
+    let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
+    let (scene, linux) = (Scene::new(), Host::new("linux").unwrap());
+    let routers = scene.routers(1, "lacp load-balance l34");
+    let keeper = linux.background("sleep 86400").unwrap();
+    // Even where Linux is to have frames of LACP's type, the router's stay with the router: no member is lost.
+    let commands = format!(
+        "lcp default netns pid:{}\nlcp lcp-sync on\nlcp lcp-auto-subint on\nlcp ethertype enable 0x8809\n\
+         lcp create BondEthernet0 host-if bond0\n\
+         create sub-interfaces BondEthernet0 10\nset interface state BondEthernet0.10 up\n\
+         create sub-interfaces BondEthernet0 20 dot1ad 20 inner-dot1q 7 exact-match\nset interface state BondEthernet0.20 up\n\
+         set interface ip address BondEthernet0 10.0.30.1/24\nset interface ip address BondEthernet0.10 10.0.31.1/24\n\
+         set interface ip address BondEthernet0.20 10.0.32.1/24",
+        keeper.pid()
+    );
+    routers[0].script(&commands).expect("pairs");
+    let other = "create sub-interfaces BondEthernet0 10\nset interface state BondEthernet0.10 up\n\
+         create sub-interfaces BondEthernet0 20 dot1ad 20 inner-dot1q 7 exact-match\nset interface state BondEthernet0.20 up\n\
+         set interface ip address BondEthernet0 10.0.30.2/24\nset interface ip address BondEthernet0.10 10.0.31.2/24\n\
+         set interface ip address BondEthernet0.20 10.0.32.2/24";
+    routers[1].script(other).expect("addresses");
+    eventually("all links", BOUND, || routers.each_ref().map(active_members) == [LINKS; 2]);
+    let mac = routers[0].cli("show bond details").unwrap();
+    let all_reach = || {
+        for net in ["10.0.30", "10.0.31", "10.0.32"] {
+            assert!(linux.reaches(&format!("{net}.2"), 3).unwrap(), "{net} from Linux");
+            let said = routers[1].cli(&format!("ping {net}.1 repeat 2 interval 0.1")).unwrap();
+            assert!(said.contains(" 0% packet loss"), "{net} to Linux: {said}");
+        }
+    };
+    all_reach();
+    let shown = routers[0].cli("show lcp").unwrap();
+    for (phy, host) in [("BondEthernet0", "bond0"), ("BondEthernet0.10", "bond0.10"), ("BondEthernet0.20", "bond0.20")] {
+        assert!(shown.lines().any(|line| line.contains(&format!(" {phy} ")) && line.contains(&format!(" {host} "))), "{shown}");
+        let own: String = linux.mac(host).unwrap().map(|byte| format!("{byte:02x}")).join(":");
+        assert!(mac.contains(&format!("MAC address: {own}")), "{host} has {own}: {mac}");
+    }
+    // The bond's link is that of its host interfaces.
+    let carrier = |name: &str| linux.run(&format!("ip -o link show {name}"), BOUND).unwrap().stdout.contains("LOWER_UP");
+    for n in 0..LINKS - 1 {
+        scene.middles[0].link_down(&format!("l{n}")).unwrap();
+    }
+    eventually("one link is left", BOUND, || routers.each_ref().map(active_members) == [1; 2]);
+    all_reach();
+    scene.middles[0].link_down(&format!("l{}", LINKS - 1)).unwrap();
+    eventually("Linux has no carrier", BOUND, || !carrier("bond0") && !carrier("bond0.10"));
+    for n in 0..LINKS {
+        scene.middles[0].link_up(&format!("l{n}")).unwrap();
+    }
+    eventually("all links again", BOUND, || routers.each_ref().map(active_members) == [LINKS; 2]);
+    eventually("Linux has a carrier", BOUND, || carrier("bond0") && carrier("bond0.20"));
+    all_reach();
+    let states = routers[0].cli("show lacp").unwrap();
+    assert_eq!(states.matches("RX-state: current, MUX-state: collecting distributing").count(), LINKS, "{states}");
+    routers.iter().for_each(assert_buffers_are_back);
+}

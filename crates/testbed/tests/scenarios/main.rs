@@ -29,6 +29,7 @@ mod icmp;
 mod layer2;
 mod linux_cp;
 mod linux_nl;
+mod lldp;
 mod mix;
 mod nat44;
 mod nat44_stateful;

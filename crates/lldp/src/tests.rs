@@ -1,0 +1,94 @@
+//! Ports in a router: frames, commands, messages. Time is that of timers, which tests move.
+
+mod api;
+mod commands;
+mod ports;
+
+use quiver_graph::IfIndex;
+use quiver_net::Router;
+use quiver_net::ops::testing;
+use quiver_net::testing::Harness;
+use quiver_wire::MacAddr;
+
+use crate::ops::{PortInfo, shown};
+use crate::pdu::write::Local;
+use crate::pdu::{Info, NEAREST_BRIDGE, Unit};
+
+/// A neighbour's MAC address.
+fn neighbour(n: u8) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 0x20, n])
+}
+
+/// A router with the plugin and interfaces x0, x1 and x2.
+fn bed(workers: usize) -> Harness {
+    let mut h = Harness::with_workers(workers);
+    crate::control::start(&mut h.router).unwrap();
+    for n in 0..3 {
+        h.interface(n);
+    }
+    h
+}
+
+fn execute(router: &mut Router, line: &str) -> Result<String, String> {
+    testing::execute(&testing::registry(&[crate::ops::register]), router, line)
+}
+
+fn run(h: &mut Harness, lines: &str) -> String {
+    let mut last = String::new();
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        last = execute(&mut h.router, line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
+    last
+}
+
+fn error(h: &mut Harness, line: &str) -> String {
+    execute(&mut h.router, line).err().unwrap_or_else(|| panic!("{line}: no error"))
+}
+
+fn index(h: &Harness, name: &str) -> IfIndex {
+    h.router.interfaces.by_name(name).unwrap_or_else(|| panic!("no {name}")).index
+}
+
+/// Lets time pass, and everything be done that is due. Units that have left, by interface.
+fn pass(h: &mut Harness, ms: i64) -> Vec<(IfIndex, Info)> {
+    h.router.graph.clock().adjust(ms * 1_000_000);
+    settle(h)
+}
+
+/// Lets everything be done that is due.
+fn settle(h: &mut Harness) -> Vec<(IfIndex, Info)> {
+    let mut out = h.run();
+    loop {
+        let now = h.router.graph.clock().timer_now();
+        let next = h.router.run_processes(now);
+        out.extend(h.run());
+        if next.is_none_or(|next| next > now) {
+            break;
+        }
+    }
+    let of_lldp = out.into_iter().filter(|(_, frame)| frame[..6] == NEAREST_BRIDGE.0 && frame[12..14] == [0x88, 0xcc]);
+    of_lldp.map(|(by, frame)| (by, Info::from(&Unit::parse(&frame[14..]).unwrap()))).collect()
+}
+
+/// The frame of a neighbour.
+fn said(n: u8, ttl: u16) -> Vec<u8> {
+    let local = Local {
+        chassis: neighbour(n),
+        port: format!("port{n}"),
+        ttl,
+        system_name: Some(format!("system{n}")),
+        capabilities: (0x14, 0x04),
+        ip4: Some([10, 0, 0, n].into()),
+        ..Local::default()
+    };
+    local.frame(neighbour(n), 1514).frame
+}
+
+fn ports(h: &Harness) -> Vec<PortInfo> {
+    shown(&h.router, false).unwrap().ports
+}
+
+/// Names of the neighbours of the first port.
+fn names(h: &Harness) -> Vec<String> {
+    ports(h)[0].neighbors.iter().map(|known| known.info.system_name.clone().unwrap_or_default()).collect()
+}

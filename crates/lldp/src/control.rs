@@ -222,7 +222,9 @@ pub fn set(router: &mut Router, index: IfIndex, settings: Settings) -> Result<()
     let lldp = lldp_mut(router)?;
     if !lldp.ports.contains_key(&index.0) {
         if lldp.ports.len() >= PORTS_MAX {
-            return Err(OpError::new(retval::LIMIT_EXCEEDED, format!("LLDP is on on {PORTS_MAX} interfaces at most")).key("interface"));
+            return Err(
+                OpError::new(retval::LIMIT_EXCEEDED, format!("LLDP can be on on at most {PORTS_MAX} interfaces")).key("interface")
+            );
         }
         lldp.chassis = lldp.chassis.or(chassis);
         let (inbox, mail) = Inbox::new();

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use quiver_graph::{ArcPoint, FeatureSpec, GraphError, IfIndex, NoNext, Node, NodeCx, NodeSpec, Pkt, Published, Snapshot, TraceEntry};
-use quiver_graph::{Verdict, drop_reasons};
+use quiver_graph::{
+    ArcPoint, FeatureSpec, GraphError, IfIndex, NoNext, Node, NodeCx, NodeSpec, Pkt, Published, Snapshot, TraceEntry, Verdict,
+    drop_reasons,
+};
 use quiver_net::{ProcessSignal, Router};
 use quiver_tables::chunks::Chunks;
 use quiver_wire::ethernet::{EtherType, EthernetHeader};

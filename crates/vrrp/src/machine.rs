@@ -170,8 +170,9 @@ impl Machine {
             state: self.state,
             priority: self.priority(),
             master_interval: self.master_interval,
-            skew: (self.skew() / CENTISECOND) as u16,
-            master_down: (self.master_down() / CENTISECOND) as u16,
+            // Rounded up: after so many hundredths it has happened.
+            skew: self.skew().div_ceil(CENTISECOND) as u16,
+            master_down: self.master_down().div_ceil(CENTISECOND) as u16,
             master: self.master.filter(|_| self.state == State::Backup),
         }
     }

@@ -101,7 +101,6 @@ fn cut(text: &str, most: usize) -> &str {
     &text[..end]
 }
 
-
 impl Local {
     fn mandatory(&self, src: MacAddr, most: usize, ttl: u16) -> Writer {
         // These three always go: without them it is no unit.

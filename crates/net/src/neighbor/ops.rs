@@ -35,10 +35,18 @@ pub fn register(registry: &mut Registry<Router>) {
 }
 
 fn parse_neighbor(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError> {
-    let mut remove = args.take_keyword("del");
-    let interface = args.interface()?;
     let (mut address, mut mac, mut count) = (None, None, 1);
-    let (mut permanent, mut no_fib_entry, mut flush) = (false, false, false);
+    let (mut permanent, mut no_fib_entry, mut flush, mut remove) = (false, false, false, false);
+    // VPP takes the words in any order.
+    loop {
+        match () {
+            () if args.take_keyword("static") => permanent = true,
+            () if args.take_keyword("no-fib-entry") => no_fib_entry = true,
+            () if args.take_keyword("del") => remove = true,
+            () => break,
+        }
+    }
+    let interface = args.interface()?;
     while !args.is_empty() {
         if args.take_keyword("static") {
             permanent = true;

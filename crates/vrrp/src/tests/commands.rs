@@ -53,7 +53,7 @@ fn virtual_routers_are_shown() {
         "[0] x0 sw_if_index 1 VR ID 7 IPv4",
         "state Initialize flags: preempt yes accept no unicast no",
         "priority: configured 150 adjusted 150",
-        "timers: adv interval 50 master adv 50 skew 20 master down 170",
+        "timers: adv interval 50 master adv 50 skew 21 master down 171",
         "virtual MAC 00:00:5e:00:01:07",
         "addresses 10.0.0.100 10.0.0.101",
         "tracked interfaces x1 sw_if_index 2 priority 20 up",

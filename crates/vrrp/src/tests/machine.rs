@@ -55,7 +55,7 @@ const fn first(priority: u8) -> Send {
 #[test]
 fn a_backup_becomes_the_master_after_three_intervals_and_the_skew() {
     let mut machine = started(config(100));
-    assert_eq!((machine.state(), machine.status().skew, machine.status().master_down), (State::Backup, 60, 360));
+    assert_eq!((machine.state(), machine.status().skew, machine.status().master_down), (State::Backup, 61, 361));
     let down = LATER + 300 * CS + 156 * 100 * CS / 256;
     let sent = run(&mut machine, LATER, down + 250 * CS);
     assert_eq!(sent, [(down, first(100)), (down + 100 * CS, advert(100)), (down + 200 * CS, advert(100))]);

@@ -48,7 +48,7 @@ fn the_better_router_is_the_master_on_whichever_thread_it_is_heard() {
                 h.inject_many(x0, &[heard(family, 101, 4000)], thread);
                 until(&mut h, family, State::Backup);
                 let shown = info(&mut h, family);
-                assert_eq!((shown.master, shown.master_interval, shown.master_down), (Some(PEER[family as usize]), 4000, 14437));
+                assert_eq!((shown.master, shown.master_interval, shown.master_down), (Some(PEER[family as usize]), 4000, 14438));
                 assert!(h.run().is_empty(), "a backup is silent");
                 // It ends, and this one takes over after the skew of an interval of its own.
                 h.inject_many(x0, &[heard(family, 101, 1), heard(family, 0, 1)], thread);

@@ -43,7 +43,7 @@ fn neighbours_are_removed_one_by_one_in_a_row_and_by_flushing() {
     assert!(macs.contains("10.0.0.4 ") && macs.contains("02:00:00:00:01:00 x0"), "{macs}");
     run(&mut h.router, "ip neighbor del x0 10.0.0.3");
     assert_eq!(error(&mut h.router, "ip neighbor del x0 10.0.0.3"), "ip neighbor: no neighbor 10.0.0.3 on x0 (address)");
-    run(&mut h.router, "ip neighbor x0 10.0.0.9 02:00:00:00:00:09 static");
+    run(&mut h.router, "set ip neighbor static x0 10.0.0.9 02:00:00:00:00:09");
     run(&mut h.router, "ip neighbor x0 flush");
     assert!(shown(&mut h, "show ip neighbors").contains("10.0.0.9") && !shown(&mut h, "show ip neighbors").contains("10.0.0.2 "));
 }

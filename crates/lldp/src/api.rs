@@ -10,7 +10,7 @@ use quiver_net::api::{Flow, Handlers, perform, reference};
 use quiver_net::ops::done;
 
 use crate::ops::{NeighborInfo, PortInfo, SetInterfaceLldp, SetLldp, Shown, shown};
-use crate::pdu::ID_MAX;
+use crate::pdu::Identifier;
 
 module! {
     lldp "2.0.0"
@@ -33,7 +33,7 @@ module! {
         context SwInterfaceSetLldpReply "sw_interface_set_lldp_reply" { retval: i32 }
         client LldpDump "lldp_dump" -> lldp_dump_reply => lldp_details { cursor: u32 }
         context LldpDumpReply "lldp_dump_reply" { retval: i32, cursor: u32 }
-        context LldpDetails "lldp_details" { sw_if_index: InterfaceIndex, last_heard: f64, last_sent: f64, last_heard_age: f64, last_sent_age: f64, active: bool, chassis_id: Bytes<255>, chassis_id_len: u8, port_id: Bytes<255>, port_id_len: u8, ttl: u16, port_id_subtype: PortIdSubtype, chassis_id_subtype: ChassisIdSubtype, system_name: Bytes<256>, tx_hold: u32, tx_interval: u32, mgmt_ip4: Ip4Address, mgmt_ip6: Ip6Address, mgmt_oid: Bytes<128>, port_desc: Bytes<256> }
+        context LldpDetails "lldp_details" { sw_if_index: InterfaceIndex, last_heard: f64, last_sent: f64, chassis_id: Bytes<64>, chassis_id_len: u8, port_id: Bytes<64>, port_id_len: u8, ttl: u16, port_id_subtype: PortIdSubtype, chassis_id_subtype: ChassisIdSubtype }
     }
 }
 
@@ -80,40 +80,29 @@ fn all(router: &Router, shown: &Shown, from: u32) -> Vec<LldpDetails> {
         .flat_map(|port| {
             let known = port.neighbors.iter().map(Some);
             let none = port.neighbors.is_empty().then_some(None);
-            known.chain(none).map(move |known| details(shown, port, known, now))
+            known.chain(none).map(move |known| details(port, known, now))
         })
         .collect()
 }
 
-fn text<const N: usize>(text: &Option<String>) -> Bytes<N> {
-    text.as_deref().unwrap_or_default().as_bytes().into()
-}
+/// Bytes of an identifier that the message has room for.
+const ID_ROOM: usize = 64;
 
-fn details(shown: &Shown, port: &PortInfo, known: Option<&NeighborInfo>, now: f64) -> LldpDetails {
+fn details(port: &PortInfo, known: Option<&NeighborInfo>, now: f64) -> LldpDetails {
     let heard_ago = known.map(|known| known.heard_ago).or(port.heard_ago);
     let (chassis, of) = known.map(|known| (&known.info.chassis, &known.info.port)).unzip();
-    let bytes = |id: Option<&crate::pdu::Identifier>| id.map(|id| id.bytes.clone()).unwrap_or_default();
+    let bytes = |id: Option<&Identifier>| id.map(|id| id.bytes.clone()).unwrap_or_default();
     let (chassis_id, port_id) = (bytes(chassis), bytes(of));
     LldpDetails {
         sw_if_index: InterfaceIndex(port.sw_if_index),
         last_heard: heard_ago.map_or(0.0, |ago| now - ago),
         last_sent: port.sent_ago.map_or(0.0, |ago| now - ago),
-        last_heard_age: heard_ago.unwrap_or_default(),
-        last_sent_age: port.sent_ago.unwrap_or_default(),
-        active: known.is_some(),
-        chassis_id_len: chassis_id.len().min(ID_MAX) as u8,
+        chassis_id_len: chassis_id.len().min(ID_ROOM) as u8,
         chassis_id: Bytes::from(&*chassis_id),
-        port_id_len: port_id.len().min(ID_MAX) as u8,
+        port_id_len: port_id.len().min(ID_ROOM) as u8,
         port_id: Bytes::from(&*port_id),
         ttl: known.map_or(0, |known| known.info.ttl),
         port_id_subtype: PortIdSubtype(of.map_or(0, |id| id.subtype.into())),
         chassis_id_subtype: ChassisIdSubtype(chassis.map_or(0, |id| id.subtype.into())),
-        system_name: text(&shown.system_name),
-        tx_hold: shown.tx_hold,
-        tx_interval: shown.tx_interval,
-        mgmt_ip4: Ip4Address(port.mgmt_ip4.map_or([0; 4], |address| address.octets())),
-        mgmt_ip6: Ip6Address(port.mgmt_ip6.map_or([0; 16], |address| address.octets())),
-        mgmt_oid: text(&port.mgmt_oid),
-        port_desc: text(&port.port_desc),
     }
 }

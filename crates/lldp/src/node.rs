@@ -21,6 +21,8 @@ use crate::pdu::{GROUPS, UNIT_MAX, Unit};
 pub const FEATURE: (&str, &str) = ("ethernet-unknown", "lldp-input");
 /// Units that wait for the main thread, of one port.
 pub const BOX: usize = 4;
+/// Slot of the end of the arc: declared first.
+const END: Verdict = Verdict::slot(1);
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = size_of::<EthernetHeader>();
 
@@ -147,8 +149,8 @@ impl Node for Input {
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let interface = packet.rx_if();
         if packet.head::<EthernetHeader>().ether_type() != EtherType::LLDP {
-            return match self.arc.next(interface, Verdict::DROP) {
-                Verdict::DROP => packet.drop(Event::UnknownType),
+            return match self.arc.next(interface, END) {
+                END => packet.drop(Event::UnknownType),
                 next => next,
             };
         }
@@ -182,7 +184,7 @@ fn trace(entry: &TraceEntry, out: &mut String) {
 pub fn declare(router: &mut Router, inboxes: &Published<Inboxes>, bell: Bell) -> Result<(), GraphError> {
     let arc = ArcPoint::new();
     let input = Input { inboxes: inboxes.snapshot(), bell, arc: arc.clone(), bytes: Vec::new() };
-    router.graph.add(vec![NodeSpec::node(FEATURE.1, input).on_arc(FEATURE.0, arc).traced(trace)])?;
+    router.graph.add(vec![NodeSpec::node(FEATURE.1, input).with_next("null-node").on_arc(FEATURE.0, arc).traced(trace)])?;
     // Where the router speaks LLDP on an interface, Linux does not.
     let before = vec!["linux-cp-punt-ethernet"];
     router.graph.add_features(vec![FeatureSpec { arc: FEATURE.0, node: FEATURE.1.into(), before, after: Vec::new() }])

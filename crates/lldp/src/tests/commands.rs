@@ -38,7 +38,7 @@ fn interfaces_and_neighbours_are_shown() {
         assert!(detail.lines().any(|one| one == line), "{line}:\n{detail}");
     }
     let answer = match registry(&[crate::ops::register]).execute(&mut h.router, "show lldp", &View::JSON) {
-        Ok(Outcome::Done(answer)) => answer.text,
+        Ok(Outcome::Done(answer)) => answer.json.unwrap(),
         _ => panic!("no answer"),
     };
     assert!(answer.contains(r#""chassis":{"kind":"mac-address","value":"02:00:00:00:20:01"}"#), "{answer}");

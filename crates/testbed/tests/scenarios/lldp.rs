@@ -72,8 +72,8 @@ fn the_router_and_lldpd_know_one_another() {
         // The router sends every 30 s, but to a new neighbour at once.
         eventually("lldpd knows the router", BOUND, || lldpd.neighbors().len() == 1);
         let router_there = lldpd.neighbors().remove(0);
-        let chassis = |path: &[&str]| value(&router_there, &[&["chassis"], path].concat());
-        let port = |path: &[&str]| value(&router_there, &[&["port"], path].concat());
+        let chassis = |path: &[&str]| value(&router_there, &[&["chassis"][..], path].concat());
+        let port = |path: &[&str]| value(&router_there, &[&["port"][..], path].concat());
         assert_eq!((chassis(&["name"]), chassis(&["mgmt-ip"])), ("edge1".into(), "192.0.2.1".into()), "{router_there}");
         assert_eq!((port(&["id"]), port(&["descr"]), port(&["ttl"])), ("host-r0".into(), "to a".into(), "121".into()));
         eventually("the router knows lldpd", BOUND, || known(&router) == [1]);

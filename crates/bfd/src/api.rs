@@ -51,10 +51,14 @@ macro_rules! timed {
 /// A request that adds a session.
 macro_rules! adding {
     ($router:ident, $m:ident) => {
-        timed!($router, $m, AddSession {
-            conf_key_id: $m.is_authenticated.then_some($m.conf_key_id),
-            bfd_key_id: $m.is_authenticated.then_some($m.bfd_key_id),
-        })
+        timed!(
+            $router,
+            $m,
+            AddSession {
+                conf_key_id: $m.is_authenticated.then_some($m.conf_key_id),
+                bfd_key_id: $m.is_authenticated.then_some($m.bfd_key_id),
+            }
+        )
     };
 }
 
@@ -122,11 +126,11 @@ fn add_authentication(handlers: &mut Handlers) {
         }
     });
     handlers.act::<BfdUdpAuthActivate, BfdUdpAuthActivateReply>(|router, m| {
-        let request = about!(router, m, ActivateAuth {
-            conf_key_id: m.conf_key_id,
-            bfd_key_id: m.bfd_key_id,
-            delayed: delayed(m.is_delayed),
-        });
+        let request = about!(
+            router,
+            m,
+            ActivateAuth { conf_key_id: m.conf_key_id, bfd_key_id: m.bfd_key_id, delayed: delayed(m.is_delayed) }
+        );
         done(ActivateAuth::run(router, request)?)
     });
     handlers.act::<BfdUdpAuthDeactivate, BfdUdpAuthDeactivateReply>(|router, m| {

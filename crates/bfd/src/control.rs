@@ -245,7 +245,11 @@ fn check_multihop(router: &Router, key: &Key) -> Result<(), OpError> {
     let family = FamilyId::of(&key.local);
     if router.fib_of_table(family, key.table).is_none() {
         let error = OpError::new(retval::NO_SUCH_FIB, format!("there is no table {}", key.table)).key("table").value(key.table);
-        return Err(error.remedy(format!("`ip{} table add {}' makes it", if family == FamilyId::V6 { "6" } else { "" }, key.table)));
+        return Err(error.remedy(format!(
+            "`ip{} table add {}' makes it",
+            if family == FamilyId::V6 { "6" } else { "" },
+            key.table
+        )));
     }
     let of_hosts = match key.peer {
         IpAddr::V4(peer) => !peer.is_unspecified() && !peer.is_multicast() && !peer.is_broadcast(),
@@ -312,8 +316,7 @@ pub fn add(router: &mut Router, key: Key, timing: Timing, auth: Option<AuthRef>)
         let path = hold(router, &key)?;
         let (discriminator, seed, owner) = (bfd.new_discriminator(), bfd.random(), bfd.idlest(router));
         let (now, since) = (router.graph.clock().now(), router.graph.clock().timer_now());
-        let session =
-            Configured { id, discriminator, timing, admin_up: true, auth, owner, status: None, ups: 0, since, path };
+        let session = Configured { id, discriminator, timing, admin_up: true, auth, owner, status: None, ups: 0, since, path };
         bfd.sessions.insert(key, session);
         if let Err(error) = ports::listen(router, bfd, FamilyId::of(&key.peer)) {
             bfd.sessions.remove(&key);
@@ -408,8 +411,8 @@ pub fn statuses(router: &mut Router) -> Result<BTreeMap<u32, Status>, OpError> {
         let mut all = BTreeMap::new();
         let owners: std::collections::BTreeSet<usize> = bfd.sessions.values().map(|session| session.owner).collect();
         for owner in owners {
-            let some = bfd
-                .on(router, owner, |sessions| sessions.iter().map(|entry| (entry.id, entry.status())).collect::<Vec<_>>());
+            let some =
+                bfd.on(router, owner, |sessions| sessions.iter().map(|entry| (entry.id, entry.status())).collect::<Vec<_>>());
             all.extend(some.unwrap_or_default());
         }
         Ok(all)

@@ -62,10 +62,12 @@ pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<SetEchoSource>().declare::<DeleteEchoSource>().declare::<SetTos>();
     registry.declare::<ShowSummary>().declare::<ShowSessions>().declare::<ShowSession>();
     registry.declare::<ShowKeys>().declare::<ShowEchoSource>();
-    registry.configuration(Stage::Services, |router| {
-        let keys = control::keys(router).unwrap_or_default().into_iter().map(|key| key.conf_key_id).collect();
-        each(keys, keys::configured)
-    }).covers(&["bfd_auth_key_set", "bfd_auth_key_delete"]);
+    registry
+        .configuration(Stage::Services, |router| {
+            let keys = control::keys(router).unwrap_or_default().into_iter().map(|key| key.conf_key_id).collect();
+            each(keys, keys::configured)
+        })
+        .covers(&["bfd_auth_key_set", "bfd_auth_key_delete"]);
     registry.configuration(Stage::Services, |router| each(sessions(router), session::configured)).covers(&[
         "bfd_udp_session_add",
         "bfd_udp_session_modify",

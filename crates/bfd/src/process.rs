@@ -56,11 +56,8 @@ fn take(router: &mut Router, notice: &Notice, now: u64) {
     session.since = now;
     session.ups += u64::from(is == State::Up);
     let session = *session;
-    let place = if key.is_multihop() {
-        format!("in table {}", key.table)
-    } else {
-        format!("on {}", router.interfaces.name(key.interface))
-    };
+    let place =
+        if key.is_multihop() { format!("in table {}", key.table) } else { format!("on {}", router.interfaces.name(key.interface)) };
     let (peer, why) = (key.peer, diagnostic::name(notice.status.diagnostic));
     match is {
         State::Down if was == State::Up => {

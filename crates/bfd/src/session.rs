@@ -313,6 +313,11 @@ impl Session {
         }
     }
 
+    /// Whether a packet that is sent now leaves more than a tenth of the interval after its time.
+    pub fn is_late(&self, now: u64) -> bool {
+        self.may_send() && now.saturating_sub(self.next_tx) > u64::from(self.tx_interval()) * MICROSECOND / 10
+    }
+
     fn deadline(&self) -> u64 {
         self.heard.map_or(u64::MAX, |heard| heard.saturating_add(self.detection_time() * MICROSECOND))
     }

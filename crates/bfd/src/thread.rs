@@ -7,13 +7,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crossbeam_channel::Sender;
-use quiver_net::ip::FamilyId;
-use quiver_net::{Due, ProcessSignal, Timed};
 use crate::auth::{Authentication, Sealed};
 use crate::datagram::{Datagram, Key};
 use crate::packet::{Control, Echo, State};
 use crate::session::{Echoes, Heard, Session, Status};
+use crossbeam_channel::Sender;
+use quiver_net::ip::FamilyId;
+use quiver_net::{Due, ProcessSignal, Timed};
 
 /// Where a session's packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

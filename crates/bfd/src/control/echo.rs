@@ -37,9 +37,8 @@ pub(super) fn sources(router: &Router, bfd: &Bfd) -> EchoSources {
     let addresses = bfd.echo_interface.and_then(|index| router.interfaces.get(index)).map(|interface| &interface.addresses);
     let of = |family: FamilyId| {
         let own = addresses?.iter().filter(|(address, _)| FamilyId::of(address) == family);
-        own.filter_map(|(address, len)| beside(*address, *len)).find(|address| !addresses.is_some_and(|all| {
-            all.iter().any(|(own, _)| own == address)
-        }))
+        own.filter_map(|(address, len)| beside(*address, *len))
+            .find(|address| !addresses.is_some_and(|all| all.iter().any(|(own, _)| own == address)))
     };
     [of(FamilyId::V4), of(FamilyId::V6)]
 }

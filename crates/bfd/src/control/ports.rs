@@ -15,11 +15,7 @@ use crate::nodes::{ECHO_INPUT, INPUT};
 /// Listens on the ports of a family's sessions, and on no others.
 pub(super) fn listen(router: &mut Router, bfd: &Bfd, family: FamilyId) -> Result<(), OpError> {
     let of_family = || bfd.sessions.keys().filter(|key| FamilyId::of(&key.peer) == family);
-    let peer = |key: &Key| UdpPeer {
-        interface: (!key.is_multihop()).then_some(key.interface),
-        local: key.local,
-        peer: key.peer,
-    };
+    let peer = |key: &Key| UdpPeer { interface: (!key.is_multihop()).then_some(key.interface), local: key.local, peer: key.peer };
     let on_link: HashSet<UdpPeer> = of_family().filter(|key| !key.is_multihop()).map(peer).collect();
     let multihop: HashSet<UdpPeer> = of_family().filter(|key| key.is_multihop()).map(peer).collect();
     // Own echo packets come back from the echo source, those of peers from themselves.

@@ -68,8 +68,10 @@ impl<F: InputFamily> EchoInput<F> {
     fn back(&self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let (ttl, src, dst) = F::header(&packet);
         let index = self.index.get();
-        let place =
-            index.by_key.get(&Key::on(packet.rx_if(), dst, src)).and_then(|discriminator| index.by_discriminator.get(discriminator));
+        let place = index
+            .by_key
+            .get(&Key::on(packet.rx_if(), dst, src))
+            .and_then(|discriminator| index.by_discriminator.get(discriminator));
         let Some(Path::Neighbor(lb)) = place.map(|place| place.path) else { return packet.drop(Drop::UnknownPeer) };
         if ttl != TTL {
             return packet.drop(Drop::Ttl);

@@ -52,6 +52,8 @@ drop_reasons! {
         Received = "control packets received" (info),
         /// A control packet was sent.
         Sent = "control packets sent" (info),
+        /// A control packet was sent more than a tenth of its interval after its time: the thread did not come round.
+        Late = "control packets sent late" (info),
         /// An echo packet was sent.
         EchoSent = "echo packets sent" (info),
         /// The router has no path to the peer of the session.
@@ -224,17 +226,13 @@ fn trace(entry: &TraceEntry, out: &mut String) {
 /// The graph's.
 pub fn declare(router: &mut Router, parts: &Parts) -> Result<(), quiver_graph::GraphError> {
     let counters = parts.counters.clone();
-    let sender =
-        Sender { load_balances: router.data.load_balances.clone(), counters: counters.clone(), tos: parts.tos.clone() };
+    let sender = Sender { load_balances: router.data.load_balances.clone(), counters: counters.clone(), tos: parts.tos.clone() };
     let threads = parts.threads.clone();
     let of_thread = move |thread: usize| threads[thread % threads.len()].clone();
     let (of_session, of_timer, timer_sender) = (of_thread.clone(), of_thread.clone(), sender.clone());
     let received = counters.received;
-    let session = move |thread: usize| session::Session {
-        shared: of_session(thread),
-        sender: sender.clone(),
-        received: received.clone(),
-    };
+    let session =
+        move |thread: usize| session::Session { shared: of_session(thread), sender: sender.clone(), received: received.clone() };
     let timer = move |thread: usize| timer::Timer { shared: of_timer(thread), sender: timer_sender.clone() };
     let echo_received = counters.echo_received;
     let echoed = move |thread: usize| echo::Echoed { shared: of_thread(thread), received: echo_received.clone() };

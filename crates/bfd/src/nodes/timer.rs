@@ -30,8 +30,10 @@ impl InputNode for Timer {
         // A session that has sent is due later than now, so this ends.
         while let Some(discriminator) = sessions.next_due(now) {
             let Some(entry) = sessions.get_mut(discriminator) else { continue };
+            let late = entry.session.is_late(now);
             let tick = entry.session.tick(now);
             if tick.send {
+                cx.count(Event::Late, u64::from(late));
                 self.sender.control(cx, entry, false);
                 sent += 1;
             }

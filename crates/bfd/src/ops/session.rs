@@ -192,29 +192,13 @@ pub(super) fn configured(router: &Router, key: &Key, out: &mut Configuration<Rou
         conf_key_id: None,
         bfd_key_id: None,
     };
-    let modify = ModifySession {
-        multihop,
-        interface: of(),
-        table,
-        local_addr,
-        peer_addr,
-        desired_min_tx,
-        required_min_rx,
-        detect_mult,
-    };
+    let modify =
+        ModifySession { multihop, interface: of(), table, local_addr, peer_addr, desired_min_tx, required_min_rx, detect_mult };
     let delete = DeleteSession { multihop, interface: of(), table, local_addr, peer_addr };
     out.push(&add).undo(&delete).replaced_by(&modify).makes(made.clone());
     if let Some(AuthRef { conf_key_id, bfd_key_id }) = session.auth {
-        let activate = ActivateAuth {
-            multihop,
-            interface: of(),
-            table,
-            local_addr,
-            peer_addr,
-            conf_key_id,
-            bfd_key_id,
-            delayed: None,
-        };
+        let activate =
+            ActivateAuth { multihop, interface: of(), table, local_addr, peer_addr, conf_key_id, bfd_key_id, delayed: None };
         let deactivate = DeactivateAuth { multihop, interface: of(), table, local_addr, peer_addr, delayed: None };
         out.push(&activate).undo(&deactivate).replaced_by(&activate).needs(made.clone()).needs(super::keys::made(conf_key_id));
     }

@@ -38,7 +38,8 @@ fn check(auth: &mut Authentication, packet: &[u8], now: u64) -> Result<(), Refus
 fn digests_are_those_of_another_implementation() {
     // Python's hashlib over the 24 bytes, the section and the padded key.
     let sha1 = Sealed::new(&first(), Some(&by(Kind::MeticulousSha1, b"secret", 9)), 0x0102_0304);
-    let sha1_expected = [0xea, 0x87, 0x36, 0x0a, 0x70, 0x13, 0x4d, 0x98, 0x68, 0x89, 0xcc, 0x19, 0x5e, 0x57, 0xc5, 0x67, 0xb4, 0x2b, 0xb5, 0xf2];
+    let sha1_expected =
+        [0xea, 0x87, 0x36, 0x0a, 0x70, 0x13, 0x4d, 0x98, 0x68, 0x89, 0xcc, 0x19, 0x5e, 0x57, 0xc5, 0x67, 0xb4, 0x2b, 0xb5, 0xf2];
     assert_eq!(sha1.bytes()[..32], [&header(52)[..], &[5, 28, 9, 0, 1, 2, 3, 4]].concat());
     assert_eq!(sha1.bytes()[32..], sha1_expected);
     let md5 = Sealed::new(&first(), Some(&by(Kind::MeticulousMd5, b"secret", 9)), 0x0102_0304);
@@ -98,7 +99,11 @@ fn sequence_numbers_rise_within_a_window_that_silence_opens() {
         assert_eq!(at(u32::MAX - 1, 0), Ok(()), "any number is the first");
         assert_eq!(at(u32::MAX - 1, 1), same);
         assert_eq!(at(u32::MAX - 2, 1), Err(Refused::Sequence), "an older one");
-        assert_eq!(at(8, 1), Err(Refused::Sequence), "three times the detection multiplier, over the end of the numbers, and one more");
+        assert_eq!(
+            at(8, 1),
+            Err(Refused::Sequence),
+            "three times the detection multiplier, over the end of the numbers, and one more"
+        );
         assert_eq!(at(7, 2), Ok(()));
         assert_eq!(at(6, 61), Err(Refused::Sequence));
         assert_eq!(at(6, 62), Ok(()), "twice the detection time after the last packet");

@@ -96,9 +96,9 @@ impl Router {
     /// Has recursive paths by a next hop that a table leads to count as down, or as what they are again. Gives the number of path lists
     /// that were resolved again. Routes to the next hop itself stay.
     pub fn set_remote_next_hop_usable(&mut self, table: u32, address: IpAddr, usable: bool) -> usize {
-        self.with_fib(|fib, env| {
-            by_family!(FamilyId::of(&address), F => fib.set_remote_next_hop_usable::<F>(env, table, address, usable))
-        })
+        self.with_fib(
+            |fib, env| by_family!(FamilyId::of(&address), F => fib.set_remote_next_hop_usable::<F>(env, table, address, usable)),
+        )
     }
 
     /// Gives back what [`hold_next_hop`](Self::hold_next_hop) gave.

@@ -47,14 +47,16 @@ fn bfdd_comes_up_and_echo_packets_return_in_both_directions() {
     middle.disable_ipv6("r0").unwrap();
     host.ip("addr add 10.0.0.2/24 dev eth0\naddr add 2001:db8::2/64 dev eth0 nodad").unwrap();
     // The kernel forwards the router's echo packets back to where they came from.
-    host.sh("echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/eth0/send_redirects; \
-             echo 0 > /proc/sys/net/ipv4/conf/all/send_redirects", BOUND)
-        .unwrap()
-        .expect("forwarding");
+    host.sh(
+        "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/eth0/send_redirects; \
+             echo 0 > /proc/sys/net/ipv4/conf/all/send_redirects",
+        BOUND,
+    )
+    .unwrap()
+    .expect("forwarding");
     let router = Router::start(&middle, "cpu { workers 1 }").expect("router");
-    let add = |local: &str, peer: &str| {
-        format!("bfd udp session add interface host-r0 local-addr {local} peer-addr {peer} {TIMING}\n")
-    };
+    let add =
+        |local: &str, peer: &str| format!("bfd udp session add interface host-r0 local-addr {local} peer-addr {peer} {TIMING}\n");
     router
         .script(&format!(
             "create host-interface name r0\nset interface state host-r0 up\n\
@@ -108,9 +110,7 @@ fn bfdd_on_a_host_interface_has_sessions_beside_those_of_the_router() {
         let peers = peer("10.0.0.1", "10.0.0.2", "eth0", "") + &peer("10.0.0.1", "10.0.0.3", "eth0", "");
         let other = bfdd(&host, &peers);
         eventually("the daemon's session, while the router has none", BOUND, || theirs_up(&own) == 1);
-        router
-            .cli(&format!("bfd udp session add interface host-r0 local-addr 10.0.0.1 peer-addr 10.0.0.2 {TIMING}"))
-            .unwrap();
+        router.cli(&format!("bfd udp session add interface host-r0 local-addr 10.0.0.1 peer-addr 10.0.0.2 {TIMING}")).unwrap();
         eventually("both", BOUND, || ours_up(&router) == 1 && theirs_up(&own) == 1 && theirs_up(&other) == 2);
         assert_eq!(ours(&router)[0]["ups"], 1);
         router.cli("bfd udp session del interface host-r0 local-addr 10.0.0.1 peer-addr 10.0.0.2").unwrap();

@@ -224,11 +224,16 @@ fn check(router: &Router, key: &Key) -> Result<(), OpError> {
         let error = OpError::new(retval::INVALID_VALUE, "both addresses must be IPv4 or both IPv6");
         return Err(error.key("peer-addr").value(key.peer));
     }
+    if key.is_multihop() {
+        check_multihop(router, key)?;
+    } else {
+        check_on_link(router, key)?;
+    }
     if key.local == key.peer {
         let error = OpError::new(retval::INVALID_VALUE, "the peer has another address");
         return Err(error.key("peer-addr").value(key.peer));
     }
-    if key.is_multihop() { check_multihop(router, key) } else { check_on_link(router, key) }
+    Ok(())
 }
 
 fn check_on_link(router: &Router, key: &Key) -> Result<(), OpError> {

@@ -47,10 +47,10 @@ fn numbers_of_messages_are_those_of_vpp() {
         "bfd_udp_get_echo_source_reply_e3d736a1",
         "bfd_udp_enable_multihop_51077d14",
         "bfd_udp_enable_multihop_reply_e8d4e804",
-        "bfd_udp_set_tos_23d5fac1",
+        "bfd_udp_set_tos_00fe25ce",
         "bfd_udp_set_tos_reply_e8d4e804",
         "bfd_udp_get_tos_51077d14",
-        "bfd_udp_get_tos_reply_7e1b9f61",
+        "bfd_udp_get_tos_reply_d8931abf",
     ];
     assert_names(&Catalog::default(), &names);
 }

@@ -207,7 +207,7 @@ fn a_session_with_a_key_takes_and_sends_packets_with_it_only() {
     let mut peer = Authentication::new(Some(key), 1000);
     let x0 = x0(&h);
     let first = until_said(&mut h, 0, "a first packet", |c| c.state == State::Down && c.authenticated);
-    let mut send = |h: &mut quiver_net::testing::Harness, state, auth: &mut Authentication| {
+    let send = |h: &mut quiver_net::testing::Harness, state, auth: &mut Authentication| {
         let sealed = auth.seal(&control(state, first.my_discriminator));
         h.inject(x0, &frame(0, 255, sealed.bytes()));
         h.run();

@@ -1,8 +1,14 @@
 //! The plugin on the main thread: which sessions there are, and which thread has each of them.
 
+mod auth;
+mod echo;
+mod ports;
+
 use std::collections::{BTreeMap, HashMap};
+use std::hash::RandomState;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crossbeam_channel::{Receiver, bounded};
 use quiver_command::config::Config;
@@ -13,10 +19,16 @@ use quiver_net::interface::ops::interface_error;
 use quiver_net::ip::FamilyId;
 use quiver_net::{IfEvent, Router, WorkerEvent};
 
-use crate::nodes::{self, INPUT, Index, Parts, Place};
+use crate::api;
+use crate::auth::{Authentication, Key as AuthKey};
+use crate::datagram::{Key, TOS};
+use crate::nodes::{self, Counters, Index, Parts, Place};
+use crate::packet::State;
 use crate::process;
 use crate::session::{Session, Status, Timing};
-use crate::thread::{Entry, Key, Notice, Outbox, PORT, Sessions, Shared};
+use crate::thread::{Entry, Notice, Outbox, Path, Sessions, Shared};
+pub use auth::{AuthRef, KeyInfo, delete_key, keys, set_auth, set_key};
+pub use echo::{EchoSource, echo_source, set_echo_source};
 
 /// Most sessions.
 pub const SESSIONS_MAX: u32 = 4096;
@@ -24,6 +36,16 @@ pub const SESSIONS_MAX: u32 = 4096;
 const THREADS_MAX: usize = 64;
 /// Notices that wait for main; where there are more, main looks at all sessions.
 const NOTICES: usize = 2 * SESSIONS_MAX as usize;
+
+/// Numbers of sessions in the statistics: of which family, and whether of several hops.
+const GAUGES: [(&str, FamilyId, bool); 4] = [
+    ("/bfd/udp4/sessions", FamilyId::V4, false),
+    ("/bfd/udp6/sessions", FamilyId::V6, false),
+    ("/bfd/udp4/sessions_mh", FamilyId::V4, true),
+    ("/bfd/udp6/sessions_mh", FamilyId::V6, true),
+];
+/// Who holds a table, for errors.
+const HOLDER: &str = "a BFD session";
 
 /// A session as main knows it.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +58,8 @@ pub struct Configured {
     pub timing: Timing,
     /// Not held down by an administrator.
     pub admin_up: bool,
+    /// The key that authenticates it, in force or as soon as the other side uses it.
+    pub auth: Option<AuthRef>,
     /// The thread that has it.
     pub owner: usize,
     /// What its thread has last said of it.
@@ -44,7 +68,7 @@ pub struct Configured {
     pub ups: u64,
     /// When its state last changed, ns of timer time.
     pub since: u64,
-    lb: u32,
+    path: Path,
 }
 
 /// The plugin's state.
@@ -52,6 +76,9 @@ pub struct Bfd {
     parts: Parts,
     pub(crate) sessions: BTreeMap<Key, Configured>,
     pub(crate) by_discriminator: HashMap<u32, Key>,
+    /// Keys by their number in the configuration.
+    keys: BTreeMap<u32, AuthKey>,
+    echo_interface: Option<IfIndex>,
     pub(crate) notices: Receiver<Notice>,
     /// Notices were lost.
     pub(crate) lost: Arc<AtomicBool>,
@@ -67,14 +94,31 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
     let lost = Arc::new(AtomicBool::new(false));
     let outbox = Outbox::new(sender, router.process_signal(process::NAME), lost.clone());
     let counter = |name: &str| router.graph.stats().combined(name, SESSIONS_MAX);
+    let proofs = RandomState::new();
     let parts = Parts {
         index: Published::new(Index::default()),
-        threads: (0..THREADS_MAX).map(|_| Shared::new(Sessions::new(outbox.clone()))).collect(),
-        counters: [counter("/bfd/rx-session-counters"), counter("/bfd/tx-session-counters")],
+        threads: (0..THREADS_MAX).map(|_| Shared::new(Sessions::new(outbox.clone(), proofs.clone()))).collect(),
+        counters: Counters {
+            received: counter("/bfd/rx-session-counters"),
+            sent: counter("/bfd/tx-session-counters"),
+            echo_received: counter("/bfd/rx-session-echo-counters"),
+            echo_sent: counter("/bfd/tx-session-echo-counters"),
+        },
+        tos: Arc::new(AtomicU8::new(TOS)),
+        proofs,
     };
     nodes::declare(router, &parts).map_err(|error| error.to_string())?;
     let random = router.graph.clock().ticks() ^ u64::from(std::process::id()).rotate_left(40);
-    router.add_part(Bfd { parts, sessions: BTreeMap::new(), by_discriminator: HashMap::new(), notices, lost, random });
+    router.add_part(Bfd {
+        parts,
+        sessions: BTreeMap::new(),
+        by_discriminator: HashMap::new(),
+        keys: BTreeMap::new(),
+        echo_interface: None,
+        notices,
+        lost,
+        random,
+    });
     router.add_process(process::NAME, process::run);
     router.listen(on_interface);
     router.listen_workers(on_worker);
@@ -129,14 +173,18 @@ impl Bfd {
     fn publish(&self, router: &Router) {
         let mut index = Index::default();
         for (key, session) in &self.sessions {
-            index.by_discriminator.insert(session.discriminator, Place { owner: session.owner, key: *key });
-            index.by_key.insert(*key, session.discriminator);
+            let key = match session.path {
+                Path::Neighbor(_) => *key,
+                Path::Routes(fib) => Key { table: fib, ..*key },
+            };
+            let place = Place { owner: session.owner, key, path: session.path };
+            index.by_discriminator.insert(session.discriminator, place);
+            index.by_key.insert(key, session.discriminator);
         }
         self.parts.index.publish(index);
-        for family in [FamilyId::V4, FamilyId::V6] {
-            let name = if family == FamilyId::V4 { "/bfd/udp4/sessions" } else { "/bfd/udp6/sessions" };
-            let count = self.sessions.keys().filter(|key| FamilyId::of(&key.peer) == family).count();
-            router.graph.stats().gauge(name).set(count as u64);
+        for (name, family, multihop) in GAUGES {
+            let counted = |key: &&Key| FamilyId::of(&key.peer) == family && key.is_multihop() == multihop;
+            router.graph.stats().gauge(name).set(self.sessions.keys().filter(counted).count() as u64);
         }
     }
 
@@ -172,19 +220,58 @@ fn unknown(key: &Key) -> OpError {
 }
 
 fn check(router: &Router, key: &Key) -> Result<(), OpError> {
-    let interface = router.interfaces.expect(key.interface).map_err(|error| interface_error(&error))?;
     if FamilyId::of(&key.local) != FamilyId::of(&key.peer) {
         let error = OpError::new(retval::INVALID_VALUE, "both addresses must be IPv4 or both IPv6");
         return Err(error.key("peer-addr").value(key.peer));
     }
+    if key.is_multihop() {
+        check_multihop(router, key)?;
+    } else {
+        check_on_link(router, key)?;
+    }
+    if key.local == key.peer {
+        let error = OpError::new(retval::INVALID_VALUE, "the peer has another address");
+        return Err(error.key("peer-addr").value(key.peer));
+    }
+    Ok(())
+}
+
+fn check_on_link(router: &Router, key: &Key) -> Result<(), OpError> {
+    let interface = router.interfaces.expect(key.interface).map_err(|error| interface_error(&error))?;
     if !interface.addresses.iter().any(|(address, _)| *address == key.local) {
         let text = format!("{} has no address {}", interface.name, key.local);
         let error = OpError::new(retval::ADDRESS_NOT_FOUND_FOR_INTERFACE, text).key("local-addr").value(key.local);
         return Err(error.remedy(format!("`set interface ip address {} {}/<len>' adds it", interface.name, key.local)));
     }
-    if key.local == key.peer {
-        let error = OpError::new(retval::INVALID_VALUE, "the peer has another address");
+    Ok(())
+}
+
+fn check_multihop(router: &Router, key: &Key) -> Result<(), OpError> {
+    let family = FamilyId::of(&key.local);
+    if router.fib_of_table(family, key.table).is_none() {
+        let error = OpError::new(retval::NO_SUCH_FIB, format!("there is no table {}", key.table)).key("table").value(key.table);
+        return Err(error.remedy(format!(
+            "`ip{} table add {}' makes it",
+            if family == FamilyId::V6 { "6" } else { "" },
+            key.table
+        )));
+    }
+    let of_hosts = match key.peer {
+        IpAddr::V4(peer) => !peer.is_unspecified() && !peer.is_multicast() && !peer.is_broadcast(),
+        IpAddr::V6(peer) => !peer.is_unspecified() && !peer.is_multicast() && !peer.is_unicast_link_local(),
+    };
+    if !of_hosts {
+        let error = OpError::new(retval::INVALID_DST_ADDRESS, "no address of a router elsewhere");
         return Err(error.key("peer-addr").value(key.peer));
+    }
+    let in_table = |interface: &&quiver_net::Interface| {
+        let table = if family == FamilyId::V4 { interface.tables.0 } else { interface.tables.1 };
+        table == key.table && interface.addresses.iter().any(|(address, _)| *address == key.local)
+    };
+    if !router.interfaces.iter().any(|interface| in_table(&interface)) {
+        let text = format!("no interface in table {} has the address {}", key.table, key.local);
+        let error = OpError::new(retval::ADDRESS_NOT_FOUND_FOR_INTERFACE, text).key("local-addr").value(key.local);
+        return Err(error.remedy(format!("`set interface ip address <if> {}/<len>' adds it", key.local)));
     }
     Ok(())
 }
@@ -197,47 +284,52 @@ fn fib_error(key: &Key, error: &FibError) -> OpError {
     OpError::new(code, error.to_string()).key("peer-addr").value(key.peer)
 }
 
-/// Listens on the port of each family that has sessions, and of no other: then another program may do so.
-fn listen(router: &mut Router, bfd: &Bfd, family: FamilyId) -> Result<(), OpError> {
-    if bfd.sessions.keys().any(|key| FamilyId::of(&key.peer) == family) {
-        let listening = router.register_udp_port(family, PORT, INPUT[family as usize]);
-        return listening.map_err(|error| OpError::new(retval::BFD_NOTSUPP, error.to_string()).key("bfd"));
+/// The way of a session's packets; what it needs is held until [`release`].
+fn hold(router: &mut Router, key: &Key) -> Result<Path, OpError> {
+    let path = if key.is_multihop() {
+        router.hold_table(FamilyId::of(&key.peer), key.table, HOLDER).map(Path::Routes)
+    } else {
+        router.hold_next_hop(key.interface, key.peer).map(Path::Neighbor)
+    };
+    path.map_err(|error| fib_error(key, &error))
+}
+
+fn release(router: &mut Router, key: &Key, path: Path) {
+    match path {
+        Path::Neighbor(lb) => router.release_next_hop(lb),
+        Path::Routes(_) => router.release_table(FamilyId::of(&key.peer), key.table, HOLDER),
     }
-    let node = router.udp_ports(family).into_iter().find(|(port, _)| *port == PORT);
-    if node.is_some_and(|(_, node)| node == INPUT[family as usize]) {
-        router.unregister_udp_port(family, PORT);
-    }
-    Ok(())
 }
 
 /// Adds a session, which begins at once. Gives its number.
 ///
 /// # Errors
-/// It exists, or there are too many; an interface or addresses that cannot be.
-pub fn add(router: &mut Router, key: Key, timing: Timing) -> Result<u32, OpError> {
+/// It exists, or there are too many; an interface, addresses or a key that cannot be.
+pub fn add(router: &mut Router, key: Key, timing: Timing, auth: Option<AuthRef>) -> Result<u32, OpError> {
+    if bfd(router)?.sessions.contains_key(&key) {
+        let error = OpError::new(retval::BFD_EEXIST, format!("a session with {} is there already", key.peer));
+        return Err(error.key("peer-addr").value(key.peer).remedy("`bfd udp session mod' changes it"));
+    }
     check(router, &key)?;
     with(router, |router, bfd| {
-        if bfd.sessions.contains_key(&key) {
-            let error = OpError::new(retval::BFD_EEXIST, format!("a session with {} is there already", key.peer));
-            return Err(error.key("peer-addr").value(key.peer).remedy("`bfd udp session mod' changes it"));
-        }
+        let by = auth.map(|auth| bfd.in_use(auth)).transpose()?;
         let taken: std::collections::BTreeSet<u32> = bfd.sessions.values().map(|session| session.id).collect();
         let Some(id) = (0..SESSIONS_MAX).find(|id| !taken.contains(id)) else {
             let error = OpError::new(retval::LIMIT_EXCEEDED, format!("there are {SESSIONS_MAX} sessions already"));
             return Err(error.key("bfd"));
         };
-        let lb = router.hold_next_hop(key.interface, key.peer).map_err(|error| fib_error(&key, &error))?;
+        let path = hold(router, &key)?;
         let (discriminator, seed, owner) = (bfd.new_discriminator(), bfd.random(), bfd.idlest(router));
         let (now, since) = (router.graph.clock().now(), router.graph.clock().timer_now());
-        let session = Configured { id, discriminator, timing, admin_up: true, owner, status: None, ups: 0, since, lb };
+        let session = Configured { id, discriminator, timing, admin_up: true, auth, owner, status: None, ups: 0, since, path };
         bfd.sessions.insert(key, session);
-        if let Err(error) = listen(router, bfd, FamilyId::of(&key.peer)) {
+        if let Err(error) = ports::listen(router, bfd, FamilyId::of(&key.peer)) {
             bfd.sessions.remove(&key);
-            router.release_next_hop(lb);
+            release(router, &key, path);
             return Err(error);
         }
         bfd.by_discriminator.insert(discriminator, key);
-        for counters in &bfd.parts.counters {
+        for counters in bfd.parts.counters.all() {
             // A number that was used before begins at zero again.
             let (clear, len) = (counters.clone(), counters.len());
             if id < len {
@@ -245,8 +337,10 @@ pub fn add(router: &mut Router, key: Key, timing: Timing) -> Result<u32, OpError
             }
             counters.set_len(len.max(id + 1));
         }
-        let entry = Entry::new(Session::new(discriminator, timing, seed, now), key, id, lb);
-        bfd.on(router, owner, move |sessions| sessions.insert(entry));
+        let authentication = Authentication::new(by, bfd.random() as u32);
+        let entry = Entry::new(Session::new(discriminator, timing, seed, now), authentication, key, id, path);
+        let sources = echo::sources(router, bfd);
+        bfd.on(router, owner, move |sessions| sessions.insert(entry, sources, now));
         bfd.publish(router);
         Ok(id)
     })
@@ -257,7 +351,7 @@ pub fn add(router: &mut Router, key: Key, timing: Timing) -> Result<u32, OpError
 /// # Errors
 /// There is no such session.
 pub fn modify(router: &mut Router, key: &Key, timing: Timing) -> Result<(), OpError> {
-    change(router, key, |session| session.timing = timing, move |session, now| session.set_timing(timing, now))
+    change(router, key, |session| session.timing = timing, move |entry, now| entry.session.set_timing(timing, now))
 }
 
 /// Holds a session down, or no longer.
@@ -269,8 +363,8 @@ pub fn set_admin(router: &mut Router, key: &Key, up: bool) -> Result<(), OpError
         router,
         key,
         |session| session.admin_up = up,
-        move |session, now| {
-            session.set_admin(up, now);
+        move |entry, now| {
+            entry.session.set_admin(up, now);
         },
     )
 }
@@ -279,7 +373,7 @@ fn change(
     router: &mut Router,
     key: &Key,
     note: impl FnOnce(&mut Configured),
-    f: impl FnOnce(&mut Session, u64) + Send + 'static,
+    f: impl FnOnce(&mut Entry, u64) + Send + 'static,
 ) -> Result<(), OpError> {
     with(router, |router, bfd| {
         let session = bfd.sessions.get_mut(key).ok_or_else(|| unknown(key))?;
@@ -288,7 +382,7 @@ fn change(
         let now = router.graph.clock().now();
         bfd.on(router, owner, move |sessions| {
             if let Some(entry) = sessions.get_mut(discriminator) {
-                f(&mut entry.session, now);
+                f(entry, now);
             }
             sessions.settle(discriminator);
         });
@@ -306,8 +400,8 @@ pub fn remove(router: &mut Router, key: &Key) -> Result<(), OpError> {
         bfd.by_discriminator.remove(&session.discriminator);
         bfd.publish(router);
         bfd.on(router, session.owner, move |sessions| sessions.remove(session.discriminator).is_some());
-        router.release_next_hop(session.lb);
-        listen(router, bfd, FamilyId::of(&key.peer))
+        release(router, key, session.path);
+        ports::listen(router, bfd, FamilyId::of(&key.peer))
     })?;
     follow(router, key);
     Ok(())
@@ -322,39 +416,64 @@ pub fn statuses(router: &mut Router) -> Result<BTreeMap<u32, Status>, OpError> {
         let mut all = BTreeMap::new();
         let owners: std::collections::BTreeSet<usize> = bfd.sessions.values().map(|session| session.owner).collect();
         for owner in owners {
-            let some = bfd
-                .on(router, owner, |sessions| sessions.iter().map(|entry| (entry.id, entry.session.status())).collect::<Vec<_>>());
+            let some =
+                bfd.on(router, owner, |sessions| sessions.iter().map(|entry| (entry.id, entry.status())).collect::<Vec<_>>());
             all.extend(some.unwrap_or_default());
         }
         Ok(all)
     })
 }
 
-/// Packets received and sent of a session.
-pub fn packets(bfd: &Bfd, id: u32) -> [u64; 2] {
-    bfd.parts.counters.each_ref().map(|counters| counters.sum(id).0)
+/// Control packets received and sent of a session, and echo packets.
+pub fn packets(bfd: &Bfd, id: u32) -> [u64; 4] {
+    bfd.parts.counters.all().map(|counters| counters.sum(id).0)
+}
+
+/// TOS and traffic class of packets sent.
+///
+/// # Errors
+/// The plugin is off.
+pub fn tos(router: &Router) -> Result<u8, OpError> {
+    Ok(bfd(router)?.parts.tos.load(Ordering::Relaxed))
+}
+
+/// Sets it, for all sessions.
+///
+/// # Errors
+/// The plugin is off.
+pub fn set_tos(router: &Router, tos: u8) -> Result<(), OpError> {
+    bfd(router)?.parts.tos.store(tos, Ordering::Relaxed);
+    Ok(())
 }
 
 /// Routes use a next hop unless a session with it has failed.
 pub(crate) fn follow(router: &mut Router, key: &Key) {
     let Ok(bfd) = bfd(router) else { return };
-    let first = Key {
-        interface: key.interface,
-        local: std::net::Ipv4Addr::UNSPECIFIED.into(),
-        peer: std::net::Ipv4Addr::UNSPECIFIED.into(),
-    };
+    let first = Key { local: std::net::Ipv4Addr::UNSPECIFIED.into(), peer: std::net::Ipv4Addr::UNSPECIFIED.into(), ..*key };
+    let place = |key: &Key| (key.interface, key.table);
     // Of several own addresses there can be sessions with the same peer.
-    let mut same = bfd.sessions.range(first..).take_while(|(other, _)| other.interface == key.interface);
+    let mut same = bfd.sessions.range(first..).take_while(|(other, _)| place(other) == place(key));
     let failed = same.any(|(other, session)| other.peer == key.peer && session.status.is_some_and(|status| status.failed));
-    router.set_next_hop_usable(key.interface, key.peer, !failed);
+    if key.is_multihop() {
+        router.set_remote_next_hop_usable(key.table, key.peer, !failed);
+    } else {
+        router.set_next_hop_usable(key.interface, key.peer, !failed);
+    }
 }
 
 fn on_interface(router: &mut Router, event: &IfEvent) {
-    let IfEvent::Deleted(index) = *event else { return };
+    let index = match *event {
+        IfEvent::Deleted(index) => index,
+        IfEvent::Address(index, ..) => return echo::on_address(router, index),
+        _ => return,
+    };
+    echo::on_deleted(router, index);
     let all: Vec<Key> = bfd(router).map(|bfd| on_link(bfd, index)).unwrap_or_default();
     for key in all {
-        if let Err(error) = remove(router, &key) {
-            tracing::warn!(target: "bfd", "{error}");
+        let session = bfd(router).and_then(|bfd| bfd.session(&key)).copied();
+        match remove(router, &key) {
+            Ok(()) => drop(session.map(|session| api::tell(router, &key, &session, State::AdminDown))),
+            Err(error) => tracing::warn!(target: "bfd", "{error}"),
         }
     }
 }
@@ -368,11 +487,12 @@ fn on_worker(router: &mut Router, event: &WorkerEvent) {
     let WorkerEvent::Leaving(thread) = *event else { return };
     let moved = with(router, |router, bfd| {
         let entries = bfd.on(router, thread, Sessions::take_all).unwrap_or_default();
+        let (sources, now) = (echo::sources(router, bfd), router.graph.clock().now());
         for entry in entries {
             let owner = bfd.idlest(router);
             if let Some(session) = bfd.sessions.get_mut(&entry.key) {
                 session.owner = owner;
-                bfd.on(router, owner, move |sessions| sessions.insert(entry));
+                bfd.on(router, owner, move |sessions| sessions.insert(entry, sources, now));
             }
         }
         bfd.publish(router);

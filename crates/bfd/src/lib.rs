@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod api;
+pub mod auth;
 pub mod control;
+pub mod datagram;
 pub mod nodes;
 pub mod ops;
 pub mod packet;

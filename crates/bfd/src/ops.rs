@@ -1,186 +1,99 @@
 //! Operations and commands.
 
+mod auth;
+mod echo;
+mod keys;
+mod session;
 mod show;
 
-use std::net::IpAddr;
-
 use quiver_command::configuration::{Configuration, Stage, each};
-use quiver_command::grammar::IfRef;
-use quiver_command::operation::{OpError, Outcome, Registry};
-use quiver_command::request::Execute;
-use quiver_command::{request, words};
+use quiver_command::operation::Registry;
 use quiver_net::Router;
-use quiver_net::interface::ops::resolve;
 
 use crate::control;
-use crate::session::Timing;
-use crate::thread::Key;
-pub use show::{SessionInfo, ShowSession, ShowSessions};
+use crate::datagram::{Key, TOS};
+pub use auth::{ActivateAuth, DeactivateAuth, Delayed};
+pub use echo::{DeleteEchoSource, EchoSourceInfo, SetEchoSource, SetTos, ShowEchoSource};
+pub use keys::{DeleteKey, KeyInfo, SetKey, ShowKeys};
+pub use session::{AddSession, Admin, DeleteSession, ModifySession, SetFlags};
+pub use show::{SessionInfo, ShowSession, ShowSessions, ShowSummary};
 
 /// Lines that `help` and the reference show.
 const EXAMPLES: &[&str] = &[
     "bfd udp session add interface host-eth1 local-addr 10.0.0.1 peer-addr 10.0.0.2 desired-min-tx 10000 required-min-rx 10000 detect-mult 3",
+    "bfd udp session add multihop local-addr 192.0.2.1 peer-addr 192.0.2.9 desired-min-tx 100000 required-min-rx 100000 detect-mult 3 conf-key-id 1 bfd-key-id 7",
     "bfd udp session mod interface host-eth1 local-addr 10.0.0.1 peer-addr 10.0.0.2 desired-min-tx 50000 required-min-rx 50000 detect-mult 3",
     "bfd udp session del interface host-eth1 local-addr 10.0.0.1 peer-addr 10.0.0.2",
     "bfd udp session set-flags interface host-eth1 local-addr 10.0.0.1 peer-addr 10.0.0.2 admin down",
+    "bfd key set conf-key-id 1 type meticulous-keyed-sha1 secret 5ec12e7a90",
+    "bfd key del conf-key-id 1",
+    "bfd udp session auth activate interface host-eth1 local-addr 10.0.0.1 peer-addr 10.0.0.2 conf-key-id 1 bfd-key-id 7 delayed yes",
+    "bfd udp session auth deactivate interface host-eth1 local-addr 10.0.0.1 peer-addr 10.0.0.2",
+    "bfd udp echo-source set interface loop0",
+    "bfd udp tos 184",
     "show bfd session 0",
 ];
 
 /// Messages of the binary API, by command.
 const MESSAGES: &[(&str, &[&str])] = &[
+    ("bfd key del", &["bfd_auth_del_key"]),
+    ("bfd key set", &["bfd_auth_set_key"]),
+    ("bfd udp echo-source del", &["bfd_udp_del_echo_source"]),
+    ("bfd udp echo-source set", &["bfd_udp_set_echo_source"]),
     ("bfd udp session add", &["bfd_udp_add", "bfd_udp_upd"]),
+    ("bfd udp session auth activate", &["bfd_udp_auth_activate"]),
+    ("bfd udp session auth deactivate", &["bfd_udp_auth_deactivate"]),
     ("bfd udp session del", &["bfd_udp_del"]),
     ("bfd udp session mod", &["bfd_udp_mod", "bfd_udp_upd"]),
     ("bfd udp session set-flags", &["bfd_udp_session_set_flags"]),
+    ("bfd udp tos", &["bfd_udp_set_tos"]),
+    ("show bfd", &["bfd_udp_get_tos"]),
+    ("show bfd echo-source", &["bfd_udp_get_echo_source"]),
+    ("show bfd keys", &["bfd_auth_keys_dump"]),
     ("show bfd session", &["bfd_udp_session_dump"]),
     ("show bfd sessions", &["bfd_udp_session_dump"]),
 ];
 
 /// Adds the plugin's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.examples(EXAMPLES).messages(MESSAGES).messages_without_command(&["want_bfd_events"]);
+    registry.examples(EXAMPLES).messages(MESSAGES).messages_without_command(&["want_bfd_events", "bfd_udp_enable_multihop"]);
     registry.declare::<AddSession>().declare::<ModifySession>().declare::<DeleteSession>().declare::<SetFlags>();
-    registry.declare::<ShowSessions>().declare::<ShowSession>();
-    registry.configuration(Stage::Services, |router| each(keys(router), session)).covers(&[
+    registry.declare::<SetKey>().declare::<DeleteKey>().declare::<ActivateAuth>().declare::<DeactivateAuth>();
+    registry.declare::<SetEchoSource>().declare::<DeleteEchoSource>().declare::<SetTos>();
+    registry.declare::<ShowSummary>().declare::<ShowSessions>().declare::<ShowSession>();
+    registry.declare::<ShowKeys>().declare::<ShowEchoSource>();
+    registry
+        .configuration(Stage::Services, |router| {
+            let keys = control::keys(router).unwrap_or_default().into_iter().map(|key| key.conf_key_id).collect();
+            each(keys, keys::configured)
+        })
+        .covers(&["bfd_auth_key_set", "bfd_auth_key_delete"]);
+    registry.configuration(Stage::Services, |router| each(sessions(router), session::configured)).covers(&[
         "bfd_udp_session_add",
         "bfd_udp_session_modify",
         "bfd_udp_session_delete",
         "bfd_udp_session_flags_set",
+        "bfd_udp_auth_activate",
+        "bfd_udp_auth_deactivate",
+    ]);
+    registry.configuration(Stage::Services, |_| each(vec![()], |router, (), out| general(router, out))).covers(&[
+        "bfd_udp_echo_source_set",
+        "bfd_udp_echo_source_delete",
+        "bfd_udp_tos_set",
     ]);
 }
 
-fn keys(router: &Router) -> Vec<Key> {
+fn sessions(router: &Router) -> Vec<Key> {
     control::bfd(router).map(|bfd| bfd.sessions().map(|(key, _)| *key).collect()).unwrap_or_default()
 }
 
-fn session(router: &Router, key: &Key, out: &mut Configuration<Router>) {
-    let Ok(session) = control::bfd(router).and_then(|bfd| bfd.session(key)) else { return };
-    let (interface, local_addr, peer_addr) = (IfRef(router.interfaces.name(key.interface)), key.local, key.peer);
-    let Timing { desired_min_tx, required_min_rx, detect_mult } = session.timing;
-    let name = format!("bfd {} {local_addr} {peer_addr}", interface.as_str());
-    let add = AddSession { interface: interface.clone(), local_addr, peer_addr, desired_min_tx, required_min_rx, detect_mult };
-    let modify =
-        ModifySession { interface: interface.clone(), local_addr, peer_addr, desired_min_tx, required_min_rx, detect_mult };
-    let delete = DeleteSession { interface: interface.clone(), local_addr, peer_addr };
-    out.push(&add).undo(&delete).replaced_by(&modify).makes(name.clone());
-    if !session.admin_up {
-        let flags = |admin| SetFlags { interface: interface.clone(), local_addr, peer_addr, admin };
-        out.push(&flags(Admin::Down)).undo(&flags(Admin::Up)).needs(name);
+/// What holds for all sessions.
+fn general(router: &Router, out: &mut Configuration<Router>) {
+    if let Some(interface) = control::echo_source(router).ok().and_then(|source| source.interface) {
+        out.push(&SetEchoSource { interface: session::name(router, interface) }).undo(&DeleteEchoSource {});
     }
-}
-
-fn key(router: &Router, interface: &IfRef, local: IpAddr, peer: IpAddr) -> Result<Key, OpError> {
-    Ok(Key { interface: resolve(router, interface)?, local, peer })
-}
-
-request! {
-    /// Adds a BFD session with a neighbour on an interface, which begins at once.
-    pub change AddSession "bfd_udp_session_add" ["bfd udp session add"] {
-        /// Interface.
-        pub interface: IfRef = "interface <if>",
-        /// Own address, one of the interface's.
-        pub local_addr: IpAddr = "local-addr <ip>",
-        /// The other side's address.
-        pub peer_addr: IpAddr = "peer-addr <ip>",
-        /// Interval at which to send, microseconds.
-        pub desired_min_tx: u32 = "desired-min-tx <us>" range(1000..=4_294_967_295),
-        /// Interval at which to receive, microseconds.
-        pub required_min_rx: u32 = "required-min-rx <us>" range(1000..=4_294_967_295),
-        /// Packets in a row whose loss ends the session.
-        pub detect_mult: u8 = "detect-mult <n>" range(1..=255),
-    }
-}
-
-impl Execute<Router> for AddSession {
-    type Reply = ();
-
-    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        let Self { desired_min_tx, required_min_rx, detect_mult, .. } = self;
-        let key = key(router, &self.interface, self.local_addr, self.peer_addr)?;
-        control::add(router, key, Timing { desired_min_tx, required_min_rx, detect_mult })?;
-        Ok(Outcome::Done(()))
-    }
-}
-
-request! {
-    /// Changes the intervals of a BFD session; one that is up stays so.
-    pub change ModifySession "bfd_udp_session_modify" ["bfd udp session mod"] {
-        /// Interface.
-        pub interface: IfRef = "interface <if>",
-        /// Own address.
-        pub local_addr: IpAddr = "local-addr <ip>",
-        /// The other side's address.
-        pub peer_addr: IpAddr = "peer-addr <ip>",
-        /// Interval at which to send, microseconds.
-        pub desired_min_tx: u32 = "desired-min-tx <us>" range(1000..=4_294_967_295),
-        /// Interval at which to receive, microseconds.
-        pub required_min_rx: u32 = "required-min-rx <us>" range(1000..=4_294_967_295),
-        /// Packets in a row whose loss ends the session.
-        pub detect_mult: u8 = "detect-mult <n>" range(1..=255),
-    }
-}
-
-impl Execute<Router> for ModifySession {
-    type Reply = ();
-
-    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        let Self { desired_min_tx, required_min_rx, detect_mult, .. } = self;
-        let key = key(router, &self.interface, self.local_addr, self.peer_addr)?;
-        control::modify(router, &key, Timing { desired_min_tx, required_min_rx, detect_mult }).map(Outcome::Done)
-    }
-}
-
-request! {
-    /// Removes a BFD session; the other side is not told.
-    pub change DeleteSession "bfd_udp_session_delete" ["bfd udp session del"] {
-        /// Interface.
-        pub interface: IfRef = "interface <if>",
-        /// Own address.
-        pub local_addr: IpAddr = "local-addr <ip>",
-        /// The other side's address.
-        pub peer_addr: IpAddr = "peer-addr <ip>",
-    }
-}
-
-impl Execute<Router> for DeleteSession {
-    type Reply = ();
-
-    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        let key = key(router, &self.interface, self.local_addr, self.peer_addr)?;
-        control::remove(router, &key).map(Outcome::Done)
-    }
-}
-
-words! {
-    /// What an administrator wants of a session.
-    pub enum Admin {
-        /// It works.
-        Up = "up",
-        /// It is held down, and the other side is told.
-        Down = "down",
-    }
-}
-
-request! {
-    /// Takes a BFD session down administratively, or releases it.
-    pub change SetFlags "bfd_udp_session_flags_set" ["bfd udp session set-flags"] {
-        /// Interface.
-        pub interface: IfRef = "interface <if>",
-        /// Own address.
-        pub local_addr: IpAddr = "local-addr <ip>",
-        /// The other side's address.
-        pub peer_addr: IpAddr = "peer-addr <ip>",
-        /// Up or down.
-        pub admin: Admin = "admin up|down",
-    }
-}
-
-impl Execute<Router> for SetFlags {
-    type Reply = ();
-
-    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        let key = key(router, &self.interface, self.local_addr, self.peer_addr)?;
-        control::set_admin(router, &key, self.admin == Admin::Up).map(Outcome::Done)
+    if let Some(tos) = control::tos(router).ok().filter(|tos| *tos != TOS) {
+        out.push(&SetTos { tos }).undo(&SetTos { tos: TOS });
     }
 }
 

@@ -39,6 +39,8 @@ pub mod diagnostic {
     pub const NONE: u8 = 0;
     /// Nothing was heard for the detection time.
     pub const TIME_EXPIRED: u8 = 1;
+    /// Echo packets did not come back.
+    pub const ECHO_FAILED: u8 = 2;
     /// The other side has said that the session is down.
     pub const NEIGHBOR_DOWN: u8 = 3;
     /// An administrator holds the session down.
@@ -79,7 +81,7 @@ pub enum Invalid {
     YourDiscriminator,
 }
 
-/// A control packet without authentication.
+/// A control packet but for its authentication section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Control {
     /// Why the sender's session was last down, see [`diagnostic`].
@@ -161,6 +163,11 @@ impl Control {
         Ok(control)
     }
 
+    /// The packet that was parsed, without what the datagram has behind it.
+    pub fn trimmed(bytes: &[u8]) -> &[u8] {
+        bytes.get(3).and_then(|len| bytes.get(..usize::from(*len))).unwrap_or(bytes)
+    }
+
     /// The packet, without an authentication section.
     pub fn to_bytes(&self) -> [u8; LEN] {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
@@ -168,6 +175,7 @@ impl Control {
             | flag(self.poll, 0x20)
             | flag(self.is_final, 0x10)
             | flag(self.independent, 0x08)
+            | flag(self.authenticated, 0x04)
             | flag(self.demand, 0x02);
         let mut bytes = [0; LEN];
         bytes[..4].copy_from_slice(&[1 << 5 | self.diagnostic & 0x1f, flags, self.detect_mult, LEN as u8]);
@@ -176,6 +184,43 @@ impl Control {
         for (place, word) in bytes[4..].chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_be_bytes());
         }
+        bytes
+    }
+}
+
+/// What this router puts into its echo packets (RFC 5881, 4 leaves that open): the layout is VPP's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// Of the session.
+    pub discriminator: u32,
+    /// When it was sent, ns of the router's clock.
+    pub sent: u64,
+    /// Shows that this router has sent it.
+    pub proof: u64,
+}
+
+impl Echo {
+    /// Bytes of an echo packet.
+    pub const LEN: usize = 20;
+
+    /// Reads the data of a UDP datagram.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; Self::LEN] = bytes.try_into().ok()?;
+        let (discriminator, rest) = bytes.split_first_chunk()?;
+        let (sent, proof) = rest.split_first_chunk()?;
+        Some(Self {
+            discriminator: u32::from_be_bytes(*discriminator),
+            sent: u64::from_be_bytes(*sent),
+            proof: u64::from_be_bytes(*proof.first_chunk()?),
+        })
+    }
+
+    /// The packet.
+    pub fn to_bytes(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..4].copy_from_slice(&self.discriminator.to_be_bytes());
+        bytes[4..12].copy_from_slice(&self.sent.to_be_bytes());
+        bytes[12..].copy_from_slice(&self.proof.to_be_bytes());
         bytes
     }
 }
@@ -226,6 +271,14 @@ mod tests {
         let mut bytes = FIRST;
         bytes[4..8].fill(0);
         assert_eq!(Control::parse(&bytes), Err(Invalid::MyDiscriminator));
+    }
+
+    #[test]
+    fn an_echo_packet_has_its_length_only() {
+        let echo = Echo { discriminator: 0x0102_0304, sent: 0x1112_1314_1516_1718, proof: 0x2122_2324_2526_2728 };
+        let bytes = echo.to_bytes();
+        assert_eq!((bytes[..5].to_vec(), Echo::parse(&bytes)), (vec![1, 2, 3, 4, 0x11], Some(echo)));
+        assert_eq!((Echo::parse(&bytes[1..]), Echo::parse(&[&bytes[..], &[0]].concat())), (None, None));
     }
 
     proptest! {

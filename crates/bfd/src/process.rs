@@ -56,13 +56,14 @@ fn take(router: &mut Router, notice: &Notice, now: u64) {
     session.since = now;
     session.ups += u64::from(is == State::Up);
     let session = *session;
-    let interface = router.interfaces.name(key.interface);
+    let place =
+        if key.is_multihop() { format!("in table {}", key.table) } else { format!("on {}", router.interfaces.name(key.interface)) };
     let (peer, why) = (key.peer, diagnostic::name(notice.status.diagnostic));
     match is {
         State::Down if was == State::Up => {
-            tracing::warn!(target: "bfd", "session {} with {peer} on {interface} is down: {why}", session.id)
+            tracing::warn!(target: "bfd", "session {} with {peer} {place} is down: {why}", session.id)
         }
-        _ => tracing::info!(target: "bfd", "session {} with {peer} on {interface}: {} to {}", session.id, was.name(), is.name()),
+        _ => tracing::info!(target: "bfd", "session {} with {peer} {place}: {} to {}", session.id, was.name(), is.name()),
     }
     api::tell(router, &key, &session, is);
 }

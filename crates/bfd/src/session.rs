@@ -13,6 +13,10 @@ use crate::packet::{Control, State, diagnostic};
 
 /// Least interval of a session that is not up, µs (RFC 5880, 6.8.3).
 const SLOW: u32 = 1_000_000;
+/// Least interval at which control packets are asked for while echo packets watch the path, µs (RFC 5880, 6.8.9).
+const BESIDE_ECHO: u32 = 1_000_000;
+/// Interval at which echo packets of the peer are returned, µs: they are forwarded like others.
+const ECHO_RETURNED: u32 = 1;
 const MICROSECOND: u64 = 1000;
 
 /// Intervals that somebody has configured.
@@ -43,6 +47,8 @@ pub struct Remote {
     pub desired_min_tx: u32,
     /// Interval at which it can receive, µs; 0: not at all.
     pub required_min_rx: u32,
+    /// Interval at which it returns echo packets, µs; 0: not at all.
+    pub required_min_echo_rx: u32,
 }
 
 impl Remote {
@@ -55,7 +61,29 @@ impl Remote {
         detect_mult: 0,
         desired_min_tx: 0,
         required_min_rx: 1,
+        required_min_echo_rx: 0,
     };
+}
+
+/// What a session does with echo packets (RFC 5880, 6.8.9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Echoes {
+    /// Nothing: several hops, which echo packets do not cross (RFC 5883, 4).
+    #[default]
+    None,
+    /// The peer may send some.
+    Returned,
+    /// This side sends some too, where the peer returns them.
+    Sent,
+}
+
+/// Echo packets are being sent.
+#[derive(Clone, Copy, Debug)]
+struct Echoing {
+    next: u64,
+    deadline: u64,
+    /// When the newest that has come back was sent.
+    newest: u64,
 }
 
 /// Whether the other side is being asked to confirm new intervals (RFC 5880, 6.5).
@@ -83,6 +111,8 @@ pub struct Tick {
     pub changed: bool,
     /// A packet is to be sent now.
     pub send: bool,
+    /// An echo packet is to be sent now.
+    pub echo: bool,
 }
 
 /// A session as others see it.
@@ -102,6 +132,10 @@ pub struct Status {
     pub detection_time: u64,
     /// The other side is being asked to confirm new intervals.
     pub polling: bool,
+    /// Interval at which echo packets are sent, before jitter, µs; 0: none are.
+    pub echo_interval: u32,
+    /// The other side does not use the new authentication yet.
+    pub auth_pending: bool,
 }
 
 /// A session.
@@ -120,6 +154,8 @@ pub struct Session {
     last_tx: u64,
     next_tx: u64,
     heard: Option<u64>,
+    echoes: Echoes,
+    echoing: Option<Echoing>,
     random: u64,
 }
 
@@ -139,6 +175,8 @@ impl Session {
             last_tx: now,
             next_tx: now,
             heard: None,
+            echoes: Echoes::None,
+            echoing: None,
             random: seed,
         };
         session.apply_timing();
@@ -165,6 +203,8 @@ impl Session {
             tx_interval: self.tx_interval(),
             detection_time: self.heard.map_or(0, |_| self.detection_time()),
             polling: self.poll != Poll::None,
+            echo_interval: self.echoing.map_or(0, |_| self.echo_interval()),
+            auth_pending: false,
         }
     }
 
@@ -173,9 +213,15 @@ impl Session {
         if self.state == State::Up { self.timing.desired_min_tx } else { self.timing.desired_min_tx.max(SLOW) }
     }
 
+    /// The interval of receiving that packets say: longer while echo packets watch the path.
+    fn required_min_rx(&self) -> u32 {
+        let configured = self.timing.required_min_rx;
+        if self.echoing.is_some() { configured.max(BESIDE_ECHO) } else { configured }
+    }
+
     /// Puts intervals into force, as far as that need not wait (RFC 5880, 6.8.3).
     fn apply_timing(&mut self) {
-        let (tx, rx) = (self.desired_min_tx(), self.timing.required_min_rx);
+        let (tx, rx) = (self.desired_min_tx(), self.required_min_rx());
         let waits = self.state == State::Up && self.poll != Poll::None;
         self.tx = if waits { self.tx.min(tx) } else { tx };
         self.rx = if waits { self.rx.max(rx) } else { rx };
@@ -199,9 +245,18 @@ impl Session {
         z ^ z >> 31
     }
 
-    /// The interval, ns, shortened by up to a quarter; to at most 90 % where one loss ends the session (RFC 5880, 6.8.7).
-    fn jittered(&mut self) -> u64 {
-        let interval = u64::from(self.tx_interval()) * MICROSECOND;
+    fn echo_interval(&self) -> u32 {
+        self.timing.desired_min_tx.max(self.remote.required_min_echo_rx)
+    }
+
+    /// Time until echo packets are missed, ns.
+    fn echo_detection(&self) -> u64 {
+        u64::from(self.timing.detect_mult) * u64::from(self.echo_interval()) * MICROSECOND
+    }
+
+    /// An interval, ns, shortened by up to a quarter; to at most 90 % where one loss ends the session (RFC 5880, 6.8.7).
+    fn jittered(&mut self, interval: u32) -> u64 {
+        let interval = u64::from(interval) * MICROSECOND;
         let most = if self.timing.detect_mult == 1 { interval / 10 * 9 } else { interval };
         let least = interval / 4 * 3;
         least + self.random() % (most - least + 1)
@@ -216,7 +271,51 @@ impl Session {
     /// When [`tick`](Self::tick) has something to do; `u64::MAX`: never.
     pub fn due(&self) -> u64 {
         let send = if self.may_send() { self.next_tx } else { u64::MAX };
-        send.min(self.deadline())
+        let echo = self.echoing.map_or(u64::MAX, |echoing| echoing.next.min(echoing.deadline));
+        send.min(self.deadline()).min(echo)
+    }
+
+    /// Begins or ends sending echo packets, as state and peer allow it. The interval of receiving is another then, which the peer
+    /// confirms.
+    fn follow_echo(&mut self, now: u64) {
+        let sends = self.echoes == Echoes::Sent && self.state == State::Up && self.remote.required_min_echo_rx != 0;
+        if sends == self.echoing.is_some() {
+            return;
+        }
+        let before = self.required_min_rx();
+        // The first one has an interval to come back before one is missing.
+        let deadline = now + self.echo_detection() + u64::from(self.echo_interval()) * MICROSECOND;
+        self.echoing = sends.then_some(Echoing { next: now, deadline, newest: 0 });
+        match self.state {
+            State::Up if self.required_min_rx() != before => self.begin_poll(now),
+            _ => self.apply_timing(),
+        }
+    }
+
+    /// Asks the other side to confirm other intervals; it is told soon.
+    fn begin_poll(&mut self, now: u64) {
+        self.poll = if self.poll == Poll::None { Poll::Active } else { Poll::Again };
+        self.apply_timing();
+        self.next_tx = self.next_tx.min(now);
+    }
+
+    /// Says what to do with echo packets.
+    pub fn set_echoes(&mut self, echoes: Echoes, now: u64) {
+        self.echoes = echoes;
+        self.follow_echo(now);
+    }
+
+    /// Takes an own echo packet that has come back; one that is not newer than the last counts nothing.
+    pub fn echo_returned(&mut self, sent: u64, now: u64) {
+        let detection = self.echo_detection();
+        if let Some(echoing) = self.echoing.as_mut().filter(|echoing| sent > echoing.newest && sent <= now) {
+            (echoing.newest, echoing.deadline) = (sent, now + detection);
+        }
+    }
+
+    /// Whether a packet that is sent now leaves more than a tenth of the interval after its time.
+    pub fn is_late(&self, now: u64) -> bool {
+        self.may_send() && now.saturating_sub(self.next_tx) > u64::from(self.tx_interval()) * MICROSECOND / 10
     }
 
     fn deadline(&self) -> u64 {
@@ -244,6 +343,7 @@ impl Session {
             detect_mult: control.detect_mult,
             desired_min_tx: control.desired_min_tx,
             required_min_rx: control.required_min_rx,
+            required_min_echo_rx: control.required_min_echo_rx,
         };
         self.heard = Some(now);
         if control.is_final && self.poll != Poll::None {
@@ -264,8 +364,9 @@ impl Session {
             // Somebody has switched BFD off over there: that says nothing about the path (RFC 5882, 3.2).
             self.failed = false;
         }
+        self.follow_echo(now);
         if self.tx_interval() < interval {
-            let next = self.last_tx + self.jittered();
+            let next = self.last_tx + self.jittered(self.tx_interval());
             self.next_tx = self.next_tx.min(next.max(now));
         }
         let changed = self.state != before;
@@ -284,15 +385,32 @@ impl Session {
                 self.set_state(State::Down, diagnostic::TIME_EXPIRED);
             }
         }
+        if self.echoing.is_some_and(|echoing| now >= echoing.deadline) {
+            self.set_state(State::Down, diagnostic::ECHO_FAILED);
+        }
+        self.follow_echo(now);
         let changed = self.state != before;
-        Tick { changed, send: changed || self.may_send() && now >= self.next_tx }
+        let send = changed || self.may_send() && now >= self.next_tx;
+        Tick { changed, send, echo: self.echo_due(now) }
+    }
+
+    /// Whether an echo packet is to be sent now; the next one is later.
+    fn echo_due(&mut self, now: u64) -> bool {
+        if self.echoing.is_none_or(|echoing| now < echoing.next) {
+            return false;
+        }
+        let next = now + self.jittered(self.echo_interval());
+        if let Some(echoing) = &mut self.echoing {
+            echoing.next = next;
+        }
+        true
     }
 
     /// The packet to send now. One with the final bit leaves the others' schedule as it is.
     pub fn send(&mut self, is_final: bool, now: u64) -> Control {
         if !is_final {
             self.last_tx = now;
-            self.next_tx = now + self.jittered();
+            self.next_tx = now + self.jittered(self.tx_interval());
         }
         Control {
             diagnostic: self.diagnostic,
@@ -306,8 +424,8 @@ impl Session {
             my_discriminator: self.local,
             your_discriminator: self.remote.discriminator,
             desired_min_tx: self.desired_min_tx(),
-            required_min_rx: self.timing.required_min_rx,
-            required_min_echo_rx: 0,
+            required_min_rx: self.required_min_rx(),
+            required_min_echo_rx: if self.echoes == Echoes::None { 0 } else { ECHO_RETURNED },
         }
     }
 
@@ -317,7 +435,7 @@ impl Session {
         let differ = intervals(&timing) != intervals(&self.timing);
         self.timing = timing;
         if differ && self.state == State::Up {
-            self.poll = if self.poll == Poll::None { Poll::Active } else { Poll::Again };
+            return self.begin_poll(now);
         }
         self.apply_timing();
         // The other side is told soon.
@@ -336,6 +454,7 @@ impl Session {
             self.set_state(State::AdminDown, diagnostic::ADMIN_DOWN);
             self.failed = false;
         }
+        self.follow_echo(now);
         self.next_tx = now;
         true
     }

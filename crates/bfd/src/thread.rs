@@ -2,89 +2,26 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::auth::{Authentication, Sealed};
+use crate::datagram::{Datagram, Key};
+use crate::packet::{Control, Echo, State};
+use crate::session::{Echoes, Heard, Session, Status};
 use crossbeam_channel::Sender;
-use quiver_graph::IfIndex;
+use quiver_net::ip::FamilyId;
 use quiver_net::{Due, ProcessSignal, Timed};
-use quiver_wire::checksum::{Sum, fill_l4};
-use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
-use quiver_wire::ipv6::Ipv6Header;
-use quiver_wire::udp::UdpHeader;
-use quiver_wire::{Header, U16Be};
 
-use crate::packet::{Control, LEN, State};
-use crate::session::{Session, Status};
-
-/// UDP port of single-hop control packets (RFC 5881, 4).
-pub const PORT: u16 = 3784;
-/// First of the source ports that control packets may have (RFC 5881, 4), and how many there are.
-const SOURCE_PORTS: (u16, u16) = (49_152, 16_384);
-/// TTL and hop limit (RFC 5881, 5): no router has passed the packet on.
-pub const TTL: u8 = 255;
-/// DSCP CS6, as routing protocols have: queues on the way prefer it.
-const TRAFFIC_CLASS: u8 = 0xc0;
-
-/// What a session is known by: where it is, and between whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
-    /// Interface.
-    pub interface: IfIndex,
-    /// Own address there.
-    pub local: IpAddr,
-    /// The other side's.
-    pub peer: IpAddr,
-}
-
-/// An IP packet with a control packet in it.
-pub struct Datagram {
-    bytes: [u8; Ipv6Header::LEN + UdpHeader::LEN + LEN],
-    len: usize,
-}
-
-impl Datagram {
-    /// A control packet from one side of a session to the other. Addresses of two families give no bytes.
-    pub fn new(key: &Key, control: &Control) -> Self {
-        let port = SOURCE_PORTS.0 + (control.my_discriminator % u32::from(SOURCE_PORTS.1)) as u16;
-        let udp = UdpHeader::new(port, PORT, LEN as u16);
-        let udp_len = UdpHeader::LEN + LEN;
-        let mut datagram = Self { bytes: [0; _], len: 0 };
-        let bytes = &mut datagram.bytes;
-        let (start, pseudo) = match (key.local, key.peer) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let mut header = Ipv4Header::new(src, dst, IpProtocol::UDP);
-                header.ttl = TTL;
-                header.total_len = U16Be::new((Ipv4Header::LEN + udp_len) as u16);
-                header.update_tos(TRAFFIC_CLASS);
-                header.fill_checksum();
-                let _ = header.write(bytes);
-                (Ipv4Header::LEN, Sum::new().add_pseudo_v4(src.to_bits(), dst.to_bits(), IpProtocol::UDP, udp_len as u16))
-            }
-            (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                let mut header = Ipv6Header::new(src, dst, IpProtocol::UDP);
-                header.hop_limit = TTL;
-                header.payload_len = U16Be::new(udp_len as u16);
-                header.set_traffic_class(TRAFFIC_CLASS);
-                let _ = header.write(bytes);
-                (Ipv6Header::LEN, Sum::new().add_pseudo_v6(src.to_bits(), dst.to_bits(), IpProtocol::UDP, udp_len as u32))
-            }
-            _ => return datagram,
-        };
-        let _ = udp.write_at(bytes, start);
-        if let Some(place) = bytes.get_mut(start + UdpHeader::LEN..start + udp_len) {
-            place.copy_from_slice(&control.to_bytes());
-        }
-        let _ = bytes.get_mut(start..start + udp_len).and_then(|l4| fill_l4(IpProtocol::UDP, pseudo, l4));
-        datagram.len = start + udp_len;
-        datagram
-    }
-
-    /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
+/// Where a session's packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// To a neighbour, by this load-balance.
+    Neighbor(u32),
+    /// By the routes of this FIB.
+    Routes(u32),
 }
 
 /// A session on its thread.
@@ -92,12 +29,14 @@ impl Datagram {
 pub struct Entry {
     /// The machine.
     pub session: Session,
+    /// Who may have sent a packet.
+    pub authentication: Authentication,
     /// Where and between whom.
     pub key: Key,
     /// Its number for users, and in counters.
     pub id: u32,
-    /// The load-balance that its packets leave by.
-    pub lb: u32,
+    /// Where its packets go.
+    pub path: Path,
     /// Earliest time for which the thread has it in its queue.
     queued: u64,
     /// What main was last told.
@@ -106,8 +45,26 @@ pub struct Entry {
 
 impl Entry {
     /// A session that no thread has yet.
-    pub fn new(session: Session, key: Key, id: u32, lb: u32) -> Self {
-        Self { session, key, id, lb, queued: u64::MAX, notified: None }
+    pub fn new(session: Session, authentication: Authentication, key: Key, id: u32, path: Path) -> Self {
+        Self { session, authentication, key, id, path, queued: u64::MAX, notified: None }
+    }
+
+    /// What others see of it.
+    pub fn status(&self) -> Status {
+        Status { auth_pending: self.authentication.is_pending(), ..self.session.status() }
+    }
+
+    /// Gives the session a packet that [`Authentication::check`] found right.
+    pub fn receive(&mut self, control: &Control, now: u64) -> Heard {
+        let heard = self.session.receive(control, now);
+        self.authentication.taken(now, self.session.status().detection_time * 1000);
+        heard
+    }
+
+    /// The packet to send now, see [`Session::send`].
+    pub fn send(&mut self, is_final: bool, now: u64) -> Sealed {
+        let control = self.session.send(is_final, now);
+        self.authentication.seal(&control)
     }
 }
 
@@ -142,26 +99,56 @@ impl Outbox {
     }
 }
 
+/// Source addresses of echo packets, by family.
+pub type EchoSources = [Option<IpAddr>; 2];
+
 /// The sessions of a thread.
 pub struct Sessions {
     by_discriminator: HashMap<u32, Entry>,
     /// When a session may be due. Entries that are too early are put back, those that are not the session's earliest ignored.
     queue: BinaryHeap<Reverse<(u64, u32)>>,
     outbox: Outbox,
+    echo_sources: EchoSources,
+    /// Makes the proof in echo packets: a keyed hash with a random key, the same on all threads.
+    proofs: RandomState,
 }
 
 impl Sessions {
     /// None.
-    pub fn new(outbox: Outbox) -> Self {
-        Self { by_discriminator: HashMap::new(), queue: BinaryHeap::new(), outbox }
+    pub fn new(outbox: Outbox, proofs: RandomState) -> Self {
+        Self { by_discriminator: HashMap::new(), queue: BinaryHeap::new(), outbox, echo_sources: [None; 2], proofs }
     }
 
-    /// Takes a session in.
-    pub fn insert(&mut self, mut entry: Entry) {
+    /// Says from which addresses echo packets are sent; a family without one sends none.
+    pub fn set_echo_sources(&mut self, sources: EchoSources, now: u64) {
+        self.echo_sources = sources;
+        let all: Vec<u32> = self.by_discriminator.keys().copied().collect();
+        for discriminator in all {
+            self.follow_echo_source(discriminator, now);
+        }
+    }
+
+    fn follow_echo_source(&mut self, discriminator: u32, now: u64) {
+        let Some(entry) = self.by_discriminator.get_mut(&discriminator) else { return };
+        entry.session.set_echoes(echoes(&self.echo_sources, &entry.key), now);
+        self.settle(discriminator);
+    }
+
+    /// An echo packet of a session.
+    pub fn echo(&self, entry: &Entry, now: u64, tos: u8) -> Option<Datagram> {
+        let source = self.echo_sources[FamilyId::of(&entry.key.peer) as usize]?;
+        let discriminator = entry.session.discriminator();
+        let echo = Echo { discriminator, sent: now, proof: self.proofs.hash_one((discriminator, now)) };
+        Some(Datagram::echo(&entry.key, source, &echo, tos))
+    }
+
+    /// Takes a session in. All sessions send echo packets from the same sources.
+    pub fn insert(&mut self, mut entry: Entry, sources: EchoSources, now: u64) {
+        self.echo_sources = sources;
         entry.queued = u64::MAX;
         let discriminator = entry.session.discriminator();
         self.by_discriminator.insert(discriminator, entry);
-        self.settle(discriminator);
+        self.follow_echo_source(discriminator, now);
     }
 
     /// Takes a session out.
@@ -180,6 +167,11 @@ impl Sessions {
         self.by_discriminator.get_mut(&discriminator)
     }
 
+    /// A session.
+    pub fn get(&self, discriminator: u32) -> Option<&Entry> {
+        self.by_discriminator.get(&discriminator)
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.by_discriminator.values()
@@ -193,7 +185,7 @@ impl Sessions {
             entry.queued = due;
             self.queue.push(Reverse((due, discriminator)));
         }
-        let status = entry.session.status();
+        let status = entry.status();
         let now = (status.state, status.failed);
         if entry.notified != Some(now) {
             entry.notified = Some(now);
@@ -220,6 +212,15 @@ impl Sessions {
             }
         }
         None
+    }
+}
+
+/// What a session may do with echo packets.
+fn echoes(sources: &EchoSources, key: &Key) -> Echoes {
+    match sources[FamilyId::of(&key.peer) as usize] {
+        _ if key.is_multihop() => Echoes::None,
+        Some(_) => Echoes::Sent,
+        None => Echoes::Returned,
     }
 }
 

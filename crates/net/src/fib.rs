@@ -153,6 +153,8 @@ pub struct Fib {
     pub(crate) link_locals: LinkLocals,
     /// Next hops that routes do not use for the time being, with the lists that would.
     withheld: BTreeMap<(IfIndex, IpAddr), BTreeSet<u32>>,
+    /// The same of next hops that a table (user's number) leads to: recursive paths by them are down.
+    withheld_remote: BTreeSet<(u32, IpAddr)>,
     domain: Domain,
     budget: Budget,
 }
@@ -169,6 +171,7 @@ impl Fib {
             v6: Tables::new(),
             link_locals: LinkLocals::new(domain).map_err(memory)?,
             withheld: BTreeMap::new(),
+            withheld_remote: BTreeSet::new(),
             domain: domain.clone(),
             budget: Budget::unlimited(),
         })

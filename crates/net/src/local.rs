@@ -21,10 +21,11 @@ mod receive;
 pub(crate) mod table;
 mod udp;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::marker::PhantomData;
+use std::net::IpAddr;
 
-use quiver_graph::{ArcPoint, ArcSpec, GraphError, NodeSpec, Pkt};
+use quiver_graph::{ArcPoint, ArcSpec, GraphError, IfIndex, NodeSpec, Pkt, Published, Snapshot};
 use quiver_wire::ipv4::IpProtocol;
 
 use self::address::SourceRecords;
@@ -33,7 +34,7 @@ use self::reassembly::Reassembled;
 use self::receive::Receive;
 use self::table::SlotTable;
 use self::udp::UdpLookup;
-use crate::ip::{FamilyId, V4, V6};
+use crate::ip::{Family as _, FamilyId, V4, V6};
 use crate::{NetError, Router};
 
 /// Why a protocol, port or type could not be taken.
@@ -61,8 +62,24 @@ struct Takers {
     protocol_names: BTreeMap<u16, String>,
     ports: SlotTable,
     port_names: BTreeMap<u16, String>,
+    /// Ports of which the node takes the datagrams of some peers only.
+    limited: Published<Limited>,
     icmp: SlotTable,
     icmp_names: BTreeMap<u16, String>,
+}
+
+/// Peers by port.
+type Limited = HashMap<u16, HashSet<UdpPeer>>;
+
+/// Between whom a datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UdpPeer {
+    /// Interface that it comes in by; `None`: any.
+    pub interface: Option<IfIndex>,
+    /// Own address.
+    pub local: IpAddr,
+    /// The sender's.
+    pub peer: IpAddr,
 }
 
 impl Takers {
@@ -72,6 +89,7 @@ impl Takers {
             protocol_names: BTreeMap::new(),
             ports: SlotTable::new(1 << 16),
             port_names: BTreeMap::new(),
+            limited: Published::new(Limited::new()),
             icmp: SlotTable::new(256),
             icmp_names: BTreeMap::new(),
         }
@@ -111,8 +129,10 @@ impl What {
 /// Which protocols and UDP ports nodes of this program take, for a feature that hands what nobody takes to another stack.
 #[derive(Clone)]
 pub struct LocalTakers {
+    family: FamilyId,
     protocols: SlotTable,
     ports: SlotTable,
+    limited: Snapshot<Limited>,
 }
 
 impl LocalTakers {
@@ -122,10 +142,32 @@ impl LocalTakers {
         self.protocols.get(protocol.0.into()) != 0
     }
 
-    /// Whether a node listens on a UDP port.
+    /// Picks up what has changed, once a vector.
     #[inline(always)]
-    pub fn has_port(&self, port: u16) -> bool {
-        self.ports.get(port) != 0
+    pub fn refresh(&mut self) {
+        self.limited.refresh();
+    }
+
+    /// Whether a node takes a UDP datagram to this port, whose data begins with its IP header.
+    #[inline(always)]
+    pub fn takes_udp(&self, packet: &Pkt<'_>, port: u16) -> bool {
+        self.ports.get(port) != 0 && self.limited.get().get(&port).is_none_or(|peers| self.is_of(packet, peers))
+    }
+
+    #[cold]
+    fn is_of(&self, packet: &Pkt<'_>, peers: &HashSet<UdpPeer>) -> bool {
+        let (peer, local) = match self.family {
+            FamilyId::V4 => {
+                let (src, dst) = V4::addresses(packet);
+                (V4::address(src), V4::address(dst))
+            }
+            FamilyId::V6 => {
+                let (src, dst) = V6::addresses(packet);
+                (V6::address(src), V6::address(dst))
+            }
+        };
+        let of = |interface| peers.contains(&UdpPeer { interface, local, peer });
+        of(Some(packet.rx_if())) || of(None)
     }
 }
 
@@ -178,9 +220,29 @@ impl Router {
         self.give_up(family, What::Protocol, protocol.0.into());
     }
 
+    /// Says whose datagrams the node that listens on a port takes, where the interface has another stack for the rest (Linux). Without
+    /// such a stack it gets all of them.
+    pub fn limit_udp_port(&mut self, family: FamilyId, port: u16, peers: HashSet<UdpPeer>) {
+        self.set_limit(family, port, Some(peers));
+    }
+
     /// Nobody listens on the port any more: it is unreachable.
     pub fn unregister_udp_port(&mut self, family: FamilyId, port: u16) {
         self.give_up(family, What::Port, port);
+        self.set_limit(family, port, None);
+    }
+
+    fn set_limit(&mut self, family: FamilyId, port: u16, peers: Option<HashSet<UdpPeer>>) {
+        let Some(part) = self.part::<Local>() else { return };
+        let limited = &part.takers[family as usize].limited;
+        let mut all = Limited::clone(&limited.get());
+        let changed = match peers {
+            Some(peers) => all.insert(port, peers.clone()) != Some(peers),
+            None => all.remove(&port).is_some(),
+        };
+        if changed {
+            limited.publish(all);
+        }
     }
 
     /// Nobody takes the type any more.
@@ -204,7 +266,12 @@ impl Router {
     /// Never: the state is made with the router.
     pub fn local_takers(&self, family: FamilyId) -> LocalTakers {
         let takers = &self.part::<Local>().expect("made with the router").takers[family as usize];
-        LocalTakers { protocols: takers.protocols[0].clone(), ports: takers.ports.clone() }
+        LocalTakers {
+            family,
+            protocols: takers.protocols[0].clone(),
+            ports: takers.ports.clone(),
+            limited: takers.limited.snapshot(),
+        }
     }
 
     /// ICMP types that are taken, and by which nodes.

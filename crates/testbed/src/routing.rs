@@ -115,7 +115,8 @@ impl Frr {
         self.daemons.keys().map(|daemon| format!("--- {daemon}\n{}", read(daemon))).collect()
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    /// A file in the daemons' folder, in which they may write.
+    pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path.join(name)
     }
 }

@@ -3,16 +3,17 @@
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use quiver_graph::{IfIndex, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, next_nodes};
-use quiver_net::ip::{V4, V6};
+use quiver_graph::{Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, next_nodes};
+use quiver_net::data::IfTable;
+use quiver_net::ip::{Family, V4, V6};
 use quiver_wire::Header;
 use quiver_wire::ipv4::Ipv4Header;
 use quiver_wire::ipv6::Ipv6Header;
 use quiver_wire::udp::UdpHeader;
 
 use super::Index;
+use crate::datagram::{Key, MULTIHOP_PORT, TTL};
 use crate::packet::{Control, Invalid};
-use crate::thread::{Key, TTL};
 
 next_nodes! {
     /// Where packets of sessions go.
@@ -42,8 +43,6 @@ drop_reasons! {
         UnknownPeer = "no session with this peer",
         /// The session that the packet names is with another peer or on another interface.
         OtherPeer = "session is with another peer or on another interface",
-        /// The packet is authenticated, and sessions here are not.
-        Authentication = "authentication is not in use",
         /// The queue to the thread that has the session is full.
         Congestion = "handoff congestion drop",
     }
@@ -63,15 +62,26 @@ impl From<Invalid> for Drop {
 }
 
 /// What differs between the families here.
-pub trait InputFamily: Copy + Send + 'static {
+pub trait InputFamily: Family {
     /// TTL or hop limit, source and destination.
     fn header(packet: &Pkt<'_>) -> (u8, IpAddr, IpAddr);
+
+    /// Exchanges source and destination of a packet that came with TTL 255: it leaves with one less. Checksums behind the IP header
+    /// hold.
+    fn turn(packet: &mut Pkt<'_>);
 }
 
 impl InputFamily for V4 {
     fn header(packet: &Pkt<'_>) -> (u8, IpAddr, IpAddr) {
         let header: Ipv4Header = packet.head();
         (header.ttl, Ipv4Addr::from_bits(header.src.get()).into(), Ipv4Addr::from_bits(header.dst.get()).into())
+    }
+
+    fn turn(packet: &mut Pkt<'_>) {
+        let mut header: Ipv4Header = packet.head();
+        std::mem::swap(&mut header.src, &mut header.dst);
+        header.decrement_ttl();
+        packet.set_head(header);
     }
 }
 
@@ -80,31 +90,61 @@ impl InputFamily for V6 {
         let header: Ipv6Header = packet.head();
         (header.hop_limit, Ipv6Addr::from_bits(header.src.get()).into(), Ipv6Addr::from_bits(header.dst.get()).into())
     }
+
+    fn turn(packet: &mut Pkt<'_>) {
+        let mut header: Ipv6Header = packet.head();
+        std::mem::swap(&mut header.src, &mut header.dst);
+        header.hop_limit -= 1;
+        packet.set_head(header);
+    }
 }
 
-/// The node. Packets come from `ip4-udp-lookup`: data at the IP header, offset of the UDP header in the aux lane.
+/// Where a UDP datagram came to and where its data is. Data at the IP header, offset of the UDP header in the aux lane, as
+/// `ip4-udp-lookup` has them.
+pub(super) fn udp<'a>(packet: &'a Pkt<'_>) -> Option<(u16, usize, &'a [u8])> {
+    let at = packet.aux() as usize;
+    let udp = UdpHeader::read_at(packet.bytes(), at)?;
+    let start = at + UdpHeader::LEN;
+    let len = udp.payload_len(packet.bytes().len().checked_sub(at)?)?;
+    Some((udp.dst_port.get(), start, packet.bytes().get(start..start + len)?))
+}
+
+/// The node. Packets come from `ip4-udp-lookup`.
 #[derive(Clone)]
 pub struct Input<F> {
     pub(super) index: Snapshot<Index>,
+    pub(super) interfaces: IfTable,
     pub(super) family: PhantomData<F>,
 }
 
 /// Finds the session of a control packet: its discriminator and the thread that has it.
-pub(crate) fn find(index: &Index, interface: IfIndex, src: IpAddr, dst: IpAddr, data: &[u8]) -> Result<(u32, usize), Drop> {
+pub(crate) fn find(index: &Index, key: &Key, data: &[u8]) -> Result<(u32, usize), Drop> {
     let control = Control::parse(data)?;
-    let key = Key { interface, local: dst, peer: src };
     let discriminator = match control.your_discriminator {
-        0 => *index.by_key.get(&key).ok_or(Drop::UnknownPeer)?,
+        0 => *index.by_key.get(key).ok_or(Drop::UnknownPeer)?,
         known => known,
     };
     let place = index.by_discriminator.get(&discriminator).ok_or(Drop::UnknownDiscriminator)?;
-    if place.key != key {
+    if place.key != *key {
         return Err(Drop::OtherPeer);
     }
-    if control.authenticated {
-        return Err(Drop::Authentication);
-    }
     Ok((discriminator, place.owner))
+}
+
+impl<F: InputFamily> Input<F> {
+    /// What the session of this packet is known by. Of single-hop ones whoever sent it is on the link (RFC 5082); of others the TTL
+    /// says nothing (RFC 5883, 5).
+    fn key(&self, packet: &Pkt<'_>, port: u16) -> Result<Key, Drop> {
+        let (ttl, src, dst) = F::header(packet);
+        match port {
+            MULTIHOP_PORT => {
+                let fib = packet.table().unwrap_or_else(|| F::fib_of(self.interfaces.fibs(packet.rx_if())));
+                Ok(Key::multihop(fib, dst, src))
+            }
+            _ if ttl == TTL => Ok(Key::on(packet.rx_if(), dst, src)),
+            _ => Err(Drop::Ttl),
+        }
+    }
 }
 
 impl<F: InputFamily> Node for Input<F> {
@@ -117,19 +157,11 @@ impl<F: InputFamily> Node for Input<F> {
     }
 
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
-        let (ttl, src, dst) = F::header(&packet);
-        // RFC 5082: whoever sent it is on the link.
-        if ttl != TTL {
-            return packet.drop(Drop::Ttl);
-        }
-        let start = packet.aux() as usize + UdpHeader::LEN;
-        let udp = UdpHeader::read_at(packet.bytes(), packet.aux() as usize);
-        let available = packet.bytes().len().saturating_sub(packet.aux() as usize);
-        let data = udp.and_then(|udp| packet.bytes().get(start..start + udp.payload_len(available)?));
-        let Some(data) = data else { return packet.drop(Drop::Length) };
-        match find(self.index.get(), packet.rx_if(), src, dst, data) {
+        let Some((port, start, data)) = udp(&packet) else { return packet.drop(Drop::Length) };
+        let len = data.len();
+        let found = self.key(&packet, port).and_then(|key| find(self.index.get(), &key, data));
+        match found {
             Ok((discriminator, owner)) => {
-                let len = data.len();
                 if !packet.pull(start) {
                     return packet.drop(Drop::Length);
                 }

@@ -25,6 +25,7 @@ impl VectorNode for Session {
         let now = cx.now();
         // Once a vector: the sessions are this thread's alone.
         let mut sessions = self.shared.lock();
+        let mut taken = 0;
         for i in 0..frame.len() {
             let mut packet = cx.packet(frame, i);
             let (discriminator, len) = (packet.aux(), packet.total_len());
@@ -35,17 +36,21 @@ impl VectorNode for Session {
                 cx.decide(i, verdict);
                 continue;
             };
+            if let Err(refused) = entry.authentication.check(&control, Control::trimmed(packet.bytes()), now) {
+                let verdict = packet.drop(Event::from(refused));
+                cx.decide(i, verdict);
+                continue;
+            }
             let (packet, verdict) = packet.take();
             cx.free(packet);
             cx.decide(i, verdict);
-            let heard = entry.session.receive(&control, now);
-            if let Some(is_final) = heard.answer {
-                let control = entry.session.send(is_final, now);
-                self.sender.send(cx, entry, &control);
+            taken += 1;
+            if let Some(is_final) = entry.receive(&control, now).answer {
+                self.sender.control(cx, entry, is_final);
             }
             self.received.add(cx.thread(), entry.id, 1, len as u64);
             sessions.settle(discriminator);
         }
-        cx.count(Event::Received, frame.len() as u64);
+        cx.count(Event::Received, taken);
     }
 }

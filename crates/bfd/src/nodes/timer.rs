@@ -30,9 +30,18 @@ impl InputNode for Timer {
         // A session that has sent is due later than now, so this ends.
         while let Some(discriminator) = sessions.next_due(now) {
             let Some(entry) = sessions.get_mut(discriminator) else { continue };
-            if entry.session.tick(now).send {
-                let control = entry.session.send(false, now);
-                self.sender.send(cx, entry, &control);
+            let late = entry.session.is_late(now);
+            let tick = entry.session.tick(now);
+            if tick.send {
+                cx.count(Event::Late, u64::from(late));
+                self.sender.control(cx, entry, false);
+                sent += 1;
+            }
+            if tick.echo
+                && let Some(entry) = sessions.get(discriminator)
+                && let Some(datagram) = sessions.echo(entry, now, self.sender.tos())
+            {
+                self.sender.echo(cx, entry, &datagram);
                 sent += 1;
             }
             sessions.settle(discriminator);

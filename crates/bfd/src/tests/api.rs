@@ -29,6 +29,28 @@ fn numbers_of_messages_are_those_of_vpp() {
         "want_bfd_events_c5e2af94",
         "want_bfd_events_reply_e8d4e804",
         "bfd_udp_session_event_8eaaf062",
+        "bfd_auth_set_key_690b8877",
+        "bfd_auth_set_key_reply_e8d4e804",
+        "bfd_auth_del_key_65310b22",
+        "bfd_auth_del_key_reply_e8d4e804",
+        "bfd_auth_keys_dump_51077d14",
+        "bfd_auth_keys_details_84130e9f",
+        "bfd_udp_auth_activate_21fd1bdb",
+        "bfd_udp_auth_activate_reply_e8d4e804",
+        "bfd_udp_auth_deactivate_9a05e2e0",
+        "bfd_udp_auth_deactivate_reply_e8d4e804",
+        "bfd_udp_set_echo_source_f9e6675e",
+        "bfd_udp_set_echo_source_reply_e8d4e804",
+        "bfd_udp_del_echo_source_51077d14",
+        "bfd_udp_del_echo_source_reply_e8d4e804",
+        "bfd_udp_get_echo_source_51077d14",
+        "bfd_udp_get_echo_source_reply_e3d736a1",
+        "bfd_udp_enable_multihop_51077d14",
+        "bfd_udp_enable_multihop_reply_e8d4e804",
+        "bfd_udp_set_tos_00fe25ce",
+        "bfd_udp_set_tos_reply_e8d4e804",
+        "bfd_udp_get_tos_51077d14",
+        "bfd_udp_get_tos_reply_d8931abf",
     ];
     assert_names(&Catalog::default(), &names);
 }
@@ -56,7 +78,7 @@ fn sessions_are_added_changed_told_of_and_removed() {
     let wanted = |h: &mut Harness, on| read::<WantBfdEventsReply>(&ask(h, &table, client, &want(on))[0]).retval;
     assert_eq!([wanted(&mut h, true), wanted(&mut h, true), wanted(&mut h, false), wanted(&mut h, true)], [0, -31, 0, 0]);
     let added = |h: &mut Harness, add: &BfdUdpAdd| read::<BfdUdpAddReply>(&ask(h, &table, client, add)[0]).retval;
-    assert_eq!(added(&mut h, &BfdUdpAdd { is_authenticated: true, ..add.clone() }), -104);
+    assert_eq!(added(&mut h, &BfdUdpAdd { is_authenticated: true, ..add.clone() }), -102, "no such key");
     assert_eq!(added(&mut h, &BfdUdpAdd { local_addr: address(PEER[0]), ..add.clone() }), -60);
     assert_eq!([added(&mut h, &add), added(&mut h, &add)], [0, -101]);
 
@@ -99,6 +121,71 @@ fn sessions_are_added_changed_told_of_and_removed() {
     let deleted = |h: &mut Harness| read::<BfdUdpDelReply>(&ask(h, &table, client, &del)[0]).retval;
     assert_eq!([deleted(&mut h), deleted(&mut h)], [0, -102]);
     assert!(ask(&mut h, &table, client, &BfdUdpSessionDump {}).is_empty());
+}
+
+#[test]
+fn keys_authentication_echo_source_and_tos_are_set_and_asked_for() {
+    let mut h = bed(0);
+    let mut handlers = Handlers::default();
+    crate::api::add(&mut handlers);
+    let table = Rc::new(Table::new(handlers));
+    install(&mut h.router, &table, Trace::new(false, None));
+    let client = h.router.part_mut::<Clients>().unwrap().join("test");
+    macro_rules! retval {
+        ($reply:ident, $message:expr) => {
+            read::<$reply>(&ask(&mut h, &table, client, &$message)[0]).retval
+        };
+    }
+    let set = |key_len, auth_type| BfdAuthSetKey { conf_key_id: 7, key_len, auth_type, key: [0x5a; 20] };
+    assert_eq!(retval!(BfdAuthSetKeyReply, set(20, 4)), 0);
+    assert_eq!(retval!(BfdAuthSetKeyReply, set(20, 6)), -104, "no such type");
+    assert!(retval!(BfdAuthSetKeyReply, set(0, 4)) < 0 && retval!(BfdAuthSetKeyReply, set(21, 4)) < 0);
+    let any = InterfaceIndex(u32::MAX);
+    let (local_addr, peer_addr) = (address(LOCAL[0]), address("192.0.2.9".parse().unwrap()));
+    let add = BfdUdpAdd {
+        sw_if_index: any.clone(),
+        desired_min_tx: 20_000,
+        required_min_rx: 20_000,
+        local_addr: local_addr.clone(),
+        peer_addr: peer_addr.clone(),
+        detect_mult: 3,
+        is_authenticated: true,
+        bfd_key_id: 9,
+        conf_key_id: 7,
+    };
+    assert_eq!(retval!(BfdUdpEnableMultihopReply, BfdUdpEnableMultihop {}), 0);
+    assert_eq!(retval!(BfdUdpAddReply, add), 0);
+    let details: BfdUdpSessionDetails = read(&ask(&mut h, &table, client, &BfdUdpSessionDump {})[0]);
+    assert_eq!((details.sw_if_index, details.peer_addr), (any.clone(), peer_addr.clone()));
+    assert_eq!((details.is_authenticated, details.bfd_key_id, details.conf_key_id), (true, 9, 7));
+    let key: BfdAuthKeysDetails = read(&ask(&mut h, &table, client, &BfdAuthKeysDump {})[0]);
+    assert_eq!(key, BfdAuthKeysDetails { conf_key_id: 7, use_count: 1, auth_type: 4 });
+    assert_eq!(retval!(BfdAuthDelKeyReply, BfdAuthDelKey { conf_key_id: 7 }), -103);
+    let off = BfdUdpAuthDeactivate {
+        sw_if_index: any.clone(),
+        local_addr: local_addr.clone(),
+        peer_addr: peer_addr.clone(),
+        is_delayed: true,
+    };
+    assert_eq!(retval!(BfdUdpAuthDeactivateReply, off), 0);
+    let on = BfdUdpAuthActivate { sw_if_index: any, local_addr, peer_addr, is_delayed: false, bfd_key_id: 1, conf_key_id: 8 };
+    assert_eq!(retval!(BfdUdpAuthActivateReply, on), -102, "no such key");
+    assert_eq!(retval!(BfdAuthDelKeyReply, BfdAuthDelKey { conf_key_id: 7 }), 0);
+
+    let source = |h: &mut Harness| read::<BfdUdpGetEchoSourceReply>(&ask(h, &table, client, &BfdUdpGetEchoSource {})[0]);
+    assert!(!source(&mut h).is_set && !source(&mut h).have_usable_ip4);
+    let sw_if_index = InterfaceIndex(x0(&h).0);
+    assert_eq!(retval!(BfdUdpSetEchoSourceReply, BfdUdpSetEchoSource { sw_if_index: sw_if_index.clone() }), 0);
+    let set = source(&mut h);
+    assert_eq!((set.sw_if_index, set.is_set, set.ip4_addr), (sw_if_index, true, Ip4Address([10, 0, 0, 0])));
+    assert!(set.have_usable_ip4 && set.have_usable_ip6);
+    assert_eq!(retval!(BfdUdpDelEchoSourceReply, BfdUdpDelEchoSource {}), 0);
+    assert!(!source(&mut h).is_set);
+
+    let tos = |h: &mut Harness| read::<BfdUdpGetTosReply>(&ask(h, &table, client, &BfdUdpGetTos {})[0]).tos;
+    assert_eq!(tos(&mut h), 192);
+    assert_eq!(retval!(BfdUdpSetTosReply, BfdUdpSetTos { tos: 112 }), 0);
+    assert_eq!(tos(&mut h), 112);
 }
 
 /// Events have the client's number where replies have their context's, which `split` has taken off.

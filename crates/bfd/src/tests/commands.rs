@@ -56,7 +56,18 @@ fn sessions_are_configured_again_as_they_were() {
          bfd udp session add interface pg0 local-addr 10.0.0.1 peer-addr 10.0.0.2 desired-min-tx 20000 required-min-rx 30000 detect-mult 3
          bfd udp session add interface pg0 local-addr 2001:db8::1 peer-addr 2001:db8::2 desired-min-tx 10000 required-min-rx 10000 detect-mult 5
          bfd udp session mod interface pg0 local-addr 2001:db8::1 peer-addr 2001:db8::2 desired-min-tx 50000 required-min-rx 10000 detect-mult 4
-         bfd udp session set-flags interface pg0 local-addr 10.0.0.1 peer-addr 10.0.0.2 admin down",
+         bfd udp session set-flags interface pg0 local-addr 10.0.0.1 peer-addr 10.0.0.2 admin down
+         ip table add 7
+         create packet-generator interface pg1
+         set interface ip table pg1 7
+         set interface ip address pg1 10.0.7.1/24
+         bfd key set conf-key-id 1 type meticulous-keyed-sha1 secret 5ec12e7a90
+         bfd key set conf-key-id 9 type simple-password secret 70617373
+         bfd udp session add multihop local-addr 10.0.0.1 peer-addr 192.0.2.9 desired-min-tx 20000 required-min-rx 30000 detect-mult 3 conf-key-id 1 bfd-key-id 7
+         bfd udp session add multihop table 7 local-addr 10.0.7.1 peer-addr 192.0.2.9 desired-min-tx 20000 required-min-rx 30000 detect-mult 3
+         bfd udp session auth activate interface pg0 local-addr 2001:db8::1 peer-addr 2001:db8::2 conf-key-id 9 bfd-key-id 0 delayed yes
+         bfd udp echo-source set interface pg1
+         bfd udp tos 184",
         &[],
     );
 }

@@ -95,7 +95,7 @@ fn packets_of_no_session_are_dropped_each_for_its_reason() {
     authenticated[3] = 26;
     authenticated.extend([1, 2]);
     h.exchange(x0, &frame(0, 255, &authenticated));
-    assert_eq!(h.count("bfd-udp4-input", "authentication is not in use"), 1);
+    assert_eq!(h.count("bfd-session", "authenticated, the session is not"), 1);
     // Of another host on the link, with and without the session's number.
     let other = |data: &[u8]| {
         let frame = quiver_wire::build::Packet::ethernet(super::host_mac(0), super::router_mac(0));

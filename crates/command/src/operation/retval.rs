@@ -72,6 +72,7 @@ retvals! {
     CANNOT_ENABLE_DISABLE_FEATURE = -100, "feature could not be switched";
     BFD_EEXIST = -101, "BFD session exists already";
     BFD_ENOENT = -102, "no such BFD session";
+    BFD_EINUSE = -103, "BFD object in use";
     BFD_NOTSUPP = -104, "not supported of BFD";
     ADDRESS_IN_USE = -105, "address in use";
     ADDRESS_NOT_IN_USE = -106, "address not in use";

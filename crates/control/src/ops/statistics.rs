@@ -13,9 +13,13 @@ pub fn register(registry: &mut Registry<Router>) {
 
 /// What entries mean, by name. `<x>` is one part of a name, or its end.
 pub const MEANINGS: &[(&str, &str)] = &[
+    ("/bfd/rx-session-echo-counters", "Packets and bytes of own BFD echo packets that came back, by session"),
     ("/bfd/rx-session-counters", "Packets and bytes of BFD received, by session"),
     ("/bfd/tx-session-counters", "Packets and bytes of BFD sent, by session"),
+    ("/bfd/tx-session-echo-counters", "Packets and bytes of BFD echo packets sent, by session"),
+    ("/bfd/udp4/sessions_mh", "Multihop BFD sessions between IPv4 addresses"),
     ("/bfd/udp4/sessions", "BFD sessions between IPv4 addresses"),
+    ("/bfd/udp6/sessions_mh", "Multihop BFD sessions between IPv6 addresses"),
     ("/bfd/udp6/sessions", "BFD sessions between IPv6 addresses"),
     ("/buffer-pools/<pool>/available", "Buffers that are free"),
     ("/buffer-pools/<pool>/cached", "Buffers that are free and in the cache of a thread"),

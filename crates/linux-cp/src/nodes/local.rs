@@ -51,7 +51,9 @@ impl Local {
         match (protocol, behind) {
             (IpProtocol::ICMP, [kind, ..]) if self.family == FamilyId::V4 => icmp4(*kind),
             (IpProtocol::ICMPV6, [kind, ..]) if self.family == FamilyId::V6 => icmp6(*kind),
-            (IpProtocol::UDP, [_, _, high, low, ..]) if self.upper.has_port(u16::from_be_bytes([*high, *low])) => Whose::Router,
+            (IpProtocol::UDP, [_, _, high, low, ..]) if self.upper.takes_udp(packet, u16::from_be_bytes([*high, *low])) => {
+                Whose::Router
+            }
             (IpProtocol::ICMP | IpProtocol::ICMPV6 | IpProtocol::UDP, _) => Whose::Linux,
             (protocol, _) if self.upper.has_protocol(protocol) => Whose::Router,
             _ => Whose::Linux,
@@ -81,6 +83,7 @@ impl Node for Local {
 
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.pairs.refresh();
+        self.upper.refresh();
     }
 
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {

@@ -9,7 +9,7 @@ use quiver_graph::IfIndex;
 use super::adjacency::{AdjKey, AdjKind, Env};
 use super::path::{Path, Source};
 use super::records::{Bucket, Class};
-use super::table::by_family;
+use super::table::{Select, by_family};
 use super::{Fib, FibError};
 use crate::Router;
 use crate::ip::FamilyId;
@@ -28,6 +28,20 @@ impl Fib {
         let key = AdjKey { family: FamilyId::of(&address), interface, kind: AdjKind::Neighbor(address) };
         let users = self.adjacencies.find(&key).and_then(|index| self.adjacencies.get(index)).map(|a| a.users.clone());
         self.refresh_counted(env, users.unwrap_or_default())
+    }
+
+    /// The same for a next hop that a table leads to.
+    fn set_remote_next_hop_usable<F: Select>(&mut self, env: &mut Env<'_>, table: u32, address: IpAddr, usable: bool) -> usize {
+        let changed = match usable {
+            true => self.withheld_remote.remove(&(table, address)),
+            false => self.withheld_remote.insert((table, address)),
+        };
+        let (Ok(fib), Some(hop)) = (F::tables(self).fib(table), F::number(address)) else { return 0 };
+        if !changed {
+            return 0;
+        }
+        let lists = F::tables(self).users(fib, hop);
+        self.refresh_counted(env, lists)
     }
 
     /// The buckets of a list but those that lead to a withheld next hop. It is noted that the list would use that.
@@ -77,6 +91,14 @@ impl Router {
     /// again: prefixes with the same paths share one, so it does not depend on how many prefixes there are.
     pub fn set_next_hop_usable(&mut self, interface: IfIndex, address: IpAddr, usable: bool) -> usize {
         self.with_fib(|fib, env| fib.set_next_hop_usable(env, interface, address, usable))
+    }
+
+    /// Has recursive paths by a next hop that a table leads to count as down, or as what they are again. Gives the number of path lists
+    /// that were resolved again. Routes to the next hop itself stay.
+    pub fn set_remote_next_hop_usable(&mut self, table: u32, address: IpAddr, usable: bool) -> usize {
+        self.with_fib(
+            |fib, env| by_family!(FamilyId::of(&address), F => fib.set_remote_next_hop_usable::<F>(env, table, address, usable)),
+        )
     }
 
     /// Gives back what [`hold_next_hop`](Self::hold_next_hop) gave.
@@ -173,6 +195,27 @@ mod tests {
         assert_eq!(out(&h, "40.0.0.1"), []);
         h.router.set_next_hop_usable(x0, ip("10.0.0.2"), true);
         assert_eq!([out(&h, "20.0.9.1"), out(&h, "40.0.0.1")], [[x0], [x0]]);
+    }
+
+    #[test]
+    fn recursive_paths_by_a_remote_next_hop_that_is_lost_are_down_and_the_next_hop_is_still_reached() {
+        let (mut h, [a, b]) = two_links();
+        let [x0, x1] = [a, b].map(|path| path.interface().unwrap());
+        let far = ip("192.0.2.1");
+        h.router.add_route(0, "192.0.2.1/32".parse().unwrap(), Source::Cli, vec![a]).unwrap();
+        let backup = Path { preference: 10, ..b };
+        for n in 0..100 {
+            h.router.add_route(0, prefix(n), Source::Cli, vec![Path::recursive(far), backup]).unwrap();
+        }
+        h.router.add_route(0, "192.0.2.9/32".parse().unwrap(), Source::Cli, vec![Path::recursive(ip("20.0.9.1"))]).unwrap();
+        assert_eq!([out(&h, "20.0.9.1"), out(&h, "192.0.2.9")], [[x0], [x0]]);
+        assert_eq!(h.router.set_remote_next_hop_usable(0, far, false), 2, "the prefixes' list, and the one that goes by it");
+        assert_eq!(h.router.set_remote_next_hop_usable(0, far, false), 0);
+        assert_eq!([out(&h, "20.0.9.1"), out(&h, "192.0.2.9"), out(&h, "192.0.2.1")], [[x1], [x1], [x0]]);
+        h.router.add_route(0, "60.0.0.0/8".parse().unwrap(), Source::Cli, vec![Path::recursive(far)]).unwrap();
+        assert_eq!(out(&h, "60.0.0.1"), []);
+        assert_eq!(h.router.set_remote_next_hop_usable(0, far, true), 3);
+        assert_eq!([out(&h, "20.0.9.1"), out(&h, "192.0.2.9"), out(&h, "60.0.0.1")], [[x0], [x0], [x0]]);
     }
 
     #[test]

@@ -87,6 +87,9 @@ impl Fib {
             }
             Hop::Neighbor { .. } | Hop::Attached { .. } | Hop::Gone => Vec::new(),
             Hop::Recursive { table, address, via } => {
+                if self.withheld_remote.contains(&(table, address)) {
+                    return Ok(Vec::new());
+                }
                 let Ok(fib) = F::tables(self).fib(table) else { return Ok(Vec::new()) };
                 let hop = number::<F>(address)?;
                 let Some((len, cover)) = F::tables(self).cover(fib, hop) else { return Ok(Vec::new()) };

@@ -146,6 +146,11 @@ impl<F: Family> Tables<F> {
         }
     }
 
+    /// The path lists that ask for a next hop.
+    pub fn users(&self, fib: u32, address: F::Addr) -> BTreeSet<u32> {
+        self.tracked.get(&(fib, address)).map(|track| track.users.clone()).unwrap_or_default()
+    }
+
     /// What covers a tracked next hop.
     pub fn cover(&self, fib: u32, address: F::Addr) -> Option<(u8, u32)> {
         self.tracked.get(&(fib, address))?.cover

@@ -17,6 +17,8 @@ mod attacks_files;
 mod attacks_graph;
 mod attacks_wire;
 mod bfd;
+mod bfd_bird;
+mod bfd_frr;
 mod bond;
 mod bridge;
 mod documents;

@@ -60,9 +60,12 @@ fn take(router: &mut Router, notice: &Notice, now: u64) {
     let (peer, why) = (key.peer, diagnostic::name(notice.status.diagnostic));
     match is {
         State::Down if was == State::Up => {
-            tracing::warn!(target: "bfd", "session {} with {peer} on {interface} is down: {why}", session.id)
+            tracing::warn!(target: "bfd", %interface, %peer, state = is.name(), "session {} with {peer} on {interface} is down: {why}", session.id)
         }
-        _ => tracing::info!(target: "bfd", "session {} with {peer} on {interface}: {} to {}", session.id, was.name(), is.name()),
+        _ => tracing::info!(
+            target: "bfd", %interface, %peer, state = is.name(),
+            "session {} with {peer} on {interface}: {} to {}", session.id, was.name(), is.name()
+        ),
     }
     api::tell(router, &key, &session, is);
 }

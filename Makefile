@@ -5,7 +5,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # With DPDK where its headers are (libdpdk-dev); DPDK= leaves it out.
 DPDK ?= $(shell . scripts/common.sh; dpdk_features)
 
-.PHONY: help build deb demo demo-bgp demo-lab test bench lab fuzz attack sanitize guide man lint lint-rust lint-lab clean
+.PHONY: help build deb image demo demo-bgp demo-lab test bench lab fuzz attack sanitize guide man lint lint-rust lint-lab clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -14,9 +14,13 @@ build: ## quiver, quiverctl and the demo, optimised, in target/release
 	@scripts/install-packages build
 	cargo build --locked --release --workspace --bins $(DPDK)
 
-deb: ## Debian packages in target/deb: quiver, quiver-dpdk, quiver-tester (some minutes)
+deb: ## Debian packages in target/deb: quiver, quiver-dpdk, quiver-tester, quiver-lab (some minutes)
 	@scripts/install-packages deb
 	scripts/deb release
+
+image: ## a container image of the router from the package in target/deb, in target/image
+	@scripts/install-packages deb
+	scripts/image $(TARGET)/deb
 
 demo: ## two hosts, a router between them, real traffic through it (root for the full show)
 	@scripts/install-packages test
@@ -66,7 +70,7 @@ guide: ## the guide (docs/) as a site with a search, in target/guide
 
 man: ## manual pages and shell completion of all programs, laid out as below /usr/share, in target/share
 	@scripts/install-packages test
-	cargo build --locked --release -p quiver -p quiverctl -p quiver-metrics -p quiver-tester $(DPDK)
+	cargo build --locked --release -p quiver -p quiverctl -p quiver-metrics -p quiver-snmp -p quiver-tester $(DPDK)
 	scripts/man $(TARGET)/release
 
 lint: lint-rust lint-lab ## format, clippy without warnings, the workspace checked for aarch64, the lab's rules and types

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use quiver_segment::{Error, View};
+
 use crate::exposition::{Kind, Page};
 use crate::process::{MAIN, Usage};
-use crate::segment::{Error, View};
 
 /// An entry with an element for each interface: entry, metric, labels, meaning.
 type Entry = (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static str);
@@ -41,6 +42,14 @@ const NODE: &[(&str, &str, &str, &str)] = &[
     ("/sys/node/calls", "quiver_node_calls", "", "Calls of each node"),
     ("/sys/node/vectors", "quiver_node_packets", "packets", "Packets that each node has handled"),
     ("/sys/node/clocks", "quiver_node_clocks", "clocks", "Processor clocks spent in each node"),
+];
+
+/// Gauges of each family's tables: entry behind the family, metric, unit, meaning.
+const TABLES: &[(&str, &str, &str, &str)] = &[
+    ("fib/tables", "quiver_fib_tables", "", "Routing tables"),
+    ("fib/routes", "quiver_fib_routes", "", "Prefixes in routing tables"),
+    ("fib/memory", "quiver_fib_memory_bytes", "bytes", "Memory of routing tables"),
+    ("neighbors", "quiver_neighbors", "", "Neighbors"),
 ];
 
 /// Statistics at a moment.
@@ -221,6 +230,14 @@ impl Snapshot {
     }
 
     fn tables(&self, page: &mut Page) {
+        for (what, name, unit, help) in TABLES {
+            let mut family = page.family(name, Kind::Gauge, unit, help);
+            for (word, version) in [("ip4", "4"), ("ip6", "6")] {
+                if let Some(value) = self.numbers.get(&format!("/net/{word}/{what}")) {
+                    family.sample(&[("version", version)], value);
+                }
+            }
+        }
         let mut family = page.family("quiver_nat44_sessions", Kind::Gauge, "", "Sessions that NAT44 has");
         for (thread, sessions) in self.nat_sessions.iter().enumerate() {
             family.sample(&[("thread", &thread.to_string())], sessions);
@@ -245,8 +262,8 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::tests::of;
     use quiver_graph::stats::Stats;
+    use quiver_segment::Segment;
 
     #[test]
     fn counters_become_metrics_with_names_instead_of_numbers() {
@@ -269,12 +286,15 @@ mod tests {
         errors.add(0, 0, 3);
         stats.symlink("/err/ip4-input/ttl <= 1", "/node/errors", 0).unwrap();
         stats.gauge("/buffer-pools/default/used").set(17);
+        stats.gauge("/net/ip4/fib/routes").set(1_000_000);
+        stats.gauge("/net/ip6/neighbors").set(2);
         stats.gauge("/sys/num_worker_threads").set(1);
         let loops = stats.simple("/sys/loops_per_worker", 4);
         loops.set_len(2);
         loops.add(0, 1, 4000);
         let usage = Usage { resident_bytes: Some(4096), threads: vec![("quiver_main".to_owned(), 0.5)] };
-        let page = of(&stats).read(Snapshot::of).unwrap().page(&usage);
+        let mut segment = Segment::of(stats.fd().try_clone_to_owned().unwrap(), None).unwrap();
+        let page = segment.read(Snapshot::of).unwrap().page(&usage);
         for line in [
             "quiver_interface_receive_packets_total{interface=\"eth0\"} 2",
             "quiver_interface_receive_bytes_total{interface=\"eth0\"} 120",
@@ -284,6 +304,8 @@ mod tests {
             "quiver_node_errors_total{node=\"ip4-input\",reason=\"ttl <= 1\"} 3",
             "quiver_buffers{pool=\"default\",state=\"used\"} 17",
             "quiver_memory_resident_bytes 4096",
+            "quiver_fib_routes{version=\"4\"} 1000000",
+            "quiver_neighbors{version=\"6\"} 2",
             "quiver_thread_poll_interval_seconds{thread=\"quiver_wk_0\"} 0.00025",
             "quiver_thread_cpu_seconds_total{thread=\"quiver_main\"} 0.5",
         ] {

@@ -56,14 +56,18 @@ fn take(router: &mut Router, notice: &Notice, now: u64) {
     session.since = now;
     session.ups += u64::from(is == State::Up);
     let session = *session;
-    let place =
-        if key.is_multihop() { format!("in table {}", key.table) } else { format!("on {}", router.interfaces.name(key.interface)) };
+    // A multihop session belongs to a table; its interface is empty in the log's fields.
+    let interface = if key.is_multihop() { String::new() } else { router.interfaces.name(key.interface) };
+    let place = if key.is_multihop() { format!("in table {}", key.table) } else { format!("on {interface}") };
     let (peer, why) = (key.peer, diagnostic::name(notice.status.diagnostic));
     match is {
         State::Down if was == State::Up => {
-            tracing::warn!(target: "bfd", "session {} with {peer} {place} is down: {why}", session.id)
+            tracing::warn!(target: "bfd", %interface, %peer, state = is.name(), "session {} with {peer} {place} is down: {why}", session.id)
         }
-        _ => tracing::info!(target: "bfd", "session {} with {peer} {place}: {} to {}", session.id, was.name(), is.name()),
+        _ => tracing::info!(
+            target: "bfd", %interface, %peer, state = is.name(),
+            "session {} with {peer} {place}: {} to {}", session.id, was.name(), is.name()
+        ),
     }
     api::tell(router, &key, &session, is);
 }

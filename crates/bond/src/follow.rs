@@ -80,7 +80,7 @@ pub(crate) fn update(router: &mut Router, index: IfIndex) {
         bond.active = active;
         if std::mem::replace(&mut bond.noted, sending) != sending {
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            tracing::info!(target: "bond", "{name}: active members: {names}");
+            tracing::info!(target: "bond", interface = %name, "{name}: active members: {names}");
         }
     }
     if speaks {

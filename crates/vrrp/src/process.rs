@@ -56,5 +56,7 @@ fn take(router: &mut Router, notice: &Notice) {
 fn log(router: &Router, key: &Key, was: State, is: State) {
     let interface = router.interfaces.name(key.interface);
     let (vr_id, was, is) = (key.vr_id, was.name(), is.name());
-    tracing::info!(target: "vrrp", "virtual router {vr_id} ({:?}) on {interface}: {was} to {is}", key.family);
+    tracing::info!(
+        target: "vrrp", %interface, vr_id, state = is, "virtual router {vr_id} ({:?}) on {interface}: {was} to {is}", key.family
+    );
 }

@@ -379,7 +379,7 @@ def _options(
 def main() -> None:
     """Run the command line; expected errors are one line and status 1."""
     try:
-        app(standalone_mode=True)
+        app(prog_name="quiver-lab", standalone_mode=True)
     except (campaign.CampaignError, StoreError, ValueError, OSError) as error:
         err.print(f"quiver-lab: {error}", highlight=False, markup=False)
         sys.exit(1)

@@ -35,7 +35,7 @@ use super::{StartError, api, confirm, detach, processes, threads};
 use crate::checkpoints::Checkpoints;
 use crate::engine::{Engine, command};
 use crate::journal::{Journal, Store, replay};
-use crate::log::{self, CLASSES, Form, Log, Output, Settings};
+use crate::log::{self, CLASSES, Form, JournalSocket, Log, Output, Settings};
 use crate::main_loop::Runner;
 use crate::ops;
 use crate::ops::configuration::CHECKPOINT;
@@ -445,7 +445,11 @@ fn open_log(startup: &StartupConfig, user: &Wish) -> Result<Log, StartError> {
         None => {
             let stream = std::env::var("JOURNAL_STREAM").ok();
             let is_journal = log::is_journal(io::stderr(), stream.as_deref());
-            (Box::new(io::stderr()), if is_journal { Form::Journal } else { Form::Plain })
+            match is_journal.then(JournalSocket::connect) {
+                Some(Ok(socket)) => (Box::new(socket), Form::Native),
+                Some(Err(_)) => (Box::new(io::stderr()), Form::Journal),
+                None => (Box::new(io::stderr()), Form::Plain),
+            }
         }
         Some(path) => {
             // The user's own, so that a start without root can go on with it. Not what is no file, such as a terminal.

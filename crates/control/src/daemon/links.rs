@@ -44,7 +44,7 @@ fn refresh(router: &mut Router) {
         let Some(interface) = router.interfaces.get(index) else { continue };
         if before != Some(interface.link.up) {
             let state = if interface.link.up { "up" } else { "down" };
-            tracing::info!(target: "interface", "link of {} is {state}", interface.name);
+            tracing::info!(target: "interface", interface = %interface.name, state, "link of {} is {state}", interface.name);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quiver_graph::stats::{Scalar, SimpleCounters, Stats};
 use quiver_net::Router;
+use quiver_net::ip::FamilyId;
 
 use crate::ops::memory::pools;
 use crate::process::Processes;
@@ -25,6 +26,35 @@ struct Gauges {
     workers: Arc<Scalar>,
     vector_rates: Arc<SimpleCounters>,
     loop_rates: Arc<SimpleCounters>,
+    tables: [TableGauges; 2],
+}
+
+/// Handles of the gauges of a family's tables.
+struct TableGauges {
+    family: FamilyId,
+    tables: Arc<Scalar>,
+    routes: Arc<Scalar>,
+    memory: Arc<Scalar>,
+    neighbors: Arc<Scalar>,
+}
+
+impl TableGauges {
+    fn new(stats: &Stats, family: FamilyId, word: &str) -> Self {
+        let gauge = |what: &str| stats.gauge(&format!("/net/{word}/{what}"));
+        let [tables, routes, memory, neighbors] = ["fib/tables", "fib/routes", "fib/memory", "neighbors"].map(gauge);
+        Self { family, tables, routes, memory, neighbors }
+    }
+
+    fn refresh(&self, router: &Router) {
+        let (mut tables, mut routes, mut memory) = (0, 0, 0);
+        for table in router.tables(self.family) {
+            (tables, routes, memory) = (tables + 1, routes + table.routes as u64, memory + table.memory as u64);
+        }
+        self.tables.set(tables);
+        self.routes.set(routes);
+        self.memory.set(memory);
+        self.neighbors.set(router.neighbor_figures(self.family).entries as u64);
+    }
 }
 
 impl Gauges {
@@ -41,6 +71,7 @@ impl Gauges {
             workers: stats.gauge("/sys/num_worker_threads"),
             vector_rates: stats.simple("/sys/vector_rate_per_worker", THREADS),
             loop_rates: stats.simple("/sys/loops_per_worker", THREADS),
+            tables: [(FamilyId::V4, "ip4"), (FamilyId::V6, "ip6")].map(|(family, word)| TableGauges::new(stats, family, word)),
         }
     }
 }
@@ -96,6 +127,7 @@ impl Gauges {
         }
         self.vector_rate.set(vectors as u64);
         self.input_rate.set(input as u64);
+        self.tables.iter().for_each(|gauges| gauges.refresh(router));
         for pool in pools(router) {
             for (name, value) in [("cached", pool.cached), ("used", pool.used), ("available", pool.available)] {
                 self.stats.gauge(&format!("/buffer-pools/{}/{name}", pool.name)).set(value.into());

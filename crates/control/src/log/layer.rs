@@ -44,7 +44,8 @@ impl<S: Subscriber> Layer<S> for LogLayer {
         let metadata = event.metadata();
         let mut text = Text::default();
         event.record(&mut text);
-        self.0.push(SystemTime::now(), Level::from(metadata.level()), &class(metadata.target()), &text.text());
+        let (text, fields) = (text.text(), text.fields);
+        self.0.push_with(SystemTime::now(), Level::from(metadata.level()), &class(metadata.target()), &text, &fields);
     }
 }
 
@@ -61,29 +62,37 @@ fn class(target: &str) -> String {
 #[derive(Default)]
 struct Text {
     message: String,
-    fields: String,
+    fields: Vec<(&'static str, String)>,
 }
 
 impl Text {
-    fn text(self) -> String {
-        self.message + &self.fields
+    /// The message, and behind it the fields whose values it does not say.
+    fn text(&self) -> String {
+        let mut text = self.message.clone();
+        for (name, value) in &self.fields {
+            if !self.message.contains(value.as_str()) {
+                // Writing to a string does not fail.
+                let _ = write!(text, " {name}={value}");
+            }
+        }
+        text
     }
 }
 
 impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        // Writing to a string fails only if the value's own Debug does; the text is then cut there.
-        let _ = match field.name() {
-            "message" => write!(self.message, "{value:?}"),
-            name => write!(self.fields, " {name}={value:?}"),
-        };
+        match field.name() {
+            // Writing to a string fails only if the value's own Debug does; the text is then cut there.
+            "message" => drop(write!(self.message, "{value:?}")),
+            name => self.fields.push((name, format!("{value:?}"))),
+        }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        let _ = match field.name() {
-            "message" => write!(self.message, "{value}"),
-            name => write!(self.fields, " {name}={value}"),
-        };
+        match field.name() {
+            "message" => self.message.push_str(value),
+            name => self.fields.push((name, value.to_owned())),
+        }
     }
 }
 
@@ -97,12 +106,15 @@ mod tests {
         let subscriber = tracing_subscriber::registry().with(LogLayer::new(log.clone()));
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(target: "ip/neighbor", interface = "pg1", count = 2, "add: {}", "10.0.1.2");
+            tracing::warn!(target: "interface", interface = "pg1", state = %"down", "link of pg1 is down");
             tracing::error!("no target");
             tracing::debug!(target: "x", "too quiet");
         });
         let lines: Vec<_> = log.lines().into_iter().map(|line| (line.level, line.class, line.text)).collect();
         let expected = [
             (Level::Notice, "ip/neighbor".to_owned(), "add: 10.0.1.2 interface=pg1 count=2".to_owned()),
+            // What the text says already is not said twice.
+            (Level::Warn, "interface".to_owned(), "link of pg1 is down".to_owned()),
             (Level::Error, "log/layer/tests".to_owned(), "no target".to_owned()),
         ];
         assert_eq!(lines, expected);

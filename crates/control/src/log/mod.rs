@@ -1,16 +1,18 @@
-//! The router's log: `tracing` events to standard error or a file, and to a ring that `show logging` reads.
+//! The router's log: `tracing` events to standard error, a file or systemd's journal, and to a ring that `show logging` reads.
 //!
 //! The class of an event is its target, `ip/neighbor`; a module path `quiver_net::ip::neighbor` becomes that too. Each class
 //! has a level and a limit of lines a second; what exceeds the limit is left out, and one line says so. `tracing`'s `INFO` is
 //! `notice` here, `TRACE` is `debug` like `DEBUG`.
 
+mod journal;
 mod layer;
 mod output;
 mod ring;
 
+pub use journal::JournalSocket;
 pub use layer::{LogLayer, flush, install};
 pub use output::{Output, is_journal};
-pub use ring::{ClassInfo, Form, Line, Log, Settings};
+pub use ring::{ClassInfo, Fields, Form, Line, Log, Settings};
 
 use serde::{Deserialize, Serialize};
 

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
+use super::Form;
+
 /// Whether a file is the stream to systemd's journal that `JOURNAL_STREAM` names: its device and inode (systemd.exec(5)).
 pub fn is_journal(file: impl AsFd, journal_stream: Option<&str>) -> bool {
     let of_file = rustix::fs::fstat(file).map(|stat| format!("{}:{}", stat.st_dev, stat.st_ino));
@@ -27,6 +29,7 @@ pub struct Output {
     to: Sender<Item>,
     /// Lines for which there was no room since the last one that had some.
     missed: u64,
+    form: Form,
 }
 
 enum Item {
@@ -36,21 +39,20 @@ enum Item {
 }
 
 impl Output {
-    /// Starts the thread that writes to `writer`. It ends with the last handle.
+    /// Starts the thread that writes to `writer`, each text by one `write_all`. It ends with the last handle.
     ///
     /// # Errors
     /// There can be no more threads.
-    pub fn start(writer: Box<dyn Write + Send>) -> std::io::Result<Self> {
+    pub fn start(writer: Box<dyn Write + Send>, form: Form) -> std::io::Result<Self> {
         let (to, from) = bounded(WAITING);
         std::thread::Builder::new().name("quiver_log".to_owned()).spawn(move || write(writer, &from))?;
-        Ok(Self { to, missed: 0 })
+        Ok(Self { to, missed: 0, form })
     }
 
     /// Has a text written, unless too much waits already.
     pub fn push(&mut self, text: String) {
         if self.missed > 0 {
-            let note = format!("--- {} line(s) were not written: nobody takes the output ---\n", self.missed);
-            if self.to.try_send(Item::Text(note)).is_ok() {
+            if self.to.try_send(Item::Text(self.form.missed(self.missed))).is_ok() {
                 self.missed = 0;
             }
         }
@@ -123,7 +125,7 @@ mod tests {
     fn nobody_waits_for_an_output_that_is_not_read_and_what_is_left_out_is_counted() {
         let ((asked, is_asked), (open, opened)) = (bounded(1), bounded(0));
         let written = Arc::default();
-        let mut output = Output::start(Box::new(Gate { asked, open: opened, written: Arc::clone(&written) })).unwrap();
+        let mut output = Output::start(Box::new(Gate { asked, open: opened, written: Arc::clone(&written) }), Form::Plain).unwrap();
         output.push("0\n".to_owned());
         is_asked.recv().unwrap();
         // The thread has this line and takes no other: a line that were waited for would hang here.

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::Level;
 use super::output::Output;
+use super::{Level, journal};
 use crate::calendar::Civil;
 
 /// A line of the log.
@@ -83,19 +83,38 @@ struct Inner {
 pub enum Form {
     /// As they are.
     Plain,
-    /// With the level in front, as systemd's journal takes it: `<4>` for a warning (sd-daemon(3)).
+    /// With the level in front, as systemd's journal takes it from a stream: `<4>` for a warning (sd-daemon(3)).
     Journal,
+    /// As fields, for a [`JournalSocket`](super::JournalSocket).
+    Native,
 }
 
+/// What an event says beside its text: names and values.
+pub type Fields = [(&'static str, String)];
+
 impl Form {
-    /// Of a line, before it.
-    fn prefix(self, level: Level) -> String {
+    /// A line as it is written.
+    fn text(self, line: &Line, fields: &Fields) -> String {
         match self {
-            Self::Plain => String::new(),
-            // Both count from 0, the worst, to 7.
-            Self::Journal => format!("<{}>", (level as u8).min(7)),
+            Self::Plain => format!("{line}\n"),
+            Self::Journal => format!("<{}>{line}\n", priority(line.level)),
+            Self::Native => journal::entry(priority(line.level), &line.class, &line.text, fields),
         }
     }
+
+    /// What stands for lines that could not be written.
+    pub(super) fn missed(self, count: u64) -> String {
+        let text = format!("--- {count} line(s) were not written: nobody takes the output ---");
+        match self {
+            Self::Plain | Self::Journal => text + "\n",
+            Self::Native => journal::entry(priority(Level::Warn), "log", &text, &[]),
+        }
+    }
+}
+
+/// Of syslog; both count from 0, the worst, to 7.
+fn priority(level: Level) -> u8 {
+    (level as u8).min(7)
 }
 
 /// Where lines go beside the ring.
@@ -141,7 +160,7 @@ impl Log {
     pub fn write_by_thread(&self) -> io::Result<()> {
         let mut inner = self.inner();
         match std::mem::replace(&mut inner.output, Destination::Nowhere) {
-            Destination::Direct(output) => inner.output = Destination::Thread(Output::start(output)?),
+            Destination::Direct(output) => inner.output = Destination::Thread(Output::start(output, inner.form)?),
             other => inner.output = other,
         }
         Ok(())
@@ -159,6 +178,11 @@ impl Log {
 
     /// Takes an event, unless its class does not let it pass.
     pub fn push(&self, time: SystemTime, level: Level, class: &str, text: &str) {
+        self.push_with(time, level, class, text, &[]);
+    }
+
+    /// As [`push`](Self::push), with what the text says as fields, for outputs that keep them.
+    pub fn push_with(&self, time: SystemTime, level: Level, class: &str, text: &str, fields: &Fields) {
         let mut inner = self.inner();
         if !inner.classes.contains_key(class) {
             inner.classes.insert(class.to_owned(), Class::default());
@@ -170,8 +194,8 @@ impl Log {
             return;
         }
         match state.throttle(time, &settings) {
-            Throttle::Pass => inner.add(time, level, class, text),
-            Throttle::Begins => inner.add(time, level, class, "--- message(s) throttled ---"),
+            Throttle::Pass => inner.add(time, level, class, text, fields),
+            Throttle::Begins => inner.add(time, level, class, "--- message(s) throttled ---", &[]),
             Throttle::Goes => {}
         }
     }
@@ -241,15 +265,16 @@ impl Log {
 }
 
 impl Inner {
-    fn add(&mut self, time: SystemTime, level: Level, class: &str, text: &str) {
+    fn add(&mut self, time: SystemTime, level: Level, class: &str, text: &str, fields: &Fields) {
         let text = text.replace(|c: char| c.is_control(), " ");
         let line = Line { time, level, class: class.to_owned(), text };
-        let prefix = self.form.prefix(level);
         match &mut self.output {
             Destination::Nowhere => {}
             // A log that cannot be written has nobody to tell.
-            Destination::Direct(output) => drop(writeln!(output, "{prefix}{line}").and_then(|()| output.flush())),
-            Destination::Thread(output) => output.push(format!("{prefix}{line}\n")),
+            Destination::Direct(output) => {
+                drop(output.write_all(self.form.text(&line, fields).as_bytes()).and_then(|()| output.flush()));
+            }
+            Destination::Thread(output) => output.push(self.form.text(&line, fields)),
         }
         self.lines.push_back(line);
         self.trim();
@@ -307,7 +332,7 @@ mod tests {
     #[test]
     fn the_journal_is_told_each_lines_level() {
         let (levels, form) = ([Level::Emerg, Level::Error, Level::Warn, Level::Notice, Level::Debug], Form::Journal);
-        assert_eq!(levels.map(|level| form.prefix(level)), ["<0>", "<3>", "<4>", "<5>", "<7>"]);
+        assert_eq!(levels.map(priority), [0, 3, 4, 5, 7]);
         let (mut reader, writer) = io::pipe().unwrap();
         let log = Log::default();
         log.set_output(Box::new(writer), form);

@@ -55,9 +55,11 @@ pub fn run(router: &mut Router) {
         let (Some(now), Some(info)) = (router.interfaces.get(index), memif.interface(key)) else { continue };
         match (before, now.link.up) {
             (false, true) => {
-                tracing::info!(target: "memif", "{key} is connected to {} ({})", info.remote_interface, info.remote);
+                tracing::info!(
+                    target: "memif", interface = %key, "{key} is connected to {} ({})", info.remote_interface, info.remote
+                );
             }
-            (true, false) => tracing::info!(target: "memif", "{key} is disconnected: {}", info.reason),
+            (true, false) => tracing::info!(target: "memif", interface = %key, "{key} is disconnected: {}", info.reason),
             _ => {}
         }
     }

@@ -156,7 +156,7 @@ pub(super) fn duplicate(router: &mut Router, interface: IfIndex, address: Ipv6Ad
     }
     router.nd.addresses.set((interface, address), Address { state: AddressState::Duplicate, due: None, ..entry });
     let name = router.interfaces.name(interface);
-    tracing::error!(target: "ip6/dad", "duplicate address {address} on {name}: {mac} has it; the address is not used");
+    tracing::error!(target: "ip6/dad", interface = %name, %address, "duplicate address {address} on {name}: {mac} has it; the address is not used");
     set_received(router, interface, address, false);
     router.publish_view(interface, false);
     router.neighbors.count_conflict(IpAddr::V6(address));

@@ -73,7 +73,7 @@ fn conflict(router: &mut Router, interface: IfIndex, address: IpAddr, mac: MacAd
     if part.conflict_logged == 0 || now.saturating_sub(part.conflict_logged) >= CONFLICT {
         part.conflict_logged = now;
         let name = router.interfaces.name(interface);
-        tracing::warn!(target: "ip/neighbor", "{mac} uses our address {address} on {name}");
+        tracing::warn!(target: "ip/neighbor", interface = %name, %address, "{mac} uses our address {address} on {name}");
         router.tell_neighbors(&NeighborEvent::Conflict { interface, address, mac });
         // RFC 5227, 2.4 (b): defended once; two routers that both defend for ever would fill the link.
         router.send_announcement(interface, address);

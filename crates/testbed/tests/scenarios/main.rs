@@ -40,6 +40,7 @@ mod packaging;
 mod pages;
 mod privileges;
 mod scene;
+mod snmp;
 mod tester;
 mod vrrp;
 mod watchdog;

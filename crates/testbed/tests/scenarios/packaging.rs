@@ -13,19 +13,22 @@ fn file(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_unit_leaves_little_to_an_intruder() {
-    let unit = file("systemd/quiver.service");
-    let mut command = Command::new("systemd-analyze");
-    command.args(["security", "--offline=true", "--no-pager"]).arg(format!("--threshold={EXPOSURE}")).arg(&unit);
-    let output = match command.output() {
-        Ok(output) => output,
-        Err(error) => return skip(&format!("needs the program systemd-analyze ({error})")),
-    };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    // Words that systemd does not know are warnings, and would protect nothing.
-    let odd = text.lines().find(|line| line.contains("Unknown") || line.contains("Failed to parse") || line.contains("ignoring"));
-    assert!(output.status.success() && odd.is_none(), "{odd:?}\n{text}");
-    assert!(text.contains("Overall exposure level for quiver.service"), "{text}");
+fn the_units_leave_little_to_an_intruder() {
+    for unit in ["quiver", "quiver-metrics", "quiver-snmp"] {
+        let path = file(&format!("systemd/{unit}.service"));
+        let mut command = Command::new("systemd-analyze");
+        command.args(["security", "--offline=true", "--no-pager"]).arg(format!("--threshold={EXPOSURE}")).arg(&path);
+        let output = match command.output() {
+            Ok(output) => output,
+            Err(error) => return skip(&format!("needs the program systemd-analyze ({error})")),
+        };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        // Words that systemd does not know are warnings, and would protect nothing.
+        let odd =
+            text.lines().find(|line| line.contains("Unknown") || line.contains("Failed to parse") || line.contains("ignoring"));
+        assert!(output.status.success() && odd.is_none(), "{odd:?}\n{text}");
+        assert!(text.contains(&format!("Overall exposure level for {unit}.service")), "{text}");
+    }
 }
 
 #[test]

@@ -10,6 +10,8 @@ const PLUGINS: &[fn() -> Plugin] = &[
     quiver_bfd::plugin,
     quiver_bond::plugin,
     quiver_lldp::plugin,
+    quiver_flowprobe::plugin,
+    quiver_sflow::plugin,
     quiver_nat44::plugin,
     quiver_linux_cp::plugin,
     quiver_linux_nl::plugin,
@@ -64,6 +66,8 @@ mod tests {
         assert_eq!(of(&["vrrp"]), quiver_vrrp::plugin().log_classes);
         assert_eq!(of(&["bond"]), quiver_bond::plugin().log_classes);
         assert_eq!(of(&["lldp"]), quiver_lldp::plugin().log_classes);
+        assert_eq!(of(&["flowprobe"]), quiver_flowprobe::plugin().log_classes);
+        assert_eq!(of(&["sflow"]), quiver_sflow::plugin().log_classes);
         assert_eq!(of(&["linux-nl"]), quiver_linux_nl::plugin().log_classes);
         // Devices of DPDK are interfaces.
         assert_eq!(of(&["dpdk"]), ["dpdk", "interface"]);
@@ -75,6 +79,8 @@ mod tests {
             quiver_bfd::plugin(),
             quiver_bond::plugin(),
             quiver_lldp::plugin(),
+            quiver_flowprobe::plugin(),
+            quiver_sflow::plugin(),
             quiver_nat44::plugin(),
             quiver_linux_cp::plugin(),
             quiver_linux_nl::plugin(),

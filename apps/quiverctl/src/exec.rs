@@ -5,7 +5,7 @@
 //!
 //! `quiverctl exec FILE atomic` sends it as one request, of which all is done or nothing.
 
-use crate::{Failure, Shown, connection::Connection, perform};
+use crate::{Failure, Shown, connection::Connection, filter, perform};
 use quiver_command::{
     grammar::Args,
     script::{ExecLinesRequest, Script},
@@ -59,8 +59,9 @@ pub fn run(connection: &mut Connection, exec: &Exec, shown: Shown, depth: usize)
             run(connection, &other, shown, depth + 1).map_err(|failure| within(failure, file, line.number))?;
             continue;
         }
-        bytes += line.command.len() + 32;
-        lines.push((line.number, line.command));
+        let command = filter::compiled(&line.command).map_err(|failure| within(failure, file, line.number))?.into_owned();
+        bytes += command.len() + 32;
+        lines.push((line.number, command));
         if bytes >= CHUNK {
             send(connection, request(file, std::mem::take(&mut lines)), shown)?;
             bytes = 0;

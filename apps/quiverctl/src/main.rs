@@ -7,13 +7,17 @@
 //! quiverctl exec setup.txt            commands of a file, which is read here and need not be readable for the router
 //! quiverctl < setup.txt               commands from a pipe; stops at the first that fails, names its line
 //! quiverctl                           interactive: history, completion, Ctrl-C cancels what runs
+//! quiverctl capture -i host-r0      packets as they pass, as pcapng: `… | wireshark -k -i -`
 //! quiverctl doctor                    what of this machine keeps a router from running well; needs no router
 //! ```
 #![forbid(unsafe_code)]
 
+mod capture;
 mod connection;
 mod doctor;
 mod exec;
+mod extcap;
+mod filter;
 mod interactive;
 mod interrupt;
 mod pages;
@@ -31,14 +35,14 @@ use serde_json::{Value, json};
 use std::{
     borrow::Cow,
     io::{self, BufRead, IsTerminal, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
 /// Talks to a running quiver router.
 ///
-/// COMMAND is a command of the router, of which `quiverctl help` lists all; `doctor`, which examines the host and needs no router; or
-/// `exec FILE`, which runs the commands of a file that is read here. Without COMMAND it is a prompt on a terminal, and runs the lines of a
+/// COMMAND is a command of the router, of which `quiverctl help` lists all; `doctor`, which examines the host and needs no router;
+/// `capture`, which writes packets as they pass (`capture --help`); or `exec FILE`, which runs the commands of a file that is read here. Without COMMAND it is a prompt on a terminal, and runs the lines of a
 /// pipe otherwise.
 ///
 /// It ends with exit status 1 if a command fails, or if nothing came back to a `ping`.
@@ -63,6 +67,9 @@ struct Options {
 }
 
 fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|name| Path::new(&name).file_name().is_some_and(|name| name == extcap::NAME)) {
+        return end(extcap::run(&extcap::Request::parse()).map(|()| ExitCode::SUCCESS), false);
+    }
     let mut options = Options::parse();
     // Typed behind the command out of habit; no command has such a word.
     if options.command.last().is_some_and(|word| word == "--json") {
@@ -73,13 +80,18 @@ fn main() -> ExitCode {
         eprintln!("quiverctl: unknown option `{option}'; `quiverctl --help' lists them");
         return ExitCode::from(2);
     }
-    match run(&options) {
+    end(run(&options), options.json)
+}
+
+/// Prints why the program failed, where it did, and gives its exit status.
+fn end(result: Result<ExitCode, Failure>, json: bool) -> ExitCode {
+    match result {
         Ok(exit) => exit,
         // Whoever read our output has seen enough, as with `quiverctl show ip fib | head`.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
             // What the router says of a command has been printed with its parts.
-            if options.json && !failure.is_of_command() {
+            if json && !failure.is_of_command() {
                 println!("{}", error_json(None, &failure.to_string()));
             }
             eprintln!("{failure}");
@@ -142,6 +154,12 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     let interactive = options.command.is_empty() && io::stdin().is_terminal();
     let mut connection = sockets::connect(options.socket.as_deref())?;
     interrupt::watch(&connection)?;
+    if options.command.first().is_some_and(|word| word == "capture") {
+        return match capture::Request::try_parse_from(&options.command[1..]) {
+            Ok(request) => capture::run(&mut connection, &request).map(|()| ExitCode::SUCCESS),
+            Err(error) => error.exit(),
+        };
+    }
     let shown = Shown { json: options.json, ansi: ansi_wanted(), width: None };
     if interactive {
         return interactive::run(connection, options.socket.as_deref(), shown).map(|()| ExitCode::SUCCESS);
@@ -207,7 +225,7 @@ pub fn is_quit(line: &str) -> bool {
 pub fn execute(connection: &mut Connection, line: &str, shown: Shown) -> Result<ExitCode, Failure> {
     match exec::file_of(line) {
         Some(file) => exec::run(connection, &file, shown, 0).map(|()| ExitCode::SUCCESS),
-        None => perform(connection, Call { json: shown.json, ..Call::command(line) }, shown),
+        None => perform(connection, Call { json: shown.json, ..Call::command(filter::compiled(line)?.into_owned()) }, shown),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `pcap trace`: copies of packets at rx, tx or drop, handed to a thread that writes them through a bounded channel.
+//! `pcap trace` and `pcap stream`: copies of packets at rx, tx or drop, handed over through a bounded channel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,15 +35,25 @@ pub struct Captured {
     pub bytes: Vec<u8>,
 }
 
+/// Whether a packet is wanted, by its first bytes and its length.
+pub type Wanted = Arc<dyn Fn(&[u8], usize) -> bool + Send + Sync>;
+
+/// Bytes of a packet that [`CaptureSink::wanted`] is asked about, at most.
+const LOOKED_AT: usize = 512;
+
 /// What one worker is asked to copy.
 #[derive(Clone)]
 pub struct CaptureSink {
+    /// Which capture this is: no other one that runs has the number.
+    pub id: u64,
     /// Points to copy at.
     pub points: Vec<CapturePoint>,
     /// Only this interface.
     pub interface: Option<IfIndex>,
     /// Only drops with this error code.
     pub error: Option<u32>,
+    /// Only packets of which this says yes.
+    pub wanted: Option<Wanted>,
     /// Bytes to keep of each packet.
     pub max_bytes: usize,
     /// Packets that are still to be copied, by all workers together.
@@ -57,43 +67,62 @@ pub struct CaptureSink {
 /// A worker's captures.
 #[derive(Default)]
 pub struct Captures {
-    sink: Option<CaptureSink>,
+    sinks: Vec<CaptureSink>,
 }
 
 impl Captures {
-    /// Starts or ends copying.
-    pub(crate) fn set(&mut self, sink: Option<CaptureSink>) {
-        self.sink = sink;
+    /// Starts copying.
+    pub(crate) fn add(&mut self, sink: CaptureSink) {
+        self.remove(sink.id);
+        self.sinks.push(sink);
+    }
+
+    /// Ends copying.
+    pub(crate) fn remove(&mut self, id: u64) {
+        self.sinks.retain(|sink| sink.id != id);
     }
 
     /// What is copied, for a thread that joins.
-    pub(crate) fn sink(&self) -> Option<CaptureSink> {
-        self.sink.clone()
+    pub(crate) fn sinks(&self) -> Vec<CaptureSink> {
+        self.sinks.clone()
     }
 
     #[inline(always)]
     pub(crate) fn active(&self) -> bool {
-        self.sink.is_some()
+        !self.sinks.is_empty()
     }
 
     pub(crate) fn copy(&mut self, point: CapturePoint, interface: IfIndex, time: u64, packet: &Pkt<'_, Shared>) {
-        let Some(sink) = &self.sink else { return };
-        let wanted = sink.points.contains(&point)
-            && sink.interface.is_none_or(|i| i == interface)
-            && (point != CapturePoint::Drop || sink.error.is_none_or(|e| e == packet.aux()));
+        self.sinks.iter().for_each(|sink| sink.copy(point, interface, time, packet));
+    }
+}
+
+impl CaptureSink {
+    fn copy(&self, point: CapturePoint, interface: IfIndex, time: u64, packet: &Pkt<'_, Shared>) {
+        let wanted = self.points.contains(&point)
+            && self.interface.is_none_or(|i| i == interface)
+            && (point != CapturePoint::Drop || self.error.is_none_or(|e| e == packet.aux()))
+            && self.wants(packet);
         if !wanted {
             return;
         }
-        let take = sink.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        let take = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if take.is_err() {
             return;
         }
         let len = packet.total_len();
-        let mut bytes = vec![0; len.min(sink.max_bytes)];
+        let mut bytes = vec![0; len.min(self.max_bytes)];
         packet.copy_out(0, &mut bytes);
-        if sink.to.try_send(Captured { time, point, interface, len, bytes }).is_err() {
-            sink.missed.fetch_add(1, Ordering::Relaxed);
-            sink.left.fetch_add(1, Ordering::Relaxed);
+        if self.to.try_send(Captured { time, point, interface, len, bytes }).is_err() {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+            self.left.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    fn wants(&self, packet: &Pkt<'_, Shared>) -> bool {
+        let Some(wanted) = &self.wanted else { return true };
+        let mut room = [0; LOOKED_AT];
+        let len = packet.copy_out(0, &mut room);
+        wanted(room.get(..len).unwrap_or_default(), packet.total_len())
     }
 }

@@ -44,7 +44,7 @@ mod trace;
 mod worker;
 
 pub use batch::{Batch, Sent};
-pub use capture::{CapturePoint, CaptureSink, Captured};
+pub use capture::{CapturePoint, CaptureSink, Captured, Wanted};
 pub use chain::Joining;
 pub use context::{NodeCx, NodeId};
 pub use drop::{DropError, NullDrop};

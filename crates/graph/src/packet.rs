@@ -223,6 +223,17 @@ impl<'a, M: Memory> Pkt<'a, M> {
         unsafe { memory::write::<M, H>(self.data().add(OFFSET), &header) }
     }
 
+    /// The header that begins `n` bytes in front of the data, copied: one that was pulled, if nothing was written there since. `None` where
+    /// the buffer does not reach that far, or the header reaches into the data.
+    #[inline(always)]
+    pub fn read_before<H: FromBytes>(&self, n: usize) -> Option<H> {
+        if n > self.span().offset() || size_of::<H>() > n {
+            return None;
+        }
+        // SAFETY: F2: the data offset lies inside the buffer, `n` is not more than it, and the header ends at the data at the latest.
+        Some(unsafe { memory::read::<M, H>(self.data().sub(n)) })
+    }
+
     /// Copies of the `n` bytes in front of the data, or as many as there are: what was pulled, if nothing was written there since.
     pub(crate) fn before(&self, n: usize) -> Vec<u8> {
         let n = n.min(self.span().offset());

@@ -409,9 +409,14 @@ impl Worker {
         self.core.trace.records().to_vec()
     }
 
-    /// Starts or ends copying packets.
-    pub fn capture(&mut self, sink: Option<CaptureSink>) {
-        self.core.captures.set(sink);
+    /// Starts copying packets.
+    pub fn capture(&mut self, sink: CaptureSink) {
+        self.core.captures.add(sink);
+    }
+
+    /// Ends the copying of packets that has this number.
+    pub fn end_capture(&mut self, id: u64) {
+        self.core.captures.remove(id);
     }
 
     /// Starts this thread's figures anew.

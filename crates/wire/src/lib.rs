@@ -12,13 +12,14 @@
 //! | network layer | [`ipv4`], [`ipv6`], [`icmp4`], [`icmp6`], [`ndp`] |
 //! | transport | [`tcp`], [`udp`] |
 //! | algorithms over packets | [`checksum`], [`gso`], [`flow`], [`fragment`] |
-//! | making and showing packets | [`build`], [`describe`], [`pcapfile`] |
+//! | choosing, making and showing packets | [`bpf`], [`build`], [`describe`], [`pcapfile`] |
 //!
 //! This crate may use `zerocopy` and nothing of the layers below it in `DESIGN.md`'s list: it must never know about
 //! buffers, nodes, interfaces or tables.
 #![forbid(unsafe_code)]
 
 pub mod arp;
+pub mod bpf;
 pub mod build;
 pub mod checksum;
 pub mod describe;

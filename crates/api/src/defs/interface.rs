@@ -40,6 +40,10 @@ module! {
         context SwInterfaceGetTableReply "sw_interface_get_table_reply" { retval: i32, vrf_id: u32 }
         client SwInterfaceClearStats "sw_interface_clear_stats" -> sw_interface_clear_stats_reply { sw_if_index: InterfaceIndex }
         context SwInterfaceClearStatsReply "sw_interface_clear_stats_reply" { retval: i32 }
+        client PcapTraceOn "pcap_trace_on" -> pcap_trace_on_reply { capture_rx: bool, capture_tx: bool, capture_drop: bool, filter: bool, preallocate_data: bool, free_data: bool, max_packets: u32 => "1000", max_bytes_per_packet: u32 => "512", sw_if_index: InterfaceIndex, error: Text<128>, filename: Text<64> }
+        context PcapTraceOnReply "pcap_trace_on_reply" { retval: i32 }
+        client PcapTraceOff "pcap_trace_off" -> pcap_trace_off_reply {  }
+        context PcapTraceOffReply "pcap_trace_off_reply" { retval: i32 }
         client SwInterfaceTagAddDel "sw_interface_tag_add_del" -> sw_interface_tag_add_del_reply { is_add: bool, sw_if_index: InterfaceIndex, tag: Text<64> }
         context SwInterfaceTagAddDelReply "sw_interface_tag_add_del_reply" { retval: i32 }
         client SwInterfaceSetMacAddress "sw_interface_set_mac_address" -> sw_interface_set_mac_address_reply { sw_if_index: InterfaceIndex, mac_address: MacAddress }

@@ -207,6 +207,7 @@ pub const ARGUMENTS: &[(&str, &[Argument])] = &[
             ("[intfc <if>|any]", "interface", "One interface; all unless given"),
             ("[file <name>]", "file", "Name of a file, or its path; `rx.pcap` and the like unless given"),
             ("[error <node.reason>]", "error", "Only packets dropped for this reason"),
+            ("[bpf <program>]", "bpf", "Only packets that this program chooses, as `tcpdump -ddd` prints it"),
         ],
     ),
     (

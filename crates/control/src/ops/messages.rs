@@ -108,6 +108,7 @@ pub const MESSAGES: &[(&str, &[&str])] = &[
     ("show threads", &["show_threads"]),
     ("show trace", &["trace_v2_dump", "trace_dump"]),
     ("show version", &["show_version"]),
+    ("pcap trace", &["pcap_trace_on", "pcap_trace_off"]),
     ("trace add", &["trace_capture_packets"]),
     ("trace filter", &["trace_set_filters"]),
 ];

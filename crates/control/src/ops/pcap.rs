@@ -1,4 +1,4 @@
-//! `pcap trace`: copies of packets at rx, tx and drop, written to a file while it runs.
+//! `pcap trace`: copies of packets at rx, tx and drop, written to a file while it runs. `pcap stream` prints them instead.
 //!
 //! ```text
 //!   workers ── bounded channel ──► writer thread: sorts by time ── new file ── renamed to its name by `pcap trace off'
@@ -7,6 +7,7 @@
 //! However long a capture is, it takes a bounded amount of memory. A worker never waits: where the disk is slower than the
 //! packets, copies are lost and counted. A file that cannot be written ends the capture, not the router.
 
+mod stream;
 mod writer;
 
 use std::fmt::Write as _;
@@ -19,10 +20,11 @@ use crossbeam_channel::bounded;
 use quiver_command::grammar::{Args, Command, IfRef};
 use quiver_command::operation::Empty;
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
-use quiver_graph::{CapturePoint, CaptureSink};
+use quiver_graph::{CapturePoint, CaptureSink, Wanted};
 use quiver_net::Router;
 use quiver_net::files::{Elsewhere, Files, NewFile, Place, Use};
 use quiver_net::interface::ops::resolve;
+use quiver_wire::bpf::Program;
 use serde::{Deserialize, Serialize};
 use writer::Writing;
 
@@ -37,6 +39,9 @@ const MAX_EVER: usize = 1_000_000_000;
 /// Bytes of copies that may wait to be written, and how many copies at most.
 const WAITING_BYTES: usize = 32 << 20;
 const WAITING: usize = 65_536;
+
+/// Number of the capture that goes to a file; those of streams follow.
+const TO_FILE: u64 = 0;
 
 /// A capture that runs, if one does.
 #[derive(Default)]
@@ -58,9 +63,10 @@ impl Recording {
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
+    stream::register(registry);
     registry.operation::<StartCapture>().operation::<StopCapture>().operation::<CaptureStatus>().command_of::<StartCapture>(Command {
         path: "pcap trace",
-        syntax: "[rx] [tx] [drop] [off] [status] [max <n>] [max-bytes-per-pkt <n>] [intfc <if>|any] [file <name>] [error <node.reason>]",
+        syntax: "[rx] [tx] [drop] [off] [status] [max <n>] [max-bytes-per-pkt <n>] [intfc <if>|any] [file <name>] [error <node.reason>] [bpf <program>]",
         help: "Copies packets where they are received, sent or dropped to a file, which has its name when it is switched off",
         parse,
     });
@@ -89,7 +95,15 @@ fn parse(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError>
             request.file = Some(args.word("file")?.into_owned());
         } else if args.take_keyword("error") {
             request.error = Some(args.word("error")?.into_owned());
-        } else if args.take_keyword("preallocate-data") || args.take_keyword("free-data") || args.take_keyword("filter") {
+        } else if args.take_keyword("bpf") {
+            request.bpf = Some(args.word("bpf")?.into_owned());
+        } else if args.take_keyword("filter") {
+            // VPP's word, for a filter that its classifier has. Here an expression follows, which quiverctl has made a program of.
+            if !args.is_empty() {
+                let error = OpError::unspecified("the router takes filters as programs").key("filter");
+                return Err(error.remedy("`quiverctl pcap trace … filter <expression>' compiles the expression; or `bpf <program>', as `tcpdump -ddd' prints it"));
+            }
+        } else if args.take_keyword("preallocate-data") || args.take_keyword("free-data") {
             // Copies take memory until they are written, and no more.
         } else {
             return Err(args.unexpected());
@@ -121,12 +135,36 @@ pub struct StartRequest {
     pub file: Option<String>,
     /// Only drops for this reason, `node.reason`.
     pub error: Option<String>,
+    /// Only packets that this program chooses, as `tcpdump -ddd` prints it.
+    pub bpf: Option<String>,
 }
 
 impl Default for StartRequest {
     fn default() -> Self {
-        Self { rx: false, tx: false, drop: false, max: MAX, max_bytes: MAX_BYTES, interface: None, file: None, error: None }
+        Self {
+            rx: false,
+            tx: false,
+            drop: false,
+            max: MAX,
+            max_bytes: MAX_BYTES,
+            interface: None,
+            file: None,
+            error: None,
+            bpf: None,
+        }
     }
+}
+
+/// What a program wants, in the words of its errors.
+fn wanted(bpf: Option<&str>) -> Result<Option<Wanted>, OpError> {
+    let Some(text) = bpf else { return Ok(None) };
+    let wrong = |error: quiver_wire::bpf::BpfError| {
+        OpError::new(retval::INVALID_VALUE, error.to_string())
+            .key("bpf")
+            .remedy("give what `tcpdump -ddd -y EN10MB <expression>' prints")
+    };
+    let program = Program::parse(text).map_err(wrong)?;
+    Ok(Some(Arc::new(move |bytes: &[u8], len| program.wants(bytes, len))))
 }
 
 impl StartRequest {
@@ -173,35 +211,42 @@ impl Operation<Router> for StartCapture {
                 })?)
             }
         };
+        let wanted = wanted(request.bpf.as_deref())?;
         if System::of(router)?.recorder.0.is_some() {
             return Err(OpError::new(retval::VALUE_EXIST, "a capture runs already").remedy("end it with `pcap trace off'"));
         }
         let begin = place.clone();
         let create = move || begin.create().map_err(|error| begin.no_capture("write", &error));
-        Ok(Outcome::job(Elsewhere::new(create, move |router, file| start(router, request, interface, error, place, file)).alone()))
+        Ok(Outcome::job(
+            Elsewhere::new(create, move |router, file| start(router, request, (interface, error, wanted), place, file)).alone(),
+        ))
     }
 }
 
 fn start(
     router: &mut Router,
     request: StartRequest,
-    interface: Option<quiver_net::IfIndex>,
-    error: Option<u32>,
+    (interface, error, wanted): (Option<quiver_net::IfIndex>, Option<u32>, Option<Wanted>),
     place: Place,
     file: NewFile,
 ) -> Result<(), OpError> {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let offset = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX).saturating_sub(router.graph.clock().now());
+    let offset = time_of_day(router);
     let room = (WAITING_BYTES / request.max_bytes).clamp(1, WAITING).min(request.max);
     let (to, packets) = bounded(room);
     let (left, missed) = (Arc::new(AtomicU64::new(request.max as u64)), Arc::default());
     let points = request.points();
     let (max_bytes, sink_left, sink_missed) = (request.max_bytes, Arc::clone(&left), Arc::clone(&missed));
-    let sink = CaptureSink { points, interface, error, max_bytes, left: sink_left, missed: sink_missed, to };
+    let sink = CaptureSink { id: TO_FILE, points, interface, error, wanted, max_bytes, left: sink_left, missed: sink_missed, to };
     let writing = Writing::start(file, packets, offset, place.clone());
-    router.graph.fleet().each(move |worker| worker.capture(Some(sink.clone())));
+    router.graph.fleet().each(move |worker| worker.capture(sink.clone()));
     System::of_mut(router)?.recorder.0 = Some(Recording { request, place, left, missed, writing });
     Ok(())
+}
+
+/// What the time of day is ahead of the router's clock, ns.
+fn time_of_day(router: &Router) -> u64 {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX).saturating_sub(router.graph.clock().now())
 }
 
 /// Ends a capture and completes its file.
@@ -228,7 +273,7 @@ impl Operation<Router> for StopCapture {
         let Some(recording) = System::of_mut(router)?.recorder.0.take() else {
             return Err(OpError::unspecified("no capture runs").remedy("start one with `pcap trace rx tx'"));
         };
-        router.graph.fleet().each(|worker| worker.capture(None));
+        router.graph.fleet().each(|worker| worker.end_capture(TO_FILE));
         // The last copy has been handed over: the writer comes to its end.
         let missed = recording.missed.load(Ordering::Relaxed);
         Ok(Outcome::job(Elsewhere::of(recording.writing.task, move |_, packets| {

@@ -73,8 +73,8 @@ impl Graph {
     fn build_like_others(&mut self, thread: usize, numa: usize) -> Worker {
         let mut worker = self.build(thread, numa);
         if let Some(other) = self.fleet.threads().first() {
-            let sink = self.fleet.on(*other, |w| w.core.captures.sink()).flatten();
-            worker.core.captures.set(sink);
+            let sinks = self.fleet.on(*other, |w| w.core.captures.sinks()).unwrap_or_default();
+            sinks.into_iter().for_each(|sink| worker.core.captures.add(sink));
         }
         worker
     }

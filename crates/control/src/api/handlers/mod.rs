@@ -5,6 +5,7 @@
 
 mod devices;
 mod memif;
+mod pcap;
 pub mod session;
 mod trace;
 
@@ -15,6 +16,7 @@ pub fn all() -> Handlers {
     let mut handlers = quiver_net::api::handlers();
     session::add(&mut handlers);
     trace::add(&mut handlers);
+    pcap::add(&mut handlers);
     memif::add(&mut handlers);
     devices::add(&mut handlers);
     handlers

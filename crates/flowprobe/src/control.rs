@@ -1,0 +1,360 @@
+//! Settings: what is recorded where, and who collects it.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use quiver_command::operation::{OpError, retval};
+use quiver_graph::stats::MAX_THREADS;
+use quiver_graph::{GraphError, IfIndex, Published};
+use quiver_net::fib::ops::fib_error;
+use quiver_net::interface::Kind;
+use quiver_net::interface::ops::interface_error;
+use quiver_net::ip::FamilyId;
+use quiver_net::local::datagram::{UdpPath, send_all};
+use quiver_net::ops::graph_error;
+use quiver_net::{IfEvent, Router, WorkerEvent};
+
+use crate::flows::{Flows, Params, Shared};
+use crate::key::{Variant, Way};
+use crate::nodes::{self, EXPORT, Links};
+use crate::ops::{Direction, Which};
+use crate::stream::{Destination, Times};
+use crate::template::Template;
+
+/// Who holds tables, in errors.
+const HOLDER: &str = "the exporter of flows (IPFIX)";
+/// Port of IPFIX (RFC 7011, 10.3.4), which datagrams come from.
+pub const PORT: u16 = 4739;
+
+/// Who collects records, and how they get there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exporter {
+    /// Collector.
+    pub collector: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// Source of datagrams.
+    pub src: IpAddr,
+    /// Table in which the collector is looked up.
+    pub table: u32,
+    /// Largest packet, bytes.
+    pub path_mtu: u16,
+    /// Between two announcements of templates, seconds.
+    pub template_interval: u32,
+    /// Datagrams over IPv4 have a checksum.
+    pub udp_checksum: bool,
+}
+
+impl Exporter {
+    /// None, as messages tell it.
+    pub const NONE: Self = Self {
+        collector: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        port: PORT,
+        src: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        table: 0,
+        path_mtu: 512,
+        template_interval: 20,
+        udp_checksum: false,
+    };
+}
+
+/// The plugin's state on the main thread.
+pub struct Flowprobe {
+    params: Params,
+    features: BTreeMap<u32, (Which, Direction)>,
+    exporter: Option<Exporter>,
+    threads: Vec<Shared>,
+    links: Published<Links>,
+}
+
+impl Flowprobe {
+    /// How flows are recorded.
+    pub const fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// Interfaces that record.
+    pub fn features(&self) -> impl Iterator<Item = (IfIndex, Which, Direction)> {
+        self.features.iter().map(|(index, (which, direction))| (IfIndex(*index), *which, *direction))
+    }
+
+    /// Who collects records.
+    pub const fn exporter(&self) -> Option<&Exporter> {
+        self.exporter.as_ref()
+    }
+
+    /// Templates of the records that there may be.
+    fn templates(&self) -> Vec<Template> {
+        let variants = |which| match which {
+            Which::Ip4 => &[Variant::Ip4][..],
+            Which::Ip6 => &[Variant::Ip6],
+            Which::L2 if self.params.record.l3() || self.params.record.l4() => &[Variant::L2, Variant::L2Ip4, Variant::L2Ip6],
+            Which::L2 => &[Variant::L2],
+        };
+        let all = self.features.values().flat_map(|(which, _)| variants(*which));
+        all.filter_map(|variant| Template::new(*variant, self.params.record)).collect()
+    }
+}
+
+/// Adds nodes and state.
+///
+/// # Errors
+/// The graph's.
+pub fn start(router: &mut Router) -> Result<(), GraphError> {
+    let threads: Vec<Shared> = (0..MAX_THREADS).map(|thread| Shared::new(Flows::new(thread))).collect();
+    let links = Published::new(Links::new());
+    nodes::declare(router, &threads, &links)?;
+    router.add_part(Flowprobe { params: Params::default(), features: BTreeMap::new(), exporter: None, threads, links });
+    router.listen(|router, event| {
+        if let IfEvent::Deleted(index) = *event {
+            forget(router, index);
+        }
+    });
+    router.listen_workers(on_worker);
+    Ok(())
+}
+
+/// The plugin's state.
+///
+/// # Errors
+/// The plugin is off.
+pub fn flowprobe(router: &Router) -> Result<&Flowprobe, OpError> {
+    router.part().ok_or_else(off)
+}
+
+fn flowprobe_mut(router: &mut Router) -> Result<&mut Flowprobe, OpError> {
+    router.part_mut().ok_or_else(off)
+}
+
+fn off() -> OpError {
+    OpError::new(retval::FEATURE_DISABLED, "the plugin of flow records is off").key("flowprobe")
+}
+
+/// Calls `f` with the flows of each thread, on that thread.
+///
+/// # Errors
+/// The plugin is off.
+pub fn on_each<R: Send + 'static>(
+    router: &mut Router,
+    f: impl Fn(usize, &mut Flows) -> R + Send + Sync + 'static,
+) -> Result<Vec<R>, OpError> {
+    let threads = flowprobe(router)?.threads.clone();
+    Ok(router.graph.fleet().each(move |worker| {
+        let thread = worker.thread();
+        f(thread, &mut threads[thread % threads.len()].lock())
+    }))
+}
+
+/// What a thread must know.
+struct Wanted {
+    params: Params,
+    templates: Vec<Template>,
+    to: Option<Destination>,
+    on: bool,
+    domain: quiver_tables::qsbr::Domain,
+    now: u64,
+}
+
+impl Wanted {
+    fn new(router: &Router, state: &Flowprobe) -> Self {
+        Self {
+            params: state.params,
+            templates: state.templates(),
+            to: state.exporter.map(|exporter| destination(router, &exporter)),
+            on: !state.features.is_empty(),
+            domain: router.graph.domain().clone(),
+            now: router.graph.clock().now(),
+        }
+    }
+
+    fn give(&self, flows: &mut Flows) -> bool {
+        flows.set_params(self.params, self.now);
+        flows.set_destination(self.to, self.now);
+        !self.on || flows.prepare(&self.domain, &self.templates, self.now).is_ok()
+    }
+}
+
+fn destination(router: &Router, exporter: &Exporter) -> Destination {
+    let family = FamilyId::of(&exporter.collector);
+    let path = UdpPath {
+        src: exporter.src,
+        dst: exporter.collector,
+        src_port: PORT,
+        dst_port: exporter.port,
+        // The table is held, so that it is there.
+        fib: router.fib_of_table(family, exporter.table).unwrap_or_default(),
+        checksum: exporter.udp_checksum,
+    };
+    let template_interval = u64::from(exporter.template_interval) * 1_000_000_000;
+    Destination { path, path_mtu: exporter.path_mtu, template_interval }
+}
+
+/// Has all threads know what holds now.
+fn tell(router: &mut Router) -> Result<(), OpError> {
+    let wanted = Wanted::new(router, flowprobe(router)?);
+    let told = on_each(router, move |_, flows| wanted.give(flows))?;
+    if told.contains(&false) {
+        return Err(OpError::new(retval::TABLE_TOO_BIG, "no memory for the tables of flows").key("flowprobe"));
+    }
+    Ok(())
+}
+
+/// Sets how flows are recorded.
+///
+/// # Errors
+/// Timeouts that cannot be, or nothing would be recorded of interfaces that record.
+pub fn set_params(router: &mut Router, params: Params) -> Result<(), OpError> {
+    let state = flowprobe_mut(router)?;
+    if params.passive > 0 && params.active > params.passive {
+        let text = format!("the passive timeout of {} s is shorter than the active one of {} s", params.passive, params.active);
+        return Err(OpError::new(retval::INVALID_VALUE, text).key("passive").value(params.passive));
+    }
+    if params.record.is_empty() && !state.features.is_empty() {
+        let text = format!("flows of {} interfaces are recorded, and a record must tell of something", state.features.len());
+        return Err(OpError::new(retval::INVALID_VALUE, text).key("record").remedy("name `l2', `l3' or `l4'"));
+    }
+    state.params = params;
+    tell(router)
+}
+
+/// Begins or ends to record flows of an interface.
+///
+/// # Errors
+/// It records otherwise, there is nothing to record, or it has no frames.
+pub fn set_feature(router: &mut Router, index: IfIndex, which: Which, direction: Direction, on: bool) -> Result<(), OpError> {
+    let interface = router.interfaces.expect(index).map_err(|error| interface_error(&error))?;
+    let (name, has_link_layer) = (interface.name.clone(), interface.has_link_layer());
+    let parent = matches!(interface.kind, Kind::Sub(_)).then_some(interface.parent);
+    let error = |code, text: String| OpError::new(code, text).key("interface").value(&name);
+    let state = flowprobe(router)?;
+    let now = state.features.get(&index.0).copied();
+    if !on {
+        return match now {
+            Some((other, _)) if other != which => {
+                let text = format!("{name} records {} flows, not those of {}", other.text(), which.text());
+                Err(error(retval::CANNOT_ENABLE_DISABLE_FEATURE, text))
+            }
+            Some((_, direction)) => {
+                switch(router, index, which, direction, false)?;
+                flowprobe_mut(router)?.features.remove(&index.0);
+                publish(router)
+            }
+            None => Err(error(retval::CANNOT_ENABLE_DISABLE_FEATURE, format!("{name} records no flows"))),
+        };
+    }
+    if now == Some((which, direction)) {
+        return Ok(());
+    }
+    if let Some((which, direction)) = now {
+        let text = format!("{name} records {} flows already, {}", which.text(), direction.text());
+        let remedy = format!("`flowprobe feature add-del {name} {} {} disable' ends that", which.text(), direction.text());
+        return Err(error(retval::CANNOT_ENABLE_DISABLE_FEATURE, text).remedy(remedy));
+    }
+    if state.params.record.is_empty() {
+        let text = "nothing is said yet of what to record".to_owned();
+        return Err(error(retval::CANNOT_ENABLE_DISABLE_FEATURE, text).remedy("`flowprobe params record l3 l4' says it"));
+    }
+    if which == Which::L2 && !has_link_layer {
+        return Err(error(retval::INVALID_INTERFACE, format!("{name} carries IP packets without Ethernet headers")));
+    }
+    if let Some(parent) = parent.filter(|_| which == Which::L2) {
+        let text = format!("{name} is a sub-interface, and frames are recorded of whole links");
+        return Err(error(retval::INVALID_INTERFACE, text).remedy(format!("name {}", router.interfaces.name(parent))));
+    }
+    flowprobe_mut(router)?.features.insert(index.0, (which, direction));
+    let done = tell(router).and_then(|()| publish(router)).and_then(|()| switch(router, index, which, direction, true));
+    if done.is_err() {
+        flowprobe_mut(router)?.features.remove(&index.0);
+    }
+    done
+}
+
+fn switch(router: &mut Router, index: IfIndex, which: Which, direction: Direction, on: bool) -> Result<(), OpError> {
+    for way in direction.ways() {
+        let (arcs, node) = nodes::feature(which, *way);
+        for (at, arc) in arcs.iter().enumerate() {
+            let node = if at == 0 { node.to_owned() } else { format!("{node}-multicast") };
+            router.graph.set_feature(arc, &node, index, on).map_err(|error| graph_error(&error))?;
+        }
+    }
+    Ok(())
+}
+
+/// An interface goes.
+fn forget(router: &mut Router, index: IfIndex) {
+    let known = flowprobe(router).ok().and_then(|state| state.features.get(&index.0).copied());
+    if let Some((which, direction)) = known {
+        // The features are declared, so that this cannot fail.
+        let _ = switch(router, index, which, direction, false);
+        if let Ok(state) = flowprobe_mut(router) {
+            state.features.remove(&index.0);
+        }
+        let _ = publish(router);
+    }
+}
+
+/// Has nodes know the link headers of interfaces.
+fn publish(router: &Router) -> Result<(), OpError> {
+    const ETHERNET: usize = 14;
+    const TAG: usize = 4;
+    let state = flowprobe(router)?;
+    let mut links = Links::new();
+    for (index, ..) in state.features() {
+        let interface = router.interfaces.get(index).filter(|interface| interface.has_link_layer());
+        let at = index.0 as usize;
+        links.resize(links.len().max(at + 1), 0);
+        links[at] = interface.map_or(0, |interface| (ETHERNET + TAG * interface.tags().len()) as u8);
+    }
+    state.links.publish(links);
+    Ok(())
+}
+
+/// Sets who collects records; none: nobody.
+///
+/// # Errors
+/// No such table, or addresses that cannot be.
+pub fn set_exporter(router: &mut Router, new: Option<Exporter>) -> Result<(), OpError> {
+    let old = flowprobe(router)?.exporter;
+    if old == new {
+        return Ok(());
+    }
+    if let Some(exporter) = &new {
+        if !nodes::alike(&exporter.src, &exporter.collector) {
+            let text = "source and collector must both be IPv4 or both IPv6";
+            return Err(OpError::new(retval::INVALID_VALUE, text).key("src").value(exporter.src));
+        }
+        let family = FamilyId::of(&exporter.collector);
+        router.hold_table(family, exporter.table, HOLDER).map_err(|error| fib_error(&error))?;
+    }
+    flowprobe_mut(router)?.exporter = new;
+    let told = tell(router);
+    if let Some(exporter) = old {
+        router.release_table(FamilyId::of(&exporter.collector), exporter.table, HOLDER);
+    }
+    told
+}
+
+/// A thread that joins is told what holds; one that leaves exports what it has.
+fn on_worker(router: &mut Router, event: &WorkerEvent) {
+    let Ok(state) = flowprobe(router) else { return };
+    let threads = &state.threads;
+    match *event {
+        WorkerEvent::Joined(thread) => {
+            let (wanted, shared) = (Wanted::new(router, state), threads[thread % threads.len()].clone());
+            let given = router.graph.fleet().on(thread, move |_| wanted.give(&mut shared.lock()));
+            if given == Some(false) {
+                tracing::warn!(target: "flowprobe", "no memory for the flows of thread {thread}: it records none");
+            }
+        }
+        WorkerEvent::Leaving(thread) => {
+            let shared = threads[thread % threads.len()].clone();
+            let Some(node) = router.graph.node(EXPORT) else { return };
+            router.graph.fleet().on(thread, move |worker| {
+                worker.at_node(node, |cx| {
+                    shared.lock().end(Times::of(cx.now()));
+                    send_all(cx, &shared);
+                })
+            });
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Live captures and filters, by quiverctl, tcpdump and tshark.
+
+use std::path::{Path, PathBuf};
+
+use crate::common;
+
+use common::{BOUND, assert_buffers_are_back, eventually};
+use quiver_testbed::{Guard, Host, Router, Scenario, TwoHosts, TwoHostsOptions};
+
+fn scene() -> (TwoHosts, Router) {
+    let scene = TwoHosts::new(TwoHostsOptions::default()).unwrap();
+    let router = scene.start_router(1).unwrap();
+    assert!(scene.a.reaches(TwoHosts::B4, 3).unwrap());
+    (scene, router)
+}
+
+/// The program beside the router's.
+fn quiverctl() -> PathBuf {
+    Router::binary().unwrap().with_file_name("quiverctl")
+}
+
+/// Runs quiverctl where the router is; gives what it prints, or what it fails with.
+fn ctl(scene: &TwoHosts, router: &Router, line: &str) -> Result<String, String> {
+    let command = format!("{} -s {} {line}", quiverctl().display(), router.socket().display());
+    let out = scene.middle.sh(&command, BOUND).unwrap();
+    if out.success() { Ok(out.stdout) } else { Err(out.stderr) }
+}
+
+/// Numbers of the echo requests and replies in a file.
+fn echoes(host: &Host, file: &Path) -> usize {
+    let line = format!("tshark -n -r {} -Y 'icmp.type == 8 or icmp.type == 0' -T fields -e icmp.seq", file.display());
+    host.sh(&line, BOUND).unwrap().stdout.lines().count()
+}
+
+fn ping(scene: &TwoHosts, count: u32) {
+    assert!(scene.a.run(&format!("ping -n -q -i 0.01 -c {count} {}", TwoHosts::B4), BOUND).unwrap().success());
+}
+
+#[test]
+fn a_filter_chooses_what_a_capture_has() {
+    let Some(_scenario) = Scenario::begin(&["tcpdump", "tshark", "ping"]) else { return };
+    let (scene, router) = scene();
+    let wrong = ctl(&scene, &router, "pcap trace rx filter icmp and prt 80").unwrap_err();
+    assert!(wrong.contains("wrong behind `icmp'") && wrong.lines().count() == 1, "{wrong}");
+    ctl(&scene, &router, "pcap trace rx tx file some.pcap filter 'icmp[icmptype] = icmp-echo'").unwrap();
+    ping(&scene, 20);
+    let said = ctl(&scene, &router, "pcap trace off").unwrap();
+    // In by one interface, out by the other; no answers, no ARP.
+    assert!(said.starts_with("Write 40 packets to "), "{said}");
+    let file = said.split_whitespace().nth(4).unwrap().trim_end_matches(',').to_owned();
+    assert_eq!(echoes(&scene.middle, Path::new(&file)), 40);
+}
+
+#[test]
+fn a_live_capture_is_read_by_tshark_and_costs_the_router_nothing_when_nobody_reads() {
+    let Some(_scenario) = Scenario::begin(&["tcpdump", "tshark", "ping", "mkfifo"]) else { return };
+    let (scene, router) = scene();
+    let file = router.file("live.pcapng");
+    let capture = capture(&scene, &router, &format!("-i host-r0 -c 40 -w {} icmp", file.display()));
+    ping(&scene, 20);
+    eventually("all packets are in the file", BOUND, || echoes(&scene.middle, &file) == 40);
+    drop(capture);
+    let names = scene.middle.sh(&format!("tshark -n -r {} -T fields -e frame.interface_name", file.display()), BOUND).unwrap();
+    assert!(names.stdout.lines().all(|name| name == "host-r0"), "{names}");
+    // Nobody reads at the other end of this pipe: the router forwards as before.
+    let fifo = router.file("pipe");
+    let script = format!(
+        "mkfifo {pipe}; sleep 1000 < {pipe} & exec {ctl} -s {socket} capture -w {pipe}",
+        pipe = fifo.display(),
+        ctl = quiverctl().display(),
+        socket = router.socket().display()
+    );
+    let mut command = scene.middle.command("sh");
+    command.args(["-c", &script]);
+    let stuck = scene.middle.spawn(command).unwrap();
+    ping(&scene, 200);
+    assert!(router.cli("show version").is_ok());
+    drop(stuck);
+    assert_buffers_are_back(&router);
+}
+
+fn capture(scene: &TwoHosts, router: &Router, arguments: &str) -> Guard {
+    let line = format!("{} -s {} capture {arguments}", quiverctl().display(), router.socket().display());
+    let guard = scene.middle.background(&line).unwrap();
+    eventually("the file has begun", BOUND, || {
+        let word = arguments.split_whitespace().skip_while(|word| *word != "-w").nth(1).unwrap();
+        std::fs::metadata(word).is_ok_and(|file| file.len() > 0)
+    });
+    guard
+}
+
+#[test]
+fn wireshark_finds_the_routers_interfaces_and_captures_there() {
+    let Some(_scenario) = Scenario::begin(&["tcpdump", "tshark", "ping"]) else { return };
+    let (scene, router) = scene();
+    let home = router.file("home");
+    for folder in [".local/lib/wireshark/extcap", ".config/wireshark/extcap"] {
+        std::fs::create_dir_all(home.join(folder)).unwrap();
+        std::os::unix::fs::symlink(quiverctl(), home.join(folder).join("quiver-extcap")).unwrap();
+    }
+    let extcap = home.join(".local/lib/wireshark/extcap/quiver-extcap");
+    let ask =
+        |arguments: &str| scene.middle.sh(&format!("{} {arguments}", extcap.display()), BOUND).unwrap().expect("quiver-extcap");
+    let interfaces = ask(&format!("--extcap-interfaces --socket {}", router.socket().display()));
+    assert!(interfaces.contains("interface {value=quiver-host-r0}{display=Quiver: host-r0}"), "{interfaces}");
+    assert!(ask("--extcap-interface quiver-host-r0 --extcap-dlts").contains("{number=1}"));
+    assert!(ask("--extcap-interface quiver-host-r0 --extcap-config").contains("{call=--at}"));
+    // tshark as the client: it starts the program, with a pipe, for an interface that it has asked for.
+    let file = router.file("tshark.pcapng");
+    let mut command = scene.middle.command("tshark");
+    command.env("HOME", &home).args(["-n", "-i", "quiver", "-o", &format!("extcap.quiver.socket:{}", router.socket().display())]);
+    command.args(["-f", "icmp", "-w"]).arg(&file);
+    let tshark = scene.middle.spawn(command).unwrap();
+    eventually("tshark has packets", BOUND, || {
+        ping(&scene, 5);
+        echoes(&scene.middle, &file) >= 10
+    });
+    drop(tshark);
+}

@@ -1,0 +1,146 @@
+//! Flow records and samples, read by programs of others: the collectors of nfdump (`nfcapd`, `sfcapd`), and tshark.
+
+use std::path::{Path, PathBuf};
+
+use crate::common;
+
+use common::{BOUND, assert_buffers_are_back, eventually, workers};
+use quiver_testbed::{Guard, Host, Router, Scenario, TwoHosts, TwoHostsOptions};
+
+/// A collector that writes files into a folder of its own.
+struct Collector {
+    _process: Guard,
+    folder: PathBuf,
+}
+
+impl Collector {
+    /// Starts one on a host, at this UDP port.
+    fn start(host: &Host, program: &str, port: u16, folder: &Path) -> Self {
+        std::fs::create_dir_all(folder).unwrap();
+        let process = host.background(&format!("{program} -w {} -p {port} -t 2", folder.display())).unwrap();
+        eventually("the collector listens", BOUND, || {
+            host.sh("ss -Hlun", BOUND).unwrap().expect("ss").lines().any(|line| line.contains(&format!(":{port} ")))
+        });
+        Self { _process: process, folder: folder.to_owned() }
+    }
+
+    /// Packets and bytes of all flows of a protocol from one address to another that it has written so far.
+    fn sum(&self, host: &Host, protocol: &str, src: &str, dst: &str) -> (u64, u64) {
+        let filter = format!("proto {protocol} and src ip {src} and dst ip {dst}");
+        let line = format!("nfdump -R {} -q -N -o 'fmt:%pkt %byt' '{filter}'", self.folder.display());
+        let out = host.sh(&line, BOUND).unwrap();
+        // Before the first file there is nothing to read.
+        let numbers = out.stdout.lines().filter_map(|line| {
+            let mut words = line.split_whitespace().map(str::parse::<u64>);
+            Some((words.next()?.ok()?, words.next()?.ok()?))
+        });
+        numbers.fold((0, 0), |sum, (packets, bytes)| (sum.0 + packets, sum.1 + bytes))
+    }
+}
+
+/// Two hosts with a router between them that knows both, and a folder.
+fn scene(workers: u32, commands: &str) -> (TwoHosts, Router, PathBuf) {
+    let scene = TwoHosts::new(TwoHostsOptions::default()).unwrap();
+    let router = scene.start_router(workers).unwrap();
+    eventually("the router forwards IPv6", BOUND, || scene.a.pings(TwoHosts::B6, 1).unwrap());
+    assert!(scene.a.reaches(TwoHosts::B4, 1).unwrap());
+    let folder = router.folder().join("collected");
+    std::fs::create_dir_all(&folder).unwrap();
+    router.script(commands).unwrap();
+    (scene, router, folder)
+}
+
+const IPFIX: &str = "set ipfix exporter collector 10.0.2.2 port 2055 src 10.0.2.1 path-mtu 1400 template-interval 1 udp-checksum";
+
+#[test]
+fn collectors_count_what_was_sent() {
+    let Some(_scenario) = Scenario::begin(&["nfcapd", "nfdump", "tshark", "tcpdump", "ping", "ss"]) else { return };
+    for workers in workers() {
+        let (scene, router, folder) = scene(*workers, "");
+        let collector = Collector::start(&scene.b, "nfcapd", 2055, &folder);
+        let capture = scene.b.capture("eth0", &folder.join("exports.pcap")).unwrap();
+        router.script(IPFIX).unwrap();
+        router
+            .script(
+                "flowprobe params record l3 l4 active 1 passive 2\nflowprobe feature add-del host-r0 ip4 rx\n\
+                 flowprobe feature add-del host-r1 ip6 tx",
+            )
+            .unwrap();
+        for address in [TwoHosts::B4, TwoHosts::B6] {
+            assert!(scene.a.run(&format!("ping -n -q -i 0.01 -c 50 {address}"), BOUND).unwrap().success());
+        }
+        // 20 or 40 bytes of IP header, 8 of ICMP, 56 of data.
+        eventually("the collector has all of IPv4", BOUND, || {
+            collector.sum(&scene.b, "icmp", TwoHosts::A4, TwoHosts::B4) == (50, 50 * 84)
+        });
+        eventually("the collector has all of IPv6", BOUND, || {
+            collector.sum(&scene.b, "icmp6", TwoHosts::A6, TwoHosts::B6) == (50, 50 * 104)
+        });
+        assert_eq!(collector.sum(&scene.b, "icmp", TwoHosts::B4, TwoHosts::A4), (0, 0), "the other direction was not asked for");
+        let shown = router.cli("show flowprobe statistics").unwrap();
+        assert!(shown.contains("lost: 0 records in 0 messages"), "{shown}");
+        capture.stop().unwrap();
+        decoded_by_tshark(&scene.b, &folder.join("exports.pcap"));
+        assert_buffers_are_back(&router);
+    }
+}
+
+/// tshark finds nothing malformed in the exports, and reads the addresses.
+fn decoded_by_tshark(host: &Host, file: &Path) {
+    let tshark = |what: &str| {
+        let line = format!("tshark -n -r {} -d udp.port==2055,cflow {what}", file.display());
+        host.sh(&line, BOUND).unwrap().expect("tshark")
+    };
+    assert_eq!(tshark("-Y 'cflow and (_ws.malformed or _ws.expert.severity == error)'"), "");
+    let sources = tshark("-Y cflow -T fields -e cflow.srcaddr -e cflow.srcaddrv6");
+    assert!(sources.contains(TwoHosts::A4) && sources.contains(TwoHosts::A6), "{sources}");
+    let versions = tshark("-Y cflow -T fields -e cflow.version");
+    assert!(versions.lines().count() > 1 && versions.lines().all(|version| version == "10"), "{versions}");
+}
+
+#[test]
+fn a_collector_is_told_how_packets_were_sampled() {
+    let Some(_scenario) = Scenario::begin(&["nfcapd", "nfdump", "ping", "ss"]) else { return };
+    let (scene, router, folder) = scene(1, "");
+    let collector = Collector::start(&scene.b, "nfcapd", 2055, &folder);
+    router.script(IPFIX).unwrap();
+    router.script("flowprobe params record l3 l4 active 1 passive 2 sample 10\nflowprobe feature add-del host-r0 ip4 rx").unwrap();
+    assert!(scene.a.run("ping -n -q -i 0.01 -c 100 10.0.2.2", BOUND).unwrap().success());
+    // Ten packets were recorded; the collector multiplies, as it was told how they were chosen.
+    eventually("the collector has counted", BOUND, || {
+        collector.sum(&scene.b, "icmp", TwoHosts::A4, TwoHosts::B4) == (100, 100 * 84)
+    });
+}
+
+#[test]
+fn samples_and_counters_reach_a_collector_of_sflow() {
+    let Some(_scenario) = Scenario::begin(&["sfcapd", "nfdump", "tshark", "tcpdump", "ping", "ss"]) else { return };
+    for workers in workers() {
+        let (scene, router, folder) = scene(*workers, "");
+        let collector = Collector::start(&scene.b, "sfcapd", 6343, &folder);
+        let capture = scene.b.capture("eth0", &folder.join("samples.pcap")).unwrap();
+        router
+            .script(
+                "sflow collector 10.0.2.2 src 10.0.2.1\nsflow sampling-rate 1\nsflow polling-interval 1\n\
+                 sflow enable-disable host-r0",
+            )
+            .unwrap();
+        assert!(scene.a.run("ping -n -q -i 0.01 -c 50 10.0.2.2", BOUND).unwrap().success());
+        // Frames with their Ethernet header, and the FCS that was taken off.
+        eventually("the collector has all samples", BOUND, || collector.sum(&scene.b, "icmp", TwoHosts::A4, TwoHosts::B4).0 == 50);
+        let shown: serde_json::Value = serde_json::from_str(&router.cli_json("show sflow").unwrap()).unwrap();
+        assert_eq!(shown["status"]["lost_samples"], 0, "{shown}");
+        eventually("counters are sent", BOUND, || {
+            let shown: serde_json::Value = serde_json::from_str(&router.cli_json("show sflow").unwrap()).unwrap();
+            shown["status"]["counter_samples"].as_u64().unwrap() > 2
+        });
+        capture.stop().unwrap();
+        let tshark = |what: &str| {
+            let line = format!("tshark -n -r {} {what}", folder.join("samples.pcap").display());
+            scene.b.sh(&line, BOUND).unwrap().expect("tshark")
+        };
+        assert_eq!(tshark("-Y 'sflow and (_ws.malformed or _ws.expert.severity == error)'"), "");
+        assert!(!tshark("-Y 'sflow_245.numsamples > 0'").is_empty());
+        assert_buffers_are_back(&router);
+    }
+}

@@ -12,7 +12,6 @@
 mod exposition;
 mod metrics;
 mod process;
-mod segment;
 mod server;
 
 use std::net::{SocketAddr, TcpListener};
@@ -22,10 +21,10 @@ use std::sync::{Mutex, PoisonError};
 
 use clap::{CommandFactory, Parser};
 use clap_complete::Shell;
+use quiver_segment::{Error, Segment};
 
 use metrics::Snapshot;
 use process::Usage;
-use segment::{Error, Segment};
 
 /// The statistics of a running router as OpenMetrics, at http://ADDRESS:PORT/metrics
 ///

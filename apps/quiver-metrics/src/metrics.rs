@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use quiver_segment::{Error, View};
+
 use crate::exposition::{Kind, Page};
 use crate::process::{MAIN, Usage};
-use crate::segment::{Error, View};
 
 /// An entry with an element for each interface: entry, metric, labels, meaning.
 type Entry = (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static str);
@@ -245,8 +246,8 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::tests::of;
     use quiver_graph::stats::Stats;
+    use quiver_segment::Segment;
 
     #[test]
     fn counters_become_metrics_with_names_instead_of_numbers() {
@@ -274,7 +275,8 @@ mod tests {
         loops.set_len(2);
         loops.add(0, 1, 4000);
         let usage = Usage { resident_bytes: Some(4096), threads: vec![("quiver_main".to_owned(), 0.5)] };
-        let page = of(&stats).read(Snapshot::of).unwrap().page(&usage);
+        let mut segment = Segment::of(stats.fd().try_clone_to_owned().unwrap(), None).unwrap();
+        let page = segment.read(Snapshot::of).unwrap().page(&usage);
         for line in [
             "quiver_interface_receive_packets_total{interface=\"eth0\"} 2",
             "quiver_interface_receive_bytes_total{interface=\"eth0\"} 120",

@@ -23,6 +23,7 @@
 //! - [`config`][]: `startup.conf`.
 //! - [`change_log`][]: where changes of configuration are recorded.
 //! - [`configuration`][]: the running configuration, as requests that make it again.
+//! - [`secrets`][]: texts without their secrets.
 //! - [`contain`][]: panics that end an operation, and not the router.
 #![forbid(unsafe_code)]
 
@@ -36,4 +37,5 @@ pub mod grammar;
 pub mod operation;
 pub mod request;
 pub mod script;
+pub mod secrets;
 pub mod session;

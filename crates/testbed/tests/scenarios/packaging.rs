@@ -13,8 +13,12 @@ fn file(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_unit_leaves_little_to_an_intruder() {
-    let unit = file("systemd/quiver.service");
+fn the_units_leave_little_to_an_intruder() {
+    ["quiver", "quiver-web"].into_iter().for_each(leaves_little);
+}
+
+fn leaves_little(name: &str) {
+    let unit = file(&format!("systemd/{name}.service"));
     let mut command = Command::new("systemd-analyze");
     command.args(["security", "--offline=true", "--no-pager"]).arg(format!("--threshold={EXPOSURE}")).arg(&unit);
     let output = match command.output() {
@@ -25,7 +29,7 @@ fn the_unit_leaves_little_to_an_intruder() {
     // Words that systemd does not know are warnings, and would protect nothing.
     let odd = text.lines().find(|line| line.contains("Unknown") || line.contains("Failed to parse") || line.contains("ignoring"));
     assert!(output.status.success() && odd.is_none(), "{odd:?}\n{text}");
-    assert!(text.contains("Overall exposure level for quiver.service"), "{text}");
+    assert!(text.contains(&format!("Overall exposure level for {name}.service")), "{text}");
 }
 
 #[test]

@@ -2,6 +2,9 @@
 //!
 //! The router hands out the descriptor of its statistics on a socket and is not asked again. The memory is read by `pread`, not mapped:
 //! so there is no address in it that could be wrong, and no unsafe code. What changes in the meantime is noticed by the epoch, and read again.
+//!
+//! Uses `rustix` alone; must never know what counters mean.
+#![forbid(unsafe_code)]
 
 use std::collections::HashMap;
 use std::io::{self, IoSliceMut};
@@ -116,7 +119,11 @@ impl Segment {
         Self::of(memory, router)
     }
 
-    fn of(memory: OwnedFd, router: Option<(Pid, OwnedFd)>) -> Result<Self, Error> {
+    /// Of this memory, that a router with this process and pidfd counts in.
+    ///
+    /// # Errors
+    /// It is no statistics segment.
+    pub fn of(memory: OwnedFd, router: Option<(Pid, OwnedFd)>) -> Result<Self, Error> {
         let size = u64::try_from(rustix::fs::fstat(&memory)?.st_size).unwrap_or(0);
         let segment = Self { memory, size, router, known: None };
         if segment.word(0)? != VERSION {
@@ -333,12 +340,12 @@ fn sum(rows: Vec<Vec<u64>>) -> Vec<u64> {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
     use quiver_graph::stats::Stats;
 
     /// The segment of statistics that a test has made.
-    pub fn of(stats: &Stats) -> Segment {
+    fn of(stats: &Stats) -> Segment {
         Segment::of(stats.fd().try_clone_to_owned().unwrap(), None).unwrap()
     }
 

@@ -9,7 +9,7 @@ import { Table } from "./table.js";
 export const drops = {
   id: "drops",
   title: "Drops",
-  about: "What was dropped since the counters were last cleared. Choose a reason to see what it means.",
+  about: "What was dropped since the counters were last cleared. Choose a reason to see what it means and what to do.",
   mount(place, chosen) {
     let errors = new Set();
     let sample = null;
@@ -68,7 +68,7 @@ function explanation(one) {
   const part = (title, text) => (text ? [h("h3", {}, title), h("p", {}, marked(text[0].toUpperCase() + text.slice(1)))] : []);
   return [h("h2", {}, one.reason, " ", badge(one.severity, one.severity === "error" ? "bad" : "")), h("p", {}, marked(one.meaning)),
     ...part("Likely causes", one.causes), ...part("What to check", one.check),
-    ...(one.see?.length ? [h("h3", {}, "Commands and counters"), h("p", { class: "list" }, one.see.flatMap((see, at) => [at ? " " : "", h("code", {}, see)]))] : []),
+    ...(one.see.length ? [h("h3", {}, "Commands and counters"), h("p", { class: "list" }, one.see.flatMap((see, at) => [at ? " " : "", h("code", {}, see)]))] : []),
     h("h3", {}, "Counted by"), h("ul", { class: "plain" }, one.nodes.slice(0, 8).map((node) => h("li", {}, h("code", {}, node.node), " ", badge(whole(node.count))))),
     ...(one.capture ? [h("h3", {}, "To record such packets"), h("pre", {}, one.capture)] : [])];
 }

@@ -58,7 +58,7 @@ impl Site {
             "live" => self.live.read(),
             "about" => self.about(),
             "graph" => ask("graph_dump", json!({})),
-            "drops" => self.drops(values.get("reason").map(String::as_str)),
+            "drops" => ask("drop_explain", json!({ "reason": value("reason") })),
             "interfaces" => ask("interfaces_show", json!({})),
             "tags" => ask("interfaces_show", json!({ "what": "tags" })),
             "threads" => ask("threads_show", json!({})),
@@ -103,22 +103,6 @@ impl Site {
         let version: Value = serde_json::from_str(&self.router.read("version_show", &json!({}))?).unwrap_or_default();
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Ok(json!({ "version": version, "host": host.trim(), "may_trace": self.may_trace }).to_string())
-    }
-
-    /// Drops by reason with their meanings: all that were counted, or those of a `NODE.REASON`.
-    fn drops(&self, wanted: Option<&str>) -> Answer {
-        let errors: Value = serde_json::from_str(&self.router.read("errors_show", &json!({}))?).unwrap_or_default();
-        let rows = errors["total"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let explained = rows.iter().filter(|row| row["severity"] == "error").filter_map(|row| {
-            let (node, reason) = (row["node"].as_str()?, row["reason"].as_str()?);
-            let name = format!("{node}.{reason}");
-            let capture = format!("pcap trace drop error \"{name}\" file drops.pcap");
-            let nodes = json!([{ "node": node, "count": row["count"] }]);
-            let (meaning, severity) = (&row["meaning"], &row["severity"]);
-            let fields = json!({ "reason": reason, "severity": severity, "meaning": meaning, "nodes": nodes, "capture": capture });
-            wanted.is_none_or(|wanted| wanted == name).then_some(fields)
-        });
-        Ok(explained.collect::<Value>().to_string())
     }
 
     /// The route that decides about an address, or that of a prefix.
@@ -260,22 +244,6 @@ mod tests {
         }
         assert!(ask(&tracer, "POST", "/api/configuration", "{}").0.starts_with("404"));
         assert!(ask(&tracer, "POST", "/", "").0.starts_with("405"));
-    }
-
-    #[test]
-    fn drops_have_their_meaning_and_events_are_none() {
-        let row = |node: &str, reason: &str, severity: &str| json!({ "node": node, "reason": reason, "severity": severity, "count": 7, "meaning": "M." });
-        let total = json!([
-            row("ip4-drop", "no route", "error"),
-            row("ip6-drop", "no route", "error"),
-            row("arp-reply", "ARP replies sent", "info")
-        ]);
-        let site = site(false, move |_| json!({ "total": total }));
-        let asked = |path: &str| serde_json::from_str::<Value>(&ask(&site, "GET", path, "").1).unwrap();
-        assert_eq!(asked("/api/drops").as_array().unwrap().len(), 2);
-        let one = asked("/api/drops?reason=ip6-drop.no%20route");
-        assert_eq!((&one[0]["meaning"], &one[0]["nodes"]), (&json!("M."), &json!([{ "node": "ip6-drop", "count": 7 }])));
-        assert_eq!(one.as_array().unwrap().len(), 1);
     }
 
     #[test]

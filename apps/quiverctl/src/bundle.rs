@@ -23,8 +23,9 @@ mod router;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
+use quiver_command::calendar::Civil;
 use quiver_command::secrets::Masked;
 use serde_json::{Value, json};
 
@@ -37,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// What follows the words `support-bundle`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The file to write; in the current folder, named by host and Unix time, where not given.
+    /// The file to write; in the current folder, by host and time, where not given.
     file: Option<PathBuf>,
 }
 
@@ -153,7 +154,7 @@ impl Collector {
 pub fn collect(request: &Request, socket: Option<&str>) -> Result<Collected, String> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host: String = host.trim().chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')).collect();
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let time = Civil::of(SystemTime::now()).iso().replace([':', '-'], "");
     let name = format!("quiver-support-{}-{time}", if host.is_empty() { "host" } else { &host });
     let file = request.file.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
     let failed = |error: &std::io::Error| format!("support-bundle: cannot write {}: {error}; name another file", file.display());
@@ -170,8 +171,7 @@ pub fn collect(request: &Request, socket: Option<&str>) -> Result<Collected, Str
 }
 
 fn fill(to: &mut Collector, socket: Option<&str>) {
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    to.add("bundle.txt", &format!("quiverctl {}\nmade at Unix time {time}\n", env!("CARGO_PKG_VERSION")));
+    to.add("bundle.txt", &format!("quiverctl {}\nmade {} UTC\n", env!("CARGO_PKG_VERSION"), Civil::of(SystemTime::now()).iso()));
     to.add("host/doctor.txt", &doctor::text(&doctor::examine(&doctor::Machine::new("/".into()))));
     host::machine(to, Path::new("/"));
     let known = router::ask(to, socket);

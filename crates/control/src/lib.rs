@@ -17,7 +17,6 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
-pub mod calendar;
 pub mod candidate;
 pub mod checkpoints;
 pub mod daemon;

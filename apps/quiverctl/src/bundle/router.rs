@@ -15,8 +15,8 @@ use crate::sockets;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The packages' configuration.
 const STARTUP: &str = "/etc/quiver/startup.conf";
-/// Asked where the router does not say which commands it has, too.
-const ALSO: [&str; 1] = ["show version verbose cmdline"];
+/// Asked where the router does not say which commands it has, and those that are no `show'.
+const ALSO: [&str; 2] = ["show version verbose cmdline", "explain drop"];
 /// Answers that belong to the session that asks, or say the same as another's.
 const WITHOUT: [&str; 5] = ["show terminal", "show history", "show node counters", "show cli", "show macro"];
 

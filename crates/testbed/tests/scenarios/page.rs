@@ -87,7 +87,7 @@ fn the_page_shows_a_router_and_what_a_reader_asks_for() {
 
     page.press("3");
     page.wait_for("document.querySelector('.detail h2')?.textContent.includes('dropped by a route')");
-    page.wait_for("document.querySelector('.detail').textContent.includes('The route says to drop')");
+    page.wait_for("document.querySelector('.detail').textContent.includes('blackhole route')");
 
     page.press("4");
     page.wait_for("document.activeElement.id === 'search'");
@@ -173,6 +173,7 @@ fn a_bundle_has_everything_but_secrets_and_is_made_of_a_router_that_hangs_too() 
         "host/memory.txt",
         "host/doctor.txt",
         "show/show-errors.txt",
+        "show/explain-drop.txt",
         "json/show-interface.json",
         "router/startup.conf",
         "router/process.txt",
@@ -184,7 +185,10 @@ fn a_bundle_has_everything_but_secrets_and_is_made_of_a_router_that_hangs_too() 
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let text = text_of(&file);
     assert!(
-        !text.contains("sesame") && text.contains("secret ***") && text.contains("quiver_interface_receive_packets"),
+        !text.contains("sesame")
+            && text.contains("secret ***")
+            && text.contains("blackhole route")
+            && text.contains("quiver_interface_receive_packets"),
         "a secret, or a part is missing"
     );
 

@@ -408,3 +408,38 @@ pub trait InputNode: Send + 'static {
     /// Access for the control side to the concrete node (queues are added and removed so).
     fn as_any(&mut self) -> &mut dyn std::any::Any;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    drop_reasons! {
+        /// Reasons with more and with less to say.
+        enum Why {
+            /// It says all: causes
+            /// and what to do are plain.
+            Short = "short",
+            /// More is to be said.
+            ///
+            /// Causes: one thing; another
+            /// thing.
+            /// Check: `show this`, then that.
+            /// See: `show this`, `show that`.
+            Long = "long" (info),
+            /// Only what to look at.
+            ///
+            /// Check: the cable.
+            Part = "part",
+        }
+    }
+
+    #[test]
+    fn a_comment_is_a_sentence_and_what_more_there_is() {
+        let [short, long, part] = Why::TEXTS else { panic!("three reasons") };
+        assert_eq!((short.about, short.causes, short.check), ("It says all: causes and what to do are plain.", "", ""));
+        assert_eq!((long.about, long.causes), ("More is to be said.", "one thing; another thing."));
+        assert_eq!((long.check, long.see), ("`show this`, then that.", "`show this`, `show that`."));
+        assert_eq!((part.about, part.causes, part.check, part.see), ("Only what to look at.", "", "the cable.", ""));
+        assert_eq!([Why::Short, Why::Long, Why::Part].map(DropReasons::index), [0, 1, 2]);
+    }
+}

@@ -123,6 +123,11 @@ fn explain(router: &Router, wanted: impl Fn(&ErrorInfo, u64) -> bool) -> Vec<Exp
             found.len() - 1
         });
         let one = &mut found[place];
+        if one.causes.is_empty() {
+            // Of several declarations one says more.
+            let more = Explanation::of(info);
+            (one.causes, one.check, one.see) = (more.causes, more.check, more.see);
+        }
         one.count += count;
         one.nodes.push(Counted { node: info.node.clone(), count });
     }

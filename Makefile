@@ -70,7 +70,7 @@ guide: ## the guide (docs/) as a site with a search, in target/guide
 
 man: ## manual pages and shell completion of all programs, laid out as below /usr/share, in target/share
 	@scripts/install-packages test
-	cargo build --locked --release -p quiver -p quiverctl -p quiver-metrics -p quiver-snmp -p quiver-tester $(DPDK)
+	cargo build --locked --release -p quiver -p quiverctl -p quiver-metrics -p quiver-snmp -p quiver-web -p quiver-tester $(DPDK)
 	scripts/man $(TARGET)/release
 
 lint: lint-rust lint-lab ## format, clippy without warnings, the workspace checked for aarch64, the lab's rules and types

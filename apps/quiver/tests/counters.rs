@@ -1,4 +1,4 @@
-//! The page of counters is what a router counts: `QUIVER_WRITE=1 cargo test -p quiver --test counters` writes it.
+//! The pages of counters and of drops are what a router counts: `QUIVER_WRITE=1 cargo test -p quiver --test counters` writes them.
 
 mod common;
 
@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use common::Router;
+use quiver_control::ops::explain::word_of;
 use quiver_control::ops::statistics::MEANINGS;
 use serde_json::Value;
 
@@ -59,11 +60,64 @@ fn owners(router: &Router) -> Owners {
     owners
 }
 
-fn page(owners: &Owners) -> String {
+/// Explanations of reasons that say more than a sentence, by reason.
+type Explained = BTreeMap<String, Vec<Value>>;
+
+fn explained(router: &Router, owners: &Owners) -> Explained {
+    let mut explained = Explained::new();
+    for (reason, ..) in owners.keys().flatten() {
+        let answer = router.data(&format!("explain drop {reason}"));
+        let rows = answer.as_array().unwrap().iter().filter(|row| row["reason"] == reason.as_str());
+        let long: Vec<_> = rows.filter(|row| row["causes"] != "").cloned().collect();
+        if !long.is_empty() {
+            explained.insert(reason.clone(), long);
+        }
+    }
+    explained
+}
+
+fn drops(owners: &Owners, explained: &Explained) -> String {
+    let mut out = String::from(
+        "# Drops explained\n\nThe drop reasons that operators meet most: what each means, where it often comes from, and what to do. \
+         `explain drop REASON` prints\nthe same with the counts of the router; Tab completes reasons. Generated from the declarations. \
+         [Counters](counters.md) lists all reasons.\n\n\
+         ```\nquiver# explain drop                      # everything that was dropped since the last `clear errors\'\n\
+         quiver# explain drop no route\n```\n",
+    );
+    for (reason, rows) in explained {
+        let _ = writeln!(out, "\n## {reason}");
+        for row in rows {
+            let meaning = text(row, "meaning");
+            let is_this = |reasons: &[(String, String, String)]| reasons.iter().any(|(r, _, m)| r == reason && *m == meaning);
+            let nodes: Vec<_> = owners.iter().filter(|(reasons, _)| is_this(reasons)).flat_map(|(_, nodes)| nodes).collect();
+            let nodes: Vec<_> = nodes.iter().map(|node| format!("`{node}`")).collect();
+            let see: Vec<_> = row["see"].as_array().unwrap().iter().map(|see| format!("`{}`", see.as_str().unwrap())).collect();
+            let _ = writeln!(out, "\n{meaning} Counted by {}.\n", nodes.join(", "));
+            let _ = writeln!(out, "- Causes: {}", text(row, "causes"));
+            let _ = writeln!(out, "- Check: {}", text(row, "check"));
+            let _ = writeln!(out, "- See: {}", see.join(", "));
+        }
+    }
+    out
+}
+
+/// Writes a page where that is asked for, and compares it with what is there.
+fn check_page(name: &str, page: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    if std::env::var_os("QUIVER_WRITE").is_some() {
+        std::fs::write(&file, page).unwrap();
+    }
+    let written = std::fs::read_to_string(&file).unwrap_or_default();
+    let differs = page.lines().zip(written.lines()).find(|(now, then)| now != then);
+    assert!(page == written, "docs/{name} is not up to date (QUIVER_WRITE=1 writes it): {differs:?}");
+}
+
+fn page(owners: &Owners, explained: &Explained) -> String {
     let mut out = String::from(
         "# Counters\n\nEverything that a router counts, generated from its declarations.\n\n## Drops and events\n\n\
          `show errors` shows them by node, `show errors verbose` also by thread; JSON has the meanings too. An `error` is a dropped packet or\n\
-         something that should not be, an `info` an event. To find a drop: [why is my packet lost?](how-to/lost-packets.md)\n",
+         something that should not be, an `info` an event. To find a drop: [why is my packet lost?](how-to/lost-packets.md)\n\
+         Reasons with a link are [explained](drops.md) with causes and what to do, by `explain drop REASON` too.\n",
     );
     let cell = |text: &str| text.replace('|', "\\|");
     let mut sorted: Vec<_> = owners.iter().collect();
@@ -72,7 +126,12 @@ fn page(owners: &Owners) -> String {
         let nodes: Vec<_> = nodes.iter().map(|node| format!("`{node}`")).collect();
         let _ = writeln!(out, "\n### {}\n\n| reason | severity | meaning |\n| --- | --- | --- |", nodes.join(", "));
         for (reason, severity, meaning) in reasons {
-            let _ = writeln!(out, "| `{}` | {severity} | {} |", cell(reason), cell(meaning));
+            let has_more = explained.get(reason).is_some_and(|rows| rows.iter().any(|row| row["meaning"] == meaning.as_str()));
+            let name = match has_more {
+                true => format!("[`{}`](drops.md#{})", cell(reason), word_of(reason)),
+                false => format!("`{}`", cell(reason)),
+            };
+            let _ = writeln!(out, "| {name} | {severity} | {} |", cell(meaning));
         }
     }
     out.push_str(
@@ -95,14 +154,36 @@ fn the_counters_page_is_what_a_router_counts() {
             assert!(meaning.ends_with('.'), "{nodes:?}: say what `{reason}' means, by a doc comment in its declaration");
         }
     }
-    let page = page(&owners);
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/counters.md");
-    if std::env::var_os("QUIVER_WRITE").is_some() {
-        std::fs::write(&file, &page).unwrap();
+    let explained = explained(&router, &owners);
+    assert!(explained.len() > 60, "{}", explained.len());
+    check_page("counters.md", &page(&owners, &explained));
+    check_page("drops.md", &drops(&owners, &explained));
+}
+
+#[test]
+fn what_explanations_point_at_is_there() {
+    let router = router();
+    let commands = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md")).unwrap();
+    for (reason, rows) in explained(&router, &owners(&router)) {
+        for row in rows {
+            for field in ["meaning", "causes", "check"] {
+                assert!(text(&row, field).ends_with('.'), "{reason}: {field}");
+            }
+            let see = row["see"].as_array().unwrap();
+            assert!(!see.is_empty(), "{reason}: name commands");
+            for see in see.iter().map(|see| see.as_str().unwrap()) {
+                let is_there = match see.starts_with('/') {
+                    true => MEANINGS.iter().any(|(name, _)| *name == see),
+                    false => {
+                        let words: Vec<_> = see.split(' ').take_while(|word| !word.contains(|c: char| c.is_uppercase())).collect();
+                        // Words behind the path of a command are some of its arguments.
+                        (1..=words.len()).any(|n| commands.contains(&format!("\n| `{}", words[..n].join(" "))))
+                    }
+                };
+                assert!(is_there, "{reason}: there is no `{see}'");
+            }
+        }
     }
-    let written = std::fs::read_to_string(&file).unwrap_or_default();
-    let differs = page.lines().zip(written.lines()).find(|(now, then)| now != then);
-    assert!(page == written, "docs/counters.md is not up to date (QUIVER_WRITE=1 writes it): {differs:?}");
 }
 
 #[test]

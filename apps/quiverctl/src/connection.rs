@@ -7,6 +7,7 @@ use std::{
     net::TcpStream,
     os::unix::net::UnixStream,
     path::Path,
+    time::{Duration, Instant},
 };
 
 /// Why a call got no answer.
@@ -26,9 +27,29 @@ pub enum CallError {
     /// The router has no place for another session, or has ended this one: its own words.
     #[error("{0}")]
     Refused(String),
+    /// No answer within the time that [`Limits`] give.
+    #[error("{socket} does not answer within {seconds} s")]
+    Silent {
+        /// The socket.
+        socket: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// The answer is longer than [`Limits`] allow.
+    #[error("the answer is longer than {0} bytes")]
+    TooLong(usize),
     /// The other side is no quiver.
     #[error("{0} does not speak quiverctl's protocol; is it the socket of another program?")]
     Foreign(String),
+}
+
+/// Most of an answer: after an error about them the connection is of no more use.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How long a part of an answer is waited for.
+    pub patience: Duration,
+    /// Bytes of a line.
+    pub bytes: usize,
 }
 
 /// A Unix or TCP stream.
@@ -48,6 +69,13 @@ impl Stream {
             return TcpStream::connect(socket).map(Self::Tcp);
         }
         UnixStream::connect(socket).map(Self::Unix)
+    }
+
+    fn set_read_timeout(&self, patience: Duration) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.set_read_timeout(Some(patience)),
+            Self::Tcp(stream) => stream.set_read_timeout(Some(patience)),
+        }
     }
 
     fn try_clone(&self) -> io::Result<Self> {
@@ -89,6 +117,7 @@ pub struct Connection {
     filter: Filter,
     last_id: u64,
     candidate: bool,
+    limits: Option<Limits>,
 }
 
 impl Connection {
@@ -103,7 +132,19 @@ impl Connection {
             said.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })?;
         }
         let (reader, socket) = (BufReader::new(stream), socket.to_owned());
-        Ok(Self { socket, reader, writer, filter: Filter::default(), last_id: 0, candidate: false })
+        Ok(Self { socket, reader, writer, filter: Filter::default(), last_id: 0, candidate: false, limits: None })
+    }
+
+    /// Limits answers from now on.
+    pub fn limit(&mut self, limits: Limits) {
+        self.limits = Some(limits);
+    }
+
+    /// The router's process; nothing over TCP, or where it cannot be seen from here.
+    pub fn router(&self) -> Option<u32> {
+        let Stream::Unix(stream) = &self.writer else { return None };
+        let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
+        u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
     }
 
     /// Whether the session collects its changes, as far as is known here.
@@ -153,8 +194,11 @@ impl Connection {
 
     fn read_frame(&mut self) -> Result<Reply, CallError> {
         let mut bytes = Vec::new();
-        let read = self.reader.read_until(b'\n', &mut bytes).map_err(|error| self.lost(error))?;
-        if read == 0 || bytes.last() != Some(&b'\n') {
+        match self.limits {
+            None => drop(self.reader.read_until(b'\n', &mut bytes).map_err(|error| self.lost(error))?),
+            Some(limits) => self.read_within(limits, &mut bytes)?,
+        }
+        if bytes.last() != Some(&b'\n') {
             return Err(self.lost(io::Error::from(io::ErrorKind::UnexpectedEof)));
         }
         bytes.retain_mut(|byte| self.filter.push(*byte).is_some());
@@ -163,6 +207,36 @@ impl Connection {
             return Err(CallError::Refused(refused.to_owned()));
         }
         serde_json::from_slice(&bytes).map_err(|_| CallError::Foreign(self.socket.clone()))
+    }
+
+    /// Reads a line, or as much of one as there is.
+    fn read_within(&mut self, limits: Limits, bytes: &mut Vec<u8>) -> Result<(), CallError> {
+        let end = Instant::now() + limits.patience;
+        let silent = |socket: &str| CallError::Silent { socket: socket.to_owned(), seconds: limits.patience.as_secs() };
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(silent(&self.socket));
+            }
+            self.writer.set_read_timeout(left).map_err(|error| self.lost(error))?;
+            let chunk = match self.reader.fill_buf() {
+                Ok(chunk) => chunk,
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    return Err(silent(&self.socket));
+                }
+                Err(error) => return Err(self.lost(error)),
+            };
+            let whole = chunk.iter().position(|byte| *byte == b'\n');
+            let take = whole.map_or(chunk.len(), |at| at + 1);
+            bytes.extend_from_slice(&chunk[..take]);
+            self.reader.consume(take);
+            if whole.is_some() || take == 0 {
+                return Ok(());
+            }
+            if bytes.len() > limits.bytes {
+                return Err(CallError::TooLong(limits.bytes));
+            }
+        }
     }
 
     fn lost(&self, error: io::Error) -> CallError {

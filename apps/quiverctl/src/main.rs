@@ -9,10 +9,12 @@
 //! quiverctl                           interactive: history, completion, Ctrl-C cancels what runs
 //! quiverctl capture -i host-r0      packets as they pass, as pcapng: `… | wireshark -k -i -`
 //! quiverctl doctor                    what of this machine keeps a router from running well; needs no router
+//! quiverctl support-bundle            what somebody else needs to find a fault, in one file; works in part without a router
 //! ```
 #![forbid(unsafe_code)]
 
 mod capture;
+mod bundle;
 mod connection;
 mod doctor;
 mod exec;
@@ -42,8 +44,9 @@ use std::{
 /// Talks to a running quiver router.
 ///
 /// COMMAND is a command of the router, of which `quiverctl help` lists all; `doctor`, which examines the host and needs no router;
-/// `capture`, which writes packets as they pass (`capture --help`); or `exec FILE`, which runs the commands of a file that is read here. Without COMMAND it is a prompt on a terminal, and runs the lines of a
-/// pipe otherwise.
+/// `capture`, which writes packets as they pass (`capture --help`);
+/// `support-bundle [FILE]`, which collects in one file what somebody else needs to find a fault; or `exec FILE`, which runs the
+/// commands of a file that is read here. Without COMMAND it is a prompt on a terminal, and runs the lines of a pipe otherwise.
 ///
 /// It ends with exit status 1 if a command fails, or if nothing came back to a `ping`.
 #[derive(Debug, Parser)]
@@ -151,6 +154,9 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     if options.command.first().is_some_and(|word| word == "doctor") {
         return examine(options).map(|()| ExitCode::SUCCESS);
     }
+    if options.command.first().is_some_and(|word| word == "support-bundle") {
+        return collect(options).map(|()| ExitCode::SUCCESS);
+    }
     let interactive = options.command.is_empty() && io::stdin().is_terminal();
     let mut connection = sockets::connect(options.socket.as_deref())?;
     interrupt::watch(&connection)?;
@@ -183,6 +189,19 @@ fn examine(options: &Options) -> Result<(), Failure> {
     stdout.flush()?;
     let problems = findings.iter().filter(|finding| finding.level == doctor::Level::Problem).count();
     if problems > 0 { Err(Failure::Command(format!("doctor: {problems} problem(s), see above"))) } else { Ok(()) }
+}
+
+/// Collects a bundle, and lists what is in it.
+fn collect(options: &Options) -> Result<(), Failure> {
+    let request = bundle::Request::parse(&options.command[1..]).map_err(Failure::Command)?;
+    let collected = bundle::collect(&request, options.socket.as_deref()).map_err(Failure::Command)?;
+    let mut stdout = io::stdout().lock();
+    if options.json {
+        writeln!(stdout, "{}", collected.json())?;
+    } else {
+        stdout.write_all(collected.text().as_bytes())?;
+    }
+    Ok(stdout.flush()?)
 }
 
 fn ansi_wanted() -> bool {

@@ -23,11 +23,14 @@
 //! - [`config`][]: `startup.conf`.
 //! - [`change_log`][]: where changes of configuration are recorded.
 //! - [`configuration`][]: the running configuration, as requests that make it again.
+//! - [`calendar`][]: points in time as people write them.
+//! - [`secrets`][]: texts without their secrets.
 //! - [`contain`][]: panics that end an operation, and not the router.
 #![forbid(unsafe_code)]
 
 extern crate self as quiver_command;
 
+pub mod calendar;
 pub mod change_log;
 pub mod config;
 pub mod configuration;
@@ -36,4 +39,5 @@ pub mod grammar;
 pub mod operation;
 pub mod request;
 pub mod script;
+pub mod secrets;
 pub mod session;

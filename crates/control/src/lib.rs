@@ -17,7 +17,6 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
-pub mod calendar;
 pub mod candidate;
 pub mod checkpoints;
 pub mod daemon;
@@ -41,5 +40,6 @@ pub mod watchdog;
 pub use daemon::run;
 pub use main_loop::Runner;
 pub use plugin::{BUILT_IN, PluginInfo, select};
+pub use quiver_command::calendar;
 pub use quiver_net::Plugin;
 pub use system::{MainFigures, Scripts, System};

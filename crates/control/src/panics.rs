@@ -24,7 +24,7 @@ pub const OWNER: &str = "main";
 pub const TEXT: &str = "contained panics";
 const ABOUT: &str = "A bug ended an operation, and not the router; the log has its place.";
 
-static TEXTS: [ErrorText; 1] = [ErrorText { text: TEXT, about: ABOUT, severity: Severity::Error }];
+static TEXTS: [ErrorText; 1] = [ErrorText::new(TEXT, ABOUT, Severity::Error)];
 
 struct Known {
     pulses: Option<Arc<Pulses>>,

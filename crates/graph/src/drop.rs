@@ -86,6 +86,10 @@ drop_reasons! {
     /// Why `packet-loop` drops.
     pub enum LoopDrop {
         /// The packet passed more nodes than any packet may: nodes or features lead in a circle.
+        ///
+        /// Causes: features or hand-written edges that lead in a circle; a route through a tunnel to itself.
+        /// Check: trace a packet: `trace add`, `show trace` has the nodes that repeat.
+        /// See: `show trace`, `show features`.
         Loop = "packet loop",
     }
 }

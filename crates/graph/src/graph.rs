@@ -73,6 +73,8 @@ pub struct ErrorInfo {
     pub about: &'static str,
     /// Severity.
     pub severity: Severity,
+    /// What its declaration says.
+    pub declared: &'static ErrorText,
 }
 
 /// Counters of what happens outside any node.
@@ -325,7 +327,7 @@ impl Graph {
         self.claim_errors_of(&spec.name, spec.errors)
     }
 
-    fn claim_errors_of(&mut self, owner: &str, errors: &[ErrorText]) -> u32 {
+    fn claim_errors_of(&mut self, owner: &str, errors: &'static [ErrorText]) -> u32 {
         let n = errors.len();
         let base = self.free_errors.get_mut(&n).and_then(Vec::pop).unwrap_or(self.errors.len() as u32);
         for (k, e) in errors.iter().enumerate() {
@@ -333,7 +335,8 @@ impl Graph {
             if self.errors.len() <= at {
                 self.errors.push(None);
             }
-            self.errors[at] = Some(ErrorInfo { node: owner.to_owned(), text: e.text, about: e.about, severity: e.severity });
+            let (node, text, about, severity) = (owner.to_owned(), e.text, e.about, e.severity);
+            self.errors[at] = Some(ErrorInfo { node, text, about, severity, declared: e });
             // Names are unique by node and reason; a refusal only means that the directory is full.
             let _ = self.stats.symlink(&format!("/err/{owner}/{}", e.text), "/node/errors", at as u32);
         }

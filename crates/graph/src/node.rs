@@ -73,8 +73,43 @@ pub struct ErrorText {
     pub text: &'static str,
     /// What has happened, in a sentence; empty where the declaration says nothing.
     pub about: &'static str,
+    /// What it often comes from; empty where the sentence says enough.
+    pub causes: &'static str,
+    /// What to look at, and what to do about it; empty as above.
+    pub check: &'static str,
+    /// Commands and counters that belong to it, in backquotes; empty as above.
+    pub see: &'static str,
     /// Its severity.
     pub severity: Severity,
+}
+
+impl ErrorText {
+    /// A reason with the comment of its declaration: a sentence, and where more is to be said, paragraphs that begin with `Causes:`,
+    /// `Check:` and `See:`, in this order.
+    pub const fn new(text: &'static str, comment: &'static str, severity: Severity) -> Self {
+        let (rest, see) = split(comment, " See: ");
+        let (rest, check) = split(rest, " Check: ");
+        let (about, causes) = split(rest, " Causes: ");
+        Self { text, about, causes, check, see, severity }
+    }
+}
+
+/// What stands before a mark, and what behind it; all and nothing where it is not there.
+const fn split(text: &'static str, mark: &str) -> (&'static str, &'static str) {
+    let (bytes, mark) = (text.as_bytes(), mark.as_bytes());
+    let mut at = 0;
+    while at + mark.len() <= bytes.len() {
+        let mut same = 0;
+        while same < mark.len() && bytes[at + same] == mark[same] {
+            same += 1;
+        }
+        if same == mark.len() {
+            let (before, rest) = text.split_at(at);
+            return (before.trim_ascii(), rest.split_at(same).1.trim_ascii());
+        }
+        at += 1;
+    }
+    (text.trim_ascii(), "")
 }
 
 /// The reasons for which a node drops, and other events that it counts; made by [`crate::drop_reasons!`].
@@ -131,13 +166,17 @@ macro_rules! next_nodes {
 }
 
 /// Declares the drop reasons of a node; `info` marks what is counted without being an error. The doc comment of a reason is what
-/// the reference says of it.
+/// the reference says of it, and `explain drop`: [`ErrorText::new`].
 ///
 /// ```
 /// quiver_graph::drop_reasons! {
 ///     /// Why ip4-input drops.
 ///     pub enum Drop {
 ///         /// The packet has passed as many routers as it may.
+///         ///
+///         /// Causes: a routing loop.
+///         /// Check: `traceroute` from the source.
+///         /// See: `show ip fib ADDRESS`.
 ///         TtlExpired = "ip4 ttl <= 1",
 ///         /// The router answered.
 ///         Sent = "replies sent" (info),
@@ -155,11 +194,7 @@ macro_rules! drop_reasons {
         $vis enum $name { $($(#[doc = $about])* #[doc = concat!("`", $text, "`")] $variant),+ }
         impl $crate::DropReasons for $name {
             const TEXTS: &'static [$crate::ErrorText] =
-                &[$($crate::ErrorText {
-                    text: $text,
-                    about: concat!($($about),*).trim_ascii(),
-                    severity: $crate::drop_reasons!(@severity $($kind)?),
-                }),+];
+                &[$($crate::ErrorText::new($text, concat!($($about),*), $crate::drop_reasons!(@severity $($kind)?))),+];
             #[inline(always)]
             fn index(self) -> u16 { self as u16 }
         }
@@ -372,4 +407,39 @@ pub trait InputNode: Send + 'static {
 
     /// Access for the control side to the concrete node (queues are added and removed so).
     fn as_any(&mut self) -> &mut dyn std::any::Any;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    drop_reasons! {
+        /// Reasons with more and with less to say.
+        enum Why {
+            /// It says all: causes
+            /// and what to do are plain.
+            Short = "short",
+            /// More is to be said.
+            ///
+            /// Causes: one thing; another
+            /// thing.
+            /// Check: `show this`, then that.
+            /// See: `show this`, `show that`.
+            Long = "long" (info),
+            /// Only what to look at.
+            ///
+            /// Check: the cable.
+            Part = "part",
+        }
+    }
+
+    #[test]
+    fn a_comment_is_a_sentence_and_what_more_there_is() {
+        let [short, long, part] = Why::TEXTS else { panic!("three reasons") };
+        assert_eq!((short.about, short.causes, short.check), ("It says all: causes and what to do are plain.", "", ""));
+        assert_eq!((long.about, long.causes), ("More is to be said.", "one thing; another thing."));
+        assert_eq!((long.check, long.see), ("`show this`, then that.", "`show this`, `show that`."));
+        assert_eq!((part.about, part.causes, part.check, part.see), ("Only what to look at.", "", "the cable.", ""));
+        assert_eq!([Why::Short, Why::Long, Why::Part].map(DropReasons::index), [0, 1, 2]);
+    }
 }

@@ -826,16 +826,43 @@ drop_reasons! {
     /// Why a device's tx node drops.
     pub enum TxDrop {
         /// The device's transmit queue is full: packets come faster than the device sends.
+        ///
+        /// Causes: the link is slower than the traffic; a burst is longer than the ring; the peer of a memif, TAP or veth does not
+        /// read; transmit descriptors are few.
+        /// Check: compare the rate of the interface with its link. Give the interface more descriptors, or the peer more
+        /// processor.
+        /// See: `show interface`, `show hardware-interfaces`, `/if/tx-error`.
         NoRoom = "no free tx slots",
         /// The interface is down.
+        ///
+        /// Causes: the interface was set down while packets for it were on their way.
+        /// Check: `show interface`, then `set interface state IF up`.
+        /// See: `show interface`, `set interface state IF up`.
         Down = "interface is down",
         /// The thread has no transmit queue of this device.
+        ///
+        /// Causes: there are more threads than transmit queues.
+        /// Check: `show hardware-interfaces` shows the queues; create the interface with more of them.
+        /// See: `show hardware-interfaces`, `show threads`.
         NoQueue = "no tx queue",
         /// The device is gone or down.
+        ///
+        /// Causes: the link is down, a memif peer has disconnected, or Linux' interface was deleted or set down.
+        /// Check: `show hardware-interfaces IF` and `show logging`; on Linux, `ip link show`.
+        /// See: `show hardware-interfaces`, `show logging`, `show memif`.
         NoDevice = "device is gone or down",
         /// The frame is larger than the device can send.
+        ///
+        /// Causes: the MTU of the interface is larger than that of the device or of Linux' interface; a super-frame (GSO) for a
+        /// device that cannot segment.
+        /// Check: `show interface` and `ip link show`: make both MTUs equal (`set interface mtu`).
+        /// See: `show interface`, `set interface mtu`.
         TooLarge = "frame is larger than the device takes",
         /// The device's driver did not take the frame.
+        ///
+        /// Causes: the driver found a descriptor that it cannot send.
+        /// Check: `show logging` and `show hardware-interfaces IF` for errors of the driver.
+        /// See: `show logging`, `show hardware-interfaces`.
         Refused = "refused by the device",
     }
 }

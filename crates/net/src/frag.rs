@@ -30,12 +30,22 @@ drop_reasons! {
         /// A fragment was sent.
         Sent = "number of sent fragments" (info),
         /// The packet is larger than the MTU and must not be cut; its sender gets an ICMP error.
+        ///
+        /// Causes: the next link has a smaller MTU, a tunnel among others, and the sender does path MTU discovery. It is normal in
+        /// small numbers; it is a black hole where the ICMP error is filtered on its way to the sender.
+        /// Check: `show interface` for the MTU, `ping DESTINATION size N` for what passes; let ICMP pass, or lower the MTU at the
+        /// sender.
+        /// See: `show interface`, `set interface mtu`, `set ip pmtu`.
         DontFragment = "can't fragment this packet",
         /// The headers that each fragment would need are larger than the MTU allows.
         Header = "can't fragment header",
         /// The headers do not agree with the packet's length.
         Malformed = "malformed packet",
         /// No packet buffer was free for a fragment.
+        ///
+        /// Causes: the buffer pool is exhausted.
+        /// Check: `show buffers`: raise `buffers { buffers-per-numa N }` in startup.conf.
+        /// See: `show buffers`, `/buffer-pools/<pool>/available`.
         Memory = "could not allocate buffer",
     }
 }

@@ -42,6 +42,10 @@ drop_reasons! {
     /// Why packets are not handed over, and how many are.
     enum Drop {
         /// The queue to the worker that should take the packet is full.
+        ///
+        /// Causes: one worker gets more than it can process: a single large flow, or too few workers.
+        /// Check: `show threads` and `show runtime` for the load of each worker; more workers, or another placement of queues.
+        /// See: `show runtime summary`, `show interface rss`, `set interface rss`.
         Congestion = "congestion drop",
         /// The packet went to the worker that its flow belongs to.
         Handed = "packets handed off" (info),

@@ -22,6 +22,7 @@
 #![cfg(target_os = "linux")]
 
 mod bpf;
+mod browser;
 mod capture;
 mod host;
 pub mod hostile;
@@ -39,6 +40,7 @@ mod user;
 mod vppctl;
 
 pub use bpf::xdp_programs;
+pub use browser::Browser;
 pub use capture::Capture;
 pub use host::Host;
 pub use link::{LinkOptions, Offloads};

@@ -18,6 +18,12 @@ drop_reasons! {
     /// Why a packet is dropped.
     pub enum Drop {
         /// No route leads back to the source, or, with `strict`, not by the interface that the packet came from.
+        ///
+        /// Causes: a forged source address; asymmetric routing with `strict`; a host with a wrong address; a route back that is
+        /// missing.
+        /// Check: `show ip fib SOURCE`: it must lead back, with `strict` by the same interface. Use `loose` where paths are
+        /// asymmetric, or accept a prefix.
+        /// See: `show urpf`, `set urpf`, `show ip fib ADDRESS`.
         Source = "uRPF Drop",
     }
 }

@@ -40,6 +40,11 @@ drop_reasons! {
         /// The router has no session with the discriminator that the packet names.
         UnknownDiscriminator = "no session with this discriminator",
         /// The router has no session with the sender.
+        ///
+        /// Causes: the other side has a session with this router, and this router has none with it, or has it with another address
+        /// or interface.
+        /// Check: `show bfd sessions`; add the session, or correct its addresses.
+        /// See: `show bfd sessions`, `bfd udp session add`.
         UnknownPeer = "no session with this peer",
         /// The session that the packet names is with another peer or on another interface.
         OtherPeer = "session is with another peer or on another interface",

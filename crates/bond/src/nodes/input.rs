@@ -18,6 +18,11 @@ drop_reasons! {
     /// What is counted.
     pub enum Event {
         /// A member that must not receive now did: the standby of an active-backup bond, or one whose partner has not agreed yet.
+        ///
+        /// Causes: a switch sends to the standby link: broadcasts are normal there; other frames say that the switch has no bond
+        /// on these ports.
+        /// Check: `show bond details`; check the configuration of the switch.
+        /// See: `show bond details`, `show lacp`.
         Standby = "received by a member that is not active",
         /// A frame for the link itself, such as LLDP or a pause frame, stayed with the member.
         Link = "frames of one link, left to the member" (info),

@@ -11,8 +11,16 @@ drop_reasons! {
     /// Why packets do not leave.
     pub enum Drop {
         /// No member of the bond can send: all are down, or there is none.
+        ///
+        /// Causes: all links of the bond are down; with LACP, the other side has not agreed.
+        /// Check: `show bond details` and `show lacp`.
+        /// See: `show bond details`, `show lacp`.
         NoMember = "no active member",
         /// No packet buffer was free for the copy to one of the members.
+        ///
+        /// Causes: the buffer pool is exhausted.
+        /// Check: `show buffers`: raise `buffers { buffers-per-numa N }` in startup.conf.
+        /// See: `show buffers`.
         NoBuffer = "no buffer for a copy",
     }
 }

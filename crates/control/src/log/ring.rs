@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::output::Output;
 use super::{Level, journal};
-use crate::calendar::Civil;
+use quiver_command::calendar::Civil;
 
 /// A line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]

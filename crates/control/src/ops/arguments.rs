@@ -90,6 +90,14 @@ pub const ARGUMENTS: &[(&str, &[Argument])] = &[
             ("[atomic]", "atomic", "All of it or nothing: where a command fails, what was configured before comes back"),
         ],
     ),
+    (
+        "explain drop",
+        &[(
+            "[<reason>]",
+            "reason",
+            "Reason, as `show errors` prints it or with dashes for blanks, or a part of it; NODE.REASON: of one node; all that were counted unless given",
+        )],
+    ),
     ("ip neighbor", NEIGHBOR),
     ("set ip neighbor", NEIGHBOR),
     (

@@ -10,8 +10,8 @@ use quiver_graph::clock::Source;
 use quiver_net::Router;
 use serde::Serialize;
 
-use crate::calendar::Civil;
 use crate::system::System;
+use quiver_command::calendar::Civil;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {

@@ -33,6 +33,7 @@ pub const EXAMPLES: &[&str] = &[
     "enable ip6 interface host-eth1",
     "event-logger save events.elog",
     "exec setup.cli",
+    "explain drop no route",
     "ip neighbor host-eth1 10.0.0.2 02:00:00:00:00:02 static",
     "ip route add 192.0.2.0/24 via 10.0.0.2 host-eth1",
     "ip table add 5 name blue",

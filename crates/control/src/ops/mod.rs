@@ -18,6 +18,7 @@ pub mod configuration;
 pub mod errors;
 pub mod events;
 pub mod examples;
+pub mod explain;
 pub mod features;
 pub mod graph;
 pub mod host_interface;
@@ -62,6 +63,7 @@ pub fn register(registry: &mut Registry<Router>) {
     rollback::register(registry);
     errors::register(registry);
     events::register(registry);
+    explain::register(registry);
     features::register(registry);
     graph::register(registry);
     logging::register(registry);

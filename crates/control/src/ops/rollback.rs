@@ -13,10 +13,10 @@ use quiver_net::Router;
 use serde::Serialize;
 
 use super::configuration::Checkpoint;
-use crate::calendar::Civil;
 use crate::checkpoints::{Checkpoints, Heading, Keep, Load};
 use crate::journal::Journal;
 use crate::system::System;
+use quiver_command::calendar::Civil;
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {

@@ -12,8 +12,8 @@ use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
 use super::node::no_such_node;
-use crate::calendar::Civil;
 use crate::system::System;
+use quiver_command::calendar::Civil;
 
 /// What is kept between commands.
 #[derive(Debug, Clone, Default)]

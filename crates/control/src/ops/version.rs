@@ -9,8 +9,8 @@ use quiver_command::request::Execute;
 use quiver_net::Router;
 use serde::Serialize;
 
-use crate::calendar::Civil;
 use crate::system::System;
+use quiver_command::calendar::Civil;
 
 /// The version, as it is written everywhere: `v0.1.0-release`.
 pub fn version() -> String {

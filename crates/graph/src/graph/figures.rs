@@ -77,6 +77,12 @@ impl Graph {
         result
     }
 
+    /// All drop reasons and counted events with their sums over all threads.
+    pub fn error_sums(&self) -> impl Iterator<Item = (&ErrorInfo, u64)> {
+        let sum = |i: usize| (0..self.stats.threads()).map(|thread| self.shared.errors.get(thread, i as u32)).sum::<u64>();
+        self.errors.iter().enumerate().filter_map(move |(i, error)| Some((error.as_ref()?, sum(i))))
+    }
+
     /// The reason behind an error code.
     pub fn error(&self, code: u32) -> Option<&ErrorInfo> {
         self.errors.get(code as usize).and_then(Option::as_ref)

@@ -9,6 +9,10 @@ drop_reasons! {
     /// Why packets do not reach Linux.
     pub enum Drop {
         /// The interface is not mirrored into Linux.
+        ///
+        /// Causes: a packet for a daemon in Linux came in on an interface that is not mirrored.
+        /// Check: `show lcp`, then `lcp create IF host-if NAME`.
+        /// See: `show lcp`, `lcp create`.
         NoPair = "interface has no pair",
         /// The packet has no Ethernet header any more, which Linux would need.
         NoHeader = "ethernet header is gone",

@@ -22,6 +22,10 @@ drop_reasons! {
     /// Why packets are dropped.
     pub enum Drop {
         /// The queue to the worker that owns the session is full.
+        ///
+        /// Causes: the worker that owns the session gets more than it can process.
+        /// Check: `show runtime` for the load of each worker; more workers for NAT44 (`set nat workers`).
+        /// See: `show runtime summary`, `set nat workers`.
         Congestion = "NAT44 handoff congestion drop",
     }
 }

@@ -30,16 +30,37 @@ drop_reasons! {
         /// NAT44 was disabled while the packet was on its way.
         Off = "NAT44 is not enabled",
         /// The packet belongs to no session and no static mapping, and may not begin a session.
+        ///
+        /// Causes: a packet from outside for a port that no session and no static mapping has (scans are normal); a session that
+        /// timed out.
+        /// Check: `show nat44 sessions filter o2i daddr ADDRESS dport PORT`; for services inside, `nat44 add static mapping`.
+        /// See: `show nat44 sessions`, `show nat44 static mappings`, `nat44 add static mapping`.
         NoTranslation = "no translation",
         /// All ports of the pool that could serve the flow are in use.
+        ///
+        /// Causes: more flows to one destination than the addresses of the pool have ports.
+        /// Check: `show nat44 summary`; add addresses to the pool (`nat44 add address`), or shorten the timeouts.
+        /// See: `show nat44 summary`, `nat44 add address`, `set nat timeout`.
         Ports = "out of ports",
         /// The limit of sessions is reached.
+        ///
+        /// Causes: more flows than `nat44 plugin enable sessions N` allows, or an attack or a scan from inside.
+        /// Check: `show nat44 summary`; enable NAT44 with more sessions, or shorten the timeouts.
+        /// See: `show nat44 summary`, `set nat timeout`, `/nat44-ed/max-cfg-sessions`.
         Sessions = "maximum sessions exceeded",
         /// The inside host has as many sessions as one host may have.
+        ///
+        /// Causes: one inside host has very many flows: a scan, a peer-to-peer client, a NAT of another kind behind it.
+        /// Check: `show nat44 sessions filter i2o saddr ADDRESS`.
+        /// See: `show nat44 sessions`, `show nat44 summary`.
         Host = "maximum user sessions exceeded",
         /// There is no memory for a session.
         Memory = "no memory for a session",
         /// The pool has no address for this table.
+        ///
+        /// Causes: no address was added, or none for the table of the outside interface.
+        /// Check: `show nat44 addresses`, then `nat44 add address`.
+        /// See: `show nat44 addresses`, `nat44 add address`.
         NoAddress = "no address in the pool",
         /// The packet is too short for the header that is to be translated.
         Short = "NAT44 truncated packet",
@@ -50,6 +71,10 @@ drop_reasons! {
         /// A fragment arrived before the first one, which has the ports.
         EarlyFragment = "fragment before its first",
         /// A TCP segment that begins no connection belongs to no session.
+        ///
+        /// Causes: a connection that began before NAT44 did, or whose session has timed out; the way back goes past the router.
+        /// Check: `show nat timeouts`: raise the timeout of established TCP connections, or have the applications use keep-alives.
+        /// See: `show nat timeouts`, `set nat timeout`.
         NonSyn = "non-SYN packet try to create session",
         /// A session was created.
         Begun = "sessions created" (info),

@@ -24,14 +24,31 @@ drop_reasons! {
     /// Why frames are dropped.
     pub enum Drop {
         /// The frame is for another MAC address than the interface's.
+        ///
+        /// Causes: a switch floods frames of other hosts to the router; a neighbor has an old MAC address of the router; the
+        /// interface is promiscuous.
+        /// Check: `show hardware-interfaces` for the MAC address, and the neighbor's ARP cache. Flooded frames are harmless.
+        /// See: `show hardware-interfaces`, `set interface promiscuous`.
         OtherMac = "l3 mac mismatch",
         /// No node handles frames with this EtherType.
+        ///
+        /// Causes: protocols of the link that the router does not take part in: LLDP, spanning tree, PPPoE, MPLS.
+        /// Check: nothing, if these are not meant for the router. A capture of drops shows what they are.
+        /// See: `pcap trace drop`.
         UnknownType = "unknown ethernet type",
         /// The frame has a length instead of an EtherType; such frames are not handled.
+        ///
+        /// Causes: a switch speaks spanning tree or CDP.
+        /// Check: nothing; switch it off at the port of the switch if the count disturbs.
+        /// See: `pcap trace drop`.
         Llc = "unsupported llc/snap frame",
         /// The frame is shorter than an Ethernet header.
         Short = "ethernet frame too short",
         /// The interface is down.
+        ///
+        /// Causes: frames arrive at an interface that was created and never set up, or was set down.
+        /// Check: `show interface`, then `set interface state IF up`.
+        /// See: `show interface`, `set interface state IF up`.
         Down = "interface is down",
     }
 }

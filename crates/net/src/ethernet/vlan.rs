@@ -21,10 +21,23 @@ drop_reasons! {
     /// Why tagged frames are dropped.
     pub enum Drop {
         /// No sub-interface has the frame's VLAN tags.
+        ///
+        /// Causes: the port of the switch is a trunk with more VLANs than the router has sub-interfaces for; a sub-interface
+        /// matches another number of tags (`exact-match`) or another EtherType (dot1ad).
+        /// Check: `show interface`, and a capture of drops for the tags; then `create sub-interfaces IF VLAN`.
+        /// See: `create sub-interfaces`, `pcap trace drop`.
         UnknownVlan = "unknown vlan",
         /// The sub-interface is down.
+        ///
+        /// Causes: the sub-interface was created and never set up, or was set down.
+        /// Check: `set interface state IF.VLAN up`.
+        /// See: `show interface`, `set interface state IF up`.
         Down = "subinterface down",
         /// The frame is for another MAC address than the interface's.
+        ///
+        /// Causes: a switch floods frames of other hosts to the router; a neighbor has an old MAC address of the router.
+        /// Check: `show hardware-interfaces` for the MAC address, and the neighbor's ARP cache. Flooded frames are harmless.
+        /// See: `show hardware-interfaces`.
         OtherMac = "l3 mac mismatch",
         /// No node handles frames with this EtherType.
         UnknownType = "unknown ethernet type",

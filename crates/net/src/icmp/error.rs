@@ -20,10 +20,21 @@ drop_reasons! {
         /// A sender was told that its packet is larger than the MTU.
         TooBigSent = "packet too big response sent" (info),
         /// A sender was told that its packet's TTL or hop limit has run out.
+        ///
+        /// Causes: a traceroute through the router, or a routing loop: two routers send the packet to each other until its TTL or
+        /// hop limit has run out.
+        /// Check: `traceroute` from the source; the addresses that repeat are the loop. Compare `show ip fib ADDRESS` on these
+        /// routers.
+        /// See: `show ip fib ADDRESS`, `set ip icmp-rate-limit`.
         TimeExceededSent = "hop limit exceeded response sent" (info),
         /// A sender was told that a header cannot be handled.
         ProblemSent = "parameter problem response sent" (info),
         /// More errors were due than the limit allows (`set ip icmp-rate-limit`).
+        ///
+        /// Causes: a scan, a routing loop, or many packets without a route.
+        /// Check: look for what else is counted: the errors are about these packets. Raise the limit with `set ip icmp-rate-limit`
+        /// only if hosts miss them.
+        /// See: `show errors`, `set ip icmp-rate-limit`.
         RateLimited = "error message rate limited",
         /// The packet is an ICMP error itself; no error is sent about one.
         AboutError = "no error about an error message",
@@ -36,6 +47,10 @@ drop_reasons! {
         /// The packet's header is damaged, so its source cannot be trusted.
         Malformed = "no error about a malformed header",
         /// The interface has no address from which the error could come.
+        ///
+        /// Causes: the interface that the packet came from has no address.
+        /// Check: `show interface address`; give it an address or make it unnumbered.
+        /// See: `show interface address`, `set interface unnumbered`.
         NoSource = "no address to send an error from",
         /// There is no room in the packet for the headers of an error.
         NoRoom = "no room for the headers of an error",

@@ -22,6 +22,11 @@ drop_reasons! {
         /// The message is shorter than its type demands.
         Length = "payload length too small for type",
         /// The checksum of the message is wrong.
+        ///
+        /// Causes: a damaged packet, or a sender that leaves checksums to a device that does not fill them in (virtual machines,
+        /// veth).
+        /// Check: on Linux' side of a TAP or veth, `ethtool -K IF tx off`; else `show hardware-interfaces` for receive errors.
+        /// See: `show hardware-interfaces`.
         Checksum = "bad icmp checksum",
     }
 }

@@ -12,8 +12,18 @@ drop_reasons! {
     /// Why an interface's end drops.
     pub enum OutputDrop {
         /// The interface that the packet should leave by is down.
+        ///
+        /// Causes: `set interface state IF down`; the interface was created and never set up; a route leads to an interface that
+        /// somebody took down.
+        /// Check: `show interface`, then `set interface state IF up`.
+        /// See: `show interface`, `set interface state IF up`.
         Down = "interface is down",
         /// The interface that the packet should leave by has no device (any more).
+        ///
+        /// Causes: the device was removed, or the interface has not been attached to one yet; a loopback interface outside of a
+        /// bridge has none.
+        /// Check: `show hardware-interfaces IF`, and the log.
+        /// See: `show hardware-interfaces`, `show logging`.
         NoDevice = "interface has no device",
     }
 }

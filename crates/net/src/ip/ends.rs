@@ -15,12 +15,32 @@ drop_reasons! {
     /// Why a lookup's answer is to drop.
     pub enum RouteDrop {
         /// The table has no route for the destination.
+        ///
+        /// Causes: a default route or a static route is missing; the routing daemon is not connected; the packet came in on an
+        /// interface of another table (VRF).
+        /// Check: ask the table which route decides: `show ip fib ADDRESS`, with `table ID` for a VRF. Add the route (`ip route
+        /// add`), or check the daemon that should.
+        /// See: `show ip fib ADDRESS`, `show ip6 fib ADDRESS`, `ip route add`.
         NoRoute = "no route",
         /// The route says to drop (`via drop`).
+        ///
+        /// Causes: a blackhole route, configured or learned from a routing daemon.
+        /// Check: find the route with `show ip fib ADDRESS detail`: it also names the source that added it.
+        /// See: `show ip fib ADDRESS detail`.
         ByRoute = "dropped by a route",
         /// The destination is a special address that is never forwarded.
+        ///
+        /// Causes: a host uses 0.0.0.0, 240.0.0.0/4, or a link-local address beyond its link.
+        /// Check: find the sender by a trace or a capture of drops, and correct its addresses.
+        /// See: `pcap trace drop`.
         Special = "special address",
         /// The route is there, and none of its paths can be used now.
+        ///
+        /// Causes: the interfaces of all next hops are down; BFD has taken the paths down; the next hops of a recursive route have
+        /// no route.
+        /// Check: `show ip fib ADDRESS detail` lists the paths and why each is unusable; then check the interfaces and BFD
+        /// sessions.
+        /// See: `show ip fib ADDRESS detail`, `show interface`, `show bfd sessions`.
         NoPath = "route without a path that is up",
     }
 }
@@ -83,6 +103,10 @@ drop_reasons! {
     /// Why a packet gets no answer.
     pub enum NullDrop {
         /// The route says to drop without an answer (`via null`).
+        ///
+        /// Causes: a route with `via null`, configured or learned from a routing daemon.
+        /// Check: `show ip fib ADDRESS detail` shows the route and its source.
+        /// See: `show ip fib ADDRESS detail`.
         Silent = "null routes",
     }
 }
@@ -135,6 +159,10 @@ drop_reasons! {
     /// Why multicast is dropped.
     pub enum MulticastDrop {
         /// The destination is a group, and there are no multicast routes.
+        ///
+        /// Causes: hosts and routers on the link use multicast (mDNS, SSDP, OSPF, IGMP), which is normal and harmless.
+        /// Check: nothing, unless the router should forward multicast, which it cannot.
+        /// See: `show ip fib`.
         NoRoute = "no multicast route",
     }
 }

@@ -35,6 +35,11 @@ drop_reasons! {
         /// The header says that the packet is longer than what arrived.
         BadLength = "ip4 length > l2 length",
         /// The checksum of the header is wrong: the packet was damaged on its way.
+        ///
+        /// Causes: a damaged cable, transceiver or network card on the way; a sender that leaves checksums to a device that does
+        /// not fill them in (virtual machines, veth).
+        /// Check: `show hardware-interfaces` for receive errors; on Linux' side of a TAP or veth, `ethtool -K IF tx off`.
+        /// See: `show hardware-interfaces`, `/if/rx-error`.
         BadChecksum = "bad ip4 checksum",
         /// The EtherType says IPv4, the version field does not.
         BadVersion = "ip4 version != 4",
@@ -43,16 +48,29 @@ drop_reasons! {
         /// The options of the header do not add up.
         BadOptions = "malformed ip4 options",
         /// The sender prescribes the path (source route), which is refused.
+        ///
+        /// Causes: a diagnostic tool or an attack.
+        /// Check: nothing; source routes are refused on purpose. A capture shows the sender.
+        /// See: `pcap trace drop`.
         SourceRoute = "ip4 source route option",
         /// A TCP fragment at such an offset that it would overwrite part of the first fragment's TCP header.
         FragmentOffsetOne = "ip4 fragment offset == 1",
         /// The source address is a group, a broadcast or a loopback address.
+        ///
+        /// Causes: a misconfigured or forged sender.
+        /// Check: find the sender by its MAC address in a capture of drops.
+        /// See: `pcap trace drop`.
         Source = "ip4 source address cannot be one",
         /// The destination address is one that no packet on a link may have, such as 127.0.0.1 or 0.0.0.0.
         Destination = "ip4 destination address cannot be one",
         /// A packet for one host came in a frame for all.
         LinkBroadcast = "ip4 unicast in a link broadcast",
         /// The interface has no IPv4 address.
+        ///
+        /// Causes: the interface has no address; the address is on the parent and the packets come in on a sub-interface, or the
+        /// other way round.
+        /// Check: `show interface address`, then `set interface ip address IF ADDRESS/LENGTH`, or `set interface unnumbered`.
+        /// See: `show interface address`, `set interface ip address`.
         NotEnabled = "ip4 not enabled on the interface",
     }
 }
@@ -73,6 +91,11 @@ drop_reasons! {
         /// A packet for one host came in a frame for a group.
         LinkMulticast = "ip6 unicast in a link multicast",
         /// The interface has no IPv6 address and IPv6 is not enabled on it.
+        ///
+        /// Causes: the interface has no IPv6 address, and IPv6 was not enabled on it; hosts on the link send router solicitations
+        /// and neighbor discovery by themselves.
+        /// Check: `show ip6 interface`, then `enable ip6 interface IF` or `set interface ip address IF ADDRESS/LENGTH`.
+        /// See: `show ip6 interface`, `set interface ip address`.
         NotEnabled = "ip6 not enabled on the interface",
     }
 }

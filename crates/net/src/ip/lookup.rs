@@ -281,6 +281,10 @@ drop_reasons! {
     /// Why a lookup in another table drops.
     pub enum LookupDrop {
         /// Routes lead from table to table without an end.
+        ///
+        /// Causes: routes with `via table` (`ip4-lookup-in-table`) that point at one another.
+        /// Check: follow the routes of the address from table to table: `show ip fib table ID ADDRESS`.
+        /// See: `show ip fib table ID ADDRESS`.
         Loop = "lookup loop between tables",
     }
 }

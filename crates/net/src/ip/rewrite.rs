@@ -30,6 +30,10 @@ drop_reasons! {
     /// Why packets are dropped.
     pub enum RewriteDrop {
         /// The neighbor to which the route leads was removed meanwhile.
+        ///
+        /// Causes: a neighbor timed out or was removed, or its interface was deleted, while packets to it were on their way.
+        /// Check: a few are normal after such a change. If the count keeps rising: `show ip neighbors` and `show adj`.
+        /// See: `show ip neighbors`, `show adj`.
         NoAdjacency = "no such adjacency",
         /// There is no room in front of the packet for the header of the link.
         NoHeadroom = "no room for the link header",

@@ -31,14 +31,30 @@ drop_reasons! {
         /// A filter of the forwarding table names this MAC address (`l2fib add ... filter`).
         Filtered = "l2fib filter",
         /// The source address is a static entry of another port.
+        ///
+        /// Causes: a station with a static entry moved to another port, or a loop or forged frames.
+        /// Check: `show l2fib verbose`; remove the static entry if the station has moved.
+        /// See: `show l2fib verbose`, `l2fib del`.
         MoveViolation = "L2 mac move violation",
         /// The destination is on the port that the frame came from.
+        ///
+        /// Causes: a switch has not learned yet where the station is, and floods: normal in small numbers.
+        /// Check: `show l2fib verbose` for the port of the station.
+        /// See: `show l2fib verbose`.
         Reflected = "L2 reflection",
         /// The destination is on a port of the same split-horizon group.
         SplitHorizon = "L2 split horizon",
         /// Forwarding is off in the bridge domain or on the port.
+        ///
+        /// Causes: `set bridge-domain forward` is off.
+        /// Check: `show bridge-domain ID detail`.
+        /// See: `show bridge-domain`, `set bridge-domain forward`.
         ForwardingOff = "L2 forwarding is off",
         /// The destination is not known, and unknown ones are not flooded here.
+        ///
+        /// Causes: `set bridge-domain uu-flood` or `set interface l2 flood` is off, and the station has aged out or never spoke.
+        /// Check: `show bridge-domain ID detail`; switch flooding on, or enter the station with `l2fib add`.
+        /// See: `show bridge-domain`, `l2fib add`.
         Unknown = "L2 unknown unicast, flooding is off",
         /// The destination is a group or all, and those are not flooded here.
         Groups = "L2 multicast, flooding is off",

@@ -16,6 +16,10 @@ drop_reasons! {
     /// Why frames are dropped.
     pub enum Drop {
         /// The bridge's own interface (BVI) is down.
+        ///
+        /// Causes: the interface of the bridge domain was never set up.
+        /// Check: `set interface state IF up` for the BVI.
+        /// See: `show bridge-domain`, `set interface state IF up`.
         Down = "BVI is down",
         /// A frame for one host reached the BVI and has another MAC address than the BVI's.
         OtherMac = "BVI L3 mac mismatch",

@@ -15,8 +15,16 @@ drop_reasons! {
     /// Why frames are dropped.
     pub enum Drop {
         /// The bridge domain has no other port to flood to.
+        ///
+        /// Causes: the bridge domain has one port only, or the others are down or in the same split-horizon group.
+        /// Check: `show bridge-domain ID detail`.
+        /// See: `show bridge-domain`.
         NoPort = "L2 flood, no port to send to",
         /// No packet buffer was free for the copy to one of the ports.
+        ///
+        /// Causes: the buffer pool is exhausted.
+        /// Check: `show buffers`: raise `buffers { buffers-per-numa N }` in startup.conf.
+        /// See: `show buffers`.
         NoBuffer = "L2 flood, no buffer for a copy",
     }
 }

@@ -46,6 +46,10 @@ drop_reasons! {
     /// Why frames are dropped.
     pub enum Drop {
         /// The tag rewrite of the interface wants to take off tags that the frame does not have.
+        ///
+        /// Causes: untagged frames on a port whose tag rewrite pops tags.
+        /// Check: compare `set interface l2 tag-rewrite` with the tags in a capture.
+        /// See: `set interface l2 tag-rewrite`, `pcap trace drop`.
         NoTag = "frame has not the tags to take off",
         /// There is no room in front of the frame for a tag.
         NoRoom = "no room for a tag",

@@ -20,14 +20,32 @@ drop_reasons! {
     /// Why packets for this router are dropped.
     pub enum Drop {
         /// The router does not handle this protocol.
+        ///
+        /// Causes: a protocol of a routing daemon (OSPF, VRRP) or of a tunnel, addressed to the router, for which no plugin is on.
+        /// Check: to give such packets to a daemon in Linux, mirror the interface: `lcp create`. `show plugins` lists what is on.
+        /// See: `show lcp`, `show plugins`.
         UnknownProtocol = "unknown ip protocol",
         /// The checksum of the TCP segment is wrong.
+        ///
+        /// Causes: a damaged packet, or a sender that leaves checksums to a device that does not fill them in (virtual machines,
+        /// veth).
+        /// Check: on Linux' side of a TAP or veth, `ethtool -K IF tx off`; else `show hardware-interfaces` for receive errors.
+        /// See: `show hardware-interfaces`.
         TcpChecksum = "bad tcp checksum",
         /// The checksum of the UDP datagram is wrong.
+        ///
+        /// Causes: a damaged packet, or a sender that leaves checksums to a device that does not fill them in (virtual machines,
+        /// veth).
+        /// Check: on Linux' side of a TAP or veth, `ethtool -K IF tx off`; else `show hardware-interfaces` for receive errors.
+        /// See: `show hardware-interfaces`.
         UdpChecksum = "bad udp checksum",
         /// The lengths in the UDP and IP headers do not agree.
         UdpLength = "inconsistent udp/ip lengths",
         /// The source address is one of the router's own.
+        ///
+        /// Causes: a loop in the network, or a host that uses an address of the router.
+        /// Check: find the sender by its MAC address in a capture of drops.
+        /// See: `pcap trace drop`, `show interface address`.
         Spoofed = "spoofed local-address packet drops",
         /// The source address is no host's.
         Source = "source address not valid",

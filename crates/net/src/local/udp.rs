@@ -14,6 +14,11 @@ drop_reasons! {
     /// Why UDP datagrams are dropped.
     pub enum Drop {
         /// Nothing in the router takes datagrams for this port.
+        ///
+        /// Causes: a client of a service that the router does not have (DNS, SNMP, NTP), or that a daemon in Linux has without a
+        /// mirrored interface.
+        /// Check: `show udp ports` lists what the router takes. For daemons in Linux: `lcp create`.
+        /// See: `show udp ports`, `show lcp`.
         NoListener = "No listener for dst port",
         /// A datagram for such a port gets an ICMP error.
         PortUnreachable = "port unreachable asked for" (info),

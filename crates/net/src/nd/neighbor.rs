@@ -36,6 +36,10 @@ drop_reasons! {
         /// A neighbor asked for an address whose uniqueness the router still checks.
         Tentative = "neighbor solicitations for tentative addresses",
         /// A neighbor uses an address of this router: two machines have the same address.
+        ///
+        /// Causes: another host or router on the link has the same address.
+        /// Check: find it by the sender's MAC address in a capture of drops, and change one of the two.
+        /// See: `show ip6 interface`, `pcap trace drop`.
         Duplicate = "own address used by a neighbor",
         /// A message that the router sent came back to it: a loop in the network.
         Own = "own message came back",

@@ -31,16 +31,43 @@ drop_reasons! {
         /// The router asked for the MAC address of a next hop.
         RequestSent = "ARP requests sent" (info),
         /// The next hop was asked for a moment ago; this packet is not held.
+        ///
+        /// Causes: many packets for a host that has not answered yet: normal for the first packets of a flow, a scan or a host
+        /// that is down otherwise.
+        /// Check: `show ip neighbors` for the next hop; ping it from its own link.
+        /// See: `show ip neighbors`, `set ip neighbor`.
         Throttled = "ARP requests throttled",
         /// One source wants more unknown neighbors than it may.
+        ///
+        /// Causes: a host scans a subnet behind the router.
+        /// Check: find the source by a capture of drops, and stop the scan or block it.
+        /// See: `pcap trace drop`, `show ip neighbor-stats`.
         SourceThrottled = "ARP requests throttled, source wants too many",
         /// More packets wait for the neighbor than are held; this one gave way to a later one.
+        ///
+        /// Causes: a flow began at full rate before its next hop was known.
+        /// Check: nothing, if the neighbor answers: only the first packets are lost. Otherwise see `neighbour does not answer`.
+        /// See: `show ip neighbors`, `explain drop neighbour-does-not-answer`.
         Excess = "more packets than are held for a neighbour",
         /// The neighbor did not answer; packets that waited for it are dropped.
+        ///
+        /// Causes: the next hop is down, has another address, or is on another link or VLAN; the route's next hop is wrong; the
+        /// host's firewall drops ARP or neighbor discovery.
+        /// Check: `show ip neighbors`, `ping NEXT-HOP`, and `pcap trace tx rx intfc IF` to see requests and answers. A host that
+        /// never answers can be entered by hand: `set ip neighbor IF ADDRESS MAC`.
+        /// See: `show ip neighbors`, `ping`, `set ip neighbor`.
         Unreachable = "neighbour does not answer",
         /// The interface has no address to ask from.
+        ///
+        /// Causes: the interface has no address in the subnet of the next hop.
+        /// Check: `show interface address`, then `set interface ip address IF ADDRESS/LENGTH`.
+        /// See: `show interface address`, `set interface ip address`.
         NoSource = "no source address for ARP request",
         /// No packet buffer was free for the request.
+        ///
+        /// Causes: the buffer pool is exhausted.
+        /// Check: `show buffers`: raise `buffers { buffers-per-numa N }` in startup.conf.
+        /// See: `show buffers`.
         NoBuffer = "ARP requests out of buffer",
         /// The next hop is not one that ARP can find.
         NoAdjacency = "ARPs to non-ARP adjacencies",
@@ -54,16 +81,43 @@ drop_reasons! {
         /// The router asked for the MAC address of a next hop.
         RequestSent = "neighbor solicitations sent" (info),
         /// The next hop was asked for a moment ago; this packet is not held.
+        ///
+        /// Causes: many packets for a host that has not answered yet: normal for the first packets of a flow, a scan or a host
+        /// that is down otherwise.
+        /// Check: `show ip6 neighbors` for the next hop; ping it from its own link.
+        /// See: `show ip6 neighbors`, `set ip neighbor`.
         Throttled = "neighbor solicitations throttled",
         /// One source wants more unknown neighbors than it may.
+        ///
+        /// Causes: a host scans a subnet behind the router.
+        /// Check: find the source by a capture of drops, and stop the scan or block it.
+        /// See: `pcap trace drop`, `show ip neighbor-stats`.
         SourceThrottled = "neighbor solicitations throttled, source wants too many",
         /// More packets wait for the neighbor than are held; this one gave way to a later one.
+        ///
+        /// Causes: a flow began at full rate before its next hop was known.
+        /// Check: nothing, if the neighbor answers: only the first packets are lost. Otherwise see `neighbour does not answer`.
+        /// See: `show ip neighbors`, `explain drop neighbour-does-not-answer`.
         Excess = "more packets than are held for a neighbour",
         /// The neighbor did not answer; packets that waited for it are dropped.
+        ///
+        /// Causes: the next hop is down, has another address, or is on another link or VLAN; the route's next hop is wrong; the
+        /// host's firewall drops ARP or neighbor discovery.
+        /// Check: `show ip neighbors`, `ping NEXT-HOP`, and `pcap trace tx rx intfc IF` to see requests and answers. A host that
+        /// never answers can be entered by hand: `set ip neighbor IF ADDRESS MAC`.
+        /// See: `show ip neighbors`, `ping`, `set ip neighbor`.
         Unreachable = "neighbour does not answer",
         /// The interface has no address to ask from.
+        ///
+        /// Causes: IPv6 is not enabled on the interface, or its address is still being checked (DAD).
+        /// Check: `show ip6 interface`.
+        /// See: `show ip6 interface`.
         NoSource = "no source address for ND solicitation",
         /// No packet buffer was free for the solicitation.
+        ///
+        /// Causes: the buffer pool is exhausted.
+        /// Check: `show buffers`: raise `buffers { buffers-per-numa N }` in startup.conf.
+        /// See: `show buffers`.
         NoBuffer = "neighbor solicitations out of buffer",
         /// The next hop is not one that neighbor discovery can find.
         NoAdjacency = "neighbor discovery for other adjacencies",

@@ -39,6 +39,7 @@ mod nat44;
 mod nat44_stateful;
 mod neighbors;
 mod packaging;
+mod page;
 mod pages;
 mod privileges;
 mod scene;

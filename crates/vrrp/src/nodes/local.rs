@@ -30,12 +30,20 @@ drop_reasons! {
         /// The interval between advertisements is 0.
         Interval = "advertisement interval is 0",
         /// The addresses are this interface's own, and another router advertises them.
+        ///
+        /// Causes: two routers have the same address or both claim to own it (priority 255).
+        /// Check: `show vrrp vr`; give the address to one of them.
+        /// See: `show vrrp vr`.
         Owner = "another router advertises an address of this router",
         /// The advertisement was sent to the group, and the virtual router is unicast, or the other way round.
         Destination = "multicast for a unicast virtual router, or unicast for another",
         /// The sender is no peer of the unicast virtual router.
         Peer = "sender is no peer",
         /// The packet is to a virtual address, and the accept mode is off.
+        ///
+        /// Causes: a host pings or connects to the virtual address itself.
+        /// Check: nothing, or add the virtual router with `accept_mode`.
+        /// See: `show vrrp vr`, `vrrp vr add`.
         NotAccepted = "virtual address without accept mode",
         /// The queue to the thread that has the virtual router is full.
         Congestion = "handoff congestion drop",

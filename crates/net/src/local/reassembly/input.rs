@@ -21,6 +21,10 @@ drop_reasons! {
         /// A fragment overlaps another one; the whole packet is dropped.
         Overlap = "duplicate/overlapping fragments",
         /// More packets are being put together than the limit allows.
+        ///
+        /// Causes: many fragmented packets at a time, or an attack with first fragments only.
+        /// Check: `show ip4-full-reassembly` for the limit; find the senders by a capture of drops.
+        /// See: `show ip4-full-reassembly`, `set ip4-full-reassembly`.
         Limit = "drops due to concurrent reassemblies limit",
         /// More packets of one source are being put together than the limit allows.
         SourceLimit = "drops due to reassemblies limit of one source",
@@ -29,6 +33,10 @@ drop_reasons! {
         /// A fragment's offset and length do not add up.
         Malformed = "malformed packets",
         /// The other fragments of the packet did not arrive in time.
+        ///
+        /// Causes: fragments get lost on the way, often by a firewall that passes first fragments only.
+        /// Check: `show ip4-full-reassembly`; avoid fragments by a smaller MTU at the sender.
+        /// See: `show ip4-full-reassembly`, `set ip4-full-reassembly`.
         Timeout = "fragments dropped due to reassembly timeout",
         /// A packet was put together.
         Success = "successful reassemblies" (info),

@@ -11,7 +11,7 @@
 //! | link layer | [`ethernet`], [`vlan`], [`arp`] |
 //! | network layer | [`ipv4`], [`ipv6`], [`icmp4`], [`icmp6`], [`ndp`] |
 //! | transport | [`tcp`], [`udp`] |
-//! | algorithms over packets | [`checksum`], [`gso`], [`flow`], [`fragment`] |
+//! | algorithms over packets | [`checksum`], [`gso`], [`coalesce`], [`flow`], [`fragment`] |
 //! | making and showing packets | [`build`], [`describe`], [`pcapfile`] |
 //!
 //! This crate may use `zerocopy` and nothing of the layers below it in `DESIGN.md`'s list: it must never know about
@@ -21,6 +21,7 @@
 pub mod arp;
 pub mod build;
 pub mod checksum;
+pub mod coalesce;
 pub mod describe;
 pub mod ethernet;
 pub mod flow;

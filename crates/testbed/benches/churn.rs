@@ -36,11 +36,11 @@ fn main() -> Outcome<()> {
     let seconds = numbers.next().transpose()?.unwrap_or(60);
     let rate = numbers.next().transpose()?.unwrap_or(100_000);
     let most = numbers.next().transpose()?.unwrap_or(u64::MAX);
-    pin_thread(0)?;
     let (prefixes, origin) = Prefixes::full(usize::try_from(most).unwrap_or(usize::MAX));
     println!("{} {origin} prefixes of IPv4, {} of IPv6", prefixes.four.len(), prefixes.six.len());
     let conf = "cpu { main-core 0 corelist-workers 1 }\nlinux-nl { rx-buffer-size 512m }";
     let mut scene = Scene::new(prefixes, conf)?;
+    pin_thread(0)?;
     let empty = scene.forwarded_by()?;
     println!("memory without routes: {}", memory(&scene)?);
 

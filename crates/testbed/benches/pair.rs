@@ -3,16 +3,15 @@
 //! `cargo bench -p quiver-testbed --bench pair [-- SECONDS [PAIRS]]`
 //!
 //! A host, a veth pair, the router with one worker on processor 1 (AF_PACKET, then a TAP device), and iperf3 in the router's Linux
-//! namespace: TCP to Linux and from it, for so many seconds (5) each. All but the worker runs on processor 0, where iperf3's client
-//! and server and the kernel's work for them are the limit. With `veth offloads off` the host's kernel cuts segments as a wire
-//! would bring them. Then the round-trip time of pings through one pair beside so many others (2,000), which are made and removed.
+//! namespace: TCP to Linux and from it, for so many seconds (5) each. iperf3's client and server need processors, too. With `veth
+//! offloads off` the host's kernel cuts segments as a wire would bring them. Then the round-trip time of pings through one pair beside so many others (2,000), which are made and removed.
 //! `QUIVER_BIN` names the router; needs root and iperf3.
 
 use std::error::Error;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use quiver_testbed::{Host, LinkOptions, Offloads, Router, pin_thread};
+use quiver_testbed::{Host, LinkOptions, Offloads, Router};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -24,8 +23,6 @@ fn main() -> Outcome<()> {
     let mut numbers = std::env::args().skip(1).filter(|word| !word.starts_with('-')).map(|word| word.parse::<u32>());
     let seconds = numbers.next().transpose()?.unwrap_or(5);
     let pairs = numbers.next().transpose()?.unwrap_or(2000);
-    // Whatever is started from here on stays there; the router places its worker by itself.
-    pin_thread(0)?;
     for (offloads, name) in [(Offloads::On, "on"), (Offloads::Off, "off")] {
         let (a, linux, router, _keeper) = scene(offloads)?;
         for address in ["10.0.1.1", "2001:db8:1::1"] {

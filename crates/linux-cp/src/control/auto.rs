@@ -21,11 +21,14 @@ use super::{Lcp, lcp, lcp_mut};
 /// Name of the process.
 pub(super) const PROCESS: &str = "linux-cp";
 
+/// A pair whose TAP device another thread opens, and where that says how it went.
+type Pending = (Opening, Receiver<Result<Tap, OpError>>);
+
 /// Sub-interfaces that are to get a host interface.
 #[derive(Default)]
 pub(super) struct Auto {
     waiting: VecDeque<IfIndex>,
-    opening: Option<(Opening, Receiver<Result<Tap, OpError>>)>,
+    opening: Option<Pending>,
 }
 
 impl Lcp {
@@ -95,7 +98,7 @@ fn warn(router: &Router, sub: IfIndex, error: &OpError) {
 }
 
 /// Begins to open the TAP device of a sub-interface, named after its parent's; `None` where there is nothing to do any more.
-fn open(router: &Router, sub: IfIndex) -> Result<Option<(Opening, Receiver<Result<Tap, OpError>>)>, OpError> {
+fn open(router: &Router, sub: IfIndex) -> Result<Option<Pending>, OpError> {
     let known = lcp(router)?;
     let Some(interface) = router.interfaces.get(sub).filter(|_| known.pair(sub).is_none()) else { return Ok(None) };
     let Some(parent) = known.pair(interface.parent) else { return Ok(None) };

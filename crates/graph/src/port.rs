@@ -848,7 +848,10 @@ impl InputNode for DeviceInput {
     }
 
     fn event_fds(&self, fds: &mut Vec<RawFd>) {
-        fds.extend(self.up().filter_map(|p| p.queue.rx.event_fd()));
+        match self.watch.fd() {
+            Some(fd) => fds.push(fd),
+            None => fds.extend(self.up().filter_map(|p| p.queue.rx.event_fd())),
+        }
     }
 
     fn as_any(&mut self) -> &mut dyn std::any::Any {

@@ -5,7 +5,7 @@
 //! again until it brings none.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -53,6 +53,12 @@ impl Watch {
     /// Queues may have other descriptors than before.
     pub fn renew(&mut self) {
         self.stale = true;
+    }
+
+    /// Becomes readable when one of the queues in the set has packets: a thread that sleeps waits for this one alone, and a queue that
+    /// comes or goes costs it nothing. None where there is no set.
+    pub fn fd(&self) -> Option<RawFd> {
+        self.epoll.as_ref().filter(|_| !self.stale).map(AsRawFd::as_raw_fd)
     }
 
     /// Marks the queues that have packets; `false` where there is no set, and all are asked.

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     fn figures(n: u64) -> LoopFigures {
-        LoopFigures { loops: n * 1000, vectors: n * 200, calls: n * 100, input: n * 10, since: 0 }
+        LoopFigures { loops: n * 1000, vectors: n * 200, calls: n * 100, input: n * 10, ..LoopFigures::default() }
     }
 
     #[test]

@@ -204,6 +204,10 @@ impl Fleet {
             local.reader.online();
         }
         let n = local.worker.step();
+        if n == 0 {
+            // Main has other work, or sleeps.
+            local.worker.rested();
+        }
         local.reader.quiescent();
         Some(n)
     }

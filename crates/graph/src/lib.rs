@@ -70,4 +70,4 @@ pub use publish::{Published, Snapshot};
 pub use pulse::{Activity, Pulse, Pulses, Whereabouts};
 pub use spec::{MakeCx, NodeKind, NodeSpec, TraceFormat};
 pub use trace::{TRACE_BYTES, TRACE_MAX, TraceEntry, TraceRecord};
-pub use worker::{LoopFigures, NodeCounters, NodePeak, Worker, thread_name};
+pub use worker::{ABSENCE_BOUNDS, Absences, LoopFigures, NodeCounters, NodePeak, Worker, thread_name};

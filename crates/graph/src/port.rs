@@ -11,6 +11,8 @@
 //! by the tx node; a driver never waits. A device that dies answers [`RxState::Down`] and takes nothing; the control side
 //! re-opens it.
 
+mod watch;
+
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
@@ -28,6 +30,7 @@ use crate::frame::{Frame, IF_MASK, IfIndex, Span, flags};
 use crate::memory::{Memory, Private, Shared};
 use crate::node::{Idle, InputNode, NextNodes, NoDrops, NoNext, SHARE, VectorNode, Verdict};
 use crate::packet::Pkt;
+use watch::Watch;
 
 /// What a device says about itself after a receive call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,6 +322,12 @@ pub trait RxQueue: Send {
     /// Descriptor that becomes readable when packets arrive; `None`: the queue must be polled.
     fn event_fd(&self) -> Option<RawFd> {
         None
+    }
+
+    /// Looking for packets is a system call, and [`RxQueue::event_fd`] stays readable while packets wait in the device. Where there are
+    /// several such queues, the kernel is asked once which of them have packets, and the others are left alone.
+    fn asks_by_call(&self) -> bool {
+        false
     }
 
     /// Throws away what waits: the interface comes up and must not deliver what arrived while it was down.
@@ -671,6 +680,10 @@ impl RxMode {
 struct Placed {
     queue: PlacedQueue,
     mode: RxMode,
+    /// It may have packets: its device must be asked.
+    ready: bool,
+    /// See [`Watch`].
+    number: u64,
 }
 
 /// A queue between two threads: what waits in it and how it is used stay as they are.
@@ -681,13 +694,15 @@ pub struct DeviceInput {
     queues: Vec<Placed>,
     /// The queue whose turn it is, where those before it brought in enough for one go.
     turn: usize,
+    /// Tells which queues have packets, where asking each would be a system call.
+    watch: Watch,
     arc: ArcPoint,
 }
 
 impl DeviceInput {
     /// A node without queues; `arc` is its point on the `device-input` arc.
     pub fn new(arc: ArcPoint) -> Self {
-        Self { queues: Vec::new(), turn: 0, arc }
+        Self { queues: Vec::new(), turn: 0, watch: Watch::default(), arc }
     }
 
     /// Places a new queue here, in the mode that all start with. What waits in it from before is thrown away.
@@ -695,7 +710,15 @@ impl DeviceInput {
         if queue.up {
             queue.rx.discard();
         }
-        self.queues.push(Placed { queue, mode: RxMode::default() });
+        self.put(Placed { queue, mode: RxMode::default(), ready: true, number: 0 });
+    }
+
+    fn put(&mut self, placed: Placed) {
+        let placed = Placed { ready: true, number: self.watch.number(), ..placed };
+        if placed.queue.up {
+            self.watch.add(&placed);
+        }
+        self.queues.push(placed);
     }
 
     /// Takes a queue away, to close it.
@@ -706,12 +729,14 @@ impl DeviceInput {
     /// Takes a queue away, for [`DeviceInput::adopt`] on another thread.
     pub fn take(&mut self, interface: IfIndex, queue: u16) -> Option<MovingQueue> {
         let at = self.queues.iter().position(|p| p.queue.interface == interface && p.queue.queue == queue)?;
-        Some(MovingQueue(self.queues.remove(at)))
+        let placed = self.queues.remove(at);
+        self.watch.remove(&placed);
+        Some(MovingQueue(placed))
     }
 
     /// Takes over a queue from another thread, with what waits in it.
     pub fn adopt(&mut self, queue: MovingQueue) {
-        self.queues.push(queue.0);
+        self.put(queue.0);
     }
 
     fn of(&mut self, interface: IfIndex) -> impl Iterator<Item = &mut Placed> {
@@ -731,11 +756,15 @@ impl DeviceInput {
 
     /// Switches an interface's queues on or off.
     pub fn set_up(&mut self, interface: IfIndex, up: bool) {
-        for Placed { queue, .. } in self.of(interface) {
-            if up && !queue.up {
-                queue.rx.discard();
+        for placed in self.queues.iter_mut().filter(|placed| placed.queue.interface == interface && placed.queue.up != up) {
+            placed.queue.up = up;
+            if up {
+                placed.queue.rx.discard();
+                placed.ready = true;
+                self.watch.add(placed);
+            } else {
+                self.watch.remove(placed);
             }
-            queue.up = up;
         }
     }
 
@@ -743,6 +772,7 @@ impl DeviceInput {
     /// has the thread look at the event descriptors again.
     pub fn renew(&mut self, interface: IfIndex) {
         self.of(interface).for_each(|placed| placed.queue.rx.renew());
+        self.watch.renew();
     }
 
     /// Interfaces and queue numbers placed here.
@@ -764,12 +794,16 @@ impl InputNode for DeviceInput {
         // A frame that stays empty is the next queue's: most queues bring nothing most of the time.
         let mut frame = cx.core.queue.new_frame();
         let first = std::mem::take(&mut self.turn);
-        for (at, Placed { queue, .. }) in self.queues.iter_mut().enumerate().skip(first).filter(|(_, p)| p.queue.up) {
+        let watched = self.watch.look(&mut self.queues);
+        for (at, Placed { queue, ready, .. }) in
+            self.queues.iter_mut().enumerate().skip(first).filter(|(_, p)| p.queue.up && p.ready)
+        {
             let mut burst = RxBurst { cx, frame: &mut frame, interface: queue.interface, bytes: 0 };
             let _ = queue.rx.rx(&mut burst);
             let bytes = burst.bytes;
             let n = frame.len();
             if n == 0 {
+                *ready = !watched;
                 continue;
             }
             packets += n;
@@ -814,7 +848,10 @@ impl InputNode for DeviceInput {
     }
 
     fn event_fds(&self, fds: &mut Vec<RawFd>) {
-        fds.extend(self.up().filter_map(|p| p.queue.rx.event_fd()));
+        match self.watch.fd() {
+            Some(fd) => fds.push(fd),
+            None => fds.extend(self.up().filter_map(|p| p.queue.rx.event_fd())),
+        }
     }
 
     fn as_any(&mut self) -> &mut dyn std::any::Any {

@@ -20,10 +20,13 @@ use crate::spec::Body;
 use crate::stats::{SimpleCounters, SimpleRows};
 use crate::trace::{TraceBuffer, TraceRecord};
 
+mod absence;
 mod bound;
 mod place;
 mod run;
 
+use absence::Presence;
+pub use absence::{Absences, BOUNDS as ABSENCE_BOUNDS};
 pub use place::NodePeak;
 pub(crate) use place::Place;
 use place::{ChainSlot, NEVER};
@@ -89,6 +92,8 @@ pub struct LoopFigures {
     pub input: u64,
     /// When counting began, ns.
     pub since: u64,
+    /// How long the thread did not look at its devices.
+    pub absences: Absences,
 }
 
 /// Verdicts of the packets of the frame at hand, on cache lines of their own.
@@ -115,6 +120,7 @@ pub struct Worker {
     /// Nodes have given back what they held.
     finished: bool,
     pub(crate) figures: LoopFigures,
+    presence: Presence,
     /// What a change by the main thread cost this one, in the event log.
     change: EventKind,
     /// Set when the set of event descriptors may have changed.
@@ -161,6 +167,7 @@ impl Worker {
             stop: false,
             finished: false,
             figures: LoopFigures { since: now, ..Default::default() },
+            presence: Presence::default(),
             change: shared.events.kind("change by main: %d ticks"),
             fds_changed: true,
         }
@@ -337,11 +344,17 @@ impl Worker {
     pub fn step(&mut self) -> usize {
         let (now, ticks) = self.clock.now_and_ticks();
         self.core.now = now;
+        self.presence.here(now, &mut self.figures.absences);
         let packets = self.run(ticks).turn();
         self.core.cache.publish();
         self.figures.loops += 1;
         self.pulse.beat();
         packets
+    }
+
+    /// The thread slept, or had nothing to look for.
+    pub(crate) fn rested(&mut self) {
+        self.presence.rested();
     }
 
     /// Runs nodes until no frame waits.

@@ -1,5 +1,6 @@
 //! Pairs: made, kept in step with the router's interface, and taken away with it.
 
+mod auto;
 mod create;
 mod follow;
 
@@ -15,7 +16,7 @@ use quiver_net::{IfEvent, Router};
 use crate::table::PairTable;
 use crate::{config, nodes};
 
-pub use create::{NewPair, create, delete, finish, prepare};
+pub use create::{NewPair, delete, finish, prepare};
 pub use follow::{set_auto_sub, set_sync};
 
 /// EtherTypes that go to Linux from the start, beside IEEE 802.2: LLDP.
@@ -51,6 +52,7 @@ pub struct Lcp {
     namespace: Option<String>,
     sync: bool,
     auto_sub: bool,
+    auto: auto::Auto,
 }
 
 impl Lcp {
@@ -130,7 +132,9 @@ pub fn start(router: &mut Router, config: &Config) -> Result<(), String> {
         namespace: settings.namespace,
         sync: settings.sync,
         auto_sub: settings.auto_sub,
+        auto: auto::Auto::default(),
     });
+    router.add_process(auto::PROCESS, auto::process);
     router.listen(on_event);
     Ok(())
 }

@@ -231,6 +231,28 @@ fn another_thread_makes_the_host_interface() {
 }
 
 #[test]
+fn sub_interfaces_wait_for_another_thread_one_after_the_other() {
+    let Scene { mut h, phy, .. } = scene();
+    run(&mut h.router, "lcp lcp-auto-subint on");
+    let exactly = |id| SubMatch::Tagged { dot1ad: false, outer: VlanId::Exactly(id), inner: None, exact: true };
+    for id in [20, 30] {
+        h.router.create_sub_interface(phy, u32::from(id), exactly(id)).unwrap();
+    }
+    let left = |router: &Router| crate::control::lcp(router).unwrap().in_the_making();
+    assert_eq!(left(&h.router), 2, "nothing is opened while the sub-interface is made");
+    // There is no such namespace: each is tried, and said in the log.
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while left(&h.router) > 0 {
+        h.router.run_processes(0);
+        assert!(std::time::Instant::now() < end, "they wait for ever");
+    }
+    assert_eq!(crate::control::lcp(&h.router).unwrap().pairs().count(), 1);
+    h.router.create_sub_interface(phy, 40, exactly(40)).unwrap();
+    run(&mut h.router, "lcp lcp-auto-subint off");
+    assert_eq!(left(&h.router), 0, "those that wait are forgotten");
+}
+
+#[test]
 fn settings_and_pairs_are_shown() {
     let Scene { mut h, .. } = scene();
     let text = run(&mut h.router, "show lcp");

@@ -31,6 +31,8 @@ use crate::ip::{FamilyId, V4, V6};
 mod adjacency;
 pub(crate) mod api;
 mod control;
+#[cfg(test)]
+mod cross;
 mod events;
 mod link_local;
 mod list;

@@ -104,6 +104,7 @@ const RUNTIME: &[libc::c_long] = &[
     libc::SYS_prctl,
     libc::SYS_prlimit64,
     libc::SYS_getrlimit,
+    libc::SYS_getrusage,
     libc::SYS_uname,
     libc::SYS_sendmsg,
     libc::SYS_recvmsg,

@@ -21,9 +21,11 @@
 
 #![cfg(target_os = "linux")]
 
+mod announce;
 mod bpf;
 mod browser;
 mod capture;
+pub mod churn;
 mod host;
 pub mod hostile;
 mod link;
@@ -39,6 +41,7 @@ mod topology;
 mod user;
 mod vppctl;
 
+pub use announce::{Announcement, Announcer};
 pub use bpf::xdp_programs;
 pub use browser::Browser;
 pub use capture::Capture;
@@ -47,7 +50,7 @@ pub use link::{LinkOptions, Offloads};
 pub use process::{Guard, Output};
 pub use raw::RawPort;
 pub use router::{Router, RouterBuilder, Usage};
-pub use routing::{Frr, bird};
+pub use routing::{Frr, bird, bird_with};
 pub use scenario::{Scenario, is_sanitized, is_short_pass, skip, skip_for_kernel};
 pub use sys::pin_thread;
 pub use tags::{Tag, TagProgram};

@@ -26,11 +26,19 @@ const BOUND: Duration = Duration::from_secs(120);
 /// # Errors
 /// It refuses the configuration, or the operating system's.
 pub fn bird(host: &Host, folder: &Path, name: &str, configuration: &str) -> io::Result<Guard> {
+    bird_with(host, folder, name, configuration, "")
+}
+
+/// The same with further words of its command line, such as `-R`.
+///
+/// # Errors
+/// As [`bird`].
+pub fn bird_with(host: &Host, folder: &Path, name: &str, configuration: &str, words: &str) -> io::Result<Guard> {
     let at = |ending: &str| folder.join(format!("{name}.{ending}")).display().to_string();
     fs::create_dir_all(folder)?;
     fs::write(at("conf"), configuration)?;
     host.run(&format!("bird -p -c {}", at("conf")), BOUND)?.ok_or_error("bird -p")?;
-    host.background(&format!("bird -f -c {} -s {} -P {}", at("conf"), at("ctl"), at("pid")))
+    host.background(&format!("bird -f {words} -c {} -s {} -P {}", at("conf"), at("ctl"), at("pid")))
 }
 
 /// FRR in a host: zebra and the daemons that it serves.

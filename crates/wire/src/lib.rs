@@ -11,8 +11,8 @@
 //! | link layer | [`ethernet`], [`vlan`], [`arp`] |
 //! | network layer | [`ipv4`], [`ipv6`], [`icmp4`], [`icmp6`], [`ndp`] |
 //! | transport | [`tcp`], [`udp`] |
-//! | algorithms over packets | [`checksum`], [`gso`], [`flow`], [`fragment`] |
 //! | choosing, making and showing packets | [`bpf`], [`build`], [`describe`], [`pcapfile`] |
+//! | algorithms over packets | [`checksum`], [`gso`], [`coalesce`], [`flow`], [`fragment`] |
 //!
 //! This crate may use `zerocopy` and nothing of the layers below it in `DESIGN.md`'s list: it must never know about
 //! buffers, nodes, interfaces or tables.
@@ -22,6 +22,7 @@ pub mod arp;
 pub mod bpf;
 pub mod build;
 pub mod checksum;
+pub mod coalesce;
 pub mod describe;
 pub mod ethernet;
 pub mod flow;

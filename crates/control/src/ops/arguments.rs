@@ -410,6 +410,7 @@ pub const ARGUMENTS: &[(&str, &[Argument])] = &[
             ("[brief|verbose]", "verbose", "Nodes that did nothing too, or not"),
             ("[max]", "max", "The most expensive calls in place of sums"),
             ("[summary]", "summary", "Threads only"),
+            ("[absences]", "absences", "How long threads did not look at their devices, in place of the nodes"),
         ],
     ),
     (

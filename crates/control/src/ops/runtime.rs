@@ -7,7 +7,7 @@ use quiver_command::grammar::{Args, Command};
 use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_command::request;
 use quiver_command::request::Execute;
-use quiver_graph::{LoopFigures, NodeFigures, NodeKind, NodePeak, thread_name};
+use quiver_graph::{ABSENCE_BOUNDS, Absences, LoopFigures, NodeFigures, NodeKind, NodePeak, thread_name};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ use crate::system::System;
 pub fn register(registry: &mut Registry<Router>) {
     registry.operation::<ShowRuntime>().declare::<ClearRuntime>().command_of::<ShowRuntime>(Command {
         path: "show runtime",
-        syntax: "[<node>] [time] [brief|verbose] [max] [summary]",
+        syntax: "[<node>] [time] [brief|verbose] [max] [summary] [absences]",
         help: "Shows how often nodes ran, with how many packets, at which cost",
         parse,
     });
@@ -39,6 +39,8 @@ fn parse(args: &mut Args<'_>, router: &Router) -> Result<Invocation<Router>, OpE
             request.max = true;
         } else if args.take_keyword("summary") {
             request.summary = true;
+        } else if args.take_keyword("absences") {
+            request.absences = true;
         } else {
             return Err(args.unexpected());
         }
@@ -68,6 +70,8 @@ pub struct ShowRuntimeRequest {
     pub max: bool,
     /// Threads only.
     pub summary: bool,
+    /// How long threads did not look at their devices, in place of the nodes.
+    pub absences: bool,
 }
 
 /// The answer of [`ShowRuntime`].
@@ -81,6 +85,9 @@ pub struct Runtime {
     /// Whether nodes are left out.
     #[serde(skip)]
     pub summary: bool,
+    /// Whether absences were asked for.
+    #[serde(skip)]
+    pub absences: bool,
 }
 
 /// Figures of a thread.
@@ -108,9 +115,69 @@ pub struct ThreadRuntime {
     pub drop_pps: f64,
     /// Packets punted, a second.
     pub punt_pps: f64,
+    /// How long it did not look at its devices, from one poll to the next.
+    pub absences: AbsenceFigures,
     /// Its nodes.
     pub nodes: Vec<NodeRuntime>,
 }
+
+/// How often a thread did not look at its devices for how long.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct AbsenceFigures {
+    /// By length.
+    pub classes: Vec<AbsenceClass>,
+    /// The longest of its own doing, ns.
+    pub longest_own_ns: u64,
+    /// The longest in which the kernel ran another thread, ns.
+    pub longest_preempted_ns: u64,
+}
+
+/// Absences of about the same length.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AbsenceClass {
+    /// From so many µs on.
+    pub from_us: u64,
+    /// Below so many µs, if there is a bound.
+    pub below_us: Option<u64>,
+    /// Of its own doing.
+    pub own: u64,
+    /// In which the kernel ran another thread.
+    pub preempted: u64,
+}
+
+impl AbsenceFigures {
+    fn new(absences: &Absences) -> Self {
+        let froms = std::iter::once(ABSENCE_LEAST).chain(ABSENCE_BOUNDS);
+        let belows = ABSENCE_BOUNDS.into_iter().map(Some).chain([None]);
+        let counts = absences.own.iter().zip(&absences.preempted);
+        let class = |((from_us, below_us), (own, preempted)): ((u64, Option<u64>), (&u64, &u64))| AbsenceClass {
+            from_us,
+            below_us,
+            own: *own,
+            preempted: *preempted,
+        };
+        Self {
+            classes: froms.zip(belows).zip(counts).map(class).collect(),
+            longest_own_ns: absences.longest_own,
+            longest_preempted_ns: absences.longest_preempted,
+        }
+    }
+
+    fn text(&self, out: &mut String) {
+        let table = TextTable::new().column("Not polled for", 20, Align::Left);
+        let table = table.column("Own", 16, Align::Right).column("Preempted", 16, Align::Right);
+        table.heading(out);
+        for AbsenceClass { from_us, below_us, own, preempted } in &self.classes {
+            let class = below_us.map_or_else(|| format!("from {from_us} us"), |below| format!("{from_us} to {below} us"));
+            table.row(out, &[&class, own, preempted]);
+        }
+        let us = |ns: u64| format!("{:.1} us", ns as f64 / 1e3);
+        table.row(out, &[&"longest", &us(self.longest_own_ns), &us(self.longest_preempted_ns)]);
+    }
+}
+
+/// Shorter absences are not counted, µs.
+const ABSENCE_LEAST: u64 = 10;
 
 /// Figures of a node on a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -175,11 +242,12 @@ impl Operation<Router> for ShowRuntime {
                 true => thread.nodes.sort_by_key(|node| std::cmp::Reverse(node.clocks)),
                 false => thread.nodes.sort_by(|a, b| a.name.cmp(&b.name)),
             }
-            if request.summary {
+            if request.summary || request.absences {
                 thread.nodes.clear();
             }
         }
-        Ok(Outcome::Done(Runtime { threads, max: request.max, summary: request.summary }))
+        let ShowRuntimeRequest { max, summary, absences, .. } = request;
+        Ok(Outcome::Done(Runtime { threads, max, summary, absences }))
     }
 }
 
@@ -261,6 +329,7 @@ pub fn collect(router: &mut Router) -> Result<Vec<ThreadRuntime>, OpError> {
             out_pps: rate(sent),
             drop_pps: rate(dropped),
             punt_pps: rate(punted),
+            absences: AbsenceFigures::new(&figures.absences),
             nodes: rows,
         });
     }
@@ -278,7 +347,9 @@ impl Text for Runtime {
                 let _ = writeln!(out, "Thread {} {}{lcore}", thread.thread, thread.name);
             }
             thread.heading(out);
-            if !self.summary {
+            if self.absences {
+                thread.absences.text(out);
+            } else if !self.summary {
                 thread.rows(out, self.max);
             }
         }
@@ -371,6 +442,7 @@ mod tests {
             out_pps: 1.1792,
             drop_pps: 0.30575,
             punt_pps: 0.0,
+            absences: AbsenceFigures::default(),
             nodes,
         }
     }
@@ -379,7 +451,7 @@ mod tests {
     fn show_runtime_has_the_usual_lines_and_columns() {
         let nodes = vec![node("ip4-lookup", "active", 2, 300, 0, 5_100), node("signal-process", "event wait", 1, 0, 19, 1_995_000)];
         let mut out = String::new();
-        Runtime { threads: vec![thread(nodes)], max: false, summary: false }.text(&mut out, &View::TEXT);
+        Runtime { threads: vec![thread(nodes)], max: false, summary: false, absences: false }.text(&mut out, &View::TEXT);
         assert_eq!(
             out,
             "\
@@ -396,17 +468,33 @@ signal-process                 event wait                1               0      
     fn several_threads_are_told_apart() {
         let worker = ThreadRuntime { thread: 1, name: "quiver_wk_0".into(), lcore: None, ..thread(Vec::new()) };
         let mut out = String::new();
-        Runtime { threads: vec![thread(Vec::new()), worker], max: false, summary: true }.text(&mut out, &View::TEXT);
+        Runtime { threads: vec![thread(Vec::new()), worker], max: false, summary: true, absences: false }
+            .text(&mut out, &View::TEXT);
         let lines: Vec<_> = out.lines().collect();
         assert_eq!((lines[0], lines[3], lines[4]), ("Thread 0 quiver_main (lcore 1)", "---------------", "Thread 1 quiver_wk_0"));
         assert_eq!(lines.len(), 7);
     }
 
     #[test]
+    fn absences_are_shown_by_length_and_kind() {
+        let absences = Absences { own: [7, 3, 0, 0, 0, 0, 0, 0], longest_own: 41_200, ..Absences::default() };
+        let absences = Absences { preempted: [0, 0, 0, 0, 0, 0, 2, 0], longest_preempted: 3_960_000, ..absences };
+        let thread = ThreadRuntime { absences: AbsenceFigures::new(&absences), ..thread(Vec::new()) };
+        let mut out = String::new();
+        Runtime { threads: vec![thread], max: false, summary: false, absences: true }.text(&mut out, &View::TEXT);
+        let words =
+            |begin: &str| out.lines().find(|line| line.starts_with(begin)).map(|line| line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(words("10 to 20 us"), Some(vec!["10", "to", "20", "us", "7", "0"]));
+        assert_eq!(words("1000 to 10000 us"), Some(vec!["1000", "to", "10000", "us", "0", "2"]));
+        assert_eq!(words("from 10000 us"), Some(vec!["from", "10000", "us", "0", "0"]));
+        assert_eq!(words("longest"), Some(vec!["longest", "41.2", "us", "3960.0", "us"]));
+    }
+
+    #[test]
     fn the_most_expensive_calls_have_columns_of_their_own() {
         let mut out = String::new();
         let nodes = vec![node("ip4-lookup", "active", 2, 300, 0, 5_100)];
-        Runtime { threads: vec![thread(nodes)], max: true, summary: false }.text(&mut out, &View::TEXT);
+        Runtime { threads: vec![thread(nodes)], max: true, summary: false, absences: false }.text(&mut out, &View::TEXT);
         let row = out.lines().last().unwrap();
         let words: Vec<_> = row.split_whitespace().collect();
         assert_eq!(words, ["ip4-lookup", "5.10e2", "3", "1.70e2", "1.70e1", "150.00"]);

@@ -13,7 +13,9 @@
 //! the interface, or with the process however it ends, unless `persist` says otherwise. Its carrier follows the interface's
 //! administrative state. When somebody deletes it, it is made again.
 //!
-//! **Limits.** A system call for each frame: this is a way to the host, not a fast one. What happens to the device in another
+//! Towards the host, segments of one TCP connection that follow one another are joined again into super-frames, up to 64 kB a system call.
+//!
+//! **Limits.** A system call for each frame or super-frame: this is a way to the host, not a fast one. What happens to the device in another
 //! namespace is noticed only by what sending says. An interface without link layer (`tun`) is not offered.
 
 mod error;
@@ -139,6 +141,8 @@ impl TapConfig {
 #[derive(Debug)]
 pub(super) struct DeviceState {
     mtu: AtomicU32,
+    /// The host takes super-frames.
+    gso: bool,
 }
 
 impl DeviceState {
@@ -192,7 +196,7 @@ impl Tap {
         Ok(Self {
             rx: queues.iter().map(|_| Arc::new(Mailbox::new())).collect(),
             queues: queues.into_iter().map(|fd| Arc::new(Later::new(fd))).collect(),
-            state: Arc::new(DeviceState { mtu: AtomicU32::new(device.mtu) }),
+            state: Arc::new(DeviceState { mtu: AtomicU32::new(device.mtu), gso: config.gso }),
             bound: device.index,
             device: Some(device),
             config,

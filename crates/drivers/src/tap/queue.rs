@@ -1,14 +1,17 @@
-//! Receiving from and sending to a TAP device: a system call for each frame, as the kernel offers nothing else.
+//! Receiving from and sending to a TAP device: a system call for each frame, as the kernel offers nothing else. A frame may be a
+//! super-frame of many segments of TCP, in both directions.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use quiver_graph::{RxBurst, RxQueue, RxState, TxBatch, TxDrop, TxQueue};
+use quiver_wire::coalesce::{Run, SuperFrame, same_stream};
 use zerocopy::IntoBytes;
 
 use super::DeviceState;
 use crate::closer::Later;
+use crate::ethernet::FrameLimit;
 use crate::mailbox::Mailbox;
 use crate::sys;
 use crate::virtio_net::{Delivery, LinkLayer, VnetHeader, deliver};
@@ -119,6 +122,10 @@ impl RxQueue for TapRx {
         self.queue.as_ref().map(|q| q.as_raw_fd())
     }
 
+    fn asks_by_call(&self) -> bool {
+        true
+    }
+
     fn discard(&mut self) {
         self.take_up();
         // No more than the kernel's queue holds, however fast the host goes on sending.
@@ -135,31 +142,97 @@ impl RxQueue for TapRx {
     }
 }
 
-/// A thread's transmit queue.
+/// A thread's transmit queue. Segments of one TCP connection that follow one another go out as a super-frame, by one system call: the
+/// kernel takes it as what a network card's receive offload (GRO) would have made.
 pub(super) struct TapTx {
     queue: Option<Queue>,
     mailbox: Arc<Mailbox<Queue>>,
     device: Arc<DeviceState>,
+    /// Runs of bytes of the frame being sent.
+    parts: Vec<libc::iovec>,
 }
+
+// SAFETY: the runs of bytes are written and read within one call of `tx`; between calls nobody looks at them.
+unsafe impl Send for TapTx {}
 
 impl TapTx {
     pub(super) fn new(queue: Queue, mailbox: Arc<Mailbox<Queue>>, device: Arc<DeviceState>) -> Self {
-        Self { queue: Some(queue), mailbox, device }
+        Self { queue: Some(queue), mailbox, device, parts: Vec::new() }
     }
+
+    /// The super-frame that begins with packet `from`: how many packets it has, and its head. Its payloads are in `parts` then, behind
+    /// two places for header and head.
+    fn join(&mut self, batch: &mut TxBatch<'_, '_>, from: usize, limit: FrameLimit) -> Option<(usize, SuperFrame)> {
+        let end = batch.len();
+        if !self.device.gso || from + 1 >= end {
+            return None;
+        }
+        let first = run_of(batch, from, limit)?;
+        // SAFETY: the packets' buffers are the batch's until it is sent, and nothing writes to them meanwhile.
+        let bytes = |part: &Part| unsafe { std::slice::from_raw_parts(part.start, part.len) };
+        let second = run_of(batch, from + 1, limit)?;
+        if !same_stream(bytes(&first), bytes(&second)) {
+            return None;
+        }
+        let mut run = Run::begin(bytes(&first), first.is_trusted)?;
+        self.parts.clear();
+        self.parts.resize(2, part(&[]));
+        let header_len = run.header_len();
+        self.parts.push(part(&bytes(&first)[header_len..]));
+        for i in from + 1..end {
+            let Some(next) = run_of(batch, i, limit).filter(|next| run.join(bytes(next), next.is_trusted)) else { break };
+            self.parts.push(part(&bytes(&next)[header_len..]));
+        }
+        (run.segments() > 1).then(|| run.finish()).flatten().map(|head| (run.segments(), head))
+    }
+}
+
+/// A packet in one buffer.
+struct Part {
+    start: *const u8,
+    len: usize,
+    /// Its checksum is still to be computed.
+    is_trusted: bool,
+}
+
+/// `None`: it lies in several buffers, or is too large.
+fn run_of(batch: &mut TxBatch<'_, '_>, i: usize, limit: FrameLimit) -> Option<Part> {
+    let packet = batch.packet(i);
+    let bytes = packet.bytes();
+    let whole = packet.total_len() == bytes.len() && !limit.refuses(bytes.len(), bytes);
+    whole.then(|| Part { start: bytes.as_ptr(), len: bytes.len(), is_trusted: packet.unfinished_checksum().is_some() })
+}
+
+fn part(bytes: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
 }
 
 impl TxQueue for TapTx {
     fn tx(&mut self, batch: &mut TxBatch<'_, '_>) -> usize {
         self.mailbox.exchange(&mut self.queue);
-        let Some(queue) = &self.queue else {
-            batch.set_reason(TxDrop::NoDevice);
-            return 0;
-        };
         let limit = self.device.frame_limit();
-        for i in 0..batch.len() {
+        let mut i = 0;
+        // Packets that go one by one, because the kernel did not take them together.
+        let mut singles = 0;
+        while i < batch.len() {
+            if i >= singles
+                && let Some((n, head)) = self.join(batch, i, limit)
+            {
+                let SuperFrame { gso_type, gso_size, csum_start, csum_offset, .. } = head;
+                let hdr_len = head.headers().len() as u16;
+                let header = VnetHeader { flags: VnetHeader::NEEDS_CSUM, gso_type, hdr_len, gso_size, csum_start, csum_offset };
+                (self.parts[0], self.parts[1]) = (part(header.as_bytes()), part(head.headers()));
+                match self.write(None) {
+                    Ok(()) => i += n,
+                    Err(Some(libc::EINVAL | libc::EMSGSIZE)) => singles = i + n,
+                    Err(error) => return stop(batch, i, error),
+                }
+                continue;
+            }
             let packet = batch.packet(i);
             if limit.refuses(packet.total_len(), packet.bytes()) {
                 batch.refuse(i, TxDrop::TooLarge);
+                i += 1;
                 continue;
             }
             let header = match packet.unfinished_checksum() {
@@ -169,32 +242,42 @@ impl TxQueue for TapTx {
                 }
                 None => VnetHeader::default(),
             };
-            let part = |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
             let head = [part(header.as_bytes()), part(packet.bytes())];
             let sent = if packet.total_len() == packet.len() {
-                write(queue, &head)
+                self.write(Some(&head))
             } else {
-                let mut parts = vec![head[0]];
-                packet.for_each_segment(|bytes| parts.push(part(bytes)));
-                write(queue, &parts)
+                self.parts.clear();
+                self.parts.push(head[0]);
+                packet.for_each_segment(|bytes| self.parts.push(part(bytes)));
+                self.write(None)
             };
-            match sent.map_err(|e| e.raw_os_error()) {
+            match sent {
                 Ok(()) => {}
                 Err(Some(libc::EINVAL | libc::EMSGSIZE)) => batch.refuse(i, TxDrop::Refused),
-                Err(Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR)) => return i,
-                // EIO: the host has taken its end down. EBADFD: it has deleted it.
-                Err(_) => {
-                    batch.set_reason(TxDrop::NoDevice);
-                    return i;
-                }
+                Err(error) => return stop(batch, i, error),
             }
+            i += 1;
         }
         batch.len()
     }
 }
 
-fn write(queue: &Queue, parts: &[libc::iovec]) -> io::Result<()> {
-    // SAFETY: every part points to live bytes of its true length, which the kernel only reads.
-    let sent = unsafe { libc::writev(queue.as_raw_fd(), parts.as_ptr(), parts.len() as libc::c_int) };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+/// Where sending ends before packet `i`.
+fn stop(batch: &mut TxBatch<'_, '_>, i: usize, error: Option<i32>) -> usize {
+    // EIO: the host has taken its end down. EBADFD: it has deleted it.
+    if !matches!(error, Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR)) {
+        batch.set_reason(TxDrop::NoDevice);
+    }
+    i
+}
+
+impl TapTx {
+    /// Writes these runs of bytes, or those of `parts`, as one frame.
+    fn write(&self, parts: Option<&[libc::iovec]>) -> Result<(), Option<i32>> {
+        let Some(queue) = &self.queue else { return Err(None) };
+        let parts = parts.unwrap_or(&self.parts);
+        // SAFETY: every part points to live bytes of its true length, which the kernel only reads.
+        let sent = unsafe { libc::writev(queue.as_raw_fd(), parts.as_ptr(), parts.len() as libc::c_int) };
+        if sent < 0 { Err(io::Error::last_os_error().raw_os_error()) } else { Ok(()) }
+    }
 }

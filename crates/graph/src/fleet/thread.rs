@@ -166,6 +166,7 @@ fn run(mut worker: Worker, inbox: &Receiver<Message>, mut sleeper: Sleeper, read
         reader.offline();
         pulse.during(Activity::Rests, || sleeper.sleep(nap, || !inbox.is_empty() || worker.core.handoff.has_mail()));
         reader.online();
+        worker.rested();
         idle_since = None;
     }
     reader.offline();

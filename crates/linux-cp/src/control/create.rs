@@ -60,9 +60,14 @@ fn tags_of(interface: &Interface) -> Result<Tags, OpError> {
 /// A pair whose TAP interface is still to be opened.
 pub struct Opening {
     new: NewPair,
-    id: u32,
-    name: NewName,
     tags: Tags,
+}
+
+impl Opening {
+    /// The router's interface.
+    pub fn phy(&self) -> IfIndex {
+        self.new.phy
+    }
 }
 
 /// What a pair needs that an interface can have; and what opens its TAP interface, on whichever thread.
@@ -92,8 +97,6 @@ pub fn prepare(
     if let Some(name) = &new.namespace {
         check_namespace(name)?;
     }
-    let taken: HashSet<u32> = known.pairs().map(|pair| pair.id).collect();
-    let id = (0..).find(|id| !taken.contains(id)).unwrap_or(0);
     let config = TapConfig {
         host_namespace: new.namespace.clone(),
         host_mac: Some(state.mac.0),
@@ -103,12 +106,9 @@ pub fn prepare(
         checksum_offload: true,
         ..TapConfig::new(new.host_name.clone())
     };
-    let free = |id: &u32| router.interfaces.by_name(&format!("tap{id}")).is_none();
-    let number = (FIRST_ID + id..).find(free).unwrap_or(FIRST_ID);
-    let name = NewName::given("host-if", &format!("tap{number}"));
     let SharedRights(rights) = router.part::<SharedRights>().cloned().unwrap_or_default();
     let open = move || Tap::open(config, rights).map_err(|error| driver_error(&error));
-    Ok((Opening { new, id, name, tags }, open))
+    Ok((Opening { new, tags }, open))
 }
 
 /// Makes a pair with a TAP interface that was opened; gives that.
@@ -116,11 +116,16 @@ pub fn prepare(
 /// # Errors
 /// The interface has gone or got a pair meanwhile; there are too many interfaces. Nothing has changed then.
 pub fn finish(router: &mut Router, opening: Opening, tap: Tap) -> Result<IfIndex, OpError> {
-    let Opening { new, id, name, tags } = opening;
+    let Opening { new, tags } = opening;
     let phy = &router.interfaces.expect(new.phy).map_err(|error| interface_error(&error))?.name;
     if lcp(router)?.pair(new.phy).is_some() {
         return Err(has_one(phy));
     }
+    let taken: HashSet<u32> = lcp(router)?.pairs().map(|pair| pair.id).collect();
+    let id = (0..).find(|id| !taken.contains(id)).unwrap_or(0);
+    let free = |id: &u32| router.interfaces.by_name(&format!("tap{id}")).is_none();
+    let number = (FIRST_ID + id..).find(free).unwrap_or(FIRST_ID);
+    let name = NewName::given("host-if", &format!("tap{number}"));
     let host = create_port_interface(router, &TAP, name, None, |_| Ok(tap))?.index();
     router.made_by_plugin(host);
     let host_ifindex = with_tap(router, host, |tap| tap.device().map_or(0, |device| device.index)).unwrap_or(0);
@@ -134,15 +139,6 @@ pub fn finish(router: &mut Router, opening: Opening, tap: Tap) -> Result<IfIndex
     }
     follow::mirror(router, new.phy);
     Ok(host)
-}
-
-/// Mirrors an interface into Linux, all at once.
-///
-/// # Errors
-/// Those of [`prepare`] and [`finish`]; what the kernel says.
-pub fn create(router: &mut Router, new: NewPair) -> Result<IfIndex, OpError> {
-    let (opening, open) = prepare(router, new)?;
-    finish(router, opening, open()?)
 }
 
 fn has_one(phy: &str) -> OpError {

@@ -13,7 +13,7 @@ use quiver_net::{IfEvent, Interface, Router};
 use quiver_wire::MacAddr;
 use quiver_wire::ipv6::address::is_link_local;
 
-use super::{NewPair, Pair, create, lcp, lcp_mut, note_host, with_tap};
+use super::{Pair, auto, lcp, lcp_mut, note_host, with_tap};
 
 /// Sizes that a host interface can have.
 const MTU: std::ops::RangeInclusive<u32> = 68..=65_521;
@@ -64,6 +64,9 @@ pub fn set_sync(router: &mut Router, on: bool) -> Result<(), OpError> {
 /// The plugin is off.
 pub fn set_auto_sub(router: &mut Router, on: bool) -> Result<(), OpError> {
     lcp_mut(router)?.auto_sub = on;
+    if !on {
+        auto::stop(router);
+    }
     let all: Vec<IfIndex> = lcp(router)?.pairs().map(|pair| pair.phy).collect();
     all.into_iter().for_each(|phy| pair_subs(router, phy));
     Ok(())
@@ -126,27 +129,13 @@ fn set_address(router: &mut Router, phy: IfIndex, address: HostAddress, add: boo
     }
 }
 
-/// Makes the pairs that sub-interfaces of an interface do not have yet.
+/// Has sub-interfaces of an interface get the pairs that they do not have yet.
 fn pair_subs(router: &mut Router, parent: IfIndex) {
-    let Some(pair) = pair(router, parent).filter(|_| lcp(router).is_ok_and(|known| known.auto_sub)) else { return };
-    let subs: Vec<IfIndex> = router.interfaces.subs(parent).collect();
-    for sub in subs {
-        pair_sub(router, &pair, sub);
-    }
-}
-
-/// Makes the pair of a sub-interface, named after its parent's.
-fn pair_sub(router: &mut Router, parent: &Pair, sub: IfIndex) {
-    if pair(router, sub).is_some() {
+    if !lcp(router).is_ok_and(|known| known.auto_sub && known.pair(parent).is_some()) {
         return;
     }
-    let name = router.interfaces.name(sub);
-    let id = name.rsplit('.').next().unwrap_or_default();
-    let host_name = format!("{}.{id}", parent.host_name);
-    let new = NewPair { phy: sub, host_name, namespace: parent.namespace.clone(), tun: false };
-    if let Err(error) = create(router, new) {
-        tracing::warn!(target: "linux-cp", "no host interface for {name}: {error}");
-    }
+    let subs: Vec<IfIndex> = router.interfaces.subs(parent).collect();
+    subs.into_iter().for_each(|sub| auto::want(router, sub));
 }
 
 /// What a listener does with an event of an interface that has a pair, or may get one.
@@ -157,8 +146,8 @@ pub(super) fn on_event(router: &mut Router, event: &IfEvent) {
     match *event {
         IfEvent::Created(index) if auto => {
             let parent = router.interfaces.get(index).filter(|i| matches!(i.kind, Kind::Sub(_))).map(|i| i.parent);
-            if let Some(parent) = parent.and_then(|parent| pair(router, parent)) {
-                pair_sub(router, &parent, index);
+            if parent.is_some_and(|parent| has(&parent)) {
+                auto::want(router, index);
             }
         }
         IfEvent::Admin(index, _) | IfEvent::Link(index, _) => {

@@ -21,7 +21,7 @@ pub enum Refusal {
     NoInterface,
     /// Its links are down.
     LinkDown,
-    /// Its next hop is of the other address family.
+    /// Its next hop is of IPv4, and it is of IPv6.
     OtherFamily,
     /// Packets would get a header more.
     Encapsulation,
@@ -228,17 +228,26 @@ fn object(v6: bool, id: u32, objects: &HashMap<u32, NextHop>, around: &Surroundi
 }
 
 /// The next hops that can be used, as paths; where there is none, why.
+///
+/// A link without a carrier takes the route away only with the last of its links. As long as another one carries, the paths stay as they
+/// are: the router's table leaves the dead one out by itself, once for all prefixes.
 fn paths(v6: bool, hops: impl Iterator<Item = Hop>, around: &Surroundings) -> Result<Paths, Refusal> {
     let mut usable: Vec<(Path, u32)> = Vec::new();
-    let mut refusal = None;
+    let (mut refusal, mut carried) = (None, false);
     for hop in hops {
         match path(v6, &hop, around) {
-            Ok(path) => match usable.iter_mut().find(|(known, _)| known.hop == path.hop) {
-                Some((_, weight)) => *weight += u32::from(hop.weight.max(1)),
-                None => usable.push((path, u32::from(hop.weight.max(1)))),
-            },
+            Ok(path) => {
+                carried |= around.links.get(&hop.link).is_none_or(|link| link.carrier);
+                match usable.iter_mut().find(|(known, _)| known.hop == path.hop) {
+                    Some((_, weight)) => *weight += u32::from(hop.weight.max(1)),
+                    None => usable.push((path, u32::from(hop.weight.max(1)))),
+                }
+            }
             Err(why) => refusal = refusal.or(Some(why)),
         }
+    }
+    if !usable.is_empty() && !carried {
+        return Err(Refusal::LinkDown);
     }
     // Weights of the kernel have 16 bits, those of paths 8.
     let most = usable.iter().map(|(_, weight)| *weight).max().unwrap_or(1);
@@ -261,7 +270,8 @@ fn path(v6: bool, hop: &Hop, around: &Surroundings) -> Result<Path, Refusal> {
     }
     match hop.via {
         None => Ok(Path::new(fib::Hop::Attached { interface, source: None })),
-        Some(via) if via.is_ipv6() != v6 => Err(Refusal::OtherFamily),
+        // IPv4 by an IPv6 neighbour (RFC 8950) is possible; the other way round is not.
+        Some(via) if v6 && via.is_ipv4() => Err(Refusal::OtherFamily),
         Some(IpAddr::V4(via)) if via.is_unspecified() => Ok(Path::new(fib::Hop::Attached { interface, source: None })),
         Some(via) => Ok(Path::neighbor(interface, via)),
     }

@@ -179,7 +179,7 @@ fn main_hides_default_where_both_have_a_prefix() {
 fn what_the_router_cannot_do_is_counted_by_reason() {
     let (mut rib, mut table) = (rib(), Table::default());
     rib.add(&via("10.1.0.0/16", &[hop(4, "192.0.2.1")]), 0, false);
-    rib.add(&via("10.2.0.0/16", &[hop(1, "fe80::1")]), 0, false);
+    rib.add(&via("2001:db8::/32", &[hop(1, "192.0.2.1")]), 0, false);
     rib.add(&via("10.3.0.0/16", &[Hop { encapsulated: true, ..hop(1, "192.0.2.1") }]), 0, false);
     rib.add(&route("10.4.0.0/16", Target::Object(9)), 0, false);
     rib.add(&Route { tos: 8, ..via("10.5.0.0/16", &[hop(1, "192.0.2.1")]) }, 0, false);
@@ -197,6 +197,14 @@ fn what_the_router_cannot_do_is_counted_by_reason() {
     rib.set_interfaces((1..=3).map(|n| (n, IfIndex(n + 10))).collect());
     table.follow(&mut rib);
     assert!(table.routes.is_empty());
+}
+
+#[test]
+fn ipv4_leads_by_ipv6_neighbours() {
+    let (mut rib, mut table) = (rib(), Table::default());
+    rib.add(&via("10.2.0.0/16", &[hop(1, "fe80::1"), hop(2, "192.0.2.2")]), 0, false);
+    table.follow(&mut rib);
+    assert_eq!(table.paths("10.2.0.0/16"), Some(vec![neighbor(11, "fe80::1"), neighbor(12, "192.0.2.2")]));
 }
 
 #[test]
@@ -249,6 +257,32 @@ fn a_link_that_goes_down_takes_its_routes_and_a_part_of_others() {
     rib.remove_link(1);
     table.follow(&mut rib);
     assert!(table.routes.is_empty());
+}
+
+/// BIRD takes seconds to withdraw a full table. Until then packets must not be dropped where a shorter prefix leads on.
+#[test]
+fn a_route_is_not_used_while_none_of_its_links_has_a_carrier() {
+    let (mut rib, mut table) = (rib(), Table::default());
+    let without_carrier = |index| Link { carrier: false, ..link(index, true) };
+    rib.add(&via("10.0.0.0/8", &[hop(1, "192.0.2.1")]), 0, false);
+    rib.add(&via("20.0.0.0/8", &[hop(1, "192.0.2.1"), hop(2, "192.0.2.2")]), 0, false);
+    assert_eq!(table.follow(&mut rib), 2);
+    rib.set_link(without_carrier(1));
+    assert_eq!(table.follow(&mut rib), 1, "the table leaves out one of several paths by itself");
+    assert_eq!(table.paths("10.0.0.0/8"), None);
+    assert_eq!(table.paths("20.0.0.0/8").map(|paths| paths.len()), Some(2));
+    assert_eq!(rib.refused(), [(Refusal::LinkDown, 1)].into());
+    rib.set_link(without_carrier(2));
+    assert_eq!(table.follow(&mut rib), 1, "the last one takes it");
+    rib.set_link(link(2, true));
+    rib.set_link(link(1, true));
+    assert_eq!(table.follow(&mut rib), 2, "the kernel has kept them");
+    assert_eq!(table.paths("10.0.0.0/8"), Some(vec![neighbor(11, "192.0.2.1")]));
+    // What the routing daemon takes back meanwhile is no change.
+    rib.set_link(without_carrier(1));
+    assert_eq!(table.follow(&mut rib), 1);
+    rib.remove(&via("10.0.0.0/8", &[hop(1, "192.0.2.1")]));
+    assert_eq!(table.follow(&mut rib), 0);
 }
 
 #[test]

@@ -52,6 +52,21 @@ pub(crate) struct AdjKey {
     pub kind: AdjKind,
 }
 
+impl AdjKey {
+    /// Packets of one family go to a neighbour of the other (RFC 8950): the neighbour's MAC address is found by its own family's means.
+    pub fn is_cross(&self) -> bool {
+        self.of_neighbor() != *self
+    }
+
+    /// The neighbour's adjacency for packets of its own family.
+    pub fn of_neighbor(&self) -> Self {
+        match self.kind {
+            AdjKind::Neighbor(address) => Self { family: FamilyId::of(&address), ..*self },
+            AdjKind::Glean(_) => *self,
+        }
+    }
+}
+
 /// An adjacency as the main thread sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdjacencyInfo {
@@ -316,7 +331,7 @@ impl Adjacencies {
 
     /// Forgets an adjacency that nobody needs.
     pub fn release(&mut self, index: u32) {
-        if self.get(index).is_some_and(|a| a.users.is_empty() && a.mac.is_none())
+        if self.get(index).is_some_and(|a| a.users.is_empty() && (a.mac.is_none() || a.key.is_cross()))
             && let Some(adjacency) = self.take(index)
         {
             self.by_key.remove(&adjacency.key);

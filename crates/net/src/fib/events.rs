@@ -59,6 +59,12 @@ impl Fib {
     ) -> Result<(), FibError> {
         env.interfaces.get(interface).ok_or(FibError::NoInterface(interface.0))?;
         let key = AdjKey { family: FamilyId::of(&address), interface, kind: AdjKind::Neighbor(address) };
+        let other = AdjKey { family: FamilyId::V4, ..key };
+        if other.is_cross()
+            && let Some(index) = self.adjacencies.find(&other)
+        {
+            self.update_adjacency(env, index, mac)?;
+        }
         let index = match (self.adjacencies.find(&key), mac) {
             (Some(index), _) => index,
             (None, Some(_)) => self.adjacencies.make(env, &mut self.records, key)?,

@@ -159,7 +159,14 @@ impl Fib {
         interface: quiver_graph::IfIndex,
         kind: AdjKind,
     ) -> Result<Bucket, FibError> {
-        let index = self.adjacencies.make(env, &mut self.records, AdjKey { family: F::ID, interface, kind })?;
+        let key = AdjKey { family: F::ID, interface, kind };
+        let mut index = self.adjacencies.make(env, &mut self.records, key)?;
+        if key.is_cross() {
+            let own = self.adjacencies.find(&key.of_neighbor()).and_then(|own| self.adjacencies.get(own)?.mac);
+            if own.is_some() {
+                index = self.adjacencies.update(env, &mut self.records, index, own)?;
+            }
+        }
         Ok(self.adjacencies.get(index).map_or(Bucket::DROP, |a| a.bucket(index)))
     }
 

@@ -9,7 +9,7 @@ use super::adjacency::{AdjKey, AdjKind, Env};
 use super::path::{Hop, Key, Path, Source, merge, without};
 use super::table::{Select, number};
 use super::{Fib, FibError};
-use crate::ip::PrefixTable;
+use crate::ip::{FamilyId, PrefixTable};
 
 /// How new paths meet those that a prefix has from the same source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,10 @@ impl Fib {
                 env.interfaces.get(interface).ok_or(FibError::NoInterface(interface.0))?;
             }
             if let Some(address) = path.next_hop() {
-                number::<F>(address)?;
+                // A neighbour may be of the other family where IPv4 leads by IPv6 (RFC 8950).
+                if !matches!((path.hop, F::ID), (Hop::Neighbor { address: IpAddr::V6(_), .. }, FamilyId::V4)) {
+                    number::<F>(address)?;
+                }
                 let impossible = match address {
                     IpAddr::V4(a) => a.is_unspecified() || a.is_multicast() || a.is_broadcast(),
                     IpAddr::V6(a) => a.is_unspecified() || a.is_multicast(),

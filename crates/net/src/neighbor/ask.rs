@@ -1,6 +1,7 @@
 //! `ip4-arp`, `ip4-glean`, `ip6-discover-neighbor`, `ip6-glean`: packets whose neighbour's MAC address is not known. The
 //! neighbour is asked for, the packet waits. One text for both families.
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use quiver_graph::stats::SimpleCounters;
@@ -143,6 +144,9 @@ pub(crate) trait AskFamily: LocalFamily {
 
     /// A request to everybody, as a frame; `None` where the interface has no address to ask from.
     fn request(view: &View, target: Self::Addr) -> Option<Vec<u8>>;
+
+    /// A next hop of the other family, which is asked for by that family's means.
+    fn other(next_hop: u128) -> Option<Ipv6Addr>;
 }
 
 impl AskFamily for V4 {
@@ -160,6 +164,10 @@ impl AskFamily for V4 {
 
     fn request(view: &View, target: u32) -> Option<Vec<u8>> {
         arp::request(view, target, None)
+    }
+
+    fn other(next_hop: u128) -> Option<Ipv6Addr> {
+        u32::try_from(next_hop).is_err().then(|| next_hop.into())
     }
 }
 
@@ -188,6 +196,10 @@ impl AskFamily for V6 {
 
     fn request(view: &View, target: u128) -> Option<Vec<u8>> {
         nd::solicitation(view, target, None)
+    }
+
+    fn other(_next_hop: u128) -> Option<Ipv6Addr> {
+        None
     }
 }
 
@@ -222,6 +234,11 @@ impl<F: AskFamily> Ask<F> {
         let Some(view) = self.views.get().get(adjacency.tx_if) else {
             return packet.drop(F::drop(Drop4::NoAdjacency));
         };
+        let other = F::other(adjacency.next_hop).filter(|_| self.target == Target::NextHop);
+        if let Some(next_hop) = other {
+            self.ask_other(cx, adjacency.tx_if, next_hop, &packet, out);
+            return packet.drop(F::drop(Drop4::Throttled));
+        }
         let target = match self.target {
             Target::NextHop => F::of_number(adjacency.next_hop),
             Target::Destination => F::destination(&packet),
@@ -250,6 +267,27 @@ impl<F: AskFamily> Ask<F> {
         let (packet, verdict) = packet.take();
         hold.keep(key, owner, packet, out);
         verdict
+    }
+}
+
+impl<F: AskFamily> Ask<F> {
+    /// Asks for an IPv6 neighbour that IPv4 packets go to (RFC 8950). They are not held: what is held for a neighbour goes out by its own
+    /// family's adjacency.
+    fn ask_other(&mut self, cx: &mut NodeCx<'_>, interface: IfIndex, next_hop: Ipv6Addr, packet: &Pkt<'_>, out: &mut Vec<Packet>) {
+        let Some(view) = self.views.get().get(interface) else { return };
+        let key: Key = (interface, next_hop.into());
+        let owner = Owner::of(packet.rx_if(), F::address(F::addresses(packet).0));
+        let mut hold = self.hold.lock();
+        if hold.advise(key, owner, cx.now(), out) != Advice::Ask {
+            return;
+        }
+        let Some(request) = nd::solicitation(view, next_hop.to_bits(), None) else { return hold.end(&key, out) };
+        send::<F>(cx, interface, &request, &self.sent);
+        let now = cx.now();
+        self.facts.asked.note(&key, now);
+        if !self.facts.tell(Fact { interface, address: key.1, what: What::Wanted }, now) {
+            cx.count(F::drop(Drop4::NotTold), 1);
+        }
     }
 }
 

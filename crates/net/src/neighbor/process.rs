@@ -107,12 +107,16 @@ fn timers(router: &mut Router, family: FamilyId, now: u64) -> usize {
 
 /// What a neighbour is used for.
 pub(super) fn usage(fib: &Fib, key: &Key) -> Usage {
-    let family = FamilyId::of(&key.1);
-    let index = fib.adjacencies.find(&AdjKey { family, interface: key.0, kind: AdjKind::Neighbor(key.1) });
-    let Some((index, adjacency)) = index.and_then(|i| Some((i, fib.adjacencies.get(i)?))) else { return Usage::default() };
-    // Its own host route is one user; any other is a route that has it as next hop.
-    let is_next_hop = adjacency.users.len() > adjacency.in_fibs.len();
-    Usage { sent: fib.adjacencies.counters.sum(index).0, is_next_hop }
+    let mut usage = Usage::default();
+    // IPv4 packets may go to an IPv6 neighbour.
+    for family in [FamilyId::V4, FamilyId::V6] {
+        let index = fib.adjacencies.find(&AdjKey { family, interface: key.0, kind: AdjKind::Neighbor(key.1) });
+        let Some((index, adjacency)) = index.and_then(|i| Some((i, fib.adjacencies.get(i)?))) else { continue };
+        // Its own host route is one user; any other is a route that has it as next hop.
+        usage.is_next_hop |= adjacency.users.len() > adjacency.in_fibs.len();
+        usage.sent += fib.adjacencies.counters.sum(index).0;
+    }
+    usage
 }
 
 /// Asks for a neighbour: everybody, or itself where `mac` says who that is.

@@ -53,13 +53,13 @@ fn remove_from_kernel(host: &Host) {
 }
 
 /// Pings from host `a` in short intervals until it is asked what was lost.
-struct Traffic {
+pub struct Traffic {
     ping: Guard,
     answers: PathBuf,
 }
 
 impl Traffic {
-    fn start(scene: &Scene, address: &str) -> Self {
+    pub fn start(scene: &Scene, address: &str) -> Self {
         let answers = scene.router.file("answers");
         let mut command = scene.a.command("ping");
         command.args(["-n", "-i", "0.01", "-W", "60", address]);
@@ -76,7 +76,7 @@ impl Traffic {
     }
 }
 
-fn assert_nothing_is_lost(traffic: Traffic) {
+pub fn assert_nothing_is_lost(traffic: Traffic) {
     let answered = traffic.end();
     let last = answered.last().copied().unwrap_or_default();
     let lost: Vec<u64> = (1..=last).filter(|number| !answered.contains(number)).collect();
@@ -175,6 +175,37 @@ fn ipv6_routes_of_frr_come_by_its_forwarding_plane_manager() {
     let left = scene.linux.run("ip -6 route show proto bgp", BOUND).unwrap().expect("ip route");
     assert_eq!((left.as_str(), scene.has_networks6()), ("", NETWORKS), "routes are held while FRR is dead");
     assert!(scene.a.reaches("2001:db8:ffff::1", 3).unwrap());
+    assert_buffers_are_back(&scene.router);
+}
+
+#[test]
+fn bgp_of_frr_restarts_gracefully_under_traffic() {
+    let Some(_scenario) = Scenario::begin(&["bird", Frr::PROGRAM, "ping"]) else { return };
+    let scene = Scene::new();
+    // The way back to host a is known by BGP alone.
+    scene.peer.ip("route del default").unwrap();
+    let theirs = "router id 10.0.2.2;\nprotocol device { scan time 1; }\n\
+                  protocol kernel { ipv4 { import none; export where source = RTS_BGP; }; }\n\
+                  protocol static own { ipv4; route 198.51.100.0/24 blackhole; }\n\
+                  protocol bgp south { local as 64512; neighbor 10.0.2.1 as 64513; graceful restart on; connect delay time 1; \
+                  connect retry time 2; error wait time 1, 2; ipv4 { import all; export where proto = \"own\"; }; }\n";
+    let _other = scene.bird(&scene.peer, "theirs", theirs);
+    let bgp = format!("{BGP} bgp graceful-restart\n bgp graceful-restart preserve-fw-state\n network 10.0.1.0/24\n");
+    let start = |frr: &mut Frr| {
+        frr.start("zebra", "", "-K 3600").unwrap();
+        frr.start("bgpd", &bgp, "").unwrap();
+    };
+    let mut frr = Frr::new(&scene.linux).unwrap();
+    start(&mut frr);
+    eventually("BGP both ways", BOUND, || scene.has_route("198.51.100.1") && scene.a.pings("198.51.100.1", 1).unwrap());
+    let traffic = Traffic::start(&scene, "198.51.100.1");
+    ["zebra", "bgpd"].iter().for_each(|daemon| frr.kill(daemon).unwrap());
+    assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "while FRR is dead");
+    start(&mut frr);
+    eventually("the session is back", BOUND, || frr.show("bgpd", "show bgp neighbors").unwrap().contains("Established"));
+    eventually("its routes are", BOUND, || frr.show("bgpd", "show bgp ipv4 unicast").unwrap().contains("198.51.100.0/24"));
+    assert!(scene.a.reaches("198.51.100.1", 3).unwrap());
+    assert_nothing_is_lost(traffic);
     assert_buffers_are_back(&scene.router);
 }
 

@@ -166,8 +166,10 @@ fn sub_interfaces_have_host_interfaces_of_their_own() {
         );
         let router = scene.router(1, &commands);
         let _program = scene.a.speak_vlan("eth0", &tags).unwrap();
-        let text = router.cli("show lcp").unwrap();
-        assert!(text.contains(" host-r0.10 ") && text.contains(" e0.10 "), "{text}");
+        eventually("another thread has made the host interface", BOUND, || {
+            let text = router.cli("show lcp").unwrap();
+            text.contains(" host-r0.10 ") && text.contains(" e0.10 ")
+        });
         for address in ["10.0.1.1", "2001:db8:1::1"] {
             assert!(scene.a.reaches(address, 3).unwrap(), "{tags:?} {address}");
         }

@@ -20,12 +20,36 @@ pub struct Scene {
     pub linux: Host,
     pub peer: Host,
     pub router: Router,
+    middle: Host,
     /// By which the router finds the namespace.
-    _keeper: Guard,
+    keeper: Guard,
 }
+
+/// The router with its interfaces, their pairs and the addresses, one of which comes from Linux.
+fn router(middle: &Host, linux: &Host, keeper: &Guard, conf: &str) -> Router {
+    let router = Router::start(middle, conf).expect("router");
+    let netns = format!("pid:{}", keeper.pid());
+    let commands = format!(
+        "create host-interface name r0\ncreate host-interface name r1\n\
+         set interface state host-r0 up\nset interface state host-r1 up\n\
+         lcp lcp-sync on\n\
+         lcp create host-r0 host-if e0 netns {netns}\nlcp create host-r1 host-if e1 netns {netns}\n\
+         set interface ip address host-r0 10.0.1.1/24\n"
+    );
+    router.script(&commands).expect("configuration");
+    // One address comes from either side.
+    linux.address("e1", "10.0.2.1/24").unwrap();
+    router
+}
+
+const CONF: &str = "cpu { workers 1 }";
 
 impl Scene {
     pub fn new() -> Self {
+        Self::with_conf(CONF)
+    }
+
+    pub fn with_conf(conf: &str) -> Self {
         let [a, middle, linux, peer] = ["a", "router", "linux", "peer"].map(|name| Host::new(name).unwrap());
         a.veth("eth0", &middle, "r0", &LinkOptions::default()).unwrap();
         peer.veth("eth0", &middle, "r1", &LinkOptions::default()).unwrap();
@@ -33,19 +57,15 @@ impl Scene {
         a.ip("addr add 10.0.1.2/24 dev eth0\nroute add default via 10.0.1.1").unwrap();
         peer.ip("addr add 10.0.2.2/24 dev eth0\naddr add 198.51.100.1/32 dev lo\nroute add default via 10.0.2.1").unwrap();
         let keeper = linux.background("sleep 86400").unwrap();
-        let router = Router::start(&middle, "cpu { workers 1 }").expect("router");
-        let netns = format!("pid:{}", keeper.pid());
-        let commands = format!(
-            "create host-interface name r0\ncreate host-interface name r1\n\
-             set interface state host-r0 up\nset interface state host-r1 up\n\
-             lcp lcp-sync on\n\
-             lcp create host-r0 host-if e0 netns {netns}\nlcp create host-r1 host-if e1 netns {netns}\n\
-             set interface ip address host-r0 10.0.1.1/24\n"
-        );
-        router.script(&commands).expect("configuration");
-        // One address comes from either side.
-        linux.address("e1", "10.0.2.1/24").unwrap();
-        Self { a, linux, peer, router, _keeper: keeper }
+        let router = router(&middle, &linux, &keeper, conf);
+        Self { a, linux, peer, router, middle, keeper }
+    }
+
+    /// Kills the router as a crash would, and starts another one.
+    pub fn restart_router(&mut self) {
+        self.router.kill9().unwrap();
+        eventually("host interfaces go with the router", BOUND, || self.linux.mac("e1").is_err());
+        self.router = router(&self.middle, &self.linux, &self.keeper, CONF);
     }
 
     pub fn bird(&self, host: &Host, name: &str, text: &str) -> Guard {

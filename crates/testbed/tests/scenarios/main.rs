@@ -42,6 +42,7 @@ mod packaging;
 mod page;
 mod pages;
 mod privileges;
+mod routing;
 mod scene;
 mod snmp;
 mod tester;

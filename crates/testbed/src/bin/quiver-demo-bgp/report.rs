@@ -64,7 +64,8 @@ pub fn write(folder: &Path, table: &Table, outcomes: &[Outcome]) -> io::Result<P
     );
     let _ = write!(
         page,
-        "<pre>{TOPOLOGY}</pre><p>{} {} prefixes of the upstream, {} and a default route of the peer.</p><table><tr><th>",
+        "{}<p>{} {} prefixes of the upstream, {} and a default route of the peer.</p><table><tr><th>",
+        topology(),
         table.upstream.len(),
         table.origin,
         table.peer.len()
@@ -83,6 +84,44 @@ pub fn write(folder: &Path, table: &Table, outcomes: &[Outcome]) -> io::Result<P
     let file = folder.join("report.html");
     fs::write(&file, page)?;
     Ok(file)
+}
+
+/// The network, drawn.
+fn topology() -> String {
+    let mut svg = String::from("<svg width='900' height='230' font-size='13' xmlns='http://www.w3.org/2000/svg'>");
+    // Left edge, top, name, what is there.
+    let boxes = [
+        (10, 75, "client", "10.0.1.2"),
+        (340, 75, "router", "Quiver, or the Linux kernel"),
+        (340, 165, "its Linux side", "BIRD, AS 64512"),
+        (670, 15, "upstream", "BIRD, AS 64513: the full table"),
+        (670, 135, "peer", "FRR, AS 64514: default route, /26"),
+    ];
+    // From, to, network, its place.
+    let links = [
+        ((220, 100), (340, 100), "10.0.1.0/24", (240, 92)),
+        ((550, 90), (670, 40), "10.0.2.0/24: is cut", (560, 48)),
+        ((550, 110), (670, 160), "10.0.3.0/24", (565, 155)),
+        ((445, 125), (445, 165), "TAP devices: packets; netlink: routes", (453, 149)),
+    ];
+    for ((x1, y1), (x2, y2), text, (x, y)) in links {
+        let _ = write!(
+            svg,
+            "<line x1='{x1}' y1='{y1}' x2='{x2}' y2='{y2}' stroke='#555'/><text x='{x}' y='{y}' fill='#555'>{text}</text>"
+        );
+    }
+    for (x, y, name, what) in boxes {
+        let _ = write!(
+            svg,
+            "<rect x='{x}' y='{y}' width='210' height='50' rx='6' fill='#f4f7fa' stroke='#357'/>\
+             <text x='{}' y='{}' font-weight='bold'>{name}</text><text x='{}' y='{}'>{what}</text>",
+            x + 10,
+            y + 20,
+            x + 10,
+            y + 40
+        );
+    }
+    svg + "</svg>"
 }
 
 fn plot(outcomes: &[Outcome]) -> String {

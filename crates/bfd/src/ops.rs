@@ -5,6 +5,7 @@ mod show;
 use std::net::IpAddr;
 
 use quiver_command::configuration::{Configuration, Stage, each};
+use quiver_command::document::Shape;
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Outcome, Registry};
 use quiver_command::request::Execute;
@@ -41,6 +42,7 @@ pub fn register(registry: &mut Registry<Router>) {
     registry.examples(EXAMPLES).messages(MESSAGES).messages_without_command(&["want_bfd_events"]);
     registry.declare::<AddSession>().declare::<ModifySession>().declare::<DeleteSession>().declare::<SetFlags>();
     registry.declare::<ShowSessions>().declare::<ShowSession>();
+    registry.shapes(Stage::Services, SHAPES);
     registry.configuration(Stage::Services, |router| each(keys(router), session)).covers(&[
         "bfd_udp_session_add",
         "bfd_udp_session_modify",
@@ -194,3 +196,21 @@ mod example_tests {
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }
+
+/// Where sessions stand in a document.
+const SHAPES: &[Shape] = &[
+    Shape::new(
+        "bfd/{interface}/{local_addr}/{peer_addr}",
+        r#"{"*":"*"}"#,
+        "bfd_udp_session_add",
+        r#"{"interface":"{interface}","local_addr":"{local_addr}","peer_addr":"{peer_addr}","*":"*"}"#,
+    )
+    .doc("A BFD session, under its interface, own address and peer."),
+    Shape::new(
+        "bfd/{interface}/{local_addr}/{peer_addr}/admin_down",
+        "true",
+        "bfd_udp_session_flags_set",
+        r#"{"interface":"{interface}","local_addr":"{local_addr}","peer_addr":"{peer_addr}","admin":"down"}"#,
+    )
+    .doc("The session is held down."),
+];

@@ -23,6 +23,7 @@
 //! - [`config`][]: `startup.conf`.
 //! - [`change_log`][]: where changes of configuration are recorded.
 //! - [`configuration`][]: the running configuration, as requests that make it again.
+//! - [`document`][]: the configuration as YAML or JSON by subject, and what leads to it.
 //! - [`contain`][]: panics that end an operation, and not the router.
 #![forbid(unsafe_code)]
 
@@ -32,6 +33,7 @@ pub mod change_log;
 pub mod config;
 pub mod configuration;
 pub mod contain;
+pub mod document;
 pub mod grammar;
 pub mod operation;
 pub mod request;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ impl Job<Router, ()> for Keeping {
         };
         match collect.step(router, budget) {
             Step::Done(Ok(configuration)) => {
-                let entries = Rc::new(configuration.into_entries());
+                let entries = Arc::new(configuration.into_entries());
                 match Checkpoints::of(router).keep(Some(std::mem::take(name)), comment.take(), entries) {
                     Ok(keep) => *self = Self::Keeping(keep),
                     Err(error) => return Step::Done(Err(error)),
@@ -172,7 +173,7 @@ impl Execute<Router> for ShowDifference {
 /// Gets the checkpoint, collects the configuration, and compares them.
 struct Compare {
     load: Load,
-    with: Option<(Rc<Vec<Entry>>, Collect<Router>)>,
+    with: Option<(Arc<Vec<Entry>>, Collect<Router>)>,
 }
 
 impl Job<Router, Lines> for Compare {
@@ -278,7 +279,7 @@ enum Phase {
 
 /// What a phase came to.
 enum Ended {
-    Loaded(Rc<Vec<Entry>>),
+    Loaded(Arc<Vec<Entry>>),
     Restored(Applied<usize>),
     Kept,
     Stored,

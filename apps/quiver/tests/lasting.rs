@@ -163,8 +163,12 @@ impl Random {
         let interface = format!("{{loopback: {{}}, mtu: {}, addresses: [10.{n}.{k}.1/24], up: true}}", 1000 + k);
         match self.below(3) {
             0 => format!("own: [interfaces/loop{n}]\ninterfaces: {{loop{n}: {interface}}}"),
-            1 => format!("own: [routes/0]\nroutes: {{0: {{172.16.{n}{k}.0/24: [{{kind: drop}}], 172.21.{k}.0/24: [{{kind: drop}}]}}}}"),
-            _ => format!("own: [interfaces, routes]\ninterfaces: {{loop{n}: {interface}, loop7: {{loopback: {{}}}}}}\nroutes: {{0: {{10.9.{k}.0/24: [{{interface: loop{n}}}]}}}}"),
+            1 => format!(
+                "own: [routes/0]\nroutes: {{0: {{172.16.{n}{k}.0/24: [{{kind: drop}}], 172.21.{k}.0/24: [{{kind: drop}}]}}}}"
+            ),
+            _ => format!(
+                "own: [interfaces, routes]\ninterfaces: {{loop{n}: {interface}, loop7: {{loopback: {{}}}}}}\nroutes: {{0: {{10.9.{k}.0/24: [{{interface: loop{n}}}]}}}}"
+            ),
         }
     }
 }

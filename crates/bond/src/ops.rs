@@ -252,15 +252,9 @@ mod example_tests {
 }
 
 /// Where bonds stand in a document.
-const MADE: &[Shape] = &[
-    Shape::new(
-        "interfaces/BondEthernet{id#}/bond",
-        r#"{"*":"*"}"#,
-        "bond_create",
-        r#"{"id":"{id#}","*":"*"}"#,
-    )
-    .doc("Several links as one interface; its name is BondEthernet and a number."),
-];
+const MADE: &[Shape] =
+    &[Shape::new("interfaces/BondEthernet{id#}/bond", r#"{"*":"*"}"#, "bond_create", r#"{"id":"{id#}","*":"*"}"#)
+        .doc("Several links as one interface; its name is BondEthernet and a number.")];
 
 /// Members of bonds.
 const MEMBERS: &[Shape] = &[

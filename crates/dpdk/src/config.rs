@@ -22,13 +22,9 @@ pub fn shapes(registry: &mut Registry<Router>) {
     registry.shapes(Stage::Interfaces, SHAPES);
 }
 
-const SHAPES: &[Shape] = &[Shape::new(
-    "interfaces/{interface}/dpdk",
-    r#"{"*":"*"}"#,
-    "dpdk_interface_create",
-    r#"{"name":"{interface}","*":"*"}"#,
-)
-.doc("A device of DPDK.")];
+const SHAPES: &[Shape] =
+    &[Shape::new("interfaces/{interface}/dpdk", r#"{"*":"*"}"#, "dpdk_interface_create", r#"{"name":"{interface}","*":"*"}"#)
+        .doc("A device of DPDK.")];
 
 impl DeviceConfig {
     /// What the group of a device says.

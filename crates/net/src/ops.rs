@@ -220,7 +220,8 @@ pub mod testing {
         let plan = book.plan("document", &running, read(), &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(plan.changes.total(), 0, "{:?}\n{text}", plan.changes);
         let mut other = new();
-        let plan = book.plan("document", &with_undo(registry, &other.router), wish, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let plan =
+            book.plan("document", &with_undo(registry, &other.router), wish, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
         restore(registry, &mut other.router, &Arc::new(plan.target)).unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(requests(&mut with_undo(registry, &other.router).iter()), requests(&mut running.iter()), "{text}");
         text

@@ -67,7 +67,13 @@ fn document(interfaces: u32, routes: u32) -> String {
 "
     .to_owned();
     for n in 0..interfaces {
-        let _ = writeln!(text, "  loop{n}: {{loopback: {{}}, addresses: [100.{}.{}.{}/32], up: true}}", 64 + (n >> 16), n >> 8 & 255, n & 255);
+        let _ = writeln!(
+            text,
+            "  loop{n}: {{loopback: {{}}, addresses: [100.{}.{}.{}/32], up: true}}",
+            64 + (n >> 16),
+            n >> 8 & 255,
+            n & 255
+        );
     }
     text += "routes:\n  9:\n";
     for n in 0..routes {
@@ -93,6 +99,9 @@ fn measure(router: &Router, what: &str, work: impl FnOnce() -> Result<String, St
     let main = main.lines().find(|line| line.contains("main")).unwrap_or_default().to_owned();
     let rate = sent as f64 / took.as_secs_f64();
     let last = said.lines().last().unwrap_or_default();
-    println!("{what}: {took:.2?}; {rate:.0} packets a second forwarded, {drops} lost; main: {main}; {}", &last[..last.len().min(100)]);
+    println!(
+        "{what}: {took:.2?}; {rate:.0} packets a second forwarded, {drops} lost; main: {main}; {}",
+        &last[..last.len().min(100)]
+    );
     Ok(())
 }

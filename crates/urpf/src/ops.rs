@@ -24,7 +24,10 @@ pub fn register(registry: &mut Registry<Router>) {
     registry.examples(EXAMPLES);
     registry.messages(&[("set urpf", &["urpf_update_v2", "urpf_update"]), ("show urpf", &["urpf_interface_dump"])]);
     registry.declare::<SetUrpf>().declare::<SetAccepted>().declare::<ShowUrpf>();
-    registry.configuration(Stage::Services, |_| whole(configuration)).shapes(Stage::Services, SHAPES).covers(&["urpf_set", "urpf_accept_set"]);
+    registry
+        .configuration(Stage::Services, |_| whole(configuration))
+        .shapes(Stage::Services, SHAPES)
+        .covers(&["urpf_set", "urpf_accept_set"]);
 }
 
 fn configuration(router: &Router, out: &mut Configuration<Router>) {

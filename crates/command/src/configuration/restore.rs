@@ -60,7 +60,10 @@ enum Verdict {
     /// Something cannot be undone.
     Stuck(String),
     /// The same differs as before; whether it is only what is to be made, and what it is.
-    NoEffect { only_added: bool, text: String },
+    NoEffect {
+        only_added: bool,
+        text: String,
+    },
     Run(Vec<Record>),
 }
 

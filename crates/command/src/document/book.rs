@@ -79,7 +79,7 @@ impl Placed {
 }
 
 /// What was learned of fields: of a shape, at a place, with a value; whether it goes without saying.
-type Usual = HashMap<(usize, String, String), bool>;
+pub(super) type Usual = HashMap<(usize, String, String), bool>;
 
 /// All shapes of a router.
 #[derive(Clone)]
@@ -135,9 +135,7 @@ impl Book {
         let usual = RefCell::default();
         for entry in entries {
             let mut placed = self.place(entry);
-            if let Some(shape) = placed.shape {
-                self.prune(shape, entry, &mut placed, &usual);
-            }
+            self.prune(entry, &mut placed, &usual);
             let number = |at: usize| placed.shape.is_some_and(|shape| self.shapes[shape].segments[at].is_number());
             let keys: Vec<(&str, bool)> = placed.keys.iter().enumerate().map(|(at, key)| (key.as_str(), number(at))).collect();
             if !tree.add(&keys, placed.list, placed.value) {
@@ -149,7 +147,8 @@ impl Book {
     }
 
     /// Leaves out what goes without saying: fields without which the request is the same.
-    fn prune(&self, shape: usize, entry: &Entry, placed: &mut Placed, usual: &RefCell<Usual>) {
+    pub(super) fn prune(&self, entry: &Entry, placed: &mut Placed, usual: &RefCell<Usual>) {
+        let Some(shape) = placed.shape else { return };
         let compiled = &self.shapes[shape];
         let mut vars = Vars::new();
         if !compiled.segments.iter().zip(&placed.keys).all(|(segment, key)| segment.read(key, &mut vars)) {
@@ -259,8 +258,11 @@ impl Reader<'_> {
 
     /// The keys that may stand here.
     fn expected(&self, alive: &[(usize, Vars)], depth: usize) -> Vec<String> {
-        let mut all: Vec<String> =
-            alive.iter().filter_map(|(at, _)| self.book.shapes[*at].segments.get(depth)).map(super::template::Pattern::shown).collect();
+        let mut all: Vec<String> = alive
+            .iter()
+            .filter_map(|(at, _)| self.book.shapes[*at].segments.get(depth))
+            .map(super::template::Pattern::shown)
+            .collect();
         all.sort();
         all.dedup();
         all
@@ -383,7 +385,8 @@ impl Reader<'_> {
     /// The error for a value that no shape takes.
     fn unfit(&self, node: &Node, here: &[(usize, Vars)], also: &[String]) -> OpError {
         if let What::Map(fields) = &node.what {
-            let keys: Vec<&str> = here.iter().filter_map(|(at, _)| self.book.shapes[*at].value.keys()).flat_map(|(keys, _)| keys).collect();
+            let keys: Vec<&str> =
+                here.iter().filter_map(|(at, _)| self.book.shapes[*at].value.keys()).flat_map(|(keys, _)| keys).collect();
             if let Some((key, _)) = fields.iter().find(|(key, _)| !keys.contains(&key.text.as_str()))
                 && !keys.is_empty()
             {

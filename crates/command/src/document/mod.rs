@@ -30,8 +30,8 @@ mod yaml;
 
 pub use book::{Book, Normalise, Normalised, NotNormal, Wanted, Wish};
 pub use plan::{Changes, LISTED, Line, Plan, Sign};
-pub use shape::Shape;
 pub(crate) use shape::Rank;
+pub use shape::Shape;
 pub use tree::Place;
 
 #[cfg(test)]

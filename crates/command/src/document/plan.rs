@@ -18,6 +18,7 @@ use crate::configuration::{Back, Difference, Entry, Update};
 use crate::operation::{OpError, retval};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
@@ -110,11 +111,17 @@ impl Book {
     /// # Errors
     /// It wants what it does not own; something that must go cannot be undone.
     pub fn plan(&self, name: &str, running: &[Entry], wish: Wish, own: &[String]) -> Result<Plan, OpError> {
-        let own: Vec<String> = if own.is_empty() { wish.own } else { own.iter().map(|part| part.trim_matches('/').to_owned()).collect() };
+        let own: Vec<String> =
+            if own.is_empty() { wish.own } else { own.iter().map(|part| part.trim_matches('/').to_owned()).collect() };
         self.check_parts(&own)?;
         if let Some(wanted) = wish.wanted.iter().find(|wanted| !is_within(&wanted.path, &own)) {
             let Wanted { path, place, .. } = wanted;
-            let text = format!("{name}:{}:{}: {} is not one of the parts that are owned", place.line, place.column, path.replace('/', "."));
+            let text = format!(
+                "{name}:{}:{}: {} is not one of the parts that are owned",
+                place.line,
+                place.column,
+                path.replace('/', ".")
+            );
             return Err(OpError::new(retval::INVALID_ARGUMENT, text).remedy(format!("own {path}, or take it out")));
         }
         let places: Vec<Placed> = running.iter().map(|entry| self.place(entry)).collect();
@@ -158,8 +165,10 @@ impl Book {
 
     fn changes(&self, difference: &Difference<'_>) -> Changes {
         let mut changes = Changes::default();
+        let usual = RefCell::default();
         let placed = |entry: &&Entry| {
-            let placed = self.place(entry);
+            let mut placed = self.place(entry);
+            self.prune(entry, &mut placed, &usual);
             (placed.path(), placed.list, placed.value)
         };
         let mut removed: Vec<Option<(String, bool, Value)>> = difference.removed.iter().map(placed).map(Some).collect();

@@ -144,7 +144,10 @@ impl Book {
         }
         if template.is_number() {
             let declared = self.fields.get(compiled.shape.operation).and_then(|fields| fields.get(name));
-            return declared.filter(|schema| schema["type"] == "integer").cloned().unwrap_or_else(|| json!({"type": "integer", "minimum": 0}));
+            return declared
+                .filter(|schema| schema["type"] == "integer")
+                .cloned()
+                .unwrap_or_else(|| json!({"type": "integer", "minimum": 0}));
         }
         let declared = self.fields.get(compiled.shape.operation).and_then(|fields| fields.get(name));
         declared.cloned().unwrap_or_else(|| json!({}))

@@ -83,6 +83,11 @@ pub(super) fn mac_of(text: &str) -> Option<Value> {
     bytes.filter(|bytes| bytes.len() == 6).map(Value::Array)
 }
 
+/// A MAC address as it is written, in two digits each.
+fn usual_mac(text: &str) -> Option<String> {
+    mac_of(text).as_ref().and_then(mac_text)
+}
+
 /// The text of a MAC address in six numbers.
 pub(super) fn mac_text(value: &Value) -> Option<String> {
     let bytes = value.as_array().filter(|bytes| bytes.len() == 6)?;
@@ -112,7 +117,8 @@ impl Variable {
                 let number: u64 = text.parse().ok()?;
                 (number.to_string() == text).then(|| Value::Number(Number::from(number)))
             }
-            _ => Some(Value::String(text.to_owned())),
+            Kind::Mac => usual_mac(text).map(Value::String),
+            Kind::Any => Some(Value::String(text.to_owned())),
         }
     }
 }
@@ -158,7 +164,8 @@ impl Pattern {
 
     /// A regular expression for the texts that it may be.
     pub(super) fn expression(&self) -> String {
-        let escaped = |text: &str| text.chars().flat_map(|c| (!c.is_alphanumeric()).then_some('\\').into_iter().chain([c])).collect();
+        let escaped =
+            |text: &str| text.chars().flat_map(|c| (!c.is_alphanumeric()).then_some('\\').into_iter().chain([c])).collect();
         let piece = |piece: &Piece| match piece {
             Piece::Literal(text) => escaped(text),
             Piece::Variable(Variable { kind: Kind::Number, .. }) => "[0-9]+".to_owned(),
@@ -240,7 +247,7 @@ impl Template {
                 Kind::Number if !value.is_number() => false,
                 Kind::Mac => {
                     // Whichever of both it is, the variable is the text.
-                    let text = mac_text(value).or_else(|| value.as_str().map(str::to_owned));
+                    let text = mac_text(value).or_else(|| value.as_str().and_then(usual_mac));
                     text.is_some_and(|text| bind(vars, &variable.name, Value::String(text)))
                 }
                 _ => bind(vars, &variable.name, value.clone()),
@@ -341,14 +348,6 @@ impl Template {
             _ => &[],
         }
     }
-
-    /// The pattern of a text of several parts.
-    pub(super) fn pattern(&self) -> Option<&Pattern> {
-        match self {
-            Self::Text(pattern) => Some(pattern),
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -365,7 +364,10 @@ mod tests {
     fn a_template_is_read_in_both_directions() {
         let cases = [
             (r#"{"interface":"{i}","len":"{len#}"}"#, json!({"interface": "loop0", "len": 24})),
-            (r#"{"change":{"mtu":{"which":"packet","bytes":"{bytes#}"}}}"#, json!({"change": {"mtu": {"which": "packet", "bytes": 1400}}})),
+            (
+                r#"{"change":{"mtu":{"which":"packet","bytes":"{bytes#}"}}}"#,
+                json!({"change": {"mtu": {"which": "packet", "bytes": 1400}}}),
+            ),
             (r#"{"id":"{id#}","*":"*"}"#, json!({"id": 5, "ring_size": 8, "tag": null})),
             (r#"{"mac":"{mac@}"}"#, json!({"mac": [2, 0, 0, 0, 0, 255]})),
             (r#"["{a}"]"#, json!(["x"])),

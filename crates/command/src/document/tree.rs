@@ -73,7 +73,10 @@ impl Node {
             Content::One(value) => What::One(value),
             Content::List(items) => What::List(items.into_iter().map(Self::of).collect()),
             Content::Map(fields) => What::Map(
-                fields.into_iter().map(|(key, value)| (Key { place: self::place(&key), text: key.value.0 }, Self::of(value))).collect(),
+                fields
+                    .into_iter()
+                    .map(|(key, value)| (Key { place: self::place(&key), text: key.value.0 }, Self::of(value)))
+                    .collect(),
             ),
         };
         Self { what, place }
@@ -84,7 +87,9 @@ impl Node {
         match &self.what {
             What::One(value) => value.clone(),
             What::List(items) => Value::Array(items.iter().map(Self::json).collect()),
-            What::Map(fields) => Value::Object(fields.iter().map(|(key, value)| (key.text.clone(), value.json())).collect::<Map<_, _>>()),
+            What::Map(fields) => {
+                Value::Object(fields.iter().map(|(key, value)| (key.text.clone(), value.json())).collect::<Map<_, _>>())
+            }
         }
     }
 

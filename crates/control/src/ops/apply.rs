@@ -126,14 +126,21 @@ impl Execute<Router> for Apply {
                 let name = file.display().to_string();
                 let work = move || {
                     let bytes = place.read(MOST).map_err(|error| place.cannot("read", &error))?;
-                    let text = String::from_utf8(bytes).map_err(|_| OpError::invalid("file", &name, format!("{name}: not UTF-8")))?;
+                    let text =
+                        String::from_utf8(bytes).map_err(|_| OpError::invalid("file", &name, format!("{name}: not UTF-8")))?;
                     read(book, name, &text)
                 };
                 Elsewhere::new(work, |_, read| Ok(read))
             }
             (None, None) => return Err(OpError::new(retval::INVALID_ARGUMENT, "missing file").remedy("expected apply <file>")),
         };
-        Ok(Outcome::job(Application { apply: self, registry, window, changes: Changes::default(), phase: Phase::Reading(read.alone()) }))
+        Ok(Outcome::job(Application {
+            apply: self,
+            registry,
+            window,
+            changes: Changes::default(),
+            phase: Phase::Reading(read.alone()),
+        }))
     }
 }
 

@@ -308,12 +308,5 @@ mod example_tests {
 }
 
 /// Where it stands in a document.
-const SHAPES: &[Shape] = &[
-    Shape::new(
-        "linux_cp/fpm",
-        r#"{"*":"*"}"#,
-        "lcp_fpm_listen",
-        r#"{"*":"*"}"#,
-    )
-    .doc("Routing daemons send their routes by themselves."),
-];
+const SHAPES: &[Shape] = &[Shape::new("linux_cp/fpm", r#"{"*":"*"}"#, "lcp_fpm_listen", r#"{"*":"*"}"#)
+    .doc("Routing daemons send their routes by themselves.")];

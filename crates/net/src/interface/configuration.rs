@@ -340,13 +340,8 @@ fn features(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
 
 /// Where interfaces stand in a document that are made without a device.
 const MADE: &[Shape] = &[
-    Shape::new(
-        "interfaces/loop{instance#}/loopback",
-        r#"{"*":"*"}"#,
-        "loopback_create",
-        r#"{"instance":"{instance#}","*":"*"}"#,
-    )
-    .doc("A loopback interface; its name is loop and a number."),
+    Shape::new("interfaces/loop{instance#}/loopback", r#"{"*":"*"}"#, "loopback_create", r#"{"instance":"{instance#}","*":"*"}"#)
+        .doc("A loopback interface; its name is loop and a number."),
     Shape::new(
         "interfaces/pg{number#}/packet_generator",
         r#"{"*":"*"}"#,
@@ -460,27 +455,23 @@ const LINKS: &[Shape] = &[
 ];
 
 /// Interfaces go up.
-const UP: &[Shape] = &[
-    Shape::new(
-        "interfaces/{interface}/up",
-        "true",
-        "interface_set",
-        r#"{"interface":"{interface}","change":{"state":{"up":true}}}"#,
-    )
-    .doc("It is up."),
-];
+const UP: &[Shape] = &[Shape::new(
+    "interfaces/{interface}/up",
+    "true",
+    "interface_set",
+    r#"{"interface":"{interface}","change":{"state":{"up":true}}}"#,
+)
+.doc("It is up.")];
 
 /// Features that are switched.
-const FEATURES: &[Shape] = &[
-    Shape::new(
-        "interfaces/{interface}/features/{arc}/{feature}",
-        r#""{on}""#,
-        "interface_set",
-        r#"{"interface":"{interface}","change":{"feature":{"feature":"{feature}","arc":"{arc}","on":"{on}"}}}"#,
-    )
-    .doc("A feature on an arc, switched on or off.")
-    .types(&[("on", r#"{"type":"boolean"}"#)]),
-];
+const FEATURES: &[Shape] = &[Shape::new(
+    "interfaces/{interface}/features/{arc}/{feature}",
+    r#""{on}""#,
+    "interface_set",
+    r#"{"interface":"{interface}","change":{"feature":{"feature":"{feature}","arc":"{arc}","on":"{on}"}}}"#,
+)
+.doc("A feature on an arc, switched on or off.")
+.types(&[("on", r#"{"type":"boolean"}"#)])];
 
 /// A text.
 const TEXT: &[(&str, &str)] = &[("name", TYPE), ("text", TYPE), ("peer", TYPE)];

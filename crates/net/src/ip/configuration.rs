@@ -64,15 +64,6 @@ fn unnumbered(router: &Router, index: &IfIndex, out: &mut Configuration<Router>)
 const ADDRESSES: &[Shape] = &[
     Shape::new(
         "interfaces/{interface}/addresses",
-        r#""{address}/{len#}""#,
-        "sw_interface_add_del_address",
-        r#"{"interface":"{interface}","address":"{address}","len":"{len#}","remove":false,"all":false}"#,
-    )
-    .list()
-    .fill(link_local)
-    .doc("Addresses with their prefix lengths, the preferred one first; `link-local` stands for the address made of the MAC address. With an IPv6 address it goes without saying."),
-    Shape::new(
-        "interfaces/{interface}/addresses",
         r#""link-local""#,
         "sw_interface_ip6_enable_disable",
         r#"{"interface":"{interface}","enable":true}"#,
@@ -85,18 +76,25 @@ const ADDRESSES: &[Shape] = &[
         r#"{"interface":"{interface}","address":"{address}","len":"{len#}","remove":true,"all":false}"#,
     )
     .list(),
+    Shape::new(
+        "interfaces/{interface}/addresses",
+        r#""{address}/{len#}""#,
+        "sw_interface_add_del_address",
+        r#"{"interface":"{interface}","address":"{address}","len":"{len#}","remove":false,"all":false}"#,
+    )
+    .list()
+    .fill(link_local)
+    .doc("Addresses with their prefix lengths, the preferred one first; `link-local` stands for the address made of the MAC address. With an IPv6 address it goes without saying."),
 ];
 
 /// Interfaces that use addresses of another one.
-const UNNUMBERED: &[Shape] = &[
-    Shape::new(
-        "interfaces/{interface}/unnumbered",
-        r#""{lender}""#,
-        "sw_interface_set_unnumbered",
-        r#"{"interface":"{interface}","lender":"{lender}"}"#,
-    )
-    .doc("The interface whose addresses it uses."),
-];
+const UNNUMBERED: &[Shape] = &[Shape::new(
+    "interfaces/{interface}/unnumbered",
+    r#""{lender}""#,
+    "sw_interface_set_unnumbered",
+    r#"{"interface":"{interface}","lender":"{lender}"}"#,
+)
+.doc("The interface whose addresses it uses.")];
 
 /// A link-local address comes with the first IPv6 address, so a list without one has one.
 fn link_local(addresses: &mut Vec<Value>) {

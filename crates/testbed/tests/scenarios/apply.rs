@@ -14,7 +14,9 @@ fn quiverctl() -> PathBuf {
 
 /// Interfaces and routes that the documents of this scenario own; the router forwards by others.
 fn document(routes: u32, mtu: u32) -> String {
-    let mut text = format!("own: [interfaces/loop0, routes/7, tables]\ninterfaces:\n  loop0: {{loopback: {{}}, mtu: {mtu}, up: true}}\ntables: {{ip4: {{7: {{}}}}}}\nroutes:\n  7:\n");
+    let mut text = format!(
+        "own: [interfaces/loop0, routes/7, tables]\ninterfaces:\n  loop0: {{loopback: {{}}, mtu: {mtu}, up: true}}\ntables: {{ip4: {{7: {{}}}}}}\nroutes:\n  7:\n"
+    );
     for n in 0..routes {
         text += &format!("    172.{}.{}.0/24: [{{kind: drop}}]\n", 16 + n / 256, n % 256);
     }

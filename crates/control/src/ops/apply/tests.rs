@@ -74,7 +74,11 @@ fn a_document_is_applied_once() {
     let (lines, _) = apply(&registry, &mut h, DOCUMENT, &[]).unwrap_or_else(|error| panic!("{error}"));
     assert!(lines.iter().any(|line| line == "+ interfaces/loop0/mtu: 1400"), "{lines:#?}");
     let said = configuration(&registry, &h.router);
-    for line in ["set interface ip table loop0.100 5", "ip neighbor loop0 10.0.0.2 02:00:00:00:00:02 static", "set bridge-domain arp term 7"] {
+    for line in [
+        "set interface ip table loop0.100 5",
+        "ip neighbor loop0 10.0.0.2 02:00:00:00:00:02 static",
+        "set bridge-domain arp term 7",
+    ] {
         assert!(said.contains(line), "{line}\n{said}");
     }
     assert_eq!(apply(&registry, &mut h, DOCUMENT, &[]), Ok((Vec::new(), 0)), "{said}");
@@ -109,7 +113,8 @@ fn a_value_takes_the_place_of_another_one() {
     ] {
         let mut h = made(&registry, base);
         assert!(document.contains(from), "{from}\n{document}");
-        let (lines, count) = apply(&registry, &mut h, &document.replace(from, to), &[]).unwrap_or_else(|error| panic!("{to}: {error}"));
+        let (lines, count) =
+            apply(&registry, &mut h, &document.replace(from, to), &[]).unwrap_or_else(|error| panic!("{to}: {error}"));
         assert!(lines.len() == 1 && lines[0].starts_with(line), "{to}: {lines:?}");
         assert_eq!(count, 1, "{to}");
     }
@@ -134,7 +139,10 @@ fn what_is_not_owned_is_left_alone() {
     let (lines, _) = apply(&registry, &mut h, part, &[]).unwrap();
     assert_eq!(lines, ["- interfaces/pg0/addresses: 10.0.0.1/24", "~ interfaces/pg0/mtu: 1400 -> 1300"]);
     let wrong = plan(&registry, &h, "interfaces: {pg0: {mtu: 9}}\n", &["routes"]).unwrap_err();
-    assert_eq!(wrong, "lab.yaml:1:24: interfaces.pg0.mtu is not one of the parts that are owned; own interfaces/pg0/mtu, or take it out");
+    assert_eq!(
+        wrong,
+        "lab.yaml:1:25: interfaces.pg0.mtu is not one of the parts that are owned; own interfaces/pg0/mtu, or take it out"
+    );
     let wrong = plan(&registry, &h, "{}", &["rotues/5"]).unwrap_err();
     assert_eq!(wrong, "unknown part `rotues/5'; did you mean `routes'?");
 }
@@ -161,10 +169,19 @@ fn mistakes_have_a_place_and_a_remedy() {
         ("routes: {0: {10.0.0.0/33: [{kind: drop}]}}", "lab.yaml:1:27: routes.0.10.0.0.0/33: "),
         ("routes: {0: {10.0.0.0/8: [{next_hup: 10.0.0.1}]}}", "did you mean `next_hop'?"),
         ("routes: {main: {}}", "lab.yaml:1:10: routes: unknown key `main'; expected <table>"),
-        ("interfaces: {loop0: {addresses: 10.0.0.1/24}}", "lab.yaml:1:33: interfaces.loop0.addresses: expected a list, not `10.0.0.1/24'"),
-        ("interfaces: {loop0: {addresses: [10.0.0.1]}}", "interfaces.loop0.addresses: expected <address>/<len> or link-local or no <address>/<len>, not `10.0.0.1'"),
+        (
+            "interfaces: {loop0: {addresses: 10.0.0.1/24}}",
+            "lab.yaml:1:33: interfaces.loop0.addresses: expected a list, not `10.0.0.1/24'",
+        ),
+        (
+            "interfaces: {loop0: {addresses: [10.0.0.1]}}",
+            "interfaces.loop0.addresses: expected link-local or no <address>/<len> or <address>/<len>, not `10.0.0.1'",
+        ),
         ("interfaces: [loop0]", "lab.yaml:1:13: interfaces: expected keys ("),
-        ("interfaces: {loop0: {loopback: {mec: 1}}}", "lab.yaml:1:33: interfaces.loop0.loopback: unknown key `mec'; did you mean `mac'?"),
+        (
+            "interfaces: {loop0: {loopback: {mec: 1}}}",
+            "lab.yaml:1:33: interfaces.loop0.loopback: unknown key `mec'; did you mean `mac'?",
+        ),
         ("tables: {ip4: {5: {nam: x}}}", "lab.yaml:1:20: tables.ip4.5: unknown key `nam'; did you mean `name'?"),
         ("a: [", "lab.yaml:1:"),
         ("a: {b: 1, b: 2}", "lab.yaml:1:"),

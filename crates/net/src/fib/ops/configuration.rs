@@ -175,28 +175,24 @@ const TABLES: &[Shape] = &[
 ];
 
 /// Tables of interfaces.
-const BOUND: &[Shape] = &[
-    Shape::new(
-        "interfaces/{interface}/table/{family}",
-        r#""{table#}""#,
-        "sw_interface_set_table",
-        r#"{"interface":"{interface}","family":"{family}","table":"{table#}"}"#,
-    )
-    .doc("The table, by family, in which its packets are looked up.")
-    .makes(&["addresses {interface}"]),
-];
+const BOUND: &[Shape] = &[Shape::new(
+    "interfaces/{interface}/table/{family}",
+    r#""{table#}""#,
+    "sw_interface_set_table",
+    r#"{"interface":"{interface}","family":"{family}","table":"{table#}"}"#,
+)
+.doc("The table, by family, in which its packets are looked up.")
+.makes(&["addresses {interface}"])];
 
 /// Tables that go with the last of their interfaces.
-const DELETED: &[Shape] = &[
-    Shape::new(
-        "deleted_tables/{family}",
-        r#""{id#}""#,
-        "ip_table_add_del",
-        r#"{"family":"{family}","id":"{id#}","remove":true,"name":null}"#,
-    )
-    .list()
-    .doc("Tables that were deleted and go with the last of their interfaces."),
-];
+const DELETED: &[Shape] = &[Shape::new(
+    "deleted_tables/{family}",
+    r#""{id#}""#,
+    "ip_table_add_del",
+    r#"{"family":"{family}","id":"{id#}","remove":true,"name":null}"#,
+)
+.list()
+.doc("Tables that were deleted and go with the last of their interfaces.")];
 
 /// Routes of commands, and of clients of the binary API.
 const ROUTES: &[Shape] = &[
@@ -221,15 +217,13 @@ const ROUTES: &[Shape] = &[
 ];
 
 /// Path MTUs.
-const PATH_MTUS: &[Shape] = &[
-    Shape::new(
-        "path_mtus/{table#}/{next_hop}",
-        r#""{mtu#}""#,
-        "path_mtu_set",
-        r#"{"next_hop":"{next_hop}","mtu":"{mtu#}","table":"{table#}"}"#,
-    )
-    .doc("Largest packet on the way to a host, bytes."),
-];
+const PATH_MTUS: &[Shape] = &[Shape::new(
+    "path_mtus/{table#}/{next_hop}",
+    r#""{mtu#}""#,
+    "path_mtu_set",
+    r#"{"next_hop":"{next_hop}","mtu":"{mtu#}","table":"{table#}"}"#,
+)
+.doc("Largest packet on the way to a host, bytes.")];
 
 /// What a path of a route may say.
 const PATHS: &[(&str, &str)] = &[(

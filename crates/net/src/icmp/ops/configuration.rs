@@ -11,7 +11,10 @@ use crate::local::reassembly::Limits;
 
 /// Adds what this subject says of the running configuration.
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.configuration(Stage::System, |_| whole(limits)).shapes(Stage::System, LIMITS).covers(&["icmp_rate_limit_set", "ip_reassembly_set"]);
+    registry
+        .configuration(Stage::System, |_| whole(limits))
+        .shapes(Stage::System, LIMITS)
+        .covers(&["icmp_rate_limit_set", "ip_reassembly_set"]);
 }
 
 fn limits(router: &Router, out: &mut Configuration<Router>) {
@@ -58,20 +61,10 @@ fn limits(router: &Router, out: &mut Configuration<Router>) {
 
 /// Limits by family.
 const LIMITS: &[Shape] = &[
-    Shape::new(
-        "icmp_limits/{family}",
-        r#"{"*":"*"}"#,
-        "icmp_rate_limit_set",
-        r#"{"family":"{family}","*":"*"}"#,
-    )
-    .doc("ICMP errors that are sent at most, by family."),
-    Shape::new(
-        "reassembly/{family}",
-        r#"{"*":"*"}"#,
-        "ip_reassembly_set",
-        r#"{"family":"{family}","*":"*"}"#,
-    )
-    .doc("Limits of reassembly, by family."),
+    Shape::new("icmp_limits/{family}", r#"{"*":"*"}"#, "icmp_rate_limit_set", r#"{"family":"{family}","*":"*"}"#)
+        .doc("ICMP errors that are sent at most, by family."),
+    Shape::new("reassembly/{family}", r#"{"*":"*"}"#, "ip_reassembly_set", r#"{"family":"{family}","*":"*"}"#)
+        .doc("Limits of reassembly, by family."),
 ];
 
 #[cfg(test)]

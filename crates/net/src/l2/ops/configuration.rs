@@ -227,17 +227,15 @@ const DOMAINS: &[Shape] = &[
 ];
 
 /// Ports of bridge domains.
-const PORTS: &[Shape] = &[
-    Shape::new(
-        "interfaces/{interface}/bridge",
-        r#"{"domain":"{domain#}","*":"*"}"#,
-        "interface_l2_bridge",
-        r#"{"interface":"{interface}","domain":"{domain#}","*":"*"}"#,
-    )
-    .doc("The bridge domain that it is a port of.")
-    .types(&[("kind", r#"{"enum":["normal","bvi","uu-fwd"]}"#)])
-    .makes(&["port {interface}"]),
-];
+const PORTS: &[Shape] = &[Shape::new(
+    "interfaces/{interface}/bridge",
+    r#"{"domain":"{domain#}","*":"*"}"#,
+    "interface_l2_bridge",
+    r#"{"interface":"{interface}","domain":"{domain#}","*":"*"}"#,
+)
+.doc("The bridge domain that it is a port of.")
+.types(&[("kind", r#"{"enum":["normal","bvi","uu-fwd"]}"#)])
+.makes(&["port {interface}"])];
 
 /// Switches of ports.
 const SWITCHES: &[Shape] = &[

@@ -65,15 +65,8 @@ fn options(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
 }
 
 /// Duplicate address detection.
-const DAD: &[Shape] = &[
-    Shape::new(
-        "ip6_dad",
-        r#"{"transmits":"{transmits#}"}"#,
-        "ip6_dad_set",
-        r#"{"transmits":"{transmits#}"}"#,
-    )
-    .doc("Probes for an own IPv6 address before it is used; 0: none."),
-];
+const DAD: &[Shape] = &[Shape::new("ip6_dad", r#"{"transmits":"{transmits#}"}"#, "ip6_dad_set", r#"{"transmits":"{transmits#}"}"#)
+    .doc("Probes for an own IPv6 address before it is used; 0: none.")];
 
 /// Router advertisements; each says whether they are sent.
 const ADVERTISEMENTS: &[Shape] = &[

@@ -97,18 +97,20 @@ fn proxies(router: &Router, out: &mut Configuration<Router>) {
 }
 
 /// Limits of the tables.
-const LIMITS: &[Shape] = &[
-    Shape::new(
-        "neighbor_limits/{family}",
-        r#"{"*":"*"}"#,
-        "ip_neighbor_config",
-        r#"{"family":"{family}","*":"*"}"#,
-    )
-    .doc("Limits and ages of neighbours, by family."),
-];
+const LIMITS: &[Shape] =
+    &[Shape::new("neighbor_limits/{family}", r#"{"*":"*"}"#, "ip_neighbor_config", r#"{"family":"{family}","*":"*"}"#)
+        .doc("Limits and ages of neighbours, by family.")];
 
 /// Static neighbours and proxy ARP.
 const NEIGHBORS: &[Shape] = &[
+    Shape::new(
+        "neighbors/{interface}/{address}",
+        r#"{"mac":"{mac}","no_fib_entry":true}"#,
+        "ip_neighbor_add_del",
+        r#"{"interface":"{interface}","address":"{address}","mac":"{mac}","permanent":true,"no_fib_entry":true,"count":1,"remove":false}"#,
+    )
+    .canonical(canonical)
+    .types(MACS),
     Shape::new(
         "neighbors/{interface}/{address}",
         r#""{mac}""#,
@@ -118,14 +120,6 @@ const NEIGHBORS: &[Shape] = &[
     .canonical(canonical)
     .types(MACS)
     .doc("A static neighbour, under its interface and address: its MAC address."),
-    Shape::new(
-        "neighbors/{interface}/{address}",
-        r#"{"mac":"{mac}","no_fib_entry":true}"#,
-        "ip_neighbor_add_del",
-        r#"{"interface":"{interface}","address":"{address}","mac":"{mac}","permanent":true,"no_fib_entry":true,"count":1,"remove":false}"#,
-    )
-    .canonical(canonical)
-    .types(MACS),
     Shape::new(
         "proxy_arp/{table#}",
         r#""{start}-{end}""#,

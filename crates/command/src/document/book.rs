@@ -317,21 +317,22 @@ impl Reader<'_> {
                 return Err(self.wrong(node.place, format!("expected keys ({expected}{more}), not {}", node.shown())));
             }
         };
-        let mut own = Vec::new();
+        let (mut own, mut below) = (Vec::new(), Vec::new());
         for (key, child) in fields {
             let next = self.step(&deeper, depth, &key.text);
             if !next.is_empty() {
-                self.within(key, child, &next, depth + 1)?;
+                below.push((key, child, next));
             } else if here.is_empty() {
                 return Err(self.unknown(key, &self.expected(&deeper, depth)));
             } else {
                 own.push((key.clone(), child.clone()));
             }
         }
-        if here.is_empty() {
-            return Ok(());
+        // What stands here itself is made before what is below it.
+        if !here.is_empty() {
+            self.one(&Node { what: What::Map(own), place: node.place }, &here, &self.expected(&deeper, depth))?;
         }
-        self.one(&Node { what: What::Map(own), place: node.place }, &here, &self.expected(&deeper, depth))
+        below.into_iter().try_for_each(|(key, child, next)| self.within(key, child, &next, depth + 1))
     }
 
     /// The value of shapes, or a list of such values.

@@ -55,8 +55,8 @@ fn a_document_is_requests_and_the_contrary() {
         json!({"interface": "loop3", "up": true}),
         json!({"interface": "loop3", "address": "10.0.0.1", "len": 24}),
         json!({"interface": "loop3", "address": "10.0.0.2", "len": 24}),
-        json!({"domain": 7, "learn": false}),
         json!({"domain": 7, "tag": "red"}),
+        json!({"domain": 7, "learn": false}),
         json!({"domain": 8}),
         json!({"strange": 1}),
     ];

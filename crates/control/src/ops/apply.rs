@@ -177,8 +177,14 @@ struct Planned {
 
 /// What a phase came to.
 enum Ended {
-    Next(Phase),
+    Next(Box<Phase>),
     All(bool),
+}
+
+impl Ended {
+    fn next(phase: Phase) -> Self {
+        Self::Next(Box::new(phase))
+    }
 }
 
 impl Application {
@@ -186,7 +192,7 @@ impl Application {
         let (registry, apply) = (&self.registry, &self.apply);
         match &mut self.phase {
             Phase::Reading(read) => {
-                let collect = |read| Ended::Next(Phase::Collecting(registry.collect().with_undo(), Some(read)));
+                let collect = |read| Ended::next(Phase::Collecting(registry.collect().with_undo(), Some(read)));
                 read.step(router, budget).map(collect)
             }
             Phase::Collecting(collect, read) => match collect.step(router, budget) {
@@ -194,7 +200,7 @@ impl Application {
                     let Some((book, name, wish)) = read.take() else { return Step::Done(Err(OpError::unspecified("read twice"))) };
                     let (running, own) = (Arc::new(configuration.into_entries()), apply.own.clone());
                     let plan = move || book.plan(&name, &running, wish, &own).map(|plan| Planned { plan, running });
-                    Step::Done(Ok(Ended::Next(Phase::Planning(Elsewhere::new(plan, |_, plan| Ok(plan)).alone()))))
+                    Step::Done(Ok(Ended::next(Phase::Planning(Elsewhere::new(plan, |_, plan| Ok(plan)).alone()))))
                 }
                 Step::Done(Err(error)) => Step::Done(Err(error)),
                 _ => Step::Again,
@@ -208,7 +214,7 @@ impl Application {
                     let restore = Restore::since(Rc::clone(&self.registry), Arc::clone(&running), Arc::new(target));
                     let restore = Box::new(restore.recorded().lenient());
                     let atomic = Atomic::since(Rc::clone(&self.registry), router, running, restore);
-                    Step::Done(Ok(Ended::Next(Phase::Changing(atomic))))
+                    Step::Done(Ok(Ended::next(Phase::Changing(atomic))))
                 }
                 step => step.map(|_| Ended::All(false)),
             },
@@ -220,7 +226,7 @@ impl Application {
                         tracing::warn!(target: "startup", "the configuration before the application is not kept: {error}");
                     };
                     let keep = keep.map_err(warn).ok();
-                    Step::Done(Ok(Ended::Next(Phase::Keeping(keep, Some(Provisional { before, hold })))))
+                    Step::Done(Ok(Ended::next(Phase::Keeping(keep, Some(Provisional { before, hold })))))
                 }
                 step => step.map(|_| Ended::All(false)),
             },
@@ -241,7 +247,7 @@ impl Job<Router, Applying> for Application {
     fn step(&mut self, router: &mut Router, budget: Duration) -> Step<Applying> {
         match self.advance(router, budget) {
             Step::Done(Ok(Ended::Next(phase))) => {
-                self.phase = phase;
+                self.phase = *phase;
                 Step::Again
             }
             Step::Done(Ok(Ended::All(applied))) => {

@@ -11,6 +11,7 @@ use quiver_command::operation::{Job, OpError, Outcome, Registry, Step, Text, Vie
 use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_net::Router;
+use quiver_net::files::Elsewhere;
 use serde::Serialize;
 
 use super::configuration::Checkpoint;
@@ -166,23 +167,31 @@ impl Execute<Router> for ShowDifference {
             return super::candidate::Comparing::outcome(router, &candidate);
         }
         let load = Checkpoints::of(router).load(self.checkpoint.as_deref().unwrap_or("1"))?;
-        Ok(Outcome::job(Compare { load, with: None }))
+        Ok(Outcome::job(Compare::Loading(load)))
     }
 }
 
-/// Gets the checkpoint, collects the configuration, and compares them.
-struct Compare {
-    load: Load,
-    with: Option<(Arc<Vec<Entry>>, Collect<Router>)>,
+/// Gets the checkpoint, collects the configuration, and has another thread compare them.
+enum Compare {
+    Loading(Load),
+    Collecting(Arc<Vec<Entry>>, Collect<Router>),
+    Comparing(Elsewhere<Lines, Lines>),
+}
+
+/// What the second one has more and less.
+fn compared(before: &[Entry], now: &[Entry]) -> Lines {
+    let difference = Difference::of(before, now);
+    let lines = |entries: &[&Entry]| entries.iter().map(|entry| entry.command.clone()).collect();
+    Lines { added: lines(&difference.added), removed: lines(&difference.removed) }
 }
 
 impl Job<Router, Lines> for Compare {
     fn step(&mut self, router: &mut Router, budget: Duration) -> Step<Lines> {
-        let Some((before, collect)) = &mut self.with else {
-            return match self.load.step(router, budget) {
+        match self {
+            Self::Loading(load) => match load.step(router, budget) {
                 Step::Done(Ok(entries)) => match System::of(router) {
                     Ok(system) => {
-                        self.with = Some((entries, system.registry.collect().with_undo()));
+                        *self = Self::Collecting(entries, system.registry.collect().with_undo());
                         Step::Again
                     }
                     Err(error) => Step::Done(Err(error)),
@@ -190,31 +199,42 @@ impl Job<Router, Lines> for Compare {
                 Step::Done(Err(error)) => Step::Done(Err(error)),
                 Step::Wait => Step::Wait,
                 _ => Step::Again,
-            };
-        };
-        match collect.step(router, budget) {
-            Step::Done(Ok(now)) => {
-                let difference = Difference::of(before, now.entries());
-                let lines = |entries: &[&Entry]| entries.iter().map(|entry| entry.command.clone()).collect();
-                Step::Done(Ok(Lines { added: lines(&difference.added), removed: lines(&difference.removed) }))
-            }
-            Step::Done(Err(error)) => Step::Done(Err(error)),
-            _ => Step::Again,
+            },
+            Self::Collecting(before, collect) => match collect.step(router, budget) {
+                Step::Done(Ok(now)) => {
+                    let (before, now) = (Arc::clone(before), now.into_entries());
+                    *self = Self::Comparing(Elsewhere::new(move || Ok(compared(&before, &now)), |_, lines| Ok(lines)));
+                    Step::Again
+                }
+                Step::Done(Err(error)) => Step::Done(Err(error)),
+                _ => Step::Again,
+            },
+            Self::Comparing(compare) => compare.step(router, budget),
         }
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.with.is_some() { Poll::Ready(()) } else { self.load.poll_ready(context) }
+        match self {
+            Self::Loading(load) => load.poll_ready(context),
+            Self::Collecting(..) => Poll::Ready(()),
+            Self::Comparing(compare) => compare.poll_ready(context),
+        }
     }
 
     fn exclusive(&self) -> bool {
         true
     }
 
+    /// What is compared is a copy.
+    fn yields(&self) -> bool {
+        matches!(self, Self::Comparing(_))
+    }
+
     fn cancel(&mut self, router: &mut Router) {
-        match &mut self.with {
-            Some((_, collect)) => collect.cancel(router),
-            None => self.load.cancel(router),
+        match self {
+            Self::Loading(load) => load.cancel(router),
+            Self::Collecting(_, collect) => collect.cancel(router),
+            Self::Comparing(compare) => compare.cancel(router),
         }
     }
 }

@@ -113,6 +113,35 @@ mod tests {
     }
 
     #[test]
+    fn the_schema_of_documents_is_what_the_operations_declare() {
+        let dpdk = quiver_control::Plugin { register: quiver_dpdk::config::shapes, ..quiver_control::Plugin::new(&["dpdk"], "") };
+        assert_page("configuration.schema.json", &ops::document_schema(&plugins().into_iter().chain([dpdk]).collect::<Vec<_>>()));
+    }
+
+    /// Those that undo something, or change what another one makes, are in no running configuration.
+    #[test]
+    fn every_operation_of_the_running_configuration_has_a_place_in_documents() {
+        const UNDOING: &[&str] = &[
+            "bfd_udp_session_delete",
+            "bfd_udp_session_modify",
+            "bond_member_remove",
+            "bridge_domain_delete",
+            "interface_delete",
+            "l2fib_del",
+            "lcp_default_netns_clear",
+            "lcp_delete",
+            "macro_undefine",
+            "memif_socket_delete",
+            "nat44_back_end_set",
+            "nat44_plugin_disable",
+            "vrrp_vr_delete",
+            "vrrp_vr_update",
+        ];
+        let missing: Vec<&str> = ops::without_shape(&plugins()).into_iter().filter(|name| !UNDOING.contains(name)).collect();
+        assert!(missing.is_empty(), "say where these stand (Registry::shapes), or that they undo something: {missing:?}");
+    }
+
+    #[test]
     fn the_startup_page_is_what_the_sections_declare() {
         let dpdk = quiver_control::Plugin { schema: quiver_dpdk::config::schema, ..quiver_control::Plugin::new(&["dpdk"], "") };
         let reference = ops::startup_reference(&plugins().into_iter().chain([dpdk]).collect::<Vec<_>>());

@@ -156,54 +156,150 @@ impl Random {
             _ => "write".to_owned(),
         }
     }
+
+    /// A document of some interfaces and routes, which owns them.
+    fn document(&mut self) -> String {
+        let (n, k) = (self.below(5), self.below(4));
+        let interface = format!("{{loopback: {{}}, mtu: {}, addresses: [10.{n}.{k}.1/24], up: true}}", 1000 + k);
+        match self.below(3) {
+            0 => format!("own: [interfaces/loop{n}]\ninterfaces: {{loop{n}: {interface}}}"),
+            1 => format!(
+                "own: [routes/0]\nroutes: {{0: {{172.16.{n}{k}.0/24: [{{kind: drop}}], 172.21.{k}.0/24: [{{kind: drop}}]}}}}"
+            ),
+            _ => format!(
+                "own: [interfaces, routes]\ninterfaces: {{loop{n}: {interface}, loop7: {{loopback: {{}}}}}}\nroutes: {{0: {{10.9.{k}.0/24: [{{interface: loop{n}}}]}}}}"
+            ),
+        }
+    }
+}
+
+/// Something that changes configuration as a whole.
+#[derive(Debug)]
+enum Change {
+    Line(String),
+    /// Commands that are collected and committed.
+    Candidate(Vec<String>),
+    /// A document that owns some parts.
+    Apply(String),
+}
+
+impl Change {
+    fn random(random: &mut Random) -> Self {
+        match random.below(8) {
+            0 => Self::Candidate((0..=random.below(5)).map(|_| random.line()).filter(|line| is_change(line)).collect()),
+            1 => Self::Apply(random.document()),
+            _ => Self::Line(random.line()),
+        }
+    }
+
+    /// Whether it was done; none where the router ends before it says so. A candidate that cannot be committed is discarded.
+    fn send(&self, client: &mut Json) -> Option<bool> {
+        let is_ok = |answer: &serde_json::Value| answer["status"] == "ok";
+        match self {
+            Self::Line(line) => client.try_ask(line).map(|answer| is_ok(&answer)),
+            Self::Apply(document) => {
+                let request = serde_json::json!({"op": "configuration_apply", "request": {"document": document}});
+                client.try_call(&request).map(|answer| is_ok(&answer))
+            }
+            Self::Candidate(lines) => {
+                assert!(is_ok(&client.try_ask("configure")?));
+                for line in lines {
+                    client.try_ask(line)?;
+                }
+                let done = is_ok(&client.try_ask("commit")?);
+                if !done {
+                    client.try_ask("discard")?;
+                }
+                Some(done)
+            }
+        }
+    }
+}
+
+/// Whether a line may stand in a candidate.
+fn is_change(line: &str) -> bool {
+    !["write", "rollback", "configuration"].iter().any(|word| line.starts_with(word))
 }
 
 /// A router is killed at random moments while its configuration changes. Another one, that nobody kills, runs what was confirmed.
 #[test]
 fn whenever_it_is_killed_what_was_confirmed_is_there() {
+    kill_at_random_moments(Folder::new(), None);
+}
+
+/// The same while the disk is full for a part of the time: what is refused there is not confirmed.
+#[test]
+fn whenever_it_is_killed_on_a_full_disk_what_was_confirmed_is_there() {
+    let folder = Folder::new();
+    let Some(small) = is_root().then(|| Small::mount(folder.join("state"))).flatten() else {
+        println!("skipped: mounting a small file system needs root");
+        return;
+    };
+    kill_at_random_moments(folder, Some(&small));
+}
+
+fn kill_at_random_moments(folder: Folder, small: Option<&Small>) {
     let kills: u64 = std::env::var("QUIVER_KILLS").ok().map_or(6, |text| text.parse().expect("QUIVER_KILLS is a number"));
     let mut random = Random(0x0721_2026_1123);
     let model = Router::start("");
     let mut mirror = Json::connect(&model.path("json.sock")).unwrap();
-    let mut router = Router::start(STATE);
-    let (mut confirmed, mut in_flight) = (0, 0);
+    let mut router = Router::start_in(folder, STATE);
+    let (mut confirmed, mut refused, mut in_flight, mut candidates, mut applied) = (0, 0, 0, 0, 0);
     for kill in 0..kills {
         let mut client = Json::connect(&router.path("json.sock")).unwrap();
         let moment = Duration::from_micros(random.below(60_000));
+        // From one of the first changes on there is no room.
+        let full_from = small.map(|small| (small, random.below(10)));
         let pid = rustix::process::Pid::from_child(&router.child);
         let killer = thread::spawn(move || {
             thread::sleep(moment);
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         });
-        let last = loop {
-            let line = random.line();
-            let Some(answer) = client.try_ask(&line) else { break line };
-            if answer["status"] == "ok" && line != "write" {
-                confirmed += 1;
-                let same = mirror.ask(&line, false);
-                assert_eq!(same["status"], "ok", "{line}: {same}");
+        let last = (0..).find_map(|count| {
+            if let Some((small, _)) = full_from.filter(|(_, from)| *from == count) {
+                small.fill();
             }
-        };
+            let change = Change::random(&mut random);
+            let Some(done) = change.send(&mut client) else { return Some(change) };
+            if done && !matches!(&change, Change::Line(line) if line == "write") {
+                confirmed += 1;
+                match change {
+                    Change::Candidate(_) => candidates += 1,
+                    Change::Apply(_) => applied += 1,
+                    Change::Line(_) => {}
+                }
+                assert_eq!(change.send(&mut mirror), Some(true), "{change:?}");
+            } else {
+                refused += 1;
+            }
+            None
+        });
+        let last = last.expect("it ends");
         killer.join().unwrap();
         router.child.wait().unwrap();
+        small.iter().for_each(|small| small.empty());
         router = again(router, STATE);
         let (is, mut should) = (configuration(&router), configuration(&model));
         if is != should {
             // What was asked for and not answered may be there.
             in_flight += 1;
-            mirror.ask(&last, false);
+            last.send(&mut mirror);
             should = configuration(&model);
         }
         let lacks = |of: &[String], other: &[String]| of.iter().filter(|line| !other.contains(line)).cloned().collect::<Vec<_>>();
         let (missing, more) = (lacks(&should, &is), lacks(&is, &should));
-        let when = format!("kill {kill} after {moment:?}, {confirmed} confirmed, then `{last}'");
+        let when = format!("kill {kill} after {moment:?}, {confirmed} confirmed, then {last:?}");
         assert!(missing.is_empty() && more.is_empty(), "{when}: missing {missing:?}, too much {more:?}");
-        if last.starts_with("configuration checkpoint") {
+        if let Change::Line(line) = &last
+            && line.starts_with("configuration checkpoint")
+        {
             // Nobody knows which one there is.
-            assert_eq!((router.ask(&last), mirror.ask(&last, false)["status"].as_str()), (Ok(String::new()), Some("ok")));
+            assert_eq!((router.ask(line), mirror.ask(line, false)["status"].as_str()), (Ok(String::new()), Some("ok")));
         }
     }
-    println!("{kills} kills, {confirmed} operations confirmed, {in_flight} done and not confirmed");
+    println!(
+        "{kills} kills, {confirmed} changes confirmed ({candidates} candidates, {applied} documents), {refused} refused, {in_flight} done and not confirmed"
+    );
 }
 
 /// A client of the binary API.
@@ -329,6 +425,18 @@ impl Small {
         fs::create_dir_all(&path).unwrap();
         let done = Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"]).arg(&path).status();
         done.is_ok_and(|status| status.success()).then(|| Self(path))
+    }
+
+    /// Uses up all its room.
+    fn fill(&self) {
+        let mut filler = fs::File::create(self.0.join("filler")).unwrap();
+        while filler.write_all(&[1; 1 << 16]).is_ok() {}
+        while filler.write_all(&[1]).is_ok() {}
+    }
+
+    /// Gives the room back.
+    fn empty(&self) {
+        let _ = fs::remove_file(self.0.join("filler"));
     }
 }
 

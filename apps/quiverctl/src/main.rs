@@ -5,6 +5,8 @@
 //! quiverctl ping 192.0.2.1            exit 1 if nothing comes back
 //! quiverctl --json show interface     the same as JSON
 //! quiverctl exec setup.txt            commands of a file, which is read here and need not be readable for the router
+//! quiverctl apply router.yaml         brings the router to what a document wants; `--plan' only says what would change
+//! quiverctl export, quiverctl schema  the running configuration as such a document, and the JSON schema of documents
 //! quiverctl < setup.txt               commands from a pipe; stops at the first that fails, names its line
 //! quiverctl                           interactive: history, completion, Ctrl-C cancels what runs
 //! quiverctl capture -i host-r0      packets as they pass, as pcapng: `… | wireshark -k -i -`
@@ -15,6 +17,7 @@
 
 mod capture;
 mod bundle;
+mod apply;
 mod connection;
 mod doctor;
 mod exec;
@@ -45,10 +48,12 @@ use std::{
 ///
 /// COMMAND is a command of the router, of which `quiverctl help` lists all; `doctor`, which examines the host and needs no router;
 /// `capture`, which writes packets as they pass (`capture --help`);
-/// `support-bundle [FILE]`, which collects in one file what somebody else needs to find a fault; or `exec FILE`, which runs the
-/// commands of a file that is read here. Without COMMAND it is a prompt on a terminal, and runs the lines of a pipe otherwise.
+/// `support-bundle [FILE]`, which collects in one file what somebody else needs to find a fault; `exec FILE`, which runs the
+/// commands of a file that is read here; or `apply FILE`, which brings the router to what a document in YAML
+/// wants (`--plan`: only shows what would change; `--own PART`; `--confirmed TIME`). `export` writes the running configuration as such a
+/// document, `schema` the JSON schema of documents. Without COMMAND it is a prompt on a terminal, and runs the lines of a pipe otherwise.
 ///
-/// It ends with exit status 1 if a command fails, or if nothing came back to a `ping`.
+/// It ends with exit status 1 if a command fails, or if nothing came back to a `ping`, and with 2 if `apply FILE --plan` has changes.
 #[derive(Debug, Parser)]
 #[command(name = "quiverctl", version, disable_help_subcommand = true)]
 struct Options {
@@ -173,7 +178,15 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     if options.command.is_empty() {
         return run_lines(&mut connection, shown, io::stdin().lock());
     }
-    execute(&mut connection, &join(&options.command), shown)
+    match options.command.first().map(String::as_str) {
+        Some("apply") if options.command.len() > 1 => {
+            let apply = apply::Apply::parse(&options.command[1..]).map_err(Failure::Command)?;
+            apply::run(&mut connection, &apply, shown)
+        }
+        Some("export") if options.command.len() == 1 => execute(&mut connection, "show configuration yaml", shown),
+        Some("schema") if options.command.len() == 1 => execute(&mut connection, "show configuration schema", shown),
+        _ => execute(&mut connection, &join(&options.command), shown),
+    }
 }
 
 /// Looks at the machine; fails where something does not work.

@@ -21,6 +21,14 @@ _quiverctl() {
       return
       ;;
   esac
+  if ((at < COMP_CWORD)) && [[ ${COMP_WORDS[at]} == apply ]]; then
+    if [[ $current == -* ]]; then
+      mapfile -t COMPREPLY < <(compgen -W '--plan --own --confirmed --comment --router --json' -- "$current")
+    else
+      mapfile -t COMPREPLY < <(compgen -f -- "$current")
+    fi
+    return
+  fi
   if ((at == COMP_CWORD)) && [[ $current == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W '@OPTIONS@' -- "$current")
     return
@@ -31,7 +39,7 @@ _quiverctl() {
     [[ $word != "$current"* ]] || COMPREPLY+=("$(printf %q "$word")")
   done < <(
     quiverctl "${socket[@]}" --complete "${words[*]}" 2>/dev/null
-    ((at < COMP_CWORD)) || printf '%s\n' doctor exec
+    ((at < COMP_CWORD)) || printf '%s\n' apply doctor exec export schema
   )
 }
 complete -o default -F _quiverctl quiverctl

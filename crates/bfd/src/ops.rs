@@ -7,6 +7,7 @@ mod session;
 mod show;
 
 use quiver_command::configuration::{Configuration, Stage, each};
+use quiver_command::document::Shape;
 use quiver_command::operation::Registry;
 use quiver_net::Router;
 
@@ -68,6 +69,7 @@ pub fn register(registry: &mut Registry<Router>) {
             each(keys, keys::configured)
         })
         .covers(&["bfd_auth_key_set", "bfd_auth_key_delete"]);
+    registry.shapes(Stage::Services, SHAPES);
     registry.configuration(Stage::Services, |router| each(sessions(router), session::configured)).covers(&[
         "bfd_udp_session_add",
         "bfd_udp_session_modify",
@@ -107,3 +109,21 @@ mod example_tests {
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }
+
+/// Where sessions stand in a document.
+const SHAPES: &[Shape] = &[
+    Shape::new(
+        "bfd/{interface}/{local_addr}/{peer_addr}",
+        r#"{"*":"*"}"#,
+        "bfd_udp_session_add",
+        r#"{"interface":"{interface}","local_addr":"{local_addr}","peer_addr":"{peer_addr}","*":"*"}"#,
+    )
+    .doc("A BFD session, under its interface, own address and peer."),
+    Shape::new(
+        "bfd/{interface}/{local_addr}/{peer_addr}/admin_down",
+        "true",
+        "bfd_udp_session_flags_set",
+        r#"{"interface":"{interface}","local_addr":"{local_addr}","peer_addr":"{peer_addr}","admin":"down"}"#,
+    )
+    .doc("The session is held down."),
+];

@@ -4,6 +4,7 @@ mod lacp;
 mod show;
 
 use quiver_command::configuration::{Configuration, Stage, each};
+use quiver_command::document::Shape;
 use quiver_command::grammar::{Command, IfRef};
 use quiver_command::operation::{Argument, Invocation, OpError, Outcome, Registry};
 use quiver_command::request::Execute;
@@ -60,6 +61,7 @@ pub fn register(registry: &mut Registry<Router>) {
             Ok(Invocation::new::<DeleteInterface>(DeleteInterface::of(&BOND, args.interface()?)))
         },
     });
+    registry.shapes(Stage::Interfaces, MADE).shapes(Stage::Links, MEMBERS);
     registry.configuration(Stage::Links, |router| each(numbers(router), members)).covers(&[
         "bond_create",
         "bond_member_add",
@@ -248,3 +250,27 @@ mod example_tests {
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }
+
+/// Where bonds stand in a document.
+const MADE: &[Shape] =
+    &[Shape::new("interfaces/BondEthernet{id#}/bond", r#"{"*":"*"}"#, "bond_create", r#"{"id":"{id#}","*":"*"}"#)
+        .doc("Several links as one interface; its name is BondEthernet and a number.")];
+
+/// Members of bonds.
+const MEMBERS: &[Shape] = &[
+    Shape::new(
+        "interfaces/{bond}/members/{member}",
+        r#"{"*":"*"}"#,
+        "bond_member_add",
+        r#"{"bond":"{bond}","member":"{member}","*":"*"}"#,
+    )
+    .doc("A member of a bond, in order.")
+    .makes(&["member {member}"]),
+    Shape::new(
+        "interfaces/{member}/bond_weight",
+        r#""{weight#}""#,
+        "bond_weight_set",
+        r#"{"member":"{member}","weight":"{weight#}"}"#,
+    )
+    .doc("The member with the highest weight is preferred."),
+];

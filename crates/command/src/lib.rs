@@ -25,6 +25,7 @@
 //! - [`configuration`][]: the running configuration, as requests that make it again.
 //! - [`calendar`][]: points in time as people write them.
 //! - [`secrets`][]: texts without their secrets.
+//! - [`document`][]: the configuration as YAML or JSON by subject, and what leads to it.
 //! - [`contain`][]: panics that end an operation, and not the router.
 #![forbid(unsafe_code)]
 
@@ -35,6 +36,7 @@ pub mod change_log;
 pub mod config;
 pub mod configuration;
 pub mod contain;
+pub mod document;
 pub mod grammar;
 pub mod operation;
 pub mod request;

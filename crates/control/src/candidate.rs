@@ -15,6 +15,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -73,7 +74,7 @@ impl Collector for Candidate {
 /// What a commit has changed, as long as it may go back.
 pub struct Provisional {
     /// What was configured before it.
-    pub before: Rc<Vec<Entry>>,
+    pub before: Arc<Vec<Entry>>,
     /// The records since.
     pub hold: Hold,
 }
@@ -105,6 +106,18 @@ impl Window {
         }
         self.until.set(Instant::now().checked_add(time));
         self.wake();
+    }
+
+    /// Something was changed as a whole: it is confirmed, or waits for it.
+    pub fn committed(&self, provisional: Provisional, confirmed: Option<Span>) {
+        match confirmed {
+            Some(Span(time)) => self.open(provisional, time),
+            None => {
+                provisional.hold.keep();
+                // One that waited for it is confirmed by this one.
+                self.close().into_iter().for_each(|outer| outer.hold.keep());
+            }
+        }
     }
 
     /// Closes it, whatever becomes of what is provisional.

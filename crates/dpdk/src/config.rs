@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use quiver_command::config::{Block, Config, ConfigError, Schema, Section, Value};
+use quiver_command::configuration::Stage;
+use quiver_command::document::Shape;
+use quiver_command::operation::Registry;
+use quiver_net::Router;
 
 use crate::wish::{DeviceConfig, RSS};
 
@@ -12,6 +16,15 @@ const LINK_POLL: Duration = Duration::from_secs(3);
 const QUEUES_MAX: u16 = 256;
 /// Most descriptors that can be asked for.
 const DESCRIPTORS_MAX: u16 = 32_768;
+
+/// Says where devices stand in a document of the configuration.
+pub fn shapes(registry: &mut Registry<Router>) {
+    registry.shapes(Stage::Interfaces, SHAPES);
+}
+
+const SHAPES: &[Shape] =
+    &[Shape::new("interfaces/{interface}/dpdk", r#"{"*":"*"}"#, "dpdk_interface_create", r#"{"name":"{interface}","*":"*"}"#)
+        .doc("A device of DPDK.")];
 
 impl DeviceConfig {
     /// What the group of a device says.

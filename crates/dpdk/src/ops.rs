@@ -24,6 +24,7 @@ const DESCRIPTORS: RangeInclusive<u64> = 1..=32_768;
 pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<CreateDpdk>().declare::<DeleteDpdk>().declare::<SetDescriptors>();
     registry.declare::<ShowVersion>().declare::<ShowBuffer>();
+    crate::config::shapes(registry);
 }
 
 request! {

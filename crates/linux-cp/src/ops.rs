@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::configuration::{Configuration, Stage, each, whole};
+use quiver_command::document::Shape;
 use quiver_command::grammar::{Args, IfRef};
 use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
 use quiver_command::request;
@@ -46,6 +47,9 @@ pub fn register(registry: &mut Registry<Router>) {
         .configuration(Stage::Services, |_| whole(settings))
         .configuration(Stage::Services, |router| each(paired(router), pair))
         .configuration(Stage::Services, |_| whole(defaults))
+        .shapes(Stage::Services, SETTINGS)
+        .shapes(Stage::Services, PAIRS)
+        .shapes(Stage::Services, DEFAULTS)
         .covers(&[
             "lcp_create",
             "lcp_delete",
@@ -370,3 +374,29 @@ mod example_tests {
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }
+
+/// What pairs are made with.
+const SETTINGS: &[Shape] = &[
+    Shape::new("linux_cp/sync", "true", "lcp_sync_set", r#"{"enable":true}"#)
+        .doc("State, MTU and addresses of interfaces go to their host interfaces."),
+    Shape::new("linux_cp/ethertypes", r#""{ethertype#}""#, "lcp_ethertype_enable", r#"{"ethertype":"{ethertype#}"}"#)
+        .list()
+        .doc("EtherTypes whose frames go to host interfaces."),
+];
+
+/// Pairs.
+const PAIRS: &[Shape] = &[Shape::new(
+    "interfaces/{interface}/linux_cp",
+    r#"{"*":"*"}"#,
+    "lcp_create",
+    r#"{"interface":"{interface}","tun":false,"*":"*"}"#,
+)
+.doc("The host interface in Linux.")];
+
+/// What would change pairs that are still to be made.
+const DEFAULTS: &[Shape] = &[
+    Shape::new("linux_cp/netns", r#""{netns}""#, "lcp_default_netns_set", r#"{"netns":"{netns}"}"#)
+        .doc("Network namespace of host interfaces that are made without one."),
+    Shape::new("linux_cp/auto_sub", "true", "lcp_auto_subint_set", r#"{"enable":true}"#)
+        .doc("Sub-interfaces have host interfaces of their own."),
+];

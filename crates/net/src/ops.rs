@@ -60,6 +60,7 @@ pub fn done<R>(outcome: Outcome<Router, R>) -> Result<R, OpError> {
 pub mod testing {
     use std::path::PathBuf;
     use std::rc::Rc;
+    use std::sync::Arc;
     use std::time::Duration;
 
     use quiver_command::configuration::{Entry, Restore};
@@ -145,16 +146,16 @@ pub mod testing {
     }
 
     /// The configuration with how each entry is undone.
-    pub fn with_undo(registry: &Registry<Router>, router: &Router) -> Rc<Vec<Entry>> {
-        Rc::new(registry.collect().with_undo().all(router).into_entries())
+    pub fn with_undo(registry: &Registry<Router>, router: &Router) -> Arc<Vec<Entry>> {
+        Arc::new(registry.collect().with_undo().all(router).into_entries())
     }
 
     /// Brings a router to a configuration by what differs, and gives the number of operations.
     ///
     /// # Errors
     /// What cannot be undone, or differs in the end.
-    pub fn restore(registry: &Rc<Registry<Router>>, router: &mut Router, target: &Rc<Vec<Entry>>) -> Result<usize, String> {
-        let mut restore = Restore::new(Rc::clone(registry), Rc::clone(target));
+    pub fn restore(registry: &Rc<Registry<Router>>, router: &mut Router, target: &Arc<Vec<Entry>>) -> Result<usize, String> {
+        let mut restore = Restore::new(Rc::clone(registry), Arc::clone(target));
         run_to_end(&mut restore, router, &mut String::new(), |_: Duration| ()).map_err(|e| e.to_string())
     }
 
@@ -196,6 +197,34 @@ pub mod testing {
         restore(&registry, router, &full).unwrap_or_else(|error| panic!("{error}\n{said}"));
         assert_eq!(sorted(&configuration(&registry, router)), sorted(&said));
         assert_eq!(restore(&registry, router, &full), Ok(0));
+        assert_documented(&registry, router, new);
+    }
+
+    /// Writes a router's configuration as a document: read again it is the same configuration, applied to the router it changes
+    /// nothing, and a new router becomes the same by it.
+    ///
+    /// # Panics
+    /// Where they differ.
+    pub fn assert_documented(registry: &Rc<Registry<Router>>, router: &Router, new: impl FnOnce() -> Harness) -> String {
+        let running = with_undo(registry, router);
+        let book = registry.book();
+        let text = book.write(&running);
+        let read = || book.read("document", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let requests = |entries: &mut dyn Iterator<Item = &Entry>| {
+            let mut all: Vec<String> = entries.map(|entry| format!("{} {}", entry.operation, entry.request.get())).collect();
+            all.sort();
+            all
+        };
+        let wish = read();
+        assert_eq!(requests(&mut wish.wanted.iter().map(|wanted| &wanted.entry)), requests(&mut running.iter()), "{text}");
+        let plan = book.plan("document", &running, read(), &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(plan.changes.total(), 0, "{:?}\n{text}", plan.changes);
+        let mut other = new();
+        let plan =
+            book.plan("document", &with_undo(registry, &other.router), wish, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        restore(registry, &mut other.router, &Arc::new(plan.target)).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(requests(&mut with_undo(registry, &other.router).iter()), requests(&mut running.iter()), "{text}");
+        text
     }
 
     /// The text that a command of this crate answers with.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::configuration::{Configuration, Stage, whole};
+use quiver_command::document::Shape;
 use quiver_command::grammar::{Args, IfRef};
 use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View};
 use quiver_command::request::{Argument, Execute, Value};
@@ -23,7 +24,10 @@ pub fn register(registry: &mut Registry<Router>) {
     registry.examples(EXAMPLES);
     registry.messages(&[("set urpf", &["urpf_update_v2", "urpf_update"]), ("show urpf", &["urpf_interface_dump"])]);
     registry.declare::<SetUrpf>().declare::<SetAccepted>().declare::<ShowUrpf>();
-    registry.configuration(Stage::Services, |_| whole(configuration)).covers(&["urpf_set", "urpf_accept_set"]);
+    registry
+        .configuration(Stage::Services, |_| whole(configuration))
+        .shapes(Stage::Services, SHAPES)
+        .covers(&["urpf_set", "urpf_accept_set"]);
 }
 
 fn configuration(router: &Router, out: &mut Configuration<Router>) {
@@ -254,3 +258,22 @@ mod example_tests {
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }
+
+/// Where it stands in a document.
+const SHAPES: &[Shape] = &[
+    Shape::new(
+        "urpf/accepted/{table#}",
+        r#""{prefix}""#,
+        "urpf_accept_set",
+        r#"{"table":"{table#}","remove":false,"prefix":"{prefix}"}"#,
+    )
+    .list()
+    .doc("Prefixes whose sources are accepted under loose checks, by table."),
+    Shape::new(
+        "interfaces/{interface}/urpf/{family}/{direction}",
+        r#"{"*":"*"}"#,
+        "urpf_set",
+        r#"{"interface":"{interface}","family":"{family}","direction":"{direction}","*":"*"}"#,
+    )
+    .doc("How sources of packets are checked, by family (ip4, ip6) and direction (rx, tx)."),
+];

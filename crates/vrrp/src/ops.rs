@@ -6,6 +6,7 @@ mod tracked;
 use std::net::IpAddr;
 
 use quiver_command::configuration::{Configuration, Stage, each};
+use quiver_command::document::Shape;
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Outcome, Registry};
 use quiver_command::request::Execute;
@@ -46,6 +47,7 @@ pub fn register(registry: &mut Registry<Router>) {
     registry.examples(EXAMPLES).messages(MESSAGES).messages_without_command(&["want_vrrp_vr_events"]);
     registry.declare::<AddRouter>().declare::<UpdateRouter>().declare::<DeleteRouter>();
     registry.declare::<SetProtocol>().declare::<SetPeers>().declare::<SetTracked>().declare::<ShowRouters>();
+    registry.shapes(Stage::Services, SHAPES);
     registry.configuration(Stage::Services, |router| each(keys(router), configuration)).covers(&[
         "vrrp_vr_add",
         "vrrp_vr_update",
@@ -283,3 +285,65 @@ mod example_tests {
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }
+
+/// Where virtual routers stand in a document.
+const SHAPES: &[Shape] = &[
+    Shape::new(
+        "vrrp/{interface}/ip4/{vr_id#}",
+        r#"{"*":"*"}"#,
+        "vrrp_vr_add",
+        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":false,"*":"*"}"#,
+    )
+    .doc("A virtual router, under its interface, family and number."),
+    Shape::new(
+        "vrrp/{interface}/ip4/{vr_id#}/peers",
+        r#""{peers}""#,
+        "vrrp_peers_set",
+        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":false,"peers":"{peers}"}"#,
+    )
+    .doc("Peers that advertisements go to, where these are unicast."),
+    Shape::new(
+        "vrrp/{interface}/ip4/{vr_id#}/tracked/{tracked}",
+        r#""{priority#}""#,
+        "vrrp_tracked_set",
+        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":false,"change":"add","tracked":[{"interface":"{tracked}","priority":"{priority#}"}]}"#,
+    )
+    .doc("A tracked interface, and what it takes from the priority while it is down.")
+    .types(&[("priority", r#"{"type":"integer","minimum":1,"maximum":254}"#)]),
+    Shape::new(
+        "vrrp/{interface}/ip4/{vr_id#}/started",
+        "true",
+        "vrrp_protocol_set",
+        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":false,"action":"start"}"#,
+    )
+    .doc("The protocol runs."),
+    Shape::new(
+        "vrrp/{interface}/ip6/{vr_id#}",
+        r#"{"*":"*"}"#,
+        "vrrp_vr_add",
+        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":true,"*":"*"}"#,
+    )
+    .doc("A virtual router, under its interface, family and number."),
+    Shape::new(
+        "vrrp/{interface}/ip6/{vr_id#}/peers",
+        r#""{peers}""#,
+        "vrrp_peers_set",
+        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":true,"peers":"{peers}"}"#,
+    )
+    .doc("Peers that advertisements go to, where these are unicast."),
+    Shape::new(
+        "vrrp/{interface}/ip6/{vr_id#}/tracked/{tracked}",
+        r#""{priority#}""#,
+        "vrrp_tracked_set",
+        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":true,"change":"add","tracked":[{"interface":"{tracked}","priority":"{priority#}"}]}"#,
+    )
+    .doc("A tracked interface, and what it takes from the priority while it is down.")
+    .types(&[("priority", r#"{"type":"integer","minimum":1,"maximum":254}"#)]),
+    Shape::new(
+        "vrrp/{interface}/ip6/{vr_id#}/started",
+        "true",
+        "vrrp_protocol_set",
+        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":true,"action":"start"}"#,
+    )
+    .doc("The protocol runs."),
+];

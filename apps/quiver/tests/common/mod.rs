@@ -212,7 +212,12 @@ impl Json {
 
     /// The answer to a command; none where the router ends before it.
     pub fn try_ask(&mut self, line: &str) -> Option<Value> {
-        self.reader.get_mut().write_all(format!("{}\n", json!({ "command": line })).as_bytes()).ok()?;
+        self.try_call(&json!({ "command": line }))
+    }
+
+    /// The answer to a call; none where the router ends before it.
+    pub fn try_call(&mut self, call: &Value) -> Option<Value> {
+        self.reader.get_mut().write_all(format!("{call}\n").as_bytes()).ok()?;
         let mut text = String::new();
         // A frame that is cut off has no line end.
         while self.reader.read_line(&mut text).ok()? > 0 && text.ends_with('\n') {

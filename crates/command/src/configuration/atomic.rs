@@ -13,6 +13,7 @@ use super::{Collect, Entry, Restore};
 use crate::change_log::{ChangeLog, Hold};
 use crate::operation::{Job, OpError, Registry, Step};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub struct Applied<R> {
     /// The job's own reply.
     pub reply: R,
     /// What was configured before, with its undoing.
-    pub before: Rc<Vec<Entry>>,
+    pub before: Arc<Vec<Entry>>,
     /// The records of what it has changed, which are forgotten unless they are kept.
     pub hold: Hold,
 }
@@ -32,7 +33,7 @@ pub struct Atomic<C, R> {
     /// Where the job's changes are recorded.
     log: Option<Rc<dyn ChangeLog>>,
     phase: Phase<C, R>,
-    before: Rc<Vec<Entry>>,
+    before: Arc<Vec<Entry>>,
     hold: Option<Hold>,
 }
 
@@ -49,7 +50,14 @@ impl<C: 'static, R> Atomic<C, R> {
     pub fn new(registry: Rc<Registry<C>>, control: &C, job: Box<dyn Job<C, R>>) -> Self {
         let log = registry.change_log(control);
         let phase = Phase::Collecting(registry.collect().with_undo(), Some(job));
-        Self { registry, log, phase, before: Rc::default(), hold: None }
+        Self { registry, log, phase, before: Arc::default(), hold: None }
+    }
+
+    /// Of a job that has not changed anything yet, where what is configured was collected with its undoing in the same turn.
+    pub fn since(registry: Rc<Registry<C>>, control: &C, before: Arc<Vec<Entry>>, job: Box<dyn Job<C, R>>) -> Self {
+        let log = registry.change_log(control);
+        let hold = Some(Hold::begin(log.clone()));
+        Self { registry, log, phase: Phase::Running(job), before, hold }
     }
 
     /// It is as before, or as near to that as could be.
@@ -73,7 +81,7 @@ impl<C: 'static, R> Job<C, Applied<R>> for Atomic<C, R> {
         match &mut self.phase {
             Phase::Collecting(collect, job) => match collect.step(control, budget) {
                 Step::Done(Ok(configuration)) => {
-                    self.before = Rc::new(configuration.into_entries());
+                    self.before = Arc::new(configuration.into_entries());
                     self.hold = Some(Hold::begin(self.log.clone()));
                     if let Some(job) = job.take() {
                         self.phase = Phase::Running(job);
@@ -90,10 +98,10 @@ impl<C: 'static, R> Job<C, Applied<R>> for Atomic<C, R> {
                 Step::Print(text) => Step::Print(text),
                 Step::Done(Ok(reply)) => {
                     let hold = self.hold.take().unwrap_or_else(|| Hold::begin(None));
-                    Step::Done(Ok(Applied { reply, before: Rc::clone(&self.before), hold }))
+                    Step::Done(Ok(Applied { reply, before: Arc::clone(&self.before), hold }))
                 }
                 Step::Done(Err(error)) => {
-                    self.phase = Phase::Returning(Restore::new(Rc::clone(&self.registry), Rc::clone(&self.before)), error);
+                    self.phase = Phase::Returning(Restore::new(Rc::clone(&self.registry), Arc::clone(&self.before)), error);
                     Step::Again
                 }
             },

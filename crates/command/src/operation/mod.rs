@@ -42,6 +42,7 @@ mod access;
 mod error;
 mod invocation;
 mod job;
+mod normal;
 mod reference;
 mod registry;
 pub mod retval;

@@ -3,18 +3,21 @@
 use super::{
     Access, Answer, Invocation, Notes, OpError, Operation, Outcome, View,
     invocation::{InCommand, Recorded},
-    retval,
+    normal, retval,
 };
 use crate::change_log::{ChangeLog, Collector};
 use crate::configuration::{Collect, Section, Stage};
 use crate::contain::contain;
+use crate::document::{Book, Normalise, Rank, Shape};
 use crate::grammar::{self, Args, Command, CommandHelp, Completion, HelpReply, Parsed, Resolved, Tree, nearest};
 use crate::request::{Argument, Declared, Execute};
 use serde_json::Value;
 use std::{
     borrow::Cow,
+    cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
+    sync::Arc,
 };
 
 type FromJson<C> = fn(Value) -> Result<Invocation<C>, OpError>;
@@ -77,6 +80,9 @@ pub struct Registry<C> {
     sections: Vec<(Stage, Section<C>)>,
     actions: BTreeSet<&'static str>,
     covered: BTreeSet<&'static str>,
+    shapes: Vec<(Shape, Rank)>,
+    normal: BTreeMap<&'static str, Normalise>,
+    book: OnceCell<Arc<Book>>,
     log: Option<FindLog<C>>,
     collector: Option<FindCollector<C>>,
     problems: Vec<String>,
@@ -123,6 +129,9 @@ impl<C> Default for Registry<C> {
             sections: Vec::new(),
             actions: BTreeSet::new(),
             covered: BTreeSet::new(),
+            shapes: Vec::new(),
+            normal: BTreeMap::new(),
+            book: OnceCell::new(),
             log: None,
             collector: None,
             problems: Vec::new(),
@@ -139,6 +148,8 @@ impl<C: 'static> Registry<C> {
     /// Adds an operation for JSON clients.
     pub fn operation<O: Operation<C>>(&mut self) -> &mut Self {
         self.access.insert(O::NAME, O::ACCESS);
+        self.normal.insert(O::NAME, normal::of::<O::Request>);
+        self.book.take();
         if self.operations.insert(O::NAME, from_json::<C, O>).is_some() {
             self.problems.push(format!("operation `{}' is declared twice", O::NAME));
         }
@@ -165,6 +176,7 @@ impl<C: 'static> Registry<C> {
     /// Adds a declared request: its operation, and the commands that make it.
     pub fn declare<R: Execute<C>>(&mut self) -> &mut Self {
         self.operation::<R>();
+        self.normal.insert(<R as Declared>::NAME, normal::of_declared::<R>);
         for form in R::FORMS {
             for argument in form.arguments {
                 self.problems.extend(argument.problem().map(|problem| format!("operation `{}': {problem}", <R as Declared>::NAME)));
@@ -235,6 +247,33 @@ impl<C: 'static> Registry<C> {
     pub fn covers(&mut self, names: &[&'static str]) -> &mut Self {
         self.covered.extend(names);
         self
+    }
+
+    /// Says where operations stand in a document, and when what they say there is made. In one stage those of one call are made
+    /// before those of the next.
+    pub fn shapes(&mut self, stage: Stage, shapes: &'static [Shape]) -> &mut Self {
+        // Interfaces are made in the order of the document: some are made on others.
+        let place = if stage == Stage::Interfaces { 0 } else { u32::try_from(self.shapes.len()).unwrap_or(u32::MAX) };
+        self.book.take();
+        self.shapes.extend(shapes.iter().map(|shape| (*shape, (stage, place))));
+        self
+    }
+
+    /// All shapes, to read and write documents by.
+    pub fn book(&self) -> Arc<Book> {
+        Arc::clone(self.book.get_or_init(|| Arc::new(self.make_book())))
+    }
+
+    fn make_book(&self) -> Book {
+        let mut fields: BTreeMap<&'static str, BTreeMap<&'static str, Value>> = BTreeMap::new();
+        for entry in self.tree.entries() {
+            let Some(operation) = entry.operation else { continue };
+            let known = fields.entry(operation).or_default();
+            for argument in entry.arguments.iter().filter(|argument| !argument.field.is_empty()) {
+                known.entry(argument.field).or_insert_with(|| normal::schema(argument));
+            }
+        }
+        Book::new(&self.shapes, self.normal.clone(), fields)
     }
 
     /// The operations that [`covers`](Self::covers) has named.

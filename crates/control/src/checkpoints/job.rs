@@ -1,6 +1,6 @@
 //! Reading and writing checkpoints, while another thread waits for the disk.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use super::{Checkpoints, Heading};
 /// Gets the configuration of a checkpoint.
 pub enum Load {
     /// It is in memory.
-    Ready(Rc<Vec<Entry>>),
+    Ready(Arc<Vec<Entry>>),
     /// It is being read.
-    Reading(Elsewhere<Vec<Entry>, Rc<Vec<Entry>>>),
+    Reading(Elsewhere<Vec<Entry>, Arc<Vec<Entry>>>),
 }
 
 impl Load {
-    pub(super) const fn ready(entries: Rc<Vec<Entry>>) -> Self {
+    pub(super) const fn ready(entries: Arc<Vec<Entry>>) -> Self {
         Self::Ready(entries)
     }
 
     pub(super) fn reading(read: impl FnOnce() -> Result<Vec<Entry>, OpError> + Send + 'static) -> Self {
-        Self::Reading(Elsewhere::new(read, |_, entries| Ok(Rc::new(entries))))
+        Self::Reading(Elsewhere::new(read, |_, entries| Ok(Arc::new(entries))))
     }
 }
 
-impl Job<Router, Rc<Vec<Entry>>> for Load {
-    fn step(&mut self, router: &mut Router, budget: Duration) -> Step<Rc<Vec<Entry>>> {
+impl Job<Router, Arc<Vec<Entry>>> for Load {
+    fn step(&mut self, router: &mut Router, budget: Duration) -> Step<Arc<Vec<Entry>>> {
         match self {
-            Self::Ready(entries) => Step::Done(Ok(Rc::clone(entries))),
+            Self::Ready(entries) => Step::Done(Ok(Arc::clone(entries))),
             Self::Reading(read) => read.step(router, budget),
         }
     }
@@ -70,7 +70,7 @@ impl Keep {
         }
     }
 
-    pub(super) fn in_memory(heading: Heading, entries: Rc<Vec<Entry>>) -> Self {
+    pub(super) fn in_memory(heading: Heading, entries: Arc<Vec<Entry>>) -> Self {
         let kept = move |router: &mut Router, ()| {
             Checkpoints::of(router).kept(heading, Some(entries));
             Ok(())

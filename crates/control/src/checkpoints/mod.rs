@@ -13,7 +13,7 @@ pub use job::{Keep, Load};
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quiver_command::configuration::{Back, Entry};
@@ -52,7 +52,7 @@ pub struct Heading {
 struct Checkpoint {
     heading: Heading,
     /// Not where they are in a file.
-    entries: Option<Rc<Vec<Entry>>>,
+    entries: Option<Arc<Vec<Entry>>>,
 }
 
 /// The checkpoints of a router. A part of it.
@@ -170,7 +170,7 @@ impl Checkpoints {
     pub fn load(&self, which: &str) -> Result<Load, OpError> {
         let found = self.find(which)?;
         match (&found.entries, &self.files) {
-            (Some(entries), _) => Ok(Load::ready(Rc::clone(entries))),
+            (Some(entries), _) => Ok(Load::ready(Arc::clone(entries))),
             (None, Some(files)) => {
                 let place = Self::place(files, &found.heading)?;
                 Ok(Load::reading(move || read(&place).map_err(|error| place.cannot("read", &error))))
@@ -198,7 +198,7 @@ impl Checkpoints {
     }
 
     /// Keeps a configuration, in the place of the one with the same name.
-    pub fn keep(&self, name: Option<String>, comment: Option<String>, entries: Rc<Vec<Entry>>) -> Result<Keep, OpError> {
+    pub fn keep(&self, name: Option<String>, comment: Option<String>, entries: Arc<Vec<Entry>>) -> Result<Keep, OpError> {
         let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let sequence = self.all.last().map_or(1, |last| last.heading.sequence + 1);
         let unix_ms = u64::try_from(unix_ms).unwrap_or(u64::MAX);
@@ -206,13 +206,12 @@ impl Checkpoints {
         let Some(files) = &self.files else { return Ok(Keep::in_memory(heading, entries)) };
         let place = Self::place(files, &heading)?;
         let copy = heading.clone();
-        let entries = Rc::unwrap_or_clone(entries);
         let written = move || write(&place, &copy, &entries).map_err(|error| place.cannot("write", &error));
         Ok(Keep::in_file(heading, written))
     }
 
     /// One is kept.
-    fn kept(&mut self, heading: Heading, entries: Option<Rc<Vec<Entry>>>) {
+    fn kept(&mut self, heading: Heading, entries: Option<Arc<Vec<Entry>>>) {
         if let Some(name) = &heading.name {
             self.all.retain(|other| other.heading.name.as_ref() != Some(name));
         }

@@ -425,7 +425,11 @@ pub fn registry(plugins: &[Plugin]) -> Result<Registry<Router>, StartError> {
         (plugin.register)(&mut registry);
     }
     match registry.problems() {
-        [] => Ok(registry),
+        [] => {
+            // Its templates are read now, and not by the first command that needs them.
+            drop(registry.book());
+            Ok(registry)
+        }
         problems => Err(StartError::Declarations(problems.to_vec())),
     }
 }

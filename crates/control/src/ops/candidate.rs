@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -312,22 +313,10 @@ impl Committing {
         self.changes = reply;
         self.candidate = None;
         let comment = self.commit.comment.as_ref().map_or_else(String::new, |comment| format!(": {comment}"));
-        let keep = Checkpoints::of(router).keep(None, Some(format!("before commit{comment}")), Rc::clone(&before));
+        let keep = Checkpoints::of(router).keep(None, Some(format!("before commit{comment}")), Arc::clone(&before));
         let keep =
             keep.map_err(|error| tracing::warn!(target: "startup", "the configuration before the commit is not kept: {error}"));
         self.phase = Phase::Keeping(keep.ok(), Some(Provisional { before, hold }));
-    }
-
-    /// The changes are confirmed, or wait for it.
-    fn end(&self, Provisional { before, hold }: Provisional) {
-        match self.commit.confirmed {
-            Some(Span(time)) => self.window.open(Provisional { before, hold }, time),
-            None => {
-                hold.keep();
-                // One that waited for it is confirmed by this one.
-                self.window.close().into_iter().for_each(|outer| outer.hold.keep());
-            }
-        }
     }
 }
 
@@ -353,7 +342,7 @@ impl Job<Router, Committed> for Committing {
                 match keep.as_mut().map_or(Step::Done(Ok(())), |keep| keep.ended(router, budget)) {
                     Step::Done(_) => {
                         if let Some(provisional) = provisional.take() {
-                            self.end(provisional);
+                            self.window.committed(provisional, self.commit.confirmed);
                         }
                         Step::Done(Ok(Committed { changes: self.changes, confirm_within: self.commit.confirmed }))
                     }
@@ -402,7 +391,7 @@ impl Execute<Router> for Confirm {
 }
 
 /// The window of a router, where nothing else is made as a whole: that ends first.
-fn alone(router: &mut Router) -> Result<Rc<Window>, OpError> {
+pub(super) fn alone(router: &mut Router) -> Result<Rc<Window>, OpError> {
     let window = Window::of(router);
     let holds = router.part::<Rc<Journal>>().map_or(0, |journal| journal.holds());
     if holds > usize::from(window.is_open()) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use quiver_command::change_log::Record;
 use quiver_command::configuration::{Collect, Configuration, Entry, Stage, whole};
+use quiver_command::document::Shape;
 use quiver_command::operation::{Job, OpError, Outcome, Registry, Step, Text, View, retval};
 use quiver_command::request;
 use quiver_command::request::{Declared, Execute};
@@ -75,7 +76,10 @@ pub fn register(registry: &mut Registry<Router>) {
         .configuration(Stage::System, |_| whole(logging))
         .configuration(Stage::System, |_| whole(threads))
         .configuration(Stage::System, |_| whole(macros))
-        .configuration(Stage::Sockets, |_| whole(sockets));
+        .configuration(Stage::Sockets, |_| whole(sockets))
+        .shapes(Stage::System, SYSTEM)
+        .shapes(Stage::Sockets, SOCKETS)
+        .shapes(Stage::Interfaces, DEVICES);
 }
 
 request! {
@@ -405,6 +409,68 @@ fn sockets(router: &Router, out: &mut Configuration<Router>) {
         out.push_entry(socket.clone()).undo(&DeleteSocket { id: *id }).makes(socket_of(*id));
     }
 }
+
+/// What concerns no interface.
+const SYSTEM: &[Shape] = &[
+    Shape::new("logging/size", r#""{size#}""#, "log_set", r#"{"size":"{size#}","unthrottle":null}"#)
+        .doc("Lines of the log that are remembered."),
+    Shape::new("logging/unthrottle", r#""{seconds#}""#, "log_set", r#"{"size":null,"unthrottle":"{seconds#}"}"#)
+        .doc("Seconds for which a class that said too much is not heard."),
+    Shape::new(
+        "logging/classes/{class}/level",
+        r#""{level}""#,
+        "log_class_set",
+        r#"{"class":"{class}","level":"{level}","rate_limit":null}"#,
+    )
+    .doc("From which level on a class is logged.")
+    .types(&[("level", r#"{"type":"string"}"#)]),
+    Shape::new(
+        "logging/classes/{class}/rate_limit",
+        r#""{lines#}""#,
+        "log_class_set",
+        r#"{"class":"{class}","level":null,"rate_limit":"{lines#}"}"#,
+    )
+    .doc("Lines a second of a class."),
+    Shape::new("workers", r#"{"count":"{count#}","*":"*"}"#, "workers_set", r#"{"count":"{count#}","*":"*"}"#)
+        .doc("Worker threads, where there are others than at start.")
+        .types(&[("corelist", r#"{"type":"array","items":{"type":"integer","minimum":0}}"#)]),
+    Shape::new("rx_mode", r#""{mode}""#, "rx_mode_default_set", r#"{"mode":"{mode}"}"#)
+        .doc("How queues of new interfaces are waited for."),
+    Shape::new("macros/{name}", r#""{value}""#, "macro_define", r#"{"name":"{name}","value":"{value}"}"#)
+        .doc("A name that commands may have in place of a text.")
+        .types(&[("value", r#"{"type":"string"}"#)]),
+];
+
+/// Sockets that interfaces are made on.
+const SOCKETS: &[Shape] = &[Shape::new("memif_sockets/{id#}", r#"{"*":"*"}"#, "memif_socket_create", r#"{"id":"{id#}","*":"*"}"#)
+    .doc("A socket of memif interfaces, under its number.")];
+
+/// Interfaces of devices.
+const DEVICES: &[Shape] = &[
+    Shape::new(
+        "interfaces/memif{socket_id#}%{id#}/memif",
+        r#"{"*":"*"}"#,
+        "memif_create",
+        r#"{"socket_id":"{socket_id#}","id":"{id#}","*":"*"}"#,
+    )
+    .doc("A memif interface; its name is memif, the number of its socket, a slash and its number."),
+    Shape::new("interfaces/tap{id#}/tap", r#"{"*":"*"}"#, "tap_create", r#"{"id":"{id#}","if_name":null,"*":"*"}"#)
+        .doc("A TAP interface; its name is tap and a number."),
+    Shape::new(
+        "interfaces/{interface}/tap",
+        r#"{"id":"{id#}","*":"*"}"#,
+        "tap_create",
+        r#"{"id":"{id#}","if_name":"{interface}","*":"*"}"#,
+    )
+    .doc("A TAP interface with a name of its own."),
+    Shape::new("interfaces/host-{name}/host_interface", r#"{"*":"*"}"#, "host_interface_create", r#"{"name":"{name}","*":"*"}"#)
+        .doc("An interface of Linux, by AF_PACKET; its name is host- and that of the Linux interface."),
+    Shape::new("interfaces/{interface}/af_xdp", r#"{"*":"*"}"#, "af_xdp_create", r#"{"name":"{interface}","*":"*"}"#)
+        .doc("An interface of Linux, by AF_XDP."),
+    Shape::new("interfaces/{interface}/pcap", r#"{"*":"*"}"#, "pcap_interface_create", r#"{"name":"{interface}","*":"*"}"#)
+        .doc("An interface of capture files.")
+        .types(&[("timing", "{}"), ("rounds", "{}")]),
+];
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@ pub const EXAMPLES: &[&str] = &[
     "adjacency counters enable",
     "api trace on",
     "api trace save calls.trace",
+    "apply router.yaml plan",
     "clear hardware-interfaces memif0/0",
     "clear interfaces memif0/0",
     "clear session 3",

@@ -11,6 +11,7 @@
 pub mod absent;
 pub mod af_xdp;
 pub mod api;
+pub mod apply;
 pub mod arguments;
 pub mod candidate;
 pub mod clock;
@@ -57,6 +58,7 @@ pub fn register(registry: &mut Registry<Router>) {
     registry.messages(messages::MESSAGES).messages_without_command(messages::WITHOUT_COMMAND);
     quiver_net::ops::register(registry);
     api::register(registry);
+    apply::register(registry);
     candidate::register(registry);
     clock::register(registry);
     configuration::register(registry);
@@ -96,6 +98,18 @@ fn registry_of(plugins: &[quiver_net::Plugin]) -> Registry<Router> {
 /// The reference of the commands of a router with these plugins, in Markdown.
 pub fn reference(plugins: &[quiver_net::Plugin], router: &Router) -> String {
     registry_of(plugins).markdown(router)
+}
+
+/// The JSON schema of the documents that a router with these plugins takes.
+pub fn document_schema(plugins: &[quiver_net::Plugin]) -> String {
+    format!("{:#}\n", registry_of(plugins).book().schema())
+}
+
+/// The operations of the running configuration, of a router with these plugins, that have no place in a document.
+pub fn without_shape(plugins: &[quiver_net::Plugin]) -> Vec<&'static str> {
+    let registry = registry_of(plugins);
+    let placed: Vec<&str> = registry.book().operations().collect();
+    registry.covered().iter().filter(|operation| !placed.contains(operation)).copied().collect()
 }
 
 /// Where that reference does not agree with the commands, or with the messages that these plugins answer.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use quiver_command::operation::{Job, OpError, Outcome, Registry, Step, Text, Vie
 use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_net::Router;
+use quiver_net::files::Elsewhere;
 use serde::Serialize;
 
 use super::configuration::Checkpoint;
@@ -71,7 +73,7 @@ impl Job<Router, ()> for Keeping {
         };
         match collect.step(router, budget) {
             Step::Done(Ok(configuration)) => {
-                let entries = Rc::new(configuration.into_entries());
+                let entries = Arc::new(configuration.into_entries());
                 match Checkpoints::of(router).keep(Some(std::mem::take(name)), comment.take(), entries) {
                     Ok(keep) => *self = Self::Keeping(keep),
                     Err(error) => return Step::Done(Err(error)),
@@ -165,23 +167,31 @@ impl Execute<Router> for ShowDifference {
             return super::candidate::Comparing::outcome(router, &candidate);
         }
         let load = Checkpoints::of(router).load(self.checkpoint.as_deref().unwrap_or("1"))?;
-        Ok(Outcome::job(Compare { load, with: None }))
+        Ok(Outcome::job(Compare::Loading(load)))
     }
 }
 
-/// Gets the checkpoint, collects the configuration, and compares them.
-struct Compare {
-    load: Load,
-    with: Option<(Rc<Vec<Entry>>, Collect<Router>)>,
+/// Gets the checkpoint, collects the configuration, and has another thread compare them.
+enum Compare {
+    Loading(Load),
+    Collecting(Arc<Vec<Entry>>, Collect<Router>),
+    Comparing(Elsewhere<Lines, Lines>),
+}
+
+/// What the second one has more and less.
+fn compared(before: &[Entry], now: &[Entry]) -> Lines {
+    let difference = Difference::of(before, now);
+    let lines = |entries: &[&Entry]| entries.iter().map(|entry| entry.command.clone()).collect();
+    Lines { added: lines(&difference.added), removed: lines(&difference.removed) }
 }
 
 impl Job<Router, Lines> for Compare {
     fn step(&mut self, router: &mut Router, budget: Duration) -> Step<Lines> {
-        let Some((before, collect)) = &mut self.with else {
-            return match self.load.step(router, budget) {
+        match self {
+            Self::Loading(load) => match load.step(router, budget) {
                 Step::Done(Ok(entries)) => match System::of(router) {
                     Ok(system) => {
-                        self.with = Some((entries, system.registry.collect().with_undo()));
+                        *self = Self::Collecting(entries, system.registry.collect().with_undo());
                         Step::Again
                     }
                     Err(error) => Step::Done(Err(error)),
@@ -189,31 +199,42 @@ impl Job<Router, Lines> for Compare {
                 Step::Done(Err(error)) => Step::Done(Err(error)),
                 Step::Wait => Step::Wait,
                 _ => Step::Again,
-            };
-        };
-        match collect.step(router, budget) {
-            Step::Done(Ok(now)) => {
-                let difference = Difference::of(before, now.entries());
-                let lines = |entries: &[&Entry]| entries.iter().map(|entry| entry.command.clone()).collect();
-                Step::Done(Ok(Lines { added: lines(&difference.added), removed: lines(&difference.removed) }))
-            }
-            Step::Done(Err(error)) => Step::Done(Err(error)),
-            _ => Step::Again,
+            },
+            Self::Collecting(before, collect) => match collect.step(router, budget) {
+                Step::Done(Ok(now)) => {
+                    let (before, now) = (Arc::clone(before), now.into_entries());
+                    *self = Self::Comparing(Elsewhere::new(move || Ok(compared(&before, &now)), |_, lines| Ok(lines)));
+                    Step::Again
+                }
+                Step::Done(Err(error)) => Step::Done(Err(error)),
+                _ => Step::Again,
+            },
+            Self::Comparing(compare) => compare.step(router, budget),
         }
     }
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.with.is_some() { Poll::Ready(()) } else { self.load.poll_ready(context) }
+        match self {
+            Self::Loading(load) => load.poll_ready(context),
+            Self::Collecting(..) => Poll::Ready(()),
+            Self::Comparing(compare) => compare.poll_ready(context),
+        }
     }
 
     fn exclusive(&self) -> bool {
         true
     }
 
+    /// What is compared is a copy.
+    fn yields(&self) -> bool {
+        matches!(self, Self::Comparing(_))
+    }
+
     fn cancel(&mut self, router: &mut Router) {
-        match &mut self.with {
-            Some((_, collect)) => collect.cancel(router),
-            None => self.load.cancel(router),
+        match self {
+            Self::Loading(load) => load.cancel(router),
+            Self::Collecting(_, collect) => collect.cancel(router),
+            Self::Comparing(compare) => compare.cancel(router),
         }
     }
 }
@@ -278,7 +299,7 @@ enum Phase {
 
 /// What a phase came to.
 enum Ended {
-    Loaded(Rc<Vec<Entry>>),
+    Loaded(Arc<Vec<Entry>>),
     Restored(Applied<usize>),
     Kept,
     Stored,

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use quiver_command::configuration::{Stage, whole};
+use quiver_command::document::Shape;
 use quiver_command::operation::{Job, OpError, Outcome, Registry, Step, Text, View, retval};
 use quiver_command::request;
 use quiver_command::request::Execute;
@@ -25,7 +26,7 @@ const EXAMPLES: &[&str] = &["lcp fpm listen 127.0.0.1:2620 hold-time 60"];
 pub fn register(registry: &mut Registry<Router>) {
     registry.examples(EXAMPLES);
     registry.declare::<ShowNetlink>().declare::<ShowDrift>().declare::<Resync>().declare::<SetFpm>().declare::<ShowFpm>();
-    registry.configuration(Stage::Services, |_| whole(fpm::settings)).covers(&["lcp_fpm_listen"]);
+    registry.configuration(Stage::Services, |_| whole(fpm::settings)).shapes(Stage::Services, SHAPES).covers(&["lcp_fpm_listen"]);
 }
 
 /// Names of routing protocols as iproute2 has them (`/etc/iproute2/rt_protos`).
@@ -305,3 +306,7 @@ mod example_tests {
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }
+
+/// Where it stands in a document.
+const SHAPES: &[Shape] = &[Shape::new("linux_cp/fpm", r#"{"*":"*"}"#, "lcp_fpm_listen", r#"{"*":"*"}"#)
+    .doc("Routing daemons send their routes by themselves.")];

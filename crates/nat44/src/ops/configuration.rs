@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use quiver_command::configuration::{Configuration, Stage, each, whole};
+use quiver_command::document::Shape;
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::Registry;
 use quiver_net::{IfIndex, Router};
@@ -20,6 +21,10 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .configuration(Stage::Services, |_| whole(pools))
         .configuration(Stage::Services, |router| each(statics(router), mapping))
         .configuration(Stage::Services, |_| whole(interfaces))
+        .shapes(Stage::Services, SHAPES)
+        .shapes(Stage::Services, POOLS)
+        .shapes(Stage::Services, MAPPINGS)
+        .shapes(Stage::Services, INTERFACES)
         .covers(&[
             "nat44_plugin_enable",
             "nat44_plugin_disable",
@@ -137,6 +142,60 @@ fn interfaces(router: &Router, out: &mut Configuration<Router>) {
 fn named(router: &Router, index: IfIndex) -> IfRef {
     IfRef(router.interfaces.name(index))
 }
+
+/// Where NAT44 stands in a document.
+const SHAPES: &[Shape] = &[
+    Shape::new("nat44/plugin", r#"{"*":"*"}"#, "nat44_plugin_enable", r#"{"*":"*"}"#).doc("NAT44 is on."),
+    Shape::new("nat44/workers", r#""{workers}""#, "nat_workers_set", r#"{"workers":"{workers}"}"#)
+        .doc("Workers that have sessions, from 0.")
+        .types(&[("workers", r#"{"type":"array","items":{"type":"integer","minimum":0}}"#)]),
+    Shape::new("nat44/forwarding", "true", "nat44_forwarding_set", r#"{"enable":true}"#)
+        .doc("Packets from outside that belong to no session pass."),
+    Shape::new("nat44/tcp_non_syn", "true", "nat44_tcp_non_syn_set", r#"{"translate":true}"#)
+        .doc("TCP packets without SYN begin sessions."),
+    Shape::new("nat44/timeouts", r#"{"*":"*"}"#, "nat_timeouts_set", r#"{"reset":false,"*":"*"}"#)
+        .doc("Seconds for which sessions live without a packet."),
+    Shape::new("nat44/session_limit", r#""{limit#}""#, "nat44_session_limit_set", r#"{"limit":"{limit#}","vrf":null}"#)
+        .doc("Sessions of one host at most."),
+    Shape::new("nat44/session_limits/{vrf#}", r#""{limit#}""#, "nat44_session_limit_set", r#"{"limit":"{limit#}","vrf":"{vrf#}"}"#)
+        .doc("Sessions of the hosts of a table at most, on each thread."),
+    Shape::new("nat44/mss_clamping", r#""{bytes#}""#, "nat_mss_clamping_set", r#"{"bytes":"{bytes#}"}"#)
+        .doc("Largest TCP segment, bytes."),
+    Shape::new("nat44/logging", r#"{"*":"*"}"#, "nat44_logging_set", r#"{"*":"*"}"#)
+        .doc("A collector of syslog lines of sessions.")
+        .types(&[("collector", r#"{"type":"string"}"#), ("port", r#"{"type":"integer","minimum":1,"maximum":65535}"#)]),
+];
+
+/// Pools.
+const POOLS: &[Shape] = &[
+    Shape::new(
+        "nat44/addresses",
+        r#"{"first":"{first}","*":"*"}"#,
+        "nat44_address_set",
+        r#"{"first":"{first}","remove":false,"*":"*"}"#,
+    )
+    .list()
+    .doc("Addresses of the pool."),
+    Shape::new(
+        "nat44/interface_addresses",
+        r#"{"interface":"{interface}","*":"*"}"#,
+        "nat44_interface_address_set",
+        r#"{"interface":"{interface}","remove":false,"*":"*"}"#,
+    )
+    .list()
+    .doc("Interfaces whose addresses are in the pool."),
+];
+
+/// Mappings.
+const MAPPINGS: &[Shape] = &[Shape::new("nat44/mappings", r#"{"*":"*"}"#, "nat44_mapping_set", r#"{"remove":false,"*":"*"}"#)
+    .list()
+    .doc("Static, identity and load-balanced mappings.")];
+
+/// Sides of interfaces.
+const INTERFACES: &[Shape] =
+    &[Shape::new("nat44/interfaces", r#"{"*":"*"}"#, "nat44_interface_set", r#"{"remove":false,"*":"*"}"#)
+        .list()
+        .doc("Interfaces inside and outside.")];
 
 #[cfg(test)]
 mod tests {

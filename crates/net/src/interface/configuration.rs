@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use quiver_command::configuration::{Configuration, Entry, Pushed, Stage, Steps, each};
+use quiver_command::document::Shape;
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::Registry;
 use quiver_command::request::Declared;
@@ -70,6 +71,10 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .configuration(Stage::Links, |router| each(numbers(router), links))
         .configuration(Stage::Up, |router| each(numbers(router), up))
         .configuration(Stage::Services, |router| each(numbers(router), features))
+        .shapes(Stage::Interfaces, MADE)
+        .shapes(Stage::Links, LINKS)
+        .shapes(Stage::Up, UP)
+        .shapes(Stage::Services, FEATURES)
         .covers(&["interface_delete", "interface_set", "loopback_create", "pg_interface_create", "sub_interface_create"])
         .covers(&["rx_mode_set", "rx_placement_set"]);
 }
@@ -332,3 +337,145 @@ fn features(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
         set(interface, switch(*on), switch(!*on), out);
     }
 }
+
+/// Where interfaces stand in a document that are made without a device.
+const MADE: &[Shape] = &[
+    Shape::new("interfaces/loop{instance#}/loopback", r#"{"*":"*"}"#, "loopback_create", r#"{"instance":"{instance#}","*":"*"}"#)
+        .doc("A loopback interface; its name is loop and a number."),
+    Shape::new(
+        "interfaces/pg{number#}/packet_generator",
+        r#"{"*":"*"}"#,
+        "pg_interface_create",
+        r#"{"number":"{number#}","*":"*"}"#,
+    )
+    .doc("An interface of the packet generator; its name is pg and a number.")
+    .types(&[("mac", MAC)]),
+    Shape::new(
+        "interfaces/{interface}/sub_interfaces/{id#}",
+        r#"{"*":"*"}"#,
+        "sub_interface_create",
+        r#"{"interface":"{interface}","first":"{id#}","last":"{id#}","*":"*"}"#,
+    )
+    .doc("A sub-interface; its name is that of its parent, a dot and this number.")
+    .types(&[("matching", "{}")]),
+    Shape::new(
+        "interfaces/{interface}/name",
+        r#""{name}""#,
+        "interface_set",
+        r#"{"interface":"{interface}","change":{"name":{"name":"{name}"}}}"#,
+    )
+    .doc("The name that it has in place of the one it was made with; everything else stands under the new name.")
+    .types(TEXT),
+];
+
+/// What interfaces are and belong to.
+const LINKS: &[Shape] = &[
+    Shape::new(
+        "interfaces/{interface}/mtu",
+        r#""{bytes#}""#,
+        "interface_set",
+        r#"{"interface":"{interface}","change":{"mtu":{"which":"packet","bytes":"{bytes#}"}}}"#,
+    )
+    .doc("Largest packet, bytes."),
+    Shape::new(
+        "interfaces/{interface}/mtu_ip4",
+        r#""{bytes#}""#,
+        "interface_set",
+        r#"{"interface":"{interface}","change":{"mtu":{"which":"ip4","bytes":"{bytes#}"}}}"#,
+    )
+    .doc("Largest IPv4 packet, bytes."),
+    Shape::new(
+        "interfaces/{interface}/mtu_ip6",
+        r#""{bytes#}""#,
+        "interface_set",
+        r#"{"interface":"{interface}","change":{"mtu":{"which":"ip6","bytes":"{bytes#}"}}}"#,
+    )
+    .doc("Largest IPv6 packet, bytes."),
+    Shape::new(
+        "interfaces/{interface}/mtu_mpls",
+        r#""{bytes#}""#,
+        "interface_set",
+        r#"{"interface":"{interface}","change":{"mtu":{"which":"mpls","bytes":"{bytes#}"}}}"#,
+    )
+    .doc("Largest MPLS packet, bytes."),
+    Shape::new(
+        "interfaces/{interface}/mac",
+        r#""{mac@}""#,
+        "interface_set",
+        r#"{"interface":"{interface}","change":{"mac":{"mac":"{mac@}"}}}"#,
+    )
+    .doc("MAC address.")
+    .types(&[("mac", MAC)]),
+    Shape::new(
+        "interfaces/{interface}/promiscuous",
+        "true",
+        "interface_set",
+        r#"{"interface":"{interface}","change":{"promiscuous":{"on":true}}}"#,
+    )
+    .doc("Takes frames to all addresses."),
+    Shape::new(
+        "interfaces/{interface}/directed_broadcast",
+        "true",
+        "interface_set",
+        r#"{"interface":"{interface}","change":{"directed-broadcast":{"on":true}}}"#,
+    )
+    .doc("Sends packets to the broadcast addresses of its prefixes."),
+    Shape::new(
+        "interfaces/{interface}/tag",
+        r#""{text}""#,
+        "interface_set",
+        r#"{"interface":"{interface}","change":{"tag":{"text":"{text}"}}}"#,
+    )
+    .doc("A text of the user.")
+    .types(TEXT),
+    Shape::new(
+        "interfaces/{interface}/cross_connect",
+        r#""{peer}""#,
+        "interface_set",
+        r#"{"interface":"{interface}","change":{"cross-connect":{"peer":"{peer}"}}}"#,
+    )
+    .doc("Every frame goes to this interface.")
+    .types(TEXT)
+    .makes(&["port {interface}"]),
+    Shape::new(
+        "interfaces/{interface}/rx_placement/{queue#}",
+        r#"{"*":"*"}"#,
+        "rx_placement_set",
+        r#"{"interface":"{interface}","queue":"{queue#}","*":"*"}"#,
+    )
+    .doc("The thread that polls a queue: a worker from 0; without one the main thread.")
+    .types(&[("worker", NUMBER)]),
+    Shape::new(
+        "interfaces/{interface}/rx_mode/{queue#}",
+        r#""{mode}""#,
+        "rx_mode_set",
+        r#"{"interface":"{interface}","queue":"{queue#}","mode":"{mode}"}"#,
+    )
+    .doc("How a queue is waited for."),
+];
+
+/// Interfaces go up.
+const UP: &[Shape] = &[Shape::new(
+    "interfaces/{interface}/up",
+    "true",
+    "interface_set",
+    r#"{"interface":"{interface}","change":{"state":{"up":true}}}"#,
+)
+.doc("It is up.")];
+
+/// Features that are switched.
+const FEATURES: &[Shape] = &[Shape::new(
+    "interfaces/{interface}/features/{arc}/{feature}",
+    r#""{on}""#,
+    "interface_set",
+    r#"{"interface":"{interface}","change":{"feature":{"feature":"{feature}","arc":"{arc}","on":"{on}"}}}"#,
+)
+.doc("A feature on an arc, switched on or off.")
+.types(&[("on", r#"{"type":"boolean"}"#)])];
+
+/// A text.
+const TEXT: &[(&str, &str)] = &[("name", TYPE), ("text", TYPE), ("peer", TYPE)];
+const TYPE: &str = r#"{"type":"string"}"#;
+const NUMBER: &str = r#"{"type":["integer","null"],"minimum":0}"#;
+/// The schema of a MAC address.
+pub(crate) const MAC: &str = r#"{"type":["string","null"],"pattern":"^([0-9A-Fa-f]{1,2}:){5}[0-9A-Fa-f]{1,2}$"}"#;

@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 
 use quiver_command::configuration::{Configuration, Stage, each};
+use quiver_command::document::Shape;
 use quiver_command::operation::Registry;
 use quiver_wire::ipv6::address::is_link_local;
+use serde_json::Value;
 
 use super::ops::{EnableIp6, SetAddress, SetUnnumbered};
 use crate::interface::configuration::{named, numbers};
@@ -14,6 +16,7 @@ use crate::{IfIndex, Router};
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.configuration(Stage::Addresses, |router| each(numbers(router), addresses));
     registry.configuration(Stage::Addresses, |router| each(numbers(router), unnumbered));
+    registry.shapes(Stage::Addresses, ADDRESSES).shapes(Stage::Addresses, UNNUMBERED);
     registry.covers(&["sw_interface_add_del_address", "sw_interface_ip6_enable_disable", "sw_interface_set_unnumbered"]);
 }
 
@@ -55,4 +58,50 @@ fn unnumbered(router: &Router, index: &IfIndex, out: &mut Configuration<Router>)
     let lender = Some(named(lender));
     let undo = SetUnnumbered { interface: named(interface), lender: None };
     out.push(&SetUnnumbered { interface: named(interface), lender }).undo(&undo).replaced();
+}
+
+/// Addresses, in order: the first one of a link is the source of what the router sends there.
+const ADDRESSES: &[Shape] = &[
+    Shape::new(
+        "interfaces/{interface}/addresses",
+        r#""link-local""#,
+        "sw_interface_ip6_enable_disable",
+        r#"{"interface":"{interface}","enable":true}"#,
+    )
+    .list(),
+    Shape::new(
+        "interfaces/{interface}/addresses",
+        r#""no {address}/{len#}""#,
+        "sw_interface_add_del_address",
+        r#"{"interface":"{interface}","address":"{address}","len":"{len#}","remove":true,"all":false}"#,
+    )
+    .list(),
+    Shape::new(
+        "interfaces/{interface}/addresses",
+        r#""{address}/{len#}""#,
+        "sw_interface_add_del_address",
+        r#"{"interface":"{interface}","address":"{address}","len":"{len#}","remove":false,"all":false}"#,
+    )
+    .list()
+    .fill(link_local)
+    .doc("Addresses with their prefix lengths, the preferred one first; `link-local` stands for the address made of the MAC address. With an IPv6 address it goes without saying."),
+];
+
+/// Interfaces that use addresses of another one.
+const UNNUMBERED: &[Shape] = &[Shape::new(
+    "interfaces/{interface}/unnumbered",
+    r#""{lender}""#,
+    "sw_interface_set_unnumbered",
+    r#"{"interface":"{interface}","lender":"{lender}"}"#,
+)
+.doc("The interface whose addresses it uses.")];
+
+/// A link-local address comes with the first IPv6 address, so a list without one has one.
+fn link_local(addresses: &mut Vec<Value>) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let said = |text: &str| text == "link-local" || text.starts_with("no ") || text.to_ascii_lowercase().starts_with("fe8");
+    let first = addresses.iter().map(text).position(|text| text.contains(':'));
+    if let Some(first) = first.filter(|_| !addresses.iter().map(text).any(|text| said(&text))) {
+        addresses.insert(first, Value::String("link-local".to_owned()));
+    }
 }

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use quiver_command::configuration::{Configuration, Stage, each};
+use quiver_command::document::Shape;
 use quiver_command::grammar::{Args, IfRef, quote};
 use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
 use quiver_command::request::Execute;
@@ -21,7 +22,10 @@ use crate::{IfIndex, Router};
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<SetRss>().declare::<ShowRss>();
-    registry.configuration(Stage::Links, |router| each(numbers(router), spread)).covers(&["interface_rss_set"]);
+    registry
+        .configuration(Stage::Links, |router| each(numbers(router), spread))
+        .shapes(Stage::Links, SHAPES)
+        .covers(&["interface_rss_set"]);
 }
 
 fn parse(args: &mut Args<'_>, l4: bool) -> Result<SetRss, OpError> {
@@ -165,6 +169,16 @@ impl Execute<Router> for ShowRss {
         Ok(Outcome::Done(chosen(router, &names)?.into_iter().filter_map(info).collect()))
     }
 }
+
+/// Where it stands in a document.
+const SHAPES: &[Shape] =
+    &[Shape::new("interfaces/{interface}/rss", r#"{"*":"*"}"#, "interface_rss_set", r#"{"interface":"{interface}","*":"*"}"#)
+        .doc("Workers over which its flows are spread by software.")
+        .types(&[
+            ("workers", r#"{"type":"array","items":{"type":"integer","minimum":0}}"#),
+            ("symmetric", r#"{"type":"boolean"}"#),
+            ("l4", r#"{"type":"boolean"}"#),
+        ])];
 
 #[cfg(test)]
 mod tests {

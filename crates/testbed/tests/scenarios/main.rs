@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod apply;
 mod attack_program;
 mod attacks_clients;
 mod attacks_files;

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use quiver_command::configuration::Difference;
-use quiver_net::ops::testing::{configuration, execute, restore, sorted, with_undo};
+use quiver_net::ops::testing::{assert_documented, configuration, execute, restore, sorted, with_undo};
 use quiver_net::testing::Harness;
 
 use super::super::testing::registry;
@@ -116,6 +116,23 @@ fn what_differs_makes_any_configuration_out_of_any_other_one() {
     }
     println!("{seeds} pairs of configurations, {entries} entries, {changes} changes");
     assert!(entries > 20 * seeds as usize && changes > 5 * seeds as usize, "too small: {entries} entries, {changes} changes");
+}
+
+/// Random configurations, each written as a document: it is the same when it is read, changes nothing where it came from, and makes a new router
+/// the same.
+#[test]
+fn any_configuration_is_a_document() {
+    let registry = Rc::new(registry());
+    let seeds: u64 = std::env::var("QUIVER_SEEDS").ok().map_or(60, |text| text.parse().expect("QUIVER_SEEDS is a number"));
+    let mut bytes = 0;
+    for seed in 1..=seeds {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let lines = 20 + random.below(60);
+        let h = random.router(lines);
+        bytes += assert_documented(&registry, &h.router, Harness::new).len();
+    }
+    println!("{seeds} documents, {bytes} bytes");
+    assert!(bytes > 200 * seeds as usize, "too small: {bytes} bytes");
 }
 
 /// Only what differs is changed.

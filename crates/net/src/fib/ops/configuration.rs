@@ -1,8 +1,10 @@
 //! Tables, routes and path MTUs in the running configuration.
 
 use quiver_command::configuration::{Configuration, Stage, Steps, each, whole};
+use quiver_command::document::Shape;
 use quiver_command::operation::Registry;
 use quiver_wire::IpPrefix;
+use serde_json::Value;
 
 use super::Family;
 use super::change::{ChangeRoute, RouteRequest, RouteSource};
@@ -26,6 +28,11 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .configuration(Stage::Addresses, |_| whole(deleted_tables))
         .configuration(Stage::Routes, routes)
         .configuration(Stage::Neighbors, |_| whole(path_mtus))
+        .shapes(Stage::Tables, TABLES)
+        .shapes(Stage::Links, BOUND)
+        .shapes(Stage::Addresses, DELETED)
+        .shapes(Stage::Routes, ROUTES)
+        .shapes(Stage::Neighbors, PATH_MTUS)
         .covers(&["ip_route_add_del", "ip_table_add_del", "path_mtu_set", "set_ip_flow_hash", "sw_interface_set_table"]);
 }
 
@@ -146,4 +153,96 @@ fn path_mtus(router: &Router, out: &mut Configuration<Router>) {
         let table = table_of(FamilyId::of(&known.next_hop), known.table);
         out.push(&set(Some(known.mtu))).undo(&set(None)).replaced().needs(table);
     }
+}
+
+/// Tables.
+const TABLES: &[Shape] = &[
+    Shape::new(
+        "tables/{family}/{id#}",
+        r#"{"name":"{name}"}"#,
+        "ip_table_add_del",
+        r#"{"family":"{family}","id":"{id#}","remove":false,"name":"{name}"}"#,
+    )
+    .doc("A table of routes, under its family (ip4, ip6) and number. Table 0 is there anyway."),
+    Shape::new(
+        "flow_hash/{family}/{table#}",
+        r#""{take}""#,
+        "set_ip_flow_hash",
+        r#"{"family":"{family}","table":"{table#}","take":"{take}"}"#,
+    )
+    .doc("Parts of a packet that choose among equal paths of a table's routes.")
+    .types(&[("take", r#"{"type":"array","items":{"type":"string"}}"#)]),
+];
+
+/// Tables of interfaces.
+const BOUND: &[Shape] = &[Shape::new(
+    "interfaces/{interface}/table/{family}",
+    r#""{table#}""#,
+    "sw_interface_set_table",
+    r#"{"interface":"{interface}","family":"{family}","table":"{table#}"}"#,
+)
+.doc("The table, by family, in which its packets are looked up.")
+.makes(&["addresses {interface}"])];
+
+/// Tables that go with the last of their interfaces.
+const DELETED: &[Shape] = &[Shape::new(
+    "deleted_tables/{family}",
+    r#""{id#}""#,
+    "ip_table_add_del",
+    r#"{"family":"{family}","id":"{id#}","remove":true,"name":null}"#,
+)
+.list()
+.doc("Tables that were deleted and go with the last of their interfaces.")];
+
+/// Routes of commands, and of clients of the binary API.
+const ROUTES: &[Shape] = &[
+    Shape::new(
+        "routes/{table#}/{prefix}",
+        r#""{paths}""#,
+        "ip_route_add_del",
+        r#"{"prefix":"{prefix}","table":"{table#}","remove":false,"replace":false,"count":1,"source":"cli","paths":"{paths}"}"#,
+    )
+    .canonical(canonical)
+    .types(PATHS)
+    .doc("A route, under its table and prefix: a list of paths."),
+    Shape::new(
+        "routes_of_clients/{table#}/{prefix}",
+        r#""{paths}""#,
+        "ip_route_add_del",
+        r#"{"prefix":"{prefix}","table":"{table#}","remove":false,"replace":false,"count":1,"source":"api","paths":"{paths}"}"#,
+    )
+    .canonical(canonical)
+    .types(PATHS)
+    .doc("The same of clients of the binary API."),
+];
+
+/// Path MTUs.
+const PATH_MTUS: &[Shape] = &[Shape::new(
+    "path_mtus/{table#}/{next_hop}",
+    r#""{mtu#}""#,
+    "path_mtu_set",
+    r#"{"next_hop":"{next_hop}","mtu":"{mtu#}","table":"{table#}"}"#,
+)
+.doc("Largest packet on the way to a host, bytes.")];
+
+/// What a path of a route may say.
+const PATHS: &[(&str, &str)] = &[(
+    "paths",
+    r#"{"type":"array","minItems":1,"items":{"type":"object","additionalProperties":false,"properties":{
+        "next_hop":{"type":"string"},
+        "interface":{"type":"string"},
+        "kind":{"enum":["drop","local","punt","unreach","prohibit","lookup","gone"]},
+        "table":{"type":"integer","minimum":0},
+        "weight":{"type":"integer","minimum":1,"maximum":255},
+        "preference":{"type":"integer","minimum":0,"maximum":255},
+        "resolve_via_host":{"type":"boolean"},
+        "resolve_via_attached":{"type":"boolean"}}}}"#,
+)];
+
+/// Paths in the order in which the running configuration has them, with their weights.
+fn canonical(request: Value) -> Value {
+    let Ok(mut route) = serde_json::from_value::<RouteRequest>(request.clone()) else { return request };
+    route.paths.iter_mut().for_each(|path| path.weight = path.weight.max(1));
+    route.paths.sort_by_cached_key(PathRequest::words);
+    serde_json::to_value(&route).unwrap_or(request)
 }

@@ -1,6 +1,7 @@
 //! Limits of ICMP errors and of reassembly in the running configuration.
 
 use quiver_command::configuration::{Configuration, Stage, whole};
+use quiver_command::document::Shape;
 use quiver_command::operation::Registry;
 
 use super::{FAMILIES, SetRateLimit, SetReassembly};
@@ -10,7 +11,10 @@ use crate::local::reassembly::Limits;
 
 /// Adds what this subject says of the running configuration.
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.configuration(Stage::System, |_| whole(limits)).covers(&["icmp_rate_limit_set", "ip_reassembly_set"]);
+    registry
+        .configuration(Stage::System, |_| whole(limits))
+        .shapes(Stage::System, LIMITS)
+        .covers(&["icmp_rate_limit_set", "ip_reassembly_set"]);
 }
 
 fn limits(router: &Router, out: &mut Configuration<Router>) {
@@ -54,6 +58,14 @@ fn limits(router: &Router, out: &mut Configuration<Router>) {
         }
     }
 }
+
+/// Limits by family.
+const LIMITS: &[Shape] = &[
+    Shape::new("icmp_limits/{family}", r#"{"*":"*"}"#, "icmp_rate_limit_set", r#"{"family":"{family}","*":"*"}"#)
+        .doc("ICMP errors that are sent at most, by family."),
+    Shape::new("reassembly/{family}", r#"{"*":"*"}"#, "ip_reassembly_set", r#"{"family":"{family}","*":"*"}"#)
+        .doc("Limits of reassembly, by family."),
+];
 
 #[cfg(test)]
 mod tests {

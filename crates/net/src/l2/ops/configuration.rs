@@ -1,6 +1,7 @@
 //! Bridge domains, their ports and addresses in the running configuration.
 
 use quiver_command::configuration::{Configuration, Stage, each, whole};
+use quiver_command::document::Shape;
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::Registry;
 
@@ -10,7 +11,7 @@ use super::bridge::{
 };
 use super::l2fib::{AddMac, DeleteMac, Kind};
 use super::tag_rewrite::SetTagRewrite;
-use crate::interface::configuration::{named, numbers, port_of};
+use crate::interface::configuration::{MAC, named, numbers, port_of};
 use crate::interface::ops::{Change, SetInterface};
 use crate::l2::{BridgePort, LEARN_LIMIT, MAC_AGE, MacEntry, MacKind, PORT_LEARN_LIMIT, PortKind, TagRewrite};
 use crate::{IfIndex, Router};
@@ -23,6 +24,10 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .configuration(Stage::Links, |router| each(numbers(router), tag_rewrite))
         .configuration(Stage::Neighbors, |_| whole(neighbors))
         .configuration(Stage::Neighbors, |router| each(configured_macs(router), mac))
+        .shapes(Stage::Tables, DOMAINS)
+        .shapes(Stage::Links, PORTS)
+        .shapes(Stage::Links, SWITCHES)
+        .shapes(Stage::Neighbors, MACS)
         .covers(&[
             "bridge_domain_create",
             "bridge_domain_delete",
@@ -153,6 +158,144 @@ fn mac(router: &Router, entry: &MacEntry, out: &mut Configuration<Router>) {
         pushed.needs(port);
     }
 }
+
+/// Bridge domains.
+const DOMAINS: &[Shape] = &[
+    Shape::new(
+        "bridge_domains/{id#}",
+        r#"{"tag":"{tag}"}"#,
+        "bridge_domain_create",
+        r#"{"id":"{id#}","learn":true,"forward":true,"uu_flood":true,"flood":true,"arp_term":false,"arp_ufwd":false,"mac_age":5,"tag":"{tag}","del":false}"#,
+    )
+    .doc("A bridge domain, under its number."),
+    Shape::new(
+        "bridge_domains/{id#}/learn",
+        "false",
+        "bridge_domain_set",
+        r#"{"id":"{id#}","change":{"switch":{"which":"learn","on":false}}}"#,
+    )
+    .doc("Learns addresses."),
+    Shape::new(
+        "bridge_domains/{id#}/forward",
+        "false",
+        "bridge_domain_set",
+        r#"{"id":"{id#}","change":{"switch":{"which":"forward","on":false}}}"#,
+    )
+    .doc("Forwards to known destinations."),
+    Shape::new(
+        "bridge_domains/{id#}/uu_flood",
+        "false",
+        "bridge_domain_set",
+        r#"{"id":"{id#}","change":{"switch":{"which":"uu-flood","on":false}}}"#,
+    )
+    .doc("Floods frames to unknown destinations."),
+    Shape::new(
+        "bridge_domains/{id#}/flood",
+        "false",
+        "bridge_domain_set",
+        r#"{"id":"{id#}","change":{"switch":{"which":"flood","on":false}}}"#,
+    )
+    .doc("Floods frames to groups."),
+    Shape::new(
+        "bridge_domains/{id#}/arp_term",
+        "true",
+        "bridge_domain_set",
+        r#"{"id":"{id#}","change":{"switch":{"which":"arp-term","on":true}}}"#,
+    )
+    .doc("Answers ARP and ND from its table."),
+    Shape::new(
+        "bridge_domains/{id#}/arp_ufwd",
+        "true",
+        "bridge_domain_set",
+        r#"{"id":"{id#}","change":{"switch":{"which":"arp-ufwd","on":true}}}"#,
+    )
+    .doc("Sends requests to the one asked for."),
+    Shape::new(
+        "bridge_domains/{id#}/mac_age",
+        r#""{minutes#}""#,
+        "bridge_domain_set",
+        r#"{"id":"{id#}","change":{"mac-age":{"minutes":"{minutes#}"}}}"#,
+    )
+    .doc("Minutes until a silent address is forgotten; 0: never."),
+    Shape::new(
+        "bridge_domains/{id#}/learn_limit",
+        r#""{limit#}""#,
+        "bridge_domain_set",
+        r#"{"id":"{id#}","change":{"learn-limit":{"limit":"{limit#}"}}}"#,
+    )
+    .doc("Most learned addresses."),
+];
+
+/// Ports of bridge domains.
+const PORTS: &[Shape] = &[Shape::new(
+    "interfaces/{interface}/bridge",
+    r#"{"domain":"{domain#}","*":"*"}"#,
+    "interface_l2_bridge",
+    r#"{"interface":"{interface}","domain":"{domain#}","*":"*"}"#,
+)
+.doc("The bridge domain that it is a port of.")
+.types(&[("kind", r#"{"enum":["normal","bvi","uu-fwd"]}"#)])
+.makes(&["port {interface}"])];
+
+/// Switches of ports.
+const SWITCHES: &[Shape] = &[
+    Shape::new(
+        "interfaces/{interface}/bridge_learn",
+        "false",
+        "interface_l2_switch",
+        r#"{"interface":"{interface}","which":"learn","on":false}"#,
+    )
+    .doc("The bridge domain does so for this port."),
+    Shape::new(
+        "interfaces/{interface}/bridge_forward",
+        "false",
+        "interface_l2_switch",
+        r#"{"interface":"{interface}","which":"forward","on":false}"#,
+    )
+    .doc("The bridge domain does so for this port."),
+    Shape::new(
+        "interfaces/{interface}/bridge_flood",
+        "false",
+        "interface_l2_switch",
+        r#"{"interface":"{interface}","which":"flood","on":false}"#,
+    )
+    .doc("The bridge domain does so for this port."),
+    Shape::new(
+        "interfaces/{interface}/bridge_learn_limit",
+        r#""{limit#}""#,
+        "interface_l2_learn_limit",
+        r#"{"interface":"{interface}","limit":"{limit#}"}"#,
+    )
+    .doc("Most addresses learned behind the port."),
+    Shape::new(
+        "interfaces/{interface}/tag_rewrite",
+        r#"{"*":"*"}"#,
+        "interface_tag_rewrite",
+        r#"{"interface":"{interface}","*":"*"}"#,
+    )
+    .doc("VLAN tags that are taken off and put on.")
+    .types(&[("pop", r#"{"type":"integer","minimum":0,"maximum":2}"#), ("push", r#"{"type":"array"}"#)]),
+];
+
+/// Addresses of bridge domains.
+const MACS: &[Shape] = &[
+    Shape::new(
+        "bridge_domains/{id#}/neighbors/{ip}",
+        r#""{mac@}""#,
+        "bridge_domain_set",
+        r#"{"id":"{id#}","change":{"neighbor":{"ip":"{ip}","mac":"{mac@}"}}}"#,
+    )
+    .doc("An entry of the table for arp_term: IP address and MAC address.")
+    .types(&[("mac", MAC)]),
+    Shape::new(
+        "bridge_domains/{domain#}/macs/{mac@}",
+        r#"{"*":"*"}"#,
+        "l2fib_add",
+        r#"{"mac":"{mac@}","domain":"{domain#}","*":"*"}"#,
+    )
+    .doc("A MAC address and where it is.")
+    .types(&[("interface", "{}"), ("kind", r#"{"enum":["static","filter","bvi","dynamic"]}"#)]),
+];
 
 #[cfg(test)]
 mod tests {

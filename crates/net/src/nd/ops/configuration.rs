@@ -1,6 +1,7 @@
 //! Router advertisements and duplicate address detection in the running configuration.
 
 use quiver_command::configuration::{Configuration, Stage, each, whole};
+use quiver_command::document::Shape;
 use quiver_command::operation::Registry;
 
 use super::{NdOption, Prefix, SetDad, SetNd};
@@ -11,6 +12,7 @@ use crate::{IfIndex, Router};
 /// Adds what this subject says of the running configuration.
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.configuration(Stage::System, |_| whole(dad)).configuration(Stage::Services, |router| each(numbers(router), options));
+    registry.shapes(Stage::System, DAD).shapes(Stage::Services, ADVERTISEMENTS);
     registry.covers(&["ip6_dad_set", "sw_interface_ip6nd_ra_config"]);
 }
 
@@ -61,6 +63,94 @@ fn options(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     let suppress = |no| SetNd { interface: named(interface), no, option: NdOption::Suppress };
     out.push(&suppress(config.send)).undo(&suppress(usual.send)).replaced();
 }
+
+/// Duplicate address detection.
+const DAD: &[Shape] = &[Shape::new("ip6_dad", r#"{"transmits":"{transmits#}"}"#, "ip6_dad_set", r#"{"transmits":"{transmits#}"}"#)
+    .doc("Probes for an own IPv6 address before it is used; 0: none.")];
+
+/// Router advertisements; each says whether they are sent.
+const ADVERTISEMENTS: &[Shape] = &[
+    Shape::new(
+        "interfaces/{interface}/router_advertisements/suppress_link_layer",
+        "true",
+        "sw_interface_ip6nd_ra_config",
+        r#"{"interface":"{interface}","no":false,"option":"suppress_link_layer"}"#,
+    )
+    .doc("Without the MAC address."),
+    Shape::new(
+        "interfaces/{interface}/router_advertisements/managed",
+        "true",
+        "sw_interface_ip6nd_ra_config",
+        r#"{"interface":"{interface}","no":false,"option":"managed"}"#,
+    )
+    .doc("Addresses are to be had from DHCPv6."),
+    Shape::new(
+        "interfaces/{interface}/router_advertisements/other",
+        "true",
+        "sw_interface_ip6nd_ra_config",
+        r#"{"interface":"{interface}","no":false,"option":"other"}"#,
+    )
+    .doc("Other configuration is to be had from DHCPv6."),
+    Shape::new(
+        "interfaces/{interface}/router_advertisements/send_unicast",
+        "true",
+        "sw_interface_ip6nd_ra_config",
+        r#"{"interface":"{interface}","no":false,"option":"send_unicast"}"#,
+    )
+    .doc("Hosts that ask are answered alone."),
+    Shape::new(
+        "interfaces/{interface}/router_advertisements/interval",
+        r#"{"max":"{max#}","min":"{min}"}"#,
+        "sw_interface_ip6nd_ra_config",
+        r#"{"interface":"{interface}","no":false,"option":{"interval":{"max":"{max#}","min":"{min}"}}}"#,
+    )
+    .doc("Most and fewest seconds between two of them.")
+    .types(&[("min", r#"{"type":["integer","null"],"minimum":0}"#)]),
+    Shape::new(
+        "interfaces/{interface}/router_advertisements/lifetime",
+        r#""{seconds#}""#,
+        "sw_interface_ip6nd_ra_config",
+        r#"{"interface":"{interface}","no":false,"option":{"lifetime":{"seconds":"{seconds#}"}}}"#,
+    )
+    .doc("Seconds for which hosts use this router; 0: not at all."),
+    Shape::new(
+        "interfaces/{interface}/router_advertisements/initial",
+        r#"{"count":"{count#}","interval":"{interval#}"}"#,
+        "sw_interface_ip6nd_ra_config",
+        r#"{"interface":"{interface}","no":false,"option":{"initial":{"count":"{count#}","interval":"{interval#}"}}}"#,
+    )
+    .doc("The first ones, which come faster: how many, and seconds between them."),
+    Shape::new(
+        "interfaces/{interface}/router_advertisements/prefixes/{address}%{len#}",
+        r#"{"*":"*"}"#,
+        "sw_interface_ip6nd_ra_config",
+        r#"{"interface":"{interface}","no":false,"option":{"prefix":{"address":"{address}","len":"{len#}","*":"*"}}}"#,
+    )
+    .doc("A prefix of the link.")
+    .types(PREFIX),
+    Shape::new(
+        "interfaces/{interface}/router_advertisements/send",
+        "true",
+        "sw_interface_ip6nd_ra_config",
+        r#"{"interface":"{interface}","no":true,"option":"suppress"}"#,
+    )
+    .doc("They are sent."),
+    Shape::new(
+        "interfaces/{interface}/router_advertisements/send",
+        "false",
+        "sw_interface_ip6nd_ra_config",
+        r#"{"interface":"{interface}","no":false,"option":"suppress"}"#,
+    )
+    .doc(""),
+];
+
+const PREFIX: &[(&str, &str)] = &[
+    ("valid", r#"{"type":"integer","minimum":0}"#),
+    ("preferred", r#"{"type":"integer","minimum":0}"#),
+    ("advertise", r#"{"type":"boolean"}"#),
+    ("on_link", r#"{"type":"boolean"}"#),
+    ("autoconfig", r#"{"type":"boolean"}"#),
+];
 
 #[cfg(test)]
 mod tests {

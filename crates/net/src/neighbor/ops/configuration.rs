@@ -1,13 +1,15 @@
 //! Neighbours in the running configuration: limits, static ones, proxy ARP. What was learned comes again by itself.
 
 use quiver_command::configuration::{Configuration, Stage, each, whole};
+use quiver_command::document::Shape;
 use quiver_command::grammar::{IfRef, quote};
 use quiver_command::operation::Registry;
+use serde_json::Value;
 
 use super::{SetConfig, SetNeighbor, SetNeighborRequest, SetProxyArp, SetProxyRange};
 use crate::Router;
 use crate::fib::ops::Family;
-use crate::interface::configuration::{named, numbers};
+use crate::interface::configuration::{MAC, named, numbers};
 use crate::ip::FamilyId;
 use crate::neighbor::{NeighborConfig, NeighborInfo, State};
 
@@ -27,6 +29,8 @@ pub(super) fn register(registry: &mut Registry<Router>) {
                 }
             })
         })
+        .shapes(Stage::System, LIMITS)
+        .shapes(Stage::Neighbors, NEIGHBORS)
         .covers(&["ip_neighbor_add_del", "ip_neighbor_config", "proxy_arp_add_del", "proxy_arp_intfc_enable_disable"]);
 }
 
@@ -90,6 +94,58 @@ fn proxies(router: &Router, out: &mut Configuration<Router>) {
         let set = |remove| SetProxyRange { remove, table: range.table, start: range.first, end: range.last };
         out.push(&set(false)).undo(&set(true));
     }
+}
+
+/// Limits of the tables.
+const LIMITS: &[Shape] =
+    &[Shape::new("neighbor_limits/{family}", r#"{"*":"*"}"#, "ip_neighbor_config", r#"{"family":"{family}","*":"*"}"#)
+        .doc("Limits and ages of neighbours, by family.")];
+
+/// Static neighbours and proxy ARP.
+const NEIGHBORS: &[Shape] = &[
+    Shape::new(
+        "neighbors/{interface}/{address}",
+        r#"{"mac":"{mac}","no_fib_entry":true}"#,
+        "ip_neighbor_add_del",
+        r#"{"interface":"{interface}","address":"{address}","mac":"{mac}","permanent":true,"no_fib_entry":true,"count":1,"remove":false}"#,
+    )
+    .canonical(canonical)
+    .types(MACS),
+    Shape::new(
+        "neighbors/{interface}/{address}",
+        r#""{mac}""#,
+        "ip_neighbor_add_del",
+        r#"{"interface":"{interface}","address":"{address}","mac":"{mac}","permanent":true,"no_fib_entry":false,"count":1,"remove":false}"#,
+    )
+    .canonical(canonical)
+    .types(MACS)
+    .doc("A static neighbour, under its interface and address: its MAC address."),
+    Shape::new(
+        "proxy_arp/{table#}",
+        r#""{start}-{end}""#,
+        "proxy_arp_add_del",
+        r#"{"remove":false,"table":"{table#}","start":"{start}","end":"{end}"}"#,
+    )
+    .list()
+    .doc("Ranges of addresses for which ARP is answered, by table."),
+    Shape::new(
+        "interfaces/{interface}/proxy_arp",
+        "true",
+        "proxy_arp_intfc_enable_disable",
+        r#"{"interface":"{interface}","enable":true}"#,
+    )
+    .doc("Answers ARP for the ranges of proxy_arp."),
+];
+
+const MACS: &[(&str, &str)] = &[("mac", MAC), ("no_fib_entry", r#"{"const":true}"#)];
+
+/// MAC addresses as they are printed.
+fn canonical(mut request: Value) -> Value {
+    let mac = request["mac"].as_str().and_then(|text| text.parse::<quiver_wire::MacAddr>().ok());
+    if let Some(mac) = mac {
+        request["mac"] = Value::String(mac.to_string());
+    }
+    request
 }
 
 #[cfg(test)]

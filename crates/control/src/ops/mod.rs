@@ -31,6 +31,7 @@ pub mod pcap_port;
 pub mod perfmon;
 pub mod plugins;
 pub mod privileges;
+pub mod restart;
 pub mod rollback;
 pub mod runtime;
 pub mod sessions;
@@ -72,6 +73,7 @@ pub fn register(registry: &mut Registry<Router>) {
     perfmon::register(registry);
     plugins::register(registry);
     privileges::register(registry);
+    restart::register(registry);
     runtime::register(registry);
     tap::register(registry);
     sessions::register(registry);

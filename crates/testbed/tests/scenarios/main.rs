@@ -36,6 +36,7 @@ mod neighbors;
 mod packaging;
 mod pages;
 mod privileges;
+mod restart;
 mod scene;
 mod tester;
 mod vrrp;

@@ -104,7 +104,8 @@ impl Follower {
         let (current, interfaces) = (Vec::new().into_iter(), HashMap::new());
         let checked = crate::rib::Differences::default();
         let (number, ending, fpm_failed) = (0, false, None);
-        let mut own = Self { number, commands, batches, current, received: 0, wake, waits, figures, interfaces, ending, fpm_failed, checked };
+        let mut own =
+            Self { number, commands, batches, current, received: 0, wake, waits, figures, interfaces, ending, fpm_failed, checked };
         if let Some(config) = fpm {
             own.listen(fpm::listener(stream, config.address), config);
         }

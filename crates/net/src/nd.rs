@@ -112,7 +112,10 @@ pub(crate) fn init(router: &mut Router) -> Result<(), NetError> {
     }
     router.add_process(PROCESS, process);
     // Own addresses are checked again, which takes a second; until then they are not used.
-    router.add_restart_subject(Subject { ready: |router| !router.nd.addresses.are_checked(), ..Subject::new("checks of addresses", 1) });
+    router.add_restart_subject(Subject {
+        ready: |router| !router.nd.addresses.are_checked(),
+        ..Subject::new("checks of addresses", 1)
+    });
     Ok(())
 }
 

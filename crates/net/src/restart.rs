@@ -134,23 +134,19 @@ impl Router {
     pub fn begin(&mut self, since: u64) {
         // Packets first: what ports write to the kernel takes longer.
         self.graph.begin(since);
-        for name in self.begin_ports() {
-            tracing::warn!(target: "interface", "{name}");
-        }
+        self.begin_ports();
     }
 
-    /// Has all ports act on their devices from now on; what failed, a line each.
-    fn begin_ports(&mut self) -> Vec<String> {
+    /// Has all ports act on their devices from now on. Those that do already go on.
+    pub fn begin_ports(&mut self) {
         let all: Vec<IfIndex> = self.interfaces.iter().map(|interface| interface.index).collect();
-        let mut failed = Vec::new();
         for interface in all {
             let Some(interface) = self.interfaces.get_mut(interface) else { continue };
             let Some(device) = interface.device.as_mut() else { continue };
             if let Err(error) = device.port.begin() {
-                failed.push(format!("{}: {error}", interface.name));
+                tracing::warn!(target: "interface", "{}: {error}", interface.name);
             }
         }
-        failed
     }
 
     /// Writes the state that outlives the process.

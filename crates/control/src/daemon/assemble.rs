@@ -31,8 +31,8 @@ use sd_notify::NotifyState;
 
 use super::group::group_id;
 use super::pidfile::PidFile;
-use super::successor::{Serve, Succession};
 use super::privileges::{Wish, give_up};
+use super::successor::{Serve, Succession};
 use super::{StartError, api, confirm, detach, processes, threads};
 use crate::checkpoints::Checkpoints;
 use crate::engine::{Engine, command};
@@ -197,7 +197,8 @@ impl Daemon {
         router.add_part(succession.began(startup.unix.warm_restart.is_some()));
         let (journal, records) = match state {
             Some((store, records, checkpoints)) => {
-                succession.state = Some(store.lock().map_err(|error| StartError::System { doing: "the state folder".to_owned(), error })?);
+                succession.state =
+                    Some(store.lock().map_err(|error| StartError::System { doing: "the state folder".to_owned(), error })?);
                 let journal = Journal::start(store, registry.covered().clone())
                     .map_err(|error| StartError::System { doing: "cannot start the journal".to_owned(), error })?;
                 router.add_part(Rc::clone(&journal));
@@ -279,9 +280,8 @@ impl Daemon {
         self.pulse.begin();
         let watchdog = {
             let mut router = self.router.borrow_mut();
-            let watchdog =
-                Watchdog::start(Arc::clone(router.graph.pulses()), settings)
-                    .map_err(|error| StartError::System { doing: "cannot start the watchdog".to_owned(), error })?;
+            let watchdog = Watchdog::start(Arc::clone(router.graph.pulses()), settings)
+                .map_err(|error| StartError::System { doing: "cannot start the watchdog".to_owned(), error })?;
             let watchdog = Rc::new(watchdog);
             router.add_part(Rc::clone(&watchdog));
             watchdog

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::exit;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use blocking::unblock;
@@ -73,9 +73,9 @@ impl Succession {
         if let Some(reason) = &cold_because {
             tracing::warn!(target: "startup", "nothing to take over, a cold start: {reason}");
         }
-        let taken = predecessor.as_mut().map(|old| {
-            (std::mem::take(&mut old.listeners), old.state.take(), std::mem::take(&mut old.records))
-        });
+        let taken = predecessor
+            .as_mut()
+            .map(|old| (std::mem::take(&mut old.listeners), old.state.take(), std::mem::take(&mut old.records)));
         let (listeners, lock, records) = taken.unwrap_or_default();
         Ok(Self {
             predecessor: predecessor.map(Arc::new),
@@ -285,10 +285,14 @@ impl Taking {
             tracing::error!(target: "startup", "after taking over: {error}");
         }
         // What it alone could have, such as devices that are opened once, is free when it has ended.
+        let devices = Arc::clone(&predecessor.devices);
         unblock(move || predecessor.wait_for_end()).await;
         warm.retried = waiting.len();
         let failed = if waiting.is_empty() { waiting } else { replay(router, registry, reactor, waiting).await };
         warm.failed = failed.len();
+        // Devices that were made only now; what nobody asked for goes.
+        router.borrow_mut().begin_ports();
+        devices.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let ms = warm.outage as f64 / 1e6;
         tracing::info!(target: "startup", "taken over from quiver {}: nobody received for {ms:.3} ms", warm.version);
         for restored in &warm.restored {

@@ -144,6 +144,8 @@ async fn serve(engine: &Engine<Router>, socket: OwnedFd, offer: &Offer) -> io::R
     let _ = sd_notify::notify(&[NotifyState::MainPid(pid)]);
     offer.taken.set(true);
     offer.stop.set(true);
+    // The connection ends with the process: the other one waits for that.
+    std::mem::forget(talk);
     Ok(())
 }
 
@@ -174,7 +176,8 @@ async fn converse(engine: &Engine<Router>, talk: &Talk, offer: &Offer) -> io::Re
     if let Some(lock) = &offer.state {
         talk.say(&Message::State, &[lock.as_fd()]).await?;
     }
-    for (key, fds) in devices(&engine.control().borrow())? {
+    let devices = devices(&engine.control().borrow())?;
+    for (key, fds) in devices {
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         talk.say(&Message::Device(key), &fds).await?;
     }

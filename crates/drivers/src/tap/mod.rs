@@ -434,7 +434,9 @@ impl Port for Tap {
     fn take_rx(&mut self) -> io::Result<Vec<Box<dyn RxQueue>>> {
         self.taken = true;
         let queues = self.queues.iter().zip(&self.rx);
-        Ok(queues.map(|(queue, mailbox)| Box::new(TapRx::new(queue.clone(), mailbox.clone(), self.held)) as Box<dyn RxQueue>).collect())
+        Ok(queues
+            .map(|(queue, mailbox)| Box::new(TapRx::new(queue.clone(), mailbox.clone(), self.held)) as Box<dyn RxQueue>)
+            .collect())
     }
 
     fn open_tx(&mut self, thread: usize) -> io::Result<Box<dyn TxQueue>> {

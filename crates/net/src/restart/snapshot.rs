@@ -342,7 +342,9 @@ mod tests {
     #[test]
     fn a_section_that_goes_beyond_the_end_is_found_though_the_checksum_is_right() {
         let mut save = Save::default();
-        save.section("s", 1, |save| drop(save.u32(7)));
+        save.section("s", 1, |save| {
+            save.u32(7);
+        });
         let at = save.bytes.len() - 12;
         save.bytes[at] = 200;
         assert_eq!(sections(&save.finish()), Err(Unusable::Sections));

@@ -255,7 +255,9 @@ fn a_host_interface_stays_up_with_its_carrier() {
     assert_eq!(["e0", "tap5"].map(|name| number(&link(name))), before, "the same devices");
     drop(monitor);
     let text = std::fs::read_to_string(&heard).unwrap();
-    let lost = |l: &&str| (l.contains("e0") || l.contains("tap5")) && (l.contains("NO-CARRIER") || l.contains("Deleted") || !l.contains("LOWER_UP"));
+    let lost = |l: &&str| {
+        (l.contains("e0") || l.contains("tap5")) && (l.contains("NO-CARRIER") || l.contains("Deleted") || !l.contains("LOWER_UP"))
+    };
     assert_eq!(text.lines().filter(lost).collect::<Vec<_>>(), Vec::<&str>::new(), "{text}");
     assert_eq!(began(&router)["failed"].as_u64(), Some(0), "{}", began(&router));
     router.stop().unwrap();

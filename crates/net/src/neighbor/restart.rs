@@ -80,7 +80,7 @@ mod tests {
 
     fn hear(h: &mut Harness, x: IfIndex, n: u8, mac: MacAddr) {
         let now = h.router.graph.clock().timer_now();
-        let evidence = Evidence::Advert { mac: Some(mac), solicited: n % 2 == 0, overrides: true };
+        let evidence = Evidence::Advert { mac: Some(mac), solicited: n.is_multiple_of(2), overrides: true };
         h.router.hear_neighbor((x, address(n)), evidence, true, now);
     }
 

@@ -20,6 +20,7 @@ use sd_notify::NotifyState;
 use super::message::{Message, Opening, PROTOCOL, Wire};
 use crate::engine::{Engine, SLICE};
 use crate::ops::version::version;
+use crate::order::Turn;
 use crate::process::Processes;
 use crate::server::BoundPath;
 use crate::system::System;
@@ -133,23 +134,26 @@ async fn serve(engine: &Engine<Router>, socket: OwnedFd, offer: &Offer) -> io::R
     }
     let reactor = Rc::clone(engine.reactor());
     let talk = Talk { wire: AsyncFd::new(&reactor, Wire::new(socket))?, reactor };
-    let result = converse(engine, &talk, offer).await;
-    if let Err(error) = &result {
-        // Nobody may be there any more to read it.
-        let _ = talk.wire.get_ref().send(&Message::Refused(error.to_string()), &[]);
-        return result;
-    }
+    let turn = match converse(engine, &talk, offer).await {
+        Ok(turn) => turn,
+        Err(error) => {
+            // Nobody may be there any more to read it.
+            let _ = talk.wire.get_ref().send(&Message::Refused(error.to_string()), &[]);
+            return Err(error);
+        }
+    };
     let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
     tracing::info!(target: "startup", "process {pid} has taken over");
     let _ = sd_notify::notify(&[NotifyState::MainPid(pid)]);
     offer.taken.set(true);
     offer.stop.set(true);
-    // The connection ends with the process: the other one waits for that.
-    std::mem::forget(talk);
+    // The connection ends with the process: the other one waits for that. Operations wait for ever: what they changed here would be lost.
+    std::mem::forget((talk, turn));
     Ok(())
 }
 
-async fn converse(engine: &Engine<Router>, talk: &Talk, offer: &Offer) -> io::Result<()> {
+/// Gives the turn, which nobody is to get any more.
+async fn converse(engine: &Engine<Router>, talk: &Talk, offer: &Offer) -> io::Result<Turn> {
     let theirs = match talk.hear(SOON, "say what it is").await? {
         Message::Hello { protocol: PROTOCOL, version } => version,
         Message::Hello { protocol, version } => {
@@ -160,7 +164,7 @@ async fn converse(engine: &Engine<Router>, talk: &Talk, offer: &Offer) -> io::Re
     tracing::info!(target: "startup", "quiver {theirs} prepares to take over; operations wait until then");
     // Nothing is configured from here on: what the new process makes is what is here.
     let turn = async { Ok(engine.turn().await) };
-    let _turn = talk.within(SOON, "find no operation running", turn).await?;
+    let turn = talk.within(SOON, "find no operation running", turn).await?;
     let records = configuration(engine).await?;
     let (opening, pages) = {
         let router = engine.control().borrow();
@@ -191,7 +195,7 @@ async fn converse(engine: &Engine<Router>, talk: &Talk, offer: &Offer) -> io::Re
     if result.is_err() {
         engine.control().borrow_mut().graph.set_hold(Hold::None);
     }
-    result
+    result.map(|()| turn)
 }
 
 /// Nobody receives from here on, until the other process does or this one goes on.

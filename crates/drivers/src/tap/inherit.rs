@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use super::host::{LinkChange, add_address, change_link};
 use super::{Made, Tap, TapConfig};
-use crate::netdev::NetDevices;
+use crate::netdev::{NetDevice, NetDevices};
 use crate::rights::Rights;
 
 /// Descriptors beside the queues: sockets for requests and for netlink.
@@ -26,6 +26,11 @@ pub(super) fn take(config: &TapConfig, rights: &dyn Rights) -> Option<Made> {
     // It may have been deleted meanwhile.
     let device = devices.get(&config.host_name).ok()?;
     Some((queues, devices, netlink, device))
+}
+
+/// The settings of a device that is taken over.
+pub(super) fn as_it_is(config: TapConfig, device: &NetDevice) -> TapConfig {
+    TapConfig { host_mac: device.mac.or(config.host_mac), host_mtu: Some(device.mtu), host_up: device.up, ..config }
 }
 
 impl Tap {

@@ -200,6 +200,8 @@ impl Tap {
             // The interface starts down.
             let _ = control_pointer(&queues[0], libc::TUNSETCARRIER, 0);
         }
+        // What is taken over stays as it is, unless somebody says otherwise from here on.
+        let config = if held { inherit::as_it_is(config, &device) } else { config };
         Ok(Self {
             rx: queues.iter().map(|_| Arc::new(Mailbox::new())).collect(),
             queues: queues.into_iter().map(|fd| Arc::new(Later::new(fd))).collect(),

@@ -12,6 +12,7 @@
 //! - [`ops`]: operations and commands of the daemon and of the drivers' interfaces, a file a theme.
 //! - [`api`]: VPP's binary API: connections, and messages of the daemon and of the drivers' interfaces.
 //! - [`journal`]: configuration that lasts.
+//! - [`restart`]: another process takes over while packets flow.
 //! - [`process`]: background tasks that `show runtime` shows.
 //! - [`watchdog`], [`panics`]: threads that hang, and bugs that panic.
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ pub mod panics;
 mod perf;
 mod plugin;
 pub mod process;
+pub mod restart;
 mod samples;
 pub mod server;
 pub mod startup;

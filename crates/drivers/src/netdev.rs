@@ -50,6 +50,14 @@ impl NetDevices {
         Self { socket }
     }
 
+    /// The same socket once more, for another process.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub(crate) fn try_clone(&self) -> io::Result<OwnedFd> {
+        self.socket.try_clone()
+    }
+
     /// What the device is now.
     ///
     /// # Errors

@@ -35,6 +35,11 @@ pub trait Rights: Send + Sync {
     /// # Errors
     /// The kernel's; an error without a number is a sentence about who was asked.
     fn redirect(&self, queues: u32) -> io::Result<RedirectFds>;
+
+    /// What a device of the process before this one is made of, by its key ([`quiver_graph::Port::descriptors`]). It is given once.
+    fn inherited(&self, _device: &str) -> Option<Vec<OwnedFd>> {
+        None
+    }
 }
 
 /// Descriptors that belong to a network namespace, whoever uses them.

@@ -9,6 +9,7 @@ use crate::capture::{CapturePoint, Captures};
 use crate::elog::{EventKind, Ring};
 use crate::frame::{Frame, LANES, Span, flags};
 use crate::handoff::Handoff;
+use crate::hold::Hold;
 use crate::interface::InterfaceCounters;
 use crate::memory::{Memory, Shared};
 use crate::node::{DropReasons, Verdict};
@@ -218,6 +219,8 @@ pub(crate) struct Core {
     /// The event log of this thread.
     pub log: Arc<Ring>,
     pub env: Env,
+    /// What is left to another process.
+    pub hold: Hold,
 }
 
 // SAFETY: the raw pointers in `env` are the region's, which is Send + Sync and kept alive by `region`; who touches which

@@ -19,6 +19,7 @@ use crate::elog::EventLog;
 use crate::fleet::{Fleet, ThreadInfo};
 use crate::frame::VECTOR_DEFAULT;
 use crate::handoff::HandoffInput;
+use crate::hold::Hold;
 use crate::interface::InterfaceCounters;
 use crate::level::Level;
 use crate::node::{ErrorText, LoopConfig, Severity, Verdict};
@@ -167,6 +168,7 @@ impl Graph {
             nodes: Arc::new(nodes),
             events,
             pulses: Arc::default(),
+            hold: Hold::None,
         };
         let mut graph = Self {
             entries: Vec::new(),
@@ -237,6 +239,10 @@ impl Graph {
     /// Pools of packet buffers, by NUMA node.
     pub fn pools(&self) -> &[Arc<Pool>] {
         &self.shared.pools
+    }
+
+    pub(crate) fn shared_mut(&mut self) -> &mut Shared {
+        &mut self.shared
     }
 
     /// Counters of interfaces.

@@ -26,6 +26,7 @@ mod frame;
 mod fuse;
 mod graph;
 mod handoff;
+mod hold;
 mod interface;
 mod level;
 mod loops;
@@ -54,6 +55,7 @@ pub use frame::{Frame, IfIndex, PREFETCH_MAX, Span, VECTOR_DEFAULT, VECTOR_MAX, 
 pub use fuse::{End, FusedChain, Then};
 pub use graph::{ErrorInfo, EventCounts, Graph, GraphError, MAX_NODES, NodeFigures, NodeInfo, STATS_BYTES};
 pub use handoff::HANDOFF_CAPACITY;
+pub use hold::Hold;
 pub use interface::{InterfaceCounters, MAX_INTERFACES};
 pub use level::Level;
 pub use memory::{Memory, Private, Shared};

@@ -405,6 +405,12 @@ pub trait InputNode: Send + 'static {
     /// Gives back what the node holds before it is taken out of the graph.
     fn release(&mut self, _cx: &mut NodeCx<'_>) {}
 
+    /// Throws away what waits, while another process handles the same packets.
+    fn discard(&mut self) {}
+
+    /// Begins to bring packets in, in place of another process that stopped at `since` (ns of the kernel's wall clock).
+    fn begin(&mut self, _since: u64) {}
+
     /// Access for the control side to the concrete node (queues are added and removed so).
     fn as_any(&mut self) -> &mut dyn std::any::Any;
 }

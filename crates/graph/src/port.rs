@@ -15,7 +15,7 @@ mod watch;
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,6 +27,7 @@ use crate::context::NodeCx;
 use crate::drop_reasons;
 use crate::feature::ArcPoint;
 use crate::frame::{Frame, IF_MASK, IfIndex, Span, flags};
+use crate::hold::Hold;
 use crate::memory::{Memory, Private, Shared};
 use crate::node::{Idle, InputNode, NextNodes, NoDrops, NoNext, SHARE, VectorNode, Verdict};
 use crate::packet::Pkt;
@@ -335,6 +336,12 @@ pub trait RxQueue: Send {
 
     /// Takes up what [`Port::refresh`] has re-opened; the event descriptor may be another one afterwards.
     fn renew(&mut self) {}
+
+    /// Receives for the first time in a process that takes over from another one, which stopped receiving at `since` (ns of the
+    /// kernel's wall clock): what arrived before was the other one's.
+    fn begin(&mut self, _since: u64) {
+        self.discard();
+    }
 }
 
 /// Sending side of a vector.
@@ -610,6 +617,23 @@ pub trait Port {
         Vec::new()
     }
 
+    /// What the device is made of, with a key by which the next process asks for it: for a device that cannot be opened twice, and
+    /// whose state must not be lost. `None`: the next process opens it itself.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    fn descriptors(&self) -> io::Result<Option<(String, Vec<OwnedFd>)>> {
+        Ok(None)
+    }
+
+    /// The process before this one has stopped: from now on the device is this one's.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn begin(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// The driver's own type, for a `show` of that driver.
     fn as_any(&self) -> Option<&dyn std::any::Any> {
         None
@@ -854,6 +878,14 @@ impl InputNode for DeviceInput {
         }
     }
 
+    fn discard(&mut self) {
+        self.queues.iter_mut().filter(|p| p.queue.up).for_each(|p| p.queue.rx.discard());
+    }
+
+    fn begin(&mut self, since: u64) {
+        self.queues.iter_mut().filter(|p| p.queue.up).for_each(|p| p.queue.rx.begin(since));
+    }
+
     fn as_any(&mut self) -> &mut dyn std::any::Any {
         self
     }
@@ -901,6 +933,8 @@ drop_reasons! {
         /// Check: `show logging` and `show hardware-interfaces IF` for errors of the driver.
         /// See: `show logging`, `show hardware-interfaces`.
         Refused = "refused by the device",
+        /// Another process sends on the device: this one is about to take over from it.
+        Held = "held until the restart",
     }
 }
 
@@ -948,6 +982,7 @@ impl VectorNode<Shared> for DeviceTx {
         self.refused.clear();
         let (taken, reason) = match &mut self.queue {
             _ if !self.state.is_up() => (0, TxDrop::Down),
+            _ if cx.core.hold == Hold::All => (0, TxDrop::Held),
             None => (0, TxDrop::NoQueue),
             Some(queue) => hand_over(cx, frame, self.interface, &mut **queue, &mut self.refused),
         };

@@ -61,6 +61,8 @@ pub(crate) trait InputNodeDyn: Send {
     fn spins(&self) -> Option<bool>;
     fn event_fds(&self, fds: &mut Vec<std::os::fd::RawFd>);
     fn release(&mut self, cx: &mut NodeCx<'_>);
+    fn discard(&mut self);
+    fn begin(&mut self, since: u64);
     fn as_any(&mut self) -> &mut dyn std::any::Any;
 }
 
@@ -90,6 +92,12 @@ impl<I: InputNode> InputNodeDyn for Input<I> {
     }
     fn release(&mut self, cx: &mut NodeCx<'_>) {
         self.0.release(cx);
+    }
+    fn discard(&mut self) {
+        self.0.discard();
+    }
+    fn begin(&mut self, since: u64) {
+        self.0.begin(since);
     }
     fn as_any(&mut self) -> &mut dyn std::any::Any {
         self.0.as_any()

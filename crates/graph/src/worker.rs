@@ -11,12 +11,13 @@ use crate::elog::{EventKind, EventLog};
 use crate::frame::LANES;
 use crate::fuse::FusedChain;
 use crate::handoff::{HANDOFF_CAPACITY, Handoff};
+use crate::hold::Hold;
 use crate::interface::InterfaceCounters;
 use crate::level::Level;
 use crate::node::{Idle, InputNode, LoopConfig};
 use crate::packet::Env;
 use crate::pulse::{Pulse, Pulses};
-use crate::spec::Body;
+use crate::spec::{Body, InputNodeDyn};
 use crate::stats::{SimpleCounters, SimpleRows};
 use crate::trace::{TraceBuffer, TraceRecord};
 
@@ -74,6 +75,8 @@ pub(crate) struct Shared {
     pub nodes: Arc<NodeCounters>,
     pub events: Arc<EventLog>,
     pub pulses: Arc<Pulses>,
+    /// What new threads do not do yet.
+    pub hold: Hold,
 }
 
 /// Events that each thread remembers.
@@ -152,6 +155,7 @@ impl Worker {
             no_buffer: 0,
             log: shared.events.ring(&thread_name(thread), EVENTS),
             env,
+            hold: shared.hold,
         };
         Self {
             core,
@@ -377,6 +381,9 @@ impl Worker {
             return None;
         }
         let mut until: Option<u64> = None;
+        if self.core.hold != Hold::None {
+            return Some(until);
+        }
         for id in &self.inputs {
             if let Body::Input(node) = &mut self.bodies[*id as usize] {
                 match node.arm(self.core.now) {
@@ -391,6 +398,9 @@ impl Worker {
 
     /// Whether to poll for a while after the last packet before sleeping: not where all device queues wait for their events.
     pub(crate) fn spins(&self) -> bool {
+        if self.core.hold != Hold::None {
+            return false;
+        }
         let opinion = |id: &u16| match &self.bodies[*id as usize] {
             Body::Input(node) => node.spins(),
             _ => None,
@@ -400,9 +410,27 @@ impl Worker {
     }
 
     pub(crate) fn event_fds(&self, fds: &mut Vec<std::os::fd::RawFd>) {
+        if self.core.hold != Hold::None {
+            return;
+        }
         for id in &self.inputs {
             if let Body::Input(node) = &self.bodies[*id as usize] {
                 node.event_fds(fds);
+            }
+        }
+    }
+
+    /// Stops bringing packets in (and sending), or begins with it again.
+    pub(crate) fn set_hold(&mut self, hold: Hold) {
+        self.core.hold = hold;
+        self.fds_changed = true;
+    }
+
+    /// Has all input nodes do something.
+    pub(crate) fn each_input(&mut self, mut f: impl FnMut(&mut dyn InputNodeDyn)) {
+        for id in &self.inputs {
+            if let Body::Input(node) = &mut self.bodies[*id as usize] {
+                f(&mut **node);
             }
         }
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use quiver_command::config::Config;
 use quiver_drivers::rights::SharedRights;
 use quiver_graph::IfIndex;
+use quiver_net::restart::Subject;
 use quiver_net::{IfEvent, Router};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -66,6 +67,8 @@ pub(crate) struct Follower {
     commands: Sender<Command>,
     batches: Receiver<Vec<Change>>,
     current: std::vec::IntoIter<Change>,
+    /// Changes that have come so far.
+    received: u64,
     wake: Arc<OwnedFd>,
     waits: Arc<AtomicBool>,
     figures: Arc<Mutex<Figures>>,
@@ -101,7 +104,8 @@ impl Follower {
         let (current, interfaces) = (Vec::new().into_iter(), HashMap::new());
         let checked = crate::rib::Differences::default();
         let (number, ending, fpm_failed) = (0, false, None);
-        let mut own = Self { number, commands, batches, current, wake, waits, figures, interfaces, ending, fpm_failed, checked };
+        let mut own =
+            Self { number, commands, batches, current, received: 0, wake, waits, figures, interfaces, ending, fpm_failed, checked };
         if let Some(config) = fpm {
             own.listen(fpm::listener(stream, config.address), config);
         }
@@ -137,6 +141,13 @@ impl Follower {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether all that the kernel had is in the router's tables, or none of it will come.
+    fn is_settled(&self) -> bool {
+        let figures = self.figures();
+        let all = figures.comparisons > 0 && !figures.is_comparing && figures.waiting == 0;
+        self.ending || figures.failed.is_some() || all && figures.changes == self.received && self.current.len() == 0
+    }
+
     /// The next change; `None` where there is none for now, `Err` where there will be none.
     fn next(&mut self) -> Result<Option<Change>, ()> {
         if let Some(change) = self.current.next() {
@@ -144,6 +155,7 @@ impl Follower {
         }
         match self.batches.try_recv() {
             Ok(batch) => {
+                self.received += batch.len() as u64;
                 self.current = batch.into_iter();
                 if self.waits.swap(false, Ordering::SeqCst) {
                     self.wake();
@@ -197,6 +209,13 @@ pub fn start(router: &mut Router, config: &Config) -> Result<(), String> {
         generation: 0,
     });
     router.add_process(PROCESS, process);
+    // A process that takes over has the kernel's routes before it forwards: from the kernel, which has them still.
+    let ready = |router: &mut Router| {
+        let generation = router.host_interfaces().generation();
+        let settled = |own: &LinuxNl| own.generation == generation && own.readers.values().all(Follower::is_settled);
+        router.part::<LinuxNl>().is_none_or(settled)
+    };
+    router.add_restart_subject(Subject { ready, ..Subject::new("routes of Linux", 1) });
     router.listen(|router, event| {
         if matches!(event, IfEvent::HostInterface(..)) {
             router.wake_process(PROCESS, 0);

@@ -193,6 +193,7 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
     });
     router.add_process(process::NAME, process::run);
     router.listen(on_event);
+    crate::restart::init(router);
     Ok(())
 }
 

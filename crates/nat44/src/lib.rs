@@ -12,6 +12,7 @@ pub mod nodes;
 pub mod ops;
 pub mod packet;
 mod process;
+mod restart;
 pub mod session;
 pub mod table;
 #[cfg(test)]

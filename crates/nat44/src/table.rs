@@ -269,6 +269,14 @@ impl Sessions {
         Ok(id)
     }
 
+    /// Gives a session the values of one with the same keys, such as when it was last heard; its timer goes on.
+    pub fn update(&mut self, id: SessionId, session: &Session) {
+        if self.get(id).is_some_and(|now| (now.i2o, now.o2i) == (session.i2o, session.o2i)) {
+            // Cannot fail: the record exists.
+            let _ = self.lines.set(id, session.pack());
+        }
+    }
+
     /// A session's values; `None` where there is none of this number.
     pub fn get(&self, id: SessionId) -> Option<Session> {
         let line = self.lines.slot(id)?;

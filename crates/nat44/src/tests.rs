@@ -19,6 +19,7 @@ mod independent;
 mod limits;
 mod mappings;
 mod model;
+mod restart;
 mod sides;
 
 fn execute(router: &mut Router, line: &str) -> Result<String, String> {

@@ -127,6 +127,39 @@ impl ThreadNat {
         Some(session)
     }
 
+    /// Takes up the sessions of the process before this one, and ends those that it does not have. Gives their number.
+    pub(crate) fn adopt(&mut self, config: &NatConfig, sessions: &[Session], ends: bool) -> u64 {
+        // The collector has been told of them.
+        let log = std::mem::take(&mut self.log);
+        let (begun, ended) = (self.begun, self.ended);
+        let mut said = vec![false; self.sessions.end() as usize];
+        let mut n = 0;
+        for session in sessions {
+            let id = match self.sessions.find(session.i2o) {
+                Some(id) if self.sessions.find(session.o2i) == Some(id) => {
+                    self.sessions.update(id, session);
+                    id
+                }
+                other => {
+                    other.and_then(|id| self.remove(id));
+                    match self.add(config, session) {
+                        Ok(id) => id,
+                        Err(_) => continue,
+                    }
+                }
+            };
+            n += 1;
+            let at = id as usize;
+            said.resize(said.len().max(at + 1), false);
+            said[at] = true;
+        }
+        for id in (0..self.sessions.end()).filter(|id| ends && !said.get(*id as usize).is_some_and(|said| *said)) {
+            self.remove(id);
+        }
+        (self.log, self.begun, self.ended) = (log, begun, ended);
+        n
+    }
+
     /// Ends those of the sessions with numbers `from..to` that `which` picks.
     pub fn remove_where(&mut self, from: SessionId, to: SessionId, which: impl Fn(&Session) -> bool) {
         for id in from..to.min(self.sessions.end()) {

@@ -12,6 +12,7 @@ pub mod ops;
 pub(crate) mod output;
 pub(crate) mod placement;
 mod relations;
+pub(crate) mod restart;
 mod state;
 mod sub;
 
@@ -286,6 +287,8 @@ pub struct Interfaces {
     by_name: HashMap<String, IfIndex>,
     numbers: IndexPool,
     relations: relations::Relations,
+    /// Numbers that interfaces had in the process before, by the names that they begin with.
+    wanted: HashMap<String, u32>,
 }
 
 impl Interfaces {
@@ -295,6 +298,7 @@ impl Interfaces {
             by_name: HashMap::new(),
             numbers: IndexPool::new(MAX_INTERFACES, domain),
             relations: Default::default(),
+            wanted: HashMap::new(),
         }
     }
 

@@ -39,6 +39,7 @@ mod macs;
 pub mod ops;
 mod port;
 mod process;
+mod restart;
 mod rewrite;
 mod suppress;
 #[cfg(test)]
@@ -130,6 +131,7 @@ impl L2 {
 pub(crate) fn init(router: &mut Router) {
     router.add_process(PROCESS, process::run);
     router.listen(wiring::on_event);
+    restart::init(router);
 }
 
 fn trace(entry: &TraceEntry, out: &mut String) {

@@ -32,6 +32,7 @@ pub mod ops;
 mod owner;
 pub mod pg;
 mod plugin;
+pub mod restart;
 mod router;
 pub mod rss;
 

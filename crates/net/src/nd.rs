@@ -40,6 +40,7 @@ pub(crate) use neighbor::answer_for;
 use crate::ip::FamilyId;
 use crate::local::RegisterError;
 use crate::neighbor::{Teller, is_running, message_counter};
+use crate::restart::Subject;
 use crate::{NetError, Router};
 
 /// Name of the process that runs duplicate detection and advertisements.
@@ -110,6 +111,11 @@ pub(crate) fn init(router: &mut Router) -> Result<(), NetError> {
         })?;
     }
     router.add_process(PROCESS, process);
+    // Own addresses are checked again, which takes a second; until then they are not used.
+    router.add_restart_subject(Subject {
+        ready: |router| !router.nd.addresses.are_checked(),
+        ..Subject::new("checks of addresses", 1)
+    });
     Ok(())
 }
 

@@ -34,6 +34,7 @@ pub mod ops;
 mod output;
 mod process;
 mod rate;
+mod restart;
 mod shares;
 pub(crate) mod state;
 mod station;
@@ -218,6 +219,7 @@ impl Neighbors {
 pub(crate) fn init(router: &mut Router) {
     router.listen(change::on_interface);
     router.add_process(PROCESS, process::run);
+    restart::init(router);
 }
 
 /// The nodes of this module.

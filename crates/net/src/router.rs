@@ -22,8 +22,9 @@ use crate::l2::L2;
 use crate::linux::HostInterfaces;
 use crate::nd::Nd;
 use crate::neighbor::Neighbors;
+use crate::restart::Subject;
 use crate::workers::WorkerListener;
-use crate::{arp, ethernet, fib, frag, icmp, ip, l2, local, nd, neighbor, pg, rss};
+use crate::{arp, ethernet, fib, frag, icmp, interface, ip, l2, local, nd, neighbor, pg, rss};
 
 /// What a router is made of at start.
 #[derive(Clone, Debug, Default)]
@@ -147,6 +148,8 @@ pub struct Router {
     pub(crate) worker_listeners: Vec<WorkerListener>,
     listeners: Vec<Listener>,
     at_stop: Vec<fn(&mut Router)>,
+    /// Parts of the state that outlive the process.
+    pub(crate) subjects: Vec<Subject>,
     processes: Vec<Process>,
     alarm: Arc<Alarm>,
     parts: HashMap<TypeId, Box<dyn Any>>,
@@ -193,6 +196,7 @@ impl Router {
             worker_listeners: Vec::new(),
             listeners: Vec::new(),
             at_stop: Vec::new(),
+            subjects: Vec::new(),
             processes: Vec::new(),
             alarm,
             parts: HashMap::new(),
@@ -204,6 +208,7 @@ impl Router {
         local::init(&mut router)?;
         router.create_local0();
         fib::init(&mut router)?;
+        interface::restart::init(&mut router);
         neighbor::init(&mut router);
         nd::init(&mut router)?;
         l2::init(&mut router);

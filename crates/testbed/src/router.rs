@@ -31,6 +31,7 @@ pub struct RouterBuilder {
     user: Option<u32>,
     owner: Option<u32>,
     through: Vec<String>,
+    arguments: Vec<String>,
     unread: bool,
 }
 
@@ -101,6 +102,12 @@ impl RouterBuilder {
         self
     }
 
+    /// Adds words in front of those that name the configuration.
+    pub fn arguments(mut self, words: &[&str]) -> Self {
+        self.arguments.extend(words.iter().map(|word| (*word).to_owned()));
+        self
+    }
+
     /// How long the command socket may take to answer.
     pub fn ready_within(mut self, bound: Duration) -> Self {
         self.ready_within = bound;
@@ -135,7 +142,7 @@ impl RouterBuilder {
         let binary_name = binary.to_string_lossy().into_owned();
         let words: Vec<String> = self.through.into_iter().chain([binary_name]).collect();
         let mut command = self.host.command(&words[0]);
-        command.args(&words[1..]).arg("-c").arg(&conf_file).envs(self.environment);
+        command.args(&words[1..]).args(self.arguments).arg("-c").arg(&conf_file).envs(self.environment);
         command.stdin(Stdio::null());
         let unread = if self.unread {
             let (reader, writer) = io::pipe()?;
@@ -170,6 +177,7 @@ impl Router {
             user,
             owner: user,
             through: Vec::new(),
+            arguments: Vec::new(),
             host: host.clone(),
             conf: conf.to_owned(),
             binary: None,
@@ -307,6 +315,33 @@ impl Router {
             threads: number("Threads:")? as usize,
             cpu_time: cpu_time(&stat).ok_or_else(|| io::Error::other("an odd /proc/PID/stat"))?,
         })
+    }
+
+    /// Starts another process in `host` that takes over from this one, and is the router from then on. An error, with what it printed, where it
+    /// does not take over; then the router is the process that it was.
+    pub fn take_over(&mut self, host: &Host, binary: Option<&Path>) -> io::Result<()> {
+        let binary = binary.map_or_else(Self::binary, |path| Ok(path.to_owned()))?;
+        let said = self.folder.path.join("successor.log");
+        let mut command = host.command(&binary.to_string_lossy());
+        // As the program starts itself in the background: it says on its standard output that it is ready.
+        command.args(["--detached", "--take-over", "-c"]).arg(self.folder.path.join("startup.conf"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&said)?);
+        let mut guard = host.spawn(command)?;
+        let mut ready = Vec::new();
+        if let Some(mut stdout) = guard.take_stdout() {
+            io::Read::read_to_end(&mut stdout, &mut ready)?;
+        }
+        let said = || String::from_utf8_lossy(&fs::read(&said).unwrap_or_default()).into_owned();
+        if ready != b"ready\n" {
+            let status = guard.wait(STOP_BOUND)?;
+            return Err(io::Error::other(format!("{status:?}: {}", said())));
+        }
+        match self.guard.wait(STOP_BOUND)? {
+            Some(status) if status.success() => {}
+            other => return Err(io::Error::other(format!("the router before: {other:?}\n{}\n{}", self.log(), said()))),
+        }
+        self.guard = guard;
+        Ok(())
     }
 
     /// Kills the process at once, as a crash would.

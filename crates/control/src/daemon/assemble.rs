@@ -5,6 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::future::poll_fn;
 use std::io::{self, Write};
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ use sd_notify::NotifyState;
 use super::group::group_id;
 use super::pidfile::PidFile;
 use super::privileges::{Wish, give_up};
+use super::successor::{Serve, Succession};
 use super::{StartError, api, confirm, detach, processes, threads};
 use crate::checkpoints::Checkpoints;
 use crate::engine::{Engine, command};
@@ -43,9 +45,10 @@ use crate::ops::version::version_line;
 use crate::panics;
 use crate::plugin::{PluginInfo, select};
 use crate::process::{ProcessTable, Processes};
+use crate::restart;
 use crate::server::{
-    Admission, BindError, BoundPath, Face, Owner, Peer, Server, SessionKind, Sessions, StatsListener, Terminal, listen_tcp,
-    listen_unix, serve, set_mode,
+    Admission, BindError, BoundPath, Face, Owner, Peer, Server, SessionKind, Sessions, StatsListener, Terminal, listen_unix, serve,
+    set_mode,
 };
 use crate::startup::{FileFolders, RUNTIME_DIR, StartupConfig, Unix};
 use crate::system::{MainFigures, System};
@@ -62,13 +65,15 @@ pub struct Options {
     pub command_line: Vec<String>,
     /// Somebody waits for word that the router is ready.
     pub detached: bool,
+    /// Take over from the router that runs, where one does.
+    pub take_over: bool,
     /// Where the machine describes itself, `/sys`.
     pub sysfs: PathBuf,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { command_line: Vec::new(), detached: false, sysfs: "/sys".into() }
+        Self { command_line: Vec::new(), detached: false, take_over: false, sysfs: "/sys".into() }
     }
 }
 
@@ -90,7 +95,9 @@ pub struct Daemon {
     pulse: Arc<Pulse>,
     sessions: Sessions,
     admission: Admission,
-    _pidfile: Option<PidFile>,
+    pidfile: Option<PidFile>,
+    /// What another process gets that takes over from this one, and how that goes.
+    succession: Succession,
 }
 
 enum Listening {
@@ -98,6 +105,7 @@ enum Listening {
     Tcp(TcpListener, Face),
     Api(UnixListener, BoundPath),
     Stats(StatsListener),
+    Restart(OwnedFd, BoundPath),
 }
 
 impl Daemon {
@@ -109,15 +117,18 @@ impl Daemon {
         let startup = Rc::new(startup);
         let wish = Wish::of(&startup)?;
         let log = open_log(&startup, &wish)?;
+        let mut succession = Succession::begin(&runtime_dir(&startup.unix), options.take_over)?;
         // Sockets first: a second router on the same ones must fail before it takes memory and cores.
         let admission = admission(&startup, &wish)?;
-        let sockets = listen(&startup, &wish, admission)?;
+        let sockets = listen(&startup, &wish, admission, &mut succession)?;
         let files = files(&startup, &wish)?;
-        let state = startup.unix.state_dir.as_deref().map(|folder| open_state(folder, &wish)).transpose()?;
-        let mut pidfile = startup.unix.pidfile.as_deref().map(|path| open_pidfile(path, &wish)).transpose()?;
+        let state = startup.unix.state_dir.as_deref().map(|folder| open_state(folder, &wish, &mut succession)).transpose()?;
+        let inherits = succession.predecessor.is_some();
+        let mut pidfile = startup.unix.pidfile.as_deref().map(|path| open_pidfile(path, &wish, inherits)).transpose()?;
         // Before there is a second thread, which would keep its rights. Memory, threads and devices need none of them.
         let dpdk = startup.config.has("dpdk") && plugins.iter().any(|plugin| plugin.name().starts_with("dpdk"));
-        let privileges = give_up(&startup, &wish, dpdk)?;
+        let mut privileges = give_up(&startup, &wish, dpdk)?;
+        privileges.rights = succession.inherit(privileges.rights);
         let thread = |error| StartError::System { doing: "cannot start the log's thread".to_owned(), error };
         log.write_by_thread().map_err(thread)?;
 
@@ -127,6 +138,7 @@ impl Daemon {
         let nodes = u32::try_from(topology.nodes().len()).unwrap_or(1).max(1);
         let placed = plans.len();
         let mut router = Router::new(&RouterConfig { buffers: buffers(&startup, nodes), workers: plans })?;
+        succession.hold(&mut router)?;
         router.set_rx_default(startup.rx_mode);
         if let Some(notice) = router.graph.pools().first().and_then(|pool| pool.region().notice()) {
             tracing::info!(target: "buffer", "{notice}");
@@ -182,8 +194,11 @@ impl Daemon {
         });
 
         router.add_part(files);
+        router.add_part(succession.began(startup.unix.warm_restart.is_some()));
         let (journal, records) = match state {
             Some((store, records, checkpoints)) => {
+                succession.state =
+                    Some(store.lock().map_err(|error| StartError::System { doing: "the state folder".to_owned(), error })?);
                 let journal = Journal::start(store, registry.covered().clone())
                     .map_err(|error| StartError::System { doing: "cannot start the journal".to_owned(), error })?;
                 router.add_part(Rc::clone(&journal));
@@ -206,7 +221,8 @@ impl Daemon {
         };
         let processes = Processes::new(&router, table, tasks.handle());
         let runner = Runner::new(tasks, Rc::clone(&router), Rc::clone(&stop), startup.unix.poll_sleep);
-        if let Some(file) = &mut pidfile {
+        let records = succession.records(records, registry.covered());
+        if let Some(file) = pidfile.as_mut().filter(|_| !inherits) {
             file.fill().map_err(|error| StartError::System { doing: "cannot write the pidfile".to_owned(), error })?;
         }
         Ok(Self {
@@ -224,7 +240,8 @@ impl Daemon {
             pulse,
             sessions,
             admission,
-            _pidfile: pidfile,
+            pidfile,
+            succession,
         })
     }
 
@@ -241,36 +258,30 @@ impl Daemon {
         let watch = |error| StartError::System { doing: "cannot watch a socket".to_owned(), error };
         processes::start(&self.processes, &self.startup);
         processes::stop_on_signals(&self.processes, &self.stop).map_err(watch)?;
+        let scheduler = (self.startup.cpu.policy, self.startup.cpu.priority);
+        let mut settings = WatchdogSettings::new(self.startup.unix.watchdog, scheduler);
+        settings.supervisor = settings.supervisor.or(self.succession.predecessor.as_ref().and_then(|old| old.watchdog));
         // It takes its place in the order of operations here, before any client can.
-        self.start_up_commands();
+        let serve = self.server(settings.supervisor);
+        let serve = match &self.succession.predecessor {
+            // Its clients are the other process's until that has ended.
+            Some(_) => Some(serve),
+            None => {
+                serve().map_err(watch)?;
+                None
+            }
+        };
+        self.start_up_commands(serve);
         self.keep_checkpoints();
         confirm::watch(&self.engine, &self.processes);
-        let admission = self.admission;
-        let idle_timeout = self.startup.unix.idle_timeout;
-        let server =
-            Server::new(self.engine.clone(), self.processes.clone(), self.sessions.clone(), idle_timeout).with_admission(admission);
-        for socket in std::mem::take(&mut self.sockets) {
-            match socket {
-                Listening::Unix(listener, bound, face) => server.unix(listener, bound, face),
-                Listening::Tcp(listener, face) => server.tcp(listener, face),
-                Listening::Api(listener, bound) => {
-                    let places = (self.sessions.clone(), self.startup.api_idle_timeout);
-                    api::listen(&self.engine, &self.processes, Rc::clone(&self.api), places, (listener, bound), admission)
-                }
-                Listening::Stats(listener) => api::listen_stats(&self.processes, &self.engine, listener),
-            }
-            .map_err(watch)?;
-        }
         if self.startup.unix.interactive {
             self.serve_terminal();
         }
         self.pulse.begin();
-        let scheduler = (self.startup.cpu.policy, self.startup.cpu.priority);
         let watchdog = {
             let mut router = self.router.borrow_mut();
-            let watchdog =
-                Watchdog::start(Arc::clone(router.graph.pulses()), WatchdogSettings::new(self.startup.unix.watchdog, scheduler))
-                    .map_err(|error| StartError::System { doing: "cannot start the watchdog".to_owned(), error })?;
+            let watchdog = Watchdog::start(Arc::clone(router.graph.pulses()), settings)
+                .map_err(|error| StartError::System { doing: "cannot start the watchdog".to_owned(), error })?;
             let watchdog = Rc::new(watchdog);
             router.add_part(Rc::clone(&watchdog));
             watchdog
@@ -279,6 +290,7 @@ impl Daemon {
         // What was said at the start is there before a client is served.
         log::flush(super::LAST_WORDS);
         self.runner.run();
+        self.succession.end()?;
         // Workers are watched to their end. Main is not: it gives memory back and waits for them.
         self.pulse.set(Activity::Waits);
         let _ = sd_notify::notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
@@ -289,17 +301,53 @@ impl Daemon {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// What takes clients from the moment it is called.
+    fn server(&mut self, watchdog: Option<Duration>) -> Box<dyn FnOnce() -> io::Result<()>> {
+        let (admission, idle_timeout) = (self.admission, self.startup.unix.idle_timeout);
+        let (engine, processes, sessions) = (self.engine.clone(), self.processes.clone(), self.sessions.clone());
+        let places = (sessions.clone(), self.startup.api_idle_timeout);
+        let table = Rc::clone(&self.api);
+        let sockets = std::mem::take(&mut self.sockets);
+        let mut offer = self.succession.offer(self.startup.unix.warm_restart, watchdog, &self.stop);
+        Box::new(move || {
+            let server = Server::new(engine.clone(), processes.clone(), sessions, idle_timeout).with_admission(admission);
+            for socket in sockets {
+                match socket {
+                    Listening::Unix(listener, bound, face) => server.unix(listener, bound, face),
+                    Listening::Tcp(listener, face) => server.tcp(listener, face),
+                    Listening::Api(listener, bound) => {
+                        api::listen(&engine, &processes, Rc::clone(&table), places.clone(), (listener, bound), admission)
+                    }
+                    Listening::Stats(listener) => api::listen_stats(&processes, &engine, listener),
+                    Listening::Restart(listener, bound) => {
+                        if let Some(offer) = offer.take() {
+                            restart::old::listen(&engine, &processes, (listener, bound), offer);
+                        }
+                        Ok(())
+                    }
+                }?;
+            }
+            Ok(())
+        })
+    }
+
     /// Runs the files of `startup-config`, then says that the router is ready.
     ///
     /// Where the state folder has a configuration, that is made again instead: the files have had their effect on it.
-    fn start_up_commands(&mut self) {
+    ///
+    /// Where another process forwards, its configuration is made here, and then it is taken over from; `serve` takes clients from then on.
+    fn start_up_commands(&mut self, serve: Option<Serve>) {
         let (mut files, detached) = (self.startup.unix.exec.clone(), self.detached);
         let records = std::mem::take(&mut self.records);
+        let taking = serve.map(|serve| self.succession.taking(serve, self.pidfile.take(), &self.stop));
+        if taking.is_some() {
+            files.clear();
+        }
         if !records.is_empty() && !files.is_empty() {
             tracing::info!(target: "startup", "startup-config is not run: the state folder has a configuration");
             files.clear();
         }
-        let entry = (!records.is_empty()).then(|| self.engine.enter());
+        let entry = (!records.is_empty() || taking.is_some()).then(|| self.engine.enter());
         let journal = self.engine.journal().cloned();
         if let (Some(journal), None) = (&journal, &entry) {
             journal.record_from_now(Vec::new());
@@ -315,13 +363,21 @@ impl Daemon {
             .collect();
         // Nobody may read it: the main thread does not wait for that.
         let mut stdout = if running.is_empty() || detached { None } else { Output::start(Box::new(io::stdout())).ok() };
+        let keep_stderr = self.startup.unix.nodaemon;
         let runtime_dir = (!self.startup.unix.use_current_dir && detached).then(|| runtime_dir(&self.startup.unix));
         self.processes.account("startup-config-process", async move {
             if let Some(entry) = entry {
                 let turn = entry.await;
                 let count = records.len();
-                let failed = replay(&router, &registry, &reactor, records).await;
-                tracing::info!(target: "startup", "{} of {count} operations of the state folder made again", count - failed.len());
+                let mut failed = replay(&router, &registry, &reactor, records).await;
+                if let Some(taking) = taking {
+                    failed = match taking.run(&router, &registry, &reactor, failed, journal.as_deref()).await {
+                        Some(failed) => failed,
+                        // The other process goes on, and this one ends.
+                        None => return,
+                    };
+                }
+                tracing::info!(target: "startup", "{} of {count} operations of the configuration made again", count - failed.len());
                 journal.iter().for_each(|journal| journal.record_from_now(failed.clone()));
                 drop(turn);
             }
@@ -343,7 +399,7 @@ impl Daemon {
             }
             let status = format!("{}, forwarding", version_line());
             let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
-            if detached && let Err(error) = detach::ready() {
+            if detached && let Err(error) = detach::ready(keep_stderr) {
                 tracing::error!(target: "startup", "cannot let go of the terminal: {error}");
             }
         });
@@ -401,12 +457,16 @@ fn start_up_requests(files: &[PathBuf], atomic: bool) -> Vec<(String, Request)> 
 }
 
 /// The state folder, which becomes the user's, and what it has.
-fn open_state(folder: &Path, wish: &Wish) -> Result<(Store, Vec<Record>, Checkpoints), StartError> {
+fn open_state(folder: &Path, wish: &Wish, succession: &mut Succession) -> Result<(Store, Vec<Record>, Checkpoints), StartError> {
     let failed = |error| {
         let doing = format!("cannot use the folder {} of unix {{ state-dir }}", folder.display());
         StartError::System { doing, error }
     };
-    let (store, records) = Store::open(folder, wish.owner.gid).map_err(failed)?;
+    let (store, records) = match succession.lock() {
+        Some(lock) => Store::inherit(folder, wish.owner.gid, lock),
+        None => Store::open(folder, wish.owner.gid),
+    }
+    .map_err(failed)?;
     let checkpoints = Checkpoints::open(folder, wish.owner.gid).map_err(failed)?;
     for entry in fs::read_dir(folder).map_err(failed)? {
         wish.hand_over(&entry.map_err(failed)?.path()).map_err(failed)?;
@@ -512,7 +572,12 @@ pub(crate) fn runtime_dir(unix: &Unix) -> PathBuf {
     unix.runtime_dir.clone()
 }
 
-fn listen(startup: &StartupConfig, wish: &Wish, admission: Admission) -> Result<Vec<Listening>, StartError> {
+fn listen(
+    startup: &StartupConfig,
+    wish: &Wish,
+    admission: Admission,
+    succession: &mut Succession,
+) -> Result<Vec<Listening>, StartError> {
     let (unix, owner) = (&startup.unix, wish.owner);
     let folder = runtime_dir(unix);
     let failed = |error| {
@@ -531,22 +596,28 @@ fn listen(startup: &StartupConfig, wish: &Wish, admission: Admission) -> Result<
             Listen::Unix(path) => {
                 // A bare name is one of the runtime folder.
                 let path = if path.components().count() == 1 { folder.join(path) } else { path };
-                let (listener, bound) = listen_as(&path, owner, admission)?;
+                let (listener, bound) = succession.unix(&path, || listen_as(&path, owner, admission))?;
                 Listening::Unix(listener, bound, face.clone())
             }
-            Listen::Tcp { host, port } => Listening::Tcp(listen_tcp(&host, port)?, face.clone()),
+            Listen::Tcp { host, port } => Listening::Tcp(succession.tcp(&host, port)?, face.clone()),
         });
     }
-    let (listener, bound) = listen_as(&folder.join("json.sock"), owner, admission)?;
+    let json = folder.join("json.sock");
+    let (listener, bound) = succession.unix(&json, || listen_as(&json, owner, admission))?;
     sockets.push(Listening::Unix(listener, bound, Face::Json));
     // A bare name is one of the runtime folder.
     let place = |path: &Path| if path.components().count() == 1 { folder.join(path) } else { path.to_owned() };
     if let Some(path) = &startup.api_socket {
-        let (listener, bound) = listen_as(&place(path), owner, admission)?;
+        let path = place(path);
+        let (listener, bound) = succession.unix(&path, || listen_as(&path, owner, admission))?;
         sockets.push(Listening::Api(listener, bound));
     }
     if let Some(path) = &startup.stats_socket {
-        sockets.push(Listening::Stats(StatsListener::bind(&place(path), owner, admission)?));
+        sockets.push(Listening::Stats(succession.stats(&place(path), owner, admission)?));
+    }
+    if startup.unix.warm_restart.is_some() {
+        let (listener, bound) = succession.restart(&folder, wish)?;
+        sockets.push(Listening::Restart(listener, bound));
     }
     Ok(sockets)
 }
@@ -598,8 +669,9 @@ fn session_options(unix: &Unix) -> SessionOptions {
     }
 }
 
-fn open_pidfile(path: &Path, wish: &Wish) -> Result<PidFile, StartError> {
-    let file = PidFile::create(path).and_then(|file| wish.hand_over(path).map(|()| file));
+fn open_pidfile(path: &Path, wish: &Wish, inherits: bool) -> Result<PidFile, StartError> {
+    let file = if inherits { PidFile::inherit(path) } else { PidFile::create(path) };
+    let file = file.and_then(|file| wish.hand_over(path).map(|()| file));
     file.map_err(|error| StartError::System { doing: format!("cannot write the pidfile {}", path.display()), error })
 }
 

@@ -39,15 +39,16 @@ pub fn leave_session() {
     let _ = rustix::process::setsid();
 }
 
-/// The one in the background is ready: it says so and lets go of what it was started with.
+/// The one in the background is ready: it says so and lets go of what it was started with, but for the log where that goes to standard
+/// error.
 ///
 /// # Errors
 /// The kernel's.
-pub fn ready() -> io::Result<()> {
+pub fn ready(keep_stderr: bool) -> io::Result<()> {
     // Nobody listens if the starter was killed meanwhile.
     let _ = io::stdout().write_all(READY).and_then(|()| io::stdout().flush());
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
-    Ok(rustix::stdio::dup2_stderr(&null)?)
+    if keep_stderr { Ok(()) } else { Ok(rustix::stdio::dup2_stderr(&null)?) }
 }

@@ -11,6 +11,7 @@ mod pidfile;
 mod privileges;
 mod processes;
 mod statistics;
+mod successor;
 mod threads;
 
 use std::ffi::OsString;
@@ -33,7 +34,7 @@ pub use threads::{place, replan, topology};
 
 use crate::ops::version::version_line;
 use crate::server::BindError;
-use crate::startup::{Arguments, ArgumentsError, StartupConfig, help, manual, schema};
+use crate::startup::{Arguments, ArgumentsError, StartupConfig, help, manual, schema, wants_to_take_over};
 use quiver_net::Plugin;
 
 /// Why the daemon does not start.
@@ -65,6 +66,9 @@ pub enum StartError {
     /// Rights that cannot be given up.
     #[error(transparent)]
     Privilege(#[from] ConfineError),
+    /// A router that runs goes on.
+    #[error("cannot take over from the router that runs, which goes on: {0}")]
+    TakeOver(String),
     /// A plugin.
     #[error("plugin {name}: {text}")]
     Plugin {
@@ -143,14 +147,18 @@ fn start(plugins: &[Plugin], mut words: Vec<OsString>) -> Result<ExitCode, Start
         }
         Arguments::Words(words) => StartupConfig::read(&full_schema(plugins), Source::words(words))?,
     };
-    if !startup.unix.nodaemon && !detached {
+    let take_over = wants_to_take_over(&words);
+    // One that takes over goes into the background even under a supervisor: what started it ends when the router is handed over.
+    if (!startup.unix.nodaemon || take_over) && !detached {
         let failed = |error| StartError::System { doing: "cannot go into the background".to_owned(), error };
         return detach::detach(&words).map_err(failed);
     }
     set_identity(&runtime_dir(&startup.unix));
     let name = std::env::args_os().next();
+    // The next start is an ordinary one.
+    words.retain(|word| word != "--take-over");
     let command_line = name.iter().chain(&words).map(|word| word.to_string_lossy().into_owned()).collect();
-    Daemon::start(startup, plugins, Options { command_line, detached, ..Options::default() })?.run()
+    Daemon::start(startup, plugins, Options { command_line, detached, take_over, ..Options::default() })?.run()
 }
 
 /// Has MAC addresses be the same at each start. Routers of one machine differ by their runtime folders, containers by their host

@@ -125,6 +125,11 @@ impl Journal {
         self.on.set(true);
     }
 
+    /// Goes on with the file of another process, which has stopped.
+    pub fn begin(&self) {
+        self.writer.send(Task::Begin { sequence: self.sequence.get() });
+    }
+
     /// What could not be made again.
     pub fn failed(&self) -> Vec<Record> {
         self.failed.borrow().clone()

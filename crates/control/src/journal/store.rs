@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -30,7 +31,7 @@ pub struct Store {
     /// Why it could not be written at start.
     trouble: Option<String>,
     /// Keeps other routers out as long as it is open.
-    _lock: File,
+    lock: File,
 }
 
 impl Store {
@@ -47,10 +48,7 @@ impl Store {
         }
         let find = |name: &str| files.find(Path::new(name), Use::Write, false).map_err(|error| io::Error::other(error.to_string()));
         let place = find(FILE)?;
-        let bytes = match place.read(MOST) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            read => read?,
-        };
+        let bytes = place.read(MOST).or_else(none_where_missing)?;
         let (records, whole, end) = record::read(&bytes);
         if end == End::Torn {
             find(TORN)?.save(&bytes)?;
@@ -69,11 +67,48 @@ impl Store {
             Ok(file) => (Some(file), None),
             Err(error) => (None, Some(error.to_string())),
         };
-        let mut store = Self { place, folder, file, end, reserved: end, trouble, _lock: lock };
+        let mut store = Self { place, folder, file, end, reserved: end, trouble, lock };
         if store.trouble.is_none() {
             store.trouble = store.reserve(0).err().map(|error| error.to_string());
         }
         Ok((store, records))
+    }
+
+    /// Goes on with a folder that another process still has, by its lock: what is there is only read until [`begin`](Self::begin).
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn inherit(folder: &Path, group: Option<u32>, lock: OwnedFd) -> io::Result<(Self, Vec<Record>)> {
+        let files = Files::open(folder, &[], &[], group).map_err(|(_, error)| error)?;
+        let place = files.find(Path::new(FILE), Use::Write, false).map_err(|error| io::Error::other(error.to_string()))?;
+        let (records, whole, _) = record::read(&place.read(MOST).or_else(none_where_missing)?);
+        let (folder, end) = (folder.display().to_string(), whole as u64);
+        let lock = File::from(lock);
+        Ok((Self { place, folder, file: None, end, reserved: end, trouble: None, lock }, records))
+    }
+
+    /// The other process has stopped: the file is this one's.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn begin(&mut self) -> io::Result<()> {
+        if self.file.is_some() {
+            return Ok(());
+        }
+        let bytes = self.place.read(MOST).or_else(none_where_missing)?;
+        let (_, whole, _) = record::read(&bytes);
+        let whole = if whole == 0 { &MAGIC[..] } else { &bytes[..whole] };
+        let file = write_file(&self.place, whole)?;
+        (self.file, self.end, self.reserved) = (Some(file), whole.len() as u64, whole.len() as u64);
+        self.reserve(0)
+    }
+
+    /// Keeps the folder for another process, which goes on with it.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub fn lock(&self) -> io::Result<OwnedFd> {
+        self.lock.try_clone().map(OwnedFd::from)
     }
 
     /// Its folder, for people.
@@ -132,6 +167,10 @@ impl Store {
         (self.file, self.end, self.reserved) = (Some(file), whole.len() as u64, whole.len() as u64);
         self.reserve(0)
     }
+}
+
+fn none_where_missing(error: io::Error) -> io::Result<Vec<u8>> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(Vec::new()) } else { Err(error) }
 }
 
 /// Writes a whole file, which is on the disk with its name afterwards.

@@ -26,6 +26,11 @@ pub enum Task {
         /// The last number before them.
         sequence: u64,
     },
+    /// Go on with the file of another process, which has stopped.
+    Begin {
+        /// The last number before.
+        sequence: u64,
+    },
     /// Put a new file in the place of the journal.
     Replace {
         /// Records of the running configuration.
@@ -131,6 +136,10 @@ fn run(mut store: Store, tasks: &Receiver<Task>, shared: &Mutex<Shared>) {
                     flush(&mut store, &mut batch, consumed, shared);
                     let reserved = store.reserve(held);
                     granted(&store, reserved, sequence, consumed, shared);
+                }
+                Task::Begin { sequence } => {
+                    let begun = store.begin();
+                    granted(&store, begun, sequence, consumed, shared);
                 }
                 Task::Replace { bytes, failed, covered, forgotten, sequence } => {
                     flush(&mut store, &mut batch, consumed, shared);

@@ -33,6 +33,7 @@ pub mod pcap_port;
 pub mod perfmon;
 pub mod plugins;
 pub mod privileges;
+pub mod restart;
 pub mod rollback;
 pub mod runtime;
 pub mod sessions;
@@ -76,6 +77,7 @@ pub fn register(registry: &mut Registry<Router>) {
     perfmon::register(registry);
     plugins::register(registry);
     privileges::register(registry);
+    restart::register(registry);
     runtime::register(registry);
     tap::register(registry);
     sessions::register(registry);

@@ -8,7 +8,7 @@ mod admission;
 mod connection;
 mod predecessor;
 mod sessions;
-mod socket;
+pub(crate) mod socket;
 mod stats;
 mod terminal;
 

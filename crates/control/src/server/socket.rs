@@ -1,5 +1,6 @@
 //! Listening sockets: where, with which rights, and what to do about one that is there already.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
@@ -7,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use super::predecessor;
 
@@ -43,12 +45,22 @@ pub enum BindError {
 pub struct BoundPath {
     path: PathBuf,
     inode: u64,
+    /// Of a socket that another process still has: whether that has given it up.
+    taken: Option<Rc<Cell<bool>>>,
+}
+
+impl BoundPath {
+    /// Of a socket of the process before this one, which keeps it until `taken` is set.
+    pub fn inherited(path: &Path, taken: &Rc<Cell<bool>>) -> Self {
+        Self { path: path.to_owned(), inode: inode(path).unwrap_or_default(), taken: Some(Rc::clone(taken)) }
+    }
 }
 
 impl Drop for BoundPath {
     fn drop(&mut self) {
         // Only if it is still ours: another router may have replaced it.
-        if inode(&self.path) == Some(self.inode) {
+        let is_ours = self.taken.as_ref().is_none_or(|taken| taken.get());
+        if is_ours && inode(&self.path) == Some(self.inode) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -71,7 +83,7 @@ pub fn listen_unix(path: &Path, owner: Owner) -> Result<(UnixListener, BoundPath
 ///
 /// # Errors
 /// As [`listen_unix`].
-pub(super) fn bind<L>(
+pub(crate) fn bind<L>(
     path: &Path,
     owner: Owner,
     connect: impl Fn() -> io::Result<OwnedFd>,
@@ -102,7 +114,7 @@ pub(super) fn bind<L>(
     let bound = bind();
     rustix::process::umask(mask);
     let listener = bound.map_err(system)?;
-    let bound = BoundPath { path: path.to_owned(), inode: inode(path).unwrap_or_default() };
+    let bound = BoundPath { path: path.to_owned(), inode: inode(path).unwrap_or_default(), taken: None };
     if owner != Owner::default() {
         std::os::unix::fs::chown(path, owner.uid, owner.gid).map_err(system)?;
     }

@@ -53,6 +53,11 @@ impl StatsListener {
         Ok(Self { socket, _bound: bound, admission })
     }
 
+    /// Goes on with a socket of the process before this one.
+    pub fn inherited(socket: OwnedFd, bound: BoundPath, admission: Admission) -> Self {
+        Self { socket, _bound: bound, admission }
+    }
+
     /// Hands `memory` to a reader that waits, if there is one. A reader that is gone already is none of our business.
     ///
     /// # Errors

@@ -35,6 +35,12 @@ pub const OPTIONS: &[Flag] = &[
         help: "write the binary API's definitions (*.api.json) to FOLDER, for clients that load them",
     },
     Flag { short: None, long: "generate", value: Some("FOLDER"), help: "write manual pages and shell completion to FOLDER" },
+    Flag {
+        short: None,
+        long: "take-over",
+        value: None,
+        help: "take over from the router that runs with this configuration, while packets flow; a cold start where none does",
+    },
     Flag { short: Some('v'), long: "version", value: None, help: "say which version this is" },
     Flag { short: Some('h'), long: "help", value: None, help: "say this" },
 ];
@@ -103,6 +109,19 @@ pub enum ArgumentsError {
     NotText(OsString),
 }
 
+/// Whether the words ask to take over from a router that runs.
+pub fn wants_to_take_over(words: &[OsString]) -> bool {
+    let mut words = words.iter();
+    while let Some(word) = words.next().filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
+        match word.to_str() {
+            Some("--take-over") => return true,
+            Some("-c" | "--config") => drop(words.next()),
+            _ => {}
+        }
+    }
+    false
+}
+
 impl Arguments {
     /// Reads the words behind the program's name.
     ///
@@ -123,6 +142,8 @@ impl Arguments {
                 "--api-json" => return Ok(Self::ApiJson(words.next().ok_or(ArgumentsError::NoFile(text))?.into())),
                 "--generate" => return Ok(Self::Generate(words.next().ok_or(ArgumentsError::NoFile(text))?.into())),
                 "-i" | "--interactive" => interactive = true,
+                // Not a part of the configuration: see `wants_to_take_over`.
+                "--take-over" => {}
                 // Only of interest to who brings an allocator of their own.
                 "--no-alloc-intercept" => {}
                 "-c" | "--config" => file = Some(PathBuf::from(words.next().ok_or(ArgumentsError::NoFile(text))?)),
@@ -160,6 +181,14 @@ mod tests {
         assert_eq!(parse("unix { nodaemon }"), words("unix { nodaemon }"));
         assert_eq!(parse("-i cpu { }"), words("unix { interactive } cpu { }"));
         assert_eq!(parse(""), words(""));
+    }
+
+    #[test]
+    fn taking_over_is_an_option_and_no_word_of_the_configuration() {
+        let wants = |line: &str| wants_to_take_over(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>());
+        assert!(wants("--take-over -c f") && wants("-c f --take-over") && wants("--take-over unix { }"));
+        assert!(!wants("-c --take-over") && !wants("unix { log --take-over }") && !wants(""));
+        assert_eq!(parse("-c f --take-over"), Ok(Arguments::File("f".into(), false)));
     }
 
     #[test]

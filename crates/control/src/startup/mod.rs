@@ -19,7 +19,7 @@ use quiver_drivers::memif::Limits;
 use quiver_graph::RxMode;
 use quiver_graph::topology::{PlacementRequest, SchedulerPolicy};
 
-pub use arguments::{Arguments, ArgumentsError, help};
+pub use arguments::{Arguments, ArgumentsError, help, wants_to_take_over};
 pub use rights::Rights;
 pub use schema::schema;
 
@@ -29,6 +29,9 @@ use crate::log::Level;
 /// nobody is logged out at work, and what was left behind is gone the next day. It need not be shorter: idle sessions give up their
 /// places where those are needed (`server/sessions.rs`).
 const IDLE_TIMEOUT: u64 = 12 * 3600;
+
+/// How long another process that takes over may take to make its configuration, where nothing is said.
+const WARM_RESTART: Duration = Duration::from_secs(300);
 
 /// Where sockets live unless `unix { runtime-dir }` says otherwise.
 pub const RUNTIME_DIR: &str = "/run/quiver";
@@ -89,6 +92,8 @@ pub struct Unix {
     pub runtime_dir: PathBuf,
     /// Folder in which the configuration lasts; nothing lasts where nothing is said.
     pub state_dir: Option<PathBuf>,
+    /// How long another process that takes over may take to make its configuration; nothing where none may take over.
+    pub warm_restart: Option<Duration>,
     /// Whether the working folder stays as it is in a daemon.
     pub use_current_dir: bool,
     /// File for the process id.
@@ -282,6 +287,14 @@ impl Unix {
             cli_listen: block.values("cli-listen").map(|value| Ok((value.listen()?, value.clone()))).collect::<Result<_, _>>()?,
             runtime_dir: path("runtime-dir").unwrap_or_else(|| RUNTIME_DIR.into()),
             state_dir: path("state-dir"),
+            warm_restart: match block.get("warm-restart") {
+                None => Some(WARM_RESTART),
+                Some(value) if value.text() == "off" => None,
+                Some(value) => {
+                    let seconds: u64 = value.number_in(1..=3600).map_err(|error| error.help("or `off'"))?;
+                    Some(Duration::from_secs(seconds))
+                }
+            },
             use_current_dir: block.flag("use-current-dir"),
             pidfile: path("pidfile"),
             gid: block.get("gid").cloned(),

@@ -232,12 +232,20 @@ impl RxSlot {
     }
 }
 
+/// When the frame of a received slot arrived, ns of the wall clock.
+pub(super) fn arrival(slot: &[u8]) -> u64 {
+    let word = |at: usize| slot.get(at..at + 4).and_then(|bytes| bytes.first_chunk()).map_or(0, |word| u32::from_ne_bytes(*word));
+    u64::from(word(16)) * 1_000_000_000 + u64::from(word(20))
+}
+
 /// Where `sll_pkttype` lies in a received slot.
 const PACKET_TYPE_AT: usize = TX_DATA + std::mem::offset_of!(libc::sockaddr_ll, sll_pkttype);
 
 const _: () = assert!(std::mem::offset_of!(tpacket2_hdr, tp_len) == 4);
 const _: () = assert!(std::mem::offset_of!(tpacket2_hdr, tp_snaplen) == 8);
 const _: () = assert!(std::mem::offset_of!(tpacket2_hdr, tp_mac) == 12);
+const _: () = assert!(std::mem::offset_of!(tpacket2_hdr, tp_sec) == 16);
+const _: () = assert!(std::mem::offset_of!(tpacket2_hdr, tp_nsec) == 20);
 const _: () = assert!(std::mem::offset_of!(tpacket2_hdr, tp_vlan_tci) == 24);
 const _: () = assert!(std::mem::offset_of!(tpacket2_hdr, tp_vlan_tpid) == 26);
 

@@ -148,6 +148,14 @@ impl RxQueue for AfPacketRx {
     fn renew(&mut self) {
         self.adopt();
     }
+
+    fn begin(&mut self, since: u64) {
+        self.adopt();
+        (self.segment, self.in_large) = (0, None);
+        if let Some(socket) = &mut self.socket {
+            socket.discard_before(since);
+        }
+    }
 }
 
 impl Drop for AfPacketRx {

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::ring::{Direction, RX_OVERHEAD, Ring, Shape, TX_DATA};
+use super::ring::{Direction, RX_OVERHEAD, Ring, Shape, TX_DATA, arrival};
 use super::{AfPacketConfig, Mode};
 use crate::netdev::NetDevice;
 use crate::sys;
@@ -120,10 +120,16 @@ fn join_fanout(fd: &OwnedFd, group: Option<u16>) -> io::Result<u16> {
 impl RxSocket {
     /// Throws away what waits.
     pub(super) fn discard(&mut self) {
+        self.discard_before(u64::MAX);
+    }
+
+    /// Throws away what waits and arrived before `since`, ns of the wall clock.
+    pub(super) fn discard_before(&mut self, since: u64) {
         // At most one round: what arrives meanwhile may stay.
         for _ in 0..self.ring.shape().slots {
             let status = self.ring.status();
-            if status & libc::TP_STATUS_USER == 0 {
+            // SAFETY: the status says that the slot is ours; it is only looked at where it is.
+            if status & libc::TP_STATUS_USER == 0 || arrival(unsafe { self.ring.slot() }) >= since {
                 break;
             }
             if status & libc::TP_STATUS_COPY != 0 {

@@ -11,7 +11,8 @@
 //!
 //! **The host's end** is made, configured and put into its namespace by [`Tap::open`], and goes with the last descriptor: with
 //! the interface, or with the process however it ends, unless `persist` says otherwise. Its carrier follows the interface's
-//! administrative state. When somebody deletes it, it is made again.
+//! administrative state. When somebody deletes it, it is made again. A process that takes over from another one gets its descriptors:
+//! the host sees neither the end nor a lost carrier.
 //!
 //! Towards the host, segments of one TCP connection that follow one another are joined again into super-frames, up to 64 kB a system call.
 //!
@@ -20,6 +21,7 @@
 
 mod error;
 mod host;
+mod inherit;
 mod queue;
 
 use std::ffi::c_int;
@@ -170,6 +172,8 @@ pub struct Tap {
     up: bool,
     rx: Vec<Arc<Mailbox<Queue>>>,
     tx: Vec<(usize, Arc<Mailbox<Queue>>)>,
+    /// Another process still has the device: nothing is changed there until it has stopped.
+    held: bool,
 }
 
 /// What making a device gives.
@@ -190,9 +194,18 @@ impl Tap {
             None => default_mac("tap", &format!("{} {name}", config.host_namespace.as_deref().unwrap_or_default()), None)
                 .map_err(|e| TapError::of("drawing an address for", name, e))?,
         };
-        let (queues, devices, netlink, device) = make_patiently(&config, &*rights)?;
-        // The interface starts down.
-        let _ = control_pointer(&queues[0], libc::TUNSETCARRIER, 0);
+        let inherited = inherit::take(&config, &*rights);
+        let held = inherited.is_some();
+        let (queues, devices, netlink, device) = match inherited {
+            Some(made) => made,
+            None => make_patiently(&config, &*rights)?,
+        };
+        if !held {
+            // The interface starts down.
+            let _ = control_pointer(&queues[0], libc::TUNSETCARRIER, 0);
+        }
+        // What is taken over stays as it is, unless somebody says otherwise from here on.
+        let config = if held { inherit::as_it_is(config, &device) } else { config };
         Ok(Self {
             rx: queues.iter().map(|_| Arc::new(Mailbox::new())).collect(),
             queues: queues.into_iter().map(|fd| Arc::new(Later::new(fd))).collect(),
@@ -207,6 +220,7 @@ impl Tap {
             taken: false,
             up: false,
             tx: Vec::new(),
+            held,
         })
     }
 
@@ -230,6 +244,9 @@ impl Tap {
         (config.host_mac, config.host_mtu) = (mac.or(config.host_mac), mtu.or(config.host_mtu));
         config.host_up = up.unwrap_or(config.host_up);
         self.config.check()?;
+        if self.held {
+            return Ok(());
+        }
         let change = LinkChange { mac, mtu, up, ..LinkChange::default() };
         change_link(&self.netlink, self.bound, change).map_err(|e| TapError::of("configuring", &self.config.host_name, e))
     }
@@ -240,8 +257,13 @@ impl Tap {
     /// What the kernel says, as when the host's end is gone.
     pub fn set_host_address(&mut self, address: HostAddress, add: bool) -> Result<(), TapError> {
         self.config.host_addresses.retain(|known| *known != address);
-        let done = if add {
+        if add {
             self.config.host_addresses.push(address);
+        }
+        if self.held {
+            return Ok(());
+        }
+        let done = if add {
             add_address(&self.netlink, self.bound, address, false)
         } else {
             remove_address(&self.netlink, self.bound, address)
@@ -418,7 +440,9 @@ impl Port for Tap {
     fn take_rx(&mut self) -> io::Result<Vec<Box<dyn RxQueue>>> {
         self.taken = true;
         let queues = self.queues.iter().zip(&self.rx);
-        Ok(queues.map(|(queue, mailbox)| Box::new(TapRx::new(queue.clone(), mailbox.clone())) as Box<dyn RxQueue>).collect())
+        Ok(queues
+            .map(|(queue, mailbox)| Box::new(TapRx::new(queue.clone(), mailbox.clone(), self.held)) as Box<dyn RxQueue>)
+            .collect())
     }
 
     fn open_tx(&mut self, thread: usize) -> io::Result<Box<dyn TxQueue>> {
@@ -447,7 +471,7 @@ impl Port for Tap {
         // A queue that was closed leaves its mailbox to us alone.
         self.tx.retain(|(_, m)| Arc::strong_count(m) > 1);
         self.device = self.devices.get(&self.config.host_name).ok();
-        let reopened = self.device.is_none_or(|d| d.index != self.bound);
+        let reopened = !self.held && self.device.is_none_or(|d| d.index != self.bound);
         if reopened {
             self.reopen()?;
         }
@@ -460,7 +484,15 @@ impl Port for Tap {
 
     fn set_up(&mut self, up: bool) -> io::Result<()> {
         self.up = up;
-        self.set_carrier(up)
+        if self.held { Ok(()) } else { self.set_carrier(up) }
+    }
+
+    fn descriptors(&self) -> io::Result<Option<(String, Vec<OwnedFd>)>> {
+        self.as_inheritance().map(Some)
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        self.end_hold()
     }
 
     fn describe(&self) -> Vec<String> {

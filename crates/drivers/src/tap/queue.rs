@@ -32,11 +32,13 @@ pub(super) struct TapRx {
     bytes: Vec<u8>,
     /// Header, length and next segment of the frame there, while it is being delivered.
     pending: Option<(VnetHeader, usize, usize)>,
+    /// What waits in the device came for another process, which still reads it, or is to be read by this one when that has stopped.
+    taken_over: bool,
 }
 
 impl TapRx {
-    pub(super) fn new(queue: Queue, mailbox: Arc<Mailbox<Queue>>) -> Self {
-        Self { queue: Some(queue), mailbox, bytes: vec![0; VnetHeader::LEN + SUPER_MAX], pending: None }
+    pub(super) fn new(queue: Queue, mailbox: Arc<Mailbox<Queue>>, taken_over: bool) -> Self {
+        Self { queue: Some(queue), mailbox, bytes: vec![0; VnetHeader::LEN + SUPER_MAX], pending: None, taken_over }
     }
 
     fn take_up(&mut self) {
@@ -127,6 +129,9 @@ impl RxQueue for TapRx {
     }
 
     fn discard(&mut self) {
+        if self.taken_over {
+            return;
+        }
         self.take_up();
         // No more than the kernel's queue holds, however fast the host goes on sending.
         for _ in 0..super::RING_MAX {
@@ -139,6 +144,11 @@ impl RxQueue for TapRx {
 
     fn renew(&mut self) {
         self.take_up();
+    }
+
+    fn begin(&mut self, _since: u64) {
+        // What waits is for this process now.
+        self.taken_over = false;
     }
 }
 

@@ -13,6 +13,7 @@
 use crate::clock::Clock;
 use crate::context::{HANDOFF_INPUT, NULL_NODE, NodeCx};
 use crate::frame::Frame;
+use crate::hold::Hold;
 use crate::memory::Shared;
 use crate::node::SHARE;
 use crate::pulse::Pulse;
@@ -60,7 +61,8 @@ impl<'a> Run<'a> {
     #[inline(always)]
     pub fn turn(&mut self) -> usize {
         let mut packets = 0;
-        for id in self.inputs {
+        let inputs = if self.cx.core.hold == Hold::None { self.inputs } else { &[HANDOFF_INPUT] };
+        for id in inputs {
             let idle = match &self.bodies[*id as usize] {
                 _ if *id == HANDOFF_INPUT => !self.cx.core.handoff.receives(),
                 Body::Input(node) => node.idle(),

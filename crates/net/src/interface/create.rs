@@ -82,7 +82,7 @@ impl Router {
         if self.interfaces.by_name(&new.name).is_some() {
             return Err(InterfaceError::Exists(new.name));
         }
-        let index = IfIndex(self.interfaces.numbers.alloc().map_err(|_| InterfaceError::Full)?);
+        let index = IfIndex(self.interfaces.number_for(&new.name)?);
         match self.build_interface(index, new) {
             Ok(()) => {
                 self.tell(&IfEvent::Created(index));

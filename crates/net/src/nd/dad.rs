@@ -86,6 +86,11 @@ impl Addresses {
         keys.iter().for_each(|key| self.remove(key));
     }
 
+    /// Whether some are being checked.
+    pub fn are_checked(&self) -> bool {
+        !self.timers.is_empty()
+    }
+
     fn next_due(&self) -> Option<u64> {
         self.timers.first().map(|(due, _)| *due)
     }

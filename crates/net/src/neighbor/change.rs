@@ -93,7 +93,7 @@ impl Router {
         keys.len()
     }
 
-    fn neighbor_keys(&self, family: FamilyId, interface: Option<IfIndex>, statics: bool) -> Vec<Key> {
+    pub(super) fn neighbor_keys(&self, family: FamilyId, interface: Option<IfIndex>, statics: bool) -> Vec<Key> {
         let wanted = |(_, entry): &(&Key, &super::table::Entry)| statics || !entry.is_static();
         let table = self.neighbors.table(family);
         match interface {

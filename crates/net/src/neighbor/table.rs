@@ -319,6 +319,13 @@ impl Table {
         self.insert(key, Reach::stale(mac), now, ask)
     }
 
+    /// Sets when a dynamic entry was last heard of: by the process before this one.
+    pub fn set_heard(&mut self, key: &Key, heard: u64) {
+        if let Some(entry) = self.entries.get_mut(key).filter(|entry| !entry.is_static()) {
+            entry.heard = heard;
+        }
+    }
+
     /// Takes evidence in; `None` where there is no entry.
     pub fn hear(&mut self, key: &Key, evidence: Evidence, now: u64) -> Option<Effect> {
         let mut entry = self.unlink(key)?;

@@ -44,6 +44,7 @@ mod page;
 mod pages;
 mod privileges;
 mod routing;
+mod restart;
 mod scene;
 mod snmp;
 mod tester;

@@ -114,5 +114,6 @@ fn interfaces(connection: &mut Connection) -> Result<Vec<String>, Failure> {
         let rows = data.as_array().or_else(|| data["interfaces"].as_array()).cloned().unwrap_or_default();
         rows.iter().filter_map(|row| row["name"].as_str().or(row["interface"].as_str()).map(str::to_owned)).collect()
     };
-    Ok(reply.data.as_ref().map(names).unwrap_or_default())
+    let data = reply.data.as_ref().and_then(|data| serde_json::from_str(data.get()).ok());
+    Ok(data.as_ref().map(names).unwrap_or_default())
 }

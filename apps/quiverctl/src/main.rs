@@ -15,9 +15,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod capture;
-mod bundle;
 mod apply;
+mod bundle;
+mod capture;
 mod connection;
 mod doctor;
 mod exec;

@@ -89,7 +89,7 @@ const NONE: u32 = u32::MAX;
 
 pub(crate) fn add(handlers: &mut Handlers) {
     handlers.module(probe::flowprobe());
-    handlers.module(export::ipfix_export());
+    handlers.module(ipfix_export());
     handlers.act::<FlowprobeTxInterfaceAddDel, FlowprobeTxInterfaceAddDelReply>(|router, m| {
         // The handler of VPP takes the flag for the number that the newer message has; either is understood here.
         let which = match m.which {

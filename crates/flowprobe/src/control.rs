@@ -15,7 +15,7 @@ use quiver_net::ops::graph_error;
 use quiver_net::{IfEvent, Router, WorkerEvent};
 
 use crate::flows::{Flows, Params, Shared};
-use crate::key::{Variant, Way};
+use crate::key::Variant;
 use crate::nodes::{self, EXPORT, Links};
 use crate::ops::{Direction, Which};
 use crate::stream::{Destination, Times};

@@ -157,7 +157,8 @@ impl Stream {
 
     /// Announces all templates, and how packets are chosen.
     fn announce_all(&mut self, times: Times) {
-        for template in (0..COUNT).filter(|place| self.used >> place & 1 != 0).filter_map(Template::at) {
+        let used = self.used;
+        for template in (0..COUNT).filter(|place| used >> place & 1 != 0).filter_map(Template::at) {
             self.announce(template, times);
         }
         if self.rate > 1 || self.rate_told {

@@ -274,7 +274,7 @@ fn messages_do_what_commands_do() {
     add(&mut handlers);
     let table = Table::new(handlers);
     let x0 = InterfaceIndex(index(&h, "x0").0);
-    let on = SflowEnableDisable { enable_disable: true, hw_if_index: x0 };
+    let on = SflowEnableDisable { enable_disable: true, hw_if_index: x0.clone() };
     assert_eq!(read::<SflowEnableDisableReply>(&ask(&mut h, &table, 1, &on)[0]).retval, 0);
     assert!(read::<SflowEnableDisableReply>(&ask(&mut h, &table, 1, &on)[0]).retval < 0, "it is on");
     let shown = ask(&mut h, &table, 1, &SflowInterfaceDump { hw_if_index: InterfaceIndex(u32::MAX) });

@@ -362,7 +362,8 @@ impl Daemon {
             .map(|(name, request)| (name, self.engine.start(request).whole()))
             .collect();
         // Nobody may read it: the main thread does not wait for that.
-        let mut stdout = if running.is_empty() || detached { None } else { Output::start(Box::new(io::stdout())).ok() };
+        let mut stdout =
+            if running.is_empty() || detached { None } else { Output::start(Box::new(io::stdout()), Form::Plain).ok() };
         let keep_stderr = self.startup.unix.nodaemon;
         let runtime_dir = (!self.startup.unix.use_current_dir && detached).then(|| runtime_dir(&self.startup.unix));
         self.processes.account("startup-config-process", async move {

@@ -225,9 +225,9 @@ mod tests {
     #[test]
     fn a_reason_is_found_as_printed_as_one_word_and_by_a_part() {
         let mut h = Harness::new();
-        let whole = run(&mut h, "explain drop no route");
-        assert_eq!(run(&mut h, "explain drop no-route"), whole);
-        assert_eq!(run(&mut h, "explain drop \"No Route\""), whole);
+        let whole = run(&mut h.router, "explain drop no route");
+        assert_eq!(run(&mut h.router, "explain drop no-route"), whole);
+        assert_eq!(run(&mut h.router, "explain drop \"No Route\""), whole);
         assert!(
             whole.starts_with("no route (error)\n  The table has no route for the destination.\n  counted  0 by ip4-drop, "),
             "{whole}"
@@ -238,25 +238,25 @@ mod tests {
             assert!(whole.contains(expected), "{expected}: {whole}");
         }
         assert!(whole.lines().all(|line| line.chars().count() <= WIDTH), "{whole}");
-        let one = run(&mut h, "explain drop ip6-drop.no route");
+        let one = run(&mut h.router, "explain drop ip6-drop.no route");
         assert!(one.contains("0 by ip6-drop\n") && !one.contains("ip4-drop"), "{one}");
-        assert!(run(&mut h, "explain drop checksum").contains("bad ip4 checksum (error)"));
-        assert_eq!(run(&mut h, "explain drop"), "no packet was dropped since the counters were last cleared\n");
+        assert!(run(&mut h.router, "explain drop checksum").contains("bad ip4 checksum (error)"));
+        assert_eq!(run(&mut h.router, "explain drop"), "no packet was dropped since the counters were last cleared\n");
     }
 
     #[test]
     fn an_unknown_reason_is_one_line_that_says_what_to_do() {
         let mut h = Harness::new();
-        let error = registry().execute(&mut h, "explain drop nonsense", &View::TEXT).err().unwrap().to_string();
+        let error = registry().execute(&mut h.router, "explain drop nonsense", &View::TEXT).err().unwrap().to_string();
         assert!(error.contains("no such drop reason `nonsense'") && error.contains("Tab") && !error.contains('\n'), "{error}");
-        assert!(registry().execute(&mut h, "explain drop ---", &View::TEXT).is_err());
+        assert!(registry().execute(&mut h.router, "explain drop ---", &View::TEXT).is_err());
     }
 
     #[test]
     fn reasons_are_completed_as_one_word() {
         let h = Harness::new();
         let line = "explain drop no-r";
-        let found: Vec<_> = registry().complete(line, line.len(), &h).candidates.into_iter().map(|one| one.text).collect();
+        let found: Vec<_> = registry().complete(line, line.len(), &h.router).candidates.into_iter().map(|one| one.text).collect();
         assert!(found.contains(&"no-route".to_owned()) && found.iter().all(|word| word.starts_with("no-r")), "{found:?}");
     }
 
@@ -264,7 +264,7 @@ mod tests {
     fn one_word_stands_for_one_reason() {
         let h = Harness::new();
         let mut words = std::collections::BTreeMap::new();
-        for (info, _) in h.graph.error_sums() {
+        for (info, _) in h.router.graph.error_sums() {
             let text = *words.entry(word_of(info.text)).or_insert(info.text);
             assert_eq!(text.to_lowercase(), info.text.to_lowercase(), "two reasons with the same word");
         }

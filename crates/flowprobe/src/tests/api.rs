@@ -33,7 +33,7 @@ fn numbers_of_messages_are_those_of_vpp() {
         "ipfix_flush_51077d14",
         "ipfix_flush_reply_e8d4e804",
     ];
-    assert_names(&Catalog::of([probe::flowprobe(), export::ipfix_export()]), &names);
+    assert_names(&Catalog::of([probe::flowprobe(), ipfix_export()]), &names);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn messages_do_what_commands_do() {
     assert_eq!(read::<FlowprobeInterfaceAddDelReply>(&ask(&mut h, &table, 1, &on)[0]).retval, 0);
     let dump = FlowprobeInterfaceDump { sw_if_index: InterfaceIndex(u32::MAX) };
     let shown: FlowprobeInterfaceDetails = read(&ask(&mut h, &table, 1, &dump)[0]);
-    assert_eq!((shown.which, shown.direction, shown.sw_if_index), (on.which, on.direction, on.sw_if_index));
+    assert_eq!((&shown.which, &shown.direction, &shown.sw_if_index), (&on.which, &on.direction, &on.sw_if_index));
     let off = FlowprobeInterfaceAddDel { is_add: false, ..on };
     assert_eq!(read::<FlowprobeInterfaceAddDelReply>(&ask(&mut h, &table, 1, &off)[0]).retval, 0);
     assert!(ask(&mut h, &table, 1, &dump).is_empty());

@@ -43,8 +43,8 @@ fn a_document_is_applied_and_taken_back_without_losing_a_packet() {
     // One packet in two milliseconds, as long as the changes take at least.
     let pings = 2000;
     std::thread::scope(|scope| {
-        let ping = format!("ping -q -i 0.002 -c {pings} -W 60 {}", TwoHosts::B4);
-        let sender = scope.spawn(|| scene.a.run(&ping, BOUND).expect("ping"));
+        let (a, ping) = (&scene.a, format!("ping -q -i 0.002 -c {pings} -W 60 {}", TwoHosts::B4));
+        let sender = scope.spawn(move || a.run(&ping, BOUND).expect("ping"));
         let mut changes = 0;
         while !sender.is_finished() {
             for file in [&small, &large] {

@@ -174,7 +174,7 @@ fn linux_gets_lldp_where_the_router_does_not_speak_it() {
     drop(inside);
     router.cli("set interface lldp host-r0").unwrap();
     let mut seen = linux.raw("e0").unwrap();
-    let mut from_outside = a.raw("eth0").unwrap();
+    let from_outside = a.raw("eth0").unwrap();
     let of_type = |ether_type: u16, group: u8| {
         let mut frame = vec![1, 0x80, 0xc2, 0, 0, group, 2, 0, 0, 0, 0, 7];
         frame.extend(ether_type.to_be_bytes());

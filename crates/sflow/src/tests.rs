@@ -30,7 +30,9 @@ fn error(h: &mut Harness, line: &str) -> String {
 fn bare(workers: usize) -> Harness {
     let mut h = Harness::with_workers(workers);
     crate::control::start(&mut h.router).unwrap();
-    (0..3).for_each(|n| drop(h.interface(n)));
+    (0..3).for_each(|n| {
+        h.interface(n);
+    });
     h
 }
 

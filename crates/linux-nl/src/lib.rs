@@ -10,6 +10,7 @@ pub mod message;
 pub mod ops;
 pub mod reader;
 pub mod rib;
+mod schedule;
 mod socket;
 #[cfg(test)]
 mod tests;

@@ -34,14 +34,13 @@ use crate::figures::Figures;
 use crate::fpm::Fpm;
 use crate::message::{Envelope, Envelopes, Message, NeighborState, flag};
 use crate::rib::{Differences, Keyed, Mirror, Rib, RouteChange};
+use crate::schedule::Schedule;
 use crate::socket::{List, Read, Socket};
 
 /// Datagrams between two looks at commands and changes.
 const READS: usize = 64;
 /// How often a list is read again that the kernel calls interrupted, before what came is taken for the list.
 const INTERRUPTIONS: u32 = 5;
-/// How long after something that removes routes without a word a comparison begins: several such events make one.
-const QUIET: Duration = Duration::from_millis(500);
 
 /// What the main thread is to change.
 #[derive(Clone, Debug, PartialEq)]
@@ -165,8 +164,10 @@ pub struct Reader {
     addresses: Mirror<AddressKey, ()>,
     neighbors: Mirror<NeighborKey, NeighborState>,
     dump: Option<Dump>,
-    /// Compare at this time.
-    compare_at: Option<Instant>,
+    /// When to compare.
+    schedule: Schedule,
+    /// The kernel has announced routes since the last look.
+    announced: bool,
     /// Compare once more after this comparison.
     compare_again: bool,
     /// Comparisons that were asked for by number.
@@ -203,6 +204,8 @@ impl Reader {
     /// A reader on a socket that has been opened.
     pub fn new(socket: Socket, ends: Ends) -> Self {
         let figures = Figures { receive_buffer: socket.receive_buffer(), ..Figures::default() };
+        let mut schedule = Schedule::default();
+        schedule.at_once(Instant::now());
         Self {
             socket,
             ends,
@@ -212,7 +215,8 @@ impl Reader {
             addresses: Mirror::default(),
             neighbors: Mirror::default(),
             dump: None,
-            compare_at: Some(Instant::now()),
+            schedule,
+            announced: false,
             compare_again: false,
             wanted: Vec::new(),
             expected: Vec::new(),
@@ -271,7 +275,7 @@ impl Reader {
                     self.figures.overruns += 1;
                     match &mut self.dump {
                         Some(dump) => dump.overrun = true,
-                        None => self.compare_at = Some(Instant::now()),
+                        None => self.schedule.at_once(Instant::now()),
                     }
                 }
                 Read::Empty => {
@@ -281,8 +285,11 @@ impl Reader {
             }
         }
         empty &= self.ending || !self.fpm.round(&mut self.rib);
-        if self.dump.is_none() && !self.ending && self.compare_at.is_some_and(|at| at <= Instant::now()) {
-            self.compare_at = None;
+        if std::mem::take(&mut self.announced) {
+            self.schedule.announced(Instant::now());
+        }
+        if self.dump.is_none() && !self.ending && self.schedule.due().is_some_and(|at| at <= Instant::now()) {
+            self.schedule.begin();
             self.begin()?;
             empty = false;
         }
@@ -303,7 +310,7 @@ impl Reader {
     }
 
     fn wait(&self) -> io::Result<()> {
-        let compare_at = self.compare_at.filter(|_| self.dump.is_none());
+        let compare_at = self.schedule.due().filter(|_| self.dump.is_none());
         let timeout = compare_at.into_iter().chain(self.fpm.deadline()).min().map(|at| {
             let rest = at.saturating_duration_since(Instant::now());
             Timespec { tv_sec: rest.as_secs() as i64, tv_nsec: i64::from(rest.subsec_nanos()) }
@@ -333,7 +340,7 @@ impl Reader {
                 self.wanted.extend(number);
                 match self.dump {
                     Some(_) => self.compare_again = true,
-                    None => self.compare_at = Some(Instant::now()),
+                    None => self.schedule.at_once(Instant::now()),
                 }
             }
             Command::Fpm(listener) => self.fpm.listen(listener, &mut self.rib),
@@ -416,6 +423,7 @@ impl Reader {
         if from_dump {
             self.reply(envelope.flags & flag::DUMP_INTERRUPTED != 0);
         }
+        self.announced |= !from_dump && matches!(message, Message::Route(_) | Message::RouteGone(_));
         match message {
             Message::Route(route) => self.rib.add(&route, envelope.flags, from_dump),
             Message::RouteGone(route) => self.rib.remove(&route),
@@ -469,7 +477,7 @@ impl Reader {
     fn suspect(&mut self) {
         match self.dump {
             Some(_) => self.compare_again = true,
-            None => self.compare_at = Some(self.compare_at.unwrap_or_else(|| Instant::now() + QUIET)),
+            None => self.schedule.suspect(Instant::now()),
         }
     }
 
@@ -513,7 +521,7 @@ impl Reader {
         }
         self.figures.differences = differences;
         if std::mem::take(&mut self.compare_again) {
-            self.compare_at = Some(Instant::now() + QUIET);
+            self.schedule.suspect(Instant::now());
         } else if !self.wanted.is_empty() {
             self.finished.append(&mut self.wanted);
             self.expected.clear();

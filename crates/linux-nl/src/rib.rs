@@ -430,12 +430,16 @@ impl Rib {
         if changed.is_empty() {
             return;
         }
+        let mut dirty = Vec::new();
         for (key, entry) in &mut self.entries {
             let concerned = entry.best_target().is_some_and(|target| changed.get(target as usize).copied().unwrap_or(false));
             if concerned && !std::mem::replace(&mut entry.dirty, true) {
-                self.dirty.push_back(*key);
+                dirty.push(*key);
             }
         }
+        // In the order of addresses: neighbours in the router's table are near one another in memory, too, and there may be a million.
+        dirty.sort_unstable_by_key(|key| (key.v6, key.table, key.address, key.len));
+        self.dirty.extend(dirty);
     }
 
     /// Removes all.

@@ -89,7 +89,7 @@ fn stream(connection: &mut Connection, request: &Request, out: impl Write) -> Re
         written.is_ok()
     })?;
     match (written, reply.status) {
-        // Whoever reads has seen enough.
+        // The reader has seen enough.
         (Err(error), _) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
         (Err(error), _) => return Err(error.into()),
         (_, Status::Error) => return Err(Failure::Command(reply.text)),

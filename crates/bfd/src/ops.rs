@@ -4,10 +4,10 @@ mod auth;
 mod echo;
 mod keys;
 mod session;
+mod shapes;
 mod show;
 
 use quiver_command::configuration::{Configuration, Stage, each};
-use quiver_command::document::Shape;
 use quiver_command::operation::Registry;
 use quiver_net::Router;
 
@@ -69,7 +69,8 @@ pub fn register(registry: &mut Registry<Router>) {
             each(keys, keys::configured)
         })
         .covers(&["bfd_auth_key_set", "bfd_auth_key_delete"]);
-    registry.shapes(Stage::Services, SHAPES);
+    registry.shapes(Stage::Services, shapes::KEYS).shapes(Stage::Services, shapes::SESSIONS);
+    registry.shapes(Stage::Services, shapes::GENERAL);
     registry.configuration(Stage::Services, |router| each(sessions(router), session::configured)).covers(&[
         "bfd_udp_session_add",
         "bfd_udp_session_modify",
@@ -109,21 +110,3 @@ mod example_tests {
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }
-
-/// Where sessions stand in a document.
-const SHAPES: &[Shape] = &[
-    Shape::new(
-        "bfd/{interface}/{local_addr}/{peer_addr}",
-        r#"{"*":"*"}"#,
-        "bfd_udp_session_add",
-        r#"{"interface":"{interface}","local_addr":"{local_addr}","peer_addr":"{peer_addr}","*":"*"}"#,
-    )
-    .doc("A BFD session, under its interface, own address and peer."),
-    Shape::new(
-        "bfd/{interface}/{local_addr}/{peer_addr}/admin_down",
-        "true",
-        "bfd_udp_session_flags_set",
-        r#"{"interface":"{interface}","local_addr":"{local_addr}","peer_addr":"{peer_addr}","admin":"down"}"#,
-    )
-    .doc("The session is held down."),
-];

@@ -240,17 +240,6 @@ impl Execute<Router> for SetWeight {
     }
 }
 
-#[cfg(test)]
-mod example_tests {
-    #[test]
-    fn every_example_can_be_read() {
-        let harness = quiver_net::testing::Harness::new();
-        let registry = quiver_net::ops::testing::registry(&[super::register]);
-        let wrong = registry.wrong_examples(&harness.router);
-        assert!(wrong.is_empty(), "{wrong:?}");
-    }
-}
-
 /// Where bonds stand in a document.
 const MADE: &[Shape] =
     &[Shape::new("interfaces/BondEthernet{id#}/bond", r#"{"*":"*"}"#, "bond_create", r#"{"id":"{id#}","*":"*"}"#)
@@ -274,3 +263,14 @@ const MEMBERS: &[Shape] = &[
     )
     .doc("The member with the highest weight is preferred."),
 ];
+
+#[cfg(test)]
+mod example_tests {
+    #[test]
+    fn every_example_can_be_read() {
+        let harness = quiver_net::testing::Harness::new();
+        let registry = quiver_net::ops::testing::registry(&[super::register]);
+        let wrong = registry.wrong_examples(&harness.router);
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}

@@ -210,7 +210,7 @@ pub fn set_params(router: &mut Router, params: Params) -> Result<(), OpError> {
         return Err(OpError::new(retval::INVALID_VALUE, text).key("passive").value(params.passive));
     }
     if params.record.is_empty() && !state.features.is_empty() {
-        let text = format!("flows of {} interfaces are recorded, and a record must tell of something", state.features.len());
+        let text = format!("flows of {} interfaces are recorded, and a record must contain something", state.features.len());
         return Err(OpError::new(retval::INVALID_VALUE, text).key("record").remedy("name `l2', `l3' or `l4'"));
     }
     state.params = params;

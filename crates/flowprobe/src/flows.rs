@@ -23,7 +23,7 @@ const SECOND: u64 = 1_000_000_000;
 /// How flows are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// What records tell of.
+    /// What records contain.
     pub record: Record,
     /// A flow that goes on is exported after so many seconds; 0: only when it is idle.
     pub active: u32,

@@ -39,7 +39,7 @@ impl Variant {
     }
 }
 
-/// Which headers a record tells of.
+/// Which headers a record contains fields of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record(u8);
 
@@ -50,7 +50,7 @@ impl Record {
 
     /// Of these headers.
     pub const fn new(l2: bool, l3: bool, l4: bool) -> Self {
-        Self(l2 as u8 * Self::L2 | l3 as u8 * Self::L3 | l4 as u8 * Self::L4)
+        Self((l2 as u8 * Self::L2) | (l3 as u8 * Self::L3) | (l4 as u8 * Self::L4))
     }
 
     /// From the bits of VPP's messages; other bits are left out.
@@ -93,7 +93,7 @@ pub enum Way {
     Tx,
 }
 
-/// A flow's key. Fields that its records do not tell of are zero.
+/// A flow's key. Fields that its records do not contain are zero.
 ///
 /// ```text
 ///  0  variant   1 record   2 way     3 protocol   4..8 ingress    8..12 egress    12..18 source MAC   18..24 destination MAC
@@ -151,7 +151,7 @@ impl Key {
         Variant::ALL.get(usize::from(self.0[0])).copied().unwrap_or(Variant::L2)
     }
 
-    /// What its records tell of.
+    /// What its records contain.
     pub fn record(&self) -> Record {
         Record::from_bits(self.0[1])
     }

@@ -5,6 +5,7 @@ mod show;
 use std::net::{IpAddr, Ipv4Addr};
 
 use quiver_command::configuration::{Configuration, Stage, whole};
+use quiver_command::document::Shape;
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Outcome, Registry, retval};
 use quiver_command::request::Execute;
@@ -41,6 +42,7 @@ pub fn register(registry: &mut Registry<Router>) {
     registry.examples(EXAMPLES).messages(MESSAGES).actions(&["ipfix_flush"]);
     registry.declare::<SetExporter>().declare::<Flush>().declare::<SetParams>().declare::<SetFeature>();
     show::register(registry);
+    registry.shapes(Stage::Services, SHAPES);
     registry.configuration(Stage::Services, |_| whole(configuration)).covers(&[
         "ipfix_exporter_set",
         "flowprobe_params_set",
@@ -124,7 +126,7 @@ impl Execute<Router> for Flush {
 }
 
 request! {
-    /// Sets what flow records tell of, and when flows are exported.
+    /// Sets what flow records contain, and when flows are exported.
     pub change SetParams "flowprobe_params_set" ["flowprobe params record", "flowprobe params"] {
         /// MAC addresses and type.
         pub l2: bool = "l2",
@@ -238,6 +240,20 @@ impl Execute<Router> for SetFeature {
         control::set_feature(router, index, self.which, self.direction, !self.disable).map(Outcome::Done)
     }
 }
+
+/// Where flow records stand in a document.
+const SHAPES: &[Shape] = &[
+    Shape::new("flowprobe/exporter", r#"{"*":"*"}"#, "ipfix_exporter_set", r#"{"*":"*"}"#).doc("Who collects flow records."),
+    Shape::new("flowprobe/params", r#"{"*":"*"}"#, "flowprobe_params_set", r#"{"*":"*"}"#)
+        .doc("What flow records tell of, and when flows are exported."),
+    Shape::new(
+        "interfaces/{interface}/flowprobe/{which}",
+        r#""{direction}""#,
+        "flowprobe_feature_set",
+        r#"{"interface":"{interface}","which":"{which}","direction":"{direction}","disable":false}"#,
+    )
+    .doc("Records flows of these packets (ip4, ip6, l2): those that come in (rx), leave (tx), or both."),
+];
 
 #[cfg(test)]
 mod example_tests {

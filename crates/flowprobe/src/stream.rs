@@ -51,7 +51,7 @@ pub struct Stream {
     sequence: u32,
     /// Templates in use, by place.
     used: u64,
-    /// Those that the collector has been told since the last interval began.
+    /// Those that the collector has been told.
     announced: u64,
     /// One packet in so many is chosen.
     rate: u32,

@@ -99,7 +99,7 @@ fn errors_say_what_is_wrong_and_change_nothing() {
     let wrong = error(&mut h, "flowprobe feature add-del x0 ip6 rx disable");
     assert!(wrong.contains("x0 records ip4 flows, not those of ip6"), "{wrong}");
     assert!(error(&mut h, "flowprobe feature add-del x1 ip6 rx disable").contains("x1 records no flows"));
-    assert!(error(&mut h, "flowprobe params active 5").contains("a record must tell of something"));
+    assert!(error(&mut h, "flowprobe params active 5").contains("a record must contain something"));
     assert!(error(&mut h, "set ipfix exporter collector 10.0.0.9").contains("need a source address"));
     assert!(error(&mut h, "set ipfix exporter collector 10.0.0.9 src 2001:db8::1").contains("must both be IPv4 or both IPv6"));
     assert!(error(&mut h, "set ipfix exporter collector 10.0.0.9 src 10.0.0.1 fib-id 9").contains('9'));

@@ -364,17 +364,6 @@ impl Execute<Router> for ShowTypes {
     }
 }
 
-#[cfg(test)]
-mod example_tests {
-    #[test]
-    fn every_example_can_be_read() {
-        let harness = quiver_net::testing::Harness::new();
-        let registry = quiver_net::ops::testing::registry(&[super::register]);
-        let wrong = registry.wrong_examples(&harness.router);
-        assert!(wrong.is_empty(), "{wrong:?}");
-    }
-}
-
 /// What pairs are made with.
 const SETTINGS: &[Shape] = &[
     Shape::new("linux_cp/sync", "true", "lcp_sync_set", r#"{"enable":true}"#)
@@ -400,3 +389,14 @@ const DEFAULTS: &[Shape] = &[
     Shape::new("linux_cp/auto_sub", "true", "lcp_auto_subint_set", r#"{"enable":true}"#)
         .doc("Sub-interfaces have host interfaces of their own."),
 ];
+
+#[cfg(test)]
+mod example_tests {
+    #[test]
+    fn every_example_can_be_read() {
+        let harness = quiver_net::testing::Harness::new();
+        let registry = quiver_net::ops::testing::registry(&[super::register]);
+        let wrong = registry.wrong_examples(&harness.router);
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}

@@ -5,12 +5,14 @@ mod show;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use quiver_command::configuration::{Configuration, Stage, each, whole};
+use quiver_command::document::Shape;
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Outcome, Registry};
 use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_net::interface::ops::resolve;
 use quiver_net::{IfIndex, Router};
+use serde_json::Value;
 
 use crate::control::{self, HOLD, INTERVAL, Settings, lldp};
 pub use show::{NeighborInfo, PortInfo, ShowLldp, Shown, Statistics, shown};
@@ -34,6 +36,7 @@ pub fn register(registry: &mut Registry<Router>) {
     registry
         .configuration(Stage::Services, |_| whole(settings))
         .configuration(Stage::Services, |router| each(ports(router), port))
+        .shapes(Stage::Services, SHAPES)
         .covers(&["lldp_set", "interface_lldp_set"]);
 }
 
@@ -117,6 +120,30 @@ impl Execute<Router> for SetInterfaceLldp {
         }
         control::set(router, index, Settings { port_desc, mgmt_ip4, mgmt_ip6, mgmt_oid }).map(Outcome::Done)
     }
+}
+
+/// Where LLDP stands in a document.
+const SHAPES: &[Shape] = &[
+    Shape::new("lldp", r#"{"*":"*"}"#, "lldp_set", r#"{"*":"*"}"#)
+        .canonical(canonical)
+        .doc("What LLDP says on all interfaces, and how often."),
+    Shape::new(
+        "interfaces/{interface}/lldp",
+        r#"{"*":"*"}"#,
+        "interface_lldp_set",
+        r#"{"interface":"{interface}","disable":false,"*":"*"}"#,
+    )
+    .doc("Sends and receives LLDP."),
+];
+
+/// What a document does not say is as at first.
+fn canonical(mut request: Value) -> Value {
+    for (key, usual) in [("system_name", Value::from("")), ("tx_hold", HOLD.into()), ("tx_interval", INTERVAL.into())] {
+        if request[key].is_null() {
+            request[key] = usual;
+        }
+    }
+    request
 }
 
 #[cfg(test)]

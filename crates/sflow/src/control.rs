@@ -235,7 +235,7 @@ fn switch(router: &mut Router, index: IfIndex, direction: Option<Direction>) -> 
 /// Begins or ends to sample an interface.
 ///
 /// # Errors
-/// It has no frames of its own.
+/// It has no Ethernet frames, or is a sub-interface.
 pub fn set_interface(router: &mut Router, index: IfIndex, on: bool) -> Result<(), OpError> {
     let interface = router.interfaces.expect(index).map_err(|error| interface_error(&error))?;
     let name = interface.name.clone();

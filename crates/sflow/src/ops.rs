@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 
 use quiver_command::configuration::{Configuration, Stage, whole};
+use quiver_command::document::Shape;
 use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
 use quiver_command::request::Execute;
@@ -44,6 +45,7 @@ pub fn register(registry: &mut Registry<Router>) {
     registry.examples(EXAMPLES).messages(MESSAGES);
     registry.declare::<SetInterface>().declare::<SetRate>().declare::<SetPolling>().declare::<SetHeader>();
     registry.declare::<SetDirection>().declare::<SetCollector>().declare::<ShowSflow>();
+    registry.shapes(Stage::Services, SHAPES);
     registry.configuration(Stage::Services, |_| whole(configuration)).covers(&[
         "sflow_interface_set",
         "sflow_sampling_rate_set",
@@ -319,6 +321,21 @@ impl Execute<Router> for ShowSflow {
         }))
     }
 }
+
+/// Where sFlow stands in a document.
+const SHAPES: &[Shape] = &[
+    Shape::new("sflow/sampling_rate", r#""{n#}""#, "sflow_sampling_rate_set", r#"{"n":"{n#}"}"#)
+        .doc("One frame in so many is sampled."),
+    Shape::new("sflow/polling_interval", r#""{seconds#}""#, "sflow_polling_interval_set", r#"{"seconds":"{seconds#}"}"#)
+        .doc("Seconds between samples of counters; 0: none."),
+    Shape::new("sflow/header_bytes", r#""{bytes#}""#, "sflow_header_bytes_set", r#"{"bytes":"{bytes#}"}"#)
+        .doc("Bytes of each sampled frame."),
+    Shape::new("sflow/direction", r#""{direction}""#, "sflow_direction_set", r#"{"direction":"{direction}"}"#)
+        .doc("Frames that come in, those that leave, or both."),
+    Shape::new("sflow/collector", r#"{"*":"*"}"#, "sflow_collector_set", r#"{"*":"*"}"#).doc("Who collects samples."),
+    Shape::new("interfaces/{interface}/sflow", "true", "sflow_interface_set", r#"{"interface":"{interface}","disable":false}"#)
+        .doc("Frames and counters are sampled."),
+];
 
 #[cfg(test)]
 mod example_tests {

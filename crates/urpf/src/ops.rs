@@ -248,17 +248,6 @@ pub fn shown(router: &Router, one: Option<IfIndex>) -> Result<Shown, OpError> {
     Ok(Shown { checks: checks.collect(), accepted: if one.is_none() { accepted.collect() } else { Vec::new() } })
 }
 
-#[cfg(test)]
-mod example_tests {
-    #[test]
-    fn every_example_can_be_read() {
-        let harness = quiver_net::testing::Harness::new();
-        let registry = quiver_net::ops::testing::registry(&[super::register]);
-        let wrong = registry.wrong_examples(&harness.router);
-        assert!(wrong.is_empty(), "{wrong:?}");
-    }
-}
-
 /// Where it stands in a document.
 const SHAPES: &[Shape] = &[
     Shape::new(
@@ -277,3 +266,14 @@ const SHAPES: &[Shape] = &[
     )
     .doc("How sources of packets are checked, by family (ip4, ip6) and direction (rx, tx)."),
 ];
+
+#[cfg(test)]
+mod example_tests {
+    #[test]
+    fn every_example_can_be_read() {
+        let harness = quiver_net::testing::Harness::new();
+        let registry = quiver_net::ops::testing::registry(&[super::register]);
+        let wrong = registry.wrong_examples(&harness.router);
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}

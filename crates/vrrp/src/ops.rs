@@ -275,17 +275,6 @@ impl Execute<Router> for SetPeers {
     }
 }
 
-#[cfg(test)]
-mod example_tests {
-    #[test]
-    fn every_example_can_be_read() {
-        let harness = quiver_net::testing::Harness::new();
-        let registry = quiver_net::ops::testing::registry(&[super::register]);
-        let wrong = registry.wrong_examples(&harness.router);
-        assert!(wrong.is_empty(), "{wrong:?}");
-    }
-}
-
 /// Where virtual routers stand in a document.
 const SHAPES: &[Shape] = &[
     Shape::new(
@@ -347,3 +336,14 @@ const SHAPES: &[Shape] = &[
     )
     .doc("The protocol runs."),
 ];
+
+#[cfg(test)]
+mod example_tests {
+    #[test]
+    fn every_example_can_be_read() {
+        let harness = quiver_net::testing::Harness::new();
+        let registry = quiver_net::ops::testing::registry(&[super::register]);
+        let wrong = registry.wrong_examples(&harness.router);
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}

@@ -51,10 +51,8 @@ impl Output {
 
     /// Has a text written, unless too much waits already.
     pub fn push(&mut self, text: String) {
-        if self.missed > 0 {
-            if self.to.try_send(Item::Text(self.form.missed(self.missed))).is_ok() {
-                self.missed = 0;
-            }
+        if self.missed > 0 && self.to.try_send(Item::Text(self.form.missed(self.missed))).is_ok() {
+            self.missed = 0;
         }
         if let Err(TrySendError::Full(_)) = self.to.try_send(Item::Text(text)) {
             self.missed += 1;

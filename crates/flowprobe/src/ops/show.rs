@@ -54,7 +54,7 @@ impl Execute<Router> for ShowExporter {
 }
 
 request! {
-    /// Shows what flow records tell of, and when flows are exported.
+    /// Shows what flow records contain, and when flows are exported.
     pub read ShowParams "flowprobe_params_show" ["show flowprobe params"] {}
 }
 

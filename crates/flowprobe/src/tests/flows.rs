@@ -134,6 +134,7 @@ fn a_full_table_refuses_flows_and_keeps_those_it_has() {
 #[test]
 fn one_packet_in_so_many_is_chosen_and_the_collector_is_told() {
     let (mut flows, mut collector) = (flows(Params { record: ALL, sample: 10, ..Params::default() }), Collector::default());
+    flows.prepare(&Domain::new(), &[Template::new(Variant::Ip4, ALL).unwrap()], 0).unwrap();
     let chosen: Vec<bool> = (0..1000).map(|_| flows.choose()).collect();
     assert_eq!(chosen.iter().filter(|chosen| **chosen).count(), 100);
     assert!(chosen.iter().enumerate().all(|(n, chosen)| *chosen == (n % 10 == 0)), "systematic count-based sampling");

@@ -296,6 +296,10 @@ impl Job<Router, Drifts> for Comparing {
     }
 }
 
+/// Where it stands in a document.
+const SHAPES: &[Shape] = &[Shape::new("linux_cp/fpm", r#"{"*":"*"}"#, "lcp_fpm_listen", r#"{"*":"*"}"#)
+    .doc("Routing daemons send their routes by themselves.")];
+
 #[cfg(test)]
 mod example_tests {
     #[test]
@@ -306,7 +310,3 @@ mod example_tests {
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }
-
-/// Where it stands in a document.
-const SHAPES: &[Shape] = &[Shape::new("linux_cp/fpm", r#"{"*":"*"}"#, "lcp_fpm_listen", r#"{"*":"*"}"#)
-    .doc("Routing daemons send their routes by themselves.")];

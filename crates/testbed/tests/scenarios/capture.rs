@@ -1,5 +1,6 @@
 //! Live captures and filters, by quiverctl, tcpdump and tshark.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::common;
@@ -57,8 +58,11 @@ fn a_live_capture_is_read_by_tshark_and_costs_the_router_nothing_when_nobody_rea
     let (scene, router) = scene();
     let file = router.file("live.pcapng");
     let capture = capture(&scene, &router, &format!("-i host-r0 -c 40 -w {} icmp", file.display()));
-    ping(&scene, 20);
-    eventually("all packets are in the file", BOUND, || echoes(&scene.middle, &file) == 40);
+    // Until it has begun; it ends by itself.
+    eventually("all packets are in the file", BOUND, || {
+        ping(&scene, 5);
+        echoes(&scene.middle, &file) == 40
+    });
     drop(capture);
     let names = scene.middle.sh(&format!("tshark -n -r {} -T fields -e frame.interface_name", file.display()), BOUND).unwrap();
     assert!(names.stdout.lines().all(|name| name == "host-r0"), "{names}");
@@ -91,25 +95,28 @@ fn capture(scene: &TwoHosts, router: &Router, arguments: &str) -> Guard {
 
 #[test]
 fn wireshark_finds_the_routers_interfaces_and_captures_there() {
-    let Some(_scenario) = Scenario::begin(&["tcpdump", "tshark", "ping"]) else { return };
+    let Some(_scenario) = Scenario::begin(&["tcpdump", "tshark", "ping", "setpriv"]) else { return };
     let (scene, router) = scene();
-    let home = router.file("home");
-    for folder in [".local/lib/wireshark/extcap", ".config/wireshark/extcap"] {
-        std::fs::create_dir_all(home.join(folder)).unwrap();
-        std::os::unix::fs::symlink(quiverctl(), home.join(folder).join("quiver-extcap")).unwrap();
+    // Wireshark looks into a folder that the environment names only where it does not run as root.
+    let folder = router.file("extcap");
+    std::fs::create_dir_all(&folder).unwrap();
+    let program = folder.join("quiver-extcap");
+    std::fs::copy(quiverctl(), &program).unwrap();
+    for (path, mode) in [(router.folder(), 0o755), (&*folder, 0o777), (&*program, 0o755), (&*router.socket(), 0o666)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
-    let extcap = home.join(".local/lib/wireshark/extcap/quiver-extcap");
     let ask =
-        |arguments: &str| scene.middle.sh(&format!("{} {arguments}", extcap.display()), BOUND).unwrap().expect("quiver-extcap");
+        |arguments: &str| scene.middle.sh(&format!("{} {arguments}", program.display()), BOUND).unwrap().expect("quiver-extcap");
     let interfaces = ask(&format!("--extcap-interfaces --socket {}", router.socket().display()));
     assert!(interfaces.contains("interface {value=quiver-host-r0}{display=Quiver: host-r0}"), "{interfaces}");
     assert!(ask("--extcap-interface quiver-host-r0 --extcap-dlts").contains("{number=1}"));
     assert!(ask("--extcap-interface quiver-host-r0 --extcap-config").contains("{call=--at}"));
-    // tshark as the client: it starts the program, with a pipe, for an interface that it has asked for.
-    let file = router.file("tshark.pcapng");
-    let mut command = scene.middle.command("tshark");
-    command.env("HOME", &home).args(["-n", "-i", "quiver", "-o", &format!("extcap.quiver.socket:{}", router.socket().display())]);
-    command.args(["-f", "icmp", "-w"]).arg(&file);
+    // tshark as the client: it starts the program with a pipe, for an interface that it has asked for.
+    let file = folder.join("tshark.pcapng");
+    let mut command = scene.middle.command("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "tshark", "-n", "-i", "quiver"]);
+    command.args(["-o", &format!("extcap.quiver.socket:{}", router.socket().display()), "-f", "icmp", "-w"]).arg(&file);
+    command.env("WIRESHARK_EXTCAP_DIR", &folder).env("HOME", &folder);
     let tshark = scene.middle.spawn(command).unwrap();
     eventually("tshark has packets", BOUND, || {
         ping(&scene, 5);

@@ -67,7 +67,7 @@ const _: () = assert!(MAX_EVER == 1_000_000_000);
 pub struct Streamed {
     /// Packets that were printed.
     pub packets: u64,
-    /// Packets that were not, because whoever reads is too slow.
+    /// Packets that were not, because the reader is too slow.
     pub missed: u64,
 }
 

@@ -93,7 +93,7 @@ impl Outbox {
     }
 }
 
-/// What a thread sends: something with times of its own, as [`Timed`] has it, and an outbox.
+/// What a thread sends: something with due times, as [`Timed`] has it, and an outbox.
 pub trait Sends: Due + Send + 'static {
     /// Does what is due.
     fn tick(&mut self, now: u64);

@@ -248,7 +248,7 @@ mod tests {
     fn an_unknown_reason_is_one_line_that_says_what_to_do() {
         let mut h = Harness::new();
         let error = registry().execute(&mut h.router, "explain drop nonsense", &View::TEXT).err().unwrap().to_string();
-        assert!(error.contains("no such drop reason `nonsense'") && error.contains("Tab") && !error.contains('\n'), "{error}");
+        assert!(error.contains("no such drop reason (nonsense)") && error.contains("Tab") && !error.contains('\n'), "{error}");
         assert!(registry().execute(&mut h.router, "explain drop ---", &View::TEXT).is_err());
     }
 

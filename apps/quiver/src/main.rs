@@ -122,6 +122,9 @@ mod tests {
     #[test]
     fn every_operation_of_the_running_configuration_has_a_place_in_documents() {
         const UNDOING: &[&str] = &[
+            "bfd_auth_key_delete",
+            "bfd_udp_auth_deactivate",
+            "bfd_udp_echo_source_delete",
             "bfd_udp_session_delete",
             "bfd_udp_session_modify",
             "bond_member_remove",

@@ -412,6 +412,8 @@ impl Reader<'_> {
             return Err(self.wrong(node.place, format!("no such operation: {operation}")));
         };
         let Normalised { request, command } = normal(request).map_err(|error| self.not_normal(node, &error))?;
+        // What errors call it, where no command is its contrary.
+        let command = if command.is_empty() { format!("{}: {}", self.keys.join("/"), request.get()) } else { command };
         let entry = Entry { operation: Cow::Borrowed(operation), request, command, back };
         self.wish.wanted.push(Wanted { entry, path: self.keys.join("/"), place: node.place, list, rank });
         Ok(())

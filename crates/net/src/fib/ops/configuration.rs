@@ -239,10 +239,11 @@ const PATHS: &[(&str, &str)] = &[(
         "resolve_via_attached":{"type":"boolean"}}}}"#,
 )];
 
-/// Paths in the order in which the running configuration has them, with their weights.
+/// Paths as the running configuration has them, in its order.
 fn canonical(request: Value) -> Value {
     let Ok(mut route) = serde_json::from_value::<RouteRequest>(request.clone()) else { return request };
-    route.paths.iter_mut().for_each(|path| path.weight = path.weight.max(1));
+    // A weight of 1 goes without saying.
+    route.paths.iter_mut().filter(|path| path.weight == 1).for_each(|path| path.weight = 0);
     route.paths.sort_by_cached_key(PathRequest::words);
     serde_json::to_value(&route).unwrap_or(request)
 }

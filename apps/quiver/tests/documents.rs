@@ -37,7 +37,6 @@ create bridge-domain 7 learn 0 arp-term 1 mac-age 9 bd-tag red
 set bridge-domain arp entry 7 10.0.0.9 02:00:00:00:00:09
 set interface l2 bridge pg1 7 3
 set interface l2 learn pg1 disable
-set interface l2 tag-rewrite pg1 pop 1
 l2fib add 02:00:00:00:00:01 7 pg1 static
 ip route add 10.9.0.0/16 table 5 via 10.0.0.2 pg0 weight 2 via 10.0.0.3 pg0 preference 1
 ip route add source api 10.9.0.0/16 via drop
@@ -96,7 +95,7 @@ fn what_a_router_exports_makes_another_one_the_same() {
         let as_json = as_json.clone();
         let script = "import json, sys, yaml, jsonschema\n\
             schema = json.load(open(sys.argv[1])); jsonschema.Draft202012Validator.check_schema(schema)\n\
-            errors = [f'{e.json_path}: {e.message}' for e in jsonschema.Draft202012Validator(schema).iter_errors(yaml.safe_load(open(sys.argv[2])))]\n\
+            errors = [f'{e.json_path}: {e.message}' for e in jsonschema.Draft202012Validator(schema).iter_errors(json.loads(json.dumps(yaml.safe_load(open(sys.argv[2])))))]\n\
             sys.exit('\\n'.join(errors)[:2000] or 0)";
         let file = folder.file("document.yaml", text);
         move |python: &str| Command::new(python).args(["-c", script]).arg(&as_json).arg(&file).output().unwrap()

@@ -15,7 +15,7 @@ create packet-generator interface pg2
 create loopback interface instance 0
 create loopback interface instance 3 mac 2:0:0:0:0:3
 create sub-interfaces pg0 7
-create sub-interfaces pg0 8 dot1ad 9 inner-dot1q any
+create sub-interfaces pg0 8 dot1ad 9 inner-dot1q 10
 set interface name loop3 inner
 ip table add 5 name blue
 ip6 table add 5

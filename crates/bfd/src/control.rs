@@ -107,6 +107,10 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         tos: Arc::new(AtomicU8::new(TOS)),
         proofs,
     };
+    // Readers of the statistics find them before there is a session, as in VPP.
+    for (name, ..) in GAUGES {
+        router.graph.stats().gauge(name).set(0);
+    }
     nodes::declare(router, &parts).map_err(|error| error.to_string())?;
     let random = router.graph.clock().ticks() ^ u64::from(std::process::id()).rotate_left(40);
     router.add_part(Bfd {

@@ -177,13 +177,16 @@ fn counters_are_sampled_by_the_process() {
     let (mut h, mut collector) = (bed(1), Collector::default());
     run(&mut h, "sflow polling-interval 20\nsflow enable-disable x0\nsflow enable-disable x1");
     let x0 = index(&h, "x0");
+    let x1 = index(&h, "x1").0;
     h.inject_many(x0, &vec![frame(100); 10], 0);
-    h.run();
+    h.until("all frames have left", |h| {
+        h.run();
+        h.router.graph.interfaces().tx.sum(x1).0 == 10
+    });
     let now = h.router.graph.clock().timer_now();
     h.router.run_processes(now);
     h.run();
     collect(&mut h, &mut collector);
-    let x1 = index(&h, "x1").0;
     let sent = h.router.graph.interfaces().tx.sum(x1).1;
     assert_eq!(collector.counters.iter().map(|(index, ..)| *index).collect::<Vec<_>>(), [x0.0, x1]);
     assert_eq!((collector.counters[1].2, sent), (1420, 1420));

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -34,7 +35,9 @@ impl Browser {
     /// # Errors
     /// There is no Chromium, or it does not answer.
     pub fn start() -> io::Result<Self> {
-        let folder = std::env::temp_dir().join(format!("quiver-browser-{}", std::process::id()));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("quiver-browser-{}-{number}", std::process::id()));
         fs::create_dir_all(&folder)?;
         let pipe = |name: &str| {
             let path = folder.join(name);

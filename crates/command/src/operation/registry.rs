@@ -114,6 +114,16 @@ impl Absent {
             typed.next().is_some_and(is)
         })
     }
+
+    /// Whether it is one word, and a line begins with the whole of it.
+    fn is_written_by(&self, line: &str) -> bool {
+        line.split_whitespace().find(|word| !matches!(*word, "help" | "choices")) == Some(self.words)
+    }
+
+    fn error(&self) -> OpError {
+        let remedy = self.instead.map_or_else(|| "see docs/coming-from-vpp.md".to_owned(), |instead| format!("use {instead}"));
+        OpError::unspecified(format!("{} are not built yet", self.subject)).remedy(remedy)
+    }
 }
 
 impl<C> Default for Registry<C> {
@@ -373,14 +383,19 @@ impl<C: 'static> Registry<C> {
 
     /// Reads a command line.
     pub fn parse(&self, line: &str, control: &C) -> Result<Parsed<C>, OpError> {
+        // VPP's `app ns add' is not an abbreviation of a command here.
+        if let Some(absent) = self.absent.iter().find(|absent| absent.is_written_by(line) && !self.is_word(absent.words)) {
+            return Err(absent.error());
+        }
         self.read(line, control).map_err(|error| match self.absent.iter().find(|absent| absent.begins(line)) {
-            Some(absent) => {
-                let remedy =
-                    absent.instead.map_or_else(|| "see docs/coming-from-vpp.md".to_owned(), |instead| format!("use {instead}"));
-                OpError::unspecified(format!("{} are not built yet", absent.subject)).remedy(remedy)
-            }
+            Some(absent) => absent.error(),
             None => error,
         })
+    }
+
+    /// Whether a command begins with this word as it is.
+    fn is_word(&self, word: &str) -> bool {
+        self.commands().any(|command| command.path.split(' ').next() == Some(word))
     }
 
     fn read(&self, line: &str, control: &C) -> Result<Parsed<C>, OpError> {

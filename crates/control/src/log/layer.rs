@@ -65,12 +65,22 @@ struct Text {
     fields: Vec<(&'static str, String)>,
 }
 
+/// Whether a text has a value as words of its own: `2` is not in `10.0.1.2`.
+fn says(text: &str, value: &str) -> bool {
+    let belongs = |c: char| c.is_alphanumeric() || matches!(c, '.' | ':' | '-' | '_' | '/');
+    text.match_indices(value).any(|(at, _)| {
+        // A full stop or a colon behind it ends a sentence, unless more of the word follows.
+        let after = text[at + value.len()..].trim_start_matches(['.', ':']);
+        !text[..at].ends_with(belongs) && !after.starts_with(belongs)
+    })
+}
+
 impl Text {
     /// The message, and behind it the fields whose values it does not say.
     fn text(&self) -> String {
         let mut text = self.message.clone();
         for (name, value) in &self.fields {
-            if !self.message.contains(value.as_str()) {
+            if !says(&self.message, value) {
                 // Writing to a string does not fail.
                 let _ = write!(text, " {name}={value}");
             }

@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn every_operation_is_declared_to_read_or_to_change() {
         for (name, access) in registry().accesses() {
-            let named_so = ["_show", "_dump", "_get", "_status"].iter().any(|end| name.ends_with(end));
+            let named_so = ["_show", "_dump", "_get", "_status", "_explain"].iter().any(|end| name.ends_with(end));
             // Draws the graph; with a file it is a change.
             let reads = named_so || name == "graph_draw";
             let expected = if reads { Access::Read } else { Access::Change };

@@ -162,6 +162,7 @@ fn with_defaults(startup: &StartupConfig) -> String {
     let rate = logging.classes.first().and_then(|(_, _, rate)| *rate);
     let parts = [
         format!("{:?} {:?} {:?} {:?}", unix.idle_timeout, unix.poll_sleep, unix.watchdog, unix.runtime_dir),
+        format!("{:?}", unix.warm_restart),
         unix.prompt.clone().unwrap_or(session.prompt).trim_end().to_owned(),
         format!("{:?}", unix.history_limit.unwrap_or(session.history_limit)),
         format!("{:?}", unix.pager_limit.unwrap_or(session.pager_limit)),

@@ -296,7 +296,7 @@ mod tests {
             ("ip route add 10.1.0.0/16 via 10.0.0.2 next-hop-table 9", "Nonexistent table id 9"),
             ("ip route add 10.1.0.0/16 via 10.0.0.2 x7", "x7"),
             ("ip route add 10.1.0.0/16 via blackhole", "blackhole"),
-            ("ip route add 10.1.0.0/16 via 2001:db8::2 x0", "2001:db8::2 is not an ipv4 address"),
+            ("ip route add 2001:db8:1::/48 via 10.0.0.2 x0", "10.0.0.2 is not an ipv6 address"),
             ("ip route add 10.1.0.0/16 via 224.0.0.1 x0", "cannot be a next hop"),
             ("ip route add 10.1.0.0/16 via drop via 10.0.0.2", "only one path"),
             ("ip route add 10.1.0.0/16", "at least one path"),

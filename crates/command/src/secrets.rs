@@ -1,5 +1,5 @@
 //! Secrets are left out of what programs show or collect: what follows a word such as `secret` is replaced, in commands as well as in
-//! JSON.
+//! JSON and YAML.
 
 use std::collections::BTreeMap;
 
@@ -68,8 +68,8 @@ fn secret_after(after: &str, word: &str) -> Option<(usize, usize)> {
         let lead = after.len() - value.len();
         return match value.strip_prefix(quote) {
             Some(inner) if in_json => Some((lead + quote.len(), quoted(inner, quote))),
-            // Lists of keys, and numbers that are one.
-            None if in_json && value.starts_with(|c: char| c.is_ascii_digit()) => {
+            // A number that is one; of `keys' it is how many there are.
+            None if is(&WORDS) && value.starts_with(|c: char| c.is_ascii_digit()) => {
                 Some((lead, value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len())))
             }
             _ => None,
@@ -78,12 +78,12 @@ fn secret_after(after: &str, word: &str) -> Option<(usize, usize)> {
     if !in_commands {
         return None;
     }
-    let value = after.trim_start_matches([' ', '\t', '=']);
+    let value = after.trim_start_matches([' ', '\t', '=', ':']);
     let lead = after.len() - value.len();
     if lead == 0 || value.is_empty() || value.starts_with(['\n', '\r']) {
         return None;
     }
-    for quote in ["\"", "\\\""] {
+    for quote in ["\"", "\\\"", "'"] {
         if let Some(inner) = value.strip_prefix(quote) {
             return Some((lead + quote.len(), quoted(inner, quote)));
         }
@@ -96,6 +96,11 @@ fn quoted(inner: &str, quote: &str) -> usize {
     let mut at = 0;
     while let Some(found) = inner[at..].find(quote) {
         let end = at + found;
+        // In YAML, two of them stand for one.
+        if quote == "'" && inner[end + 1..].starts_with('\'') {
+            at = end + 2;
+            continue;
+        }
         let backslashes = inner[..end].bytes().rev().take_while(|byte| *byte == b'\\').count();
         if backslashes % 2 == 0 || quote.len() > 1 {
             return end;
@@ -125,6 +130,9 @@ mod tests {
             ("snmp Community public", "snmp Community ***"),
             ("secret ***", "secret ***"),
             ("secret", "secret"),
+            ("memif:\n  secret: sesame\n  id: 1\n", "memif:\n  secret: ***\n  id: 1\n"),
+            ("secret: 'it''s open' # yes", "secret: '***' # yes"),
+            ("secret:\n  other: 1", "secret:\n  other: 1"),
         ] {
             assert_eq!(masked(text), expected);
         }
@@ -138,6 +146,8 @@ mod tests {
             (r#"["create interface memif secret sesame"]"#, r#"["create interface memif secret ***"]"#),
             (r#"["memif secret \"open sesame\" x"]"#, r#"["memif secret \"***\" x"]"#),
             (r#"{"text":"{\"secret\":\"x\"}"}"#, r#"{"text":"{\"secret\":\"***\"}"}"#),
+            (r#"{"document":"secret: sesame\nid: 1"}"#, r#"{"document":"secret: ***\nid: 1"}"#),
+            (r#"{"keys": 2}"#, r#"{"keys": 2}"#),
             (r#"{"conf_key_id": 7, "token": 77}"#, r#"{"conf_key_id": 7, "token": ***}"#),
         ] {
             assert_eq!(masked(text), expected);

@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
+use crate::common::eventually;
 use quiver_testbed::{Browser, Host, Router, Scenario};
 
 /// Traffic that is forwarded, dropped by a route, and for nobody; a tag that tries to be markup, and a secret.
@@ -24,6 +26,9 @@ create interface memif id 0 secret sesame
 packet-generator new { name a limit 0 rate 2000 size 100-100 interface pg0 node ethernet-input data { IP4: 02:00:00:00:00:09 -> 02:00:00:00:00:01 UDP: 10.0.0.2 -> 198.51.100.1 UDP: 1234 -> 80 incrementing 60 } }
 packet-generator new { name b limit 0 rate 500 size 100-100 interface pg0 node ethernet-input data { IP4: 02:00:00:00:00:09 -> 02:00:00:00:00:01 UDP: 10.0.0.2 -> 203.0.113.1 UDP: 1234 -> 80 incrementing 60 } }
 packet-generator enable-stream";
+
+/// Longest wait for what happens at once; the machine may be busy.
+const SOON: Duration = Duration::from_secs(120);
 
 const CONF: &str = "statseg { default }";
 
@@ -165,6 +170,9 @@ fn a_bundle_has_everything_but_secrets_and_is_made_of_a_router_that_hangs_too() 
     let host = Host::new("bundle").unwrap();
     let mut router = Router::start(&host, CONF).expect("router");
     router.script(SETUP).expect("set-up");
+    eventually("a packet is dropped by a route", SOON, || {
+        router.cli("explain drop").is_ok_and(|text| text.contains("dropped by a route"))
+    });
     let file = router.folder().join("bundle.tar.gz");
     let output = bundle(&router, &["support-bundle", &file.to_string_lossy()]);
     let listed = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -178,11 +178,8 @@ fn counters_are_sampled_by_the_process() {
     run(&mut h, "sflow polling-interval 20\nsflow enable-disable x0\nsflow enable-disable x1");
     let x0 = index(&h, "x0");
     let x1 = index(&h, "x1").0;
-    h.inject_many(x0, &vec![frame(100); 10], 0);
-    h.until("all frames have left", |h| {
-        h.run();
-        h.router.graph.interfaces().tx.sum(x1).0 == 10
-    });
+    // What a device counts; those of the harness count nothing.
+    h.router.graph.interfaces().tx.add(0, x1, 10, 1420);
     let now = h.router.graph.clock().timer_now();
     h.router.run_processes(now);
     h.run();

@@ -70,6 +70,11 @@ fn a_neighbour_that_is_not_known_is_solicited_and_one_that_is_lost_too() {
     assert!(sent(&mut h, x0, x1).is_empty(), "once");
     set_neighbor(&mut h, x1);
     assert_forwarded(&mut h, x0, x1);
+    h.assert_buffers_held(0);
+    // One that nobody has asked for yet: questions are a second apart.
+    let (mut h, x0, x1) = scene();
+    set_neighbor(&mut h, x1);
+    assert_forwarded(&mut h, x0, x1);
     h.router.remove_neighbor(x1, NEXT_HOP.parse().unwrap()).unwrap();
     assert!(solicited(&sent(&mut h, x0, x1)));
     h.assert_buffers_held(0);

@@ -98,7 +98,7 @@ fn wireshark_finds_the_routers_interfaces_and_captures_there() {
     let Some(_scenario) = Scenario::begin(&["tcpdump", "tshark", "ping", "setpriv"]) else { return };
     let (scene, router) = scene();
     // Wireshark looks into a folder that the environment names only where it does not run as root.
-    let folder = router.file("extcap");
+    let folder = router.folder().join("extcap");
     std::fs::create_dir_all(&folder).unwrap();
     let program = folder.join("quiver-extcap");
     std::fs::copy(quiverctl(), &program).unwrap();

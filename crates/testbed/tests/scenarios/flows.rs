@@ -99,17 +99,27 @@ fn decoded_by_tshark(host: &Host, file: &Path) {
 }
 
 #[test]
-fn a_collector_is_told_how_packets_were_sampled() {
-    let Some(_scenario) = Scenario::begin(&["nfcapd", "nfdump", "ping", "ss"]) else { return };
+fn sampled_flows_say_how_packets_were_chosen() {
+    let Some(_scenario) = Scenario::begin(&["nfcapd", "nfdump", "tshark", "ping", "ss"]) else { return };
     let (scene, router, folder) = scene(1, "");
     let collector = Collector::start(&scene.b, "nfcapd", 2055, &folder);
+    let capture = scene.b.capture("eth0", &folder.join("exports.pcap")).unwrap();
     router.script(IPFIX).unwrap();
     router.script("flowprobe params record l3 l4 active 1 passive 2 sample 10\nflowprobe feature add-del host-r0 ip4 rx").unwrap();
     assert!(scene.a.run("ping -n -q -i 0.01 -c 100 10.0.2.2", BOUND).unwrap().success());
-    // Ten packets were recorded; the collector multiplies, as it was told how they were chosen.
-    eventually("the collector has counted", BOUND, || {
-        collector.sum(&scene.b, "icmp", TwoHosts::A4, TwoHosts::B4) == (100, 100 * 84)
-    });
+    // Every tenth packet, of whatever protocol: one that the kernel sends by itself can take a turn. This version of the collector does
+    // not multiply.
+    let sum = || collector.sum(&scene.b, "icmp", TwoHosts::A4, TwoHosts::B4);
+    eventually("the collector has the packets that were recorded", BOUND, || sum().0 >= 9);
+    let (packets, bytes) = sum();
+    assert!((9..=11).contains(&packets) && bytes == packets * 84, "{packets} packets, {bytes} bytes");
+    capture.stop().unwrap();
+    let fields = "-e cflow.selector_algorithm -e cflow.sampling_packet_interval -e cflow.sampling_packet_space";
+    let line =
+        format!("tshark -n -r {} -d udp.port==2055,cflow -Y cflow -T fields {fields}", folder.join("exports.pcap").display());
+    let told = scene.b.sh(&line, BOUND).unwrap().expect("tshark");
+    let told: Vec<&str> = told.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    assert!(!told.is_empty() && told.iter().all(|line| *line == "1\t1\t9"), "count-based, one packet, then nine skipped: {told:?}");
 }
 
 #[test]

@@ -68,7 +68,8 @@ pub fn listen(engine: &Engine<Router>, processes: &Processes<Router>, (listener,
                 }
             };
             match serve(&engine, socket, &offer).await {
-                Ok(()) => return,
+                // The socket's file is the other process's: nothing is to be taken apart here any more.
+                Ok(()) => std::future::pending().await,
                 Err(error) => tracing::error!(target: "startup", "this router goes on: no other process takes over: {error}"),
             }
         }

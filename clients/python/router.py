@@ -25,7 +25,8 @@ class Router:
         words += " buffers { buffers-per-numa 16384 page-size 4K }"
         self._process = subprocess.Popen([os.environ["QUIVER_BIN"], *words.split()], stderr=self._log)
         end = time.monotonic() + START_S
-        while not (self.api.exists() and self.stats.exists()):
+        # Sockets are there early; a signal ends the router cleanly from this line on.
+        while " is running" not in self.log() or not (self.api.exists() and self.stats.exists()):
             if self._process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"the router does not start: {self.log()}")
             time.sleep(0.01)

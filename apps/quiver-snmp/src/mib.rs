@@ -9,7 +9,7 @@
 //!   1.3.6.1.2.1.31.1.6.0       ifStackLastChange
 //! ```
 //!
-//! Values are made when they are asked for: with 4,000 interfaces there are 140,000 of them. Columns that RFC 2863 deprecates are left out, and
+//! Values are made when they are asked for: with 4,000 interfaces there are 156,000 of them. Columns that RFC 2863 deprecates are left out, and
 //! ifTestTable and ifRcvAddressTable, which it lets an agent leave out (RFC 2863, 4: ifCompliance3).
 
 use std::collections::HashSet;

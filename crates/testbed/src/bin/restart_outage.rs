@@ -36,7 +36,11 @@ fn main() -> Result<()> {
     )?;
     let began = Instant::now();
     std::fs::write(router.file("routes"), table(v4, v6))?;
-    router.cli("exec routes")?;
+    // By the router itself, which reads its own folder; `quiverctl` would send its own file line by line.
+    let said = router.vppctl("exec routes")?;
+    if !said.trim().is_empty() {
+        return Err(said.into());
+    }
     println!("{v4} + {v6} routes set in {:.1} s", began.elapsed().as_secs_f64());
     fill(&scene.a, sessions, &router)?;
     println!("{} sessions of NAT44", count(&router)?);

@@ -308,7 +308,7 @@ fn offered(router: &Router, words: &[&str]) -> Vec<String> {
 fn bash_completes_the_commands_of_the_router_and_the_options() {
     let router = Router::start("json.sock");
     assert_eq!(offered(&router, &["sa"]), ["say"]);
-    assert_eq!(offered(&router, &[""]), ["say", "wait", "doctor", "exec"]);
+    assert_eq!(offered(&router, &[""]), ["say", "wait", "apply", "doctor", "exec", "export", "schema"]);
     assert_eq!(offered(&router, &["--j"]), ["--json"]);
     assert_eq!(offered(&router, &["--json", "wa"]), ["wait"]);
     // Behind a command only its own arguments.

@@ -76,7 +76,8 @@ fn a_neighbour_that_is_not_known_is_solicited_and_one_that_is_lost_too() {
     set_neighbor(&mut h, x1);
     assert_forwarded(&mut h, x0, x1);
     h.router.remove_neighbor(x1, NEXT_HOP.parse().unwrap()).unwrap();
-    assert!(solicited(&sent(&mut h, x0, x1)));
+    let frames = sent(&mut h, x0, x1);
+    assert!(solicited(&frames), "{frames:?} {:?}", h.counts());
     h.assert_buffers_held(0);
 }
 

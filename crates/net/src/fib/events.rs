@@ -59,18 +59,20 @@ impl Fib {
     ) -> Result<(), FibError> {
         env.interfaces.get(interface).ok_or(FibError::NoInterface(interface.0))?;
         let key = AdjKey { family: FamilyId::of(&address), interface, kind: AdjKind::Neighbor(address) };
-        let other = AdjKey { family: FamilyId::V4, ..key };
-        if other.is_cross()
-            && let Some(index) = self.adjacencies.find(&other)
-        {
-            self.update_adjacency(env, index, mac)?;
-        }
         let index = match (self.adjacencies.find(&key), mac) {
             (Some(index), _) => index,
             (None, Some(_)) => self.adjacencies.make(env, &mut self.records, key)?,
             (None, None) => return Ok(()),
         };
-        let index = match self.update_adjacency(env, index, mac) {
+        // Its own adjacency first: that of IPv4 by an IPv6 neighbour takes the MAC address from it when its users are resolved anew.
+        let updated = self.update_adjacency(env, index, mac).and_then(|index| {
+            let other = AdjKey { family: FamilyId::V4, ..key };
+            match self.adjacencies.find(&other).filter(|_| other.is_cross()) {
+                Some(cross) => self.update_adjacency(env, cross, mac).map(|_| index),
+                None => Ok(index),
+            }
+        });
+        let index = match updated {
             Ok(index) => index,
             Err(error) => {
                 self.adjacencies.release(index);

@@ -251,9 +251,14 @@ impl Snapshot {
             family.sample(&[("direction", direction), ("path", path), ("what", what)], packets);
         }
         let mut family = page.family("quiver_bfd_sessions", Kind::Gauge, "", "BFD sessions");
-        for (name, version) in [("/bfd/udp4/sessions", "4"), ("/bfd/udp6/sessions", "6")] {
+        for (version, hops, name) in [
+            ("4", "single", "/bfd/udp4/sessions"),
+            ("6", "single", "/bfd/udp6/sessions"),
+            ("4", "multi", "/bfd/udp4/sessions_mh"),
+            ("6", "multi", "/bfd/udp6/sessions_mh"),
+        ] {
             if let Some(sessions) = self.numbers.get(name) {
-                family.sample(&[("version", version)], sessions);
+                family.sample(&[("version", version), ("hops", hops)], sessions);
             }
         }
     }

@@ -329,6 +329,8 @@ pub fn add(router: &mut Router, key: Key, timing: Timing, auth: Option<AuthRef>)
         bfd.sessions.insert(key, session);
         if let Err(error) = ports::listen(router, bfd, FamilyId::of(&key.peer)) {
             bfd.sessions.remove(&key);
+            // What was taken before the port that could not be had is given back.
+            let _ = ports::listen(router, bfd, FamilyId::of(&key.peer));
             release(router, &key, path);
             return Err(error);
         }

@@ -1,5 +1,6 @@
 //! Commands: what they refuse, and what is configured again.
 
+use quiver_net::ip::FamilyId;
 use quiver_net::ops::testing::assert_rebuilt;
 
 use super::{add, bed, error, run, sessions};
@@ -28,6 +29,18 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     ] {
         assert!(error(&mut h, &line).contains("no session between 10.0.0.1 and 10.0.0.2"), "{line}");
     }
+}
+
+#[test]
+fn a_port_that_cannot_be_had_refuses_a_session_and_leaves_the_others_as_they_were() {
+    let mut h = bed(0);
+    h.router.register_udp_port(FamilyId::V4, 3785, "null-node").unwrap();
+    let before = h.router.udp_ports(FamilyId::V4);
+    assert!(error(&mut h, &add(0)).contains("3785"));
+    assert_eq!(h.router.udp_ports(FamilyId::V4), before, "3784 was not kept");
+    assert!(sessions(&mut h).is_empty());
+    h.router.unregister_udp_port(FamilyId::V4, 3785);
+    run(&mut h, &add(0));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::request::{Argument, Declared, Execute};
 use serde_json::Value;
 use std::{
     borrow::Cow,
-    cell::OnceCell,
+    cell::OnceLock,
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
     sync::Arc,
@@ -82,7 +82,7 @@ pub struct Registry<C> {
     covered: BTreeSet<&'static str>,
     shapes: Vec<(Shape, Rank)>,
     normal: BTreeMap<&'static str, Normalise>,
-    book: OnceCell<Arc<Book>>,
+    book: OnceLock<Arc<Book>>,
     log: Option<FindLog<C>>,
     collector: Option<FindCollector<C>>,
     problems: Vec<String>,
@@ -141,7 +141,7 @@ impl<C> Default for Registry<C> {
             covered: BTreeSet::new(),
             shapes: Vec::new(),
             normal: BTreeMap::new(),
-            book: OnceCell::new(),
+            book: OnceLock::new(),
             log: None,
             collector: None,
             problems: Vec::new(),

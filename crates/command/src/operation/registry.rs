@@ -14,10 +14,9 @@ use crate::request::{Argument, Declared, Execute};
 use serde_json::Value;
 use std::{
     borrow::Cow,
-    cell::OnceLock,
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 type FromJson<C> = fn(Value) -> Result<Invocation<C>, OpError>;

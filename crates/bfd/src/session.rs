@@ -387,6 +387,9 @@ impl Session {
         }
         if self.echoing.is_some_and(|echoing| now >= echoing.deadline) {
             self.set_state(State::Down, diagnostic::ECHO_FAILED);
+            // The peer still sends at the long interval that echo packets allowed. It hears of the short one now: the detection time
+            // begins anew, or it would be over already.
+            self.heard = self.heard.map(|_| now);
         }
         self.follow_echo(now);
         let changed = self.state != before;

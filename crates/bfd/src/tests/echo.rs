@@ -80,6 +80,27 @@ fn a_path_that_returns_nothing_is_down_after_the_detection_time() {
 }
 
 #[test]
+fn a_peer_whose_echoes_are_lost_has_the_short_detection_time_from_then_on() {
+    let mut session = echoing();
+    // It sends control packets each second, as it was asked to.
+    session.receive(&Control { detect_mult: 3, ..peer(State::Up) }, MS);
+    go(&mut session, 500 * MS, |_| true);
+    let mut now = 500 * MS;
+    while session.state() == State::Up {
+        now = session.due();
+        if session.tick(now).send {
+            session.send(false, now);
+        }
+    }
+    assert!(session.due() > now, "it has nothing more to do at this time");
+    assert_eq!(session.status().remote.discriminator, 77);
+    session.tick(now + 59 * MS);
+    assert_eq!(session.status().remote.discriminator, 77, "three times 20 ms have not passed");
+    session.tick(now + 60 * MS);
+    assert_eq!(session.status().remote.discriminator, 0);
+}
+
+#[test]
 fn a_path_that_has_never_returned_any_is_down_an_interval_later() {
     let mut session = echoing();
     go(&mut session, 79 * MS, |_| false);

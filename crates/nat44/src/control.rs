@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex};
 use quiver_command::config::Config;
 use quiver_graph::{IfIndex, Published};
 use quiver_net::ip::FamilyId;
-use quiver_net::neighbor::ProxyRange;
 use quiver_net::{IfEvent, Router};
 
 use crate::config::{NatConfig, PoolAddress, Side, Twice};
@@ -147,8 +146,6 @@ pub struct Nat {
     pub outputs: BTreeSet<IfIndex>,
     /// Most sessions of a table's hosts on a thread, by the user's number of the table.
     pub table_limits: BTreeMap<u32, u32>,
-    /// Ranges for which this plugin has asked for proxy ARP.
-    proxies: Vec<ProxyRange>,
     pub(crate) purges: Purges,
     /// Workers, by the user's numbers, that have sessions; none: all.
     workers: Option<Vec<usize>>,
@@ -185,7 +182,6 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         both: 0,
         outputs: BTreeSet::new(),
         table_limits: BTreeMap::new(),
-        proxies: Vec::new(),
         purges: Purges::default(),
         workers: None,
         logger: None,

@@ -29,16 +29,9 @@ impl Nat {
                 _ => ranges.push(ProxyRange { table, first: Ipv4Addr::from_bits(addr), last: Ipv4Addr::from_bits(addr) }),
             }
         }
-        for old in self.proxies.iter().filter(|r| !ranges.contains(r)) {
-            // It may have been taken back by the user.
-            let _ = router.set_proxy_range(*old, false);
-        }
-        for new in ranges.iter().filter(|r| !self.proxies.contains(r)) {
-            let _ = router.set_proxy_range(*new, true);
-        }
-        self.proxies = ranges;
+        router.hold_proxy_ranges(ranges);
         for (interface, _) in self.sides.iter().filter(|(_, (side, _))| side.outside) {
-            let _ = router.set_proxy_arp(*interface, true);
+            router.hold_proxy_arp(*interface, true);
         }
     }
 
@@ -69,8 +62,8 @@ impl Nat {
         }
         self.switch(router, index, side)?;
         self.note_side(router, index, side);
-        if !side.outside && router.proxy_arp(index) {
-            let _ = router.set_proxy_arp(index, false);
+        if !side.outside {
+            router.hold_proxy_arp(index, false);
         }
         Ok(true)
     }

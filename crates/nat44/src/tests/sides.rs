@@ -1,5 +1,7 @@
 //! Interfaces on both sides, packets that pass untranslated, protocols without ports, connections that begin in their midst.
 
+use quiver_wire::arp::ArpHeader;
+use quiver_wire::mac::MacAddr;
 use quiver_wire::tcp::TcpFlags;
 
 use super::*;
@@ -102,4 +104,28 @@ fn a_pool_makes_the_table_that_it_is_for() {
     assert!(!run(&mut bed.h, "show ip table").contains("table_id:9"), "what is refused makes none");
     run(&mut bed.h, "nat44 add address 198.51.100.13 tenant-vrf 9");
     assert!(run(&mut bed.h, "show ip table").contains("table_id:9"));
+}
+
+#[test]
+fn arp_is_answered_for_the_pool_and_proxy_arp_stays_as_it_was_configured() {
+    let mut bed = Bed::usual(0);
+    let asked = |bed: &mut Bed, index: IfIndex, port: u8, target: Ipv4Addr| {
+        let sender = (host_mac(port), Ipv4Addr::from(if port == 0 { [10, 0, 0, 2] } else { [198, 51, 100, 2] }));
+        let frame = Packet::ethernet(host_mac(port), MacAddr::BROADCAST).arp(ArpHeader::request(sender, target)).build();
+        !bed.send_on(0, index, frame).is_empty()
+    };
+    let (inside, outside) = (bed.inside, bed.outside);
+    let configured = Ipv4Addr::new(192, 0, 2, 1);
+    run(&mut bed.h, "set arp proxy table-id 0 start 192.0.2.1 end 192.0.2.1\nset interface proxy-arp x0 enable");
+    assert!(asked(&mut bed, outside, 1, POOL) && !asked(&mut bed, inside, 0, POOL));
+    assert!(asked(&mut bed, inside, 0, configured) && !asked(&mut bed, outside, 1, configured));
+    let on = |bed: &Bed| (bed.h.router.proxy_arp(inside), bed.h.router.proxy_arp(outside), bed.h.router.proxy_ranges().len());
+    assert_eq!(on(&bed), (true, false, 1));
+    assert!(run(&mut bed.h, "show arp proxy").contains("198.51.100.10 - 198.51.100.10"));
+    // The sides change places and go: what NAT needs goes with them, what is configured does not.
+    run(&mut bed.h, "set interface nat44 in x0 out x1 del\nset interface nat44 in x1 out x0");
+    assert!(!asked(&mut bed, outside, 1, POOL) && asked(&mut bed, inside, 0, POOL) && asked(&mut bed, inside, 0, configured));
+    run(&mut bed.h, "nat44 plugin disable");
+    assert!(!asked(&mut bed, inside, 0, POOL) && asked(&mut bed, inside, 0, configured));
+    assert_eq!(on(&bed), (true, false, 1));
 }

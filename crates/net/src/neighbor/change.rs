@@ -230,7 +230,7 @@ impl Router {
         let interface = self.interfaces.get(index)?;
         let lender = interface.unnumbered.and_then(|l| self.interfaces.get(l));
         let mut view = View::of(interface, lender, |i, a| self.address_state(i, a));
-        view.proxy_arp = old.get(index).is_some_and(|v| v.proxy_arp);
+        (view.proxy_arp, view.holds_proxy) = old.get(index).map_or((false, false), |v| (v.proxy_arp, v.holds_proxy));
         view.advertises = self.advertises(index);
         Some(view)
     }
@@ -247,14 +247,38 @@ impl Router {
         Ok(())
     }
 
-    /// Whether proxy ARP is on.
+    /// Whether proxy ARP is on, by configuration.
     pub fn proxy_arp(&self, index: IfIndex) -> bool {
         self.neighbor_view(index).is_some_and(|v| v.proxy_arp)
     }
 
-    /// Ranges for which proxy ARP answers.
+    /// Ranges for which proxy ARP answers, by configuration.
     pub fn proxy_ranges(&self) -> Vec<ProxyRange> {
         self.neighbors.views.get().proxies.to_vec()
+    }
+
+    /// Has an interface answer ARP for the ranges of [`hold_proxy_ranges`](Self::hold_proxy_ranges), or no more: a feature needs it,
+    /// whatever is configured. An interface that is not there is passed over.
+    pub fn hold_proxy_arp(&mut self, index: IfIndex, on: bool) {
+        let Some(view) = self.neighbor_view(index).filter(|view| view.holds_proxy != on) else { return };
+        let mut views = Views::clone(&self.neighbors.views.get());
+        views.set(index, Some(View { holds_proxy: on, ..view }));
+        self.neighbors.views.publish(views);
+    }
+
+    /// Replaces the ranges that a feature answers for; the configuration does not show them.
+    pub fn hold_proxy_ranges(&mut self, ranges: Vec<ProxyRange>) {
+        if *self.neighbors.views.get().held != *ranges {
+            let mut views = Views::clone(&self.neighbors.views.get());
+            views.held = ranges.into();
+            self.neighbors.views.publish(views);
+        }
+    }
+
+    /// Ranges that a feature answers for, and whether an interface does.
+    pub(super) fn held_proxies(&self) -> (Vec<ProxyRange>, impl Fn(IfIndex) -> bool + use<>) {
+        let views = self.neighbors.views.get();
+        (views.held.to_vec(), move |index| views.get(index).is_some_and(|v| v.holds_proxy))
     }
 
     /// Adds or removes a range for which proxy ARP answers; adding it again changes nothing.

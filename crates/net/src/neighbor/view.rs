@@ -43,8 +43,10 @@ pub(crate) struct View {
     pub unnumbered: bool,
     /// User's number of its IPv4 table.
     pub table4: u32,
-    /// Answers for the ranges of its table.
+    /// Answers for the configured ranges of its table.
     pub proxy_arp: bool,
+    /// Answers for the ranges of its table that a feature holds.
+    pub holds_proxy: bool,
     /// Sends router advertisements.
     pub advertises: bool,
 }
@@ -97,6 +99,7 @@ impl View {
             unnumbered: lender.is_some(),
             table4: interface.tables.0,
             proxy_arp: false,
+            holds_proxy: false,
             advertises: false,
         }
     }
@@ -114,6 +117,7 @@ impl View {
             unnumbered: false,
             table4: 0,
             proxy_arp: false,
+            holds_proxy: false,
             advertises: false,
         }
     }
@@ -232,6 +236,8 @@ pub struct ProxyRange {
 pub(crate) struct Views {
     by_index: Chunks<Option<Arc<View>>>,
     pub proxies: Arc<[ProxyRange]>,
+    /// Ranges that a feature holds: no part of the configuration.
+    pub held: Arc<[ProxyRange]>,
 }
 
 impl Views {
@@ -248,7 +254,7 @@ impl Views {
     /// Whether an ARP request for `address` from `view`'s link is answered in the place of others.
     pub fn is_proxied(&self, view: &View, address: u32) -> bool {
         let covers = |r: &ProxyRange| r.table == view.table4 && (r.first.to_bits()..=r.last.to_bits()).contains(&address);
-        view.proxy_arp && self.proxies.iter().any(covers)
+        view.proxy_arp && self.proxies.iter().any(covers) || view.holds_proxy && self.held.iter().any(covers)
     }
 }
 

@@ -265,7 +265,7 @@ fn sub_command(request: &CreateSub) -> Option<String> {
         Matching::Tagged { dot1ad, outer, inner, exact } => {
             command += if *dot1ad { " dot1ad " } else { " dot1q " };
             command += &vlan(*outer);
-            command += &inner.map(|inner| format!(" inner-dot1q {}", vlan(inner))).unwrap_or_default();
+            command += &inner.map(|inner| format!(" inner-dot1q {}", vlan(inner.id()))).unwrap_or_default();
             command += if *exact { " exact-match" } else { "" };
         }
     }
@@ -289,11 +289,44 @@ pub enum Matching {
         dot1ad: bool,
         /// Outer id.
         outer: Option<u16>,
-        /// Inner tag: absent, or with an id, or with any.
-        inner: Option<Option<u16>>,
+        /// Inner tag; absent: there is none.
+        inner: Option<Inner>,
         /// No further tags.
         exact: bool,
     },
+}
+
+/// An inner tag, in JSON its id or `"any"`: `null` would be none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Inner {
+    /// With this id.
+    Exactly(u16),
+    /// With any id.
+    Any(AnyId),
+}
+
+/// The word for any id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AnyId {
+    /// Any.
+    Any,
+}
+
+impl Inner {
+    fn id(self) -> Option<u16> {
+        match self {
+            Self::Exactly(id) => Some(id),
+            Self::Any(AnyId::Any) => None,
+        }
+    }
+}
+
+impl From<Option<u16>> for Inner {
+    fn from(id: Option<u16>) -> Self {
+        id.map_or(Self::Any(AnyId::Any), Self::Exactly)
+    }
 }
 
 impl Matching {
@@ -312,7 +345,7 @@ impl Matching {
             SubMatch::Default => Self::Default,
             SubMatch::Untagged => Self::Untagged,
             SubMatch::Tagged { dot1ad, outer, inner, exact } => {
-                Self::Tagged { dot1ad: *dot1ad, outer: vlan(*outer), inner: inner.map(vlan), exact: *exact }
+                Self::Tagged { dot1ad: *dot1ad, outer: vlan(*outer), inner: inner.map(|id| vlan(id).into()), exact: *exact }
             }
         }
     }
@@ -324,7 +357,7 @@ impl Matching {
             Self::Default => SubMatch::Default,
             Self::Untagged => SubMatch::Untagged,
             Self::Tagged { dot1ad, outer, inner, exact } => {
-                SubMatch::Tagged { dot1ad: *dot1ad, outer: vlan(*outer), inner: inner.map(vlan), exact: *exact }
+                SubMatch::Tagged { dot1ad: *dot1ad, outer: vlan(*outer), inner: inner.map(|id| vlan(id.id())), exact: *exact }
             }
         }
     }
@@ -345,7 +378,7 @@ fn parse_sub(args: &mut Args<'_>) -> Result<CreateSub, OpError> {
         matching = Matching::Untagged;
     } else if let Some(dot1ad) = args.take_one_of(&[("dot1q", false), ("dot1ad", true)]) {
         let outer = parse_vlan(args)?;
-        let inner = if args.take_keyword("inner-dot1q") { Some(parse_vlan(args)?) } else { None };
+        let inner = if args.take_keyword("inner-dot1q") { Some(parse_vlan(args)?.into()) } else { None };
         let exact = args.take_keyword("exact-match");
         matching = Matching::Tagged { dot1ad, outer, inner, exact };
     }
@@ -370,5 +403,20 @@ impl Execute<Router> for CreateSub {
         }
         let made = router.create_sub_interface(parent, *first, matching.of(*first)).map_err(|e| interface_error(&e))?;
         Ok(Outcome::Done(Created::one(router, made)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_inner_tag_comes_back_from_json() {
+        for (inner, json) in [(None, "null"), (Some(VlanId::Any), "\"any\""), (Some(VlanId::Exactly(7)), "7")] {
+            let wanted = SubMatch::Tagged { dot1ad: true, outer: VlanId::Any, inner, exact: false };
+            let text = serde_json::to_string(&Matching::from_match(&wanted, 1)).unwrap();
+            assert_eq!(text, format!(r#"{{"tagged":{{"dot1ad":true,"outer":null,"inner":{json},"exact":false}}}}"#));
+            assert_eq!(serde_json::from_str::<Matching>(&text).unwrap().of(1), wanted);
+        }
     }
 }

@@ -279,7 +279,7 @@ impl Execute<Router> for ShowCounters {
 }
 
 request! {
-    /// Shows for which addresses proxy ARP answers, and where.
+    /// Shows for which addresses proxy ARP answers, and where: as configured, and for NAT.
     pub read ShowProxy "proxy_arp_dump" ["show arp proxy"] {}
 }
 
@@ -319,9 +319,10 @@ impl Execute<Router> for ShowProxy {
     type Reply = ProxyReply;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ProxyReply>, OpError> {
-        let ranges = router.proxy_ranges().into_iter();
+        let (held, holds) = router.held_proxies();
+        let ranges = router.proxy_ranges().into_iter().chain(held);
         let ranges = ranges.map(|r| RangeReply { table: r.table, start: r.first, end: r.last }).collect();
-        let on = router.interfaces.iter().filter(|i| router.proxy_arp(i.index));
+        let on = router.interfaces.iter().filter(|i| router.proxy_arp(i.index) || holds(i.index));
         Ok(Outcome::Done(ProxyReply { ranges, interfaces: on.map(|i| i.name.clone()).collect() }))
     }
 }

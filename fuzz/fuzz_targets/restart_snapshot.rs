@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quiver_net::restart::{Load, MAGIC, Save, VERSION, sections};
+use quiver_net::restart::{Load, MAGIC, Round, Save, VERSION, sections};
 
 /// Reads values of all kinds, as the bytes themselves say.
 fn walk(bytes: &[u8]) {
@@ -29,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
     let _ = sections(&[MAGIC.as_slice(), &VERSION.to_le_bytes(), data].concat());
     walk(data);
     // With a right head and checksum, so that the sections themselves are looked at.
-    let mut save = Save::default();
+    let mut save = Save::new(Round::Ahead);
     save.raw(data);
     let whole = save.finish();
     for section in sections(&whole).unwrap_or_default() {

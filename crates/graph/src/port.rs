@@ -577,6 +577,12 @@ pub trait Port {
     /// Hardware address, where the device has one.
     fn mac(&self) -> Option<[u8; 6]>;
 
+    /// What tells the device from others on its link: the hardware address, or bytes like one that the driver has drawn. The interface's
+    /// link-local IPv6 address follows from it. All zeroes where there is nothing.
+    fn identity(&self) -> [u8; 6] {
+        self.mac().unwrap_or_default()
+    }
+
     /// Largest frame that the device takes, bytes without FCS.
     fn max_frame(&self) -> usize;
 

@@ -101,7 +101,7 @@ fn details(pair: &Pair) -> LcpItfPairDetails {
         host_sw_if_index: InterfaceIndex(pair.host.0),
         vif_index: pair.host_ifindex,
         host_if_name: Text(pair.host_name.clone()),
-        host_if_type: LcpItfHostType::LCP_API_ITF_HOST_TAP,
+        host_if_type: if pair.tun { LcpItfHostType::LCP_API_ITF_HOST_TUN } else { LcpItfHostType::LCP_API_ITF_HOST_TAP },
         netns: Text(pair.namespace.clone().unwrap_or_default()),
     }
 }

@@ -37,6 +37,8 @@ pub struct Pair {
     pub namespace: Option<String>,
     /// Its number there.
     pub host_ifindex: u32,
+    /// The host interface carries IP packets without Ethernet headers, as its interface does.
+    pub tun: bool,
     /// The pair has given the interface IPv6.
     gave_ip6: bool,
 }
@@ -229,6 +231,7 @@ pub(crate) mod testing {
             host_name: format!("e{}", host.0 - 2),
             namespace: Some("dataplane".into()),
             host_ifindex: 5 + host.0,
+            tun: router.interfaces.get(phy).is_some_and(|phy| !phy.has_link_layer()),
             gave_ip6: false,
         };
         create::connect(router, pair, tags)

@@ -80,7 +80,7 @@ fn pair(router: &Router, phy: &IfIndex, out: &mut Configuration<Router>) {
     let Some(pair) = lcp(router).ok().and_then(|known| known.pair(*phy)) else { return };
     let interface = IfRef(router.interfaces.name(*phy));
     let undo = DeletePair { interface: interface.clone() };
-    let create = CreatePair { interface, host_if: pair.host_name.clone(), netns: pair.namespace.clone(), tun: false };
+    let create = CreatePair { interface, host_if: pair.host_name.clone(), netns: pair.namespace.clone(), tun: pair.tun };
     out.push(&create).undo(&undo);
 }
 
@@ -104,7 +104,7 @@ request! {
         pub host_if: String = "host-if <name>",
         /// Network namespace of the host interface; the default one where absent.
         pub netns: Option<String> = "netns <netns>",
-        /// Without Ethernet headers, which is not supported.
+        /// Without Ethernet headers: the host interface of an interface that has none either.
         pub tun: bool = "tun",
     }
 }
@@ -264,6 +264,8 @@ pub struct PairInfo {
     pub host_ifindex: u32,
     /// Namespace of the host interface, where it is not the router's.
     pub netns: Option<String>,
+    /// The host interface carries IP packets without Ethernet headers.
+    pub tun: bool,
 }
 
 impl PairInfo {
@@ -277,12 +279,14 @@ impl PairInfo {
             host_if: pair.host_name.clone(),
             host_ifindex: pair.host_ifindex,
             netns: pair.namespace.clone(),
+            tun: pair.tun,
         }
     }
 
     fn line(&self, out: &mut String) {
-        let Self { id, interface, host_interface, host_if, host_ifindex, netns, .. } = self;
-        let _ = write!(out, "itf-pair: [{id}] {interface} {host_interface} {host_if} {host_ifindex} type tap");
+        let Self { id, interface, host_interface, host_if, host_ifindex, netns, tun, .. } = self;
+        let kind = if *tun { "tun" } else { "tap" };
+        let _ = write!(out, "itf-pair: [{id}] {interface} {host_interface} {host_if} {host_ifindex} type {kind}");
         if let Some(netns) = netns {
             let _ = write!(out, " netns {netns}");
         }
@@ -374,13 +378,9 @@ const SETTINGS: &[Shape] = &[
 ];
 
 /// Pairs.
-const PAIRS: &[Shape] = &[Shape::new(
-    "interfaces/{interface}/linux_cp",
-    r#"{"*":"*"}"#,
-    "lcp_create",
-    r#"{"interface":"{interface}","tun":false,"*":"*"}"#,
-)
-.doc("The host interface in Linux.")];
+const PAIRS: &[Shape] =
+    &[Shape::new("interfaces/{interface}/linux_cp", r#"{"*":"*"}"#, "lcp_create", r#"{"interface":"{interface}","*":"*"}"#)
+        .doc("The host interface in Linux.")];
 
 /// What would change pairs that are still to be made.
 const DEFAULTS: &[Shape] = &[

@@ -57,6 +57,16 @@ pub struct Other {
     pub slot: Verdict,
     /// Tags that frames have on the router's side and do not have on the side of Linux.
     pub tags: Tags,
+    /// Frames have Ethernet headers.
+    pub has_link_layer: bool,
+}
+
+impl Other {
+    /// Bytes in front of the IP header on the router's side.
+    #[inline(always)]
+    pub const fn header_len(&self) -> usize {
+        if self.has_link_layer { ETHERNET + self.tags.len() } else { 0 }
+    }
 }
 
 /// All pairs. A copy shares what did not change.
@@ -116,7 +126,7 @@ mod tests {
     #[test]
     fn both_sides_find_each_other_until_they_are_forgotten() {
         let (phy, host) = (IfIndex(1), IfIndex(2));
-        let other = |interface| Other { interface, slot: Verdict::slot(3), tags: Tags::default() };
+        let other = |interface| Other { interface, slot: Verdict::slot(3), tags: Tags::default(), has_link_layer: true };
         let mut table = PairTable::default();
         table.set_host(phy, Some(other(host)));
         table.set_phy(host, Some(other(phy)));

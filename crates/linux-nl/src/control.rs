@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use quiver_command::config::Config;
 use quiver_drivers::rights::SharedRights;
 use quiver_graph::IfIndex;
-use quiver_net::restart::Subject;
+use quiver_net::restart::{Round, Subject};
 use quiver_net::{IfEvent, Router};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -21,6 +21,7 @@ use crate::config::NetlinkConfig;
 use crate::figures::Figures;
 use crate::fpm::{self, FpmConfig};
 use crate::reader::{Change, Command, Ends, Reader};
+use crate::restart;
 use crate::socket::Socket;
 
 /// Name of the process.
@@ -79,6 +80,8 @@ pub(crate) struct Follower {
     pub fpm_failed: Option<String>,
     /// Differences of the table, found in the check that is under way.
     pub checked: crate::rib::Differences,
+    /// Times that it was given routes of the process before.
+    restores: u64,
 }
 
 impl Follower {
@@ -104,8 +107,21 @@ impl Follower {
         let (current, interfaces) = (Vec::new().into_iter(), HashMap::new());
         let checked = crate::rib::Differences::default();
         let (number, ending, fpm_failed) = (0, false, None);
-        let mut own =
-            Self { number, commands, batches, current, received: 0, wake, waits, figures, interfaces, ending, fpm_failed, checked };
+        let mut own = Self {
+            number,
+            commands,
+            batches,
+            current,
+            received: 0,
+            wake,
+            waits,
+            figures,
+            interfaces,
+            ending,
+            fpm_failed,
+            checked,
+            restores: 0,
+        };
         if let Some(config) = fpm {
             own.listen(fpm::listener(stream, config.address), config);
         }
@@ -141,10 +157,23 @@ impl Follower {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What the next process needs of the daemon's routes; nothing where that is not to be had within the time.
+    pub(crate) fn save_fpm(&self, round: Round, patience: Duration) -> Vec<u8> {
+        let (to, saved) = mpsc::sync_channel(1);
+        self.command(Command::FpmSave(round, to));
+        saved.recv_timeout(patience).unwrap_or_default()
+    }
+
+    /// Gives it what the process before has saved.
+    pub(crate) fn restore_fpm(&mut self, bytes: Vec<u8>) {
+        self.restores += 1;
+        self.command(Command::FpmRestore(bytes));
+    }
+
     /// Whether all that the kernel had is in the router's tables, or none of it will come.
     fn is_settled(&self) -> bool {
         let figures = self.figures();
-        let all = figures.comparisons > 0 && !figures.is_comparing && figures.waiting == 0;
+        let all = figures.comparisons > 0 && !figures.is_comparing && figures.waiting == 0 && figures.restored == self.restores;
         self.ending || figures.failed.is_some() || all && figures.changes == self.received && self.current.len() == 0
     }
 
@@ -216,6 +245,7 @@ pub fn start(router: &mut Router, config: &Config) -> Result<(), String> {
         router.part::<LinuxNl>().is_none_or(settled)
     };
     router.add_restart_subject(Subject { ready, ..Subject::new("routes of Linux", 1) });
+    restart::init(router);
     router.listen(|router, event| {
         if matches!(event, IfEvent::HostInterface(..)) {
             router.wake_process(PROCESS, 0);

@@ -44,6 +44,8 @@ pub struct Figures {
     pub neighbors: usize,
     /// Addresses.
     pub addresses: usize,
+    /// Times that routes of the process before were taken up.
+    pub restored: u64,
     /// Why the kernel is no longer followed.
     pub failed: Option<String>,
     /// A routing daemon's stream.

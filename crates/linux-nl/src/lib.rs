@@ -9,6 +9,7 @@ pub mod fpm;
 pub mod message;
 pub mod ops;
 pub mod reader;
+mod restart;
 pub mod rib;
 mod schedule;
 mod socket;

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use quiver_graph::IfIndex;
 use quiver_net::ProcessSignal;
+use quiver_net::restart::Round;
 use quiver_wire::IpPrefix;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -106,6 +107,10 @@ pub enum Command {
     Fpm(Option<TcpListener>),
     /// How long its routes stay without it.
     FpmHold(Duration),
+    /// Say what another process needs that takes over.
+    FpmSave(Round, SyncSender<Vec<u8>>),
+    /// Take up what the process before has saved.
+    FpmRestore(Vec<u8>),
     /// Withdraw all and end.
     End,
     /// Stand still until the other end is dropped.
@@ -345,6 +350,12 @@ impl Reader {
             }
             Command::Fpm(listener) => self.fpm.listen(listener, &mut self.rib),
             Command::FpmHold(hold) => self.fpm.set_hold(hold),
+            // Where nobody waits for it any more it came too late.
+            Command::FpmSave(round, to) => drop(to.try_send(self.fpm.save(&self.rib, round))),
+            Command::FpmRestore(bytes) => {
+                self.fpm.restore(&bytes, &mut self.rib);
+                self.figures.restored += 1;
+            }
             #[cfg(test)]
             Command::Hold(until) => drop(until.recv()),
             Command::End => {

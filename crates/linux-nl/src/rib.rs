@@ -33,7 +33,7 @@ use crate::message::{Link, NextHop, Route, Target, flag};
 use entry::{Entry, PUSHED, Stored};
 pub use mirror::{Keyed, Mirror};
 use pushed::Pushed;
-pub use pushed::TooMany;
+pub use pushed::{PushedRoute, TooMany};
 pub use target::{Paths, Refusal};
 use target::{Surroundings, Targets};
 

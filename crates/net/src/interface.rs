@@ -17,7 +17,7 @@ mod state;
 mod sub;
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use quiver_graph::{IfIndex, Link, MAX_INTERFACES, NodeId, Port};
 use quiver_tables::pool::IndexPool;
@@ -110,6 +110,9 @@ pub enum L2Mode {
     },
 }
 
+/// Bytes of an Ethernet header without tags: the difference between frames and layer-3 packets.
+pub(crate) const ETHERNET_HEADER: u32 = 14;
+
 /// An interface as the main thread knows it.
 pub struct Interface {
     /// Its number.
@@ -200,6 +203,20 @@ impl Interface {
     /// Whether its packets have an Ethernet header; without one they are IP packets, and there are no neighbours to ask for.
     pub fn has_link_layer(&self) -> bool {
         !matches!(self.kind, Kind::Device(_)) || !self.mac.is_zero()
+    }
+
+    /// Bytes of a frame that are not of its layer-3 packet, without VLAN tags.
+    pub fn link_header_len(&self) -> u32 {
+        if self.has_link_layer() { ETHERNET_HEADER } else { 0 }
+    }
+
+    /// The link-local address that the interface gives itself (RFC 4291, 2.5.6). Without a MAC address it follows from what the driver has
+    /// drawn for the device, or both ends of a link would have the same one.
+    pub fn link_local(&self) -> Ipv6Addr {
+        match &self.device {
+            Some(device) if self.mac.is_zero() => MacAddr(device.port.identity()).link_local(),
+            _ => self.mac.link_local(),
+        }
     }
 
     /// Tags that frames of this interface carry, outermost first: TPID and VLAN id.

@@ -150,8 +150,8 @@ impl Router {
     }
 
     /// Writes the state that outlives the process.
-    pub fn snapshot(&mut self) -> Vec<u8> {
-        let mut save = Save::default();
+    pub fn snapshot(&mut self, round: Round) -> Vec<u8> {
+        let mut save = Save::new(round);
         save.section(NAMES, NAMES_VERSION, |save| Names::save(self, save));
         for subject in self.subjects.clone() {
             save.section(subject.name, subject.version, |save| (subject.save)(self, save));

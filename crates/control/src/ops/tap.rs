@@ -71,7 +71,7 @@ request! {
         pub persist: bool = "persist",
         /// The device is there already.
         pub attach: bool = "attach",
-        /// Without Ethernet headers, which is not supported.
+        /// IP packets without Ethernet headers: a TUN device.
         pub tun: bool = "tun",
     } ignores {
         /// Threads write to the device by themselves: there are as many queues as threads.
@@ -157,6 +157,7 @@ impl CreateTap {
             checksum_offload: self.csum_offload,
             persist: self.persist,
             attach: self.attach,
+            tun: self.tun,
             ..usual
         }
     }
@@ -175,10 +176,6 @@ impl Execute<Router> for CreateTap {
     type Reply = Created;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Created>, OpError> {
-        if self.tun {
-            let error = OpError::new(retval::UNSUPPORTED, "TUN interfaces are not supported").key("tun");
-            return Err(error.remedy("leave the word out for a TAP interface"));
-        }
         let free = |id: &u32| router.interfaces.by_name(&format!("tap{id}")).is_none();
         let id = self.id.or_else(|| (0..=ID_MAX).find(free)).unwrap_or(0);
         let name = match &self.if_name {
@@ -227,6 +224,8 @@ pub struct TapInfo {
     pub csum_enabled: bool,
     /// The device stays when the interface goes.
     pub persist: bool,
+    /// IP packets without Ethernet headers.
+    pub tun: bool,
 }
 
 /// The answer of [`ShowTap`].
@@ -243,11 +242,14 @@ impl Text for TapList {
             let _ = writeln!(out, "  name \"{}\"", i.host_if_name);
             let _ = writeln!(out, "  host-ns \"{}\"", i.host_ns.as_deref().unwrap_or("(nil)"));
             let _ = writeln!(out, "  host-mtu-size \"{}\"", i.host_mtu.unwrap_or(0));
-            let _ = writeln!(out, "  host-mac-addr: {}", i.host_mac.as_deref().unwrap_or("device is gone"));
+            // A TUN device has no address. What is gone has no MTU either.
+            let no_address = if i.host_mtu.is_none() { "device is gone" } else { "none" };
+            let _ = writeln!(out, "  host-mac-addr: {}", i.host_mac.as_deref().unwrap_or(no_address));
             let _ = writeln!(out, "  host-carrier-up: {}", u8::from(i.host_carrier_up));
             let _ = writeln!(out, "  gso-enabled {}", u8::from(i.gso_enabled));
             let _ = writeln!(out, "  csum-enabled {}", u8::from(i.csum_enabled));
             let _ = writeln!(out, "  persistent {}", u8::from(i.persist));
+            let _ = writeln!(out, "  tun {}", u8::from(i.tun));
             let _ = writeln!(out, "  Number of RX queues {}", i.rx_queues);
         }
     }
@@ -270,6 +272,7 @@ impl TapInfo {
             gso_enabled: config.gso,
             csum_enabled: config.gso || config.checksum_offload,
             persist: config.persist,
+            tun: config.tun,
         })
     }
 }
@@ -308,7 +311,8 @@ mod tests {
             ("create tap host-if-name a-name-that-is-too-long", "host-if-name"),
             ("create tap host-ns no-such-namespace", "no-such-namespace"),
             ("create tap if-name local0", "exists already"),
-            ("create tap tun", "not supported"),
+            ("create tap tun hw-addr 02:00:00:00:00:01", "hw-addr"),
+            ("create tap tun host-bridge br0", "host-bridge"),
             ("create tap colour red", "colour"),
             ("delete tap tap0", "unknown interface `tap0'"),
             ("delete tap local0", "local0 is not a TAP interface"),
@@ -336,6 +340,7 @@ mod tests {
                 gso_enabled: false,
                 csum_enabled: true,
                 persist: false,
+                tun: false,
             }],
         };
         let mut text = String::new();
@@ -349,6 +354,7 @@ mod tests {
   gso-enabled 0
   csum-enabled 1
   persistent 0
+  tun 0
   Number of RX queues 2
 ";
         assert_eq!(text, expected);

@@ -83,6 +83,8 @@ pub async fn take_over(
     let ahead = next().await?;
     let unusable = |error: quiver_net::restart::Unusable| io::Error::other(format!("the state cannot be taken up: {error}"));
     router.borrow_mut().restore(&ahead.bytes, Round::Ahead).map_err(unusable)?;
+    // Of FPM's routes there may be a million: they are in the tables before the other process stops.
+    wait_for_others(router, reactor).await;
     // What has come until now was the other process's: room for what comes between its last look and the first one here.
     router.borrow_mut().graph.discard_held();
     let last = next().await?;

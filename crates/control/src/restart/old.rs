@@ -13,6 +13,7 @@ use quiver_command::operation::{Job as _, Step};
 use quiver_graph::Hold;
 use quiver_graph::reactor::{AsyncFd, Reactor, yield_now};
 use quiver_net::Router;
+use quiver_net::restart::Round;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{SocketFlags, accept_with};
 use sd_notify::NotifyState;
@@ -189,9 +190,9 @@ async fn converse(engine: &Engine<Router>, talk: &Talk, offer: &Offer) -> io::Re
     talk.say(&Message::Opened, &[]).await?;
     talk.expect(&Message::Ready, offer.patience, "make its configuration").await?;
     // Most of it ahead, while packets flow: at the end it finds nearly all of it there.
-    let ahead = engine.control().borrow_mut().snapshot();
+    let ahead = engine.control().borrow_mut().snapshot(Round::Ahead);
     talk.say_file(&Message::Snapshot { since: 0, stopped: 0 }, ahead).await?;
-    talk.expect(&Message::Ready, SOON, "take up the state").await?;
+    talk.expect(&Message::Ready, offer.patience, "take up the state").await?;
     let result = last(engine, talk).await;
     if result.is_err() {
         engine.control().borrow_mut().graph.set_hold(Hold::None);
@@ -206,7 +207,7 @@ async fn last(engine: &Engine<Router>, talk: &Talk) -> io::Result<()> {
         let stopped = router.graph.clock().now();
         router.graph.set_hold(Hold::Receive);
         let since = wall_clock();
-        (router.snapshot(), since, stopped)
+        (router.snapshot(Round::Last), since, stopped)
     };
     talk.wire.get_ref().send_file(&Message::Snapshot { since, stopped }, &snapshot)?;
     talk.expect(&Message::Taken, LAST, "begin").await?;

@@ -270,6 +270,10 @@ impl Port for AfPacket {
         (self.config.mode == Mode::Ethernet).then_some(self.mac)
     }
 
+    fn identity(&self) -> [u8; 6] {
+        self.mac
+    }
+
     fn max_frame(&self) -> usize {
         self.state.frame_limit().plain
     }

@@ -63,6 +63,10 @@ impl Port for MemifPort {
         (self.mode == Mode::Ethernet).then_some(self.mac)
     }
 
+    fn identity(&self) -> [u8; 6] {
+        self.mac
+    }
+
     fn max_frame(&self) -> usize {
         FRAME_MAX
     }

@@ -13,6 +13,9 @@ const IFLA_MTU: u16 = 4;
 const IFLA_MASTER: u16 = 10;
 const IFLA_TXQLEN: u16 = 13;
 const IFLA_OPERSTATE: u16 = 16;
+const IFLA_AF_SPEC: u16 = 26;
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 /// `IF_OPER_DORMANT` of linux/if.h.
 const DORMANT: u8 = 5;
 const IFA_ADDRESS: u16 = 1;
@@ -64,6 +67,8 @@ pub(super) struct LinkChange {
     pub queue_length: Option<u32>,
     pub master: Option<u32>,
     pub up: Option<bool>,
+    /// The kernel makes no link-local IPv6 address up: one of a TUN device would be random.
+    pub no_link_local: bool,
     /// Out of operation until its carrier comes back.
     pub dormant: bool,
 }
@@ -81,6 +86,9 @@ pub(super) fn change_link(netlink: &OwnedFd, index: u32, change: LinkChange) -> 
         if let Some(value) = value {
             m.attribute(kind, &value.to_ne_bytes());
         }
+    }
+    if change.no_link_local {
+        m.attribute(IFLA_AF_SPEC, &nested(libc::AF_INET6 as u16, &nested(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE])));
     }
     if change.dormant {
         m.attribute(IFLA_OPERSTATE, &[DORMANT]);
@@ -111,6 +119,13 @@ pub(super) fn add_default_route(netlink: &OwnedFd, index: u32, gateway: IpAddr) 
     m.put(&[family(gateway), 0, 0, 0, RT_TABLE_MAIN, RTPROT_STATIC, libc::RT_SCOPE_UNIVERSE, RTN_UNICAST]).put(&[0; 4]);
     m.attribute(RTA_GATEWAY, &bytes(gateway)).attribute(RTA_OIF, &index.to_ne_bytes());
     m.request(netlink)
+}
+
+/// An attribute inside another one.
+fn nested(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut inner = Message(Vec::new());
+    inner.attribute(kind, value);
+    inner.0
 }
 
 /// A netlink request: header, fixed part, attributes.

@@ -13,7 +13,7 @@ const SOCKETS: usize = 2;
 
 /// By what the next process asks for a device.
 fn key(config: &TapConfig) -> String {
-    format!("tap {} {}", config.host_namespace.as_deref().unwrap_or("-"), config.host_name)
+    format!("{} {} {}", if config.tun { "tun" } else { "tap" }, config.host_namespace.as_deref().unwrap_or("-"), config.host_name)
 }
 
 /// What the process before this one has of the device. A device that was to have another number of queues is made anew.

@@ -17,7 +17,9 @@
 //! Towards the host, segments of one TCP connection that follow one another are joined again into super-frames, up to 64 kB a system call.
 //!
 //! **Limits.** A system call for each frame or super-frame: this is a way to the host, not a fast one. What happens to the device in another
-//! namespace is noticed only by what sending says. An interface without link layer (`tun`) is not offered.
+//! namespace is noticed only by what sending says.
+//!
+//! **TUN.** With `tun` the device and the interface carry IP packets without Ethernet headers. Neither end has a link address.
 
 mod error;
 mod host;
@@ -33,6 +35,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use quiver_graph::{Link, Port, PortState, RxQueue, TxQueue};
+use quiver_wire::MacAddr;
 
 pub use error::TapError;
 pub use host::{HostAddress, HostChange};
@@ -90,6 +93,8 @@ pub struct TapConfig {
     pub persist: bool,
     /// The device is there already.
     pub attach: bool,
+    /// IP packets without Ethernet headers: a TUN device.
+    pub tun: bool,
 }
 
 impl TapConfig {
@@ -111,7 +116,16 @@ impl TapConfig {
             checksum_offload: false,
             persist: false,
             attach: false,
+            tun: false,
         }
+    }
+
+    fn called(&self) -> &'static str {
+        if self.tun { "TUN" } else { "TAP" }
+    }
+
+    fn link(&self) -> LinkLayer {
+        if self.tun { LinkLayer::Ip } else { LinkLayer::Ethernet }
     }
 
     fn check(&self) -> Result<(), TapError> {
@@ -129,6 +143,17 @@ impl TapConfig {
         if let Some(mtu) = self.host_mtu.filter(|m| !(68..=65_521).contains(m)) {
             return wrong("host-mtu-size", mtu.to_string(), "68 to 65521");
         }
+        if self.tun {
+            // Neither the device nor the interface has a link address, and bridges are of Ethernet.
+            for (key, value) in [("hw-addr", self.mac), ("host-mac-addr", self.host_mac)] {
+                if let Some(mac) = value {
+                    return wrong(key, MacAddr(mac).to_string(), "none: a TUN device has no link addresses");
+                }
+            }
+            if let Some(bridge) = &self.host_bridge {
+                return wrong("host-bridge", bridge.clone(), "none: a TUN device cannot join a bridge");
+            }
+        }
         for a in &self.host_addresses {
             let most = if a.address.is_ipv4() { 32 } else { 128 };
             if a.prefix_len > most {
@@ -145,12 +170,14 @@ pub(super) struct DeviceState {
     mtu: AtomicU32,
     /// The host takes super-frames.
     gso: bool,
+    /// What frames begin with.
+    link: LinkLayer,
 }
 
 impl DeviceState {
     #[inline(always)]
     fn frame_limit(&self) -> FrameLimit {
-        FrameLimit::of_mtu(self.mtu.load(Ordering::Relaxed), LinkLayer::Ethernet)
+        FrameLimit::of_mtu(self.mtu.load(Ordering::Relaxed), self.link)
     }
 }
 
@@ -164,6 +191,7 @@ pub struct Tap {
     /// The host's end as last seen; `None`: gone.
     device: Option<NetDevice>,
     bound: u32,
+    /// A TUN device has none: only its link-local IPv6 address follows from this.
     mac: [u8; 6],
     state: Arc<DeviceState>,
     queues: Vec<Queue>,
@@ -209,7 +237,7 @@ impl Tap {
         Ok(Self {
             rx: queues.iter().map(|_| Arc::new(Mailbox::new())).collect(),
             queues: queues.into_iter().map(|fd| Arc::new(Later::new(fd))).collect(),
-            state: Arc::new(DeviceState { mtu: AtomicU32::new(device.mtu), gso: config.gso }),
+            state: Arc::new(DeviceState { mtu: AtomicU32::new(device.mtu), gso: config.gso, link: config.link() }),
             bound: device.index,
             device: Some(device),
             config,
@@ -363,8 +391,12 @@ fn make_with(config: &TapConfig, fds: NamespaceFds) -> Result<Made, TapError> {
         queue_length: config.rx_size.map(|s| s as u32),
         master,
         up: Some(config.host_up),
-        dormant: false,
+        ..LinkChange::default()
     };
+    if config.tun && !config.attach {
+        // Before the device is up, when the kernel would make one. Where it does not do IPv6 it makes none.
+        let _ = change_link(&netlink, device.index, LinkChange { no_link_local: true, ..LinkChange::default() });
+    }
     change_link(&netlink, device.index, change).map_err(failed("configuring"))?;
     for address in &config.host_addresses {
         add_address(&netlink, device.index, *address, true).map_err(failed("setting an address of"))?;
@@ -383,7 +415,7 @@ fn make_with(config: &TapConfig, fds: NamespaceFds) -> Result<Made, TapError> {
 fn bind_queue(config: &TapConfig, number: usize, fd: &OwnedFd) -> Result<(), TapError> {
     let name = config.host_name.as_str();
     let failed = |what| move |error| TapError::of(what, name, error);
-    let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    let mut flags = (if config.tun { libc::IFF_TUN } else { libc::IFF_TAP }) | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     if config.rx_queues > 1 {
         flags |= libc::IFF_MULTI_QUEUE;
     }
@@ -403,9 +435,9 @@ fn bind_queue(config: &TapConfig, number: usize, fd: &OwnedFd) -> Result<(), Tap
         Some(libc::EINVAL) if config.attach => TapError::Value {
             key: "attach",
             value: name.to_owned(),
-            expected: "a TAP device with as many queues (one, or several) as asked for".to_owned(),
+            expected: format!("a {} device with as many queues (one, or several) as asked for", config.called()),
         },
-        _ => TapError::of("making the TAP device", name, error),
+        _ => TapError::of(if config.tun { "making the TUN device" } else { "making the TAP device" }, name, error),
     })?;
     let mut offloads = 0;
     if config.gso || config.checksum_offload {
@@ -441,7 +473,9 @@ impl Port for Tap {
         self.taken = true;
         let queues = self.queues.iter().zip(&self.rx);
         Ok(queues
-            .map(|(queue, mailbox)| Box::new(TapRx::new(queue.clone(), mailbox.clone(), self.held)) as Box<dyn RxQueue>)
+            .map(|(queue, mailbox)| {
+                Box::new(TapRx::new(queue.clone(), mailbox.clone(), self.config.link(), self.held)) as Box<dyn RxQueue>
+            })
             .collect())
     }
 
@@ -458,7 +492,11 @@ impl Port for Tap {
     }
 
     fn mac(&self) -> Option<[u8; 6]> {
-        Some(self.mac)
+        (!self.config.tun).then_some(self.mac)
+    }
+
+    fn identity(&self) -> [u8; 6] {
+        self.mac
     }
 
     fn max_frame(&self) -> usize {
@@ -531,6 +569,9 @@ mod tests {
             (TapConfig { rx_size: Some(63), ..base.clone() }, "rx-ring-size 63"),
             (TapConfig { host_mtu: Some(67), ..base.clone() }, "host-mtu-size 67"),
             (TapConfig { host_addresses: vec![too_long], ..base.clone() }, "10.0.0.1/33"),
+            (TapConfig { tun: true, mac: Some([2; 6]), ..base.clone() }, "hw-addr 02:02:02:02:02:02"),
+            (TapConfig { tun: true, host_mac: Some([2; 6]), ..base.clone() }, "host-mac-addr 02:02:02:02:02:02"),
+            (TapConfig { tun: true, host_bridge: Some("br0".into()), ..base.clone() }, "host-bridge br0"),
             (TapConfig { host_namespace: Some("no-such-namespace".into()), ..base.clone() }, "host-ns no-such-namespace"),
         ] {
             let Err(error) = Tap::open(config, Arc::new(crate::rights::Direct)) else { panic!("{expected}: was made") };

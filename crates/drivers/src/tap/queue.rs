@@ -28,6 +28,7 @@ pub(super) struct TapRx {
     /// `None` only after the end.
     queue: Option<Queue>,
     mailbox: Arc<Mailbox<Queue>>,
+    link: LinkLayer,
     /// Header and frame as read.
     bytes: Vec<u8>,
     /// Header, length and next segment of the frame there, while it is being delivered.
@@ -37,8 +38,8 @@ pub(super) struct TapRx {
 }
 
 impl TapRx {
-    pub(super) fn new(queue: Queue, mailbox: Arc<Mailbox<Queue>>, taken_over: bool) -> Self {
-        Self { queue: Some(queue), mailbox, bytes: vec![0; VnetHeader::LEN + SUPER_MAX], pending: None, taken_over }
+    pub(super) fn new(queue: Queue, mailbox: Arc<Mailbox<Queue>>, link: LinkLayer, taken_over: bool) -> Self {
+        Self { queue: Some(queue), mailbox, link, bytes: vec![0; VnetHeader::LEN + SUPER_MAX], pending: None, taken_over }
     }
 
     fn take_up(&mut self) {
@@ -76,7 +77,7 @@ impl TapRx {
     fn deliver(&mut self, burst: &mut RxBurst<'_, '_>) -> bool {
         let Some((header, len, from)) = self.pending.take() else { return true };
         let frame = &mut self.bytes[VnetHeader::LEN..VnetHeader::LEN + len];
-        let delivery = deliver(frame, header, None, LinkLayer::Ethernet, from, |parts| {
+        let delivery = deliver(frame, header, None, self.link, from, |parts| {
             if burst.room() == 0 {
                 return false;
             }
@@ -174,7 +175,8 @@ impl TapTx {
     /// two places for header and head.
     fn join(&mut self, batch: &mut TxBatch<'_, '_>, from: usize, limit: FrameLimit) -> Option<(usize, SuperFrame)> {
         let end = batch.len();
-        if !self.device.gso || from + 1 >= end {
+        // What joins segments reads Ethernet headers.
+        if !self.device.gso || self.device.link == LinkLayer::Ip || from + 1 >= end {
             return None;
         }
         let first = run_of(batch, from, limit)?;

@@ -32,16 +32,21 @@ pub struct NewPair {
     pub host_name: String,
     /// Its namespace; the default one where absent.
     pub namespace: Option<String>,
-    /// Without Ethernet headers, which is not supported.
+    /// Without Ethernet headers, as the router's interface.
     pub tun: bool,
 }
 
-/// Why an interface cannot have a pair; its tags, where it can.
-fn tags_of(interface: &Interface) -> Result<Tags, OpError> {
+/// Why an interface cannot have such a pair; its tags, where it can.
+fn tags_of(interface: &Interface, tun: bool) -> Result<Tags, OpError> {
     let name = &interface.name;
     let refuse = |why: &str| Err(OpError::new(retval::INVALID_ARGUMENT, format!("{name} {why}")).key("interface").value(name));
-    if !interface.has_link_layer() {
-        return refuse("carries IP packets without Ethernet headers, and host interfaces have these");
+    if interface.has_link_layer() == tun {
+        let (is, remedy) = if tun {
+            ("has Ethernet headers, and a TUN host interface has none", "leave `tun' out")
+        } else {
+            ("carries IP packets without Ethernet headers, and a TAP host interface has these", "add `tun'")
+        };
+        return refuse(is).map_err(|error| error.remedy(remedy));
     }
     match &interface.kind {
         Kind::Local => refuse("has no packets"),
@@ -79,12 +84,8 @@ pub fn prepare(
     mut new: NewPair,
 ) -> Result<(Opening, impl FnOnce() -> Result<Tap, OpError> + Send + use<>), OpError> {
     let interface = router.interfaces.expect(new.phy).map_err(|error| interface_error(&error))?;
-    let tags = tags_of(interface)?;
+    let tags = tags_of(interface, new.tun)?;
     let (phy, state) = (interface.name.clone(), follow::Wanted::of(router, interface));
-    if new.tun {
-        let error = OpError::new(retval::UNSUPPORTED, "TUN host interfaces are not supported").key("tun");
-        return Err(error.remedy("leave the word out for a TAP"));
-    }
     let known = lcp(router)?;
     if known.pair(new.phy).is_some() {
         return Err(has_one(&phy));
@@ -99,7 +100,8 @@ pub fn prepare(
     }
     let config = TapConfig {
         host_namespace: new.namespace.clone(),
-        host_mac: Some(state.mac.0),
+        host_mac: state.mac.map(|mac| mac.0),
+        tun: new.tun,
         host_mtu: Some(state.mtu),
         host_up: state.up,
         gso: true,
@@ -117,6 +119,7 @@ pub fn prepare(
 /// The interface has gone or got a pair meanwhile; there are too many interfaces. Nothing has changed then.
 pub fn finish(router: &mut Router, opening: Opening, tap: Tap) -> Result<IfIndex, OpError> {
     let Opening { new, tags } = opening;
+    let tun = new.tun;
     let phy = &router.interfaces.expect(new.phy).map_err(|error| interface_error(&error))?.name;
     if lcp(router)?.pair(new.phy).is_some() {
         return Err(has_one(phy));
@@ -129,7 +132,8 @@ pub fn finish(router: &mut Router, opening: Opening, tap: Tap) -> Result<IfIndex
     let host = create_port_interface(router, &TAP, name, None, |_| Ok(tap))?.index();
     router.made_by_plugin(host);
     let host_ifindex = with_tap(router, host, |tap| tap.device().map_or(0, |device| device.index)).unwrap_or(0);
-    let pair = Pair { id, phy: new.phy, host, host_name: new.host_name, namespace: new.namespace, host_ifindex, gave_ip6: false };
+    let pair =
+        Pair { id, phy: new.phy, host, host_name: new.host_name, namespace: new.namespace, host_ifindex, tun, gave_ip6: false };
     if let Err(error) = connect(router, pair, tags) {
         forget(router, new.phy, None);
         if router.interfaces.get(host).is_some() {
@@ -166,8 +170,9 @@ pub(super) fn connect(router: &mut Router, mut pair: Pair, tags: Tags) -> Result
         let output = router.interfaces.expect(to).map_err(|error| interface_error(&error))?.output;
         router.graph.edge(from, output).map_err(|error| graph_error(&error))
     };
-    let to_host = Other { interface: host, slot: slot(router, nodes::PUNT, host)?, tags };
-    let to_phy = Other { interface: phy, slot: slot(router, nodes::HOST, phy)?, tags };
+    let has_link_layer = !pair.tun;
+    let to_host = Other { interface: host, slot: slot(router, nodes::PUNT, host)?, tags, has_link_layer };
+    let to_phy = Other { interface: phy, slot: slot(router, nodes::HOST, phy)?, tags, has_link_layer };
     let is_own = |address: &IpAddr| matches!(address, IpAddr::V6(a) if is_link_local(a.to_bits()));
     let had_ip6 = router.interfaces.get(phy).is_some_and(|i| i.addresses.iter().any(|(a, _)| is_own(a)));
     pair.gave_ip6 = !had_ip6;

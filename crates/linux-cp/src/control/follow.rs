@@ -21,7 +21,8 @@ const MTU: std::ops::RangeInclusive<u32> = 68..=65_521;
 /// The state that an interface's mirror is to have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    pub mac: MacAddr,
+    /// `None`: it has none, and neither has the mirror.
+    pub mac: Option<MacAddr>,
     pub mtu: u32,
     pub up: bool,
 }
@@ -29,20 +30,18 @@ pub(super) struct Wanted {
 impl Wanted {
     pub fn of(router: &Router, interface: &Interface) -> Self {
         let carried = router.interfaces.get(interface.parent).is_none_or(|parent| parent.admin_up);
-        Self { mac: interface.mac, mtu: interface.mtu.l3.clamp(*MTU.start(), *MTU.end()), up: interface.admin_up && carried }
+        let mac = Some(interface.mac).filter(|mac| !mac.is_zero());
+        Self { mac, mtu: interface.mtu.l3.clamp(*MTU.start(), *MTU.end()), up: interface.admin_up && carried }
     }
 
     fn change(self) -> HostChange {
-        HostChange { mac: Some(self.mac.0), mtu: Some(self.mtu), up: Some(self.up) }
+        HostChange { mac: self.mac.map(|mac| mac.0), mtu: Some(self.mtu), up: Some(self.up) }
     }
 }
 
 /// An address as the host interface has it. Link-local ones are of the whole link there.
 fn host_address(address: IpAddr, len: u8) -> HostAddress {
-    match address {
-        IpAddr::V6(a) if is_link_local(a.to_bits()) => HostAddress { address, prefix_len: 64 },
-        _ => HostAddress { address, prefix_len: len },
-    }
+    HostAddress { address, prefix_len: if is_own_link_local(&address) { 64 } else { len } }
 }
 
 /// Switches whether interfaces are written to Linux; on: as they are now.
@@ -78,8 +77,26 @@ pub(super) fn mirror(router: &mut Router, phy: IfIndex) {
     let Ok(known) = lcp(router) else { return };
     if known.sync {
         write(router, phy);
+    } else {
+        give_link_local(router, phy);
     }
     pair_subs(router, phy);
+}
+
+/// Linux makes the link-local address of a TAP from its MAC address, which is the interface's. A TUN device gets it from us.
+fn give_link_local(router: &mut Router, phy: IfIndex) {
+    if !pair(router, phy).is_some_and(|pair| pair.tun) {
+        return;
+    }
+    let Some(interface) = router.interfaces.get(phy) else { return };
+    let own: Vec<_> = interface.addresses.iter().copied().filter(|(address, _)| is_own_link_local(address)).collect();
+    for (address, len) in own {
+        set_address(router, phy, host_address(address, len), true);
+    }
+}
+
+fn is_own_link_local(address: &IpAddr) -> bool {
+    matches!(address, IpAddr::V6(a) if is_link_local(a.to_bits()))
 }
 
 fn pair(router: &Router, phy: IfIndex) -> Option<Pair> {
@@ -143,6 +160,7 @@ pub(super) fn on_event(router: &mut Router, event: &IfEvent) {
     let Ok(known) = lcp(router) else { return };
     let (sync, auto) = (known.sync && !router.host_interfaces().is_host_change(), known.auto_sub);
     let has = |index: &IfIndex| known.pair(*index).is_some();
+    let is_tun = |index: &IfIndex| known.pair(*index).is_some_and(|pair| pair.tun);
     match *event {
         IfEvent::Created(index) if auto => {
             let parent = router.interfaces.get(index).filter(|i| matches!(i.kind, Kind::Sub(_))).map(|i| i.parent);
@@ -169,7 +187,7 @@ pub(super) fn on_event(router: &mut Router, event: &IfEvent) {
             let Some(mac) = router.interfaces.get(index).map(|i| i.mac.0) else { return };
             set_host(router, index, HostChange { mac: Some(mac), ..HostChange::default() });
         }
-        IfEvent::Address(index, address, len, add) if sync && has(&index) => {
+        IfEvent::Address(index, address, len, add) if has(&index) && (sync || is_tun(&index) && is_own_link_local(&address)) => {
             set_address(router, index, host_address(address, len), add);
         }
         IfEvent::Device(host) => renew(router, host),

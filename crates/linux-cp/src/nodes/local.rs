@@ -6,7 +6,7 @@ use quiver_net::local::{LocalTakers, upper_layer};
 use quiver_wire::ipv4::IpProtocol;
 
 use super::{Copier, Pairs};
-use crate::table::ETHERNET;
+use crate::table::Other;
 
 drop_reasons! {
     /// What is counted.
@@ -92,7 +92,7 @@ impl Node for Local {
         if packet.has(flags::LOCAL) {
             return on;
         }
-        let Some(back) = self.pairs.get().host_of(packet.rx_if()).map(|host| ETHERNET + host.tags.len()) else { return on };
+        let Some(back) = self.pairs.get().host_of(packet.rx_if()).map(Other::header_len) else { return on };
         match self.whose(&packet) {
             Whose::Router => on,
             Whose::Linux => {

@@ -10,9 +10,12 @@
 
 use std::ops::Range;
 
-const HEADER: usize = 4;
-const VERSION: u8 = 1;
-const NETLINK: u8 = 1;
+/// Bytes in front of a frame's messages.
+pub const HEADER: usize = 4;
+/// The stream's version.
+pub const VERSION: u8 = 1;
+/// The kind of frames that have messages of netlink.
+pub const NETLINK: u8 = 1;
 /// Longest frame.
 pub const FRAME_MOST: usize = u16::MAX as usize;
 

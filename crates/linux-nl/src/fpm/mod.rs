@@ -14,12 +14,14 @@
 //! The reader's thread does all of it, without waiting: so many bytes, then the kernel's messages, then changes.
 
 pub mod frame;
+mod write;
 
 use std::io::{self, Read as _};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use quiver_net::restart::Round;
 use rustix::net::{bind, listen, sockopt};
 
 use crate::figures::FpmFigures;
@@ -35,6 +37,8 @@ pub const HOLD_TIME: u32 = 120;
 pub const HOLD_TIME_MOST: u32 = 86_400;
 /// Reads between two looks at other work.
 const READS: usize = 16;
+/// Most bytes that are kept for a process that takes over: it loads for seconds, and a daemon may send a million routes meanwhile.
+const SINCE_MOST: usize = 16 << 20;
 /// Connections that may wait.
 const BACKLOG: i32 = 4;
 
@@ -58,6 +62,8 @@ pub fn parse_address(text: &str) -> Option<SocketAddrV4> {
 /// The operating system's.
 pub fn listener(fd: OwnedFd, address: SocketAddrV4) -> io::Result<TcpListener> {
     sockopt::set_socket_reuseaddr(&fd, true)?;
+    // A process that takes over listens before the one that runs has ended.
+    sockopt::set_socket_reuseport(&fd, true)?;
     // A namespace's loopback has no address until it is up.
     sockopt::set_ip_freebind(&fd, true)?;
     bind(&fd, &address)?;
@@ -87,12 +93,22 @@ pub struct Fpm {
     deadline: Option<Instant>,
     buffer: Box<[u8]>,
     figures: FpmFigures,
+    /// Frames since the routes were saved for another process that may take over; as long as they are not too many.
+    since_saved: Option<Vec<u8>>,
 }
 
 impl Default for Fpm {
     fn default() -> Self {
         let buffer = vec![0; FRAME_MOST].into();
-        Self { listener: None, connection: None, hold: Duration::ZERO, deadline: None, buffer, figures: FpmFigures::default() }
+        Self {
+            listener: None,
+            connection: None,
+            hold: Duration::ZERO,
+            deadline: None,
+            buffer,
+            figures: FpmFigures::default(),
+            since_saved: None,
+        }
     }
 }
 
@@ -211,21 +227,61 @@ impl Fpm {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         while let Some(frame) = connection.frames.next_frame() {
             let frame = frame?;
-            self.figures.frames += 1;
-            for envelope in Envelopes::new(frame) {
-                self.figures.messages += 1;
-                let Ok(message) = envelope.and_then(|envelope| Message::parse(&envelope)) else {
-                    self.figures.malformed += 1;
-                    continue;
-                };
-                match push(rib, message) {
-                    Taken::Yes => {}
-                    Taken::NotMeant => self.figures.ignored += 1,
-                    Taken::TooMuch => self.figures.too_many += 1,
+            take_frame(&mut self.figures, rib, frame);
+            if let Some(since) = &mut self.since_saved {
+                write::frame(since, frame);
+                if since.len() > SINCE_MOST {
+                    self.since_saved = None;
                 }
             }
         }
         Ok(())
+    }
+
+    /// What another process needs that takes over: all routes and objects; the last time, what has come since. As frames, as a daemon
+    /// would send them. Nothing, where too much has come: the daemon says all of it again.
+    pub fn save(&mut self, rib: &Rib, round: Round) -> Vec<u8> {
+        match round {
+            Round::Ahead => {
+                self.since_saved = Some(Vec::new());
+                write::all(rib)
+            }
+            Round::Last => self.since_saved.take().unwrap_or_default(),
+        }
+    }
+
+    /// Takes up what the process before has saved. The routes stay for the hold time, until the daemon has connected and said them
+    /// again. What a daemon has said to this process counts for more.
+    pub fn restore(&mut self, bytes: &[u8], rib: &mut Rib) {
+        if self.figures.connections > 0 {
+            return;
+        }
+        let mut frames = Frames::default();
+        for piece in bytes.chunks(FRAME_MOST) {
+            frames.push(piece);
+            while let Some(Ok(frame)) = frames.next_frame() {
+                take_frame(&mut self.figures, rib, frame);
+            }
+        }
+        rib.settle_pushed();
+        self.start_hold(rib);
+    }
+}
+
+/// Takes the messages of a frame.
+fn take_frame(figures: &mut FpmFigures, rib: &mut Rib, frame: &[u8]) {
+    figures.frames += 1;
+    for envelope in Envelopes::new(frame) {
+        figures.messages += 1;
+        let Ok(message) = envelope.and_then(|envelope| Message::parse(&envelope)) else {
+            figures.malformed += 1;
+            continue;
+        };
+        match push(rib, message) {
+            Taken::Yes => {}
+            Taken::NotMeant => figures.ignored += 1,
+            Taken::TooMuch => figures.too_many += 1,
+        }
     }
 }
 

@@ -12,8 +12,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::entry::{PUSHED, Stored};
-use super::{Key, Rib, router_table};
+use super::{Key, Rib, TABLE_0, router_table};
 use crate::message::{NextHop, Route, Target};
+use quiver_wire::IpPrefix;
 
 /// Most routes: some four times the Internet's.
 const ROUTES: u64 = 4_000_000;
@@ -23,6 +24,19 @@ const HOPS: usize = 1 << 20;
 const OBJECTS: usize = 1 << 16;
 /// Most members of a group, and next hops of a route: what FRR can have.
 const MEMBERS: usize = 256;
+
+/// A route that was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct PushedRoute<'a> {
+    /// The kernel's table.
+    pub table: u32,
+    /// Destination.
+    pub prefix: IpPrefix,
+    /// Who made it.
+    pub protocol: u8,
+    /// Where it leads.
+    pub target: &'a Target,
+}
 
 /// It would be more than the router keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +53,11 @@ pub struct Pushed {
     object_seen: HashMap<u32, u8>,
     /// Objects have changed, and what leads to them is to be resolved.
     is_dirty: bool,
+}
+
+/// One of the kernel's tables for a table of the router.
+fn kernel_table(table: u32) -> u32 {
+    if table == 0 { TABLE_0[1] } else { table }
 }
 
 impl Pushed {
@@ -181,6 +200,20 @@ impl Rib {
     /// How many these are.
     pub fn pushed_routes(&self) -> u64 {
         self.pushed.by_protocol.values().sum()
+    }
+
+    /// Each of them.
+    pub fn all_pushed_routes(&self) -> impl Iterator<Item = PushedRoute<'_>> {
+        self.entries.iter().filter_map(|(key, entry)| {
+            let route = entry.routes().first().filter(|route| route.rank == PUSHED)?;
+            let (prefix, target) = (key.prefix()?, self.targets.target(route.target)?);
+            Some(PushedRoute { table: kernel_table(key.table), prefix, protocol: route.protocol, target })
+        })
+    }
+
+    /// Each object that was sent, by its number.
+    pub fn all_pushed_objects(&self) -> impl Iterator<Item = (u32, &NextHop)> {
+        self.around.pushed_objects.iter().map(|(id, object)| (*id, object))
     }
 
     /// How many of them this connection has not sent.

@@ -31,10 +31,10 @@ fn sessions_go_on_with_ages_states_and_counts() {
             old.h.inject(old.inside, &from_inside(2 + (port % 9) as u8).udp(1000 + port, 9).build());
         }
         assert_eq!(old.h.run().len(), 200);
-        let ahead = old.h.router.snapshot();
+        let ahead = old.h.router.snapshot(Round::Ahead);
         old.out(from_inside(3).udp(5000, 9));
         run(&mut old.h, "nat44 del session in 10.0.0.2:1000 udp external-host 203.0.113.9:9");
-        let last = old.h.router.snapshot();
+        let last = old.h.router.snapshot(Round::Last);
 
         let mut new = Bed::new(workers, CONFIG);
         assert_eq!(restored(&mut new.h, &ahead, Round::Ahead), Ok(200));
@@ -52,7 +52,7 @@ fn sessions_go_on_with_ages_states_and_counts() {
 fn another_number_of_threads_begins_anew() {
     let mut old = Bed::new(1, CONFIG);
     old.out(from_inside(2).udp(1000, 9));
-    let bytes = old.h.router.snapshot();
+    let bytes = old.h.router.snapshot(Round::Ahead);
     let mut new = Bed::new(2, CONFIG);
     assert_eq!(restored(&mut new.h, &bytes, Round::Last), Ok(0));
     assert_eq!(new.sessions(), 0);
@@ -62,12 +62,12 @@ fn another_number_of_threads_begins_anew() {
 fn damaged_sessions_cost_the_sessions_alone() {
     let mut old = Bed::new(0, CONFIG);
     old.out(from_inside(2).udp(1000, 9));
-    let whole = old.h.router.snapshot();
+    let whole = old.h.router.snapshot(Round::Ahead);
     let section = sections(&whole).unwrap().into_iter().find(|s| s.name == "nat44 sessions").unwrap();
     // Every byte of the section wrong in turn, with a checksum that is right.
     for at in 0..section.bytes.len() {
         let mut new = Bed::new(0, CONFIG);
-        let mut save = Save::default();
+        let mut save = Save::new(Round::Ahead);
         for other in sections(&whole).unwrap() {
             let mut bytes = other.bytes.to_vec();
             if other.name == section.name {

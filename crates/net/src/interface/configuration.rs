@@ -277,7 +277,7 @@ fn links(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     }
     let mtu = interface.mtu;
     // One that follows the device does so again.
-    let follows = |mtu: u32, max_frame: u32| mtu + 14 == max_frame;
+    let follows = |mtu: u32, max_frame: u32| mtu + interface.link_header_len() == max_frame;
     let first = &parent.origin;
     let as_made = mtu.l3 == first.mtu || (follows(first.mtu, first.max_frame) && follows(mtu.l3, interface.max_frame));
     let kinds = [

@@ -93,7 +93,7 @@ mod tests {
         old.router.delete_interface(first).unwrap();
         old.router.graph.interfaces().rx.add(0, second.0, 7, 700);
         old.router.graph.interfaces().drops.add(0, second.0, 3);
-        let (bytes, numbers) = (old.router.snapshot(), old.router.interfaces.numbers_by_name());
+        let (bytes, numbers) = (old.router.snapshot(Round::Ahead), old.router.interfaces.numbers_by_name());
 
         let mut new = Harness::new();
         new.router.interfaces.reserve_numbers(numbers);

@@ -92,9 +92,10 @@ impl Router {
         if state.present && state.max_frame as u32 != old_max {
             let interface = self.interface_mut(index)?;
             interface.max_frame = state.max_frame as u32;
-            let most = interface.max_frame.saturating_sub(14);
+            let header = interface.link_header_len();
+            let most = interface.max_frame.saturating_sub(header);
             // An MTU that followed the device follows it again; one that the user has set smaller stays.
-            let followed = mtu.l3 + 14 == old_max;
+            let followed = mtu.l3 + header == old_max;
             if followed || mtu.l3 > most {
                 self.set_mtu(index, Mtu { l3: most.min(MTU_MAX), ..mtu })?;
             }
@@ -138,7 +139,7 @@ impl Router {
     /// No such interface, or sizes that the device or the protocol do not allow.
     pub fn set_mtu(&mut self, index: IfIndex, mtu: Mtu) -> Result<(), InterfaceError> {
         let interface = self.interface_mut(index)?;
-        let most = interface.max_frame.saturating_sub(14).min(MTU_MAX);
+        let most = interface.max_frame.saturating_sub(interface.link_header_len()).min(MTU_MAX);
         for (what, value, least) in
             [("mtu", mtu.l3, 64), ("ip4 mtu", mtu.ip4, 68), ("ip6 mtu", mtu.ip6, 1280), ("mpls mtu", mtu.mpls, 64)]
         {

@@ -330,7 +330,7 @@ impl Router {
         if has {
             return Ok(());
         }
-        let address = interface.mac.link_local();
+        let address = interface.link_local();
         self.add_address(index, address.into(), 128)
     }
 

@@ -27,7 +27,7 @@ pub(crate) fn addresses_of(interface: &str) -> String {
 
 fn addresses(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
     let Some(interface) = router.interfaces.get(*index) else { return };
-    let derived: IpAddr = interface.mac.link_local().into();
+    let derived: IpAddr = interface.link_local().into();
     let set = |address, len, remove| {
         let interface = named(interface);
         SetAddress { interface, address: Some(address), len: Some(len), remove, all: false }

@@ -95,7 +95,7 @@ mod tests {
             hear(&mut old, x, n, host_mac(n));
         }
         old.router.add_neighbor(x, address(9), host_mac(9), true, false).unwrap();
-        let ahead = old.router.snapshot();
+        let ahead = old.router.snapshot(Round::Ahead);
         let (mut new, y) = bed();
         new.router.restore(&ahead, Round::Ahead).unwrap();
         assert_eq!(known(&new).len(), 6, "static ones are configuration");
@@ -104,7 +104,7 @@ mod tests {
         old.router.remove_neighbor(x, address(3)).unwrap();
         hear(&mut old, x, 10, host_mac(10));
         old.router.remove_neighbor(x, address(9)).unwrap();
-        let last = old.router.snapshot();
+        let last = old.router.snapshot(Round::Last);
         new.router.restore(&last, Round::Last).unwrap();
         assert_eq!((x, known(&new)), (y, known(&old)));
         let adjacency = new.router.find_adjacency(y, address(2)).and_then(|a| new.router.adjacency_info(a)).unwrap();
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn neighbours_of_interfaces_that_are_gone_and_odd_addresses_are_left_out() {
-        let mut save = Save::default();
+        let mut save = Save::new(Round::Ahead);
         save.section("names", 1, |save| {
             save.u64(1).u32(7).text("x0").u64(0).u64(0);
         });

@@ -13,6 +13,8 @@ use std::net::IpAddr;
 
 use quiver_wire::MacAddr;
 
+use super::Round;
+
 /// How a snapshot begins.
 pub const MAGIC: &[u8; 16] = b"quiver-snapshot\n";
 /// Version of the format of the whole; sections have versions of their own.
@@ -54,18 +56,23 @@ pub struct Damaged;
 #[derive(Debug)]
 pub struct Save {
     bytes: Vec<u8>,
-}
-
-impl Default for Save {
-    fn default() -> Self {
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&[0; 8]);
-        Self { bytes }
-    }
+    round: Round,
 }
 
 impl Save {
+    /// A snapshot for this time of loading.
+    pub fn new(round: Round) -> Self {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[0; 8]);
+        Self { bytes, round }
+    }
+
+    /// Which time this will be loaded: what was said ahead need not be said again.
+    pub fn round(&self) -> Round {
+        self.round
+    }
+
     /// Writes a section.
     pub fn section(&mut self, name: &str, version: u16, write: impl FnOnce(&mut Self)) {
         let name = &name.as_bytes()[..name.len().min(255)];
@@ -294,7 +301,7 @@ mod tests {
     use super::*;
 
     fn snapshot() -> Vec<u8> {
-        let mut save = Save::default();
+        let mut save = Save::new(Round::Ahead);
         save.section("first", 3, |save| {
             save.u8(1).u16(2).u32(3).u64(4).text("five").mac(MacAddr([6; 6]));
             save.ip(IpAddr::from([10, 0, 0, 7])).ip("2001:db8::8".parse().unwrap());
@@ -341,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_section_that_goes_beyond_the_end_is_found_though_the_checksum_is_right() {
-        let mut save = Save::default();
+        let mut save = Save::new(Round::Ahead);
         save.section("s", 1, |save| {
             save.u32(7);
         });

@@ -154,6 +154,44 @@ fn routes_of_frr_come_by_its_forwarding_plane_manager_and_are_held_when_zebra_is
 }
 
 #[test]
+fn routes_of_the_forwarding_plane_manager_outlive_the_process_of_the_router() {
+    let Some(_scenario) = Scenario::begin(&["bird", Frr::PROGRAM, "ping"]) else { return };
+    let mut scene = Scene::new();
+    scene.router.cli("lcp fpm listen 127.0.0.1:2620 hold-time 3600").unwrap();
+    let _other = scene.bird(&scene.peer, "theirs", &peer_configuration());
+    let zebra = "fpm address 127.0.0.1 port 2620\n";
+    let words = "-M dplane_fpm_nl";
+    let mut frr = frr(&scene, zebra, words);
+    let shows = |scene: &Scene, text: &str| scene.router.cli("show lcp fpm").unwrap().contains(text);
+    eventually("BGP's routes by FPM", BOUND, || shows(&scene, &format!("bgp {NETWORKS}")) && shows(&scene, "ospf "));
+    // zebra is connected: the new process has its routes, and zebra comes to it and confirms them.
+    scene.router.take_over(&scene.middle, None).unwrap();
+    assert_eq!(scene.has_networks(), NETWORKS, "from the first packet on");
+    assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "by FRR's route");
+    let report = scene.router.cli("show restart").unwrap();
+    assert!(report.contains("routes of FPM"), "{report}");
+    eventually("zebra is connected to the new process", BOUND, || {
+        shows(&scene, "connected from 127.0.0.1") && shows(&scene, "hold time: 0 routes that are not sent again go in")
+    });
+    // Nobody is there to say them again: the process after that has them still.
+    kill(&mut frr, ["zebra", "bgpd", "ospfd"]);
+    remove_from_kernel(&scene.linux);
+    eventually("the connection ends", BOUND, || shows(&scene, ": listening"));
+    scene.router.take_over(&scene.middle, None).unwrap();
+    assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "while FRR is dead");
+    assert_eq!(scene.has_networks(), NETWORKS);
+    assert!(shows(&scene, "routes that are not sent again go in"), "they are held for the hold time");
+    let drift = scene.router.cli("show lcp drift").unwrap();
+    assert!(drift.contains("no difference"), "{drift}");
+    start(&mut frr, zebra, words);
+    eventually("all is sent again", BOUND, || shows(&scene, "hold time: 0 routes that are not sent again go in"));
+    scene.router.cli("lcp fpm listen 127.0.0.1:2620 hold-time 1").unwrap();
+    eventually("the hold time passes", BOUND, || !shows(&scene, "hold time: "));
+    assert!(shows(&scene, &format!("bgp {NETWORKS}")) && shows(&scene, " 0 malformed"));
+    assert_buffers_are_back(&scene.router);
+}
+
+#[test]
 fn ipv6_routes_of_frr_come_by_its_forwarding_plane_manager() {
     let Some(_scenario) = Scenario::begin(&["bird", Frr::PROGRAM, "ping"]) else { return };
     let scene = Scene::with_ip6();

@@ -302,3 +302,59 @@ fn what_linux_is_told_holds_for_the_router_without_an_echo() {
     eventually("the address is gone", BOUND, || !shows("show interface addr", "10.0.1.1/24"));
     assert_buffers_are_back(&router);
 }
+
+/// Two routers whose link is memif without Ethernet headers; what each of them has of Linux is by a TUN device there.
+#[test]
+fn an_interface_without_ethernet_headers_has_a_tun_device_in_linux() {
+    let Some(_scenario) = Scenario::begin(&["ping", "iperf3"]) else { return };
+    let middle = Host::new("router").unwrap();
+    let linux = ["left", "right"].map(|name| Host::new(name).unwrap());
+    let keepers = linux.each_ref().map(|host| host.background("sleep 86400").unwrap());
+    let routers = [0, 1].map(|_| Router::start(&middle, "cpu { workers 1 }").expect("router"));
+    let socket = routers[0].folder().join("link.sock");
+    for (n, (router, role)) in routers.iter().zip(["master", "slave"]).enumerate() {
+        let commands = format!(
+            "create memif socket id 1 filename {}\ncreate interface memif id 0 socket-id 1 mode ip {role}\n\
+             set interface state memif1/0 up\nset interface ip address memif1/0 10.0.9.{}/30\n\
+             set interface ip address memif1/0 2001:db8:9::{}/64\nlcp lcp-sync on",
+            socket.display(),
+            n + 1,
+            n + 1,
+        );
+        router.script(&commands).expect("configuration");
+    }
+    let create = |n: usize| format!("lcp create memif1/0 host-if e0 netns pid:{}", keepers[n].pid());
+    let error = routers[0].cli(&create(0)).unwrap_err();
+    assert!(error.contains("add `tun'") && !error.contains('\n'), "{error}");
+    for (n, router) in routers.iter().enumerate() {
+        router.cli(&format!("{} tun", create(n))).unwrap();
+        let text = router.cli("show lcp").unwrap();
+        assert!(text.contains(" memif1/0 tap4096 e0 ") && text.contains(" type tun "), "{text}");
+    }
+    let address = |n: usize| linux[n].run("ip -o addr show dev e0", BOUND).unwrap().expect("ip addr");
+    for n in [0, 1] {
+        // The kernel makes no link-local address of its own.
+        eventually("Linux has the addresses", BOUND, || {
+            let text = address(n);
+            text.contains(&format!("10.0.9.{}/30", n + 1)) && text.matches("fe80:").count() == 1
+        });
+    }
+    let link_local = |n: usize| address(n).split_whitespace().find(|w| w.starts_with("fe80:")).map(|w| w.replace("/64", "%e0"));
+    assert_ne!(link_local(0), link_local(1), "both ends of a link differ");
+    for to in ["10.0.9.2", "2001:db8:9::2", &link_local(1).expect("an address")] {
+        assert!(linux[0].reaches(to, 3).unwrap(), "{to}");
+    }
+    // A route of Linux by the device, without a gateway, holds for the router: its own packets follow it, too.
+    routers[1].cli("set interface ip address memif1/0 10.7.0.1/32").unwrap();
+    linux[0].ip("route add 10.7.0.0/24 dev e0").unwrap();
+    eventually("the route is the router's", BOUND, || routers[0].cli("show ip fib 10.7.0.1").unwrap().contains("memif1/0"));
+    assert!(linux[0].reaches("10.7.0.1", 3).unwrap(), "Linux to an address behind the link");
+    for line in ["-c 10.0.9.2 -n 16M", "-c 10.0.9.2 -n 16M -R", "-c 2001:db8:9::2 -n 16M"] {
+        iperf3(&linux[0], &linux[1], line);
+    }
+    let configuration = routers[0].cli("show configuration").unwrap();
+    assert!(configuration.contains("lcp create memif1/0 host-if e0") && configuration.contains(" tun"), "{configuration}");
+    routers.iter().for_each(assert_buffers_are_back);
+    routers[0].cli("lcp delete memif1/0").unwrap();
+    eventually("the device goes with the pair", BOUND, || !linux[0].run("ip link show e0", BOUND).unwrap().success());
+}

@@ -20,7 +20,7 @@ pub struct Scene {
     pub linux: Host,
     pub peer: Host,
     pub router: Router,
-    middle: Host,
+    pub middle: Host,
     /// By which the router finds the namespace.
     keeper: Guard,
 }

@@ -182,7 +182,8 @@ fn dump_taps(router: &mut Router, m: SwInterfaceTapV2Dump, send: &mut dyn FnMut(
         let on = |on: bool, flag: TapFlags| if on { flag.0 } else { 0 };
         let flags = on(tap.gso_enabled, TapFlags::TAP_API_FLAG_GSO)
             | on(tap.csum_enabled, TapFlags::TAP_API_FLAG_CSUM_OFFLOAD)
-            | on(tap.persist, TapFlags::TAP_API_FLAG_PERSIST);
+            | on(tap.persist, TapFlags::TAP_API_FLAG_PERSIST)
+            | on(tap.tun, TapFlags::TAP_API_FLAG_TUN);
         let mac = tap.host_mac.as_ref().and_then(|mac| mac.parse::<quiver_wire::MacAddr>().ok());
         send(&SwInterfaceTapV2Details {
             sw_if_index: tap.sw_if_index,

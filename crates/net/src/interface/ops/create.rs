@@ -12,7 +12,7 @@ use super::slices::{MANY, Making, Removing};
 use super::{interface_error, resolve};
 use crate::Router;
 use crate::files::Elsewhere;
-use crate::interface::{InterfaceKind, Kind, NewInterface, SubMatch, Tx, VLAN_MAX, VlanId};
+use crate::interface::{ETHERNET_HEADER, InterfaceKind, Kind, NewInterface, SubMatch, Tx, VLAN_MAX, VlanId};
 
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.declare::<CreateLoopback>().declare::<DeleteInterface>().declare::<CreateSub>();
@@ -138,14 +138,13 @@ fn add_port_interface<P: Port + 'static>(
     mtu: Option<u32>,
     port: P,
 ) -> Result<CreatedInterface, OpError> {
-    /// Bytes of an Ethernet header: the difference between frames and layer-3 packets.
-    const ETHERNET_HEADER: u32 = 14;
+    let header = if port.mac().is_some() { ETHERNET_HEADER } else { 0 };
     let max_frame = port.max_frame() as u32;
     let new = NewInterface {
         name: name.name,
         kind: Kind::Device(kind),
         mac: port.mac().map_or(MacAddr::ZERO, MacAddr),
-        mtu: mtu.unwrap_or(max_frame.saturating_sub(ETHERNET_HEADER)),
+        mtu: mtu.unwrap_or(max_frame.saturating_sub(header)),
         max_frame,
         tx: Tx::Port(Box::new(port)),
     };

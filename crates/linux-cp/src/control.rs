@@ -37,7 +37,7 @@ pub struct Pair {
     pub namespace: Option<String>,
     /// Its number there.
     pub host_ifindex: u32,
-    /// The host interface carries IP packets without Ethernet headers, as its interface does.
+    /// The host interface carries IP packets without Ethernet headers.
     pub tun: bool,
     /// The pair has given the interface IPv6.
     gave_ip6: bool,

@@ -104,7 +104,7 @@ request! {
         pub host_if: String = "host-if <name>",
         /// Network namespace of the host interface; the default one where absent.
         pub netns: Option<String> = "netns <netns>",
-        /// Without Ethernet headers: the host interface of an interface that has none either.
+        /// Without Ethernet headers: a TUN device. An interface that has none itself needs it.
         pub tun: bool = "tun",
     }
 }

@@ -53,19 +53,20 @@ impl Tags {
 pub struct Other {
     /// The interface there.
     pub interface: IfIndex,
-    /// Slot of the node that sends there, which leads to its output node.
+    /// Slot of the node that sends there, which leads to its output node. What comes from a TUN device and needs an Ethernet header is
+    /// routed: by the slot of `ip-input`.
     pub slot: Verdict,
     /// Tags that frames have on the router's side and do not have on the side of Linux.
     pub tags: Tags,
-    /// Frames have Ethernet headers.
-    pub has_link_layer: bool,
+    /// Towards Linux: it gets no Ethernet headers. From Linux: packets are routed.
+    pub tun: bool,
 }
 
 impl Other {
-    /// Bytes in front of the IP header on the router's side.
+    /// Bytes in front of the IP header that Linux gets, too.
     #[inline(always)]
     pub const fn header_len(&self) -> usize {
-        if self.has_link_layer { ETHERNET + self.tags.len() } else { 0 }
+        if self.tun { 0 } else { ETHERNET + self.tags.len() }
     }
 }
 
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn both_sides_find_each_other_until_they_are_forgotten() {
         let (phy, host) = (IfIndex(1), IfIndex(2));
-        let other = |interface| Other { interface, slot: Verdict::slot(3), tags: Tags::default(), has_link_layer: true };
+        let other = |interface| Other { interface, slot: Verdict::slot(3), tags: Tags::default(), tun: false };
         let mut table = PairTable::default();
         table.set_host(phy, Some(other(host)));
         table.set_phy(host, Some(other(phy)));

@@ -203,7 +203,6 @@ fn mistakes_are_one_line_and_leave_nothing() {
         ("lcp create x2 host-if e0", "x2 is the host side of a pair"),
         ("lcp create x3", "host-if"),
         ("lcp create x3 host-if a-name-that-is-too-long", "host-if-name"),
-        ("lcp create x3 host-if e0 tun", "leave `tun' out"),
         ("lcp create x3 host-if e0 netns no-such-namespace", "no-such-namespace"),
         ("lcp create x3 host-if e0 netns a-name-of-a-namespace-that-is-too-long", "netns"),
         ("lcp create x1.10 host-if e0", "exact-match"),

@@ -22,7 +22,7 @@ use lookup::{LookupIn, RunCounter, Tables};
 
 mod address;
 pub(crate) mod api;
-pub(crate) mod bare;
+pub mod bare;
 pub(crate) mod configuration;
 mod egress;
 mod ends;

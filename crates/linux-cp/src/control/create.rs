@@ -9,6 +9,7 @@ use quiver_drivers::tap::{Tap, TapConfig, TapError};
 use quiver_graph::IfIndex;
 use quiver_net::interface::ops::{NewName, create_port_interface, interface_error};
 use quiver_net::interface::{InterfaceKind, Kind, SubMatch, VlanId};
+use quiver_net::ip;
 use quiver_net::ops::graph_error;
 use quiver_net::{Interface, Router};
 use quiver_wire::ipv6::address::is_link_local;
@@ -32,7 +33,7 @@ pub struct NewPair {
     pub host_name: String,
     /// Its namespace; the default one where absent.
     pub namespace: Option<String>,
-    /// Without Ethernet headers, as the router's interface.
+    /// Without Ethernet headers: a TUN device.
     pub tun: bool,
 }
 
@@ -40,13 +41,9 @@ pub struct NewPair {
 fn tags_of(interface: &Interface, tun: bool) -> Result<Tags, OpError> {
     let name = &interface.name;
     let refuse = |why: &str| Err(OpError::new(retval::INVALID_ARGUMENT, format!("{name} {why}")).key("interface").value(name));
-    if interface.has_link_layer() == tun {
-        let (is, remedy) = if tun {
-            ("has Ethernet headers, and a TUN host interface has none", "leave `tun' out")
-        } else {
-            ("carries IP packets without Ethernet headers, and a TAP host interface has these", "add `tun'")
-        };
-        return refuse(is).map_err(|error| error.remedy(remedy));
+    if !interface.has_link_layer() && !tun {
+        let refused = refuse("carries IP packets without Ethernet headers, and a TAP host interface has these");
+        return refused.map_err(|error| error.remedy("add `tun'"));
     }
     match &interface.kind {
         Kind::Local => refuse("has no packets"),
@@ -100,7 +97,7 @@ pub fn prepare(
     }
     let config = TapConfig {
         host_namespace: new.namespace.clone(),
-        host_mac: state.mac.map(|mac| mac.0),
+        host_mac: state.mac.filter(|_| !new.tun).map(|mac| mac.0),
         tun: new.tun,
         host_mtu: Some(state.mtu),
         host_up: state.up,
@@ -164,15 +161,23 @@ fn driver_error(error: &TapError) -> OpError {
 /// Lets packets pass between the two interfaces of a new pair.
 pub(super) fn connect(router: &mut Router, mut pair: Pair, tags: Tags) -> Result<(), OpError> {
     let (phy, host) = (pair.phy, pair.host);
-    let slot = |router: &mut Router, node: &str, to: IfIndex| {
-        let no_node = || OpError::new(retval::NO_SUCH_NODE, format!("no node {node}"));
-        let from = router.graph.node(node).ok_or_else(no_node)?;
-        let output = router.interfaces.expect(to).map_err(|error| interface_error(&error))?.output;
-        router.graph.edge(from, output).map_err(|error| graph_error(&error))
+    // To the output of an interface, or to where packets are routed.
+    let slot = |router: &mut Router, node: &str, to: Option<IfIndex>| {
+        let named = |router: &Router, node: &str| {
+            router.graph.node(node).ok_or_else(|| OpError::new(retval::NO_SUCH_NODE, format!("no node {node}")))
+        };
+        let from = named(router, node)?;
+        let to = match to {
+            Some(to) => router.interfaces.expect(to).map_err(|error| interface_error(&error))?.output,
+            None => named(router, ip::bare::NODE)?,
+        };
+        router.graph.edge(from, to).map_err(|error| graph_error(&error))
     };
-    let has_link_layer = !pair.tun;
-    let to_host = Other { interface: host, slot: slot(router, nodes::PUNT, host)?, tags, has_link_layer };
-    let to_phy = Other { interface: phy, slot: slot(router, nodes::HOST, phy)?, tags, has_link_layer };
+    // A TUN device's packets have no tags: nothing is to be taken out or put in.
+    let (tun, tags) = (pair.tun, if pair.tun { Tags::default() } else { tags });
+    let is_routed = tun && router.interfaces.get(phy).is_some_and(|phy| phy.has_link_layer());
+    let to_host = Other { interface: host, slot: slot(router, nodes::PUNT, Some(host))?, tags, tun };
+    let to_phy = Other { interface: phy, slot: slot(router, nodes::HOST, (!is_routed).then_some(phy))?, tags, tun: is_routed };
     let is_own = |address: &IpAddr| matches!(address, IpAddr::V6(a) if is_link_local(a.to_bits()));
     let had_ip6 = router.interfaces.get(phy).is_some_and(|i| i.addresses.iter().any(|(a, _)| is_own(a)));
     pair.gave_ip6 = !had_ip6;

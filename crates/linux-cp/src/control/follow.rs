@@ -21,7 +21,7 @@ const MTU: std::ops::RangeInclusive<u32> = 68..=65_521;
 /// The state that an interface's mirror is to have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// `None`: it has none, and neither has the mirror.
+    /// `None`: it has none.
     pub mac: Option<MacAddr>,
     pub mtu: u32,
     pub up: bool,
@@ -130,6 +130,8 @@ fn write(router: &mut Router, phy: IfIndex) {
 
 fn set_host(router: &mut Router, phy: IfIndex, change: HostChange) {
     let Some(pair) = pair(router, phy) else { return };
+    // A TUN device has no MAC address.
+    let change = HostChange { mac: change.mac.filter(|_| !pair.tun), ..change };
     if let Some(Err(error)) = with_tap(router, pair.host, |tap| tap.set_host(change)) {
         warn(&pair, "state", &error);
     }

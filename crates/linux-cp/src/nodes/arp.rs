@@ -49,7 +49,7 @@ impl Node for Arp {
         cx.count(Event::Packets, 1);
         let rx_if = packet.rx_if();
         let on = self.arc.next(rx_if, Next::Reply.into());
-        let Some(back) = self.pairs.get().host_of(rx_if).map(Other::header_len) else { return on };
+        let Some(back) = self.pairs.get().host_of(rx_if).filter(|host| !host.tun).map(Other::header_len) else { return on };
         let message: ArpHeader = packet.head();
         let ours = || self.egress.find(self.interfaces.fibs(rx_if).0, message.target_ip.get()) == Way::Local;
         if message.operation() == ArpOperation::REQUEST && ours() {

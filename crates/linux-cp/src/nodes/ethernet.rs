@@ -37,7 +37,8 @@ impl Node for Unknown {
 
     fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let pairs = self.pairs.get();
-        let Some(host) = pairs.host_of(packet.rx_if()) else { return packet.drop(Drop::NoPair) };
+        // A TUN device has no frames.
+        let Some(host) = pairs.host_of(packet.rx_if()).filter(|host| !host.tun) else { return packet.drop(Drop::NoPair) };
         // Behind the tags; a frame that ends before reads as 0, which is no LLC length.
         let at = 12 + host.tags.len();
         let ether_type = packet.bytes().get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));

@@ -1,4 +1,5 @@
-//! `linux-cp-xc`: frames that Linux sends leave on the router's interface as they are.
+//! `linux-cp-xc`: frames that Linux sends leave on the router's interface as they are. Packets of a TUN device are routed where that
+//! interface has Ethernet headers, which only the FIB can give them.
 
 use quiver_graph::{ArcPoint, Node, NodeCx, Pkt, Verdict, drop_reasons, next_nodes};
 
@@ -39,6 +40,11 @@ impl Node for Host {
     fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let rx_if = packet.rx_if();
         let Some(phy) = self.pairs.get().phy_of(rx_if) else { return self.arc.next(rx_if, Next::Ethernet.into()) };
+        if phy.tun {
+            // As if it had come in there: its table, its features.
+            packet.set_rx_if(phy.interface);
+            return phy.slot;
+        }
         let tags = phy.tags.bytes();
         if !tags.is_empty() {
             let addresses: [u8; ADDRESSES] = packet.head();

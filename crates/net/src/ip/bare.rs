@@ -16,7 +16,7 @@ drop_reasons! {
 }
 
 /// Name of the node.
-pub(crate) const NODE: &str = "ip-input";
+pub const NODE: &str = "ip-input";
 
 #[derive(Clone)]
 struct IpInput;

@@ -303,6 +303,35 @@ fn what_linux_is_told_holds_for_the_router_without_an_echo() {
     assert_buffers_are_back(&router);
 }
 
+/// Linux without neighbours of its own: it has an address of the router, and the router asks for neighbours and routes.
+#[test]
+fn an_interface_with_ethernet_headers_can_have_a_tun_device_in_linux() {
+    let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
+    let scene = Scene::new();
+    scene.addresses();
+    let netns = scene.netns();
+    let commands = format!(
+        "{ADDRESSES}lcp lcp-sync on\nlcp create host-r0 host-if e0 netns {netns} tun\n\
+         create loopback interface\nset interface state loop0 up\nset interface ip address loop0 10.9.9.9/32\n\
+         lcp create loop0 host-if lo9 netns {netns} tun"
+    );
+    let router = scene.router(1, &commands);
+    assert_mirrored(&scene, "e0", true, 1500, &["10.0.1.1/24", "2001:db8:1::1/64"]);
+    assert!(scene.ip("link show e0").contains("NOARP"), "{}", scene.ip("link show e0"));
+    for address in ["10.0.1.1", "2001:db8:1::1"] {
+        assert!(scene.a.reaches(address, 3).unwrap(), "{address}");
+    }
+    for address in ["10.0.1.2", "2001:db8:1::2"] {
+        assert!(scene.linux.reaches(address, 3).unwrap(), "Linux to {address}");
+    }
+    assert!(router.cli("show ip neighbors").unwrap().contains("10.0.1.2"), "the router has asked");
+    scene.a.route("10.9.9.9/32", "10.0.1.1").unwrap();
+    assert!(scene.a.reaches("10.9.9.9", 3).unwrap(), "the loopback's address");
+    router.cli("set interface mac address host-r0 02:00:00:00:00:77").unwrap();
+    assert!(scene.a.reaches("10.0.1.1", 3).unwrap());
+    assert_buffers_are_back(&router);
+}
+
 /// Two routers whose link is memif without Ethernet headers; what each of them has of Linux is by a TUN device there.
 #[test]
 fn an_interface_without_ethernet_headers_has_a_tun_device_in_linux() {

@@ -189,6 +189,7 @@ pub(super) fn connect(router: &mut Router, mut pair: Pair, tags: Tags) -> Result
     known.by_host.insert(host.0, phy);
     known.pairs.insert(phy.0, pair.clone());
     nodes::switch_on(router, phy, host).map_err(|error| graph_error(&error))?;
+    nodes::follow_addresses(router, phy);
     note_host(router, &pair)?;
     // Linux gives its end the same link-local address, which is made from the same MAC address.
     let enabled = router.enable_ip6(phy);

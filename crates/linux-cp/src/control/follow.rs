@@ -14,6 +14,7 @@ use quiver_wire::MacAddr;
 use quiver_wire::ipv6::address::is_link_local;
 
 use super::{Pair, auto, lcp, lcp_mut, note_host, with_tap};
+use crate::nodes;
 
 /// Sizes that a host interface can have.
 const MTU: std::ops::RangeInclusive<u32> = 68..=65_521;
@@ -189,8 +190,13 @@ pub(super) fn on_event(router: &mut Router, event: &IfEvent) {
             let Some(mac) = router.interfaces.get(index).map(|i| i.mac.0) else { return };
             set_host(router, index, HostChange { mac: Some(mac), ..HostChange::default() });
         }
-        IfEvent::Address(index, address, len, add) if has(&index) && (sync || is_tun(&index) && is_own_link_local(&address)) => {
-            set_address(router, index, host_address(address, len), add);
+        IfEvent::Address(index, address, len, add) if has(&index) => {
+            if sync || is_tun(&index) && is_own_link_local(&address) {
+                set_address(router, index, host_address(address, len), add);
+            }
+            if address.is_ipv4() {
+                nodes::follow_addresses(router, index);
+            }
         }
         IfEvent::Device(host) => renew(router, host),
         _ => {}

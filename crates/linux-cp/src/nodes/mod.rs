@@ -1,6 +1,7 @@
 //! The nodes, and the arcs that they are features of.
 
 mod arp;
+mod dhcp;
 mod ethernet;
 mod host;
 mod local;
@@ -25,6 +26,8 @@ pub const PHY_FEATURES: [(&str, &str); 4] = [
     ("arp", "linux-cp-arp-phy"),
     ("ethernet-unknown", "linux-cp-punt-ethernet"),
 ];
+/// The same, while the interface has no IPv4 address.
+pub const DHCP_FEATURE: (&str, &str) = ("ip4-unicast", "linux-cp-dhcp");
 /// The same of the TAP interface.
 pub const HOST_FEATURE: (&str, &str) = ("device-input", HOST);
 
@@ -71,8 +74,8 @@ impl Clone for Copier {
 /// # Errors
 /// The graph's.
 pub fn declare(router: &mut Router, pairs: &quiver_graph::Published<PairTable>) -> Result<(), GraphError> {
-    let arcs: [ArcPoint; 5] = std::array::from_fn(|_| ArcPoint::new());
-    let [ip4, ip6, arp, _, host] = &arcs;
+    let arcs: [ArcPoint; 6] = std::array::from_fn(|_| ArcPoint::new());
+    let [ip4, ip6, arp, _, host, dhcp] = &arcs;
     let copier = || Copier { bytes: Vec::new() };
     let local = |family, arc: &ArcPoint| local::Local {
         family,
@@ -102,12 +105,17 @@ pub fn declare(router: &mut Router, pairs: &quiver_graph::Published<PairTable>) 
         NodeSpec::node(PHY_FEATURES[3].1, ethernet::Unknown { pairs: pairs.snapshot() })
             .on_arc("ethernet-unknown", arcs[3].clone())
             .traced(trace),
+        NodeSpec::node(DHCP_FEATURE.1, dhcp::Dhcp { pairs: pairs.snapshot(), arc: dhcp.clone() })
+            .with_next(PUNT)
+            .with_next("ip4-lookup")
+            .on_arc(DHCP_FEATURE.0, dhcp.clone())
+            .traced(trace),
         NodeSpec::node(HOST, host::Host { pairs: pairs.snapshot(), arc: host.clone() })
             .on_arc("device-input", host.clone())
             .traced(trace),
     ];
     router.graph.add(nodes)?;
-    let features = PHY_FEATURES.iter().chain([&HOST_FEATURE]);
+    let features = PHY_FEATURES.iter().chain([&DHCP_FEATURE, &HOST_FEATURE]);
     let feature = |(arc, node): &(&'static str, &'static str)| FeatureSpec {
         arc,
         node: (*node).into(),
@@ -135,4 +143,12 @@ pub fn switch_off(router: &mut Router, phy: IfIndex, host: IfIndex) {
         let _ = router.graph.set_feature(arc, feature, phy, false);
     }
     let _ = router.graph.set_feature(HOST_FEATURE.0, HOST_FEATURE.1, host, false);
+    let _ = router.graph.set_feature(DHCP_FEATURE.0, DHCP_FEATURE.1, phy, false);
+}
+
+/// Has answers of DHCP servers go to Linux, while an interface with a pair has no IPv4 address.
+pub fn follow_addresses(router: &mut Router, phy: IfIndex) {
+    let Some(interface) = router.interfaces.get(phy) else { return };
+    let has_none = !interface.addresses.iter().any(|(address, _)| address.is_ipv4());
+    let _ = router.graph.set_feature(DHCP_FEATURE.0, DHCP_FEATURE.1, phy, has_none);
 }

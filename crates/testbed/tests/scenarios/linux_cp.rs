@@ -303,6 +303,35 @@ fn what_linux_is_told_holds_for_the_router_without_an_echo() {
     assert_buffers_are_back(&router);
 }
 
+#[test]
+fn a_dhcp_client_of_linux_gets_an_address_that_is_the_routers() {
+    let Some(_scenario) = Scenario::begin(&["ping", "dhclient", "dnsmasq"]) else { return };
+    let scene = Scene::new();
+    scene.addresses();
+    let netns = scene.netns();
+    let router = scene.router(1, &format!("lcp lcp-sync on\nlcp create host-r0 host-if e0 netns {netns}"));
+    eventually("carrier", BOUND, || scene.ip("link show e0").contains("LOWER_UP"));
+    let folder = router.folder().display().to_string();
+    // It sends its offers to the address that it offers: nobody has that yet, and the client asks for no broadcast.
+    let server = format!(
+        "dnsmasq --keep-in-foreground --port=0 --conf-file=/dev/null --user=root --no-ping --interface=eth0 --bind-interfaces \
+         --dhcp-range=10.0.1.100,10.0.1.100,1h --dhcp-leasefile={folder}/leases --pid-file={folder}/dnsmasq.pid"
+    );
+    let _server = scene.a.background(&server).unwrap();
+    let script = router.file("dhclient-script");
+    let text = "#!/bin/sh\ncase $reason in BOUND|RENEW|REBIND|REBOOT) ip addr replace $new_ip_address/24 dev $interface;; esac\n";
+    std::fs::write(&script, text).unwrap();
+    scene.linux.run(&format!("chmod 755 {}", script.display()), BOUND).unwrap().expect("chmod");
+    let client = format!("dhclient -d -sf {} -lf {folder}/client.leases -pf {folder}/client.pid e0", script.display());
+    let _client = scene.linux.background(&client).unwrap();
+    eventually("Linux has an address", BOUND, || scene.ip("addr show dev e0").contains("10.0.1.100/24"));
+    eventually("it is the router's", BOUND, || router.cli("show interface addr").unwrap().contains("10.0.1.100/24"));
+    assert!(scene.a.reaches("10.0.1.100", 3).unwrap());
+    let features = router.cli("show interface features host-r0").unwrap();
+    assert!(!features.contains("linux-cp-dhcp"), "from then on answers come to the router's own address: {features}");
+    assert_buffers_are_back(&router);
+}
+
 /// Linux without neighbours of its own: it has an address of the router, and the router asks for neighbours and routes.
 #[test]
 fn an_interface_with_ethernet_headers_can_have_a_tun_device_in_linux() {

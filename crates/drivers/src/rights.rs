@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::af_xdp::program;
+use crate::af_xdp::{self, program};
 use crate::sys;
 
 /// Where named namespaces are.
@@ -21,6 +21,10 @@ const NSFS: u64 = 0x6e73_6673;
 pub const QUEUES_MAX: u32 = 64;
 /// Longest word for a namespace: a path.
 pub const NAMESPACE_MAX: usize = 4095;
+
+/// What a process takes up from the one before it: first words of the keys of [`Rights::inherited`]. A kind whose descriptors
+/// come to mean something else gets another word, so a process that does not know it opens the device itself.
+pub const INHERITABLE: [&str; 2] = ["tap", af_xdp::inherit::KIND];
 
 /// Does, or has done, what needs rights.
 pub trait Rights: Send + Sync {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use quiver_command::change_log::Record;
-use quiver_drivers::rights::{NamespaceFds, RedirectFds, Rights};
+use quiver_drivers::rights::{INHERITABLE, NamespaceFds, RedirectFds, Rights};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use super::message::{Message, Opening, PROTOCOL, Wire, read_file};
@@ -63,7 +63,7 @@ impl Predecessor {
             Err(error) => return Err(error),
         };
         set_socket_timeout(&wire, Timeout::Recv, Some(SOON))?;
-        wire.send(&Message::Hello { protocol: PROTOCOL, version: version() }, &[])?;
+        wire.send(&Message::Hello { protocol: PROTOCOL, version: version(), takes: INHERITABLE.map(str::to_owned).into() }, &[])?;
         let (welcome, fds) = hear(&wire)?;
         let Message::Welcome { protocol: PROTOCOL, version, pages, watchdog } = welcome else {
             return Err(unexpected(&welcome));

@@ -65,6 +65,7 @@ impl Inherited {
         let halves = opening.prepare(queues)?;
         let binding = opening.binding(&halves).map_err(failed("opening an AF_XDP socket"))?;
         let promiscuous = promiscuous(device.index).map_err(failed("making the device promiscuous"))?;
+        config.rights.note(format!("XDP program of {}", config.name), Ok(()));
         let program = Arc::new(self.program);
         let attached = Attached { link: Some(self.link), program, _promiscuous: promiscuous, native: self.native };
         Ok((attached, halves, Some(binding)))

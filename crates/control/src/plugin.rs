@@ -11,7 +11,14 @@ pub const BUILT_IN: [Plugin; 3] = [
         register: crate::ops::host_interface::register,
         ..Plugin::new(&["af_packet_plugin.so"], "Host Interfaces (AF_PACKET)")
     },
-    Plugin { register: crate::ops::memif::register, ..Plugin::new(&["memif_plugin.so"], "Packet Memory Interface (memif)") },
+    Plugin {
+        register: crate::ops::memif::register,
+        start: |router, _| {
+            crate::ops::memif::start(router);
+            Ok(())
+        },
+        ..Plugin::new(&["memif_plugin.so"], "Packet Memory Interface (memif)")
+    },
     Plugin { register: crate::ops::af_xdp::register, ..Plugin::new(&["af_xdp_plugin.so"], "AF_XDP Device Plugin") },
 ];
 

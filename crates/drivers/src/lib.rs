@@ -27,6 +27,7 @@ pub mod link_watch;
 mod mailbox;
 pub mod memif;
 pub mod netdev;
+mod passed;
 pub mod pcap_port;
 pub mod rights;
 mod sys;

@@ -10,7 +10,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::af_xdp::program;
+use crate::af_xdp::{self, program};
+use crate::memif;
 use crate::sys;
 
 /// Where named namespaces are.
@@ -21,6 +22,10 @@ const NSFS: u64 = 0x6e73_6673;
 pub const QUEUES_MAX: u32 = 64;
 /// Longest word for a namespace: a path.
 pub const NAMESPACE_MAX: usize = 4095;
+
+/// What a process takes up from the one before it: first words of the keys of [`Rights::inherited`]. A kind whose descriptors
+/// come to mean something else gets another word, so a process that does not know it opens the device itself.
+pub const INHERITABLE: [&str; 3] = ["tap", af_xdp::inherit::KIND, memif::inherit::KIND];
 
 /// Does, or has done, what needs rights.
 pub trait Rights: Send + Sync {
@@ -40,6 +45,9 @@ pub trait Rights: Send + Sync {
     fn inherited(&self, _device: &str) -> Option<Vec<OwnedFd>> {
         None
     }
+
+    /// Notes what came of a device or a connection of the process before: it was passed on as it was, or why it begins anew.
+    fn note(&self, _what: String, _result: Result<(), String>) {}
 }
 
 /// Descriptors that belong to a network namespace, whoever uses them.

@@ -165,7 +165,7 @@ impl Succession {
     /// Rights with which drivers find the devices of the process before.
     pub fn inherit(&self, rights: Arc<dyn Rights>) -> Arc<dyn Rights> {
         match &self.predecessor {
-            Some(old) => Arc::new(Inheriting { inner: rights, devices: Arc::clone(&old.devices) }),
+            Some(old) => Arc::new(Inheriting { inner: rights, devices: Arc::clone(&old.devices), notes: Arc::clone(&old.notes) }),
             None => rights,
         }
     }
@@ -285,7 +285,7 @@ impl Taking {
             tracing::error!(target: "startup", "after taking over: {error}");
         }
         // What it alone could have, such as devices that are opened once, is free when it has ended.
-        let devices = Arc::clone(&predecessor.devices);
+        let (devices, notes) = (Arc::clone(&predecessor.devices), Arc::clone(&predecessor.notes));
         unblock(move || predecessor.wait_for_end()).await;
         warm.retried = waiting.len();
         let failed = if waiting.is_empty() { waiting } else { replay(router, registry, reactor, waiting).await };
@@ -293,6 +293,12 @@ impl Taking {
         // Devices that were made only now; what nobody asked for goes.
         router.borrow_mut().begin_ports();
         devices.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        for (what, result) in std::mem::take(&mut *notes.lock().unwrap_or_else(PoisonError::into_inner)) {
+            match result {
+                Ok(()) => warm.descriptors.push(what),
+                Err(why) => warm.anew.push(format!("{what}: {why}")),
+            }
+        }
         let ms = warm.outage as f64 / 1e6;
         tracing::info!(target: "startup", "taken over from quiver {}: nobody received for {ms:.3} ms", warm.version);
         for restored in &warm.restored {

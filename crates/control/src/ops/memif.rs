@@ -9,7 +9,9 @@ use std::path::PathBuf;
 
 use quiver_command::operation::{OpError, Registry, retval};
 use quiver_drivers::memif::{Limits, Memif, MemifError, SocketConfig};
+use quiver_drivers::rights::SharedRights;
 use quiver_net::Router;
+use quiver_net::restart::Subject;
 
 use crate::daemon::group::group_id;
 use crate::daemon::runtime_dir;
@@ -20,6 +22,20 @@ use crate::system::System;
 pub fn register(registry: &mut Registry<Router>) {
     create::register(registry);
     show::register(registry);
+}
+
+/// Connections of the process before that go on here; `None` while the memory of some is not ready.
+fn passed(router: &Router) -> Option<usize> {
+    router.part::<Memif>().map_or(Some(0), Memif::passed)
+}
+
+/// Adds the restart's subject. Connections pass on by descriptors: all that it does is to wait until their memory is mapped.
+pub fn start(router: &mut Router) {
+    router.add_restart_subject(Subject {
+        ready: |router| passed(router).is_some(),
+        load: |router, _, _, _| Ok(passed(router).unwrap_or(0) as u64),
+        ..Subject::new("memif connections", 1)
+    });
 }
 
 /// The sockets and interfaces of a router, made when they are first asked for.
@@ -40,6 +56,7 @@ pub fn memif(router: &mut Router) -> std::io::Result<Memif> {
     if let Some(pool) = router.graph.pools().first() {
         memif.set_buffers(pool.region().clone());
     }
+    memif.set_rights(router.part::<SharedRights>().cloned().unwrap_or_default().0);
     router.add_part(memif.clone());
     Ok(memif)
 }

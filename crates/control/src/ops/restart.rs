@@ -41,6 +41,8 @@ pub struct Restart {
     pub state: Vec<Subject>,
     /// Sockets and devices that were passed on as they were.
     pub descriptors: Vec<String>,
+    /// Devices and connections that could not be passed on, and why.
+    pub anew: Vec<String>,
     /// Operations that waited for the end of the process before.
     pub retried: usize,
     /// Those of them that failed.
@@ -83,6 +85,7 @@ impl Execute<Router> for ShowRestart {
             outage_ms: Some((warm.outage / 1000) as f64 / 1000.0),
             state: warm.restored.into_iter().map(subject).collect(),
             descriptors: warm.descriptors,
+            anew: warm.anew,
             retried: warm.retried,
             failed: warm.failed,
             offered,
@@ -107,6 +110,9 @@ impl Text for Restart {
         }
         for name in &self.descriptors {
             let _ = writeln!(out, "  passed on as it was      {name}");
+        }
+        for line in &self.anew {
+            let _ = writeln!(out, "  begins anew              {line}");
         }
         if self.retried > 0 {
             let _ = writeln!(

@@ -34,6 +34,9 @@ pub enum Message {
         protocol: u32,
         /// Its version, for people.
         version: String,
+        /// Kinds of devices that it takes up: first words of their keys. Before there was this field: TAP devices.
+        #[serde(default = "tap_alone")]
+        takes: Vec<String>,
     },
     /// The old process agrees. Beside it: an [`Opening`] in a memory file.
     Welcome {
@@ -67,6 +70,10 @@ pub enum Message {
     Taken,
     /// No, and why.
     Refused(String),
+}
+
+fn tap_alone() -> Vec<String> {
+    vec!["tap".to_owned()]
 }
 
 /// What the old process says of itself at the beginning.
@@ -229,6 +236,12 @@ mod tests {
             let error = read(odd).unwrap_err().to_string();
             assert!(error.starts_with("not understood: ") && !error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn a_program_that_does_not_say_what_it_takes_takes_tap_devices() {
+        let said = read(br#"{"hello":{"protocol":1,"version":"v0.1.0"}}"#).unwrap();
+        assert_eq!(said, Message::Hello { protocol: 1, version: "v0.1.0".into(), takes: vec!["tap".into()] });
     }
 
     #[test]

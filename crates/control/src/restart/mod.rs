@@ -60,6 +60,8 @@ pub struct Warm {
     pub restored: Vec<Restored>,
     /// Sockets and devices that were passed on as they were.
     pub descriptors: Vec<String>,
+    /// What could not be passed on, and why.
+    pub anew: Vec<String>,
     /// Operations that could be made only when the process before had ended, or not at all.
     pub retried: usize,
     /// Of these, those that failed.

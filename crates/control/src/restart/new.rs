@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use quiver_command::change_log::Record;
-use quiver_drivers::rights::{NamespaceFds, RedirectFds, Rights};
+use quiver_drivers::rights::{INHERITABLE, NamespaceFds, RedirectFds, Rights};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use super::message::{Message, Opening, PROTOCOL, Wire, read_file};
@@ -36,7 +36,12 @@ pub struct Predecessor {
     pub state: Option<OwnedFd>,
     /// What devices are made of.
     pub devices: Devices,
+    /// What came of them.
+    pub notes: Notes,
 }
+
+/// What came of devices of the other process: passed on as they were, or why they begin anew.
+pub type Notes = Arc<Mutex<Vec<(String, Result<(), String>)>>>;
 
 /// What devices of the other process are made of, by the keys of their drivers.
 pub type Devices = Arc<Mutex<HashMap<String, Vec<OwnedFd>>>>;
@@ -63,7 +68,7 @@ impl Predecessor {
             Err(error) => return Err(error),
         };
         set_socket_timeout(&wire, Timeout::Recv, Some(SOON))?;
-        wire.send(&Message::Hello { protocol: PROTOCOL, version: version() }, &[])?;
+        wire.send(&Message::Hello { protocol: PROTOCOL, version: version(), takes: INHERITABLE.map(str::to_owned).into() }, &[])?;
         let (welcome, fds) = hear(&wire)?;
         let Message::Welcome { protocol: PROTOCOL, version, pages, watchdog } = welcome else {
             return Err(unexpected(&welcome));
@@ -85,7 +90,7 @@ impl Predecessor {
         }
         let watchdog = Some(Duration::from_micros(watchdog)).filter(|time| !time.is_zero());
         let devices = Arc::new(Mutex::new(devices));
-        Ok(Some(Self { wire, version, pages, watchdog, numbers, records, listeners, state, devices }))
+        Ok(Some(Self { wire, version, pages, watchdog, numbers, records, listeners, state, devices, notes: Notes::default() }))
     }
 
     /// Says that what there is to do before the next snapshot is done, and waits for that.
@@ -152,6 +157,8 @@ pub struct Inheriting {
     pub inner: Arc<dyn Rights>,
     /// What is taken over.
     pub devices: Devices,
+    /// What came of it.
+    pub notes: Notes,
 }
 
 impl Rights for Inheriting {
@@ -165,5 +172,9 @@ impl Rights for Inheriting {
 
     fn inherited(&self, device: &str) -> Option<Vec<OwnedFd>> {
         self.devices.lock().unwrap_or_else(PoisonError::into_inner).remove(device)
+    }
+
+    fn note(&self, what: String, result: Result<(), String>) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push((what, result));
     }
 }

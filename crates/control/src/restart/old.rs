@@ -156,9 +156,9 @@ async fn serve(engine: &Engine<Router>, socket: OwnedFd, offer: &Offer) -> io::R
 
 /// Gives the turn, which nobody is to get any more.
 async fn converse(engine: &Engine<Router>, talk: &Talk, offer: &Offer) -> io::Result<Turn> {
-    let theirs = match talk.hear(SOON, "say what it is").await? {
-        Message::Hello { protocol: PROTOCOL, version } => version,
-        Message::Hello { protocol, version } => {
+    let (theirs, takes) = match talk.hear(SOON, "say what it is").await? {
+        Message::Hello { protocol: PROTOCOL, version, takes } => (version, takes),
+        Message::Hello { protocol, version, .. } => {
             return Err(io::Error::other(format!("{version} takes over by protocol {protocol}, this router by {PROTOCOL}")));
         }
         other => return Err(io::Error::other(format!("it said {other:?} in place of what it is"))),
@@ -183,7 +183,7 @@ async fn converse(engine: &Engine<Router>, talk: &Talk, offer: &Offer) -> io::Re
         talk.say(&Message::State, &[lock.as_fd()]).await?;
     }
     let devices = devices(&engine.control().borrow())?;
-    for (key, fds) in devices {
+    for (key, fds) in devices.into_iter().filter(|(key, _)| is_taken(key, &takes)) {
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         talk.say(&Message::Device(key), &fds).await?;
     }
@@ -211,7 +211,9 @@ async fn last(engine: &Engine<Router>, talk: &Talk) -> io::Result<()> {
     };
     talk.wire.get_ref().send_file(&Message::Snapshot { since, stopped }, &snapshot)?;
     talk.expect(&Message::Taken, LAST, "begin").await?;
-    // The other process begins when it has read this: should this one have given up meanwhile, both would send.
+    // The other process begins when it has read this: should this one have given up meanwhile, both would send. What this one itself would
+    // send from here on, such as a hello, could meet the other one's in the same ring.
+    engine.control().borrow_mut().graph.set_hold(Hold::All);
     talk.wire.get_ref().send(&Message::Ready, &[])
 }
 
@@ -248,6 +250,11 @@ async fn configuration(engine: &Engine<Router>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Whether the other process knows what this device is made of; else it opens the device itself.
+fn is_taken(key: &str, takes: &[String]) -> bool {
+    key.split(' ').next().is_some_and(|kind| takes.iter().any(|taken| taken == kind))
+}
+
 /// What devices are made of that cannot be opened twice.
 fn devices(router: &Router) -> io::Result<Vec<(String, Vec<OwnedFd>)>> {
     let ports = router.interfaces.iter().filter_map(|interface| interface.device.as_ref());
@@ -257,6 +264,13 @@ fn devices(router: &Router) -> io::Result<Vec<(String, Vec<OwnedFd>)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_of_kinds_that_the_other_process_does_not_know_stay_here() {
+        let takes = ["tap".to_owned(), "af_xdp-1".to_owned()];
+        assert!(is_taken("tap - tap0", &takes) && is_taken("af_xdp-1 eth0", &takes));
+        assert!(!is_taken("af_xdp-2 eth0", &takes) && !is_taken("tapper - tap0", &takes) && !is_taken("", &takes));
+    }
 
     #[test]
     fn this_user_and_root_may_take_over() {

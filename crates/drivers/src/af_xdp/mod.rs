@@ -23,12 +23,14 @@
 //! program is generic; both is put right ([`host_peer`]). A VLAN tag that it keeps beside the frame is lost, as XDP knows
 //! nothing of it: turn that off there (`ethtool -K PEER txvlan off`).
 //!
-//! **End.** The program hangs on a descriptor of this process and nothing is pinned: it vanishes with the process.
+//! **End.** The program hangs on a descriptor of this process and nothing is pinned: it vanishes with the process. A process that
+//! takes over gets that descriptor, and its sockets follow those of the process before on their queues ([`inherit`]).
 //!
 //! Not checked: other programs that change the device's queues or its XDP program.
 
 mod error;
 pub mod host_peer;
+pub(crate) mod inherit;
 mod lent;
 pub(crate) mod program;
 mod ring;
@@ -40,7 +42,7 @@ mod tx;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use quiver_buffer::{Pool, Region};
@@ -58,7 +60,7 @@ use crate::sys;
 use crate::virtio_net::LinkLayer;
 use program::Program;
 use rx::{AfXdpRx, Shipped};
-use socket::{Addresses, Halves, Opening, Socket};
+use socket::{Addresses, Binding, Halves, Opening, Socket};
 use tx::{AfXdpTx, TxSide};
 
 /// Largest number of entries of a ring.
@@ -234,8 +236,8 @@ impl DeviceState {
 #[derive(Debug)]
 struct Attached {
     // Detached first, so that no frame is directed to a socket that is being closed.
-    _link: OwnedFd,
-    _program: Program,
+    link: Option<OwnedFd>,
+    program: Arc<Program>,
     /// Keeps the device promiscuous: the interface has an address of its own.
     _promiscuous: OwnedFd,
     native: bool,
@@ -261,6 +263,10 @@ pub struct AfXdp {
     fresh: Vec<Shipped>,
     rx: Vec<Arc<Mailbox<Shipped>>>,
     tx: Vec<Arc<TxSide>>,
+    /// Another process still has the queues: sockets that are bound when it has stopped.
+    waiting: Option<Binding>,
+    /// They could not be bound.
+    unbound: Arc<AtomicBool>,
 }
 
 impl AfXdp {
@@ -290,7 +296,13 @@ impl AfXdp {
             (None, Some(mac)) if config.mac_reuse => mac,
             _ => default_mac("af_xdp", name, device.mac).map_err(failed("drawing an address"))?,
         };
-        let (attached, halves) = attach_patiently(&config, &devices, &device, queues, addresses)?;
+        let (attached, halves, waiting) = match inherit::take(&config, &device, queues) {
+            Some(inherited) => inherited.prepare(&config, &device, queues, addresses)?,
+            None => {
+                let (attached, halves) = attach_patiently(&config, &devices, &device, queues, addresses)?;
+                (attached, halves, None)
+            }
+        };
         let state = Arc::new(DeviceState {
             mtu: AtomicU32::new(device.mtu),
             finishes: host_peer::sends_unfinished(&driver),
@@ -313,6 +325,8 @@ impl AfXdp {
             sockets: Vec::new(),
             fresh: Vec::new(),
             tx: Vec::new(),
+            waiting,
+            unbound: Arc::default(),
         };
         port.sockets = halves.iter().map(|(receiver, _)| Arc::downgrade(&receiver.socket)).collect();
         for (receiver, sender) in halves {
@@ -418,7 +432,7 @@ fn attach(
         directed.map_err(failed("directing frames to a socket"))?;
     }
     let promiscuous = promiscuous(device.index).map_err(failed("making the device promiscuous"))?;
-    Ok((Attached { _link: link, _program: program, _promiscuous: promiscuous, native }, halves))
+    Ok((Attached { link: Some(link), program: Arc::new(program), _promiscuous: promiscuous, native }, halves))
 }
 
 /// A socket that keeps a device promiscuous and receives nothing.
@@ -470,7 +484,7 @@ impl Port for AfXdp {
         self.device = self.devices.get(&self.config.name).ok();
         let mut reopened = false;
         if let Some(device) = self.device {
-            if device.index != self.bound {
+            if self.give_up() || device.index != self.bound {
                 self.reopen(&device)?;
                 reopened = true;
             }
@@ -484,6 +498,14 @@ impl Port for AfXdp {
         let name = self.config.name.as_str();
         let what = if up { "taking the device up" } else { "taking the device down" };
         self.devices.set_up(name, up).map_err(|e| AfXdpError::of(what, name, e).into())
+    }
+
+    fn descriptors(&self) -> io::Result<Option<(String, Vec<OwnedFd>)>> {
+        self.as_inheritance()
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        self.end_wait()
     }
 
     fn numa(&self) -> Option<usize> {

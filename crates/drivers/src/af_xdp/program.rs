@@ -153,6 +153,16 @@ impl Program {
         Ok(Self { map, program, frags })
     }
 
+    /// Its map and its code, for the next process.
+    pub(super) fn descriptors(&self) -> io::Result<[OwnedFd; 2]> {
+        Ok([self.map.try_clone()?, self.program.try_clone()?])
+    }
+
+    /// What [`Program::descriptors`] gave in another process.
+    pub(super) fn of([map, program]: [OwnedFd; 2], frags: bool) -> Self {
+        Self { map, program, frags }
+    }
+
     /// Sends the frames of a queue to this socket.
     pub(super) fn direct(&self, queue: u32, socket: &OwnedFd) -> io::Result<()> {
         let value = socket.as_raw_fd() as u32;

@@ -105,6 +105,14 @@ impl Socket {
         self.zero_copy.load(Ordering::Relaxed)
     }
 
+    /// Has the kernel send what is in the tx ring.
+    #[inline(always)]
+    pub(super) fn send(&self) -> io::Result<()> {
+        // SAFETY: no buffer is passed; the kernel works on the ring.
+        let sent = unsafe { libc::sendto(self.raw(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
     /// What the kernel has counted.
     pub(super) fn statistics(&self) -> Option<libc::xdp_statistics> {
         // SAFETY: any bits are a value of this struct of integers.
@@ -208,20 +216,26 @@ pub(super) struct Opening<'a> {
 impl Opening<'_> {
     /// Opens the sockets of the first queues.
     pub(super) fn open(&self, queues: u32) -> Result<Vec<Halves>, AfXdpError> {
-        let mut sockets: Vec<Halves> = Vec::new();
-        for queue in 0..queues {
-            let first = sockets.first().map(|(receiver, _)| receiver.socket.clone());
-            let of = |error| AfXdpError::of("opening an AF_XDP socket", &self.config.name, error);
-            sockets.push(self.open_one(queue, first.as_deref()).map_err(of)?);
-        }
-        Ok(sockets)
+        let halves = self.prepare(queues)?;
+        let bound = self.binding(&halves).and_then(|binding| binding.bind());
+        bound.map_err(|error| self.failed(error))?;
+        Ok(halves)
     }
 
-    fn open_one(&self, queue: u32, first: Option<&Socket>) -> io::Result<Halves> {
+    /// Opens sockets that are not bound to their queues yet: they have memory, rings and buffers, and no frames.
+    pub(super) fn prepare(&self, queues: u32) -> Result<Vec<Halves>, AfXdpError> {
+        (0..queues).map(|queue| self.open_one(queue == 0).map_err(|error| self.failed(error))).collect()
+    }
+
+    fn failed(&self, error: io::Error) -> AfXdpError {
+        AfXdpError::of("opening an AF_XDP socket", &self.config.name, error)
+    }
+
+    fn open_one(&self, is_first: bool) -> io::Result<Halves> {
         let c = self.config;
         let region = c.region()?;
         let fd = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0)?;
-        if first.is_none() {
+        if is_first {
             // SAFETY: plain C data for which all zeroes is a value.
             let mut umem: libc::xdp_umem_reg = unsafe { std::mem::zeroed() };
             umem.addr = region.base() as u64;
@@ -271,10 +285,6 @@ impl Opening<'_> {
             socket: socket.clone(),
         };
         self.fill(&mut receiver);
-        self.bind(socket.fd()?, queue, first)?;
-        // SAFETY: any bits are a value of this struct of integers.
-        let options: libc::xdp_options = unsafe { sys::get_option(socket.fd()?, libc::SOL_XDP, libc::XDP_OPTIONS) }?;
-        socket.zero_copy.store(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0, Ordering::Relaxed);
         Ok((receiver, sender))
     }
 
@@ -291,7 +301,8 @@ impl Opening<'_> {
         receiver.socket.lent[0].store(receiver.lent.count(), Ordering::Relaxed);
     }
 
-    fn bind(&self, fd: &OwnedFd, queue: u32, first: Option<&Socket>) -> io::Result<()> {
+    /// What binds prepared sockets to their queues.
+    pub(super) fn binding(&self, halves: &[Halves]) -> io::Result<Binding> {
         let own = match self.config.zero_copy {
             ZeroCopy::Auto if self.config.region()?.pages() == "4 kB" => libc::XDP_COPY,
             ZeroCopy::Auto => 0,
@@ -299,21 +310,52 @@ impl Opening<'_> {
             ZeroCopy::Demanded => libc::XDP_ZEROCOPY,
         };
         let pieces = if self.pieces { libc::XDP_USE_SG } else { 0 };
+        let sockets = halves.iter().map(|(receiver, _)| receiver.socket.clone()).collect();
+        Ok(Binding { sockets, device: self.device, flags: own | pieces | libc::XDP_USE_NEED_WAKEUP })
+    }
+}
+
+/// Sockets, one for each of a device's first queues, and how they are bound to them.
+pub(super) struct Binding {
+    pub sockets: Vec<Arc<Socket>>,
+    device: u32,
+    flags: u16,
+}
+
+impl Binding {
+    /// Binds all sockets: frames can come.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn bind(&self) -> io::Result<()> {
+        (0..self.sockets.len()).try_for_each(|queue| self.bind_one(queue))
+    }
+
+    /// Binds the socket of a queue; that of queue 0 comes first.
+    ///
+    /// # Errors
+    /// The kernel's. A queue that another socket still has can be tried again.
+    pub(super) fn bind_one(&self, queue: usize) -> io::Result<()> {
+        let socket = &self.sockets[queue];
         // A socket that shares another's memory takes over its mode.
-        let (flags, shared) = match first {
-            Some(first) => (libc::XDP_SHARED_UMEM, first.raw() as u32),
-            None => (own | pieces | libc::XDP_USE_NEED_WAKEUP, 0),
+        let (flags, shared) = match queue {
+            0 => (self.flags, 0),
+            _ => (libc::XDP_SHARED_UMEM, self.sockets[0].raw() as u32),
         };
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
             sxdp_flags: flags,
             sxdp_ifindex: self.device,
-            sxdp_queue_id: queue,
+            sxdp_queue_id: queue as u32,
             sxdp_shared_umem_fd: shared,
         };
         let length = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
         // SAFETY: pointer and length describe `address`, which the kernel only reads.
-        sys::check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) }).map(drop)
+        sys::check(unsafe { libc::bind(socket.raw(), (&raw const address).cast(), length) })?;
+        // SAFETY: any bits are a value of this struct of integers.
+        let options: libc::xdp_options = unsafe { sys::get_option(socket.fd()?, libc::SOL_XDP, libc::XDP_OPTIONS) }?;
+        socket.zero_copy.store(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0, Ordering::Relaxed);
+        Ok(())
     }
 }
 

@@ -61,9 +61,7 @@ impl Sender {
     fn kick(&self) -> Kick {
         let (mut left, mut idle) = (self.tx.pending(), 0);
         while left > 0 && self.tx.needs_wakeup() {
-            // SAFETY: no buffer is passed; the kernel works on the ring.
-            let sent = unsafe { libc::sendto(self.socket.raw(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
-            let error = if sent < 0 { std::io::Error::last_os_error().raw_os_error() } else { None };
+            let error = self.socket.send().err().and_then(|error| error.raw_os_error());
             let now = self.tx.pending();
             idle = if now < left { 0 } else { idle + 1 };
             left = now;

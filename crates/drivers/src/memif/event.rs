@@ -140,12 +140,17 @@ pub(super) struct Event {
 impl Event {
     /// A new one.
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { fd: Some(new_event()?), background: None, cost: Cost::default() })
+        Ok(Self::of_fd(new_event()?))
     }
 
     /// A peer's.
     pub(super) fn of_peer(fd: OwnedFd, background: Background) -> Self {
         Self { fd: Some(fd), background: Some(background), cost: Cost::default() }
+    }
+
+    /// One of our own that another process has made.
+    pub(super) fn of_fd(fd: OwnedFd) -> Self {
+        Self { fd: Some(fd), background: None, cost: Cost::default() }
     }
 
     /// The descriptor, to be watched, passed on or shown: never to be written or read.

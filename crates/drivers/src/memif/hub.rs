@@ -16,6 +16,7 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, 
 use super::background::{Background, Given, Heard};
 use super::connection::Rings;
 use super::event;
+use super::inherit::{CANNOT_PASS, Connection, Inherited};
 use super::memory::{Limits, Regions};
 use super::message::{Init, Message};
 use super::port::MemifPort;
@@ -25,6 +26,7 @@ use super::socket;
 use super::tx::TxSlots;
 use super::zero_copy::Lending;
 use super::{Key, MemifConfig, MemifError, Role, Shared, guard};
+use crate::rights::Rights;
 
 /// How often a client tries to connect, and how often deadlines are looked at.
 const TICK: Duration = Duration::from_millis(500);
@@ -67,14 +69,18 @@ pub(super) struct Hub {
     retiring: bool,
     /// Group that may use the sockets.
     group: Option<u32>,
+    /// Who has what the process before this one passes on.
+    pub(super) rights: Option<Arc<dyn Rights>>,
     notices: Vec<String>,
 }
 
 pub(super) struct Socket {
-    config: SocketConfig,
-    listener: Option<(u64, OwnedFd)>,
+    pub(super) config: SocketConfig,
+    pub(super) listener: Option<(u64, OwnedFd)>,
     /// Why it takes no clients for now; until the next tick.
     paused: Option<String>,
+    /// The socket that listens is another process's, too, which still takes the clients.
+    shared: bool,
     pub(super) lending: Option<Lending>,
     /// Reads its control channels.
     background: Background,
@@ -82,7 +88,7 @@ pub(super) struct Socket {
 
 impl Socket {
     fn new(config: SocketConfig, wake: &Arc<OwnedFd>) -> Self {
-        Self { config, listener: None, paused: None, lending: None, background: Background::new(wake.clone()) }
+        Self { config, listener: None, paused: None, shared: false, lending: None, background: Background::new(wake.clone()) }
     }
 }
 
@@ -109,6 +115,8 @@ struct Channel {
     fd: Arc<OwnedFd>,
     /// Since when a message is being received, where one is.
     receiving: Option<Instant>,
+    /// Another process still speaks on it: nothing is said or received here.
+    held: bool,
     socket: u32,
     session: Session,
     since: Instant,
@@ -118,6 +126,8 @@ struct Channel {
 pub(super) struct Interface {
     pub config: MemifConfig,
     pub up: bool,
+    /// Another process still has the interface: it makes no connection here.
+    pub held: bool,
     pub rx: Vec<Arc<RxSlot>>,
     pub tx: Arc<TxSlots>,
     pub shared: Arc<Shared>,
@@ -189,6 +199,7 @@ impl Memif {
             buffers: None,
             retiring: false,
             group,
+            rights: None,
             notices: Vec::new(),
         };
         Ok(Self(Rc::new(RefCell::new(hub))))
@@ -219,6 +230,11 @@ impl Memif {
     /// Gives it the packet memory, without which there are no zero-copy interfaces.
     pub fn set_buffers(&self, buffers: Arc<Buffers>) {
         self.0.borrow_mut().buffers = Some(buffers);
+    }
+
+    /// Gives it what the process before this one passes on.
+    pub fn set_rights(&self, rights: Arc<dyn Rights>) {
+        self.0.borrow_mut().rights = Some(rights);
     }
 
     /// Declares a socket. The file is made when a server interface needs it.
@@ -314,8 +330,14 @@ impl Memif {
             Some(mac) => mac,
             None => crate::ethernet::default_mac("memif", &key.to_string(), None).map_err(system)?,
         };
+        let inherited = hub.inherited(key, config.role, config.mode);
+        let held = inherited.is_some();
+        let Inherited { listener, connection, lost } = inherited.unwrap_or_default();
+        if lost && let Some(rights) = &hub.rights {
+            rights.note(key.to_string(), Err(CANNOT_PASS.to_owned()));
+        }
         if config.role == Role::Server {
-            hub.listen(key.socket)?;
+            hub.listen(key.socket, listener)?;
         }
         if config.zero_copy {
             hub.lend(&config)?;
@@ -326,6 +348,7 @@ impl Memif {
             tx: Arc::new(TxSlots::new()),
             shared,
             up: false,
+            held,
             channel: None,
             regions: None,
             remote: String::new(),
@@ -335,7 +358,25 @@ impl Memif {
         };
         let port = MemifPort::new(self.clone(), &interface, mac);
         hub.interfaces.insert(key, interface);
+        if let Some(connection) = connection {
+            hub.adopt(key, connection);
+            hub.set_timer();
+        }
         Ok(port)
+    }
+
+    /// Connections of the process before this one that go on here; `None` while the memory of some is not ready.
+    pub fn passed(&self) -> Option<usize> {
+        let hub = self.0.borrow();
+        let held = || hub.channels.values().filter(|channel| channel.held);
+        held().all(|channel| channel.session.is_running()).then(|| held().count())
+    }
+
+    /// The process before this one has stopped: from now on the interface is this one's.
+    pub(super) fn begin(&self, key: Key) {
+        let mut hub = self.0.borrow_mut();
+        hub.begin(key);
+        hub.set_timer();
     }
 
     /// Takes an interface up or down: down, it has no connection and makes none.
@@ -408,10 +449,67 @@ impl Hub {
         }
     }
 
-    fn listen(&mut self, id: u32) -> Result<(), MemifError> {
+    /// Goes on with a connection of the process before this one, when its memory is ready.
+    fn adopt(&mut self, key: Key, connection: Connection) {
+        let token = self.token();
+        let servers = self.servers();
+        let Some(socket) = self.sockets.get(&key.socket) else { return };
+        let limits = socket.config.limits.shared_by(servers);
+        let (fd, remote, name, memory) = connection.split();
+        let session = Session::inherited(key, remote, name);
+        let background = socket.background.clone();
+        socket.background.prepare(token, Box::new(move || memory.map(limits, &background)));
+        let channel = Channel { fd: Arc::new(fd), receiving: None, held: true, socket: key.socket, session, since: Instant::now() };
+        self.channels.insert(token, channel);
+        if let Some(interface) = self.interfaces.get_mut(&key) {
+            interface.channel = Some(token);
+        }
+    }
+
+    fn begin(&mut self, key: Key) {
+        let Some(interface) = self.interfaces.get_mut(&key) else { return };
+        if !std::mem::take(&mut interface.held) {
+            return;
+        }
+        let (up, channel) = (interface.up, interface.channel);
+        if let Some(socket) = self.sockets.get_mut(&key.socket)
+            && std::mem::take(&mut socket.shared)
+            && let Some((token, listener)) = &socket.listener
+            && let Err(error) = epoll::add(&self.epoll, listener, EventData::new_u64(*token), EventFlags::IN)
+        {
+            // The next tick tries again.
+            socket.paused = Some(error.to_string());
+        }
+        if let Some((token, channel)) = channel.and_then(|token| Some((token, self.channels.get_mut(&token)?)))
+            && std::mem::take(&mut channel.held)
+        {
+            let watched = epoll::add(&self.epoll, &*channel.fd, EventData::new_u64(token), CHANNEL);
+            let end = if up { watched.err().map(|error| error.to_string()) } else { Some("interface is down".to_owned()) };
+            if let Some(reason) = end {
+                self.end(token, Some(&reason));
+            }
+        }
+        self.dial(key);
+    }
+
+    /// The file of a channel on which packets flow.
+    pub(super) fn running_channel(&self, token: u64) -> Option<&OwnedFd> {
+        self.channels.get(&token).filter(|c| c.session.is_running()).map(|c| &*c.fd)
+    }
+
+    fn servers(&self) -> usize {
+        self.interfaces.values().filter(|i| i.config.role == Role::Server).count()
+    }
+
+    /// Has a socket listen, by what the process before this one listened with where that is there.
+    fn listen(&mut self, id: u32, inherited: Option<OwnedFd>) -> Result<(), MemifError> {
         let token = self.token();
         let Some(socket) = self.sockets.get_mut(&id) else { return Err(MemifError::NoSocket(id)) };
         if socket.listener.is_some() {
+            return Ok(());
+        }
+        if let Some(listener) = inherited {
+            (socket.listener, socket.shared) = (Some((token, listener)), true);
             return Ok(());
         }
         let path = &socket.config.path;
@@ -433,6 +531,10 @@ impl Hub {
         }
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         socket.paused = None;
+        if std::mem::take(&mut socket.shared) {
+            // It goes on in the other process.
+            socket.listener = None;
+        }
         if let Some((_, listener)) = socket.listener.take() {
             let _ = epoll::delete(&self.epoll, &listener);
             if !socket.config.path.starts_with('@') {
@@ -535,14 +637,14 @@ impl Hub {
             self.sockets.get(&socket)?.background.discard(fd);
             return None;
         }
-        self.channels.insert(token, Channel { fd, receiving: None, socket, session, since: Instant::now() });
+        self.channels.insert(token, Channel { fd, receiving: None, held: false, socket, session, since: Instant::now() });
         Some(token)
     }
 
     /// Client: tries to connect.
     fn dial(&mut self, key: Key) {
         let Some(interface) = self.interfaces.get(&key) else { return };
-        if interface.config.role != Role::Client || !interface.up || interface.channel.is_some() {
+        if interface.config.role != Role::Client || !interface.up || interface.held || interface.channel.is_some() {
             return;
         }
         let Some(socket) = self.sockets.get(&key.socket) else { return };
@@ -606,10 +708,10 @@ impl Hub {
     }
 
     fn message(&mut self, token: u64, bytes: &[u8], given: Option<Given>) {
+        let servers = self.servers();
         let Some(channel) = self.channels.get_mut(&token) else { return };
         let Some(socket) = self.sockets.get(&channel.socket) else { return };
         let config = channel.session.key.and_then(|k| self.interfaces.get(&k)).map(|i| &i.config);
-        let servers = self.interfaces.values().filter(|i| i.config.role == Role::Server).count();
         let means = Means {
             config,
             lending: socket.lending.as_ref().filter(|_| config.is_some_and(|c| c.zero_copy)),
@@ -701,6 +803,9 @@ impl Hub {
         interface.reason.clear();
         let _ = interface.shared.take();
         if let Some(channel) = self.channels.get(&token) {
+            if let Some(rights) = self.rights.as_ref().filter(|_| channel.held) {
+                rights.note(key.to_string(), Ok(()));
+            }
             interface.remote.clone_from(&channel.session.remote);
         }
         self.changed.insert(key);
@@ -716,7 +821,12 @@ impl Hub {
     /// Ends a control connection and all that came with it.
     fn end(&mut self, token: u64, reason: Option<&str>) {
         let Some(channel) = self.channels.remove(&token) else { return };
-        if let Some(reason) = reason {
+        if let (Some(rights), true, Some(reason), Some(key)) = (&self.rights, channel.held, reason, channel.session.key) {
+            rights.note(key.to_string(), Err(reason.to_owned()));
+        }
+        if let Some(reason) = reason
+            && !channel.held
+        {
             let _ = socket::send(&channel.fd, &Message::Disconnect { code: 0, reason: reason.to_owned() }, None);
         }
         let _ = epoll::delete(&self.epoll, &*channel.fd);
@@ -791,7 +901,7 @@ impl Hub {
 
     /// Ticks only while something is waited for.
     fn set_timer(&mut self) {
-        let waits = |i: &Interface| i.config.role == Role::Client && i.up && i.channel.is_none();
+        let waits = |i: &Interface| i.config.role == Role::Client && i.up && !i.held && i.channel.is_none();
         let busy = |s: &Socket| s.paused.is_some() || s.background.backlog() > 0;
         let unfinished = |c: &Channel| !c.session.is_running() || c.receiving.is_some();
         let wanted = self.retiring

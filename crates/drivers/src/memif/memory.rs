@@ -162,6 +162,25 @@ impl Region {
         Ok(Self { base: map.base(), len, mapping: Mapping::Own { _map: map }, fd: Some(fd), huge })
     }
 
+    /// Memory of our own that another process has made and shown to a peer.
+    pub(super) fn own_again(fd: OwnedFd, size: u64) -> Result<Self, &'static str> {
+        let seals = fcntl_get_seals(&fd).map_err(|_| NOT_MEMORY)?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err("memory of our own can shrink");
+        }
+        let (huge, page) = pages(&fd)?;
+        check_size(&fd, size, page)?;
+        let map = Map::shared(&fd, size as usize).map_err(|_| "region cannot be mapped")?;
+        Ok(Self { base: map.base(), len: size as usize, mapping: Mapping::Own { _map: map }, fd: Some(fd), huge })
+    }
+
+    /// Whether another process can map it for writing, too.
+    pub(super) fn can_be_mapped_again(&self) -> bool {
+        let sealed = SealFlags::WRITE | SealFlags::FUTURE_WRITE;
+        let is_file = !matches!(self.mapping, Mapping::Pool { .. });
+        is_file && self.fd().is_some_and(|fd| fcntl_get_seals(fd).is_ok_and(|seals| !seals.intersects(sealed)))
+    }
+
     /// Packet buffers to be shown to a peer.
     pub(super) fn of_pool(lending: Lending) -> io::Result<Self> {
         let pool = &lending.pool;
@@ -188,17 +207,8 @@ impl Region {
         // Memory files only: a page fault in a file of a user-space file system would wait for the peer, and so would a question
         // about it. This one question is answered by the kernel itself, and only files of tmpfs and hugetlbfs have an answer.
         fcntl_get_seals(fd).map_err(|_| NOT_MEMORY)?;
-        const HUGETLBFS: u64 = 0x9584_58f6;
-        let system = fstatfs(fd).map_err(|_| NOT_MEMORY)?;
-        let huge = system.f_type as u64 & 0xffff_ffff == HUGETLBFS;
-        let page = if huge { system.f_bsize as u64 } else { 1 };
-        let stat = fstat(fd).map_err(|_| NOT_MEMORY)?;
-        if size == 0 || size > REGION_MAX || size > u64::try_from(stat.st_size).unwrap_or(0) {
-            return Err("region size is not that of its file");
-        }
-        if !size.is_multiple_of(page) {
-            return Err("region is not whole huge pages");
-        }
+        let (huge, page) = pages(fd)?;
+        check_size(fd, size, page)?;
         let reason = |error: io::Error| match error.raw_os_error() {
             Some(libc::EPERM) => SEALED_BEFORE,
             _ => "region cannot be mapped",
@@ -270,6 +280,22 @@ impl Region {
     pub(super) fn address(&self, at: usize) -> *mut u8 {
         self.base.as_ptr().wrapping_add(at)
     }
+}
+
+/// Whether a memory file is on huge pages, and what its mappings are whole multiples of.
+fn pages(fd: &OwnedFd) -> Result<(bool, u64), &'static str> {
+    const HUGETLBFS: u64 = 0x9584_58f6;
+    let system = fstatfs(fd).map_err(|_| NOT_MEMORY)?;
+    let huge = system.f_type as u64 & 0xffff_ffff == HUGETLBFS;
+    Ok((huge, if huge { system.f_bsize as u64 } else { 1 }))
+}
+
+fn check_size(fd: &OwnedFd, size: u64, page: u64) -> Result<(), &'static str> {
+    let stat = fstat(fd).map_err(|_| NOT_MEMORY)?;
+    if size == 0 || size > REGION_MAX || size > u64::try_from(stat.st_size).unwrap_or(0) {
+        return Err("region size is not that of its file");
+    }
+    if size.is_multiple_of(page) { Ok(()) } else { Err("region is not whole huge pages") }
 }
 
 impl Drop for Region {
@@ -390,6 +416,11 @@ impl Ring {
 
     pub(super) fn log2_size(&self) -> u8 {
         self.log2_size
+    }
+
+    /// The regions of its connection.
+    pub(super) fn regions(&self) -> &Regions {
+        &self.regions
     }
 
     pub(super) fn place(&self) -> (u16, u32) {

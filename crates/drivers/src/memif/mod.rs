@@ -44,6 +44,7 @@ pub mod fuzzing;
 mod guard;
 mod hub;
 mod info;
+pub(crate) mod inherit;
 mod memory;
 pub mod message;
 mod port;

@@ -1,6 +1,7 @@
 //! A memif interface behind the port contract.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use quiver_graph::{Link, Port, PortState, RxQueue, TxQueue};
@@ -77,6 +78,15 @@ impl Port for MemifPort {
 
     fn set_up(&mut self, up: bool) -> io::Result<()> {
         self.memif.set_up(self.key, up);
+        Ok(())
+    }
+
+    fn descriptors(&self) -> io::Result<Option<(String, Vec<OwnedFd>)>> {
+        self.memif.0.borrow().inheritance(self.key)
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        self.memif.begin(self.key);
         Ok(())
     }
 

@@ -36,6 +36,8 @@ pub(super) struct RxRing {
     lent: Option<Box<LentRx>>,
     /// The peer has been told that we poll.
     masked: bool,
+    /// Another process was here before: where it stopped is found out when packets may flow.
+    goes_on: bool,
     /// The peer broke the rules: no more from here.
     broken: bool,
     runs: Vec<(*const u8, usize)>,
@@ -62,7 +64,7 @@ impl Group {
 impl RxRing {
     /// A ring at its start. Our own is filled with empty buffers by [`RxRing::begin`].
     pub(super) fn new(ring: Ring, own: Option<Buffers>) -> Self {
-        Self { ring, next: 0, own, lent: None, masked: false, broken: false, runs: Vec::new() }
+        Self { ring, next: 0, own, lent: None, masked: false, goes_on: false, broken: false, runs: Vec::new() }
     }
 
     /// A ring of our own into whose slots packet buffers are put.
@@ -71,8 +73,33 @@ impl RxRing {
         Self { lent, ..Self::new(ring, None) }
     }
 
+    /// A ring that another process has received from, until this one does.
+    pub(super) fn going_on(ring: Ring, own: Option<Buffers>) -> Self {
+        Self { goes_on: true, ..Self::new(ring, own) }
+    }
+
+    /// Our buffers, where the ring is our own.
+    pub(super) fn own(&self) -> Option<&Buffers> {
+        self.own.as_ref()
+    }
+
+    /// Goes on where the process before this one has stopped: our own index in the ring says where. Like a peer's index it is
+    /// believed only where it can be.
+    #[cold]
+    fn go_on(&mut self) {
+        self.goes_on = false;
+        self.next = match self.own {
+            Some(_) => self.ring.head().load(Ordering::Acquire).wrapping_sub(self.ring.size()),
+            None => self.ring.tail().load(Ordering::Acquire),
+        };
+        self.mask();
+    }
+
     /// The connection stands: packets may come. `polling`: no events wanted for now.
     pub(super) fn begin(&mut self) {
+        if self.goes_on {
+            return;
+        }
         if let Some(lent) = &mut self.lent {
             lent.begin(&self.ring);
         } else if let Some(own) = self.own {
@@ -140,7 +167,9 @@ impl RxRing {
 
     /// Receives what there is. `Err`: the peer broke the rules.
     fn receive(&mut self, burst: &mut RxBurst<'_, '_>) -> Result<(), &'static str> {
-        if !self.masked {
+        if self.goes_on {
+            self.go_on();
+        } else if !self.masked {
             self.mask();
         }
         if let Some(lent) = &mut self.lent {
@@ -289,6 +318,10 @@ impl RxRing {
     }
 
     fn discard(&mut self) {
+        // What waits in it is another process's, or was before this one came: nobody has lost it.
+        if self.goes_on {
+            return;
+        }
         if let Some(lent) = &mut self.lent {
             return lent.discard(&self.ring);
         }
@@ -395,6 +428,9 @@ impl RxQueue for MemifRx {
     fn arm(&mut self) -> bool {
         let mut rings = self.slot.lock();
         for ring in rings.iter_mut() {
+            if ring.goes_on {
+                ring.go_on();
+            }
             ring.ring.flags().store(0, Ordering::Relaxed);
             ring.masked = false;
         }
@@ -418,6 +454,9 @@ impl RxQueue for MemifRx {
     fn discard(&mut self) {
         self.slot.lock().iter_mut().for_each(RxRing::discard);
     }
+
+    /// Nothing of it was another process's: what that one has received is not in the rings any more.
+    fn begin(&mut self, _since: u64) {}
 }
 
 #[cfg(test)]

@@ -102,6 +102,11 @@ impl Session {
         Self { state: State::Dialled, key: Some(key), remote: String::new() }
     }
 
+    /// Of a connection that stood in another process; its memory is made ready.
+    pub fn inherited(key: Key, remote: String, name: String) -> Self {
+        Self { state: State::Preparing { name, serves: false }, key: Some(key), remote }
+    }
+
     /// Whether packets flow.
     pub fn is_running(&self) -> bool {
         matches!(self.state, State::Running)

@@ -1,6 +1,7 @@
 //! Two ends in one process, over a real socket and real shared memory.
 
 mod hostile;
+mod passed;
 mod traffic;
 mod zero_copy;
 
@@ -121,7 +122,19 @@ impl End {
     }
 
     fn with(folder: &Folder, config: MemifConfig, limits: Limits, receiver: impl FnOnce(Got) -> NodeSpec) -> Self {
+        Self::made(folder, config, limits, receiver, None)
+    }
+
+    /// An end that may get what another process passes on.
+    fn made(
+        folder: &Folder,
+        config: MemifConfig,
+        limits: Limits,
+        receiver: impl FnOnce(Got) -> NodeSpec,
+        rights: Option<Arc<dyn crate::rights::Rights>>,
+    ) -> Self {
         let memif = Memif::new("/nowhere/memif.sock").unwrap();
+        rights.into_iter().for_each(|rights| memif.set_rights(rights));
         let socket = SocketConfig { limits, ..SocketConfig::new(&folder.socket()) };
         memif.add_socket_with(config.key.socket, socket).unwrap();
         let region = RegionConfig { buffers_per_numa: 4096, page_size: PageSize::Kb4, ..Default::default() };

@@ -27,6 +27,8 @@ pub(super) struct TxRing {
     own: Option<Buffers>,
     /// Packet buffers, where they themselves are in the slots.
     lent: Option<Box<LentTx>>,
+    /// Another process was here before: where it stopped is found out when packets may flow.
+    goes_on: bool,
     broken: bool,
     /// A packet whose checksum is being finished.
     whole: Vec<u8>,
@@ -63,7 +65,7 @@ impl Room {
 
 impl TxRing {
     pub(super) fn new(ring: Ring, own: Option<Buffers>) -> Self {
-        Self { ring, next: 0, free: 0, own, lent: None, broken: false, whole: Vec::new() }
+        Self { ring, next: 0, free: 0, own, lent: None, goes_on: false, broken: false, whole: Vec::new() }
     }
 
     /// A ring of our own into whose slots packet buffers are put.
@@ -72,8 +74,26 @@ impl TxRing {
         Self { lent, ..Self::new(ring, None) }
     }
 
+    /// A ring that another process has sent into, until this one does.
+    pub(super) fn going_on(ring: Ring, own: Option<Buffers>) -> Self {
+        Self { goes_on: true, ..Self::new(ring, own) }
+    }
+
+    /// Our buffers, where the ring is our own.
+    pub(super) fn own(&self) -> Option<&Buffers> {
+        self.own.as_ref()
+    }
+
     /// The connection stands.
     pub(super) fn begin(&mut self) {
+        if !self.goes_on {
+            self.find_place();
+        }
+    }
+
+    /// Finds our place: the index in the ring that is ours says it.
+    fn find_place(&mut self) {
+        self.goes_on = false;
         if let Some(lent) = &mut self.lent {
             return lent.begin(&self.ring);
         }
@@ -347,6 +367,9 @@ impl SharedTxQueue for MemifTx {
             batch.set_reason(TxDrop::NoDevice);
             return 0;
         };
+        if ring.goes_on {
+            ring.find_place();
+        }
         let sent = match &mut ring.lent {
             Some(lent) => lent.tx(&ring.ring, batch),
             None if ring.own.is_some() => ring.tx::<true>(batch),

@@ -228,7 +228,9 @@ impl Tap {
             Some(made) => made,
             None => make_patiently(&config, &*rights)?,
         };
-        if !held {
+        if held {
+            rights.note(format!("TAP device {name}"), Ok(()));
+        } else {
             // The interface starts down.
             let _ = control_pointer(&queues[0], libc::TUNSETCARRIER, 0);
         }

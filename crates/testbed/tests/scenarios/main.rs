@@ -43,6 +43,7 @@ mod page;
 mod pages;
 mod privileges;
 mod restart;
+mod restart_memif;
 mod routing;
 mod scene;
 mod snmp;

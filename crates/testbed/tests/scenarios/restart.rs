@@ -1,7 +1,7 @@
 //! Another process takes over while packets flow: sessions, connections, neighbours and the host's interfaces stay.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::process::Stdio;
 
 use crate::common;
@@ -261,6 +261,119 @@ fn a_host_interface_stays_up_with_its_carrier() {
     assert_eq!(text.lines().filter(lost).collect::<Vec<_>>(), Vec::<&str>::new(), "{text}");
     assert_eq!(began(&router)["failed"].as_u64(), Some(0), "{}", began(&router));
     router.stop().unwrap();
+}
+
+/// Sends a numbered datagram each millisecond for as long as its input is open, and says how many these were.
+const SENDER: &str = r#"
+import socket, sys, select
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+n = 0
+while not select.select([sys.stdin], [], [], 0.001)[0]:
+    s.sendto(b"%08d" % n, (sys.argv[1], 7001))
+    n += 1
+s.sendto(b"end", (sys.argv[1], 7001))
+print(n)
+"#;
+/// Says the number of each datagram that comes, with the time at which it came.
+const RECEIVER: &str = r#"
+import socket, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+s.bind(("0.0.0.0", 7001))
+print("listens", flush=True)
+while True:
+    data = s.recv(100)
+    if data == b"end":
+        break
+    print(int(data), time.monotonic_ns(), flush=True)
+"#;
+
+/// Numbered datagrams through the router.
+struct Datagrams {
+    sender: Guard,
+    receiver: Guard,
+    heard: std::io::BufReader<std::process::ChildStdout>,
+    came: Vec<(u64, u64)>,
+}
+
+impl Datagrams {
+    fn begin(scene: &TwoHosts) -> Self {
+        let mut receiver = python(&scene.b, RECEIVER, &[]);
+        let mut heard = std::io::BufReader::new(receiver.take_stdout().unwrap());
+        let mut line = String::new();
+        heard.read_line(&mut line).unwrap();
+        assert_eq!(line, "listens\n");
+        let sender = python(&scene.a, SENDER, &[TwoHosts::B4]);
+        let mut datagrams = Self { sender, receiver, heard, came: Vec::new() };
+        datagrams.go_on();
+        datagrams
+    }
+
+    fn hear(&mut self) -> bool {
+        let mut line = String::new();
+        let n = self.heard.read_line(&mut line).unwrap();
+        let mut words = line.split_whitespace().map(|word| word.parse::<u64>().unwrap());
+        self.came.extend(words.next().zip(words.next()));
+        n > 0
+    }
+
+    /// Waits until some more have come.
+    fn go_on(&mut self) {
+        for _ in 0..100 {
+            assert!(self.hear(), "the receiver has ended");
+        }
+    }
+
+    /// How many were sent, and what came of them.
+    fn end(mut self) -> (u64, Vec<(u64, u64)>) {
+        drop(self.sender.take_stdin());
+        let mut sent = String::new();
+        self.sender.take_stdout().unwrap().read_to_string(&mut sent).unwrap();
+        while self.hear() {}
+        assert!(self.receiver.wait(BOUND).unwrap().unwrap().success());
+        (sent.trim().parse().unwrap(), self.came)
+    }
+}
+
+#[test]
+fn af_xdp_queues_pass_from_one_process_to_the_next() {
+    let Some(_scenario) = Scenario::begin(&["ping", "python3", "ip", Scenario::BPF]) else { return };
+    for workers in workers().iter().copied().filter(|n| *n < 3) {
+        let scene = TwoHosts::new(TwoHostsOptions::default()).expect("two hosts");
+        let commands = [0, 1].map(|n| {
+            let net = n + 1;
+            format!(
+                "create interface af_xdp host-if r{n} name x{n}\nset interface state x{n} up\n\
+                 set interface ip address x{n} 10.0.{net}.1/24\n"
+            )
+        });
+        let mut router = scene.start_router_with(workers, "", &commands.concat()).expect("router");
+        eventually("ping", BOUND, || scene.a.pings(TwoHosts::B4, 1).unwrap());
+        let mut datagrams = Datagrams::begin(&scene);
+        let programs = || -> Vec<String> {
+            let text = scene.middle.run("ip -d link", BOUND).unwrap().expect("ip link");
+            text.lines().filter(|l| l.contains("prog/xdp")).map(str::to_owned).collect()
+        };
+        let before = programs();
+        assert_eq!(before.len(), 2);
+        for _ in 0..2 {
+            router.take_over(&scene.middle, None).unwrap();
+            datagrams.go_on();
+            let report = began(&router);
+            let retried = (report["retried"].as_u64(), report["failed"].as_u64());
+            assert_eq!(retried, (Some(0), Some(0)), "{report}");
+            assert_eq!(programs(), before, "the program stays attached");
+        }
+        assert!(scene.a.pings(TwoHosts::B4, 3).unwrap());
+        let (sent, came) = datagrams.end();
+        let mut numbers: Vec<u64> = came.iter().map(|(number, _)| *number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), came.len(), "no datagram comes twice");
+        let gap = came.windows(2).map(|pair| pair[1].1 - pair[0].1).max().unwrap_or(0);
+        println!("{workers} workers: {} of {sent} datagrams lost, longest gap {} ms", sent - numbers.len() as u64, gap / 1_000_000);
+        router.stop().unwrap();
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod api;
 pub mod auth;
 pub mod control;
 pub mod datagram;
+pub mod index;
 pub mod nodes;
 pub mod ops;
 pub mod packet;

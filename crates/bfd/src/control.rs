@@ -1,5 +1,6 @@
 //! The plugin on the main thread: which sessions there are, and which thread has each of them.
 
+mod adopt;
 mod auth;
 mod echo;
 mod ports;
@@ -27,8 +28,10 @@ use crate::index::Index;
 use crate::nodes::{self, Counters, Parts};
 use crate::packet::State;
 use crate::process;
+use crate::restart;
 use crate::session::{Session, Status, Timing};
 use crate::thread::{EchoSources, Entry, Notice, Outbox, Path, Sessions, Shared};
+pub(crate) use adopt::{Adopted, adopt, entries};
 use auth::UsedKey;
 pub use auth::{AuthRef, KeyInfo, delete_key, keys, set_auth, set_key};
 pub use echo::{EchoSource, echo_source, set_echo_source};
@@ -124,6 +127,7 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
     });
     router.add_process(process::NAME, process::run);
     router.listen(on_interface);
+    restart::init(router);
     router.listen_workers(on_worker);
     Ok(())
 }

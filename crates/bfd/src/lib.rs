@@ -10,6 +10,7 @@ pub mod nodes;
 pub mod ops;
 pub mod packet;
 mod process;
+mod restart;
 pub mod session;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 //! of its own has come back.
 //!
 //! The router sends echo packets whose destination is the router itself, so that the peer's forwarding returns them; what a peer
-//! sends in that way the router forwards like any packet and sees nothing of here. Some peers (FRR's `bfdd`) send theirs to the
+//! sends in that way (FRR's `bfdd`: with IPv4) the router forwards like any packet and sees nothing of here. Peers may send theirs to the
 //! router's address instead: those are returned with addresses exchanged, if a session is configured with the sender.
 
 use std::hash::{BuildHasher as _, RandomState};

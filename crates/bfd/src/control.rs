@@ -522,7 +522,9 @@ fn on_worker(router: &mut Router, event: &WorkerEvent) {
             let (key, session) = (entry.key, *session);
             bfd.tally.moved(from, owner);
             bfd.on(router, owner, move |sessions| sessions.insert(entry, sources, now));
-            bfd.publish(&key, &session)?;
+            if let Err(error) = bfd.publish(&key, &session) {
+                tracing::warn!(target: "bfd", "{error}");
+            }
         }
         Ok(())
     });

@@ -1,8 +1,7 @@
 //! Which sessions there are, as the nodes see it that packets come in by: the session of a packet, the thread that has it, and the way
 //! to its peer. One more session costs main a constant amount, and readers wait for nothing.
 
-use std::net::IpAddr;
-
+use quiver_net::local::pair_key;
 use quiver_tables::OutOfMemory;
 use quiver_tables::hash::{BoundedHash, HashReader, InsertError};
 use quiver_tables::qsbr::Domain;
@@ -20,17 +19,8 @@ const IPV6: u32 = 1 << 31;
 type Bytes = [u8; 40];
 
 fn bytes(key: &Key) -> Bytes {
-    let mut bytes = [0; 40];
     let family = if key.peer.is_ipv6() { IPV6 } else { 0 };
-    bytes[..4].copy_from_slice(&key.interface.0.to_be_bytes());
-    bytes[4..8].copy_from_slice(&(key.table | family).to_be_bytes());
-    for (at, address) in [(8, key.local), (24, key.peer)] {
-        match address {
-            IpAddr::V4(address) => bytes[at..at + 4].copy_from_slice(&address.octets()),
-            IpAddr::V6(address) => bytes[at..at + 16].copy_from_slice(&address.octets()),
-        }
-    }
-    bytes
+    pair_key([key.interface.0, key.table | family], key.local, key.peer)
 }
 
 /// Main's side. Keys of multihop sessions have the index of their FIB here.

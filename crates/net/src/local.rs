@@ -34,8 +34,8 @@ use quiver_wire::ipv4::IpProtocol;
 
 use self::address::SourceRecords;
 use self::header::{Behind, LocalFamily, node_name, trace};
-pub use self::limit::UdpPeer;
 use self::limit::{Limits, LimitsReader};
+pub use self::limit::{UdpPeer, pair_key};
 use self::reassembly::Reassembled;
 use self::receive::Receive;
 use self::table::SlotTable;

@@ -20,6 +20,20 @@ const PEERS_MAX: u32 = 1 << 15;
 /// Interface, port, and both addresses. A table has one family.
 type Bytes = [u8; 40];
 
+/// A key for a table of what is between two addresses of one family: two numbers, own address, the other one.
+pub fn pair_key(numbers: [u32; 2], local: IpAddr, peer: IpAddr) -> [u8; 40] {
+    let mut bytes = [0; 40];
+    bytes[..4].copy_from_slice(&numbers[0].to_be_bytes());
+    bytes[4..8].copy_from_slice(&numbers[1].to_be_bytes());
+    for (at, address) in [(8, local), (24, peer)] {
+        match address {
+            IpAddr::V4(address) => bytes[at..at + 4].copy_from_slice(&address.octets()),
+            IpAddr::V6(address) => bytes[at..at + 16].copy_from_slice(&address.octets()),
+        }
+    }
+    bytes
+}
+
 /// Between whom a datagram is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UdpPeer {
@@ -33,16 +47,7 @@ pub struct UdpPeer {
 
 impl UdpPeer {
     fn bytes(&self, port: u16) -> Bytes {
-        let mut bytes = [0; 40];
-        bytes[..4].copy_from_slice(&self.interface.map_or(u32::MAX, |index| index.0).to_be_bytes());
-        bytes[4..6].copy_from_slice(&port.to_be_bytes());
-        for (at, address) in [(8, self.local), (24, self.peer)] {
-            match address {
-                IpAddr::V4(address) => bytes[at..at + 4].copy_from_slice(&address.octets()),
-                IpAddr::V6(address) => bytes[at..at + 16].copy_from_slice(&address.octets()),
-            }
-        }
-        bytes
+        pair_key([self.interface.map_or(u32::MAX, |index| index.0), port.into()], self.local, self.peer)
     }
 }
 

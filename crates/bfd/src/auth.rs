@@ -15,6 +15,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha1::Digest as _;
 use subtle::ConstantTimeEq as _;
 
+mod kept;
+
+pub use kept::Kept;
+
 use crate::packet::{Control, LEN};
 
 /// Bytes of a section before password or digest, by whether it has a sequence number.

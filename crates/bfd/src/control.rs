@@ -1,34 +1,41 @@
 //! The plugin on the main thread: which sessions there are, and which thread has each of them.
 
+mod adopt;
 mod auth;
 mod echo;
 mod ports;
+mod tally;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::RandomState;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crossbeam_channel::{Receiver, bounded};
 use quiver_command::config::Config;
 use quiver_command::operation::{OpError, retval};
-use quiver_graph::{IfIndex, Published};
+use quiver_graph::IfIndex;
 use quiver_net::fib::FibError;
 use quiver_net::interface::ops::interface_error;
 use quiver_net::ip::FamilyId;
 use quiver_net::{IfEvent, Router, WorkerEvent};
 
 use crate::api;
-use crate::auth::{Authentication, Key as AuthKey};
+use crate::auth::Authentication;
 use crate::datagram::{Key, TOS};
-use crate::nodes::{self, Counters, Index, Parts, Place};
+use crate::index::Index;
+use crate::nodes::{self, Counters, Parts};
 use crate::packet::State;
 use crate::process;
+use crate::restart;
 use crate::session::{Session, Status, Timing};
-use crate::thread::{Entry, Notice, Outbox, Path, Sessions, Shared};
+use crate::thread::{EchoSources, Entry, Notice, Outbox, Path, Sessions, Shared};
+pub(crate) use adopt::{Adopted, adopt, entries};
+use auth::UsedKey;
 pub use auth::{AuthRef, KeyInfo, delete_key, keys, set_auth, set_key};
 pub use echo::{EchoSource, echo_source, set_echo_source};
+use tally::Tally;
 
 /// Most sessions.
 pub const SESSIONS_MAX: u32 = 4096;
@@ -37,13 +44,6 @@ const THREADS_MAX: usize = 64;
 /// Notices that wait for main; where there are more, main looks at all sessions.
 const NOTICES: usize = 2 * SESSIONS_MAX as usize;
 
-/// Numbers of sessions in the statistics: of which family, and whether of several hops.
-const GAUGES: [(&str, FamilyId, bool); 4] = [
-    ("/bfd/udp4/sessions", FamilyId::V4, false),
-    ("/bfd/udp6/sessions", FamilyId::V6, false),
-    ("/bfd/udp4/sessions_mh", FamilyId::V4, true),
-    ("/bfd/udp6/sessions_mh", FamilyId::V6, true),
-];
 /// Who holds a table, for errors.
 const HOLDER: &str = "a BFD session";
 
@@ -77,8 +77,11 @@ pub struct Bfd {
     pub(crate) sessions: BTreeMap<Key, Configured>,
     pub(crate) by_discriminator: HashMap<u32, Key>,
     /// Keys by their number in the configuration.
-    keys: BTreeMap<u32, AuthKey>,
+    keys: BTreeMap<u32, UsedKey>,
+    tally: Tally,
     echo_interface: Option<IfIndex>,
+    /// Where echo packets come from now.
+    echo_sources: EchoSources,
     pub(crate) notices: Receiver<Notice>,
     /// Notices were lost.
     pub(crate) lost: Arc<AtomicBool>,
@@ -96,7 +99,7 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
     let counter = |name: &str| router.graph.stats().combined(name, SESSIONS_MAX);
     let proofs = RandomState::new();
     let parts = Parts {
-        index: Published::new(Index::default()),
+        index: Index::new(router.graph.domain()).map_err(|error| error.to_string())?,
         threads: (0..THREADS_MAX).map(|_| Shared::new(Sessions::new(outbox.clone(), proofs.clone()))).collect(),
         counters: Counters {
             received: counter("/bfd/rx-session-counters"),
@@ -107,24 +110,24 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         tos: Arc::new(AtomicU8::new(TOS)),
         proofs,
     };
-    // Readers of the statistics find them before there is a session, as in VPP.
-    for (name, ..) in GAUGES {
-        router.graph.stats().gauge(name).set(0);
-    }
     nodes::declare(router, &parts).map_err(|error| error.to_string())?;
     let random = router.graph.clock().ticks() ^ u64::from(std::process::id()).rotate_left(40);
+    let tally = Tally::new(router);
     router.add_part(Bfd {
         parts,
         sessions: BTreeMap::new(),
         by_discriminator: HashMap::new(),
         keys: BTreeMap::new(),
+        tally,
         echo_interface: None,
+        echo_sources: [None; 2],
         notices,
         lost,
         random,
     });
     router.add_process(process::NAME, process::run);
     router.listen(on_interface);
+    restart::init(router);
     router.listen_workers(on_worker);
     Ok(())
 }
@@ -145,6 +148,12 @@ impl Bfd {
     /// All sessions, by interface and addresses.
     pub fn sessions(&self) -> impl Iterator<Item = (&Key, &Configured)> {
         self.sessions.iter()
+    }
+
+    /// What nodes know of the sessions.
+    #[cfg(test)]
+    pub(crate) fn reader(&self) -> crate::index::IndexReader {
+        self.parts.index.reader()
     }
 
     /// A session.
@@ -173,29 +182,27 @@ impl Bfd {
         }
     }
 
-    /// Tells input nodes which sessions there are, and shows their number in the statistics.
-    fn publish(&self, router: &Router) {
-        let mut index = Index::default();
-        for (key, session) in &self.sessions {
-            let key = match session.path {
-                Path::Neighbor(_) => *key,
-                Path::Routes(fib) => Key { table: fib, ..*key },
-            };
-            let place = Place { owner: session.owner, key, path: session.path };
-            index.by_discriminator.insert(session.discriminator, place);
-            index.by_key.insert(key, session.discriminator);
-        }
-        self.parts.index.publish(index);
-        for (name, family, multihop) in GAUGES {
-            let counted = |key: &&Key| FamilyId::of(&key.peer) == family && key.is_multihop() == multihop;
-            router.graph.stats().gauge(name).set(self.sessions.keys().filter(counted).count() as u64);
-        }
-    }
-
     /// The thread with the fewest sessions.
     fn idlest(&self, router: &Router) -> usize {
-        let load = |thread: &usize| self.sessions.values().filter(|session| session.owner == *thread).count();
-        router.staying_workers().into_iter().min_by_key(load).unwrap_or(0)
+        self.tally.idlest(router.staying_workers())
+    }
+
+    /// Tells input nodes of a session, or which thread has it now.
+    fn publish(&mut self, key: &Key, session: &Configured) -> Result<(), OpError> {
+        let set = self.parts.index.set(&key_of_nodes(key, session.path), session.discriminator, session.owner, session.path);
+        set.map_err(|error| OpError::new(retval::LIMIT_EXCEEDED, format!("index of sessions: {error}")).key("bfd"))
+    }
+
+    /// Forgets a session that its thread does not have, and gives back what it needed.
+    fn forget(&mut self, router: &mut Router, key: &Key) -> Result<Configured, OpError> {
+        let session = self.sessions.remove(key).ok_or_else(|| unknown(key))?;
+        self.by_discriminator.remove(&session.discriminator);
+        self.parts.index.remove(&key_of_nodes(key, session.path), session.discriminator);
+        self.use_key(session.auth, None);
+        self.tally.remove(key, session.id, session.owner);
+        ports::close(router, &self.tally, key, &self.echo_sources);
+        release(router, key, session.path);
+        Ok(session)
     }
 
     /// Runs `f` on the sessions of a thread.
@@ -216,6 +223,14 @@ pub(crate) fn with<R>(router: &mut Router, f: impl FnOnce(&mut Router, &mut Bfd)
     let result = f(router, &mut bfd);
     router.add_part(bfd);
     result
+}
+
+/// What nodes know a session by.
+fn key_of_nodes(key: &Key, path: Path) -> Key {
+    match path {
+        Path::Neighbor(_) => *key,
+        Path::Routes(fib) => Key { table: fib, ..*key },
+    }
 }
 
 fn unknown(key: &Key) -> OpError {
@@ -317,37 +332,32 @@ pub fn add(router: &mut Router, key: Key, timing: Timing, auth: Option<AuthRef>)
     check(router, &key)?;
     with(router, |router, bfd| {
         let by = auth.map(|auth| bfd.in_use(auth)).transpose()?;
-        let taken: std::collections::BTreeSet<u32> = bfd.sessions.values().map(|session| session.id).collect();
-        let Some(id) = (0..SESSIONS_MAX).find(|id| !taken.contains(id)) else {
+        let Some(id) = bfd.tally.free_id() else {
             let error = OpError::new(retval::LIMIT_EXCEEDED, format!("there are {SESSIONS_MAX} sessions already"));
             return Err(error.key("bfd"));
         };
         let path = hold(router, &key)?;
-        let (discriminator, seed, owner) = (bfd.new_discriminator(), bfd.random(), bfd.idlest(router));
-        let (now, since) = (router.graph.clock().now(), router.graph.clock().timer_now());
-        let session = Configured { id, discriminator, timing, admin_up: true, auth, owner, status: None, ups: 0, since, path };
-        bfd.sessions.insert(key, session);
-        if let Err(error) = ports::listen(router, bfd, FamilyId::of(&key.peer)) {
-            bfd.sessions.remove(&key);
-            // What was taken before the port that could not be had is given back.
-            let _ = ports::listen(router, bfd, FamilyId::of(&key.peer));
+        if let Err(error) = ports::open(router, &bfd.tally, &key, &bfd.echo_sources) {
             release(router, &key, path);
             return Err(error);
         }
+        let (discriminator, seed, owner) = (bfd.new_discriminator(), bfd.random(), bfd.idlest(router));
+        let (now, since) = (router.graph.clock().now(), router.graph.clock().timer_now());
+        let session = Configured { id, discriminator, timing, admin_up: true, auth, owner, status: None, ups: 0, since, path };
+        bfd.tally.add(&key, id, owner);
+        bfd.use_key(None, auth);
+        bfd.sessions.insert(key, session);
         bfd.by_discriminator.insert(discriminator, key);
-        for counters in bfd.parts.counters.all() {
-            // A number that was used before begins at zero again.
-            let (clear, len) = (counters.clone(), counters.len());
-            if id < len {
-                router.graph.each_row(move |row| clear.clear_index_thread(row, id));
-            }
-            counters.set_len(len.max(id + 1));
-        }
+        bfd.parts.counters.begin(router, id);
         let authentication = Authentication::new(by, bfd.random() as u32);
         let entry = Entry::new(Session::new(discriminator, timing, seed, now), authentication, key, id, path);
-        let sources = echo::sources(router, bfd);
+        let sources = bfd.echo_sources;
         bfd.on(router, owner, move |sessions| sessions.insert(entry, sources, now));
-        bfd.publish(router);
+        if let Err(error) = bfd.publish(&key, &session) {
+            bfd.on(router, owner, move |sessions| sessions.remove(discriminator).is_some());
+            bfd.forget(router, &key)?;
+            return Err(error);
+        }
         Ok(id)
     })
 }
@@ -401,16 +411,24 @@ fn change(
 /// # Errors
 /// There is no such session.
 pub fn remove(router: &mut Router, key: &Key) -> Result<(), OpError> {
-    with(router, |router, bfd| {
-        let session = bfd.sessions.remove(key).ok_or_else(|| unknown(key))?;
-        bfd.by_discriminator.remove(&session.discriminator);
-        bfd.publish(router);
-        bfd.on(router, session.owner, move |sessions| sessions.remove(session.discriminator).is_some());
-        release(router, key, session.path);
-        ports::listen(router, bfd, FamilyId::of(&key.peer))
+    remove_all(router, &[*key]).map(drop)
+}
+
+/// Removes some, each thread being asked once.
+fn remove_all(router: &mut Router, keys: &[Key]) -> Result<Vec<(Key, Configured)>, OpError> {
+    let gone = with(router, |router, bfd| {
+        let mut by_owner: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for key in keys {
+            let session = bfd.session(key)?;
+            by_owner.entry(session.owner).or_default().push(session.discriminator);
+        }
+        for (owner, discriminators) in by_owner {
+            bfd.on(router, owner, move |sessions| discriminators.iter().filter_map(|of| sessions.remove(*of)).count());
+        }
+        keys.iter().map(|key| Ok((*key, bfd.forget(router, key)?))).collect::<Result<Vec<_>, _>>()
     })?;
-    follow(router, key);
-    Ok(())
+    keys.iter().for_each(|key| follow(router, key));
+    Ok(gone)
 }
 
 /// The sessions as they are now on their threads, by number.
@@ -455,11 +473,11 @@ pub fn set_tos(router: &Router, tos: u8) -> Result<(), OpError> {
 /// Routes use a next hop unless a session with it has failed.
 pub(crate) fn follow(router: &mut Router, key: &Key) {
     let Ok(bfd) = bfd(router) else { return };
-    let first = Key { local: std::net::Ipv4Addr::UNSPECIFIED.into(), peer: std::net::Ipv4Addr::UNSPECIFIED.into(), ..*key };
-    let place = |key: &Key| (key.interface, key.table);
+    let first = Key { local: Ipv4Addr::UNSPECIFIED.into(), ..*key };
+    let place = |key: &Key| (key.interface, key.table, key.peer);
     // Of several own addresses there can be sessions with the same peer.
     let mut same = bfd.sessions.range(first..).take_while(|(other, _)| place(other) == place(key));
-    let failed = same.any(|(other, session)| other.peer == key.peer && session.status.is_some_and(|status| status.failed));
+    let failed = same.any(|(_, session)| session.status.is_some_and(|status| status.failed));
     if key.is_multihop() {
         router.set_remote_next_hop_usable(key.table, key.peer, !failed);
     } else {
@@ -474,18 +492,21 @@ fn on_interface(router: &mut Router, event: &IfEvent) {
         _ => return,
     };
     echo::on_deleted(router, index);
+    remove_on(router, index);
+}
+
+/// Removes the sessions on an interface; clients are told.
+pub(crate) fn remove_on(router: &mut Router, index: IfIndex) {
     let all: Vec<Key> = bfd(router).map(|bfd| on_link(bfd, index)).unwrap_or_default();
-    for key in all {
-        let session = bfd(router).and_then(|bfd| bfd.session(&key)).copied();
-        match remove(router, &key) {
-            Ok(()) => drop(session.map(|session| api::tell(router, &key, &session, State::AdminDown))),
-            Err(error) => tracing::warn!(target: "bfd", "{error}"),
-        }
+    match remove_all(router, &all) {
+        Ok(gone) => gone.iter().for_each(|(key, session)| api::tell(router, key, session, State::AdminDown)),
+        Err(error) => tracing::warn!(target: "bfd", "{error}"),
     }
 }
 
 fn on_link(bfd: &Bfd, index: IfIndex) -> Vec<Key> {
-    bfd.sessions.keys().filter(|key| key.interface == index).copied().collect()
+    let first = Key::on(index, Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into());
+    bfd.sessions.range(first..).map(|(key, _)| *key).take_while(|key| key.interface == index).collect()
 }
 
 /// Sessions of a thread that leaves go on at others, with their timers as they are.
@@ -493,15 +514,18 @@ fn on_worker(router: &mut Router, event: &WorkerEvent) {
     let WorkerEvent::Leaving(thread) = *event else { return };
     let moved = with(router, |router, bfd| {
         let entries = bfd.on(router, thread, Sessions::take_all).unwrap_or_default();
-        let (sources, now) = (echo::sources(router, bfd), router.graph.clock().now());
+        let (sources, now) = (bfd.echo_sources, router.graph.clock().now());
         for entry in entries {
             let owner = bfd.idlest(router);
-            if let Some(session) = bfd.sessions.get_mut(&entry.key) {
-                session.owner = owner;
-                bfd.on(router, owner, move |sessions| sessions.insert(entry, sources, now));
+            let Some(session) = bfd.sessions.get_mut(&entry.key) else { continue };
+            let from = std::mem::replace(&mut session.owner, owner);
+            let (key, session) = (entry.key, *session);
+            bfd.tally.moved(from, owner);
+            bfd.on(router, owner, move |sessions| sessions.insert(entry, sources, now));
+            if let Err(error) = bfd.publish(&key, &session) {
+                tracing::warn!(target: "bfd", "{error}");
             }
         }
-        bfd.publish(router);
         Ok(())
     });
     if let Err(error) = moved {

@@ -32,10 +32,10 @@ pub struct Key {
     pub interface: IfIndex,
     /// Table of a multihop session: its number, among nodes the index of its FIB.
     pub table: u32,
+    /// The other side's address: sessions with the same peer are beside each other in order.
+    pub peer: IpAddr,
     /// Own address.
     pub local: IpAddr,
-    /// The other side's.
-    pub peer: IpAddr,
 }
 
 impl Key {
@@ -44,12 +44,12 @@ impl Key {
 
     /// Of a session with a neighbour on an interface.
     pub const fn on(interface: IfIndex, local: IpAddr, peer: IpAddr) -> Self {
-        Self { interface, table: 0, local, peer }
+        Self { interface, table: 0, peer, local }
     }
 
     /// Of a session with a router elsewhere, by the routes of a table.
     pub const fn multihop(table: u32, local: IpAddr, peer: IpAddr) -> Self {
-        Self { interface: Self::ANY, table, local, peer }
+        Self { interface: Self::ANY, table, peer, local }
     }
 
     /// Whether routers may be in between.

@@ -5,10 +5,12 @@ mod api;
 pub mod auth;
 pub mod control;
 pub mod datagram;
+pub mod index;
 pub mod nodes;
 pub mod ops;
 pub mod packet;
 mod process;
+mod restart;
 pub mod session;
 #[cfg(test)]
 mod tests;

@@ -28,6 +28,12 @@ pub(crate) fn run(router: &mut Router, now: u64) -> u64 {
     now
 }
 
+/// Handles all notices that wait.
+pub(crate) fn drain(router: &mut Router) {
+    let now = router.graph.clock().timer_now();
+    while run(router, now) == now {}
+}
+
 /// Notices were lost: all sessions are looked at.
 fn resume(router: &mut Router, now: u64) {
     let statuses = control::statuses(router).unwrap_or_default();

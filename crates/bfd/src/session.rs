@@ -9,6 +9,10 @@
 //!
 //! It asks no clock and sends nothing itself: time is an argument, ns of any clock that does not go back.
 
+mod kept;
+
+pub use kept::Kept;
+
 use crate::packet::{Control, State, diagnostic};
 
 /// Least interval of a session that is not up, µs (RFC 5880, 6.8.3).

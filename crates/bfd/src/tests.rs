@@ -8,6 +8,8 @@ mod forwarding;
 mod machine;
 mod multihop;
 mod nodes;
+mod restart;
+mod scale;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::auth::{Authentication, Sealed};
+use crate::auth::{self, Authentication, Sealed};
 use crate::datagram::{Datagram, Key};
 use crate::packet::{Control, Echo, State};
-use crate::session::{Echoes, Heard, Session, Status};
+use crate::session::{self, Echoes, Heard, Session, Status};
 use crossbeam_channel::Sender;
 use quiver_net::ip::FamilyId;
 use quiver_net::{Due, ProcessSignal, Timed};
@@ -149,6 +149,21 @@ impl Sessions {
         let discriminator = entry.session.discriminator();
         self.by_discriminator.insert(discriminator, entry);
         self.follow_echo_source(discriminator, now);
+    }
+
+    /// Has a session go on as that of another process, with the discriminator that it had there. Main knows of it. `None`: it stays as
+    /// it is.
+    pub fn adopt(&mut self, discriminator: u32, kept: &session::Kept, authentication: &auth::Kept, now: u64) -> Option<Status> {
+        let entry = self.by_discriminator.get_mut(&discriminator)?;
+        if !entry.session.adopt(kept, now) {
+            return None;
+        }
+        let mut entry = self.by_discriminator.remove(&discriminator)?;
+        entry.authentication.adopt(authentication);
+        let status = entry.status();
+        entry.notified = Some((status.state, status.failed));
+        self.insert(entry, self.echo_sources, now);
+        Some(status)
     }
 
     /// Takes a session out.

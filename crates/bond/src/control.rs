@@ -17,7 +17,7 @@ use crate::lacp::thread::Shared;
 use crate::members::{MEMBERS_MAX, Masks, Member as MemberOfNodes, Members, Way, Ways};
 use crate::nodes::{self, Outputs, Parts};
 use crate::ops::{Balance, Mode};
-use crate::{follow, machines};
+use crate::{follow, machines, restart};
 
 /// Their kind.
 pub const BOND: InterfaceKind = InterfaceKind { name: "bond", called: "a bond", device_type: "bond" };
@@ -178,6 +178,7 @@ pub fn start(router: &mut Router) -> Result<(), GraphError> {
     router.add_process(machines::PROCESS, machines::process);
     router.listen(follow::on_interface);
     router.listen_workers(machines::on_worker);
+    restart::init(router);
     Ok(())
 }
 

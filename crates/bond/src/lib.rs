@@ -9,6 +9,7 @@ mod machines;
 pub mod members;
 pub mod nodes;
 pub mod ops;
+mod restart;
 #[cfg(test)]
 mod tests;
 

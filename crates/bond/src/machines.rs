@@ -10,7 +10,7 @@ use quiver_net::ops::graph_error;
 
 use crate::control::{Machines, Member, bonds, bonds_mut};
 use crate::follow;
-use crate::lacp::lag::Lag;
+use crate::lacp::lag::{Kept, Lag};
 use crate::lacp::thread::{Entry, Guard};
 use crate::nodes::{LACP_OUTPUT, Outputs};
 
@@ -134,6 +134,11 @@ pub(crate) fn set_system(router: &mut Router, bond: IfIndex) {
 pub(crate) fn lag(router: &mut Router, bond: IfIndex) -> Option<Lag> {
     let owner = bonds(router).ok()?.get(bond)?.lacp?.owner;
     on_thread(router, owner, move |lags, _| lags.get(bond).map(|entry| entry.lag.clone()))?
+}
+
+/// Has ports of a bond go on as those of another process; gives how many do.
+pub(crate) fn adopt(router: &mut Router, bond: IfIndex, ports: Vec<(u8, Kept)>) -> u64 {
+    on_bond(router, bond, move |entry, now| entry.lag.adopt(&ports, now)).unwrap_or(0)
 }
 
 /// Machines of a thread that leaves go on at others, with their timers as they are.

@@ -5,6 +5,7 @@ mod commands;
 mod lacp;
 mod machine;
 mod paths;
+mod restart;
 
 use quiver_graph::{Frame, IfIndex, NoDrops, NodeCx, NodeSpec, VectorNode, next_nodes};
 use quiver_net::Router;

@@ -17,20 +17,25 @@
 pub(crate) mod address;
 pub mod datagram;
 pub(crate) mod header;
+mod limit;
 pub mod reassembly;
 mod receive;
 pub(crate) mod table;
 mod udp;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::net::IpAddr;
 
-use quiver_graph::{ArcPoint, ArcSpec, GraphError, IfIndex, NodeSpec, Pkt, Published, Snapshot};
+use quiver_graph::{ArcPoint, ArcSpec, GraphError, NodeSpec, Pkt};
+use quiver_tables::OutOfMemory;
+use quiver_tables::hash::InsertError;
+use quiver_tables::qsbr::Domain;
 use quiver_wire::ipv4::IpProtocol;
 
 use self::address::SourceRecords;
 use self::header::{Behind, LocalFamily, node_name, trace};
+use self::limit::{Limits, LimitsReader};
+pub use self::limit::{UdpPeer, pair_key};
 use self::reassembly::Reassembled;
 use self::receive::Receive;
 use self::table::SlotTable;
@@ -54,6 +59,9 @@ pub enum RegisterError {
     /// No such node, or no room for an edge to it.
     #[error(transparent)]
     Graph(#[from] GraphError),
+    /// No room for another peer whose datagrams a node takes.
+    #[error("peers of UDP ports: {0}")]
+    Peers(InsertError),
 }
 
 /// Who takes what, of one family: as tables for packets and as names for people.
@@ -64,36 +72,22 @@ struct Takers {
     ports: SlotTable,
     port_names: BTreeMap<u16, String>,
     /// Ports of which the node takes the datagrams of some peers only.
-    limited: Published<Limited>,
+    limits: Limits,
     icmp: SlotTable,
     icmp_names: BTreeMap<u16, String>,
 }
 
-/// Peers by port.
-type Limited = HashMap<u16, HashSet<UdpPeer>>;
-
-/// Between whom a datagram is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct UdpPeer {
-    /// Interface that it comes in by; `None`: any.
-    pub interface: Option<IfIndex>,
-    /// Own address.
-    pub local: IpAddr,
-    /// The sender's.
-    pub peer: IpAddr,
-}
-
 impl Takers {
-    fn new() -> Self {
-        Self {
+    fn new(domain: &Domain) -> Result<Self, OutOfMemory> {
+        Ok(Self {
             protocols: [SlotTable::new(256), SlotTable::new(256)],
             protocol_names: BTreeMap::new(),
             ports: SlotTable::new(1 << 16),
             port_names: BTreeMap::new(),
-            limited: Published::new(Limited::new()),
+            limits: Limits::new(domain)?,
             icmp: SlotTable::new(256),
             icmp_names: BTreeMap::new(),
-        }
+        })
     }
 }
 
@@ -133,7 +127,7 @@ pub struct LocalTakers {
     family: FamilyId,
     protocols: SlotTable,
     ports: SlotTable,
-    limited: Snapshot<Limited>,
+    limits: LimitsReader,
 }
 
 impl LocalTakers {
@@ -143,20 +137,14 @@ impl LocalTakers {
         self.protocols.get(protocol.0.into()) != 0
     }
 
-    /// Picks up what has changed, once a vector.
-    #[inline(always)]
-    pub fn refresh(&mut self) {
-        self.limited.refresh();
-    }
-
     /// Whether a node takes a UDP datagram to this port, whose data begins with its IP header.
     #[inline(always)]
     pub fn takes_udp(&self, packet: &Pkt<'_>, port: u16) -> bool {
-        self.ports.get(port) != 0 && self.limited.get().get(&port).is_none_or(|peers| self.is_of(packet, peers))
+        self.ports.get(port) != 0 && (!self.limits.has(port) || self.is_allowed(packet, port))
     }
 
     #[cold]
-    fn is_of(&self, packet: &Pkt<'_>, peers: &HashSet<UdpPeer>) -> bool {
+    fn is_allowed(&self, packet: &Pkt<'_>, port: u16) -> bool {
         let (peer, local) = match self.family {
             FamilyId::V4 => {
                 let (src, dst) = V4::addresses(packet);
@@ -167,8 +155,7 @@ impl LocalTakers {
                 (V6::address(src), V6::address(dst))
             }
         };
-        let of = |interface| peers.contains(&UdpPeer { interface, local, peer });
-        of(Some(packet.rx_if())) || of(None)
+        self.limits.allows(port, packet.rx_if(), local, peer)
     }
 }
 
@@ -221,28 +208,11 @@ impl Router {
         self.give_up(family, What::Protocol, protocol.0.into());
     }
 
-    /// Says whose datagrams the node that listens on a port takes, where the interface has another stack for the rest (Linux). Without
-    /// such a stack it gets all of them.
-    pub fn limit_udp_port(&mut self, family: FamilyId, port: u16, peers: HashSet<UdpPeer>) {
-        self.set_limit(family, port, Some(peers));
-    }
-
     /// Nobody listens on the port any more: it is unreachable.
     pub fn unregister_udp_port(&mut self, family: FamilyId, port: u16) {
         self.give_up(family, What::Port, port);
-        self.set_limit(family, port, None);
-    }
-
-    fn set_limit(&mut self, family: FamilyId, port: u16, peers: Option<HashSet<UdpPeer>>) {
-        let Some(part) = self.part::<Local>() else { return };
-        let limited = &part.takers[family as usize].limited;
-        let mut all = Limited::clone(&limited.get());
-        let changed = match peers {
-            Some(peers) => all.insert(port, peers.clone()) != Some(peers),
-            None => all.remove(&port).is_some(),
-        };
-        if changed {
-            limited.publish(all);
+        if let Some(part) = self.part_mut::<Local>() {
+            part.takers[family as usize].limits.lift(port);
         }
     }
 
@@ -267,12 +237,7 @@ impl Router {
     /// Never: the state is made with the router.
     pub fn local_takers(&self, family: FamilyId) -> LocalTakers {
         let takers = &self.part::<Local>().expect("made with the router").takers[family as usize];
-        LocalTakers {
-            family,
-            protocols: takers.protocols[0].clone(),
-            ports: takers.ports.clone(),
-            limited: takers.limited.snapshot(),
-        }
+        LocalTakers { family, protocols: takers.protocols[0].clone(), ports: takers.ports.clone(), limits: takers.limits.reader() }
     }
 
     /// ICMP types that are taken, and by which nodes.
@@ -337,7 +302,10 @@ impl Router {
 /// Makes the state that nodes are made from; before the nodes.
 pub(crate) fn prepare(router: &mut Router) -> Result<(), NetError> {
     let sources = SourceRecords::new().map_err(|_| NetError::Memory("own addresses"))?;
-    router.add_part(Local { takers: [Takers::new(), Takers::new()], sources });
+    let domain = router.graph.domain();
+    let memory = |_| NetError::Memory("peers of UDP ports");
+    let takers = [Takers::new(domain).map_err(memory)?, Takers::new(domain).map_err(memory)?];
+    router.add_part(Local { takers, sources });
     router.listen(address::on_event);
     reassembly::prepare(router);
     Ok(())
@@ -349,14 +317,14 @@ pub(crate) fn init(router: &mut Router) -> Result<(), NetError> {
         let icmp = if family == FamilyId::V4 { IpProtocol::ICMP } else { IpProtocol::ICMPV6 };
         let graph_error = |error| match error {
             RegisterError::Graph(error) => NetError::Graph(error),
-            RegisterError::Taken { .. } => NetError::Memory("own protocols"),
+            _ => NetError::Memory("own protocols"),
         };
         router.register_ip_protocol(family, icmp, &node_name(family, "icmp-input")).map_err(graph_error)?;
         router.register_ip_protocol(family, IpProtocol::UDP, &node_name(family, UDP)).map_err(graph_error)?;
     }
     crate::icmp::init(router).map_err(|error| match error {
         RegisterError::Graph(error) => NetError::Graph(error),
-        RegisterError::Taken { .. } => NetError::Memory("own message types"),
+        _ => NetError::Memory("own message types"),
     })
 }
 

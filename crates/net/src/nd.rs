@@ -107,7 +107,7 @@ pub(crate) fn init(router: &mut Router) -> Result<(), NetError> {
     for (kind, node) in TYPES {
         router.register_icmp_type(FamilyId::V6, kind.0, node).map_err(|error| match error {
             RegisterError::Graph(error) => NetError::Graph(error),
-            RegisterError::Taken { .. } => NetError::Memory("own message types"),
+            _ => NetError::Memory("own message types"),
         })?;
     }
     router.add_process(PROCESS, process);

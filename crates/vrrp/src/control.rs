@@ -1,5 +1,6 @@
 //! The plugin on the main thread: which virtual routers there are, and which thread has each of them.
 
+mod adopt;
 mod change;
 mod follow;
 
@@ -19,8 +20,10 @@ use quiver_net::{Router, WorkerEvent};
 use crate::machine::{Config, State};
 use crate::nodes::{self, Index, Parts, Place, Virtual};
 use crate::process;
+use crate::restart;
 use crate::thread::{Figures, Key, Notice, Outbox, Routers, Shared};
 
+pub(crate) use adopt::{adopt, kept};
 pub use change::{add, remove, set_peers, set_started, set_tracked, update};
 pub(crate) use follow::{follow, look};
 
@@ -105,6 +108,7 @@ pub fn start(router: &mut Router, _: &Startup) -> Result<(), String> {
     router.listen(follow::on_interface);
     router.listen_workers(on_worker);
     router.at_stop(change::stop_all);
+    restart::init(router);
     Ok(())
 }
 

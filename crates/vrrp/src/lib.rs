@@ -8,6 +8,7 @@ pub mod nodes;
 pub mod ops;
 pub mod packet;
 mod process;
+mod restart;
 #[cfg(test)]
 mod tests;
 pub mod thread;

@@ -11,9 +11,12 @@
 //!
 //! It asks no clock and sends nothing itself: time is an argument, ns of any clock that does not go back.
 
+mod kept;
+
 use std::net::IpAddr;
 
 use crate::packet::Advertisement;
+pub use kept::Kept;
 
 /// Priority of the router that has the addresses itself.
 pub const OWNER: u8 = 255;

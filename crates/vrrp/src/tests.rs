@@ -5,6 +5,7 @@ mod commands;
 mod forwarding;
 mod machine;
 mod nodes;
+mod restart;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -11,7 +11,7 @@ use quiver_net::ip::FamilyId;
 use quiver_net::neighbor::Station;
 use quiver_net::{Due, ProcessSignal, Timed};
 
-use crate::machine::{Machine, State, Status};
+use crate::machine::{Kept, Machine, State, Status};
 
 /// What a virtual router is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,6 +143,18 @@ impl Routers {
         let serial = entry.serial;
         self.by_serial.insert(serial, entry);
         self.settle(serial);
+    }
+
+    /// Has one go on as that of another process. Main knows of it. Gives its state; `None`: it stays as it is.
+    pub fn adopt(&mut self, serial: u32, kept: &Kept, [received, sent]: [u64; 2], now: u64) -> Option<State> {
+        let entry = self.by_serial.get_mut(&serial).filter(|entry| !entry.leaving)?;
+        if !entry.machine.adopt(kept, now) {
+            return None;
+        }
+        let state = entry.machine.state();
+        (entry.received, entry.sent, entry.notified) = (received, sent, Some(state));
+        self.settle(serial);
+        Some(state)
     }
 
     /// Takes all of them out.

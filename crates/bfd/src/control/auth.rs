@@ -30,13 +30,16 @@ pub struct KeyInfo {
     pub uses: u32,
 }
 
-impl Bfd {
-    fn uses(&self, conf_key_id: u32) -> u32 {
-        self.sessions.values().filter(|session| session.auth.is_some_and(|auth| auth.conf_key_id == conf_key_id)).count() as u32
-    }
+/// A key, and how many sessions use it.
+pub(super) struct UsedKey {
+    key: Key,
+    uses: u32,
+}
 
+impl Bfd {
+    /// Refuses what only a key may have that no session uses.
     fn idle_key(&self, conf_key_id: u32) -> Result<(), OpError> {
-        match self.uses(conf_key_id) {
+        match self.keys.get(&conf_key_id).map_or(0, |used| used.uses) {
             0 => Ok(()),
             uses => {
                 let text = format!("{uses} sessions use this key");
@@ -46,12 +49,22 @@ impl Bfd {
         }
     }
 
+    /// A session uses another key or none.
+    pub(super) fn use_key(&mut self, before: Option<AuthRef>, auth: Option<AuthRef>) {
+        if let Some(used) = auth.and_then(|auth| self.keys.get_mut(&auth.conf_key_id)) {
+            used.uses += 1;
+        }
+        if let Some(used) = before.and_then(|auth| self.keys.get_mut(&auth.conf_key_id)) {
+            used.uses = used.uses.saturating_sub(1);
+        }
+    }
+
     /// A key by its number.
     ///
     /// # Errors
     /// There is none.
     pub fn key(&self, conf_key_id: u32) -> Result<&Key, OpError> {
-        self.keys.get(&conf_key_id).ok_or_else(|| {
+        self.keys.get(&conf_key_id).map(|used| &used.key).ok_or_else(|| {
             let error = OpError::new(retval::BFD_ENOENT, "no such key").key("conf-key-id").value(conf_key_id);
             error.remedy("`bfd key set' makes it")
         })
@@ -68,7 +81,7 @@ impl Bfd {
 /// The plugin is off.
 pub fn keys(router: &Router) -> Result<Vec<KeyInfo>, OpError> {
     let bfd = bfd(router)?;
-    let info = |(id, key): (&u32, &Key)| KeyInfo { conf_key_id: *id, kind: key.kind, uses: bfd.uses(*id) };
+    let info = |(id, used): (&u32, &UsedKey)| KeyInfo { conf_key_id: *id, kind: used.key.kind, uses: used.uses };
     Ok(bfd.keys.iter().map(info).collect())
 }
 
@@ -88,7 +101,7 @@ pub fn set_key(router: &mut Router, conf_key_id: u32, key: Key) -> Result<(), Op
             let error = OpError::new(retval::LIMIT_EXCEEDED, format!("there are {KEYS_MAX} keys already"));
             return Err(error.key("conf-key-id").value(conf_key_id));
         }
-        bfd.keys.insert(conf_key_id, key);
+        bfd.keys.insert(conf_key_id, UsedKey { key, uses: 0 });
         Ok(())
     })
 }
@@ -112,5 +125,10 @@ pub fn delete_key(router: &mut Router, conf_key_id: u32) -> Result<(), OpError> 
 /// There is no such session or key.
 pub fn set_auth(router: &mut Router, key: &datagram::Key, auth: Option<AuthRef>, delayed: bool) -> Result<(), OpError> {
     let by = auth.map(|auth| bfd(router)?.in_use(auth)).transpose()?;
+    let before = bfd(router)?.session(key)?.auth;
+    with(router, |_, bfd| {
+        bfd.use_key(before, auth);
+        Ok(())
+    })?;
     change(router, key, |session| session.auth = auth, move |entry, _| entry.authentication.set(by, delayed))
 }

@@ -73,10 +73,8 @@ fn follow(router: &mut Router, bfd: &mut Bfd) -> Result<(), OpError> {
     for owner in owners {
         bfd.on(router, owner, move |sessions| sessions.set_echo_sources(sources, now));
     }
-    for family in [FamilyId::V4, FamilyId::V6] {
-        ports::listen(router, bfd, family)?;
-    }
-    Ok(())
+    let before = std::mem::replace(&mut bfd.echo_sources, sources);
+    ports::follow(router, bfd.sessions.keys(), &before, &sources)
 }
 
 fn warn(result: Result<(), OpError>) {

@@ -1,40 +1,91 @@
 //! UDP ports of the sessions. Without a session nobody listens. Where an interface has a pair in Linux, datagrams of others than the
 //! sessions' peers go there: a daemon in Linux can have sessions beside those of the router.
 
-use std::collections::HashSet;
-
 use quiver_command::operation::{OpError, retval};
 use quiver_net::Router;
 use quiver_net::ip::FamilyId;
-use quiver_net::local::UdpPeer;
+use quiver_net::local::{RegisterError, UdpPeer};
 
-use super::{Bfd, echo};
+use super::tally::Tally;
 use crate::datagram::{ECHO_PORT, Key, MULTIHOP_PORT, PORT};
 use crate::nodes::{ECHO_INPUT, INPUT};
+use crate::thread::EchoSources;
 
-/// Listens on the ports of a family's sessions, and on no others.
-pub(super) fn listen(router: &mut Router, bfd: &Bfd, family: FamilyId) -> Result<(), OpError> {
-    let of_family = || bfd.sessions.keys().filter(|key| FamilyId::of(&key.peer) == family);
-    let peer = |key: &Key| UdpPeer { interface: (!key.is_multihop()).then_some(key.interface), local: key.local, peer: key.peer };
-    let on_link: HashSet<UdpPeer> = of_family().filter(|key| !key.is_multihop()).map(peer).collect();
-    let multihop: HashSet<UdpPeer> = of_family().filter(|key| key.is_multihop()).map(peer).collect();
-    // Own echo packets come back from the echo source, those of peers from themselves.
-    let source = echo::sources(router, bfd)[family as usize];
-    let own = on_link.iter().filter_map(|of| Some(UdpPeer { peer: source?, ..*of }));
-    let echoes: HashSet<UdpPeer> = on_link.iter().copied().chain(own).collect();
-    let (input, echo_input) = (INPUT[family as usize], ECHO_INPUT[family as usize]);
-    for (port, node, peers) in [(PORT, input, on_link), (ECHO_PORT, echo_input, echoes), (MULTIHOP_PORT, input, multihop)] {
-        if peers.is_empty() {
-            let taken = router.udp_ports(family).into_iter().any(|(taken, by)| taken == port && by == node);
-            if taken {
-                router.unregister_udp_port(family, port);
+/// Ports of a session: which, the node that listens, and from whom. Own echo packets come back from the echo source, those of peers
+/// from themselves.
+fn wanted(key: &Key, sources: &EchoSources) -> Vec<(u16, &'static str, UdpPeer)> {
+    let family = FamilyId::of(&key.peer) as usize;
+    let peer = UdpPeer { interface: (!key.is_multihop()).then_some(key.interface), local: key.local, peer: key.peer };
+    if key.is_multihop() {
+        return vec![(MULTIHOP_PORT, INPUT[family], peer)];
+    }
+    let own = sources[family].map(|source| (ECHO_PORT, ECHO_INPUT[family], UdpPeer { peer: source, ..peer }));
+    [(PORT, INPUT[family], peer), (ECHO_PORT, ECHO_INPUT[family], peer)].into_iter().chain(own).collect()
+}
+
+/// Listens for a session.
+///
+/// # Errors
+/// Somebody else has a port, or there is no room: then nothing has changed.
+pub(super) fn open(router: &mut Router, tally: &Tally, key: &Key, sources: &EchoSources) -> Result<(), OpError> {
+    let family = FamilyId::of(&key.peer);
+    let wanted = wanted(key, sources);
+    for (at, (port, node, peer)) in wanted.iter().enumerate() {
+        // Whose datagrams it takes is known before the first one arrives.
+        let opened = router.limit_udp_port(family, *port, *peer).and_then(|()| {
+            let registered = router.register_udp_port(family, *port, node);
+            if registered.is_err() {
+                router.release_udp_peer(family, *port, *peer);
             }
-            continue;
+            registered
+        });
+        if let Err(error) = opened {
+            release(router, tally, key, &wanted[..at]);
+            return Err(refused(&error));
         }
-        router
-            .register_udp_port(family, port, node)
-            .map_err(|error| OpError::new(retval::BFD_NOTSUPP, error.to_string()).key("bfd"))?;
-        router.limit_udp_port(family, port, peers);
+    }
+    Ok(())
+}
+
+fn refused(error: &RegisterError) -> OpError {
+    OpError::new(retval::BFD_NOTSUPP, error.to_string()).key("bfd")
+}
+
+/// Listens no longer for a session, which is not counted any more; on the ports neither where it was the last one.
+pub(super) fn close(router: &mut Router, tally: &Tally, key: &Key, sources: &EchoSources) {
+    release(router, tally, key, &wanted(key, sources));
+}
+
+fn release(router: &mut Router, tally: &Tally, key: &Key, ports: &[(u16, &'static str, UdpPeer)]) {
+    let family = FamilyId::of(&key.peer);
+    for (port, _, peer) in ports {
+        router.release_udp_peer(family, *port, *peer);
+        if !tally.has_like(key) {
+            router.unregister_udp_port(family, *port);
+        }
+    }
+}
+
+/// The sources of echo packets are others: listens for those that come back from them.
+///
+/// # Errors
+/// There is no room.
+pub(super) fn follow<'a>(
+    router: &mut Router,
+    sessions: impl Iterator<Item = &'a Key>,
+    before: &EchoSources,
+    sources: &EchoSources,
+) -> Result<(), OpError> {
+    for key in sessions.filter(|key| !key.is_multihop()) {
+        let family = FamilyId::of(&key.peer);
+        let own = |source| UdpPeer { interface: Some(key.interface), local: key.local, peer: source };
+        let [old, new] = [before, sources].map(|sources| sources[family as usize].map(own));
+        if let Some(new) = new {
+            router.limit_udp_port(family, ECHO_PORT, new).map_err(|error| refused(&error))?;
+        }
+        if let Some(old) = old {
+            router.release_udp_peer(family, ECHO_PORT, old);
+        }
     }
     Ok(())
 }

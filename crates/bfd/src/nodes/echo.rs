@@ -2,7 +2,7 @@
 //! of its own has come back.
 //!
 //! The router sends echo packets whose destination is the router itself, so that the peer's forwarding returns them; what a peer
-//! sends in that way the router forwards like any packet and sees nothing of here. Some peers (FRR's `bfdd`) send theirs to the
+//! sends in that way (FRR's `bfdd`: with IPv4) the router forwards like any packet and sees nothing of here. Peers may send theirs to the
 //! router's address instead: those are returned with addresses exchanged, if a session is configured with the sender.
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -10,14 +10,15 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use quiver_graph::stats::CombinedCounters;
-use quiver_graph::{Frame, NoNext, Node, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{Frame, NoNext, Node, NodeCx, Pkt, VectorNode, Verdict, drop_reasons, flags, next_nodes};
 use quiver_net::fib::LbTable;
 
 use super::input::{InputFamily, udp};
-use super::{Index, next_hop};
+use super::next_hop;
 use crate::datagram::{Key, TTL};
+use crate::index::IndexReader;
 use crate::packet::Echo;
-use crate::thread::{Path, Shared};
+use crate::thread::Shared;
 
 next_nodes! {
     /// Where echo packets go: own ones to the thread that has the session, others back.
@@ -51,7 +52,7 @@ drop_reasons! {
 /// The input node. Packets come from `ip4-udp-lookup`.
 #[derive(Clone)]
 pub struct EchoInput<F> {
-    pub(super) index: Snapshot<Index>,
+    pub(super) index: IndexReader,
     pub(super) load_balances: LbTable,
     pub(super) proofs: RandomState,
     pub(super) family: PhantomData<F>,
@@ -61,18 +62,13 @@ impl<F: InputFamily> EchoInput<F> {
     /// The thread that has the session of an own packet.
     fn owner(&self, data: &[u8]) -> Option<(u32, usize)> {
         let echo = Echo::parse(data)?;
-        let place = self.index.get().by_discriminator.get(&echo.discriminator)?;
-        (echo.proof == self.proofs.hash_one((echo.discriminator, echo.sent))).then_some((echo.discriminator, place.owner))
+        let owner = self.index.owner(echo.discriminator)?;
+        (echo.proof == self.proofs.hash_one((echo.discriminator, echo.sent))).then_some((echo.discriminator, owner))
     }
 
     fn back(&self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let (ttl, src, dst) = F::header(&packet);
-        let index = self.index.get();
-        let place = index
-            .by_key
-            .get(&Key::on(packet.rx_if(), dst, src))
-            .and_then(|discriminator| index.by_discriminator.get(discriminator));
-        let Some(Path::Neighbor(lb)) = place.map(|place| place.path) else { return packet.drop(Drop::UnknownPeer) };
+        let Some(lb) = self.index.next_hop(&Key::on(packet.rx_if(), dst, src)) else { return packet.drop(Drop::UnknownPeer) };
         if ttl != TTL {
             return packet.drop(Drop::Ttl);
         }
@@ -91,10 +87,6 @@ impl<F: InputFamily> Node for EchoInput<F> {
     type Next = Next;
     type Drop = Drop;
     const CONSUMES: bool = true;
-
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
-        self.index.refresh();
-    }
 
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let Some((_, start, data)) = udp(&packet) else { return packet.drop(Drop::Length) };

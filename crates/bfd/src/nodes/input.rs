@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use quiver_graph::{Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, next_nodes};
+use quiver_graph::{Node, NodeCx, Pkt, Verdict, drop_reasons, next_nodes};
 use quiver_net::data::IfTable;
 use quiver_net::ip::{Family, V4, V6};
 use quiver_wire::Header;
@@ -11,8 +11,8 @@ use quiver_wire::ipv4::Ipv4Header;
 use quiver_wire::ipv6::Ipv6Header;
 use quiver_wire::udp::UdpHeader;
 
-use super::Index;
 use crate::datagram::{Key, MULTIHOP_PORT, TTL};
+use crate::index::IndexReader;
 use crate::packet::{Control, Invalid};
 
 next_nodes! {
@@ -117,23 +117,21 @@ pub(super) fn udp<'a>(packet: &'a Pkt<'_>) -> Option<(u16, usize, &'a [u8])> {
 /// The node. Packets come from `ip4-udp-lookup`.
 #[derive(Clone)]
 pub struct Input<F> {
-    pub(super) index: Snapshot<Index>,
+    pub(super) index: IndexReader,
     pub(super) interfaces: IfTable,
     pub(super) family: PhantomData<F>,
 }
 
 /// Finds the session of a control packet: its discriminator and the thread that has it.
-pub(crate) fn find(index: &Index, key: &Key, data: &[u8]) -> Result<(u32, usize), Drop> {
+fn find(index: &IndexReader, key: &Key, data: &[u8]) -> Result<(u32, usize), Drop> {
     let control = Control::parse(data)?;
+    let of_peer = index.discriminator(key);
     let discriminator = match control.your_discriminator {
-        0 => *index.by_key.get(key).ok_or(Drop::UnknownPeer)?,
+        0 => of_peer.ok_or(Drop::UnknownPeer)?,
         known => known,
     };
-    let place = index.by_discriminator.get(&discriminator).ok_or(Drop::UnknownDiscriminator)?;
-    if place.key != *key {
-        return Err(Drop::OtherPeer);
-    }
-    Ok((discriminator, place.owner))
+    let owner = index.owner(discriminator).ok_or(Drop::UnknownDiscriminator)?;
+    if of_peer == Some(discriminator) { Ok((discriminator, owner)) } else { Err(Drop::OtherPeer) }
 }
 
 impl<F: InputFamily> Input<F> {
@@ -157,14 +155,10 @@ impl<F: InputFamily> Node for Input<F> {
     type Drop = Drop;
     const CONSUMES: bool = true;
 
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
-        self.index.refresh();
-    }
-
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let Some((port, start, data)) = udp(&packet) else { return packet.drop(Drop::Length) };
         let len = data.len();
-        let found = self.key(&packet, port).and_then(|key| find(self.index.get(), &key, data));
+        let found = self.key(&packet, port).and_then(|key| find(&self.index, &key, data));
         match found {
             Ok((discriminator, owner)) => {
                 if !packet.pull(start) {

@@ -5,7 +5,6 @@ mod input;
 mod session;
 mod timer;
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::hash::RandomState;
 use std::marker::PhantomData;
@@ -13,13 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use quiver_graph::stats::CombinedCounters;
-use quiver_graph::{NodeCx, NodeSpec, Published, TraceEntry, drop_reasons, flags, next_nodes};
+use quiver_graph::{NodeCx, NodeSpec, TraceEntry, drop_reasons, flags, next_nodes};
 use quiver_net::fib::{Class, LbTable};
 use quiver_net::ip::{FamilyId, V4, V6};
 use quiver_net::{IfIndex, Router};
 
 use crate::auth::Refused;
-use crate::datagram::{Datagram, Key};
+use crate::datagram::Datagram;
+use crate::index::Index;
 use crate::thread::{Entry, Path, Shared};
 
 /// Names of the nodes that control packets come in by.
@@ -91,26 +91,6 @@ impl From<Refused> for Event {
     }
 }
 
-/// Which thread has a session.
-#[derive(Clone, Copy, Debug)]
-pub struct Place {
-    /// The thread.
-    pub owner: usize,
-    /// Where its packets come from.
-    pub key: Key,
-    /// Where its packets go.
-    pub path: Path,
-}
-
-/// All sessions, as input nodes look for them.
-#[derive(Clone, Debug, Default)]
-pub struct Index {
-    /// By own discriminator.
-    pub by_discriminator: HashMap<u32, Place>,
-    /// Discriminators, for packets of a peer that does not know it yet.
-    pub by_key: HashMap<Key, u32>,
-}
-
 /// Packets and bytes by the session's number.
 #[derive(Clone)]
 pub struct Counters {
@@ -129,12 +109,21 @@ impl Counters {
     pub fn all(&self) -> [&Arc<CombinedCounters>; 4] {
         [&self.received, &self.sent, &self.echo_received, &self.echo_sent]
     }
+
+    /// Begins to count for a session: a number that was used before begins at zero again.
+    pub fn begin(&self, router: &mut Router, id: u32) {
+        if self.all().iter().any(|counters| id < counters.len()) {
+            let of = self.clone();
+            router.graph.each_row(move |row| of.all().iter().for_each(|counters| counters.clear_index_thread(row, id)));
+        }
+        self.all().iter().for_each(|counters| counters.set_len(counters.len().max(id + 1)));
+    }
 }
 
 /// What nodes are made from.
 pub struct Parts {
     /// All sessions.
-    pub index: Published<Index>,
+    pub index: Index,
     /// Sessions by thread; there are as many as threads can be.
     pub threads: Vec<Shared>,
     /// What is counted by session.
@@ -251,12 +240,12 @@ pub fn declare(router: &mut Router, parts: &Parts) -> Result<(), quiver_graph::G
 }
 
 fn input_node<F>(router: &Router, parts: &Parts) -> input::Input<F> {
-    input::Input { index: parts.index.snapshot(), interfaces: router.data.interfaces.clone(), family: PhantomData }
+    input::Input { index: parts.index.reader(), interfaces: router.data.interfaces.clone(), family: PhantomData }
 }
 
 fn echo_node<F>(router: &Router, parts: &Parts) -> echo::EchoInput<F> {
     echo::EchoInput {
-        index: parts.index.snapshot(),
+        index: parts.index.reader(),
         load_balances: router.data.load_balances.clone(),
         proofs: parts.proofs.clone(),
         family: PhantomData,

@@ -8,7 +8,7 @@ use super::{add, bed, come_up, come_up_with, control, error, frame, run, session
 use crate::packet::{LEN, State};
 use crate::process;
 
-fn settle(h: &mut Harness) {
+pub(super) fn settle(h: &mut Harness) {
     let now = h.router.graph.clock().timer_now();
     h.router.wake_process(process::NAME, 0);
     while h.router.run_processes(now).is_some_and(|due| due <= now) {}

@@ -10,6 +10,10 @@
 //!
 //! Collecting and distributing are apart (independent control, 6.4.15): a port sends only once its partner says that it receives.
 
+mod kept;
+
+pub use kept::Kept;
+
 use quiver_wire::MacAddr;
 use serde::Serialize;
 

@@ -1,5 +1,6 @@
 //! LACP data units as bytes (IEEE 802.1AX-2014, 6.4.2.3): what an actor says of itself and of its partner.
 
+use quiver_net::restart::{Damaged, Load, Save};
 use quiver_wire::MacAddr;
 
 /// Where they are sent, and markers too.
@@ -68,6 +69,19 @@ impl Info {
     /// The same without the state, but for whether it can be one of several.
     pub fn identity(&self) -> Self {
         Self { state: self.state & state::AGGREGATION, ..*self }
+    }
+
+    /// Writes it for another process.
+    pub fn save(self, save: &mut Save) {
+        save.raw(&self.to_bytes());
+    }
+
+    /// Reads what [`save`](Self::save) wrote.
+    ///
+    /// # Errors
+    /// There are fewer bytes.
+    pub fn load(load: &mut Load<'_>) -> Result<Self, Damaged> {
+        load.raw(15)?.first_chunk().map(Self::parse).ok_or(Damaged)
     }
 
     fn parse(bytes: &[u8; 15]) -> Self {

@@ -73,6 +73,52 @@ const ACTIVE: PortConfig = PortConfig { passive: false, long_timeout: false };
 const PASSIVE: PortConfig = PortConfig { passive: true, long_timeout: false };
 const SLOW: PortConfig = PortConfig { passive: false, long_timeout: true };
 
+/// What outlives the process of a port at a place, with a byte changed.
+type Keeps = fn(&Lag, u8, Option<(usize, u8)>) -> Option<Kept>;
+
+/// One side goes on in another process; the other side does not notice.
+pub(super) fn another_takes_over(kept: Keeps) {
+    for configs in [[ACTIVE; 2], [SLOW, ACTIVE], [ACTIVE, PASSIVE]] {
+        let mut bed = Bed::new(3, configs);
+        bed.run(30 * SECOND);
+        assert_eq!(bed.masks(), [(7, 7); 2]);
+        let before: Vec<Port> = (0..3).map(|place| *bed.sides[1].port(place).unwrap()).collect();
+        let mut new = Lag::new(system(1), 1);
+        for place in 0..3 {
+            new.add(place, configs[0]);
+            new.enable(place, true, bed.now);
+        }
+        let all: Vec<(u8, Kept)> = (0..3).filter_map(|place| Some((place, kept(&bed.sides[0], place, None)?))).collect();
+        for _ in 0..2 {
+            assert_eq!(new.adopt(&all, bed.now), 3);
+            assert_eq!(new.masks(), (7, 7), "at once");
+        }
+        bed.sides[0] = new;
+        for _ in 0..1000 {
+            bed.run(SECOND / 5);
+            assert_eq!(bed.masks(), [(7, 7); 2]);
+        }
+        for (place, before) in (0..3).zip(before) {
+            let is = bed.sides[1].port(place).unwrap();
+            assert_eq!((is.partner, is.actor, is.receive), (before.partner, before.actor, before.receive));
+        }
+        // A port whose number is another one now, or whose link is down, begins anew.
+        let mut other = Lag::new(system(1), 1);
+        for place in 0..3 {
+            other.add(place, configs[0]);
+        }
+        other.enable(2, true, bed.now);
+        assert_eq!(other.adopt(&[(2, all[0].1), (1, all[1].1)], bed.now), 0);
+        // Whatever is read, the machines go on.
+        for at in 0..Kept::LEN {
+            let all: Vec<(u8, Kept)> = kept(&bed.sides[0], 2, Some((at, 0xff))).map(|kept| (2, kept)).into_iter().collect();
+            other.adopt(&all, bed.now);
+            other.tick(bed.now);
+            other.to_send(bed.now);
+        }
+    }
+}
+
 #[test]
 fn two_sides_come_together_after_the_wait() {
     for (configs, what) in

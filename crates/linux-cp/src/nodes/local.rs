@@ -83,7 +83,6 @@ impl Node for Local {
 
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.pairs.refresh();
-        self.upper.refresh();
     }
 
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {

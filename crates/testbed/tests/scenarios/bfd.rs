@@ -15,12 +15,18 @@ fn multiplier() -> u32 {
 }
 
 struct Scene {
+    middle: Host,
     peer: Host,
     router: Router,
+    multiplier: u32,
 }
 
 impl Scene {
     fn new(workers: u32) -> Self {
+        Self::with(workers, multiplier())
+    }
+
+    fn with(workers: u32, multiplier: u32) -> Self {
         let [middle, peer] = ["router", "peer"].map(|name| Host::new(name).unwrap());
         peer.veth("eth0", &middle, "r0", &LinkOptions::default()).unwrap();
         middle.disable_ipv6("r0").unwrap();
@@ -29,8 +35,7 @@ impl Scene {
         let add = |local: &str, peer: &str| {
             format!(
                 "bfd udp session add interface host-r0 local-addr {local} peer-addr {peer} \
-                 desired-min-tx 10000 required-min-rx 10000 detect-mult {}\n",
-                multiplier()
+                 desired-min-tx 10000 required-min-rx 10000 detect-mult {multiplier}\n"
             )
         };
         let commands = format!(
@@ -40,7 +45,7 @@ impl Scene {
             add("2001:db8::1", "2001:db8::2")
         );
         router.script(&commands).expect("configuration");
-        Self { peer, router }
+        Self { middle, peer, router, multiplier }
     }
 
     fn bird(&self) -> Guard {
@@ -48,7 +53,7 @@ impl Scene {
             "router id 10.0.0.2;\nprotocol device {{ scan time 1; }}\n\
              protocol bfd {{\n  interface \"eth0\" {{ interval 10 ms; multiplier {}; }};\n  \
              neighbor 10.0.0.1 dev \"eth0\" local 10.0.0.2;\n  neighbor 2001:db8::1 dev \"eth0\" local 2001:db8::2;\n}}\n",
-            multiplier()
+            self.multiplier
         );
         bird(&self.peer, &self.router.file("bird"), "peer", &text).unwrap()
     }
@@ -60,11 +65,17 @@ impl Scene {
         shown.as_array().unwrap().iter().map(state).collect()
     }
 
-    /// How many of BIRD's sessions are up.
-    fn theirs_up(&self) -> usize {
+    /// What BIRD says of its sessions: address, interface, state, since when.
+    fn theirs(&self) -> Vec<String> {
         let ctl = self.router.file("bird").join("peer.ctl");
         let shown = self.peer.run(&format!("birdc -s {} show bfd sessions", ctl.display()), BOUND).unwrap();
-        shown.stdout.lines().filter(|line| line.split_whitespace().any(|word| word == "Up")).count()
+        let sessions = shown.stdout.lines().filter(|line| line.contains("eth0"));
+        sessions.map(|line| line.split_whitespace().take(4).collect::<Vec<_>>().join(" ")).collect()
+    }
+
+    /// How many of BIRD's sessions are up.
+    fn theirs_up(&self) -> usize {
+        self.theirs().iter().filter(|session| session.contains(" Up ")).count()
     }
 
     fn until_up(&self) {
@@ -101,6 +112,37 @@ fn bird_comes_up_and_each_side_notices_that_the_other_stops() {
         // Nothing is said: BIRD has to notice.
         scene.router.cli(&format!("bfd udp session del {of}")).unwrap();
         eventually("one of BIRD's goes down in silence", BOUND, || scene.theirs_up() == 1);
+        assert_buffers_are_back(&scene.router);
+    }
+}
+
+#[test]
+fn bird_does_not_notice_that_another_process_takes_over() {
+    let Some(_scenario) = Scenario::begin(&["ip", "bird"]) else { return };
+    for workers in [0, 2] {
+        // 2.5 s: the machine of a test may do other things while nobody sends.
+        let mut scene = Scene::with(workers, 250);
+        let _daemon = scene.bird();
+        scene.until_up();
+        let (ours, theirs) = ([0, 1].map(|session| scene.line(session, "times up")), scene.theirs());
+        for _ in 0..2 {
+            scene.router.take_over(&scene.middle, None).unwrap();
+            assert_eq!(scene.ours(), ["up", "up"], "at once");
+            // Longer than the detection time, by packets of both sides.
+            let count = |router: &Router| -> Vec<u64> {
+                let shown: serde_json::Value = serde_json::from_str(&router.cli_json("show bfd sessions").unwrap()).unwrap();
+                shown.as_array().unwrap().iter().map(|session| session["sent"].as_u64().unwrap()).collect()
+            };
+            let before = count(&scene.router);
+            eventually("packets go on", BOUND, || {
+                count(&scene.router).iter().zip(&before).all(|(now, before)| *now > before + 400)
+            });
+            assert_eq!(scene.theirs(), theirs, "up since the same moment");
+            let times = |line: &str| line.split(", ").last().map(str::to_owned);
+            for (session, before) in ours.iter().enumerate() {
+                assert_eq!(times(&scene.line(session as u32, "times up")), times(before));
+            }
+        }
         assert_buffers_are_back(&scene.router);
     }
 }

@@ -287,6 +287,35 @@ fn two_routers_agree_on_their_links_by_lacp() {
     }
 }
 
+/// Data units of LACP that a router has received by each member.
+fn units(router: &Router) -> Vec<u64> {
+    let shown: serde_json::Value = serde_json::from_str(&router.cli_json("show lacp").unwrap()).unwrap();
+    shown.as_array().unwrap().iter().map(|port| port["received"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_partner_of_lacp_does_not_notice_that_another_process_takes_over() {
+    let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
+    for workers in [0, 2] {
+        let scene = Scene::new();
+        let mut routers = scene.routers(workers, "lacp load-balance l34");
+        scene.route(&routers, "BondEthernet0");
+        eventually("all links", BOUND, || routers.each_ref().map(active_members) == [LINKS; 2]);
+        assert!(scene.hosts[0].reaches("10.0.2.2", 3).unwrap());
+        let changes = |router: &Router| router.log().matches("active members").count();
+        let before = changes(&routers[1]);
+        routers[0].take_over(&scene.middles[0], None).unwrap();
+        assert_eq!(routers.each_ref().map(active_members), [LINKS; 2], "at once");
+        // One comes each second, and after three seconds without a partner is lost.
+        let heard = units(&routers[1]);
+        eventually("data units go on", BOUND, || units(&routers[1]).iter().zip(&heard).all(|(now, before)| *now >= before + 5));
+        assert_eq!(routers.each_ref().map(active_members), [LINKS; 2]);
+        assert_eq!(changes(&routers[1]), before, "no member was lost meanwhile");
+        assert!(scene.hosts[0].reaches("10.0.2.2", 3).unwrap());
+        routers.iter().for_each(assert_buffers_are_back);
+    }
+}
+
 #[test]
 fn workers_speak_lacp_while_main_stands_still() {
     let Some(_scenario) = Scenario::begin(&["ping"]) else { return };

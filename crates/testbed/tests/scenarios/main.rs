@@ -19,6 +19,7 @@ mod attacks_graph;
 mod attacks_wire;
 mod bfd;
 mod bfd_bird;
+mod bfd_frr;
 mod bond;
 mod bridge;
 mod capture;

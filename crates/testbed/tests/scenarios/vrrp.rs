@@ -134,6 +134,12 @@ fn states(router: &Router) -> Vec<String> {
     shown.as_array().unwrap().iter().map(state).collect()
 }
 
+/// Advertisements that our virtual routers have sent.
+fn sent(router: &Router) -> Vec<u64> {
+    let shown: serde_json::Value = serde_json::from_str(&router.cli_json("show vrrp vr").unwrap()).unwrap();
+    shown.as_array().unwrap().iter().map(|router| router["sent"].as_u64().unwrap()).collect()
+}
+
 const NEEDS: [&str; 3] = ["ip", "ping", "keepalived"];
 
 #[test]
@@ -207,6 +213,36 @@ fn a_tracked_interface_that_goes_down_gives_the_addresses_to_keepalived() {
     scene.bridges.link_up("r1").unwrap();
     scene.until_master(&router, true);
     scene.assert_reached(true);
+}
+
+#[test]
+fn keepalived_does_not_notice_that_another_process_takes_over() {
+    let Some(_scenario) = Scenario::begin(&NEEDS) else { return };
+    for workers in [0, 2] {
+        let scene = Scene::new();
+        let mut router = scene.router(workers, 200);
+        let daemon = scene.keepalived(&router);
+        scene.until_master(&router, true);
+        scene.assert_reached(true);
+        // What keepalived does to its host's addresses from here on.
+        let path = router.file("addresses");
+        let mut monitor = scene.peer.command("ip");
+        monitor.args(["monitor", "address"]).stdout(std::fs::File::create(&path).unwrap());
+        let monitor = scene.peer.spawn(monitor).unwrap();
+        router.take_over(&scene.middle, None).unwrap();
+        assert_eq!(states(&router), ["master"; 4], "at once");
+        // Twice as many advertisements as keepalived misses before it takes the addresses.
+        let before = sent(&router);
+        eventually("advertisements go on", BOUND, || sent(&router).iter().zip(&before).all(|(now, before)| *now >= before + 8));
+        assert_eq!((states(&router), scene.theirs()), (vec!["master".to_owned(); 4], 0));
+        scene.assert_reached(true);
+        drop(monitor);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "", "keepalived has not moved");
+        let shown = router.cli("show restart").unwrap();
+        assert!(shown.lines().any(|line| line.split_whitespace().eq("virtual routers 4".split_whitespace())), "{shown}");
+        drop(daemon);
+        assert_buffers_are_back(&router);
+    }
 }
 
 #[test]

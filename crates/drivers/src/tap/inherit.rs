@@ -13,7 +13,9 @@ const SOCKETS: usize = 2;
 
 /// By what the next process asks for a device.
 fn key(config: &TapConfig) -> String {
-    format!("{} {} {}", if config.tun { "tun" } else { "tap" }, config.host_namespace.as_deref().unwrap_or("-"), config.host_name)
+    // The first word is the kind of descriptors, which is the same.
+    let tun = if config.tun { " tun" } else { "" };
+    format!("tap {} {}{tun}", config.host_namespace.as_deref().unwrap_or("-"), config.host_name)
 }
 
 /// What the process before this one has of the device. A device that was to have another number of queues is made anew.

@@ -231,16 +231,17 @@ fn a_host_interface_stays_up_with_its_carrier() {
     router
         .script(&format!(
             "create host-interface name r0\nset interface state host-r0 up\nset interface ip address host-r0 10.0.1.1/24\n\
-             lcp create host-r0 host-if e0 netns pid:{}\ncreate tap id 5 host-ns pid:{}\nset interface state tap5 up",
-            keeper.pid(),
-            keeper.pid()
+             lcp create host-r0 host-if e0 netns pid:{keeper}\ncreate tap id 5 host-ns pid:{keeper}\nset interface state tap5 up\n\
+             create tap id 6 host-ns pid:{keeper} tun\nset interface state tap6 up",
+            keeper = keeper.pid()
         ))
         .unwrap();
     let link = |name: &str| linux.run(&format!("ip -o link show {name}"), BOUND).unwrap().expect("ip link");
-    eventually("the host interfaces are up", BOUND, || link("e0").contains("LOWER_UP") && link("tap5").contains("LOWER_UP"));
+    const NAMES: [&str; 3] = ["e0", "tap5", "tap6"];
+    eventually("the host interfaces are up", BOUND, || NAMES.iter().all(|name| link(name).contains("LOWER_UP")));
     assert!(a.reaches("10.0.1.1", 1).unwrap());
     let number = |text: &str| text.split(':').next().map(str::to_owned);
-    let before = ["e0", "tap5"].map(|name| number(&link(name)));
+    let before = NAMES.map(|name| number(&link(name)));
     let heard = router.folder().join("monitor");
     let mut command = linux.command("ip");
     command.args(["-o", "monitor", "link"]).stdin(Stdio::null()).stderr(Stdio::null()).stdout(File::create(&heard).unwrap());
@@ -252,11 +253,11 @@ fn a_host_interface_stays_up_with_its_carrier() {
     });
     router.take_over(&middle, None).unwrap();
     assert!(a.reaches("10.0.1.1", 3).unwrap(), "Linux answers by the new process");
-    assert_eq!(["e0", "tap5"].map(|name| number(&link(name))), before, "the same devices");
+    assert_eq!(NAMES.map(|name| number(&link(name))), before, "the same devices");
     drop(monitor);
     let text = std::fs::read_to_string(&heard).unwrap();
     let lost = |l: &&str| {
-        (l.contains("e0") || l.contains("tap5")) && (l.contains("NO-CARRIER") || l.contains("Deleted") || !l.contains("LOWER_UP"))
+        NAMES.iter().any(|name| l.contains(name)) && (l.contains("NO-CARRIER") || l.contains("Deleted") || !l.contains("LOWER_UP"))
     };
     assert_eq!(text.lines().filter(lost).collect::<Vec<_>>(), Vec::<&str>::new(), "{text}");
     assert_eq!(began(&router)["failed"].as_u64(), Some(0), "{}", began(&router));

@@ -157,11 +157,11 @@ impl Follower {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the next process needs of the daemon's routes; nothing where that is not to be had within the time.
-    pub(crate) fn save_fpm(&self, round: Round, patience: Duration) -> Vec<u8> {
+    /// Asks for what the next process needs of the daemon's routes.
+    pub(crate) fn save_fpm(&self, round: Round) -> Receiver<Vec<u8>> {
         let (to, saved) = mpsc::sync_channel(1);
         self.command(Command::FpmSave(round, to));
-        saved.recv_timeout(patience).unwrap_or_default()
+        saved
     }
 
     /// Gives it what the process before has saved.

@@ -1,14 +1,14 @@
 //! Routes of a routing daemon's stream (FPM) outlive the process: the daemon says them again only seconds after it has connected to the
 //! next one. The kernel's routes are read from the kernel.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quiver_net::Router;
 use quiver_net::restart::{Damaged, Load, Names, Round, Save, Subject};
 
 use crate::control::{LinuxNl, Namespace, name};
 
-/// How long the main thread waits for a reader: it may be in the middle of something that concerns a million routes.
+/// How long the main thread waits for all readers: one may be in the middle of something that concerns a million routes.
 const AHEAD: Duration = Duration::from_secs(2);
 /// The same while nobody receives. The daemon says again what is left out then.
 const LAST: Duration = Duration::from_millis(20);
@@ -31,16 +31,18 @@ fn save(router: &mut Router, save: &mut Save) {
         save.u64(0);
         return;
     };
-    let followers: Vec<_> = own.readers.iter().filter(|(_, follower)| !follower.ending).collect();
-    save.u64(followers.len() as u64);
-    for (namespace, follower) in followers {
+    let until = Instant::now() + patience;
+    let followers = own.readers.iter().filter(|(_, follower)| !follower.ending);
+    let asked: Vec<_> = followers.map(|(namespace, follower)| (namespace, follower.save_fpm(round))).collect();
+    save.u64(asked.len() as u64);
+    for (namespace, saved) in asked {
         save.u8(u8::from(namespace.is_some())).text(namespace.as_deref().unwrap_or_default());
         let links: Vec<_> = links(router, namespace).collect();
         save.u64(links.len() as u64);
         for (number, name) in links {
             save.u32(number).text(name);
         }
-        let bytes = follower.save_fpm(round, patience);
+        let bytes = saved.recv_timeout(until.saturating_duration_since(Instant::now())).unwrap_or_default();
         save.u64(bytes.len() as u64).raw(&bytes);
     }
 }

@@ -495,7 +495,7 @@ fn on_interface(router: &mut Router, event: &IfEvent) {
     remove_on(router, index);
 }
 
-/// Removes the sessions on an interface; clients are told.
+/// Removes the sessions on an interface, and tells clients.
 pub(crate) fn remove_on(router: &mut Router, index: IfIndex) {
     let all: Vec<Key> = bfd(router).map(|bfd| on_link(bfd, index)).unwrap_or_default();
     match remove_all(router, &all) {

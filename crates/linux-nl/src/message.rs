@@ -37,6 +37,32 @@ pub mod kind {
     pub const GET_NEXT_HOP: u16 = 106;
 }
 
+/// Attributes of routes and of their next hops (linux/rtnetlink.h).
+pub mod rta {
+    #![allow(missing_docs)]
+    pub const DST: u16 = 1;
+    pub const OIF: u16 = 4;
+    pub const GATEWAY: u16 = 5;
+    pub const PRIORITY: u16 = 6;
+    pub const MULTIPATH: u16 = 9;
+    pub const TABLE: u16 = 15;
+    pub const VIA: u16 = 18;
+    pub const ENCAP: u16 = 22;
+    pub const NH_ID: u16 = 30;
+}
+
+/// Attributes of next-hop objects (linux/nexthop.h).
+pub mod nha {
+    #![allow(missing_docs)]
+    pub const ID: u16 = 1;
+    pub const GROUP: u16 = 2;
+    pub const BLACKHOLE: u16 = 4;
+    pub const OIF: u16 = 5;
+    pub const GATEWAY: u16 = 6;
+    pub const ENCAP: u16 = 8;
+    pub const FDB: u16 = 11;
+}
+
 /// Flags of messages (linux/netlink.h).
 pub mod flag {
     #![allow(missing_docs)]
@@ -416,13 +442,6 @@ fn neighbor(body: &[u8], is_there: bool) -> Result<Message, Malformed> {
 /// `struct nhmsg` and NHA_… (linux/nexthop.h).
 fn next_hop(body: &[u8], is_there: bool) -> Result<Message, Malformed> {
     const BYTES: usize = 8;
-    const ID: u16 = 1;
-    const GROUP: u16 = 2;
-    const BLACKHOLE: u16 = 4;
-    const OIF: u16 = 5;
-    const GATEWAY: u16 = 6;
-    const ENCAP: u16 = 8;
-    const FDB: u16 = 11;
     /// Bytes of `struct nexthop_grp`: object, weight less one, its high byte, padding.
     const MEMBER: usize = 8;
     let family = *body.first().ok_or(Malformed)?;
@@ -432,19 +451,19 @@ fn next_hop(body: &[u8], is_there: bool) -> Result<Message, Malformed> {
     let mut hop = Hop { link: 0, via: None, weight: 1, encapsulated: false };
     attributes(body.get(BYTES..).ok_or(Malformed)?, |kind, value| {
         match kind {
-            ID => id = Some(word(value)?),
-            GROUP => {
+            nha::ID => id = Some(word(value)?),
+            nha::GROUP => {
                 let member = |m: &[u8]| {
                     let weight = u16::from(*m.get(5)?) << 8 | u16::from(*m.get(4)?);
                     Some((u32_at(m, 0)?, weight.saturating_add(1)))
                 };
                 group = value.chunks_exact(MEMBER).map(member).collect::<Option<Vec<_>>>();
             }
-            BLACKHOLE => blackhole = true,
-            OIF => hop.link = word(value)?,
-            GATEWAY => hop.via = Some(address(family, value)?),
-            ENCAP => hop.encapsulated = true,
-            FDB => fdb = true,
+            nha::BLACKHOLE => blackhole = true,
+            nha::OIF => hop.link = word(value)?,
+            nha::GATEWAY => hop.via = Some(address(family, value)?),
+            nha::ENCAP => hop.encapsulated = true,
+            nha::FDB => fdb = true,
             _ => {}
         }
         Ok(())
@@ -465,15 +484,6 @@ fn next_hop(body: &[u8], is_there: bool) -> Result<Message, Malformed> {
 /// `struct rtmsg` and RTA_… (linux/rtnetlink.h). None: not of the kind that forwards.
 fn route(body: &[u8], is_there: bool) -> Result<Option<Route>, Malformed> {
     const BYTES: usize = 12;
-    const DST: u16 = 1;
-    const OIF: u16 = 4;
-    const GATEWAY: u16 = 5;
-    const PRIORITY: u16 = 6;
-    const MULTIPATH: u16 = 9;
-    const TABLE: u16 = 15;
-    const VIA: u16 = 18;
-    const ENCAP: u16 = 22;
-    const NH_ID: u16 = 30;
     const CLONED: u32 = 0x200;
     const UNICAST: u8 = 1;
     let [family, len, source_len, tos, table, protocol, _scope, what, ..] = *body.first_chunk::<BYTES>().ok_or(Malformed)?;
@@ -497,15 +507,15 @@ fn route(body: &[u8], is_there: bool) -> Result<Option<Route>, Malformed> {
     let (mut object, mut several) = (None, None);
     attributes(&body[BYTES..], |kind, value| {
         match kind {
-            DST => destination = address(family, value)?,
-            OIF => hop.link = word(value)?,
-            GATEWAY => hop.via = Some(address(family, value)?),
-            VIA => hop.via = Some(via(value)?),
-            PRIORITY => metric = word(value)?,
-            MULTIPATH => several = Some(multipath(family, value)?),
-            TABLE => table = word(value)?,
-            ENCAP => hop.encapsulated = true,
-            NH_ID => object = Some(word(value)?),
+            rta::DST => destination = address(family, value)?,
+            rta::OIF => hop.link = word(value)?,
+            rta::GATEWAY => hop.via = Some(address(family, value)?),
+            rta::VIA => hop.via = Some(via(value)?),
+            rta::PRIORITY => metric = word(value)?,
+            rta::MULTIPATH => several = Some(multipath(family, value)?),
+            rta::TABLE => table = word(value)?,
+            rta::ENCAP => hop.encapsulated = true,
+            rta::NH_ID => object = Some(word(value)?),
             _ => {}
         }
         Ok(())
@@ -529,9 +539,6 @@ fn via(value: &[u8]) -> Result<IpAddr, Malformed> {
 /// `struct rtnexthop`, several with attributes each.
 fn multipath(family: u8, mut bytes: &[u8]) -> Result<Vec<Hop>, Malformed> {
     const BYTES: usize = 8;
-    const GATEWAY: u16 = 5;
-    const VIA: u16 = 18;
-    const ENCAP: u16 = 22;
     let mut hops = Vec::new();
     while bytes.len() >= BYTES {
         let length = usize::from(u16_at(bytes, 0).ok_or(Malformed)?);
@@ -542,9 +549,9 @@ fn multipath(family: u8, mut bytes: &[u8]) -> Result<Vec<Hop>, Malformed> {
         let mut hop = Hop { link: u32_at(bytes, 4).ok_or(Malformed)?, via: None, weight, encapsulated: false };
         attributes(&bytes[BYTES..length], |kind, value| {
             match kind {
-                GATEWAY => hop.via = Some(address(family, value)?),
-                VIA => hop.via = Some(via(value)?),
-                ENCAP => hop.encapsulated = true,
+                rta::GATEWAY => hop.via = Some(address(family, value)?),
+                rta::VIA => hop.via = Some(via(value)?),
+                rta::ENCAP => hop.encapsulated = true,
                 _ => {}
             }
             Ok(())

@@ -5,28 +5,11 @@
 use std::net::IpAddr;
 
 use super::frame::{FRAME_MOST, HEADER, NETLINK, VERSION};
-use crate::message::{AF_INET, AF_INET6, HEADER as MESSAGE_HEADER, Hop, NextHop, Target, kind};
+use crate::message::{AF_INET, AF_INET6, HEADER as MESSAGE_HEADER, Hop, NextHop, Target, kind, nha, rta};
 use crate::rib::{PushedRoute, Rib};
 
 /// A frame is closed when it has this many bytes: the longest message, of a route with 256 next hops, still has room.
 const FULL: usize = FRAME_MOST / 2;
-
-// Attributes (linux/rtnetlink.h, linux/nexthop.h).
-const RTA_DST: u16 = 1;
-const RTA_OIF: u16 = 4;
-const RTA_GATEWAY: u16 = 5;
-const RTA_MULTIPATH: u16 = 9;
-const RTA_TABLE: u16 = 15;
-const RTA_VIA: u16 = 18;
-const RTA_ENCAP: u16 = 22;
-const RTA_NH_ID: u16 = 30;
-const NHA_ID: u16 = 1;
-const NHA_GROUP: u16 = 2;
-const NHA_BLACKHOLE: u16 = 4;
-const NHA_OIF: u16 = 5;
-const NHA_GATEWAY: u16 = 6;
-const NHA_ENCAP: u16 = 8;
-const NHA_FDB: u16 = 11;
 
 /// Appends a frame with these messages.
 pub fn frame(out: &mut Vec<u8>, messages: &[u8]) {
@@ -107,27 +90,27 @@ fn write_object(out: &mut Vec<u8>, id: u32, object: &NextHop) {
     let v6 = matches!(object, NextHop::One(Hop { via: Some(IpAddr::V6(_)), .. }));
     // struct nhmsg: family, scope, protocol, reserved, flags.
     message(out, kind::NEW_NEXT_HOP, &[family(v6), 0, 0, 0, 0, 0, 0, 0], |out| {
-        number(out, NHA_ID, id);
+        number(out, nha::ID, id);
         match object {
             NextHop::One(hop) => {
-                number(out, NHA_OIF, hop.link);
+                number(out, nha::OIF, hop.link);
                 if let Some(via) = hop.via {
-                    attribute(out, NHA_GATEWAY, |out| address(out, via));
+                    attribute(out, nha::GATEWAY, |out| address(out, via));
                 }
                 if hop.encapsulated {
-                    attribute(out, NHA_ENCAP, |_| {});
+                    attribute(out, nha::ENCAP, |_| {});
                 }
             }
-            NextHop::Blackhole => attribute(out, NHA_BLACKHOLE, |_| {}),
+            NextHop::Blackhole => attribute(out, nha::BLACKHOLE, |_| {}),
             // struct nexthop_grp: object, weight less one, its high byte, padding.
-            NextHop::Group(members) => attribute(out, NHA_GROUP, |out| {
+            NextHop::Group(members) => attribute(out, nha::GROUP, |out| {
                 for (id, weight) in members {
                     let [high, low] = (weight.max(&1) - 1).to_be_bytes();
                     out.extend(id.to_ne_bytes());
                     out.extend([low, high, 0, 0]);
                 }
             }),
-            NextHop::Other => attribute(out, NHA_FDB, |_| {}),
+            NextHop::Other => attribute(out, nha::FDB, |_| {}),
         }
     });
 }
@@ -143,17 +126,17 @@ fn write_route(out: &mut Vec<u8>, route: &PushedRoute<'_>) {
     // struct rtmsg: family, length, source length, tos, table, protocol, scope, type, flags.
     let fixed = [family(v6), route.prefix.len(), 0, 0, 0, route.protocol, 0, what, 0, 0, 0, 0];
     message(out, kind::NEW_ROUTE, &fixed, |out| {
-        attribute(out, RTA_DST, |out| address(out, route.prefix.addr()));
-        number(out, RTA_TABLE, route.table);
+        attribute(out, rta::DST, |out| address(out, route.prefix.addr()));
+        number(out, rta::TABLE, route.table);
         match route.target {
             Target::Hops(hops) => match &hops[..] {
                 [hop] if hop.weight == 1 => {
-                    number(out, RTA_OIF, hop.link);
+                    number(out, rta::OIF, hop.link);
                     write_hop(out, hop, v6);
                 }
-                hops => attribute(out, RTA_MULTIPATH, |out| hops.iter().for_each(|hop| write_next_hop(out, hop, v6))),
+                hops => attribute(out, rta::MULTIPATH, |out| hops.iter().for_each(|hop| write_next_hop(out, hop, v6))),
             },
-            Target::Object(id) | Target::PushedObject(id) => number(out, RTA_NH_ID, *id),
+            Target::Object(id) | Target::PushedObject(id) => number(out, rta::NH_ID, *id),
             Target::Blackhole | Target::Unreachable | Target::Prohibit => {}
         }
     });
@@ -171,16 +154,16 @@ fn write_next_hop(out: &mut Vec<u8>, hop: &Hop, v6: bool) {
 
 fn write_hop(out: &mut Vec<u8>, hop: &Hop, v6: bool) {
     match hop.via {
-        Some(via) if via.is_ipv6() == v6 => attribute(out, RTA_GATEWAY, |out| address(out, via)),
+        Some(via) if via.is_ipv6() == v6 => attribute(out, rta::GATEWAY, |out| address(out, via)),
         // struct rtvia: a next hop of the other family.
-        Some(via) => attribute(out, RTA_VIA, |out| {
+        Some(via) => attribute(out, rta::VIA, |out| {
             out.extend(u16::from(family(via.is_ipv6())).to_ne_bytes());
             address(out, via);
         }),
         None => {}
     }
     if hop.encapsulated {
-        attribute(out, RTA_ENCAP, |_| {});
+        attribute(out, rta::ENCAP, |_| {});
     }
 }
 

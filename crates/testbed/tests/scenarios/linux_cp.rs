@@ -332,7 +332,7 @@ fn a_dhcp_client_of_linux_gets_an_address_that_is_the_routers() {
     assert_buffers_are_back(&router);
 }
 
-/// Linux without neighbours of its own: it has an address of the router, and the router asks for neighbours and routes.
+/// Linux has an address of the router and asks for no neighbours: the router asks, and routes what Linux sends.
 #[test]
 fn an_interface_with_ethernet_headers_can_have_a_tun_device_in_linux() {
     let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
@@ -391,7 +391,7 @@ fn an_interface_without_ethernet_headers_has_a_tun_device_in_linux() {
     }
     let address = |n: usize| linux[n].run("ip -o addr show dev e0", BOUND).unwrap().expect("ip addr");
     for n in [0, 1] {
-        // The kernel makes no link-local address of its own.
+        // The kernel adds no link-local address.
         eventually("Linux has the addresses", BOUND, || {
             let text = address(n);
             text.contains(&format!("10.0.9.{}/30", n + 1)) && text.matches("fe80:").count() == 1

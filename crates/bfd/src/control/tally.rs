@@ -65,7 +65,7 @@ impl Tally {
         let kind = kind(key);
         let n = &mut self.kinds[kind];
         *n = if more { *n + 1 } else { n.saturating_sub(1) };
-        self.gauges[kind].set(*n);
+        self.gauges[kind].announce(*n);
         self.load(owner, more);
     }
 

@@ -21,6 +21,12 @@ impl Scalar {
         self.segment.word(self.value).store(value, Ordering::Relaxed);
     }
 
+    /// Sets the value and raises the epoch: VPP's Python client reads scalars anew only then. For what changes when the configuration does.
+    pub fn announce(&self, value: u64) {
+        let held = self.segment.lock();
+        self.segment.change(&held, || self.set(value));
+    }
+
     /// The value.
     pub fn get(&self) -> u64 {
         self.segment.word(self.value).load(Ordering::Relaxed)

@@ -170,6 +170,19 @@ fn a_foreign_reader_sees_every_kind_of_entry() {
 }
 
 #[test]
+fn a_gauge_that_is_announced_raises_the_epoch() {
+    let stats = stats();
+    let gauge = stats.gauge("/bfd/udp4/sessions");
+    let reader = Reader::new(&stats);
+    let epoch = || reader.word(16);
+    let before = epoch();
+    gauge.set(1);
+    assert_eq!(epoch(), before);
+    gauge.announce(2);
+    assert_eq!((epoch(), reader.get("/bfd/udp4/sessions")), (before + 1, Some(Value::Scalar(2))));
+}
+
+#[test]
 fn an_index_or_thread_outside_is_counted_as_ignored() {
     let stats = stats();
     for capacity in [0, 1, 3, 4, 5, 255, 256, 257] {

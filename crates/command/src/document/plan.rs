@@ -164,45 +164,38 @@ impl Book {
     }
 
     fn changes(&self, difference: &Difference<'_>) -> Changes {
-        let mut changes = Changes::default();
-        let usual = RefCell::default();
-        let placed = |entry: &&Entry| {
-            let mut placed = self.place(entry);
-            self.prune(entry, &mut placed, &usual);
-            (placed.path(), placed.list, placed.value)
-        };
-        let mut removed: Vec<Option<(String, bool, Value)>> = difference.removed.iter().map(placed).map(Some).collect();
-        let places: HashMap<String, usize> = removed
-            .iter()
-            .enumerate()
-            .filter_map(|(at, placed)| placed.as_ref().filter(|(_, list, _)| !list).map(|(path, ..)| (path.clone(), at)))
-            .collect();
-        let mut lines = Vec::new();
-        let mut added = Vec::new();
-        for (path, list, value) in difference.added.iter().map(placed) {
-            let before = places.get(&path).filter(|_| !list).and_then(|at| removed[*at].take());
+        type Part<'a> = (&'a Entry, Placed);
+        let placed = |entry: &&'_ Entry| self.place(entry);
+        let mut removed: Vec<Option<Part<'_>>> = difference.removed.iter().map(|entry| Some((*entry, placed(entry)))).collect();
+        let is_value = |part: &Option<Part<'_>>| part.as_ref().filter(|(_, placed)| !placed.list).map(|(_, placed)| placed.path());
+        let places: HashMap<String, usize> =
+            removed.iter().enumerate().filter_map(|(at, part)| Some((is_value(part)?, at))).collect();
+        let (mut other, mut added) = (Vec::new(), Vec::new());
+        for entry in &difference.added {
+            let new = placed(entry);
+            let before = places.get(&new.path()).filter(|_| !new.list).and_then(|at| removed[*at].take());
             match before {
-                Some((.., before)) => {
-                    changes.changed += 1;
-                    lines.push(Line { action: Sign::Change, path, value, before: Some(before) });
-                }
-                None => {
-                    changes.added += 1;
-                    added.push(Line { action: Sign::Add, path, value, before: None });
-                }
+                Some(_) => other.push((Sign::Change, (*entry, new), before)),
+                None => added.push((Sign::Add, (*entry, new), None)),
             }
         }
-        for (path, _, value) in difference.again.iter().map(placed) {
-            changes.again += 1;
-            lines.push(Line { action: Sign::Again, path, value, before: None });
-        }
-        for (path, _, value) in removed.into_iter().flatten() {
-            changes.removed += 1;
-            changes.changes.push(Line { action: Sign::Remove, path, value, before: None });
-        }
-        changes.changes.extend(lines);
-        changes.changes.extend(added);
-        changes.changes.truncate(LISTED);
+        let mut changes = Changes { added: added.len(), changed: other.len(), again: difference.again.len(), ..Changes::default() };
+        other.extend(difference.again.iter().map(|entry| (Sign::Again, (*entry, placed(entry)), None)));
+        let removed: Vec<_> = removed.into_iter().flatten().map(|part| (Sign::Remove, part, None)).collect();
+        changes.removed = removed.len();
+        // What is not listed need not be written as a document would have it.
+        let usual = RefCell::default();
+        let value = |(entry, mut placed): Part<'_>| {
+            self.prune(entry, &mut placed, &usual);
+            placed.value
+        };
+        let line = |(action, part, before): (Sign, Part<'_>, Option<Part<'_>>)| Line {
+            action,
+            path: part.1.path(),
+            value: value(part),
+            before: before.map(value),
+        };
+        changes.changes = removed.into_iter().chain(other).chain(added).take(LISTED).map(line).collect();
         changes
     }
 }

@@ -20,9 +20,12 @@ pub struct Request {
     /// Interface of the router; all unless given
     #[arg(short, long, value_name = "INTERFACE")]
     pub interface: Option<String>,
-    /// Where packets are copied; `rx`, `tx` and `drop`, several with commas
-    #[arg(long, value_name = "POINTS", default_value = "rx,tx", value_delimiter = ',', value_parser = ["rx", "tx", "drop"])]
+    /// Where packets are copied; `rx`, `tx` and `drop`, several with commas; `rx,tx` unless this or --node is given
+    #[arg(long, value_name = "POINTS", value_delimiter = ',', value_parser = ["rx", "tx", "drop"])]
     pub at: Vec<String>,
+    /// Node of the graph in front of which packets are copied; several with commas
+    #[arg(short, long, value_name = "NODES", value_delimiter = ',')]
+    pub node: Vec<String>,
     /// Packets at most
     #[arg(short, long, value_name = "N")]
     pub count: Option<u64>,
@@ -41,7 +44,11 @@ impl Request {
     /// The command of the router.
     fn command(&self) -> Result<String, Failure> {
         let mut command = "pcap stream".to_owned();
+        if self.at.is_empty() && self.node.is_empty() {
+            command += " rx tx";
+        }
         self.at.iter().for_each(|point| command += &format!(" {point}"));
+        self.node.iter().for_each(|node| command += &format!(" node {}", quote(node)));
         if let Some(count) = self.count {
             command += &format!(" max {count}");
         }
@@ -207,8 +214,10 @@ impl<W: Write> Pcapng<W> {
             _ => 0,
         };
         option(&mut body, FLAGS, &direction.to_le_bytes());
-        if packet.point == "drop" {
-            option(&mut body, COMMENT, b"dropped");
+        match packet.point.strip_prefix('@') {
+            Some(node) => option(&mut body, COMMENT, format!("at {node}").as_bytes()),
+            None if packet.point == "drop" => option(&mut body, COMMENT, b"dropped"),
+            None => {}
         }
         option(&mut body, END, &[]);
         self.block(PACKET, &body)
@@ -229,10 +238,13 @@ mod tests {
     #[test]
     fn lines_become_blocks_that_end_as_they_begin() {
         let mut writer = Pcapng::new(Vec::new()).unwrap();
-        for line in ["5 rx 1 host-a 60 0102ff", "6 tx 2 host-b 3 aabbcc", "7 drop 1 host-a 4 00000000"] {
+        for line in
+            ["5 rx 1 host-a 60 0102ff", "6 tx 2 host-b 3 aabbcc", "7 drop 1 host-a 4 00000000", "8 @ip4-input 1 host-a 1 00"]
+        {
             writer.line(line).unwrap();
         }
         let (bytes, mut at, mut kinds) = (writer.out, 0, Vec::new());
+        assert!(bytes.windows(12).any(|bytes| bytes == b"at ip4-input"));
         while at < bytes.len() {
             let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
             let len = word(at + 4) as usize;
@@ -240,7 +252,7 @@ mod tests {
             kinds.push(word(at));
             at += len;
         }
-        assert_eq!(kinds, [SECTION, INTERFACE, PACKET, INTERFACE, PACKET, PACKET]);
+        assert_eq!(kinds, [SECTION, INTERFACE, PACKET, INTERFACE, PACKET, PACKET, PACKET]);
     }
 
     #[test]
@@ -259,6 +271,8 @@ mod tests {
         assert_eq!(parse(&[]).command().unwrap(), "pcap stream rx tx");
         let all = parse(&["-i", "host a", "--at", "drop", "-c", "5", "-S", "100", "-w", "x"]);
         assert_eq!(all.command().unwrap(), "pcap stream drop max 5 max-bytes-per-pkt 100 intfc \"host a\"");
+        assert_eq!(parse(&["--node", "ip4-input,ip4-lookup"]).command().unwrap(), "pcap stream node ip4-input node ip4-lookup");
+        assert_eq!(parse(&["--at", "rx", "-n", "ip4-input"]).command().unwrap(), "pcap stream rx node ip4-input");
         assert!(Request::try_parse_from(["--at", "nowhere"]).is_err());
     }
 }

@@ -19,6 +19,8 @@ pub const NAME: &str = "quiver-extcap";
 const PREFIX: &str = "quiver-";
 /// All interfaces of the router.
 const ALL: &str = "quiver";
+/// In the place of a node, where packets are copied at the interface.
+const NO_NODE: &str = "-";
 
 /// What Wireshark asks for.
 #[derive(Debug, Parser)]
@@ -51,6 +53,9 @@ pub struct Request {
     /// Where packets are copied
     #[arg(long, value_name = "POINTS", default_value = "rx,tx", value_delimiter = ',', value_parser = ["rx", "tx", "drop"])]
     at: Vec<String>,
+    /// Node of the graph in front of which they are copied instead
+    #[arg(long, value_name = "NODE", default_value = NO_NODE)]
+    node: String,
     /// Socket of the router
     #[arg(long, value_name = "SOCKET")]
     socket: Option<String>,
@@ -66,8 +71,7 @@ pub fn run(request: &Request) -> Result<(), Failure> {
         println!("extcap {{version={}}}{{help=https://www.wireshark.org/docs/man-pages/extcap.html}}", env!("CARGO_PKG_VERSION"));
         println!("interface {{value={ALL}}}{{display=Quiver: all interfaces}}");
         // Without a router there are none, which is no error: Wireshark asks at each start.
-        let names = sockets::connect(socket).map_err(Failure::from).and_then(|mut connection| interfaces(&mut connection));
-        for name in names.unwrap_or_default() {
+        for name in ask(socket, interfaces) {
             println!("interface {{value={PREFIX}{name}}}{{display=Quiver: {name}}}");
         }
         return Ok(());
@@ -82,6 +86,11 @@ pub fn run(request: &Request) -> Result<(), Failure> {
             println!("value {{arg=0}}{{value={value}}}{{display={display}}}{{default={}}}", value == "rx,tx");
         }
         println!("arg {{number=1}}{{call=--socket}}{{display=Socket of the router}}{{type=string}}");
+        println!("arg {{number=2}}{{call=--node}}{{display=Node of the graph}}{{type=selector}}{{default={NO_NODE}}}");
+        println!("value {{arg=2}}{{value={NO_NODE}}}{{display=none: packets as chosen above}}{{default=true}}");
+        for node in ask(socket, nodes) {
+            println!("value {{arg=2}}{{value={node}}}{{display={node}}}{{default=false}}");
+        }
         return Ok(());
     }
     let filter = request.extcap_capture_filter.as_deref().filter(|filter| !filter.trim().is_empty());
@@ -91,9 +100,11 @@ pub fn run(request: &Request) -> Result<(), Failure> {
     }
     let missing = |what: &str| Failure::Command(format!("{NAME}: --capture needs {what}"));
     let interface = request.extcap_interface.as_deref().ok_or_else(|| missing("--extcap-interface"))?;
+    let node = Some(request.node.clone()).filter(|node| !node.is_empty() && node != NO_NODE);
     let capture = capture::Request {
         interface: interface.strip_prefix(PREFIX).map(str::to_owned),
-        at: request.at.clone(),
+        at: if node.is_none() { request.at.clone() } else { Vec::new() },
+        node: node.into_iter().collect(),
         count: None,
         snaplen: None,
         write: request.fifo.clone().ok_or_else(|| missing("--fifo"))?,
@@ -104,16 +115,35 @@ pub fn run(request: &Request) -> Result<(), Failure> {
     capture::run(&mut connection, &capture)
 }
 
-/// Names of the router's interfaces.
-fn interfaces(connection: &mut Connection) -> Result<Vec<String>, Failure> {
-    let reply = connection.call(Call { json: true, ..Call::command("show interface") }, |_| true)?;
+/// What a router has; nothing without one.
+fn ask(socket: Option<&str>, what: impl FnOnce(&mut Connection) -> Result<Vec<String>, Failure>) -> Vec<String> {
+    sockets::connect(socket).map_err(Failure::from).and_then(|mut connection| what(&mut connection)).unwrap_or_default()
+}
+
+/// What the router answers to a command, as data.
+fn data(connection: &mut Connection, command: &str) -> Result<Option<serde_json::Value>, Failure> {
+    let reply = connection.call(Call { json: true, ..Call::command(command) }, |_| true)?;
     if reply.status == Status::Error {
         return Err(Failure::Command(reply.text));
     }
+    Ok(reply.data.as_ref().and_then(|data| serde_json::from_str(data.get()).ok()))
+}
+
+/// Names of the router's interfaces.
+fn interfaces(connection: &mut Connection) -> Result<Vec<String>, Failure> {
     let names = |data: &serde_json::Value| {
         let rows = data.as_array().or_else(|| data["interfaces"].as_array()).cloned().unwrap_or_default();
         rows.iter().filter_map(|row| row["name"].as_str().or(row["interface"].as_str()).map(str::to_owned)).collect()
     };
-    let data = reply.data.as_ref().and_then(|data| serde_json::from_str(data.get()).ok());
-    Ok(data.as_ref().map(names).unwrap_or_default())
+    Ok(data(connection, "show interface")?.as_ref().map(names).unwrap_or_default())
+}
+
+/// Names of the nodes that get packets from others.
+fn nodes(connection: &mut Connection) -> Result<Vec<String>, Failure> {
+    let names = |data: &serde_json::Value| {
+        let gets = |node: &&serde_json::Value| node["previous"].as_array().is_some_and(|previous| !previous.is_empty());
+        let name = |node: &serde_json::Value| node["name"].as_str().map(str::to_owned);
+        data.as_array().map(|nodes| nodes.iter().filter(gets).filter_map(name).collect())
+    };
+    Ok(data(connection, "show vlib graph")?.as_ref().and_then(names).unwrap_or_default())
 }

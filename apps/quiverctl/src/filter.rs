@@ -1,4 +1,4 @@
-//! Filter expressions of `pcap trace` and `capture`: they are compiled here, by `tcpdump`, and the router gets a program of classic BPF, which
+//! Filter expressions of `pcap …`, `trace add` and `capture`: they are compiled here, by `tcpdump`, and the router gets a program of classic BPF, which
 //! it checks. So the router needs no compiler of expressions, and runs none.
 
 use crate::Failure;
@@ -45,8 +45,8 @@ fn readable(expression: &str) -> usize {
     ends.into_iter().take(64).find(|end| matches!(tcpdump(&expression[..*end]), Ok(Ok(_)))).unwrap_or(0)
 }
 
-/// The line as the router takes it: of `pcap trace … filter <expression>`, with the expression compiled. What is behind `filter` is the
-/// expression, to the end of the line.
+/// The line as the router takes it: of `pcap trace … filter <expression>` and the like, with the expression compiled. What is behind
+/// `filter` is the expression, to the end of the line.
 ///
 /// # Errors
 /// The expression is wrong.
@@ -55,13 +55,16 @@ pub fn compiled(line: &str) -> Result<Cow<'_, str>, Failure> {
     Ok(Cow::Owned(format!("{before}bpf {}", quote(&compile(&expression)?))))
 }
 
-/// What is before the word `filter` of a `pcap trace`, and the expression behind it.
+/// Commands that take filters.
+const COMMANDS: [&[&str]; 4] = [&["pcap", "trace"], &["pcap", "stream"], &["pcap", "dispatch", "trace", "on"], &["trace", "add"]];
+
+/// What is before the word `filter` of a command that takes filters, and the expression behind it.
 fn split(line: &str) -> Option<(&str, Cow<'_, str>)> {
-    let mut args = Args::new(line);
-    let is_trace = args.word("command").is_ok_and(|word| word == "pcap") && args.word("command").is_ok_and(|word| word == "trace");
-    if !is_trace {
-        return None;
-    }
+    let begins = |command: &&[&str]| {
+        let mut args = Args::new(line);
+        command.iter().all(|expected| args.word("command").is_ok_and(|word| word == *expected))
+    };
+    COMMANDS.iter().find(|command| begins(command))?;
     let at = line.find(" filter ")? + 1;
     let expression = line[at + "filter ".len()..].trim();
     if expression.is_empty() {
@@ -84,5 +87,8 @@ mod tests {
         assert_eq!(split("pcap trace rx filter"), None);
         assert_eq!(split("pcap trace rx"), None);
         assert_eq!(split("show log filter x"), None);
+        assert_eq!(split("trace filter include ip4-input 5"), None);
+        assert_eq!(split("trace add pg-input 5 filter udp"), Some(("trace add pg-input 5 ", Cow::Borrowed("udp"))));
+        assert_eq!(split("pcap dispatch trace on max 5 filter udp"), Some(("pcap dispatch trace on max 5 ", Cow::Borrowed("udp"))));
     }
 }

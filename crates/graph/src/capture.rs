@@ -1,4 +1,7 @@
-//! `pcap trace` and `pcap stream`: copies of packets at rx, tx or drop, handed over through a bounded channel.
+//! `pcap trace`, `pcap stream` and `pcap dispatch trace`: copies of packets at rx, tx, drop or in front of nodes, handed over through a
+//! bounded channel.
+
+mod arrival;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,8 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_channel::Sender;
 
 use crate::IfIndex;
+use crate::context::NodeId;
 use crate::memory::Shared;
 use crate::packet::Pkt;
+
+pub use arrival::Arrival;
 
 /// Where packets are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +24,8 @@ pub enum CapturePoint {
     Tx,
     /// As dropped.
     Drop,
+    /// As it comes to an internal node.
+    Node(NodeId),
 }
 
 /// A copied packet.
@@ -29,17 +37,30 @@ pub struct Captured {
     pub point: CapturePoint,
     /// Interface (rx, or tx at [`CapturePoint::Tx`]).
     pub interface: IfIndex,
-    /// Length of the whole packet.
+    /// Bytes that nodes have pulled off the front since the packet was received, as far as a link header goes; empty but at
+    /// [`CapturePoint::Node`].
+    pub pulled: Vec<u8>,
+    /// Length of the whole packet, without `pulled`.
     pub len: usize,
     /// Its first bytes.
     pub bytes: Vec<u8>,
+    /// The rest of its state, where [`CaptureSink::every_node`] asks for it.
+    pub arrival: Option<Box<Arrival>>,
 }
 
-/// Whether a packet is wanted, by its first bytes and its length.
-pub type Wanted = Arc<dyn Fn(&[u8], usize) -> bool + Send + Sync>;
+/// Whether a packet is wanted, by what was pulled off its front ([`Captured::pulled`]), its first bytes and its length.
+pub type Wanted = Arc<dyn Fn(&[u8], &[u8], usize) -> bool + Send + Sync>;
 
-/// Bytes of a packet that [`CaptureSink::wanted`] is asked about, at most.
+/// Bytes of a packet that a [`Wanted`] is asked about, at most.
 const LOOKED_AT: usize = 512;
+
+/// What a filter says of a packet.
+pub(crate) fn wants(wanted: Option<&Wanted>, pulled: &[u8], packet: &Pkt<'_, Shared>) -> bool {
+    let Some(wanted) = wanted else { return true };
+    let mut room = [0; LOOKED_AT];
+    let len = packet.copy_out(0, &mut room);
+    wanted(pulled, room.get(..len).unwrap_or_default(), packet.total_len())
+}
 
 /// What one worker is asked to copy.
 #[derive(Clone)]
@@ -48,6 +69,8 @@ pub struct CaptureSink {
     pub id: u64,
     /// Points to copy at.
     pub points: Vec<CapturePoint>,
+    /// Every internal node is such a point, and copies have their [`Arrival`].
+    pub every_node: bool,
     /// Only this interface.
     pub interface: Option<IfIndex>,
     /// Only drops with this error code.
@@ -82,6 +105,11 @@ impl Captures {
         self.sinks.retain(|sink| sink.id != id);
     }
 
+    /// A node goes away: whoever gets its number is another one.
+    pub(crate) fn forget_node(&mut self, id: u16) {
+        self.sinks.iter_mut().for_each(|sink| sink.points.retain(|point| *point != CapturePoint::Node(NodeId(id))));
+    }
+
     /// What is copied, for a thread that joins.
     pub(crate) fn sinks(&self) -> Vec<CaptureSink> {
         self.sinks.clone()
@@ -92,17 +120,35 @@ impl Captures {
         !self.sinks.is_empty()
     }
 
+    /// Whether packets are copied in front of nodes.
+    pub(crate) fn at_nodes(&self) -> bool {
+        self.sinks.iter().any(|sink| sink.every_node || sink.points.iter().any(|point| matches!(point, CapturePoint::Node(_))))
+    }
+
     pub(crate) fn copy(&mut self, point: CapturePoint, interface: IfIndex, time: u64, packet: &Pkt<'_, Shared>) {
-        self.sinks.iter().for_each(|sink| sink.copy(point, interface, time, packet));
+        self.sinks.iter().filter(|sink| sink.asks_for(point)).for_each(|sink| {
+            sink.copy(point, interface, time, packet, Vec::new(), None);
+        });
     }
 }
 
 impl CaptureSink {
-    fn copy(&self, point: CapturePoint, interface: IfIndex, time: u64, packet: &Pkt<'_, Shared>) {
-        let wanted = self.points.contains(&point)
-            && self.interface.is_none_or(|i| i == interface)
+    fn asks_for(&self, point: CapturePoint) -> bool {
+        self.points.contains(&point) || self.every_node && matches!(point, CapturePoint::Node(_))
+    }
+
+    fn copy(
+        &self,
+        point: CapturePoint,
+        interface: IfIndex,
+        time: u64,
+        packet: &Pkt<'_, Shared>,
+        pulled: Vec<u8>,
+        arrival: Option<Box<Arrival>>,
+    ) {
+        let wanted = self.interface.is_none_or(|i| i == interface)
             && (point != CapturePoint::Drop || self.error.is_none_or(|e| e == packet.aux()))
-            && self.wants(packet);
+            && wants(self.wanted.as_ref(), &pulled, packet);
         if !wanted {
             return;
         }
@@ -113,16 +159,9 @@ impl CaptureSink {
         let len = packet.total_len();
         let mut bytes = vec![0; len.min(self.max_bytes)];
         packet.copy_out(0, &mut bytes);
-        if self.to.try_send(Captured { time, point, interface, len, bytes }).is_err() {
+        if self.to.try_send(Captured { time, point, interface, pulled, len, bytes, arrival }).is_err() {
             self.missed.fetch_add(1, Ordering::Relaxed);
             self.left.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    fn wants(&self, packet: &Pkt<'_, Shared>) -> bool {
-        let Some(wanted) = &self.wanted else { return true };
-        let mut room = [0; LOOKED_AT];
-        let len = packet.copy_out(0, &mut room);
-        wanted(room.get(..len).unwrap_or_default(), packet.total_len())
     }
 }

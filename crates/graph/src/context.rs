@@ -214,6 +214,8 @@ pub(crate) struct Core {
     pub handoff: Handoff,
     pub trace: TraceBuffer,
     pub captures: Captures,
+    /// Traces or captures look at packets between nodes: these run one by one, without fused chains.
+    pub watched: bool,
     /// Packets that found no buffer, in all.
     pub no_buffer: u64,
     /// The event log of this thread.
@@ -228,6 +230,11 @@ pub(crate) struct Core {
 unsafe impl Send for Core {}
 
 impl Core {
+    /// Notes whether anything looks at packets between nodes.
+    pub(crate) fn watch(&mut self) {
+        self.watched = self.trace.live() || self.captures.at_nodes();
+    }
+
     pub(crate) fn free_chain(&mut self, index: u32, context: u32) {
         let mut next = if context & flags::CHAINED != 0 { self.meta(index).next } else { NO_BUFFER };
         self.cache.free(index);

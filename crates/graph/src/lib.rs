@@ -45,7 +45,7 @@ mod trace;
 mod worker;
 
 pub use batch::{Batch, Sent};
-pub use capture::{CapturePoint, CaptureSink, Captured, Wanted};
+pub use capture::{Arrival, CapturePoint, CaptureSink, Captured, Wanted};
 pub use chain::Joining;
 pub use context::{NodeCx, NodeId};
 pub use drop::{DropError, NullDrop};
@@ -71,5 +71,5 @@ pub use port::{
 pub use publish::{Published, Snapshot};
 pub use pulse::{Activity, Pulse, Pulses, Whereabouts};
 pub use spec::{MakeCx, NodeKind, NodeSpec, TraceFormat};
-pub use trace::{TRACE_BYTES, TRACE_MAX, TraceEntry, TraceRecord};
+pub use trace::{TRACE_BYTES, TRACE_MAX, TraceEntry, TraceMark, TraceRecord};
 pub use worker::{ABSENCE_BOUNDS, Absences, LoopFigures, NodeCounters, NodePeak, Worker, thread_name};

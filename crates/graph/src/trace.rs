@@ -1,5 +1,6 @@
 //! Packet trace: what every node made of a packet, kept as bytes and put into words only when shown.
 
+use crate::capture::{Wanted, wants};
 use crate::context::{Core, ERROR_DROP, PACKET_LOOP};
 use crate::frame::{Frame, IF_MASK, IfIndex, TAKEN, flags};
 use crate::memory::Shared;
@@ -8,7 +9,7 @@ use crate::packet::{Env, Packet, Pkt};
 /// Bytes kept of the packet after each node.
 pub const TRACE_BYTES: usize = 128;
 /// Most bytes kept of what a node has pulled: an Ethernet header with two tags.
-const PULLED_MAX: usize = 22;
+pub(crate) const PULLED_MAX: usize = 22;
 
 /// A packet as one node left it.
 #[derive(Clone, Debug)]
@@ -46,11 +47,28 @@ pub struct TraceRecord {
     pub entries: Vec<TraceEntry>,
 }
 
+/// A packet's trace as far as it went at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TraceMark {
+    /// Which one: no other of this thread has the number, not after `clear trace` either.
+    pub trace: u32,
+    /// Entries that it had.
+    pub entries: usize,
+}
+
+/// Packets that are still to be traced.
+struct Order {
+    /// The input node that brings them in.
+    node: u16,
+    left: u32,
+    /// Only those of which this says yes.
+    wanted: Option<Wanted>,
+}
+
 /// A worker's traces.
 #[derive(Default)]
 pub struct TraceBuffer {
-    /// Packets still to be traced, by input node.
-    wanted: Vec<(u16, u32)>,
+    orders: Vec<Order>,
     records: Vec<TraceRecord>,
     /// Handles of an earlier buffer are not ours.
     generation: u32,
@@ -65,14 +83,16 @@ const ENTRIES_MAX: usize = 64;
 const ENDS: usize = 2;
 
 impl TraceBuffer {
-    /// Traces the next `n` packets that `node` brings in.
-    pub(crate) fn add(&mut self, node: u16, n: u32) {
-        self.wanted.push((node, n));
+    /// Traces the next `n` packets that `node` brings in, of those that are `wanted`.
+    pub(crate) fn add(&mut self, node: u16, n: u32, wanted: Option<Wanted>) {
+        if n > 0 {
+            self.orders.push(Order { node, left: n, wanted });
+        }
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        self.wanted.clear();
+        self.orders.clear();
         self.records.clear();
         self.generation = (self.generation + 1) & ((1 << (32 - SLOT_BITS)) - 1);
     }
@@ -83,13 +103,35 @@ impl TraceBuffer {
 
     #[inline(always)]
     pub(crate) fn armed(&self) -> bool {
-        !self.wanted.is_empty()
+        !self.orders.is_empty()
     }
 
     /// Whether any packet may carry a trace.
     #[inline(always)]
     pub(crate) fn live(&self) -> bool {
         !self.records.is_empty()
+    }
+
+    /// A new trace; gives its number.
+    fn open(&mut self) -> u32 {
+        self.records.push(TraceRecord::default());
+        self.handle(self.records.len() - 1)
+    }
+
+    /// The traces by their numbers ([`TraceMark::trace`]).
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (u32, &TraceRecord)> {
+        self.records.iter().enumerate().map(|(at, record)| (self.handle(at), record))
+    }
+
+    /// How far the trace of a packet went; nothing where it is not traced.
+    pub(crate) fn mark(&self, packet: &Pkt<'_, Shared>) -> Option<TraceMark> {
+        let trace = packet.has(flags::TRACED).then(|| packet.meta().trace)?;
+        let entries = self.records.get(self.slot(trace)?)?.entries.len();
+        Some(TraceMark { trace, entries })
+    }
+
+    fn handle(&self, slot: usize) -> u32 {
+        self.generation << SLOT_BITS | slot as u32
     }
 
     fn slot(&self, handle: u32) -> Option<usize> {
@@ -100,22 +142,27 @@ impl TraceBuffer {
 /// Starts traces for packets that an input node sends.
 #[cold]
 pub(crate) fn begin(core: &mut Core, env: &Env, node: u16, next: u16, frame: &mut Frame<Shared>) {
-    let Some(at) = core.trace.wanted.iter().position(|(n, _)| *n == node) else { return };
-    let room = TRACE_MAX - core.trace.records.len();
-    let n = (core.trace.wanted[at].1 as usize).min(frame.len).min(room);
-    for i in 0..n {
-        let handle = core.trace.generation << SLOT_BITS | core.trace.records.len() as u32;
-        core.trace.records.push(TraceRecord::default());
+    for i in 0..frame.len {
+        if core.trace.records.len() >= TRACE_MAX {
+            core.trace.orders.retain(|order| order.node != node);
+        }
+        if !core.trace.orders.iter().any(|order| order.node == node) {
+            break;
+        }
         // SAFETY: i < len, and the frame is exclusively borrowed.
         let mut packet = unsafe { Pkt::of_lane(frame, i, env) };
-        packet.meta_mut().trace = handle;
+        let asks = |order: &Order| order.node == node && wants(order.wanted.as_ref(), &[], &packet);
+        let Some(at) = core.trace.orders.iter().position(asks) else { continue };
+        packet.meta_mut().trace = core.trace.open();
         frame.context[i] |= flags::TRACED;
         record_one(core, env, node, next, frame, i);
+        let order = &mut core.trace.orders[at];
+        order.left -= 1;
+        if order.left == 0 {
+            core.trace.orders.remove(at);
+        }
     }
-    core.trace.wanted[at].1 -= n as u32;
-    if core.trace.wanted[at].1 == 0 || core.trace.records.len() == TRACE_MAX {
-        core.trace.wanted.remove(at);
-    }
+    core.watch();
 }
 
 /// Records what `node` made of the traced packets of a frame.
@@ -138,8 +185,8 @@ pub(crate) fn resume(core: &mut Core, env: &Env, node: u16, next: u16, packet: &
     if core.trace.records.len() >= TRACE_MAX {
         return;
     }
-    let handle = core.trace.generation << SLOT_BITS | core.trace.records.len() as u32;
-    core.trace.records.push(TraceRecord::default());
+    let handle = core.trace.open();
+    core.watch();
     packet.context |= flags::TRACED;
     let mut view = Pkt::of_packet(packet, env);
     view.meta_mut().trace = handle;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quiver_buffer::{Cache, Pool};
 
-use crate::capture::CaptureSink;
+use crate::capture::{CaptureSink, Wanted};
 use crate::clock::{Clock, View};
 use crate::context::{Core, ERROR_DROP, HANDOFF_INPUT, NULL_NODE, NodeCx, Queue};
 use crate::elog::{EventKind, EventLog};
@@ -152,6 +152,7 @@ impl Worker {
             handoff: Handoff::default(),
             trace: TraceBuffer::default(),
             captures: Default::default(),
+            watched: false,
             no_buffer: 0,
             log: shared.events.ring(&thread_name(thread), EVENTS),
             env,
@@ -201,6 +202,8 @@ impl Worker {
         }
         let Some(body) = self.bodies.get_mut(id as usize) else { return };
         *body = Body::Gone;
+        self.core.captures.forget_node(id);
+        self.core.watch();
         if self.chains.iter().any(|slot| slot.chain.ids().contains(&id)) {
             self.forget_chains();
             self.chains.retain(|slot| !slot.chain.ids().contains(&id));
@@ -435,14 +438,15 @@ impl Worker {
         }
     }
 
-    /// Starts tracing the next `n` packets of an input node.
-    pub fn trace_add(&mut self, node: crate::NodeId, n: u32) {
-        self.core.trace.add(node.0, n);
+    /// Starts tracing the next `n` packets of an input node, of those that are `wanted`.
+    pub fn trace_add(&mut self, node: crate::NodeId, n: u32, wanted: Option<Wanted>) {
+        self.core.trace.add(node.0, n, wanted);
     }
 
     /// Forgets all traces.
     pub fn trace_clear(&mut self) {
         self.core.trace.clear();
+        self.core.watch();
     }
 
     /// Copies of the traces.
@@ -450,14 +454,22 @@ impl Worker {
         self.core.trace.records().to_vec()
     }
 
+    /// Copies of the traces that `chosen` says yes to, by their numbers ([`TraceMark::trace`](crate::TraceMark::trace)).
+    pub fn numbered_traces(&self, chosen: impl Fn(u32) -> bool) -> Vec<(u32, TraceRecord)> {
+        let all = self.core.trace.numbered().filter(|(number, _)| chosen(*number));
+        all.map(|(number, record)| (number, record.clone())).collect()
+    }
+
     /// Starts copying packets.
     pub fn capture(&mut self, sink: CaptureSink) {
         self.core.captures.add(sink);
+        self.core.watch();
     }
 
     /// Ends the copying of packets that has this number.
     pub fn end_capture(&mut self, id: u64) {
         self.core.captures.remove(id);
+        self.core.watch();
     }
 
     /// Starts this thread's figures anew.

@@ -222,7 +222,7 @@ fn the_end_of_a_loop_is_in_the_trace() {
     let mut bed = Bed::new(0, 0);
     let source = bed.graph.add(vec![NodeSpec::input("source", |_| Source(true))]).unwrap()[0];
     bed.graph.fleet().each(move |w| {
-        w.trace_add(source, 1);
+        w.trace_add(source, 1, None);
         w.input::<Source>(source).unwrap().0 = false;
         w.step()
     });

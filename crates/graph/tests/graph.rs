@@ -290,7 +290,7 @@ fn names_must_be_unique_and_next_nodes_known() {
 fn a_traced_packet_shows_every_station() {
     let mut bed = Bed::new(0, 10, 10, 60);
     let source = bed.graph.node("source").unwrap();
-    bed.graph.fleet().each(move |w| w.trace_add(source, 2));
+    bed.graph.fleet().each(move |w| w.trace_add(source, 2, None));
     bed.run(10);
     // This source emits packets one by one; traces start on frames that an input node sends.
     assert!(bed.graph.traces().iter().all(|(_, r)| r.len() <= 2));

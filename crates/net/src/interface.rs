@@ -202,7 +202,7 @@ impl Interface {
 
     /// Whether its packets have an Ethernet header; without one they are IP packets, and there are no neighbours to ask for.
     pub fn has_link_layer(&self) -> bool {
-        !matches!(self.kind, Kind::Device(_)) || !self.mac.is_zero()
+        !matches!(self.kind, Kind::Device(_) | Kind::Virtual(_)) || !self.mac.is_zero()
     }
 
     /// Bytes of a frame that are not of its layer-3 packet, without VLAN tags.
@@ -211,11 +211,12 @@ impl Interface {
     }
 
     /// The link-local address that the interface gives itself (RFC 4291, 2.5.6). Without a MAC address it follows from what the driver has
-    /// drawn for the device, or both ends of a link would have the same one.
+    /// drawn for the device, or both ends of a link would have the same one; where there is no device, from its number.
     pub fn link_local(&self) -> Ipv6Addr {
         match &self.device {
-            Some(device) if self.mac.is_zero() => MacAddr(device.port.identity()).link_local(),
-            _ => self.mac.link_local(),
+            _ if !self.mac.is_zero() => self.mac.link_local(),
+            Some(device) => MacAddr(device.port.identity()).link_local(),
+            None => MacAddr::numbered(self.index.0).link_local(),
         }
     }
 

@@ -17,7 +17,7 @@ pub mod parse;
 mod stream;
 
 pub use capture::{CreateFile, Written};
-pub use control::{PG, PgError, PgInterface, StreamInfo};
+pub use control::{Mode, PG, PgError, PgInterface, StreamInfo};
 pub use field::{Field, Vary};
 pub use stream::{Sizes, Source, StreamSpec, Template};
 

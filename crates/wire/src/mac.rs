@@ -17,6 +17,13 @@ impl MacAddr {
     /// `00:00:00:00:00:00`
     pub const ZERO: MacAddr = MacAddr([0; 6]);
 
+    /// `02:fe` and a number: an address that this router makes up for an interface.
+    #[inline(always)]
+    pub const fn numbered(number: u32) -> MacAddr {
+        let b = number.to_be_bytes();
+        MacAddr([0x02, 0xfe, b[0], b[1], b[2], b[3]])
+    }
+
     /// The address whose 48 bits are the low bits of `value`.
     #[inline(always)]
     pub const fn from_u64(value: u64) -> MacAddr {

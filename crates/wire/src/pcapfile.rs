@@ -5,7 +5,9 @@
 
 use std::io::{self, Write};
 
+mod link;
 mod reader;
+pub use link::missing_header;
 pub use reader::{PcapError, Reader};
 
 /// Longest packet that is written or read.
@@ -20,6 +22,8 @@ impl LinkType {
     pub const ETHERNET: LinkType = LinkType(1);
     /// IPv4 or IPv6 header
     pub const RAW_IP: LinkType = LinkType(101);
+    /// Description of a packet at a node of a graph, then the packet (VPP's dispatch traces)
+    pub const DISPATCH_TRACE: LinkType = LinkType(280);
 }
 
 /// A packet of a capture file.

@@ -58,7 +58,7 @@ pub const ARGUMENTS: &[(&str, &[Argument])] = &[
         &[
             ("<pg>", "number", "`pg` and a number, 0 to 4294967295"),
             ("[hw-addr <mac>]", "mac", "MAC address; made from the name unless given"),
-            ("[mode ip4|ip6]", "", "Refused: these interfaces carry Ethernet frames"),
+            ("[mode ethernet|ip4|ip6]", "mode", "What its packets begin with; `ethernet` unless given"),
         ],
     ),
     (
@@ -208,6 +208,7 @@ pub const ARGUMENTS: &[(&str, &[Argument])] = &[
             ("[rx]", "rx", "Packets as received"),
             ("[tx]", "tx", "Packets as sent"),
             ("[drop]", "drop", "Packets that are dropped"),
+            ("[node <node>]...", "nodes", "Packets as they come to this node"),
             ("[off]", "", "Ends the capture: operation `pcap_trace_off`"),
             ("[status]", "", "Shows how far it is: operation `pcap_trace_status`"),
             ("[max <n>]", "max", "Packets; 1 to 1000000000, 1000 unless given"),

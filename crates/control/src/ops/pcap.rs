@@ -1,4 +1,5 @@
-//! `pcap trace`: copies of packets at rx, tx and drop, written to a file while it runs. `pcap stream` prints them instead.
+//! `pcap trace`: copies of packets at rx, tx, drop and in front of nodes, written to a file while it runs. `pcap stream` prints them
+//! instead; `pcap dispatch trace` keeps them with what nodes know of them.
 //!
 //! ```text
 //!   workers ── bounded channel ──► writer thread: sorts by time ── new file ── renamed to its name by `pcap trace off'
@@ -7,6 +8,7 @@
 //! However long a capture is, it takes a bounded amount of memory. A worker never waits: where the disk is slower than the
 //! packets, copies are lost and counted. A file that cannot be written ends the capture, not the router.
 
+mod dispatch;
 mod stream;
 mod writer;
 
@@ -20,14 +22,16 @@ use crossbeam_channel::bounded;
 use quiver_command::grammar::{Args, Command, IfRef};
 use quiver_command::operation::Empty;
 use quiver_command::operation::{Access, Invocation, OpError, Operation, Outcome, Registry, Text, View, retval};
-use quiver_graph::{CapturePoint, CaptureSink, Wanted};
+use quiver_graph::{CapturePoint, CaptureSink, Captured, NodeKind, Wanted};
 use quiver_net::Router;
 use quiver_net::files::{Elsewhere, Files, NewFile, Place, Use};
 use quiver_net::interface::ops::resolve;
 use quiver_wire::bpf::Program;
+use quiver_wire::pcapfile::missing_header;
 use serde::{Deserialize, Serialize};
 use writer::Writing;
 
+use super::node::no_such_node;
 use crate::system::System;
 
 /// Packets taken where no number is given.
@@ -64,10 +68,11 @@ impl Recording {
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     stream::register(registry);
+    dispatch::register(registry);
     registry.operation::<StartCapture>().operation::<StopCapture>().operation::<CaptureStatus>().command_of::<StartCapture>(Command {
         path: "pcap trace",
-        syntax: "[rx] [tx] [drop] [off] [status] [max <n>] [max-bytes-per-pkt <n>] [intfc <if>|any] [file <name>] [error <node.reason>] [bpf <program>]",
-        help: "Copies packets where they are received, sent or dropped to a file, which has its name when it is switched off",
+        syntax: "[rx] [tx] [drop] [node <node>]... [off] [status] [max <n>] [max-bytes-per-pkt <n>] [intfc <if>|any] [file <name>] [error <node.reason>] [bpf <program>]",
+        help: "Copies packets where they are received, sent or dropped, or in front of nodes, to a file, which has its name when it is switched off",
         parse,
     });
 }
@@ -81,6 +86,8 @@ fn parse(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError>
             request.tx = true;
         } else if args.take_keyword("drop") {
             request.drop = true;
+        } else if args.take_keyword("node") {
+            request.nodes.push(args.word("node")?.into_owned());
         } else if args.take_keyword("off") {
             return Ok(Invocation::new::<StopCapture>(Empty {}));
         } else if args.take_keyword("status") {
@@ -125,6 +132,8 @@ pub struct StartRequest {
     pub tx: bool,
     /// Packets that are dropped.
     pub drop: bool,
+    /// Packets as they come to these nodes.
+    pub nodes: Vec<String>,
     /// How many at most.
     pub max: usize,
     /// Bytes of each.
@@ -145,6 +154,7 @@ impl Default for StartRequest {
             rx: false,
             tx: false,
             drop: false,
+            nodes: Vec::new(),
             max: MAX,
             max_bytes: MAX_BYTES,
             interface: None,
@@ -155,8 +165,8 @@ impl Default for StartRequest {
     }
 }
 
-/// What a program wants, in the words of its errors.
-fn wanted(bpf: Option<&str>) -> Result<Option<Wanted>, OpError> {
+/// What a program wants, in the words of its errors. It sees every packet as an Ethernet frame.
+pub(super) fn wanted(bpf: Option<&str>) -> Result<Option<Wanted>, OpError> {
     let Some(text) = bpf else { return Ok(None) };
     let wrong = |error: quiver_wire::bpf::BpfError| {
         OpError::new(retval::INVALID_VALUE, error.to_string())
@@ -164,17 +174,50 @@ fn wanted(bpf: Option<&str>) -> Result<Option<Wanted>, OpError> {
             .remedy("give what `tcpdump -ddd -y EN10MB <expression>' prints")
     };
     let program = Program::parse(text).map_err(wrong)?;
-    Ok(Some(Arc::new(move |bytes: &[u8], len| program.wants(bytes, len))))
+    Ok(Some(Arc::new(move |pulled: &[u8], bytes: &[u8], len| {
+        let header = missing_header(pulled, bytes, len);
+        match header.len() {
+            0 => program.wants(bytes, len),
+            more => program.wants(&[&header, bytes].concat(), more + len),
+        }
+    })))
+}
+
+/// A copied packet as an Ethernet frame, and its length.
+fn frame(packet: Captured) -> (Vec<u8>, usize) {
+    let mut frame = missing_header(&packet.pulled, &packet.bytes, packet.len);
+    let len = frame.len() + packet.len;
+    if frame.is_empty() {
+        return (packet.bytes, len);
+    }
+    frame.extend(packet.bytes);
+    (frame, len)
+}
+
+/// Where packets are copied.
+///
+/// # Errors
+/// Nowhere, or in front of a node that is not there or gets no packets from others.
+fn points(router: &Router, (rx, tx, drop): (bool, bool, bool), nodes: &[String]) -> Result<Vec<CapturePoint>, OpError> {
+    let all = [(rx, CapturePoint::Rx), (tx, CapturePoint::Tx), (drop, CapturePoint::Drop)];
+    let mut points: Vec<CapturePoint> = all.into_iter().filter(|(on, _)| *on).map(|(_, point)| point).collect();
+    for name in nodes {
+        let node = router.graph.nodes().into_iter().find(|node| node.name == *name).ok_or_else(|| no_such_node(router, name))?;
+        if node.kind == NodeKind::Input {
+            let error = OpError::new(retval::UNSUPPORTED, "an input node gets no packets from other nodes").key("node").value(name);
+            return Err(error.remedy("capture what it brings in with `rx'"));
+        }
+        points.push(CapturePoint::Node(node.id));
+    }
+    if points.is_empty() {
+        return Err(OpError::unspecified("nothing to capture").remedy("name `rx', `tx', `drop' or `node <node>'"));
+    }
+    Ok(points)
 }
 
 impl StartRequest {
-    fn points(&self) -> Vec<CapturePoint> {
-        let all = [(self.rx, CapturePoint::Rx), (self.tx, CapturePoint::Tx), (self.drop, CapturePoint::Drop)];
-        all.into_iter().filter(|(on, _)| *on).map(|(_, point)| point).collect()
-    }
-
     fn words(&self) -> String {
-        let all = [(self.rx, "rx"), (self.tx, "tx"), (self.drop, "drop")];
+        let all = [(self.rx, "rx"), (self.tx, "tx"), (self.drop, "drop"), (!self.nodes.is_empty(), "node")];
         all.into_iter().filter(|(on, _)| *on).map(|(_, word)| word).collect::<Vec<_>>().join(" ")
     }
 
@@ -190,10 +233,7 @@ impl Operation<Router> for StartCapture {
     type Reply = ();
 
     fn run(router: &mut Router, request: StartRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let points = request.points();
-        if points.is_empty() {
-            return Err(OpError::unspecified("nothing to capture").remedy("name `rx', `tx' or `drop'"));
-        }
+        let points = points(router, (request.rx, request.tx, request.drop), &request.nodes)?;
         for (key, value, most) in [("max", request.max, MAX_EVER), ("max-bytes-per-pkt", request.max_bytes, 9216)] {
             if value == 0 || value > most {
                 return Err(OpError::invalid(key, value, "out of range").remedy(format!("use 1 to {most}")));
@@ -218,7 +258,8 @@ impl Operation<Router> for StartCapture {
         let begin = place.clone();
         let create = move || begin.create().map_err(|error| begin.no_capture("write", &error));
         Ok(Outcome::job(
-            Elsewhere::new(create, move |router, file| start(router, request, (interface, error, wanted), place, file)).alone(),
+            Elsewhere::new(create, move |router, file| start(router, request, (points, interface, error, wanted), place, file))
+                .alone(),
         ))
     }
 }
@@ -226,7 +267,7 @@ impl Operation<Router> for StartCapture {
 fn start(
     router: &mut Router,
     request: StartRequest,
-    (interface, error, wanted): (Option<quiver_net::IfIndex>, Option<u32>, Option<Wanted>),
+    (points, interface, error, wanted): (Vec<CapturePoint>, Option<quiver_net::IfIndex>, Option<u32>, Option<Wanted>),
     place: Place,
     file: NewFile,
 ) -> Result<(), OpError> {
@@ -234,9 +275,19 @@ fn start(
     let room = (WAITING_BYTES / request.max_bytes).clamp(1, WAITING).min(request.max);
     let (to, packets) = bounded(room);
     let (left, missed) = (Arc::new(AtomicU64::new(request.max as u64)), Arc::default());
-    let points = request.points();
     let (max_bytes, sink_left, sink_missed) = (request.max_bytes, Arc::clone(&left), Arc::clone(&missed));
-    let sink = CaptureSink { id: TO_FILE, points, interface, error, wanted, max_bytes, left: sink_left, missed: sink_missed, to };
+    let sink = CaptureSink {
+        id: TO_FILE,
+        points,
+        every_node: false,
+        interface,
+        error,
+        wanted,
+        max_bytes,
+        left: sink_left,
+        missed: sink_missed,
+        to,
+    };
     let writing = Writing::start(file, packets, offset, place.clone());
     router.graph.fleet().each(move |worker| worker.capture(sink.clone()));
     System::of_mut(router)?.recorder.0 = Some(Recording { request, place, left, missed, writing });
@@ -305,6 +356,8 @@ pub struct Status {
     pub running: bool,
     /// Where it copies, `rx tx`.
     pub points: String,
+    /// Nodes in front of which it copies.
+    pub nodes: Vec<String>,
     /// Packets so far.
     pub packets: usize,
     /// Packets at most.
@@ -331,6 +384,7 @@ impl Operation<Router> for CaptureStatus {
             Some(recording) => Status {
                 running: true,
                 points: recording.request.words(),
+                nodes: recording.request.nodes.clone(),
                 packets: recording.taken(),
                 max: recording.request.max,
                 interface: recording.request.interface.clone(),
@@ -350,7 +404,8 @@ impl Text for Status {
             return;
         };
         let interface = self.interface.as_ref().map_or("any interface", |interface| interface.as_str());
-        let Self { points, packets, max, .. } = self;
+        let Self { packets, max, .. } = self;
+        let points = [&[self.points.clone()][..], &self.nodes].concat().join(" ");
         let _ = writeln!(out, "pcap {points} capture is on: {packets} of {max} pkts on {interface}, to {}", file.display());
         if self.missed > 0 {
             let _ = writeln!(out, "{} packets were missed: the file is written too slowly", self.missed);
@@ -377,6 +432,7 @@ mod tests {
     fn files_are_named_after_what_they_hold() {
         let request = StartRequest { rx: true, tx: true, ..StartRequest::default() };
         assert_eq!(request.file(), "rxandtx.pcap");
+        assert_eq!(StartRequest { nodes: vec!["ip4-input".into()], ..StartRequest::default() }.file(), "node.pcap");
         assert_eq!(StartRequest { file: Some("a.pcap".into()), ..request }.file(), "a.pcap");
     }
 }

@@ -7,11 +7,12 @@ use quiver_command::grammar::Args;
 use quiver_command::operation::{OpError, Outcome, Registry, Text, View, retval};
 use quiver_command::request::Execute;
 use quiver_command::{commands, request, words};
-use quiver_graph::{NodeKind, TRACE_MAX, TraceRecord, thread_name};
+use quiver_graph::{NodeId, NodeKind, TRACE_MAX, TraceRecord, Wanted, thread_name};
 use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
 use super::node::no_such_node;
+use super::pcap::wanted;
 use crate::system::System;
 use quiver_command::calendar::Civil;
 
@@ -54,9 +55,12 @@ words! {
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<AddTrace>().declare::<ShowTrace>().declare::<ClearTrace>().declare::<SetTraceFilter>();
-    registry.declare::<SetTraceStamp>().values("input-node", |router| {
-        router.graph.nodes().into_iter().filter(|node| node.kind == NodeKind::Input).map(|node| node.name).collect()
-    });
+    registry.declare::<SetTraceStamp>().values("input-node", |router| nodes_of(router, NodeKind::Input));
+}
+
+/// Names of the nodes of a kind.
+pub(super) fn nodes_of(router: &Router, kind: NodeKind) -> Vec<String> {
+    router.graph.nodes().into_iter().filter(|node| node.kind == kind).map(|node| node.name).collect()
 }
 
 fn parse_filter(args: &mut Args<'_>) -> Result<SetTraceFilter, OpError> {
@@ -77,27 +81,42 @@ request! {
         pub node: String = "<input-node>" name("input node"),
         /// How many packets on each thread.
         pub count: u32 = "<n>" name("count") range(1..=TRACE_MAX as u64),
+        /// Only packets that this program chooses, as `tcpdump -ddd` prints it; `quiverctl` takes `filter <expression>` in its place.
+        pub bpf: Option<String> = "bpf <program>",
     } ignores {
         /// All that is recorded is shown: there is nothing more to be verbose about.
         "verbose",
-        /// The filter is that of `trace filter`.
+        /// VPP's word for a filter of its classifier. `quiverctl` makes a program of an expression behind it.
         "filter",
     }
+}
+
+/// The input node of a name.
+///
+/// # Errors
+/// There is no such node, or it brings no packets in.
+pub(super) fn input_node(router: &Router, name: &str) -> Result<NodeId, OpError> {
+    let node = router.graph.nodes().into_iter().find(|node| node.name == name).ok_or_else(|| no_such_node(router, name))?;
+    if node.kind == NodeKind::Input {
+        return Ok(node.id);
+    }
+    let text = format!("node `{name}' doesn't support per-node tracing");
+    let error = OpError::new(retval::UNSUPPORTED, text).key("node");
+    Err(error.remedy("name a node that brings packets in, such as `pg-input'"))
+}
+
+/// Traces the next packets that a node brings in, on each thread.
+pub(super) fn add(router: &mut Router, node: NodeId, count: u32, wanted: Option<Wanted>) {
+    router.graph.fleet().each(move |worker| worker.trace_add(node, count, wanted.clone()));
 }
 
 impl Execute<Router> for AddTrace {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        let node = router.graph.nodes().into_iter().find(|node| node.name == self.node);
-        let node = node.ok_or_else(|| no_such_node(router, &self.node))?;
-        if node.kind != NodeKind::Input {
-            let text = format!("node `{}' doesn't support per-node tracing", node.name);
-            return Err(OpError::new(retval::UNSUPPORTED, text)
-                .key("node")
-                .remedy("name a node that brings packets in, such as `pg-input'"));
-        }
-        router.graph.fleet().each(move |worker| worker.trace_add(node.id, self.count));
+        let node = input_node(router, &self.node)?;
+        let wanted = wanted(self.bpf.as_deref())?;
+        add(router, node, self.count, wanted);
         Ok(Outcome::Done(()))
     }
 }
@@ -150,7 +169,7 @@ impl Execute<Router> for ShowTrace {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Traces>, OpError> {
         let threads = chosen(router)?;
-        let words = Words::of(router)?;
+        let words = Words::of(router);
         let traces = threads.into_iter().enumerate().map(|(thread, chosen)| {
             let packets = chosen.iter().take(self.max).map(|record| words.stations(record));
             ThreadTrace {
@@ -176,9 +195,8 @@ pub fn chosen(router: &mut Router) -> Result<Vec<Vec<TraceRecord>>, OpError> {
         Filter::Include(node, n) => (Some((node, true)), *n),
         Filter::Exclude(node, n) => (Some((node, false)), *n),
     };
-    let passed = |record: &TraceRecord, name: &str| {
-        record.entries.iter().any(|entry| router.graph.node_name(quiver_graph::NodeId(entry.node)) == name)
-    };
+    let passed =
+        |record: &TraceRecord, name: &str| record.entries.iter().any(|entry| router.graph.node_name(NodeId(entry.node)) == name);
     let kept = |record: &TraceRecord| kept.is_none_or(|(node, wanted)| passed(record, node) == wanted);
     let mut all = Vec::new();
     for (thread, records) in threads {
@@ -189,14 +207,20 @@ pub fn chosen(router: &mut Router) -> Result<Vec<Vec<TraceRecord>>, OpError> {
     Ok(all)
 }
 
+/// What `show trace` says of each station of a packet.
+pub(super) fn station_texts(router: &Router, record: &TraceRecord) -> Vec<String> {
+    let words = Words::of(router);
+    let text = |entry| {
+        let mut out = String::new();
+        words.station(entry).write(&mut out);
+        out
+    };
+    record.entries.iter().map(text).collect()
+}
+
 /// A packet's trace in the words of `show trace`.
-///
-/// # Errors
-/// As [`chosen`].
-pub fn packet_text(router: &Router, record: &TraceRecord) -> Result<String, OpError> {
-    let mut out = String::new();
-    Words::of(router)?.stations(record).iter().for_each(|station| station.write(&mut out));
-    Ok(out)
+pub fn packet_text(router: &Router, record: &TraceRecord) -> String {
+    station_texts(router, record).concat()
 }
 
 /// What puts traces into words.
@@ -210,11 +234,12 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    fn of(router: &'a Router) -> Result<Self, OpError> {
-        let system = System::of(router)?;
+    fn of(router: &'a Router) -> Self {
+        // Without a daemon nobody has chosen a form.
+        let (stamp, epoch) = System::of(router).map_or_else(|_| Default::default(), |system| (system.trace.stamp, system.started));
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let offset = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX).saturating_sub(router.graph.clock().now());
-        Ok(Self { router, stamp: system.trace.stamp, epoch: system.started, offset })
+        Self { router, stamp, epoch, offset }
     }
 
     fn stations(&self, record: &TraceRecord) -> Vec<Station> {
@@ -226,7 +251,7 @@ impl<'a> Words<'a> {
         let mut text = String::new();
         graph.format_trace(entry, &mut text);
         let bytes = entry.bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
-        let node = graph.node_name(quiver_graph::NodeId(entry.node)).to_owned();
+        let node = graph.node_name(NodeId(entry.node)).to_owned();
         Station { time: entry.time, stamp: self.stamp(entry.time), node, text, bytes }
     }
 

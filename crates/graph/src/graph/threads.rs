@@ -74,7 +74,7 @@ impl Graph {
         let mut worker = self.build(thread, numa);
         if let Some(other) = self.fleet.threads().first() {
             let sinks = self.fleet.on(*other, |w| w.core.captures.sinks()).unwrap_or_default();
-            sinks.into_iter().for_each(|sink| worker.core.captures.add(sink));
+            sinks.into_iter().for_each(|sink| worker.capture(sink));
         }
         worker
     }

@@ -140,7 +140,19 @@ impl<'a> Run<'a> {
 
     /// Runs a node. Gives the frame and its next node, where all packets go there and nothing else waits.
     #[inline(always)]
-    pub(super) fn dispatch(&mut self, id: u16, mut frame: Box<Frame<Shared>>) -> Option<Waiting> {
+    pub(super) fn dispatch(&mut self, id: u16, frame: Box<Frame<Shared>>) -> Option<Waiting> {
+        if self.cx.core.watched { self.dispatch_watched(id, frame) } else { self.dispatch_as::<false>(id, frame) }
+    }
+
+    /// [`dispatch`](Self::dispatch) while traces or captures look on.
+    #[cold]
+    #[inline(never)]
+    fn dispatch_watched(&mut self, id: u16, frame: Box<Frame<Shared>>) -> Option<Waiting> {
+        self.dispatch_as::<true>(id, frame)
+    }
+
+    #[inline(always)]
+    fn dispatch_as<const WATCHED: bool>(&mut self, id: u16, mut frame: Box<Frame<Shared>>) -> Option<Waiting> {
         let place = &self.places[id as usize];
         if !place.takes_shared && self.cx.core.region.has_shared() {
             self.cx.core.own(&mut frame, self.cx.next);
@@ -151,18 +163,25 @@ impl<'a> Run<'a> {
         }
         let n = frame.len;
         self.pulse.at(id, n);
-        let chain = place.chain.get().filter(|_| !self.cx.core.trace.live());
+        if WATCHED {
+            let NodeCx { core, env, .. } = &mut self.cx;
+            core.copy_arrivals(env, id, &mut frame);
+        }
+        let chain = if WATCHED { None } else { place.chain.get() };
         let calls = match chain {
             Some(chain) => self.pass(place, chain, &mut frame),
             None => self.call(id, place, &mut frame),
         };
-        let NodeCx { core, env, nexts, next, .. } = &mut self.cx;
-        if core.trace.live() {
+        if WATCHED {
+            let NodeCx { core, env, nexts, next, .. } = &mut self.cx;
             crate::trace::record(core, env, id, nexts, &next[..], &mut frame);
         }
         let waiting = partition(&mut self.cx, frame);
         self.cx.core.handoff.publish();
         self.count(id, place, calls, n);
+        if WATCHED {
+            return waiting;
+        }
         if let Some((next, _)) = waiting
             && chain.is_none()
             && place.wants_chain()
@@ -190,7 +209,6 @@ impl<'a> Run<'a> {
         let place = &self.places[id as usize];
         if place.passes
             && self.fusion
-            && !self.cx.core.trace.live()
             && let Body::Internal(node) = &self.bodies[id as usize]
             && let Some(verdict) = node.passes()
         {

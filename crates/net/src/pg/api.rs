@@ -7,8 +7,8 @@ use crate::Router;
 use crate::api::{Handlers, reference};
 use crate::interface::api::{delete, made};
 use crate::ops::done;
-use crate::pg::PG;
 use crate::pg::ops::{Action, Capture, CreatePg, StreamState};
+use crate::pg::{Mode, PG};
 
 pub(crate) fn add(handlers: &mut Handlers) {
     handlers.reply::<PgCreateInterface, PgCreateInterfaceReply>(|router, m| {
@@ -39,9 +39,12 @@ pub(crate) fn add(handlers: &mut Handlers) {
 }
 
 fn create(router: &mut Router, number: u32, offloads: bool, mode: &PgInterfaceMode) -> Result<InterfaceIndex, OpError> {
-    if *mode != PgInterfaceMode::PG_API_MODE_ETHERNET {
-        return Err(OpError::new(retval::UNSUPPORTED, "packet-generator interfaces carry Ethernet frames").key("mode"));
-    }
+    let mode = match *mode {
+        PgInterfaceMode::PG_API_MODE_ETHERNET => Mode::Ethernet,
+        PgInterfaceMode::PG_API_MODE_IP4 => Mode::Ip4,
+        PgInterfaceMode::PG_API_MODE_IP6 => Mode::Ip6,
+        PgInterfaceMode(other) => return Err(OpError::new(retval::INVALID_VALUE, format!("there is no mode {other}")).key("mode")),
+    };
     if offloads {
         return Err(OpError::new(retval::UNSUPPORTED, "packet-generator interfaces have no offloads").key("pg_flags"));
     }
@@ -49,5 +52,5 @@ fn create(router: &mut Router, number: u32, offloads: bool, mode: &PgInterfaceMo
     if let Some(there) = router.interfaces.by_name(&format!("pg{number}")) {
         return Ok(InterfaceIndex(there.index.0));
     }
-    Ok(made(&done(crate::api::perform::<CreatePg>(router, CreatePg { number, mac: None })?)?))
+    Ok(made(&done(crate::api::perform::<CreatePg>(router, CreatePg { number, mac: None, mode })?)?))
 }

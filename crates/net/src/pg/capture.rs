@@ -20,8 +20,9 @@ const WAITING: usize = 64 << 20;
 const BESIDE: usize = 64;
 
 /// A capture shared by the tx nodes of an interface on all threads.
-#[derive(Default)]
 pub(crate) struct Capture {
+    /// What packets begin with.
+    link_type: LinkType,
     /// One load a vector tells whether there is anything to do.
     active: AtomicBool,
     running: Mutex<Option<Running>>,
@@ -55,12 +56,17 @@ impl Copied {
 }
 
 impl Capture {
+    /// None that runs.
+    pub(crate) fn new(link_type: LinkType) -> Self {
+        Self { link_type, active: AtomicBool::new(false), running: Mutex::default(), waiting: Arc::default() }
+    }
+
     /// Starts writing to a new file, for `count` packets or until stopped.
     pub(crate) fn start(&self, name: String, create: CreateFile, count: Option<u64>) {
         let (to, from) = channel();
-        let waiting = Arc::clone(&self.waiting);
+        let (waiting, link_type) = (Arc::clone(&self.waiting), self.link_type);
         let writing = unblock(move || {
-            write(&create, &from, &waiting).map_err(|error| {
+            write(&create, link_type, &from, &waiting).map_err(|error| {
                 tracing::warn!(target: "pg", "{name}: {error}; the capture has ended");
                 // What comes still is for nobody.
                 for packet in &from {
@@ -129,7 +135,7 @@ impl Drop for Running {
 }
 
 /// Writes packets as they come. They stand in the file before they are no longer counted as waiting.
-fn write(create: &CreateFile, packets: &Receiver<Copied>, waiting: &AtomicUsize) -> io::Result<()> {
+fn write(create: &CreateFile, link_type: LinkType, packets: &Receiver<Copied>, waiting: &AtomicUsize) -> io::Result<()> {
     let mut writer: Option<Writer<BufWriter<File>>> = None;
     while let Ok(first) = packets.recv() {
         let mut written = 0;
@@ -138,7 +144,7 @@ fn write(create: &CreateFile, packets: &Receiver<Copied>, waiting: &AtomicUsize)
             let writer = match &mut writer {
                 Some(writer) => writer,
                 // Made when the first packet has left.
-                none => none.insert(Writer::new(BufWriter::new(create()?), LinkType::ETHERNET)?),
+                none => none.insert(Writer::new(BufWriter::new(create()?), link_type)?),
             };
             writer.write(packet.time, &packet.bytes, packet.bytes.len())
         });

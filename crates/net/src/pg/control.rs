@@ -4,14 +4,53 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use quiver_command::words;
 use quiver_graph::{IfIndex, NodeId, NodeSpec};
 use quiver_wire::MacAddr;
+use quiver_wire::pcapfile::LinkType;
 
 use super::capture::{Capture, CreateFile, PgTx, Written};
 use super::input::{Active, PgInput, Shared};
 use super::stream::{Maker, Source, StreamSpec};
 use crate::interface::{IfEvent, InterfaceError, InterfaceKind, Kind, NewInterface, Tx};
 use crate::{NetError, Router, WorkerEvent};
+
+words! {
+    /// What packets of a generator interface begin with.
+    #[derive(Default)]
+    pub enum Mode {
+        /// An Ethernet header.
+        #[default]
+        Ethernet = "ethernet",
+        /// An IPv4 header.
+        Ip4 = "ip4",
+        /// An IPv6 header.
+        Ip6 = "ip6",
+    }
+}
+
+impl Mode {
+    /// Whether packets begin with an Ethernet header.
+    pub const fn is_ethernet(&self) -> bool {
+        matches!(self, Self::Ethernet)
+    }
+
+    /// The node that packets go to.
+    pub const fn input(self) -> &'static str {
+        match self {
+            Self::Ethernet => "ethernet-input",
+            Self::Ip4 => "ip4-input",
+            Self::Ip6 => "ip6-input",
+        }
+    }
+
+    const fn link_type(self) -> LinkType {
+        match self {
+            Self::Ethernet => LinkType::ETHERNET,
+            Self::Ip4 | Self::Ip6 => LinkType::RAW_IP,
+        }
+    }
+}
 
 /// Packet-generator interfaces.
 pub const PG: InterfaceKind = InterfaceKind { name: "packet-generator", called: "a packet-generator interface", device_type: "pg" };
@@ -46,6 +85,7 @@ pub enum PgError {
 pub struct PgInterface {
     /// Its number.
     pub index: IfIndex,
+    mode: Mode,
     capture: Arc<Capture>,
 }
 
@@ -114,19 +154,21 @@ impl Router {
         }
     }
 
-    /// Makes interface `pg<number>`, up to the user to bring up.
+    /// Makes interface `pg<number>`, up to the user to bring up. Only those of Ethernet have a MAC address.
     ///
     /// # Errors
     /// It exists, or there is no room.
-    pub fn pg_create_interface(&mut self, number: u32, mac: Option<MacAddr>) -> Result<IfIndex, PgError> {
-        let capture = Arc::new(Capture::default());
+    pub fn pg_create_interface(&mut self, number: u32, mac: Option<MacAddr>, mode: Mode) -> Result<IfIndex, PgError> {
+        let capture = Arc::new(Capture::new(mode.link_type()));
         let (capture2, counters) = (capture.clone(), self.graph.interfaces().clone());
         let make = move |interface, name: String| {
             NodeSpec::vector(name, move |_| PgTx { interface, counters: counters.clone(), capture: capture2.clone() })
         };
-        // VPP's own pattern: 02:fe and random bytes; ours are made from the number, so that runs repeat.
-        let bytes = number.to_be_bytes();
-        let mac = mac.unwrap_or(MacAddr([0x02, 0xfe, bytes[0], bytes[1], bytes[2], bytes[3]]));
+        let mac = match mode {
+            // VPP draws the last four bytes; ours are the number, so that runs repeat.
+            Mode::Ethernet => mac.unwrap_or(MacAddr::numbered(number)),
+            Mode::Ip4 | Mode::Ip6 => MacAddr::ZERO,
+        };
         let index = self.create_interface(NewInterface {
             name: format!("pg{number}"),
             kind: Kind::Virtual(&PG),
@@ -135,7 +177,7 @@ impl Router {
             max_frame: 9216,
             tx: Tx::Node(Box::new(make)),
         })?;
-        self.pg().interfaces.insert(index.0, PgInterface { index, capture });
+        self.pg().interfaces.insert(index.0, PgInterface { index, mode, capture });
         Ok(index)
     }
 
@@ -314,6 +356,11 @@ impl Router {
         (0..).map(|n| format!("stream{n}")).find(|name| !taken.contains(name)).unwrap_or_default()
     }
 
+    /// What packets of an interface begin with, where it is one of the generator's.
+    pub fn pg_mode(&self, interface: IfIndex) -> Option<Mode> {
+        self.part::<Pg>()?.interfaces.get(&interface.0).map(|pg| pg.mode)
+    }
+
     /// Whether an interface is one of the generator's.
     ///
     /// # Errors
@@ -375,7 +422,7 @@ mod tests {
     fn a_stream_sends_its_limit_with_right_lengths_and_checksums() {
         for workers in [0, 1, 2, 4] {
             let mut h = Harness::with_workers(workers);
-            let pg = h.router.pg_create_interface(0, None).unwrap();
+            let pg = h.router.pg_create_interface(0, None, Mode::Ethernet).unwrap();
             let out = h.interface(1);
             h.router.set_interface_up(pg, true).unwrap();
             h.router.set_l2(pg, L2Mode::CrossConnect(out)).unwrap();
@@ -401,7 +448,7 @@ mod tests {
     #[test]
     fn a_rate_is_kept_on_average() {
         let mut h = Harness::new();
-        let pg = h.router.pg_create_interface(0, None).unwrap();
+        let pg = h.router.pg_create_interface(0, None, Mode::Ethernet).unwrap();
         let mut s = spec("x", 2000);
         s.rate = Some(100_000.0);
         h.router.pg_new_stream(s, pg, "null-node").unwrap();
@@ -416,8 +463,8 @@ mod tests {
     #[test]
     fn mistakes_are_told_and_change_nothing() {
         let mut h = Harness::new();
-        let pg = h.router.pg_create_interface(0, None).unwrap();
-        assert!(h.router.pg_create_interface(0, None).is_err());
+        let pg = h.router.pg_create_interface(0, None, Mode::Ethernet).unwrap();
+        assert!(h.router.pg_create_interface(0, None, Mode::Ethernet).is_err());
         assert!(matches!(h.router.pg_new_stream(spec("x", 1), pg, "nowhere"), Err(PgError::NoNode(_))));
         let mut far = spec("x", 1);
         far.worker = 1;
@@ -436,7 +483,7 @@ mod tests {
     #[test]
     fn a_stream_takes_the_place_of_one_with_its_name_even_of_one_that_runs() {
         let mut h = Harness::new();
-        let pg = h.router.pg_create_interface(0, None).unwrap();
+        let pg = h.router.pg_create_interface(0, None, Mode::Ethernet).unwrap();
         let mut endless = spec("x", 1);
         endless.limit = None;
         h.router.pg_new_stream(endless, pg, "null-node").unwrap();
@@ -456,7 +503,7 @@ mod tests {
     #[test]
     fn enabling_brings_the_interface_up_and_a_capture_without_packets_sends_none() {
         let mut h = Harness::new();
-        let pg = h.router.pg_create_interface(0, None).unwrap();
+        let pg = h.router.pg_create_interface(0, None, Mode::Ethernet).unwrap();
         let other = h.interface(1);
         let mut empty = spec("empty", 0);
         empty.source = Source::Recorded(Vec::new());
@@ -477,7 +524,10 @@ mod tests {
     #[test]
     fn a_capture_shows_what_left() {
         let mut h = Harness::with_workers(1);
-        let (a, b) = (h.router.pg_create_interface(0, None).unwrap(), h.router.pg_create_interface(1, None).unwrap());
+        let (a, b) = (
+            h.router.pg_create_interface(0, None, Mode::Ethernet).unwrap(),
+            h.router.pg_create_interface(1, None, Mode::Ethernet).unwrap(),
+        );
         for i in [a, b] {
             h.router.set_interface_up(i, true).unwrap();
         }
@@ -503,7 +553,10 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_written_holds_up_no_packet_and_is_told_at_the_end() {
         let mut h = Harness::with_workers(1);
-        let (a, b) = (h.router.pg_create_interface(0, None).unwrap(), h.router.pg_create_interface(1, None).unwrap());
+        let (a, b) = (
+            h.router.pg_create_interface(0, None, Mode::Ethernet).unwrap(),
+            h.router.pg_create_interface(1, None, Mode::Ethernet).unwrap(),
+        );
         for i in [a, b] {
             h.router.set_interface_up(i, true).unwrap();
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quiver_command::grammar::{Args, Command, IfRef};
 use quiver_command::operation::{Access, Align, Invocation, OpError, Operation, Outcome, Registry, Text, TextTable, View, retval};
-use quiver_command::request::Execute;
+use quiver_command::request::{Execute, Value};
 use quiver_command::{commands, request, words};
 use quiver_wire::MacAddr;
 use quiver_wire::pcapfile::Reader;
@@ -15,7 +15,7 @@ use crate::Router;
 use crate::files::{Elsewhere, Files, Place, Use};
 use crate::interface::ops::{Created, DeleteInterface, interface_error, resolve};
 use crate::pg::parse::{Start, template};
-use crate::pg::{PG, PgError, Sizes, Source, StreamInfo, StreamSpec, Vary};
+use crate::pg::{Mode, PG, PgError, Sizes, Source, StreamInfo, StreamSpec, Vary};
 
 /// Bytes of a capture file to send at most: it is kept in memory.
 const PCAP_MOST: u64 = 1 << 30;
@@ -98,18 +98,22 @@ pub struct CreatePg {
     /// Link address.
     #[serde(default)]
     pub mac: Option<[u8; 6]>,
+    /// What its packets begin with.
+    #[serde(default, skip_serializing_if = "Mode::is_ethernet")]
+    pub mode: Mode,
 }
 
 commands! {
     change CreatePg "pg_interface_create" {
         /// Makes a packet-generator interface and prints its name.
-        ["create packet-generator interface"] "<pg> [hw-addr <mac>] [mode ip4|ip6]" by parse_create => create_command,
+        ["create packet-generator interface"] "<pg> [hw-addr <mac>] [mode ethernet|ip4|ip6]" by parse_create => create_command,
     }
 }
 
-fn create_command(CreatePg { number, mac }: &CreatePg) -> Option<String> {
+fn create_command(CreatePg { number, mac, mode }: &CreatePg) -> Option<String> {
+    let mode = if mode.is_ethernet() { String::new() } else { format!(" mode {}", mode.text()) };
     let hw_addr = mac.map(|mac| format!(" hw-addr {}", MacAddr(mac))).unwrap_or_default();
-    Some(format!("create packet-generator interface pg{number}{hw_addr}"))
+    Some(format!("create packet-generator interface pg{number}{hw_addr}{mode}"))
 }
 
 fn parse_create(args: &mut Args<'_>) -> Result<CreatePg, OpError> {
@@ -119,14 +123,12 @@ fn parse_create(args: &mut Args<'_>) -> Result<CreatePg, OpError> {
         .unwrap_or(&name)
         .parse::<u32>()
         .map_err(|_| OpError::invalid("interface", &name, "a packet-generator interface is called pg and a number"))?;
-    let mut request = CreatePg { number, mac: None };
+    let mut request = CreatePg { number, mac: None, mode: Mode::Ethernet };
     while !args.is_empty() {
         if args.take_keyword("hw-addr") {
             request.mac = Some(args.mac("MAC address")?);
         } else if args.take_keyword("mode") {
-            let mode = args.word("mode")?;
-            let error = OpError::new(retval::UNSUPPORTED, format!("mode {mode} is not supported"));
-            return Err(error.key("mode").value(mode).remedy("packet-generator interfaces carry Ethernet frames"));
+            request.mode = args.expect_one_of(&[("ethernet", Mode::Ethernet), ("ip4", Mode::Ip4), ("ip6", Mode::Ip6)])?;
         } else {
             return Err(args.unexpected());
         }
@@ -138,7 +140,11 @@ impl Execute<Router> for CreatePg {
     type Reply = Created;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Created>, OpError> {
-        let index = router.pg_create_interface(self.number, self.mac.map(MacAddr)).map_err(|e| pg_error(&e))?;
+        if self.mac.is_some() && !self.mode.is_ethernet() {
+            let error = OpError::new(retval::INVALID_VALUE, "packets without Ethernet header have no MAC address").key("hw-addr");
+            return Err(error.remedy("leave it out, or choose `mode ethernet'"));
+        }
+        let index = router.pg_create_interface(self.number, self.mac.map(MacAddr), self.mode).map_err(|e| pg_error(&e))?;
         router.made_by(index, &self);
         Ok(Outcome::Done(Created::one(router, index)))
     }
@@ -318,7 +324,9 @@ impl Operation<Router> for NewStream {
     type Reply = ();
 
     fn run(router: &mut Router, request: StreamRequest) -> Result<Outcome<Router, ()>, OpError> {
-        let node = request.node.clone().unwrap_or_else(|| "ethernet-input".into());
+        let source = request.interface.as_ref().map(|name| resolve(router, name)).transpose()?;
+        let mode = source.and_then(|interface| router.pg_mode(interface)).unwrap_or_default();
+        let node = request.node.clone().unwrap_or_else(|| mode.input().into());
         let start = match node.as_str() {
             name if name.starts_with("ip4-") => Start::Ip4,
             name if name.starts_with("ip6-") => Start::Ip6,
@@ -657,5 +665,35 @@ mod tests {
             assert!(error.contains(expected) && !error.contains('\n'), "{line}: {error}");
         }
         assert_eq!(run(&mut h, "show packet-generator"), "no streams currently defined\n");
+    }
+
+    #[test]
+    fn interfaces_may_carry_ip_packets_without_ethernet_headers() {
+        let mut h = Harness::new();
+        assert_eq!(run(&mut h, "create packet-generator interface pg4 mode ip4"), "pg4\n");
+        assert_eq!(run(&mut h, "create packet-generator interface pg6 mode ip6"), "pg6\n");
+        for line in ["pg4 10.0.4.1/24", "pg6 2001:db8:6::1/64"] {
+            run(&mut h, &format!("set interface ip address {line}"));
+        }
+        run(&mut h, "set interface state pg4 up");
+        run(&mut h, "set interface state pg6 up");
+        // A host behind pg4 pings the router; the answer goes back as it came, without a neighbour being asked for.
+        let data = "data { ICMP: 10.0.4.2 -> 10.0.4.1 ICMP echo_request incrementing 40 }";
+        run(&mut h, &format!("packet-generator new {{ name x limit 1 size 68-68 interface pg4 {data} }}"));
+        assert!(run(&mut h, "show packet-generator").contains('x'));
+        let stream = h.router.pg_streams().remove(0);
+        assert_eq!(stream.node, "ip4-input");
+        run(&mut h, "packet-generator enable");
+        h.until("stops", |h| {
+            h.run();
+            !run(h, "show packet-generator").contains("Yes")
+        });
+        let pg4 = h.router.interfaces.by_name("pg4").unwrap().index;
+        assert_eq!(h.router.graph.interfaces().tx.sum(pg4.0).0, 1, "{:?}", h.counts());
+        let links = ["pg4", "pg6"].map(|name| h.router.interfaces.by_name(name).unwrap().link_local());
+        assert_ne!(links[0], links[1]);
+        let wrong =
+            crate::ops::testing::error(&mut h.router, "create packet-generator interface pg7 mode ip4 hw-addr 02:00:00:00:00:01");
+        assert!(wrong.contains("have no MAC address"), "{wrong}");
     }
 }

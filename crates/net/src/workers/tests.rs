@@ -163,7 +163,7 @@ fn no_packet_of_a_device_is_lost_or_overtaken_while_workers_come_and_go_and_its_
 #[test]
 fn generated_packets_are_all_accounted_for_while_workers_come_and_go() {
     let mut h = Harness::with_workers(1);
-    let pg = h.router.pg_create_interface(0, None).unwrap();
+    let pg = h.router.pg_create_interface(0, None, crate::pg::Mode::Ethernet).unwrap();
     h.router.set_interface_up(pg, true).unwrap();
     let text = "IP4: 02:00:00:00:00:01 -> 02:00:00:00:00:02 UDP: 10.0.0.1 -> 10.1.0.1 UDP: 1234 -> 2345 incrementing 30";
     let made = parse::template(text, parse::Start::Ethernet).unwrap();

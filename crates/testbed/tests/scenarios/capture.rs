@@ -93,6 +93,87 @@ fn capture(scene: &TwoHosts, router: &Router, arguments: &str) -> Guard {
     guard
 }
 
+/// What tshark has of each packet of a file in a field.
+fn field(host: &Host, file: &Path, field: &str) -> Vec<String> {
+    let line = format!("tshark -n -r {} -T fields -e {field}", file.display());
+    host.sh(&line, BOUND).unwrap().stdout.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn packets_are_captured_in_front_of_any_node_as_ethernet_frames() {
+    let Some(_scenario) = Scenario::begin(&["tcpdump", "tshark", "ping"]) else { return };
+    let (scene, router) = scene();
+    let wrong = ctl(&scene, &router, "pcap trace node ip4-lokup").unwrap_err();
+    assert!(wrong.contains("no such node") && wrong.contains("did you mean `ip4-lookup'"), "{wrong}");
+    // To a file: the filter sees Ethernet frames, though the node gets packets without their header.
+    ctl(&scene, &router, "pcap trace node ip4-lookup file node.pcap filter 'ip and icmp[icmptype] = icmp-echo'").unwrap();
+    ping(&scene, 20);
+    let status = ctl(&scene, &router, "pcap trace status").unwrap();
+    assert!(status.starts_with("pcap node ip4-lookup capture is on: 20 of 1000 pkts"), "{status}");
+    let said = ctl(&scene, &router, "pcap trace off").unwrap();
+    assert!(said.starts_with("Write 20 packets to "), "{said}");
+    let file = PathBuf::from(said.split_whitespace().nth(4).unwrap().trim_end_matches(','));
+    assert_eq!(echoes(&scene.middle, &file), 20);
+    assert!(field(&scene.middle, &file, "eth.type").iter().all(|ether_type| ether_type == "0x0800"));
+    assert!(field(&scene.middle, &file, "eth.src").iter().all(|source| source != "00:00:00:00:00:00"), "the header that it had");
+    // Live: where each packet was stands beside it.
+    let file = router.file("nodes.pcapng");
+    let capture = capture(&scene, &router, &format!("--node ip4-lookup,host-r1-tx -c 40 -w {} icmp", file.display()));
+    eventually("all packets are in the file", BOUND, || {
+        ping(&scene, 5);
+        echoes(&scene.middle, &file) == 40
+    });
+    drop(capture);
+    let comments = field(&scene.middle, &file, "frame.comment");
+    let at = |node: &str| comments.iter().filter(|comment| **comment == format!("at {node}")).count();
+    // Requests pass both, replies the first alone.
+    assert!(at("ip4-lookup") > at("host-r1-tx") && at("host-r1-tx") > 0 && comments.len() == 40, "{comments:?}");
+    // Fused chains run again.
+    ping(&scene, 20);
+    assert_buffers_are_back(&router);
+}
+
+#[test]
+fn wireshark_reads_the_path_of_each_packet_from_a_dispatch_trace() {
+    let Some(_scenario) = Scenario::begin(&["tcpdump", "tshark", "ping"]) else { return };
+    let (scene, router) = scene();
+    let filter = "filter 'icmp[icmptype] = icmp-echo'";
+    ctl(&scene, &router, &format!("pcap dispatch trace on max 5000 file path.pcap buffer-trace af-packet-input 3 {filter}"))
+        .unwrap();
+    ping(&scene, 3);
+    let said = ctl(&scene, &router, "pcap dispatch trace off").unwrap();
+    assert!(said.starts_with("Write "), "{said}");
+    let file = PathBuf::from(said.split_whitespace().nth(4).unwrap().trim_end_matches(','));
+    let nodes = field(&scene.middle, &file, "vpp.NodeName");
+    // Three requests at each of the nodes, in order.
+    let visits = |node: &str| nodes.iter().filter(|name| *name == node).count();
+    for node in ["ethernet-input", "ip4-input", "ip4-lookup", "ip4-rewrite"] {
+        assert_eq!(visits(node), 3, "{node}: {nodes:?}");
+    }
+    assert_eq!(nodes.first().map(String::as_str), Some("ethernet-input"));
+    assert_eq!(nodes.last().map(String::as_str), Some("host-r1-tx"));
+    // The packet behind the description is read, and what was traced.
+    assert!(field(&scene.middle, &file, "ip.dst").iter().all(|address| address == TwoHosts::B4), "{nodes:?}");
+    let traced = format!("tshark -n -r {} -V | grep -c 'af-packet-input'", file.display());
+    let lines: usize = scene.middle.sh(&traced, BOUND).unwrap().stdout.trim().parse().unwrap();
+    assert!(lines >= nodes.len(), "{lines} of {}", nodes.len());
+    assert_eq!(ctl(&scene, &router, "pcap dispatch trace status").unwrap(), "pcap dispatch capture is off\n");
+    assert_buffers_are_back(&router);
+}
+
+#[test]
+fn a_trace_takes_only_what_its_filter_chooses() {
+    let Some(_scenario) = Scenario::begin(&["tcpdump", "ping"]) else { return };
+    let (scene, router) = scene();
+    let wrong = ctl(&scene, &router, "trace add af-packet-input 5 filter icmp and prt").unwrap_err();
+    assert!(wrong.contains("wrong behind `icmp'"), "{wrong}");
+    ctl(&scene, &router, "trace add af-packet-input 5 filter 'icmp[icmptype] = icmp-echoreply'").unwrap();
+    ping(&scene, 20);
+    let shown = router.cli("show trace max 100").unwrap();
+    assert_eq!(shown.matches("Packet ").count(), 5, "{shown}");
+    assert!(shown.contains("ICMP echo_reply") && !shown.contains("ICMP echo_request"), "{shown}");
+}
+
 #[test]
 fn wireshark_finds_the_routers_interfaces_and_captures_there() {
     let Some(_scenario) = Scenario::begin(&["tcpdump", "tshark", "ping", "setpriv"]) else { return };
@@ -110,7 +191,8 @@ fn wireshark_finds_the_routers_interfaces_and_captures_there() {
     let interfaces = ask(&format!("--extcap-interfaces --socket {}", router.socket().display()));
     assert!(interfaces.contains("interface {value=quiver-host-r0}{display=Quiver: host-r0}"), "{interfaces}");
     assert!(ask("--extcap-interface quiver-host-r0 --extcap-dlts").contains("{number=1}"));
-    assert!(ask("--extcap-interface quiver-host-r0 --extcap-config").contains("{call=--at}"));
+    let settings = ask(&format!("--extcap-interface quiver-host-r0 --extcap-config --socket {}", router.socket().display()));
+    assert!(settings.contains("{call=--at}") && settings.contains("value {arg=2}{value=ip4-lookup}"), "{settings}");
     // tshark as the client: it starts the program with a pipe, for an interface that it has asked for.
     let file = folder.join("tshark.pcapng");
     let mut command = scene.middle.command("setpriv");
@@ -123,4 +205,18 @@ fn wireshark_finds_the_routers_interfaces_and_captures_there() {
         echoes(&scene.middle, &file) >= 10
     });
     drop(tshark);
+    // In front of a node.
+    let pipe = router.file("extcap");
+    let line = format!(
+        "{} --capture --extcap-interface quiver --node ip4-rewrite --socket {} --fifo {}",
+        program.display(),
+        router.socket().display(),
+        pipe.display()
+    );
+    let extcap = scene.middle.background(&line).unwrap();
+    eventually("the program has packets of the node", BOUND, || {
+        ping(&scene, 5);
+        field(&scene.middle, &pipe, "frame.comment").iter().filter(|comment| *comment == "at ip4-rewrite").count() >= 10
+    });
+    drop(extcap);
 }

@@ -40,6 +40,7 @@ fn start(router: &Router, m: PcapTraceOn) -> Result<StartRequest, OpError> {
         interface,
         file: said(m.filename.0),
         error: said(m.error.0),
+        nodes: Vec::new(),
         bpf: None,
     })
 }

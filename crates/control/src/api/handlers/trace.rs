@@ -32,7 +32,7 @@ pub(super) fn add(handlers: &mut Handlers) {
         if m.pre_capture_clear {
             ClearTrace::run(router, ClearTrace {})?;
         }
-        let request = AddTrace { node, count: m.max_packets };
+        let request = AddTrace { node, count: m.max_packets, bpf: None };
         // For a node that brings no packets in VPP says that there is none.
         AddTrace::run(router, request).map(drop).map_err(|error| match error.code {
             retval::UNSUPPORTED => OpError { code: retval::NO_SUCH_NODE, ..error },
@@ -91,7 +91,7 @@ fn text(call: &mut Call<'_>, thread: usize, position: usize) -> String {
         let threads = clients.traces(client)?.as_ref()?;
         threads.get(thread)?.get(position).cloned()
     });
-    record.and_then(|record| trace::packet_text(call.router, &record).ok()).unwrap_or_default()
+    record.map(|record| trace::packet_text(call.router, &record)).unwrap_or_default()
 }
 
 fn dump(call: &mut Call<'_>, m: TraceDump) -> Flow {

@@ -22,7 +22,7 @@ use quiver_net::Router;
 use quiver_net::interface::ops::resolve;
 use serde::Serialize;
 
-use super::{MAX_EVER, TO_FILE, WAITING_BYTES, time_of_day, wanted};
+use super::{MAX_EVER, TO_FILE, WAITING_BYTES, frame, points, time_of_day, wanted};
 
 /// Copies printed in one slice: some 50 µs.
 const STEP: usize = 16;
@@ -41,7 +41,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
 }
 
 request! {
-    /// Prints packets as they are received, sent or dropped, a line each, until it is cancelled; `quiverctl capture` makes a file of it.
+    /// Prints packets as they are received, sent or dropped, or come to nodes, a line each, until it is cancelled; `quiverctl capture` makes a file of it.
     pub change Stream "pcap_stream" ["pcap stream"] {
         /// Packets as received.
         pub rx: bool = "rx",
@@ -49,6 +49,8 @@ request! {
         pub tx: bool = "tx",
         /// Packets that are dropped.
         pub drop: bool = "drop",
+        /// Packets as they come to this node.
+        pub nodes: Vec<String> = "node <node>",
         /// How many at most.
         pub max: u64 = "max <n>" default(1_000_000_000) range(1..=1_000_000_000),
         /// Bytes of each.
@@ -81,11 +83,7 @@ impl Execute<Router> for Stream {
     type Reply = Streamed;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Streamed>, OpError> {
-        let all = [(self.rx, CapturePoint::Rx), (self.tx, CapturePoint::Tx), (self.drop, CapturePoint::Drop)];
-        let points: Vec<CapturePoint> = all.into_iter().filter(|(on, _)| *on).map(|(_, point)| point).collect();
-        if points.is_empty() {
-            return Err(OpError::unspecified("nothing to capture").remedy("name `rx', `tx' or `drop'"));
-        }
+        let points = points(router, (self.rx, self.tx, self.drop), &self.nodes)?;
         let interface = self.interface.as_ref().map(|name| resolve(router, name)).transpose()?;
         let wanted = wanted(self.bpf.as_deref())?;
         let (to, packets) = bounded((WAITING_BYTES / self.max_bytes).clamp(1, WAITING));
@@ -93,6 +91,7 @@ impl Execute<Router> for Stream {
         let sink = CaptureSink {
             id,
             points,
+            every_node: false,
             interface,
             error: None,
             wanted,
@@ -129,17 +128,24 @@ impl Streaming {
     }
 }
 
-/// A line: time of day in ns, where, number and name of the interface, length, bytes in hexadecimal.
-fn line(out: &mut String, packet: &Captured, offset: u64, name: &str) {
+/// A line: time of day in ns, where (`@` and its name for a node), number and name of the interface, length, bytes in hexadecimal.
+fn line(out: &mut String, packet: Captured, offset: u64, router: &Router) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let point = match packet.point {
-        CapturePoint::Rx => "rx",
-        CapturePoint::Tx => "tx",
-        CapturePoint::Drop => "drop",
-    };
-    let _ = write!(out, "{} {point} {} {name} {} ", packet.time.saturating_add(offset), packet.interface, packet.len);
+    let _ = write!(out, "{} ", packet.time.saturating_add(offset));
+    match packet.point {
+        CapturePoint::Rx => out.push_str("rx"),
+        CapturePoint::Tx => out.push_str("tx"),
+        CapturePoint::Drop => out.push_str("drop"),
+        CapturePoint::Node(id) => {
+            out.push('@');
+            out.push_str(router.graph.node_name(id));
+        }
+    }
+    let (interface, name) = (packet.interface, router.interfaces.name(packet.interface));
+    let (bytes, len) = frame(packet);
+    let _ = write!(out, " {interface} {name} {len} ");
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
-    packet.bytes.iter().for_each(|byte| out.extend([digit(byte >> 4), digit(*byte)]));
+    bytes.iter().for_each(|byte| out.extend([digit(byte >> 4), digit(*byte)]));
     out.push('\n');
 }
 
@@ -150,7 +156,7 @@ impl Job<Router, Streamed> for Streaming {
             match self.packets.try_recv() {
                 Ok(packet) => {
                     self.printed += 1;
-                    line(&mut out, &packet, self.offset, &router.interfaces.name(packet.interface));
+                    line(&mut out, packet, self.offset, router);
                     if out.len() >= STEP_BYTES {
                         break;
                     }
@@ -202,7 +208,7 @@ mod tests {
     }
 
     fn request() -> Stream {
-        Stream { rx: false, tx: false, drop: true, max: 100, max_bytes: 64, interface: None, bpf: None }
+        Stream { rx: false, tx: false, drop: true, nodes: Vec::new(), max: 100, max_bytes: 64, interface: None, bpf: None }
     }
 
     #[test]
@@ -220,11 +226,38 @@ mod tests {
 
     #[test]
     fn a_line_has_time_place_interface_length_and_bytes() {
-        let packet =
-            Captured { time: 5, point: CapturePoint::Drop, interface: quiver_net::IfIndex(3), len: 60, bytes: vec![0xab, 0x01] };
+        let mut h = Harness::new();
+        let name = h.interface(0);
+        let node = h.router.graph.node("ip4-input").unwrap();
+        let mut packet = Captured {
+            time: 5,
+            point: CapturePoint::Drop,
+            interface: name,
+            pulled: Vec::new(),
+            len: 60,
+            bytes: vec![0xab, 0x01],
+            arrival: None,
+        };
         let mut out = String::new();
-        line(&mut out, &packet, 1_000, "x3");
-        assert_eq!(out, "1005 drop 3 x3 60 ab01\n");
+        line(&mut out, Captured { bytes: packet.bytes.clone(), pulled: Vec::new(), arrival: None, ..packet }, 1_000, &h.router);
+        // The header that was pulled is there again.
+        (packet.point, packet.pulled) = (CapturePoint::Node(node), [&[0x22; 12][..], &[8, 0]].concat());
+        line(&mut out, packet, 1_000, &h.router);
+        assert_eq!(out, format!("1005 drop 1 x0 60 ab01\n1005 @ip4-input 1 x0 74 {}0800ab01\n", "22".repeat(12)));
+    }
+
+    #[test]
+    fn packets_are_copied_in_front_of_nodes_as_frames() {
+        let node = |name: &str| Stream { drop: false, nodes: vec![name.into()], ..request() };
+        let (streamed, printed) = stream(node("error-drop"), 40);
+        assert_eq!((streamed.packets, printed.lines().count()), (40, 40));
+        assert!(printed.lines().all(|line| line.contains(" @error-drop 1 x0 ")), "{printed}");
+        // A filter sees them as frames, headers that nodes have taken off included: `ether[12:2] = 0x0800'.
+        let ip4 = "4,40 0 0 12,21 0 1 2048,6 0 0 262144,6 0 0 0";
+        let (streamed, _) = stream(Stream { bpf: Some(ip4.into()), ..node("error-drop") }, 40);
+        assert_eq!(streamed.packets, 40);
+        let (streamed, _) = stream(Stream { drop: true, ..node("error-drop") }, 40);
+        assert_eq!(streamed.packets, 80, "as dropped, too");
     }
 
     #[test]
@@ -232,6 +265,10 @@ mod tests {
         let mut h = Harness::new();
         let error = |h: &mut Harness, request: Stream| request.execute(&mut h.router).err().unwrap().to_string();
         assert!(error(&mut h, Stream { drop: false, ..request() }).contains("nothing to capture"));
+        let unknown = error(&mut h, Stream { nodes: vec!["ip4-inptu".into()], ..request() });
+        assert!(unknown.contains("no such node") && unknown.contains("did you mean `ip4-input'"), "{unknown}");
+        let input = error(&mut h, Stream { nodes: vec!["pg-input".into()], ..request() });
+        assert!(input.contains("gets no packets from other nodes") && input.contains("`rx'"), "{input}");
         let wrong = error(&mut h, Stream { bpf: Some("1,0 0 0 0".into()), ..request() });
         assert!(wrong.contains("the last instruction does not return") && wrong.contains("tcpdump -ddd"), "{wrong}");
     }

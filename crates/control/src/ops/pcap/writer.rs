@@ -75,7 +75,9 @@ fn write(file: NewFile, packets: Receiver<Captured>, offset: u64) -> io::Result<
 fn put(writer: &mut Writer<BufWriter<NewFile>>, held: &mut Vec<Captured>, count: usize, offset: u64) -> io::Result<usize> {
     held.sort_by_key(|packet| packet.time);
     for packet in held.drain(..count) {
-        writer.write(packet.time.saturating_add(offset), &packet.bytes, packet.len)?;
+        let time = packet.time.saturating_add(offset);
+        let (bytes, len) = super::frame(packet);
+        writer.write(time, &bytes, len)?;
     }
     Ok(count)
 }
@@ -91,7 +93,8 @@ mod tests {
     use quiver_net::files::{Files, Use};
 
     fn packet(time: u64, size: usize) -> Captured {
-        Captured { time, point: CapturePoint::Rx, interface: IfIndex(1), len: size, bytes: vec![7; size] }
+        let (point, bytes) = (CapturePoint::Rx, vec![7; size]);
+        Captured { time, point, interface: IfIndex(1), pulled: Vec::new(), len: size, bytes, arrival: None }
     }
 
     #[test]

@@ -547,7 +547,7 @@ mod tests {
     #[test]
     fn columns_are_those_of_vpp() {
         let mut h = Harness::new();
-        h.router.pg_create_interface(0, None).unwrap();
+        h.router.pg_create_interface(0, None, crate::pg::Mode::Ethernet).unwrap();
         assert_eq!(
             run(&mut h, "show interface"),
             format!(
@@ -569,7 +569,7 @@ mod tests {
     #[test]
     fn counters_follow_under_one_another() {
         let mut h = Harness::new();
-        let index = h.router.pg_create_interface(0, None).unwrap();
+        let index = h.router.pg_create_interface(0, None, crate::pg::Mode::Ethernet).unwrap();
         run(&mut h, "set int state pg0 up");
         let counters = h.router.graph.interfaces().clone();
         counters.rx.add(0, index.0, 3, 192);

@@ -105,7 +105,7 @@ impl Captures {
         self.sinks.retain(|sink| sink.id != id);
     }
 
-    /// A node goes away: whoever gets its number is another one.
+    /// A node is removed. Its number may be given to another node, whose packets nobody asked for.
     pub(crate) fn forget_node(&mut self, id: u16) {
         self.sinks.iter_mut().for_each(|sink| sink.points.retain(|point| *point != CapturePoint::Node(NodeId(id))));
     }
@@ -127,14 +127,16 @@ impl Captures {
 
     pub(crate) fn copy(&mut self, point: CapturePoint, interface: IfIndex, time: u64, packet: &Pkt<'_, Shared>) {
         self.sinks.iter().filter(|sink| sink.asks_for(point)).for_each(|sink| {
-            sink.copy(point, interface, time, packet, Vec::new(), None);
+            sink.copy(point, interface, time, packet, Vec::new(), || None);
         });
     }
 }
 
 impl CaptureSink {
+    /// Whether it copies at a point, and has not copied all packets yet.
     fn asks_for(&self, point: CapturePoint) -> bool {
-        self.points.contains(&point) || self.every_node && matches!(point, CapturePoint::Node(_))
+        let is_point = self.points.contains(&point) || self.every_node && matches!(point, CapturePoint::Node(_));
+        is_point && self.left.load(Ordering::Relaxed) > 0
     }
 
     fn copy(
@@ -144,7 +146,7 @@ impl CaptureSink {
         time: u64,
         packet: &Pkt<'_, Shared>,
         pulled: Vec<u8>,
-        arrival: Option<Box<Arrival>>,
+        arrival: impl FnOnce() -> Option<Box<Arrival>>,
     ) {
         let wanted = self.interface.is_none_or(|i| i == interface)
             && (point != CapturePoint::Drop || self.error.is_none_or(|e| e == packet.aux()))
@@ -159,6 +161,7 @@ impl CaptureSink {
         let len = packet.total_len();
         let mut bytes = vec![0; len.min(self.max_bytes)];
         packet.copy_out(0, &mut bytes);
+        let arrival = arrival();
         if self.to.try_send(Captured { time, point, interface, pulled, len, bytes, arrival }).is_err() {
             self.missed.fetch_add(1, Ordering::Relaxed);
             self.left.fetch_add(1, Ordering::Relaxed);

@@ -61,7 +61,7 @@ pub struct Harness {
 
 /// Link address of the router's interface number `n` of a harness.
 pub const fn router_mac(n: u8) -> MacAddr {
-    MacAddr([0x02, 0xfe, 0, 0, 0, n])
+    MacAddr::numbered(n as u32)
 }
 
 /// Link address of the host behind interface number `n`.

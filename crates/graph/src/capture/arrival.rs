@@ -50,19 +50,18 @@ impl Core {
                 let packet = unsafe { Pkt::of_lane(frame, i, env) };
                 let offset = packet.span().offset();
                 let pulled = Some(offset.saturating_sub(HEADROOM)).filter(|pulled| *pulled <= PULLED_MAX).unwrap_or(0);
-                let arrival = sink.every_node.then(|| {
-                    Box::new(Arrival {
-                        thread: *thread,
-                        buffer: packet.buffer_index(),
-                        offset,
-                        segment: packet.len(),
-                        flags: packet.context() & !crate::frame::IF_MASK,
-                        aux: packet.aux(),
-                        table: packet.table(),
-                        scratch: packet.scratch(),
-                        trace: trace.mark(&packet),
-                    })
-                });
+                let arrival = || Arrival {
+                    thread: *thread,
+                    buffer: packet.buffer_index(),
+                    offset,
+                    segment: packet.len(),
+                    flags: packet.context() & !crate::frame::IF_MASK,
+                    aux: packet.aux(),
+                    table: packet.table(),
+                    scratch: packet.scratch(),
+                    trace: trace.mark(&packet),
+                };
+                let arrival = || sink.every_node.then(|| Box::new(arrival()));
                 sink.copy(point, packet.rx_if(), *now, &packet, packet.before(pulled), arrival);
             }
         }

@@ -101,7 +101,7 @@ request! {
         /// Only packets that came in by this interface.
         pub interface: Option<IfRef> = "intfc <if>",
         /// Traces the next packets of an input node too: what `show trace` says of them stands in the file.
-        pub buffer_trace: Option<BufferTrace> = "buffer-trace <input-node> <n>",
+        pub buffer_trace: Option<BufferTrace> = "buffer-trace <input-node> <n>" range(1..=TRACE_MAX as u64),
         /// Only packets that this program chooses, as `tcpdump -ddd` prints it.
         pub bpf: Option<String> = "bpf <program>",
     }
@@ -255,6 +255,16 @@ enum Ending {
     Turning,
 }
 
+impl Ending {
+    fn write(material: Material, file: NewFile, place: Place) -> Self {
+        let failing = place.clone();
+        let write = move || material.write(file).map_err(|error| failing.no_capture("write", &error));
+        Self::Writing(Elsewhere::new(write, move |_, packets| {
+            Ok(Written { packets, missed: 0, file: (packets > 0).then(|| place.path().to_owned()) })
+        }))
+    }
+}
+
 impl Job<Router, Written> for Ending {
     fn step(&mut self, router: &mut Router, budget: Duration) -> Step<Written> {
         match std::mem::replace(self, Self::Turning) {
@@ -263,15 +273,7 @@ impl Job<Router, Written> for Ending {
                 for (key, record) in traced.drain(rest..) {
                     material.texts.insert(key, trace::station_texts(router, &record));
                 }
-                *self = if rest > 0 {
-                    Self::Words { traced, material, file, place }
-                } else {
-                    let failing = place.clone();
-                    let write = move || material.write(file).map_err(|error| failing.no_capture("write", &error));
-                    Self::Writing(Elsewhere::new(write, move |_, packets| {
-                        Ok(Written { packets, missed: 0, file: (packets > 0).then(|| place.path().to_owned()) })
-                    }))
-                };
+                *self = if rest > 0 { Self::Words { traced, material, file, place } } else { Self::write(material, file, place) };
                 Step::Again
             }
             Self::Writing(mut writing) => {
@@ -295,10 +297,13 @@ impl Job<Router, Written> for Ending {
     }
 
     fn cancel(&mut self, router: &mut Router) {
-        match self {
-            Self::Writing(writing) => writing.cancel(router),
-            // The file goes away with what it was to have.
-            _ => *self = Self::Turning,
+        // The other thread writes what there is, without the traces that are not in words yet. Nobody waits for it.
+        *self = match std::mem::replace(self, Self::Turning) {
+            Self::Words { material, file, place, .. } => Self::write(material, file, place),
+            other => other,
+        };
+        if let Self::Writing(writing) = self {
+            writing.cancel(router);
         }
     }
 }

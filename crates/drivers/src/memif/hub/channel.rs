@@ -268,7 +268,7 @@ impl Hub {
         }
         let _ = epoll::delete(&self.epoll, &*channel.fd);
         let (key, background) = (channel.session.key, self.sockets.get(&channel.socket).map(|s| &s.background));
-        // What it was told and has not read yet, and memory that it was about to share.
+        // The channel may still hold messages that were not read, with memory that the peer wanted to share.
         if let Some(background) = background {
             background.discard(channel);
         }

@@ -85,7 +85,7 @@ impl Hub {
         }
     }
 
-    /// Takes no clients at a socket until the next tick: whoever waits would be announced again at once, and in vain.
+    /// Stops accepting clients of a socket until the next tick. Otherwise epoll would report the waiting client again at once.
     pub(super) fn pause(&mut self, id: u32, reason: String) {
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let Some((_, listener)) = &socket.listener else { return };

@@ -394,9 +394,9 @@ fn users(router: &mut Router, _: Nat44UserDump, send: &mut dyn FnMut(&dyn Detail
     let mut users = BTreeMap::<(u32, u32), (u32, u32)>::new();
     each_session(router, |router, session| {
         let user = users.entry((table_of(router, session), session.inside().addr)).or_default();
-        match session.flags & flag::STATIC {
-            0 => user.0 += 1,
-            _ => user.1 += 1,
+        match session.is_static() {
+            false => user.0 += 1,
+            true => user.1 += 1,
         }
     });
     for ((vrf_id, inside), (nsessions, nstaticsessions)) in users {
@@ -426,7 +426,7 @@ fn sessions_of(router: &mut Router, host: &Ip4Address, table: u32) -> Vec<Nat44U
             inside_port: inside.port,
             protocol: session.i2o.proto().into(),
             flags: flags([
-                (session.flags & flag::STATIC != 0, NatConfigFlags::NAT_IS_STATIC),
+                (session.is_static(), NatConfigFlags::NAT_IS_STATIC),
                 (twice, NatConfigFlags::NAT_IS_TWICE_NAT),
                 (true, NatConfigFlags::NAT_IS_EXT_HOST_VALID),
             ]),

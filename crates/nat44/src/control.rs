@@ -15,6 +15,7 @@ use quiver_net::{IfEvent, Router};
 
 use crate::config::{NatConfig, PoolAddress, Side, Twice};
 use crate::counters::Counters;
+use crate::early::{PATIENCE, SharedEarly};
 use crate::fragments::Fragments;
 use crate::log::{self, Logger};
 use crate::nodes::{Parts, declare};
@@ -165,6 +166,7 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         config: Published::new(NatConfig::default()),
         threads: (0..THREADS_MAX).map(|_| Arc::new(Mutex::new(None))).collect(),
         fragments: Fragments::new(seed),
+        early: std::array::from_fn(|_| (0..THREADS_MAX).map(|_| SharedEarly::default()).collect()),
         counters: [false, true].map(|outside| Counters::new(router.graph.stats(), outside)),
         clock: Arc::new(AtomicU32::new(seconds(router))),
     };
@@ -373,6 +375,7 @@ pub fn disable(router: &mut Router) -> Result<(), NatError> {
                 router.graph.fleet().on(thread, move |_| *lock(&shared) = None);
             }
         }
+        crate::nodes::end_waits(router, &nat.parts, seconds(router).wrapping_add(PATIENCE + 1));
         nat.purges = Purges::default();
         nat.workers = None;
         nat.logger = None;

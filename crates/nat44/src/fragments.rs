@@ -2,13 +2,14 @@
 //!
 //! Fragments of one datagram may come to different threads, so the memory is shared: a small set of slots, each two words.
 //! Whoever sees a first fragment writes them, whoever sees a later one reads them. A later fragment that comes before the
-//! first is dropped and counted; its sender sends the datagram again.
+//! first waits for it ([`crate::early`]).
 //!
 //! A source's datagrams lie in [`SETS_EACH`] of the sets, which a seeded hash of its address chooses: one that sends fragments
 //! without end overwrites its own, and those of another only where both share a set.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicIsize, AtomicU64};
 
 const SETS: usize = 2048;
 const WAYS: usize = 4;
@@ -30,10 +31,23 @@ pub struct Datagram {
     pub fib: u16,
 }
 
+impl Datagram {
+    /// Source and FIB.
+    pub fn source(self) -> u64 {
+        // In memory the source comes first.
+        let [a, b, c, d, ..] = self.addrs.to_ne_bytes();
+        u64::from(u32::from_ne_bytes([a, b, c, d])) | u64::from(self.fib) << 32
+    }
+}
+
 /// The memory, shared by all threads.
 #[derive(Clone)]
 pub struct Fragments {
     slots: Arc<[[AtomicU64; 2]]>,
+    /// First fragments seen.
+    firsts: Arc<AtomicU64>,
+    /// Fragments that wait for their first.
+    waiting: Arc<AtomicIsize>,
     seed: u64,
 }
 
@@ -48,7 +62,12 @@ fn mix(seed: u64, words: [u64; 2]) -> u64 {
 impl Fragments {
     /// An empty memory.
     pub fn new(seed: u64) -> Self {
-        Self { slots: (0..SETS * WAYS).map(|_| <[AtomicU64; 2]>::default()).collect(), seed }
+        Self {
+            slots: (0..SETS * WAYS).map(|_| <[AtomicU64; 2]>::default()).collect(),
+            firsts: Arc::default(),
+            waiting: Arc::default(),
+            seed,
+        }
     }
 
     fn hash(&self, of: Datagram) -> u64 {
@@ -57,10 +76,7 @@ impl Fragments {
     }
 
     fn set(&self, of: Datagram, hash: u64) -> &[[AtomicU64; 2]] {
-        // In memory the source comes first.
-        let [a, b, c, d, ..] = of.addrs.to_ne_bytes();
-        let source = u64::from(u32::from_ne_bytes([a, b, c, d])) | u64::from(of.fib) << 32;
-        let at = (mix(!self.seed, [source, (hash >> 32) % SETS_EACH]) >> 32) as usize % SETS * WAYS;
+        let at = (mix(!self.seed, [of.source(), (hash >> 32) % SETS_EACH]) >> 32) as usize % SETS * WAYS;
         self.slots.get(at..at + WAYS).unwrap_or_default()
     }
 
@@ -77,7 +93,24 @@ impl Fragments {
             // A reader that meets half of this finds that the check does not fit.
             second.store(u64::from(ports) | u64::from(now as u16) << 32 | (hash >> 1) << 48, Relaxed);
             first.store(hash, Relaxed);
+            self.firsts.fetch_add(1, Release);
         }
+    }
+
+    /// How many first fragments have been remembered: another number says that some fragment may wait no more.
+    pub fn firsts(&self) -> u64 {
+        self.firsts.load(Acquire)
+    }
+
+    /// Counts fragments that wait, or do so no more.
+    pub fn wait(&self, n: isize) {
+        self.waiting.fetch_add(n, Relaxed);
+    }
+
+    /// How many wait, on all threads.
+    #[inline(always)]
+    pub fn waiting(&self) -> isize {
+        self.waiting.load(Relaxed)
     }
 
     /// The ports of a datagram, where its first fragment has been seen.

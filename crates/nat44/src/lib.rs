@@ -6,6 +6,7 @@ mod bindings;
 pub mod config;
 pub mod control;
 mod counters;
+mod early;
 pub mod fragments;
 mod log;
 pub mod nodes;

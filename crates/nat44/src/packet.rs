@@ -15,8 +15,8 @@ pub enum NoFlow {
     IcmpType,
     /// Its ICMP checksum is wrong (RFC 5508, REQ-3).
     IcmpChecksum,
-    /// A later fragment whose first has not been seen.
-    EarlyFragment,
+    /// A later fragment of this datagram, whose first has not been seen.
+    EarlyFragment(Datagram),
 }
 
 /// Where a layer-4 header lies that can be changed.
@@ -110,7 +110,7 @@ impl Flow {
         let datagram = Datagram { addrs, id: u16_at(bytes, 4).ok_or(short)?, proto, fib };
         if fragment & 0x1fff != 0 {
             let has_ports = [ICMP, TCP, UDP].contains(&proto);
-            let ports = if has_ports { fragments.recall(datagram, now).ok_or(NoFlow::EarlyFragment)? } else { 0 };
+            let ports = if has_ports { fragments.recall(datagram, now).ok_or(NoFlow::EarlyFragment(datagram))? } else { 0 };
             return Ok(Self { addrs, ports, proto, l4: L4::None, tcp_flags: 0 });
         }
         let flow = Self::whole(bytes, addrs, proto, at, direction)?;

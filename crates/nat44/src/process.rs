@@ -8,6 +8,7 @@ use quiver_net::Router;
 
 use crate::config::Mapping;
 use crate::control::{Nat, follow_threads, on_thread, threads};
+use crate::nodes;
 use crate::session::{Endpoint, Session, flag};
 use crate::table::SessionId;
 use crate::thread::lock;
@@ -101,6 +102,15 @@ fn purge(router: &mut Router) -> bool {
     true
 }
 
+/// Fragments that waited in vain go, also those of an interface that no packets come in on any more.
+fn end_waits(router: &mut Router, second: u32) {
+    let Some(nat) = router.take_part::<Nat>() else { return };
+    if nat.parts.fragments.waiting() > 0 {
+        nodes::end_waits(router, &nat.parts, second);
+    }
+    router.add_part(nat);
+}
+
 /// One call; says when to call next.
 pub(crate) fn run(router: &mut Router, now: u64) -> u64 {
     let Some(nat) = router.part::<Nat>().filter(|nat| nat.enabled.is_some()) else { return u64::MAX };
@@ -110,6 +120,7 @@ pub(crate) fn run(router: &mut Router, now: u64) -> u64 {
         if let Err(error) = follow_threads(router) {
             tracing::warn!(target: "nat44", "threads have changed: {error}");
         }
+        end_waits(router, second);
         for thread in threads(router) {
             let Some(nat) = router.part::<Nat>() else { return u64::MAX };
             let Some(shared) = nat.parts.threads.get(thread).cloned() else { continue };

@@ -250,6 +250,11 @@ impl Session {
         self.o2i.dst()
     }
 
+    /// Whether a static mapping made it: the sessions of forwarded packets have the flag, too, and change nothing.
+    pub fn is_static(&self) -> bool {
+        self.flags & flag::STATIC != 0 && self.inside() != self.outside()
+    }
+
     /// The other end, as it is outside.
     pub fn remote(&self) -> Endpoint {
         self.o2i.src()

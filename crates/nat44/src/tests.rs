@@ -15,6 +15,7 @@ use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
 mod api;
 mod commands;
 mod flows;
+mod fragments;
 mod independent;
 mod limits;
 mod mappings;

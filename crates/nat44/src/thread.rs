@@ -421,8 +421,9 @@ impl ThreadNat {
 
 /// Where in a pool of `n` a host begins to look.
 fn scatter(addr: u32, n: usize) -> usize {
-    let mixed = u64::from(addr).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    (mixed as usize * n) >> 32
+    // Neighbours follow each other, so a subnet's hosts are spread evenly; the upper bytes are stirred in for those of many subnets.
+    let at = addr.wrapping_add((addr >> 8).wrapping_mul(0x9e37_79b9) >> 8) as usize;
+    at.checked_rem(n).unwrap_or(0)
 }
 
 /// Whether a protocol's ports on an address are mapped independently of remote endpoints.

@@ -47,11 +47,11 @@ impl Nat {
         Ok(())
     }
 
-    /// The side of an interface: as it is named; where some are outside of all others, the others are inside.
+    /// The side of an interface: as it is named; where some are outside of all others, the others are inside, those that are named outside too.
     pub(super) fn wanted(&self, index: IfIndex) -> Side {
         let mut side = self.named.get(&index).copied().unwrap_or_default();
         side.outside |= self.outputs.contains(&index);
-        side.inside |= !self.outputs.is_empty() && !side.outside && index != LOCAL;
+        side.inside |= !self.outputs.is_empty() && !self.outputs.contains(&index) && index != LOCAL;
         side
     }
 

@@ -3,19 +3,27 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use quiver_graph::{ArcPoint, Node, NodeCx, Pkt, Snapshot, Verdict, drop_reasons, next_nodes};
+use quiver_graph::{ArcPoint, Node, NodeCx, Packet, Pkt, Snapshot, Verdict, drop_reasons, next_nodes};
 use quiver_net::data::IfTable;
+use quiver_net::ip::Egress4;
 
 use crate::config::NatConfig;
-use crate::fragments::Fragments;
-use crate::packet::Flow;
+use crate::early::{Early, SharedEarly, lock_early};
+use crate::fragments::{Datagram, Fragments};
+use crate::packet::{Flow, NoFlow};
 use crate::session::{Direction, Key};
 
+use super::crossing::must_wait;
 use super::translate::is_done;
 
 next_nodes! {
     /// Where packets go that come from elsewhere than the arc.
-    pub enum Next { In2Out = "nat44-ed-in2out", Out2In = "nat44-ed-out2in" }
+    pub enum Next {
+        In2Out = "nat44-ed-in2out",
+        Out2In = "nat44-ed-out2in",
+        In2OutAgain = "nat44-ed-in2out-handoff",
+        Out2InAgain = "nat44-ed-out2in-handoff",
+    }
 }
 
 drop_reasons! {
@@ -27,7 +35,19 @@ drop_reasons! {
         /// Check: `show runtime` for the load of each worker; more workers for NAT44 (`set nat workers`).
         /// See: `show runtime summary`, `set nat workers`.
         Congestion = "NAT44 handoff congestion drop",
+        /// A fragment waited in vain for its datagram's first one, which has the ports.
+        EarlyFragment = "fragment before its first",
     }
+}
+
+/// Where a packet belongs.
+enum Owner {
+    /// To the thread where it is.
+    Here,
+    /// To the thread with its session.
+    Thread(usize),
+    /// Nobody knows before the first fragment of its datagram has come.
+    Waits(Datagram),
 }
 
 /// The node: all that the other thread must do comes after it on the arc.
@@ -36,7 +56,10 @@ pub(super) struct Handoff {
     pub outside: bool,
     pub interfaces: IfTable,
     pub config: Snapshot<NatConfig>,
+    pub egress: Egress4,
     pub fragments: Fragments,
+    /// By thread.
+    pub early: Vec<SharedEarly>,
     pub clock: Arc<AtomicU32>,
     pub arc: ArcPoint,
     pub thread: usize,
@@ -45,22 +68,43 @@ pub(super) struct Handoff {
 }
 
 impl Handoff {
-    fn owner(&self, packet: &Pkt<'_>) -> Option<usize> {
+    fn owner(&self, packet: &Pkt<'_>) -> Owner {
         let config = self.config.get();
         if !self.outside && config.both && is_done(packet) {
-            return None;
+            return Owner::Here;
         }
         let fib = packet.table().unwrap_or_else(|| self.interfaces.fibs(packet.rx_if()).0) as u16;
         let direction = if self.outside { Direction::Out2In } else { Direction::In2Out };
-        // What cannot be told apart is dropped where it is.
-        let flow = Flow::of(packet, direction, fib, &self.fragments, self.now).ok()?;
+        let flow = match Flow::of(packet, direction, fib, &self.fragments, self.now) {
+            Ok(flow) => flow,
+            Err(NoFlow::EarlyFragment(of)) => {
+                let key = Key::raw(of.addrs, 0, of.proto, direction, fib);
+                let waits = must_wait(&self.egress, config, packet, key, self.outside);
+                return if waits { Owner::Waits(of) } else { Owner::Here };
+            }
+            // What cannot be told apart is dropped where it is.
+            Err(_) => return Owner::Here,
+        };
         let key = Key::raw(flow.addrs, flow.ports, flow.proto, direction, fib);
         let position = if self.outside {
             config.owner_of_external(key.src(), key.dst(), flow.proto)
         } else {
             config.owner_of_internal(key.src(), key.dst(), flow.proto, fib)
         };
-        config.threads.get(position).copied()
+        config.threads.get(position).map_or(Owner::Here, |thread| Owner::Thread(*thread))
+    }
+
+    fn early(&self) -> Option<&SharedEarly> {
+        self.early.get(self.thread)
+    }
+
+    fn hold(&self, cx: &mut NodeCx<'_>, of: Datagram, packet: Packet, bytes: usize) {
+        let mut out = Vec::new();
+        match self.early() {
+            Some(early) => lock_early(early).hold(&self.fragments, of, packet, bytes, self.now, &mut out),
+            None => out.push(packet),
+        }
+        out.into_iter().for_each(|packet| cx.drop_packet(packet, Drop::EarlyFragment));
     }
 }
 
@@ -74,6 +118,7 @@ impl Node for Handoff {
 
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.config.refresh();
+        self.egress.refresh();
         self.now = self.clock.load(Ordering::Relaxed);
     }
 
@@ -81,9 +126,16 @@ impl Node for Handoff {
     fn packet(&mut self, cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
         let translate = if self.outside { Next::Out2In } else { Next::In2Out };
         let verdict = self.arc.next(packet.rx_if(), translate.into());
-        match self.owner(&packet).filter(|owner| *owner != self.thread) {
-            None => verdict,
-            Some(owner) => {
+        match self.owner(&packet) {
+            Owner::Here => verdict,
+            Owner::Thread(owner) if owner == self.thread => verdict,
+            Owner::Waits(of) => {
+                let bytes = packet.total_len();
+                let (packet, taken) = packet.take();
+                self.hold(cx, of, packet, bytes);
+                taken
+            }
+            Owner::Thread(owner) => {
                 let (packet, taken) = packet.take();
                 if let Err(packet) = cx.emit_on(owner, verdict, packet) {
                     cx.drop_packet(packet, Drop::Congestion);
@@ -92,4 +144,33 @@ impl Node for Handoff {
             }
         }
     }
+
+    #[inline(always)]
+    fn end(&mut self, cx: &mut NodeCx<'_>) {
+        if self.fragments.waiting() > 0
+            && let Some(early) = self.early()
+        {
+            end_waits(cx, &mut lock_early(early), &self.fragments, self.outside, self.now);
+        }
+    }
+
+    fn release(&mut self, cx: &mut NodeCx<'_>) {
+        let mut out = Vec::new();
+        if let Some(early) = self.early() {
+            lock_early(early).expire(&self.fragments, None, &mut out);
+        }
+        out.into_iter().for_each(|packet| cx.drop_packet(packet, Drop::EarlyFragment));
+    }
+}
+
+/// Sends on the fragments that wait for a first one which has come, and drops those that have waited for long enough.
+#[inline(never)]
+pub(super) fn end_waits(cx: &mut NodeCx<'_>, early: &mut Early, fragments: &Fragments, outside: bool, now: u32) {
+    let mut out = Vec::new();
+    early.ready(fragments, now, &mut out);
+    for packet in out.drain(..) {
+        cx.emit(if outside { Next::Out2InAgain } else { Next::In2OutAgain }, packet);
+    }
+    early.expire(fragments, Some(now), &mut out);
+    out.into_iter().for_each(|packet| cx.drop_packet(packet, Drop::EarlyFragment));
 }

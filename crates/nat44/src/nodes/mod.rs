@@ -1,5 +1,6 @@
 //! The nodes, on the `ip4-unicast` arc.
 
+mod crossing;
 mod handoff;
 mod translate;
 
@@ -11,6 +12,7 @@ use quiver_net::Router;
 
 use crate::config::NatConfig;
 use crate::counters::Counters;
+use crate::early::{SharedEarly, lock_early};
 use crate::fragments::Fragments;
 use crate::thread::Shared;
 use handoff::Handoff;
@@ -32,6 +34,8 @@ pub struct Parts {
     pub threads: Vec<Shared>,
     /// Ports of fragments.
     pub fragments: Fragments,
+    /// Fragments that wait, by node ([`TRANSLATE`], [`HANDOFF`]) and thread.
+    pub(crate) early: [Vec<SharedEarly>; 4],
     /// Counters of both directions: from inside, from outside.
     pub counters: [Counters; 2],
     /// Seconds of timer time.
@@ -52,7 +56,9 @@ pub fn declare(router: &mut Router, parts: &Parts) -> Result<(), quiver_graph::G
             outside,
             interfaces: router.data.interfaces.clone(),
             config: parts.config.snapshot(),
+            egress: router.egress4(),
             fragments: parts.fragments.clone(),
+            early: parts.early[2 + usize::from(outside)].clone(),
             clock: parts.clock.clone(),
             arc: arc.clone(),
             thread: 0,
@@ -75,11 +81,33 @@ pub fn declare(router: &mut Router, parts: &Parts) -> Result<(), quiver_graph::G
     ])
 }
 
+/// Ends waits of fragments on all threads: of those whose first has come, and of those that have waited for long enough.
+pub(crate) fn end_waits(router: &mut Router, parts: &Parts, now: u32) {
+    let names = TRANSLATE.into_iter().chain(HANDOFF);
+    for (n, (name, early)) in names.zip(&parts.early).enumerate() {
+        let Some(node) = router.graph.node(name) else { continue };
+        for thread in router.graph.fleet().threads() {
+            let (Some(early), fragments) = (early.get(thread).cloned(), parts.fragments.clone()) else { continue };
+            router.graph.fleet().cast(thread, move |worker| {
+                worker.at_node(node, |cx| {
+                    let mut early = lock_early(&early);
+                    match n {
+                        0 => translate::end_waits::<false>(cx, &mut early, &fragments, now),
+                        1 => translate::end_waits::<true>(cx, &mut early, &fragments, now),
+                        n => handoff::end_waits(cx, &mut early, &fragments, n == 3, now),
+                    }
+                });
+            });
+        }
+    }
+}
+
 fn translate_node<const OUTSIDE: bool>(router: &Router, parts: &Parts) -> NodeSpec {
     let (config, threads) = (parts.config.snapshot(), parts.threads.clone());
     let (fragments, clock) = (parts.fragments.clone(), parts.clock.clone());
     let (interfaces, egress) = (router.data.interfaces.clone(), router.egress4());
     let counters = parts.counters[usize::from(OUTSIDE)].clone();
+    let early = parts.early[usize::from(OUTSIDE)].clone();
     let arc = ArcPoint::new();
     let point = arc.clone();
     let make = move |cx: &quiver_graph::MakeCx| Translate::<OUTSIDE> {
@@ -90,6 +118,8 @@ fn translate_node<const OUTSIDE: bool>(router: &Router, parts: &Parts) -> NodeSp
         // There are as many as threads can be.
         state: threads.get(cx.thread).cloned().unwrap_or_default(),
         fragments: fragments.clone(),
+        early: early.get(cx.thread).cloned().unwrap_or_default(),
+        waits: None,
         counters: counters.clone(),
         clock: clock.clone(),
         arc: point.clone(),

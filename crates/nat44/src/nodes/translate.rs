@@ -7,21 +7,29 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use quiver_graph::{ArcPoint, Frame, IfIndex, NodeCx, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, flags, next_nodes};
+use quiver_graph::{ArcPoint, Frame, IfIndex, NodeCx, Packet, Pkt, Snapshot, VectorNode, Verdict, drop_reasons, flags, next_nodes};
 use quiver_net::data::IfTable;
 use quiver_net::ip::{Egress4, Way, icmp_aux};
 
 use crate::config::NatConfig;
 use crate::counters::{Counters, Tally, What};
-use crate::fragments::Fragments;
+use crate::early::{Early, SharedEarly, lock_early};
+use crate::fragments::{Datagram, Fragments};
 use crate::packet::{Flow, L4, NoFlow, clamp_mss};
 use crate::session::{Direction, Key, flag, tcp, update};
 use crate::table::SessionId;
 use crate::thread::{Refusal, Shared, ThreadNat, lock};
 
+use super::crossing::{goes_out, is_both, must_wait};
+
 next_nodes! {
     /// Where packets go that no feature follows for, those for an address of ours, and those that cannot go on.
-    pub enum Next { Lookup = "ip4-lookup", Hairpin = "nat44-ed-out2in-handoff", IcmpError = "ip4-icmp-error" }
+    pub enum Next {
+        Lookup = "ip4-lookup",
+        Hairpin = "nat44-ed-out2in-handoff",
+        IcmpError = "ip4-icmp-error",
+        In2Out = "nat44-ed-in2out-handoff",
+    }
 }
 
 drop_reasons! {
@@ -68,7 +76,7 @@ drop_reasons! {
         IcmpType = "unsupported ICMP type",
         /// The checksum of the ICMP message is wrong.
         IcmpChecksum = "wrong ICMP checksum",
-        /// A fragment arrived before the first one, which has the ports.
+        /// A fragment waited in vain for its datagram's first one, which has the ports.
         EarlyFragment = "fragment before its first",
         /// A TCP segment that begins no connection belongs to no session.
         ///
@@ -98,6 +106,9 @@ pub(super) struct Translate<const OUTSIDE: bool> {
     pub config: Snapshot<NatConfig>,
     pub state: Shared,
     pub fragments: Fragments,
+    pub early: SharedEarly,
+    /// The packet at hand is a fragment of this datagram, and must wait for the first one.
+    pub waits: Option<Datagram>,
     pub counters: Counters,
     pub clock: Arc<AtomicU32>,
     pub arc: ArcPoint,
@@ -233,12 +244,6 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
         }
     }
 
-    /// Whether a packet's interface is on both sides of the NAT.
-    fn is_both(config: &NatConfig, packet: &Pkt<'_>) -> bool {
-        let side = || config.side(packet.rx_if());
-        config.both && side().inside && side().outside
-    }
-
     /// Everything that is not a plain packet of a known session.
     #[inline(never)]
     fn rest(&mut self, nat: &mut ThreadNat, config: &NatConfig, packet: &mut Pkt<'_>, now: u32) -> (Verdict, Option<Drop>) {
@@ -312,25 +317,36 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
         }
     }
 
-    fn no_flow(&self, config: &NatConfig, packet: &mut Pkt<'_>, why: NoFlow) -> (Verdict, Option<Drop>) {
+    fn no_flow(&mut self, config: &NatConfig, packet: &mut Pkt<'_>, why: NoFlow) -> (Verdict, Option<Drop>) {
         let key = Key::raw(packet.head_at::<u64, ADDRS>(), 0, 0, Self::DIRECTION, self.fib(packet));
+        if let NoFlow::EarlyFragment(of) = why {
+            let key = Key::raw(of.addrs, 0, of.proto, Self::DIRECTION, of.fib);
+            self.waits = must_wait(&self.egress, config, packet, key, OUTSIDE).then_some(of);
+        }
         // What is for the router itself, or does not cross the NAT, is not ours to judge.
-        if matches!(self.without_session(config, packet, key), Outcome::Pass) && why != NoFlow::EarlyFragment {
+        if self.waits.is_none() && matches!(self.without_session(config, packet, key), Outcome::Pass) {
             return (self.arc.next(packet.rx_if(), Next::Lookup.into()), Some(Drop::Passed));
         }
         let reason = match why {
             NoFlow::Short => Drop::Short,
             NoFlow::IcmpType => Drop::IcmpType,
             NoFlow::IcmpChecksum => Drop::IcmpChecksum,
-            NoFlow::EarlyFragment => Drop::EarlyFragment,
+            NoFlow::EarlyFragment(_) => Drop::EarlyFragment,
         };
         (packet.drop(reason), None)
+    }
+
+    #[inline(never)]
+    fn hold(&self, cx: &mut NodeCx<'_>, of: Datagram, packet: Packet, bytes: usize, now: u32) {
+        let mut out = Vec::new();
+        lock_early(&self.early).hold(&self.fragments, of, packet, bytes, now, &mut out);
+        out.into_iter().for_each(|packet| cx.drop_packet(packet, Drop::EarlyFragment));
     }
 
     /// What becomes of a packet that belongs to no session and begins none.
     fn without_session(&self, config: &NatConfig, packet: &Pkt<'_>, key: Key) -> Outcome {
         // From an interface on both sides it may be of a host inside: `nat44-ed-in2out` comes next.
-        if OUTSIDE && Self::is_both(config, packet) {
+        if OUTSIDE && is_both(config, packet) {
             return Outcome::Pass;
         }
         let way = self.egress.find(key.fib().into(), key.dst().addr);
@@ -357,7 +373,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
                 },
             }
         } else {
-            if Self::is_both(config, packet) && config.external.contains(&key.dst().addr) {
+            if is_both(config, packet) && config.external.contains(&key.dst().addr) {
                 // `nat44-ed-out2in` knew no session and no mapping for it.
                 return match self.egress.find(key.fib().into(), key.dst().addr) {
                     Way::Local => Outcome::Pass,
@@ -365,7 +381,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
                     _ => Outcome::Drop(Drop::NoTranslation),
                 };
             }
-            if !self.goes_out(config, packet, key) {
+            if !goes_out(&self.egress, config, packet, key) {
                 return Outcome::Pass;
             }
             if non_syn && config.mapping_of_local(key.src(), key.proto(), key.fib()).is_none_or(|m| !m.identity) {
@@ -406,21 +422,18 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
         // Without room for a session the packet passes all the same.
         nat.begin_forwarded(config, key, now).map_or(Outcome::Pass, Outcome::Session)
     }
+}
 
-    /// Whether a packet from inside crosses the NAT: it leaves by an outside interface, or is for the outside of a mapping.
-    fn goes_out(&self, config: &NatConfig, packet: &Pkt<'_>, key: Key) -> bool {
-        let to = key.dst();
-        if config.mapping_of_external(to, key.proto()).is_some_and(|m| !m.identity) {
-            return true;
-        }
-        let leaves = |way| matches!(way, Way::Interface(tx) if config.side(tx).outside && tx != packet.rx_if());
-        match self.egress.find(key.fib().into(), to.addr) {
-            Way::Local => false,
-            _ if config.external.contains(&to.addr) => true,
-            Way::Nowhere => key.fib() != config.outside_fib && leaves(self.egress.find(config.outside_fib.into(), to.addr)),
-            way => leaves(way),
-        }
+/// Sends on the fragments that wait for a first one which has come, and drops those that have waited for long enough.
+#[inline(never)]
+pub(super) fn end_waits<const OUTSIDE: bool>(cx: &mut NodeCx<'_>, early: &mut Early, fragments: &Fragments, now: u32) {
+    let mut out = Vec::new();
+    early.ready(fragments, now, &mut out);
+    for packet in out.drain(..) {
+        cx.emit(if OUTSIDE { Next::Hairpin } else { Next::In2Out }, packet);
     }
+    early.expire(fragments, Some(now), &mut out);
+    out.into_iter().for_each(|packet| cx.drop_packet(packet, Drop::EarlyFragment));
 }
 
 /// Follows a connection's state; its timeout may be another one then.
@@ -490,6 +503,13 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
                     }
                     None => {
                         let (verdict, counted) = self.rest(nat, config, &mut packet, now);
+                        if let Some(of) = self.waits.take() {
+                            let bytes = packet.total_len();
+                            let (packet, taken) = packet.take();
+                            cx.decide(start + k, taken);
+                            self.hold(cx, of, packet, bytes, now);
+                            continue;
+                        }
                         begun += u64::from(counted == Some(Drop::Begun));
                         passed += u64::from(counted == Some(Drop::Passed));
                         match counted {
@@ -505,6 +525,9 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
             }
         }
         tally.flush(&self.counters, self.thread);
+        if self.fragments.waiting() > 0 {
+            end_waits::<OUTSIDE>(cx, &mut lock_early(&self.early), &self.fragments, now);
+        }
         let before = nat.sessions.len();
         nat.expire(config, now);
         if begun > 0 || nat.sessions.len() != before {
@@ -515,5 +538,11 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
                 cx.count(event, n);
             }
         }
+    }
+
+    fn release(&mut self, cx: &mut NodeCx<'_>) {
+        let mut out = Vec::new();
+        lock_early(&self.early).expire(&self.fragments, None, &mut out);
+        out.into_iter().for_each(|packet| cx.drop_packet(packet, Drop::EarlyFragment));
     }
 }

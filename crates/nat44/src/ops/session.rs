@@ -187,7 +187,7 @@ impl SessionInfo {
             timeout_in: timeouts.of(session).saturating_sub(idle),
             packets: session.packets,
             bytes: session.bytes,
-            is_static: session.flags & flag::STATIC != 0,
+            is_static: session.is_static(),
             twice_nat: session.flags & flag::TWICE != 0,
             established: session.i2o.proto() == 6 && tcp::is_established(session.tcp),
         }

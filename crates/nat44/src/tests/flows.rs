@@ -148,38 +148,6 @@ fn an_error_about_no_session_is_dropped() {
 }
 
 #[test]
-fn fragments_follow_their_first_and_early_ones_are_counted() {
-    for workers in [0, 2, 4] {
-        let mut bed = Bed::usual(workers);
-        let payload = [0x55; 64];
-        let whole = from_inside(2).identification(99).udp(1025, 53).payload(&payload).build();
-        let piece = |offset: u16, more: bool, bytes: &[u8]| {
-            Packet::ethernet(host_mac(0), router_mac(0))
-                .ipv4([10, 0, 0, 2], REMOTE)
-                .identification(99)
-                .edit_ipv4(|h| h.fragment = quiver_wire::U16Be::new((offset / 8) | if more { 0x2000 } else { 0 }))
-                .next(17)
-                .payload(bytes)
-                .build()
-        };
-        let second = piece(40, false, &whole[34 + 40..]);
-        assert_eq!(bed.send_on(1, bed.inside, second.clone()), [], "the first has not been seen");
-        assert_eq!(bed.count("fragment before its first"), 1);
-        let first = bed.send_on(0, bed.inside, piece(0, true, &whole[34..34 + 40]));
-        let later = bed.send_on(1, bed.inside, second);
-        assert_eq!((first.len(), later.len()), (1, 1), "{:?}", bed.h.counts());
-        // Put together again it is the whole datagram, and its checksum is right.
-        let out = Seen::of(&first[0].1);
-        let both = [&first[0].1[34..], &later[0].1[34..]].concat();
-        let ip = Ipv4Header::read(&first[0].1[14..]).unwrap();
-        let sum = Sum::new().add_pseudo_v4(ip.src.get(), ip.dst.get(), IpProtocol::UDP, both.len() as u16).add_bytes(&both);
-        assert!(sum.is_valid());
-        assert_eq!((out.src, Ipv4Header::read(&later[0].1[14..]).unwrap().src.get()), (POOL, POOL.to_bits()));
-        bed.h.assert_buffers_held(0);
-    }
-}
-
-#[test]
 fn protocols_without_ports_are_translated_by_address() {
     let mut bed = Bed::usual(1);
     let gre = |from: Packet| from.next(47).payload(&[0, 0, 8, 0, 1, 2, 3, 4]);

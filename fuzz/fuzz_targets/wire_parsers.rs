@@ -7,6 +7,7 @@ use quiver_wire::checksum::{checksum, complete};
 use quiver_wire::ethernet::skip_tags;
 use quiver_wire::flow::{FlowFields, FlowV4, FlowV6, flow_hash_v4, flow_hash_v6};
 use quiver_wire::fragment::{Ipv4Fragments, Ipv6Fragments};
+use quiver_wire::group::{Query, SOURCES_MAX};
 use quiver_wire::ipv4::{Ipv4Header, Ipv4Options};
 use quiver_wire::ipv6::{Extensions, Ipv6Header, Ipv6Options, upper_layer};
 use quiver_wire::ndp;
@@ -91,4 +92,8 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     let _ = MacAddr::read(bytes);
+    for query in [Query::parse_igmp(bytes), Query::parse_mld(bytes)].into_iter().flatten() {
+        assert!(query.sources.as_slice().len() <= SOURCES_MAX);
+        assert!(query.group.is_none_or(|group| group.is_multicast()));
+    }
 });

@@ -1,4 +1,4 @@
-//! Interfaces, Ethernet, L2, IPv4, IPv6, ARP, ND, ICMP, FIB, adjacencies and the packet generator: what other systems call
+//! Interfaces, Ethernet, L2, IPv4, IPv6, ARP, ND, groups, ICMP, FIB, adjacencies and the packet generator: what other systems call
 //! VNET.
 //!
 //! Two sides meet here. The control side is [`Router`]: it lives on the main thread, owns every table and changes them. The
@@ -20,6 +20,7 @@ pub mod ethernet;
 pub mod fib;
 pub mod files;
 mod frag;
+pub mod group;
 pub mod icmp;
 pub mod interface;
 pub mod ip;

@@ -13,7 +13,9 @@
 //! configured them (RFC 4861, 6.2.1), at random times and to those who ask ([`advertise`]). Those of other routers are
 //! counted and otherwise ignored: this is a router.
 //!
-//! Not done here: redirects (this router neither sends nor obeys them), MLD reports for its groups, proxy ND.
+//! Groups that addresses need are told of by [`group`](crate::group), before the first question of duplicate detection.
+//!
+//! Not done here: redirects (this router neither sends nor obeys them), proxy ND.
 
 mod advertise;
 pub(crate) mod api;
@@ -139,6 +141,7 @@ impl Router {
 
     /// An IPv6 address came or went.
     pub(crate) fn address_changed(&mut self, interface: IfIndex, address: Ipv6Addr, added: bool) {
+        self.follow_addresses(interface);
         if added {
             dad::begin(self, interface, address);
         } else {

@@ -13,7 +13,7 @@ use quiver_command::operation::{OpError, Outcome, Registry, retval};
 use quiver_graph::GraphError;
 
 use crate::Router;
-use crate::{fib, icmp, interface, ip, l2, nd, neighbor, pg, rss};
+use crate::{fib, group, icmp, interface, ip, l2, nd, neighbor, pg, rss};
 
 /// Declares the operations and commands of all subjects of this crate.
 pub fn register(registry: &mut Registry<Router>) {
@@ -23,6 +23,7 @@ pub fn register(registry: &mut Registry<Router>) {
     fib::ops::register(registry);
     neighbor::ops::register(registry);
     nd::ops::register(registry);
+    group::ops::register(registry);
     icmp::ops::register(registry);
     rss::ops::register(registry);
     pg::ops::register(registry);

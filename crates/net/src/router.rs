@@ -16,6 +16,7 @@ use crate::data::{DataPlane, IfRecords};
 use crate::ethernet::MoreMacs;
 use crate::ethernet::vlan::VlanTable;
 use crate::fib::Fib;
+use crate::group::Groups;
 use crate::interface::output::Nowhere;
 use crate::interface::{IfEvent, InterfaceError, Interfaces};
 use crate::l2::L2;
@@ -24,7 +25,7 @@ use crate::nd::Nd;
 use crate::neighbor::Neighbors;
 use crate::restart::Subject;
 use crate::workers::WorkerListener;
-use crate::{arp, ethernet, fib, frag, icmp, interface, ip, l2, local, nd, neighbor, pg, rss};
+use crate::{arp, ethernet, fib, frag, group, icmp, interface, ip, l2, local, nd, neighbor, pg, rss};
 
 /// What a router is made of at start.
 #[derive(Clone, Debug, Default)]
@@ -131,6 +132,8 @@ pub struct Router {
     pub(crate) neighbors: Neighbors,
     /// Own IPv6 addresses' checks, router advertisements.
     pub(crate) nd: Nd,
+    /// Groups that interfaces listen to.
+    pub(crate) groups: Groups,
     /// Bridge domains, MAC addresses, tag rewrites.
     pub(crate) l2: L2,
     /// Which tags belong to which sub-interface.
@@ -186,6 +189,7 @@ impl Router {
             fib,
             neighbors: Neighbors::new(ProcessSignal::new(&alarm, neighbor::PROCESS), seed)?,
             nd: Nd::new(seed.rotate_left(7)),
+            groups: Groups::new(ProcessSignal::new(&alarm, group::PROCESS), seed.rotate_left(41)),
             l2: L2::new(ProcessSignal::new(&alarm, l2::PROCESS), seed.rotate_left(23))?,
             vlans: Published::new(VlanTable::default()),
             more_macs: Published::new(MoreMacs::default()),
@@ -209,6 +213,8 @@ impl Router {
         router.create_local0();
         fib::init(&mut router)?;
         interface::restart::init(&mut router);
+        // Before duplicate detection: its first question is told of.
+        group::init(&mut router)?;
         neighbor::init(&mut router);
         nd::init(&mut router)?;
         l2::init(&mut router);
@@ -230,6 +236,7 @@ impl Router {
         nodes.extend(neighbor::nodes(self));
         nodes.extend(arp::nodes(self));
         nodes.extend(nd::nodes(self));
+        nodes.extend(group::nodes(self));
         self.graph.add(nodes)?;
         let arc = |name, end: &str| ArcSpec { name, starts: Vec::new(), end: end.into() };
         self.graph.add_arc(arc("device-input", "ethernet-input"))?;

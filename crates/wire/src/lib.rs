@@ -9,7 +9,7 @@
 //! |---|---|
 //! | addresses | [`mac`], [`prefix`] |
 //! | link layer | [`ethernet`], [`vlan`], [`arp`] |
-//! | network layer | [`ipv4`], [`ipv6`], [`icmp4`], [`icmp6`], [`ndp`] |
+//! | network layer | [`ipv4`], [`ipv6`], [`icmp4`], [`icmp6`], [`ndp`], [`group`] |
 //! | transport | [`tcp`], [`udp`] |
 //! | choosing, making and showing packets | [`bpf`], [`build`], [`describe`], [`pcapfile`] |
 //! | algorithms over packets | [`checksum`], [`gso`], [`coalesce`], [`flow`], [`fragment`] |
@@ -27,6 +27,7 @@ pub mod describe;
 pub mod ethernet;
 pub mod flow;
 pub mod fragment;
+pub mod group;
 pub mod gso;
 mod header;
 pub mod icmp4;

@@ -43,7 +43,8 @@ pub struct Local {
 
 impl Local {
     /// What a node of this program listens to stays here. Of ICMP, Linux has the echo; errors and answers go to both, since
-    /// either may have sent what they are about, and so does neighbour discovery, since both have neighbours.
+    /// either may have sent what they are about, and so do neighbour discovery and questions for groups, since both have neighbours
+    /// and groups.
     fn whose(&self, packet: &Pkt<'_>) -> Whose {
         // Fragments: Linux puts them together.
         let Some((protocol, offset)) = upper_layer(self.family, packet) else { return Whose::Linux };
@@ -55,6 +56,7 @@ impl Local {
                 Whose::Router
             }
             (IpProtocol::ICMP | IpProtocol::ICMPV6 | IpProtocol::UDP, _) => Whose::Linux,
+            (IpProtocol::IGMP, _) if self.family == FamilyId::V4 => Whose::Both,
             (protocol, _) if self.upper.has_protocol(protocol) => Whose::Router,
             _ => Whose::Linux,
         }
@@ -71,8 +73,8 @@ fn icmp4(kind: u8) -> Whose {
 
 fn icmp6(kind: u8) -> Whose {
     match kind {
-        // Errors, echo reply, neighbour discovery.
-        1..=4 | 129 | 133..=137 => Whose::Both,
+        // Errors, echo reply, queries for groups, neighbour discovery.
+        1..=4 | 129 | 130 | 133..=137 => Whose::Both,
         _ => Whose::Linux,
     }
 }
@@ -120,6 +122,6 @@ mod tests {
     fn echo_is_answered_by_linux_and_neighbour_discovery_is_for_both() {
         assert_eq!([8, 13, 0, 3, 11].map(icmp4), [Whose::Linux, Whose::Linux, Whose::Both, Whose::Both, Whose::Both]);
         assert_eq!([128, 131, 143].map(icmp6), [Whose::Linux; 3]);
-        assert_eq!([1, 2, 129, 134, 135, 136].map(icmp6), [Whose::Both; 6]);
+        assert_eq!([1, 2, 129, 130, 134, 135, 136].map(icmp6), [Whose::Both; 7]);
     }
 }

@@ -18,6 +18,11 @@ impl MoreMacs {
     pub fn accepts(&self, interface: IfIndex, mac: MacAddr) -> bool {
         self.0.get(&(interface, mac)).is_some_and(|on| on.load(Ordering::Relaxed))
     }
+
+    /// Those that an interface accepts now.
+    pub fn of(&self, interface: IfIndex) -> impl Iterator<Item = MacAddr> {
+        self.0.iter().filter(move |((i, _), on)| *i == interface && on.load(Ordering::Relaxed)).map(|((_, mac), _)| *mac)
+    }
 }
 
 impl Router {

@@ -452,7 +452,7 @@ mod tests {
         let mut h = Harness::new();
         assert_eq!(
             run(&mut h.router, "show ip local"),
-            "Protocols handled by ip4_local\nICMP: ip4-icmp-input\nUDP: ip4-udp-lookup\n"
+            "Protocols handled by ip4_local\nICMP: ip4-icmp-input\nIGMP: igmp-input\nUDP: ip4-udp-lookup\n"
         );
         assert_eq!(
             run(&mut h.router, "show ip6 local"),

@@ -2,7 +2,7 @@
 //! for IPv6.
 
 use quiver_graph::{NoDrops, Node, NodeCx, Pkt, Verdict, drop_reasons, next_nodes};
-use quiver_wire::ipv4::Ipv4Header;
+use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
 use quiver_wire::ipv6::Ipv6Header;
 use quiver_wire::ipv6::address::multicast_scope;
 
@@ -176,10 +176,11 @@ next_nodes! {
     pub enum MulticastNext6 { Receive = "ip6-receive" }
 }
 
-/// `ip4-mfib-forward-lookup`: groups of the link (224.0.0.0/24) are for this router; others have no routes yet.
+/// `ip4-mfib-forward-lookup`: groups of the link (224.0.0.0/24) are for this router, and so is IGMP to any group; others have no
+/// routes yet.
 #[derive(Clone)]
 pub(super) struct Ip4Multicast;
-/// `ip6-mfib-forward-lookup`: groups of link scope, and all routers of the site (RFC 4291, 2.8).
+/// `ip6-mfib-forward-lookup`: groups of link scope, and all routers of the site (RFC 4291, 2.8); and MLD to any group.
 #[derive(Clone)]
 pub(super) struct Ip6Multicast;
 
@@ -187,7 +188,8 @@ impl Node for Ip4Multicast {
     type Next = MulticastNext4;
     type Drop = MulticastDrop;
     fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
-        if packet.head::<Ipv4Header>().dst.get() >> 8 != 0x00e0_0000 {
+        let header: Ipv4Header = packet.head();
+        if header.dst.get() >> 8 != 0x00e0_0000 && header.protocol != IpProtocol::IGMP {
             return packet.drop(MulticastDrop::NoRoute);
         }
         packet.set_aux(0);
@@ -202,8 +204,11 @@ impl Node for Ip6Multicast {
     type Next = MulticastNext6;
     type Drop = MulticastDrop;
     fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
-        let dst = packet.head::<Ipv6Header>().dst.get();
-        if multicast_scope(dst) != 2 && dst != ALL_ROUTERS_OF_SITE {
+        let header: Ipv6Header = packet.head();
+        let dst = header.dst.get();
+        // MLD has a hop-by-hop header and stays on the link.
+        let is_mld = header.next_header == IpProtocol::HOP_BY_HOP && header.hop_limit == 1;
+        if multicast_scope(dst) != 2 && dst != ALL_ROUTERS_OF_SITE && !is_mld {
             return packet.drop(MulticastDrop::NoRoute);
         }
         packet.set_aux(0);

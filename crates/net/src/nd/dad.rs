@@ -145,6 +145,9 @@ pub(super) fn run(router: &mut Router, now: u64) -> u64 {
         }
         router.nd.addresses.set(key, Address { state: AddressState::Preferred, due: None, ..entry });
         router.publish_view(key.0, false);
+        if is_link_local(key.1.to_bits()) {
+            router.tell_groups_again(key.0);
+        }
         router.announce(key.0, key.1.into());
         super::advertise::reconsider(router, key.0);
     }

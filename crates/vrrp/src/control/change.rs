@@ -13,7 +13,7 @@ use quiver_net::interface::ops::interface_error;
 use quiver_net::ip::FamilyId;
 use quiver_net::ops::graph_error;
 
-use super::follow::{follow, refresh};
+use super::follow::{follow, listen, refresh};
 use super::{ADDRESSES_MAX, Configured, PEERS_MAX, ROUTERS_MAX, Settings, TRACKED_MAX, Vrrp, is_own, unknown, with};
 use crate::machine::{Machine, OWNER, State};
 use crate::nodes::FEATURES;
@@ -134,6 +134,7 @@ pub fn add(router: &mut Router, key: Key, settings: Settings) -> Result<u32, OpE
         vrrp.on(router, owner, move |routers| routers.insert(entry));
         Ok(id)
     })?;
+    listen(router, key.interface, key.family);
     refresh(router, &key);
     Ok(id)
 }
@@ -164,6 +165,7 @@ pub fn update(router: &mut Router, key: Key, settings: Settings) -> Result<u32, 
         });
         Ok(id)
     })?;
+    listen(router, key.interface, key.family);
     refresh(router, &key);
     follow(router, &key);
     Ok(id)
@@ -218,6 +220,7 @@ pub fn remove(router: &mut Router, key: &Key) -> Result<(), OpError> {
         switch(router, vrrp, key)?;
         Ok(configured)
     })?;
+    listen(router, key.interface, key.family);
     super::follow::give_back(router, key, &configured.received);
     for (_, lb) in configured.peers {
         router.release_next_hop(lb);

@@ -1,5 +1,6 @@
 //! What follows from the state of interfaces and of virtual routers.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use quiver_net::ip::FamilyId;
 use quiver_net::nd::AddressState;
 use quiver_net::{IfEvent, Router};
 use quiver_wire::IpPrefix;
-use quiver_wire::ipv6::address::is_link_local;
+use quiver_wire::ipv6::address::{is_link_local, solicited_node};
 
 use super::{Configured, change, is_own, with};
 use crate::machine::State;
@@ -143,6 +144,24 @@ pub(super) fn on_interface(router: &mut Router, event: &IfEvent) {
         IfEvent::Table(index, _) => concerned(router, index).iter().for_each(|key| follow(router, key)),
         _ => {}
     }
+}
+
+/// Has an interface listen to the group of advertisements and, so that solicitations arrive, to those of the virtual addresses (RFC
+/// 9568, 6.4); a switch that snoops keeps others away.
+pub(super) fn listen(router: &mut Router, interface: IfIndex, family: FamilyId) {
+    let Ok(vrrp) = super::vrrp(router) else { return };
+    let mut groups = BTreeSet::new();
+    for (_, Configured { settings, .. }) in vrrp.routers().filter(|(key, _)| (key.interface, key.family) == (interface, family)) {
+        if !settings.unicast {
+            groups.insert(crate::packet::group(family));
+        }
+        for address in &settings.addresses {
+            if let IpAddr::V6(address) = address {
+                groups.insert(solicited_node(*address).into());
+            }
+        }
+    }
+    router.want_groups(interface, family, "vrrp", &groups);
 }
 
 /// Virtual routers that are on an interface or on its sub-interfaces, or track one of these.

@@ -1,8 +1,10 @@
 //! Commands: what they refuse, what they show, and what is configured again.
 
+use quiver_net::ip::FamilyId;
 use quiver_net::ops::testing::assert_rebuilt;
+use quiver_net::testing::Harness;
 
-use super::{bed, error, routers, run};
+use super::{bed, error, routers, run, x0};
 
 #[test]
 fn what_cannot_be_is_refused_with_what_to_do() {
@@ -72,7 +74,7 @@ fn virtual_routers_are_configured_again_as_they_were() {
     assert_rebuilt(
         &[crate::ops::register],
         || {
-            let mut h = quiver_net::testing::Harness::with_workers(1);
+            let mut h = Harness::with_workers(1);
             crate::control::start(&mut h.router, &quiver_command::config::Schema::new().defaults()).unwrap();
             h
         },
@@ -90,4 +92,24 @@ fn virtual_routers_are_configured_again_as_they_were() {
          vrrp proto start pg0 vr_id 9",
         &[],
     );
+}
+
+#[test]
+fn the_groups_of_virtual_routers_are_listened_to_while_they_are_configured() {
+    let groups = |h: &Harness, family| {
+        let of_vrrp = |listened: &quiver_net::group::Listened| listened.users.contains(&"vrrp");
+        let all = h.router.groups(x0(h), family).into_iter().filter(of_vrrp);
+        all.map(|listened| listened.group.to_string()).collect::<Vec<_>>()
+    };
+    let mut h = bed(0);
+    run(
+        &mut h,
+        "vrrp vr add x0 vr_id 7 10.0.0.100\nvrrp vr add x0 vr_id 8 10.0.0.101\nvrrp vr add x0 vr_id 7 2001:db8::100 2001:db8::101",
+    );
+    assert_eq!(groups(&h, FamilyId::V4), ["224.0.0.18"]);
+    assert_eq!(groups(&h, FamilyId::V6), ["ff02::12", "ff02::1:ff00:100", "ff02::1:ff00:101"]);
+    run(&mut h, "vrrp vr del x0 vr_id 7 10.0.0.100\nvrrp vr del x0 vr_id 7 ipv6");
+    assert_eq!((groups(&h, FamilyId::V4), groups(&h, FamilyId::V6)), (vec!["224.0.0.18".to_owned()], vec![]));
+    run(&mut h, "vrrp vr del x0 vr_id 8");
+    assert_eq!(groups(&h, FamilyId::V4), Vec::<String>::new());
 }

@@ -8,10 +8,11 @@ use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
 use quiver_command::request;
 use quiver_command::request::Execute;
 use quiver_wire::Ipv6Prefix;
-use quiver_wire::ipv6::address::{ALL_NODES, ALL_ROUTERS, is_link_local, solicited_node};
+use quiver_wire::ipv6::address::{ALL_NODES, is_link_local};
 use serde::Serialize;
 
 use crate::interface::ops::resolve;
+use crate::ip::FamilyId;
 use crate::nd::AddressState;
 use crate::{IfIndex, Router};
 
@@ -156,13 +157,11 @@ fn reply(router: &Router, index: IfIndex) -> Option<InterfaceReply> {
         }
     };
     let addresses: Vec<AddressReply> = interface.addresses.iter().filter_map(address).collect();
-    let mut groups = vec![ALL_NODES, ALL_ROUTERS];
-    for a in &addresses {
-        let group = solicited_node(a.address);
-        if !groups.contains(&group) {
-            groups.push(group);
-        }
-    }
+    let joined = router.groups(index, FamilyId::V6).into_iter().filter_map(|joined| match joined.group {
+        IpAddr::V6(group) => Some(group),
+        IpAddr::V4(_) => None,
+    });
+    let groups = std::iter::once(ALL_NODES).chain(joined).collect();
     let (config, figures) = (router.ra_config(index), router.ra_figures(index));
     let prefix = |(prefix, p): (Ipv6Prefix, crate::nd::PrefixConfig)| {
         let mut text = format!("prefix {}, length {}", prefix.network(), prefix.len());

@@ -15,8 +15,8 @@ fn an_interface_shows_addresses_groups_and_advertisements() {
     assert_eq!(
         run(&mut h.router, "show ip6 interface x0"),
         "x0 is admin up\n  Link-local address(es):\n    fe80::fe:ff:fe00:0\n  Global unicast address(es):\n    \
-         2001:db8::1/64 subnet is 2001:db8::/64\n  Joined group address(es):\n    ff02::1\n    ff02::2\n    ff02::1:ff00:0\n    \
-         ff02::1:ff00:1\n  Advertised Prefixes:\n    prefix 2001:db8::, length 64, valid 2592000, preferred 604800\n    \
+         2001:db8::1/64 subnet is 2001:db8::/64\n  Joined group address(es):\n    ff02::1\n    ff02::2\n    ff02::16\n    \
+         ff02::1:ff00:0\n    ff02::1:ff00:1\n    ff05::2\n  Advertised Prefixes:\n    prefix 2001:db8::, length 64, valid 2592000, preferred 604800\n    \
          prefix 2001:db8:1::, length 64, valid infinite, preferred infinite, no-autoconfig\n    \
          prefix 2001:db8:2::, length 64, valid 100, preferred 50, off-link\n  MTU is 1500\n  ND DAD is disabled\n  \
          ND router advertisements are sent every 40 seconds (min interval is 20)\n  \

@@ -108,7 +108,7 @@ fn the_groups_of_virtual_routers_are_listened_to_while_they_are_configured() {
     );
     assert_eq!(groups(&h, FamilyId::V4), ["224.0.0.18"]);
     assert_eq!(groups(&h, FamilyId::V6), ["ff02::12", "ff02::1:ff00:100", "ff02::1:ff00:101"]);
-    run(&mut h, "vrrp vr del x0 vr_id 7 10.0.0.100\nvrrp vr del x0 vr_id 7 ipv6");
+    run(&mut h, "vrrp vr del x0 vr_id 7\nvrrp vr del x0 vr_id 7 ipv6");
     assert_eq!((groups(&h, FamilyId::V4), groups(&h, FamilyId::V6)), (vec!["224.0.0.18".to_owned()], vec![]));
     run(&mut h, "vrrp vr del x0 vr_id 8");
     assert_eq!(groups(&h, FamilyId::V4), Vec::<String>::new());

@@ -311,7 +311,7 @@ mod tests {
     fn reports_have_the_form_of_their_version() {
         let group = IpAddr::from(GROUP4);
         let record = Record { kind: RecordKind::IsInclude, group, sources: vec![IpAddr::from([10, 0, 0, 1])] };
-        assert_eq!(report(&[record.clone()]), [0x22, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 239, 1, 2, 3, 10, 0, 0, 1]);
+        assert_eq!(report(std::slice::from_ref(&record)), [0x22, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 239, 1, 2, 3, 10, 0, 0, 1]);
         assert_eq!(record.wire_len(), 12);
         let old = |version, leave| old_report(version, group, leave);
         assert_eq!(old(Version::First, false), [0x12, 0, 0, 0, 239, 1, 2, 3]);

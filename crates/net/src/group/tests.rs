@@ -18,6 +18,9 @@ use crate::testing::{Harness, host_mac, router_mac};
 
 type Sent = Vec<(IfIndex, Vec<u8>)>;
 
+/// Interface, source, and the type and group of each record.
+type Report = (IfIndex, u128, Vec<(u8, String)>);
+
 /// Runs all processes until `seconds` from now, and gives what leaves.
 fn pass(h: &mut Harness, seconds: u64) -> Sent {
     let mut now = h.router.graph.clock().timer_now();
@@ -32,7 +35,7 @@ fn pass(h: &mut Harness, seconds: u64) -> Sent {
 }
 
 /// Records of the reports of MLDv2 among frames, checked: type, group.
-fn mld(frames: &Sent) -> Vec<(IfIndex, u128, Vec<(u8, String)>)> {
+fn mld(frames: &Sent) -> Vec<Report> {
     let mut all = Vec::new();
     for (interface, frame) in frames {
         if frame[12..14] != [0x86, 0xdd] || frame[20] != 0 {

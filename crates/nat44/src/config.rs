@@ -131,6 +131,8 @@ pub struct NatConfig {
     pub threads: Vec<usize>,
     /// FIB of the outside.
     pub outside_fib: u16,
+    /// FIBs in which packets from inside may leave: that one, and those of outside interfaces.
+    pub outside_fibs: Vec<u16>,
     /// The smallest of the interfaces' IPv4 MTUs: larger packets are looked at more closely.
     pub mtu: u16,
 }
@@ -144,6 +146,11 @@ impl NatConfig {
     /// Puts an interface on a side.
     pub fn set_side(&mut self, interface: IfIndex, side: Side) {
         *self.sides.get_mut(interface.0 as usize) = side;
+    }
+
+    /// Whether a pool has an address for the hosts of a FIB.
+    pub fn has_address(&self, fib: u16) -> bool {
+        self.pool.iter().any(|p| p.tenant.is_none_or(|(_, tenant)| tenant == fib))
     }
 
     /// Whether a mapping of an endpoint has it as its outside.

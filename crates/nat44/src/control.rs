@@ -141,6 +141,9 @@ pub struct Nat {
     sides: BTreeMap<IfIndex, (Side, u32)>,
     /// Those MTUs.
     mtus: BTreeSet<(u32, IfIndex)>,
+    /// IPv4 FIBs of outside interfaces, and how many are in each.
+    outside_tables: BTreeMap<IfIndex, u16>,
+    outside_users: BTreeMap<u16, i32>,
     /// Interfaces on both sides.
     both: usize,
     /// Interfaces outside of which every other one is inside.
@@ -181,6 +184,8 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         named: BTreeMap::new(),
         sides: BTreeMap::new(),
         mtus: BTreeSet::new(),
+        outside_tables: BTreeMap::new(),
+        outside_users: BTreeMap::new(),
         both: 0,
         outputs: BTreeSet::new(),
         table_limits: BTreeMap::new(),
@@ -470,16 +475,17 @@ pub fn delete_session(
     vrf: u32,
     remote: Option<Endpoint>,
 ) -> Result<(), NatError> {
-    let fib = enabled(router, |router, nat| match direction {
-        Direction::In2Out => fib_of(router, vrf),
-        Direction::Out2In => Ok(nat.config.outside_fib),
+    let fibs = enabled(router, |router, nat| match direction {
+        Direction::In2Out => fib_of(router, vrf).map(|fib| vec![fib]),
+        Direction::Out2In => Ok(nat.config.outside_fibs.clone()),
     })?;
     for thread in threads(router) {
+        let fibs = fibs.clone();
         let ended = on_thread(router, thread, move |nat| {
             let id = match remote {
                 Some(remote) => {
                     let (src, dst) = if direction == Direction::In2Out { (endpoint, remote) } else { (remote, endpoint) };
-                    nat.sessions.find(Key::new(src, dst, proto, direction, fib))
+                    fibs.iter().find_map(|fib| nat.sessions.find(Key::new(src, dst, proto, direction, *fib)))
                 }
                 None => (0..nat.sessions.end()).find(|id| {
                     nat.sessions.get(*id).is_some_and(|s| {
@@ -557,10 +563,13 @@ fn on_event(router: &mut Router, event: &IfEvent) {
                     nat.publish_sides();
                 }
             }
-            IfEvent::Mtu(index) => {
+            IfEvent::Mtu(index) | IfEvent::Table(index, true) => {
                 let has_changed = nat.note_side(router, *index, nat.config.side(*index));
                 if has_changed {
                     nat.publish_sides();
+                }
+                if has_changed && matches!(event, IfEvent::Table(..)) {
+                    nat.answer_arp(router);
                 }
             }
             IfEvent::Deleted(index) => {

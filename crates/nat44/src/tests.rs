@@ -22,6 +22,7 @@ mod mappings;
 mod model;
 mod restart;
 mod sides;
+mod tables;
 
 fn execute(router: &mut Router, line: &str) -> Result<String, String> {
     testing::execute(&testing::registry(&[crate::ops::register]), router, line)

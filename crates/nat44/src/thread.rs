@@ -223,11 +223,18 @@ impl ThreadNat {
         if self.sessions.len() >= self.sessions.limit() { Err(Refusal::Sessions) } else { Ok(()) }
     }
 
-    /// Begins a session of a host inside.
+    /// Begins a session of a host inside whose packets leave in `outside_fib`.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub fn begin_in2out(&mut self, config: &NatConfig, position: usize, i2o: Key, now: u32) -> Result<Option<SessionId>, Refusal> {
+    pub fn begin_in2out(
+        &mut self,
+        config: &NatConfig,
+        position: usize,
+        i2o: Key,
+        outside_fib: u16,
+        now: u32,
+    ) -> Result<Option<SessionId>, Refusal> {
         let (from, to, proto, fib) = (i2o.src(), i2o.dst(), i2o.proto(), i2o.fib());
         let hairpin = if config.external.contains(&to.addr) { flag::HAIRPIN } else { 0 };
         if let Some(mapping) = config.mapping_of_local(from, proto, fib) {
@@ -237,13 +244,13 @@ impl ThreadNat {
             self.check_host(config, from.addr, fib)?;
             let port = if mapping.proto.is_some() { mapping.external.port } else { from.port };
             let outside = Endpoint::new(mapping.external.addr, port);
-            let o2i = Key::new(to, outside, proto, Direction::Out2In, config.outside_fib);
+            let o2i = Key::new(to, outside, proto, Direction::Out2In, outside_fib);
             let session = Session::new(i2o, o2i, flag::STATIC | hairpin, now);
             return self.add(config, &session).map(Some).map_err(refusal);
         }
         self.check_host(config, from.addr, fib)?;
         if let Some(outside) = self.bindings.outside((from, proto, fib)) {
-            let o2i = Key::new(to, outside, proto, Direction::Out2In, config.outside_fib);
+            let o2i = Key::new(to, outside, proto, Direction::Out2In, outside_fib);
             let session = Session::new(i2o, o2i, flag::INDEPENDENT | hairpin, now);
             return self.add(config, &session).map(Some).map_err(refusal);
         }
@@ -258,9 +265,9 @@ impl ThreadNat {
             return Err(Refusal::Ports);
         }
         for address in around {
-            match self.free_port(config, position, *address, to, proto, from.port) {
+            match self.free_port(config, position, *address, (to, outside_fib), proto, from.port) {
                 Some(outside) => {
-                    let o2i = Key::new(to, outside, proto, Direction::Out2In, config.outside_fib);
+                    let o2i = Key::new(to, outside, proto, Direction::Out2In, outside_fib);
                     let flags = hairpin | if independent(*address, proto) { flag::INDEPENDENT } else { 0 };
                     return self.add(config, &Session::new(i2o, o2i, flags, now)).map(Some).map_err(refusal);
                 }
@@ -280,11 +287,10 @@ impl ThreadNat {
         config: &NatConfig,
         position: usize,
         address: PoolAddress,
-        to: Endpoint,
+        (to, fib): (Endpoint, u16),
         proto: u8,
         own: u16,
     ) -> Option<Endpoint> {
-        let fib = config.outside_fib;
         let independent = independent(address, proto);
         let (first, count) = config.ports_of(position);
         let count = u32::from(count.max(1));

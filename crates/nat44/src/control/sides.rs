@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use quiver_graph::IfIndex;
 use quiver_net::Router;
+use quiver_net::ip::FamilyId;
 use quiver_net::neighbor::ProxyRange;
 
 use super::{External, Nat, NatError, enabled};
@@ -22,13 +23,18 @@ impl Nat {
             self.config.external.iter().copied().filter(|a| !own.contains(&Ipv4Addr::from_bits(*a).into())).collect();
         wanted.sort_unstable();
         let mut ranges: Vec<ProxyRange> = Vec::new();
-        let table = self.enabled.map_or(0, |e| e.vrfs.1);
+        let own = self.enabled.map_or(0, |e| e.vrfs.1);
+        let tables = self.outside_users.keys().filter_map(|fib| router.table_of_fib(FamilyId::V4, (*fib).into()));
+        let mut tables: Vec<u32> = std::iter::once(own).chain(tables).collect();
+        tables.sort_unstable();
+        tables.dedup();
         for addr in wanted {
             match ranges.last_mut() {
                 Some(last) if last.last.to_bits().checked_add(1) == Some(addr) => last.last = Ipv4Addr::from_bits(addr),
-                _ => ranges.push(ProxyRange { table, first: Ipv4Addr::from_bits(addr), last: Ipv4Addr::from_bits(addr) }),
+                _ => ranges.push(ProxyRange { table: own, first: Ipv4Addr::from_bits(addr), last: Ipv4Addr::from_bits(addr) }),
             }
         }
+        let ranges = tables.into_iter().flat_map(|table| ranges.iter().map(move |range| ProxyRange { table, ..*range })).collect();
         router.hold_proxy_ranges(ranges);
         for (interface, _) in self.sides.iter().filter(|(_, (side, _))| side.outside) {
             router.hold_proxy_arp(*interface, true);
@@ -74,6 +80,19 @@ impl Nat {
         if let Some((_, mtu)) = before {
             self.mtus.remove(&(mtu, index));
         }
+        let fib_before = self.outside_tables.remove(&index);
+        let fib = router.interfaces.get(index).filter(|_| side.outside).map(|_| router.data.interfaces.fibs(index).0 as u16);
+        for (fib, change) in [(fib_before, -1), (fib, 1)] {
+            let Some(fib) = fib else { continue };
+            let users = self.outside_users.entry(fib).or_default();
+            *users += change;
+            if *users == 0 {
+                self.outside_users.remove(&fib);
+            }
+        }
+        if let Some(fib) = fib {
+            self.outside_tables.insert(index, fib);
+        }
         let now = (side != Side::default()).then(|| (side, router.interfaces.get(index).map_or(u32::MAX, |i| i.mtu4())));
         if let Some((side, mtu)) = now {
             self.sides.insert(index, (side, mtu));
@@ -84,7 +103,7 @@ impl Nat {
         if before != now {
             self.config.set_side(index, side);
         }
-        before != now
+        before != now || fib_before != fib
     }
 
     /// Publishes sides alone: pools and mappings are as they were.
@@ -92,6 +111,9 @@ impl Nat {
         let most = u32::from(u16::MAX);
         self.config.mtu = self.mtus.first().map_or(most, |(mtu, _)| *mtu).min(most) as u16;
         self.config.both = self.both > 0;
+        let own = self.config.outside_fib;
+        self.config.outside_fibs =
+            std::iter::once(own).chain(self.outside_users.keys().copied().filter(|fib| *fib != own)).collect();
         self.parts.config.publish(self.config.clone());
     }
 

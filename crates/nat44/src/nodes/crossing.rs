@@ -1,6 +1,7 @@
 //! Whether packets cross the NAT.
 
 use quiver_graph::Pkt;
+use quiver_net::data::IfTable;
 use quiver_net::ip::{Egress4, Way};
 
 use crate::config::NatConfig;
@@ -12,23 +13,39 @@ pub(super) fn is_both(config: &NatConfig, packet: &Pkt<'_>) -> bool {
     config.both && side().inside && side().outside
 }
 
-/// Whether a packet from inside crosses the NAT: it leaves by an outside interface, or is for the outside of a mapping.
-pub(super) fn goes_out(egress: &Egress4, config: &NatConfig, packet: &Pkt<'_>, key: Key) -> bool {
+/// Where routes and interfaces are looked up.
+#[derive(Clone, Copy)]
+pub(super) struct Ways<'a> {
+    pub egress: &'a Egress4,
+    pub interfaces: &'a IfTable,
+}
+
+/// The FIB in which a packet from inside leaves, where it crosses the NAT: that of the outside interface by which it leaves; the outside's
+/// own one where it is for the outside of a mapping. `None`: it does not cross.
+///
+/// Where its own FIB has no route, those of the outside interfaces are tried.
+pub(super) fn goes_out(ways: Ways<'_>, config: &NatConfig, packet: &Pkt<'_>, key: Key) -> Option<u16> {
     let to = key.dst();
     if config.mapping_of_external(to, key.proto()).is_some_and(|m| !m.identity) {
-        return true;
+        return Some(config.outside_fib);
     }
-    let leaves = |way| matches!(way, Way::Interface(tx) if config.side(tx).outside && tx != packet.rx_if());
-    match egress.find(key.fib().into(), to.addr) {
-        Way::Local => false,
-        _ if config.external.contains(&to.addr) => true,
-        Way::Nowhere => key.fib() != config.outside_fib && leaves(egress.find(config.outside_fib.into(), to.addr)),
+    let leaves = |way| match way {
+        Way::Interface(tx) if config.side(tx).outside && tx != packet.rx_if() => Some(ways.interfaces.fibs(tx).0 as u16),
+        _ => None,
+    };
+    match ways.egress.find(key.fib().into(), to.addr) {
+        Way::Local => None,
+        _ if config.external.contains(&to.addr) => Some(config.outside_fib),
+        Way::Nowhere => {
+            let others = config.outside_fibs.iter().filter(|fib| **fib != key.fib());
+            others.filter_map(|fib| leaves(ways.egress.find((*fib).into(), to.addr))).next()
+        }
         way => leaves(way),
     }
 }
 
 /// Whether a fragment that has come before its first may have to be translated, so that it must wait for the first one's ports.
 /// The key has none.
-pub(super) fn must_wait(egress: &Egress4, config: &NatConfig, packet: &Pkt<'_>, key: Key, outside: bool) -> bool {
-    config.external.contains(&key.dst().addr) || !outside && goes_out(egress, config, packet, key)
+pub(super) fn must_wait(ways: Ways<'_>, config: &NatConfig, packet: &Pkt<'_>, key: Key, outside: bool) -> bool {
+    config.external.contains(&key.dst().addr) || !outside && goes_out(ways, config, packet, key).is_some()
 }

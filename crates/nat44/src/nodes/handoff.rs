@@ -13,7 +13,7 @@ use crate::fragments::{Datagram, Fragments};
 use crate::packet::{Flow, NoFlow};
 use crate::session::{Direction, Key};
 
-use super::crossing::must_wait;
+use super::crossing::{Ways, must_wait};
 use super::translate::is_done;
 
 next_nodes! {
@@ -79,7 +79,8 @@ impl Handoff {
             Ok(flow) => flow,
             Err(NoFlow::EarlyFragment(of)) => {
                 let key = Key::raw(of.addrs, 0, of.proto, direction, fib);
-                let waits = must_wait(&self.egress, config, packet, key, self.outside);
+                let ways = Ways { egress: &self.egress, interfaces: &self.interfaces };
+                let waits = must_wait(ways, config, packet, key, self.outside);
                 return if waits { Owner::Waits(of) } else { Owner::Here };
             }
             // What cannot be told apart is dropped where it is.

@@ -20,7 +20,7 @@ use crate::session::{Direction, Key, flag, tcp, update};
 use crate::table::SessionId;
 use crate::thread::{Refusal, Shared, ThreadNat, lock};
 
-use super::crossing::{goes_out, is_both, must_wait};
+use super::crossing::{Ways, goes_out, is_both, must_wait};
 
 next_nodes! {
     /// Where packets go that no feature follows for, those for an address of ours, and those that cannot go on.
@@ -244,6 +244,10 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
         }
     }
 
+    fn ways(&self) -> Ways<'_> {
+        Ways { egress: &self.egress, interfaces: &self.interfaces }
+    }
+
     /// Everything that is not a plain packet of a known session.
     #[inline(never)]
     fn rest(&mut self, nat: &mut ThreadNat, config: &NatConfig, packet: &mut Pkt<'_>, now: u32) -> (Verdict, Option<Drop>) {
@@ -321,7 +325,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
         let key = Key::raw(packet.head_at::<u64, ADDRS>(), 0, 0, Self::DIRECTION, self.fib(packet));
         if let NoFlow::EarlyFragment(of) = why {
             let key = Key::raw(of.addrs, 0, of.proto, Self::DIRECTION, of.fib);
-            self.waits = must_wait(&self.egress, config, packet, key, OUTSIDE).then_some(of);
+            self.waits = must_wait(self.ways(), config, packet, key, OUTSIDE).then_some(of);
         }
         // What is for the router itself, or does not cross the NAT, is not ours to judge.
         if self.waits.is_none() && matches!(self.without_session(config, packet, key), Outcome::Pass) {
@@ -381,17 +385,17 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
                     _ => Outcome::Drop(Drop::NoTranslation),
                 };
             }
-            if !goes_out(&self.egress, config, packet, key) {
-                return Outcome::Pass;
-            }
+            let Some(outside_fib) = goes_out(self.ways(), config, packet, key) else { return Outcome::Pass };
             if non_syn && config.mapping_of_local(key.src(), key.proto(), key.fib()).is_none_or(|m| !m.identity) {
-                return Outcome::Drop(Drop::NonSyn);
+                // Where no pool has an address for the host, its connections pass from their SYN on.
+                let is_passed = config.forwarding && !config.has_address(key.fib());
+                return if is_passed { Outcome::Pass } else { Outcome::Drop(Drop::NonSyn) };
             }
             let [ttl, _]: [u8; 2] = packet.head_at::<_, 8>();
             if ttl <= 1 {
                 return Outcome::Error(TTL_EXPIRED);
             }
-            nat.begin_in2out(config, position, key, now)
+            nat.begin_in2out(config, position, key, outside_fib, now)
         };
         match begun {
             Ok(Some(id)) => Outcome::Session(id),

@@ -88,6 +88,15 @@ fn a_connection_that_nobody_knows_begins_with_its_syn_only() {
 }
 
 #[test]
+fn connections_that_no_pool_is_for_pass_from_their_syn_on() {
+    let mut bed = Bed::new(0, "nat44 forwarding enable");
+    for flags in [TcpFlags::SYN, TcpFlags::ACK, TcpFlags::FIN | TcpFlags::ACK] {
+        assert_eq!(bed.out(from_inside(5).tcp(40_000, 80, flags)).from(), (HOST, 40_000));
+    }
+    bed.h.assert_buffers_held(0);
+}
+
+#[test]
 fn a_host_keeps_its_port_where_nobody_else_has_it() {
     let mut bed = Bed::usual(0);
     for port in [1024, 4500, 65_535] {

@@ -344,7 +344,7 @@ impl Graph {
             let (node, text, about, severity) = (owner.to_owned(), e.text, e.about, e.severity);
             self.errors[at] = Some(ErrorInfo { node, text, about, severity, declared: e });
             // Names are unique by node and reason; a refusal only means that the directory is full.
-            let _ = self.stats.symlink(&format!("/err/{owner}/{}", e.text), "/node/errors", at as u32);
+            let _ = self.stats.symlink(&format!("/err/{owner}/{}", e.name), "/node/errors", at as u32);
         }
         self.shared.errors.set_len(self.errors.len() as u32);
         base
@@ -413,7 +413,7 @@ impl Graph {
         });
         for (k, e) in entry.spec.errors.iter().enumerate() {
             let at = entry.error_base + k as u32;
-            self.stats.unlink(&format!("/err/{}/{}", entry.spec.name, e.text));
+            self.stats.unlink(&format!("/err/{}/{}", entry.spec.name, e.name));
             self.errors[at as usize] = None;
             let errors = self.shared.errors.clone();
             self.each_row(move |row| errors.clear_index_thread(row, at));

@@ -69,8 +69,10 @@ impl std::fmt::Display for Severity {
 /// One drop reason or counted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorText {
-    /// As `show errors` prints it, and as the statistics segment names it.
+    /// As `show errors` prints it.
     pub text: &'static str,
+    /// As the statistics segment names it: `text`, or the short name that VPP has for it.
+    pub name: &'static str,
     /// What has happened, in a sentence; empty where the declaration says nothing.
     pub about: &'static str,
     /// What it often comes from; empty where the sentence says enough.
@@ -90,7 +92,13 @@ impl ErrorText {
         let (rest, see) = split(comment, " See: ");
         let (rest, check) = split(rest, " Check: ");
         let (about, causes) = split(rest, " Causes: ");
-        Self { text, about, causes, check, see, severity }
+        Self { text, name: text, about, causes, check, see, severity }
+    }
+
+    /// The same under the name that VPP's statistics have.
+    pub const fn named(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
     }
 }
 
@@ -165,7 +173,8 @@ macro_rules! next_nodes {
     };
 }
 
-/// Declares the drop reasons of a node; `info` marks what is counted without being an error. The doc comment of a reason is what
+/// Declares the drop reasons of a node; `info` marks what is counted without being an error, `as "name"` gives the name in the statistics
+/// segment where VPP's is another than the text. The doc comment of a reason is what
 /// the reference says of it, and `explain drop`: [`ErrorText::new`].
 ///
 /// ```
@@ -187,14 +196,14 @@ macro_rules! next_nodes {
 macro_rules! drop_reasons {
     (@severity) => { $crate::Severity::Error };
     (@severity info) => { $crate::Severity::Info };
-    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[doc = $about:literal])* $variant:ident = $text:literal $(($kind:ident))?),+ $(,)? }) => {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[doc = $about:literal])* $variant:ident = $text:literal $(($kind:ident))? $(as $stat:literal)?),+ $(,)? }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u16)]
         $vis enum $name { $($(#[doc = $about])* #[doc = concat!("`", $text, "`")] $variant),+ }
         impl $crate::DropReasons for $name {
             const TEXTS: &'static [$crate::ErrorText] =
-                &[$($crate::ErrorText::new($text, concat!($($about),*), $crate::drop_reasons!(@severity $($kind)?))),+];
+                &[$($crate::ErrorText::new($text, concat!($($about),*), $crate::drop_reasons!(@severity $($kind)?))$(.named($stat))?),+];
             #[inline(always)]
             fn index(self) -> u16 { self as u16 }
         }

@@ -34,7 +34,7 @@ use quiver_command::operation::{OpError, Operation, Outcome};
 use serde_json::value::to_raw_value;
 
 use crate::Router;
-use crate::{arp, fib, icmp, interface, ip, l2, nd, neighbor, pg};
+use crate::{arp, fib, icmp, interface, ip, l2, local, nd, neighbor, pg};
 
 /// Runs an operation for a handler, and has it recorded, as the registry does for commands and JSON clients.
 ///
@@ -81,6 +81,7 @@ pub fn handlers() -> Handlers {
     neighbor::api::add(&mut handlers);
     replace::add(&mut handlers);
     icmp::api::add(&mut handlers);
+    local::api::add(&mut handlers);
     nd::api::add(&mut handlers);
     arp::api::add(&mut handlers);
     l2::api::add(&mut handlers);

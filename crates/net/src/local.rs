@@ -15,6 +15,7 @@
 //! (fragments have been joined), transport checksum verified, and the offset of the upper layer in the aux lane.
 
 pub(crate) mod address;
+pub(crate) mod api;
 pub mod datagram;
 pub(crate) mod header;
 mod limit;

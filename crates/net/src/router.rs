@@ -245,6 +245,7 @@ impl Router {
         for arc in ip::arcs().into_iter().chain(arp::arcs()).chain(local::arcs()).chain([ethernet::arc()]) {
             self.graph.add_arc(arc)?;
         }
+        self.graph.add_features(local::reassembly::features())?;
         Ok(ip::fuse(&mut self.graph)?)
     }
 

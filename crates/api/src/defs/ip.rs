@@ -7,6 +7,7 @@ module! {
     aliases {
     }
     enums {
+        IpReassType "ip_reass_type": u32 { IP_REASS_TYPE_FULL = 0, IP_REASS_TYPE_SHALLOW_VIRTUAL = 1 }
     }
     enumflags {
         IpFlowHashConfig "ip_flow_hash_config": u32 { IP_API_FLOW_HASH_SRC_IP = 1, IP_API_FLOW_HASH_DST_IP = 2, IP_API_FLOW_HASH_SRC_PORT = 4, IP_API_FLOW_HASH_DST_PORT = 8, IP_API_FLOW_HASH_PROTO = 16, IP_API_FLOW_HASH_REVERSE = 32, IP_API_FLOW_HASH_SYMETRIC = 64, IP_API_FLOW_HASH_FLOW_LABEL = 128 }
@@ -67,6 +68,16 @@ module! {
         context IpTableReplaceEndReply "ip_table_replace_end_reply" { retval: i32 }
         client SwInterfaceIp6SetLinkLocalAddress "sw_interface_ip6_set_link_local_address" -> sw_interface_ip6_set_link_local_address_reply { sw_if_index: InterfaceIndex, ip: Ip6Address }
         context SwInterfaceIp6SetLinkLocalAddressReply "sw_interface_ip6_set_link_local_address_reply" { retval: i32 }
+        client IpReassemblySet "ip_reassembly_set" -> ip_reassembly_set_reply { timeout_ms: u32, max_reassemblies: u32, max_reassembly_length: u32, expire_walk_interval_ms: u32, is_ip6: bool, r#type: IpReassType }
+        context IpReassemblySetReply "ip_reassembly_set_reply" { retval: i32 }
+        client IpReassemblyGet "ip_reassembly_get" -> ip_reassembly_get_reply { is_ip6: bool, r#type: IpReassType }
+        context IpReassemblyGetReply "ip_reassembly_get_reply" { retval: i32, timeout_ms: u32, max_reassemblies: u32, max_reassembly_length: u32, expire_walk_interval_ms: u32, is_ip6: bool }
+        client IpReassemblyEnableDisable "ip_reassembly_enable_disable" -> ip_reassembly_enable_disable_reply { sw_if_index: InterfaceIndex, enable_ip4: bool, enable_ip6: bool, r#type: IpReassType }
+        context IpReassemblyEnableDisableReply "ip_reassembly_enable_disable_reply" { retval: i32 }
+        client IpLocalReassEnableDisable "ip_local_reass_enable_disable" -> ip_local_reass_enable_disable_reply { enable_ip4: bool, enable_ip6: bool }
+        context IpLocalReassEnableDisableReply "ip_local_reass_enable_disable_reply" { retval: i32 }
+        client IpLocalReassGet "ip_local_reass_get" -> ip_local_reass_get_reply {  }
+        context IpLocalReassGetReply "ip_local_reass_get_reply" { retval: i32, ip4_is_enabled: bool, ip6_is_enabled: bool }
         client IpPathMtuUpdate "ip_path_mtu_update" -> ip_path_mtu_update_reply { pmtu: IpPathMtu }
         context IpPathMtuUpdateReply "ip_path_mtu_update_reply" { retval: i32 }
         client IpPathMtuGet "ip_path_mtu_get" -> ip_path_mtu_get_reply => ip_path_mtu_details { cursor: u32 }

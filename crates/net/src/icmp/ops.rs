@@ -1,25 +1,24 @@
 //! Packets for the router itself: who takes them, reassembly, and the limit of ICMP errors.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 mod configuration;
 pub mod ping;
+pub mod reassembly;
 
 use crate::Router;
 use crate::fib::ops::Family;
 use crate::icmp::RateLimit;
-use crate::local::reassembly::Limits;
 use quiver_command::grammar::Args;
 use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View};
-use quiver_command::request::{Execute, Request as _};
+use quiver_command::request::Execute;
 use quiver_command::{commands, request};
 use serde::{Deserialize, Serialize};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<ShowLocal>().declare::<ShowUdpPorts>().declare::<ShowRateLimit>().declare::<SetRateLimit>();
-    registry.declare::<ShowReassembly>().declare::<SetReassembly>();
+    reassembly::register(registry);
     configuration::register(registry);
     ping::register(registry);
 }
@@ -275,177 +274,11 @@ impl Execute<Router> for SetRateLimit {
     }
 }
 
-/// Incomplete datagrams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ShowReassembly {
-    /// Which family.
-    pub family: Family,
-    /// Each datagram too.
-    #[serde(default)]
-    pub details: bool,
-}
-
-commands! {
-    read ShowReassembly "ip_reassembly_show" {
-        /// Shows incomplete IPv4 datagrams for the router, and their limits.
-        ["show ip4-full-reassembly"] { details: bool = "details" } => { family: Family::Ip4, details },
-        /// Shows incomplete IPv6 datagrams for the router, and their limits.
-        ["show ip6-full-reassembly"] { details: bool = "details" } => { family: Family::Ip6, details },
-    }
-}
-
-/// An incomplete datagram.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Datagram {
-    /// Thread that holds it.
-    pub thread: usize,
-    /// Source.
-    pub src: std::net::IpAddr,
-    /// Destination.
-    pub dst: std::net::IpAddr,
-    /// Identification.
-    pub id: u32,
-    /// Protocol (IPv4).
-    pub protocol: Option<u8>,
-    /// Fragments that have come.
-    pub fragments: u32,
-    /// Bytes that have come.
-    pub bytes: u32,
-    /// Seconds since its first fragment came.
-    pub age: f64,
-}
-
-/// Answer of [`ShowReassembly`].
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Reassemblies {
-    /// Which family.
-    pub family: Family,
-    /// Incomplete datagrams of all workers.
-    pub count: u32,
-    /// Fragments that they consist of.
-    pub fragments: u32,
-    /// Their buffers, kB.
-    pub kilobytes: u32,
-    /// Datagrams that a worker holds at most.
-    pub max_reassemblies: u32,
-    /// Datagrams of one source that a worker holds at most.
-    pub max_per_source: u32,
-    /// Fragments of a datagram at most.
-    pub max_reassembly_length: u32,
-    /// Buffers that a worker's datagrams occupy at most, kB.
-    pub max_memory_kb: u32,
-    /// Time that a datagram has, ms.
-    pub timeout_ms: u64,
-    /// Each, where it was asked for.
-    pub datagrams: Vec<Datagram>,
-}
-
-impl Execute<Router> for ShowReassembly {
-    type Reply = Reassemblies;
-
-    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Reassemblies>, OpError> {
-        let Self { family, details } = self;
-        let limits = router.reassembly_limits(family.into());
-        let mut reply = Reassemblies {
-            family,
-            count: 0,
-            fragments: 0,
-            kilobytes: 0,
-            max_reassemblies: limits.datagrams,
-            max_per_source: limits.per_source,
-            max_reassembly_length: limits.fragments,
-            max_memory_kb: limits.kilobytes,
-            timeout_ms: limits.timeout.as_millis() as u64,
-            datagrams: Vec::new(),
-        };
-        for (thread, totals, held) in router.reassembly(family.into()) {
-            reply.count += totals.datagrams;
-            reply.fragments += totals.fragments;
-            reply.kilobytes += totals.kilobytes;
-            let datagram = |h: crate::local::reassembly::Held| Datagram {
-                thread,
-                src: h.name.src,
-                dst: h.name.dst,
-                id: h.name.id,
-                protocol: h.name.protocol,
-                fragments: h.fragments,
-                bytes: h.bytes,
-                age: h.age as f64 / 1e9,
-            };
-            reply.datagrams.extend(held.into_iter().filter(|_| details).map(datagram));
-        }
-        Ok(Outcome::Done(reply))
-    }
-}
-
-impl Text for Reassemblies {
-    fn text(&self, out: &mut String, _view: &View) {
-        let name = self.family.name().to_uppercase();
-        let rule = "---------------------";
-        let _ = writeln!(out, "{rule}\n{name} reassembly status\n{rule}");
-        for d in &self.datagrams {
-            let _ = write!(out, "thread {}: {} -> {}, id 0x{:04x}", d.thread, d.src, d.dst, d.id);
-            let _ = d.protocol.map(|p| write!(out, ", protocol {}", quiver_wire::ipv4::IpProtocol(p)));
-            let _ = writeln!(out, ", {} fragments, {} bytes, age {:.1} s", d.fragments, d.bytes, d.age);
-        }
-        let _ = writeln!(out, "Current full {name} reassemblies count: {}", self.count);
-        let _ = writeln!(out, "Current fragments held: {} in {} kB", self.fragments, self.kilobytes);
-        let what = "Maximum configured";
-        let _ = writeln!(out, "{what} concurrent full {name} reassemblies per worker-thread: {}", self.max_reassemblies);
-        let _ = writeln!(out, "{what} amount of fragments per full {name} reassembly: {}", self.max_reassembly_length);
-        let _ = writeln!(out, "{what} memory of full {name} reassemblies per worker-thread: {} kB", self.max_memory_kb);
-        let _ = writeln!(out, "{what} full {name} reassemblies of one source per worker-thread: {}", self.max_per_source);
-        let _ = writeln!(out, "{what} full {name} reassembly timeout: {}ms", self.timeout_ms);
-    }
-}
-
-request! {
-    /// Limits the reassembly of IPv4 or IPv6 datagrams, per worker.
-    pub change SetReassembly "ip_reassembly_set" [
-        "set ip4-full-reassembly" { family: Family::Ip4 },
-        "set ip6-full-reassembly" { family: Family::Ip6 },
-    ] {
-        /// Which family.
-        pub family: Family = "",
-        /// Time that a datagram has, ms.
-        pub timeout_ms: Option<u32> = "timeout <ms>" range(1..=3_600_000),
-        /// Datagrams of a worker.
-        pub max_reassemblies: Option<u32> = "max-reassemblies <n>" range(1..=1_000_000),
-        /// Datagrams of one source of a worker.
-        pub max_per_source: Option<u32> = "max-per-source <n>" range(1..=1_000_000),
-        /// Fragments of a datagram.
-        pub max_reassembly_length: Option<u32> = "max-reassembly-length <n>" range(1..=8192),
-        /// Buffers of a worker's datagrams, kB.
-        pub max_memory_kb: Option<u32> = "max-memory <kB>" range(2..=16_000_000),
-    }
-}
-
-impl Execute<Router> for SetReassembly {
-    type Reply = ();
-
-    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        let given = [self.timeout_ms, self.max_reassemblies, self.max_per_source, self.max_reassembly_length, self.max_memory_kb];
-        if given.iter().all(Option::is_none) {
-            return Err(Self::incomplete("timeout, max-reassemblies, max-per-source, max-reassembly-length or max-memory"));
-        }
-        let mut limits: Limits = router.reassembly_limits(self.family.into());
-        limits.timeout = self.timeout_ms.map_or(limits.timeout, |ms| Duration::from_millis(ms.into()));
-        limits.datagrams = self.max_reassemblies.unwrap_or(limits.datagrams);
-        limits.per_source = self.max_per_source.unwrap_or(limits.per_source);
-        limits.fragments = self.max_reassembly_length.unwrap_or(limits.fragments);
-        limits.kilobytes = self.max_memory_kb.unwrap_or(limits.kilobytes);
-        router.set_reassembly_limits(self.family.into(), limits);
-        Ok(Outcome::Done(()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::ip::FamilyId;
     use crate::ops::testing::{error, run};
-    use crate::testing::{Harness, host_mac, router_mac};
-    use quiver_wire::build::Packet;
+    use crate::testing::Harness;
 
     #[test]
     fn protocols_and_ports_are_shown_with_their_nodes() {
@@ -488,42 +321,6 @@ mod tests {
             ("set ip icmp-rate-limit total 0", "total"),
             ("set ip icmp-rate-limit burst 0", "burst"),
             ("set ip icmp-rate-limit fast", "fast"),
-        ] {
-            let error = error(&mut h.router, line);
-            assert!(error.contains(expected) && !error.contains('\n'), "{line}: {error}");
-        }
-    }
-
-    #[test]
-    fn incomplete_datagrams_and_their_limits_are_shown() {
-        let mut h = Harness::new();
-        let x0 = h.interface(0);
-        h.router.add_address(x0, "10.0.0.1".parse().unwrap(), 24).unwrap();
-        let packet = Packet::ethernet(host_mac(0), router_mac(0)).ipv4([10, 0, 0, 2], [10, 0, 0, 1]).fragment(0x4d2, 0, true);
-        h.inject(x0, &packet.next(17).payload(&[0; 64]).build());
-        h.run();
-        assert_eq!(run(&mut h.router, "set ip4-full-reassembly timeout 1000 max-reassemblies 5"), "");
-        assert_eq!(run(&mut h.router, "set ip4-full-reassembly max-reassembly-length 9 max-memory 100"), "");
-        assert_eq!(
-            run(&mut h.router, "show ip4-full-reassembly details"),
-            "---------------------\n\
-             IP4 reassembly status\n\
-             ---------------------\n\
-             thread 0: 10.0.0.2 -> 10.0.0.1, id 0x04d2, protocol UDP, 1 fragments, 64 bytes, age 0.0 s\n\
-             Current full IP4 reassemblies count: 1\n\
-             Current fragments held: 1 in 2 kB\n\
-             Maximum configured concurrent full IP4 reassemblies per worker-thread: 5\n\
-             Maximum configured amount of fragments per full IP4 reassembly: 9\n\
-             Maximum configured memory of full IP4 reassemblies per worker-thread: 100 kB\n\
-             Maximum configured full IP4 reassemblies of one source per worker-thread: 256\n\
-             Maximum configured full IP4 reassembly timeout: 1000ms\n"
-        );
-        assert!(run(&mut h.router, "show ip6-full-reassembly").ends_with("timeout: 60000ms\n"));
-        for (line, expected) in [
-            ("set ip6-full-reassembly", "timeout"),
-            ("set ip6-full-reassembly timeout 0", "timeout"),
-            ("set ip6-full-reassembly max-reassemblies x", "max-reassemblies"),
-            ("show ip6-full-reassembly now", "now"),
         ] {
             let error = error(&mut h.router, line);
             assert!(error.contains(expected) && !error.contains('\n'), "{line}: {error}");

@@ -1,4 +1,4 @@
-//! Reassembly of datagrams for this router (RFC 791, 1122, 8200, 5722, 6946, 7112).
+//! Reassembly of datagrams for this router, and as features of an interface (RFC 791, 1122, 8200, 5722, 6946, 7112).
 //!
 //! ```text
 //!  worker 1   ip4-local-full-reassembly ──┐            ┌══► ip4-local-reassembly-input  worker 1 ──► ip4-local
@@ -10,36 +10,74 @@
 //! them; every fragment goes there over that worker's bounded ring, also from itself, so that there is one way and no lock.
 //! The input node behind the ring owns the incomplete datagrams, lets them expire, and gives all buffers back when it goes.
 //!
+//! Two features of the arcs `ip4-unicast` and `ip6-unicast` use the same worker and ring; the aux lane says whose a fragment is. With
+//! `ip4-full-reassembly-feature` the packets that go through are joined; with `ip4-sv-reassembly-feature` (shallow virtual) later fragments
+//! wait for the first one. What became of a fragment comes back to the feature's node in its aux lane, which drops it, or sends it on along
+//! the arc.
+//!
 //! Limits: each worker holds a bounded number of datagrams in all and of one source, of fragments to each, and of bytes in all.
 //! A source that has its share gives up its own oldest datagram; where all is full, whoever has most gives up its oldest. A source
 //! is an IPv4 address or an IPv6 /64 on an interface, in one of some groups ([`crate::owner`]). A worker that leaves gives its fragments to those that stay. While the set of workers changes, fragments
 //! of one datagram may be sent to two; they expire.
 
 mod datagram;
+mod handoff;
 mod input;
+mod reasons;
 mod ring;
+mod shallow;
 mod table;
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use quiver_graph::{MakeCx, NoNext, Node, NodeCx, NodeId, NodeSpec, Pkt, Snapshot, Verdict, drop_reasons};
+use quiver_graph::{ArcPoint, FeatureSpec, MakeCx, NodeId, NodeSpec};
 
 pub(super) use self::datagram::Reassembled;
+use self::handoff::{Feature, Handoff, Local};
 use self::input::ReassemblyInput;
-use self::ring::{Peers, Rings};
+use self::reasons::Place;
+use self::ring::Rings;
 use super::header::{node_name, trace};
 use crate::Router;
 use crate::ip::FamilyId;
 
+pub use self::shallow::Waiting;
 pub use self::table::{DatagramName, Held, Totals};
 
 /// Name of the node that takes fragments, after `ip4-` or `ip6-`.
 pub(super) const NODE: &str = "local-full-reassembly";
 const INPUT: &str = "local-reassembly-input";
+
+/// How an interface's fragments are treated on their way through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Through {
+    /// Joined.
+    Full,
+    /// Kept back until the first one has come.
+    Shallow,
+}
+
+/// The feature's node.
+pub const fn feature_node(family: FamilyId, through: Through) -> &'static str {
+    match (family, through) {
+        (FamilyId::V4, Through::Full) => "ip4-full-reassembly-feature",
+        (FamilyId::V4, Through::Shallow) => "ip4-sv-reassembly-feature",
+        (FamilyId::V6, Through::Full) => "ip6-full-reassembly-feature",
+        (FamilyId::V6, Through::Shallow) => "ip6-sv-reassembly-feature",
+    }
+}
+
+/// The arc that the features stand on.
+pub const fn feature_arc(family: FamilyId) -> &'static str {
+    match family {
+        FamilyId::V4 => "ip4-unicast",
+        FamilyId::V6 => "ip6-unicast",
+    }
+}
 
 /// Bounds of reassembly, per worker. Changes take effect at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +102,11 @@ impl Limits {
             FamilyId::V6 => 60,
         });
         Self { timeout, datagrams: 1024, per_source: 256, fragments: 256, kilobytes: 8192 }
+    }
+
+    /// Those of shallow reassembly at start. VPP lets 3 fragments wait, for 100 ms; a first fragment that took another path needs longer.
+    pub const fn default_shallow() -> Self {
+        Self { timeout: Duration::from_secs(1), datagrams: 1024, per_source: 256, fragments: 16, kilobytes: 8192 }
     }
 }
 
@@ -112,14 +155,19 @@ impl SharedLimits {
 /// The module's state on the main thread, by family.
 struct State {
     limits: [Arc<SharedLimits>; 2],
+    shallow: [Arc<SharedLimits>; 2],
     rings: [Arc<Rings>; 2],
+    /// Whether packets for the router itself are joined.
+    local: [Arc<AtomicBool>; 2],
 }
 
 /// Makes the state that nodes are made from.
 pub(super) fn prepare(router: &mut Router) {
     router.add_part(State {
         limits: [FamilyId::V4, FamilyId::V6].map(|f| Arc::new(SharedLimits::new(Limits::default_of(f)))),
+        shallow: [(); 2].map(|()| Arc::new(SharedLimits::new(Limits::default_shallow()))),
         rings: [Arc::new(Rings::new()), Arc::new(Rings::new())],
+        local: [(); 2].map(|()| Arc::new(AtomicBool::new(true))),
     });
 }
 
@@ -134,6 +182,48 @@ impl Router {
         if let Some(state) = self.part::<State>() {
             state.limits[family as usize].set(limits);
         }
+    }
+
+    /// Bounds of shallow reassembly.
+    pub fn shallow_limits(&self, family: FamilyId) -> Limits {
+        self.part::<State>().map_or(Limits::default_shallow(), |s| s.shallow[family as usize].get())
+    }
+
+    /// Other bounds, as soon as the next fragment comes.
+    pub fn set_shallow_limits(&mut self, family: FamilyId, limits: Limits) {
+        if let Some(state) = self.part::<State>() {
+            state.shallow[family as usize].set(limits);
+        }
+    }
+
+    /// Whether packets for the router itself are put together; they are from the start.
+    pub fn joins_local(&self, family: FamilyId) -> bool {
+        self.part::<State>().is_none_or(|s| s.local[family as usize].load(Ordering::Relaxed))
+    }
+
+    /// Puts packets for the router itself together, or drops their fragments.
+    pub fn set_joins_local(&mut self, family: FamilyId, on: bool) {
+        if let Some(state) = self.part::<State>() {
+            state.local[family as usize].store(on, Ordering::Relaxed);
+        }
+    }
+
+    /// Datagrams of shallow reassembly, by thread.
+    pub fn shallow_reassembly(&mut self, family: FamilyId) -> Vec<(usize, Totals, Vec<Waiting>)> {
+        let Some(node) = self.graph.node(&node_name(family, INPUT)) else { return Vec::new() };
+        match family {
+            FamilyId::V4 => self.waiting::<crate::ip::V4>(node),
+            FamilyId::V6 => self.waiting::<crate::ip::V6>(node),
+        }
+    }
+
+    fn waiting<F: Reassembled>(&mut self, node: NodeId) -> Vec<(usize, Totals, Vec<Waiting>)> {
+        let threads = self.graph.fleet().threads();
+        let one = |thread| {
+            let answer = self.graph.input::<ReassemblyInput<F>, _>(node, thread, |n| n.show_shallow())?;
+            Some((thread, answer.0, answer.1))
+        };
+        threads.into_iter().filter_map(one).collect()
     }
 
     /// Incomplete datagrams, by thread, and what has become of fragments so far.
@@ -155,62 +245,12 @@ impl Router {
     }
 }
 
-drop_reasons! {
-    /// Why fragments are dropped before they are looked at, and how many came.
-    pub enum HandoffDrop {
-        /// The queue to the thread that puts packets together is full.
-        Congestion = "congestion drop",
-        /// The headers in front of the fragment header do not add up.
-        Malformed = "malformed packets",
-        /// A fragment for the router arrived.
-        Received = "fragments received" (info),
-    }
-}
-
-/// The node that hands fragments to the worker that joins them.
-#[derive(Clone)]
-struct Handoff<F> {
-    thread: usize,
-    peers: Snapshot<Peers>,
-    hasher: RandomState,
-    family: PhantomData<F>,
-}
-
-/// Slot of `ip4-local`.
-const TO_LOCAL: Verdict = Verdict::slot(1);
-
-impl<F: Reassembled> Node for Handoff<F> {
-    type Next = NoNext;
-    type Drop = HandoffDrop;
-    const CONSUMES: bool = true;
-
-    fn start(&mut self, thread: usize) {
-        self.thread = thread;
-    }
-
-    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
-        self.peers.refresh();
-    }
-
-    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
-        cx.count(HandoffDrop::Received, 1);
-        let Some(name) = F::name(&packet) else { return packet.drop(HandoffDrop::Malformed) };
-        if name.is_atomic {
-            // RFC 6946: on its own, whatever other fragments of the same name there may be.
-            return if F::strip_atomic(&mut packet) { TO_LOCAL } else { packet.drop(HandoffDrop::Malformed) };
-        }
-        let (packet, verdict) = packet.take();
-        if let Err(packet) = self.peers.get().send(self.thread, self.hasher.hash_one(name.key), packet) {
-            cx.drop_packet(packet, HandoffDrop::Congestion);
-        }
-        verdict
-    }
-}
-
 /// The nodes of one family.
 pub(super) fn nodes<F: Reassembled>(router: &Router) -> Vec<NodeSpec> {
     let Some(state) = router.part::<State>() else { return Vec::new() };
-    let (rings, limits) = (state.rings[F::ID as usize].clone(), state.limits[F::ID as usize].clone());
+    let family = F::ID as usize;
+    let rings = state.rings[family].clone();
+    let limits = [state.limits[family].clone(), state.shallow[family].clone()];
     let (peers, hasher) = (rings.peers(), RandomState::new());
     let same = hasher.clone();
     let handoff = Handoff::<F> { thread: 0, peers, hasher, family: PhantomData };
@@ -218,8 +258,31 @@ pub(super) fn nodes<F: Reassembled>(router: &Router) -> Vec<NodeSpec> {
     let input =
         move |cx: &MakeCx| ReassemblyInput::<F>::new(cx.thread, &rings, same.clone(), limits.clone(), clock.clone(), data.clone());
     let name = |rest: &str| node_name(F::ID, rest);
-    vec![
-        NodeSpec::node(name(NODE), handoff).with_next(name("local")).traced(trace::<F>),
-        NodeSpec::input(name(INPUT), input).with_next(name("local")).with_next(name("icmp-error")),
-    ]
+    let feature = |through, place| {
+        let arc = ArcPoint::new();
+        let node = Feature { handoff: handoff.clone(), arc: arc.clone(), place };
+        let spec = NodeSpec::node(feature_node(F::ID, through), node).with_next(name("lookup"));
+        spec.on_arc(feature_arc(F::ID), arc).traced(trace::<F>)
+    };
+    let features = [feature(Through::Full, Place::Full), feature(Through::Shallow, Place::Shallow)];
+    let input = NodeSpec::input(name(INPUT), input).with_next(name("local")).with_next(name("icmp-error"));
+    let input = [Through::Full, Through::Shallow].iter().fold(input, |spec, t| spec.with_next(feature_node(F::ID, *t)));
+    let local = Local { handoff, on: state.local[family].clone() };
+    let mut nodes = vec![NodeSpec::node(name(NODE), local).with_next(name("local")).traced(trace::<F>), input];
+    nodes.extend(features);
+    nodes
+}
+
+/// The features. NAT comes behind them: it finds the ports that it translates in a whole packet, or in a first fragment that comes first.
+pub(crate) fn features() -> Vec<FeatureSpec> {
+    let nat = ["nat44-ed-out2in-handoff", "nat44-ed-out2in", "nat44-ed-in2out-handoff", "nat44-ed-in2out"];
+    let mut features = Vec::new();
+    for family in [FamilyId::V4, FamilyId::V6] {
+        for through in [Through::Full, Through::Shallow] {
+            let before = if family == FamilyId::V4 { nat.to_vec() } else { Vec::new() };
+            let node = feature_node(family, through).into();
+            features.push(FeatureSpec { arc: feature_arc(family), node, before, after: Vec::new() });
+        }
+    }
+    features
 }

@@ -4,8 +4,10 @@ use quiver_command::configuration::{Configuration, Stage, whole};
 use quiver_command::document::Shape;
 use quiver_command::operation::Registry;
 
-use super::{FAMILIES, SetRateLimit, SetReassembly};
+use super::reassembly::{SetLocal, SetReassembly, SetShallow};
+use super::{FAMILIES, SetRateLimit};
 use crate::Router;
+use crate::fib::ops::Family;
 use crate::icmp::RateLimit;
 use crate::local::reassembly::Limits;
 
@@ -14,7 +16,9 @@ pub(super) fn register(registry: &mut Registry<Router>) {
     registry
         .configuration(Stage::System, |_| whole(limits))
         .shapes(Stage::System, LIMITS)
-        .covers(&["icmp_rate_limit_set", "ip_reassembly_set"]);
+        .covers(&["icmp_rate_limit_set", "ip_reassembly_set", "ip_shallow_reassembly_set", "ip_local_reassembly_set"])
+        // Features of an interface, which it says.
+        .covers(&["interface_reassembly_set"]);
 }
 
 fn limits(router: &Router, out: &mut Configuration<Router>) {
@@ -56,7 +60,36 @@ fn limits(router: &Router, out: &mut Configuration<Router>) {
             };
             out.push(&differing).undo(&all(&usual)).replaced_by(&all(&limits));
         }
+        shallow(router, family, out);
+        if !router.joins_local(family.into()) {
+            out.push(&SetLocal { family, on: false }).undo(&SetLocal { family, on: true });
+        }
     }
+}
+
+fn shallow(router: &Router, family: Family, out: &mut Configuration<Router>) {
+    let (limits, usual) = (router.shallow_limits(family.into()), Limits::default_shallow());
+    if limits == usual {
+        return;
+    }
+    let milliseconds = |limits: &Limits| u32::try_from(limits.timeout.as_millis()).unwrap_or(u32::MAX);
+    let all = |limits: &Limits| SetShallow {
+        family,
+        timeout_ms: Some(milliseconds(limits)),
+        max_reassemblies: Some(limits.datagrams),
+        max_per_source: Some(limits.per_source),
+        max_reassembly_length: Some(limits.fragments),
+        max_memory_kb: Some(limits.kilobytes),
+    };
+    let differing = SetShallow {
+        family,
+        timeout_ms: (limits.timeout != usual.timeout).then(|| milliseconds(&limits)),
+        max_reassemblies: (limits.datagrams != usual.datagrams).then_some(limits.datagrams),
+        max_per_source: (limits.per_source != usual.per_source).then_some(limits.per_source),
+        max_reassembly_length: (limits.fragments != usual.fragments).then_some(limits.fragments),
+        max_memory_kb: (limits.kilobytes != usual.kilobytes).then_some(limits.kilobytes),
+    };
+    out.push(&differing).undo(&all(&usual)).replaced_by(&all(&limits));
 }
 
 /// Limits by family.
@@ -65,6 +98,11 @@ const LIMITS: &[Shape] = &[
         .doc("ICMP errors that are sent at most, by family."),
     Shape::new("reassembly/{family}", r#"{"*":"*"}"#, "ip_reassembly_set", r#"{"family":"{family}","*":"*"}"#)
         .doc("Limits of reassembly, by family."),
+    Shape::new("shallow_reassembly/{family}", r#"{"*":"*"}"#, "ip_shallow_reassembly_set", r#"{"family":"{family}","*":"*"}"#)
+        .doc("Limits of shallow reassembly, by family."),
+    Shape::new("local_reassembly/{family}", r#""{on}""#, "ip_local_reassembly_set", r#"{"family":"{family}","on":"{on}"}"#)
+        .doc("Whether fragmented packets for the router itself are put together, by family.")
+        .types(&[("on", r#"{"type":"boolean"}"#)]),
 ];
 
 #[cfg(test)]
@@ -80,8 +118,10 @@ mod tests {
             "set ip icmp-rate-limit ip6 total unlimited per-worker 50 burst 7
              set ip icmp-rate-limit total 9 ip4
              set ip4-full-reassembly timeout 1000 max-reassemblies 5 max-per-source 6
-             set ip6-full-reassembly max-reassembly-length 9 max-memory 100",
-            &["show ip icmp-rate-limit", "show ip4-full-reassembly", "show ip6-full-reassembly"],
+             set ip6-full-reassembly max-reassembly-length 9 max-memory 100
+             set ip6-sv-reassembly timeout 70 max-reassembly-length 9 max-memory 100
+             set ip local-reassembly ip6 off",
+            &["show ip icmp-rate-limit", "show ip4-full-reassembly", "show ip6-full-reassembly", "show ip6-sv-reassembly"],
         );
     }
 }

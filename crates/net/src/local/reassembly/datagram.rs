@@ -53,6 +53,8 @@ pub(in crate::local) trait Reassembled: LocalFamily {
     const MAX_PAYLOAD: u16;
     /// ICMP error about a datagram whose parts did not all come in time.
     const TIMED_OUT: u32;
+    /// The same about one that would have gone through the router; 0: none is sent.
+    const TIMED_OUT_THROUGH: u32;
 
     /// Reads a fragment's headers; `None` where they are malformed, or it is no fragment. The packet has been trimmed.
     fn name(packet: &Pkt<'_>) -> Option<Name<Self::Key>>;
@@ -85,6 +87,8 @@ impl Reassembled for V4 {
     // The smallest header leaves so much of what a total length can say.
     const MAX_PAYLOAD: u16 = u16::MAX - 20;
     const TIMED_OUT: u32 = icmp_aux(11, 1, 0);
+    // RFC 792 speaks of hosts.
+    const TIMED_OUT_THROUGH: u32 = 0;
 
     fn name(packet: &Pkt<'_>) -> Option<Name<Self::Key>> {
         let header: Ipv4Header = packet.head();
@@ -161,6 +165,7 @@ impl Reassembled for V6 {
     type Key = (u128, u128, u32);
     const MAX_PAYLOAD: u16 = u16::MAX;
     const TIMED_OUT: u32 = icmp_aux(3, 1, 0);
+    const TIMED_OUT_THROUGH: u32 = Self::TIMED_OUT;
 
     fn name(packet: &Pkt<'_>) -> Option<Name<Self::Key>> {
         let header: Ipv6Header = packet.head();

@@ -5,48 +5,22 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use quiver_graph::clock::Clock;
-use quiver_graph::{Idle, InputNode, NoNext, NodeCx, Packet, Snapshot, Verdict, drop_reasons};
+use quiver_graph::{Idle, InputNode, NoNext, NodeCx, Packet, Snapshot, Verdict};
 use quiver_wire::fragment::ReassemblyError;
 
 use super::datagram::{Name, Reassembled};
+use super::reasons::{Back, Drop, Place};
 use super::ring::{Inbox, Peers, Rings};
+use super::shallow::{Passed, Shallow, Waiting};
 use super::table::{BUFFER_KB, GivenUp, Held, Outcome, Part, Table, Totals};
 use super::{Limits, SharedLimits};
 use crate::DataPlane;
 use crate::owner::Owner;
 
-drop_reasons! {
-    /// Why fragments are dropped, and what came of the others.
-    pub enum Drop {
-        /// A fragment overlaps another one; the whole packet is dropped.
-        Overlap = "duplicate/overlapping fragments",
-        /// More packets are being put together than the limit allows.
-        ///
-        /// Causes: many fragmented packets at a time, or an attack with first fragments only.
-        /// Check: `show ip4-full-reassembly` for the limit; find the senders by a capture of drops.
-        /// See: `show ip4-full-reassembly`, `set ip4-full-reassembly`.
-        Limit = "drops due to concurrent reassemblies limit",
-        /// More packets of one source are being put together than the limit allows.
-        SourceLimit = "drops due to reassemblies limit of one source",
-        /// The packet is cut into more fragments than the limit allows.
-        TooMany = "fragment chain too long (drop)",
-        /// A fragment's offset and length do not add up.
-        Malformed = "malformed packets",
-        /// The other fragments of the packet did not arrive in time.
-        ///
-        /// Causes: fragments get lost on the way, often by a firewall that passes first fragments only.
-        /// Check: `show ip4-full-reassembly`; avoid fragments by a smaller MTU at the sender.
-        /// See: `show ip4-full-reassembly`, `set ip4-full-reassembly`.
-        Timeout = "fragments dropped due to reassembly timeout",
-        /// A packet was put together.
-        Success = "successful reassemblies" (info),
-        /// A fragment became part of a packet.
-        Reassembled = "fragments reassembled" (info),
-    }
-}
-
 const TO_LOCAL: Verdict = Verdict::slot(1);
 const TO_ICMP_ERROR: Verdict = Verdict::slot(2);
+const TO_FULL: Verdict = Verdict::slot(3);
+const TO_SHALLOW: Verdict = Verdict::slot(4);
 /// Datagrams that one turn lets expire at most.
 const EXPIRE_MAX: usize = 64;
 
@@ -84,11 +58,33 @@ pub(super) struct ReassemblyInput<F: Reassembled> {
     peers: Snapshot<Peers>,
     /// The one by which fragments are handed over.
     hasher: RandomState,
-    limits: Arc<SharedLimits>,
+    limits: [Arc<SharedLimits>; 2],
     clock: Arc<Clock>,
     data: DataPlane,
     table: Table<(u64, F::Key), u32>,
+    shallow: Shallow<(u64, F::Key)>,
     packets: Slab,
+}
+
+/// In the scope of a key: a packet for the router itself and one on its way through are never parts of each other.
+const THROUGH: u64 = 1 << 63;
+
+/// Gives a packet back to whoever gave it: to be dropped, or to go on.
+fn give_back(cx: &mut NodeCx<'_>, mut packet: Packet, back: Back) {
+    let mut view = cx.view(&mut packet);
+    let to = match Place::of(view.aux()) {
+        Place::Full => TO_FULL,
+        Place::Shallow => TO_SHALLOW,
+        Place::Local => {
+            view.set_aux(0);
+            return match back {
+                Back::Drop(reason) => cx.drop_packet(packet, reason),
+                _ => cx.emit(TO_LOCAL, packet),
+            };
+        }
+    };
+    view.set_aux(back.aux());
+    cx.emit(to, packet);
 }
 
 impl<F: Reassembled> ReassemblyInput<F> {
@@ -96,12 +92,17 @@ impl<F: Reassembled> ReassemblyInput<F> {
         thread: usize,
         rings: &Arc<Rings>,
         hasher: RandomState,
-        limits: Arc<SharedLimits>,
+        limits: [Arc<SharedLimits>; 2],
         clock: Arc<Clock>,
         data: DataPlane,
     ) -> Self {
-        let inbox = Inbox::new(thread, rings);
-        Self { inbox, peers: rings.peers(), hasher, limits, clock, data, table: Table::new(), packets: Slab::default() }
+        let (inbox, shallow) = (Inbox::new(thread, rings), Shallow::default());
+        Self { inbox, peers: rings.peers(), hasher, limits, clock, data, table: Table::new(), shallow, packets: Slab::default() }
+    }
+
+    /// Datagrams of which the first fragment is waited for or known, and fragments that wait.
+    pub fn show_shallow(&mut self) -> (Totals, Vec<Waiting>) {
+        (self.shallow.totals(), self.shallow.show(self.clock.timer_now(), |(_, key)| F::show(key)))
     }
 
     /// What is held now.
@@ -112,7 +113,7 @@ impl<F: Reassembled> ReassemblyInput<F> {
     fn drop_all(&mut self, cx: &mut NodeCx<'_>, parts: Vec<u32>, reason: Drop) {
         for tag in parts {
             if let Some(packet) = self.packets.take(tag) {
-                cx.drop_packet(packet, reason);
+                give_back(cx, packet, Back::Drop(reason));
             }
         }
     }
@@ -120,7 +121,7 @@ impl<F: Reassembled> ReassemblyInput<F> {
     /// Drops a fragment, or answers it with an ICMP error where there is one for the case.
     fn refuse(cx: &mut NodeCx<'_>, mut packet: Packet, aux: u32, reason: Drop) {
         if aux == 0 {
-            return cx.drop_packet(packet, reason);
+            return give_back(cx, packet, Back::Drop(reason));
         }
         cx.view(&mut packet).set_aux(aux);
         cx.emit(TO_ICMP_ERROR, packet);
@@ -129,17 +130,27 @@ impl<F: Reassembled> ReassemblyInput<F> {
     fn arrived(&mut self, cx: &mut NodeCx<'_>, mut packet: Packet, now: u64) {
         let view = cx.view(&mut packet);
         let (Some(name), kilobytes) = (F::name(&view), BUFFER_KB * (1 + view.total_len() as u32 / 2048)) else {
-            return cx.drop_packet(packet, Drop::Malformed);
+            return give_back(cx, packet, Back::Drop(Drop::Malformed));
         };
-        let key = (F::scope(&view, &self.data.interfaces.get(view.rx_if())), name.key);
+        let place = Place::of(view.aux());
+        let scope = F::scope(&view, &self.data.interfaces.get(view.rx_if()));
+        let owner = Owner::of(view.rx_if(), F::address(F::addresses(&view).0));
+        if place == Place::Shallow {
+            return self.arrived_shallow(cx, packet, (scope, name.key), name.offset == 0, owner, kilobytes, now);
+        }
+        let key = (if place == Place::Full { scope | THROUGH } else { scope }, name.key);
         let has_all = name.offset != 0 || F::has_all_headers(&view);
         if !has_all {
             // RFC 7112, 5: parameter problem, code 3.
             let aux = crate::ip::icmp_aux(crate::local::header::PROBLEM6, 3, 0);
             return Self::refuse(cx, packet, aux, Drop::Malformed);
         }
-        let limits = self.limits.get();
-        let owner = Owner::of(view.rx_if(), F::address(F::addresses(&view).0));
+        let limits = self.limits[0].get();
+        if limits.datagrams == 0 {
+            return give_back(cx, packet, Back::Drop(Drop::Limit));
+        }
+        // What has had its time does not become whole by what comes later in the same turn.
+        self.expire(cx, now);
         self.make_room(cx, &limits, &key, owner, kilobytes);
         let Name { offset, len, more, congestion, .. } = name;
         let tag = self.packets.put(packet);
@@ -149,16 +160,64 @@ impl<F: Reassembled> ReassemblyInput<F> {
             Outcome::Complete { parts, len, congestion } => self.complete(cx, &parts, len, congestion),
             Outcome::Rejected { part, reason, condemned } => {
                 let (reason, aux) = match reason {
-                    ReassemblyError::Duplicate | ReassemblyError::Overlap | ReassemblyError::EndMismatch => (Drop::Overlap, 0),
+                    ReassemblyError::Duplicate => (Drop::Duplicate, 0),
+                    ReassemblyError::Overlap | ReassemblyError::EndMismatch => (Drop::Overlap, 0),
                     ReassemblyError::TooMany => (Drop::TooMany, 0),
-                    ReassemblyError::BadLength => (Drop::Malformed, if more { F::bad_length() } else { 0 }),
+                    // RFC 8200, 4.5 asks for an error where the length is no multiple of 8; nothing at all is silently dropped.
+                    ReassemblyError::BadLength => (Drop::BadLength, if more && len > 0 { F::bad_length() } else { 0 }),
                     ReassemblyError::TooLong => (Drop::Malformed, F::too_long(&name)),
                 };
                 if let Some(packet) = self.packets.take(part) {
                     Self::refuse(cx, packet, aux, reason);
                 }
-                self.drop_all(cx, condemned, reason);
+                self.drop_all(cx, condemned, Drop::Condemned);
             }
+        }
+    }
+
+    /// A fragment of which only the first matters: it goes on as soon as that one is known.
+    #[allow(clippy::too_many_arguments, reason = "what was read of the packet, once")]
+    fn arrived_shallow(
+        &mut self,
+        cx: &mut NodeCx<'_>,
+        packet: Packet,
+        key: (u64, F::Key),
+        is_first: bool,
+        owner: Owner,
+        kilobytes: u32,
+        now: u64,
+    ) {
+        let limits = self.limits[1].get();
+        if limits.datagrams == 0 {
+            return give_back(cx, packet, Back::Drop(Drop::Limit));
+        }
+        self.expire_shallow(cx, now);
+        for (gone, reason) in self.shallow.make_room(&limits, &key, owner, kilobytes) {
+            self.drop_all(cx, gone, reason);
+        }
+        match self.shallow.arrived(key, owner, now, is_first) {
+            Passed::On(waiting) => {
+                // The first comes first: whoever remembers it is ready for the others.
+                give_back(cx, packet, Back::Pass);
+                for tag in waiting {
+                    if let Some(packet) = self.packets.take(tag) {
+                        give_back(cx, packet, Back::Pass);
+                    }
+                }
+            }
+            Passed::Full => give_back(cx, packet, Back::Drop(Drop::TooMany)),
+            Passed::Wait => {
+                let tag = self.packets.put(packet);
+                self.shallow.wait(&key, tag, kilobytes);
+            }
+        }
+    }
+
+    fn expire_shallow(&mut self, cx: &mut NodeCx<'_>, now: u64) {
+        let timeout = nanoseconds(&self.limits[1].get());
+        for _ in 0..EXPIRE_MAX {
+            let Some(gone) = self.shallow.pop_expired(now, timeout) else { return };
+            self.drop_all(cx, gone, Drop::Timeout);
         }
     }
 
@@ -203,11 +262,13 @@ impl<F: Reassembled> ReassemblyInput<F> {
         let mut view = cx.view(&mut packet);
         let header_len = F::name(&view).map_or(0, |name| name.header_len);
         if !F::finish(&mut view, header_len, len.into(), congestion) {
-            return cx.drop_packet(packet, Drop::Malformed);
+            return give_back(cx, packet, Back::Drop(Drop::Internal));
         }
-        cx.count(Drop::Success, 1);
-        cx.count(Drop::Reassembled, parts.len() as u64);
-        cx.emit(TO_LOCAL, packet);
+        if Place::of(view.aux()) == Place::Local {
+            cx.count(Drop::Success, 1);
+            cx.count(Drop::Reassembled, parts.len() as u64);
+        }
+        give_back(cx, packet, Back::Joined(parts.len() as u16));
     }
 
     fn expire(&mut self, cx: &mut NodeCx<'_>, now: u64) {
@@ -217,8 +278,10 @@ impl<F: Reassembled> ReassemblyInput<F> {
                 return;
             }
             let Some(GivenUp { mut parts, has_first }) = self.table.pop_oldest() else { return };
-            if has_first && let Some(packet) = self.packets.take(parts.remove(0)) {
-                Self::refuse(cx, packet, F::TIMED_OUT, Drop::Timeout);
+            if has_first && let Some(mut packet) = self.packets.take(parts.remove(0)) {
+                let here = Place::of(cx.view(&mut packet).aux()) == Place::Local;
+                let aux = if here { F::TIMED_OUT } else { F::TIMED_OUT_THROUGH };
+                Self::refuse(cx, packet, aux, Drop::Timeout);
             }
             self.drop_all(cx, parts, Drop::Timeout);
         }
@@ -252,12 +315,19 @@ impl<F: Reassembled> ReassemblyInput<F> {
         if !self.table.is_empty() {
             self.expire(cx, self.clock.timer_now());
         }
+        if !self.shallow.is_empty() {
+            self.expire_shallow(cx, self.clock.timer_now());
+        }
         n
     }
 
     fn timeout(&self) -> u64 {
-        self.limits.get().timeout.as_nanos().try_into().unwrap_or(u64::MAX)
+        nanoseconds(&self.limits[0].get())
     }
+}
+
+fn nanoseconds(limits: &Limits) -> u64 {
+    limits.timeout.as_nanos().try_into().unwrap_or(u64::MAX)
 }
 
 impl<F: Reassembled> InputNode for ReassemblyInput<F> {
@@ -266,7 +336,11 @@ impl<F: Reassembled> InputNode for ReassemblyInput<F> {
 
     fn idle(&self) -> bool {
         // In most turns there is nothing, and then this is all that they pay.
-        self.inbox.is_quiet() && self.peers.is_current() && self.table.is_empty() && !self.peers.get().has_orphans()
+        self.inbox.is_quiet()
+            && self.peers.is_current()
+            && self.table.is_empty()
+            && self.shallow.is_empty()
+            && !self.peers.get().has_orphans()
     }
 
     fn poll(&mut self, cx: &mut NodeCx<'_>) -> usize {
@@ -282,8 +356,11 @@ impl<F: Reassembled> InputNode for ReassemblyInput<F> {
         }
         // Timer time may run ahead of the worker's; what counts is how long it is until then.
         let (timeout, timer) = (self.timeout(), self.clock.timer_now());
-        let left = |started: u64| started.saturating_add(timeout).saturating_sub(timer);
-        Idle::Sleep { until: self.table.oldest().map(|started| now.saturating_add(left(started))) }
+        let left = |started: u64, timeout: u64| now.saturating_add(started.saturating_add(timeout).saturating_sub(timer));
+        let whole = self.table.oldest().map(|started| left(started, timeout));
+        let shallow = nanoseconds(&self.limits[1].get());
+        let shallow = self.shallow.oldest().map(|started| left(started, shallow));
+        Idle::Sleep { until: whole.into_iter().chain(shallow).min() }
     }
 
     fn event_fds(&self, fds: &mut Vec<RawFd>) {
@@ -291,9 +368,12 @@ impl<F: Reassembled> InputNode for ReassemblyInput<F> {
     }
 
     fn release(&mut self, cx: &mut NodeCx<'_>) {
-        let Self { inbox, hasher, table, packets, .. } = self;
+        let Self { inbox, hasher, table, shallow, packets, .. } = self;
         inbox.retire(|peers| {
             let mut held: Vec<Packet> = std::iter::from_fn(|| inbox.next()).collect();
+            while let Some(gone) = shallow.pop_expired(u64::MAX, 0) {
+                held.extend(gone.into_iter().filter_map(|tag| packets.take(tag)));
+            }
             while let Some(GivenUp { parts, .. }) = table.pop_oldest() {
                 held.extend(parts.into_iter().filter_map(|tag| packets.take(tag)));
             }

@@ -130,6 +130,7 @@ mod tests {
             "bond_member_remove",
             "bridge_domain_delete",
             "interface_delete",
+            "interface_reassembly_set",
             "l2fib_del",
             "lcp_default_netns_clear",
             "lcp_delete",

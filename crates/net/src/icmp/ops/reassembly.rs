@@ -26,7 +26,16 @@ pub(super) fn register(registry: &mut Registry<Router>) {
     registry.messages(&[
         ("set interface reassembly", &["ip_reassembly_enable_disable"]),
         ("set ip local-reassembly", &["ip_local_reass_enable_disable"]),
+        ("set ip4-full-reassembly", &["ip_reassembly_set"]),
+        ("set ip6-full-reassembly", &["ip_reassembly_set"]),
+        ("set ip4-sv-reassembly", &["ip_reassembly_set"]),
+        ("set ip6-sv-reassembly", &["ip_reassembly_set"]),
+        ("show ip4-full-reassembly", &["ip_reassembly_get"]),
+        ("show ip6-full-reassembly", &["ip_reassembly_get"]),
+        ("show ip4-sv-reassembly", &["ip_reassembly_get"]),
+        ("show ip6-sv-reassembly", &["ip_reassembly_get"]),
     ]);
+    registry.messages_without_command(&["ip_local_reass_get"]);
 }
 
 /// Incomplete datagrams.

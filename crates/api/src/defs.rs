@@ -17,6 +17,7 @@ mod fib_types;
 mod interface;
 mod interface_types;
 mod ip;
+mod ip6_dad;
 mod ip6_nd;
 mod ip_neighbor;
 mod ip_types;
@@ -28,6 +29,7 @@ mod nat44_ed;
 mod nat_types;
 mod pg;
 mod ping;
+mod punt;
 mod tapv2;
 mod tracedump;
 mod vlib;
@@ -46,6 +48,7 @@ pub use interface_types::*;
 pub use ip::*;
 pub use ip_neighbor::*;
 pub use ip_types::*;
+pub use ip6_dad::*;
 pub use ip6_nd::*;
 pub use l2::*;
 pub use lcp::*;
@@ -55,6 +58,7 @@ pub use nat_types::*;
 pub use nat44_ed::*;
 pub use pg::*;
 pub use ping::*;
+pub use punt::*;
 pub use tapv2::*;
 pub use tracedump::*;
 pub use vlib::*;
@@ -76,6 +80,7 @@ pub(crate) static MODULES: &[&Module] = &[
     ip(),
     ip_neighbor(),
     ip6_nd(),
+    ip6_dad(),
     arp(),
     l2(),
     memif(),
@@ -84,6 +89,7 @@ pub(crate) static MODULES: &[&Module] = &[
     tapv2(),
     pg(),
     ping(),
+    punt(),
     tracedump(),
     nat_types(),
     nat44_ed(),

@@ -34,7 +34,7 @@ use quiver_command::operation::{OpError, Operation, Outcome};
 use serde_json::value::to_raw_value;
 
 use crate::Router;
-use crate::{arp, fib, icmp, interface, ip, l2, local, nd, neighbor, pg};
+use crate::{arp, fib, icmp, interface, ip, l2, local, nd, neighbor, pg, punt};
 
 /// Runs an operation for a handler, and has it recorded, as the registry does for commands and JSON clients.
 ///
@@ -86,5 +86,6 @@ pub fn handlers() -> Handlers {
     arp::api::add(&mut handlers);
     l2::api::add(&mut handlers);
     pg::api::add(&mut handlers);
+    punt::api::add(&mut handlers);
     handlers
 }

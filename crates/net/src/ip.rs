@@ -17,7 +17,7 @@ use quiver_graph::{ArcPoint, ArcSpec, End, Graph, GraphError, NodeSpec, Then, Tr
 
 use crate::ethernet::EthernetInput;
 use crate::{Router, trace};
-use ends::{Ip4Multicast, Ip4Null, Ip6LinkLocal, Ip6Multicast, Ip6Null, IpDrop, IpPunt};
+use ends::{Ip4Multicast, Ip4Null, Ip6LinkLocal, Ip6Multicast, Ip6Null, IpDrop};
 use lookup::{LookupIn, RunCounter, Tables};
 
 mod address;
@@ -88,7 +88,6 @@ fn family_nodes<F: crate::fib::Select + InputFamily + RewriteFamily>(router: &Ro
         NodeSpec::node(format!("lookup-{prefix}-dst"), LookupIn { tables, count: routes }).traced(trace::ip(F::ID)),
         rewrite_node::<F>(router),
         NodeSpec::node(name("drop"), IpDrop).traced(trace::ip(F::ID)),
-        NodeSpec::node(name("punt"), IpPunt).traced(trace::ip(F::ID)),
     ]
 }
 

@@ -33,6 +33,7 @@ pub mod ops;
 mod owner;
 pub mod pg;
 mod plugin;
+pub mod punt;
 pub mod restart;
 mod router;
 pub mod rss;

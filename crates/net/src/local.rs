@@ -3,7 +3,7 @@
 //! ```text
 //!   lookup ──► ip4-receive ──┬── by protocol ──► ip4-icmp-input, ip4-udp-lookup, …
 //!                │           ├── fragments ────► ip4-local-full-reassembly ══ring══► ip4-local-reassembly-input
-//!        [ arc ip4-local ]   └── unknown ──────► ip4-icmp-error                                │
+//!        [ arc ip4-local ]   └── unknown ──────► ip4-icmp-error, ip4-punt                      │
 //!                └─► ip4-local ◄───────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -42,6 +42,7 @@ use self::receive::Receive;
 use self::table::SlotTable;
 use self::udp::UdpLookup;
 use crate::ip::{Family as _, FamilyId, V4, V6};
+use crate::punt::tables::NODES;
 use crate::{NetError, Router};
 
 /// Why a protocol, port or type could not be taken.
@@ -354,6 +355,7 @@ fn family_nodes<F: Reassembled + crate::fib::Select>(router: &Router) -> Vec<Nod
         let arc = ArcPoint::new();
         let node = Receive::<F> {
             protocols: takers.protocols[at].clone(),
+            punts: router.punt_tables(F::ID),
             interfaces: router.data.interfaces.clone(),
             readers: F::tables(router.fib()).published.snapshot(),
             load_balances: router.data.load_balances.clone(),
@@ -361,11 +363,13 @@ fn family_nodes<F: Reassembled + crate::fib::Select>(router: &Router) -> Vec<Nod
             family: PhantomData,
         };
         let spec = NodeSpec::node(name(rest), node).with_next(name(reassembly::NODE)).with_next(name("icmp-error"));
+        let spec = NODES.iter().fold(spec, |spec, node| spec.with_next(name(node)));
         let spec = spec.traced(trace::<F>);
         nodes.push(if at == 0 { spec.on_arc(arc_name(F::ID), arc) } else { spec });
     }
-    let node = UdpLookup::<F> { ports: takers.ports.clone(), family: PhantomData };
-    nodes.push(NodeSpec::node(name(UDP), node).with_next(name("icmp-error")).traced(trace::<F>));
+    let node = UdpLookup::<F> { ports: takers.ports.clone(), punts: router.punt_tables(F::ID), family: PhantomData };
+    let spec = NodeSpec::node(name(UDP), node).with_next(name("icmp-error"));
+    nodes.push(NODES.iter().fold(spec, |spec, node| spec.with_next(name(node))).traced(trace::<F>));
     nodes.extend(reassembly::nodes::<F>(router));
     nodes
 }

@@ -13,7 +13,7 @@ use quiver_command::operation::{OpError, Outcome, Registry, retval};
 use quiver_graph::GraphError;
 
 use crate::Router;
-use crate::{fib, group, icmp, interface, ip, l2, nd, neighbor, pg, rss};
+use crate::{fib, group, icmp, interface, ip, l2, nd, neighbor, pg, punt, rss};
 
 /// Declares the operations and commands of all subjects of this crate.
 pub fn register(registry: &mut Registry<Router>) {
@@ -27,6 +27,7 @@ pub fn register(registry: &mut Registry<Router>) {
     icmp::ops::register(registry);
     rss::ops::register(registry);
     pg::ops::register(registry);
+    punt::ops::register(registry);
 }
 
 /// A graph's refusal as an operation's error.

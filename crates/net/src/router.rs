@@ -25,7 +25,7 @@ use crate::nd::Nd;
 use crate::neighbor::Neighbors;
 use crate::restart::Subject;
 use crate::workers::WorkerListener;
-use crate::{arp, ethernet, fib, frag, group, icmp, interface, ip, l2, local, nd, neighbor, pg, rss};
+use crate::{arp, ethernet, fib, frag, group, icmp, interface, ip, l2, local, nd, neighbor, pg, punt, rss};
 
 /// What a router is made of at start.
 #[derive(Clone, Debug, Default)]
@@ -208,6 +208,7 @@ impl Router {
         rss::prepare(&mut router);
         local::prepare(&mut router)?;
         icmp::prepare(&mut router);
+        punt::prepare(&mut router);
         router.add_nodes()?;
         local::init(&mut router)?;
         router.create_local0();
@@ -232,6 +233,7 @@ impl Router {
         nodes.extend(icmp::nodes(self));
         nodes.extend(frag::nodes(self));
         nodes.extend(pg::nodes(self));
+        nodes.extend(punt::nodes(self));
         nodes.extend(ip::nodes(self));
         nodes.extend(neighbor::nodes(self));
         nodes.extend(arp::nodes(self));

@@ -19,6 +19,8 @@ module! {
         IpTable "ip_table" { table_id: u32, is_ip6: bool, name: Text<64> }
         IpRoute "ip_route" { table_id: u32, stats_index: u32, prefix: Prefix, n_paths: u8, paths: Vec<FibPath> = n_paths }
         IpRouteV2 "ip_route_v2" { table_id: u32, stats_index: u32, prefix: Prefix, n_paths: u8, src: u8, paths: Vec<FibPath> = n_paths }
+        PuntRedirect "punt_redirect" { rx_sw_if_index: InterfaceIndex, tx_sw_if_index: InterfaceIndex, nh: Address }
+        PuntRedirectV2 "punt_redirect_v2" { rx_sw_if_index: InterfaceIndex => "4294967295", af: AddressFamily, n_paths: u32, paths: Vec<FibPath> = n_paths }
         IpPathMtu "ip_path_mtu" { client_index: u32, context: u32, table_id: u32, nh: Address, path_mtu: u16 }
     }
     messages {
@@ -58,6 +60,14 @@ module! {
         context IpUnnumberedDetails "ip_unnumbered_details" { sw_if_index: InterfaceIndex, ip_sw_if_index: InterfaceIndex }
         client IpDump "ip_dump" => ip_details { is_ipv6: bool }
         context IpDetails "ip_details" { sw_if_index: InterfaceIndex, is_ipv6: bool }
+        client IpPuntRedirect "ip_punt_redirect" -> ip_punt_redirect_reply { punt: PuntRedirect, is_add: bool => "true" }
+        context IpPuntRedirectReply "ip_punt_redirect_reply" { retval: i32 }
+        client IpPuntRedirectDump "ip_punt_redirect_dump" => ip_punt_redirect_details { sw_if_index: InterfaceIndex, is_ipv6: bool }
+        context IpPuntRedirectDetails "ip_punt_redirect_details" { punt: PuntRedirect }
+        client AddDelIpPuntRedirectV2 "add_del_ip_punt_redirect_v2" -> add_del_ip_punt_redirect_v2_reply { is_add: bool => "true", punt: PuntRedirectV2 }
+        context AddDelIpPuntRedirectV2Reply "add_del_ip_punt_redirect_v2_reply" { retval: i32 }
+        client IpPuntRedirectV2Dump "ip_punt_redirect_v2_dump" => ip_punt_redirect_v2_details { sw_if_index: InterfaceIndex, af: AddressFamily }
+        context IpPuntRedirectV2Details "ip_punt_redirect_v2_details" { punt: PuntRedirectV2 }
         client SwInterfaceIp6EnableDisable "sw_interface_ip6_enable_disable" -> sw_interface_ip6_enable_disable_reply { sw_if_index: InterfaceIndex, enable: bool }
         context SwInterfaceIp6EnableDisableReply "sw_interface_ip6_enable_disable_reply" { retval: i32 }
         client SwInterfaceIp6GetLinkLocalAddress "sw_interface_ip6_get_link_local_address" -> sw_interface_ip6_get_link_local_address_reply { sw_if_index: InterfaceIndex }

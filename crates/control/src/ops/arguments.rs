@@ -16,6 +16,14 @@ const NEIGHBOR: &[Argument] = &[
     ("[flush]", "", "Forgets all neighbors of the interface instead: operation `ip_neighbor_flush`"),
 ];
 
+const REDIRECT: &[Argument] = &[
+    ("[add|del]", "remove", "`add` unless given, in place of another redirect of the interface; `del` needs no path"),
+    ("rx <if>|all", "rx", "Interface that packets came in on; `all`: any that has no redirect of its own"),
+    ("via [<next-hop>]", "paths[].next_hop", "Neighbour; without it the one with the packet's own destination"),
+    ("<tx-if>", "paths[].interface", "Interface that packets leave by"),
+    ("[via ...]", "paths[]", "Further paths, over which packets spread by their addresses"),
+];
+
 const ROUTES: &[Argument] = &[
     ("[summary]", "summary", "Only how many routes there are, by length"),
     ("[table <id>]", "table", "One table, 0 to 4294967295; all where absent"),
@@ -131,6 +139,8 @@ pub const ARGUMENTS: &[(&str, &[Argument])] = &[
             ("[via ...]", "paths[]", "Further paths"),
         ],
     ),
+    ("ip punt redirect", REDIRECT),
+    ("ip6 punt redirect", REDIRECT),
     (
         "ip6 nd",
         &[
@@ -341,6 +351,7 @@ pub const ARGUMENTS: &[(&str, &[Argument])] = &[
         &[
             ("enable|disable", "", "Whether addresses are checked before they are used; `transmits` is 0 where they are not"),
             ("[transmits <n>]", "transmits", "How often it is asked; 1 to 10, 1 unless given"),
+            ("[delay <seconds>]", "delay_ms", "Time between two questions and after the last; 0.1 to 10 seconds, 1 unless given"),
         ],
     ),
     (
@@ -351,6 +362,15 @@ pub const ARGUMENTS: &[(&str, &[Argument])] = &[
             ("[level <level>]", "level", "Least important level that is logged: `emerg` to `debug`, or `disabled`"),
             ("[syslog-level <level>]", "", "Accepted, without effect: there is one log"),
             ("[kmsg-level <level>]", "", "Accepted, without effect: there is one log"),
+        ],
+    ),
+    (
+        "set punt",
+        &[
+            ("[ip4|ipv4|ip6|ipv6]", "family", "Family; IPv4 unless given"),
+            ("[udp|tcp]", "protocol", "Upper layer; UDP unless given"),
+            ("[del]", "remove", "Ends it"),
+            ("all|<port>", "port", "Port, 0 to 65535; `all`: all ports, each of which can be punted by itself too"),
         ],
     ),
     ("set node function", &[("<node>", "node", "Node"), ("<variant>", "variant", "Instruction set, as `show node` lists them")]),

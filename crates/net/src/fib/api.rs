@@ -95,7 +95,7 @@ fn change(router: &mut Router, add: bool, multipath: bool, table: u32, prefix: &
 }
 
 /// A path as the router has it.
-fn decode(router: &Router, six: bool, path: &FibPath) -> Result<Path, OpError> {
+pub(crate) fn decode(router: &Router, six: bool, path: &FibPath) -> Result<Path, OpError> {
     let hop = match path.r#type {
         FibPathType::FIB_API_PATH_TYPE_NORMAL => normal(router, six, path)?,
         FibPathType::FIB_API_PATH_TYPE_LOCAL => Hop::Receive,
@@ -229,7 +229,7 @@ fn source_number(source: Source) -> u8 {
     }
 }
 
-fn encode_path(six: bool, path: &Path) -> FibPath {
+pub(crate) fn encode_path(six: bool, path: &Path) -> FibPath {
     let proto = match path.next_hop().map_or(six, |address| address.is_ipv6()) {
         true => FibPathNhProto::FIB_API_PATH_NH_PROTO_IP6,
         false => FibPathNhProto::FIB_API_PATH_NH_PROTO_IP4,

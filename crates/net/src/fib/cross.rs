@@ -14,7 +14,7 @@ const NEXT_HOP: &str = "2001:db8::2";
 fn scene() -> (Harness, IfIndex, IfIndex) {
     let mut h = Harness::new();
     // Addresses can be used at once.
-    h.router.set_dad_config(crate::nd::DadConfig { transmits: 0 });
+    h.router.set_dad_config(crate::nd::DadConfig { transmits: 0, ..Default::default() });
     let (x0, x1) = (h.interface(0), h.interface(1));
     h.router.add_address(x0, "10.0.0.1".parse().unwrap(), 24).unwrap();
     h.router.add_address(x1, "2001:db8::1".parse().unwrap(), 64).unwrap();

@@ -74,11 +74,17 @@ impl Router {
     /// # Errors
     /// No such interface, an address that no host has, no room.
     pub fn hold_next_hop(&mut self, interface: IfIndex, address: IpAddr) -> Result<u32, FibError> {
-        let family = FamilyId::of(&address);
-        let path = vec![Path::neighbor(interface, address)];
+        self.hold_paths(FamilyId::of(&address), vec![Path::neighbor(interface, address)])
+    }
+
+    /// The same for several paths, none of which leads to another table.
+    ///
+    /// # Errors
+    /// As [`hold_next_hop`](Self::hold_next_hop).
+    pub(crate) fn hold_paths(&mut self, family: FamilyId, paths: Vec<Path>) -> Result<u32, FibError> {
         self.with_fib(|fib, env| {
-            // The neighbour's own route has the same list. Table 0 is always there, and of a single path no table matters.
-            let lb = by_family!(family, F => fib.obtain::<F>(env, 0, Source::Adjacency, path))?;
+            // The neighbour's own route has the same list. Table 0 is always there, and of such paths no table matters.
+            let lb = by_family!(family, F => fib.obtain::<F>(env, 0, Source::Adjacency, paths))?;
             if let Some(list) = fib.lists.get_mut(lb) {
                 list.refs += 1;
             }

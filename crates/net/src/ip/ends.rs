@@ -1,4 +1,4 @@
-//! Where packets end that no route carries on: `ip4-drop`, `ip4-punt`, `ip4-null`, multicast, link-local; and their like
+//! Where packets end that no route carries on: `ip4-drop`, `ip4-null`, multicast, link-local; and their like
 //! for IPv6.
 
 use quiver_graph::{NoDrops, Node, NodeCx, Pkt, Verdict, drop_reasons, next_nodes};
@@ -67,35 +67,6 @@ impl Node for IpDrop {
             _ => RouteDrop::NoRoute,
         };
         packet.drop(reason)
-    }
-}
-
-drop_reasons! {
-    /// Why packets are handed to the host.
-    pub enum PuntReason {
-        /// The route says to hand the packet to the host (`via punt`).
-        ByRoute = "punted by a route" (info),
-    }
-}
-
-next_nodes! {
-    /// Where packets for the host go.
-    pub enum PuntNext { Punt = "error-punt" }
-}
-
-/// `ip4-punt`, `ip6-punt`.
-#[derive(Clone)]
-pub(super) struct IpPunt;
-
-impl Node for IpPunt {
-    type Next = PuntNext;
-    type Drop = PuntReason;
-
-    #[inline(always)]
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
-        let code = packet.drop_code(PuntReason::ByRoute);
-        packet.set_aux(code);
-        PuntNext::Punt.into()
     }
 }
 

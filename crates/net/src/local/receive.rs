@@ -15,6 +15,7 @@ use super::table::SlotTable;
 use crate::data::IfTable;
 use crate::fib::{Class, LbTable};
 use crate::ip::{Family, FamilyId, icmp_aux};
+use crate::punt::tables::PuntTables;
 
 drop_reasons! {
     /// Why packets for this router are dropped.
@@ -66,11 +67,14 @@ drop_reasons! {
 pub(super) const TO_REASSEMBLY: Verdict = Verdict::slot(1);
 /// See [`TO_REASSEMBLY`].
 pub(super) const TO_ICMP_ERROR: Verdict = Verdict::slot(2);
+/// Slot of the first node of [`Punted`](crate::punt::tables::Punted); see [`TO_REASSEMBLY`].
+const PUNT: u16 = 3;
 
 /// The node.
 #[derive(Clone)]
 pub(super) struct Receive<F: Family> {
     pub protocols: SlotTable,
+    pub punts: PuntTables,
     pub interfaces: IfTable,
     pub readers: Snapshot<Vec<Option<F::Reader>>>,
     pub load_balances: LbTable,
@@ -115,7 +119,7 @@ impl<F: LocalFamily> Node for Receive<F> {
         }
         let slot = self.protocols.get(protocol.0.into());
         if slot == 0 {
-            return unknown::<F>(cx, packet, pointer);
+            return unknown::<F>(cx, packet, &self.punts, (protocol, offset, pointer));
         }
         packet.set_aux(offset.into());
         Verdict::slot(slot)
@@ -168,7 +172,17 @@ impl<F: LocalFamily> Receive<F> {
 
 /// RFC 1122, 3.2.2.1 and RFC 8200, 4.
 #[cold]
-fn unknown<F: LocalFamily>(cx: &mut NodeCx<'_>, mut packet: Pkt<'_>, pointer: u16) -> Verdict {
+fn unknown<F: LocalFamily>(
+    cx: &mut NodeCx<'_>,
+    mut packet: Pkt<'_>,
+    punts: &PuntTables,
+    (protocol, offset, pointer): (IpProtocol, u16, u16),
+) -> Verdict {
+    let upper = packet.bytes().get(usize::from(offset)..).unwrap_or_default();
+    if let Some(punt) = punts.unknown(protocol, upper).verdict(PUNT) {
+        packet.set_aux(offset.into());
+        return punt;
+    }
     let (_, dst) = F::addresses(&packet);
     if F::is_group(dst) {
         return packet.drop(Drop::UnknownProtocol);

@@ -9,6 +9,7 @@ use quiver_wire::udp::UdpHeader;
 use super::header::LocalFamily;
 use super::table::SlotTable;
 use crate::ip::{FamilyId, icmp_aux};
+use crate::punt::tables::{L4, PuntTables};
 
 drop_reasons! {
     /// Why UDP datagrams are dropped.
@@ -27,11 +28,14 @@ drop_reasons! {
 
 /// Slot of `ip4-icmp-error`.
 const TO_ICMP_ERROR: Verdict = Verdict::slot(1);
+/// Slot of the first node of [`Punted`](crate::punt::tables::Punted).
+const PUNT: u16 = 2;
 
 /// The node. Datagrams come in whole and checked, the offset of the UDP header in the aux lane; it stays there.
 #[derive(Clone)]
 pub(super) struct UdpLookup<F> {
     pub ports: SlotTable,
+    pub punts: PuntTables,
     pub family: PhantomData<F>,
 }
 
@@ -45,6 +49,9 @@ impl<F: LocalFamily> Node for UdpLookup<F> {
         let slot = udp.map_or(0, |udp| self.ports.get(udp.dst_port.get()));
         if slot != 0 {
             return Verdict::slot(slot);
+        }
+        if let Some(punt) = udp.and_then(|udp| self.punts.port(L4::Udp, udp.dst_port.get()).verdict(PUNT)) {
+            return punt;
         }
         if F::is_group(F::addresses(&packet).1) || packet.has(flags::LINK_MULTICAST) {
             return packet.drop(Drop::NoListener);

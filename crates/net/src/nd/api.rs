@@ -1,20 +1,76 @@
 //! `ip6_nd`: router advertisements.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use quiver_api::defs::*;
 use quiver_command::operation::{OpError, retval};
 use quiver_wire::Ipv6Prefix;
 
-use crate::api::{ALL, Details, Handlers, from_address, index_of, prefix};
-use crate::nd::ops::ra_error;
-use crate::nd::{INFINITE, PrefixConfig, RaConfig};
+use crate::api::{ALL, Clients, Details, Flow, Handlers, from_address, index_of, perform, prefix};
+use crate::nd::ops::{SetDad, TRANSMITS_MAX, delay_of, ra_error};
+use crate::nd::{AddressState, DadConfig, INFINITE, PrefixConfig, RaConfig};
 use crate::{IfIndex, Router};
 
 pub(crate) fn add(handlers: &mut Handlers) {
     handlers.act::<SwInterfaceIp6ndRaConfig, SwInterfaceIp6ndRaConfigReply>(configure);
     handlers.act::<SwInterfaceIp6ndRaPrefix, SwInterfaceIp6ndRaPrefixReply>(set_prefix);
     handlers.dump::<SwInterfaceIp6ndRaDump>(dump);
+    handlers.act::<Ip6DadEnableDisable, Ip6DadEnableDisableReply>(set_dad);
+    handlers.dump::<Ip6DadDump>(|router, _, send| {
+        let DadConfig { transmits, delay_ms } = router.dad_config();
+        // What is off has the usual number, as in VPP.
+        let dad_transmits = if transmits == 0 { DadConfig::default().transmits } else { transmits };
+        let dad_retransmit_delay = f64::from(delay_ms) / 1e3;
+        send(&Ip6DadDetails { enabled: transmits > 0, dad_transmits, dad_retransmit_delay });
+    });
+    handlers.call::<WantIp6DadEvents>(|call, m| {
+        let client = call.client;
+        let want = |clients: &mut Clients| clients.want::<Ip6DadEvent>(client, m.enable_disable, m.pid);
+        let retval = call.router.part_mut::<Clients>().map_or(retval::INVALID_REGISTRATION, want);
+        call.send(&WantIp6DadEventsReply { retval });
+        Flow::Done
+    });
+    handlers.reads::<WantIp6DadEvents>();
+}
+
+/// 0 leaves a number as it is.
+fn set_dad(router: &mut Router, m: Ip6DadEnableDisable) -> Result<(), OpError> {
+    let DadConfig { transmits, delay_ms } = router.dad_config();
+    let transmits = match m.dad_transmits {
+        _ if !m.enable => 0,
+        0 => transmits.max(1),
+        n => n,
+    };
+    if transmits > TRANSMITS_MAX {
+        return Err(out_of_range("dad_transmits", transmits.into()));
+    }
+    let delay_ms = match m.dad_retransmit_delay {
+        seconds if seconds == 0.0 || !m.enable => delay_ms,
+        seconds => delay_of(seconds).ok_or_else(|| {
+            OpError::new(retval::INVALID_VALUE_2, format!("{seconds} is out of range")).key("dad_retransmit_delay")
+        })?,
+    };
+    perform::<SetDad>(router, SetDad { transmits, delay_ms }).map(drop)
+}
+
+/// Tells clients how far the check of an address has come: `sent` questions have been asked.
+pub(super) fn tell_dad(router: &mut Router, interface: IfIndex, own: Ipv6Addr, state: AddressState, sent: u8) {
+    let state = match state {
+        AddressState::Tentative => Ip6DadState::IP6_DAD_STATE_TENTATIVE,
+        AddressState::Preferred => Ip6DadState::IP6_DAD_STATE_PREFERRED,
+        AddressState::Duplicate => Ip6DadState::IP6_DAD_STATE_DUPLICATE,
+    };
+    let dad_transmits = router.dad_config().transmits;
+    let Some(clients) = router.part_mut::<Clients>() else { return };
+    clients.tell_wanting(|client_index, pid| Ip6DadEvent {
+        client_index,
+        pid,
+        state: state.clone(),
+        sw_if_index: InterfaceIndex(interface.0),
+        address: Ip6Address(own.octets()),
+        dad_count: sent,
+        dad_transmits,
+    });
 }
 
 /// An interface with IPv6.

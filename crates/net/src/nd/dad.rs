@@ -15,7 +15,7 @@ use super::PROCESS;
 use super::message::probe;
 use crate::Router;
 use crate::fib::{Hop, Path, Source};
-use crate::neighbor::state::{RETRANS, SECOND};
+use crate::neighbor::state::SECOND;
 use crate::neighbor::{NeighborEvent, is_running};
 
 /// How far an IPv6 address of ours has come.
@@ -34,11 +34,13 @@ pub enum AddressState {
 pub struct DadConfig {
     /// How often it is asked whether somebody has the address (DupAddrDetectTransmits); 0: addresses are used at once.
     pub transmits: u8,
+    /// Milliseconds between two questions, and from the last one until the address is used (RetransTimer).
+    pub delay_ms: u16,
 }
 
 impl Default for DadConfig {
     fn default() -> Self {
-        Self { transmits: 1 }
+        Self { transmits: 1, delay_ms: 1000 }
     }
 }
 
@@ -52,6 +54,8 @@ pub(super) struct Address {
 
 type Key = (IfIndex, Ipv6Addr);
 
+/// Nanoseconds.
+const MILLISECOND: u64 = 1_000_000;
 /// Checks made at a time.
 const AT_ONCE: usize = 64;
 
@@ -122,6 +126,7 @@ pub(super) fn begin(router: &mut Router, interface: IfIndex, address: Ipv6Addr) 
     let due = (checked && running).then_some(now);
     router.nd.addresses.set((interface, address), Address { state, sent: 0, due });
     if due.is_some() {
+        super::api::tell_dad(router, interface, address, state, 0);
         router.wake_process(PROCESS, now);
     } else if !checked && running {
         router.publish_view(interface, false);
@@ -131,19 +136,24 @@ pub(super) fn begin(router: &mut Router, interface: IfIndex, address: Ipv6Addr) 
 
 /// Sends what is due and lets through what nobody objected to; says when to be called next.
 pub(super) fn run(router: &mut Router, now: u64) -> u64 {
-    let transmits = router.nd.dad.transmits;
+    let DadConfig { transmits, delay_ms } = router.nd.dad;
     let due = router.nd.addresses.timers.range(..(now + 1, (IfIndex(0), Ipv6Addr::UNSPECIFIED)));
     let list: Vec<Key> = due.take(AT_ONCE).map(|(_, key)| *key).collect();
     for key in list {
         let Some(entry) = router.nd.addresses.get(&key).copied() else { continue };
         if entry.sent < transmits {
-            router.nd.addresses.set(key, Address { sent: entry.sent + 1, due: Some(now + RETRANS), ..entry });
+            router
+                .nd
+                .addresses
+                .set(key, Address { sent: entry.sent + 1, due: Some(now + u64::from(delay_ms) * MILLISECOND), ..entry });
             if let Some(view) = router.neighbor_view(key.0) {
                 router.send_frames(vec![(key.0, probe(&view, key.1))]);
             }
+            super::api::tell_dad(router, key.0, key.1, entry.state, entry.sent + 1);
             continue;
         }
         router.nd.addresses.set(key, Address { state: AddressState::Preferred, due: None, ..entry });
+        super::api::tell_dad(router, key.0, key.1, AddressState::Preferred, entry.sent);
         router.publish_view(key.0, false);
         if is_link_local(key.1.to_bits()) {
             router.tell_groups_again(key.0);
@@ -163,6 +173,7 @@ pub(super) fn duplicate(router: &mut Router, interface: IfIndex, address: Ipv6Ad
         AddressState::Tentative => {}
     }
     router.nd.addresses.set((interface, address), Address { state: AddressState::Duplicate, due: None, ..entry });
+    super::api::tell_dad(router, interface, address, AddressState::Duplicate, entry.sent);
     let name = router.interfaces.name(interface);
     tracing::error!(target: "ip6/dad", interface = %name, %address, "duplicate address {address} on {name}: {mac} has it; the address is not used");
     set_received(router, interface, address, false);

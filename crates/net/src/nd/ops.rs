@@ -258,29 +258,60 @@ impl Execute<Router> for SetNd {
 pub struct SetDad {
     /// How often it is asked; 0: addresses are used at once.
     pub transmits: u8,
+    /// Milliseconds between two questions, and from the last one until the address is used; 100 to 10000.
+    #[serde(default = "usual_delay", skip_serializing_if = "is_usual_delay")]
+    pub delay_ms: u16,
+}
+
+fn usual_delay() -> u16 {
+    DadConfig::default().delay_ms
+}
+
+fn is_usual_delay(delay: &u16) -> bool {
+    *delay == usual_delay()
 }
 
 commands! {
     change SetDad "ip6_dad_set" {
         /// Sets whether IPv6 addresses are checked for duplicates before they are used, and how often it is asked.
-        ["set ip6 dad"] "enable|disable [transmits <n>]" by parse_dad => dad_command,
+        ["set ip6 dad"] "enable|disable [transmits <n>] [delay <seconds>]" by parse_dad => dad_command,
     }
 }
 
-fn dad_command(SetDad { transmits }: &SetDad) -> Option<String> {
+fn dad_command(SetDad { transmits, delay_ms }: &SetDad) -> Option<String> {
+    let delay = if is_usual_delay(delay_ms) { String::new() } else { format!(" delay {}", f64::from(*delay_ms) / 1e3) };
     Some(match transmits {
-        0 => "set ip6 dad disable".to_owned(),
-        n => format!("set ip6 dad enable transmits {n}"),
+        0 => format!("set ip6 dad disable{delay}"),
+        n => format!("set ip6 dad enable transmits {n}{delay}"),
     })
 }
 
 /// How often it can be asked.
-const TRANSMITS_MAX: u8 = 10;
+pub(crate) const TRANSMITS_MAX: u8 = 10;
+/// Milliseconds between two questions, as VPP has them.
+const DELAYS_MS: std::ops::RangeInclusive<u16> = 100..=10_000;
+
+/// Milliseconds of a delay in seconds, where it is one that may be set.
+pub(crate) fn delay_of(seconds: f64) -> Option<u16> {
+    let ms = (seconds * 1e3).round();
+    // What is no number is in no range.
+    (f64::from(*DELAYS_MS.start())..=f64::from(*DELAYS_MS.end())).contains(&ms).then_some(ms as u16)
+}
 
 fn parse_dad(args: &mut Args<'_>) -> Result<SetDad, OpError> {
     let enable = args.switch("state")?;
-    let transmits = if args.take_keyword("transmits") { args.number_in("transmits", 1..=TRANSMITS_MAX)? } else { 1 };
-    Ok(SetDad { transmits: if enable { transmits } else { 0 } })
+    let (mut transmits, mut delay_ms) = (1, usual_delay());
+    while !args.is_empty() {
+        if args.take_keyword("transmits") {
+            transmits = args.number_in("transmits", 1..=TRANSMITS_MAX)?;
+        } else if args.take_keyword("delay") {
+            let seconds: f64 = args.take("delay")?;
+            delay_ms = delay_of(seconds).ok_or_else(|| OpError::invalid("delay", seconds, "expected 0.1 to 10 seconds"))?;
+        } else {
+            return Err(args.unexpected());
+        }
+    }
+    Ok(SetDad { transmits: if enable { transmits } else { 0 }, delay_ms })
 }
 
 impl Execute<Router> for SetDad {
@@ -290,7 +321,10 @@ impl Execute<Router> for SetDad {
         if self.transmits > TRANSMITS_MAX {
             return Err(OpError::invalid("transmits", self.transmits, format!("expected 0 to {TRANSMITS_MAX}")));
         }
-        router.set_dad_config(DadConfig { transmits: self.transmits });
+        if !DELAYS_MS.contains(&self.delay_ms) {
+            return Err(OpError::invalid("delay_ms", self.delay_ms, "expected 100 to 10000"));
+        }
+        router.set_dad_config(DadConfig { transmits: self.transmits, delay_ms: self.delay_ms });
         Ok(Outcome::Done(()))
     }
 }

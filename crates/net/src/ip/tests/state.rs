@@ -7,7 +7,7 @@ use crate::fib::{Class, FibError};
 fn a_link_local_address_can_be_replaced_again_and_again() {
     for workers in [0, 2] {
         let (mut h, x) = bed(workers, 1);
-        h.router.set_dad_config(crate::nd::DadConfig { transmits: 0 });
+        h.router.set_dad_config(crate::nd::DadConfig { transmits: 0, ..Default::default() });
         h.router.neighbor_update(x[0], ip("fe80::99"), Some(host_mac(0))).unwrap();
         let echo = |from: &str, to: &str| {
             let (IpAddr::V6(from), IpAddr::V6(to)) = (ip(from), ip(to)) else { panic!("IPv6") };

@@ -19,7 +19,8 @@ pub(super) fn register(registry: &mut Registry<Router>) {
 fn dad(router: &Router, out: &mut Configuration<Router>) {
     let config = router.dad_config();
     if config != DadConfig::default() {
-        out.push(&SetDad { transmits: config.transmits }).undo(&SetDad { transmits: DadConfig::default().transmits }).replaced();
+        let set = |DadConfig { transmits, delay_ms }| SetDad { transmits, delay_ms };
+        out.push(&set(config)).undo(&set(DadConfig::default())).replaced();
     }
 }
 
@@ -65,8 +66,10 @@ fn options(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
 }
 
 /// Duplicate address detection.
-const DAD: &[Shape] = &[Shape::new("ip6_dad", r#"{"transmits":"{transmits#}"}"#, "ip6_dad_set", r#"{"transmits":"{transmits#}"}"#)
-    .doc("Probes for an own IPv6 address before it is used; 0: none.")];
+const DAD: &[Shape] =
+    &[Shape::new("ip6_dad", r#"{"transmits":"{transmits#}","*":"*"}"#, "ip6_dad_set", r#"{"transmits":"{transmits#}","*":"*"}"#)
+        .doc("Probes for an own IPv6 address before it is used (0: none), and milliseconds between them.")
+        .types(&[("delay_ms", r#"{"type":"integer","minimum":100,"maximum":10000}"#)])];
 
 /// Router advertisements; each says whether they are sent.
 const ADVERTISEMENTS: &[Shape] = &[
@@ -157,7 +160,7 @@ mod tests {
     use crate::ops::testing::assert_rebuilt;
     use crate::testing::Harness;
 
-    const ADVERTISED: &str = "set ip6 dad enable transmits 3
+    const ADVERTISED: &str = "set ip6 dad enable transmits 3 delay 0.25
         create packet-generator interface pg0
         create packet-generator interface pg1
         set interface state pg0 up

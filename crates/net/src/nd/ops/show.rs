@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::interface::ops::resolve;
 use crate::ip::FamilyId;
-use crate::nd::AddressState;
+use crate::nd::{AddressState, DadConfig};
 use crate::{IfIndex, Router};
 
 pub(super) fn register(registry: &mut Registry<Router>) {
@@ -216,13 +216,15 @@ request! {
 pub struct DadReply {
     /// How often it is asked; 0: addresses are used at once.
     pub transmits: u8,
+    /// Milliseconds between two questions.
+    pub delay_ms: u16,
 }
 
 impl Text for DadReply {
     fn text(&self, out: &mut String, _view: &View) {
         match self.transmits {
             0 => out.push_str("IPv6 DAD is disabled\n"),
-            n => drop(writeln!(out, "IPv6 DAD is enabled, transmits {n}")),
+            n => drop(writeln!(out, "IPv6 DAD is enabled, transmits {n}, delay {} s", f64::from(self.delay_ms) / 1e3)),
         }
     }
 }
@@ -231,6 +233,7 @@ impl Execute<Router> for ShowDad {
     type Reply = DadReply;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, DadReply>, OpError> {
-        Ok(Outcome::Done(DadReply { transmits: router.dad_config().transmits }))
+        let DadConfig { transmits, delay_ms } = router.dad_config();
+        Ok(Outcome::Done(DadReply { transmits, delay_ms }))
     }
 }

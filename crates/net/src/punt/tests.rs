@@ -7,7 +7,6 @@ use quiver_api::Catalog;
 use quiver_api::defs::*;
 use quiver_graph::IfIndex;
 use quiver_wire::build::Packet;
-use quiver_wire::ipv4::IpProtocol;
 use quiver_wire::tcp::TcpFlags;
 
 use super::{L4, path_to};
@@ -131,10 +130,7 @@ fn echo_stays_with_the_router_and_a_punting_route_is_redirected() {
 #[test]
 fn a_group_of_a_routing_protocol_is_dropped_or_redirected() {
     let (mut h, x) = bed(0);
-    let mut ospf = frame(&Packet::new().ipv4([10, 0, 0, 2], [224, 0, 0, 5]).udp(1, 2).edit_ipv4(|ip| {
-        ip.protocol = IpProtocol(89);
-        ip.fill_checksum();
-    }));
+    let mut ospf = frame(&Packet::new().ipv4([10, 0, 0, 2], [224, 0, 0, 5]).next(89).payload(b"hello"));
     ospf[..6].copy_from_slice(&[1, 0, 0x5e, 0, 0, 5]);
     assert!(h.exchange(x[0], &ospf).is_empty());
     h.router.set_punt_redirect(FamilyId::V4, Some(x[1]), vec![path_to(x[1], None)]).unwrap();
@@ -152,7 +148,7 @@ fn redirects_lead_to_links_only() {
         (vec![Path::neighbor(x[1], address(FamilyId::V6, 1, 2))], "of the other family"),
         (vec![Path::new(Hop::Punt)], "an interface is missing"),
         (vec![path_to(x[1], None); super::PATHS_MAX + 1], "more than"),
-        (vec![path_to(IfIndex(77), None)], "interface 77"),
+        (vec![path_to(IfIndex(77), None)], "unknown interface index 77"),
     ] {
         let error = h.router.set_punt_redirect(FamilyId::V4, None, paths).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
@@ -171,7 +167,7 @@ fn redirects_are_added_dumped_and_removed_by_messages() {
             "ip_punt_redirect_details_2cef63e7",
             "add_del_ip_punt_redirect_v2_9e804227",
             "ip_punt_redirect_v2_dump_d817a484",
-            "ip_punt_redirect_v2_details_b2d60de3",
+            "ip_punt_redirect_v2_details_7ba42e1d",
             "set_punt_47d0e347",
         ],
     );

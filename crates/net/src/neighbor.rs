@@ -300,6 +300,7 @@ impl Router {
     /// Sets the limits of a family's table. Entries over a lower limit stay.
     pub fn set_neighbor_config(&mut self, family: FamilyId, config: NeighborConfig) {
         let now = self.graph.clock().timer_now();
+        self.neighbors.holds.configure(family, config.hold, config.request_interval);
         self.neighbors.table_mut(family).configure(config, now);
         self.wake_process(PROCESS, 0);
     }

@@ -250,18 +250,12 @@ impl<F: AskFamily> Ask<F> {
             Advice::Throttled => return packet.drop(F::drop(Drop4::Throttled)),
             Advice::SourceThrottled => return packet.drop(F::drop(Drop4::SourceThrottled)),
             Advice::Wait => {}
-            Advice::Ask => {
+            advice @ (Advice::Ask | Advice::AskAgain) => {
                 let Some(request) = F::request(view, target) else {
                     hold.end(&key, out);
                     return packet.drop(F::drop(Drop4::NoSource));
                 };
-                send::<F>(cx, adjacency.tx_if, &request, &self.sent);
-                let fact = Fact { interface: key.0, address: key.1, what: What::Wanted };
-                let now = cx.now();
-                self.facts.asked.note(&key, now);
-                if !self.facts.tell(fact, now) {
-                    cx.count(F::drop(Drop4::NotTold), 1);
-                }
+                self.send(cx, key, &request, advice);
             }
         }
         let (packet, verdict) = packet.take();
@@ -278,14 +272,21 @@ impl<F: AskFamily> Ask<F> {
         let key: Key = (interface, next_hop.into());
         let owner = Owner::of(packet.rx_if(), F::address(F::addresses(packet).0));
         let mut hold = self.hold.lock();
-        if hold.advise(key, owner, cx.now(), out) != Advice::Ask {
+        let advice = hold.advise(key, owner, cx.now(), out);
+        if !matches!(advice, Advice::Ask | Advice::AskAgain) {
             return;
         }
         let Some(request) = nd::solicitation(view, next_hop.to_bits(), None) else { return hold.end(&key, out) };
-        send::<F>(cx, interface, &request, &self.sent);
+        self.send(cx, key, &request, advice);
+    }
+
+    /// Sends a request for a neighbour, and tells main of one that it does not know of yet.
+    fn send(&self, cx: &mut NodeCx<'_>, key: Key, request: &[u8], advice: Advice) {
+        send::<F>(cx, key.0, request, &self.sent);
         let now = cx.now();
         self.facts.asked.note(&key, now);
-        if !self.facts.tell(Fact { interface, address: key.1, what: What::Wanted }, now) {
+        let fact = Fact { interface: key.0, address: key.1, what: What::Wanted };
+        if advice == Advice::Ask && !self.facts.tell(fact, now) {
             cx.count(F::drop(Drop4::NotTold), 1);
         }
     }

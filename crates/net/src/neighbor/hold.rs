@@ -6,16 +6,19 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quiver_graph::{IfIndex, Packet};
 
 use super::rate::Buckets;
+use crate::ip::FamilyId;
 use crate::owner::{Counts, Owner};
 
-/// Packets held for one neighbour.
-pub(crate) const PACKETS_EACH: usize = 4;
+/// Packets held for one neighbour, unless configured otherwise.
+pub(crate) const PACKETS_EACH: u32 = 4;
+/// Most packets that may be configured to be held for one neighbour.
+pub(crate) const PACKETS_EACH_MAX: u32 = 64;
 /// Neighbours that a thread waits for, and those that one owner makes it wait for.
 pub(crate) const WAITING_MAX: usize = 1024;
 const WAITING_OWNER: usize = WAITING_MAX / 4;
@@ -33,6 +36,8 @@ pub(crate) type Key = (IfIndex, IpAddr);
 pub(crate) enum Advice {
     /// Ask for the neighbour, and hold the packet.
     Ask,
+    /// It has been asked for, and does not answer: ask for it again, and hold the packet. Main knows of it.
+    AskAgain,
     /// It has been asked for: hold the packet.
     Wait,
     /// Too many requests: drop it.
@@ -41,9 +46,37 @@ pub(crate) enum Advice {
     SourceThrottled,
 }
 
+/// What the user sets of a family; all threads read it.
+#[derive(Debug)]
+struct Setting {
+    /// Packets held for one neighbour.
+    packets: AtomicU32,
+    /// Milliseconds after which a packet asks again; 0: it does not.
+    interval: AtomicU32,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self { packets: AtomicU32::new(PACKETS_EACH), interval: AtomicU32::new(0) }
+    }
+}
+
+/// The settings of both families, IPv4 first.
+type Settings = Arc<[Setting; 2]>;
+
+fn setting(settings: &Settings, family: FamilyId) -> &Setting {
+    let [v4, v6] = &**settings;
+    match family {
+        FamilyId::V4 => v4,
+        FamilyId::V6 => v6,
+    }
+}
+
 struct Waiting {
     packets: VecDeque<(Packet, Owner)>,
     since: u64,
+    /// When this thread asked last.
+    asked: u64,
     /// Whose packet made the thread wait.
     owner: Owner,
     /// Tells this entry from an earlier one of the same neighbour in `order`.
@@ -61,10 +94,11 @@ pub(crate) struct Hold {
     next_number: u64,
     requests: Buckets,
     count: Arc<AtomicUsize>,
+    settings: Settings,
 }
 
 impl Hold {
-    fn new(count: Arc<AtomicUsize>) -> Self {
+    fn new(count: Arc<AtomicUsize>, settings: Settings) -> Self {
         Self {
             waiting: HashMap::with_capacity(WAITING_MAX),
             order: HashMap::new(),
@@ -73,6 +107,7 @@ impl Hold {
             next_number: 0,
             requests: Buckets::default(),
             count,
+            settings,
         }
     }
 
@@ -80,12 +115,18 @@ impl Hold {
     pub fn advise(&mut self, key: Key, owner: Owner, now: u64, out: &mut Vec<Packet>) -> Advice {
         if let Some(waiting) = self.waiting.get_mut(&key) {
             if now.saturating_sub(waiting.since) < PATIENCE {
-                return Advice::Wait;
+                let interval = setting(&self.settings, FamilyId::of(&key.1)).interval.load(Ordering::Relaxed);
+                let again = interval > 0 && now.saturating_sub(waiting.asked) >= u64::from(interval) * 1_000_000;
+                if !again || self.requests.take(owner, now).is_err() {
+                    return Advice::Wait;
+                }
+                waiting.asked = now;
+                return Advice::AskAgain;
             }
             if let Err(advice) = self.requests.take(owner, now) {
                 return advice;
             }
-            waiting.since = now;
+            (waiting.since, waiting.asked) = (now, now);
             return Advice::Ask;
         }
         if let Err(advice) = self.requests.take(owner, now) {
@@ -102,7 +143,7 @@ impl Hold {
         let number = self.next_number;
         self.next_number += 1;
         self.remember(owner, key, number);
-        self.waiting.insert(key, Waiting { packets: VecDeque::new(), since: now, owner, number });
+        self.waiting.insert(key, Waiting { packets: VecDeque::new(), since: now, asked: now, owner, number });
         self.neighbors.add(owner, 1);
         self.count.store(self.waiting.len(), Ordering::Release);
         Advice::Ask
@@ -128,21 +169,22 @@ impl Hold {
         let Some(waiting) = self.waiting.get_mut(&key) else { return out.push(packet) };
         waiting.packets.push_back((packet, owner));
         self.packets.add(owner, 1);
-        if waiting.packets.len() > PACKETS_EACH {
+        let each = setting(&self.settings, FamilyId::of(&key.1)).packets.load(Ordering::Relaxed) as usize;
+        // More than one where fewer may be held than before.
+        while waiting.packets.len() > each {
             // Whoever has the most packets here loses its oldest, so that nobody pushes out another's only one.
             let mine = |owner: Owner| waiting.packets.iter().filter(|(_, o)| *o == owner).count();
             let most = waiting.packets.iter().map(|(_, o)| mine(*o)).max().unwrap_or(0);
             let at = waiting.packets.iter().position(|(_, o)| mine(*o) == most);
-            if let Some((old, owner)) = at.and_then(|at| waiting.packets.remove(at)) {
-                self.packets.sub(owner, 1);
-                out.push(old);
-            }
+            let Some((old, owner)) = at.and_then(|at| waiting.packets.remove(at)) else { break };
+            self.packets.sub(owner, 1);
+            out.push(old);
         }
     }
 
     /// The packet of an owner that has waited for the neighbour asked for longest; taken out.
     fn oldest_of(&mut self, owner: Owner) -> Option<Packet> {
-        // At most `WAITING_MAX` entries of `PACKETS_EACH` packets: only looked through where a limit is reached.
+        // At most `WAITING_MAX` entries, and `PACKETS_MAX` packets in all: only looked through where a limit is reached.
         let first = self.order.get(&owner).into_iter().flatten().find_map(|(key, number)| {
             let waiting = self.waiting.get(key).filter(|w| w.number == *number)?;
             waiting.packets.iter().any(|(_, o)| *o == owner).then_some(*key)
@@ -206,9 +248,9 @@ pub(crate) struct ThreadHold {
 }
 
 impl ThreadHold {
-    fn new() -> Self {
+    fn new(settings: Settings) -> Self {
         let count = Arc::new(AtomicUsize::new(0));
-        Self { hold: Mutex::new(Hold::new(count.clone())), count }
+        Self { hold: Mutex::new(Hold::new(count.clone(), settings)), count }
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Hold> {
@@ -223,18 +265,29 @@ impl ThreadHold {
 
 /// The holds of all threads.
 #[derive(Clone, Default)]
-pub(crate) struct Holds(Arc<Mutex<BTreeMap<usize, Arc<ThreadHold>>>>);
+pub(crate) struct Holds {
+    threads: Arc<Mutex<BTreeMap<usize, Arc<ThreadHold>>>>,
+    settings: Settings,
+}
 
 impl Holds {
     /// The hold of a thread, made at the first call.
     pub fn of(&self, thread: usize) -> Arc<ThreadHold> {
-        let mut threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.entry(thread).or_insert_with(|| Arc::new(ThreadHold::new())).clone()
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.entry(thread).or_insert_with(|| Arc::new(ThreadHold::new(self.settings.clone()))).clone()
+    }
+
+    /// Sets how many packets are held for a neighbour of a family, at most [`PACKETS_EACH_MAX`], and after how many milliseconds a packet
+    /// asks again; 0: it does not. Threads take it from their next packet on.
+    pub fn configure(&self, family: FamilyId, packets: u32, interval: u32) {
+        let setting = setting(&self.settings, family);
+        setting.packets.store(packets.min(PACKETS_EACH_MAX), Ordering::Relaxed);
+        setting.interval.store(interval, Ordering::Relaxed);
     }
 
     /// Threads that wait for a neighbour.
     pub fn waiting(&self) -> Vec<(usize, Arc<ThreadHold>)> {
-        let threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.iter().filter(|(_, h)| h.waiting() > 0).map(|(t, h)| (*t, h.clone())).collect()
     }
 }
@@ -249,7 +302,7 @@ mod tests {
     }
 
     fn hold() -> Hold {
-        Hold::new(Arc::default())
+        Hold::new(Arc::default(), Settings::default())
     }
 
     const A: Owner = Owner::new(1, 1);
@@ -267,6 +320,24 @@ mod tests {
         assert_eq!(hold.advise(key(1), A, now + PATIENCE + 1, &mut out), Advice::Wait);
         hold.end(&key(1), &mut out);
         assert_eq!(hold.advise(key(1), A, now + PATIENCE + 2, &mut out), Advice::Ask);
+    }
+
+    #[test]
+    fn packets_ask_again_after_the_interval_that_is_set_for_their_family() {
+        let holds = Holds::default();
+        let (thread, mut out) = (holds.of(0), Vec::new());
+        let mut hold = thread.lock();
+        assert_eq!(hold.advise(key(1), A, START, &mut out), Advice::Ask);
+        holds.configure(FamilyId::V6, 4, 1);
+        assert_eq!(hold.advise(key(1), A, START + 4_000_000_000, &mut out), Advice::Wait, "the other family's setting");
+        holds.configure(FamilyId::V4, 4, 20);
+        assert_eq!(hold.advise(key(1), A, START + 19_999_999, &mut out), Advice::Wait);
+        assert_eq!(hold.advise(key(1), B, START + 20_000_000, &mut out), Advice::AskAgain);
+        assert_eq!(hold.advise(key(1), A, START + 39_999_999, &mut out), Advice::Wait);
+        // A source that may not ask has its packets held all the same.
+        while hold.requests.take(A, START + 40_000_000).is_ok() {}
+        assert_eq!(hold.advise(key(1), A, START + 40_000_000, &mut out), Advice::Wait);
+        assert_eq!(hold.advise(key(1), B, START + 40_000_000, &mut out), Advice::AskAgain);
     }
 
     #[test]
@@ -317,7 +388,7 @@ mod tests {
             for n in 0..20 {
                 hold.keep(key(1), A, packet(100 + n), &mut out);
             }
-            assert_eq!((hold.packets.of(A), hold.packets.of(B), out.len()), (PACKETS_EACH - 1, 1, 17));
+            assert_eq!((hold.packets.of(A), hold.packets.of(B), out.len()), (PACKETS_EACH as usize - 1, 1, 17));
             // To many neighbours.
             for n in 0..600_u32 {
                 hold.advise(key(1000 + n), A, START + u64::from(n) * 1_000_000, &mut out);

@@ -239,7 +239,7 @@ impl Execute<Router> for FlushNeighbors {
 
 request! {
     /// Sets how many dynamic neighbors there may be in all and on an interface, when unused ones are forgotten and silent ones asked,
-    /// and whether own addresses are announced.
+    /// whether own addresses are announced, how many packets wait for a neighbor, and when they ask for it again.
     pub change SetConfig "ip_neighbor_config" ["set ip neighbor-config"] {
         /// Family.
         pub family: Family = "ip4|ip6",
@@ -257,6 +257,10 @@ request! {
         pub probe: Option<bool> = "probe|noprobe",
         /// Whether addresses of ours are announced without being asked for.
         pub announce: Option<bool> = "announce|noannounce",
+        /// Packets held for a neighbour that was asked for.
+        pub hold: Option<u32> = "hold <n>" range(0..=64),
+        /// Milliseconds after which packets for a neighbour that does not answer ask again; 0: they do not.
+        pub request_interval: Option<u32> = "request-interval <ms>" range(0..=60_000),
     }
 }
 
@@ -273,6 +277,8 @@ impl Execute<Router> for SetConfig {
         config.recycle = self.recycle.unwrap_or(config.recycle);
         config.probe = self.probe.unwrap_or(config.probe);
         config.announce = self.announce.unwrap_or(config.announce);
+        config.hold = self.hold.unwrap_or(config.hold);
+        config.request_interval = self.request_interval.unwrap_or(config.request_interval);
         router.set_neighbor_config(family, config);
         Ok(Outcome::Done(()))
     }

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use quiver_graph::IfIndex;
 use quiver_wire::MacAddr;
 
-use super::hold::Key;
+use super::hold::{Key, PACKETS_EACH};
 use super::shares::{Shares, Standing};
 use super::state::{Due, Effect, Evidence, Reach, SECOND, State};
 
@@ -57,11 +57,27 @@ pub struct NeighborConfig {
     pub probe: bool,
     /// Whether addresses of ours are announced when they come up, without being asked for.
     pub announce: bool,
+    /// Packets that a thread holds for a neighbour that it has asked for, 0 to 64: RFC 1122, 2.3.2.2, wants at least one; RFC 4861, 7.2.2,
+    /// a small queue.
+    pub hold: u32,
+    /// Milliseconds after which a packet for a neighbour that does not answer asks again, beside the three requests at intervals of a
+    /// second (RFC 1122, 2.3.2.1); 0: packets do not ask again.
+    pub request_interval: u32,
 }
 
 impl Default for NeighborConfig {
     fn default() -> Self {
-        Self { limit: 50_000, interface_limit: 8_192, age: 0, unused: 600, recycle: true, probe: true, announce: true }
+        Self {
+            limit: 50_000,
+            interface_limit: 8_192,
+            age: 0,
+            unused: 600,
+            recycle: true,
+            probe: true,
+            announce: true,
+            hold: PACKETS_EACH,
+            request_interval: 0,
+        }
     }
 }
 

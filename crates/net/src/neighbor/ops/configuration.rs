@@ -49,6 +49,8 @@ fn limits(router: &Router, out: &mut Configuration<Router>) {
             recycle: Some(config.recycle),
             probe: Some(config.probe),
             announce: Some(config.announce),
+            hold: Some(config.hold),
+            request_interval: Some(config.request_interval),
         };
         let differing = SetConfig {
             family: Family::from(family),
@@ -59,6 +61,8 @@ fn limits(router: &Router, out: &mut Configuration<Router>) {
             recycle: (config.recycle != usual.recycle).then_some(config.recycle),
             probe: (config.probe != usual.probe).then_some(config.probe),
             announce: (config.announce != usual.announce).then_some(config.announce),
+            hold: (config.hold != usual.hold).then_some(config.hold),
+            request_interval: (config.request_interval != usual.request_interval).then_some(config.request_interval),
         };
         out.push(&differing).undo(&all(&usual)).replaced_by(&all(&config));
     }
@@ -159,7 +163,7 @@ mod tests {
             &[],
             Harness::new,
             "set ip neighbor-config ip4 limit 9 age 100 norecycle
-             set ip neighbor-config ip6 interface-limit 7 unused 0 noprobe noannounce
+             set ip neighbor-config ip6 interface-limit 7 unused 0 noprobe noannounce hold 0 request-interval 20
              create packet-generator interface pg0
              set interface state pg0 up
              set interface ip address pg0 10.0.0.1/24

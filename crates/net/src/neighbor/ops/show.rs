@@ -157,6 +157,14 @@ pub struct ConfigReply {
     pub unused: u32,
     /// Whether a new one takes the place of the oldest.
     pub recycle: bool,
+    /// Whether those in use are asked whether they are still there.
+    pub probe: bool,
+    /// Whether addresses of ours are announced without being asked for.
+    pub announce: bool,
+    /// Packets held for a neighbour that was asked for.
+    pub hold: u32,
+    /// Milliseconds after which packets ask again; 0: they do not.
+    pub request_interval: u32,
     /// Neighbours now.
     pub entries: usize,
     /// Of them, not answered yet.
@@ -178,11 +186,13 @@ pub struct ConfigReply {
 
 impl Text for ConfigReply {
     fn text(&self, out: &mut String, _view: &View) {
-        let Self { limit, interface_limit, age, unused, recycle, .. } = self;
+        let Self { limit, interface_limit, age, unused, recycle, hold, request_interval, .. } = self;
+        let (probe, announce) = (u8::from(self.probe), u8::from(self.announce));
         let Self { entries, pending, refused, recycled, lost, forgotten, conflicts, .. } = self;
         let family = self.family.name();
         let _ = writeln!(out, "{family}:\n  limit:{limit}, age:{age}, recycle:{}", u8::from(*recycle));
-        let _ = writeln!(out, "  interface-limit:{interface_limit}, unused:{unused}");
+        let _ = writeln!(out, "  interface-limit:{interface_limit}, unused:{unused}, probe:{probe}, announce:{announce}");
+        let _ = writeln!(out, "  hold:{hold}, request-interval:{request_interval}");
         let _ = writeln!(out, "  entries:{entries}, pending:{pending}, refused:{refused}, recycled:{recycled}");
         let _ = writeln!(out, "  lost:{lost}, forgotten:{forgotten}, conflicts:{conflicts}");
         if let Some((interface, n)) = &self.fullest {
@@ -204,6 +214,10 @@ impl Execute<Router> for ShowConfig {
                 age: config.age,
                 unused: config.unused,
                 recycle: config.recycle,
+                probe: config.probe,
+                announce: config.announce,
+                hold: config.hold,
+                request_interval: config.request_interval,
                 entries: figures.entries,
                 pending: figures.pending,
                 refused: figures.refused,

@@ -33,6 +33,22 @@ fn held_packets_leave_in_order_when_the_answer_comes() {
 }
 
 #[test]
+fn no_packet_is_held_where_none_may_be() {
+    for workers in [0, 2] {
+        let (mut h, x) = bed(workers, 2);
+        let time = Time::new(&h);
+        h.router.set_neighbor_config(FamilyId::V4, NeighborConfig { hold: 0, ..Default::default() });
+        let out = h.exchange(x[0], &packet(host(1, 2), 1));
+        assert_eq!(requests(&out).len(), 1);
+        assert_eq!(h.count("ip4-glean", "more packets than are held for a neighbour"), 1);
+        h.assert_buffers_held(0);
+        h.exchange(x[1], &arp_reply(1, (host_mac(1), host(1, 2))));
+        assert!(time.settle(&mut h).is_empty(), "nothing waited for the answer");
+        assert_eq!(packets(&h.exchange(x[0], &packet(host(1, 2), 2))), [(host_mac(1), 2)]);
+    }
+}
+
+#[test]
 fn a_next_hop_is_asked_for_by_its_adjacency() {
     for workers in [0, 2] {
         let (mut h, x) = bed(workers, 2);

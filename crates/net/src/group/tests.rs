@@ -256,7 +256,7 @@ fn igmp_reports_have_a_router_alert_and_answer_queries() {
 #[test]
 fn a_report_is_cut_into_packets_of_the_mtu() {
     let mut h = Harness::new();
-    h.router.set_dad_config(DadConfig { transmits: 0 });
+    h.router.set_dad_config(DadConfig { transmits: 0, ..Default::default() });
     let x = h.interface(0);
     h.router.add_address(x, "fe80::1".parse().unwrap(), 128).unwrap();
     pass(&mut h, 5);

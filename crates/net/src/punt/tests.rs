@@ -187,7 +187,7 @@ fn redirects_are_added_dumped_and_removed_by_messages() {
     let dumped = |h: &mut Harness, m: &IpPuntRedirectDump| -> Vec<PuntRedirect> {
         ask(h, &table, 1, m).iter().map(|details| read::<IpPuntRedirectDetails>(details).punt).collect()
     };
-    assert_eq!(dumped(&mut h, &all), [punt.clone()]);
+    assert_eq!(dumped(&mut h, &all), std::slice::from_ref(&punt));
     assert_eq!(dumped(&mut h, &IpPuntRedirectDump { sw_if_index: number(x[1]), ..all.clone() }), []);
     assert_eq!(dumped(&mut h, &IpPuntRedirectDump { is_ipv6: true, ..all.clone() }), []);
     let v2 = IpPuntRedirectV2Dump { sw_if_index: number(x[0]), ..Default::default() };
@@ -196,7 +196,7 @@ fn redirects_are_added_dumped_and_removed_by_messages() {
     assert_eq!([set(&mut h, false), set(&mut h, false)], [0, -6]);
     let again = AddDelIpPuntRedirectV2 { is_add: true, punt: details };
     assert_eq!(read::<AddDelIpPuntRedirectV2Reply>(&ask(&mut h, &table, 1, &again)[0]).retval, 0);
-    assert_eq!(dumped(&mut h, &all), [punt.clone()]);
+    assert_eq!(dumped(&mut h, &all), std::slice::from_ref(&punt));
 
     let port = |r#type, room: [u8; 4]| Punt { r#type, punt: PuntUnion(room) };
     let punted = |h: &mut Harness, punt| read::<SetPuntReply>(&ask(h, &table, 1, &SetPunt { is_add: true, punt })[0]).retval;

@@ -142,8 +142,6 @@ pub const ABSENT: &[Absent] = &[
     absent("policer", "policers"),
     absent("show policer", "policers"),
     absent("punt", "sockets for punted packets"),
-    absent("set punt", "sockets for punted packets"),
-    absent("show punt", "sockets for punted packets"),
     absent("qos", "QoS maps"),
     absent("show qos", "QoS maps"),
     absent("prom", "Prometheus exporters").use_instead("`quiver-metrics' (docs/metrics.md)"),

@@ -93,7 +93,8 @@ fn no_time_and_no_room_mean_that_no_packet_is_joined() {
             for piece in cut(&passing(family, 1, 1400), 600) {
                 h.inject(x[0], &frame(0, &piece));
             }
-            assert!(packets(h.run(), x[1], 1).is_empty());
+            // An IPv6 sender may be told of it.
+            assert!(h.run().iter().all(|(interface, _)| *interface == x[0]));
             h.assert_buffers_held(0);
         }
     }

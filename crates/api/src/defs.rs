@@ -25,6 +25,7 @@ mod l2;
 mod lcp;
 mod memclnt;
 mod memif;
+mod mfib_types;
 mod nat44_ed;
 mod nat_types;
 mod pg;
@@ -54,6 +55,7 @@ pub use l2::*;
 pub use lcp::*;
 pub use memclnt::*;
 pub use memif::*;
+pub use mfib_types::*;
 pub use nat_types::*;
 pub use nat44_ed::*;
 pub use pg::*;
@@ -73,6 +75,7 @@ pub(crate) static MODULES: &[&Module] = &[
     ethernet_types(),
     ip_types(),
     fib_types(),
+    mfib_types(),
     memclnt(),
     vpe(),
     vlib(),

@@ -34,7 +34,7 @@ use quiver_command::operation::{OpError, Operation, Outcome};
 use serde_json::value::to_raw_value;
 
 use crate::Router;
-use crate::{arp, fib, icmp, interface, ip, l2, local, nd, neighbor, pg, punt};
+use crate::{arp, fib, icmp, interface, ip, l2, local, mfib, nd, neighbor, pg, punt};
 
 /// Runs an operation for a handler, and has it recorded, as the registry does for commands and JSON clients.
 ///
@@ -78,6 +78,7 @@ pub fn handlers() -> Handlers {
     interface::api::add(&mut handlers);
     ip::api::add(&mut handlers);
     fib::api::add(&mut handlers);
+    mfib::api::add(&mut handlers);
     neighbor::api::add(&mut handlers);
     replace::add(&mut handlers);
     icmp::api::add(&mut handlers);

@@ -17,7 +17,7 @@ use quiver_graph::{ArcPoint, ArcSpec, End, Graph, GraphError, NodeSpec, Then, Tr
 
 use crate::ethernet::EthernetInput;
 use crate::{Router, trace};
-use ends::{Ip4Multicast, Ip4Null, Ip6LinkLocal, Ip6Multicast, Ip6Null, IpDrop};
+use ends::{Ip4Null, Ip6LinkLocal, Ip6Null, IpDrop};
 use lookup::{LookupIn, RunCounter, Tables};
 
 mod address;
@@ -41,6 +41,7 @@ pub use family::{Family, FamilyId, PrefixTable, V4, V6};
 pub use hash::FlowHash;
 pub use input::{Input, InputFamily};
 pub use lookup::Lookup;
+pub(crate) use lookup::{Next4, Next6, verdict};
 pub use rewrite::{Rewrite, RewriteFamily};
 
 /// Aux lane for `ip4-icmp-error` and `ip6-icmp-error`: which error to send. `data` goes where the type has a number (next
@@ -63,8 +64,6 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     nodes.extend(family_nodes::<V6>(router));
     nodes.push(NodeSpec::node("ip4-null", Ip4Null));
     nodes.push(NodeSpec::node("ip6-null", Ip6Null));
-    nodes.push(NodeSpec::node("ip4-mfib-forward-lookup", Ip4Multicast));
-    nodes.push(NodeSpec::node("ip6-mfib-forward-lookup", Ip6Multicast));
     nodes.push(bare::node());
     nodes.push(NodeSpec::node("ip6-link-local", Ip6LinkLocal { table: router.fib().link_locals.reader() }));
     nodes
@@ -136,12 +135,18 @@ pub(crate) fn fuse(graph: &mut Graph) -> Result<(), GraphError> {
 /// The feature arcs of this module.
 pub(crate) fn arcs() -> Vec<ArcSpec> {
     let arc = |name, start: &str, end: &str| ArcSpec { name, starts: vec![start.into()], end: end.into() };
+    // Packets to groups leave by a node of their own.
+    let output = |name, family: &str| ArcSpec {
+        name,
+        starts: vec![format!("{family}-rewrite"), format!("{family}-mfib-forward-lookup")],
+        end: "interface-output-end".into(),
+    };
     vec![
         arc("ip4-unicast", "ip4-input", "ip4-lookup"),
         arc("ip4-multicast", "ip4-input", "ip4-mfib-forward-lookup"),
-        arc("ip4-output", "ip4-rewrite", "interface-output-end"),
+        output("ip4-output", "ip4"),
         arc("ip6-unicast", "ip6-input", "ip6-lookup"),
         arc("ip6-multicast", "ip6-input", "ip6-mfib-forward-lookup"),
-        arc("ip6-output", "ip6-rewrite", "interface-output-end"),
+        output("ip6-output", "ip6"),
     ]
 }

@@ -27,6 +27,7 @@ pub mod ip;
 pub mod l2;
 pub mod linux;
 pub mod local;
+pub mod mfib;
 pub mod nd;
 pub mod neighbor;
 pub mod ops;

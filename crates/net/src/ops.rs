@@ -13,7 +13,7 @@ use quiver_command::operation::{OpError, Outcome, Registry, retval};
 use quiver_graph::GraphError;
 
 use crate::Router;
-use crate::{fib, group, icmp, interface, ip, l2, nd, neighbor, pg, punt, rss};
+use crate::{fib, group, icmp, interface, ip, l2, mfib, nd, neighbor, pg, punt, rss};
 
 /// Declares the operations and commands of all subjects of this crate.
 pub fn register(registry: &mut Registry<Router>) {
@@ -21,6 +21,7 @@ pub fn register(registry: &mut Registry<Router>) {
     l2::ops::register(registry);
     ip::ops::register(registry);
     fib::ops::register(registry);
+    mfib::ops::register(registry);
     neighbor::ops::register(registry);
     nd::ops::register(registry);
     group::ops::register(registry);

@@ -21,11 +21,12 @@ use crate::interface::output::Nowhere;
 use crate::interface::{IfEvent, InterfaceError, Interfaces};
 use crate::l2::L2;
 use crate::linux::HostInterfaces;
+use crate::mfib::Mfib;
 use crate::nd::Nd;
 use crate::neighbor::Neighbors;
 use crate::restart::Subject;
 use crate::workers::WorkerListener;
-use crate::{arp, ethernet, fib, frag, group, icmp, interface, ip, l2, local, nd, neighbor, pg, punt, rss};
+use crate::{arp, ethernet, fib, frag, group, icmp, interface, ip, l2, local, mfib, nd, neighbor, pg, punt, rss};
 
 /// What a router is made of at start.
 #[derive(Clone, Debug, Default)]
@@ -128,6 +129,8 @@ pub struct Router {
     pub(crate) host_interfaces: HostInterfaces,
     /// Routes and adjacencies.
     pub(crate) fib: Fib,
+    /// Multicast routes.
+    pub(crate) mfib: Mfib,
     /// Neighbours of both families.
     pub(crate) neighbors: Neighbors,
     /// Own IPv6 addresses' checks, router advertisements.
@@ -180,6 +183,7 @@ impl Router {
         let interfaces = Interfaces::new(&domain);
         let alarm = Arc::new(Alarm { raised: AtomicU64::new(0), notify });
         let seed = graph.clock().ticks();
+        let mfib = Mfib::new(graph.stats());
         let mut router = Self {
             graph,
             data,
@@ -187,6 +191,7 @@ impl Router {
             interfaces,
             host_interfaces: HostInterfaces::default(),
             fib,
+            mfib,
             neighbors: Neighbors::new(ProcessSignal::new(&alarm, neighbor::PROCESS), seed)?,
             nd: Nd::new(seed.rotate_left(7)),
             groups: Groups::new(ProcessSignal::new(&alarm, group::PROCESS), seed.rotate_left(41)),
@@ -216,6 +221,7 @@ impl Router {
         interface::restart::init(&mut router);
         // Before duplicate detection: its first question is told of.
         group::init(&mut router)?;
+        mfib::init(&mut router);
         neighbor::init(&mut router);
         nd::init(&mut router)?;
         l2::init(&mut router);
@@ -239,6 +245,7 @@ impl Router {
         nodes.extend(arp::nodes(self));
         nodes.extend(nd::nodes(self));
         nodes.extend(group::nodes(self));
+        nodes.extend(mfib::nodes(self));
         self.graph.add(nodes)?;
         let arc = |name, end: &str| ArcSpec { name, starts: Vec::new(), end: end.into() };
         self.graph.add_arc(arc("device-input", "ethernet-input"))?;

@@ -21,6 +21,7 @@ module! {
         IpRouteV2 "ip_route_v2" { table_id: u32, stats_index: u32, prefix: Prefix, n_paths: u8, src: u8, paths: Vec<FibPath> = n_paths }
         PuntRedirect "punt_redirect" { rx_sw_if_index: InterfaceIndex, tx_sw_if_index: InterfaceIndex, nh: Address }
         PuntRedirectV2 "punt_redirect_v2" { rx_sw_if_index: InterfaceIndex => "4294967295", af: AddressFamily, n_paths: u32, paths: Vec<FibPath> = n_paths }
+        IpMroute "ip_mroute" { table_id: u32, entry_flags: MfibEntryFlags, rpf_id: u32, prefix: Mprefix, n_paths: u8, paths: Vec<MfibPath> = n_paths }
         IpPathMtu "ip_path_mtu" { client_index: u32, context: u32, table_id: u32, nh: Address, path_mtu: u16 }
     }
     messages {
@@ -46,6 +47,12 @@ module! {
         context IpRouteLookupReply "ip_route_lookup_reply" { retval: i32, route: IpRoute }
         client IpRouteLookupV2 "ip_route_lookup_v2" -> ip_route_lookup_v2_reply { table_id: u32, exact: u8, prefix: Prefix }
         context IpRouteLookupV2Reply "ip_route_lookup_v2_reply" { retval: i32, route: IpRouteV2 }
+        client IpMtableDump "ip_mtable_dump" => ip_mtable_details {  }
+        context IpMtableDetails "ip_mtable_details" { table: IpTable }
+        client IpMrouteAddDel "ip_mroute_add_del" -> ip_mroute_add_del_reply { is_add: bool => "true", is_multipath: bool, route: IpMroute }
+        context IpMrouteAddDelReply "ip_mroute_add_del_reply" { retval: i32, stats_index: u32 }
+        client IpMrouteDump "ip_mroute_dump" => ip_mroute_details { table: IpTable }
+        context IpMrouteDetails "ip_mroute_details" { route: IpMroute }
         client SetIpFlowHash "set_ip_flow_hash" -> set_ip_flow_hash_reply { vrf_id: u32, is_ipv6: bool, src: bool, dst: bool, sport: bool, dport: bool, proto: bool, reverse: bool, symmetric: bool }
         context SetIpFlowHashReply "set_ip_flow_hash_reply" { retval: i32 }
         client SetIpFlowHashV2 "set_ip_flow_hash_v2" -> set_ip_flow_hash_v2_reply { table_id: u32, af: AddressFamily, flow_hash_config: IpFlowHashConfig }

@@ -23,6 +23,7 @@ module! {
     types {
         Address "address" { af: AddressFamily, un: AddressUnion }
         Prefix "prefix" { address: Address, len: u8 }
+        Mprefix "mprefix" { af: AddressFamily, grp_address_length: u16, grp_address: AddressUnion, src_address: AddressUnion }
         Ip4Prefix "ip4_prefix" { address: Ip4Address, len: u8 }
         Ip6Prefix "ip6_prefix" { address: Ip6Address, len: u8 }
     }

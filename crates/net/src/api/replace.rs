@@ -15,6 +15,7 @@ use crate::fib::{FibError, Source};
 use crate::ip::FamilyId;
 use crate::ip::api::exists;
 use crate::ip::ops::address_error;
+use crate::mfib::GroupPrefix;
 use crate::neighbor::NeighborError;
 use crate::neighbor::ops::neighbor_error;
 
@@ -25,6 +26,7 @@ const AT_ONCE: usize = 256;
 #[derive(Default)]
 struct Said {
     routes: BTreeMap<(bool, u32), BTreeSet<IpPrefix>>,
+    mroutes: BTreeMap<(bool, u32), BTreeSet<GroupPrefix>>,
     addresses: Option<BTreeSet<(u32, IpAddr)>>,
     /// With the time of the beginning, ns: those heard of since stay, too.
     neighbors: Option<(u64, BTreeSet<(u32, IpAddr)>)>,
@@ -42,12 +44,15 @@ pub(crate) fn add(handlers: &mut Handlers) {
         let key = table_key(router, &m.table)?;
         if let Some(said) = said(router) {
             said.routes.insert(key, BTreeSet::new());
+            said.mroutes.insert(key, BTreeSet::new());
         }
         Ok(())
     });
     handlers.act::<IpTableReplaceEnd, IpTableReplaceEndReply>(|router, m| {
         let key = table_key(router, &m.table)?;
         let Some(kept) = said(router).and_then(|said| said.routes.remove(&key)) else { return Ok(()) };
+        let groups = said(router).and_then(|said| said.mroutes.remove(&key)).unwrap_or_default();
+        router.sweep_mroutes(family(key.0), key.1, |route| !route.client || groups.contains(&route.prefix));
         sweep_routes(router, key, |prefix| kept.contains(prefix))
     });
     handlers.act::<SwInterfaceAddressReplaceBegin, SwInterfaceAddressReplaceBeginReply>(|router, _| {
@@ -92,6 +97,14 @@ fn table_key(router: &Router, table: &IpTable) -> Result<(bool, u32), OpError> {
 pub(crate) fn route_said(router: &mut Router, table: u32, prefix: IpPrefix) {
     let Some(said) = router.part_mut::<Said>().filter(|said| !said.routes.is_empty()) else { return };
     if let Some(routes) = said.routes.get_mut(&(prefix.addr().is_ipv6(), table)) {
+        routes.insert(prefix);
+    }
+}
+
+/// Notes a multicast route that a client has set.
+pub(crate) fn mroute_said(router: &mut Router, table: u32, prefix: GroupPrefix) {
+    let Some(said) = router.part_mut::<Said>() else { return };
+    if let Some(routes) = said.mroutes.get_mut(&(prefix.group().is_ipv6(), table)) {
         routes.insert(prefix);
     }
 }

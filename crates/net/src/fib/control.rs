@@ -241,6 +241,7 @@ impl Router {
             FamilyId::V6 => i.tables.1 == id,
         };
         let bound = self.interfaces.iter().any(|i| bound(&i));
+        let fib = self.fib_of_table(family, id);
         self.with_fib(|fib, env| {
             by_family!(family, F => {
                 let tables = <F as Select>::tables(fib);
@@ -261,7 +262,11 @@ impl Router {
                 }
                 fib.remove_table::<F>(env, at)
             })
-        })
+        })?;
+        if let Some(fib) = fib {
+            self.forget_mroutes(family, id, fib);
+        }
+        Ok(())
     }
 
     /// Keeps a table from being removed, until [`Router::release_table`]; gives its FIB index. `by` says who needs it, for errors.

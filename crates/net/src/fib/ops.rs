@@ -24,6 +24,7 @@ use crate::fib::FibError;
 use crate::ip::FamilyId;
 
 pub use change::{ChangeRoute, RouteRequest, RouteSource};
+pub(crate) use configuration::table_of;
 pub use path::{PathKind, PathRequest};
 
 /// Adds this theme's operations and commands.

@@ -141,6 +141,7 @@ pub(crate) fn set_link_local(router: &mut Router, index: IfIndex, address: Ipv6A
 
 /// Removes the routes of a table that came by this interface.
 fn flush(router: &mut Router, m: IpTableFlush) -> Result<(), OpError> {
+    router.sweep_mroutes(family(m.table.is_ip6), m.table.table_id, |route| !route.client);
     crate::api::replace::sweep_routes(router, (m.table.is_ip6, m.table.table_id), |_| false)
 }
 

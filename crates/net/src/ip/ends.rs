@@ -1,10 +1,8 @@
-//! Where packets end that no route carries on: `ip4-drop`, `ip4-null`, multicast, link-local; and their like
+//! Where packets end that no route carries on: `ip4-drop`, `ip4-null`, link-local; and their like
 //! for IPv6.
 
 use quiver_graph::{NoDrops, Node, NodeCx, Pkt, Verdict, drop_reasons, next_nodes};
-use quiver_wire::ipv4::{IpProtocol, Ipv4Header};
 use quiver_wire::ipv6::Ipv6Header;
-use quiver_wire::ipv6::address::multicast_scope;
 
 use super::lookup::{Next6, verdict};
 use super::{FamilyId, icmp_aux};
@@ -123,67 +121,6 @@ impl Node for Ip6Null {
     type Drop = NullDrop;
     fn packet(&mut self, _cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
         answer(packet, FamilyId::V6, NullNext6::IcmpError.into())
-    }
-}
-
-drop_reasons! {
-    /// Why multicast is dropped.
-    pub enum MulticastDrop {
-        /// The destination is a group, and there are no multicast routes.
-        ///
-        /// Causes: hosts and routers on the link use multicast (mDNS, SSDP, OSPF, IGMP), which is normal and harmless.
-        /// Check: nothing, unless the router should forward multicast, which it cannot.
-        /// See: `show ip fib`.
-        NoRoute = "no multicast route",
-    }
-}
-
-next_nodes! {
-    /// Where IPv4 multicast goes.
-    pub enum MulticastNext4 { Receive = "ip4-receive" }
-}
-next_nodes! {
-    /// Where IPv6 multicast goes.
-    pub enum MulticastNext6 { Receive = "ip6-receive" }
-}
-
-/// `ip4-mfib-forward-lookup`: groups of the link (224.0.0.0/24) are for this router, and so is IGMP to any group; others have no
-/// routes yet.
-#[derive(Clone)]
-pub(super) struct Ip4Multicast;
-/// `ip6-mfib-forward-lookup`: groups of link scope, and all routers of the site (RFC 4291, 2.8); and MLD to any group.
-#[derive(Clone)]
-pub(super) struct Ip6Multicast;
-
-impl Node for Ip4Multicast {
-    type Next = MulticastNext4;
-    type Drop = MulticastDrop;
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
-        let header: Ipv4Header = packet.head();
-        if header.dst.get() >> 8 != 0x00e0_0000 && header.protocol != IpProtocol::IGMP {
-            return packet.drop(MulticastDrop::NoRoute);
-        }
-        packet.set_aux(0);
-        MulticastNext4::Receive.into()
-    }
-}
-
-/// ff05::2
-const ALL_ROUTERS_OF_SITE: u128 = 0xff05 << 112 | 2;
-
-impl Node for Ip6Multicast {
-    type Next = MulticastNext6;
-    type Drop = MulticastDrop;
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
-        let header: Ipv6Header = packet.head();
-        let dst = header.dst.get();
-        // MLD has a hop-by-hop header and stays on the link.
-        let is_mld = header.next_header == IpProtocol::HOP_BY_HOP && header.hop_limit == 1;
-        if multicast_scope(dst) != 2 && dst != ALL_ROUTERS_OF_SITE && !is_mld {
-            return packet.drop(MulticastDrop::NoRoute);
-        }
-        packet.set_aux(0);
-        MulticastNext6::Receive.into()
     }
 }
 

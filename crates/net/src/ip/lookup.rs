@@ -46,7 +46,7 @@ const _: () = assert!(Next4::Rewrite as u16 == Class::Rewrite as u16 && Next6::L
 
 /// The next slot of a bucket: classes are the positions of the `Next` enums, slots count from 1.
 #[inline(always)]
-pub(super) fn verdict(bucket: Bucket) -> Verdict {
+pub(crate) fn verdict(bucket: Bucket) -> Verdict {
     Verdict::slot(bucket.slot() + 1)
 }
 

@@ -41,7 +41,7 @@ fn all_tables(router: &Router) -> impl Iterator<Item = TableInfo> {
 }
 
 /// What routes and interfaces build on: their table.
-fn table_of(family: FamilyId, id: u32) -> String {
+pub(crate) fn table_of(family: FamilyId, id: u32) -> String {
     format!("{family:?} table {id}")
 }
 

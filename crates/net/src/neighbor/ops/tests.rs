@@ -72,12 +72,14 @@ fn what_is_wrong_is_named() {
 #[test]
 fn limits_are_set_and_shown() {
     let mut h = bed();
-    run(&mut h.router, "set ip neighbor-config ip4 limit 2 interface-limit 7 age 100 unused 60 recycle");
+    run(&mut h.router, "set ip neighbor-config ip4 limit 2 interface-limit 7 age 100 unused 60 recycle hold 9 request-interval 20");
     assert_eq!(
         run(&mut h.router, "show ip neighbor-config"),
-        "ip4:\n  limit:2, age:100, recycle:1\n  interface-limit:7, unused:60\n\
+        "ip4:\n  limit:2, age:100, recycle:1\n  interface-limit:7, unused:60, probe:1, announce:1\n\
+         \x20 hold:9, request-interval:20\n\
          \x20 entries:0, pending:0, refused:0, recycled:0\n  lost:0, forgotten:0, conflicts:0\n\
-         ip6:\n  limit:50000, age:0, recycle:1\n  interface-limit:8192, unused:600\n\
+         ip6:\n  limit:50000, age:0, recycle:1\n  interface-limit:8192, unused:600, probe:1, announce:1\n\
+         \x20 hold:4, request-interval:0\n\
          \x20 entries:0, pending:0, refused:0, recycled:0\n  lost:0, forgotten:0, conflicts:0\n"
     );
     run(&mut h.router, "set ip neighbor-config ip4 norecycle");

@@ -18,7 +18,7 @@ const NODE: &str = "ip4-mfib-forward-lookup";
 /// A router with four interfaces x0 to x3 of 10.0.N.0/24 and 2001:db8:N::/64, and these lines.
 fn bed(workers: usize, lines: &str) -> (Harness, Vec<IfIndex>) {
     let mut h = Harness::with_workers(workers);
-    h.router.set_dad_config(crate::nd::DadConfig { transmits: 0 });
+    h.router.set_dad_config(crate::nd::DadConfig { transmits: 0, ..Default::default() });
     let all: Vec<IfIndex> = (0..4).map(|n| h.interface(n)).collect();
     for (n, interface) in all.iter().enumerate() {
         h.router.add_address(*interface, format!("10.0.{n}.1").parse().unwrap(), 24).unwrap();

@@ -139,6 +139,25 @@ pub const ARGUMENTS: &[(&str, &[Argument])] = &[
             ("[via ...]", "paths[]", "Further paths"),
         ],
     ),
+    (
+        "ip mroute",
+        &[
+            ("[add|del]", "remove", "`add` unless given; `del` without paths removes the route"),
+            ("[source cli|api]", "source", "For whom the route stands; `cli` unless given"),
+            ("[table <id>]", "table", "Table, 0 unless given"),
+            ("[<source>]", "route", "Only packets of this source"),
+            ("<group>[/<len>]", "route", "Group, or all groups of a prefix"),
+            (
+                "via [<nh>] <if>|local",
+                "paths[]",
+                "Interface, and on it one neighbour instead of the group's hosts; `local`: this router",
+            ),
+            ("[Accept]", "paths[].accept", "Packets are taken from the interface"),
+            ("[Forward]", "paths[].forward", "Packets go there"),
+            ("[Accept-all-itf]", "accept_all", "Packets are taken from any interface"),
+            ("[Drop]", "drop", "Packets are dropped"),
+        ],
+    ),
     ("ip punt redirect", REDIRECT),
     ("ip6 punt redirect", REDIRECT),
     (

@@ -74,6 +74,8 @@ pub const MESSAGES: &[(&str, &[&str])] = &[
     ("set ip6 dad", &["ip6_dad_enable_disable"]),
     ("set ip6 flow-hash", &["set_ip_flow_hash_v3", "set_ip_flow_hash_v2", "set_ip_flow_hash"]),
     ("set punt", &["set_punt"]),
+    ("ip mroute", &["ip_mroute_add_del"]),
+    ("show ip mfib", &["ip_mroute_dump", "ip_mtable_dump"]),
     ("show arp proxy", &["proxy_arp_dump", "proxy_arp_intfc_dump"]),
     ("show bridge-domain", &["bridge_domain_dump"]),
     ("show clock", &["show_vpe_system_time"]),

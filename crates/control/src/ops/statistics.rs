@@ -63,6 +63,7 @@ pub const MEANINGS: &[(&str, &str)] = &[
     ("/net/ip6/fib/routes", "Prefixes in IPv6 routing tables"),
     ("/net/ip6/fib/tables", "IPv6 routing tables"),
     ("/net/ip6/neighbors", "IPv6 neighbors"),
+    ("/net/mroute", "Packets and bytes by multicast route"),
     ("/net/route/to", "Packets and bytes by route; routes with the same paths count together"),
     ("/node/errors", "All drop reasons and events of nodes; `/err` names them"),
     ("/nodes/<node>/<counter>", "One counter of one node, a link to `/sys/node/<counter>`"),

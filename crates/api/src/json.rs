@@ -85,7 +85,8 @@ fn field(field: &Field) -> Value {
     }
     if let Some(default) = field.default {
         // Numbers are numbers there, words are text.
-        let default = default.parse::<u64>().map_or_else(|_| json!(default), |number| json!(number));
+        let whole = default.parse::<u64>().map(|number| json!(number));
+        let default = whole.or_else(|_| default.parse::<f64>().map(|number| json!(number))).unwrap_or_else(|_| json!(default));
         all.push(json!({ "default": default }));
     }
     Value::Array(all)

@@ -258,7 +258,7 @@ impl<F: GroupFamily> Multicast<F> {
         self.bytes.clear();
         packet.for_each_segment(|bytes| self.bytes.extend_from_slice(bytes));
         if let Some((start, offset)) = unfinished {
-            let _ = complete(&mut self.bytes, start.into(), offset.into());
+            let _ = complete(&mut self.bytes, start, offset);
         }
         let (mut packet, verdict) = packet.take();
         // The packet itself goes to the last interface that takes it as it is, unless it stays here or its sender is to be told.

@@ -288,9 +288,14 @@ fn nothing_is_lost_while_routes_churn_and_memory_is_as_before() {
             if there == empty + scene.announced() && scene.installed().is_ok() { Ok(()) } else { Err(format!("{there}")) }
         })
     };
+    // Prefixes, and bytes.
     let table = |scene: &churn::Scene| {
         let shown = scene.json("show ip fib memory").unwrap();
-        shown.to_string()
+        let sum = |key: &str| -> u64 {
+            let tables = shown["tables"].as_array().unwrap_or_else(|| panic!("{shown}"));
+            tables.iter().map(|table| table[key].as_u64().unwrap_or_else(|| panic!("no {key}: {shown}"))).sum()
+        };
+        (sum("count"), sum("memory"))
     };
     scene.send(Some(20_000)).unwrap();
     let mut random = Random::new(7);
@@ -307,8 +312,10 @@ fn nothing_is_lost_while_routes_churn_and_memory_is_as_before() {
     let packets = scene.stop().unwrap();
     assert!(packets.received > 0);
     assert_eq!(packets.lost(), 0, "{packets:?}\n{}", scene.router.cli("show errors").unwrap());
-    // The first round makes the tables as large as churn needs them.
-    assert!(sizes[1..].windows(2).all(|pair| pair[0] == pair[1]), "{sizes:#?}");
+    // The first round makes the tables as large as churn needs them. How many changes are under way at once depends on the machine's load, and
+    // so does a handful of entries; a byte lost with each change of a round would be 20 times as much.
+    let same = |pair: &[(u64, u64)]| pair[0].0 == pair[1].0 && pair[0].1.abs_diff(pair[1].1) < n as u64 / 5;
+    assert!(sizes[1..].windows(2).all(same), "{sizes:#?}");
     no_difference(&scene.router);
     scene.withdraw_all(&mut stream).unwrap();
     settle(&scene).unwrap();

@@ -95,3 +95,12 @@ fn the_json_holds_every_message_with_its_crc() {
     }
     assert_eq!(names, Catalog::default().entries().len());
 }
+
+#[test]
+fn default_values_that_are_numbers_are_numbers() {
+    let all = quiver_api::json_of_all(quiver_api::MODULES.iter().copied());
+    let mut messages = all.as_array().unwrap().iter().flat_map(|module| module["messages"].as_array().unwrap());
+    let message = messages.find(|message| message[0] == "ip6_dad_enable_disable").unwrap();
+    let defaults: Vec<_> = message.as_array().unwrap().iter().filter_map(|field| field[2].get("default")).collect();
+    assert_eq!(defaults, [&serde_json::json!("true"), &serde_json::json!(1), &serde_json::json!(1.0)]);
+}

@@ -1,7 +1,7 @@
 //! Fragments that come before their datagram's first, which has the ports: they wait for it (RFC 4787, REQ-14).
 //!
-//! Each node of each thread has a place of its own, so fragments go on where they were held. Everything is bounded: fragments,
-//! bytes, time, and what one source may have; where a limit is reached, the oldest fragment (of that source, or of all) gives way.
+//! Each node of each thread has a queue of its own, and sends fragments on from there. The queue is bounded by fragments, bytes, time
+//! and source. Where a limit is reached, the oldest fragment (of that source, or of all) is dropped.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

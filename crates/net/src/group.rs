@@ -9,8 +9,8 @@
 //!
 //! *Whoever listens to groups says all of them* ([`Router::want_groups`]): a group is joined with its first user on an interface and
 //! left with its last. With IPv6 an interface listens to all routers of the link and of the site and to the solicited-node groups
-//! of its addresses (RFC 4291, 2.8), told before the first question whether somebody has an address (RFC 4862, 5.4.2): a switch
-//! that snoops lets solicitations through only then.
+//! of its addresses (RFC 4291, 2.8). It reports them before duplicate address detection begins (RFC 4862, 5.4.2): a switch that
+//! snoops lets solicitations through only then.
 //!
 //! *Limits.* Queries are heard only from this link: TTL 1 and router alert, for IPv6 a link-local source. They wait for main in a
 //! bounded channel, of which each interface has a share; each can only set one timer that there is anyway.
@@ -35,6 +35,7 @@ use crate::ip::FamilyId;
 use crate::local::RegisterError;
 use crate::neighbor::is_running;
 use crate::neighbor::state::SECOND;
+use crate::random::Random;
 use crate::{NetError, ProcessSignal, Router};
 use input::{Channel, Heard};
 use membership::Membership;
@@ -58,25 +59,19 @@ pub(crate) struct Groups {
     timers: BTreeSet<(u64, Key)>,
     due: BTreeMap<Key, u64>,
     channel: Channel,
-    random: u64,
+    random: Random,
 }
 
 impl Groups {
     pub fn new(signal: ProcessSignal, seed: u64) -> Self {
         let (members, timers, due) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Self { members, timers, due, channel: Channel::new(signal), random: seed | 1 }
+        Self { members, timers, due, channel: Channel::new(signal), random: Random::new(seed) }
     }
 
     /// Changes a membership, and its timer with it.
     fn change<R>(&mut self, key: Key, f: impl FnOnce(&mut Membership, &mut dyn FnMut(u64) -> u64) -> R) -> R {
-        let state = &mut self.random;
-        // Xorshift: times only have to differ.
-        let mut random = |below: u64| {
-            *state ^= *state << 13;
-            *state ^= *state >> 7;
-            *state ^= *state << 17;
-            (*state >> 11) % below.max(1)
-        };
+        let numbers = &mut self.random;
+        let mut random = |below| numbers.below(below);
         let membership = self.members.entry(key).or_default();
         let result = f(membership, &mut random);
         let (due, idle) = (membership.next_due(), membership.is_idle());
@@ -122,8 +117,8 @@ pub struct GroupFigures {
 }
 
 impl Router {
-    /// Sets which groups of a family `user` listens to on an interface, in place of those that it listened to: routers and switches
-    /// of the link are told. Frames to groups are received anyway; this has the network send them here.
+    /// Sets which groups of a family `user` listens to on an interface, in place of those that it listened to. The router reports
+    /// what changed to routers and switches of the link, so that they forward the groups here; it receives frames to groups anyway.
     pub fn want_groups(&mut self, interface: IfIndex, family: FamilyId, user: &'static str, groups: &BTreeSet<IpAddr>) {
         let key = (interface, family);
         let groups: BTreeSet<IpAddr> =

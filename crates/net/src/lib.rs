@@ -35,6 +35,7 @@ mod owner;
 pub mod pg;
 mod plugin;
 pub mod punt;
+mod random;
 pub mod restart;
 mod router;
 pub mod rss;

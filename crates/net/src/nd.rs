@@ -42,6 +42,7 @@ pub(crate) use neighbor::answer_for;
 use crate::ip::FamilyId;
 use crate::local::RegisterError;
 use crate::neighbor::{Teller, is_running, message_counter};
+use crate::random::Random;
 use crate::restart::Subject;
 use crate::{NetError, Router};
 
@@ -53,20 +54,17 @@ pub(crate) struct Nd {
     dad: DadConfig,
     addresses: dad::Addresses,
     advertisers: BTreeMap<IfIndex, advertise::Advertiser>,
-    random: u64,
+    random: Random,
 }
 
 impl Nd {
     pub fn new(seed: u64) -> Self {
-        Self { dad: DadConfig::default(), addresses: dad::Addresses::default(), advertisers: BTreeMap::new(), random: seed | 1 }
-    }
-
-    /// 0 to `below` - 1; 0 for 0 (xorshift: times only have to differ).
-    fn random(&mut self, below: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 11) % below.max(1)
+        Self {
+            dad: DadConfig::default(),
+            addresses: dad::Addresses::default(),
+            advertisers: BTreeMap::new(),
+            random: Random::new(seed),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ const NEIGHBOR: &[Argument] = &[
 
 const REDIRECT: &[Argument] = &[
     ("[add|del]", "remove", "`add` unless given, in place of another redirect of the interface; `del` needs no path"),
-    ("rx <if>|all", "rx", "Interface that packets came in on; `all`: any that has no redirect of its own"),
+    ("rx <if>|all", "rx", "Receiving interface; `all`: every interface without a redirect of its own"),
     ("via [<next-hop>]", "paths[].next_hop", "Neighbour; without it the one with the packet's own destination"),
     ("<tx-if>", "paths[].interface", "Interface that packets leave by"),
     ("[via ...]", "paths[]", "Further paths, over which packets spread by their addresses"),

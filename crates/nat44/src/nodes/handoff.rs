@@ -83,7 +83,7 @@ impl Handoff {
                 let waits = must_wait(ways, config, packet, key, self.outside);
                 return if waits { Owner::Waits(of) } else { Owner::Here };
             }
-            // What cannot be told apart is dropped where it is.
+            // Nothing says which thread has its session: this one drops it.
             Err(_) => return Owner::Here,
         };
         let key = Key::raw(flow.addrs, flow.ports, flow.proto, direction, fib);

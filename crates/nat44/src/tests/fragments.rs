@@ -86,6 +86,28 @@ fn a_fragment_waits_for_a_first_one_on_another_thread_and_not_for_ever() {
     }
 }
 
+#[test]
+fn reassembly_by_interface_comes_before_the_nat() {
+    for workers in [0, 2] {
+        for (how, packets) in [("ip4 shallow", 3), ("ip4", 1)] {
+            let mut bed = Bed::usual(workers);
+            run(&mut bed.h, &format!("set interface reassembly x0 {how}"));
+            let out = pieces(&from_inside(2), 9, (1025, 53));
+            let mut got = Vec::new();
+            for at in [2, 0, 1] {
+                got.extend(bed.send_on(1, bed.inside, out[at].clone()));
+                got.extend(bed.h.run());
+            }
+            got.extend(bed.h.run());
+            assert_eq!(got.len(), packets, "{how}, {workers} workers: {:?}", bed.h.counts());
+            let seen = if packets == 1 { bed.one(got, bed.outside) } else { joined(&got, bed.outside) };
+            assert_eq!((seen.src, seen.to()), (POOL, (REMOTE.into(), 53)));
+            assert_eq!((early(&bed), bed.sessions()), (0, 1));
+            bed.h.assert_buffers_held(0);
+        }
+    }
+}
+
 fn early(bed: &Bed) -> u64 {
     let text = "fragment before its first";
     bed.count(text) + crate::nodes::HANDOFF.iter().map(|node| bed.h.count(node, text)).sum::<u64>()

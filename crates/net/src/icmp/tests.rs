@@ -19,7 +19,7 @@ use super::RateLimit;
 use crate::fib::{Hop, Path, Source};
 use crate::interface::Mtu;
 use crate::ip::FamilyId;
-use crate::local::reassembly::Limits;
+use crate::local::reassembly::{Limits, Through};
 use crate::testing::{Harness, host_mac, router_mac};
 
 const FAMILIES: [FamilyId; 2] = [FamilyId::V4, FamilyId::V6];
@@ -450,7 +450,7 @@ fn what_does_not_come_in_time_is_given_up_and_told_where_the_first_part_came() {
     for family in FAMILIES {
         let (mut h, x) = bed(0, 1);
         let pieces = cut(&echo(family, address(family, 0, 1), 1, 4000), 1500);
-        let timeout = Limits::default_of(family).timeout.as_nanos() as i64;
+        let timeout = Limits::default_of(family, Through::Full).timeout.as_nanos() as i64;
         h.inject(x[0], &frame(0, &pieces[0]));
         h.inject(x[0], &frame(0, &pieces[1]));
         assert!(h.run().is_empty());
@@ -478,7 +478,7 @@ fn reassembly_holds_no_more_than_its_limits() {
     for family in FAMILIES {
         let (mut h, x) = bed(0, 1);
         let limits = Limits { datagrams: 10, per_source: 100, fragments: 4, kilobytes: 40, timeout: Duration::from_secs(30) };
-        h.router.set_reassembly_limits(family, limits);
+        h.router.set_reassembly_limits(family, Through::Full, limits);
         for sequence in 0..50 {
             h.inject(x[0], &frame(0, &first_fragment(family, sequence)));
         }
@@ -486,7 +486,7 @@ fn reassembly_holds_no_more_than_its_limits() {
         h.assert_buffers_held(10);
         let node = format!("{}-local-reassembly-input", family.node_prefix());
         assert_eq!(h.count(&node, "drops due to concurrent reassemblies limit"), 40);
-        h.router.set_reassembly_limits(family, Limits { kilobytes: 10, ..limits });
+        h.router.set_reassembly_limits(family, Through::Full, Limits { kilobytes: 10, ..limits });
         let pieces = cut(&echo(family, address(family, 0, 1), 777, 4000), 1500);
         h.inject(x[0], &frame(0, &pieces[1]));
         h.run();
@@ -499,8 +499,8 @@ fn a_source_that_sends_first_parts_without_end_starves_no_other() {
     for family in FAMILIES {
         for workers in WORKERS {
             let (mut h, x) = bed(workers, 2);
-            let limits = Limits { datagrams: 40, per_source: 20, ..Limits::default_of(family) };
-            h.router.set_reassembly_limits(family, limits);
+            let limits = Limits { datagrams: 40, per_source: 20, ..Limits::default_of(family, Through::Full) };
+            h.router.set_reassembly_limits(family, Through::Full, limits);
             let rest = cut(&echo(family, address(family, 0, 1), 777, 4000), 1500);
             h.inject(x[0], &frame(0, &rest[0]));
             h.run();

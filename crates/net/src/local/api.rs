@@ -6,15 +6,15 @@ use quiver_command::operation::OpError;
 use crate::Router;
 use crate::api::{Handlers, perform, reference};
 use crate::fib::ops::Family;
-use crate::icmp::ops::reassembly::{SetLocal, SetReassembly, SetShallow, SetThrough, Which};
+use crate::icmp::ops::reassembly::{SetLocal, SetReassembly, SetThrough, Which};
 use crate::ip::FamilyId;
+use crate::local::reassembly::Through;
 
 pub(crate) fn add(handlers: &mut Handlers) {
     handlers.act::<IpReassemblySet, IpReassemblySetReply>(set);
     handlers.reply::<IpReassemblyGet, IpReassemblyGetReply>(|router, m| {
         let family = FamilyId::from(family(m.is_ip6));
-        let shallow = m.r#type == IpReassType::IP_REASS_TYPE_SHALLOW_VIRTUAL;
-        let limits = if shallow { router.shallow_limits(family) } else { router.reassembly_limits(family) };
+        let limits = router.reassembly_limits(family, Through::of(is_shallow(&m.r#type)));
         Ok(IpReassemblyGetReply {
             retval: 0,
             timeout_ms: limits.timeout.as_millis().try_into().unwrap_or(u32::MAX),
@@ -34,7 +34,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
             (false, true) => Which::Ip6,
             (false, false) => Which::Off,
         };
-        let shallow = m.r#type == IpReassType::IP_REASS_TYPE_SHALLOW_VIRTUAL;
+        let shallow = is_shallow(&m.r#type);
         perform::<SetThrough>(router, SetThrough { interface, which, shallow }).map(drop)
     });
     handlers.act::<IpLocalReassEnableDisable, IpLocalReassEnableDisableReply>(|router, m| {
@@ -48,6 +48,10 @@ pub(crate) fn add(handlers: &mut Handlers) {
     handlers.reads::<IpLocalReassGet>();
 }
 
+fn is_shallow(kind: &IpReassType) -> bool {
+    *kind == IpReassType::IP_REASS_TYPE_SHALLOW_VIRTUAL
+}
+
 fn family(six: bool) -> Family {
     if six { Family::Ip6 } else { Family::Ip4 }
 }
@@ -59,11 +63,9 @@ fn set(router: &mut Router, m: IpReassemblySet) -> Result<(), OpError> {
     let max_reassemblies = Some(m.max_reassemblies.min(1_000_000));
     let max_reassembly_length = Some(m.max_reassembly_length.clamp(1, 8192));
     let (max_per_source, max_memory_kb) = (None, None);
-    if m.r#type == IpReassType::IP_REASS_TYPE_SHALLOW_VIRTUAL {
-        let request = SetShallow { family, timeout_ms, max_reassemblies, max_per_source, max_reassembly_length, max_memory_kb };
-        return perform::<SetShallow>(router, request).map(drop);
-    }
-    let request = SetReassembly { family, timeout_ms, max_reassemblies, max_per_source, max_reassembly_length, max_memory_kb };
+    let shallow = is_shallow(&m.r#type);
+    let request =
+        SetReassembly { family, shallow, timeout_ms, max_reassemblies, max_per_source, max_reassembly_length, max_memory_kb };
     perform::<SetReassembly>(router, request).map(drop)
 }
 

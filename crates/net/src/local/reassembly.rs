@@ -17,8 +17,8 @@
 //!
 //! Limits: each worker holds a bounded number of datagrams in all and of one source, of fragments to each, and of bytes in all.
 //! A source that has its share gives up its own oldest datagram; where all is full, whoever has most gives up its oldest. A source
-//! is an IPv4 address or an IPv6 /64 on an interface, in one of some groups ([`crate::owner`]). A worker that leaves gives its fragments to those that stay. While the set of workers changes, fragments
-//! of one datagram may be sent to two; they expire.
+//! is an IPv4 address or an IPv6 /64 on an interface, in one of some groups ([`crate::owner`]). A worker that leaves gives its
+//! fragments to those that stay. While the set of workers changes, fragments of one datagram may be sent to two; they expire.
 
 mod datagram;
 mod handoff;
@@ -61,6 +61,13 @@ pub enum Through {
     Shallow,
 }
 
+impl Through {
+    /// As requests and messages say it.
+    pub const fn of(shallow: bool) -> Self {
+        if shallow { Self::Shallow } else { Self::Full }
+    }
+}
+
 /// The feature's node.
 pub const fn feature_node(family: FamilyId, through: Through) -> &'static str {
     match (family, through) {
@@ -95,18 +102,15 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those at start: RFC 8200 asks for 60 s in IPv6; in IPv4 30 s are usual and meet RFC 1122's intent on today's links.
-    pub const fn default_of(family: FamilyId) -> Self {
-        let timeout = Duration::from_secs(match family {
-            FamilyId::V4 => 30,
-            FamilyId::V6 => 60,
-        });
-        Self { timeout, datagrams: 1024, per_source: 256, fragments: 256, kilobytes: 8192 }
-    }
-
-    /// Those of shallow reassembly at start. VPP lets 3 fragments wait, for 100 ms; a first fragment that took another path needs longer.
-    pub const fn default_shallow() -> Self {
-        Self { timeout: Duration::from_secs(1), datagrams: 1024, per_source: 256, fragments: 16, kilobytes: 8192 }
+    /// Those at start. Full: RFC 8200 asks for 60 s in IPv6; in IPv4 30 s are usual and meet RFC 1122's intent on today's links. Shallow:
+    /// VPP lets 3 fragments wait, for 100 ms; a first fragment that took another path needs longer.
+    pub const fn default_of(family: FamilyId, through: Through) -> Self {
+        let (seconds, fragments) = match (through, family) {
+            (Through::Shallow, _) => (1, 16),
+            (Through::Full, FamilyId::V4) => (30, 256),
+            (Through::Full, FamilyId::V6) => (60, 256),
+        };
+        Self { timeout: Duration::from_secs(seconds), datagrams: 1024, per_source: 256, fragments, kilobytes: 8192 }
     }
 }
 
@@ -154,8 +158,8 @@ impl SharedLimits {
 
 /// The module's state on the main thread, by family.
 struct State {
-    limits: [Arc<SharedLimits>; 2],
-    shallow: [Arc<SharedLimits>; 2],
+    /// Full, and shallow.
+    limits: [[Arc<SharedLimits>; 2]; 2],
     rings: [Arc<Rings>; 2],
     /// Whether packets for the router itself are joined.
     local: [Arc<AtomicBool>; 2],
@@ -164,35 +168,25 @@ struct State {
 /// Makes the state that nodes are made from.
 pub(super) fn prepare(router: &mut Router) {
     router.add_part(State {
-        limits: [FamilyId::V4, FamilyId::V6].map(|f| Arc::new(SharedLimits::new(Limits::default_of(f)))),
-        shallow: [(); 2].map(|()| Arc::new(SharedLimits::new(Limits::default_shallow()))),
+        limits: [FamilyId::V4, FamilyId::V6].map(|family| {
+            [Through::Full, Through::Shallow].map(|through| Arc::new(SharedLimits::new(Limits::default_of(family, through))))
+        }),
         rings: [Arc::new(Rings::new()), Arc::new(Rings::new())],
         local: [(); 2].map(|()| Arc::new(AtomicBool::new(true))),
     });
 }
 
 impl Router {
-    /// Bounds of reassembly.
-    pub fn reassembly_limits(&self, family: FamilyId) -> Limits {
-        self.part::<State>().map_or(Limits::default_of(family), |s| s.limits[family as usize].get())
+    /// Bounds of reassembly. Those of full reassembly also hold for packets for the router itself.
+    pub fn reassembly_limits(&self, family: FamilyId, through: Through) -> Limits {
+        let shared = |state: &State| state.limits[family as usize][through as usize].get();
+        self.part::<State>().map_or(Limits::default_of(family, through), shared)
     }
 
     /// Other bounds. Datagrams that are held beyond them go as soon as a fragment comes.
-    pub fn set_reassembly_limits(&mut self, family: FamilyId, limits: Limits) {
+    pub fn set_reassembly_limits(&mut self, family: FamilyId, through: Through, limits: Limits) {
         if let Some(state) = self.part::<State>() {
-            state.limits[family as usize].set(limits);
-        }
-    }
-
-    /// Bounds of shallow reassembly.
-    pub fn shallow_limits(&self, family: FamilyId) -> Limits {
-        self.part::<State>().map_or(Limits::default_shallow(), |s| s.shallow[family as usize].get())
-    }
-
-    /// Other bounds, as soon as the next fragment comes.
-    pub fn set_shallow_limits(&mut self, family: FamilyId, limits: Limits) {
-        if let Some(state) = self.part::<State>() {
-            state.shallow[family as usize].set(limits);
+            state.limits[family as usize][through as usize].set(limits);
         }
     }
 
@@ -250,7 +244,7 @@ pub(super) fn nodes<F: Reassembled>(router: &Router) -> Vec<NodeSpec> {
     let Some(state) = router.part::<State>() else { return Vec::new() };
     let family = F::ID as usize;
     let rings = state.rings[family].clone();
-    let limits = [state.limits[family].clone(), state.shallow[family].clone()];
+    let limits = state.limits[family].clone();
     let (peers, hasher) = (rings.peers(), RandomState::new());
     let same = hasher.clone();
     let handoff = Handoff::<F> { thread: 0, peers, hasher, family: PhantomData };

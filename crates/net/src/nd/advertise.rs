@@ -331,7 +331,7 @@ pub(super) fn run(router: &mut Router, now: u64) -> u64 {
             continue;
         };
         let least = advertisers.get(&interface).map_or(1, |a| a.config.interval_min());
-        let spread = router.nd.random(u64::from(interval_max.saturating_sub(least)) * SECOND);
+        let spread = router.nd.random.below(u64::from(interval_max.saturating_sub(least)) * SECOND);
         let Some(advertiser) = router.nd.advertisers.get_mut(&interface) else { continue };
         if !sent {
             advertiser.next = None;
@@ -350,7 +350,7 @@ pub(super) fn run(router: &mut Router, now: u64) -> u64 {
 
 /// A host asks (RFC 4861, 6.2.6): answered alone where that is configured, else by the next one to all, which comes soon.
 pub(super) fn solicited(router: &mut Router, interface: IfIndex, from: Ipv6Addr, mac: Option<MacAddr>, now: u64) {
-    let delay = router.nd.random(ANSWER_DELAY);
+    let delay = router.nd.random.below(ANSWER_DELAY);
     let able = router.usable_link_local(interface);
     let Some(advertiser) = router.nd.advertisers.get_mut(&interface).filter(|a| a.config.send && able) else { return };
     advertiser.figures.solicited += 1;

@@ -61,16 +61,8 @@ impl Default for Setting {
     }
 }
 
-/// The settings of both families, IPv4 first.
+/// The settings, by family.
 type Settings = Arc<[Setting; 2]>;
-
-fn setting(settings: &Settings, family: FamilyId) -> &Setting {
-    let [v4, v6] = &**settings;
-    match family {
-        FamilyId::V4 => v4,
-        FamilyId::V6 => v6,
-    }
-}
 
 struct Waiting {
     packets: VecDeque<(Packet, Owner)>,
@@ -115,7 +107,7 @@ impl Hold {
     pub fn advise(&mut self, key: Key, owner: Owner, now: u64, out: &mut Vec<Packet>) -> Advice {
         if let Some(waiting) = self.waiting.get_mut(&key) {
             if now.saturating_sub(waiting.since) < PATIENCE {
-                let interval = setting(&self.settings, FamilyId::of(&key.1)).interval.load(Ordering::Relaxed);
+                let interval = self.settings[FamilyId::of(&key.1) as usize].interval.load(Ordering::Relaxed);
                 let again = interval > 0 && now.saturating_sub(waiting.asked) >= u64::from(interval) * 1_000_000;
                 if !again || self.requests.take(owner, now).is_err() {
                     return Advice::Wait;
@@ -169,7 +161,7 @@ impl Hold {
         let Some(waiting) = self.waiting.get_mut(&key) else { return out.push(packet) };
         waiting.packets.push_back((packet, owner));
         self.packets.add(owner, 1);
-        let each = setting(&self.settings, FamilyId::of(&key.1)).packets.load(Ordering::Relaxed) as usize;
+        let each = self.settings[FamilyId::of(&key.1) as usize].packets.load(Ordering::Relaxed) as usize;
         // More than one where fewer may be held than before.
         while waiting.packets.len() > each {
             // Whoever has the most packets here loses its oldest, so that nobody pushes out another's only one.
@@ -280,7 +272,7 @@ impl Holds {
     /// Sets how many packets are held for a neighbour of a family, at most [`PACKETS_EACH_MAX`], and after how many milliseconds a packet
     /// asks again; 0: it does not. Threads take it from their next packet on.
     pub fn configure(&self, family: FamilyId, packets: u32, interval: u32) {
-        let setting = setting(&self.settings, family);
+        let setting = &self.settings[family as usize];
         setting.packets.store(packets.min(PACKETS_EACH_MAX), Ordering::Relaxed);
         setting.interval.store(interval, Ordering::Relaxed);
     }

@@ -15,6 +15,7 @@ use quiver_wire::MacAddr;
 use super::hold::{Key, PACKETS_EACH};
 use super::shares::{Shares, Standing};
 use super::state::{Due, Effect, Evidence, Reach, SECOND, State};
+use crate::random::Random;
 
 /// Neighbours that are asked for at a time, in all and of an interface; a scan of a big prefix pushes out those asked for longest
 /// (RFC 6583, 6.2).
@@ -169,7 +170,7 @@ pub(crate) struct Table {
     timers: BTreeSet<(u64, Key)>,
     shares: Shares,
     pub figures: NeighborFigures,
-    random: u64,
+    random: Random,
 }
 
 impl Table {
@@ -180,7 +181,7 @@ impl Table {
             timers: BTreeSet::new(),
             shares: Shares::default(),
             figures: NeighborFigures::default(),
-            random: seed | 1,
+            random: Random::new(seed),
         }
     }
 
@@ -202,14 +203,6 @@ impl Table {
     pub fn figures(&self) -> NeighborFigures {
         let (pending, fullest) = (self.shares.pending(), self.shares.fullest());
         NeighborFigures { entries: self.entries.len(), pending, fullest, ..self.figures }
-    }
-
-    /// 0 to 65,535 (xorshift: timers only have to differ).
-    fn random(&mut self) -> u16 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 32) as u16
     }
 
     /// Takes an entry out of the orders by time, for a change; `link` puts it back.
@@ -240,7 +233,7 @@ impl Table {
 
     /// Starts the timer that goes with an entry's state.
     fn arm(&mut self, entry: &mut Entry, now: u64) {
-        let random = self.random();
+        let random = self.random.word();
         let wait = entry.reach.wait(random);
         let aged = self.age().map(|age| (entry.heard + age).saturating_sub(now).max(SECOND / 10));
         let quiet = matches!(entry.reach.state, State::Reachable | State::Stale);

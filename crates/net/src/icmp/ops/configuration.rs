@@ -4,19 +4,19 @@ use quiver_command::configuration::{Configuration, Stage, whole};
 use quiver_command::document::Shape;
 use quiver_command::operation::Registry;
 
-use super::reassembly::{SetLocal, SetReassembly, SetShallow};
+use super::reassembly::{SetLocal, SetReassembly};
 use super::{FAMILIES, SetRateLimit};
 use crate::Router;
 use crate::fib::ops::Family;
 use crate::icmp::RateLimit;
-use crate::local::reassembly::Limits;
+use crate::local::reassembly::{Limits, Through};
 
 /// Adds what this subject says of the running configuration.
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry
         .configuration(Stage::System, |_| whole(limits))
         .shapes(Stage::System, LIMITS)
-        .covers(&["icmp_rate_limit_set", "ip_reassembly_set", "ip_shallow_reassembly_set", "ip_local_reassembly_set"])
+        .covers(&["icmp_rate_limit_set", "ip_reassembly_set", "ip_local_reassembly_set"])
         // Features of an interface, which it says.
         .covers(&["interface_reassembly_set"]);
 }
@@ -39,50 +39,34 @@ fn limits(router: &Router, out: &mut Configuration<Router>) {
             };
             out.push(&differing).undo(&all(usual)).replaced_by(&all(limit));
         }
-        let (limits, usual) = (router.reassembly_limits(family.into()), Limits::default_of(family.into()));
-        if limits != usual {
-            let milliseconds = |limits: &Limits| u32::try_from(limits.timeout.as_millis()).unwrap_or(u32::MAX);
-            let all = |limits: &Limits| SetReassembly {
-                family,
-                timeout_ms: Some(milliseconds(limits)),
-                max_reassemblies: Some(limits.datagrams),
-                max_per_source: Some(limits.per_source),
-                max_reassembly_length: Some(limits.fragments),
-                max_memory_kb: Some(limits.kilobytes),
-            };
-            let differing = SetReassembly {
-                family,
-                timeout_ms: (limits.timeout != usual.timeout).then(|| milliseconds(&limits)),
-                max_reassemblies: (limits.datagrams != usual.datagrams).then_some(limits.datagrams),
-                max_per_source: (limits.per_source != usual.per_source).then_some(limits.per_source),
-                max_reassembly_length: (limits.fragments != usual.fragments).then_some(limits.fragments),
-                max_memory_kb: (limits.kilobytes != usual.kilobytes).then_some(limits.kilobytes),
-            };
-            out.push(&differing).undo(&all(&usual)).replaced_by(&all(&limits));
+        for shallow in [false, true] {
+            reassembly(router, family, shallow, out);
         }
-        shallow(router, family, out);
         if !router.joins_local(family.into()) {
             out.push(&SetLocal { family, on: false }).undo(&SetLocal { family, on: true });
         }
     }
 }
 
-fn shallow(router: &Router, family: Family, out: &mut Configuration<Router>) {
-    let (limits, usual) = (router.shallow_limits(family.into()), Limits::default_shallow());
+fn reassembly(router: &Router, family: Family, shallow: bool, out: &mut Configuration<Router>) {
+    let through = Through::of(shallow);
+    let (limits, usual) = (router.reassembly_limits(family.into(), through), Limits::default_of(family.into(), through));
     if limits == usual {
         return;
     }
     let milliseconds = |limits: &Limits| u32::try_from(limits.timeout.as_millis()).unwrap_or(u32::MAX);
-    let all = |limits: &Limits| SetShallow {
+    let all = |limits: &Limits| SetReassembly {
         family,
+        shallow,
         timeout_ms: Some(milliseconds(limits)),
         max_reassemblies: Some(limits.datagrams),
         max_per_source: Some(limits.per_source),
         max_reassembly_length: Some(limits.fragments),
         max_memory_kb: Some(limits.kilobytes),
     };
-    let differing = SetShallow {
+    let differing = SetReassembly {
         family,
+        shallow,
         timeout_ms: (limits.timeout != usual.timeout).then(|| milliseconds(&limits)),
         max_reassemblies: (limits.datagrams != usual.datagrams).then_some(limits.datagrams),
         max_per_source: (limits.per_source != usual.per_source).then_some(limits.per_source),
@@ -96,10 +80,15 @@ fn shallow(router: &Router, family: Family, out: &mut Configuration<Router>) {
 const LIMITS: &[Shape] = &[
     Shape::new("icmp_limits/{family}", r#"{"*":"*"}"#, "icmp_rate_limit_set", r#"{"family":"{family}","*":"*"}"#)
         .doc("ICMP errors that are sent at most, by family."),
-    Shape::new("reassembly/{family}", r#"{"*":"*"}"#, "ip_reassembly_set", r#"{"family":"{family}","*":"*"}"#)
+    Shape::new("reassembly/{family}", r#"{"*":"*"}"#, "ip_reassembly_set", r#"{"family":"{family}","shallow":false,"*":"*"}"#)
         .doc("Limits of reassembly, by family."),
-    Shape::new("shallow_reassembly/{family}", r#"{"*":"*"}"#, "ip_shallow_reassembly_set", r#"{"family":"{family}","*":"*"}"#)
-        .doc("Limits of shallow reassembly, by family."),
+    Shape::new(
+        "shallow_reassembly/{family}",
+        r#"{"*":"*"}"#,
+        "ip_reassembly_set",
+        r#"{"family":"{family}","shallow":true,"*":"*"}"#,
+    )
+    .doc("Limits of shallow reassembly, by family."),
     Shape::new("local_reassembly/{family}", r#""{on}""#, "ip_local_reassembly_set", r#"{"family":"{family}","on":"{on}"}"#)
         .doc("Whether fragmented packets for the router itself are put together, by family.")
         .types(&[("on", r#"{"type":"boolean"}"#)]),

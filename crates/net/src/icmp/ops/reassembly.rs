@@ -21,7 +21,7 @@ const EXAMPLES: &[&str] =
 /// Adds the operations and commands.
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.declare::<ShowReassembly>().declare::<SetReassembly>();
-    registry.declare::<ShowShallow>().declare::<SetShallow>().declare::<SetLocal>().declare::<SetThrough>();
+    registry.declare::<ShowShallow>().declare::<SetLocal>().declare::<SetThrough>();
     registry.examples(EXAMPLES);
     registry.messages(&[
         ("set interface reassembly", &["ip_reassembly_enable_disable"]),
@@ -109,7 +109,7 @@ impl Execute<Router> for ShowReassembly {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Reassemblies>, OpError> {
         let Self { family, details } = self;
-        let limits = router.reassembly_limits(family.into());
+        let limits = router.reassembly_limits(family.into(), Through::Full);
         let mut reply = Reassemblies {
             family,
             count: 0,
@@ -164,13 +164,17 @@ impl Text for Reassemblies {
 }
 
 request! {
-    /// Limits the reassembly of IPv4 or IPv6 datagrams, per worker.
+    /// Limits the reassembly of IPv4 or IPv6 datagrams, per worker: `full`, or `sv`, which only has fragments wait for the first one.
     pub change SetReassembly "ip_reassembly_set" [
-        "set ip4-full-reassembly" { family: Family::Ip4 },
-        "set ip6-full-reassembly" { family: Family::Ip6 },
+        "set ip4-full-reassembly" { family: Family::Ip4, shallow: false },
+        "set ip6-full-reassembly" { family: Family::Ip6, shallow: false },
+        "set ip4-sv-reassembly" { family: Family::Ip4, shallow: true },
+        "set ip6-sv-reassembly" { family: Family::Ip6, shallow: true },
     ] {
         /// Which family.
         pub family: Family = "",
+        /// Shallow reassembly, not full.
+        pub shallow: bool = "",
         /// Time that a datagram has, ms; with 0 none becomes whole.
         pub timeout_ms: Option<u32> = "timeout <ms>" range(0..=3_600_000),
         /// Datagrams of a worker; with 0 no fragment is taken.
@@ -192,13 +196,14 @@ impl Execute<Router> for SetReassembly {
         if given.iter().all(Option::is_none) {
             return Err(Self::incomplete("timeout, max-reassemblies, max-per-source, max-reassembly-length or max-memory"));
         }
-        let mut limits: Limits = router.reassembly_limits(self.family.into());
+        let (family, through) = (self.family.into(), Through::of(self.shallow));
+        let mut limits: Limits = router.reassembly_limits(family, through);
         limits.timeout = self.timeout_ms.map_or(limits.timeout, |ms| Duration::from_millis(ms.into()));
         limits.datagrams = self.max_reassemblies.unwrap_or(limits.datagrams);
         limits.per_source = self.max_per_source.unwrap_or(limits.per_source);
         limits.fragments = self.max_reassembly_length.unwrap_or(limits.fragments);
         limits.kilobytes = self.max_memory_kb.unwrap_or(limits.kilobytes);
-        router.set_reassembly_limits(self.family.into(), limits);
+        router.set_reassembly_limits(family, through, limits);
         Ok(Outcome::Done(()))
     }
 }
@@ -270,7 +275,7 @@ impl Execute<Router> for ShowShallow {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ShallowReassemblies>, OpError> {
         let Self { family, details } = self;
-        let limits = router.shallow_limits(family.into());
+        let limits = router.reassembly_limits(family.into(), Through::Shallow);
         let mut reply = ShallowReassemblies {
             family,
             count: 0,
@@ -318,46 +323,6 @@ impl Text for ShallowReassemblies {
         let _ = writeln!(out, "{what} memory of {kind} {name} reassemblies per worker-thread: {} kB", self.max_memory_kb);
         let _ = writeln!(out, "{what} {kind} {name} reassemblies of one source per worker-thread: {}", self.max_per_source);
         let _ = writeln!(out, "{what} {kind} {name} reassembly timeout: {}ms", self.timeout_ms);
-    }
-}
-
-request! {
-    /// Limits the shallow reassembly of IPv4 or IPv6 datagrams, per worker.
-    pub change SetShallow "ip_shallow_reassembly_set" [
-        "set ip4-sv-reassembly" { family: Family::Ip4 },
-        "set ip6-sv-reassembly" { family: Family::Ip6 },
-    ] {
-        /// Which family.
-        pub family: Family = "",
-        /// Time that a datagram is remembered, ms.
-        pub timeout_ms: Option<u32> = "timeout <ms>" range(0..=3_600_000),
-        /// Datagrams of a worker; with 0 no fragment passes.
-        pub max_reassemblies: Option<u32> = "max-reassemblies <n>" range(0..=1_000_000),
-        /// Datagrams of one source of a worker.
-        pub max_per_source: Option<u32> = "max-per-source <n>" range(1..=1_000_000),
-        /// Fragments of a datagram that wait for the first one.
-        pub max_reassembly_length: Option<u32> = "max-reassembly-length <n>" range(1..=8192),
-        /// Buffers of a worker's waiting fragments, kB.
-        pub max_memory_kb: Option<u32> = "max-memory <kB>" range(2..=16_000_000),
-    }
-}
-
-impl Execute<Router> for SetShallow {
-    type Reply = ();
-
-    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        let given = [self.timeout_ms, self.max_reassemblies, self.max_per_source, self.max_reassembly_length, self.max_memory_kb];
-        if given.iter().all(Option::is_none) {
-            return Err(Self::incomplete("timeout, max-reassemblies, max-per-source, max-reassembly-length or max-memory"));
-        }
-        let mut limits: Limits = router.shallow_limits(self.family.into());
-        limits.timeout = self.timeout_ms.map_or(limits.timeout, |ms| Duration::from_millis(ms.into()));
-        limits.datagrams = self.max_reassemblies.unwrap_or(limits.datagrams);
-        limits.per_source = self.max_per_source.unwrap_or(limits.per_source);
-        limits.fragments = self.max_reassembly_length.unwrap_or(limits.fragments);
-        limits.kilobytes = self.max_memory_kb.unwrap_or(limits.kilobytes);
-        router.set_shallow_limits(self.family.into(), limits);
-        Ok(Outcome::Done(()))
     }
 }
 
@@ -411,7 +376,7 @@ impl Execute<Router> for SetThrough {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        let through = if self.shallow { Through::Shallow } else { Through::Full };
+        let through = Through::of(self.shallow);
         let on = |only| self.which == Which::On || self.which == only;
         for (family, on) in [(Family::Ip4, on(Which::Ip4)), (Family::Ip6, on(Which::Ip6))] {
             let (feature, arc) = (feature_node(family.into(), through).to_owned(), feature_arc(family.into()).to_owned());
@@ -428,6 +393,12 @@ mod tests {
 
     use crate::ops::testing::{error, run};
     use crate::testing::{Harness, host_mac, router_mac};
+
+    #[test]
+    fn limits_without_a_kind_are_those_of_full_reassembly() {
+        let request: super::SetReassembly = serde_json::from_str(r#"{"family":"ip4","timeout_ms":5}"#).unwrap();
+        assert!(!request.shallow && request.timeout_ms == Some(5));
+    }
 
     #[test]
     fn incomplete_datagrams_and_their_limits_are_shown() {

@@ -1,7 +1,7 @@
 //! Reassembly as a feature of an interface: packets on their way through.
 
 use super::*;
-use crate::local::reassembly::{Through, feature_arc, feature_node};
+use crate::local::reassembly::{feature_arc, feature_node};
 
 /// [`bed`] with two interfaces, the first with the feature.
 fn through_bed(workers: usize, family: FamilyId, through: Through) -> (Harness, Vec<IfIndex>) {
@@ -48,7 +48,7 @@ fn only_a_lost_packet_of_ipv6_is_told_to_its_sender() {
         h.inject(x[0], &frame(0, &pieces[0]));
         h.inject(x[0], &frame(0, &pieces[1]));
         assert!(h.run().is_empty());
-        h.router.graph.clock().adjust(Limits::default_of(family).timeout.as_nanos() as i64 + 1);
+        h.router.graph.clock().adjust(Limits::default_of(family, Through::Full).timeout.as_nanos() as i64 + 1);
         let got = packets(h.run(), x[0], 0);
         let node = feature_node(family, Through::Full);
         match family {
@@ -71,7 +71,7 @@ fn only_a_lost_packet_of_ipv6_is_told_to_its_sender() {
 fn a_chain_that_is_too_long_counts_once_and_the_rest_apart() {
     for family in FAMILIES {
         let (mut h, x) = through_bed(0, family, Through::Full);
-        h.router.set_reassembly_limits(family, Limits { fragments: 2, ..Limits::default_of(family) });
+        h.router.set_reassembly_limits(family, Through::Full, Limits { fragments: 2, ..Limits::default_of(family, Through::Full) });
         for piece in cut(&passing(family, 1, 1400), 600) {
             h.inject(x[0], &frame(0, &piece));
         }
@@ -86,10 +86,10 @@ fn a_chain_that_is_too_long_counts_once_and_the_rest_apart() {
 #[test]
 fn no_time_and_no_room_mean_that_no_packet_is_joined() {
     for family in FAMILIES {
-        let usual = Limits::default_of(family);
+        let usual = Limits::default_of(family, Through::Full);
         for limits in [Limits { timeout: Duration::ZERO, ..usual }, Limits { datagrams: 0, ..usual }] {
             let (mut h, x) = through_bed(0, family, Through::Full);
-            h.router.set_reassembly_limits(family, limits);
+            h.router.set_reassembly_limits(family, Through::Full, limits);
             for piece in cut(&passing(family, 1, 1400), 600) {
                 h.inject(x[0], &frame(0, &piece));
             }
@@ -130,11 +130,11 @@ fn a_first_fragment_is_forgotten_in_time() {
         let pieces = cut(&passing(family, 1, 1400), 600);
         h.inject(x[0], &frame(0, &pieces[0]));
         assert_eq!(packets(h.run(), x[1], 1).len(), 1);
-        h.router.graph.clock().adjust(Limits::default_shallow().timeout.as_nanos() as i64 + 1);
+        h.router.graph.clock().adjust(Limits::default_of(family, Through::Shallow).timeout.as_nanos() as i64 + 1);
         h.inject(x[0], &frame(0, &pieces[1]));
         assert!(h.run().is_empty());
         h.assert_buffers_held(1);
-        h.router.graph.clock().adjust(Limits::default_shallow().timeout.as_nanos() as i64 + 1);
+        h.router.graph.clock().adjust(Limits::default_of(family, Through::Shallow).timeout.as_nanos() as i64 + 1);
         assert!(h.run().is_empty());
         let node = feature_node(family, Through::Shallow);
         assert_eq!(h.count(node, "fragments dropped due to reassembly timeout"), 1);

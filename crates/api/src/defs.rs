@@ -31,6 +31,7 @@ mod nat_types;
 mod pg;
 mod ping;
 mod punt;
+mod syslog;
 mod tapv2;
 mod tracedump;
 mod vlib;
@@ -61,6 +62,7 @@ pub use nat44_ed::*;
 pub use pg::*;
 pub use ping::*;
 pub use punt::*;
+pub use syslog::*;
 pub use tapv2::*;
 pub use tracedump::*;
 pub use vlib::*;
@@ -93,6 +95,7 @@ pub(crate) static MODULES: &[&Module] = &[
     pg(),
     ping(),
     punt(),
+    syslog(),
     tracedump(),
     nat_types(),
     nat44_ed(),

@@ -38,6 +38,8 @@ pub mod flags {
     pub const LOCAL: u32 = 1 << 28;
     /// It came as link-layer broadcast or multicast: no ICMP error may answer it (RFC 1812 section 4.3.2.7, RFC 4443 2.4(e)).
     pub const LINK_MULTICAST: u32 = 1 << 29;
+    /// How often a route has had the packet taken as if it had come in on another interface: two bits.
+    pub const AGAIN: u32 = 3 << 30;
 }
 
 pub(crate) const IF_MASK: u32 = (1 << 24) - 1;

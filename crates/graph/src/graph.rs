@@ -330,7 +330,11 @@ impl Graph {
 
     /// Gives a node's reasons their numbers; those of a removed node with as many reasons are used again, zeroed.
     fn claim_errors(&mut self, spec: &NodeSpec) -> u32 {
-        self.claim_errors_of(&spec.name, spec.errors)
+        let base = self.claim_errors_of(&spec.name, spec.errors);
+        for (link, at) in other_links(spec, base) {
+            let _ = self.stats.symlink(&link, "/node/errors", at);
+        }
+        base
     }
 
     fn claim_errors_of(&mut self, owner: &str, errors: &'static [ErrorText]) -> u32 {
@@ -411,6 +415,9 @@ impl Graph {
             w.take_in();
             w.uninstall(id.0);
         });
+        for (link, _) in other_links(&entry.spec, entry.error_base) {
+            self.stats.unlink(&link);
+        }
         for (k, e) in entry.spec.errors.iter().enumerate() {
             let at = entry.error_base + k as u32;
             self.stats.unlink(&format!("/err/{}/{}", entry.spec.name, e.name));
@@ -475,4 +482,10 @@ impl Graph {
         };
         self.entries.iter().enumerate().filter_map(|(i, e)| e.as_ref().map(|e| info((i, e)))).collect()
     }
+}
+
+/// The links to a node's errors under the other name that programs know them by, with their numbers.
+fn other_links(spec: &NodeSpec, base: u32) -> impl Iterator<Item = (String, u32)> {
+    let name = spec.errors_of;
+    (base..).zip(spec.errors).filter_map(move |(at, error)| Some((format!("/err/{}/{}", name?, error.name), at)))
 }

@@ -160,6 +160,18 @@ impl<'a, M: Memory> Pkt<'a, M> {
         self.put_context(c & !(flag & (flags::LOCAL | flags::LINK_MULTICAST)));
     }
 
+    /// Counts in [`flags::AGAIN`] that the packet is taken once more; `false`, and nothing changed, where the bits are full.
+    #[inline]
+    pub fn take_again(&mut self) -> bool {
+        let c = self.context;
+        let free = c & flags::AGAIN != flags::AGAIN;
+        if free {
+            // Plus one in the two bits, which are the topmost.
+            self.put_context(c + (flags::AGAIN & flags::AGAIN.wrapping_neg()));
+        }
+        free
+    }
+
     /// The aux lane: what the node before left for this one.
     #[inline(always)]
     pub fn aux(&self) -> u32 {

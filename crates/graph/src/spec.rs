@@ -219,6 +219,8 @@ pub struct NodeSpec {
     pub(crate) kind: NodeKind,
     pub(crate) nexts: Vec<String>,
     pub(crate) errors: &'static [ErrorText],
+    /// Another node's name under which programs look for these errors in the statistics.
+    pub(crate) errors_of: Option<&'static str>,
     pub(crate) make: Box<dyn Fn(&MakeCx) -> Body>,
     pub(crate) trace: Option<TraceFormat>,
     pub(crate) loop_config: LoopConfig,
@@ -241,6 +243,7 @@ impl NodeSpec {
             kind,
             nexts: X::NAMES.iter().map(ToString::to_string).collect(),
             errors: D::TEXTS,
+            errors_of: None,
             make,
             trace: None,
             loop_config,
@@ -286,6 +289,13 @@ impl NodeSpec {
         let make = move |cx: &MakeCx| -> Body { Body::Input(Box::new(Input(make(cx)))) };
         let config = LoopConfig { width: 1, prefetch: 0 };
         Self::new::<I::Next, I::Drop>(name, NodeKind::Input, Box::new(make), (Loop::Fixed, config))
+    }
+
+    /// Programs find this node's errors in the statistics under another node's name, too: `/err/NAME/...` are links to the same counters.
+    #[must_use]
+    pub fn errors_also_of(mut self, name: &'static str) -> Self {
+        self.errors_of = Some(name);
+        self
     }
 
     /// How `show trace` puts this node's entries into words.

@@ -1,5 +1,7 @@
 //! `nat44_ed`: the messages of VPP's plugin of this name.
 
+mod syslog;
+
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -27,6 +29,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
     add_pools(handlers);
     add_mappings(handlers);
     add_sessions(handlers);
+    syslog::add(handlers);
     handlers.reads::<Nat44EdOutputInterfaceGet>();
     handlers.reads::<NatGetMssClamping>();
     handlers.reads::<Nat44ShowRunningConfig>();

@@ -4,7 +4,7 @@ mod mappings;
 mod sides;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ use crate::config::{NatConfig, PoolAddress, Side, Twice};
 use crate::counters::Counters;
 use crate::early::{PATIENCE, SharedEarly};
 use crate::fragments::Fragments;
-use crate::log::{self, Logger};
+use crate::log::{self, Logger, SEVERITY, Target};
 use crate::nodes::{Parts, declare};
 use crate::process::{self, Purge, Purges};
 use crate::session::{Direction, Endpoint, Key, Session};
@@ -155,6 +155,8 @@ pub struct Nat {
     workers: Option<Vec<usize>>,
     /// The mapping log, where it is on.
     pub(crate) logger: Option<Logger>,
+    /// Messages of this severity and worse are sent (RFC 5424, 6.2.1).
+    pub(crate) log_severity: u8,
     /// Threads that forward, as they were when work was last spread over them.
     fleet: Vec<usize>,
 }
@@ -192,6 +194,7 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         purges: Purges::default(),
         workers: None,
         logger: None,
+        log_severity: SEVERITY,
         fleet: Vec::new(),
     });
     router.add_process(process::NAME, process::run);
@@ -305,10 +308,11 @@ impl Nat {
         let mut ends = Vec::new();
         for thread in &self.config.threads {
             let Some(shared) = self.parts.threads.get(*thread).cloned() else { continue };
-            let ring = self.logger.is_some().then(|| quiver_tables::ring::ring(log::RING));
+            let wanted = self.logger.is_some() && self.log_severity >= SEVERITY;
+            let ring = wanted.then(|| quiver_tables::ring::ring(log::RING));
             let producer = ring.map(|(producer, consumer)| {
                 ends.push(consumer);
-                producer
+                (producer, router.process_signal(process::NAME))
             });
             let set = move |_: &mut _| {
                 if let Some(nat) = lock(&shared).as_mut() {
@@ -383,22 +387,48 @@ pub fn disable(router: &mut Router) -> Result<(), NatError> {
         crate::nodes::end_waits(router, &nat.parts, seconds(router).wrapping_add(PATIENCE + 1));
         nat.purges = Purges::default();
         nat.workers = None;
-        nat.logger = None;
+        nat.log_severity = SEVERITY;
+        if let Some((_, table)) = nat.logger.take().and_then(|old| old.target.from) {
+            router.release_table(FamilyId::V4, table, LOG);
+        }
         nat.enabled = None;
         Ok(())
     })
 }
 
+/// Who holds the log's table, in errors.
+const LOG: &str = "the mapping log of NAT44";
+
 /// Sends a syslog datagram for each session that begins or ends to a collector from now on, or no more.
 ///
 /// # Errors
-/// Not enabled, or no socket.
-pub fn set_log(router: &mut Router, collector: Option<SocketAddrV4>) -> Result<(), NatError> {
+/// Not enabled, no such table, or no socket.
+pub fn set_log(router: &mut Router, target: Option<Target>) -> Result<(), NatError> {
     enabled(router, |router, nat| {
-        let logger = collector.map(Logger::new).transpose();
-        nat.logger = logger.map_err(|e| NatError::Invalid(format!("no socket for the log: {e}")))?;
+        let table = |target: Target| target.from.map(|(_, table)| table);
+        let logger = target.map(Logger::new).transpose();
+        let logger = logger.map_err(|e| NatError::Invalid(format!("no socket for the log: {e}")))?;
+        if let Some(table) = target.and_then(table) {
+            router.hold_table(FamilyId::V4, table, LOG).map_err(|_| NatError::NoTable(table))?;
+        }
+        let old = std::mem::replace(&mut nat.logger, logger);
+        if let Some(table) = old.and_then(|old| table(old.target)) {
+            router.release_table(FamilyId::V4, table, LOG);
+        }
         nat.feed_log(router);
         router.wake_process(process::NAME, 0);
+        Ok(())
+    })
+}
+
+/// Sets which messages of the log are sent: those of this severity and worse.
+///
+/// # Errors
+/// Not enabled.
+pub fn set_log_severity(router: &mut Router, severity: u8) -> Result<(), NatError> {
+    enabled(router, |router, nat| {
+        nat.log_severity = severity;
+        nat.feed_log(router);
         Ok(())
     })
 }

@@ -1,17 +1,19 @@
 //! Mapping log: one syslog datagram (RFC 5424, over UDP as in RFC 5426) for each session that begins or ends.
 //!
 //! ```text
-//!   thread: session begins, ends ─► ring ─► main thread, every 20 ms ─► datagram to the collector
+//!   thread: session begins, ends ─► ring ─► main thread, woken ─► datagram to the collector
 //! ```
 //!
-//! A thread only puts a copy of the session into a ring. What does not fit there, or what the socket does not take, is counted
-//! as lost: the log never slows packets down. Datagrams go by the host's own network, not through the router.
+//! A thread only puts a copy of the session into a ring. What does not fit there, or what cannot be sent, is counted as lost: the log
+//! never slows packets down. With a source address datagrams are the router's own packets and go by one of its tables; without one they
+//! go by the host's network.
 
 use std::fmt::Write as _;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use quiver_net::ProcessSignal;
 use quiver_tables::ring::{Consumer, Producer};
 
 use crate::session::Session;
@@ -21,7 +23,9 @@ pub const PORT: u16 = 514;
 /// Sessions that a thread may be ahead of the main thread.
 pub(crate) const RING: usize = 16_384;
 /// Facility local0, severity informational (RFC 5424, section 6.2.1).
-const PRIORITY: u8 = 16 * 8 + 6;
+const PRIORITY: u8 = 16 * 8 + SEVERITY;
+/// Severity of the messages: informational.
+pub const SEVERITY: u8 = 6;
 
 /// A session that began or ended.
 #[derive(Clone, Copy, Debug)]
@@ -35,24 +39,25 @@ pub struct Event {
 /// A thread's end of the log.
 #[derive(Default)]
 pub struct Feed {
-    ring: Option<Producer<Event>>,
+    ring: Option<(Producer<Event>, ProcessSignal)>,
     lost: u64,
 }
 
 impl Feed {
-    /// Where events go from now on; none: nowhere.
-    pub fn set(&mut self, ring: Option<Producer<Event>>) {
+    /// Where events go from now on, and how main is told of them; none: nowhere.
+    pub fn set(&mut self, ring: Option<(Producer<Event>, ProcessSignal)>) {
         (self.ring, self.lost) = (ring, 0);
     }
 
     /// Tells of a session.
     #[inline]
     pub fn tell(&mut self, begun: bool, session: &Session) {
-        let Some(ring) = &mut self.ring else { return };
+        let Some((ring, signal)) = &mut self.ring else { return };
         if ring.push(Event { begun, session: *session }).is_err() {
             self.lost += 1;
         }
         ring.publish();
+        signal.raise();
     }
 
     /// Events for which there was no room.
@@ -61,25 +66,62 @@ impl Feed {
     }
 }
 
+/// How datagrams go to the collector.
+enum Carrier {
+    /// By the host's network.
+    Host(UdpSocket),
+    /// By the router: datagrams that the process is to send.
+    Router(Vec<Vec<u8>>),
+}
+
+/// Where datagrams go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The collector.
+    pub collector: SocketAddrV4,
+    /// From this address, by this table of the router (user's number); none: by the host's network.
+    pub from: Option<(Ipv4Addr, u32)>,
+}
+
 /// The main thread's end.
 pub(crate) struct Logger {
-    socket: UdpSocket,
+    carrier: Carrier,
     /// Where datagrams go.
-    pub collector: SocketAddrV4,
+    pub target: Target,
     rings: Vec<Consumer<Event>>,
     text: String,
     /// Datagrams sent.
     pub sent: u64,
-    /// Datagrams that the socket did not take.
+    /// Datagrams that could not be sent.
     pub failed: u64,
 }
 
 impl Logger {
     /// A log to a collector.
-    pub fn new(collector: SocketAddrV4) -> io::Result<Self> {
-        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        socket.set_nonblocking(true)?;
-        Ok(Self { socket, collector, rings: Vec::new(), text: String::new(), sent: 0, failed: 0 })
+    pub fn new(target: Target) -> io::Result<Self> {
+        let carrier = match target.from {
+            Some(_) => Carrier::Router(Vec::new()),
+            None => {
+                let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+                socket.set_nonblocking(true)?;
+                Carrier::Host(socket)
+            }
+        };
+        Ok(Self { carrier, target, rings: Vec::new(), text: String::new(), sent: 0, failed: 0 })
+    }
+
+    /// Datagrams for the router to send; the caller says by [`Logger::went`] what became of them.
+    pub fn ready(&mut self) -> Vec<Vec<u8>> {
+        match &mut self.carrier {
+            Carrier::Router(ready) => std::mem::take(ready),
+            Carrier::Host(_) => Vec::new(),
+        }
+    }
+
+    /// Counts datagrams, of which so many were sent.
+    pub fn went(&mut self, sent: u64, of: u64) {
+        self.sent += sent;
+        self.failed += of - sent;
     }
 
     /// Listens to these rings, too; to older ones until they are empty.
@@ -97,9 +139,12 @@ impl Logger {
                 let Some(event) = ring.pop() else { break };
                 self.text.clear();
                 message(&mut self.text, &event, time);
-                match self.socket.send_to(self.text.as_bytes(), self.collector) {
-                    Ok(_) => self.sent += 1,
-                    Err(_) => self.failed += 1,
+                match &mut self.carrier {
+                    Carrier::Router(ready) => ready.push(self.text.as_bytes().to_vec()),
+                    Carrier::Host(socket) => match socket.send_to(self.text.as_bytes(), self.target.collector) {
+                        Ok(_) => self.sent += 1,
+                        Err(_) => self.failed += 1,
+                    },
                 }
             }
             ring.release();
@@ -139,7 +184,7 @@ fn message(out: &mut String, event: &Event, time: u64) {
     let addr = Ipv4Addr::from_bits;
     let _ = write!(
         out,
-        "<{PRIORITY}>1 {year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z - quiver-nat44 - {name} \
+        "<{PRIORITY}>1 {year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z - NAT - {name} \
          [nsess SSUBIX=\"{}\" SVLAN=\"0\" IATYP=\"IPv4\" ISADDR=\"{}\" ISPORT=\"{}\" XATYP=\"IPv4\" XSADDR=\"{}\" XSPORT=\"{}\" \
          PROTO=\"{}\" XDADDR=\"{}\" XDPORT=\"{}\"]",
         s.i2o.fib(),
@@ -175,7 +220,7 @@ mod tests {
         message(&mut text, &Event { begun: false, session }, 1_795_274_100_428);
         assert_eq!(
             text,
-            "<134>1 2026-11-21T15:15:00.428Z - quiver-nat44 - SDEL [nsess SSUBIX=\"3\" SVLAN=\"0\" IATYP=\"IPv4\" \
+            "<134>1 2026-11-21T15:15:00.428Z - NAT - SDEL [nsess SSUBIX=\"3\" SVLAN=\"0\" IATYP=\"IPv4\" \
              ISADDR=\"10.0.0.2\" ISPORT=\"1234\" XATYP=\"IPv4\" XSADDR=\"198.51.100.10\" XSPORT=\"5000\" PROTO=\"17\" \
              XDADDR=\"203.0.113.9\" XDPORT=\"53\"]"
         );

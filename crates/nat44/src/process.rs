@@ -5,9 +5,12 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
 use quiver_net::Router;
+use quiver_net::ip::FamilyId;
+use quiver_net::local::datagram::UdpPath;
 
 use crate::config::Mapping;
 use crate::control::{Nat, follow_threads, on_thread, threads};
+use crate::log::{PORT, Target};
 use crate::nodes;
 use crate::session::{Endpoint, Session, flag};
 use crate::table::SessionId;
@@ -20,8 +23,7 @@ const SECOND: u64 = 1_000_000_000;
 const STEP: u32 = 1024;
 /// Sessions whose timers are looked at each second on a thread without packets.
 const EXPIRE: usize = 4096;
-/// How often the log is sent, and how much of each thread in one go: some 50 µs.
-const LOG_EVERY: u64 = 20_000_000;
+/// How much of the log of each thread is sent in one go: some 50 µs.
 const LOG_STEP: usize = 16;
 
 /// Which sessions end because their configuration has gone.
@@ -111,6 +113,27 @@ fn end_waits(router: &mut Router, second: u32) {
     router.add_part(nat);
 }
 
+/// Sends what the log has for the router to send.
+fn send_log(router: &mut Router) {
+    let Some(logger) = router.part_mut::<Nat>().and_then(|nat| nat.logger.as_mut()) else { return };
+    let (ready, Target { collector, from }) = (logger.ready(), logger.target);
+    let Some((source, table)) = from.filter(|_| !ready.is_empty()) else { return };
+    let (of, fib) = (ready.len() as u64, router.fib_of_table(FamilyId::V4, table));
+    let path = |fib| UdpPath {
+        src: source.into(),
+        dst: (*collector.ip()).into(),
+        src_port: PORT,
+        dst_port: collector.port(),
+        fib,
+        checksum: true,
+    };
+    // The table is held, so that it is there.
+    let sent = fib.map_or(0, |fib| nodes::send_log(router, path(fib), ready));
+    if let Some(logger) = router.part_mut::<Nat>().and_then(|nat| nat.logger.as_mut()) {
+        logger.went(sent, of);
+    }
+}
+
 /// One call; says when to call next.
 pub(crate) fn run(router: &mut Router, now: u64) -> u64 {
     let Some(nat) = router.part::<Nat>().filter(|nat| nat.enabled.is_some()) else { return u64::MAX };
@@ -137,11 +160,7 @@ pub(crate) fn run(router: &mut Router, now: u64) -> u64 {
     }
     let more = purge(router);
     let logger = router.part_mut::<Nat>().and_then(|nat| nat.logger.as_mut());
-    let (logging, more) = (logger.is_some(), logger.is_some_and(|l| l.drain(LOG_STEP)) || more);
-    let next = now + SECOND - now % SECOND;
-    match (more, logging) {
-        (true, _) => now,
-        (false, true) => next.min(now + LOG_EVERY),
-        (false, false) => next,
-    }
+    let more = logger.is_some_and(|l| l.drain(LOG_STEP)) || more;
+    send_log(router);
+    if more { now } else { now + SECOND - now % SECOND }
 }

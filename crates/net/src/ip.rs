@@ -6,7 +6,8 @@
 //!      │                          │          ├──► ip4-arp, ip4-glean     (MAC address not known)
 //!      │                          │          ├──► ip4-receive            (ours)
 //!      └─► ip4-multicast arc      │          ├──► ip4-drop, ip4-punt, ip4-null
-//!                                 └──────────┴──► lookup-ip4-dst          (another table)
+//!                                 ├──────────┴──► lookup-ip4-dst, -src    (another table)
+//!                                 └───► interface-rx-dpo-ip4 ──► ip4-input  (as if from another interface)
 //! ```
 //!
 //! What a packet needs of the tables is reached through records of [`crate::DataPlane`]; the FIB writes them.
@@ -32,6 +33,7 @@ mod input;
 mod lookup;
 pub mod ops;
 mod rewrite;
+mod rx;
 #[cfg(test)]
 mod tests;
 
@@ -69,7 +71,7 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     nodes
 }
 
-fn family_nodes<F: crate::fib::Select + InputFamily + RewriteFamily>(router: &Router) -> Vec<NodeSpec> {
+fn family_nodes<F: crate::fib::Select + InputFamily + RewriteFamily + rx::RxFamily>(router: &Router) -> Vec<NodeSpec> {
     let prefix = F::ID.node_prefix();
     let name = |suffix: &str| format!("{prefix}-{suffix}");
     let interfaces = &router.data.interfaces;
@@ -81,10 +83,16 @@ fn family_nodes<F: crate::fib::Select + InputFamily + RewriteFamily>(router: &Ro
     let tables = Tables::<F>::new(F::tables(router.fib()).published.snapshot(), router.data.load_balances.clone());
     let routes = RunCounter::new(&router.fib().lists.counters);
     let lookup = Lookup::new(interfaces.clone(), tables.clone(), routes.clone());
+    let lookup_in = |by: &str, tables, source| {
+        let node = LookupIn { tables, count: routes.clone(), source };
+        NodeSpec::node(format!("lookup-{prefix}-{by}"), node).traced(trace::ip(F::ID))
+    };
     vec![
         input_node::<F>(router),
         NodeSpec::fast(name("lookup"), lookup).traced(looked_up),
-        NodeSpec::node(format!("lookup-{prefix}-dst"), LookupIn { tables, count: routes }).traced(trace::ip(F::ID)),
+        lookup_in("dst", tables.clone(), false),
+        lookup_in("src", tables, true),
+        rx::node::<F>(router),
         rewrite_node::<F>(router),
         NodeSpec::node(name("drop"), IpDrop).traced(trace::ip(F::ID)),
     ]

@@ -49,9 +49,7 @@ pub fn feature(family: FamilyId, direction: Direction, mode: Mode) -> Option<(&'
 
 /// What a check reads of packets of a family.
 pub trait Sources: Family {
-    /// Source of a packet whose data begins at its IP header.
-    fn source(packet: &Pkt<'_, Shared>) -> Self::Addr;
-    /// Sources of a batch of these.
+    /// Sources of a batch of packets whose data begins at their IP header.
     fn sources<const W: usize>(batch: &Batch<'_, W>) -> [Self::Addr; W];
     /// Source of a packet whose IP header stands so many bytes behind the beginning of its data.
     fn source_behind(packet: &Pkt<'_, Shared>, link_header: usize) -> Option<Self::Addr>;
@@ -60,11 +58,6 @@ pub trait Sources: Family {
 }
 
 impl Sources for V4 {
-    #[inline(always)]
-    fn source(packet: &Pkt<'_, Shared>) -> u32 {
-        packet.head_at::<U32Be, 12>().get()
-    }
-
     #[inline(always)]
     fn sources<const W: usize>(batch: &Batch<'_, W>) -> [u32; W] {
         batch.heads::<U32Be, 12>().map(U32Be::get)
@@ -80,11 +73,6 @@ impl Sources for V4 {
 }
 
 impl Sources for V6 {
-    #[inline(always)]
-    fn source(packet: &Pkt<'_, Shared>) -> u128 {
-        packet.head_at::<U128Be, 8>().get()
-    }
-
     #[inline(always)]
     fn sources<const W: usize>(batch: &Batch<'_, W>) -> [u128; W] {
         batch.heads::<U128Be, 8>().map(U128Be::get)

@@ -132,6 +132,13 @@ pub const ARGUMENTS: &[(&str, &[Argument])] = &[
             ("[ip4-lookup-in-table <id>]", "paths[].kind", "`lookup`: looked up again, in another table"),
             ("[ip6-lookup-in-table <id>]", "paths[].kind", "The same"),
             ("[lookup in table <id>]", "paths[].kind", "The same"),
+            (
+                "[src-lookup]",
+                "paths[].kind",
+                "`source-lookup`: behind one of these, not the destination but the source is looked up",
+            ),
+            ("[rx-ip4 <if>]", "paths[].kind", "`rx`: taken as if it had come in on the interface"),
+            ("[rx-ip6 <if>]", "paths[].kind", "The same"),
             ("[weight <n>]", "paths[].weight", "Share of the traffic against other paths; 0 to 255, 0 stands for 1"),
             ("[preference <n>]", "paths[].preference", "Of all paths the lowest is used; 0 to 255"),
             ("[resolve-via-host]", "paths[].resolve_via_host", "Only a host route may resolve the next hop"),

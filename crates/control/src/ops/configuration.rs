@@ -578,6 +578,8 @@ mod tests {
              ip route add source api 10.9.0.0/16 via drop
              ip route add 10.9.0.0/16 via 10.0.0.9 next-hop-table 5 resolve-via-attached
              ip route add 2001:db8:9::/48 via lookup in table 5
+             ip route add 2001:db8:a::/48 via lookup in table 5 src-lookup
+             ip route add 2001:db8:b::/48 via rx-ip6 loop0
              ip route add 10.8.0.1 via loop0
              create packet-generator interface pg9
              ip route add 10.7.0.0/16 via pg9 via 10.0.0.2 pg0

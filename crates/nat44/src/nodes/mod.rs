@@ -2,6 +2,7 @@
 
 mod crossing;
 mod handoff;
+mod logged;
 mod translate;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::early::{SharedEarly, lock_early};
 use crate::fragments::Fragments;
 use crate::thread::Shared;
 use handoff::Handoff;
+pub(crate) use logged::send as send_log;
 pub use translate::Drop;
 use translate::Translate;
 
@@ -66,6 +68,7 @@ pub fn declare(router: &mut Router, parts: &Parts) -> Result<(), quiver_graph::G
         };
         nodes.push(NodeSpec::node(HANDOFF[usize::from(outside)], node).traced(trace).on_arc(ARC, arc));
     }
+    nodes.push(logged::node());
     router.graph.add(nodes)?;
     let feature = |node: &str, before: &[&'static str]| FeatureSpec {
         arc: ARC,
@@ -124,5 +127,7 @@ fn translate_node<const OUTSIDE: bool>(router: &Router, parts: &Parts) -> NodeSp
         clock: clock.clone(),
         arc: point.clone(),
     };
-    NodeSpec::vector(TRANSLATE[usize::from(OUTSIDE)], make).traced(trace).on_arc(ARC, arc)
+    // In VPP nodes of their own begin sessions: there its users look for what is counted when none can be.
+    let slow_path = if OUTSIDE { "nat44-ed-out2in-slowpath" } else { "nat44-ed-in2out-slowpath" };
+    NodeSpec::vector(TRANSLATE[usize::from(OUTSIDE)], make).traced(trace).on_arc(ARC, arc).errors_also_of(slow_path)
 }

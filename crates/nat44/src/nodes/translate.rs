@@ -44,11 +44,12 @@ drop_reasons! {
         /// Check: `show nat44 sessions filter o2i daddr ADDRESS dport PORT`; for services inside, `nat44 add static mapping`.
         /// See: `show nat44 sessions`, `show nat44 static mappings`, `nat44 add static mapping`.
         NoTranslation = "no translation",
-        /// All ports of the pool that could serve the flow are in use.
+        /// No address of the pool has a free port for the flow, or the pool has no address for its table.
         ///
-        /// Causes: more flows to one destination than the addresses of the pool have ports.
-        /// Check: `show nat44 summary`; add addresses to the pool (`nat44 add address`), or shorten the timeouts.
-        /// See: `show nat44 summary`, `nat44 add address`, `set nat timeout`.
+        /// Causes: no address was added, or none for the table of the outside interface; more flows to one destination than the
+        /// addresses of the pool have ports.
+        /// Check: `show nat44 addresses`, `show nat44 summary`; add addresses to the pool (`nat44 add address`), or shorten the timeouts.
+        /// See: `show nat44 addresses`, `show nat44 summary`, `nat44 add address`, `set nat timeout`.
         Ports = "out of ports",
         /// The limit of sessions is reached.
         ///
@@ -64,12 +65,6 @@ drop_reasons! {
         Host = "maximum user sessions exceeded",
         /// There is no memory for a session.
         Memory = "no memory for a session",
-        /// The pool has no address for this table.
-        ///
-        /// Causes: no address was added, or none for the table of the outside interface.
-        /// Check: `show nat44 addresses`, then `nat44 add address`.
-        /// See: `show nat44 addresses`, `nat44 add address`.
-        NoAddress = "no address in the pool",
         /// The packet is too short for the header that is to be translated.
         Short = "NAT44 truncated packet",
         /// ICMP messages of this type are not translated.
@@ -403,11 +398,10 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
             // Where there are no pools at all, only mappings are translated.
             Err(Refusal::NoAddress) if config.forwarding => Outcome::Pass,
             Err(refusal) => Outcome::Drop(match refusal {
-                Refusal::Ports => Drop::Ports,
+                Refusal::Ports | Refusal::NoAddress => Drop::Ports,
                 Refusal::Sessions => Drop::Sessions,
                 Refusal::Host => Drop::Host,
                 Refusal::Memory => Drop::Memory,
-                Refusal::NoAddress => Drop::NoAddress,
             }),
         }
     }

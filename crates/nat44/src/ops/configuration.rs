@@ -8,11 +8,13 @@ use quiver_command::grammar::IfRef;
 use quiver_command::operation::Registry;
 use quiver_net::{IfIndex, Router};
 
+use super::logging::{SetLog, SetLogSeverity};
 use super::mapping::Mapping;
 use super::setup::{Disable, Enable, SetForwarding, SetInterface, SetLimit, SetNonSyn, SetPool, SetPoolInterface, SetTimeouts};
-use super::tuning::{SetLog, SetMss, SetWorkers};
+use super::tuning::{SetMss, SetWorkers};
 use crate::config::Side;
 use crate::control::{Nat, PoolSpec, StaticSpec};
+use crate::log::{SEVERITY, Target};
 use crate::table::Timeouts;
 
 pub(super) fn register(registry: &mut Registry<Router>) {
@@ -32,7 +34,14 @@ pub(super) fn register(registry: &mut Registry<Router>) {
             "nat44_forwarding_set",
             "nat44_tcp_non_syn_set",
         ])
-        .covers(&["nat_timeouts_set", "nat44_session_limit_set", "nat_mss_clamping_set", "nat44_logging_set", "nat44_address_set"])
+        .covers(&[
+            "nat_timeouts_set",
+            "nat44_session_limit_set",
+            "nat_mss_clamping_set",
+            "nat44_logging_set",
+            "syslog_filter_set",
+            "nat44_address_set",
+        ])
         .covers(&["nat44_interface_address_set", "nat44_mapping_set", "nat44_back_end_set", "nat44_interface_set"]);
 }
 
@@ -85,8 +94,15 @@ fn plugin(router: &Router, out: &mut Configuration<Router>) {
         out.push(&SetMss { bytes: Some(config.mss) }).undo(&SetMss { bytes: None }).replaced().needs(PLUGIN);
     }
     if let Some(logger) = &nat.logger {
-        let log = SetLog { collector: Some(*logger.collector.ip()), port: Some(logger.collector.port()) };
-        out.push(&log).undo(&SetLog { collector: None, port: None }).replaced().needs(PLUGIN);
+        let Target { collector, from } = logger.target;
+        let (source, table) = from.unzip();
+        let log =
+            SetLog { collector: Some(*collector.ip()), port: Some(collector.port()), source, table: table.unwrap_or_default() };
+        out.push(&log).undo(&SetLog::NONE).replaced().needs(PLUGIN);
+    }
+    if nat.log_severity != SEVERITY {
+        let set = |severity| SetLogSeverity { severity };
+        out.push(&set(nat.log_severity)).undo(&set(SEVERITY)).replaced().needs(PLUGIN);
     }
 }
 
@@ -163,7 +179,14 @@ const SHAPES: &[Shape] = &[
         .doc("Largest TCP segment, bytes."),
     Shape::new("nat44/logging", r#"{"*":"*"}"#, "nat44_logging_set", r#"{"*":"*"}"#)
         .doc("A collector of syslog lines of sessions.")
-        .types(&[("collector", r#"{"type":"string"}"#), ("port", r#"{"type":"integer","minimum":1,"maximum":65535}"#)]),
+        .types(&[
+            ("collector", r#"{"type":"string"}"#),
+            ("port", r#"{"type":"integer","minimum":1,"maximum":65535}"#),
+            ("source", r#"{"type":"string"}"#),
+            ("table", r#"{"type":"integer","minimum":0}"#),
+        ]),
+    Shape::new("nat44/log_severity", r#""{severity#}""#, "syslog_filter_set", r#"{"severity":"{severity#}"}"#)
+        .doc("Messages of this severity and worse are logged; those of sessions have 6."),
 ];
 
 /// Pools.
@@ -229,7 +252,8 @@ mod tests {
              set nat44 session limit 99
              set nat44 session limit 1000 vrf 7
              nat mss-clamping 1400
-             nat44 logging collector 127.0.0.1 port 5140
+             nat44 logging collector 10.0.0.9 port 5140 source 10.0.0.1 table 7
+             set syslog filter severity err
              nat44 add address 198.51.100.10 - 198.51.100.20
              nat44 add address 198.51.100.21 tenant-vrf 7
              nat44 add address 198.51.100.22 - 198.51.100.23 endpoint-independent

@@ -11,6 +11,7 @@
 //! | `show` | everything else that is shown |
 
 mod configuration;
+mod logging;
 mod mapping;
 mod reference;
 mod session;
@@ -60,6 +61,7 @@ pub fn register(registry: &mut Registry<Router>) {
     mapping::register(registry);
     session::register(registry);
     tuning::register(registry);
+    logging::register(registry);
     show::register(registry);
     tables::register(registry);
     configuration::register(registry);

@@ -52,6 +52,28 @@ fn what_is_not_enabled_is_unsupported_and_switching_twice_is_refused() {
 }
 
 #[test]
+fn the_log_is_set_and_asked_for_by_the_messages_of_syslog() {
+    let mut bed = Bed::usual(0);
+    let (h, table) = (&mut bed.h, table());
+    let sender: Vec<SyslogGetSenderReply> = all(h, &table, &SyslogGetSender {});
+    assert_eq!((sender[0].collector_port, sender[0].max_msg_size), (0, 480), "there is none");
+    let set = SyslogSetSender {
+        src_address: ip([10, 0, 0, 1]),
+        collector_address: ip([10, 0, 0, 9]),
+        collector_port: 5140,
+        ..Default::default()
+    };
+    assert_eq!(code(h, &table, &SyslogSetSender { vrf_id: 9, ..set.clone() }), -3, "no such table");
+    assert_eq!(code(h, &table, &set), 0);
+    let sender: Vec<SyslogGetSenderReply> = all(h, &table, &SyslogGetSender {});
+    assert_eq!((&sender[0].collector_address, sender[0].collector_port), (&ip([10, 0, 0, 9]), 5140));
+    let filter = |h: &mut Harness| all::<_, SyslogGetFilterReply>(h, &table, &SyslogGetFilter {})[0].severity.0;
+    assert_eq!(filter(h), 6);
+    assert_eq!(code(h, &table, &SyslogSetFilter { severity: SyslogSeverity::SYSLOG_API_SEVERITY_ERR }), 0);
+    assert_eq!(filter(h), 3);
+}
+
+#[test]
 fn what_is_added_is_dumped_and_removed() {
     let mut bed = Bed::new(0, "");
     let (h, table) = (&mut bed.h, table());

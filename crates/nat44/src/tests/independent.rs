@@ -179,6 +179,37 @@ fn what_begins_and_ends_is_told_to_the_collector() {
 }
 
 #[test]
+fn the_routers_own_tables_lead_to_the_collector_where_a_source_is_given() {
+    for workers in [0, 2] {
+        let mut bed = Bed::usual(workers);
+        run(&mut bed.h, "ip table add 7\nnat44 logging collector 10.0.0.9 source 10.0.0.1");
+        bed.out(from_inside(2).udp(1234, 53));
+        bed.settle();
+        // Once more for what goes by way of another thread.
+        let sent = [bed.h.run(), bed.h.run()].concat();
+        assert_eq!(sent.len(), 1, "{workers} workers: {:?} {}", bed.h.counts(), run(&mut bed.h, "show nat44 logging"));
+        let (frame, text) = (Seen::of(&sent[0].1), String::from_utf8_lossy(&sent[0].1).into_owned());
+        assert_eq!((sent[0].0, frame.from(), frame.to()), (bed.inside, ([10, 0, 0, 1].into(), 514), ([10, 0, 0, 9].into(), 514)));
+        assert!(text.contains("- NAT - SADD [nsess ") && text.contains("ISADDR=\"10.0.0.2\""), "{text}");
+        let shown = "nat44 logging: collector 10.0.0.9:514 from 10.0.0.1 by table 0, sent 1, lost 0\n";
+        assert_eq!(run(&mut bed.h, "show nat44 logging"), shown);
+        run(&mut bed.h, "set syslog filter severity notice");
+        bed.out(from_inside(3).udp(1234, 53));
+        bed.settle();
+        assert_eq!([bed.h.run(), bed.h.run()].concat(), [], "sessions are `info`");
+        assert!(run(&mut bed.h, "show nat44 logging").contains("sent 1, lost 0, nothing by `set syslog filter`"));
+        run(&mut bed.h, "set syslog filter severity debug\nnat44 logging collector 10.0.0.9 port 5140 source 10.0.0.1 table 7");
+        let shown = run(&mut bed.h, "show nat44 logging");
+        assert!(shown.ends_with("  the collector is not reached: no route to 10.0.0.9 in table 7\n"), "{shown}");
+        assert!(error(&mut bed.h, "ip table del 7").contains("the mapping log"));
+        assert!(error(&mut bed.h, "nat44 logging collector 10.0.0.9 source 10.0.0.1 table 8").contains("table 8"));
+        assert!(error(&mut bed.h, "nat44 logging collector 10.0.0.9 table 7").contains("table"));
+        run(&mut bed.h, "nat44 plugin disable\nip table del 7");
+        bed.h.assert_buffers_held(0);
+    }
+}
+
+#[test]
 fn what_leaves_by_an_output_interface_is_translated_wherever_it_comes_from() {
     for workers in [0, 2] {
         let mut bed = Bed::usual(workers);

@@ -21,7 +21,7 @@ fn a_mapped_port_is_reached_from_outside_and_answers_under_its_outside_endpoint(
         let own = bed.out(from_inside(5).tcp(80, 50_000, TcpFlags::SYN));
         assert_eq!(own.from(), (EXTERNAL, 8080), "what the host begins itself");
         bed.nothing(bed.inside, from_inside(6).udp(1, 2));
-        assert_eq!(bed.count("no address in the pool"), 1);
+        assert_eq!(bed.count("out of ports"), 1);
         run(&mut bed.h, "nat44 add static mapping tcp local 10.0.0.5 80 external 198.51.100.20 8080 del");
         bed.settle();
         assert_eq!(bed.sessions(), 0, "sessions go with the mapping");

@@ -14,13 +14,13 @@ drop_reasons! {
         /// The message ends before its fields do.
         Short = "ARP message too short",
         /// The message is about another kind of hardware address than Ethernet's.
-        NotEthernet = "L2 type not ethernet",
+        NotEthernet = "L2 type not ethernet" as "l2_type_not_ethernet",
         /// The message is about another protocol than IPv4.
-        NotIp4 = "L3 type not IP4",
+        NotIp4 = "L3 type not IP4" as "l3_type_not_ip4",
         /// The sender's hardware address is a group address or zero, which no host has.
         BadSender = "ARP sender hw addr is no unicast address",
         /// The operation is neither a request nor a reply.
-        Operation = "ARP opcode not request or reply",
+        Operation = "ARP opcode not request or reply" as "opcode_not_request",
     }
 }
 

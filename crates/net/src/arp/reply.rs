@@ -22,43 +22,43 @@ drop_reasons! {
     /// How messages end.
     pub enum End {
         /// The router answered a request for an address of its own.
-        RepliesSent = "ARP replies sent" (info),
+        RepliesSent = "ARP replies sent" (info) as "replies_sent",
         /// The router answered a request on behalf of another host (proxy ARP).
-        ProxySent = "Proxy ARP replies sent" (info),
+        ProxySent = "Proxy ARP replies sent" (info) as "proxy_arp_replies_sent",
         /// An answer of a neighbor arrived.
-        RepliesReceived = "ARP replies received" (info),
+        RepliesReceived = "ARP replies received" (info) as "replies_received",
         /// The sender of a request was entered as a neighbor.
-        Learned = "ARP request IP4 source address learned" (info),
+        Learned = "ARP request IP4 source address learned" (info) as "l3_src_address_learned",
         /// The interface has no IPv4 address and answers for nobody else.
         ///
         /// Causes: the interface has no address, and hosts on the link send ARP broadcasts.
         /// Check: `show interface address`, then `set interface ip address IF ADDRESS/LENGTH`.
         /// See: `show interface address`, `set interface ip address`.
-        NotIpEnabled = "Interface is not IP enabled",
+        NotIpEnabled = "Interface is not IP enabled" as "interface_not_ip_enabled",
         /// The sender's address is in no subnet of the interface.
         ///
         /// Causes: two subnets on one link; a host with a wrong address or prefix length; an address of the router is missing.
         /// Check: compare the sender's address, in a capture of drops, with `show interface address`.
         /// See: `show interface address`, `pcap trace drop`.
-        SourceNotLocal = "IP4 source address not local to subnet",
+        SourceNotLocal = "IP4 source address not local to subnet" as "l3_src_address_not_local",
         /// The address that was asked for is not the router's.
         ///
         /// Causes: hosts on the link ask for each other, which is normal where the switch floods: ARP requests are broadcasts.
         /// Check: nothing, unless the router should answer: give it the address, or use proxy ARP.
         /// See: `show interface address`, `set interface proxy-arp`.
-        TargetNotLocal = "IP4 destination address not local to subnet",
+        TargetNotLocal = "IP4 destination address not local to subnet" as "l3_dst_address_not_local",
         /// The address that was asked for is 0.0.0.0.
-        TargetUnset = "IP4 destination address is unset",
+        TargetUnset = "IP4 destination address is unset" as "l3_dst_address_unset",
         /// The sender uses an address of this router: two machines have the same address.
         ///
         /// Causes: another host or router on the link has the same address.
         /// Check: find it by the sender's MAC address in a capture of drops, and change one of the two.
         /// See: `show interface address`, `pcap trace drop`.
-        SourceIsLocal = "IP4 source address matches local interface",
+        SourceIsLocal = "IP4 source address matches local interface" as "l3_src_address_is_local",
         /// The sender's hardware address differs from the source address of the frame.
-        Mismatch = "ARP hw addr does not match L2 frame src addr",
+        Mismatch = "ARP hw addr does not match L2 frame src addr" as "l2_address_mismatch",
         /// A probe or an announcement that changes nothing here.
-        Gratuitous = "ARP probe or announcement dropped",
+        Gratuitous = "ARP probe or announcement dropped" as "gratuitous_arp",
         /// A message that the router sent came back to it: a loop in the network.
         ///
         /// Causes: a loop in layer 2: two ports on one link, a bridge without spanning tree.

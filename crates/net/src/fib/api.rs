@@ -102,6 +102,14 @@ pub(crate) fn decode(router: &Router, six: bool, path: &FibPath) -> Result<Path,
         FibPathType::FIB_API_PATH_TYPE_DROP => Hop::Drop,
         FibPathType::FIB_API_PATH_TYPE_ICMP_UNREACH => Hop::Unreachable,
         FibPathType::FIB_API_PATH_TYPE_ICMP_PROHIBIT => Hop::Prohibited,
+        FibPathType::FIB_API_PATH_TYPE_SOURCE_LOOKUP => match normal(router, six, path)? {
+            Hop::Lookup(table) => Hop::SourceLookup(table),
+            _ => return Err(OpError::new(retval::INVALID_VALUE, "a source lookup has no next hop and no interface").key("nh")),
+        },
+        FibPathType::FIB_API_PATH_TYPE_INTERFACE_RX => match normal(router, six, path)? {
+            Hop::Attached { interface, .. } => Hop::InterfaceRx(interface),
+            _ => return Err(OpError::new(retval::INVALID_VALUE, "`interface rx` takes an interface alone").key("sw_if_index")),
+        },
         FibPathType(other) => {
             return Err(OpError::new(retval::UNIMPLEMENTED, format!("paths of type {other} are not there")).key("type"));
         }
@@ -243,7 +251,7 @@ pub(crate) fn encode_path(six: bool, path: &Path) -> FibPath {
             };
             (table, FibPathType::FIB_API_PATH_TYPE_NORMAL, flags)
         }
-        Hop::Lookup(table) => (table, FibPathType::FIB_API_PATH_TYPE_NORMAL, FibPathFlags::FIB_API_PATH_FLAG_NONE),
+        Hop::Lookup(table) | Hop::SourceLookup(table) => (table, path_type(path.hop), FibPathFlags::FIB_API_PATH_FLAG_NONE),
         _ => (0, path_type(path.hop), FibPathFlags::FIB_API_PATH_FLAG_NONE),
     };
     FibPath {
@@ -263,6 +271,8 @@ fn path_type(hop: Hop) -> FibPathType {
     match hop {
         Hop::Receive => FibPathType::FIB_API_PATH_TYPE_LOCAL,
         Hop::Drop | Hop::Gone | Hop::Punt => FibPathType::FIB_API_PATH_TYPE_DROP,
+        Hop::SourceLookup(_) => FibPathType::FIB_API_PATH_TYPE_SOURCE_LOOKUP,
+        Hop::InterfaceRx(_) => FibPathType::FIB_API_PATH_TYPE_INTERFACE_RX,
         Hop::Unreachable => FibPathType::FIB_API_PATH_TYPE_ICMP_UNREACH,
         Hop::Prohibited => FibPathType::FIB_API_PATH_TYPE_ICMP_PROHIBIT,
         _ => FibPathType::FIB_API_PATH_TYPE_NORMAL,

@@ -255,7 +255,7 @@ impl Router {
                     }
                     return fib.remove_user_routes::<F>(env, at);
                 }
-                let leads = |p: &Path| matches!(p.hop, Hop::Lookup(t) | Hop::Recursive { table: t, .. } if t == id);
+                let leads = |p: &Path| p.table() == Some(id);
                 let other = |l: &super::list::PathList| l.key.family == family && l.key.fib != at;
                 if fib.lists.iter().any(|(_, l)| other(l) && l.key.paths.iter().any(leads)) {
                     return Err(FibError::TableInUse { id, by: "routes of other tables".into() });

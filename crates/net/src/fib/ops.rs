@@ -243,6 +243,8 @@ mod tests {
             ("10.1.0.0/16", "null-send-prohibit"),
             ("10.1.0.0/16", "ip4-lookup-in-table 7"),
             ("10.1.0.0/16", "lookup in table 7"),
+            ("10.1.0.0/16", "ip4-lookup-in-table 7 src-lookup"),
+            ("10.1.0.0/16", "rx-ip4 x1"),
             ("10.1.0.0/16", "10.0.1.2 x1 weight 3 preference 2"),
             ("10.1.0.0/16", "10.0.1.2 resolve-via-host"),
             ("10.1.0.0/16", "10.0.1.2 resolve-via-attached"),
@@ -252,6 +254,8 @@ mod tests {
             ("2001:db8:9::/48", "2001:db8:1::2 x1"),
             ("2001:db8:9::/48", "fe80::2 x1"),
             ("2001:db8:9::/48", "ip6-lookup-in-table 7"),
+            ("2001:db8:9::/48", "lookup in table 7 src-lookup"),
+            ("2001:db8:9::/48", "rx-ip6 x1"),
             ("::/0", "2001:db8:1::2"),
         ] {
             for line in [format!("ip route add {prefix} via {path}"), format!("ip route del {prefix} via {path}")] {

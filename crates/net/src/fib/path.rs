@@ -71,6 +71,10 @@ pub enum Hop {
     },
     /// Looked up again in another table (user's number).
     Lookup(u32),
+    /// Its source address is looked up in a table (user's number), and the packet goes where that leads.
+    SourceLookup(u32),
+    /// Taken as if it had come in on another interface.
+    InterfaceRx(IfIndex),
     /// For this router.
     Receive,
     /// Dropped.
@@ -126,10 +130,18 @@ impl Path {
         Self::new(Hop::Recursive { table: 0, address, via: ResolveVia::Any })
     }
 
-    /// Interface that it leaves on, where it says so.
+    /// Interface that it leaves on or is taken from, where it says so.
     pub const fn interface(&self) -> Option<IfIndex> {
         match self.hop {
-            Hop::Neighbor { interface, .. } | Hop::Attached { interface, .. } => Some(interface),
+            Hop::Neighbor { interface, .. } | Hop::Attached { interface, .. } | Hop::InterfaceRx(interface) => Some(interface),
+            _ => None,
+        }
+    }
+
+    /// Table that its packets are looked up in, or its next hop is (user's number).
+    pub(crate) const fn table(&self) -> Option<u32> {
+        match self.hop {
+            Hop::Recursive { table, .. } | Hop::Lookup(table) | Hop::SourceLookup(table) => Some(table),
             _ => None,
         }
     }

@@ -43,11 +43,15 @@ pub enum Class {
     Null = 7,
     /// A link-local destination: decided by interface.
     LinkLocal = 8,
+    /// Its source address is looked up in the table whose FIB index is the bucket's index.
+    SourceLookup = 9,
+    /// Taken as if it had come in on the interface that is the bucket's index.
+    InterfaceRx = 10,
 }
 
 impl Class {
     /// Number of classes.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 11;
     const ALL: [Self; Self::COUNT] = [
         Self::Drop,
         Self::Punt,
@@ -58,6 +62,8 @@ impl Class {
         Self::Lookup,
         Self::Null,
         Self::LinkLocal,
+        Self::SourceLookup,
+        Self::InterfaceRx,
     ];
 }
 
@@ -115,7 +121,7 @@ impl Bucket {
         (self.0 >> CLASS_SHIFT) as u16
     }
 
-    /// Adjacency, FIB index or [`Null`], by class.
+    /// Adjacency, FIB index, interface or [`Null`], by class.
     #[inline(always)]
     pub const fn index(self) -> u32 {
         self.0 & ((1 << CLASS_SHIFT) - 1)

@@ -85,7 +85,8 @@ impl Fib {
             Hop::Attached { interface, source } if env.is_up(interface) => {
                 one(self.adjacency_bucket::<F>(env, interface, AdjKind::Glean(source))?)
             }
-            Hop::Neighbor { .. } | Hop::Attached { .. } | Hop::Gone => Vec::new(),
+            Hop::InterfaceRx(interface) if env.is_up(interface) => one(Bucket::new(Class::InterfaceRx, interface.0)),
+            Hop::Neighbor { .. } | Hop::Attached { .. } | Hop::InterfaceRx(_) | Hop::Gone => Vec::new(),
             Hop::Recursive { table, address, via } => {
                 if self.withheld_remote.contains(&(table, address)) {
                     return Ok(Vec::new());
@@ -100,6 +101,10 @@ impl Fib {
             }
             Hop::Lookup(table) => match F::tables(self).fib(table) {
                 Ok(fib) => one(Bucket::new(Class::Lookup, fib)),
+                Err(_) => Vec::new(),
+            },
+            Hop::SourceLookup(table) => match F::tables(self).fib(table) {
+                Ok(fib) => one(Bucket::new(Class::SourceLookup, fib)),
                 Err(_) => Vec::new(),
             },
             Hop::Receive => one(Bucket::new(Class::Receive, lb)),
@@ -143,7 +148,7 @@ impl Fib {
                     }
                     bucket
                 }
-                Class::Lookup => bucket,
+                Class::Lookup | Class::SourceLookup | Class::InterfaceRx => bucket,
                 // A next hop that is dropped, ours, or unreachable is not up.
                 _ => continue,
             };

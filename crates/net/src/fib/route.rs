@@ -55,7 +55,7 @@ impl Fib {
                     return Err(FibError::NextHop(address));
                 }
             }
-            if let Hop::Recursive { table, .. } | Hop::Lookup(table) = path.hop {
+            if let Some(table) = path.table() {
                 F::tables(self).fib(table)?;
             }
         }

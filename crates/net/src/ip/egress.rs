@@ -5,6 +5,7 @@ use quiver_graph::IfIndex;
 use super::lookup::Tables;
 use super::{Family, V4, V6};
 use crate::Router;
+use crate::data::IfTable;
 use crate::fib::AdjTable;
 use crate::fib::Select;
 use crate::fib::records::{Bucket, Class, LbRecord};
@@ -16,7 +17,7 @@ pub enum Way {
     Local,
     /// It leaves by this interface; the first of several where there are equal paths.
     Interface(IfIndex),
-    /// It is dropped, punted or answered by an error.
+    /// It is dropped, punted or answered by an error, or its source address decides.
     Nowhere,
 }
 
@@ -35,6 +36,7 @@ const TABLES_MAX: usize = 8;
 /// Looks destinations up, in a node. Not for every packet: it does not overlap its loads.
 pub struct Egress<F: Family> {
     tables: Tables<F>,
+    interfaces: IfTable,
     adjacencies: AdjTable,
     published: quiver_graph::Snapshot<Vec<Option<F::Reader>>>,
 }
@@ -45,7 +47,12 @@ pub type Egress4 = Egress<V4>;
 impl<F: Family> Clone for Egress<F> {
     fn clone(&self) -> Self {
         let tables = Tables::new(self.published.clone(), self.tables.load_balances.clone());
-        Self { tables, adjacencies: self.adjacencies.clone(), published: self.published.clone() }
+        Self {
+            tables,
+            interfaces: self.interfaces.clone(),
+            adjacencies: self.adjacencies.clone(),
+            published: self.published.clone(),
+        }
     }
 }
 
@@ -56,15 +63,24 @@ impl<F: Family> Egress<F> {
         self.tables.refresh();
     }
 
+    /// The FIB that a bucket sends packets on to, whatever their source; none where it decides.
+    fn onward(&self, bucket: Bucket) -> Option<u32> {
+        match bucket.class() {
+            Class::Lookup => Some(bucket.index()),
+            Class::InterfaceRx => Some(F::fib_of(self.interfaces.fibs(IfIndex(bucket.index())))),
+            _ => None,
+        }
+    }
+
     /// The bucket that decides, not one that names another table.
     fn bucket(&self, fib: u32, destination: F::Addr) -> Option<Bucket> {
         let mut fib = fib;
         for _ in 0..TABLES_MAX {
             let lb = self.tables.lookup(fib, destination);
             let bucket = self.tables.load_balances.choose(lb, |_| 0);
-            match bucket.class() {
-                Class::Lookup => fib = bucket.index(),
-                _ => return Some(bucket),
+            match self.onward(bucket) {
+                Some(next) => fib = next,
+                None => return Some(bucket),
             }
         }
         None
@@ -116,12 +132,14 @@ impl<F: Family> Egress<F> {
                 Class::Rewrite | Class::Incomplete | Class::Glean => {
                     Reach { any: true, same: self.adjacencies.tx_if(bucket.index()) == interface }
                 }
-                Class::Lookup if tables > 0 => {
-                    let lb = self.tables.load_balances.get(self.tables.lookup(bucket.index(), address));
-                    self.reach_by_any(lb, address, interface, tables - 1)
-                }
                 Class::LinkLocal => Reach { any: true, same: true },
-                _ => Reach::default(),
+                _ => match self.onward(bucket).filter(|_| tables > 0) {
+                    Some(fib) => {
+                        let lb = self.tables.load_balances.get(self.tables.lookup(fib, address));
+                        self.reach_by_any(lb, address, interface, tables - 1)
+                    }
+                    None => Reach::default(),
+                },
             };
             reach = Reach { any: reach.any | found.any, same: reach.same | found.same };
             if reach.same {
@@ -150,7 +168,7 @@ impl Router {
     fn egress<F: Select>(&self) -> Egress<F> {
         let published = F::tables(self.fib()).published.snapshot();
         let tables = Tables::new(published.clone(), self.data.load_balances.clone());
-        Egress { tables, adjacencies: self.data.adjacencies.clone(), published }
+        Egress { tables, interfaces: self.data.interfaces.clone(), adjacencies: self.data.adjacencies.clone(), published }
     }
 
     /// What a node needs to ask for the way of IPv4 packets.

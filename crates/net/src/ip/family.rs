@@ -131,6 +131,9 @@ pub trait Family: sealed::Sealed + Copy + Debug + Eq + Hash + Send + Sync + 'sta
     /// Destination of a packet whose data begins at its IP header.
     fn destination<M: Memory>(packet: &Pkt<'_, M>) -> Self::Addr;
 
+    /// Source of such a packet.
+    fn source<M: Memory>(packet: &Pkt<'_, M>) -> Self::Addr;
+
     /// Destinations of a batch of such packets.
     fn destinations<const W: usize>(batch: &Batch<'_, W>) -> [Self::Addr; W];
 
@@ -270,6 +273,11 @@ impl Family for V4 {
     }
 
     #[inline(always)]
+    fn source<M: Memory>(packet: &Pkt<'_, M>) -> u32 {
+        packet.head_at::<U32Be, 12>().get()
+    }
+
+    #[inline(always)]
     fn destinations<const W: usize>(batch: &Batch<'_, W>) -> [u32; W] {
         batch.heads::<U32Be, 16>().map(U32Be::get)
     }
@@ -343,6 +351,11 @@ impl Family for V6 {
     #[inline(always)]
     fn destination<M: Memory>(packet: &Pkt<'_, M>) -> u128 {
         packet.head_at::<U128Be, 24>().get()
+    }
+
+    #[inline(always)]
+    fn source<M: Memory>(packet: &Pkt<'_, M>) -> u128 {
+        packet.head_at::<U128Be, 8>().get()
     }
 
     #[inline(always)]

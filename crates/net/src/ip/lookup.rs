@@ -1,5 +1,5 @@
 //! `ip4-lookup`, `ip6-lookup`: destination to load-balance to bucket; and `lookup-ip4-dst`, `lookup-ip6-dst` for routes that
-//! lead to another table.
+//! lead to another table, and `lookup-ip4-src`, `lookup-ip6-src` for those by which the source address decides.
 
 use std::sync::Arc;
 
@@ -24,6 +24,8 @@ next_nodes! {
         Lookup = "lookup-ip4-dst",
         Null = "ip4-null",
         LinkLocal = "ip4-drop",
+        SourceLookup = "lookup-ip4-src",
+        InterfaceRx = "interface-rx-dpo-ip4",
     }
 }
 
@@ -39,10 +41,12 @@ next_nodes! {
         Lookup = "lookup-ip6-dst",
         Null = "ip6-null",
         LinkLocal = "ip6-link-local",
+        SourceLookup = "lookup-ip6-src",
+        InterfaceRx = "interface-rx-dpo-ip6",
     }
 }
 
-const _: () = assert!(Next4::Rewrite as u16 == Class::Rewrite as u16 && Next6::LinkLocal as u16 == Class::LinkLocal as u16);
+const _: () = assert!(Next4::Rewrite as u16 == Class::Rewrite as u16 && Next6::InterfaceRx as u16 == Class::InterfaceRx as u16);
 
 /// The next slot of a bucket: classes are the positions of the `Next` enums, slots count from 1.
 #[inline(always)]
@@ -298,6 +302,8 @@ const TABLES_MAX: usize = 8;
 pub(super) struct LookupIn<F: Family> {
     pub tables: Tables<F>,
     pub count: RunCounter,
+    /// What is looked up first: the source address, or the destination.
+    pub source: bool,
 }
 
 impl<F: Family> Node<Shared> for LookupIn<F> {
@@ -314,12 +320,14 @@ impl<F: Family> Node<Shared> for LookupIn<F> {
 
     #[inline(always)]
     fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
-        let mut fib = packet.aux();
+        let (mut fib, mut source) = (packet.aux(), self.source);
         for _ in 0..TABLES_MAX {
-            let lb = self.tables.lookup(fib, F::destination(&packet));
+            let address = if source { F::source(&packet) } else { F::destination(&packet) };
+            let lb = self.tables.lookup(fib, address);
             let bucket = self.tables.load_balances.choose(lb, |config| F::flow_hash(&packet, config));
             self.count.add(lb, packet.total_len() as u32);
-            if bucket.class() != Class::Lookup {
+            source = bucket.class() == Class::SourceLookup;
+            if bucket.class() != Class::Lookup && !source {
                 packet.set_aux(bucket.index());
                 return verdict(bucket);
             }

@@ -30,9 +30,33 @@ pub(crate) fn add(handlers: &mut Handlers) {
 }
 
 fn dump(router: &mut Router, m: IpMrouteDump, send: &mut dyn FnMut(&dyn Details)) {
-    for route in router.mroutes(family(m.table.is_ip6), m.table.table_id) {
-        send(&IpMrouteDetails { route: encode(m.table.table_id, route) });
+    let (family, table) = (family(m.table.is_ip6), m.table.table_id);
+    for route in router.mroutes(family, table) {
+        send(&IpMrouteDetails { route: encode(table, route) });
     }
+    // What holds in every table without a route, as VPP's entries of it.
+    let is_there = router.tables(family).iter().any(|known| known.id == table);
+    for route in is_there.then(|| specials(family)).into_iter().flatten() {
+        if router.mroutes(family, table).all(|said| said.prefix != route.prefix) {
+            send(&IpMrouteDetails { route: encode(table, &route) });
+        }
+    }
+}
+
+/// Packets to groups without a route are dropped; those of the link that every router listens to are received.
+fn specials(family: FamilyId) -> Vec<Mroute> {
+    let all: &[&str] = match family {
+        FamilyId::V4 => &["0.0.0.0/0", "224.0.0.1/32", "224.0.0.2/32"],
+        FamilyId::V6 => &["::/0", "ff02::1/128", "ff02::2/128", "ff02::16/128", "ff02::1:ff00:0/104"],
+    };
+    let prefixes = all.iter().filter_map(|text| text.parse::<GroupPrefix>().ok());
+    let route = |prefix: GroupPrefix| {
+        let drop = prefix.is_empty();
+        let local = (To::Local, PathFlags { accept: false, forward: true });
+        let paths = (!drop).then_some(local).into_iter().collect();
+        Mroute { prefix, flags: RouteFlags { accept_all: !drop, drop }, paths, index: ALL, client: false }
+    };
+    prefixes.map(route).collect()
 }
 
 fn unimplemented(what: &str, key: &'static str) -> OpError {

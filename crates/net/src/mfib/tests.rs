@@ -325,13 +325,22 @@ fn messages_add_dump_replace_and_remove_routes() {
     assert_ne!(change(&mut h, true, signal).retval, 0, "signals are not there");
     let dump = dump_all(&mut h);
     let lens: Vec<(u16, u8)> = dump.iter().map(|d| (d.route.prefix.grp_address_length, d.route.n_paths)).collect();
-    assert_eq!(lens, [(32, 1), (64, 2)]);
+    // Behind the routes that somebody has said come those that hold in every table.
+    assert_eq!(lens, [(32, 1), (64, 2), (0, 0), (32, 1), (32, 1)]);
+    assert_eq!(
+        dump[2].route.entry_flags.0 & MfibEntryFlags::MFIB_API_ENTRY_FLAG_DROP.0,
+        MfibEntryFlags::MFIB_API_ENTRY_FLAG_DROP.0
+    );
+    let other = IpMrouteDump { table: IpTable { table_id: 0, is_ip6: true, ..Default::default() } };
+    assert_eq!(ask(&mut h, &table, 1, &other).len(), 5);
+    let missing = IpMrouteDump { table: IpTable { table_id: 99, ..Default::default() } };
+    assert_eq!(ask(&mut h, &table, 1, &missing).len(), 0, "no table, no entries");
     assert_eq!(dump[1].route.paths[0].itf_flags.0, 2);
     assert_eq!(ask(&mut h, &table, 1, &IpMtableDump::default()).len(), 2);
     ask(&mut h, &table, 1, &IpTableReplaceBegin::default());
     ask(&mut h, &table, 1, &IpTableReplaceEnd::default());
     let dump = dump_all(&mut h);
-    assert_eq!(dump.len(), 1, "that of the command line stays");
+    assert_eq!(dump.len(), 1 + 3, "that of the command line stays");
     let gone = change(&mut h, false, route([0; 4], 32, &[]));
     assert_eq!(gone.retval, 0, "what is not there has not to be removed");
 }

@@ -75,8 +75,11 @@ fn conflict(router: &mut Router, interface: IfIndex, address: IpAddr, mac: MacAd
         let name = router.interfaces.name(interface);
         tracing::warn!(target: "ip/neighbor", interface = %name, %address, "{mac} uses our address {address} on {name}");
         router.tell_neighbors(&NeighborEvent::Conflict { interface, address, mac });
-        // RFC 5227, 2.4 (b): defended once; two routers that both defend for ever would fill the link.
-        router.send_announcement(interface, address);
+        // RFC 5227, 2.4 (b): defended once; two routers that both defend for ever would fill the link. Who wants no announcements, wants
+        // none of these.
+        if router.neighbor_config(FamilyId::of(&address)).announce {
+            router.send_announcement(interface, address);
+        }
     }
 }
 

@@ -153,11 +153,12 @@ impl View {
         is_link_local(address) || self.unnumbered || self.v6.iter().any(|own| own.contains(address))
     }
 
-    /// Our usable address of the longest prefix that covers `target`, the first of several, else the link-local one, else any.
+    /// The address that asks for `target` (RFC 4861, 7.2.2): our link-local one, as Linux and VPP have it, which every host on the link
+    /// answers whatever its routes are; else the one of the longest prefix that covers the target, else any.
     pub fn source6(&self, target: u128) -> Option<u128> {
         let usable = || self.v6.iter().filter(|own| own.state == AddressState::Preferred);
-        let covering = usable().filter(|own| own.contains(target)).min_by_key(|own| Reverse(own.len));
-        covering.map(|own| own.address).or_else(|| self.link_local()).or_else(|| usable().next().map(|own| own.address))
+        let covering = || usable().filter(|own| own.contains(target)).min_by_key(|own| Reverse(own.len));
+        self.link_local().or_else(|| covering().or_else(|| usable().next()).map(|own| own.address))
     }
 
     /// Our usable link-local address.

@@ -185,10 +185,12 @@ pub(super) fn bucket_in_words(router: &Router, family: FamilyId, bucket: Bucket,
             Some(info) => in_words(router, &info),
             None => "unresolved".to_owned(),
         },
-        Class::Lookup => {
+        Class::Lookup | Class::SourceLookup => {
             let table = router.table_of_fib(family, bucket.index()).map_or_else(|| "deleted".into(), |t| t.to_string());
-            format!("dst-address,unicast lookup in {family}-VRF:{table}")
+            let by = if bucket.class() == Class::Lookup { "dst" } else { "src" };
+            format!("{by}-address,unicast lookup in {family}-VRF:{table}")
         }
+        Class::InterfaceRx => format!("intf-rx-dpo: {}", router.interfaces.name(quiver_graph::IfIndex(bucket.index()))),
         Class::Null if bucket.index() == Null::Unreachable as u32 => format!("{name}-null-dpo: send-unreach"),
         Class::Null => format!("{name}-null-dpo: send-prohibit"),
         Class::LinkLocal => "ip6-link-local".to_owned(),

@@ -19,8 +19,8 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         path: "ip route",
         syntax: "[add|del] [count <n>] [source cli|api] <prefix>/<len> [table <id>] via [<nh>] [<if>] [next-hop-table <id>] \
                  [drop|local|punt|null|null-send-unreach|null-send-prohibit|gone] [ip4-lookup-in-table <id>] \
-                 [ip6-lookup-in-table <id>] [lookup in table <id>] [weight <n>] [preference <n>] [resolve-via-host] \
-                 [resolve-via-attached] [via ...]",
+                 [ip6-lookup-in-table <id>] [lookup in table <id>] [src-lookup] [rx-ip4 <if>] [rx-ip6 <if>] \
+                 [weight <n>] [preference <n>] [resolve-via-host] [resolve-via-attached] [via ...]",
         help: "Adds paths to a route, or removes them; del without paths removes the route",
         parse,
     });

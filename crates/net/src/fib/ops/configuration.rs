@@ -121,7 +121,8 @@ fn push_route(router: &Router, table: u32, route: &RouteInfo, out: &mut Configur
         };
         let mut paths: Vec<PathRequest> = said.paths.iter().filter_map(|path| PathRequest::of(router, path)).collect();
         // Their order means nothing, and is by number of interface: that is another one where interfaces were made in another order.
-        paths.sort_by_cached_key(PathRequest::words);
+        let six = route.prefix.addr().is_ipv6();
+        paths.sort_by_cached_key(|path| path.words(six));
         // Those over interfaces that are gone may be alike.
         paths.dedup();
         if paths.is_empty() {
@@ -132,7 +133,7 @@ fn push_route(router: &Router, table: u32, route: &RouteInfo, out: &mut Configur
         if table != 0 {
             command += &format!(" table {table}");
         }
-        paths.iter().for_each(|path| command += &format!(" via {}", path.words()));
+        paths.iter().for_each(|path| command += &format!(" via {}", path.words(six)));
         let request = RouteRequest { prefix: route.prefix, table, remove: false, replace: false, count: 1, source, paths };
         let pushed = out.push_as::<ChangeRoute>(&request, command);
         if !pushed.is_wanted() {
@@ -244,6 +245,7 @@ fn canonical(request: Value) -> Value {
     let Ok(mut route) = serde_json::from_value::<RouteRequest>(request.clone()) else { return request };
     // A weight of 1 goes without saying.
     route.paths.iter_mut().filter(|path| path.weight == 1).for_each(|path| path.weight = 0);
-    route.paths.sort_by_cached_key(PathRequest::words);
+    let six = route.prefix.addr().is_ipv6();
+    route.paths.sort_by_cached_key(|path| path.words(six));
     serde_json::to_value(&route).unwrap_or(request)
 }

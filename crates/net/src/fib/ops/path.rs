@@ -26,6 +26,10 @@ pub enum PathKind {
     Prohibit,
     /// Looked up in `table`.
     Lookup,
+    /// The source address is looked up in `table`.
+    SourceLookup,
+    /// Taken as if it had come in on `interface`.
+    Rx,
     /// Over an interface that is gone: dropped, unless there are other paths.
     Gone,
 }
@@ -37,13 +41,13 @@ pub struct PathRequest {
     /// Next hop; without an interface it is looked up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_hop: Option<IpAddr>,
-    /// Interface; without a next hop every destination is asked for there.
+    /// Interface; without a next hop every destination is asked for there. With `rx` the packet is taken as if it had come in there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<IfRef>,
     /// What else a path may be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<PathKind>,
-    /// Table that the next hop, or with `lookup` the packet, is looked up in.
+    /// Table that the next hop, or with `lookup` and `source-lookup` the packet, is looked up in.
     pub table: u32,
     /// Share of the traffic, 1 to 255; 0 stands for 1.
     pub weight: u8,
@@ -74,6 +78,11 @@ impl PathRequest {
             (Some(PathKind::Unreach), ..) => Hop::Unreachable,
             (Some(PathKind::Prohibit), ..) => Hop::Prohibited,
             (Some(PathKind::Lookup), ..) => Hop::Lookup(self.table),
+            (Some(PathKind::SourceLookup), ..) => Hop::SourceLookup(self.table),
+            (Some(PathKind::Rx), _, Some(interface)) => Hop::InterfaceRx(interface),
+            (Some(PathKind::Rx), _, None) => {
+                return Err(OpError::unspecified("`rx` without the interface that packets are taken from").key("interface"));
+            }
             (Some(PathKind::Gone), ..) => Hop::Gone,
             (None, None, None) => {
                 return Err(OpError::unspecified("a path without a next hop, interface or action").key("via"));
@@ -101,6 +110,8 @@ impl PathRequest {
                 ..Self::default()
             },
             Hop::Lookup(table) => Self { table, ..kind(PathKind::Lookup) },
+            Hop::SourceLookup(table) => Self { table, ..kind(PathKind::SourceLookup) },
+            Hop::InterfaceRx(interface) => Self { interface: Some(named(interface)), ..kind(PathKind::Rx) },
             Hop::Receive => kind(PathKind::Local),
             Hop::Drop => kind(PathKind::Drop),
             Hop::Punt => kind(PathKind::Punt),
@@ -113,19 +124,24 @@ impl PathRequest {
         Some(Self { weight, preference: path.preference, ..request })
     }
 
-    /// The words behind `via`, the contrary of [`parse`].
-    pub(super) fn words(&self) -> String {
+    /// The words behind `via` of a route of IPv6 or IPv4, the contrary of [`parse`].
+    pub(super) fn words(&self, six: bool) -> String {
         let mut words: Vec<String> = Vec::new();
         words.extend(self.next_hop.map(|address| address.to_string()));
+        words.extend((self.kind == Some(PathKind::Rx)).then(|| if six { "rx-ip6" } else { "rx-ip4" }.to_owned()));
         words.extend(self.interface.as_ref().map(|interface| quote(interface.as_str()).into_owned()));
-        words.extend(self.kind.map(|kind| match kind {
-            PathKind::Drop => "drop".to_owned(),
-            PathKind::Local => "local".to_owned(),
-            PathKind::Punt => "punt".to_owned(),
-            PathKind::Unreach => "null-send-unreach".to_owned(),
-            PathKind::Prohibit => "null-send-prohibit".to_owned(),
-            PathKind::Gone => "gone".to_owned(),
-            PathKind::Lookup => format!("lookup in table {}", self.table),
+        words.extend(self.kind.and_then(|kind| {
+            Some(match kind {
+                PathKind::Drop => "drop".to_owned(),
+                PathKind::Local => "local".to_owned(),
+                PathKind::Punt => "punt".to_owned(),
+                PathKind::Unreach => "null-send-unreach".to_owned(),
+                PathKind::Prohibit => "null-send-prohibit".to_owned(),
+                PathKind::Gone => "gone".to_owned(),
+                PathKind::Lookup => format!("lookup in table {}", self.table),
+                PathKind::SourceLookup => format!("lookup in table {} src-lookup", self.table),
+                PathKind::Rx => return None,
+            })
         }));
         if self.table != 0 && self.kind.is_none() {
             words.push(format!("next-hop-table {}", self.table));
@@ -144,7 +160,7 @@ impl PathRequest {
 
 /// Whether a word, or the beginning of one, says something of a path.
 fn is_keyword(word: &str) -> bool {
-    const KEYWORDS: [&str; 16] = [
+    const KEYWORDS: [&str; 19] = [
         "drop",
         "local",
         "punt",
@@ -155,6 +171,9 @@ fn is_keyword(word: &str) -> bool {
         "ip4-lookup-in-table",
         "ip6-lookup-in-table",
         "lookup",
+        "src-lookup",
+        "rx-ip4",
+        "rx-ip6",
         "weight",
         "preference",
         "next-hop-table",
@@ -195,6 +214,9 @@ pub(super) fn parse(args: &mut Args<'_>, router: &Router) -> Result<PathRequest,
         args.expect_keyword("table")?;
         path.kind = Some(PathKind::Lookup);
         path.table = args.number("table id")?;
+    } else if args.take_keyword("rx-ip4") || args.take_keyword("rx-ip6") {
+        path.kind = Some(PathKind::Rx);
+        path.interface = Some(args.interface()?);
     } else if let Some((_, kind)) = kinds.iter().find(|(word, _)| args.take_exact(word)) {
         path.kind = Some(*kind);
     } else {
@@ -207,6 +229,8 @@ pub(super) fn parse(args: &mut Args<'_>, router: &Router) -> Result<PathRequest,
             path.preference = args.number("preference")?;
         } else if path.next_hop.is_some() && args.take_keyword("next-hop-table") {
             path.table = args.number("table id")?;
+        } else if path.kind == Some(PathKind::Lookup) && args.take_keyword("src-lookup") {
+            path.kind = Some(PathKind::SourceLookup);
         } else if args.take_keyword("resolve-via-host") {
             path.resolve_via_host = true;
         } else if args.take_keyword("resolve-via-attached") {

@@ -178,6 +178,8 @@ impl PathReply {
                 ("recursive", format!("via {address} in table {table}{via}"))
             }
             Hop::Lookup(table) => ("deag", format!("lookup in table {table}")),
+            Hop::SourceLookup(table) => ("deag", format!("source lookup in table {table}")),
+            Hop::InterfaceRx(interface) => ("intf-rx", format!("rx {}", name(interface))),
             Hop::Receive => ("receive", "local".into()),
             Hop::Drop => ("special", "drop".into()),
             Hop::Punt => ("special", "punt".into()),

@@ -114,6 +114,76 @@ fn tables_are_apart_unless_a_route_joins_them() {
 }
 
 #[test]
+fn a_route_can_have_the_source_address_decide() {
+    let (mut h, x) = bed(0, 3);
+    for (family, all, of, dst, src, other, hop) in [
+        (FamilyId::V4, "192.0.2.0/24", "198.51.100.0/24", "192.0.2.1", "198.51.100.9", "203.0.113.1", hop(&x, 2)),
+        (FamilyId::V6, "2001:db8:90::/48", "2001:db8:a0::/48", "2001:db8:90::1", "2001:db8:a0::9", "2001:db8:b0::1", hop6(&x, 2)),
+    ] {
+        h.router.add_table(family, Some(7), None).unwrap();
+        h.router.add_route(0, prefix(all), Source::Cli, vec![Path::new(Hop::SourceLookup(7))]).unwrap();
+        h.router.add_route(7, prefix(of), Source::Cli, vec![hop]).unwrap();
+        let leaves = |h: &mut Harness, src: &str| {
+            let frame = Packet::new(src, dst).frame(host_mac(0), router_mac(0));
+            h.exchange(x[0], &frame).first().map(|(i, _)| *i)
+        };
+        assert_eq!((leaves(&mut h, src), leaves(&mut h, other)), (Some(x[2]), None), "{all}");
+        // By the source, then by the destination; and round for ever.
+        h.router.add_route(7, prefix(of), Source::Cli, vec![Path::new(Hop::Lookup(0))]).unwrap();
+        assert_eq!(leaves(&mut h, src), None);
+        let node = format!("lookup-{}-src", family.node_prefix());
+        assert_eq!(h.count(&node, "lookup loop between tables"), 1);
+        assert!(h.router.remove_table(family, 7).is_err(), "a route of another table uses it");
+    }
+    h.assert_buffers_held(0);
+}
+
+#[test]
+fn a_route_can_have_packets_taken_as_if_from_another_interface() {
+    let (mut h, x) = bed(0, 3);
+    let (v4, v6) =
+        (h.router.add_table(FamilyId::V4, Some(7), None).unwrap(), h.router.add_table(FamilyId::V6, Some(7), None).unwrap());
+    h.router.remove_addresses(x[1]).unwrap();
+    h.router.set_interface_table(x[1], FamilyId::V4, v4).unwrap();
+    h.router.set_interface_table(x[1], FamilyId::V6, v6).unwrap();
+    for (own, host, len) in [("10.0.1.1", "10.0.1.2", 24), ("2001:db8:1::1", "2001:db8:1::2", 64)] {
+        h.router.add_address(x[1], ip(own), len).unwrap();
+        h.router.neighbor_update(x[1], ip(host), Some(host_mac(1))).unwrap();
+    }
+    for (all, dst, src, family) in [
+        ("192.0.2.0/24", "192.0.2.1", "10.0.0.2", FamilyId::V4),
+        ("2001:db8:90::/48", "2001:db8:90::1", "2001:db8::2", FamilyId::V6),
+    ] {
+        let rx = |index: IfIndex| vec![Path::new(Hop::InterfaceRx(index))];
+        let hop = if family == FamilyId::V4 { hop(&x, 1) } else { hop6(&x, 1) };
+        h.router.add_route(0, prefix(all), Source::Cli, rx(x[1])).unwrap();
+        let frame = Packet::new(src, dst).frame(host_mac(0), router_mac(0));
+        let received = |h: &Harness| h.router.graph.interfaces().rx.sum(x[1].0).0;
+        let before = received(&h);
+        assert!(h.exchange(x[0], &frame).is_empty(), "table 7 knows no way");
+        h.router.add_route(7, prefix(all), Source::Cli, vec![hop]).unwrap();
+        assert_eq!(h.exchange(x[0], &frame), [(x[1], forwarded(&frame, router_mac(1), host_mac(1)))]);
+        assert_eq!(received(&h) - before, 2, "it counts as received there");
+        // A feature of that interface sees them: the egress of other features follows, too.
+        let found = match family {
+            FamilyId::V4 => h.router.egress4().find(0, 0xc000_0201),
+            FamilyId::V6 => h.router.egress6().find(0, "2001:db8:90::1".parse::<std::net::Ipv6Addr>().unwrap().to_bits()),
+        };
+        assert_eq!(found, Way::Interface(x[1]));
+        // Two tables that lead to one another: the packet ends, and the router goes on.
+        h.router.replace_route(7, prefix(all), Source::Cli, rx(x[0])).unwrap();
+        assert!(h.exchange(x[0], &frame).is_empty());
+        assert_eq!(h.count(&format!("interface-rx-dpo-{}", family.node_prefix()), "taken from too many interfaces"), 1);
+        h.router.set_interface_up(x[1], false).unwrap();
+        assert!(h.exchange(x[0], &frame).is_empty(), "one that is down takes nothing");
+        h.router.set_interface_up(x[1], true).unwrap();
+    }
+    h.router.delete_interface(x[1]).unwrap();
+    assert_eq!(h.router.route_lookup(0, ip("192.0.2.1")).unwrap().buckets[0].class(), crate::fib::records::Class::Drop);
+    h.assert_buffers_held(0);
+}
+
+#[test]
 fn a_next_hop_is_looked_up_and_followed_when_its_route_changes() {
     let (mut h, x) = bed(0, 3);
     // Routes by a next hop that is itself behind another one.

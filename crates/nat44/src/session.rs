@@ -147,15 +147,16 @@ pub mod tcp {
         state & BOTH_SYN == BOTH_SYN && state & RST == 0 && state & BOTH_FIN != BOTH_FIN
     }
 
+    /// Whether a segment with these flags begins a new connection over the ports of one that has ended (RFC 5382, section 5).
+    pub const fn begins_anew(state: u8, flags: u8) -> bool {
+        flags & 2 != 0 && state & (RST | BOTH_FIN) != 0
+    }
+
     /// The state after a segment with these flags (FIN 1, SYN 2, RST 4).
     pub const fn next(state: u8, flags: u8, from_outside: bool) -> u8 {
         let side = from_outside as usize;
-        let mut state = state;
+        let mut state = if begins_anew(state, flags) { 0 } else { state };
         if flags & 2 != 0 {
-            // A new connection over the old one's ports begins anew (RFC 5382, section 5).
-            if state & (RST | BOTH_FIN) != 0 {
-                state = 0;
-            }
             state |= SYN[side];
         }
         if flags & 1 != 0 {

@@ -444,6 +444,13 @@ fn follow(nat: &mut ThreadNat, config: &NatConfig, id: SessionId, tcp_flags: u8,
     if new != old {
         line[4].store(word & !(0xff << 32) | u64::from(new) << 32, Relaxed);
         nat.sessions.restart(id, &config.timeouts);
+        if tcp::begins_anew(old, tcp_flags)
+            && let Some(session) = nat.sessions.get(id)
+        {
+            // For whoever reads the log it is another one.
+            nat.log.tell(false, &session);
+            nat.log.tell(true, &session);
+        }
     }
 }
 

@@ -193,11 +193,20 @@ fn the_routers_own_tables_lead_to_the_collector_where_a_source_is_given() {
         assert!(text.contains("- NAT - SADD [nsess ") && text.contains("ISADDR=\"10.0.0.2\""), "{text}");
         let shown = "nat44 logging: collector 10.0.0.9:514 from 10.0.0.1 by table 0, sent 1, lost 0\n";
         assert_eq!(run(&mut bed.h, "show nat44 logging"), shown);
+        // A connection over the ports of one that has ended is another session for whoever reads.
+        let segment = |flags| from_inside(4).tcp(1234, 80, flags);
+        for (flags, told) in [(TcpFlags::SYN, "SADD"), (TcpFlags::FIN, ""), (TcpFlags::SYN, "SDEL SADD"), (TcpFlags::SYN, "")] {
+            bed.out(segment(flags));
+            bed.settle();
+            let sent = [bed.h.run(), bed.h.run()].concat();
+            let names = sent.iter().map(|(_, frame)| if frame.windows(4).any(|w| w == b"SADD") { "SADD" } else { "SDEL" });
+            assert_eq!(names.collect::<Vec<_>>().join(" "), told);
+        }
         run(&mut bed.h, "set syslog filter severity notice");
         bed.out(from_inside(3).udp(1234, 53));
         bed.settle();
         assert_eq!([bed.h.run(), bed.h.run()].concat(), [], "sessions are `info`");
-        assert!(run(&mut bed.h, "show nat44 logging").contains("sent 1, lost 0, nothing by `set syslog filter`"));
+        assert!(run(&mut bed.h, "show nat44 logging").contains("sent 4, lost 0, nothing by `set syslog filter`"));
         run(&mut bed.h, "set syslog filter severity debug\nnat44 logging collector 10.0.0.9 port 5140 source 10.0.0.1 table 7");
         let shown = run(&mut bed.h, "show nat44 logging");
         assert!(shown.ends_with("  the collector is not reached: no route to 10.0.0.9 in table 7\n"), "{shown}");

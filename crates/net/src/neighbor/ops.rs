@@ -255,7 +255,7 @@ request! {
         pub recycle: Option<bool> = "recycle|norecycle",
         /// Whether those in use are asked whether they are still there.
         pub probe: Option<bool> = "probe|noprobe",
-        /// Whether addresses of ours are announced without being asked for.
+        /// Whether addresses of ours are announced without being asked for, and defended when another host uses them.
         pub announce: Option<bool> = "announce|noannounce",
         /// Packets held for a neighbour that was asked for.
         pub hold: Option<u32> = "hold <n>" range(0..=64),

@@ -199,7 +199,7 @@ fn the_routers_own_tables_lead_to_the_collector_where_a_source_is_given() {
             bed.out(segment(flags));
             bed.settle();
             let sent = [bed.h.run(), bed.h.run()].concat();
-            let names = sent.iter().map(|(_, frame)| if frame.windows(4).any(|w| w == b"SADD") { "SADD" } else { "SDEL" });
+            let names = sent.iter().map(|(_, frame)| if frame.windows(6).any(|w| w == b" SADD ") { "SADD" } else { "SDEL" });
             assert_eq!(names.collect::<Vec<_>>().join(" "), told);
         }
         run(&mut bed.h, "set syslog filter severity notice");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quiver_command::operation::{OpError, retval};
 use quiver_graph::{GraphError, IfIndex, Published};
 use quiver_net::fib::ops::fib_error;
+use quiver_net::interface::ops::interface_error;
 use quiver_net::ip::FamilyId;
 use quiver_net::ops::graph_error;
 use quiver_net::{IfEvent, Router};
@@ -105,10 +106,10 @@ pub fn start(router: &mut Router) -> Result<(), GraphError> {
     let published = Published::new(View::default());
     nodes::declare(router, &published)?;
     router.add_part(Classify { tables: BTreeMap::new(), acls: BTreeMap::new(), published });
-    router.listen(|router, event| {
-        if let IfEvent::Deleted(index) = *event {
-            forget(router, index);
-        }
+    router.listen(|router, event| match *event {
+        IfEvent::Deleted(index) => forget(router, index),
+        IfEvent::Created(index) => note_link(router, index),
+        _ => {}
     });
     Ok(())
 }
@@ -281,7 +282,10 @@ fn release(router: &mut Router, action: Action) {
 /// # Errors
 /// No such table, or the graph's.
 pub fn set_acl(router: &mut Router, place: Place, interface: IfIndex, table: u32) -> Result<(), OpError> {
-    let link = link_header(router, interface);
+    // Punted packets come in on any of them.
+    let punted = matches!(place, Place::Ip4Punt | Place::Ip6Punt);
+    let of = router.interfaces.iter().map(|one| one.index).filter(|one| punted || *one == interface);
+    let links: Vec<(u32, u8)> = of.map(|one| (one.0, link_header(router, one))).collect();
     let state = classify_mut(router)?;
     state.table(table)?;
     if state.acl(place, interface.0).is_some() {
@@ -290,7 +294,7 @@ pub fn set_acl(router: &mut Router, place: Place, interface: IfIndex, table: u32
     state.acls.insert((place, interface.0), table);
     state.publish(|view| {
         view.set_first(place, interface.0, table);
-        view.set_link(interface.0, link);
+        links.iter().for_each(|(interface, link)| view.set_link(*interface, *link));
     });
     if let Err(error) = switch(router, place, interface, true) {
         take_away(router, place, interface)?;
@@ -323,7 +327,9 @@ fn take_away(router: &mut Router, place: Place, interface: IfIndex) -> Result<()
 
 fn switch(router: &mut Router, place: Place, interface: IfIndex, on: bool) -> Result<(), OpError> {
     let Some((arc, node)) = nodes::feature(place) else {
-        return Err(OpError::new(retval::UNSUPPORTED, "not here"));
+        let tx = place == Place::L2Out;
+        let node = on.then_some(nodes::filter(tx));
+        return router.set_l2_filter(interface, tx, node).map_err(|error| interface_error(&error));
     };
     router.graph.set_feature(arc, node, interface, on).map(drop).map_err(|error| graph_error(&error))
 }
@@ -331,6 +337,15 @@ fn switch(router: &mut Router, place: Place, interface: IfIndex, on: bool) -> Re
 fn link_header(router: &Router, interface: IfIndex) -> u8 {
     let known = router.interfaces.get(interface).filter(|interface| interface.has_link_layer());
     known.map_or(0, |interface| (ETHERNET + TAG * interface.tags().len()) as u8)
+}
+
+/// There is another interface, of which packets may be punted.
+fn note_link(router: &mut Router, index: IfIndex) {
+    let link = link_header(router, index);
+    let Ok(state) = classify(router) else { return };
+    if [Place::Ip4Punt, Place::Ip6Punt].iter().any(|place| state.acl(*place, 0).is_some()) {
+        state.publish(|view| view.set_link(index.0, link));
+    }
 }
 
 /// An interface goes.

@@ -8,6 +8,7 @@ use quiver_graph::{
 };
 use quiver_net::Router;
 use quiver_net::data::IfTable;
+use quiver_net::l2::L2Filters;
 
 use crate::view::{Action, DENY, Found, NONE, Place, View, copy};
 
@@ -83,8 +84,15 @@ pub fn feature(place: Place) -> Option<(&'static str, &'static str)> {
         Place::Ip6In => ("ip6-unicast", "ip6-inacl"),
         Place::Ip4Out => ("ip4-output", "ip4-outacl"),
         Place::Ip6Out => ("ip6-output", "ip6-outacl"),
-        _ => return None,
+        Place::Ip4Punt => ("ip4-punt", "ip4-punt-acl"),
+        Place::Ip6Punt => ("ip6-punt", "ip6-punt-acl"),
+        Place::L2In | Place::L2Out => return None,
     })
+}
+
+/// The node of frames of layer 2.
+pub const fn filter(tx: bool) -> &'static str {
+    if tx { "l2-output-acl" } else { "l2-input-acl" }
 }
 
 /// Which interface a packet is classified for, and where its tables begin: bytes from the data to the frame, and to what VPP calls
@@ -104,12 +112,21 @@ fn bases(place: Place, view: &View, rx: IfIndex, aux: u32) -> (IfIndex, isize, i
     }
 }
 
+/// Where packets go on.
+#[derive(Clone)]
+enum Path {
+    /// Along an arc.
+    Arc(ArcPoint),
+    /// As the interface's use on layer 2 wants it.
+    L2(Snapshot<L2Filters>),
+}
+
 /// Classifies packets and lets them go on, or not.
 #[derive(Clone)]
 struct Acl<E> {
     place: Place,
     view: Snapshot<View>,
-    arc: ArcPoint,
+    path: Path,
     counts: [u64; 3],
     events: std::marker::PhantomData<fn() -> E>,
 }
@@ -120,13 +137,25 @@ impl<E: Events> Node<Shared> for Acl<E> {
 
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.view.refresh();
+        if let Path::L2(filters) = &mut self.path {
+            filters.refresh();
+        }
     }
 
     #[inline(always)]
     fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
         let view = self.view.get();
         let (interface, frame, data) = bases(self.place, view, packet.rx_if(), packet.aux());
-        let next = self.arc.next(interface, END);
+        let next = match &self.path {
+            Path::Arc(arc) => arc.next(interface, END),
+            Path::L2(filters) => {
+                let filters = filters.get();
+                let next = if self.place == Place::L2Out { filters.tx(interface) } else { filters.rx(interface) };
+                // It has gone meanwhile.
+                let Some(next) = next else { return packet.drop(E::ALL[4]) };
+                next
+            }
+        };
         let found = view.classify(view.first(self.place, interface), |from_data, skip, to| {
             let base = from_data.map_or(frame, |offset| data + isize::from(offset));
             copy(&packet, base + skip as isize, to);
@@ -199,27 +228,22 @@ pub(crate) fn signed(number: u32) -> i64 {
     if number == NONE { -1 } else { number.into() }
 }
 
-/// One node, on its arc or between two nodes that the caller names.
-fn node(router: &Router, place: Place, name: &str, end: &str, arc: Option<&'static str>, view: &Published<View>) -> NodeSpec {
-    let point = ArcPoint::new();
+/// One node.
+fn node(router: &Router, place: Place, name: &str, path: Path, view: &Published<View>) -> NodeSpec {
     let (snapshot, counts, events) = (view.snapshot(), [0; 3], std::marker::PhantomData);
     let outwards = matches!(place, Place::Ip4Out | Place::Ip6Out | Place::L2Out);
     let spec = if outwards {
-        NodeSpec::node(name, Acl::<Out> { place, view: snapshot, arc: point.clone(), counts, events })
+        NodeSpec::node(name, Acl::<Out> { place, view: snapshot, path, counts, events })
     } else {
         let events = std::marker::PhantomData;
-        NodeSpec::node(name, Acl::<In> { place, view: snapshot, arc: point.clone(), counts, events })
+        NodeSpec::node(name, Acl::<In> { place, view: snapshot, path, counts, events })
     };
     let (shown, interfaces) = (std::cell::RefCell::new(view.snapshot()), router.data.interfaces.clone());
-    let spec = spec.with_next(end).traced(move |entry, out| {
+    spec.traced(move |entry, out| {
         let mut shown = shown.borrow_mut();
         shown.refresh();
         trace(place, shown.get(), &interfaces, entry, out);
-    });
-    match arc {
-        Some(arc) => spec.on_arc(arc, point),
-        None => spec,
-    }
+    })
 }
 
 /// Declares nodes and features.
@@ -228,7 +252,7 @@ fn node(router: &Router, place: Place, name: &str, end: &str, arc: Option<&'stat
 /// The graph's.
 pub fn declare(router: &mut Router, view: &Published<View>) -> Result<(), GraphError> {
     let (mut nodes, mut features) = (Vec::new(), Vec::new());
-    for place in [Place::Ip4In, Place::Ip6In, Place::Ip4Out, Place::Ip6Out] {
+    for place in [Place::Ip4In, Place::Ip6In, Place::Ip4Out, Place::Ip6Out, Place::Ip4Punt, Place::Ip6Punt] {
         let Some((arc, name)) = feature(place) else { continue };
         let (end, before): (_, &[&str]) = match place {
             // As packets are on the wire: before NAT changes them, and before their sources are checked.
@@ -236,10 +260,16 @@ pub fn declare(router: &mut Router, view: &Published<View>) -> Result<(), GraphE
                 ("ip4-lookup", &["nat44-ed-out2in-handoff", "nat44-ed-out2in", "nat44-ed-in2out-handoff", "nat44-ed-in2out"])
             }
             Place::Ip6In => ("ip6-lookup", &[]),
+            Place::Ip4Punt => ("ip4-punt-redirect", &[]),
+            Place::Ip6Punt => ("ip6-punt-redirect", &[]),
             _ => ("interface-output-end", &[]),
         };
-        nodes.push(node(router, place, name, end, Some(arc), view));
+        let point = ArcPoint::new();
+        nodes.push(node(router, place, name, Path::Arc(point.clone()), view).with_next(end).on_arc(arc, point));
         features.push(FeatureSpec { arc, node: name.into(), before: before.to_vec(), after: Vec::new() });
+    }
+    for (place, tx) in [(Place::L2In, false), (Place::L2Out, true)] {
+        nodes.push(node(router, place, filter(tx), Path::L2(router.l2_filters()), view));
     }
     router.graph.add(nodes)?;
     router.graph.add_features(features)

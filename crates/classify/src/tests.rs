@@ -181,6 +181,64 @@ fn packets_are_routed_by_another_table() {
 }
 
 #[test]
+fn frames_of_a_bridge_are_classified_as_they_come_in_and_leave() {
+    let mut s = Scene { h: bare(), registry: registry(&[crate::ops::register]) };
+    let (x0, x1) = (s.interface("x0"), s.interface("x1"));
+    for n in 0..3 {
+        s.run(&format!("set interface l2 bridge x{n} 10"));
+    }
+    let frame = |from: u8| {
+        let packet = Packet::ethernet(host_mac(from), quiver_wire::MacAddr([0xff; 6])).ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+        packet.udp(1, 2).payload(b"bridged").pad_to(60).build()
+    };
+    let ports = |s: &mut Scene, from: u8| {
+        let mut out: Vec<u32> = s.h.exchange(x0, &frame(from)).into_iter().map(|(port, _)| port.0).collect();
+        out.sort_unstable();
+        out.len()
+    };
+    s.run("classify table mask l2 src acl-miss-next deny");
+    s.run(&format!("classify session table-index 0 match l2 src {}", host_mac(0)));
+    s.run("set interface input acl intfc x0 l2-table 0");
+    assert_eq!((ports(&mut s, 0), ports(&mut s, 9)), (2, 0));
+    assert_eq!(s.h.count("l2-input-acl", "input ACL table-miss drops"), 1);
+    s.run("set interface input acl intfc x0 l2-table 0 del");
+    s.run("set interface output acl intfc x1 l2-table 0");
+    assert_eq!((ports(&mut s, 0), ports(&mut s, 9)), (2, 1), "not by x1");
+    assert_eq!(s.h.count("l2-output-acl", "output ACL table-miss drops"), 1);
+    // Where frames go changes, what is classified does not.
+    s.run("set interface input acl intfc x0 l2-table 0");
+    s.run("set interface l2 xconnect x0 x1");
+    assert_eq!((ports(&mut s, 0), ports(&mut s, 9)), (1, 0));
+    assert!(s.run("show inacl type l2").contains("x0"));
+    s.run("set interface input acl intfc x0 l2-table 0 del");
+    s.run("set interface output acl intfc x1 l2-table 0 del");
+    assert_eq!(ports(&mut s, 9), 1);
+    s.run("set interface output acl intfc x1 l2-table 0");
+    s.h.router.delete_interface(x1).unwrap();
+    s.run("classify table table 0 del");
+    s.h.assert_buffers_held(0);
+}
+
+#[test]
+fn punted_packets_are_classified_for_all_interfaces() {
+    let mut s = scene();
+    s.run("set punt ip4 udp 4500");
+    s.run("ip punt redirect add rx x0 via 10.0.1.2 x1");
+    let x0 = s.interface("x0");
+    let sent = |port| Packet::ethernet(host_mac(0), router_mac(0)).ipv4([10, 0, 0, 2], [10, 0, 0, 1]).udp(port, 4500).build();
+    let passes = |s: &mut Scene, port| s.h.exchange(x0, &sent(port)).len();
+    assert_eq!(passes(&mut s, 7), 1);
+    s.run("classify table mask l3 ip4 proto l4 src_port acl-miss-next deny");
+    s.run("classify session table-index 0 match l3 ip4 proto 17 l4 src_port 7");
+    assert!(s.error("set interface input acl intfc x0 ip4-punt-table 0").contains("local0"));
+    s.run("set interface input acl intfc local0 ip4-punt-table 0");
+    assert_eq!((passes(&mut s, 7), passes(&mut s, 8)), (1, 0));
+    assert_eq!(s.h.count("ip4-punt-acl", "input ACL table-miss drops"), 1);
+    s.run("set interface input acl intfc local0 ip4-punt-table 0 del");
+    assert_eq!(passes(&mut s, 8), 1);
+}
+
+#[test]
 fn it_is_shown_and_made_again() {
     let mut s = scene();
     s.run("classify table mask l3 ip4 src acl-miss-next deny");
@@ -207,7 +265,9 @@ classify table mask hex 00000000000000000000000000000000000000000000000000000000
 classify session table-index 0 match l3 ip4 src 10.0.0.9 opaque-index 3 action set-ip6-fib-id 0
 classify session table-index 9 match hex 0000000000000000000000000000000000000000000000000000000086dd acl-hit-next deny advance -4
 set interface input acl intfc x0 ip4-table 9
-set interface output acl intfc x1 ip6-table 0";
+set interface output acl intfc x1 ip6-table 0
+set interface output acl intfc x2 l2-table 0
+set interface input acl intfc local0 ip6-punt-table 9";
     assert_rebuilt(&[crate::ops::register], bare, lines, &["show classify tables verbose", "show inacl type ip4"]);
     let x0 = s.interface("x0");
     s.h.router.delete_interface(x0).unwrap();

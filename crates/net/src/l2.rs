@@ -50,7 +50,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use quiver_graph::{IfIndex, NodeSpec, Published, TraceEntry, Verdict};
+use quiver_graph::{IfIndex, NodeId, NodeSpec, Published, TraceEntry, Verdict};
 
 use crate::router::ProcessSignal;
 use crate::{NetError, Router};
@@ -67,6 +67,7 @@ pub use macs::{Flush, MacEntry, MacKind};
 use port::Ports;
 use rewrite::Rewrites;
 pub use rewrite::{Tag, TagRewrite};
+pub use wiring::L2Filters;
 
 /// Name of the process that learns and forgets.
 pub(crate) const PROCESS: &str = "l2fib";
@@ -88,6 +89,9 @@ pub(crate) struct L2 {
     macs: MacFib,
     ways: HashMap<IfIndex, Ways>,
     rewrites: BTreeMap<IfIndex, TagRewrite>,
+    /// Nodes of plugins that frames of an interface pass, by whether these leave.
+    filters: BTreeMap<(IfIndex, bool), NodeId>,
+    nexts: Published<L2Filters>,
     changes: Published<Rewrites>,
     teller: Teller,
     heard: Reports,
@@ -107,6 +111,8 @@ impl L2 {
             macs: MacFib::new(seed).ok_or(NetError::Memory("MAC addresses"))?,
             ways: HashMap::new(),
             rewrites: BTreeMap::new(),
+            filters: BTreeMap::new(),
+            nexts: Published::new(L2Filters::default()),
             changes: Published::new(Rewrites::default()),
             teller,
             heard,

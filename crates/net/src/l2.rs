@@ -9,6 +9,8 @@
 //!   <bvi>-tx ─► ethernet-input (of the BVI) ─► l2-input ─► l2-bridge      from the router
 //! ```
 //!
+//! Between the tag rewrite and either side frames can pass a node of a plugin, a filter (`Router::set_l2_filter`).
+//!
 //! A *bridge domain* is a set of ports among which frames pass by destination address, as in a switch. Addresses are
 //! *learned* from sources. A worker that meets an address that is new, or elsewhere than known, reports it to the main thread
 //! over a bounded channel; main alone writes the table ([`mac`]), which workers read without locks. Until main has done so,

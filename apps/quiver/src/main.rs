@@ -9,6 +9,7 @@ use quiver_control::{BUILT_IN, Plugin};
 const PLUGINS: &[fn() -> Plugin] = &[
     quiver_bfd::plugin,
     quiver_bond::plugin,
+    quiver_classify::plugin,
     quiver_lldp::plugin,
     quiver_flowprobe::plugin,
     quiver_sflow::plugin,
@@ -78,6 +79,7 @@ mod tests {
         let ours = [
             quiver_bfd::plugin(),
             quiver_bond::plugin(),
+            quiver_classify::plugin(),
             quiver_lldp::plugin(),
             quiver_flowprobe::plugin(),
             quiver_sflow::plugin(),

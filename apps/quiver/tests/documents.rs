@@ -50,6 +50,10 @@ ip6 nd pg0 ra-interval 40 20
 ip6 nd pg0 prefix 2001:db8:1::/64 infinite no-autoconfig
 set urpf ip4 rx loose pg0
 set urpf-accept 198.51.100.0/24
+classify table mask l3 ip4 src acl-miss-next deny
+classify table mask l3 ip4 dst next-table 0
+classify session table-index 0 match l3 ip4 src 10.0.0.9 opaque-index 4
+set interface input acl intfc pg0 ip4-table 1
 set logging size 200
 define LINK pg0
 nat44 plugin enable sessions 1000

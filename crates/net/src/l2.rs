@@ -9,6 +9,8 @@
 //!   <bvi>-tx ─► ethernet-input (of the BVI) ─► l2-input ─► l2-bridge      from the router
 //! ```
 //!
+//! Between the tag rewrite and either side frames can pass a node of a plugin, a filter (`Router::set_l2_filter`).
+//!
 //! A *bridge domain* is a set of ports among which frames pass by destination address, as in a switch. Addresses are
 //! *learned* from sources. A worker that meets an address that is new, or elsewhere than known, reports it to the main thread
 //! over a bounded channel; main alone writes the table ([`mac`]), which workers read without locks. Until main has done so,
@@ -50,7 +52,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use quiver_graph::{IfIndex, NodeSpec, Published, TraceEntry, Verdict};
+use quiver_graph::{IfIndex, NodeId, NodeSpec, Published, TraceEntry, Verdict};
 
 use crate::router::ProcessSignal;
 use crate::{NetError, Router};
@@ -67,6 +69,7 @@ pub use macs::{Flush, MacEntry, MacKind};
 use port::Ports;
 use rewrite::Rewrites;
 pub use rewrite::{Tag, TagRewrite};
+pub use wiring::L2Filters;
 
 /// Name of the process that learns and forgets.
 pub(crate) const PROCESS: &str = "l2fib";
@@ -88,6 +91,9 @@ pub(crate) struct L2 {
     macs: MacFib,
     ways: HashMap<IfIndex, Ways>,
     rewrites: BTreeMap<IfIndex, TagRewrite>,
+    /// Nodes of plugins that frames of an interface pass, by whether these leave.
+    filters: BTreeMap<(IfIndex, bool), NodeId>,
+    nexts: Published<L2Filters>,
     changes: Published<Rewrites>,
     teller: Teller,
     heard: Reports,
@@ -107,6 +113,8 @@ impl L2 {
             macs: MacFib::new(seed).ok_or(NetError::Memory("MAC addresses"))?,
             ways: HashMap::new(),
             rewrites: BTreeMap::new(),
+            filters: BTreeMap::new(),
+            nexts: Published::new(L2Filters::default()),
             changes: Published::new(Rewrites::default()),
             teller,
             heard,

@@ -6,6 +6,9 @@
 //!   ip4-lookup ── route `via punt` ──────────────┘                        └─► ip4-icmp-error (a protocol nobody asked for)
 //! ```
 //!
+//! Between `ip4-punt` and what it decides packets pass the features of the arc `ip4-punt`, where there are some; `ip4-punt-redirect` then
+//! decides.
+//!
 //! What a node of the router takes stays with it, whatever is asked here. A packet that is redirected goes on as it came, with
 //! the time to live that it has.
 
@@ -102,6 +105,8 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     nodes.extend(node::nodes::<V6>(router, part));
     nodes
 }
+
+pub(crate) use node::arcs;
 
 /// Redirects go with the interfaces that they are from or to.
 fn on_event(router: &mut Router, event: &IfEvent) {

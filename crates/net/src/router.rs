@@ -251,7 +251,7 @@ impl Router {
         self.graph.add_arc(arc("device-input", "ethernet-input"))?;
         self.graph.add_features(vec![rss::feature()])?;
         self.graph.add_arc(arc("interface-output", "interface-output-end"))?;
-        for arc in ip::arcs().into_iter().chain(arp::arcs()).chain(local::arcs()).chain([ethernet::arc()]) {
+        for arc in ip::arcs().into_iter().chain(arp::arcs()).chain(local::arcs()).chain(punt::arcs()).chain([ethernet::arc()]) {
             self.graph.add_arc(arc)?;
         }
         self.graph.add_features(local::reassembly::features())?;

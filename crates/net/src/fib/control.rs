@@ -285,6 +285,42 @@ impl Router {
         })
     }
 
+    /// As [`Router::hold_table`], and makes the table where there is none. It then goes with its last holder, unless a user has made it
+    /// too meanwhile, or set routes in it.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn hold_or_make_table(&mut self, family: FamilyId, id: u32, by: &'static str) -> Result<u32, FibError> {
+        if self.fib_of_table(family, id).is_none() {
+            self.add_table(family, Some(id), None)?;
+            by_family!(family, F => {
+                let tables = <F as Select>::tables_mut(&mut self.fib);
+                if let Some(table) = tables.fib(id).ok().and_then(|at| tables.get_mut(at)) {
+                    table.wanted = false;
+                }
+            });
+        }
+        self.hold_table(family, id, by)
+    }
+
+    /// Ends one [`Router::hold_or_make_table`].
+    pub fn release_made_table(&mut self, family: FamilyId, id: u32, by: &'static str) {
+        self.release_table(family, id, by);
+        let users = by_family!(family, F => {
+            let tables = <F as Select>::tables(&self.fib);
+            tables.fib(id).ok().is_some_and(|at| self.fib.has_user_routes::<F>(at))
+        });
+        if users {
+            by_family!(family, F => {
+                let tables = <F as Select>::tables_mut(&mut self.fib);
+                if let Some(table) = tables.fib(id).ok().and_then(|at| tables.get_mut(at)) {
+                    table.wanted = true;
+                }
+            });
+        }
+        self.left_table(family, id);
+    }
+
     /// Ends one [`Router::hold_table`].
     pub fn release_table(&mut self, family: FamilyId, id: u32, by: &'static str) {
         let fib = &mut self.fib;

@@ -286,6 +286,15 @@ impl Fib {
         Ok(())
     }
 
+    /// Whether users have set routes in a table.
+    pub(crate) fn has_user_routes<F: Select>(&self, fib: u32) -> bool {
+        let Some(table) = F::tables(self).get(fib) else { return false };
+        let of_users = |prefix, len| {
+            [Source::Api, Source::Cli, Source::Plugin].iter().any(|s| self.of_source::<F>(fib, prefix, len, *s).is_some())
+        };
+        table.routes.iter().any(|(prefix, len, _)| of_users(prefix, len))
+    }
+
     /// Removes what users have set in a table.
     pub(crate) fn remove_user_routes<F: Select>(&mut self, env: &mut Env<'_>, fib: u32) -> Result<(), FibError> {
         let Some(table) = F::tables(self).get(fib) else { return Ok(()) };

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use quiver_graph::{GraphError, IfIndex, NodeId};
+use quiver_graph::{GraphError, IfIndex, NodeId, Snapshot, Verdict};
 
 use super::Ways;
 use super::domain::{DomainView, FloodPort, PortKind};
@@ -12,15 +12,78 @@ use super::rewrite::{Change, Rewrites};
 use crate::Router;
 use crate::interface::{IfEvent, InterfaceError, L2Mode};
 
+/// Where nodes between layer 2 and an interface send its frames then: a plugin's filters.
+#[derive(Clone, Debug, Default)]
+pub struct L2Filters {
+    rx: HashMap<IfIndex, Verdict>,
+    tx: HashMap<IfIndex, Verdict>,
+}
+
+impl L2Filters {
+    /// The next node of a frame that came in on an interface.
+    pub fn rx(&self, index: IfIndex) -> Option<Verdict> {
+        self.rx.get(&index).copied()
+    }
+
+    /// The next node of a frame that leaves by an interface.
+    pub fn tx(&self, index: IfIndex) -> Option<Verdict> {
+        self.tx.get(&index).copied()
+    }
+}
+
 impl Router {
+    /// Where filters send frames, for their nodes.
+    pub fn l2_filters(&self) -> Snapshot<L2Filters> {
+        self.l2.nexts.snapshot()
+    }
+
+    /// Has the frames of an interface pass a node while it is bridged or cross-connected, or no node any more: those that leave
+    /// (`tx`), or those that come in. The node stands between tag rewrite and the bridge, and between tag rewrite and the output.
+    ///
+    /// # Errors
+    /// No such interface or node.
+    pub fn set_l2_filter(&mut self, index: IfIndex, tx: bool, node: Option<&'static str>) -> Result<(), InterfaceError> {
+        self.interfaces.expect(index)?;
+        match node {
+            Some(name) => {
+                let node = self.l2_node(name)?;
+                self.l2.filters.insert((index, tx), node);
+            }
+            None => drop(self.l2.filters.remove(&(index, tx))),
+        }
+        self.wire(index)
+    }
+
+    /// A filter of an interface, that leads to a node; without one that node.
+    fn l2_filtered(&mut self, index: IfIndex, tx: bool, target: NodeId) -> Result<NodeId, InterfaceError> {
+        let Some(filter) = self.l2.filters.get(&(index, tx)).copied() else { return Ok(target) };
+        let next = self.graph.edge(filter, target)?;
+        let mut all = L2Filters::clone(&self.l2.nexts.get());
+        if tx { &mut all.tx } else { &mut all.rx }.insert(index, next);
+        self.l2.nexts.publish(all);
+        Ok(filter)
+    }
+
+    fn forget_filters(&mut self, index: IfIndex) {
+        if self.l2.filters.remove(&(index, false)).is_some() | self.l2.filters.remove(&(index, true)).is_some() {
+            let mut all = L2Filters::clone(&self.l2.nexts.get());
+            all.rx.remove(&index);
+            all.tx.remove(&index);
+            self.l2.nexts.publish(all);
+        }
+    }
+
     fn l2_node(&self, name: &'static str) -> Result<NodeId, GraphError> {
         self.graph.node(name).ok_or_else(|| GraphError::NoSuchNode(name.into()))
     }
 
     /// Node by which frames leave on an interface.
-    fn l2_way_out(&self, index: IfIndex) -> Result<NodeId, InterfaceError> {
+    fn l2_way_out(&mut self, index: IfIndex) -> Result<NodeId, InterfaceError> {
         let output = self.interfaces.expect(index)?.output;
-        if self.l2.rewrites.contains_key(&index) { Ok(self.l2_node("l2-output-vtr")?) } else { Ok(output) }
+        if self.l2.rewrites.contains_key(&index) {
+            return Ok(self.l2_node("l2-output-vtr")?);
+        }
+        self.l2_filtered(index, true, output)
     }
 
     /// Puts an interface's edges, record and port right after its mode, its domain or its rewrite has changed.
@@ -36,7 +99,7 @@ impl Router {
     }
 
     /// Node that frames of an interface go to when their tags are right, and what its aux lane says.
-    fn l2_target(&self, mode: L2Mode) -> Result<Option<(NodeId, IfIndex)>, InterfaceError> {
+    fn l2_target(&mut self, mode: L2Mode) -> Result<Option<(NodeId, IfIndex)>, InterfaceError> {
         Ok(match mode {
             L2Mode::L3 => None,
             L2Mode::CrossConnect(peer) => Some((self.l2_way_out(peer)?, peer)),
@@ -47,6 +110,7 @@ impl Router {
     fn wire_input(&mut self, index: IfIndex) -> Result<(), InterfaceError> {
         let mode = self.interfaces.expect(index)?.l2;
         let Some((target, peer)) = self.l2_target(mode)? else { return Ok(()) };
+        let target = self.l2_filtered(index, false, target)?;
         let input = self.l2_node("l2-input")?;
         let first = if let Some(rewrite) = self.l2.rewrites.get(&index).cloned() {
             let vtr = self.l2_node("l2-input-vtr")?;
@@ -71,6 +135,7 @@ impl Router {
         let (output, known) = (interface.output, interface.tags());
         let push = known.into_iter().take(rewrite.pop.into()).collect();
         let vtr = self.l2_node("l2-output-vtr")?;
+        let output = self.l2_filtered(index, true, output)?;
         let next = self.graph.edge(vtr, output)?;
         self.change_rewrites(|all| all.tx.insert(index, Change { pop: rewrite.push.len() as u8, push, next }));
         Ok(())
@@ -152,6 +217,7 @@ pub(super) fn on_event(router: &mut Router, event: &IfEvent) {
             router.leave_bridge(*index);
             router.l2.rewrites.remove(index);
             router.forget_rewrite(*index);
+            router.forget_filters(*index);
         }
         // What was behind it may be elsewhere by the time it comes back.
         IfEvent::Admin(index, false) | IfEvent::Link(index, false) if router.bridge_of(*index).is_some() => {

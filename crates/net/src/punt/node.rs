@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use quiver_graph::{NoNext, Node, NodeCx, NodeSpec, Pkt, Snapshot, Verdict, drop_reasons, flags};
+use quiver_graph::{ArcPoint, ArcSpec, IfIndex, NoNext, Node, NodeCx, NodeSpec, Pkt, Snapshot, Verdict, drop_reasons, flags};
 
 use super::tables::{PuntTables, Punted, RedirectTable};
 use crate::fib::records::{Class, LbTable};
@@ -39,6 +39,20 @@ drop_reasons! {
 /// Where packets end that nobody takes, behind the nodes of a lookup.
 const END: &str = "error-punt";
 
+/// Arcs of features that punted packets pass.
+const ARCS: [&str; 2] = ["ip4-punt", "ip6-punt"];
+/// The node behind these features.
+const REDIRECT: &str = "punt-redirect";
+
+/// The arcs of punted packets.
+pub(crate) fn arcs() -> [ArcSpec; 2] {
+    [FamilyId::V4, FamilyId::V6].map(|family| ArcSpec {
+        name: ARCS[family as usize],
+        starts: vec![ARCS[family as usize].into()],
+        end: node_name(family, REDIRECT),
+    })
+}
+
 /// The node. The aux lane: 0 from a lookup, else where the upper layer of a packet for this router begins, bytes from its IP header.
 #[derive(Clone)]
 pub(super) struct IpPunt<F: Family> {
@@ -48,6 +62,8 @@ pub(super) struct IpPunt<F: Family> {
     /// Slots behind those that are ordered as [`Class`].
     end: Verdict,
     icmp_error: Verdict,
+    /// Features that packets pass first; none of the node behind them.
+    arc: Option<ArcPoint>,
     family: PhantomData<F>,
 }
 
@@ -60,6 +76,11 @@ impl<F: LocalFamily> Node for IpPunt<F> {
     }
 
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        // Features are of the router as a whole, so of local0.
+        let feature = self.arc.as_ref().map_or(Verdict::DROP, |arc| arc.next(IfIndex::LOCAL0, Verdict::DROP));
+        if feature != Verdict::DROP {
+            return feature;
+        }
         let from_route = packet.aux() == 0;
         if let Some(lb) = self.redirects.get().find(packet.rx_if()) {
             let bucket = self.load_balances.choose(lb, |_| pair_hash::<F>(&packet));
@@ -124,9 +145,16 @@ pub(super) fn nodes<F: LocalFamily>(router: &Router, part: &super::Punt) -> Vec<
         asked: part.families[F::ID as usize].tables.clone(),
         end: slot(1),
         icmp_error: slot(2),
+        arc: None,
         family: PhantomData,
     };
-    let spec = NodeSpec::node(node_name(F::ID, super::tables::NODES[0]), node);
-    let spec = targets.iter().fold(spec, |spec, name| spec.with_next(*name));
-    vec![spec.with_next(END).with_next(node_name(F::ID, "icmp-error")).traced(trace::ip(F::ID))]
+    let finish = |name: &str, node| {
+        let spec = NodeSpec::node(node_name(F::ID, name), node);
+        let spec = targets.iter().fold(spec, |spec, name| spec.with_next(*name));
+        spec.with_next(END).with_next(node_name(F::ID, "icmp-error")).traced(trace::ip(F::ID))
+    };
+    let point = ArcPoint::new();
+    let first = IpPunt { arc: Some(point.clone()), ..node.clone() };
+    let arc = if F::ID == FamilyId::V4 { ARCS[0] } else { ARCS[1] };
+    vec![finish(super::tables::NODES[0], first).on_arc(arc, point), finish(REDIRECT, node)]
 }

@@ -9,7 +9,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A key of a [`BoundedHash`](super::BoundedHash): `u32`, `u64`, `u128`, or 8, 16, 24, 40 or 64 bytes.
+/// A key of a [`BoundedHash`](super::BoundedHash): `u32`, `u64`, `u128`, or 8, 16, 24, 40, 64 or 80 bytes.
 pub trait Key: sealed::Sealed + Copy + Eq + Hash + std::fmt::Debug + Send + Sync + 'static {
     /// How a key and its value lie in memory.
     #[doc(hidden)]
@@ -131,3 +131,4 @@ key!([u8; 16], 2, |k| words_of(k), bytes_of);
 key!([u8; 24], 3, |k| words_of(k), bytes_of);
 key!([u8; 40], 5, |k| words_of(k), bytes_of);
 key!([u8; 64], 8, |k| words_of(k), bytes_of);
+key!([u8; 80], 10, |k| words_of(k), bytes_of);

@@ -264,7 +264,7 @@ fn refusal(router: &Router, interface: &Interface) -> Option<&'static str> {
     match &interface.kind {
         Kind::Local => return Some("has no packets"),
         Kind::Sub(_) => return Some("is a sub-interface: a bond consists of whole links"),
-        kind if *kind == Kind::LOOPBACK => return Some("is a loopback, which has no link"),
+        kind if kind.is_loop() => return Some("is a loopback, which has no link"),
         _ => {}
     }
     if state.get(interface.index).is_some() {

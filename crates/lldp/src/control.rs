@@ -190,7 +190,7 @@ fn refusal(interface: &Interface) -> Option<&'static str> {
     match &interface.kind {
         Kind::Local => Some("has no packets"),
         Kind::Sub(_) => Some("is a sub-interface: LLDP belongs on the whole link"),
-        kind if *kind == Kind::LOOPBACK => Some("is a loopback, which has no link"),
+        kind if kind.is_loop() => Some("is a loopback, which has no link"),
         Kind::Virtual(kind) if kind.name == "bond" => Some("is a bond: LLDP belongs on each of its members"),
         _ if !interface.has_link_layer() => Some("carries IP packets without Ethernet headers"),
         _ => None,

@@ -30,7 +30,7 @@ use quiver_wire::group::{Version, mld_type};
 use quiver_wire::ipv4::IpProtocol;
 use quiver_wire::ipv6::address::{ALL_ROUTERS, solicited_node};
 
-use crate::interface::{IfEvent, Kind, L2Mode};
+use crate::interface::{IfEvent, L2Mode};
 use crate::ip::FamilyId;
 use crate::local::RegisterError;
 use crate::neighbor::is_running;
@@ -149,7 +149,7 @@ impl Router {
     /// Whether there is a link on which somebody could want to know.
     fn tells_groups(&self, interface: IfIndex) -> bool {
         let Some(i) = self.interfaces.get(interface) else { return false };
-        let lonely = i.kind == Kind::LOOPBACK && i.l2 == L2Mode::L3;
+        let lonely = i.kind.is_loop() && i.l2 == L2Mode::L3;
         is_running(self, interface) && i.has_link_layer() && !lonely
     }
 

@@ -45,6 +45,8 @@ pub struct InterfaceKind {
 impl InterfaceKind {
     /// Loopback interfaces.
     pub const LOOPBACK: Self = Self { name: "loopback", called: "a loopback", device_type: "Loopback" };
+    /// Interfaces by which the router is in a bridge domain.
+    pub const BVI: Self = Self { name: "bvi", called: "a BVI", device_type: "BVI" };
     /// VLAN sub-interfaces, which have the type of their parent.
     pub const SUB: Self = Self { name: "sub", called: "a sub-interface", device_type: "" };
 }
@@ -65,6 +67,14 @@ pub enum Kind {
 impl Kind {
     /// A loopback interface.
     pub const LOOPBACK: Self = Self::Virtual(&InterfaceKind::LOOPBACK);
+
+    /// An interface by which the router is in a bridge domain. In none, it is as a loopback.
+    pub const BVI: Self = Self::Virtual(&InterfaceKind::BVI);
+
+    /// Whether what is sent on such an interface comes in on it again: a loopback, a BVI.
+    pub fn is_loop(&self) -> bool {
+        *self == Self::LOOPBACK || *self == Self::BVI
+    }
 
     /// Its kind; `local0` has none.
     pub const fn declared(&self) -> Option<&'static InterfaceKind> {

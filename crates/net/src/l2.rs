@@ -22,7 +22,7 @@
 //! are not passed on. Spanning tree's frames (:00) pass like other groups: this bridge takes no part in it, and its
 //! neighbours must see each other through it.
 //!
-//! A *BVI* is a loopback that is the router's own port. Its address is a configured entry of the table.
+//! A *BVI* is the router's own port: an interface of that kind (`bvi create`) or a loopback. Its address is a configured entry of the table.
 //!
 //! Limits: 65,535 domains, 16,777,216 addresses in all; no spanning tree, no multicast snooping (groups are flooded); one
 //! BVI a domain; tags of a frame are told apart by sub-interfaces, not within a domain.
@@ -32,6 +32,7 @@ mod bridge;
 mod bvi;
 mod control;
 mod domain;
+mod events;
 mod flood;
 mod input;
 mod learn;
@@ -61,6 +62,7 @@ pub use control::{L2Error, PortSwitch};
 pub use domain::{BdSwitch, BridgeDomain, BridgePort, PortKind};
 use domain::{DomainView, Domains};
 pub(crate) use domain::{LEARN_LIMIT, MAC_AGE, PORT_LEARN_LIMIT};
+pub(crate) use events::SCAN_DELAY;
 pub use input::L2Input;
 use learn::{Reports, Teller};
 pub use mac::MAC_LIMIT;
@@ -100,6 +102,9 @@ pub(crate) struct L2 {
     /// Seconds of timer time, for stamps.
     stamp: Arc<AtomicU32>,
     ageing: process::Ageing,
+    events: events::MacEvents,
+    /// Learned addresses of all domains.
+    learned: u32,
 }
 
 impl L2 {
@@ -120,6 +125,8 @@ impl L2 {
             heard,
             stamp: Arc::default(),
             ageing: process::Ageing::default(),
+            events: events::MacEvents::default(),
+            learned: 0,
         })
     }
 

@@ -8,6 +8,7 @@ module! {
     }
     enums {
         L2PortType "l2_port_type": u32 { L2_API_PORT_TYPE_NORMAL = 0, L2_API_PORT_TYPE_BVI = 1, L2_API_PORT_TYPE_UU_FWD = 2 }
+        MacEventAction "mac_event_action": u32 { MAC_EVENT_ACTION_API_ADD = 0, MAC_EVENT_ACTION_API_DELETE = 1, MAC_EVENT_ACTION_API_MOVE = 2 }
         BdFlags "bd_flags": u32 { BRIDGE_API_FLAG_NONE = 0, BRIDGE_API_FLAG_LEARN = 1, BRIDGE_API_FLAG_FWD = 2, BRIDGE_API_FLAG_FLOOD = 4, BRIDGE_API_FLAG_UU_FLOOD = 8, BRIDGE_API_FLAG_ARP_TERM = 16, BRIDGE_API_FLAG_ARP_UFWD = 32 }
     }
     enumflags {
@@ -15,6 +16,7 @@ module! {
     unions {
     }
     types {
+        MacEntry "mac_entry" { sw_if_index: InterfaceIndex, mac_addr: MacAddress, action: MacEventAction, flags: u8 }
         BridgeDomainSwIf "bridge_domain_sw_if" { context: u32, sw_if_index: InterfaceIndex, shg: u8 }
         BdIpMac "bd_ip_mac" { bd_id: u32, ip: Address, mac: MacAddress }
     }
@@ -49,6 +51,19 @@ module! {
         context L2fibFlushBdReply "l2fib_flush_bd_reply" { retval: i32 }
         client L2fibFlushInt "l2fib_flush_int" -> l2fib_flush_int_reply { sw_if_index: InterfaceIndex }
         context L2fibFlushIntReply "l2fib_flush_int_reply" { retval: i32 }
+        client L2Flags "l2_flags" -> l2_flags_reply { sw_if_index: InterfaceIndex, is_set: bool, feature_bitmap: u32 }
+        context L2FlagsReply "l2_flags_reply" { retval: i32, resulting_feature_bitmap: u32 }
+        client BviCreate "bvi_create" -> bvi_create_reply { mac: MacAddress, user_instance: u32 => "4294967295" }
+        context BviCreateReply "bvi_create_reply" { retval: i32, sw_if_index: InterfaceIndex }
+        client BviDelete "bvi_delete" -> bvi_delete_reply { sw_if_index: InterfaceIndex }
+        context BviDeleteReply "bvi_delete_reply" { retval: i32 }
+        client WantL2MacsEvents "want_l2_macs_events" -> want_l2_macs_events_reply ! l2_macs_event { learn_limit: u32 => "1000", scan_delay: u8 => "10", max_macs_in_event: u8 => "10", enable_disable: bool => "true", pid: u32 }
+        context WantL2MacsEventsReply "want_l2_macs_events_reply" { retval: i32 }
+        client WantL2MacsEvents2 "want_l2_macs_events2" -> want_l2_macs_events2_reply { max_macs_in_event: u8 => "10", enable_disable: bool => "true", pid: u32 }
+        context WantL2MacsEvents2Reply "want_l2_macs_events2_reply" { retval: i32 }
+        client L2fibSetScanDelay "l2fib_set_scan_delay" -> l2fib_set_scan_delay_reply { scan_delay: u16 => "10" }
+        context L2fibSetScanDelayReply "l2fib_set_scan_delay_reply" { retval: i32 }
+        plain L2MacsEvent "l2_macs_event" { client_index: u32, pid: u32, n_macs: u32, mac: Vec<MacEntry> = n_macs }
         client L2InterfaceVlanTagRewrite "l2_interface_vlan_tag_rewrite" -> l2_interface_vlan_tag_rewrite_reply { sw_if_index: InterfaceIndex, vtr_op: u32, push_dot1q: u32, tag1: u32, tag2: u32 }
         context L2InterfaceVlanTagRewriteReply "l2_interface_vlan_tag_rewrite_reply" { retval: i32 }
     }

@@ -187,6 +187,11 @@ impl Clients {
         if on == had { retval::INVALID_REGISTRATION } else { 0 }
     }
 
+    /// The first client that wants events of type `M`.
+    pub fn wanting<M: quiver_api::Message>(&self) -> Option<u32> {
+        self.by_index.iter().find(|(_, client)| client.others.contains_key(M::INFO.name)).map(|(index, _)| *index)
+    }
+
     /// Sends a plugin's event to all clients that want those of its type: `event` makes it of a client's number and of what the
     /// client calls itself.
     pub fn tell_wanting<M: quiver_api::Message>(&mut self, event: impl Fn(u32, u32) -> M) {

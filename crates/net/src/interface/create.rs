@@ -302,14 +302,25 @@ impl Router {
         });
         // VPP's own: de:ad:00:00 and the instance.
         let default = MacAddr([0xde, 0xad, 0, 0, (instance >> 8) as u8, instance as u8]);
-        self.create_interface(NewInterface {
-            name: format!("loop{instance}"),
-            kind: Kind::LOOPBACK,
-            mac: mac.unwrap_or(default),
-            mtu: 9000,
-            max_frame: 9216,
-            tx: Tx::Loop,
-        })
+        self.create_loop(Kind::LOOPBACK, format!("loop{instance}"), mac.unwrap_or(default))
+    }
+
+    /// Makes a BVI, an interface by which the router is in a bridge domain; the lowest free instance where none is given.
+    ///
+    /// # Errors
+    /// The instance is taken.
+    pub fn create_bvi(&mut self, instance: Option<u32>, mac: Option<MacAddr>) -> Result<IfIndex, InterfaceError> {
+        let instance = instance.unwrap_or_else(|| {
+            let Interfaces { by_name, relations, .. } = &mut self.interfaces;
+            relations.bvis.lowest(|n| by_name.contains_key(&format!("bvi{n}")))
+        });
+        // VPP's own: b0:b0:00:00 and the instance.
+        let default = MacAddr([0xb0, 0xb0, 0, 0, (instance >> 8) as u8, instance as u8]);
+        self.create_loop(Kind::BVI, format!("bvi{instance}"), mac.unwrap_or(default))
+    }
+
+    fn create_loop(&mut self, kind: Kind, name: String, mac: MacAddr) -> Result<IfIndex, InterfaceError> {
+        self.create_interface(NewInterface { name, kind, mac, mtu: 9000, max_frame: 9216, tx: Tx::Loop })
     }
 
     pub(crate) fn up_flag(up: bool) -> u16 {

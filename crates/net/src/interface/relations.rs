@@ -107,7 +107,7 @@ impl Prefixes {
     }
 }
 
-/// Instance numbers of loopbacks that may be free. Names decide, since interfaces can be renamed.
+/// Instance numbers of loopbacks, or of BVIs, that may be free. Names decide, since interfaces can be renamed.
 #[derive(Default)]
 pub(super) struct Instances {
     /// Below `next`, names that were given up.
@@ -130,8 +130,8 @@ impl Instances {
         self.next
     }
 
-    fn give_up(&mut self, name: &str) {
-        let instance = name.strip_prefix("loop").and_then(|number| number.parse::<u32>().ok());
+    fn give_up(&mut self, prefix: &str, name: &str) {
+        let instance = name.strip_prefix(prefix).and_then(|number| number.parse::<u32>().ok());
         self.free.extend(instance.filter(|instance| *instance < self.next));
     }
 }
@@ -143,6 +143,7 @@ pub(super) struct Relations {
     borrowers: HashMap<IfIndex, BTreeSet<IfIndex>>,
     pub prefixes: Prefixes,
     pub loopbacks: Instances,
+    pub bvis: Instances,
 }
 
 fn table_of(interface: &Interface, address: IpAddr) -> u32 {
@@ -169,11 +170,12 @@ impl Relations {
         for (address, len) in &interface.addresses {
             self.address(interface, *address, *len, false);
         }
-        self.loopbacks.give_up(&interface.name);
+        self.renamed(&interface.name);
     }
 
     pub fn renamed(&mut self, before: &str) {
-        self.loopbacks.give_up(before);
+        self.loopbacks.give_up("loop", before);
+        self.bvis.give_up("bvi", before);
     }
 
     pub fn borrow(&mut self, index: IfIndex, before: Option<IfIndex>, now: Option<IfIndex>) {
@@ -231,9 +233,9 @@ mod tests {
         assert_eq!(instances.lowest(|n| taken.contains(&n)), 4, "3 was named by the user");
         for gone in [2, 0] {
             taken.remove(&gone);
-            instances.give_up(&format!("loop{gone}"));
+            instances.give_up("loop", &format!("loop{gone}"));
         }
-        instances.give_up("loopback");
+        instances.give_up("loop", "loopback");
         assert_eq!(instances.lowest(|n| taken.contains(&n)), 0);
         taken.insert(0);
         assert_eq!(instances.lowest(|n| taken.contains(&n)), 2);

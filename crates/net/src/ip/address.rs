@@ -140,7 +140,7 @@ impl Router {
             return Err(AddressError::Local);
         }
         let new = prefix(address, len)?;
-        if !is_possible(address, len, interface.kind == Kind::LOOPBACK) {
+        if !is_possible(address, len, interface.kind.is_loop()) {
             return Err(AddressError::Impossible(address));
         }
         let family = FamilyId::of(&address);

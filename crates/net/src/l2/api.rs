@@ -1,5 +1,7 @@
 //! `l2`: cross-connects, bridge domains, MAC addresses, tag rewrite.
 
+mod events;
+
 use quiver_api::Text;
 use quiver_api::defs::*;
 use quiver_command::operation::{OpError, retval};
@@ -7,11 +9,13 @@ use quiver_wire::MacAddr;
 
 use crate::Router;
 use crate::api::{ALL, Details, Handlers, from_address, index_of};
+use crate::interface::InterfaceKind;
 use crate::interface::L2Mode;
-use crate::interface::api::cross_connects;
+use crate::interface::api::{cross_connects, delete, given, made};
 use crate::interface::ops::interface_error;
 use crate::l2::ops::bridge::{CreateBridgeDomain, l2_error};
-use crate::l2::{BdSwitch, BridgeDomain, Flush, MacKind, PortKind, TagRewrite};
+use crate::l2::ops::bvi::CreateBvi;
+use crate::l2::{BdSwitch, BridgeDomain, Flush, L2Error, MacKind, PortKind, PortSwitch, TagRewrite};
 use crate::ops::done;
 
 /// TPID of 802.1Q.
@@ -71,6 +75,16 @@ pub(crate) fn add(handlers: &mut Handlers) {
         let index = index_of(router, &m.sw_if_index)?;
         router.flush_macs(Flush::Interface(index)).map_err(|e| l2_error(&e))
     });
+    handlers.reply::<BviCreate, BviCreateReply>(|router, m| {
+        let instance = Some(m.user_instance).filter(|instance| *instance != ALL);
+        let outcome = crate::api::perform::<CreateBvi>(router, CreateBvi { mac: given(&m.mac), instance });
+        // As VPP says it.
+        let outcome = outcome.map_err(|error| OpError { code: retval::INVALID_REGISTRATION, ..error })?;
+        Ok(BviCreateReply { retval: 0, sw_if_index: made(&done(outcome)?) })
+    });
+    delete::<BviDelete, BviDeleteReply>(handlers, &InterfaceKind::BVI, |m| &m.sw_if_index);
+    handlers.reply::<L2Flags, L2FlagsReply>(set_port_flags);
+    events::add(handlers);
     handlers.act::<L2InterfaceVlanTagRewrite, L2InterfaceVlanTagRewriteReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
         let rewrite = rewrite(&m)?;
@@ -175,6 +189,35 @@ fn set_flags(router: &mut Router, m: BridgeFlags) -> Result<BridgeFlagsReply, Op
     }
     let bits = router.bridge_domain(m.bd_id).map(bits).unwrap_or_default();
     Ok(BridgeFlagsReply { retval: 0, resulting_feature_bitmap: bits })
+}
+
+/// What of a port has which flag in the message, and which bit in VPP's input features, which the answer has.
+const PORT_SWITCHES: [(BdFlags, u32, PortSwitch); 5] = [
+    (BdFlags::BRIDGE_API_FLAG_LEARN, 1 << 9, PortSwitch::Learn),
+    (BdFlags::BRIDGE_API_FLAG_FWD, 1 << 7, PortSwitch::Forward),
+    (BdFlags::BRIDGE_API_FLAG_FLOOD, 1 << 2, PortSwitch::Flood),
+    (BdFlags::BRIDGE_API_FLAG_UU_FLOOD, 1 << 5, PortSwitch::UnknownFlood),
+    (BdFlags::BRIDGE_API_FLAG_ARP_TERM, 1 << 4, PortSwitch::ArpTerm),
+];
+
+fn set_port_flags(router: &mut Router, m: L2Flags) -> Result<L2FlagsReply, OpError> {
+    let index = index_of(router, &m.sw_if_index)?;
+    for (flag, _, which) in PORT_SWITCHES {
+        if m.feature_bitmap & flag.0 != 0 {
+            router.set_port_switch(index, which, m.is_set).map_err(|e| l2_error(&e))?;
+        }
+    }
+    let port = router.bridge_domains().find_map(|domain| domain.port(index));
+    let port = port.ok_or_else(|| l2_error(&L2Error::NotAPort(router.interfaces.name(index), "a bridge domain".into())))?;
+    let on = |which| match which {
+        PortSwitch::Learn => port.learn,
+        PortSwitch::Forward => port.forward,
+        PortSwitch::Flood => port.flood,
+        PortSwitch::UnknownFlood => port.unknown_flood,
+        PortSwitch::ArpTerm => port.arp_term,
+    };
+    let bits = PORT_SWITCHES.iter().filter(|(_, _, which)| on(*which)).fold(0, |bits, (_, bit, _)| bits | bit);
+    Ok(L2FlagsReply { retval: 0, resulting_feature_bitmap: bits })
 }
 
 fn bits(domain: &BridgeDomain) -> u32 {

@@ -1,4 +1,4 @@
-//! `l2-bvi`: frames for the router itself leave the bridge and come in on the domain's loopback, as if by Ethernet.
+//! `l2-bvi`: frames for the router itself leave the bridge and come in on the domain's BVI, as if by Ethernet.
 
 use std::sync::Arc;
 

@@ -71,6 +71,10 @@ pub enum PortSwitch {
     Forward,
     /// Flooding of its frames to groups.
     Flood,
+    /// Flooding of its frames to unknown destinations.
+    UnknownFlood,
+    /// Answers to its ARP and ND questions from the domain's table.
+    ArpTerm,
 }
 
 impl Router {
@@ -218,10 +222,10 @@ impl Router {
     /// Makes an interface a port of a bridge domain, which is made where it does not exist; it leaves the one that it was in.
     ///
     /// # Errors
-    /// No such interface, a BVI that is no loopback or not the first one, a loopback that is no BVI.
+    /// No such interface, a BVI that is of neither kind or not the first one, a loopback that is no BVI.
     pub fn set_bridge(&mut self, index: IfIndex, id: u32, kind: PortKind, group: u8) -> Result<(), L2Error> {
         let interface = self.interfaces.expect(index)?;
-        let (name, is_loopback) = (interface.name.clone(), interface.kind == Kind::LOOPBACK);
+        let (name, is_loopback) = (interface.name.clone(), interface.kind.is_loop());
         let refuse = |why: &str| Err(InterfaceError::NotPossible(format!("{name} {why}")).into());
         if interface.kind == Kind::Local {
             return refuse("has no layer 2");
@@ -232,9 +236,9 @@ impl Router {
         if (kind == PortKind::Bvi) != is_loopback {
             // What is sent on a loopback comes in on it again: as a common port it would send everything twice.
             return refuse(if is_loopback {
-                "is a loopback, which can only be a bvi"
+                "is a loopback or BVI, which can only be a bvi"
             } else {
-                "is no loopback and cannot be a bvi"
+                "is no BVI and no loopback, and cannot be a bvi"
             });
         }
         if let Some(domain) = self.l2.domains.get(&id) {
@@ -335,6 +339,8 @@ impl Router {
             PortSwitch::Learn => port.learn = on,
             PortSwitch::Forward => port.forward = on,
             PortSwitch::Flood => port.flood = on,
+            PortSwitch::UnknownFlood => port.unknown_flood = on,
+            PortSwitch::ArpTerm => port.arp_term = on,
         }
         self.publish_port(index);
         Ok(())

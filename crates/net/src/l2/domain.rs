@@ -15,7 +15,7 @@ pub enum PortKind {
     /// A port like others.
     #[default]
     Normal,
-    /// The router's own end: a loopback whose addresses hosts of the domain reach.
+    /// The router's own end: a BVI or loopback whose addresses hosts of the domain reach.
     Bvi,
     /// All frames to unknown destinations go here, and nothing else is flooded to it.
     UnknownForward,
@@ -36,6 +36,10 @@ pub struct BridgePort {
     pub forward: bool,
     /// Its frames to groups are flooded.
     pub flood: bool,
+    /// Its frames to unknown destinations are flooded.
+    pub unknown_flood: bool,
+    /// Its ARP and ND questions are answered from the domain's table.
+    pub arp_term: bool,
     /// Times its addresses were flushed.
     pub sequence: u8,
     /// Most addresses that are learned from its frames.
@@ -53,8 +57,20 @@ pub(crate) const MAC_AGE: u8 = 5;
 
 impl BridgePort {
     pub(super) fn new(interface: IfIndex, kind: PortKind, group: u8) -> Self {
-        let (learn, forward, flood) = (true, true, true);
-        Self { interface, kind, group, learn, forward, flood, sequence: 0, learn_limit: PORT_LEARN_LIMIT, learned: 0 }
+        let on = true;
+        Self {
+            interface,
+            kind,
+            group,
+            learn: on,
+            forward: on,
+            flood: on,
+            unknown_flood: on,
+            arp_term: on,
+            sequence: 0,
+            learn_limit: PORT_LEARN_LIMIT,
+            learned: 0,
+        }
     }
 
     fn has_room(&self) -> bool {
@@ -180,10 +196,10 @@ impl BridgeDomain {
             (LEARN, learns && self.learn),
             (ROOM, self.has_room_for(port)),
             (FORWARD, port.forward && self.forward),
-            (FLOOD_UNKNOWN, self.unknown_flood || self.unknown_forward().is_some()),
+            (FLOOD_UNKNOWN, port.unknown_flood && (self.unknown_flood || self.unknown_forward().is_some())),
             (FLOOD_GROUPS, port.flood && self.flood),
             (AGE, self.mac_age > 0),
-            (SUPPRESS, self.arp_term),
+            (SUPPRESS, port.arp_term && self.arp_term),
         ]
         .into_iter()
         .fold(0, |flags, (flag, on)| if on { flags | flag } else { flags })

@@ -15,7 +15,7 @@ use quiver_graph::IfIndex;
 
 use super::domain::PortKind;
 use crate::Router;
-use crate::interface::{InterfaceError, Kind, L2Mode};
+use crate::interface::{InterfaceError, L2Mode};
 
 impl Router {
     /// Refuses a mode of an interface that would make frames go round.
@@ -81,7 +81,7 @@ impl Router {
     /// Whether what is sent on an interface comes in again.
     fn is_looped(&self, index: IfIndex) -> bool {
         let parent = self.interfaces.get(index).and_then(|interface| self.interfaces.get(interface.parent));
-        parent.is_some_and(|parent| parent.kind == Kind::LOOPBACK)
+        parent.is_some_and(|parent| parent.kind.is_loop())
     }
 
     /// Where frames that come in on an interface may be sent in layer 2; one has the mode that it shall get.

@@ -7,6 +7,7 @@ use quiver_wire::MacAddr;
 
 use super::control::L2Error;
 use super::domain::PortKind;
+use super::events::Change;
 use super::mac::{MacValue, key, key_parts};
 use crate::Router;
 
@@ -111,6 +112,7 @@ impl Router {
         for (interface, change) in [(before, -1), (after, 1)] {
             let Some(interface) = interface else { continue };
             domain.learned = domain.learned.saturating_add_signed(change);
+            self.l2.learned = self.l2.learned.saturating_add_signed(change);
             let Some(port) = domain.port_mut(interface) else { continue };
             let port_had_room = port.learned < port.learn_limit;
             port.learned = port.learned.saturating_add_signed(change);
@@ -145,12 +147,17 @@ impl Router {
                 self.forget_mac(key, value);
             }
         }
+        // Somebody may want to be told.
+        self.wake_process(super::PROCESS, 0);
     }
 
     pub(super) fn forget_mac(&mut self, key: u64, value: MacValue) {
         let (index, _) = key_parts(key);
         self.l2.macs.remove(key);
         self.l2.teller.again();
+        if value.is(MacValue::LEARNED) {
+            self.l2.events.note(value.interface(), key_parts(key).1, Change::Forgotten);
+        }
         if let Some(id) = self.l2.numbers.get(&index).copied() {
             self.count_learned(id, Some(value), None);
         }
@@ -230,13 +237,21 @@ impl Router {
         // An address that moves counts for its new port.
         let stays = old.is_some_and(|v| v.interface() == interface);
         let room = if old.is_some() { stays || port.learned < port.learn_limit } else { domain.has_room_for(port) };
-        if !room {
+        // A client that is told of addresses may have set a limit for all of them.
+        let limit = self.l2.events.learn_limit.unwrap_or(u32::MAX);
+        if !room || old.is_none() && self.l2.learned >= limit {
             return;
         }
         let value = MacValue::new(interface, MacValue::LEARNED, self.stamp_now());
         // Without room it is flooded to, and reported again when it speaks again.
         if self.l2.macs.set(key, value) {
             self.count_learned(id, old, Some(value));
+            let mac = key_parts(key).1;
+            match old {
+                None => self.l2.events.note(interface, mac, Change::Learned),
+                Some(_) if !stays => self.l2.events.note(interface, mac, Change::Moved),
+                Some(_) => {}
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use super::events;
 use super::mac::{MacValue, key_parts};
 use crate::Router;
 
@@ -32,11 +33,12 @@ pub(super) fn run(router: &mut Router, now: u64) -> u64 {
     }
     let grows = router.l2.macs.step();
     let ages = age(router, now);
+    let due = events::send(router, now);
     if reports == REPORTS || grows || ages {
         return now;
     }
     // The stamp of seconds must go on while there is anybody to grow old.
-    if router.l2.domains.values().any(|d| d.mac_age > 0) { now + SECOND } else { u64::MAX }
+    if router.l2.domains.values().any(|d| d.mac_age > 0) { due.min(now + SECOND) } else { due }
 }
 
 /// Looks at some buckets; `true` while a pass is not done.

@@ -203,6 +203,8 @@ commands! {
             args.expect_keyword("intfc")?;
             Ok(DeleteInterface::of(&InterfaceKind::LOOPBACK, args.interface()?))
         },
+        /// Removes a BVI.
+        ["bvi delete"] "<if>" by |args| Ok(DeleteInterface::of(&InterfaceKind::BVI, args.interface()?)),
         /// Removes a sub-interface.
         ["delete sub-interface"] "<if>" by |args| Ok(DeleteInterface::of(&InterfaceKind::SUB, args.interface()?)),
     }

@@ -355,6 +355,10 @@ words! {
         Forward = "forward",
         /// Flooding of its frames to groups.
         Flood = "flood",
+        /// Flooding of its frames to unknown destinations.
+        UuFlood = "uu-flood",
+        /// Answers to its ARP and ND questions from the domain's table.
+        ArpTerm = "arp-term",
     }
 }
 
@@ -381,6 +385,12 @@ commands! {
         /// Switches flooding of a port's frames to groups.
         ["set interface l2 flood"] { interface: IfRef = "<if>", on: bool = "disable" default(true) }
             => { interface, which: PortWhat::Flood, on },
+        /// Switches flooding of a port's frames to unknown destinations.
+        ["set interface l2 uu-flood"] { interface: IfRef = "<if>", on: bool = "disable" default(true) }
+            => { interface, which: PortWhat::UuFlood, on },
+        /// Switches answers to a port's ARP and ND questions from the table of a domain that has them on.
+        ["set interface l2 arp-term"] { interface: IfRef = "<if>", on: bool = "disable" default(true) }
+            => { interface, which: PortWhat::ArpTerm, on },
     }
 }
 
@@ -393,6 +403,8 @@ impl Execute<Router> for SwitchPort {
             PortWhat::Learn => PortSwitch::Learn,
             PortWhat::Forward => PortSwitch::Forward,
             PortWhat::Flood => PortSwitch::Flood,
+            PortWhat::UuFlood => PortSwitch::UnknownFlood,
+            PortWhat::ArpTerm => PortSwitch::ArpTerm,
         };
         router.set_port_switch(index, which, self.on).map_err(|e| l2_error(&e))?;
         Ok(Outcome::Done(()))

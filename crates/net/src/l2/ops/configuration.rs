@@ -9,21 +9,24 @@ use super::bridge::{
     BdChange, CreateBridgeDomain, DeleteBridgeDomain, PortUse, PortWhat, SetBridgeDomain, SetBridgePort, SetPortLearnLimit, Switch,
     SwitchPort,
 };
-use super::l2fib::{AddMac, DeleteMac, Kind};
+use super::l2fib::{AddMac, DeleteMac, Kind, SetScanDelay};
 use super::tag_rewrite::SetTagRewrite;
 use crate::interface::configuration::{MAC, named, numbers, port_of};
 use crate::interface::ops::{Change, SetInterface};
-use crate::l2::{BridgePort, LEARN_LIMIT, MAC_AGE, MacEntry, MacKind, PORT_LEARN_LIMIT, PortKind, TagRewrite};
+use crate::l2::{BridgePort, LEARN_LIMIT, MAC_AGE, MacEntry, MacKind, PORT_LEARN_LIMIT, PortKind, SCAN_DELAY, TagRewrite};
 use crate::{IfIndex, Router};
 
 /// Adds what this subject says of the running configuration.
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry
+        .configuration(Stage::System, |_| whole(scan_delay))
         .configuration(Stage::Tables, |_| whole(domains))
         .configuration(Stage::Links, |router| each(ports(router), port))
         .configuration(Stage::Links, |router| each(numbers(router), tag_rewrite))
         .configuration(Stage::Neighbors, |_| whole(neighbors))
         .configuration(Stage::Neighbors, |router| each(configured_macs(router), mac))
+        .shapes(Stage::System, SCAN)
+        .shapes(Stage::Interfaces, BVIS)
         .shapes(Stage::Tables, DOMAINS)
         .shapes(Stage::Links, PORTS)
         .shapes(Stage::Links, SWITCHES)
@@ -35,12 +38,19 @@ pub(super) fn register(registry: &mut Registry<Router>) {
             "interface_l2_bridge",
             "interface_l2_learn_limit",
         ])
-        .covers(&["interface_l2_switch", "interface_tag_rewrite", "l2fib_add", "l2fib_del"]);
+        .covers(&["interface_l2_switch", "bvi_create", "l2fib_scan_delay", "interface_tag_rewrite", "l2fib_add", "l2fib_del"]);
 }
 
 /// What ports and addresses build on: their domain.
 fn domain_of(id: u32) -> String {
     format!("bridge-domain {id}")
+}
+
+fn scan_delay(router: &Router, out: &mut Configuration<Router>) {
+    let delay = router.l2_scan_delay();
+    if delay != SCAN_DELAY {
+        out.push(&SetScanDelay { delay }).undo(&SetScanDelay { delay: SCAN_DELAY }).replaced();
+    }
 }
 
 /// Each setting for itself: a change of one leaves the ports where they are.
@@ -102,7 +112,14 @@ fn port(router: &Router, (domain, port): &(u32, BridgePort), out: &mut Configura
         .replaced()
         .makes(&is_port)
         .needs(domain_of(*domain));
-    for (which, on) in [(PortWhat::Learn, port.learn), (PortWhat::Forward, port.forward), (PortWhat::Flood, port.flood)] {
+    let switches = [
+        (PortWhat::Learn, port.learn),
+        (PortWhat::Forward, port.forward),
+        (PortWhat::Flood, port.flood),
+        (PortWhat::UuFlood, port.unknown_flood),
+        (PortWhat::ArpTerm, port.arp_term),
+    ];
+    for (which, on) in switches {
         if !on {
             let switch = |on| SwitchPort { interface: interface.clone(), which, on };
             out.push(&switch(on)).undo(&switch(!on)).replaced().needs(&is_port);
@@ -158,6 +175,15 @@ fn mac(router: &Router, entry: &MacEntry, out: &mut Configuration<Router>) {
         pushed.needs(port);
     }
 }
+
+/// The forwarding table.
+const SCAN: &[Shape] = &[Shape::new("l2fib/scan_delay", r#""{delay#}""#, "l2fib_scan_delay", r#"{"delay":"{delay#}"}"#)
+    .doc("How long changes of MAC addresses are collected before an API client is told, in units of 10 ms.")];
+
+/// BVIs.
+const BVIS: &[Shape] =
+    &[Shape::new("interfaces/bvi{instance#}/bvi", r#"{"*":"*"}"#, "bvi_create", r#"{"instance":"{instance#}","*":"*"}"#)
+        .doc("An interface by which the router is in a bridge domain; its name is bvi and a number.")];
 
 /// Bridge domains.
 const DOMAINS: &[Shape] = &[
@@ -261,6 +287,20 @@ const SWITCHES: &[Shape] = &[
     )
     .doc("The bridge domain does so for this port."),
     Shape::new(
+        "interfaces/{interface}/bridge_uu_flood",
+        "false",
+        "interface_l2_switch",
+        r#"{"interface":"{interface}","which":"uu-flood","on":false}"#,
+    )
+    .doc("The bridge domain does so for this port."),
+    Shape::new(
+        "interfaces/{interface}/bridge_arp_term",
+        "false",
+        "interface_l2_switch",
+        r#"{"interface":"{interface}","which":"arp-term","on":false}"#,
+    )
+    .doc("The bridge domain does so for this port."),
+    Shape::new(
         "interfaces/{interface}/bridge_learn_limit",
         r#""{limit#}""#,
         "interface_l2_learn_limit",
@@ -308,9 +348,12 @@ mod tests {
             &[],
             Harness::new,
             "create loopback interface
+             bvi create instance 4
+             bvi create mac 02:00:00:00:00:77
              create packet-generator interface pg0
              create packet-generator interface pg1
              create sub-interfaces pg1 7 dot1ad 7 inner-dot1q 8 exact-match
+             set l2fib scan-delay 7
              create bridge-domain 5 learn 0 arp-term 1 mac-age 0 bd-tag red
              create bridge-domain 9
              set bridge-domain learn-limit 9 99
@@ -318,14 +361,17 @@ mod tests {
              set bridge-domain arp entry 5 2001:db8::9 02:00:00:00:00:19
              set interface l2 bridge pg1.7 9 3
              set interface l2 bridge loop0 9 bvi
+             set interface l2 bridge bvi4 5 bvi
              set interface l2 bridge pg0 9 uu-fwd
+             set interface l2 uu-flood pg0 disable
+             set interface l2 arp-term pg0 disable
              set interface l2 learn pg0 disable
              set interface l2 flood pg1.7 disable
              set interface l2 learn-limit pg1.7 12
              set interface l2 tag-rewrite pg1.7 translate 2-2 dot1ad 5 6
              l2fib add 02:00:00:00:00:01 9 pg0 static
              l2fib add 02:00:00:00:00:02 9 filter",
-            &["show bridge-domain 5 detail", "show bridge-domain 9 detail", "show mode"],
+            &["show bridge-domain 5 detail", "show bridge-domain 9 detail", "show mode", "show hardware-interfaces"],
         );
     }
 }

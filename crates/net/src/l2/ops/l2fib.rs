@@ -17,6 +17,7 @@ use crate::{IfIndex, Router};
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<AddMac>().declare::<DeleteMac>().declare::<FlushMacs>().declare::<ShowMacs>();
+    registry.declare::<SetScanDelay>();
 }
 
 /// What an address's entry is.
@@ -113,6 +114,23 @@ impl Execute<Router> for DeleteMac {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         router.delete_mac(self.domain, MacAddr(self.mac)).map_err(|e| l2_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+request! {
+    /// Sets how long changes of MAC addresses are collected before the API client that wants them is told.
+    pub change SetScanDelay "l2fib_scan_delay" ["set l2fib scan-delay"] {
+        /// Units of 10 ms.
+        pub delay: u16 = "<delay>" name("delay") range(1..=65_535),
+    }
+}
+
+impl Execute<Router> for SetScanDelay {
+    type Reply = ();
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        router.set_l2_scan_delay(self.delay);
         Ok(Outcome::Done(()))
     }
 }

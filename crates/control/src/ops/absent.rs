@@ -12,8 +12,6 @@ pub const ABSENT: &[Absent] = &[
     absent("arping", "probes by ARP").use_instead("`ping' and `show ip neighbors'"),
     absent("bier", "BIER tables"),
     absent("show bier", "BIER tables"),
-    absent("bvi", "interfaces of the kind BVI")
-        .use_instead("`create loopback interface', then `set interface l2 bridge <if> <bd-id> bvi'"),
     absent("classify", "classifier tables"),
     absent("show classify", "classifier tables"),
     absent("set interface input acl", "classifier tables"),
@@ -176,7 +174,6 @@ mod tests {
         "app",
         "arping",
         "bier",
-        "bvi",
         "classify",
         "cnat",
         "det44",
@@ -234,8 +231,8 @@ mod tests {
     #[test]
     fn what_does_it_instead_is_named() {
         let mut h = Harness::new();
-        let said = error(&mut h.router, "bvi create instance 0");
-        assert!(said.contains("create loopback interface"), "{said}");
+        let said = error(&mut h.router, "arping 10.0.0.1 x0");
+        assert!(said.contains("show ip neighbors"), "{said}");
         assert!(error(&mut h.router, "set acl-plugin acl permit").contains("see docs/coming-from-vpp.md"));
     }
 }

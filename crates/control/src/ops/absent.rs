@@ -12,8 +12,6 @@ pub const ABSENT: &[Absent] = &[
     absent("arping", "probes by ARP").use_instead("`ping' and `show ip neighbors'"),
     absent("bier", "BIER tables"),
     absent("show bier", "BIER tables"),
-    absent("bvi", "interfaces of the kind BVI")
-        .use_instead("`create loopback interface', then `set interface l2 bridge <if> <bd-id> bvi'"),
     absent("classify filter", "filters of traces by classifier tables").use_instead("`pcap trace ... filter' with an expression"),
     absent("show classify filter", "filters of traces by classifier tables").use_instead("`pcap trace ... filter' with an expression"),
     absent("set interface l2 input classify", "classifier tables that choose the next node of a frame").use_instead("`set interface input acl'"),
@@ -174,7 +172,6 @@ mod tests {
         "app",
         "arping",
         "bier",
-        "bvi",
         "cnat",
         "det44",
         "device",
@@ -231,8 +228,8 @@ mod tests {
     #[test]
     fn what_does_it_instead_is_named() {
         let mut h = Harness::new();
-        let said = error(&mut h.router, "bvi create instance 0");
-        assert!(said.contains("create loopback interface"), "{said}");
+        let said = error(&mut h.router, "arping 10.0.0.1 x0");
+        assert!(said.contains("show ip neighbors"), "{said}");
         assert!(error(&mut h.router, "set acl-plugin acl permit").contains("see docs/coming-from-vpp.md"));
     }
 }

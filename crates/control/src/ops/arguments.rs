@@ -61,6 +61,7 @@ const NO_WORKERS: Argument = ("disable", "", "Packets stay with the worker that 
 /// The arguments, by command.
 pub const ARGUMENTS: &[(&str, &[Argument])] = &[
     ("adjacency counters", &[("enable", "enable", "On; they cannot be switched off")]),
+    ("bvi delete", &[("<if>", "interface", "A BVI")]),
     (
         "create packet-generator interface",
         &[

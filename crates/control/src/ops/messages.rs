@@ -2,6 +2,8 @@
 
 /// Messages by command. Where there are several versions of a message the newest is first.
 pub const MESSAGES: &[(&str, &[&str])] = &[
+    ("bvi create", &["bvi_create"]),
+    ("bvi delete", &["bvi_delete"]),
     ("clear hardware-interfaces", &["sw_interface_clear_stats"]),
     ("clear interfaces", &["sw_interface_clear_stats"]),
     ("clear trace", &["trace_clear_capture"]),
@@ -54,8 +56,13 @@ pub const MESSAGES: &[(&str, &[&str])] = &[
     ("set interface ip directed-broadcast", &["sw_interface_set_ip_directed_broadcast"]),
     ("set interface ip table", &["sw_interface_set_table"]),
     ("set interface ip6 table", &["sw_interface_set_table"]),
+    ("set interface l2 arp-term", &["l2_flags"]),
     ("set interface l2 bridge", &["sw_interface_set_l2_bridge"]),
+    ("set interface l2 flood", &["l2_flags"]),
+    ("set interface l2 forward", &["l2_flags"]),
+    ("set interface l2 learn", &["l2_flags"]),
     ("set interface l2 tag-rewrite", &["l2_interface_vlan_tag_rewrite"]),
+    ("set interface l2 uu-flood", &["l2_flags"]),
     ("set interface l2 xconnect", &["sw_interface_set_l2_xconnect"]),
     ("set interface l3", &["sw_interface_set_l2_bridge", "sw_interface_set_l2_xconnect"]),
     ("set interface mac address", &["sw_interface_set_mac_address"]),
@@ -73,6 +80,7 @@ pub const MESSAGES: &[(&str, &[&str])] = &[
     ("set ip pmtu", &["ip_path_mtu_update"]),
     ("set ip6 dad", &["ip6_dad_enable_disable"]),
     ("set ip6 flow-hash", &["set_ip_flow_hash_v3", "set_ip_flow_hash_v2", "set_ip_flow_hash"]),
+    ("set l2fib scan-delay", &["l2fib_set_scan_delay"]),
     ("set punt", &["set_punt"]),
     ("ip mroute", &["ip_mroute_add_del"]),
     ("show ip mfib", &["ip_mroute_dump", "ip_mtable_dump"]),
@@ -147,4 +155,6 @@ pub const WITHOUT_COMMAND: &[&str] = &[
     "want_interface_events",
     "want_ip_neighbor_events",
     "want_ip_neighbor_events_v2",
+    "want_l2_macs_events",
+    "want_l2_macs_events2",
 ];

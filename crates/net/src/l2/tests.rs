@@ -7,6 +7,7 @@ use quiver_wire::build::Packet;
 use super::*;
 use crate::testing::{Harness, host_mac, router_mac};
 
+mod events;
 mod forwarding;
 mod groups;
 mod limits;

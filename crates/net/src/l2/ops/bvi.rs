@@ -46,6 +46,7 @@ mod tests {
         assert_eq!(run(&mut h.router, "bvi create"), "bvi1\n");
         let shown = run(&mut h.router, "show hardware-interfaces");
         assert!(shown.contains("b0:b0:00:00:00:01") && shown.contains("02:00:00:00:00:07"), "{shown}");
+        run(&mut h.router, "create loopback interface");
         run(&mut h.router, "set interface l2 bridge bvi7 3 bvi");
         assert!(run(&mut h.router, "show l2fib verbose").contains("02:00:00:00:00:07"));
         for (line, expected) in [
@@ -54,7 +55,7 @@ mod tests {
             ("set interface l2 bridge bvi1 3", "can only be a bvi"),
             ("set interface l2 bridge bvi1 3 bvi", "has a BVI already"),
             ("delete loopback interface intfc bvi7", "is not a loopback"),
-            ("bvi delete x0", "is not a BVI"),
+            ("bvi delete loop0", "is not a BVI"),
         ] {
             let error = error(&mut h.router, line);
             assert!(error.contains(expected) && !error.contains('\n'), "{line}: {error}");

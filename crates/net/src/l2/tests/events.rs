@@ -12,7 +12,7 @@ use crate::api::{Clients, Handlers, Table, Trace, install};
 
 fn api(h: &mut Harness) -> (Rc<Table>, [u32; 2]) {
     let mut handlers = Handlers::default();
-    crate::l2::api::add(&mut handlers);
+    api::add(&mut handlers);
     let table = Rc::new(Table::new(handlers));
     install(&mut h.router, &table, Trace::new(false, None));
     let clients = h.router.part_mut::<Clients>().unwrap();

@@ -199,7 +199,7 @@ fn change_session(router: &mut Router, m: ClassifyAddDelSession) -> Result<(), O
     };
     let request = ChangeSession {
         table: m.table_index,
-        r#match: Match(m.r#match),
+        values: Match(m.r#match),
         hit_next: Next(m.hit_next_index),
         opaque_index: m.opaque_index,
         advance: Signed(m.advance),

@@ -11,7 +11,7 @@ use quiver_command::request::{Argument, Execute, Value};
 use quiver_command::{request, words};
 use quiver_net::interface::ops::resolve;
 use quiver_net::{IfIndex, Router};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::pattern::{Mask, Match, to_hex};
 pub use self::show::{Kind, SessionInfo, ShowAcls, ShowTables, TableInfo};
@@ -56,7 +56,7 @@ pub fn register(registry: &mut Registry<Router>) {
 pub struct Signed(pub i32);
 
 impl Value for Signed {
-    const KIND: &'static str = "number";
+    const KIND: &'static str = "number with sign";
 
     fn take(args: &mut Args<'_>, argument: &Argument, _: usize) -> Result<Self, OpError> {
         args.take::<i32>(argument.what()).map(Self)
@@ -68,18 +68,14 @@ impl Value for Signed {
 }
 
 /// Where packets go: 0 drops them, all other numbers let them go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next(pub u32);
 
 impl Value for Next {
     const KIND: &'static str = "next";
 
-    fn take(args: &mut Args<'_>, argument: &Argument, _: usize) -> Result<Self, OpError> {
-        if let Some(next) = args.take_one_of(&[("deny", DENY), ("drop", DENY), ("permit", NONE)]) {
-            return Ok(Self(next));
-        }
-        args.number::<u32>(argument.what()).map(Self)
+    fn take(args: &mut Args<'_>, _: &Argument, _: usize) -> Result<Self, OpError> {
+        Self::read(args)
     }
 
     fn text(&self) -> String {
@@ -91,9 +87,37 @@ impl Value for Next {
     }
 }
 
+impl Next {
+    fn read(args: &mut Args<'_>) -> Result<Self, OpError> {
+        if let Some(next) = args.take_one_of(&[("deny", DENY), ("drop", DENY), ("permit", NONE)]) {
+            return Ok(Self(next));
+        }
+        args.number::<u32>("next").map(Self)
+    }
+}
+
+/// Values that JSON has as the words of a command.
+macro_rules! as_text {
+    ($($type:ident)*) => { $(
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.text())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                let mut args = Args::new(&text);
+                Self::read(&mut args).and_then(|value| args.finish().map(|()| value)).map_err(serde::de::Error::custom)
+            }
+        }
+    )* };
+}
+as_text!(Next Action);
+
 /// What a session does besides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Packets are looked up in this table of IPv4.
     SetIp4FibId(u32),
@@ -107,15 +131,7 @@ impl Value for Action {
     const KIND: &'static str = "action";
 
     fn take(args: &mut Args<'_>, _: &Argument, _: usize) -> Result<Self, OpError> {
-        type Kind = fn(u32) -> Action;
-        let kinds: [(&str, Kind); 4] = [
-            ("set-ip4-fib-id", Self::SetIp4FibId),
-            ("set-ip6-fib-id", Self::SetIp6FibId),
-            ("set-metadata", Self::SetMetadata),
-            ("set-sr-policy-index", Self::SetMetadata),
-        ];
-        let kind = args.expect_one_of(&kinds)?;
-        args.number::<u32>("number").map(kind)
+        Self::read(args)
     }
 
     fn text(&self) -> String {
@@ -128,6 +144,18 @@ impl Value for Action {
 }
 
 impl Action {
+    fn read(args: &mut Args<'_>) -> Result<Self, OpError> {
+        type Kind = fn(u32) -> Action;
+        let kinds: [(&str, Kind); 4] = [
+            ("set-ip4-fib-id", Self::SetIp4FibId),
+            ("set-ip6-fib-id", Self::SetIp6FibId),
+            ("set-metadata", Self::SetMetadata),
+            ("set-sr-policy-index", Self::SetMetadata),
+        ];
+        let kind = args.expect_one_of(&kinds)?;
+        args.number::<u32>("number").map(kind)
+    }
+
     fn of(action: view::Action) -> Option<Self> {
         Some(match action {
             view::Action::None => return None,
@@ -233,7 +261,7 @@ request! {
         /// Table.
         pub table: u32 = "table-index <n>",
         /// Values: `hex` and bytes, or fields of `l2`, `l3 ip4`, `l3 ip6` and `l4`, counted from where the table's first vector begins, skipped ones too.
-        pub r#match: Match = "match <match>",
+        pub values: Match = "match <match>",
         /// What happens to its packets: `deny`, or `permit` and any number but 0.
         pub hit_next: Next = "acl-hit-next|hit-next|l2-input-hit-next|l2-output-hit-next <next>" default(Next(NONE)),
         /// A number that is kept with it.
@@ -251,7 +279,7 @@ impl Execute<Router> for ChangeSession {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        let key = classify(router)?.table(self.table)?.key(&self.r#match.0);
+        let key = classify(router)?.table(self.table)?.key(&self.values.0);
         if self.del {
             return control::remove_session(router, self.table, &key).map(Outcome::Done);
         }

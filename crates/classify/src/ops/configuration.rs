@@ -68,7 +68,7 @@ pub(super) fn session(router: &Router, (number, key): &(u32, Key), out: &mut Con
     let bytes = key.get(..table.shape.mask.len()).unwrap_or_default();
     let request = |del| ChangeSession {
         table: *number,
-        r#match: Match(Mask::joined(table.shape.skip, bytes).0),
+        values: Match(Mask::joined(table.shape.skip, bytes).0),
         hit_next: Next(hit_next),
         opaque_index: opaque,
         advance: Signed(advance),
@@ -107,10 +107,10 @@ pub(super) const SHAPES: &[Shape] = &[
     )
     .doc("Classifier tables by number."),
     Shape::new(
-        "classify/sessions/{table#}/{match}",
+        "classify/sessions/{table#}/{values}",
         r#"{"*":"*"}"#,
         "classify_session",
-        r#"{"table":"{table#}","match":"{match}","del":false,"*":"*"}"#,
+        r#"{"table":"{table#}","values":"{values}","del":false,"*":"*"}"#,
     )
     .doc("Sessions of classifier tables, by table and by the bytes that they match."),
     Shape::new("classify/acls", r#"{"*":"*"}"#, "interface_acl_set", r#"{"del":false,"*":"*"}"#)

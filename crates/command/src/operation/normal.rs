@@ -40,6 +40,7 @@ pub(super) fn of_declared<R: Declared>(request: Value) -> Result<Normalised, Not
 pub(super) fn schema(argument: &Argument) -> Value {
     let mut one = match argument.kind {
         "number" => json!({"type": "integer", "minimum": argument.range.map_or(0, |(least, _)| least)}),
+        "number with sign" => json!({"type": "integer"}),
         "flag" => json!({"type": "boolean"}),
         "MAC address" => json!({"type": "string", "pattern": MAC}),
         "interface and priority" | "timing" | "IP address with prefix length" => json!({}),

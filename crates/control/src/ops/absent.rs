@@ -15,9 +15,12 @@ pub const ABSENT: &[Absent] = &[
     absent("bvi", "interfaces of the kind BVI")
         .use_instead("`create loopback interface', then `set interface l2 bridge <if> <bd-id> bvi'"),
     absent("classify filter", "filters of traces by classifier tables").use_instead("`pcap trace ... filter' with an expression"),
-    absent("show classify filter", "filters of traces by classifier tables").use_instead("`pcap trace ... filter' with an expression"),
-    absent("set interface l2 input classify", "classifier tables that choose the next node of a frame").use_instead("`set interface input acl'"),
-    absent("set interface l2 output classify", "classifier tables that choose the next node of a frame").use_instead("`set interface output acl'"),
+    absent("show classify filter", "filters of traces by classifier tables")
+        .use_instead("`pcap trace ... filter' with an expression"),
+    absent("set interface l2 input classify", "classifier tables that choose the next node of a frame")
+        .use_instead("`set interface input acl'"),
+    absent("set interface l2 output classify", "classifier tables that choose the next node of a frame")
+        .use_instead("`set interface output acl'"),
     absent("cnat", "services of CNAT"),
     absent("show cnat", "services of CNAT"),
     absent("create geneve", "tunnels"),

@@ -1,4 +1,4 @@
-//! A table on the main thread: its mask, its sessions, and what nodes are told of it.
+//! A table on the main thread: its mask, its sessions, and its view for the nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl Table {
         self.sessions.get(key)
     }
 
-    /// The number of a rule, and whether it is a new one, which nodes must be told of before a session has it.
+    /// The number of a rule, and whether it is new. Nodes must know a new rule before a session has it.
     ///
     /// # Errors
     /// Too many different ones.
@@ -165,7 +165,7 @@ impl Table {
         self.sessions.remove(key)
     }
 
-    /// What nodes are told.
+    /// The view for the nodes.
     pub fn view(&self) -> TableView {
         let mut mask = [0; KEY];
         mask[..self.shape.mask.len()].copy_from_slice(&self.shape.mask);

@@ -161,8 +161,8 @@ impl View {
         self.tables.get(number as usize)?.as_deref()
     }
 
-    /// Walks the tables from the first one on. `read` copies bytes of the packet to the key, from a place on that is told: from the
-    /// node's data, or from the frame. No table: the packet goes on.
+    /// Walks the tables from the first one on. `read` copies bytes of the packet to the key; its arguments say where they begin, counted
+    /// from the node's data or from the frame. No table: the packet goes on.
     #[inline(always)]
     pub fn classify(&self, first: u32, read: impl Fn(Option<i16>, usize, &mut [u8])) -> Option<Found> {
         let (mut number, mut table) = (first, self.table(first)?);

@@ -81,7 +81,7 @@ retvals! {
     ENTRY_ALREADY_EXISTS = -116, "entry exists";
     BD_ALREADY_EXISTS = -119, "bridge domain exists";
     BD_IN_USE = -120, "bridge domain in use";
-    L2_MACS_EVENT_CLIENT_PRESENT = -124, "another client is told of MAC addresses";
+    L2_MACS_EVENT_CLIENT_PRESENT = -124, "another client gets the events of MAC addresses";
     BD_NOT_MODIFIABLE = -121, "bridge domain 0 cannot change";
     BD_ID_EXCEED_MAX = -122, "bridge domain id too large";
     SUBIF_DOESNT_EXIST = -123, "no such sub-interface";

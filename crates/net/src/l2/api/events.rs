@@ -1,4 +1,4 @@
-//! `want_l2_macs_events`: one client is told of MAC addresses that are learned, move and are forgotten.
+//! `want_l2_macs_events`: one client gets an event for each MAC address that is learned, moves or is forgotten.
 
 use quiver_api::defs::*;
 use quiver_command::operation::{OpError, retval};
@@ -60,7 +60,7 @@ fn want(router: &mut Router, client: u32, wish: &Wish, delay: Option<u8>) -> Res
         return Ok(());
     }
     if other.is_some() {
-        return Err(OpError::new(retval::L2_MACS_EVENT_CLIENT_PRESENT, "another client is told of MAC addresses"));
+        return Err(OpError::new(retval::L2_MACS_EVENT_CLIENT_PRESENT, "another client gets the events of MAC addresses"));
     }
     if wish.tens == 0 {
         return Err(out_of_range("max_macs_in_event"));

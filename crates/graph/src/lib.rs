@@ -22,6 +22,7 @@ mod drop;
 pub mod elog;
 mod feature;
 mod fleet;
+mod foreign;
 mod frame;
 mod fuse;
 mod graph;

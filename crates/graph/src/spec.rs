@@ -320,6 +320,13 @@ impl NodeSpec {
         self
     }
 
+    /// Reasons to drop beyond an enum, for nodes whose declaration is read at run time: [`NodeCx::drop_at`] takes their places.
+    #[must_use]
+    pub fn with_reasons(mut self, reasons: &'static [ErrorText]) -> Self {
+        self.errors = reasons;
+        self
+    }
+
     /// Next nodes beyond those of the `Next` enum, for nodes whose neighbours depend on the instance.
     #[must_use]
     pub fn with_next(mut self, name: impl Into<String>) -> Self {

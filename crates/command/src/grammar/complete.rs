@@ -46,7 +46,7 @@ impl Completion {
 
 /// Gives the candidates for the word that ends at byte `cursor`; `values` gives the names of a kind of
 /// value (`if`).
-pub(crate) fn complete<C>(
+pub(crate) fn complete<C: 'static>(
     root: &Tree<C>,
     line: &str,
     cursor: usize,
@@ -94,10 +94,10 @@ pub(crate) fn complete<C>(
 }
 
 /// What the command's parser tries behind these arguments.
-fn wanted<C>(entry: &Entry<C>, arguments: &str, control: &C) -> Vec<Wanted> {
+fn wanted<C: 'static>(entry: &Entry<C>, arguments: &str, control: &C) -> Vec<Wanted> {
     let probe = Probe::default();
     let mut args = Args::of_command(entry.command.path, arguments, &entry.syntax).with_probe(&probe);
-    let parsed = contain(|| (entry.command.parse)(&mut args, control).map(drop));
+    let parsed = contain(|| entry.parse(&mut args, control).map(drop));
     // It fails: a word is said to follow that it cannot take.
     drop(parsed);
     probe.into_wanted()

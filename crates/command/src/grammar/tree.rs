@@ -1,9 +1,9 @@
 //! The tree of command words.
 
-use super::{command::Command, lexer, suggest::nearest, syntax::Syntax};
-use crate::operation::OpError;
+use super::{Args, command::Command, lexer, suggest::nearest, syntax::Syntax};
+use crate::operation::{Dynamic, Invocation, OpError};
 use crate::request::Argument;
-use std::{collections::BTreeMap, ops::Bound};
+use std::{collections::BTreeMap, ops::Bound, rc::Rc};
 
 /// A command with its syntax string taken apart.
 pub(crate) struct Entry<C> {
@@ -13,6 +13,18 @@ pub(crate) struct Entry<C> {
     pub(crate) arguments: &'static [Argument],
     /// The operation whose request it makes, where that is declared.
     pub(crate) operation: Option<&'static str>,
+    /// That operation, where it was declared while the program runs.
+    pub(crate) dynamic: Option<Rc<Dynamic<C>>>,
+}
+
+impl<C: 'static> Entry<C> {
+    /// Reads the arguments.
+    pub(crate) fn parse(&self, args: &mut Args<'_>, control: &C) -> Result<Invocation<C>, OpError> {
+        match &self.dynamic {
+            Some(operation) => Ok(Invocation::dynamic(Rc::clone(operation), operation.request.parse(args)?)),
+            None => (self.command.parse)(args, control),
+        }
+    }
 }
 
 /// A word of the tree: what it leads to, and its own command.
@@ -72,7 +84,7 @@ impl<C> Tree<C> {
         command: Command<C>,
         arguments: &'static [Argument],
         operation: Option<&'static str>,
-    ) -> Result<(), String> {
+    ) -> Result<&mut Entry<C>, String> {
         let mut node = self;
         let mut words = 0;
         for word in command.path.split_ascii_whitespace() {
@@ -91,8 +103,7 @@ impl<C> Tree<C> {
         if command.path.len() != command.path.split_ascii_whitespace().map(|word| word.len() + 1).sum::<usize>() - 1 {
             return Err(format!("command `{}': more than one blank between its words", command.path));
         }
-        node.entry = Some(Entry { command, syntax: Syntax::new(command.syntax), arguments, operation });
-        Ok(())
+        Ok(node.entry.insert(Entry { command, syntax: Syntax::new(command.syntax), arguments, operation, dynamic: None }))
     }
 
     /// The child that a typed word means: the word itself, or the only one that it begins.

@@ -1,9 +1,10 @@
 //! A request bound to its operation, without its types.
 
-use super::{Access, Job, OpError, Operation, Outcome, Render, Step, Text, View, retval};
+use super::{Access, Dynamic, Job, OpError, Operation, Outcome, Render, Step, Text, View, retval};
 use crate::change_log::{ChangeLog, Record};
 use crate::contain::{contain, exposed};
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
 use std::{
     marker::PhantomData,
     rc::Rc,
@@ -47,6 +48,11 @@ impl<C: 'static> Invocation<C> {
         Self(Box::new(Bound::<C, O> { request, types: PhantomData }))
     }
 
+    /// Binds a request to an operation that was declared while the program runs.
+    pub fn dynamic(operation: Rc<Dynamic<C>>, request: Map<String, Value>) -> Self {
+        Self(Box::new(BoundDynamic { operation, request }))
+    }
+
     /// The operation's name.
     pub fn operation(&self) -> &'static str {
         self.0.operation()
@@ -58,7 +64,7 @@ impl<C: 'static> Invocation<C> {
     }
 
     /// The request as JSON, as a JSON client would send it.
-    pub fn request_json(&self) -> Result<serde_json::Value, OpError> {
+    pub fn request_json(&self) -> Result<Value, OpError> {
         self.0.request_json()
     }
 
@@ -83,7 +89,7 @@ impl<C> std::fmt::Debug for Invocation<C> {
 trait Erased<C> {
     fn operation(&self) -> &'static str;
     fn access(&self) -> Access;
-    fn request_json(&self) -> Result<serde_json::Value, OpError>;
+    fn request_json(&self) -> Result<Value, OpError>;
     fn request_raw(&self) -> Result<Box<RawValue>, OpError>;
     fn run(self: Box<Self>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError>;
 }
@@ -102,7 +108,7 @@ impl<C: 'static, O: Operation<C>> Erased<C> for Bound<C, O> {
         O::access(&self.request)
     }
 
-    fn request_json(&self) -> Result<serde_json::Value, OpError> {
+    fn request_json(&self) -> Result<Value, OpError> {
         serde_json::to_value(&self.request).map_err(|error| OpError::unspecified(format!("request cannot be JSON: {error}")))
     }
 
@@ -117,6 +123,34 @@ impl<C: 'static, O: Operation<C>> Erased<C> for Bound<C, O> {
             Outcome::Done(reply) => Outcome::Done(rendered(&reply, view)?),
             Outcome::Job(job) => Outcome::job(Rendered { job, view: *view, reads }),
         })
+    }
+}
+
+struct BoundDynamic<C> {
+    operation: Rc<Dynamic<C>>,
+    request: Map<String, Value>,
+}
+
+impl<C: 'static> Erased<C> for BoundDynamic<C> {
+    fn operation(&self) -> &'static str {
+        self.operation.request.name
+    }
+
+    fn access(&self) -> Access {
+        self.operation.request.access
+    }
+
+    fn request_json(&self) -> Result<Value, OpError> {
+        Ok(Value::Object(self.request.clone()))
+    }
+
+    fn request_raw(&self) -> Result<Box<RawValue>, OpError> {
+        to_raw_value(&self.request).map_err(|error| OpError::unspecified(format!("request cannot be JSON: {error}")))
+    }
+
+    fn run(self: Box<Self>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError> {
+        let reply = (self.operation.run)(control, &self.request)?;
+        Ok(Outcome::Done(rendered(&reply, view)?))
     }
 }
 

@@ -39,6 +39,7 @@
 //! ```
 
 mod access;
+mod dynamic;
 mod error;
 mod invocation;
 mod job;
@@ -50,13 +51,14 @@ mod table;
 mod text;
 
 pub use access::Access;
+pub use dynamic::{Dynamic, DynamicReply};
 pub use error::OpError;
 pub(crate) use error::excerpt;
 pub use invocation::{Answer, Invocation};
 pub use job::{Job, Outcome, Step, run_to_end};
 pub use reference::Argument;
 pub(crate) use reference::Notes;
-pub use registry::{Absent, Registry};
+pub use registry::{Absent, Live, Registry};
 pub use table::{Align, TextTable};
 pub use text::{Render, Text, View};
 

@@ -1,7 +1,7 @@
 //! All operations and commands of a running router.
 
 use super::{
-    Access, Answer, Invocation, Notes, OpError, Operation, Outcome, View,
+    Access, Answer, Dynamic, Invocation, Notes, OpError, Operation, Outcome, View,
     invocation::{InCommand, Recorded},
     normal, retval,
 };
@@ -14,12 +14,17 @@ use crate::request::{Argument, Declared, Execute};
 use serde_json::Value;
 use std::{
     borrow::Cow,
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
     sync::{Arc, OnceLock},
 };
 
-type FromJson<C> = fn(Value) -> Result<Invocation<C>, OpError>;
+/// What makes an invocation of a JSON request.
+enum FromJson<C> {
+    Declared(fn(Value) -> Result<Invocation<C>, OpError>),
+    Dynamic(Rc<Dynamic<C>>),
+}
 type Values<C> = fn(&C) -> Vec<String>;
 type FindLog<C> = fn(&C) -> Option<Rc<dyn ChangeLog>>;
 type FindCollector<C> = fn(&C) -> Option<Rc<dyn Collector>>;
@@ -159,8 +164,27 @@ impl<C: 'static> Registry<C> {
         self.access.insert(O::NAME, O::ACCESS);
         self.normal.insert(O::NAME, normal::of::<O::Request>);
         self.book.take();
-        if self.operations.insert(O::NAME, from_json::<C, O>).is_some() {
-            self.problems.push(format!("operation `{}' is declared twice", O::NAME));
+        self.insert_operation(O::NAME, FromJson::Declared(from_json::<C, O>))
+    }
+
+    fn insert_operation(&mut self, name: &'static str, from_json: FromJson<C>) -> &mut Self {
+        if self.operations.insert(name, from_json).is_some() {
+            self.problems.push(format!("operation `{name}' is declared twice"));
+        }
+        self
+    }
+
+    /// Adds an operation that was declared while the program runs, with its commands.
+    pub fn dynamic(&mut self, operation: &Rc<Dynamic<C>>) -> &mut Self {
+        let request = &operation.request;
+        self.access.insert(request.name, request.access);
+        self.insert_operation(request.name, FromJson::Dynamic(Rc::clone(operation)));
+        for path in &request.commands {
+            let command = Command { path, syntax: request.syntax, help: request.help, parse: |args, _| Err(args.unexpected()) };
+            match self.tree.insert(command, request.arguments, Some(request.name)) {
+                Ok(entry) => entry.dynamic = Some(Rc::clone(operation)),
+                Err(problem) => self.problems.push(problem),
+            }
         }
         self
     }
@@ -377,7 +401,10 @@ impl<C: 'static> Registry<C> {
                 None => error,
             });
         };
-        from_json(request)
+        match from_json {
+            FromJson::Declared(from_json) => from_json(request),
+            FromJson::Dynamic(operation) => Ok(Invocation::dynamic(Rc::clone(operation), operation.request.of_json(request)?)),
+        }
     }
 
     /// Reads a command line.
@@ -417,7 +444,7 @@ impl<C: 'static> Registry<C> {
             };
             let path = entry.command.path;
             let mut args = Args::of_command(path, arguments, &entry.syntax);
-            let invocation = contain(|| (entry.command.parse)(&mut args, control))?
+            let invocation = contain(|| entry.parse(&mut args, control))?
                 .and_then(|invocation| args.finish().map(|()| invocation))
                 .map_err(|error| self.hint(error, arguments, path).in_command(path))?;
             return Ok(Parsed::Run(invocation, path));
@@ -467,6 +494,32 @@ impl<C: 'static> Registry<C> {
             Some(meant) => error.remedy(format!("did you mean `{meant}'?")),
             None => error,
         }
+    }
+}
+
+/// The operations and commands that there are now: a plugin that is loaded or unloaded makes them others. Clones are handles of the same.
+pub struct Live<C>(Rc<RefCell<Rc<Registry<C>>>>);
+
+impl<C> Clone for Live<C> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<C> Live<C> {
+    /// These, until others are [set](Self::set).
+    pub fn new(registry: Rc<Registry<C>>) -> Self {
+        Self(Rc::new(RefCell::new(registry)))
+    }
+
+    /// Those that there are now. What holds on to them has them as they were.
+    pub fn get(&self) -> Rc<Registry<C>> {
+        Rc::clone(&self.0.borrow())
+    }
+
+    /// Others take their place.
+    pub fn set(&self, registry: Rc<Registry<C>>) {
+        self.0.replace(registry);
     }
 }
 

@@ -66,7 +66,7 @@ impl Argument {
         Self::new("", syntax, doc, Need::Optional, "ignored")
     }
 
-    const fn new(field: &'static str, syntax: &'static str, doc: &'static str, need: Need, kind: &'static str) -> Self {
+    pub(super) const fn new(field: &'static str, syntax: &'static str, doc: &'static str, need: Need, kind: &'static str) -> Self {
         let bytes = syntax.as_bytes();
         let mut lead = 0;
         if !bytes.is_empty() && bytes[0] != b'<' {

@@ -59,6 +59,7 @@
 //! kind of request), [`commands!`](crate::commands!) declares each command with its arguments.
 
 mod argument;
+mod dynamic;
 mod form;
 mod macros;
 mod read;
@@ -67,6 +68,7 @@ mod tests;
 mod value;
 
 pub use argument::{Argument, ArgumentHelp, Need};
+pub use dynamic::{Dynamic, keep};
 pub use form::{Arguments, Form};
 pub use read::{Take, missing, read, syntax_line, take_ignored};
 #[doc(hidden)]

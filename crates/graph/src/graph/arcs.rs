@@ -80,6 +80,26 @@ impl Graph {
         Ok(())
     }
 
+    /// Takes a feature out of an arc, after switching it off on every interface: its node can be removed then.
+    ///
+    /// # Errors
+    /// Unknown arc or feature.
+    pub fn remove_feature(&mut self, arc: &str, feature: &str) -> Result<(), GraphError> {
+        let state = self.arcs.get(arc).ok_or_else(|| GraphError::NoSuchArc(arc.into()))?;
+        let on = |(interface, enabled): (&u32, &Vec<String>)| enabled.iter().any(|f| f == feature).then_some(IfIndex(*interface));
+        for interface in state.enabled.iter().filter_map(on).collect::<Vec<_>>() {
+            self.set_feature(arc, feature, interface, false)?;
+        }
+        let state = self.arcs.get_mut(arc).ok_or_else(|| GraphError::NoSuchArc(arc.into()))?;
+        let Some(at) = state.features.iter().position(|f| f.node == feature) else {
+            return Err(GraphError::NoSuchFeature { feature: feature.into(), arc: arc.into() });
+        };
+        state.features.remove(at);
+        // What could be ordered with it can be without it.
+        state.ordered = order(&state.features).unwrap_or_default();
+        Ok(())
+    }
+
     fn arc_point(&self, arc: &str, node: &str) -> Option<Point> {
         let entry = self.entries[self.node(node)?.0 as usize].as_ref()?;
         entry.spec.points.iter().find(|(a, _)| *a == arc).map(|(_, p)| p.clone())

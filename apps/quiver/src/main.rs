@@ -1,30 +1,8 @@
 //! The data plane daemon: the router with the plugins that are built in.
 #![forbid(unsafe_code)]
 
-use std::process::ExitCode;
-
-use quiver_control::{BUILT_IN, Plugin};
-
-/// Plugins that are crates of their own, each with one `pub fn plugin() -> Plugin`.
-const PLUGINS: &[fn() -> Plugin] = &[
-    quiver_bfd::plugin,
-    quiver_bond::plugin,
-    quiver_classify::plugin,
-    quiver_lldp::plugin,
-    quiver_flowprobe::plugin,
-    quiver_sflow::plugin,
-    quiver_nat44::plugin,
-    quiver_linux_cp::plugin,
-    quiver_linux_nl::plugin,
-    quiver_urpf::plugin,
-    quiver_vrrp::plugin,
-    #[cfg(feature = "dpdk")]
-    quiver_dpdk::plugin,
-];
-
-fn main() -> ExitCode {
-    let plugins: Vec<Plugin> = BUILT_IN.into_iter().chain(PLUGINS.iter().map(|plugin| plugin())).collect();
-    quiver_control::run(&plugins)
+fn main() -> std::process::ExitCode {
+    quiver::run(&[])
 }
 
 #[cfg(test)]
@@ -59,7 +37,7 @@ mod tests {
             classes.dedup();
             classes
         };
-        let core = ["api", "buffer", "command", "control", "drivers", "graph", "net", "privilege", "tables", "wire"];
+        let core = ["api", "buffer", "command", "control", "drivers", "graph", "net", "plugin-host", "privilege", "tables", "wire"];
         assert_eq!(of(&core), CLASSES);
         assert_eq!(of(&["nat44"]), quiver_nat44::plugin().log_classes);
         assert_eq!(of(&["linux-cp"]), quiver_linux_cp::plugin().log_classes);
@@ -157,7 +135,7 @@ mod tests {
 
     #[test]
     fn nothing_that_is_there_is_called_absent() {
-        let plugins: Vec<_> = BUILT_IN.into_iter().chain(super::PLUGINS.iter().map(|plugin| plugin())).collect();
+        let plugins = quiver::plugins();
         let page = ops::reference(&plugins, &Harness::new().router);
         // Of a command, not of an argument: its operation stands last.
         let commands: Vec<&str> = page.lines().filter(|line| line.ends_with("` |")).collect();

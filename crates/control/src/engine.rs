@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use quiver_command::contain::exposed;
 use quiver_command::grammar::Completion;
-use quiver_command::operation::{Access, Answer, Job, OpError, Outcome, Registry, Step, View};
+use quiver_command::operation::{Access, Answer, Job, Live, OpError, Outcome, Step, View};
 use quiver_command::session::Request;
 use quiver_graph::Pulse;
 use quiver_graph::reactor::Reactor;
@@ -30,7 +30,7 @@ pub const SLICE: Duration = Duration::from_micros(50);
 /// The control state and the operations on it, as sessions share them. Clones are handles of the same.
 pub struct Engine<C> {
     control: Rc<RefCell<C>>,
-    registry: Rc<Registry<C>>,
+    registry: Live<C>,
     order: Order,
     reactor: Rc<Reactor>,
     /// What may be asked by this handle.
@@ -47,7 +47,7 @@ impl<C> Clone for Engine<C> {
     fn clone(&self) -> Self {
         Self {
             control: Rc::clone(&self.control),
-            registry: Rc::clone(&self.registry),
+            registry: self.registry.clone(),
             order: self.order.clone(),
             reactor: Rc::clone(&self.reactor),
             access: self.access,
@@ -117,7 +117,7 @@ enum Phase<C> {
 
 impl<C: 'static> Engine<C> {
     /// Puts the control state and its operations together.
-    pub fn new(control: Rc<RefCell<C>>, registry: Rc<Registry<C>>, reactor: Rc<Reactor>) -> Self {
+    pub fn new(control: Rc<RefCell<C>>, registry: Live<C>, reactor: Rc<Reactor>) -> Self {
         Self {
             control,
             registry,
@@ -185,7 +185,7 @@ impl<C: 'static> Engine<C> {
 
     /// What may stand at a place of a line.
     pub fn complete(&self, line: &str, cursor: usize) -> Completion {
-        self.registry.complete(line, cursor, &self.control.borrow())
+        self.registry.get().complete(line, cursor, &self.control.borrow())
     }
 
     /// Takes a request's place in the order; [`Running::step`] runs it.
@@ -197,16 +197,16 @@ impl<C: 'static> Engine<C> {
 
     /// Begins the operation that a request names.
     fn begin(&self, request: &Request) -> Result<Outcome<C, Answer>, OpError> {
-        let mut control = self.control.borrow_mut();
+        let (mut control, registry) = (self.control.borrow_mut(), self.registry.get());
         match request {
-            Request::Command { line, view } => self.registry.execute_as(self.access, &mut control, line, view),
+            Request::Command { line, view } => registry.execute_as(self.access, &mut control, line, view),
             Request::Operation { name, request, view } => {
-                let invocation = self.registry.request(name, request.clone())?;
+                let invocation = registry.request(name, request.clone())?;
                 self.access.check(invocation.access())?;
-                self.registry.run(invocation, &mut control, view)
+                registry.run(invocation, &mut control, view)
             }
             Request::Complete { line, cursor } => {
-                let completion = self.registry.complete(line, *cursor, &control);
+                let completion = registry.complete(line, *cursor, &control);
                 let json = serde_json::to_string(&completion).map_err(|error| OpError::unspecified(error.to_string()))?;
                 Ok(Outcome::Done(Answer { json: Some(json), ..Answer::default() }))
             }

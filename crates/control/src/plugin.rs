@@ -1,6 +1,8 @@
 //! Plugins that are linked into the program.
 
+use quiver_command::config::Value;
 use quiver_net::Plugin;
+use quiver_plugin_host::Found;
 use serde::Serialize;
 
 use crate::startup::Plugins;
@@ -27,22 +29,57 @@ pub const BUILT_IN: [Plugin; 3] = [
 pub struct PluginInfo {
     /// Its name.
     pub name: String,
-    /// The program's version.
+    /// Its version: that of the program where it is linked.
     pub version: String,
     /// What it does.
     pub description: String,
+    /// Where its code is.
+    pub code: Code,
 }
 
-/// Those plugins that the configuration leaves on, and what it says about ones that are not there.
-pub fn select(plugins: &[Plugin], config: &Plugins) -> (Vec<Plugin>, Vec<String>) {
+/// Where the code of a plugin is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Code {
+    /// In the program.
+    Linked,
+    /// In a shared object.
+    Loaded,
+    /// In a shared object that is switched off; something of it runs, and it is gone at the next start.
+    Leaving,
+}
+
+/// Those plugins that the configuration leaves on, and what it says about ones that are neither linked nor `found`.
+pub fn select(plugins: &[Plugin], config: &Plugins, found: &[Found]) -> (Vec<Plugin>, Vec<String>) {
     let enabled = |plugin: &&Plugin| {
         let said = config.named.iter().rfind(|(name, _)| plugin.is_called(name.text())).map(|(_, on)| *on);
         said.or(config.default).unwrap_or(plugin.enabled)
     };
     let chosen = plugins.iter().filter(enabled).copied().collect();
-    let missing = config.named.iter().filter(|(name, on)| *on && !plugins.iter().any(|plugin| plugin.is_called(name.text())));
-    let notices = missing.map(|(name, _)| name.error(format!("plugin `{}' is not built in", name.text())).to_string());
-    (chosen, notices.collect())
+    let is_there = |name: &str| {
+        plugins.iter().any(|plugin| plugin.is_called(name))
+            || found.iter().any(|found| quiver_plugin_host::names(&found.file, name))
+    };
+    let missing = config.named.iter().filter(|(name, on)| *on && !is_there(name.text()));
+    let notice = |(name, _): &(Value, bool)| {
+        name.error(format!("plugin `{}' is not built in, and in no folder of plugins", name.text())).to_string()
+    };
+    (chosen, missing.map(notice).collect())
+}
+
+/// Those shared objects that the configuration leaves on.
+pub fn select_found(found: Vec<Found>, config: &Plugins) -> Vec<Found> {
+    let enabled = |found: &Found| {
+        let is = |(name, _): &&(Value, bool)| quiver_plugin_host::names(&found.file, name.text());
+        config.named.iter().rfind(is).map(|(_, on)| *on).or(config.default).unwrap_or(true)
+    };
+    found.into_iter().filter(enabled).collect()
+}
+
+/// The options of a plugin in a shared object.
+pub fn options(config: &Plugins, file: &str) -> serde_json::Map<String, serde_json::Value> {
+    let own = config.options.iter().filter(|(name, ..)| quiver_plugin_host::names(file, name.text()));
+    own.map(|(_, key, value)| (key.clone(), value.as_str().into())).collect()
 }
 
 #[cfg(test)]
@@ -56,7 +93,7 @@ mod tests {
 
     fn chosen(text: &str) -> (Vec<&'static str>, usize) {
         let config = StartupConfig::read(&schema(), Source::file("f", text)).unwrap_or_else(|error| panic!("{error}"));
-        let (plugins, notices) = select(&[NAT, LCP], &config.plugins);
+        let (plugins, notices) = select(&[NAT, LCP], &config.plugins, &[]);
         (plugins.iter().map(Plugin::name).collect(), notices.len())
     }
 
@@ -82,6 +119,26 @@ mod tests {
     fn older_and_shorter_names_mean_the_same_plugin() {
         assert_eq!(chosen("plugins { plugin nat_plugin.so { disable } }"), (vec![], 0));
         assert_eq!(chosen("plugins { plugin nat44_ed { disable } }"), (vec![], 0));
+    }
+
+    #[test]
+    fn shared_objects_are_chosen_as_linked_plugins_are_and_have_options() {
+        let found = || ["liba.so", "b_plugin.so"].map(|file| Found { file: file.into(), path: file.into() }).to_vec();
+        let chosen = |text: &str| select_found(found(), &config_of(text)).into_iter().map(|found| found.file).collect::<Vec<_>>();
+        assert_eq!(chosen(""), ["liba.so", "b_plugin.so"]);
+        assert_eq!(chosen("plugins { plugin a { disable } }"), ["b_plugin.so"]);
+        assert_eq!(chosen("plugins { plugin default { disable } plugin b.so { enable } }"), ["b_plugin.so"]);
+        let config = config_of("plugins { add-path /opt/a plugin a.so { option rate=7 option name=x=y } plugin b { option c=d } }");
+        assert_eq!(config.folders, [crate::startup::PLUGIN_DIR, "/opt/a"].map(std::path::PathBuf::from));
+        assert_eq!(serde_json::Value::Object(options(&config, "liba.so")), serde_json::json!({"rate": "7", "name": "x=y"}));
+        let text = "plugins { plugin a { option rate } }";
+        let error = StartupConfig::read(&schema(), Source::file("f", text)).unwrap_err().to_string();
+        assert!(error.contains("KEY=VALUE"), "{error}");
+        assert_eq!(select(&[], &config_of("plugins { plugin a { enable } plugin c { enable } }"), &found()).1.len(), 1);
+    }
+
+    fn config_of(text: &str) -> Plugins {
+        StartupConfig::read(&schema(), Source::file("f", text)).unwrap_or_else(|error| panic!("{error}")).plugins
     }
 
     #[test]

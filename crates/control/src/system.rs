@@ -2,21 +2,20 @@
 
 use std::cell::Cell;
 use std::io::{BufRead, Cursor};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use blocking::unblock;
-use quiver_command::operation::{OpError, Registry, retval};
+use quiver_command::operation::{Live, OpError, Registry, retval};
 use quiver_command::script::{Opening, ScriptHost, ScriptState};
 use quiver_graph::topology::Topology;
-use quiver_net::Router;
 use quiver_net::files::{Files, Use};
+use quiver_net::{Plugin, Router};
 
 use crate::log::Log;
 use crate::ops::pcap::Recorder;
 use crate::ops::perfmon::Perfmon;
 use crate::ops::trace::TraceSettings;
-use crate::plugin::PluginInfo;
 use crate::process::ProcessTable;
 use crate::samples::Samples;
 use crate::server::Sessions;
@@ -28,7 +27,7 @@ const SCRIPT: u64 = 256 << 20;
 /// What operations of the daemon itself work on. It is a part of the router.
 pub struct System {
     /// All operations and commands.
-    pub registry: Rc<Registry<Router>>,
+    pub registry: Live<Router>,
     /// The log.
     pub log: Log,
     /// Process nodes.
@@ -45,8 +44,10 @@ pub struct System {
     pub main: MainFigures,
     /// Worker threads at start.
     pub workers: usize,
-    /// Built-in plugins.
-    pub plugins: Vec<PluginInfo>,
+    /// Plugins that are linked into the program and on.
+    pub plugins: Vec<Plugin>,
+    /// Where plugins in shared objects lie.
+    pub plugin_folders: Vec<PathBuf>,
     /// `pcap trace`.
     pub recorder: Recorder,
     /// `trace filter` and how time stamps are written.
@@ -99,7 +100,7 @@ pub enum Scripts {}
 
 impl ScriptHost<Router> for Scripts {
     fn registry(router: &Router) -> Rc<Registry<Router>> {
-        System::of(router).map(|system| Rc::clone(&system.registry)).unwrap_or_default()
+        System::of(router).map(|system| system.registry.get()).unwrap_or_default()
     }
 
     fn script_state(router: &mut Router) -> &mut ScriptState {

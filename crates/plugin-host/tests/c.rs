@@ -264,3 +264,56 @@ fn all_plugins_end_with_the_router() {
     Plugins::stop_all(&mut h.router);
     assert!(Plugins::of(&h.router).is_empty() && loaded.upgrade().is_none());
 }
+
+/// The page builds as it is printed, and its plugin counts.
+#[test]
+fn the_plugin_of_the_page_runs() {
+    let page = std::fs::read_to_string(Path::new(ROOT).join("docs/plugins.md")).unwrap();
+    let text = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a plugin in C");
+    let folder = Folder::new("page");
+    let (mut h, x0) = router(0);
+    start(&mut h.router, &folder.build("seen", text, &[])).unwrap();
+    let registry = registry(&h.router);
+    run(&registry, &mut h.router, "set seen x0").unwrap();
+    let frames: Vec<Vec<u8>> = (0..7).map(|_| frame(64)).collect();
+    h.inject_many(x0, &frames, 0);
+    assert_eq!(h.run().len(), 7);
+    let counters = h.router.graph.stats().simple("/seen/packets", 1);
+    assert_eq!(counters.sum(x0.0), 7);
+    run(&registry, &mut h.router, "set seen x0 disable").unwrap();
+    h.inject_many(x0, &frames, 0);
+    assert_eq!((h.run().len(), counters.sum(x0.0)), (7, 7));
+}
+
+/// The header and the structures of Rust have the same sizes and places.
+#[test]
+fn the_header_has_the_structures_of_the_rust_side() {
+    use quiver_plugin::abi::{Batch, Counter, Feature, Host, Node, Operation, Plugin, Reason};
+    use std::mem::offset_of;
+    let mut places = String::new();
+    macro_rules! places {
+        ($($type:ident = $name:literal { $($field:ident $c:literal),* };)*) => { $(
+            places += &format!("_Static_assert(sizeof({}) == {}, \"{}\");\n", $name, size_of::<$type>(), $name);
+            $( places += &format!("_Static_assert(offsetof({}, {}) == {}, \"{}.{}\");\n", $name, $c, offset_of!($type, $field), $name, $c); )*
+        )* };
+    }
+    places! {
+        Batch = "quiver_batch" { size "size", count "count", head "head", length "length", context "context", note "note", next "next",
+            reason "reason", now "now", thread "thread", router "router", shift "shift", count_events "count_events", add "add" };
+        Host = "quiver_host" { abi "abi", size "size", router "router", write "write", log "log", feature "feature", interface "interface",
+            interface_name "interface_name", sum "sum" };
+        Reason = "quiver_reason" { text "text", about "about", is_info "is_info" };
+        Node = "quiver_node" { name "name", next "next", reasons "reasons", next_count "next_count", reason_count "reason_count",
+            open "open", close "close", run "run" };
+        Feature = "quiver_feature" { arc "arc", node "node", before "before", after "after", before_count "before_count",
+            after_count "after_count" };
+        Counter = "quiver_counter" { name "name", is_combined "is_combined", capacity "capacity" };
+        Operation = "quiver_operation" { declaration "declaration", run "run" };
+        Plugin = "quiver_plugin_t" { abi "abi", size "size", sizes "host_size", name "name", version "version", about "about",
+            nodes "nodes", features "features", counters "counters", operations "operations", node_count "node_count",
+            feature_count "feature_count", counter_count "counter_count", operation_count "operation_count", start "start", stop "stop",
+            configuration "configuration", interface_gone "interface_gone" };
+    }
+    let text = format!("#include <quiver_plugin.h>\n{places}");
+    Folder::new("header").build("places", &text, &[]);
+}

@@ -6,7 +6,7 @@ mod export;
 mod host;
 
 pub use batch::Batch;
-pub use host::Host;
+pub use host::{Host, Level};
 
 #[doc(hidden)]
 pub use export::calls;

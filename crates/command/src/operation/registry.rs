@@ -177,6 +177,10 @@ impl<C: 'static> Registry<C> {
     /// Adds an operation that was declared while the program runs, with its commands.
     pub fn dynamic(&mut self, operation: &Rc<Dynamic<C>>) -> &mut Self {
         let request = &operation.request;
+        if request.access != Access::Read {
+            // Who declares it says what is configured.
+            self.covered.insert(request.name);
+        }
         self.access.insert(request.name, request.access);
         self.insert_operation(request.name, FromJson::Dynamic(Rc::clone(operation)));
         for path in &request.commands {

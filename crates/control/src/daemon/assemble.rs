@@ -17,7 +17,7 @@ use std::time::Duration;
 use quiver_buffer::RegionConfig;
 use quiver_command::change_log::{ChangeLog, Collector, Record};
 use quiver_command::config::Listen;
-use quiver_command::operation::{Registry, View};
+use quiver_command::operation::{Live, Registry, View};
 use quiver_command::script::ScriptState;
 use quiver_command::session::{Request, Session, SessionOptions};
 use quiver_drivers::rights::SharedRights;
@@ -27,6 +27,7 @@ use quiver_net::Plugin;
 use quiver_net::api::{Table, Trace};
 use quiver_net::files::{Files, make_private};
 use quiver_net::{Router, RouterConfig};
+use quiver_plugin_host::{Library, Loaded};
 use sd_notify::NotifyState;
 
 use super::group::group_id;
@@ -43,7 +44,7 @@ use crate::ops;
 use crate::ops::configuration::CHECKPOINT;
 use crate::ops::version::version_line;
 use crate::panics;
-use crate::plugin::{PluginInfo, select};
+use crate::plugin::{select, select_found};
 use crate::process::{ProcessTable, Processes};
 use crate::restart;
 use crate::server::{
@@ -82,7 +83,7 @@ pub struct Daemon {
     runner: Runner,
     router: Rc<RefCell<Router>>,
     engine: Engine<Router>,
-    registry: Rc<Registry<Router>>,
+    registry: Live<Router>,
     /// What the state folder had at start.
     records: Vec<Record>,
     processes: Processes<Router>,
@@ -125,6 +126,10 @@ impl Daemon {
         let state = startup.unix.state_dir.as_deref().map(|folder| open_state(folder, &wish, &mut succession)).transpose()?;
         let inherits = succession.predecessor.is_some();
         let mut pidfile = startup.unix.pidfile.as_deref().map(|path| open_pidfile(path, &wish, inherits)).transpose()?;
+        let found = quiver_plugin_host::find(&startup.plugins.folders);
+        let (chosen, missing) = select(plugins, &startup.plugins, &found);
+        // Code cannot be loaded once system calls are limited.
+        let objects: Vec<_> = select_found(found, &startup.plugins).iter().map(|found| Library::open(&found.path)).collect();
         // Before there is a second thread, which would keep its rights. Memory, threads and devices need none of them.
         let dpdk = startup.config.has("dpdk") && plugins.iter().any(|plugin| plugin.name().starts_with("dpdk"));
         let mut privileges = give_up(&startup, &wish, dpdk)?;
@@ -144,16 +149,23 @@ impl Daemon {
             tracing::info!(target: "buffer", "{notice}");
         }
 
-        let (chosen, missing) = select(plugins, &startup.plugins);
         startup.notices.iter().chain(&missing).for_each(|notice| tracing::info!(target: "startup", "{notice}"));
         chosen.iter().for_each(|plugin| log.declare(plugin.log_classes));
         for class in log.unknown() {
             tracing::warn!(target: "startup", "logging: there is no class `{class}' in the log");
         }
-        let registry = Rc::new(registry(&chosen)?);
+        quiver_plugin_host::Plugins::prepare(&mut router);
         for plugin in &chosen {
             let failed = |text| StartError::Plugin { name: plugin.name(), text };
             (plugin.start)(&mut router, &startup.config).map_err(failed)?;
+        }
+        let registry = Live::new(Rc::new(registry(&chosen)?));
+        for object in objects {
+            let started = object.and_then(|library| ops::plugins::start(&mut router, library, &chosen, &startup.plugins));
+            match started {
+                Ok(with) => registry.set(with),
+                Err(refused) => tracing::error!(target: "plugin", "{refused}"),
+            }
         }
         set_variants(&mut router, &startup)?;
 
@@ -165,16 +177,11 @@ impl Daemon {
         tasks.set_pulse(Arc::clone(&pulse));
         let (stop, table) = (Rc::new(Cell::new(false)), ProcessTable::default());
         table.set_pulse(Arc::clone(&pulse));
-        let info = |plugin: &Plugin| PluginInfo {
-            name: plugin.name().to_owned(),
-            version: ops::version::version().trim_start_matches('v').to_owned(),
-            description: plugin.description.to_owned(),
-        };
         let sessions = Sessions::default();
         router.add_part(SharedRights(Arc::clone(&privileges.rights)));
         router.add_part(privileges);
         router.add_part(System {
-            registry: Rc::clone(&registry),
+            registry: registry.clone(),
             log,
             processes: table.clone(),
             startup: Rc::clone(&startup),
@@ -183,7 +190,8 @@ impl Daemon {
             topology,
             main: MainFigures { cpu: placement.main, loops: 0 },
             workers: placed,
-            plugins: chosen.iter().map(info).collect(),
+            plugins: chosen.clone(),
+            plugin_folders: startup.plugins.folders.clone(),
             recorder: Default::default(),
             perfmon: Default::default(),
             trace: Default::default(),
@@ -199,7 +207,7 @@ impl Daemon {
             Some((store, records, checkpoints)) => {
                 succession.state =
                     Some(store.lock().map_err(|error| StartError::System { doing: "the state folder".to_owned(), error })?);
-                let journal = Journal::start(store, registry.covered().clone())
+                let journal = Journal::start(store, registry.get().covered().clone())
                     .map_err(|error| StartError::System { doing: "cannot start the journal".to_owned(), error })?;
                 router.add_part(Rc::clone(&journal));
                 router.add_part(Rc::clone(&journal) as Rc<dyn ChangeLog>);
@@ -214,14 +222,14 @@ impl Daemon {
         let messages = Rc::new(api::table(&chosen));
         quiver_net::api::install(&mut router, &messages, Trace::new(startup.api_trace.on, startup.api_trace.items));
         let router = Rc::new(RefCell::new(router));
-        let engine = Engine::new(Rc::clone(&router), Rc::clone(&registry), Rc::clone(tasks.reactor())).on_pulse(Arc::clone(&pulse));
+        let engine = Engine::new(Rc::clone(&router), registry.clone(), Rc::clone(tasks.reactor())).on_pulse(Arc::clone(&pulse));
         let engine = match &journal {
             Some(journal) => engine.with_journal(Rc::clone(journal)),
             None => engine,
         };
         let processes = Processes::new(&router, table, tasks.handle());
         let runner = Runner::new(tasks, Rc::clone(&router), Rc::clone(&stop), startup.unix.poll_sleep);
-        let records = succession.records(records, registry.covered());
+        let records = succession.records(records, registry.get().covered());
         if let Some(file) = pidfile.as_mut().filter(|_| !inherits) {
             file.fill().map_err(|error| StartError::System { doing: "cannot write the pidfile".to_owned(), error })?;
         }
@@ -294,6 +302,7 @@ impl Daemon {
         // Workers are watched to their end. Main is not: it gives memory back and waits for them.
         self.pulse.set(Activity::Waits);
         let _ = sd_notify::notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+        quiver_plugin_host::Plugins::stop_all(&mut self.router.borrow_mut());
         self.router.borrow_mut().say_last_words();
         tracing::info!(target: "startup", "stopped");
         drop(self);
@@ -352,7 +361,7 @@ impl Daemon {
         if let (Some(journal), None) = (&journal, &entry) {
             journal.record_from_now(Vec::new());
         }
-        let (router, registry, reactor) = (Rc::clone(&self.router), Rc::clone(&self.registry), Rc::clone(self.engine.reactor()));
+        let (router, registry, reactor) = (Rc::clone(&self.router), self.registry.clone(), Rc::clone(self.engine.reactor()));
         if !files.is_empty() {
             let _ = sd_notify::notify(&[NotifyState::Status("running the commands of startup-config")]);
         }
@@ -476,14 +485,22 @@ fn open_state(folder: &Path, wish: &Wish, succession: &mut Succession) -> Result
     Ok((store, records, checkpoints))
 }
 
-/// All operations and commands: the daemon's and those of the plugins that are on.
+/// All operations and commands: the daemon's and those of the linked plugins that are on.
 pub fn registry(plugins: &[Plugin]) -> Result<Registry<Router>, StartError> {
+    registry_with(plugins, &[])
+}
+
+/// The same, with those of plugins in shared objects.
+pub(crate) fn registry_with(plugins: &[Plugin], loaded: &[Rc<Loaded>]) -> Result<Registry<Router>, StartError> {
     let mut registry = Registry::new();
     ops::register(&mut registry);
     registry.record_in(|router| router.part::<Rc<dyn ChangeLog>>().cloned());
     registry.collect_in(|router| ops::candidate::own(router).map(|candidate| candidate as Rc<dyn Collector>));
     for plugin in plugins {
         (plugin.register)(&mut registry);
+    }
+    for operation in loaded.iter().flat_map(|loaded| loaded.operations()) {
+        registry.dynamic(operation);
     }
     match registry.problems() {
         [] => {

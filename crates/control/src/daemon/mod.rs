@@ -27,6 +27,7 @@ use quiver_privilege::confine::ConfineError;
 use quiver_privilege::helper;
 
 pub(crate) use api::table as message_table;
+pub(crate) use assemble::registry_with;
 pub(crate) use assemble::runtime_dir;
 pub use assemble::{Daemon, Options};
 pub use privileges::Privileges;

@@ -42,6 +42,13 @@ pub struct Privileges {
     pub files: Option<Vec<Allowed>>,
 }
 
+impl Privileges {
+    /// Whether system calls are limited, so that no code can be loaded.
+    pub const fn limits_calls(&self) -> bool {
+        matches!(self.seccomp, Some(Mode::On))
+    }
+}
+
 /// What the configuration asks for, with users and groups looked up.
 pub struct Wish {
     account: Option<Account>,

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use blocking::unblock;
 use quiver_command::change_log::Record;
-use quiver_command::operation::Registry;
+use quiver_command::operation::Live;
 use quiver_drivers::rights::Rights;
 use quiver_graph::Hold;
 use quiver_graph::reactor::Reactor;
@@ -256,7 +256,7 @@ impl Taking {
     pub async fn run(
         self,
         router: &Rc<RefCell<Router>>,
-        registry: &Registry<Router>,
+        registry: &Live<Router>,
         reactor: &Rc<Reactor>,
         waiting: Vec<Record>,
         journal: Option<&Journal>,

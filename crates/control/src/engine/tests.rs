@@ -1,6 +1,6 @@
 use super::*;
 use quiver_command::grammar::Command;
-use quiver_command::operation::{Invocation, Operation, retval};
+use quiver_command::operation::{Invocation, Live, Operation, Registry, retval};
 use quiver_graph::clock::Clock;
 use quiver_graph::reactor::MainLoop;
 
@@ -158,7 +158,7 @@ fn bench() -> Bench {
     assert!(registry.problems().is_empty());
     let main = MainLoop::new(Clock::new()).unwrap();
     let control = Rc::new(RefCell::new(Control::default()));
-    let engine = Engine::new(Rc::clone(&control), Rc::new(registry), Rc::clone(main.reactor()));
+    let engine = Engine::new(Rc::clone(&control), Live::new(Rc::new(registry)), Rc::clone(main.reactor()));
     Bench { main, control, engine }
 }
 

@@ -77,7 +77,7 @@ pub struct Journal {
     /// What could not be made again at start.
     failed: RefCell<Vec<Record>>,
     /// Operations that the running configuration speaks for.
-    covered: BTreeSet<&'static str>,
+    covered: RefCell<BTreeSet<&'static str>>,
     /// Where it is, for people.
     folder: String,
 }
@@ -114,9 +114,14 @@ impl Journal {
             held: RefCell::default(),
             waiting: RefCell::default(),
             failed: RefCell::default(),
-            covered,
+            covered: RefCell::new(covered),
             folder,
         }))
+    }
+
+    /// The running configuration speaks for these operations now.
+    pub fn cover(&self, covered: BTreeSet<&'static str>) {
+        self.covered.replace(covered);
     }
 
     /// From now on operations are recorded. `failed`: what could not be made again.
@@ -267,7 +272,8 @@ impl Journal {
 
     /// Replaces the file by the running configuration. `forget`: without what could not be made again. Gives the number to wait for.
     pub fn checkpoint(&self, configuration: &Configuration<Router>, forget: bool) -> u64 {
-        let is_covered = |record: &Record| self.covered.contains(record.operation.as_str());
+        let covered = self.covered.borrow();
+        let is_covered = |record: &Record| covered.contains(record.operation.as_str());
         // Those that are not covered stand among the old records, which stay.
         let mut forgotten = Vec::new();
         if forget {
@@ -288,7 +294,7 @@ impl Journal {
         self.checked.set(self.unrecorded.get());
         self.wake();
         let sequence = self.next();
-        self.writer.send(Task::Replace { bytes, failed, covered: self.covered.clone(), forgotten, sequence });
+        self.writer.send(Task::Replace { bytes, failed, covered: covered.clone(), forgotten, sequence });
         sequence
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use quiver_command::change_log::Record;
-use quiver_command::operation::{Invocation, OpError, Outcome, Registry, Step, View};
+use quiver_command::operation::{Invocation, Live, OpError, Outcome, Step, View};
 use quiver_graph::reactor::{Reactor, yield_now};
 use quiver_net::Router;
 
@@ -15,7 +15,7 @@ use crate::engine::SLICE;
 /// Runs them, whatever becomes of each, and gives back those that failed. Whoever calls it has the turn.
 pub async fn replay(
     router: &Rc<RefCell<Router>>,
-    registry: &Registry<Router>,
+    registry: &Live<Router>,
     reactor: &Rc<Reactor>,
     records: Vec<Record>,
 ) -> Vec<Record> {
@@ -23,7 +23,7 @@ pub async fn replay(
     let mut started = Instant::now();
     for record in records {
         let request = serde_json::from_str(record.request.get()).unwrap_or_default();
-        let done = match registry.request(&record.operation, request) {
+        let done = match registry.get().request(&record.operation, request) {
             Ok(invocation) => run(router, reactor, invocation).await,
             Err(error) => Err(error),
         };

@@ -29,6 +29,7 @@ pub const CLASSES: &[&str] = &[
     "panic",
     "pcap",
     "pg",
+    "plugin",
     "privilege",
     "startup",
     "watchdog",

@@ -114,7 +114,7 @@ impl Execute<Router> for Apply {
                 return Err(OpError::new(retval::SYSCALL_ERROR_1, text).remedy("make room in the state folder"));
             }
         }
-        let registry = Rc::clone(&System::of(router)?.registry);
+        let registry = System::of(router)?.registry.get();
         let book = registry.book();
         let read = match (&self.document, &self.file) {
             (Some(text), _) => {
@@ -313,7 +313,7 @@ impl Execute<Router> for ShowDocument {
     type Reply = Document;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Document>, OpError> {
-        let registry = &System::of(router)?.registry;
+        let registry = System::of(router)?.registry.get();
         Ok(Outcome::job(Writing::Collecting(registry.collect(), registry.book())))
     }
 }
@@ -391,7 +391,7 @@ impl Execute<Router> for ShowSchema {
     type Reply = Schema;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Schema>, OpError> {
-        let book = System::of(router)?.registry.book();
+        let book = System::of(router)?.registry.get().book();
         let write = move || {
             let schema = book.schema();
             let text = format!("{schema:#}\n");

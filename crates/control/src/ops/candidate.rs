@@ -116,7 +116,7 @@ pub(super) struct Comparing {
 
 impl Comparing {
     pub(super) fn outcome(router: &Router, candidate: &Candidate) -> Result<Outcome<Router, Lines>, OpError> {
-        let collect = System::of(router)?.registry.collect().with_undo();
+        let collect = System::of(router)?.registry.get().collect().with_undo();
         Ok(Outcome::job(Self { collect, changes: candidate.changes() }))
     }
 }
@@ -208,7 +208,7 @@ impl Execute<Router> for Commit {
             closed.ok_or_else(none)?.hold.keep();
             return Ok(Outcome::Done(Committed { changes: 0, confirm_within: None }));
         };
-        let registry = Rc::clone(&system.registry);
+        let registry = system.registry.get();
         let making = Making {
             registry: Rc::clone(&registry),
             rest: candidate.changes().into_iter(),
@@ -417,7 +417,7 @@ impl Execute<Router> for Revert {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let Provisional { before, hold } = alone(router)?.close().ok_or_else(nothing_waits)?;
-        let restore = Restore::new(Rc::clone(&System::of(router)?.registry), before);
+        let restore = Restore::new(System::of(router)?.registry.get(), before);
         Ok(Outcome::job(Reverting { restore, hold: Some(hold) }))
     }
 }

@@ -91,7 +91,7 @@ impl Execute<Router> for ShowConfiguration {
     type Reply = Configuration<Router>;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Configuration<Router>>, OpError> {
-        Ok(System::of(router)?.registry.collect().outcome())
+        Ok(System::of(router)?.registry.get().collect().outcome())
     }
 }
 
@@ -188,7 +188,7 @@ impl Checkpoint {
     pub(super) fn begin(router: &Router, forget: bool) -> Result<Self, OpError> {
         let journal = journal(router)?;
         journal.check_holding()?;
-        let collect = System::of(router)?.registry.collect();
+        let collect = System::of(router)?.registry.get().collect();
         Ok(Self { collect: Some(collect), journal, forget, sequence: None })
     }
 
@@ -210,7 +210,7 @@ impl Execute<Router> for SaveConfiguration {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let place = Files::place(router, &self.file, Use::Write)?;
-        Ok(Outcome::job(Save::Collecting(System::of(router)?.registry.collect(), place)))
+        Ok(Outcome::job(Save::Collecting(System::of(router)?.registry.get().collect(), place)))
     }
 }
 

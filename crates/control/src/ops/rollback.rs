@@ -54,7 +54,7 @@ impl Execute<Router> for SetCheckpoint {
             return Checkpoints::of(router).delete(&self.name).map(Outcome::Done);
         }
         Checkpoints::of(router).check(&self.name)?;
-        let collect = System::of(router)?.registry.collect().with_undo();
+        let collect = System::of(router)?.registry.get().collect().with_undo();
         Ok(Outcome::job(Keeping::Collecting(collect, self.name, self.comment)))
     }
 }
@@ -191,7 +191,7 @@ impl Job<Router, Lines> for Compare {
             Self::Loading(load) => match load.step(router, budget) {
                 Step::Done(Ok(entries)) => match System::of(router) {
                     Ok(system) => {
-                        *self = Self::Collecting(entries, system.registry.collect().with_undo());
+                        *self = Self::Collecting(entries, system.registry.get().collect().with_undo());
                         Step::Again
                     }
                     Err(error) => Step::Done(Err(error)),
@@ -310,7 +310,7 @@ impl Rolling {
     fn next(&mut self, router: &mut Router, ended: Ended) -> Result<Option<Phase>, OpError> {
         Ok(Some(match ended {
             Ended::Loaded(target) => {
-                let registry = Rc::clone(&System::of(router)?.registry);
+                let registry = System::of(router)?.registry.get();
                 let restore = Box::new(Restore::new(Rc::clone(&registry), target));
                 Phase::Restoring(Atomic::new(registry, router, restore))
             }

@@ -228,7 +228,7 @@ async fn configuration(engine: &Engine<Router>) -> io::Result<Vec<u8>> {
     }
     let mut collect = {
         let router = engine.control().borrow();
-        System::of(&router).map_err(|error| io::Error::other(error.message))?.registry.collect()
+        System::of(&router).map_err(|error| io::Error::other(error.message))?.registry.get().collect()
     };
     let configuration = loop {
         let step = collect.step(&mut engine.control().borrow_mut(), SLICE);

@@ -168,6 +168,9 @@ pub struct Buffers {
     pub page_size: PageSize,
 }
 
+/// Where plugins in shared objects lie where nothing is said.
+pub const PLUGIN_DIR: &str = "/usr/lib/quiver/plugins";
+
 /// `plugins { … }`.
 #[derive(Debug, Clone, Default)]
 pub struct Plugins {
@@ -175,6 +178,10 @@ pub struct Plugins {
     pub default: Option<bool>,
     /// Names with what is said about them.
     pub named: Vec<(Value, bool)>,
+    /// Where plugins in shared objects lie.
+    pub folders: Vec<PathBuf>,
+    /// Options of plugins in shared objects: name, key, value.
+    pub options: Vec<(Value, String, String)>,
 }
 
 /// `api-trace { … }`.
@@ -401,8 +408,18 @@ fn page_size(value: &Value) -> Result<PageSize, ConfigError> {
 
 impl Plugins {
     fn read(block: &Block) -> Result<Self, ConfigError> {
-        let mut plugins = Self::default();
+        let mut plugins = Self { folders: vec![PathBuf::from(PLUGIN_DIR)], ..Self::default() };
+        let folders =
+            |value: &Value| value.text().split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect::<Vec<_>>();
+        if let Some(path) = block.get("path") {
+            plugins.folders = folders(path);
+        }
+        plugins.folders.extend(block.values("add-path").flat_map(folders));
         for (name, group) in block.named("plugin") {
+            for option in group.values("option") {
+                let (key, value) = option.text().split_once('=').ok_or_else(|| option.bad("KEY=VALUE"))?;
+                plugins.options.push((name.clone(), key.to_owned(), value.to_owned()));
+            }
             let said = group.keys().filter(|key| matches!(*key, "enable" | "disable")).last();
             let Some(on) = said.map(|key| key == "enable") else { continue };
             match name.text() {

@@ -4,7 +4,7 @@ use quiver_command::config::{Schema, Section};
 
 const NO_SHARED_API: &str = "the API has no shared memory here";
 const NO_HEAP: &str = "memory is taken as it is needed";
-const BUILT_IN: &str = "plugins are built in";
+const BUILT_IN: &str = "plugins are chosen by name";
 const NO_DPDK: &str = "this build drives no devices by DPDK";
 const OWN_TABLES: &str = "tables grow as they are filled";
 const NO_HOST_STACK: &str = "there is no host stack";
@@ -254,15 +254,18 @@ fn plugins() -> Section {
             .about("Switches a plugin on; all others by the name `default`")
             .flag("disable")
             .about("Switches a plugin off; all others by the name `default`")
+            .value("option", "KEY=VALUE")
+            .about("An option of a plugin in a shared object; may be repeated")
             .flag("skip-version-check")
-            .without_effect(BUILT_IN)
+            .without_effect("versions are always compared")
     };
     Section::new("plugins")
-        .about("Which plugins are on. All are built in; `show plugins` lists them")
+        .about("Which plugins are on, and where those in shared objects lie; `show plugins` lists them")
         .value("path", "folders")
-        .without_effect(BUILT_IN)
+        .about("Folders of plugins, with colons between; every shared object in them is loaded unless it is disabled")
+        .default_is(super::PLUGIN_DIR)
         .value("add-path", "folder")
-        .without_effect(BUILT_IN)
+        .about("Another folder of plugins; may be repeated")
         .value("name-filter", "text")
         .without_effect(BUILT_IN)
         .value("vat-path", "folders")

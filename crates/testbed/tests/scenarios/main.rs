@@ -42,6 +42,7 @@ mod neighbors;
 mod packaging;
 mod page;
 mod pages;
+mod plugins;
 mod privileges;
 mod restart;
 mod restart_memif;

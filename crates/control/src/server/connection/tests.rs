@@ -3,7 +3,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
-use quiver_command::operation::{Job, OpError, Operation, Outcome, Registry, Step};
+use quiver_command::operation::{Job, Live, OpError, Operation, Outcome, Registry, Step};
 use quiver_graph::clock::Clock;
 use quiver_graph::reactor::MainLoop;
 
@@ -51,7 +51,7 @@ fn a_client_is_seen_to_go_while_its_operation_waits_however_much_it_has_sent() {
         registry.operation::<Hang>();
         let mut main = MainLoop::new(Clock::new()).expect("main loop");
         let control = Rc::new(RefCell::new((false, false)));
-        let engine = Engine::new(Rc::clone(&control), Rc::new(registry), Rc::clone(main.reactor()));
+        let engine = Engine::new(Rc::clone(&control), Live::new(Rc::new(registry)), Rc::clone(main.reactor()));
         let (mut client, ours) = UnixStream::pair().expect("sockets");
         client.set_nonblocking(true).expect("mode");
         ours.set_nonblocking(true).expect("mode");

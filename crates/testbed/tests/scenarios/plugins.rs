@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use quiver_testbed::{Host, Router, RouterBuilder, Scenario, TwoHosts, TwoHostsOptions, is_short_pass};
+use quiver_testbed::{Host, Router, Scenario, TwoHosts, TwoHostsOptions, is_short_pass};
 
 use crate::common::{BOUND, assert_buffers_are_back, errors, eventually, iperf3};
 
@@ -59,11 +59,8 @@ impl Drop for Plugins {
 }
 
 fn start(host: &Host, plugins: &Plugins, more: &str) -> Router {
-    builder(host, plugins, more).start().unwrap()
-}
-
-fn builder<'a>(host: &'a Host, plugins: &Plugins, more: &str) -> RouterBuilder<'a> {
-    Router::builder(host, &format!("cpu {{ workers 1 }} plugins {{ path {} {more} }}", plugins.0.display()))
+    let conf = format!("cpu {{ workers 1 }} plugins {{ path {} {more} }}", plugins.0.display());
+    Router::builder(host, &conf).start().unwrap()
 }
 
 const INTERFACES: &str = "create host-interface name r0

@@ -44,7 +44,7 @@ impl Execute<Router> for SetLimit {
         let Some(state) = router.part::<State>() else { return Err(OpError::unspecified("the plugin is off")) };
         let least = if self.disable { 0 } else { self.least.unwrap_or(state.least) };
         state.limits[index.0 as usize].store(least, Relaxed);
-        router.graph.set_feature(ARC, NODE, index, least > 0).map_err(graph_error)?;
+        router.graph.set_feature(ARC, NODE, index, least > 0).map_err(|error| graph_error(&error))?;
         Ok(Outcome::Done(()))
     }
 }
@@ -89,7 +89,7 @@ impl Execute<Router> for ShowLimits {
 
 fn configuration(router: &Router, out: &mut Configuration<Router>) {
     for Limit { interface, least, .. } in limits(router).0 {
-        let request = |disable| SetLimit { interface: IfRef(interface.clone()), least: (!disable).then_some(least), disable };
+        let request = |disable: bool| SetLimit { interface: IfRef(interface.clone()), least: (!disable).then_some(least), disable };
         out.push(&request(false)).undo(&request(true)).replaced();
     }
 }

@@ -167,7 +167,11 @@ fn main() {
         println!("{name:<18} {:>7.2} ({:.2} to {:.2}) {:>9.2} ({:.2} to {:.2})", node.0, node.1, node.2, path.0, path.1, path.2);
         medians.push(path.0);
     }
-    println!("whole path, C to Rust with batches: {:.3}; to Rust one by one: {:.3}", medians[3] / medians[1], medians[3] / medians[2]);
+    println!(
+        "whole path, C to Rust with batches: {:.3}; to Rust one by one: {:.3}",
+        medians[3] / medians[1],
+        medians[3] / medians[2]
+    );
     let core = median(&mut core);
     println!("core: {:.2} ticks a multiplication ({:.2} to {:.2}), {rounds} rounds", core.0, core.1, core.2);
     let _ = std::fs::remove_dir_all(&folder);

@@ -1,14 +1,16 @@
-//! A plugin that drops IPv4 packets whose TTL is below a least one.
+//! A plugin that drops IPv4 packets whose TTL is below a least one, and brings a kind of interface.
 //!
 //! ```text
 //! startup.conf:  ttl-limit { least 2 }        what `set ttl-limit` takes where nothing is said
 //! commands:      set ttl-limit <if> [least <n>] [disable]        show ttl-limit
+//!                create reflector interface <name>                delete reflector interface <if>
 //! messages:      ttl_limit_set, ttl_limit_dump
 //! node:          ttl-limit, a feature of the arc ip4-unicast
 //! ```
 
 mod node;
 mod ops;
+mod reflector;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -33,9 +35,13 @@ pub const fn plugin() -> Plugin {
     Plugin {
         schema: |schema| {
             let section = Section::new("ttl-limit").about("Packets with a low TTL");
-            schema.section(section.value("least", "number").about("Least TTL where `set ttl-limit` does not say it").default_is("2"))
+            schema
+                .section(section.value("least", "number").about("Least TTL where `set ttl-limit` does not say it").default_is("2"))
         },
-        register: ops::register,
+        register: |registry| {
+            ops::register(registry);
+            reflector::register(registry);
+        },
         api: ops::api,
         start: |router, config| {
             let least = config.section("ttl-limit").get("least").map(|value| value.number_in(1..=255_u8)).transpose();

@@ -65,13 +65,42 @@ fn packets_below_the_limit_are_dropped_and_counted() {
 }
 
 #[test]
+fn a_reflector_is_an_interface_as_any_other() {
+    let (mut h, registry) = router();
+    assert_eq!(run(&registry, &mut h, "create reflector interface echo0"), "");
+    let echo = h.router.interfaces.find("echo0").unwrap();
+    h.router.set_interface_up(echo, true).unwrap();
+    h.router.add_address(echo, IpAddr::from([10, 9, 0, 1]), 24).unwrap();
+    h.router.neighbor_update(echo, IpAddr::from([10, 9, 0, 2]), Some(host_mac(9))).unwrap();
+    let packet = Packet::ethernet(host_mac(0), router_mac(0)).ipv4([10, 0, 0, 2], [10, 9, 0, 2]).ttl(64);
+    let x0 = h.router.interfaces.find("x0").unwrap();
+    let sent = h.exchange(x0, &packet.udp(1000, 7).payload(&[7; 20]).build());
+    let [(interface, frame)] = &sent[..] else { panic!("{} packets", sent.len()) };
+    assert_eq!((*interface, &frame[26..34]), (x0, &[10, 9, 0, 2, 10, 0, 0, 2][..]));
+    let configuration = registry.collect().all(&h.router);
+    assert_eq!(configuration.entries()[0].command, "create reflector interface echo0");
+    assert_eq!(
+        run(&registry, &mut h, "delete reflector interface x0"),
+        "delete reflector interface: x0 is not a reflector interface"
+    );
+    assert_eq!(run(&registry, &mut h, "delete reflector interface echo0"), "");
+    assert!(h.router.interfaces.find("echo0").is_err());
+    h.assert_buffers_held(0);
+}
+
+#[test]
 fn the_program_has_the_plugin_with_its_section_and_its_messages() {
     let folder = std::env::temp_dir().join(format!("ttl-limit-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let conf = folder.join("startup.conf");
     let runtime = folder.display();
-    std::fs::write(&conf, format!("unix {{ nodaemon interactive runtime-dir {runtime} }} buffers {{ buffers-per-numa 1024 }} ttl-limit {{ least 7 }}\n"))
-        .unwrap();
+    std::fs::write(
+        &conf,
+        format!(
+            "unix {{ nodaemon interactive runtime-dir {runtime} }} buffers {{ buffers-per-numa 1024 }} ttl-limit {{ least 7 }}\n"
+        ),
+    )
+    .unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_quiver-with-ttl-limit"))
         .arg("-c")
         .arg(&conf)
@@ -87,7 +116,14 @@ fn the_program_has_the_plugin_with_its_section_and_its_messages() {
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("loop0: 7"), "{text}");
     assert!(text.contains("ttl_limit_plugin.so"), "{text}");
-    assert!(Command::new(env!("CARGO_BIN_EXE_quiver-with-ttl-limit")).arg("--api-json").arg(folder.join("api")).status().unwrap().success());
+    assert!(
+        Command::new(env!("CARGO_BIN_EXE_quiver-with-ttl-limit"))
+            .arg("--api-json")
+            .arg(folder.join("api"))
+            .status()
+            .unwrap()
+            .success()
+    );
     let definitions = std::fs::read_dir(folder.join("api")).unwrap().filter_map(Result::ok);
     assert!(definitions.into_iter().any(|file| file.file_name().to_string_lossy().contains("ttl_limit")));
     std::fs::remove_dir_all(&folder).unwrap();

@@ -39,7 +39,8 @@ impl Plugin for Count {
             refuse: Option<String>,
         }
         let options: Options = serde_json::from_str(options).map_err(|error| format!("option: {error}"))?;
-        let always = options.refuse.map(|text| text.parse().map_err(|_| format!("option refuse={text}: no protocol"))).transpose()?;
+        let always =
+            options.refuse.map(|text| text.parse().map_err(|_| format!("option refuse={text}: no protocol"))).transpose()?;
         host.log(Level::Debug, "counting");
         let refused = (0..INTERFACES).map(|_| AtomicU16::new(NONE)).collect();
         Ok(Self { host, on: RefCell::default(), refused, always })
@@ -85,8 +86,10 @@ impl Count {
     }
 
     fn set(&self, request: &str) -> Result<String, Error> {
-        let Set { interface, refuse, disable } = serde_json::from_str(request).map_err(|error| Error::invalid(error.to_string()))?;
-        let index = self.host.interface(&interface).ok_or_else(|| Error { code: -2, text: format!("unknown interface `{interface}'") })?;
+        let Set { interface, refuse, disable } =
+            serde_json::from_str(request).map_err(|error| Error::invalid(error.to_string()))?;
+        let index =
+            self.host.interface(&interface).ok_or_else(|| Error { code: -2, text: format!("unknown interface `{interface}'") })?;
         if !self.host.feature("ip4-unicast", "proto-count", index, !disable) {
             return Err("the feature cannot be switched".into());
         }

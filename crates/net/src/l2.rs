@@ -34,6 +34,7 @@ mod control;
 mod domain;
 mod events;
 mod flood;
+mod hosts;
 mod input;
 mod learn;
 mod loops;
@@ -103,12 +104,14 @@ pub(crate) struct L2 {
     stamp: Arc<AtomicU32>,
     ageing: process::Ageing,
     events: events::MacEvents,
+    hosts: hosts::Hosts,
     /// Learned addresses of all domains.
     learned: u32,
 }
 
 impl L2 {
     pub(crate) fn new(signal: ProcessSignal, seed: u64) -> Result<Self, NetError> {
+        let hosts = hosts::Hosts::new(signal.clone());
         let (teller, heard) = learn::channel(signal);
         Ok(Self {
             ports: Ports::new().map_err(|_| NetError::Memory("bridge ports"))?,
@@ -126,6 +129,7 @@ impl L2 {
             stamp: Arc::default(),
             ageing: process::Ageing::default(),
             events: events::MacEvents::default(),
+            hosts,
             learned: 0,
         })
     }
@@ -162,7 +166,8 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let bridge = Bridge::new(l2.ports.reader(), l2.macs.snapshot(), l2.stamp.clone(), l2.teller.clone());
     let bridge = NodeSpec::fast("l2-bridge", bridge);
     let flood = NodeSpec::node("l2-flood", flood::Flood::new(l2.ports.reader(), l2.views.snapshot()));
-    let suppress = suppress::Suppress { ports: l2.ports.reader(), domains: l2.views.snapshot() };
+    let suppress =
+        suppress::Suppress { ports: l2.ports.reader(), domains: l2.views.snapshot(), listener: l2.hosts.listener.clone() };
     let suppress = NodeSpec::node("l2-arp-term", suppress);
     let bvi = NodeSpec::node("l2-bvi", bvi::ToBvi { interfaces, counters });
     let rewrite =

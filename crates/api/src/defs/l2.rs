@@ -63,6 +63,9 @@ module! {
         context WantL2MacsEvents2Reply "want_l2_macs_events2_reply" { retval: i32 }
         client L2fibSetScanDelay "l2fib_set_scan_delay" -> l2fib_set_scan_delay_reply { scan_delay: u16 => "10" }
         context L2fibSetScanDelayReply "l2fib_set_scan_delay_reply" { retval: i32 }
+        client WantL2ArpTermEvents "want_l2_arp_term_events" -> want_l2_arp_term_events_reply ! l2_arp_term_event { enable: bool, pid: u32 }
+        context WantL2ArpTermEventsReply "want_l2_arp_term_events_reply" { retval: i32 }
+        plain L2ArpTermEvent "l2_arp_term_event" { client_index: u32, pid: u32, ip: Address, sw_if_index: InterfaceIndex, mac: MacAddress }
         plain L2MacsEvent "l2_macs_event" { client_index: u32, pid: u32, n_macs: u32, mac: Vec<MacEntry> = n_macs }
         client L2InterfaceVlanTagRewrite "l2_interface_vlan_tag_rewrite" -> l2_interface_vlan_tag_rewrite_reply { sw_if_index: InterfaceIndex, vtr_op: u32, push_dot1q: u32, tag1: u32, tag2: u32 }
         context L2InterfaceVlanTagRewriteReply "l2_interface_vlan_tag_rewrite_reply" { retval: i32 }

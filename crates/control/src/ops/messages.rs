@@ -155,6 +155,7 @@ pub const WITHOUT_COMMAND: &[&str] = &[
     "want_interface_events",
     "want_ip_neighbor_events",
     "want_ip_neighbor_events_v2",
+    "want_l2_arp_term_events",
     "want_l2_macs_events",
     "want_l2_macs_events2",
 ];

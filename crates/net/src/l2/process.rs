@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::events;
+use super::hosts;
 use super::mac::{MacValue, key_parts};
 use crate::Router;
 
@@ -33,8 +34,9 @@ pub(super) fn run(router: &mut Router, now: u64) -> u64 {
     }
     let grows = router.l2.macs.step();
     let ages = age(router, now);
+    let more = hosts::send(router);
     let due = events::send(router, now);
-    if reports == REPORTS || grows || ages {
+    if reports == REPORTS || grows || ages || more {
         return now;
     }
     // The stamp of seconds must go on while there is anybody to grow old.

@@ -16,6 +16,7 @@ use zerocopy::IntoBytes;
 
 use super::bridge::flood_kind;
 use super::domain::{DomainView, Domains};
+use super::hosts::{Host, Listener};
 use super::port::{PortTable, PortWord, port_flags};
 
 next_nodes! {
@@ -42,6 +43,7 @@ drop_reasons! {
 pub(super) struct Suppress {
     pub ports: PortTable,
     pub domains: Snapshot<Domains>,
+    pub listener: Listener,
 }
 
 /// What becomes of a question.
@@ -104,6 +106,29 @@ fn solicitation(domain: &DomainView, packet: &[u8]) -> Answer {
     Answer::Reply(advertisement(asked.target.get(), mac, ip.src.get(), sender), Drop::Nd)
 }
 
+/// The host that sends a message of ARP or a neighbour solicitation or advertisement, where it says who it is. What comes from elsewhere than the
+/// link itself says nothing (RFC 4861, 7.1), nor does a link-local address, which is the same in many networks.
+fn sender(frame: &[u8]) -> Option<(IpAddr, MacAddr)> {
+    let header = EthernetHeader::read(frame)?;
+    let rest = &frame[ETHERNET..];
+    let ip: IpAddr = match header.ether_type() {
+        EtherType::ARP => {
+            let message = ArpHeader::parse(rest).ok().filter(|message| message.sender_mac == header.src)?;
+            message.sender_ip().into()
+        }
+        EtherType::IPV6 => {
+            let ip = Ipv6Header::read(rest).filter(|ip| ip.next_header == IpProtocol::ICMPV6)?;
+            let message = rest[size_of::<Ipv6Header>()..].get(..usize::from(ip.payload_len.get()))?;
+            let kinds = [Icmp6Type::NEIGHBOR_SOLICITATION, Icmp6Type::NEIGHBOR_ADVERTISEMENT];
+            let says = NeighborMessage::read(message).is_some_and(|m| kinds.contains(&m.icmp.icmp_type));
+            let source = Ipv6Addr::from_bits(ip.src.get());
+            (says && ndp::validate(&ip, message).is_ok() && !source.is_unicast_link_local()).then_some(source.into())?
+        }
+        _ => return None,
+    };
+    (!ip.is_unspecified() && !ip.is_multicast() && header.src.is_unicast()).then_some((ip, header.src))
+}
+
 /// An advertisement of `target`, as its owner would send it when asked (RFC 4861, 7.2.4).
 fn advertisement(target: u128, mac: MacAddr, dst: u128, dst_mac: MacAddr) -> Vec<u8> {
     let flags = neighbor_flags::SOLICITED | neighbor_flags::OVERRIDE;
@@ -142,6 +167,11 @@ impl Node for Suppress {
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         packet.set_aux(flood_kind::ALL);
         let port = self.ports.get(packet.rx_if());
+        if self.listener.is_wanted()
+            && let Some((ip, mac)) = sender(packet.bytes())
+        {
+            self.listener.note(Host { ip, mac, interface: packet.rx_if() }, cx.now());
+        }
         let Some(domain) = self.domains.get().get(port.domain()) else { return Self::flood(packet, port) };
         match answer(domain, packet.bytes()) {
             Answer::Flood => Self::flood(packet, port),

@@ -1,4 +1,5 @@
-//! `want_l2_macs_events`: one client gets an event for each MAC address that is learned, moves or is forgotten.
+//! `want_l2_macs_events`: one client gets an event for each MAC address that is learned, moves or is forgotten. `want_l2_arp_term_events`: clients
+//! get an event for each host that ARP termination hears.
 
 use quiver_api::defs::*;
 use quiver_command::operation::{OpError, retval};
@@ -21,9 +22,31 @@ pub(super) fn add(handlers: &mut Handlers) {
         call.answer(result.map(|()| WantL2MacsEvents2Reply::default()));
         Flow::Done
     });
+    handlers.call::<WantL2ArpTermEvents>(|call, m| {
+        let result = want_hosts(call.router, call.client, m.enable, m.pid);
+        call.answer(result.map(|()| WantL2ArpTermEventsReply::default()));
+        Flow::Done
+    });
+    handlers.reads::<WantL2ArpTermEvents>();
     handlers.reads::<WantL2MacsEvents>();
     handlers.reads::<WantL2MacsEvents2>();
     handlers.act::<L2fibSetScanDelay, L2fibSetScanDelayReply>(|router, m| set_delay(router, m.scan_delay));
+}
+
+/// Begins or ends to tell a client of the hosts that ARP termination hears.
+fn want_hosts(router: &mut Router, client: u32, on: bool, pid: u32) -> Result<(), OpError> {
+    let refused = || OpError::new(retval::INVALID_REGISTRATION, "it is so already, or there is no such client");
+    let clients = router.part_mut::<Clients>().ok_or_else(refused)?;
+    if clients.want::<L2ArpTermEvent>(client, on, pid) != 0 {
+        return Err(refused());
+    }
+    // The process notices when the last one has gone.
+    if on {
+        router.l2.hosts.begin();
+    } else {
+        router.wake_process(crate::l2::PROCESS, 0);
+    }
+    Ok(())
 }
 
 /// What a client asks for.

@@ -6,6 +6,8 @@ use std::task::Waker;
 use quiver_api::Catalog;
 use quiver_api::defs::*;
 
+use zerocopy::IntoBytes;
+
 use super::*;
 use crate::api::testing::{ask, assert_names, read, split};
 use crate::api::{Clients, Handlers, Table, Trace, install};
@@ -122,4 +124,62 @@ fn flags_of_a_port_are_set_by_message() {
     assert_eq!(send(&mut h, x[1], &frame(mac(1), mac(2))), [x[0], x[2]], "other ports flood");
     set(&mut h, x[0], true, 1 | 8);
     assert_eq!(send(&mut h, x[0], &frame(mac(1), mac(2))), [x[1], x[2]]);
+}
+
+#[test]
+fn clients_are_told_which_hosts_arp_termination_hears() {
+    let (mut h, x) = bed(0, 2);
+    let (table, [one, two]) = api(&mut h);
+    for port in &x {
+        h.router.set_port_switch(*port, PortSwitch::ArpTerm, true).unwrap();
+    }
+    h.router.set_bridge_switch(10, BdSwitch::ArpTerm, true).unwrap();
+    let want = |h: &mut Harness, client, enable| {
+        read::<WantL2ArpTermEventsReply>(&ask(h, &table, client, &WantL2ArpTermEvents { enable, pid: 9 })[0]).retval
+    };
+    let hosts = |h: &mut Harness, client| -> Vec<(String, u8, u32)> {
+        let now = h.router.graph.clock().timer_now();
+        settle_at(h, now);
+        let bytes = h.router.part_mut::<Clients>().unwrap().take_events(client, Waker::noop());
+        let event = |event: &Vec<u8>| {
+            let mut bytes = vec![0; 4];
+            bytes.extend(event);
+            read::<L2ArpTermEvent>(&bytes)
+        };
+        let events: Vec<L2ArpTermEvent> = split(&bytes).iter().map(event).collect();
+        events.iter().map(|e| (crate::api::from_address(&e.ip).to_string(), e.mac.0[5], e.sw_if_index.0)).collect()
+    };
+    let asks = |n: u32, ip: [u8; 4]| {
+        let request = quiver_wire::arp::ArpHeader::new(
+            quiver_wire::arp::ArpOperation::REQUEST,
+            (mac(n), ip.into()),
+            (MacAddr([0; 6]), [10, 0, 0, 99].into()),
+        );
+        let mut bytes =
+            quiver_wire::ethernet::EthernetHeader::new(MacAddr::BROADCAST, mac(n), quiver_wire::ethernet::EtherType::ARP)
+                .as_bytes()
+                .to_vec();
+        bytes.extend(request.as_bytes());
+        bytes.resize(60, 0);
+        bytes
+    };
+    send(&mut h, x[0], &asks(1, [10, 0, 0, 1]));
+    assert_eq!(hosts(&mut h, one), [], "nobody has asked");
+    assert_eq!([want(&mut h, one, false), want(&mut h, one, true), want(&mut h, one, true)], [-31, 0, -31]);
+    for _ in 0..3 {
+        send(&mut h, x[0], &asks(1, [10, 0, 0, 1]));
+    }
+    send(&mut h, x[1], &asks(1, [10, 0, 0, 1]));
+    // A probe says nothing.
+    send(&mut h, x[1], &asks(2, [0; 4]));
+    let moved = [("10.0.0.1".to_owned(), 1, x[0].0), ("10.0.0.1".to_owned(), 1, x[1].0)];
+    assert_eq!(hosts(&mut h, one), moved);
+    // Another client is told of all hosts anew, and the first one with it.
+    assert_eq!(want(&mut h, two, true), 0);
+    send(&mut h, x[1], &asks(1, [10, 0, 0, 1]));
+    assert_eq!([hosts(&mut h, one).len(), hosts(&mut h, two).len()], [1, 1]);
+    assert_eq!([want(&mut h, one, false), want(&mut h, two, false)], [0, 0]);
+    send(&mut h, x[0], &asks(3, [10, 0, 0, 3]));
+    assert_eq!([hosts(&mut h, one).len(), hosts(&mut h, two).len()], [0, 0]);
+    assert_names(&Catalog::default(), &["want_l2_arp_term_events_3ec6d6c2", "l2_arp_term_event_6963e07a"]);
 }

@@ -1,6 +1,5 @@
 //! Router advertisements: what they say, and when they are sent (RFC 4861, section 6.2).
 
-use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use quiver_graph::IfIndex;
@@ -77,7 +76,42 @@ pub struct RaConfig {
     /// How fast, seconds.
     pub initial_interval: u8,
     /// Prefixes that are not, or not only, those of the interface's addresses.
-    pub prefixes: BTreeMap<Ipv6Prefix, PrefixConfig>,
+    pub prefixes: Prefixes,
+}
+
+/// Prefixes and what is said of each, in the order in which they were added: they are listed and sent so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prefixes(Vec<(Ipv6Prefix, PrefixConfig)>);
+
+impl Prefixes {
+    /// Adds one behind the others, or changes what is said of it.
+    pub fn insert(&mut self, prefix: Ipv6Prefix, config: PrefixConfig) {
+        match self.0.iter_mut().find(|(known, _)| *known == prefix) {
+            Some((_, known)) => *known = config,
+            None => self.0.push((prefix, config)),
+        }
+    }
+
+    /// Removes one; gives what was said of it.
+    pub fn remove(&mut self, prefix: &Ipv6Prefix) -> Option<PrefixConfig> {
+        let at = self.0.iter().position(|(known, _)| known == prefix)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, (Ipv6Prefix, PrefixConfig)> {
+        self.0.iter()
+    }
 }
 
 impl Default for RaConfig {
@@ -93,7 +127,7 @@ impl Default for RaConfig {
             interval_min: None,
             initial: 3,
             initial_interval: 16,
-            prefixes: BTreeMap::new(),
+            prefixes: Prefixes::default(),
         }
     }
 }
@@ -209,8 +243,8 @@ fn message(config: &RaConfig, view: &View, mtu: u32, src: u128, dst: u128, lifet
         push_option(&mut bytes, &NdpOption::SourceLinkAddress(view.mac));
     }
     push_option(&mut bytes, &NdpOption::Mtu(mtu));
-    for (prefix, p) in prefixes(config, view).into_iter().filter(|(_, p)| p.advertised) {
-        let mut info = PrefixInfo::new(prefix, p.valid, p.preferred);
+    for (prefix, p) in prefixes(config, view).iter().filter(|(_, p)| p.advertised) {
+        let mut info = PrefixInfo::new(*prefix, p.valid, p.preferred);
         info.flags = if p.on_link { PrefixInfo::ON_LINK } else { 0 } | if p.autonomous { PrefixInfo::AUTONOMOUS } else { 0 };
         push_option(&mut bytes, &NdpOption::Prefix(info));
     }
@@ -218,14 +252,16 @@ fn message(config: &RaConfig, view: &View, mtu: u32, src: u128, dst: u128, lifet
 }
 
 /// What is said of prefixes: those of the interface's addresses, and those configured, which have the last word.
-fn prefixes(config: &RaConfig, view: &View) -> BTreeMap<Ipv6Prefix, PrefixConfig> {
-    let mut all = BTreeMap::new();
+fn prefixes(config: &RaConfig, view: &View) -> Prefixes {
+    let mut all = Prefixes::default();
     for own in view.v6.iter().filter(|own| !is_link_local(own.address) && own.state != AddressState::Duplicate && own.len < 128) {
         if let Ok(prefix) = Ipv6Prefix::new(Ipv6Addr::from_bits(own.address), own.len) {
             all.insert(prefix.masked(), PrefixConfig::default());
         }
     }
-    all.extend(config.prefixes.iter().map(|(prefix, p)| (prefix.masked(), *p)));
+    for (prefix, p) in config.prefixes.iter() {
+        all.insert(prefix.masked(), *p);
+    }
     all
 }
 
@@ -243,7 +279,7 @@ impl Router {
     /// Prefixes in its advertisements, as they are sent now.
     pub fn ra_prefixes(&self, interface: IfIndex) -> Vec<(Ipv6Prefix, PrefixConfig)> {
         let Some(view) = self.neighbor_view(interface) else { return Vec::new() };
-        prefixes(&self.ra_config(interface), &view).into_iter().filter(|(_, p)| p.advertised).collect()
+        prefixes(&self.ra_config(interface), &view).iter().filter(|(_, p)| p.advertised).copied().collect()
     }
 
     /// Whether it sends advertisements, if its link allows.

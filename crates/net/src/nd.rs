@@ -26,6 +26,7 @@ mod host;
 mod message;
 mod neighbor;
 pub mod ops;
+mod prefixes;
 mod proxy;
 mod router;
 
@@ -38,11 +39,12 @@ use quiver_wire::describe::Ip6;
 use quiver_wire::icmp6::Icmp6Type;
 use quiver_wire::ipv6::address::is_link_local;
 
-pub use advertise::{INFINITE, PrefixConfig, Prefixes, RaConfig, RaError, RaFigures};
+pub use advertise::{INFINITE, PrefixConfig, RaConfig, RaError, RaFigures};
 pub use dad::{AddressState, DadConfig};
 pub use host::{AutoconfigConfig, HostError, Learned, LearnedRouter, SolicitConfig};
 pub(crate) use message::{announcement, solicitation};
 pub(crate) use neighbor::answer_for;
+pub use prefixes::Prefixes;
 pub(crate) use proxy::Proxied;
 pub use proxy::ProxyError;
 

@@ -60,7 +60,7 @@ fn the_other_end_of_a_link_of_two_is_asked_for_at_once_and_when_the_link_is_back
     let (mut h, x) = bed(0, 2);
     let time = Time::new(&h);
     time.settle(&mut h);
-    let other = std::net::Ipv4Addr::new(10, 200, 0, 6);
+    let other = Ipv4Addr::new(10, 200, 0, 6);
     h.router.add_address(x[1], "10.200.0.7".parse().unwrap(), 31).unwrap();
     let asked = |frames: Vec<(IfIndex, Vec<u8>)>| requests(&frames).into_iter().any(|r| r.2.target_ip() == other);
     assert!(asked(time.settle(&mut h)));

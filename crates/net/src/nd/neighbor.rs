@@ -263,9 +263,10 @@ pub(crate) fn answer_for(view: &View, packet: &mut Pkt<'_>, offset: usize) -> bo
 fn turn(packet: &mut Pkt<'_>, view: &View, answer: Answer) -> bool {
     let Answer { address, to, solicited, proxied } = answer;
     let link = if solicited {
-        // The option tells, else the frame does.
+        // Whoever sent the frame gets the answer, as in VPP, whatever the option says; where there is no frame, the option tells.
+        let asked = view.link_source(packet).filter(|m| m.is_unicast());
         let option = checked(packet).ok().and_then(|(_, message)| NdpOptions::of_message(message)?.source_link_address());
-        option.filter(|m| m.is_unicast()).or_else(|| view.link_source(packet))
+        asked.or(option.filter(|m| m.is_unicast()))
     } else {
         Some(quiver_wire::MacAddr::from_ipv6_multicast(ALL_NODES))
     };

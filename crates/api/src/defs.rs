@@ -13,6 +13,7 @@ mod af_xdp;
 mod arp;
 mod bfd;
 mod ethernet_types;
+mod fib;
 mod fib_types;
 mod interface;
 mod interface_types;
@@ -31,6 +32,7 @@ mod nat_types;
 mod pg;
 mod ping;
 mod punt;
+mod rd_cp;
 mod syslog;
 mod tapv2;
 mod tracedump;
@@ -44,6 +46,7 @@ pub use af_xdp::*;
 pub use arp::*;
 pub use bfd::*;
 pub use ethernet_types::*;
+pub use fib::*;
 pub use fib_types::*;
 pub use interface::*;
 pub use interface_types::*;
@@ -62,6 +65,7 @@ pub use nat44_ed::*;
 pub use pg::*;
 pub use ping::*;
 pub use punt::*;
+pub use rd_cp::*;
 pub use syslog::*;
 pub use tapv2::*;
 pub use tracedump::*;
@@ -82,10 +86,12 @@ pub(crate) static MODULES: &[&Module] = &[
     vpe(),
     vlib(),
     interface(),
+    fib(),
     ip(),
     ip_neighbor(),
     ip6_nd(),
     ip6_dad(),
+    rd_cp(),
     arp(),
     l2(),
     memif(),

@@ -44,6 +44,7 @@ pub mod records;
 mod resolve;
 mod route;
 mod show;
+mod source;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -53,18 +54,19 @@ pub use adjacency::{AdjKind, AdjacencyInfo};
 pub use control::FoundRoute;
 pub(crate) use control::init;
 pub(crate) use link_local::LinkLocalTable;
-pub use path::{Hop, Path, ResolveVia, Source};
+pub use path::{Hop, Path, ResolveVia};
 pub use path_mtu::PathMtu;
 pub use records::{AdjRecord, AdjTable, Bucket, Class, LbTable, Null};
 pub use route::Bulk;
 pub use show::{RouteInfo, SourceInfo, TableInfo};
+pub use source::{Source, SourceError};
 pub(crate) use table::{Select, default_name};
 
 use adjacency::{Adjacencies, Env};
 use link_local::LinkLocals;
 use list::Lists;
 use records::Records;
-use table::{Tables, by_family};
+use table::Tables;
 
 /// Why the FIB refused a change. It is then as it was before.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -157,6 +159,8 @@ pub struct Fib {
     withheld: BTreeMap<(IfIndex, IpAddr), BTreeSet<u32>>,
     /// The same of next hops that a table (user's number) leads to: recursive paths by them are down.
     withheld_remote: BTreeSet<(u32, IpAddr)>,
+    /// Sources that clients have added.
+    added_sources: Vec<Source>,
     domain: Domain,
     budget: Budget,
 }
@@ -174,6 +178,7 @@ impl Fib {
             link_locals: LinkLocals::new(domain).map_err(memory)?,
             withheld: BTreeMap::new(),
             withheld_remote: BTreeSet::new(),
+            added_sources: Vec::new(),
             domain: domain.clone(),
             budget: Budget::unlimited(),
         })
@@ -202,10 +207,9 @@ impl Fib {
         let mut count = 0;
         while let Some(lb) = queue.pop() {
             count += 1;
-            let Some(family) = self.lists.get(lb).map(|l| l.key.family) else { continue };
             // Where memory ends, packets take one of the paths; see `Fib::resolve`.
             if self.resolve(env, lb).unwrap_or(true) {
-                queue.extend(by_family!(family, F => <F as Select>::tables(self).dependants(lb)));
+                queue.extend(self.dependants(lb));
             }
         }
         count

@@ -159,6 +159,8 @@ pub struct Interface {
     pub promiscuous: bool,
     /// Packets to the broadcast addresses of its IPv4 prefixes are broadcast there instead of dropped.
     pub directed_broadcast: bool,
+    /// IPv6 came with an address, and goes with the last one.
+    pub ip6_by_address: bool,
     /// `<name>-output`.
     pub output: NodeId,
     /// `<name>-tx` (the parent's for a sub-interface).

@@ -10,19 +10,24 @@
 //! Every message must have hop limit 255, so nothing from off the link is heard; options are walked within the message's
 //! length. *Own addresses* are tentative until nobody has objected for a second ([`dad`]); a tentative address is neither
 //! answered for nor a source of requests, and a duplicate is given up. *Advertisements* are sent only where the user has
-//! configured them (RFC 4861, 6.2.1), at random times and to those who ask ([`advertise`]). Those of other routers are
-//! counted and otherwise ignored: this is a router.
+//! configured them (RFC 4861, 6.2.1), at random times and to those who ask ([`advertise`]).
 //!
 //! Groups that addresses need are told of by [`group`](crate::group), before the first question of duplicate detection.
 //!
-//! Not done here: redirects (this router neither sends nor obeys them), proxy ND.
+//! *Other routers'* advertisements configure an interface where that is asked for ([`host`]). Hosts behind another interface are answered
+//! for by [`proxy`].
+//!
+//! Not done here: redirects (this router neither sends nor obeys them).
 
 mod advertise;
 pub(crate) mod api;
 mod dad;
+mod host;
 mod message;
 mod neighbor;
 pub mod ops;
+mod prefixes;
+mod proxy;
 mod router;
 
 use std::collections::BTreeMap;
@@ -36,15 +41,19 @@ use quiver_wire::ipv6::address::is_link_local;
 
 pub use advertise::{INFINITE, PrefixConfig, RaConfig, RaError, RaFigures};
 pub use dad::{AddressState, DadConfig};
+pub use host::{AutoconfigConfig, HostError, Learned, LearnedRouter, SolicitConfig};
 pub(crate) use message::{announcement, solicitation};
 pub(crate) use neighbor::answer_for;
+pub use prefixes::Prefixes;
+pub(crate) use proxy::Proxied;
+pub use proxy::ProxyError;
 
 use crate::ip::FamilyId;
 use crate::local::RegisterError;
 use crate::neighbor::{Teller, is_running, message_counter};
 use crate::random::Random;
 use crate::restart::Subject;
-use crate::{NetError, Router};
+use crate::{NetError, ProcessSignal, Router};
 
 /// Name of the process that runs duplicate detection and advertisements.
 pub(crate) const PROCESS: &str = "ip6-nd-process";
@@ -55,15 +64,17 @@ pub(crate) struct Nd {
     addresses: dad::Addresses,
     advertisers: BTreeMap<IfIndex, advertise::Advertiser>,
     random: Random,
+    host: host::Host,
 }
 
 impl Nd {
-    pub fn new(seed: u64) -> Self {
+    pub fn new(signal: ProcessSignal, seed: u64) -> Self {
         Self {
             dad: DadConfig::default(),
             addresses: dad::Addresses::default(),
             advertisers: BTreeMap::new(),
             random: Random::new(seed),
+            host: host::Host::new(signal),
         }
     }
 }
@@ -97,7 +108,7 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
         NodeSpec::node(ns, solicitation),
         NodeSpec::node(na, advertisement),
         NodeSpec::node(rs, router_solicitation),
-        NodeSpec::node(ra, router::RouterAdvertisementIn { views, teller }),
+        NodeSpec::node(ra, router::RouterAdvertisementIn { views, teller, adverts: router.nd.host.adverts.clone() }),
     ];
     nodes.map(|node| node.traced(trace)).into()
 }
@@ -111,6 +122,7 @@ pub(crate) fn init(router: &mut Router) -> Result<(), NetError> {
         })?;
     }
     router.add_process(PROCESS, process);
+    host::init(router);
     // Own addresses are checked again, which takes a second; until then they are not used.
     router.add_restart_subject(Subject {
         ready: |router| !router.nd.addresses.are_checked(),
@@ -128,7 +140,7 @@ fn trace(entry: &TraceEntry, out: &mut String) {
 }
 
 fn process(router: &mut Router, now: u64) -> u64 {
-    dad::run(router, now).min(advertise::run(router, now)).max(now + 1)
+    dad::run(router, now).min(advertise::run(router, now)).min(host::run(router, now)).max(now + 1)
 }
 
 impl Router {
@@ -144,8 +156,11 @@ impl Router {
             dad::begin(self, interface, address);
         } else {
             self.nd.addresses.remove(&(interface, address));
+            host::forget_address(self, interface, address);
         }
+        proxy::address_changed(self, interface);
         advertise::reconsider(self, interface);
+        host::reconsider(self, interface);
     }
 
     /// An interface came up, went down, or has another MAC address.
@@ -156,6 +171,8 @@ impl Router {
         }
         self.publish_view(interface, false);
         advertise::reconsider(self, interface);
+        host::link_changed(self, interface);
+        host::reconsider(self, interface);
     }
 
     fn own_ip6(&self, interface: IfIndex) -> Vec<Ipv6Addr> {
@@ -180,6 +197,8 @@ impl Router {
     pub(crate) fn forget_nd(&mut self, interface: IfIndex) {
         self.nd.addresses.forget(interface);
         self.nd.advertisers.remove(&interface);
+        host::forget(self, interface);
+        proxy::forget(self, interface);
     }
 
     /// Somebody else has one of our addresses; `true` where that decides a duplicate detection.

@@ -193,7 +193,7 @@ impl Router {
             fib,
             mfib,
             neighbors: Neighbors::new(ProcessSignal::new(&alarm, neighbor::PROCESS), seed)?,
-            nd: Nd::new(seed.rotate_left(7)),
+            nd: Nd::new(ProcessSignal::new(&alarm, nd::PROCESS), seed.rotate_left(7)),
             groups: Groups::new(ProcessSignal::new(&alarm, group::PROCESS), seed.rotate_left(41)),
             l2: L2::new(ProcessSignal::new(&alarm, l2::PROCESS), seed.rotate_left(23))?,
             vlans: Published::new(VlanTable::default()),

@@ -78,6 +78,19 @@ struct Inner {
     form: Form,
 }
 
+impl Inner {
+    fn knows(&self, name: &str) -> bool {
+        let below = format!("{name}/");
+        let known = |class: &str| self.classes.get(class).is_some_and(|class| class.known);
+        known(name) || self.classes.range(below.clone()..).take_while(|(class, _)| class.starts_with(&below)).any(|(_, c)| c.known)
+    }
+
+    /// The level that was set for `ip`, where the class is `ip/…`.
+    fn level_of_parent(&self, class: &str) -> Option<Level> {
+        class.split_once('/').and_then(|(parent, _)| self.classes.get(parent)?.level)
+    }
+}
+
 /// How lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -188,9 +201,10 @@ impl Log {
             inner.classes.insert(class.to_owned(), Class::default());
         }
         let settings = inner.settings;
+        let of_all = inner.level_of_parent(class).unwrap_or(settings.level);
         let Some(state) = inner.classes.get_mut(class) else { return };
         state.known = true;
-        if !state.level.unwrap_or(settings.level).passes(level) {
+        if !state.level.unwrap_or(of_all).passes(level) {
             return;
         }
         match state.throttle(time, &settings) {
@@ -238,14 +252,15 @@ impl Log {
         classes.iter().for_each(|class| inner.classes.entry((*class).to_owned()).or_default().known = true);
     }
 
-    /// Whether there is such a class: it is declared, or has said something.
+    /// Whether there is such a class: it is declared, or has said something, or stands for all `class/…`.
     pub fn knows(&self, class: &str) -> bool {
-        self.inner().classes.get(class).is_some_and(|class| class.known)
+        self.inner().knows(class)
     }
 
     /// Classes for which something was set and which are not known.
     pub fn unknown(&self) -> Vec<String> {
-        self.inner().classes.iter().filter(|(_, class)| !class.known).map(|(name, _)| name.clone()).collect()
+        let inner = self.inner();
+        inner.classes.keys().filter(|name| !inner.knows(name)).cloned().collect()
     }
 
     /// Sets what holds for a class; what is `None` stays.
@@ -356,6 +371,21 @@ mod tests {
         assert_eq!(texts(), ["4"]);
         log.clear();
         assert!(texts().is_empty());
+    }
+
+    #[test]
+    fn a_class_stands_for_those_below_it_that_have_no_level_of_their_own() {
+        let log = Log::default();
+        log.declare(&["ip/neighbor", "ip/punt", "ipsec"]);
+        assert!(log.knows("ip") && !log.knows("i") && !log.knows("l2"));
+        log.set_class("ip", Some(Level::Debug), None);
+        log.set_class("ip/punt", Some(Level::Error), None);
+        for class in ["ip/neighbor", "ip/punt", "ipsec"] {
+            log.push(at(0), Level::Debug, class, class);
+        }
+        let texts: Vec<_> = log.lines().into_iter().map(|line| line.text).collect();
+        assert_eq!(texts, ["ip/neighbor"]);
+        assert!(log.unknown().is_empty());
     }
 
     #[test]

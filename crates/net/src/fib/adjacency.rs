@@ -53,9 +53,18 @@ pub(crate) struct AdjKey {
 }
 
 impl AdjKey {
-    /// Packets of one family go to a neighbour of the other (RFC 8950): the neighbour's MAC address is found by its own family's means.
+    /// Packets of one family go to a neighbour of the other (RFC 8950 for IPv4): the neighbour's MAC address is found by its own family's means.
     pub fn is_cross(&self) -> bool {
         self.of_neighbor() != *self
+    }
+
+    /// The same for packets of the other family.
+    pub const fn of_other_family(&self) -> Self {
+        let family = match self.family {
+            FamilyId::V4 => FamilyId::V6,
+            FamilyId::V6 => FamilyId::V4,
+        };
+        Self { family, ..*self }
     }
 
     /// The neighbour's adjacency for packets of its own family.

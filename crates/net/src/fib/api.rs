@@ -1,6 +1,7 @@
 //! `ip`: routes.
 
 mod path_mtu;
+mod source;
 
 use quiver_api::defs::*;
 use quiver_command::operation::{OpError, retval};
@@ -18,12 +19,16 @@ const AT_ONCE: usize = 32;
 pub(crate) fn add(handlers: &mut Handlers) {
     handlers.reply::<IpRouteAddDel, IpRouteAddDelReply>(|router, m| {
         let IpRoute { table_id, prefix, paths, .. } = &m.route;
-        let stats_index = change(router, m.is_add, m.is_multipath, *table_id, prefix, paths)?;
+        let stats_index = change(router, Source::Api, m.is_add, m.is_multipath, *table_id, prefix, paths)?;
         Ok(IpRouteAddDelReply { retval: 0, stats_index })
     });
     handlers.reply::<IpRouteAddDelV2, IpRouteAddDelV2Reply>(|router, m| {
-        let IpRouteV2 { table_id, prefix, paths, .. } = &m.route;
-        let stats_index = change(router, m.is_add, m.is_multipath, *table_id, prefix, paths)?;
+        let IpRouteV2 { table_id, prefix, paths, src, .. } = &m.route;
+        let source = match src {
+            0 => Source::Api,
+            id => router.route_source(*id).filter(|source| source.is_user()).ok_or_else(|| no_source(*id))?,
+        };
+        let stats_index = change(router, source, m.is_add, m.is_multipath, *table_id, prefix, paths)?;
         Ok(IpRouteAddDelV2Reply { retval: 0, stats_index })
     });
     handlers.call::<IpRouteDump>(|_, m| {
@@ -54,6 +59,11 @@ pub(crate) fn add(handlers: &mut Handlers) {
     handlers.reads::<IpRouteLookup>();
     handlers.reads::<IpRouteLookupV2>();
     path_mtu::add(handlers);
+    source::add(handlers);
+}
+
+fn no_source(id: u8) -> OpError {
+    OpError::new(retval::INVALID_VALUE, format!("{id} is no source that routes can be set from")).key("src")
 }
 
 fn no_table(id: u32) -> OpError {
@@ -61,7 +71,15 @@ fn no_table(id: u32) -> OpError {
 }
 
 /// Adds, replaces or removes a route; gives its index in the statistics.
-fn change(router: &mut Router, add: bool, multipath: bool, table: u32, prefix: &Prefix, paths: &[FibPath]) -> Result<u32, OpError> {
+fn change(
+    router: &mut Router,
+    source: Source,
+    add: bool,
+    multipath: bool,
+    table: u32,
+    prefix: &Prefix,
+    paths: &[FibPath],
+) -> Result<u32, OpError> {
     let six = crate::api::is_six(&prefix.address.af);
     let prefix = from_prefix(prefix)?.masked();
     let paths: Result<Vec<Path>, OpError> = paths.iter().map(|path| decode(router, six, path)).collect();
@@ -69,8 +87,9 @@ fn change(router: &mut Router, add: bool, multipath: bool, table: u32, prefix: &
     if paths.is_empty() && (add || multipath) {
         return Err(OpError::new(retval::NO_PATHS_IN_ROUTE, "a route without paths").key("paths"));
     }
-    let source = Source::Api;
-    let said = if crate::api::is_recorded(router) { &paths[..] } else { &[] };
+    // Routes of other sources are those of a protocol, which tells them again.
+    let configured = source == Source::Api;
+    let said = if configured && crate::api::is_recorded(router) { &paths[..] } else { &[] };
     let requests: Vec<PathRequest> = said.iter().filter_map(|path| PathRequest::of(router, path)).collect();
     let result = match (add, multipath) {
         (true, true) => router.add_route(table, prefix, source, paths),
@@ -83,6 +102,14 @@ fn change(router: &mut Router, add: bool, multipath: bool, table: u32, prefix: &
         Err(crate::fib::FibError::NoRoute | crate::fib::FibError::NoPath) if !add => return Ok(ALL),
         other => other.map_err(|e| fib_error(&e).value(prefix))?,
     }
+    if configured {
+        record(router, add, multipath, (table, prefix), requests);
+    }
+    Ok(if add { router.route_index(table, prefix).unwrap_or(ALL) } else { ALL })
+}
+
+/// Notes a route of the binary API as configuration.
+fn record(router: &mut Router, add: bool, multipath: bool, (table, prefix): (u32, IpPrefix), requests: Vec<PathRequest>) {
     crate::api::record::<ChangeRoute>(router, || {
         let (remove, replace, source) = (!add, add && !multipath, RouteSource::Api);
         let paths = if add || multipath { requests } else { Vec::new() };
@@ -91,7 +118,6 @@ fn change(router: &mut Router, add: bool, multipath: bool, table: u32, prefix: &
     if add {
         crate::api::replace::route_said(router, table, prefix);
     }
-    Ok(if add { router.route_index(table, prefix).unwrap_or(ALL) } else { ALL })
 }
 
 /// A path as the router has it.
@@ -210,7 +236,7 @@ fn encode_v2(router: &Router, table_id: u32, route: &RouteInfo) -> IpRouteV2 {
         stats_index: route.load_balance,
         prefix: prefix(route.prefix.addr(), route.prefix.len()),
         n_paths: 0,
-        src: best.map_or(0, |source| source_number(source.source)),
+        src: best.map_or(0, |source| source.source.id()),
         paths,
     }
 }
@@ -221,20 +247,6 @@ fn owner(router: &Router, table: u32, host: IpPrefix) -> Option<IfIndex> {
     let of_table = |i: &&crate::Interface| if address.is_ipv6() { i.tables.1 == table } else { i.tables.0 == table };
     let mut interfaces = router.interfaces.iter().filter(of_table);
     interfaces.find(|i| i.addresses.iter().any(|(own, _)| *own == address)).map(|i| i.index)
-}
-
-/// Numbers of sources, in the order of their rank; VPP's depend on its build, and it lists them by `fib_source_dump`.
-fn source_number(source: Source) -> u8 {
-    match source {
-        Source::Special => 1,
-        Source::Interface => 2,
-        Source::Linux => 3,
-        Source::Api => 4,
-        Source::Cli => 5,
-        Source::Plugin => 6,
-        Source::Adjacency => 7,
-        Source::DefaultRoute => 8,
-    }
 }
 
 pub(crate) fn encode_path(six: bool, path: &Path) -> FibPath {

@@ -8,9 +8,10 @@ use quiver_wire::{IpPrefix, MacAddr};
 
 use super::adjacency::{AdjKey, AdjKind, Adjacency, AdjacencyInfo, Env};
 use super::events::on_interface;
-use super::path::{Hop, Path, Source};
+use super::path::{Hop, Path};
 use super::records::{Bucket, Class};
 use super::route::{Bulk, Change};
+use super::source::Source;
 use super::table::{Select, by_family, default_name, number};
 use super::{Fib, FibError};
 use crate::interface::IfEvent;
@@ -255,9 +256,9 @@ impl Router {
                     }
                     return fib.remove_user_routes::<F>(env, at);
                 }
-                let leads = |p: &Path| p.table() == Some(id);
-                let other = |l: &super::list::PathList| l.key.family == family && l.key.fib != at;
-                if fib.lists.iter().any(|(_, l)| other(l) && l.key.paths.iter().any(leads)) {
+                let leads = |l: &super::list::PathList| l.key.paths.iter().any(|p| p.table(l.key.family) == Some((family, id)));
+                let other = |l: &super::list::PathList| (l.key.family, l.key.fib) != (family, at);
+                if fib.lists.iter().any(|(_, l)| other(l) && leads(l)) {
                     return Err(FibError::TableInUse { id, by: "routes of other tables".into() });
                 }
                 fib.remove_table::<F>(env, at)

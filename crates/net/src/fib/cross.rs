@@ -1,4 +1,4 @@
-//! IPv4 by IPv6 neighbours (RFC 8950), looked at from outside.
+//! IPv4 by IPv6 neighbours (RFC 8950) and IPv6 by IPv4 ones, looked at from outside.
 
 use std::net::IpAddr;
 
@@ -82,16 +82,72 @@ fn a_neighbour_that_is_not_known_is_solicited_and_one_that_is_lost_too() {
 }
 
 #[test]
-fn a_link_that_goes_down_takes_the_path_and_ipv6_has_no_way_by_ipv4() {
+fn a_link_that_goes_down_takes_the_path() {
     let (mut h, x0, x1) = scene();
     set_neighbor(&mut h, x1);
     h.router.set_interface_up(x1, false).unwrap();
     assert!(sent(&mut h, x0, x1).is_empty());
     h.router.set_interface_up(x1, true).unwrap();
-    let path = Path::neighbor(x1, "10.0.0.9".parse().unwrap());
-    let refused = h.router.replace_route(0, "2001:db8:9::/48".parse().unwrap(), Source::Cli, vec![path]);
-    assert!(matches!(refused, Err(FibError::Family { .. })), "{refused:?}");
-    let path = Path::recursive(NEXT_HOP.parse().unwrap());
-    let refused = h.router.replace_route(0, "10.8.0.0/16".parse().unwrap(), Source::Cli, vec![path]);
-    assert!(matches!(refused, Err(FibError::Family { .. })), "without an interface: {refused:?}");
+    set_neighbor(&mut h, x1);
+    assert_forwarded(&mut h, x0, x1);
+}
+
+/// As [`sent`], for an IPv6 packet.
+fn sent6(h: &mut Harness, x0: IfIndex, x1: IfIndex, to: &str) -> Vec<Vec<u8>> {
+    let to: std::net::Ipv6Addr = to.parse().unwrap();
+    let from: std::net::Ipv6Addr = "2001:db8:1::9".parse().unwrap();
+    let frame = Packet::ethernet(host_mac(0), router_mac(0)).ipv6(from, to).udp(1, 2).payload_len(18).build();
+    h.exchange(x0, &frame).into_iter().filter(|(interface, _)| *interface == x1).map(|(_, frame)| frame).collect()
+}
+
+#[test]
+fn ipv6_goes_by_an_ipv4_neighbour_which_arp_asks_for() {
+    let (mut h, x0, x1) = scene();
+    h.router.add_address(x0, "2001:db8:1::1".parse().unwrap(), 64).unwrap();
+    h.router.add_address(x1, "10.0.1.1".parse().unwrap(), 24).unwrap();
+    h.run();
+    let next_hop: IpAddr = "10.0.1.2".parse().unwrap();
+    let set = |h: &mut Harness, prefix: &str, path| {
+        h.router.replace_route(0, prefix.parse().unwrap(), Source::Cli, vec![path]).unwrap();
+    };
+    set(&mut h, "2001:db8:9::/48", Path::neighbor(x1, next_hop));
+    let frames = sent6(&mut h, x0, x1, "2001:db8:9::9");
+    assert!(frames.len() == 1 && frames[0][12..14] == [8, 6], "{frames:?}");
+    h.router.add_neighbor(x1, next_hop, host_mac(1), true, false).unwrap();
+    let forwarded = |h: &mut Harness, to| {
+        let frames = sent6(h, x0, x1, to);
+        frames.len() == 1 && frames[0][..6] == host_mac(1).0 && frames[0][12..14] == [0x86, 0xdd]
+    };
+    assert!(forwarded(&mut h, "2001:db8:9::9"));
+    // By a next hop that the table of the other family leads to: a link's, another route's, and one that comes later.
+    set(&mut h, "2001:db8:a::/48", Path::recursive(next_hop));
+    set(&mut h, "10.7.0.0/16", Path::recursive("2001:db8:9::7".parse().unwrap()));
+    set(&mut h, "2001:db8:b::/48", Path::recursive("10.7.0.7".parse().unwrap()));
+    set(&mut h, "2001:db8:c::/48", Path::recursive("10.6.0.6".parse().unwrap()));
+    assert_eq!(["2001:db8:a::1", "2001:db8:b::1", "2001:db8:c::1"].map(|to| forwarded(&mut h, to)), [true, true, false]);
+    set(&mut h, "10.6.0.0/16", Path::recursive(next_hop));
+    assert!(forwarded(&mut h, "2001:db8:c::1"));
+    // The neighbour is lost and found, and what the next hop is reached by goes.
+    h.router.remove_neighbor(x1, next_hop).unwrap();
+    assert!(!forwarded(&mut h, "2001:db8:b::1"));
+    h.router.add_neighbor(x1, next_hop, host_mac(1), true, false).unwrap();
+    assert!(forwarded(&mut h, "2001:db8:b::1"));
+    h.router.remove_route(0, "2001:db8:9::/48".parse().unwrap(), Source::Cli, None).unwrap();
+    assert!(!forwarded(&mut h, "2001:db8:b::1"));
+    // A loop through both families is none of packets.
+    set(&mut h, "10.6.0.0/16", Path::recursive("2001:db8:c::6".parse().unwrap()));
+    assert!(!forwarded(&mut h, "2001:db8:c::1"));
+    h.assert_buffers_held(0);
+}
+
+#[test]
+fn a_table_that_next_hops_of_the_other_family_are_looked_up_in_stays() {
+    let (mut h, ..) = scene();
+    h.router.add_table(FamilyId::V6, Some(7), None).unwrap();
+    let path = Path::new(Hop::Recursive { table: 7, address: NEXT_HOP.parse().unwrap(), via: ResolveVia::Any });
+    let prefix = "10.8.0.0/16".parse().unwrap();
+    h.router.replace_route(0, prefix, Source::Cli, vec![path]).unwrap();
+    assert!(matches!(h.router.remove_table(FamilyId::V6, 7), Err(FibError::TableInUse { .. })));
+    let missing = Path::new(Hop::Recursive { table: 8, address: NEXT_HOP.parse().unwrap(), via: ResolveVia::Any });
+    assert!(matches!(h.router.replace_route(0, prefix, Source::Cli, vec![missing]), Err(FibError::NoTable { .. })));
 }

@@ -8,9 +8,10 @@ use quiver_wire::MacAddr;
 use quiver_wire::ipv6::address::is_link_local;
 
 use super::adjacency::{AdjKey, AdjKind, Env};
-use super::path::{Hop, Key, Path, Source};
+use super::path::{Hop, Key, Path};
 use super::records::{Bucket, Class};
 use super::route::Change;
+use super::source::Source;
 use super::table::{Select, by_family};
 use super::{Fib, FibError};
 use crate::Router;
@@ -64,14 +65,12 @@ impl Fib {
             (None, Some(_)) => self.adjacencies.make(env, &mut self.records, key)?,
             (None, None) => return Ok(()),
         };
-        // Its own adjacency first: that of IPv4 by an IPv6 neighbour takes the MAC address from it when its users are resolved anew.
-        let updated = self.update_adjacency(env, index, mac).and_then(|index| {
-            let other = AdjKey { family: FamilyId::V4, ..key };
-            match self.adjacencies.find(&other).filter(|_| other.is_cross()) {
+        // Its own adjacency first: that of the other family's packets takes the MAC address from it when its users are resolved anew.
+        let updated =
+            self.update_adjacency(env, index, mac).and_then(|index| match self.adjacencies.find(&key.of_other_family()) {
                 Some(cross) => self.update_adjacency(env, cross, mac).map(|_| index),
                 None => Ok(index),
-            }
-        });
+            });
         let index = match updated {
             Ok(index) => index,
             Err(error) => {

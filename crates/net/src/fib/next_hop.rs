@@ -7,8 +7,9 @@ use std::net::IpAddr;
 use quiver_graph::IfIndex;
 
 use super::adjacency::{AdjKey, AdjKind, Env};
-use super::path::{Path, Source};
+use super::path::Path;
 use super::records::{Bucket, Class};
+use super::source::Source;
 use super::table::{Select, by_family};
 use super::{Fib, FibError};
 use crate::Router;
@@ -26,8 +27,10 @@ impl Fib {
         }
         self.withheld.insert(next_hop, BTreeSet::new());
         let key = AdjKey { family: FamilyId::of(&address), interface, kind: AdjKind::Neighbor(address) };
-        let users = self.adjacencies.find(&key).and_then(|index| self.adjacencies.get(index)).map(|a| a.users.clone());
-        self.refresh_counted(env, users.unwrap_or_default())
+        let keys = [key, key.of_other_family()];
+        let adjacencies = keys.iter().filter_map(|key| self.adjacencies.get(self.adjacencies.find(key)?));
+        let users = adjacencies.flat_map(|a| a.users.iter().copied()).collect();
+        self.refresh_counted(env, users)
     }
 
     /// The same for a next hop that a table leads to.
@@ -109,10 +112,7 @@ impl Router {
 
     /// Gives back what [`hold_next_hop`](Self::hold_next_hop) gave.
     pub fn release_next_hop(&mut self, lb: u32) {
-        self.with_fib(|fib, _| {
-            let Some(family) = fib.lists.get(lb).map(|list| list.key.family) else { return };
-            by_family!(family, F => fib.unref::<F>(lb));
-        });
+        self.with_fib(|fib, _| fib.unref(lb));
     }
 }
 

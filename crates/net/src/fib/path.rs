@@ -4,44 +4,8 @@ use std::net::IpAddr;
 
 use quiver_graph::IfIndex;
 
+use super::source::Source;
 use crate::ip::FamilyId;
-
-/// Who put a route there; the first of these that a prefix has decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
-    /// Always there: multicast, reserved blocks, link-local.
-    Special,
-    /// An interface's addresses.
-    Interface,
-    /// Linux' routes (the plugin linux-nl).
-    Linux,
-    /// The binary API and JSON clients.
-    Api,
-    /// The command language.
-    Cli,
-    /// A protocol module or plugin.
-    Plugin,
-    /// A neighbour whose MAC address is known.
-    Adjacency,
-    /// Default routes that drop, in every table.
-    DefaultRoute,
-}
-
-impl Source {
-    /// As `show ip fib` names it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Special => "special",
-            Self::Interface => "interface",
-            Self::Linux => "lcp-rt",
-            Self::Api => "API",
-            Self::Cli => "CLI",
-            Self::Plugin => "plugin",
-            Self::Adjacency => "adjacency",
-            Self::DefaultRoute => "default-route",
-        }
-    }
-}
 
 /// Where a path leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -138,10 +102,11 @@ impl Path {
         }
     }
 
-    /// Table that its packets are looked up in, or its next hop is (user's number).
-    pub(crate) const fn table(&self) -> Option<u32> {
+    /// Table that packets of a family are looked up in, or the next hop is (user's number): a next hop may be of the other family.
+    pub(crate) const fn table(&self, packets: FamilyId) -> Option<(FamilyId, u32)> {
         match self.hop {
-            Hop::Recursive { table, .. } | Hop::Lookup(table) | Hop::SourceLookup(table) => Some(table),
+            Hop::Recursive { table, address, .. } => Some((FamilyId::of(&address), table)),
+            Hop::Lookup(table) | Hop::SourceLookup(table) => Some((packets, table)),
             _ => None,
         }
     }

@@ -1,13 +1,15 @@
 //! From paths to buckets.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use super::adjacency::{AdjKey, AdjKind, Env};
-use super::path::{Hop, Path, ResolveVia, Source};
+use super::path::{Hop, Path, ResolveVia};
 use super::records::{Bucket, Class, DropIndex, Null};
-use super::table::{Select, by_family, number};
+use super::source::Source;
+use super::table::{Select, by_family};
 use super::{Fib, FibError};
-use crate::ip::Family;
+use crate::ip::{Family, FamilyId};
 
 /// Weights are scaled by this, so that the shares inside a recursive path come out whole.
 const SCALE: u64 = 1 << 20;
@@ -91,10 +93,8 @@ impl Fib {
                 if self.withheld_remote.contains(&(table, address)) {
                     return Ok(Vec::new());
                 }
-                let Ok(fib) = F::tables(self).fib(table) else { return Ok(Vec::new()) };
-                let hop = number::<F>(address)?;
-                let Some((len, cover)) = F::tables(self).cover(fib, hop) else { return Ok(Vec::new()) };
-                if via == ResolveVia::Host && len != F::BITS || self.leads_to::<F>(cover, lb) {
+                let Some((host, cover)) = self.cover_of(table, address) else { return Ok(Vec::new()) };
+                if via == ResolveVia::Host && !host || self.leads_to(cover, lb) {
                     return Ok(Vec::new());
                 }
                 self.through::<F>(env, cover, address, via, weight)?
@@ -128,11 +128,13 @@ impl Fib {
         &mut self,
         env: &mut Env<'_>,
         cover: u32,
-        next_hop: std::net::IpAddr,
+        next_hop: IpAddr,
         via: ResolveVia,
         weight: u64,
     ) -> Result<Vec<(Bucket, u64)>, FibError> {
-        let Some(inner) = self.lists.get(cover).map(|l| l.resolved.clone()) else { return Ok(Vec::new()) };
+        let Some((inner, family)) = self.lists.get(cover).map(|l| (l.resolved.clone(), l.key.family)) else {
+            return Ok(Vec::new());
+        };
         let sum: u64 = inner.iter().map(|(_, w)| *w).sum();
         let mut buckets = Vec::new();
         for (bucket, w) in inner {
@@ -142,12 +144,15 @@ impl Fib {
                     self.adjacency_bucket::<F>(env, interface, AdjKind::Neighbor(next_hop))?
                 }
                 Class::Incomplete | Class::Rewrite => {
-                    let own = self.adjacencies.get(bucket.index()).is_some_and(|a| a.key.kind == AdjKind::Neighbor(next_hop));
-                    if via == ResolveVia::Attached && !own {
+                    let Some(key) = self.adjacencies.get(bucket.index()).map(|a| a.key) else { continue };
+                    if via == ResolveVia::Attached && key.kind != AdjKind::Neighbor(next_hop) {
                         continue;
                     }
-                    bucket
+                    // Its header is that of the other family's packets.
+                    if family == F::ID { bucket } else { self.adjacency_bucket::<F>(env, key.interface, key.kind)? }
                 }
+                // Another table: of the other family's packets.
+                Class::Lookup | Class::SourceLookup | Class::InterfaceRx if family != F::ID => continue,
                 Class::Lookup | Class::SourceLookup | Class::InterfaceRx => bucket,
                 // A next hop that is dropped, ours, or unreachable is not up.
                 _ => continue,
@@ -175,8 +180,17 @@ impl Fib {
         Ok(self.adjacencies.get(index).map_or(Bucket::DROP, |a| a.bucket(index)))
     }
 
+    /// What covers a next hop, of whichever family: whether that is a host route, and its list.
+    fn cover_of(&self, table: u32, next_hop: IpAddr) -> Option<(bool, u32)> {
+        by_family!(FamilyId::of(&next_hop), G => {
+            let tables = <G as Select>::tables(self);
+            let (len, cover) = tables.cover(tables.fib(table).ok()?, <G as Family>::number(next_hop)?)?;
+            Some((len == <G as Family>::BITS, cover))
+        })
+    }
+
     /// Whether resolving `from` comes to `target`: a loop, if `target` resolves through `from`.
-    fn leads_to<F: Select>(&self, from: u32, target: u32) -> bool {
+    fn leads_to(&self, from: u32, target: u32) -> bool {
         let mut seen = BTreeSet::new();
         let mut queue = vec![from];
         while let Some(lb) = queue.pop() {
@@ -186,8 +200,7 @@ impl Fib {
             let Some(list) = self.lists.get(lb).filter(|_| seen.insert(lb)) else { continue };
             for path in &list.key.paths {
                 if let Hop::Recursive { table, address, .. } = path.hop
-                    && let (Ok(fib), Some(hop)) = (F::tables(self).fib(table), F::number(address))
-                    && let Some((_, cover)) = F::tables(self).cover(fib, hop)
+                    && let Some((_, cover)) = self.cover_of(table, address)
                 {
                     queue.push(cover);
                 }

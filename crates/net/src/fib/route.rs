@@ -6,10 +6,11 @@ use std::net::IpAddr;
 use quiver_tables::address::Address;
 
 use super::adjacency::{AdjKey, AdjKind, Env};
-use super::path::{Hop, Key, Path, Source, merge, without};
-use super::table::{Select, number};
+use super::path::{Hop, Key, Path, merge, without};
+use super::source::Source;
+use super::table::{Select, by_family, number};
 use super::{Fib, FibError};
-use crate::ip::{FamilyId, PrefixTable};
+use crate::ip::{Family, FamilyId, PrefixTable};
 
 /// How new paths meet those that a prefix has from the same source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +44,6 @@ impl Fib {
                 env.interfaces.get(interface).ok_or(FibError::NoInterface(interface.0))?;
             }
             if let Some(address) = path.next_hop() {
-                // A neighbour may be of the other family where IPv4 leads by IPv6 (RFC 8950).
-                if !matches!((path.hop, F::ID), (Hop::Neighbor { address: IpAddr::V6(_), .. }, FamilyId::V4)) {
-                    number::<F>(address)?;
-                }
                 let impossible = match address {
                     IpAddr::V4(a) => a.is_unspecified() || a.is_multicast() || a.is_broadcast(),
                     IpAddr::V6(a) => a.is_unspecified() || a.is_multicast(),
@@ -55,8 +52,8 @@ impl Fib {
                     return Err(FibError::NextHop(address));
                 }
             }
-            if let Some(table) = path.table() {
-                F::tables(self).fib(table)?;
+            if let Some((family, table)) = path.table(F::ID) {
+                by_family!(family, G => <G as Select>::tables(self).fib(table))?;
             }
         }
         paths.sort_unstable();
@@ -76,37 +73,59 @@ impl Fib {
             return Ok(lb);
         }
         let lb = self.lists.add(env.graph, &mut self.records, key)?;
-        self.track::<F>(lb);
+        self.track(lb);
         if let Err(error) = self.resolve(env, lb) {
-            self.release::<F>(lb);
+            self.release(lb);
             return Err(error);
         }
         Ok(lb)
     }
 
-    fn hops<F: Select>(&self, lb: u32) -> Vec<(u32, F::Addr)> {
+    /// Next hops of a list that tables are asked for, whatever their family.
+    fn hops(&self, lb: u32) -> Vec<(u32, IpAddr)> {
         let paths = self.lists.get(lb).map(|l| l.key.paths.clone()).unwrap_or_default();
         let hop = |p: &Path| match p.hop {
-            Hop::Recursive { table, address, .. } => Some((F::tables(self).fib(table).ok()?, F::number(address)?)),
+            Hop::Recursive { table, address, .. } => {
+                Some((by_family!(FamilyId::of(&address), G => <G as Select>::tables(self).fib(table)).ok()?, address))
+            }
             _ => None,
         };
         paths.iter().filter_map(hop).collect()
     }
 
-    fn track<F: Select>(&mut self, lb: u32) {
-        for (fib, address) in self.hops::<F>(lb) {
-            F::tables_mut(self).track(fib, address, lb);
+    fn track(&mut self, lb: u32) {
+        for (fib, address) in self.hops(lb) {
+            by_family!(FamilyId::of(&address), G => {
+                if let Some(hop) = <G as Family>::number(address) {
+                    <G as Select>::tables_mut(self).track(fib, hop, lb);
+                }
+            });
         }
     }
 
+    fn untrack(&mut self, lb: u32) {
+        for (fib, address) in self.hops(lb) {
+            by_family!(FamilyId::of(&address), G => {
+                if let Some(hop) = <G as Family>::number(address) {
+                    <G as Select>::tables_mut(self).untrack(fib, hop, lb);
+                }
+            });
+        }
+    }
+
+    /// Path lists, of both families, whose next hops this one covers.
+    pub(crate) fn dependants(&self, lb: u32) -> BTreeSet<u32> {
+        let mut all = self.v4.dependants(lb);
+        all.extend(self.v6.dependants(lb));
+        all
+    }
+
     /// Removes a list that nobody refers to.
-    pub(crate) fn release<F: Select>(&mut self, lb: u32) {
+    pub(crate) fn release(&mut self, lb: u32) {
         if self.lists.get(lb).is_none_or(|l| l.refs > 0) {
             return;
         }
-        for (fib, address) in self.hops::<F>(lb) {
-            F::tables_mut(self).untrack(fib, address, lb);
-        }
+        self.untrack(lb);
         if let Some(list) = self.lists.remove(lb) {
             for index in list.adjacencies {
                 self.adjacencies.remove_user(index, lb);
@@ -114,11 +133,11 @@ impl Fib {
         }
     }
 
-    pub(super) fn unref<F: Select>(&mut self, lb: u32) {
+    pub(super) fn unref(&mut self, lb: u32) {
         if let Some(list) = self.lists.get_mut(lb) {
             list.refs = list.refs.saturating_sub(1);
         }
-        self.release::<F>(lb);
+        self.release(lb);
     }
 
     /// Paths as a prefix has them: of one that is a single host, a link alone leads to that host. So the host has an adjacency
@@ -155,11 +174,11 @@ impl Fib {
         match done {
             Ok(old) => {
                 self.changed::<F>(env, fib, prefix, len);
-                old.inspect(|old| self.unref::<F>(*old));
+                old.inspect(|old| self.unref(*old));
                 Ok(())
             }
             Err(error) => {
-                self.release::<F>(lb);
+                self.release(lb);
                 Err(error)
             }
         }
@@ -205,12 +224,12 @@ impl Fib {
 
     /// These lists, and those that come to them by their next hops. Where a next hop has another cover, all of these may
     /// have got into a loop or out of one, whether the buckets in between change or not.
-    fn leading_to<F: Select>(&self, lists: BTreeSet<u32>) -> BTreeSet<u32> {
+    fn leading_to(&self, lists: BTreeSet<u32>) -> BTreeSet<u32> {
         let mut all = BTreeSet::new();
         let mut queue: Vec<u32> = lists.into_iter().collect();
         while let Some(lb) = queue.pop() {
             if all.insert(lb) {
-                queue.extend(F::tables(self).dependants(lb));
+                queue.extend(self.dependants(lb));
             }
         }
         all
@@ -220,7 +239,7 @@ impl Fib {
     fn changed<F: Select>(&mut self, env: &mut Env<'_>, fib: u32, prefix: F::Addr, len: u8) {
         let users = F::tables_mut(self).recover(fib, prefix, len);
         if !users.is_empty() {
-            let all = self.leading_to::<F>(users);
+            let all = self.leading_to(users);
             self.refresh(env, all);
         }
         // A link's route has come or gone, or another one hides it: its neighbours' host routes follow.
@@ -282,17 +301,22 @@ impl Fib {
             }
         }
         self.changed::<F>(env, fib, prefix, len);
-        self.unref::<F>(old);
+        self.unref(old);
         Ok(())
     }
 
     /// Whether users have set routes in a table.
     pub(crate) fn has_user_routes<F: Select>(&self, fib: u32) -> bool {
         let Some(table) = F::tables(self).get(fib) else { return false };
-        let of_users = |prefix, len| {
-            [Source::Api, Source::Cli, Source::Plugin].iter().any(|s| self.of_source::<F>(fib, prefix, len, *s).is_some())
-        };
-        table.routes.iter().any(|(prefix, len, _)| of_users(prefix, len))
+        table.routes.iter().any(|(prefix, len, _)| !self.user_sources::<F>(fib, prefix, len).is_empty())
+    }
+
+    /// Sources of a prefix that are users'.
+    fn user_sources<F: Select>(&self, fib: u32, prefix: F::Addr, len: u8) -> Vec<Source> {
+        let Some(table) = F::tables(self).get(fib) else { return Vec::new() };
+        let others = table.others.get(&(prefix.first(len), len)).into_iter().flatten().copied();
+        let all = table.routes.get(prefix, len).into_iter().chain(others);
+        all.filter_map(|lb| self.lists.get(lb)).map(|list| list.key.source).filter(|source| source.is_user()).collect()
     }
 
     /// Removes what users have set in a table.
@@ -300,7 +324,7 @@ impl Fib {
         let Some(table) = F::tables(self).get(fib) else { return Ok(()) };
         let prefixes: Vec<(F::Addr, u8)> = table.routes.iter().map(|(prefix, len, _)| (prefix, len)).collect();
         for at in prefixes {
-            for source in [Source::Api, Source::Cli, Source::Plugin] {
+            for source in self.user_sources::<F>(fib, at.0, at.1) {
                 match self.unset::<F>(env, fib, at, source, None) {
                     Ok(()) | Err(FibError::NoRoute) => {}
                     Err(error) => return Err(error),
@@ -325,11 +349,11 @@ impl Fib {
             // There may be millions: the thread is not given back between them.
             env.graph.progress();
         }
-        let users = self.leading_to::<F>(users);
+        let users = self.leading_to(users);
         self.refresh(env, users);
         self.adjacencies.forget_fib(F::ID, fib);
         for lb in routes.into_iter().map(|(_, _, lb)| lb).chain(others) {
-            self.unref::<F>(lb);
+            self.unref(lb);
             env.graph.progress();
         }
         Ok(())
@@ -387,7 +411,7 @@ impl Fib {
         if let Some(table) = F::tables_mut(self).get_mut(fib) {
             table.routes.commit();
         }
-        plain.inspect(|lb| self.release::<F>(*lb));
+        plain.inspect(|lb| self.release(*lb));
         result
     }
 

@@ -4,8 +4,9 @@ use std::net::IpAddr;
 
 use quiver_wire::IpPrefix;
 
-use super::path::{Path, Source};
+use super::path::Path;
 use super::records::Bucket;
+use super::source::Source;
 use super::table::{Select, Table, by_family};
 use super::{Fib, FibError};
 use crate::Router;

@@ -88,6 +88,8 @@ fn groups_of_addresses_are_told_before_the_first_question_of_duplicate_detection
 #[test]
 fn a_solicited_node_group_is_left_with_the_last_address_that_needs_it() {
     let (mut h, x) = router_with_ip6();
+    // It keeps its link-local address.
+    h.router.enable_ip6(x).unwrap();
     h.router.add_address(x, "2001:db8:0:1::1".parse().unwrap(), 64).unwrap();
     pass(&mut h, 5);
     h.router.remove_address(x, "2001:db8::1".parse().unwrap(), 64).unwrap();

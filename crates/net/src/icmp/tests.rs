@@ -573,5 +573,8 @@ fn first_fragments_hold_all_headers_and_lengths_are_multiples_of_8() {
     let got = packets(h.exchange(x[0], &frame(0, &long)), x[0], 0);
     let (kind, code, pointer, _) = error(&got[0], FamilyId::V6, 0);
     assert_eq!((kind, code, pointer), (4, 0, 42));
+    // Nothing at all is a part of nothing: no answer, whatever headers are missing.
+    let empty = ip(host, me).fragment(4, 0, true).build();
+    assert!(packets(h.exchange(x[0], &frame(0, &empty)), x[0], 0).is_empty(), "{:?}", h.counts());
     h.assert_buffers_held(0);
 }

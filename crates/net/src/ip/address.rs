@@ -148,8 +148,8 @@ impl Router {
         let table = Self::table_of(interface, family);
         let broadcast = interface.directed_broadcast;
         let link_local = matches!(address, IpAddr::V6(a) if is_link_local(a.to_bits()));
-        if family == FamilyId::V6 && !link_local {
-            self.enable_ip6(index)?;
+        if family == FamilyId::V6 && !link_local && self.add_link_local(index)? {
+            self.set_ip6_by_address(index, true);
         }
         let source = self.interfaces.get(index).and_then(|i| asks(&i.addresses, new)).unwrap_or(address);
         let all = if self.has_routes(index) { routes(index, address, len, source, broadcast) } else { Vec::new() };
@@ -163,6 +163,7 @@ impl Router {
         }
         if link_local {
             self.set_own_link_local(index, address, true)?;
+            self.set_ip6_by_address(index, false);
         }
         self.interfaces.push_address(index, address, len);
         if broadcast {
@@ -239,7 +240,25 @@ impl Router {
         }
         self.update_ip_flags(index);
         self.tell(&IfEvent::Address(index, address, len, false));
-        Ok(())
+        self.leave_ip6(index)
+    }
+
+    fn set_ip6_by_address(&mut self, index: IfIndex, by_address: bool) {
+        if let Some(interface) = self.interfaces.get_mut(index) {
+            interface.ip6_by_address = by_address;
+        }
+    }
+
+    /// IPv6 that came with an address goes with the last one, as in VPP: an interface that nobody has given IPv6 for its own sake does
+    /// not forward it.
+    fn leave_ip6(&mut self, index: IfIndex) -> Result<(), AddressError> {
+        let Some(interface) = self.interfaces.get(index).filter(|i| i.ip6_by_address) else { return Ok(()) };
+        let own = (IpAddr::V6(interface.link_local()), 128);
+        let mut v6 = interface.addresses.iter().filter(|(a, _)| a.is_ipv6());
+        match (v6.next(), v6.next()) {
+            (Some(only), None) if *only == own => self.remove_address(index, own.0, own.1),
+            _ => Ok(()),
+        }
     }
 
     /// Sets whether packets to the broadcast addresses of an interface's IPv4 prefixes are broadcast on its link.
@@ -315,23 +334,35 @@ impl Router {
     pub fn remove_addresses(&mut self, index: IfIndex) -> Result<(), AddressError> {
         let interface = self.interfaces.get(index).ok_or(AddressError::NoInterface(index.0))?;
         for (address, len) in interface.addresses.clone() {
-            self.remove_address(index, address, len)?;
+            // The link-local one may have gone with another.
+            match self.remove_address(index, address, len) {
+                Ok(()) | Err(AddressError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
 
-    /// Gives an interface IPv6: a link-local address made from its MAC address (RFC 4862, 5.3), if it has none.
+    /// Gives an interface IPv6: a link-local address made from its MAC address (RFC 4862, 5.3), if it has none. It keeps IPv6 when its
+    /// last address goes.
     ///
     /// # Errors
     /// No such interface, `local0`, or no room.
     pub fn enable_ip6(&mut self, index: IfIndex) -> Result<(), AddressError> {
+        self.add_link_local(index)?;
+        self.set_ip6_by_address(index, false);
+        Ok(())
+    }
+
+    /// Makes a link-local address if there is none; gives whether there was none.
+    fn add_link_local(&mut self, index: IfIndex) -> Result<bool, AddressError> {
         let interface = self.interfaces.get(index).ok_or(AddressError::NoInterface(index.0))?;
         let has = interface.addresses.iter().any(|(a, _)| matches!(a, IpAddr::V6(a) if is_link_local(a.to_bits())));
         if has {
-            return Ok(());
+            return Ok(false);
         }
         let address = interface.link_local();
-        self.add_address(index, address.into(), 128)
+        self.add_address(index, address.into(), 128).map(|()| true)
     }
 
     /// Takes IPv6 away from an interface: its link-local address.
@@ -411,15 +442,18 @@ impl Router {
             all.filter(move |(a, _)| FamilyId::of(a) == family)
         };
         let global = |a: &&(IpAddr, u8)| !matches!(a.0, IpAddr::V6(v6) if is_link_local(v6.to_bits()));
-        addresses().find(global).or_else(|| addresses().next()).copied()
+        let preferred = |a: &&(IpAddr, u8)| global(a) && !self.is_deprecated(index, a.0);
+        addresses().find(preferred).or_else(|| addresses().find(global)).or_else(|| addresses().next()).copied()
     }
 
     /// Which of an interface's addresses is in the same link as a neighbour.
     pub fn address_towards(&self, index: IfIndex, neighbor: IpAddr) -> Option<IpAddr> {
         let interface = self.interfaces.get(index)?;
         let lender = interface.unnumbered.and_then(|u| self.interfaces.get(u));
-        let mut all = interface.addresses.iter().chain(lender.into_iter().flat_map(|l| &l.addresses));
-        let near = all.find(|(a, l)| IpPrefix::new(*a, *l).is_ok_and(|p| p.contains(neighbor))).map(|(a, _)| *a);
+        let all = || interface.addresses.iter().chain(lender.into_iter().flat_map(|l| &l.addresses));
+        let on_link = |(a, l): &&(IpAddr, u8)| IpPrefix::new(*a, *l).is_ok_and(|p| p.contains(neighbor));
+        let preferred = |a: &&(IpAddr, u8)| on_link(a) && !self.is_deprecated(index, a.0);
+        let near = all().find(preferred).or_else(|| all().find(on_link)).map(|(a, _)| *a);
         near.or_else(|| self.interface_address(index, FamilyId::of(&neighbor)).map(|(a, _)| a))
     }
 

@@ -35,8 +35,12 @@ fn addresses(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) 
     let ip6 = |enable| EnableIp6 { interface: named(interface), enable };
     // The first address of a link is the source of what the router sends there.
     let list = addresses_of(&interface.name);
-    for (address, len) in &interface.addresses {
+    let own = || interface.addresses.iter().filter(|(address, _)| !router.is_autoconfigured(*index, *address));
+    for (address, len) in own() {
         let pushed = if (*address, *len) == (derived, 128) {
+            if interface.ip6_by_address {
+                continue;
+            }
             out.push(&ip6(true)).undo(&ip6(false))
         } else {
             out.push(&set(*address, *len, false)).undo(&set(*address, *len, true))
@@ -44,7 +48,7 @@ fn addresses(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) 
         pushed.needs(&list).in_list(&list);
     }
     let link_local = |address: &IpAddr| matches!(address, IpAddr::V6(a) if is_link_local(a.to_bits()));
-    let mut v6 = interface.addresses.iter().map(|(address, _)| address).filter(|address| address.is_ipv6()).peekable();
+    let mut v6 = own().map(|(address, _)| address).filter(|address| address.is_ipv6()).peekable();
     // The first other IPv6 address brings a link-local one with it.
     if v6.peek().is_some() && !v6.any(link_local) {
         out.push(&set(derived, 128, true)).undo(&ip6(true)).needs(&list).in_list(&list);

@@ -208,6 +208,32 @@ mod tests {
     }
 
     #[test]
+    fn ipv6_that_came_with_an_address_goes_with_the_last_one_and_other_stays() {
+        let mut h = Harness::new();
+        h.interface(0);
+        let has = |h: &mut Harness| run(&mut h.router, "show interface address").contains("fe80::");
+        let (add, del) = ("set interface ip address x0 2001:db8::1/64", "set interface ip address del x0 2001:db8::1/64");
+        run(&mut h.router, add);
+        run(&mut h.router, "set interface ip address x0 2001:db8::2/64");
+        run(&mut h.router, del);
+        assert!(has(&mut h), "there is another one");
+        run(&mut h.router, "set interface ip address del x0 2001:db8::2/64");
+        assert!(!has(&mut h));
+        run(&mut h.router, add);
+        run(&mut h.router, "set interface ip address del x0 all");
+        assert!(!has(&mut h));
+        run(&mut h.router, add);
+        run(&mut h.router, "enable ip6 interface x0");
+        run(&mut h.router, del);
+        assert!(has(&mut h), "wanted for its own sake");
+        run(&mut h.router, "disable ip6 interface x0");
+        run(&mut h.router, add);
+        run(&mut h.router, "set interface ip address x0 fe80::7/128");
+        run(&mut h.router, del);
+        assert!(has(&mut h), "one that a user has set");
+    }
+
+    #[test]
     fn an_interface_borrows_no_more_when_its_lender_is_deleted() {
         let mut h = Harness::new();
         h.interface(0);

@@ -1,6 +1,5 @@
 //! Router advertisements: what they say, and when they are sent (RFC 4861, section 6.2).
 
-use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use quiver_graph::IfIndex;
@@ -11,6 +10,7 @@ use quiver_wire::{Ipv6Prefix, MacAddr, U32Be};
 use zerocopy::IntoBytes;
 
 use super::message::{packet, push_option};
+use super::prefixes::Prefixes;
 use super::{AddressState, Nd, PROCESS};
 use crate::Router;
 use crate::neighbor::View;
@@ -77,7 +77,7 @@ pub struct RaConfig {
     /// How fast, seconds.
     pub initial_interval: u8,
     /// Prefixes that are not, or not only, those of the interface's addresses.
-    pub prefixes: BTreeMap<Ipv6Prefix, PrefixConfig>,
+    pub prefixes: Prefixes,
 }
 
 impl Default for RaConfig {
@@ -93,7 +93,7 @@ impl Default for RaConfig {
             interval_min: None,
             initial: 3,
             initial_interval: 16,
-            prefixes: BTreeMap::new(),
+            prefixes: Prefixes::default(),
         }
     }
 }
@@ -209,8 +209,8 @@ fn message(config: &RaConfig, view: &View, mtu: u32, src: u128, dst: u128, lifet
         push_option(&mut bytes, &NdpOption::SourceLinkAddress(view.mac));
     }
     push_option(&mut bytes, &NdpOption::Mtu(mtu));
-    for (prefix, p) in prefixes(config, view).into_iter().filter(|(_, p)| p.advertised) {
-        let mut info = PrefixInfo::new(prefix, p.valid, p.preferred);
+    for (prefix, p) in prefixes(config, view).iter().filter(|(_, p)| p.advertised) {
+        let mut info = PrefixInfo::new(*prefix, p.valid, p.preferred);
         info.flags = if p.on_link { PrefixInfo::ON_LINK } else { 0 } | if p.autonomous { PrefixInfo::AUTONOMOUS } else { 0 };
         push_option(&mut bytes, &NdpOption::Prefix(info));
     }
@@ -218,14 +218,16 @@ fn message(config: &RaConfig, view: &View, mtu: u32, src: u128, dst: u128, lifet
 }
 
 /// What is said of prefixes: those of the interface's addresses, and those configured, which have the last word.
-fn prefixes(config: &RaConfig, view: &View) -> BTreeMap<Ipv6Prefix, PrefixConfig> {
-    let mut all = BTreeMap::new();
+fn prefixes(config: &RaConfig, view: &View) -> Prefixes {
+    let mut all = Prefixes::default();
     for own in view.v6.iter().filter(|own| !is_link_local(own.address) && own.state != AddressState::Duplicate && own.len < 128) {
         if let Ok(prefix) = Ipv6Prefix::new(Ipv6Addr::from_bits(own.address), own.len) {
             all.insert(prefix.masked(), PrefixConfig::default());
         }
     }
-    all.extend(config.prefixes.iter().map(|(prefix, p)| (prefix.masked(), *p)));
+    for (prefix, p) in config.prefixes.iter() {
+        all.insert(prefix.masked(), *p);
+    }
     all
 }
 
@@ -243,7 +245,7 @@ impl Router {
     /// Prefixes in its advertisements, as they are sent now.
     pub fn ra_prefixes(&self, interface: IfIndex) -> Vec<(Ipv6Prefix, PrefixConfig)> {
         let Some(view) = self.neighbor_view(interface) else { return Vec::new() };
-        prefixes(&self.ra_config(interface), &view).into_iter().filter(|(_, p)| p.advertised).collect()
+        prefixes(&self.ra_config(interface), &view).iter().filter(|(_, p)| p.advertised).copied().collect()
     }
 
     /// Whether it sends advertisements, if its link allows.

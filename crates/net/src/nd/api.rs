@@ -1,5 +1,7 @@
 //! `ip6_nd`: router advertisements.
 
+mod host;
+
 use std::net::{IpAddr, Ipv6Addr};
 
 use quiver_api::defs::*;
@@ -7,6 +9,8 @@ use quiver_command::operation::{OpError, retval};
 use quiver_wire::Ipv6Prefix;
 
 use crate::api::{ALL, Clients, Details, Flow, Handlers, from_address, index_of, perform, prefix};
+pub(super) use host::tell_advert;
+
 use crate::nd::ops::{SetDad, TRANSMITS_MAX, delay_of, ra_error};
 use crate::nd::{AddressState, DadConfig, INFINITE, PrefixConfig, RaConfig};
 use crate::{IfIndex, Router};
@@ -31,6 +35,7 @@ pub(crate) fn add(handlers: &mut Handlers) {
         Flow::Done
     });
     handlers.reads::<WantIp6DadEvents>();
+    host::add(handlers);
 }
 
 /// 0 leaves a number as it is.
@@ -176,7 +181,7 @@ fn details(router: &Router, index: IfIndex) -> SwInterfaceIp6ndRaDetails {
     let (config, figures) = (router.ra_config(index), router.ra_figures(index));
     let seconds = |time: Option<u64>| time.map_or(0.0, |ns| ns as f64 / 1e9);
     let now = router.graph.clock().timer_now() as f64 / 1e9;
-    let one = |(named, p): (&Ipv6Prefix, &PrefixConfig)| Ip6ndRaPrefix {
+    let one = |(named, p): &(Ipv6Prefix, PrefixConfig)| Ip6ndRaPrefix {
         prefix: prefix(named.addr().into(), named.len()),
         onlink_flag: p.on_link,
         autonomous_flag: p.autonomous,

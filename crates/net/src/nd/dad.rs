@@ -160,6 +160,7 @@ pub(super) fn run(router: &mut Router, now: u64) -> u64 {
         }
         router.announce(key.0, key.1.into());
         super::advertise::reconsider(router, key.0);
+        super::host::reconsider(router, key.0);
     }
     router.nd.addresses.next_due().unwrap_or(now + 3600 * SECOND)
 }

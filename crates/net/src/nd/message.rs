@@ -70,9 +70,11 @@ pub(super) fn probe(view: &View, target: Ipv6Addr) -> Vec<u8> {
     view.frame(group_mac(group), EtherType::IPV6, &packet(0, group, &mut message))
 }
 
-/// The bytes of an advertisement of one of our addresses.
-pub(super) fn advertisement(view: &View, address: u128, dst: u128, solicited: bool) -> Vec<u8> {
-    let flags = neighbor_flags::ROUTER | neighbor_flags::OVERRIDE | if solicited { neighbor_flags::SOLICITED } else { 0 };
+/// The bytes of an advertisement of one of our addresses, or of one that we answer for: that one does not override what the host itself
+/// may say (RFC 4861, 7.2.8).
+pub(super) fn advertisement(view: &View, address: u128, dst: u128, (solicited, overrides): (bool, bool)) -> Vec<u8> {
+    let set = |on, flag| if on { flag } else { 0 };
+    let flags = set(solicited, neighbor_flags::SOLICITED) | set(overrides, neighbor_flags::OVERRIDE) | neighbor_flags::ROUTER;
     let mut message = NeighborMessage::advertisement(Ipv6Addr::from_bits(address), flags).as_bytes().to_vec();
     push_option(&mut message, &NdpOption::TargetLinkAddress(view.mac));
     packet(address, dst, &mut message)
@@ -82,6 +84,6 @@ pub(super) fn advertisement(view: &View, address: u128, dst: u128, solicited: bo
 pub(crate) fn announcement(view: &View, address: u128) -> Option<Vec<u8>> {
     (view.owns6(address) == Some(AddressState::Preferred)).then(|| {
         let dst = ALL_NODES.to_bits();
-        view.frame(group_mac(dst), EtherType::IPV6, &advertisement(view, address, dst, false))
+        view.frame(group_mac(dst), EtherType::IPV6, &advertisement(view, address, dst, (false, true)))
     })
 }

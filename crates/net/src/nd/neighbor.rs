@@ -8,14 +8,14 @@ use quiver_graph::{Node, NodeCx, Pkt, Verdict, drop_reasons, flags, next_nodes};
 use quiver_wire::Header;
 use quiver_wire::ethernet::EtherType;
 use quiver_wire::ipv6::Ipv6Header;
-use quiver_wire::ipv6::address::ALL_NODES;
+use quiver_wire::ipv6::address::{ALL_NODES, is_link_local};
 use quiver_wire::ndp::{NdpError, NdpOptions, NeighborMessage, neighbor_flags, validate};
 
 use super::AddressState;
 use super::message::{ADVERTISEMENT_LEN, advertisement};
 use crate::data::IfTable;
-use crate::ip::{Egress, V6};
-use crate::neighbor::{Evidence, Fact, Teller, View, ViewSnapshot, What};
+use crate::ip::{Egress, V6, Way};
+use crate::neighbor::{Evidence, Fact, Teller, View, ViewSnapshot, Views, What};
 
 next_nodes! {
     /// Where answers go.
@@ -104,11 +104,73 @@ pub(super) struct Solicitation {
     pub replied: Arc<SimpleCounters>,
 }
 
-/// What a message comes to: an answer (address, to whom, solicited), or how it ends; and what is to be told.
-type Judged = (Result<(u128, u128, bool), End>, Option<Fact>);
+/// An answer to a solicitation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Answer {
+    address: u128,
+    to: u128,
+    solicited: bool,
+    /// In the place of another host.
+    proxied: bool,
+}
+
+/// What a message comes to: an answer, or how it ends; and what is to be told.
+type Judged = (Result<Answer, End>, Option<Fact>);
+
+/// What is known of a solicitation's source and target beside the interface's own addresses.
+trait Surroundings {
+    /// A route makes the source a neighbour on this link, though no prefix of ours holds it.
+    fn is_attached(&self, source: u128) -> bool;
+    /// The target is answered for to this source, in the place of another host.
+    fn is_proxied(&self, source: u128, target: u128) -> bool;
+}
+
+/// Own addresses alone.
+struct Alone;
+
+impl Surroundings for Alone {
+    fn is_attached(&self, _: u128) -> bool {
+        false
+    }
+
+    fn is_proxied(&self, _: u128, _: u128) -> bool {
+        false
+    }
+}
+
+/// The router's tables.
+struct Tables<'a> {
+    node: &'a Solicitation,
+    views: &'a Views,
+    view: &'a View,
+}
+
+impl Surroundings for Tables<'_> {
+    fn is_attached(&self, source: u128) -> bool {
+        self.node.egress.is_attached(self.fib(), source, self.view.interface)
+    }
+
+    fn is_proxied(&self, source: u128, target: u128) -> bool {
+        let here = Some(self.view.interface);
+        if self.view.mirrors6 && source != 0 && !is_link_local(source) && target != source {
+            return true;
+        }
+        match self.views.proxied6(self.view, target) {
+            Some(behind) => Some(behind) != here,
+            // To a host that is answered for elsewhere, this router stands for itself with all of its addresses.
+            None => self.views.proxied6(self.view, source) == here && self.node.egress.find(self.fib(), target) == Way::Local,
+        }
+    }
+}
+
+impl Tables<'_> {
+    fn fib(&self) -> u32 {
+        self.node.interfaces.fibs(self.view.interface).1
+    }
+}
 
 impl Solicitation {
-    fn judge(packet: &mut Pkt<'_>, view: &View, attached: impl FnOnce(u128) -> bool) -> Judged {
+    fn judge(packet: &mut Pkt<'_>, view: &View, around: &impl Surroundings) -> Judged {
         let link_source = view.link_source(packet);
         let (ip, message) = match checked(packet) {
             Ok(x) => x,
@@ -120,27 +182,34 @@ impl Solicitation {
             return (Err(End::Own), None);
         }
         let fact = |address: u128, what| Fact { interface: view.interface, address: Ipv6Addr::from_bits(address).into(), what };
+        let proxied = ours.is_none() && around.is_proxied(src, target);
+        let answer = |to, solicited| Answer { address: target, to, solicited, proxied };
         if src == 0 {
             return match (ours, link_source) {
                 // Another one wants the address that we want (RFC 4862, 5.4.3).
                 (Some(AddressState::Tentative), Some(mac)) => (Err(End::Duplicate), Some(fact(target, What::Conflict(mac)))),
-                (Some(AddressState::Preferred), _) => (Ok((target, ALL_NODES.to_bits(), false)), None),
+                (Some(AddressState::Preferred), _) => (Ok(answer(ALL_NODES.to_bits(), false)), None),
+                // The host that has it is elsewhere: its address is taken.
+                (None, _) if proxied => (Ok(answer(ALL_NODES.to_bits(), false)), None),
                 _ => (Err(End::UnknownTarget), None),
             };
         }
-        if view.owns6(src) == Some(AddressState::Preferred) {
+        // A host interface with the address of the one that its own borrows from is no conflict.
+        let mirrored = view.mirrors6 && view.unnumbered && proxied;
+        if view.owns6(src) == Some(AddressState::Preferred) && !mirrored {
             let mac = link_source.unwrap_or_default();
             return (Err(End::Duplicate), Some(fact(src, What::Conflict(mac))));
         }
-        if !view.on_link6(src) && !attached(src) {
+        if !view.on_link6(src) && !around.is_attached(src) {
             return (Err(End::SourceNotOnLink), None);
         }
         let mac = NdpOptions::of_message(message).and_then(NdpOptions::source_link_address).filter(|m| m.is_unicast());
-        let create = ours == Some(AddressState::Preferred);
+        let create = ours == Some(AddressState::Preferred) || proxied;
         let said = mac.map(|mac| fact(src, What::Heard { evidence: Evidence::Seen(mac), create }));
         match ours {
-            Some(AddressState::Preferred) => (Ok((target, src, true)), said),
+            Some(AddressState::Preferred) => (Ok(answer(src, true)), said),
             Some(_) => (Err(End::Tentative), None),
+            None if proxied => (Ok(answer(src, true)), said),
             None => (Err(End::UnknownTarget), said),
         }
     }
@@ -157,11 +226,11 @@ impl Node for Solicitation {
 
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let interface = packet.rx_if();
-        let Some(view) = self.views.get().get(interface) else { return packet.drop(End::NotEnabled) };
-        let attached = |host| self.egress.is_attached(self.interfaces.fibs(interface).1, host, interface);
-        let (judged, said) = Self::judge(&mut packet, view, attached);
+        let views = self.views.get();
+        let Some(view) = views.get(interface) else { return packet.drop(End::NotEnabled) };
+        let (judged, said) = Self::judge(&mut packet, view, &Tables { node: self, views, view });
         let verdict = match judged {
-            Ok((address, to, solicited)) => answer(&mut packet, view, address, to, solicited),
+            Ok(answer) => send(&mut packet, view, answer),
             Err(reason) => packet.drop(reason),
         };
         let thread = cx.thread();
@@ -178,24 +247,26 @@ impl Node for Solicitation {
 }
 
 /// Turns a solicitation into its answer, in its own buffer.
-fn answer(packet: &mut Pkt<'_>, view: &View, address: u128, to: u128, solicited: bool) -> Verdict {
-    if turn(packet, view, address, to, solicited) { Next::Output.into() } else { packet.drop(End::NoRoom) }
+fn send(packet: &mut Pkt<'_>, view: &View, answer: Answer) -> Verdict {
+    if turn(packet, view, answer) { Next::Output.into() } else { packet.drop(End::NoRoom) }
 }
 
 /// Turns a solicitation for an address of the view into the answer where the rules of this node allow it.
 pub(crate) fn answer_for(view: &View, packet: &mut Pkt<'_>, offset: usize) -> bool {
     packet.set_aux(offset as u32);
-    match Solicitation::judge(packet, view, |_| false) {
-        (Ok((address, to, solicited)), _) => turn(packet, view, address, to, solicited),
+    match Solicitation::judge(packet, view, &Alone) {
+        (Ok(answer), _) => turn(packet, view, answer),
         _ => false,
     }
 }
 
-fn turn(packet: &mut Pkt<'_>, view: &View, address: u128, to: u128, solicited: bool) -> bool {
+fn turn(packet: &mut Pkt<'_>, view: &View, answer: Answer) -> bool {
+    let Answer { address, to, solicited, proxied } = answer;
     let link = if solicited {
-        // The option tells, else the frame does.
+        // Whoever sent the frame gets the answer, as in VPP, whatever the option says; where there is no frame, the option tells.
+        let asked = view.link_source(packet).filter(|m| m.is_unicast());
         let option = checked(packet).ok().and_then(|(_, message)| NdpOptions::of_message(message)?.source_link_address());
-        option.filter(|m| m.is_unicast()).or_else(|| view.link_source(packet))
+        asked.or(option.filter(|m| m.is_unicast()))
     } else {
         Some(quiver_wire::MacAddr::from_ipv6_multicast(ALL_NODES))
     };
@@ -204,7 +275,7 @@ fn turn(packet: &mut Pkt<'_>, view: &View, address: u128, to: u128, solicited: b
     if packet.has(flags::CHAINED) || !packet.set_len(ADVERTISEMENT_LEN) {
         return false;
     }
-    packet.bytes_mut().copy_from_slice(&advertisement(view, address, to, solicited));
+    packet.bytes_mut().copy_from_slice(&advertisement(view, address, to, (solicited, !proxied)));
     if !view.push_link_header(packet, link, EtherType::IPV6) {
         return false;
     }

@@ -1,6 +1,8 @@
 //! Neighbour discovery: router advertisements, duplicate address detection, and an interface's IPv6 side as shown.
 
 mod configuration;
+mod host;
+mod proxy;
 mod show;
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,6 +14,10 @@ use quiver_command::request::Execute;
 use quiver_wire::Ipv6Prefix;
 use serde::{Deserialize, Serialize};
 
+pub use host::SetAutoconfig;
+pub(in crate::nd) use host::host_error;
+pub use proxy::{SetNdMirror, SetNdProxy};
+
 use crate::Router;
 use crate::interface::ops::resolve;
 use crate::nd::{DadConfig, INFINITE, PrefixConfig, RaConfig, RaError};
@@ -19,6 +25,8 @@ use crate::nd::{DadConfig, INFINITE, PrefixConfig, RaConfig, RaError};
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<SetNd>().declare::<SetDad>();
+    host::register(registry);
+    proxy::register(registry);
     configuration::register(registry);
     show::register(registry);
 }

@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 use quiver_graph::{Node, NodeCx, Pkt, Verdict, drop_reasons, next_nodes};
 use quiver_wire::ndp::{NdpError, NdpOptions};
 
+use super::host::{Advert, Adverts};
 use super::neighbor::checked;
 use crate::neighbor::{Evidence, Fact, Teller, View, ViewSnapshot, What};
 
@@ -81,61 +82,78 @@ fn judge_solicitation(packet: &mut Pkt<'_>, view: &View) -> Judged {
     (End::Solicitations, [heard, Some(fact(What::Solicited(mac.or(link_source).filter(|_| src != 0))))])
 }
 
-fn judge_advertisement(packet: &mut Pkt<'_>, view: &View) -> Judged {
+/// How an advertisement ends, what is to be told of its sender, and what it says.
+fn judge_advertisement(packet: &mut Pkt<'_>, view: &View) -> (End, Option<Fact>, Option<Advert>) {
     let link_source = view.link_source(packet);
     let (ip, message) = match checked(packet) {
         Ok(x) => x,
-        Err(error) => return (reason(error, true), [None, None]),
+        Err(error) => return (reason(error, true), None, None),
     };
     if link_source == Some(view.mac) {
-        return (End::Own, [None, None]);
+        return (End::Own, None, None);
     }
     let mac = NdpOptions::of_message(message).and_then(NdpOptions::source_link_address).filter(|m| m.is_unicast());
     let address = Ipv6Addr::from_bits(ip.src.get()).into();
-    // Only what is known of another router is brought up to date; its advertisement configures nothing here.
-    let what = |m| What::Heard { evidence: Evidence::Seen(m), create: false };
-    (End::Advertisements, [mac.map(|m| Fact { interface: view.interface, address, what: what(m) }), None])
+    // A router of ours is a neighbour worth an entry (RFC 4861, 6.3.4); of others only what is known is brought up to date.
+    let what = |m| What::Heard { evidence: Evidence::Seen(m), create: view.autoconfigures };
+    let fact = mac.map(|m| Fact { interface: view.interface, address, what: what(m) });
+    (End::Advertisements, fact, Advert::read(view.interface, &ip, message))
 }
 
-macro_rules! listener {
-    ($(#[$doc:meta])* $name:ident, $judge:ident) => {
-        $(#[$doc])*
-        #[derive(Clone)]
-        pub(super) struct $name {
-            pub views: ViewSnapshot,
-            pub teller: Teller,
-        }
-
-        impl Node for $name {
-            type Next = Next;
-            type Drop = End;
-
-            fn begin(&mut self, _cx: &mut NodeCx<'_>) {
-                self.views.refresh();
-            }
-
-            fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
-                let (end, said) = match self.views.get().get(packet.rx_if()) {
-                    Some(view) => $judge(&mut packet, view),
-                    None => (End::NotEnabled, [None, None]),
-                };
-                for fact in said.into_iter().flatten() {
-                    if !self.teller.tell(fact, cx.now()) {
-                        cx.count(End::NotTold, 1);
-                    }
-                }
-                packet.drop(end)
-            }
-        }
-    };
+/// Hosts that ask for an advertisement.
+#[derive(Clone)]
+pub(super) struct RouterSolicitation {
+    pub views: ViewSnapshot,
+    pub teller: Teller,
 }
-listener!(
-    /// Hosts that ask for an advertisement.
-    RouterSolicitation,
-    judge_solicitation
-);
-listener!(
-    /// What other routers advertise.
-    RouterAdvertisementIn,
-    judge_advertisement
-);
+
+impl Node for RouterSolicitation {
+    type Next = Next;
+    type Drop = End;
+
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+        self.views.refresh();
+    }
+
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        let (end, said) = match self.views.get().get(packet.rx_if()) {
+            Some(view) => judge_solicitation(&mut packet, view),
+            None => (End::NotEnabled, [None, None]),
+        };
+        for fact in said.into_iter().flatten() {
+            if !self.teller.tell(fact, cx.now()) {
+                cx.count(End::NotTold, 1);
+            }
+        }
+        packet.drop(end)
+    }
+}
+
+/// What other routers advertise.
+#[derive(Clone)]
+pub(super) struct RouterAdvertisementIn {
+    pub views: ViewSnapshot,
+    pub teller: Teller,
+    pub adverts: Adverts,
+}
+
+impl Node for RouterAdvertisementIn {
+    type Next = Next;
+    type Drop = End;
+
+    fn begin(&mut self, _cx: &mut NodeCx<'_>) {
+        self.views.refresh();
+    }
+
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+        let (end, fact, advert) = match self.views.get().get(packet.rx_if()) {
+            Some(view) => judge_advertisement(&mut packet, view),
+            None => (End::NotEnabled, None, None),
+        };
+        let told = fact.is_none_or(|fact| self.teller.tell(fact, cx.now()));
+        if !(advert.is_none_or(|advert| self.adverts.tell(advert)) && told) {
+            cx.count(End::NotTold, 1);
+        }
+        packet.drop(end)
+    }
+}

@@ -1,7 +1,7 @@
 //! `ip4-arp`, `ip4-glean`, `ip6-discover-neighbor`, `ip6-glean`: packets whose neighbour's MAC address is not known. The
 //! neighbour is asked for, the packet waits. One text for both families.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use quiver_graph::stats::SimpleCounters;
@@ -146,7 +146,7 @@ pub(crate) trait AskFamily: LocalFamily {
     fn request(view: &View, target: Self::Addr) -> Option<Vec<u8>>;
 
     /// A next hop of the other family, which is asked for by that family's means.
-    fn other(next_hop: u128) -> Option<Ipv6Addr>;
+    fn other(next_hop: u128) -> Option<IpAddr>;
 }
 
 impl AskFamily for V4 {
@@ -166,8 +166,8 @@ impl AskFamily for V4 {
         arp::request(view, target, None)
     }
 
-    fn other(next_hop: u128) -> Option<Ipv6Addr> {
-        u32::try_from(next_hop).is_err().then(|| next_hop.into())
+    fn other(next_hop: u128) -> Option<IpAddr> {
+        u32::try_from(next_hop).is_err().then(|| Ipv6Addr::from_bits(next_hop).into())
     }
 }
 
@@ -198,8 +198,9 @@ impl AskFamily for V6 {
         nd::solicitation(view, target, None)
     }
 
-    fn other(_next_hop: u128) -> Option<Ipv6Addr> {
-        None
+    fn other(next_hop: u128) -> Option<IpAddr> {
+        // No IPv6 neighbour has an address of ::/96, which stood for IPv4 once (RFC 4291, 2.5.5.1).
+        u32::try_from(next_hop).ok().filter(|address| *address != 0).map(|address| Ipv4Addr::from_bits(address).into())
     }
 }
 
@@ -265,18 +266,22 @@ impl<F: AskFamily> Ask<F> {
 }
 
 impl<F: AskFamily> Ask<F> {
-    /// Asks for an IPv6 neighbour that IPv4 packets go to (RFC 8950). They are not held: what is held for a neighbour goes out by its own
+    /// Asks for a neighbour of the other family that packets go to (RFC 8950). They are not held: what is held for a neighbour goes out by its own
     /// family's adjacency.
-    fn ask_other(&mut self, cx: &mut NodeCx<'_>, interface: IfIndex, next_hop: Ipv6Addr, packet: &Pkt<'_>, out: &mut Vec<Packet>) {
+    fn ask_other(&mut self, cx: &mut NodeCx<'_>, interface: IfIndex, next_hop: IpAddr, packet: &Pkt<'_>, out: &mut Vec<Packet>) {
         let Some(view) = self.views.get().get(interface) else { return };
-        let key: Key = (interface, next_hop.into());
+        let key: Key = (interface, next_hop);
         let owner = Owner::of(packet.rx_if(), F::address(F::addresses(packet).0));
         let mut hold = self.hold.lock();
         let advice = hold.advise(key, owner, cx.now(), out);
         if !matches!(advice, Advice::Ask | Advice::AskAgain) {
             return;
         }
-        let Some(request) = nd::solicitation(view, next_hop.to_bits(), None) else { return hold.end(&key, out) };
+        let request = match next_hop {
+            IpAddr::V4(a) => arp::request(view, a.to_bits(), None),
+            IpAddr::V6(a) => nd::solicitation(view, a.to_bits(), None),
+        };
+        let Some(request) = request else { return hold.end(&key, out) };
         self.send(cx, key, &request, advice);
     }
 

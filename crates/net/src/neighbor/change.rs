@@ -22,6 +22,12 @@ use crate::ip::FamilyId;
 /// Announcements of an address, and the time between them (RFC 5227, ANNOUNCE_NUM and ANNOUNCE_INTERVAL).
 const ANNOUNCE_INTERVAL: u64 = 2 * SECOND;
 
+/// Addresses that a user can give a neighbour: those of 127/8 too, for a host behind this link that has one (RFC 1122, 3.2.1.3 keeps them
+/// from leaving a host; who sets one knows why). None is learned.
+fn may_be_set(address: IpAddr) -> bool {
+    is_neighbor_address(address) || matches!(address, IpAddr::V4(a) if a.is_loopback())
+}
+
 fn is_neighbor_address(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(a) => !quiver_wire::ipv4::is_martian_src(a.to_bits()),
@@ -43,7 +49,7 @@ impl Router {
         no_fib_entry: bool,
     ) -> Result<(), NeighborError> {
         self.interfaces.get(interface).ok_or(NeighborError::NoInterface(interface.0))?;
-        if !is_neighbor_address(address) {
+        if !may_be_set(address) {
             return Err(NeighborError::Address(address));
         }
         if !mac.is_unicast() {
@@ -232,6 +238,8 @@ impl Router {
         let mut view = View::of(interface, lender, |i, a| self.address_state(i, a));
         (view.proxy_arp, view.holds_proxy) = old.get(index).map_or((false, false), |v| (v.proxy_arp, v.holds_proxy));
         view.advertises = self.advertises(index);
+        view.autoconfigures = self.autoconfig(index).is_some();
+        view.mirrors6 = old.get(index).is_some_and(|v| v.mirrors6);
         Some(view)
     }
 
@@ -396,6 +404,7 @@ pub(super) fn on_interface(router: &mut Router, event: &IfEvent) {
                 router.link_changed(index);
                 if is_running(router, index) {
                     router.announce_all(index);
+                    router.ask_other_end(index);
                 }
             }
         }
@@ -423,6 +432,7 @@ pub(super) fn on_interface(router: &mut Router, event: &IfEvent) {
                 }
             } else if address.is_ipv4() && is_running(router, index) {
                 router.announce(index, address);
+                router.ask_other_end(index);
             }
         }
         IfEvent::Table(index, _) => router.publish_view(index, false),
@@ -446,6 +456,20 @@ impl Router {
             }
         }
         self.wake_process(PROCESS, now);
+    }
+
+    /// A link of two addresses (RFC 3021) has one neighbour, which is asked for before the first packet wants it.
+    fn ask_other_end(&mut self, index: IfIndex) {
+        let addresses = self.interfaces.get(index).map(|i| i.addresses.clone()).unwrap_or_default();
+        let now = self.graph.clock().timer_now();
+        for (address, len) in addresses {
+            let IpAddr::V4(own) = address else { continue };
+            let key = (index, IpAddr::V4(Ipv4Addr::from_bits(own.to_bits() ^ 1)));
+            if len == 31 && self.neighbor(index, key.1).is_none() {
+                self.want_neighbor(key, now);
+                super::process::request(self, &key, None);
+            }
+        }
     }
 
     fn still_on_link(&self, key: &Key) -> bool {

@@ -123,7 +123,7 @@ pub(super) fn usage(fib: &Fib, key: &Key) -> Usage {
 }
 
 /// Asks for a neighbour: everybody, or itself where `mac` says who that is.
-fn request(router: &mut Router, key: &Key, mac: Option<MacAddr>) {
+pub(super) fn request(router: &mut Router, key: &Key, mac: Option<MacAddr>) {
     let Some(view) = router.neighbor_view(key.0) else { return };
     match key.1 {
         IpAddr::V4(a) => request_frame::<V4>(router, *key, &view, arp::request(&view, a.to_bits(), mac)),

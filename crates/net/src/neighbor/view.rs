@@ -11,7 +11,7 @@ use quiver_wire::ethernet::EtherType;
 use quiver_wire::ipv6::address::is_link_local;
 
 use crate::Interface;
-use crate::nd::AddressState;
+use crate::nd::{AddressState, Proxied};
 
 /// Bytes of the longest link header: Ethernet with two tags.
 pub(crate) const LINK_HEADER_MAX: usize = 22;
@@ -49,6 +49,12 @@ pub(crate) struct View {
     pub holds_proxy: bool,
     /// Sends router advertisements.
     pub advertises: bool,
+    /// Takes addresses or routes from advertisements of others.
+    pub autoconfigures: bool,
+    /// User's number of its IPv6 table.
+    pub table6: u32,
+    /// Answers every solicitation.
+    pub mirrors6: bool,
 }
 
 impl Own4 {
@@ -101,6 +107,9 @@ impl View {
             proxy_arp: false,
             holds_proxy: false,
             advertises: false,
+            autoconfigures: false,
+            table6: interface.tables.1,
+            mirrors6: false,
         }
     }
 
@@ -119,6 +128,9 @@ impl View {
             proxy_arp: false,
             holds_proxy: false,
             advertises: false,
+            autoconfigures: false,
+            table6: 0,
+            mirrors6: false,
         }
     }
 
@@ -239,6 +251,8 @@ pub(crate) struct Views {
     pub proxies: Arc<[ProxyRange]>,
     /// Ranges that a feature holds: no part of the configuration.
     pub held: Arc<[ProxyRange]>,
+    /// Hosts for which solicitations are answered.
+    pub proxied6: Arc<Proxied>,
 }
 
 impl Views {
@@ -250,6 +264,11 @@ impl Views {
     /// Sets or removes an interface.
     pub fn set(&mut self, interface: IfIndex, view: Option<View>) {
         *self.by_index.get_mut(interface.0 as usize) = view.map(Arc::new);
+    }
+
+    /// Behind which interface a host is that solicitations of `view`'s table are answered for.
+    pub fn proxied6(&self, view: &View, host: u128) -> Option<IfIndex> {
+        self.proxied6.get(&(view.table6, host)).copied()
     }
 
     /// Whether an ARP request for `address` from `view`'s link is answered in the place of others.

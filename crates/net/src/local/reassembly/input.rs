@@ -139,6 +139,10 @@ impl<F: Reassembled> ReassemblyInput<F> {
             return self.arrived_shallow(cx, packet, (scope, name.key), name.offset == 0, owner, kilobytes, now);
         }
         let key = (if place == Place::Full { scope | THROUGH } else { scope }, name.key);
+        if name.more && name.len == 0 {
+            // Nothing of the packet: neither answered nor kept, whatever headers it lacks.
+            return give_back(cx, packet, Back::Drop(Drop::BadLength));
+        }
         let has_all = name.offset != 0 || F::has_all_headers(&view);
         if !has_all {
             // RFC 7112, 5: parameter problem, code 3.

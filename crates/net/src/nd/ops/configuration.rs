@@ -4,16 +4,44 @@ use quiver_command::configuration::{Configuration, Stage, each, whole};
 use quiver_command::document::Shape;
 use quiver_command::operation::Registry;
 
-use super::{NdOption, Prefix, SetDad, SetNd};
+use super::{NdOption, Prefix, SetAutoconfig, SetDad, SetNd, SetNdMirror, SetNdProxy};
 use crate::interface::configuration::{named, numbers};
-use crate::nd::{DadConfig, PrefixConfig, RaConfig};
+use crate::nd::{AutoconfigConfig, DadConfig, PrefixConfig, RaConfig};
 use crate::{IfIndex, Router};
 
 /// Adds what this subject says of the running configuration.
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.configuration(Stage::System, |_| whole(dad)).configuration(Stage::Services, |router| each(numbers(router), options));
     registry.shapes(Stage::System, DAD).shapes(Stage::Services, ADVERTISEMENTS);
-    registry.covers(&["ip6_dad_set", "sw_interface_ip6nd_ra_config"]);
+    registry.configuration(Stage::Services, |router| each(numbers(router), autoconfig)).shapes(Stage::Services, AUTOCONFIG);
+    registry
+        .configuration(Stage::Neighbors, |_| whole(proxies))
+        .configuration(Stage::Neighbors, |router| each(numbers(router), mirror));
+    registry.shapes(Stage::Neighbors, PROXIES);
+    registry.covers(&["ip6_dad_set", "sw_interface_ip6nd_ra_config", "ip6_nd_address_autoconfig"]);
+    registry.covers(&["ip6nd_proxy_add_del", "ip6nd_proxy_enable_disable"]);
+}
+
+fn autoconfig(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
+    let Some(interface) = router.interfaces.get(*index) else { return };
+    let Some(AutoconfigConfig { default_route }) = router.autoconfig(*index) else { return };
+    let set = |default_route, disable| SetAutoconfig { interface: named(interface), default_route, disable };
+    out.push(&set(default_route, false)).undo(&set(false, true)).replaced();
+}
+
+fn proxies(router: &Router, out: &mut Configuration<Router>) {
+    for (index, address) in router.nd_proxies() {
+        let Some(interface) = router.interfaces.get(index) else { continue };
+        let set = |remove| SetNdProxy { interface: named(interface), address, remove };
+        out.push(&set(false)).undo(&set(true));
+    }
+}
+
+fn mirror(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
+    if let Some(interface) = router.interfaces.get(*index).filter(|_| router.nd_mirror(*index)) {
+        let set = |enable| SetNdMirror { interface: named(interface), enable };
+        out.push(&set(true)).undo(&set(false));
+    }
 }
 
 fn dad(router: &Router, out: &mut Configuration<Router>) {
@@ -53,7 +81,7 @@ fn options(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
         let initial = |count, interval| NdOption::Initial { count, interval };
         set(initial(config.initial, config.initial_interval), initial(usual.initial, usual.initial_interval));
     }
-    for (prefix, PrefixConfig { valid, preferred, on_link, autonomous, advertised }) in &config.prefixes {
+    for (prefix, PrefixConfig { valid, preferred, on_link, autonomous, advertised }) in config.prefixes.iter() {
         let (address, len) = (prefix.addr(), prefix.len());
         let (advertise, on_link, autoconfig) = (*advertised, *on_link, *autonomous);
         let prefix = Prefix { address, len, valid: *valid, preferred: *preferred, advertise, on_link, autoconfig };
@@ -70,6 +98,42 @@ const DAD: &[Shape] =
     &[Shape::new("ip6_dad", r#"{"transmits":"{transmits#}","*":"*"}"#, "ip6_dad_set", r#"{"transmits":"{transmits#}","*":"*"}"#)
         .doc("Probes for an own IPv6 address before it is used (0: none), and milliseconds between them.")
         .types(&[("delay_ms", r#"{"type":"integer","minimum":100,"maximum":10000}"#)])];
+
+/// What interfaces take from advertisements of others.
+const AUTOCONFIG: &[Shape] = &[
+    Shape::new(
+        "interfaces/{interface}/ip6_autoconfig",
+        r#""addresses""#,
+        "ip6_nd_address_autoconfig",
+        r#"{"interface":"{interface}","default_route":false,"disable":false}"#,
+    )
+    .doc("What it takes from routers' advertisements: `addresses`, or `default-route` for the default route, too."),
+    Shape::new(
+        "interfaces/{interface}/ip6_autoconfig",
+        r#""default-route""#,
+        "ip6_nd_address_autoconfig",
+        r#"{"interface":"{interface}","default_route":true,"disable":false}"#,
+    )
+    .doc(""),
+];
+
+/// Hosts that neighbour discovery is answered for.
+const PROXIES: &[Shape] = &[
+    Shape::new(
+        "interfaces/{interface}/nd_proxy/hosts/{address}",
+        "true",
+        "ip6nd_proxy_add_del",
+        r#"{"interface":"{interface}","remove":false,"address":"{address}"}"#,
+    )
+    .doc("A host behind it that solicitations on other links are answered for."),
+    Shape::new(
+        "interfaces/{interface}/nd_proxy/mirror",
+        "true",
+        "ip6nd_proxy_enable_disable",
+        r#"{"interface":"{interface}","enable":true}"#,
+    )
+    .doc("Every solicitation is answered, for a host with the router's own address."),
+];
 
 /// Router advertisements; each says whether they are sent.
 const ADVERTISEMENTS: &[Shape] = &[
@@ -176,10 +240,19 @@ mod tests {
         ip6 nd pg0 prefix 2001:db8:1::/64 infinite no-autoconfig
         ip6 nd pg0 prefix 2001:db8:2::/64 100 50 off-link no-advertise
         ip6 nd pg1 ra-interval 100
-        ip6 nd pg1 ra-suppress";
+        ip6 nd pg1 ra-suppress
+        ip6 nd address autoconfig pg0 default-route
+        ip6 nd address autoconfig pg1
+        set ip6 nd proxy pg1 2001:db8::77
+        set interface ip6-nd proxy pg0 enable";
 
     #[test]
     fn advertisements_are_configured_again_as_they_were() {
-        assert_rebuilt(&[], Harness::new, ADVERTISED, &["show ip6 dad", "show ip6 interface"]);
+        assert_rebuilt(
+            &[],
+            Harness::new,
+            ADVERTISED,
+            &["show ip6 dad", "show ip6 interface", "show ip6 nd autoconfig", "show ip6 nd proxy"],
+        );
     }
 }

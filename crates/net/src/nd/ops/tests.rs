@@ -27,6 +27,19 @@ fn an_interface_shows_addresses_groups_and_advertisements() {
 }
 
 #[test]
+fn prefixes_are_sent_and_listed_in_the_order_in_which_they_were_configured() {
+    let mut h = Harness::new();
+    let x = h.interface(0);
+    h.router.enable_ip6(x).unwrap();
+    for prefix in ["2001:db8:9::/64", "2001:db8:1::/64", "2001:db8:5::/64", "2001:db8:9::/64 100 50"] {
+        run(&mut h.router, &format!("ip6 nd x0 prefix {prefix}"));
+    }
+    let order: Vec<_> = h.router.ra_prefixes(x).iter().map(|(prefix, p)| (prefix.to_string(), p.valid == 100)).collect();
+    let expected = [("2001:db8:9::/64", true), ("2001:db8:1::/64", false), ("2001:db8:5::/64", false)];
+    assert_eq!(order, expected.map(|(prefix, changed)| (prefix.to_owned(), changed)));
+}
+
+#[test]
 fn every_option_can_be_set_and_taken_back() {
     let mut h = Harness::new();
     let x = h.interface(0);

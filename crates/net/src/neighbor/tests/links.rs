@@ -54,3 +54,28 @@ fn the_first_address_of_a_link_asks_until_it_goes() {
     time.settle(&mut h);
     assert_eq!(sender(&mut h, 3), host(1, 77));
 }
+
+#[test]
+fn the_other_end_of_a_link_of_two_is_asked_for_at_once_and_when_the_link_is_back() {
+    let (mut h, x) = bed(0, 2);
+    let time = Time::new(&h);
+    time.settle(&mut h);
+    let other = Ipv4Addr::new(10, 200, 0, 6);
+    h.router.add_address(x[1], "10.200.0.7".parse().unwrap(), 31).unwrap();
+    let asked = |frames: Vec<(IfIndex, Vec<u8>)>| requests(&frames).into_iter().any(|r| r.2.target_ip() == other);
+    assert!(asked(time.settle(&mut h)));
+    h.exchange(x[1], &arp_reply(1, (host_mac(1), other)));
+    h.router.remove_neighbor(x[1], other.into()).unwrap_or_default();
+    set_link(&mut h, x[1], false);
+    set_link(&mut h, x[1], true);
+    assert!(asked(time.settle(&mut h)));
+}
+
+#[test]
+fn a_neighbour_of_127_is_set_by_hand_only() {
+    let (mut h, x) = bed(0, 1);
+    let address = "127.0.0.1".parse().unwrap();
+    h.router.add_neighbor(x[0], address, host_mac(0), true, false).unwrap();
+    assert!(h.router.neighbor(x[0], address).is_some());
+    assert!(h.router.add_neighbor(x[0], "0.0.0.0".parse().unwrap(), host_mac(0), true, false).is_err());
+}

@@ -243,7 +243,7 @@ fn clients_are_shown_and_configured_again() {
         "punt socket register 1111 socket /run/a.sock
          punt socket register ipv6 tcp 179 socket /run/b.sock
          punt socket register ip6 protocol 89 socket /run/a.sock
-         punt socket register reason ipsec4-no-such-tunnel socket '/run/an ike.sock'",
+         punt socket register reason ipsec4-no-such-tunnel socket \"/run/an ike.sock\"",
         &["show punt socket registrations", "show punt socket registrations l4", "show punt socket registrations exception"],
     );
     let error = Harness::new().router.register_punt_client(Wanted::Reason(Reason::Ipsec6NoSuchTunnel), "/a".as_ref());

@@ -95,7 +95,7 @@ impl<F: LocalFamily> Node for IpPunt<F> {
         }
         let from_route = packet.aux() == 0;
         if !self.clients.get().is_empty() && !from_route {
-            match self.to_client(&packet) {
+            match self.offer(&packet) {
                 Some(true) => {
                     cx.count(PuntReason::SocketTx, 1);
                     let (packet, taken) = packet.take();
@@ -141,7 +141,7 @@ impl<F: LocalFamily> Node for IpPunt<F> {
 
 impl<F: LocalFamily> IpPunt<F> {
     /// Sends a packet to its client: whether that takes it; `None` where it has none.
-    fn to_client(&mut self, packet: &Pkt<'_>) -> Option<bool> {
+    fn offer(&mut self, packet: &Pkt<'_>) -> Option<bool> {
         let Behind::Upper { protocol, offset, .. } = F::behind(packet) else { return None };
         let clients = self.clients.get();
         let client = clients.find(F::ID, protocol, packet.bytes().get(usize::from(offset)..)?)?;

@@ -26,7 +26,7 @@ pub(super) fn policer(router: &Router, index: &u32, out: &mut Configuration<Rout
         .replaced_by(&UpdatePolicer::of(Some(&entry.name), None, &entry.config))
         .makes(part(&entry.name));
     if entry.worker.is_some() {
-        let request = |worker| BindPolicer { unbind: worker == None::<u32>, name: name(), index: None, worker };
+        let request = |worker: Option<u32>| BindPolicer { unbind: worker.is_none(), name: name(), index: None, worker };
         out.push(&request(entry.worker)).undo(&request(None)).replaced().needs(part(&entry.name));
     }
 }

@@ -142,6 +142,8 @@ mod tests {
             "memif_socket_delete",
             "nat44_back_end_set",
             "nat44_plugin_disable",
+            "policer_delete",
+            "policer_update",
             "vrrp_vr_delete",
             "vrrp_vr_update",
         ];

@@ -51,7 +51,8 @@ pub fn register(registry: &mut Registry<Router>) {
         .configuration(Stage::Services, |router| each(configuration::numbers(router), configuration::policer))
         .configuration(Stage::Services, |_| quiver_command::configuration::whole(configuration::uses))
         .shapes(Stage::Services, configuration::SHAPES)
-        .covers(&["policer_add", "policer_update", "policer_bind", "policer_apply", "punt_policer_set"]);
+        .covers(&["policer_add", "policer_update", "policer_delete", "policer_bind", "policer_apply", "punt_policer_set"])
+        .actions(&["policer_reset"]);
 }
 
 request! {

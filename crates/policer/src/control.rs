@@ -16,8 +16,8 @@ use crate::nodes::{self, Counters};
 use crate::policer::{Action, Policer};
 use crate::view::{Bound, Place, View};
 
-/// Numbers of policers are below this.
-pub const POLICERS_MAX: u32 = 16_384;
+/// Numbers of policers are below this: the space of a counter is that of all threads, and there are three.
+pub const POLICERS_MAX: u32 = 4096;
 /// Bytes of a name, as many as VPP's messages have room for.
 pub const NAME_MAX: usize = 63;
 /// Bytes of a VLAN tag.

@@ -19,6 +19,7 @@ const PLUGINS: &[fn() -> Plugin] = &[
     quiver_bond::plugin,
     quiver_classify::plugin,
     quiver_lldp::plugin,
+    quiver_policer::plugin,
     quiver_flowprobe::plugin,
     quiver_sflow::plugin,
     quiver_nat44::plugin,

@@ -59,6 +59,7 @@ mod tests {
             quiver_bond::plugin(),
             quiver_classify::plugin(),
             quiver_lldp::plugin(),
+            quiver_policer::plugin(),
             quiver_flowprobe::plugin(),
             quiver_sflow::plugin(),
             quiver_nat44::plugin(),
@@ -118,6 +119,8 @@ mod tests {
             "memif_socket_delete",
             "nat44_back_end_set",
             "nat44_plugin_disable",
+            "policer_delete",
+            "policer_update",
             "vrrp_vr_delete",
             "vrrp_vr_update",
         ];

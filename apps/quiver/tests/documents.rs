@@ -54,6 +54,10 @@ classify table mask l3 ip4 src acl-miss-next deny
 classify table mask l3 ip4 dst next-table 0
 classify session table-index 0 match l3 ip4 src 10.0.0.9 opaque-index 4
 set interface input acl intfc pg0 ip4-table 1
+policer add name gold type 1r3c cir 8000 cb 10000 eb 10000 exceed-action mark-and-transmit AF12
+policer input name gold pg0
+policer output name gold pg2
+ip punt policer name gold
 set logging size 200
 define LINK pg0
 nat44 plugin enable sessions 1000

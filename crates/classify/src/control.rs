@@ -328,8 +328,7 @@ fn take_away(router: &mut Router, place: Place, interface: IfIndex) -> Result<()
 fn switch(router: &mut Router, place: Place, interface: IfIndex, on: bool) -> Result<(), OpError> {
     let Some((arc, node)) = nodes::feature(place) else {
         let tx = place == Place::L2Out;
-        let node = on.then_some(nodes::filter(tx));
-        return router.set_l2_filter(interface, tx, node).map_err(|error| interface_error(&error));
+        return router.set_l2_filter(interface, tx, nodes::filter(tx), on).map_err(|error| interface_error(&error));
     };
     router.graph.set_feature(arc, node, interface, on).map(drop).map_err(|error| graph_error(&error))
 }

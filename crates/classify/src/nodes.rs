@@ -269,7 +269,8 @@ pub fn declare(router: &mut Router, view: &Published<View>) -> Result<(), GraphE
         features.push(FeatureSpec { arc, node: name.into(), before: before.to_vec(), after: Vec::new() });
     }
     for (place, tx) in [(Place::L2In, false), (Place::L2Out, true)] {
-        nodes.push(node(router, place, filter(tx), Path::L2(router.l2_filters()), view));
+        let path = Path::L2(router.l2_filters(filter(tx)));
+        nodes.push(node(router, place, filter(tx), path, view));
     }
     router.graph.add(nodes)?;
     router.graph.add_features(features)

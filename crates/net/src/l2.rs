@@ -95,8 +95,9 @@ pub(crate) struct L2 {
     ways: HashMap<IfIndex, Ways>,
     rewrites: BTreeMap<IfIndex, TagRewrite>,
     /// Nodes of plugins that frames of an interface pass, by whether these leave.
-    filters: BTreeMap<(IfIndex, bool), NodeId>,
-    nexts: Published<L2Filters>,
+    filters: BTreeMap<(IfIndex, bool), BTreeMap<&'static str, NodeId>>,
+    /// Where each of these nodes sends frames.
+    nexts: BTreeMap<&'static str, Published<L2Filters>>,
     changes: Published<Rewrites>,
     teller: Teller,
     heard: Reports,
@@ -122,7 +123,7 @@ impl L2 {
             ways: HashMap::new(),
             rewrites: BTreeMap::new(),
             filters: BTreeMap::new(),
-            nexts: Published::new(L2Filters::default()),
+            nexts: BTreeMap::new(),
             changes: Published::new(Rewrites::default()),
             teller,
             heard,

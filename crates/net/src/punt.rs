@@ -9,10 +9,13 @@
 //! Between `ip4-punt` and what it decides packets pass the features of the arc `ip4-punt`, where there are some; `ip4-punt-redirect` then
 //! decides.
 //!
+//! A program that has registered for a port, a protocol or a reason gets such packets by a socket instead ([`clients`]).
+//!
 //! What a node of the router takes stays with it, whatever is asked here. A packet that is redirected goes on as it came, with
 //! the time to live that it has.
 
 pub(crate) mod api;
+pub mod clients;
 mod node;
 pub mod ops;
 pub(crate) mod tables;
@@ -21,10 +24,14 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use quiver_graph::{IfIndex, NodeSpec, Published};
 
+use quiver_wire::ipv4::IpProtocol;
+
+use self::clients::{Clients, Sockets};
 pub use self::tables::L4;
 use self::tables::{PuntTables, Punted, RedirectTable};
 use crate::Router;
@@ -46,6 +53,12 @@ pub enum PuntError {
     /// Not to a neighbour on a link, or of another family.
     #[error("a redirect leads to a neighbour, or to all of a link: {0}")]
     Path(String),
+    /// Clients have nowhere to register.
+    #[error("no punt socket is configured: `punt {{ socket <path> }}' in startup.conf")]
+    NoSocket,
+    /// Not the path of a client's socket.
+    #[error("invalid socket `{}'; a socket has an absolute path of at most 107 bytes, and is not the router's own", .0.display())]
+    SocketPath(PathBuf),
     /// Too many of them.
     #[error("more than {0} {1}")]
     Full(usize, &'static str),
@@ -90,11 +103,29 @@ impl Asked {
 /// The module's state on the main thread.
 pub(crate) struct Punt {
     families: [Asked; 2],
+    sockets: Sockets,
+    clients: Published<Arc<Clients>>,
+}
+
+impl Punt {
+    /// Has packets know whether a port is punted.
+    fn mark_port(&self, family: FamilyId, l4: L4, port: u16) {
+        let asked = &self.families[family as usize];
+        let on = asked.ports.contains(&(l4, Some(port))) || self.sockets.wants_port(family, l4, port);
+        asked.tables.set_port(l4, port, if on { Punted::Punt } else { Punted::No });
+    }
+
+    /// Has packets know whether a protocol is punted.
+    fn mark_protocol(&self, family: FamilyId, protocol: IpProtocol) {
+        let on = self.sockets.wants_protocol(family, protocol);
+        self.families[family as usize].tables.set_protocol(protocol, if on { Punted::Punt } else { Punted::No });
+    }
 }
 
 /// Makes the state that nodes are made from; before the nodes.
 pub(crate) fn prepare(router: &mut Router) {
-    router.add_part(Punt { families: [Asked::new(), Asked::new()] });
+    let (sockets, clients) = (Sockets::default(), Published::new(Arc::default()));
+    router.add_part(Punt { families: [Asked::new(), Asked::new()], sockets, clients });
     router.listen(on_event);
 }
 
@@ -103,6 +134,7 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
     let Some(part) = router.part::<Punt>() else { return Vec::new() };
     let mut nodes = node::nodes::<V4>(router, part);
     nodes.extend(node::nodes::<V6>(router, part));
+    nodes.push(clients::node());
     nodes
 }
 
@@ -110,6 +142,11 @@ pub(crate) use node::arcs;
 
 /// Redirects go with the interfaces that they are from or to.
 fn on_event(router: &mut Router, event: &IfEvent) {
+    if let IfEvent::Created(_) = event
+        && router.part::<Punt>().is_some_and(|part| part.sockets.any())
+    {
+        router.publish_punt_clients(None);
+    }
     let IfEvent::Deleted(index) = event else { return };
     for family in [FamilyId::V4, FamilyId::V6] {
         let leads = |paths: &[Path]| paths.iter().any(|path| path.interface() == Some(*index));
@@ -144,10 +181,11 @@ impl Router {
         } else {
             asked.ports.remove(&(l4, port));
         }
-        let punted = if on { Punted::Punt } else { Punted::No };
-        match port {
-            Some(port) => asked.tables.set_port(l4, port, punted),
-            None => asked.tables.set_all_ports(l4, punted),
+        if port.is_none() {
+            asked.tables.set_all_ports(l4, if on { Punted::Punt } else { Punted::No });
+        }
+        if let (Some(port), Some(part)) = (port, self.part::<Punt>()) {
+            part.mark_port(family, l4, port);
         }
     }
 

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -34,7 +34,7 @@ use super::group::group_id;
 use super::pidfile::PidFile;
 use super::privileges::{Wish, give_up};
 use super::successor::{Serve, Succession};
-use super::{StartError, api, confirm, detach, processes, threads};
+use super::{StartError, api, confirm, detach, processes, punt, threads};
 use crate::checkpoints::Checkpoints;
 use crate::engine::{Engine, command};
 use crate::journal::{Journal, Store, replay};
@@ -107,6 +107,7 @@ enum Listening {
     Api(UnixListener, BoundPath),
     Stats(StatsListener),
     Restart(OwnedFd, BoundPath),
+    Punt(Arc<UnixDatagram>, BoundPath, PathBuf),
 }
 
 impl Daemon {
@@ -145,6 +146,12 @@ impl Daemon {
         let mut router = Router::new(&RouterConfig { buffers: buffers(&startup, nodes), workers: plans })?;
         succession.hold(&mut router)?;
         router.set_rx_default(startup.rx_mode);
+        for socket in &sockets {
+            if let Listening::Punt(socket, _, path) = socket {
+                let failed = |error| StartError::System { doing: format!("the punt socket {}", path.display()), error };
+                router.open_punt_socket(Arc::clone(socket), path).map_err(failed)?;
+            }
+        }
         if let Some(notice) = router.graph.pools().first().and_then(|pool| pool.region().notice()) {
             tracing::info!(target: "buffer", "{notice}");
         }
@@ -328,6 +335,7 @@ impl Daemon {
                         api::listen(&engine, &processes, Rc::clone(&table), places.clone(), (listener, bound), admission)
                     }
                     Listening::Stats(listener) => api::listen_stats(&processes, &engine, listener),
+                    Listening::Punt(socket, bound, _) => punt::serve(&engine, &processes, socket, bound),
                     Listening::Restart(listener, bound) => {
                         if let Some(offer) = offer.take() {
                             restart::old::listen(&engine, &processes, (listener, bound), offer);
@@ -632,6 +640,11 @@ fn listen(
     }
     if let Some(path) = &startup.stats_socket {
         sockets.push(Listening::Stats(succession.stats(&place(path), owner, admission)?));
+    }
+    if let Some(path) = &startup.punt_socket {
+        let path = place(path);
+        let (socket, bound) = succession.datagram(&path, || punt::bind(&path, owner))?;
+        sockets.push(Listening::Punt(Arc::new(socket), bound, path));
     }
     if startup.unix.warm_restart.is_some() {
         let (listener, bound) = succession.restart(&folder, wish)?;

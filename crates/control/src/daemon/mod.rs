@@ -10,6 +10,7 @@ mod memif;
 mod pidfile;
 mod privileges;
 mod processes;
+mod punt;
 mod statistics;
 mod successor;
 mod threads;

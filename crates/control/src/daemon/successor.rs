@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::exit;
 use std::rc::Rc;
@@ -116,6 +116,21 @@ impl Succession {
         };
         self.offer_socket(name, &listener);
         Ok((listener, bound))
+    }
+
+    /// A Unix socket of datagrams: that of the process before, or a new one.
+    pub fn datagram(
+        &mut self,
+        path: &Path,
+        bind: impl FnOnce() -> Result<(UnixDatagram, BoundPath), BindError>,
+    ) -> Result<(UnixDatagram, BoundPath), BindError> {
+        let name = path.display().to_string();
+        let (socket, bound) = match self.inherited(&name) {
+            Some(fd) => (UnixDatagram::from(fd), BoundPath::inherited(path, &self.has_taken)),
+            None => bind()?,
+        };
+        self.offer_socket(name, &socket);
+        Ok((socket, bound))
     }
 
     /// A TCP port: that of the process before, or a new one.

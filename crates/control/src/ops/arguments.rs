@@ -16,6 +16,17 @@ const NEIGHBOR: &[Argument] = &[
     ("[flush]", "", "Forgets all neighbors of the interface instead: operation `ip_neighbor_flush`"),
 ];
 
+const PUNT_FAMILY: Argument = ("[ip4|ipv4|ip6|ipv6]", "family", "Family; IPv4 unless given");
+const PUNT_LAYER: Argument = ("[udp|tcp]", "protocol", "Upper layer of the port; UDP unless given");
+const PUNT_PORT: Argument = ("<port>", "port", "Port, 0 to 65535");
+const PUNT_PROTOCOL: Argument = ("protocol <n>", "ip_protocol", "All packets of an IP protocol that no node takes, by its number");
+const PUNT_REASON: Argument = (
+    "reason <reason>",
+    "reason",
+    "Packets punted for a reason: `ipsec4-no-such-tunnel`, `ipsec6-no-such-tunnel`, `ipsec4-spi-o-udp-0`",
+);
+const PUNT_SOCKET: Argument = ("socket <path>", "socket", "Path of the program's socket");
+
 const REDIRECT: &[Argument] = &[
     ("[add|del]", "remove", "`add` unless given, in place of another redirect of the interface; `del` needs no path"),
     ("rx <if>|all", "rx", "Receiving interface; `all`: every interface without a redirect of its own"),
@@ -391,6 +402,8 @@ pub const ARGUMENTS: &[(&str, &[Argument])] = &[
             ("[kmsg-level <level>]", "", "Accepted, without effect: there is one log"),
         ],
     ),
+    ("punt socket register", &[PUNT_FAMILY, PUNT_LAYER, PUNT_PORT, PUNT_PROTOCOL, PUNT_REASON, PUNT_SOCKET]),
+    ("punt socket deregister", &[PUNT_FAMILY, PUNT_LAYER, PUNT_PORT, PUNT_PROTOCOL, PUNT_REASON]),
     (
         "set punt",
         &[

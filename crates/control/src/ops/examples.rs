@@ -117,6 +117,7 @@ pub const EXAMPLES: &[&str] = &[
     "set node ip4-lookup multi-loop 8 prefetch 4",
     "set node function ip4-lookup v3",
     "set punt ip4 udp 4500",
+    "punt socket register ip4 udp 1111 socket /run/app/punt.sock",
     "set terminal pager off",
     "set trace timestamp-format datetime",
     "set vector-size 64",

@@ -57,6 +57,8 @@ pub struct StartupConfig {
     pub stats_interval: Duration,
     /// `socksvr { … }`: where clients of the binary API connect; nowhere where nothing is said.
     pub api_socket: Option<PathBuf>,
+    /// `punt { socket }`: by which programs get punted packets; none where nothing is said.
+    pub punt_socket: Option<PathBuf>,
     /// After so much silence a client of the binary API is cut off; none: never.
     pub api_idle_timeout: Option<Duration>,
     /// `statseg { … }`: where readers of the statistics connect; nowhere where nothing is said.
@@ -233,6 +235,7 @@ impl StartupConfig {
             logging: Logging::read(config.section("logging"))?,
             node_variants: node_variants(config.section("node")),
             api_socket: socket(config.section("socksvr"), "api.sock"),
+            punt_socket: config.section("punt").get("socket").map(|value| value.path().to_owned()),
             api_idle_timeout: idle_timeout(config.section("socksvr"), "idle-timeout", 0)?,
             stats_socket: socket(config.section("statseg"), "stats.sock"),
             stats_interval: stats_interval(config.section("statseg"))?,

@@ -33,6 +33,12 @@ pub fn schema() -> Schema {
                 .about("Also maps memory that the peer can make smaller; for peers that are trusted"),
         )
         .section(
+            Section::new("punt")
+                .about("Programs that get packets for the router; without this section they cannot register")
+                .value("socket", "path")
+                .about("Socket by which the router sends packets to programs, and takes theirs"),
+        )
+        .section(
             Section::new("socksvr")
                 .about("The binary API; without this section there is none")
                 .value("socket-name", "path")
@@ -95,7 +101,6 @@ pub fn schema() -> Schema {
         ("l3fib", OWN_TABLES),
         ("l2fib", OWN_TABLES),
         ("l2learn", "the limit is set by `set bridge-domain learn-limit'"),
-        ("punt", "there is no punt socket here"),
         ("acl-plugin", OWN_TABLES),
         ("ipsec", "the plugin is not built in"),
         ("session", NO_HOST_STACK),

@@ -1,8 +1,8 @@
 //! Edges between nodes as modes, ports and rewrites want them, and what is published of ports.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use quiver_graph::{GraphError, IfIndex, NodeId, Snapshot, Verdict};
+use quiver_graph::{GraphError, IfIndex, NodeId, Published, Snapshot, Verdict};
 
 use super::Ways;
 use super::domain::{DomainView, FloodPort, PortKind};
@@ -32,44 +32,49 @@ impl L2Filters {
 }
 
 impl Router {
-    /// Where filters send frames, for their nodes.
-    pub fn l2_filters(&self) -> Snapshot<L2Filters> {
-        self.l2.nexts.snapshot()
+    /// Where a filter sends frames, for its node, which this names.
+    pub fn l2_filters(&mut self, node: &'static str) -> Snapshot<L2Filters> {
+        self.l2.nexts.entry(node).or_insert_with(|| Published::new(L2Filters::default())).snapshot()
     }
 
-    /// Has the frames of an interface pass a node while it is bridged or cross-connected, or no node any more: those that leave
-    /// (`tx`), or those that come in. The node stands between tag rewrite and the bridge, and between tag rewrite and the output.
+    /// Has the frames of an interface pass a node while it is bridged or cross-connected, or no longer: those that leave (`tx`), or
+    /// those that come in. The node stands between tag rewrite and the bridge, and between tag rewrite and the output. Several
+    /// nodes stand in the order of their names.
     ///
     /// # Errors
     /// No such interface or node.
-    pub fn set_l2_filter(&mut self, index: IfIndex, tx: bool, node: Option<&'static str>) -> Result<(), InterfaceError> {
+    pub fn set_l2_filter(&mut self, index: IfIndex, tx: bool, node: &'static str, on: bool) -> Result<(), InterfaceError> {
         self.interfaces.expect(index)?;
-        match node {
-            Some(name) => {
-                let node = self.l2_node(name)?;
-                self.l2.filters.insert((index, tx), node);
-            }
-            None => drop(self.l2.filters.remove(&(index, tx))),
+        if on {
+            let id = self.l2_node(node)?;
+            self.l2.filters.entry((index, tx)).or_default().insert(node, id);
+        } else if let Some(filters) = self.l2.filters.get_mut(&(index, tx)) {
+            filters.remove(node);
         }
         self.wire(index)
     }
 
-    /// A filter of an interface, that leads to a node; without one that node.
+    /// The first filter of an interface, of which the last leads to a node; without any that node.
     fn l2_filtered(&mut self, index: IfIndex, tx: bool, target: NodeId) -> Result<NodeId, InterfaceError> {
-        let Some(filter) = self.l2.filters.get(&(index, tx)).copied() else { return Ok(target) };
-        let next = self.graph.edge(filter, target)?;
-        let mut all = L2Filters::clone(&self.l2.nexts.get());
-        if tx { &mut all.tx } else { &mut all.rx }.insert(index, next);
-        self.l2.nexts.publish(all);
-        Ok(filter)
+        let filters = self.l2.filters.get(&(index, tx)).cloned().unwrap_or_default();
+        filters.into_iter().rev().try_fold(target, |target, (name, filter)| {
+            let next = self.graph.edge(filter, target)?;
+            if let Some(nexts) = self.l2.nexts.get(name) {
+                let mut all = L2Filters::clone(&nexts.get());
+                if tx { &mut all.tx } else { &mut all.rx }.insert(index, next);
+                nexts.publish(all);
+            }
+            Ok(filter)
+        })
     }
 
     fn forget_filters(&mut self, index: IfIndex) {
-        if self.l2.filters.remove(&(index, false)).is_some() | self.l2.filters.remove(&(index, true)).is_some() {
-            let mut all = L2Filters::clone(&self.l2.nexts.get());
+        let gone = [false, true].map(|tx| self.l2.filters.remove(&(index, tx)).unwrap_or_default());
+        for nexts in gone.iter().flat_map(BTreeMap::keys).filter_map(|name| self.l2.nexts.get(name)) {
+            let mut all = L2Filters::clone(&nexts.get());
             all.rx.remove(&index);
             all.tx.remove(&index);
-            self.l2.nexts.publish(all);
+            nexts.publish(all);
         }
     }
 

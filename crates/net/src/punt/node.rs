@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use quiver_graph::{ArcPoint, ArcSpec, IfIndex, NoNext, Node, NodeCx, NodeSpec, Pkt, Snapshot, Verdict, drop_reasons, flags};
 
+use super::clients::{Clients, Room};
 use super::tables::{PuntTables, Punted, RedirectTable};
 use crate::fib::records::{Class, LbTable};
 use crate::ip::{Family, FamilyId, icmp_aux};
@@ -25,6 +26,14 @@ drop_reasons! {
         NoRedirect = "punted without a redirect",
         /// The packet left by a redirect (`ip punt redirect`).
         Redirected = "punted packets redirected" (info),
+        /// The packet went to a program's socket (`punt socket register`).
+        SocketTx = "Socket TX" (info),
+        /// The packet's port, protocol or reason is that of a program's socket, and the program does not take it.
+        ///
+        /// Causes: the program has ended or does not read its socket; the router's user may not write to the socket.
+        /// Check: `show punt socket registrations` for the path; owner and mode of the socket.
+        /// See: `show punt socket registrations`, `punt socket register`.
+        SocketTxError = "Socket TX error",
         /// A packet of a protocol that nobody takes gets an ICMP error.
         ProtocolUnreachable = "protocol unreachable asked for" (info),
         /// The packet is for a group, its protocol is one that the router does not handle, and there is no redirect for it.
@@ -59,6 +68,8 @@ pub(super) struct IpPunt<F: Family> {
     redirects: Snapshot<Arc<RedirectTable>>,
     load_balances: LbTable,
     asked: PuntTables,
+    clients: Snapshot<Arc<Clients>>,
+    room: Room,
     /// Slots behind those that are ordered as [`Class`].
     end: Verdict,
     icmp_error: Verdict,
@@ -73,6 +84,7 @@ impl<F: LocalFamily> Node for IpPunt<F> {
 
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.redirects.refresh();
+        self.clients.refresh();
     }
 
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
@@ -82,6 +94,18 @@ impl<F: LocalFamily> Node for IpPunt<F> {
             return feature;
         }
         let from_route = packet.aux() == 0;
+        if !self.clients.get().is_empty() && !from_route {
+            match self.offer(&packet) {
+                Some(true) => {
+                    cx.count(PuntReason::SocketTx, 1);
+                    let (packet, taken) = packet.take();
+                    cx.free(packet);
+                    return taken;
+                }
+                Some(false) => return packet.drop(PuntReason::SocketTxError),
+                None => {}
+            }
+        }
         if let Some(lb) = self.redirects.get().find(packet.rx_if()) {
             let bucket = self.load_balances.choose(lb, |_| pair_hash::<F>(&packet));
             // A redirect leads to a link or, while that is down, nowhere; never back here.
@@ -115,7 +139,15 @@ impl<F: LocalFamily> Node for IpPunt<F> {
     }
 }
 
-impl<F: Family> IpPunt<F> {
+impl<F: LocalFamily> IpPunt<F> {
+    /// Sends a packet to its client: whether that takes it; `None` where it has none.
+    fn offer(&mut self, packet: &Pkt<'_>) -> Option<bool> {
+        let Behind::Upper { protocol, offset, .. } = F::behind(packet) else { return None };
+        let clients = self.clients.get();
+        let client = clients.find(F::ID, protocol, packet.bytes().get(usize::from(offset)..)?)?;
+        Some(clients.send(packet, client, &mut self.room).is_ok())
+    }
+
     fn finish(&self, mut packet: Pkt<'_>, reason: PuntReason) -> Verdict {
         let code = packet.drop_code(reason);
         packet.set_aux(code);
@@ -143,6 +175,8 @@ pub(super) fn nodes<F: LocalFamily>(router: &Router, part: &super::Punt) -> Vec<
         redirects: part.families[F::ID as usize].published.snapshot(),
         load_balances: router.data.load_balances.clone(),
         asked: part.families[F::ID as usize].tables.clone(),
+        clients: part.clients.snapshot(),
+        room: Room::new(),
         end: slot(1),
         icmp_error: slot(2),
         arc: None,

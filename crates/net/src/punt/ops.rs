@@ -2,6 +2,7 @@
 
 mod configuration;
 mod show;
+pub mod socket;
 
 use std::net::IpAddr;
 
@@ -21,6 +22,7 @@ pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<SetRedirect>().declare::<SetPunt>();
     configuration::register(registry);
     show::register(registry);
+    socket::register(registry);
 }
 
 /// The word for any interface.
@@ -121,6 +123,8 @@ pub(crate) fn punt_error(error: &PuntError) -> OpError {
     let (code, key) = match error {
         PuntError::NoRedirect => (retval::NO_SUCH_ENTRY, "rx"),
         PuntError::Path(_) => (retval::INVALID_VALUE, "paths"),
+        PuntError::NoSocket => (retval::FEATURE_DISABLED, "socket"),
+        PuntError::SocketPath(_) => (retval::INVALID_VALUE, "socket"),
         PuntError::Full(..) => (retval::LIMIT_EXCEEDED, "paths"),
         PuntError::Fib(error) => return fib_error(error),
     };

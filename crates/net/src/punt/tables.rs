@@ -38,7 +38,7 @@ impl Punted {
 pub(crate) const NODES: [&str; 1] = ["punt"];
 
 /// Which upper layer's ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum L4 {
     /// Datagrams.
     Udp,
@@ -66,6 +66,10 @@ impl PuntTables {
 
     pub fn set_port(&self, l4: L4, port: u16, punted: Punted) {
         self.ports[l4 as usize].set(port, punted as u16);
+    }
+
+    pub fn set_protocol(&self, protocol: IpProtocol, punted: Punted) {
+        self.protocols.set(protocol.0.into(), punted as u16);
     }
 
     pub fn set_all_ports(&self, l4: L4, punted: Punted) {

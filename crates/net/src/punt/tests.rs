@@ -1,5 +1,7 @@
 //! Punted packets over the whole graph, frame by frame; and the messages.
 
+mod sockets;
+
 use std::net::IpAddr;
 use std::rc::Rc;
 

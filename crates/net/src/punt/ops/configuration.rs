@@ -4,7 +4,7 @@ use quiver_command::configuration::{Configuration, Stage, each, whole};
 use quiver_command::document::Shape;
 use quiver_command::operation::Registry;
 
-use super::{SetPunt, SetRedirect, show};
+use super::{SetPunt, SetRedirect, show, socket};
 use crate::Router;
 use crate::fib::ops::Family;
 
@@ -14,11 +14,13 @@ const FAMILIES: [Family; 2] = [Family::Ip4, Family::Ip6];
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry
         .configuration(Stage::Services, |_| whole(ports))
+        .configuration(Stage::Services, |_| whole(socket::configuration))
         .configuration(Stage::Services, |router| {
             each(FAMILIES.into_iter().flat_map(|family| show::redirects(router, family)).collect(), redirect)
         })
         .shapes(Stage::Services, SHAPES)
-        .covers(&["punt_set", "ip_punt_redirect_set"]);
+        .shapes(Stage::Services, socket::SHAPES)
+        .covers(&["punt_set", "ip_punt_redirect_set", "punt_socket_set"]);
 }
 
 fn ports(router: &Router, out: &mut Configuration<Router>) {

@@ -342,19 +342,7 @@ impl Reader<'_> {
         }
         match &node.what {
             What::One(Value::Null) => Ok(()),
-            What::List(items) => {
-                let fill = here.iter().find_map(|(at, _)| self.book.shapes[*at].shape.fill);
-                let mut values: Vec<Value> = items.iter().map(Node::json).collect();
-                fill.iter().for_each(|fill| fill(&mut values));
-                if values.len() == items.len() {
-                    return items.iter().try_for_each(|item| self.one(item, here, &[]));
-                }
-                let at = |place: usize| items.get(place.min(items.len().saturating_sub(1))).map_or(node.place, |item| item.place);
-                values.into_iter().enumerate().try_for_each(|(place, value)| {
-                    let what = if value.is_object() { What::Map(Vec::new()) } else { What::One(value) };
-                    self.one(&Node { what, place: at(place) }, here, &[])
-                })
-            }
+            What::List(items) => items.iter().try_for_each(|item| self.one(item, here, &[])),
             _ => Err(self.wrong(node.place, format!("expected a list, not {}", node.shown()))),
         }
     }

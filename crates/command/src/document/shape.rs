@@ -33,8 +33,6 @@ pub struct Shape {
     pub makes: &'static [&'static str],
     /// Brings a request into the form that the running configuration has.
     pub canonical: Option<fn(Value) -> Value>,
-    /// Adds to a list what goes without saying.
-    pub fill: Option<fn(&mut Vec<Value>)>,
     /// What it is.
     pub doc: &'static str,
     /// Schemas of variables that no declared argument describes, as JSON.
@@ -44,7 +42,7 @@ pub struct Shape {
 impl Shape {
     /// One value at a path.
     pub const fn new(path: &'static str, value: &'static str, operation: &'static str, request: &'static str) -> Self {
-        Self { path, value, operation, request, list: false, makes: &[], canonical: None, fill: None, doc: "", types: &[] }
+        Self { path, value, operation, request, list: false, makes: &[], canonical: None, doc: "", types: &[] }
     }
 
     /// A list of such values.
@@ -63,12 +61,6 @@ impl Shape {
     #[must_use]
     pub const fn canonical(self, canonical: fn(Value) -> Value) -> Self {
         Self { canonical: Some(canonical), ..self }
-    }
-
-    /// Adds to its list what goes without saying.
-    #[must_use]
-    pub const fn fill(self, fill: fn(&mut Vec<Value>)) -> Self {
-        Self { fill: Some(fill), ..self }
     }
 
     /// What it is.

@@ -24,6 +24,7 @@ pub const CLASSES: &[&str] = &[
     "interface",
     "ip/neighbor",
     "ip6/dad",
+    "ip6/nd",
     "l2fib",
     "memif",
     "panic",

@@ -57,6 +57,8 @@ pub const EXAMPLES: &[&str] = &[
     "pcap trace rx tx max 1000 file ports.pcap",
     "perfmon start",
     "ping 10.0.0.2 repeat 3",
+    "plugin load ttl_guard",
+    "plugin unload ttl_guard",
     "rollback monday",
     "save router.cli",
     "set arp proxy start 10.0.0.10 end 10.0.0.20",

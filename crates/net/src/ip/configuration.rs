@@ -6,7 +6,6 @@ use quiver_command::configuration::{Configuration, Stage, each};
 use quiver_command::document::Shape;
 use quiver_command::operation::Registry;
 use quiver_wire::ipv6::address::is_link_local;
-use serde_json::Value;
 
 use super::ops::{EnableIp6, SetAddress, SetUnnumbered};
 use crate::interface::configuration::{named, numbers};
@@ -87,7 +86,6 @@ const ADDRESSES: &[Shape] = &[
         r#"{"interface":"{interface}","address":"{address}","len":"{len#}","remove":false,"all":false}"#,
     )
     .list()
-    .fill(link_local)
     .doc("Addresses with their prefix lengths, the preferred one first; `link-local` stands for the address made of the MAC address. With an IPv6 address it goes without saying."),
 ];
 
@@ -99,13 +97,3 @@ const UNNUMBERED: &[Shape] = &[Shape::new(
     r#"{"interface":"{interface}","lender":"{lender}"}"#,
 )
 .doc("The interface whose addresses it uses.")];
-
-/// A link-local address comes with the first IPv6 address, so a list without one has one.
-fn link_local(addresses: &mut Vec<Value>) {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let said = |text: &str| text == "link-local" || text.starts_with("no ") || text.to_ascii_lowercase().starts_with("fe8");
-    let first = addresses.iter().map(text).position(|text| text.contains(':'));
-    if let Some(first) = first.filter(|_| !addresses.iter().map(text).any(|text| said(&text))) {
-        addresses.insert(first, Value::String("link-local".to_owned()));
-    }
-}

@@ -99,6 +99,15 @@ impl Scene {
         self.peer.background(&line).unwrap()
     }
 
+    /// Kills keepalived, and waits until the process has gone that it has made: that one ends by itself, a moment later, and while it is
+    /// there, another keepalived takes it for a daemon that runs, and does not start.
+    fn kill(daemon: &mut Guard, router: &Router) {
+        let pid = std::fs::read_to_string(router.file("keepalived").join("vrrp.pid")).unwrap();
+        daemon.kill().unwrap();
+        let process = format!("/proc/{}", pid.trim());
+        eventually("keepalived has gone", BOUND, || !std::path::Path::new(&process).exists());
+    }
+
     /// How many of the peer's virtual addresses of both sides it has.
     fn theirs(&self) -> usize {
         let shown = self.peer.run("ip -o addr show", BOUND).unwrap().stdout;
@@ -174,7 +183,7 @@ fn the_router_takes_over_when_keepalived_dies_and_gives_way_when_it_is_back() {
     let mut daemon = scene.keepalived(&router);
     scene.until_master(&router, false);
     scene.assert_reached(false);
-    daemon.kill().unwrap();
+    Scene::kill(&mut daemon, &router);
     // Its addresses stay behind in a kernel whose daemon was killed: as if the machine had died, its link goes.
     for port in ["p0", "p1"] {
         scene.bridges.link_down(port).unwrap();

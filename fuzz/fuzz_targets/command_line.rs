@@ -50,7 +50,8 @@ fn parse_all(args: &mut Args<'_>, depth: u32) -> Result<String, OpError> {
     Ok(read)
 }
 
-static REGISTRY: LazyLock<Registry<()>> = LazyLock::new(|| {
+/// All commands, for the thread that fuzzes.
+fn registry() -> Registry<()> {
     let mut registry = Registry::new();
     let syntax = "[<if>] [table <id>] [ports <a>-<b>] [vlan <n>] [via <nh>|<if>] [gso on|off] [text <s>] { ... }";
     for path in [
@@ -67,7 +68,9 @@ static REGISTRY: LazyLock<Registry<()>> = LazyLock::new(|| {
     }
     registry.values("if", |()| vec!["pg0".to_owned(), "loop0".to_owned()]);
     registry
-});
+}
+
+thread_local!(static REGISTRY: Registry<()> = registry());
 
 static MACROS: LazyLock<Macros> = LazyLock::new(|| {
     let mut macros = Macros::default();
@@ -81,8 +84,9 @@ fn one_line(error: &OpError) {
     assert!(!error.to_string().contains(char::is_control));
 }
 
-fuzz_target!(|bytes: &[u8]| {
-    let registry = &*REGISTRY;
+fuzz_target!(|bytes: &[u8]| REGISTRY.with(|registry| run(registry, bytes)));
+
+fn run(registry: &Registry<()>, bytes: &[u8]) {
     for line in Script::new(bytes).flatten() {
         assert!(!line.command.contains('\n'));
         let command = match MACROS.expand(&line.command) {
@@ -101,4 +105,4 @@ fuzz_target!(|bytes: &[u8]| {
         let completion = registry.complete(line, cursor, &());
         assert!(completion.start <= line.len() && line.is_char_boundary(completion.start));
     }
-});
+}

@@ -1,4 +1,4 @@
-//! The data plane daemon as a library: for programs that link plugins of their own with it.
+//! The data plane daemon as a library: for programs that link their own plugins.
 //!
 //! ```no_run
 //! use quiver::Plugin;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 pub use quiver_control::Plugin;
 
-/// Plugins that are crates of their own, each with one `pub fn plugin() -> Plugin`.
+/// Plugins in their own crates, each with one `pub fn plugin() -> Plugin`.
 const PLUGINS: &[fn() -> Plugin] = &[
     quiver_bfd::plugin,
     quiver_bond::plugin,

@@ -1,7 +1,7 @@
 //! What nodes in another language are given of a vector: addresses of the packets' bytes, and the lanes as slices.
 //!
-//! Who calls such a node is in a crate that may use unsafe code. What is here only tells; bytes are reached by whoever follows the
-//! addresses, and lanes are written by calls that keep the invariants of a [`Frame`].
+//! The caller of such a node is in a crate that may use unsafe code. This module gives addresses and never reads the bytes behind them. It
+//! writes lanes only by calls that keep the invariants of a [`Frame`].
 
 use crate::context::NodeCx;
 use crate::frame::Frame;

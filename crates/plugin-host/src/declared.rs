@@ -1,9 +1,8 @@
 //! What a plugin exports, read once into values of Rust.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::Mutex;
 
-use quiver_command::request::{Dynamic, keep};
+use quiver_command::request::{Dynamic, Kept, keep};
 use quiver_graph::{ErrorText, FeatureSpec, Severity};
 use quiver_plugin::abi;
 
@@ -100,17 +99,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
-/// Keeps reasons for as long as the program runs; the same ones once.
-fn keep_reasons(reasons: Vec<ErrorText>) -> &'static [ErrorText] {
-    static KEPT: Mutex<Vec<&'static [ErrorText]>> = Mutex::new(Vec::new());
-    let mut kept = KEPT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some(there) = kept.iter().find(|there| ***there == *reasons) {
-        return there;
-    }
-    let reasons: &'static [ErrorText] = reasons.leak();
-    kept.push(reasons);
-    reasons
-}
+static REASONS: Kept<ErrorText> = Kept::new();
 
 impl Declared {
     /// Reads what a plugin exports.
@@ -196,7 +185,7 @@ impl NodeDeclared {
             Severity::Error,
         ));
         let run = node.run.ok_or_else(|| format!("node `{name}' has no function `run'"))?;
-        Ok(Self { name, next, reasons: keep_reasons(kept), open: node.open, close: node.close, run })
+        Ok(Self { name, next, reasons: REASONS.keep(kept), open: node.open, close: node.close, run })
     }
 }
 

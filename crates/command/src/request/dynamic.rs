@@ -21,7 +21,9 @@ use crate::grammar::{Args, IfRef};
 use crate::operation::{Access, OpError, retval};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
 
 /// A request that was declared in JSON. Its texts stay for as long as the program runs.
 #[derive(Debug)]
@@ -108,9 +110,8 @@ impl Kind {
 
 /// Keeps a text for as long as the program runs. The same text is kept once, so that a plugin can be loaded again and again.
 pub fn keep(text: &str) -> &'static str {
-    use std::{collections::BTreeSet, sync::Mutex};
     static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut kept = KEPT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(there) = kept.get(text) {
         return there;
     }
@@ -119,18 +120,35 @@ pub fn keep(text: &str) -> &'static str {
     text
 }
 
-/// Keeps arguments, as [`keep`] does texts.
-fn keep_arguments(arguments: Vec<Argument>) -> &'static [Argument] {
-    use std::sync::Mutex;
-    static KEPT: Mutex<Vec<&'static [Argument]>> = Mutex::new(Vec::new());
-    let mut kept = KEPT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some(there) = kept.iter().find(|there| ***there == *arguments) {
-        return there;
+/// Lists that are kept for as long as the program runs, each once.
+pub struct Kept<T: 'static>(Mutex<Vec<&'static [T]>>);
+
+impl<T: PartialEq> Default for Kept<T> {
+    fn default() -> Self {
+        Self::new()
     }
-    let arguments: &'static [Argument] = arguments.leak();
-    kept.push(arguments);
-    arguments
 }
+
+impl<T: PartialEq> Kept<T> {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// Keeps a list, as [`keep`] does a text.
+    pub fn keep(&self, list: Vec<T>) -> &'static [T] {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = kept.iter().find(|there| ***there == *list) {
+            return there;
+        }
+        let list: &'static [T] = list.leak();
+        kept.push(list);
+        list
+    }
+}
+
+static ARGUMENTS: Kept<Argument> = Kept::new();
+static WORDS: Kept<&str> = Kept::new();
 
 /// Whether a text is a name in lower case: `sample_enable`.
 fn is_name(text: &str) -> bool {
@@ -158,7 +176,7 @@ impl Dynamic {
             fields.push(&argument.field);
         }
         let arguments: Vec<Argument> = declaration.arguments.iter().map(DeclaredArgument::argument).collect();
-        let arguments = keep_arguments(arguments);
+        let arguments = ARGUMENTS.keep(arguments);
         let mut defaults = Vec::new();
         for (argument, declared) in arguments.iter().zip(&declaration.arguments) {
             if let Some(problem) = argument.problem() {
@@ -261,7 +279,7 @@ impl DeclaredArgument {
         let mut argument = Argument::new(keep(&self.field), keep(&self.syntax), keep(&self.about), need, self.kind.name());
         if !self.words.is_empty() {
             let words: Vec<&'static str> = self.words.iter().map(|word| keep(word)).collect();
-            argument.one_of = keep_words(words);
+            argument.one_of = WORDS.keep(words);
         }
         argument.range = self.range;
         argument.default = self.default.as_ref().map(|default| match default {
@@ -270,18 +288,6 @@ impl DeclaredArgument {
         });
         argument
     }
-}
-
-fn keep_words(words: Vec<&'static str>) -> &'static [&'static str] {
-    use std::sync::Mutex;
-    static KEPT: Mutex<Vec<&'static [&'static str]>> = Mutex::new(Vec::new());
-    let mut kept = KEPT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some(there) = kept.iter().find(|there| ***there == *words) {
-        return there;
-    }
-    let words: &'static [&'static str] = words.leak();
-    kept.push(words);
-    words
 }
 
 /// Does for the type of an argument's value what `$do` does.

@@ -68,7 +68,7 @@ mod tests;
 mod value;
 
 pub use argument::{Argument, ArgumentHelp, Need};
-pub use dynamic::{Dynamic, keep};
+pub use dynamic::{Dynamic, Kept, keep};
 pub use form::{Arguments, Form};
 pub use read::{Take, missing, read, syntax_line, take_ignored};
 #[doc(hidden)]

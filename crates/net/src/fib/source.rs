@@ -30,7 +30,7 @@ pub enum Source {
     Adjacency,
     /// Default routes that drop, in every table.
     DefaultRoute,
-    /// One that a client has added, with a priority of its own.
+    /// A source that a client has added, with its priority.
     Added {
         /// Priority.
         priority: u8,

@@ -1,4 +1,5 @@
-//! Compiles the tester's programs for the kernel with clang. Without clang the build succeeds, and `xdp:` ports say what is missing.
+//! Compiles the programs for the kernel with clang: the tester's, and the fast path of AF_XDP interfaces. Without clang the build
+//! succeeds, and `xdp:` ports and `show xdp fast-path` say what is missing.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +10,7 @@ fn main() {
     println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
-    for program in ["transmit", "receive"] {
+    for program in ["transmit", "receive", "forward"] {
         compile(&clang, program);
     }
 }
@@ -29,7 +30,7 @@ fn compile(clang: &str, program: &str) {
         Some(Ok(output)) if output.status.success() => return,
         Some(Ok(output)) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            println!("cargo:warning={source} does not compile, so there are no xdp: ports: {}", said.lines().next().unwrap_or(""));
+            println!("cargo:warning={source} does not compile, so what needs it is missing: {}", said.lines().next().unwrap_or(""));
         }
         // Where programs are installed something changes when clang comes, and then this is to be done again.
         Some(Err(_)) => ["/usr/local/bin", "/usr/bin"].iter().for_each(|folder| println!("cargo:rerun-if-changed={folder}")),

@@ -1,4 +1,4 @@
-"""The report in a real browser: its script runs, its plots are drawn, and it asks no network for anything.
+"""The report in a real browser: its plots are drawn, and it asks no network for anything.
 
 Headless Chromium opens the page of stored, simulated results. Skips, visibly, where there is no browser; under QUIVER_CI=1
 that is a failure. With QUIVER_SCREENSHOTS=FOLDER what was seen is kept there.
@@ -75,28 +75,25 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_plots_are_drawn_and_nothing_goes_wrong(browser: Browser, page: Path) -> None:
-    asked = re.findall(r'<div id="(figure-[^"]+)"', page.read_text(encoding="utf-8"))
+    asked = re.findall(r'<figure id="(figure-[^"]+)"', page.read_text(encoding="utf-8"))
     assert len(asked) >= 5
     dom, console = browser.run(page, "--dump-dom")
     assert console == ""
     for name in asked:
         part = dom[dom.index(f'id="{name}"') :]
-        following = part.find('id="figure-', 10)
-        part = part[: following if following > 0 else None]
-        # A plot that was drawn has bars, axes and a title that are not in the file.
-        assert 'class="main-svg"' in part, name
-        assert part.count('class="point"') >= 1, name
-        assert 'class="gtitle"' in part, name
+        part = part[: part.index("</figure>")]
+        assert part.count("<svg") == 1, name
+        assert part.count("<title>") >= 1, name
     for table in ("results", "versus", "connections", "gaps"):
         assert dom.count(f'<table id="{table}">') == 1
     assert "Recommendation" in dom
 
 
-def test_a_script_that_fails_would_be_seen(browser: Browser, tmp_path: Path) -> None:
+def test_a_page_that_is_not_well_would_be_seen(browser: Browser, tmp_path: Path) -> None:
     broken = tmp_path / "broken.html"
-    broken.write_text("<!doctype html><title>t</title><script>Plotly.newPlot('x')</script>")
+    broken.write_text("<!doctype html><title>t</title><script>console.error('seen')</script>")
     _, console = browser.run(broken, "--dump-dom")
-    assert "Plotly is not defined" in console
+    assert "seen" in console
 
 
 def test_the_page_has_a_look(browser: Browser, page: Path, tmp_path: Path) -> None:

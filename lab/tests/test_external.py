@@ -34,7 +34,7 @@ def text(ports: Sequence[str] = PORTS, **more: Any) -> str:
                 "external": {"ports": list(ports), "about": "a box, version 1"},
             },
             "matrix": {"dut": ["external"], "link": ["ports"], "procedure": ["p"], **more},
-            "procedures": {"p": FIXED}, "repeats": 2, "odd_runs": {"repeat_at_most": 0},
+            "procedures": {"p": FIXED}, "repeats": 2, "odd_runs": {"repeat_at_most": 0}, "noise": {"watch": "none"},
         }
     )  # fmt: skip
 

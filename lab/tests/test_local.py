@@ -38,7 +38,7 @@ def measure(
                 "binaries": {"quiver-tester": str(RAW)},
             },
             "matrix": {"dut": [dut], "operation": [operation], "procedure": ["p"], **more},
-            "procedures": {"p": procedure}, "repeats": 1, "odd_runs": {"repeat_at_most": 0},
+            "procedures": {"p": procedure}, "repeats": 1, "odd_runs": {"repeat_at_most": 0}, "noise": {"watch": "none"},
         }
     )  # fmt: skip
     store = Store.create(folder, campaign.parse(text), text, facts.machine(), resume=False)
@@ -146,7 +146,7 @@ def test_what_a_device_cannot_do_is_absent() -> None:
     assert why["linux", "cross-connect", "veth", 4, 1] == "the kernel's forwarding has no cross-connect"
     assert why["linux", "one-way", "memif", 4, 1] == "the kernel has no memif"
     assert why["quiver", "nat", "veth", 6, 1] == "there is no NAT of IPv6"
-    assert why["quiver", "one-way", "none", 4, 1] == "it needs a link: veth or memif"
+    assert why["quiver", "one-way", "none", 4, 1] == "it needs a link: veth, memif or pg"
     assert why["quiver", "one-way", "veth", 4, 2] == "2 workers and a main thread need 3 cores; testbed.dut_cores gives 1"
     assert why["linux", "one-way", "veth", 4, 2] == "2 cores were asked for; testbed.dut_cores gives 1"
     if testbed.lacking() is None and find("ethtool", {}):

@@ -217,12 +217,13 @@ def test_hosts_that_cannot_be_reached_are_one_line(sshd: Sshd, tmp_path: Path) -
 
 
 NIC = {"pci": "ffff:01:00.0"}
+DUT = [{"pci": f"ffff:02:00.{n}"} for n in (0, 1)]
 BED: dict[str, Any] = {
     "schema": "quiver-testbed/1",
     "name": "rack",
     "tester": {"address": "192.0.2.1", "cores": [0, 1]},
     "dut": {"address": "192.0.2.2", "cores": [2, 3]},
-    "wires": [{"tester": {"pci": f"ffff:01:00.{n}"}, "dut": {"pci": f"ffff:02:00.{n}"}} for n in (0, 1)],
+    "wires": [{"tester": {"pci": f"ffff:01:00.{n}"}, "dut": DUT[n]} for n in (0, 1)],
 }
 
 
@@ -242,7 +243,12 @@ def test_a_description_is_read() -> None:
         ({"wires": BED["wires"][:1]}, "wires"),
         ({"wires": [BED["wires"][0]] * 2}, "both end in the tester's ffff:01:00.0"),
         ({"wires": [{"tester": {"pci": "eth0"}, "dut": NIC}] * 2}, "wires.0.tester.pci: "),
-        ({"wires": [{"tester": {"interface": "e0", "pci": NIC["pci"]}, "dut": NIC}] * 2}, "by 'pci' or by 'interface'"),
+        ({"wires": [{"tester": {"driver": "vfio-pci"}, "dut": NIC}] * 2}, "by 'pci', by 'interface', or by both"),
+        (
+            {"wires": [{"tester": {"interface": "e", "driver": "af-xdp", **NIC}, "dut": NIC}] * 2},
+            "'af-xdp' does not drive ffff",
+        ),
+        ({"wires": [{**BED["wires"][n], "dut": {"interface": "e0", **DUT[n]}} for n in (0, 1)]}, "both end in the dut's e0"),
         ({"wires": [{"tester": {"interface": "e0", "driver": "vfio-pci"}, "dut": NIC}] * 2}, "'vfio-pci' does not drive e0"),
         ({"wires": [{"tester": NIC, "dut": {"interface": "e0", "driver": "xdp"}}] * 2}, "'xdp' ports are the tester's alone"),
         ({"wires": [BED["wires"][0], {**BED["wires"][1], "dut": {"interface": "e0"}}]}, "one of the dut's ports is DPDK's"),
@@ -290,23 +296,28 @@ def test_hosts_are_looked_at(sshd: Sshd, tmp_path: Path) -> None:
 class Answers(LocalHost):
     """A host whose card is bound to what it says."""
 
-    def __init__(self, driver: str) -> None:
+    def __init__(self, said: str, user: str) -> None:
         super().__init__({"quiver-tester": str(shutil.which("true"))})
-        self.driver = driver
+        self.said, self.user = said, user
 
     def run(self, command: Any, *, text: str = "", seconds: float = 30.0) -> str:
-        return f"{self.driver}\n" if "pci" in command[-1] else super().run(command, text=text, seconds=seconds)
+        if command[0] == "id":
+            return self.user
+        return f"{self.said}\n" if remote.PCI in command else super().run(command, text=text, seconds=seconds)
 
 
 @pytest.mark.parametrize(
-    ("driver", "state", "says"),
+    ("said", "user", "state", "says"),
     [
-        ("vfio-pci", "good", "is bound to vfio-pci"),
-        ("ixgbe", "bad", "is bound to ixgbe, not to vfio-pci"),
-        ("none", "bad", "is bound to no driver, not to vfio-pci"),
+        ("vfio-pci yes none ,", "1000", "good", "is bound to vfio-pci"),
+        ("ixgbe yes none ,eth0", "0", "good", "is bound to ixgbe; a run binds it to vfio-pci, and back"),
+        ("none yes none ,", "0", "good", "is bound to no driver; a run binds it to vfio-pci, and back"),
+        ("ixgbe yes none ,eth0", "1000", "bad", "is not bound to vfio-pci, and only root can bind it"),
+        ("ixgbe no none ,eth0", "0", "bad", "is for vfio-pci, which is not loaded"),
+        ("ixgbe yes eth0 ,eth0", "0", "bad", "is eth0, which has addresses, so it is used for something else"),
     ],
 )
-def test_cards_must_be_bound_to_the_driver_that_is_described(driver: str, state: str, says: str) -> None:
+def test_cards_are_bound_to_their_driver_where_nothing_forbids_it(said: str, user: str, state: str, says: str) -> None:
     bed = remote.parse(yaml.safe_dump(BED))
-    found = [c for c in remote.look("tester", Answers(driver), bed.tester, [bed.wires[0].tester]) if "ffff" in c.what]
+    found = [c for c in remote.look("tester", Answers(said, user), bed.tester, [bed.wires[0].tester]) if "ffff" in c.what]
     assert [(c.state, c.what.removeprefix("tester: ffff:01:00.0 ")) for c in found] == [(state, says)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import statistics
 from collections.abc import Sequence
@@ -17,10 +18,10 @@ from quiver_lab.campaign import Campaign
 from quiver_lab.devices.router import runtime_readings
 from quiver_lab.findings import Measured
 from quiver_lab.published import PAPERS
-from quiver_lab.report import figures
+from quiver_lab.report import drawing as drawings_of
 from quiver_lab.reproduce import DESIGNS, Options, Scale, campaign_text, capacity, command, design, evidence, page
 from quiver_lab.reproduce.beside import NO_DATA, NO_ENERGY, NOT_PUBLISHED, Panel, overload, panels
-from quiver_lab.reproduce.calibrate import SEED_KERNEL_PPS, SEED_TOP_PPS, scale_of
+from quiver_lab.reproduce.calibrate import SEED_KERNEL_PPS, SEED_TOP_PPS, SEED_WORKER_PPS, scale_of, scale_of_best
 from quiver_lab.reproduce.design import Design
 from quiver_lab.reproduce.evidence import Known
 from quiver_lab.store import Store, StoreError
@@ -133,6 +134,27 @@ def test_scale_keeps_the_ratios_of_the_rates() -> None:
         assert rate[f"at-{a}-gbit"] == rate[f"at-{a}-gbit-warm"]
 
 
+def test_the_candidates_best_ports_have_rates_of_their_own() -> None:
+    from quiver_lab import units  # noqa: PLC0415
+
+    c = local("slavik2025", scale=Scale(1 / 120, "x"), best_scale=Scale(1 / 20, "y"))
+    d = design("slavik2025")
+    seen = set()
+    for cell in c.cells():
+        if cell.procedure == "capacity":
+            continue
+        rate = units.parse_rate(getattr(c.procedures[cell.procedure], "rate", ""), 64)
+        printed = float(d.keys(cell, c)["rate_gbit_s"]) * 1e9 / 512
+        assert rate == pytest.approx(printed / (20 if cell.link == "memif" else 120), rel=1e-5)
+        seen.add(cell.link)
+    assert seen == {"veth", "memif"}
+
+
+def test_the_thesis_worker_is_what_its_tables_give() -> None:
+    known = capacity.of_paper(published.load("slavik2025"))["one-way", "candidate", "1", "64"]
+    assert statistics.median(known.values()) == pytest.approx(SEED_WORKER_PPS, rel=0.02)
+
+
 def test_the_scale_follows_from_the_kernel_or_from_the_tester() -> None:
     deep = scale_of(sent_pps=1e9, delivered_pps=SEED_KERNEL_PPS / 50)
     assert deep.factor == pytest.approx(1 / 50)
@@ -140,6 +162,9 @@ def test_the_scale_follows_from_the_kernel_or_from_the_tester() -> None:
     shallow = scale_of(sent_pps=1e6, delivered_pps=1e6)
     assert shallow.factor * SEED_TOP_PPS <= 1e6 / 2
     assert "cannot drive it deeper" in shallow.reason
+    best = scale_of_best(sent_pps=1e9, delivered_pps=SEED_WORKER_PPS / 2)
+    assert best.factor == pytest.approx(1 / 2)
+    assert "one worker" in best.reason
     with pytest.raises(ValueError, match="--scale by hand"):
         scale_of(0, 1)
 
@@ -163,7 +188,7 @@ def test_what_this_machine_cannot_carry_has_a_reason() -> None:
             if cell.workers > 1 or cell.numa == "far" or cell.clock_ghz or cell.instance:
                 assert why[cell.slug], cell.slug
     lines = command.summary(c, runner.plan(c), lambda s: f"{s:.0f} s")
-    assert "80 cells × 5 repeats" in lines[0]
+    assert "90 cells × 5 repeats" in lines[0]
     assert any("placement 2-cores needs 3 cores" in line for line in lines)
 
 
@@ -192,14 +217,15 @@ def test_a_reproduction_is_a_page_tables_and_drawings(
     paper, store = done
     drawn = page.draw
 
-    def few(d: Design, all_panels: Sequence[Panel]) -> list[tuple[Panel, list[figures.Figure]]]:
-        # Drawing takes half a second each.
+    def few(d: Design, all_panels: Sequence[Panel]) -> list[tuple[Panel, list[drawings_of.Figure]]]:
         return [(panel, mine[:1] if i < 2 else []) for i, (panel, mine) in enumerate(drawn(d, all_panels))]
 
     monkeypatch.setattr(page, "draw", few)
     path, judgements = page.build(store, design(paper), tmp_path)
     text = path.read_text(encoding="utf-8")
     assert "Scale of all rates" in text
+    archive = next(tmp_path.glob("*.tar.xz"))
+    assert hashlib.sha256(archive.read_bytes()).hexdigest() in text
     assert len(judgements) == len(findings.load(paper))
     for j in judgements:
         assert j.why
@@ -361,12 +387,13 @@ def test_a_folder_is_gone_on_with_by_its_own_campaign_only(stores: dict[str, Sto
 def test_the_scale_is_measured_once_and_stands_in_the_campaign(tmp_path: Path) -> None:
     asked = []
 
-    def measure(options: Options) -> Scale:
+    def measure(options: Options) -> tuple[Scale, Scale | None]:
         asked.append(options)
-        return Scale(1 / 77, "measured")
+        return Scale(1 / 77, "measured"), Scale(1 / 11, "measured on memif")
 
     _, c, _ = command.begin("slavik2025", Options(), tmp_path / "o", scale=None, resume=False, measure=measure)
     assert (c.scale.factor, c.scale.reason, len(asked)) == (1 / 77, "measured", 1)
+    assert [(link, s.factor, s.reason) for link, s in c.scale.links.items()] == [("memif", 1 / 11, "measured on memif")]
     _, c, _ = command.begin("slavik2025", Options(), tmp_path / "o", scale="1/9", resume=False, measure=measure)
     assert c.scale.factor == pytest.approx(1 / 9)
     assert len(asked) == 1

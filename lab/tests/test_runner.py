@@ -43,17 +43,28 @@ def content(folder: Path) -> dict[str, dict[str, Any]]:
     return out
 
 
+class Order(Progress):
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int]] = []
+
+    def begin(self, run: RunId, done_s: float, total_s: float) -> None:
+        self.seen.append((run.cell.dut, run.repeat))
+
+
 def test_repeats_are_interleaved(tmp_path: Path) -> None:
-    class Order(Progress):
-        def __init__(self) -> None:
-            self.seen: list[tuple[str, int]] = []
-
-        def begin(self, run: RunId, done_s: float, total_s: float) -> None:
-            self.seen.append((run.cell.dut, run.repeat))
-
     order = Order()
-    Runner(make(tmp_path / "o"), order).run()
+    Runner(make(tmp_path / "o", order="file"), order).run()
     assert order.seen == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+
+
+def test_the_order_within_a_repeat_is_drawn_and_the_same_again(tmp_path: Path) -> None:
+    first, again = Order(), Order()
+    Runner(make(tmp_path / "o", repeats=12), first).run()
+    Runner(make(tmp_path / "p", repeats=12), again).run()
+    assert first.seen == again.seen
+    assert [repeat for _, repeat in first.seen] == [n for n in range(12) for _ in range(2)]
+    pairs = {tuple(dut for dut, repeat in first.seen if repeat == n) for n in range(12)}
+    assert pairs == {("a", "b"), ("b", "a")}
 
 
 def test_results_say_what_was_measured(tmp_path: Path) -> None:

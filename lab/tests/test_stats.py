@@ -61,30 +61,6 @@ def test_effect_size_is_antisymmetric_and_counts_pairs(a: list[int], b: list[int
     assert stats.compare(b, a).p_value == pytest.approx(found.p_value)
 
 
-def test_bootstrap_interval_holds_the_median_and_narrows() -> None:
-    few, many = [90.0, 100.0, 110.0], [90.0, 100.0, 110.0] * 20
-    narrow, wide = stats.bootstrap_median(many), stats.bootstrap_median(few)
-    assert wide is not None
-    assert narrow is not None
-    assert wide.low == 90
-    assert wide.high == 110
-    assert narrow.low <= 100 <= narrow.high
-    assert narrow.high - narrow.low <= wide.high - wide.low
-    assert stats.bootstrap_median([1.0, 2.0]) is None
-
-
-def test_bootstrap_covers_the_truth_as_often_as_it_says() -> None:
-    import numpy as np  # noqa: PLC0415
-
-    rng = np.random.default_rng(1)
-    hits = 0
-    for _ in range(60):
-        interval = stats.bootstrap_median(list(rng.normal(100, 5, 25)))
-        assert interval is not None
-        hits += interval.low <= 100 <= interval.high
-    assert 52 <= hits <= 60
-
-
 def test_odd_values_by_median_absolute_deviation() -> None:
     assert stats.mad([1, 1, 2, 2, 4, 6, 9]) == 1
     assert stats.odd_values([100, 101, 99, 100, 60]) == (4,)

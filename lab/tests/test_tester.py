@@ -54,7 +54,8 @@ def test_numbers_have_no_exponent(value: float, text: str) -> None:
     ("body", "says"),
     [
         ("echo 'profile p.json: no streams' >&2; exit 1", "profile p.json: no streams"),
-        ("exit 3", "ended with status 3"),
+        ("exit 4", "ended with status 4"),
+        ("exit 3", "answer is none"),
         ("echo hello", "answer is none"),
         ("true", "answer is none"),
         ('echo \'{"schema": "quiver-trial/2"}\'', "answer is none"),
@@ -67,6 +68,13 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path, body: str, says: str) -> No
         fake(tmp_path, body.replace("sleep", "exec sleep")).measure(1, 0.1)
     assert "\n" not in str(caught.value)
     assert time.monotonic() - began < 300
+
+
+def test_a_trial_that_is_not_valid_is_an_answer_and_no_error(tmp_path: Path) -> None:
+    document = {**json.loads(answer()), "valid": False, "reasons": ["left late"]}
+    trial = fake(tmp_path, f"echo '{json.dumps(document)}'; exit 3").measure(1, 1)
+    assert not trial.valid
+    assert trial.reasons == ("left late",)
 
 
 def test_unknown_keys_of_an_answer_are_kept(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@
 //! quiver-tester frames --profile FILE --out PCAP  what a trial would send
 //! quiver-tester generate FOLDER                   manual pages and shell completion
 //! ```
-//! Exit: 0 for a trial that ran, valid or not; 1 and one line on standard error where it could not; 130 after Ctrl-C.
+//! Exit: 0 for a trial that is valid; 3 for one that ran and is not; 1 and one line on standard error where it could not run; 130
+//! after Ctrl-C.
 #![forbid(unsafe_code)]
 
 mod files;
@@ -36,6 +37,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// What a shell reports for a program that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
+
+/// The trial ran and is not valid: it says nothing about the device.
+const NOT_VALID: u8 = 3;
 
 /// Why there is no result: one line.
 #[derive(Debug, thiserror::Error)]
@@ -90,16 +94,17 @@ fn main() -> ExitCode {
     }
     let result = match &options.command {
         Command::Trial(options) => run_trial(options, &stop),
-        Command::SelfTest(options) => self_test::run(options, &stop),
-        Command::Stateful(options) => stateful::run(options, &stop),
-        Command::Serve(options) => serve::run(options, &stop),
-        Command::Import(options) => files::import(options),
-        Command::Frames(options) => files::frames(options),
-        Command::Generate { folder } => pages(folder).map_err(|e| Failure::File(folder.display().to_string(), e)),
+        Command::SelfTest(options) => self_test::run(options, &stop).map(|()| true),
+        Command::Stateful(options) => stateful::run(options, &stop).map(|()| true),
+        Command::Serve(options) => serve::run(options, &stop).map(|()| true),
+        Command::Import(options) => files::import(options).map(|()| true),
+        Command::Frames(options) => files::frames(options).map(|()| true),
+        Command::Generate { folder } => pages(folder).map(|()| true).map_err(|e| Failure::File(folder.display().to_string(), e)),
     };
     match result {
-        Ok(()) if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(_) if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(NOT_VALID),
         Err(_) if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
         // Whoever read our output has seen enough.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
@@ -110,13 +115,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn run_trial(options: &TrialOptions, stop: &AtomicBool) -> Result<(), Failure> {
+/// Runs a trial and prints it; whether it is valid.
+fn run_trial(options: &TrialOptions, stop: &AtomicBool) -> Result<bool, Failure> {
     let plan = options.plan(Profile::load(&options.profile)?);
     let self_test = options.self_test.as_deref().map(self_test::stored).transpose()?;
     let mut bench = Bench::open(&options.port, plan.max_frame())?;
     let mut report = measure(&mut bench, &plan, stop)?;
     report.self_test = self_test;
-    print(&report, options.json)
+    print(&report, options.json)?;
+    Ok(report.valid)
 }
 
 /// Runs a trial with a progress line where somebody looks.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use quiver_tester_core::disturbance::Disturbance;
 use quiver_tester_core::report::{Counters, Report, Signed, Times};
 
 /// The report as text, lines of at most some hundred characters.
@@ -64,6 +65,17 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     for cpu in &report.cpu {
         let core = cpu.core.map_or(String::new(), |core| format!(" on core {core}"));
         writeln!(out, "thread {}{core}: busy {:.1} %", cpu.thread, 100.0 * cpu.busy)?;
+    }
+    let Disturbance { stolen_s, preempted } = report.machine;
+    if report.machine.is_disturbed(*duration_s) {
+        let (stolen, preempted) = (stolen_s.unwrap_or(0.0), preempted.unwrap_or(0));
+        writeln!(
+            out,
+            "the machine was disturbed: {stolen:.2} s went to others, and threads had to leave their core {preempted} times"
+        )?;
+    }
+    for (d, hint) in report.directions.iter().filter_map(|d| Some((d, d.hint.as_ref()?))) {
+        writeln!(out, "{}: {hint}", d.name)?;
     }
     if report.valid {
         return writeln!(out, "valid");

@@ -20,13 +20,16 @@ const PLUGINS: &[fn() -> Plugin] = &[
     quiver_classify::plugin,
     quiver_lldp::plugin,
     quiver_policer::plugin,
+    quiver_fast_path::plugin,
     quiver_flowprobe::plugin,
     quiver_sflow::plugin,
     quiver_nat44::plugin,
     quiver_linux_cp::plugin,
     quiver_linux_nl::plugin,
+    quiver_span::plugin,
     quiver_urpf::plugin,
     quiver_vrrp::plugin,
+    quiver_vxlan::plugin,
     #[cfg(feature = "dpdk")]
     quiver_dpdk::plugin,
 ];

@@ -56,6 +56,8 @@ fn packets_are_traced_captured_and_counted_whoever_runs_the_graph() {
     for conf in &configurations() {
         let router = Router::start(conf);
         let file = made(&router, "x.pcap");
+        // An answer to a source without a route would be a drop, too.
+        router.ask("set ip icmp-unreachable ip4 off").unwrap();
         router.ask("trace add pg-input 3").unwrap();
         router.ask("pcap trace rx drop max 1000 file x.pcap").unwrap();
         assert!(router.ask("pcap trace rx").unwrap_err().contains("a capture runs already"));

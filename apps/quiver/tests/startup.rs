@@ -135,14 +135,96 @@ fn startup_config_and_exec_run_files_of_commands() {
     assert_eq!(router.ask("show macro").unwrap(), "LAST set\nSIZE 64\n");
 }
 
+/// The third command fails; the one before it is done then.
+const FAILS: &str = "set vector-size 32\nset vector-size 2\nset vector-size 64\n";
+
 #[test]
-fn a_start_up_command_that_fails_is_logged_and_the_router_goes_on() {
+fn a_start_up_command_that_fails_ends_the_router_with_a_status_of_its_own() {
     let folder = Folder::new();
-    folder.file("start", "set vector-size 32\nset vector-size 2\nset vector-size 64\n");
-    let router = Router::start_in(folder, "unix { startup-config @/start }");
+    folder.file("start", FAILS);
+    folder.file("next", "set vector-size 128\n");
+    // Whoever starts it in the background sees the error, too.
+    for place in ["nodaemon", "log @/log"] {
+        let conf = format!("unix {{ {place} runtime-dir @ startup-config @/start exec @/next state-dir @/state }}");
+        let output = output(&folder, &conf);
+        assert_eq!(output.status.code(), Some(78), "{place}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let last = said.lines().last().unwrap_or_default();
+        for part in
+            ["quiver: startup-config failed", "/start:2: set vector-size: ", "what stands before it took effect", "startup-lenient"]
+        {
+            assert!(last.contains(part), "{place}: {part}: {said}");
+        }
+    }
+    assert!(fs::read_to_string(folder.join("log")).unwrap().contains("/start:2: set vector-size: "));
+    // Nothing of it is kept: the next start runs the files again.
+    folder.file("start", "set vector-size 32\n");
+    let router = Router::start_in(folder, "unix { startup-config @/start state-dir @/state }");
     assert_eq!(router.ask("show vector-size").unwrap(), "vector size 32\n");
+    assert!(router.ask("show configuration state").unwrap().contains("1 operations recorded"), "kept when all was done");
+}
+
+#[test]
+fn a_lenient_router_goes_on_with_what_was_done_before_the_command_that_fails() {
+    let folder = Folder::new();
+    folder.file("start", FAILS);
+    folder.file("next", "define NEXT done\n");
+    let router = Router::start_in(folder, "unix { startup-lenient startup-config @/start exec @/next }");
+    assert_eq!(router.ask("show vector-size").unwrap(), "vector size 32\n");
+    assert_eq!(router.ask("show macro").unwrap(), "NEXT done\n");
     let log = router.ask("show logging").unwrap();
     assert!(log.contains("exec: CLI line error: ") && log.contains("/start:2: set vector-size: "), "{log}");
+}
+
+#[test]
+fn missing_folders_are_made_and_a_missing_plugin_is_told_where_the_router_is_started() {
+    let conf = "unix { log @/log/vpp/log pidfile @/run/vpp/pid cli-listen @/run/vpp/cli.sock } plugins { plugin acl_plugin.so { enable } \
+        plugin dpdk_plugin.so { disable } }";
+    let router = Router::start(conf);
+    assert_eq!(fs::read_to_string(router.path("run/vpp/pid")).unwrap().trim(), router.child.id().to_string());
+    let log = fs::read_to_string(router.path("log/vpp/log")).unwrap();
+    let line = log.lines().find(|line| line.contains("acl_plugin.so")).unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains(" warn ") && line.contains("is not built in"), "{line}");
+    let told = router.console();
+    assert!(told.starts_with("quiver: ") && told.contains("`acl_plugin.so' is not built in") && !told.contains("dpdk"), "{told}");
+}
+
+#[test]
+fn sighup_has_the_log_opened_anew() {
+    let mut router = Router::start("unix { log @/log }");
+    fs::rename(router.path("log"), router.path("log.1")).unwrap();
+    router.signal(Signal::HUP);
+    router.wait_for("there is a new log", |router| {
+        fs::read_to_string(router.path("log")).is_ok_and(|log| log.contains("the log is opened anew"))
+    });
+    assert!(!fs::read_to_string(router.path("log.1")).unwrap().contains("anew"));
+    assert!(router.stop().success());
+}
+
+#[test]
+fn what_clients_change_is_in_the_log_where_it_is_asked_for() {
+    let lines = |router: &Router| {
+        let log = router.ask("show logging").unwrap();
+        let of_audit = log.lines().filter_map(|line| Some(line.split_once(" audit ")?.1.trim().to_owned()));
+        of_audit.collect::<Vec<_>>()
+    };
+    let router = Router::start("logging { audit }");
+    router.ask("set vector-size 64").unwrap();
+    router.ask("set vector-size 2").unwrap_err();
+    router.ask("set vector-sieze 2").unwrap_err();
+    router.ask("show vector-size").unwrap();
+    let mut json = Json::connect(&router.path("json.sock")).unwrap();
+    json.try_call(&serde_json::json!({"op": "loopback_create", "request": {"instance": 4}})).unwrap();
+    let who = format!("json, user {}, process {}: ", rustix::process::getuid().as_raw(), std::process::id());
+    let told = lines(&router);
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told.iter().all(|line| line.starts_with(&who)), "{told:?}");
+    assert!(told[0].ends_with(": set vector-size 64: done"), "{told:?}");
+    assert!(told[1].contains(": set vector-size 2: failed: ") && told[1].contains("out of range"), "{told:?}");
+    assert!(told[2].contains(": loopback_create {") && told[2].ends_with(": done"), "{told:?}");
+    let router = Router::start("");
+    router.ask("set vector-size 64").unwrap();
+    assert_eq!(lines(&router), Vec::<String>::new());
 }
 
 #[test]

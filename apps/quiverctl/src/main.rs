@@ -118,7 +118,7 @@ pub enum Failure {
     #[error("{0}")]
     Command(String),
     /// A command from a pipe failed.
-    #[error("line {0}: {1}")]
+    #[error("line {0}: {1}{before}", before = if *.0 > 1 { "; what stands before it took effect" } else { "" })]
     Line(u64, Box<Failure>),
     /// Standard input cannot be read on.
     #[error("quiverctl: {0}")]

@@ -238,7 +238,7 @@ fn json_sock_needs_no_handshake() {
 fn a_pipe_stops_at_the_first_error_and_names_the_line() {
     let router = Router::start("cli.sock");
     assert_eq!(router.pipe("say a # comment\n\nsay b \\\n  c\n"), good("<a>\n<b>\n<c>\n"));
-    let expected = bad("<a>\n", "line 3: say: cannot say that; say something else\n");
+    let expected = bad("<a>\n", "line 3: say: cannot say that; say something else; what stands before it took effect\n");
     assert_eq!(router.pipe("say a\n# x\nsay wrong\nsay never\n"), expected);
     assert_eq!(router.pipe("say a\nquit\nsay never\n"), good("<a>\n"));
     let many = "say x\n".repeat(2000);

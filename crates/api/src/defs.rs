@@ -11,10 +11,12 @@ use crate::schema::{Array, Definition, Field, Head, Kind, Message, MessageInfo, 
 mod af_packet;
 mod af_xdp;
 mod arp;
+mod arping;
 mod bfd;
 mod ethernet_types;
 mod fib;
 mod fib_types;
+mod graph;
 mod interface;
 mod interface_types;
 mod ip;
@@ -44,10 +46,12 @@ mod vrrp;
 pub use af_packet::*;
 pub use af_xdp::*;
 pub use arp::*;
+pub use arping::*;
 pub use bfd::*;
 pub use ethernet_types::*;
 pub use fib::*;
 pub use fib_types::*;
+pub use graph::*;
 pub use interface::*;
 pub use interface_types::*;
 pub use ip::*;
@@ -100,8 +104,10 @@ pub(crate) static MODULES: &[&Module] = &[
     tapv2(),
     pg(),
     ping(),
+    arping(),
     punt(),
     syslog(),
+    graph(),
     tracedump(),
     nat_types(),
     nat44_ed(),

@@ -16,7 +16,7 @@
 //! }
 //! ```
 //!
-//! `compatible` behind an enumerator says that it was added without changing any CRC.
+//! Only `messages` must be there, and the order is this one. `compatible` behind an enumerator says that it was added without changing any CRC.
 //! `client`, `context` and `plain` say what stands before the fields (see [`Head`](crate::Head)); `->` names the reply, `=>`
 //! the message that comes any number of times before it, `!` the events that a request asks for. Of a field, `= n` names the
 //! field that counts it, `=> "text"` is the value that clients send where nothing is said.
@@ -27,23 +27,27 @@
 macro_rules! module {
     (
         $module:ident $version:literal
-        aliases { $( $alias:ident $alias_name:literal : $alias_of:ty; )* }
-        enums { $( $enum:ident $enum_name:literal : $enum_base:ident { $( $value:ident = $number:literal $( $newer:ident )? ),* } )* }
-        enumflags { $( $flags:ident $flags_name:literal : $flags_base:ident { $( $flag:ident = $bit:literal $( $newer_flag:ident )? ),* } )* }
-        unions { $( $union:ident $union_name:literal { $( $arm:ident : $arm_type:ty ),* } )* }
-        types { $( $type:ident $type_name:literal {
+        $( aliases { $( $alias:ident $alias_name:literal : $alias_of:ty; )* } )?
+        $( enums { $( $enum:ident $enum_name:literal : $enum_base:ident {
+            $( $value:ident = $number:literal $( $newer:ident )? ),*
+        } )* } )?
+        $( enumflags { $( $flags:ident $flags_name:literal : $flags_base:ident {
+            $( $flag:ident = $bit:literal $( $newer_flag:ident )? ),*
+        } )* } )?
+        $( unions { $( $union:ident $union_name:literal { $( $arm:ident : $arm_type:ty ),* } )* } )?
+        $( types { $( $type:ident $type_name:literal {
             $( $field:ident : $field_type:ty $( = $count:ident )? $( => $default:literal )? ),*
-        } )* }
+        } )* } )?
         messages { $( $prefix:ident $message:ident $message_name:literal
             $( -> $reply:ident )? $( => $stream:ident )? $( ! $( $event:ident )+ )? {
             $( $part:ident : $part_type:ty $( = $part_count:ident )? $( => $part_default:literal )? ),*
         } )* }
     ) => {
-            $( $crate::module_newtype!($alias $alias_name ($alias_of) Alias []); )*
-            $( $crate::module_newtype!($enum $enum_name ($enum_base) Enum [$( $value = $number $( $newer )? ),*]); )*
-            $( $crate::module_newtype!($flags $flags_name ($flags_base) Flags [$( $flag = $bit $( $newer_flag )? ),*]); )*
+            $( $( $crate::module_newtype!($alias $alias_name ($alias_of) Alias []); )* )?
+            $( $( $crate::module_newtype!($enum $enum_name ($enum_base) Enum [$( $value = $number $( $newer )? ),*]); )* )?
+            $( $( $crate::module_newtype!($flags $flags_name ($flags_base) Flags [$( $flag = $bit $( $newer_flag )? ),*]); )* )?
 
-            $(
+            $( $(
                 #[doc = concat!("The room of `", $union_name, "`: the bytes of one of its fields, the rest zero.")]
                 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
                 pub struct $union(pub [u8; $crate::module::largest(&[$( <$arm_type as Wire>::SIZE ),*])]);
@@ -70,9 +74,9 @@ macro_rules! module {
                         self.0.put(out);
                     }
                 }
-            )*
+            )* )?
 
-            $(
+            $( $(
                 #[doc = concat!("`", $type_name, "`.")]
                 #[derive(Clone, Debug, Default, PartialEq)]
                 pub struct $type { $( pub $field: $field_type ),* }
@@ -101,7 +105,7 @@ macro_rules! module {
                         $( $crate::module_put!(self out _start Self::DEFINITION.fields; $field $( = $count )?); )*
                     }
                 }
-            )*
+            )* )?
 
             $(
                 #[doc = concat!("Message `", $message_name, "`.")]
@@ -142,8 +146,8 @@ macro_rules! module {
                     name: stringify!($module),
                     version: $version,
                     definitions: &[
-                        $( $alias::DEFINITION, )* $( $enum::DEFINITION, )* $( $flags::DEFINITION, )* $( $union::DEFINITION, )*
-                        $( $type::DEFINITION, )*
+                        $( $( $alias::DEFINITION, )* )? $( $( $enum::DEFINITION, )* )? $( $( $flags::DEFINITION, )* )?
+                        $( $( $union::DEFINITION, )* )? $( $( $type::DEFINITION, )* )?
                     ],
                     messages: &[$( <$message as Message>::INFO ),*],
                 };

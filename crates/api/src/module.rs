@@ -5,11 +5,6 @@
 //!
 //! quiver_api::module! {
 //!     greeting "1.0.0"
-//!     aliases { }
-//!     enums { }
-//!     enumflags { }
-//!     unions { }
-//!     types { }
 //!     messages {
 //!         client Greet "greet" -> greet_reply { name: Text<64> }
 //!         context GreetReply "greet_reply" { retval: i32, greeting: Text<64> }

@@ -218,31 +218,20 @@ pub(crate) fn tell(router: &mut Router, key: &Key, session: &Configured, state: 
     let Some(clients) = router.part_mut::<Clients>() else { return };
     let details = details(key, session, state);
     clients.tell_wanting(|client_index, pid| {
-        let BfdUdpSessionDetails {
-            sw_if_index,
-            local_addr,
-            peer_addr,
-            state,
-            is_authenticated,
-            bfd_key_id,
-            conf_key_id,
-            required_min_rx,
-            desired_min_tx,
-            detect_mult,
-        } = details.clone();
+        let d = details.clone();
         BfdUdpSessionEvent {
             client_index,
             pid,
-            sw_if_index,
-            local_addr,
-            peer_addr,
-            state,
-            is_authenticated,
-            bfd_key_id,
-            conf_key_id,
-            required_min_rx,
-            desired_min_tx,
-            detect_mult,
+            sw_if_index: d.sw_if_index,
+            local_addr: d.local_addr,
+            peer_addr: d.peer_addr,
+            state: d.state,
+            is_authenticated: d.is_authenticated,
+            bfd_key_id: d.bfd_key_id,
+            conf_key_id: d.conf_key_id,
+            required_min_rx: d.required_min_rx,
+            desired_min_tx: d.desired_min_tx,
+            detect_mult: d.detect_mult,
         }
     });
 }

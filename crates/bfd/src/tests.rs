@@ -13,41 +13,19 @@ mod scale;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use quiver_command::config::Schema;
 use quiver_graph::IfIndex;
-use quiver_net::Router;
-use quiver_net::ops::testing;
-use quiver_net::testing::{Harness, host_mac, router_mac};
+use quiver_net::testing::{Harness, error, host_mac, router_mac, run};
 use quiver_wire::build::Packet;
 
 use crate::ops::SessionInfo;
 use crate::packet::{Control, LEN, State};
-
-fn execute(router: &mut Router, line: &str) -> Result<String, String> {
-    testing::execute(&testing::registry(&[crate::ops::register]), router, line)
-}
-
-fn run(h: &mut Harness, lines: &str) -> String {
-    let mut last = String::new();
-    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        last = execute(&mut h.router, line).unwrap_or_else(|error| panic!("{line}: {error}"));
-    }
-    last
-}
-
-fn error(h: &mut Harness, line: &str) -> String {
-    execute(&mut h.router, line).err().unwrap_or_else(|| panic!("{line}: no error"))
-}
 
 const LOCAL: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 const PEER: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2))];
 
 /// A router with x0 and x1, and hosts that it knows on x0.
 fn bed(workers: usize) -> Harness {
-    let mut h = Harness::with_workers(workers);
-    crate::control::start(&mut h.router, &Schema::new().defaults()).unwrap();
-    h.interface(0);
-    h.interface(1);
+    let mut h = Harness::with_plugin(&crate::plugin(), workers, 2);
     run(
         &mut h,
         "set interface ip address x0 10.0.0.1/24

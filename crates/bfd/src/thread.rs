@@ -4,16 +4,13 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::auth::{self, Authentication, Sealed};
 use crate::datagram::{Datagram, Key};
 use crate::packet::{Control, Echo, State};
 use crate::session::{self, Echoes, Heard, Session, Status};
-use crossbeam_channel::Sender;
 use quiver_net::ip::FamilyId;
-use quiver_net::{Due, ProcessSignal, Timed};
+use quiver_net::{Due, Notices, Timed};
 
 /// Where a session's packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,26 +75,7 @@ pub struct Notice {
 }
 
 /// The way of notices to the main thread.
-#[derive(Clone)]
-pub struct Outbox {
-    sender: Sender<Notice>,
-    signal: ProcessSignal,
-    lost: Arc<AtomicBool>,
-}
-
-impl Outbox {
-    /// One that sends to a channel; `lost` is set where that is full.
-    pub fn new(sender: Sender<Notice>, signal: ProcessSignal, lost: Arc<AtomicBool>) -> Self {
-        Self { sender, signal, lost }
-    }
-
-    fn tell(&self, notice: Notice) {
-        if self.sender.try_send(notice).is_err() {
-            self.lost.store(true, Ordering::Release);
-        }
-        self.signal.raise();
-    }
-}
+pub type Outbox = Notices<Notice>;
 
 /// Source addresses of echo packets, by family.
 pub type EchoSources = [Option<IpAddr>; 2];

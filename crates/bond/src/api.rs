@@ -16,17 +16,9 @@ use crate::ops::{AddMember, Balance, BondInfo, CreateBond, MemberInfo, Mode, Por
 
 module! {
     bond "2.1.0"
-    aliases {
-    }
     enums {
         BondMode "bond_mode": u32 { BOND_API_MODE_ROUND_ROBIN = 1, BOND_API_MODE_ACTIVE_BACKUP = 2, BOND_API_MODE_XOR = 3, BOND_API_MODE_BROADCAST = 4, BOND_API_MODE_LACP = 5 }
         BondLbAlgo "bond_lb_algo": u32 { BOND_API_LB_ALGO_L2 = 0, BOND_API_LB_ALGO_L34 = 1, BOND_API_LB_ALGO_L23 = 2, BOND_API_LB_ALGO_RR = 3, BOND_API_LB_ALGO_BC = 4, BOND_API_LB_ALGO_AB = 5 }
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
     }
     messages {
         client BondCreate "bond_create" -> bond_create_reply { id: u32 => "4294967295", use_custom_mac: bool, mac_address: MacAddress, mode: BondMode, lb: BondLbAlgo, numa_only: bool }
@@ -58,16 +50,6 @@ module! {
 
 module! {
     lacp "2.0.0"
-    aliases {
-    }
-    enums {
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
-    }
     messages {
         client SwInterfaceLacpDump "sw_interface_lacp_dump" => sw_interface_lacp_details {  }
         context SwInterfaceLacpDetails "sw_interface_lacp_details" { sw_if_index: InterfaceIndex, interface_name: Text<64>, rx_state: u32, tx_state: u32, mux_state: u32, ptx_state: u32, bond_interface_name: Text<64>, actor_system_priority: u16, actor_system: MacAddress, actor_key: u16, actor_port_priority: u16, actor_port_number: u16, actor_state: u8, partner_system_priority: u16, partner_system: MacAddress, partner_key: u16, partner_port_priority: u16, partner_port_number: u16, partner_state: u8 }

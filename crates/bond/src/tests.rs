@@ -8,29 +8,11 @@ mod paths;
 mod restart;
 
 use quiver_graph::{Frame, IfIndex, NoDrops, NodeCx, NodeSpec, VectorNode, next_nodes};
-use quiver_net::Router;
-use quiver_net::ops::testing;
-use quiver_net::testing::{Harness, host_mac};
+use quiver_net::testing::{Harness, error, host_mac, index, run};
 use quiver_wire::MacAddr;
 use quiver_wire::build::Packet;
 
 use crate::ops::BondInfo;
-
-fn execute(router: &mut Router, line: &str) -> Result<String, String> {
-    testing::execute(&testing::registry(&[crate::ops::register]), router, line)
-}
-
-fn run(h: &mut Harness, lines: &str) -> String {
-    let mut last = String::new();
-    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        last = execute(&mut h.router, line).unwrap_or_else(|error| panic!("{line}: {error}"));
-    }
-    last
-}
-
-fn error(h: &mut Harness, line: &str) -> String {
-    execute(&mut h.router, line).err().unwrap_or_else(|| panic!("{line}: no error"))
-}
 
 next_nodes! { enum ReceiveNext { Bond = "bond-input" } }
 
@@ -47,17 +29,12 @@ impl VectorNode for Receive {
 
 /// A router with the plugin and interfaces x0 to x3.
 fn bed(workers: usize) -> Harness {
-    let mut h = Harness::with_workers(workers);
-    crate::control::start(&mut h.router).unwrap();
+    let mut h = Harness::with_plugin(&crate::plugin(), workers, 0);
     h.router.graph.add(vec![NodeSpec::vector("test-receive", |_| Receive)]).unwrap();
     for n in 0..4 {
         h.interface(n);
     }
     h
-}
-
-fn index(h: &Harness, name: &str) -> IfIndex {
-    h.router.interfaces.by_name(name).unwrap_or_else(|| panic!("no {name}")).index
 }
 
 /// Puts frames in that a member receives.

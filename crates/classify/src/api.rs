@@ -9,22 +9,14 @@ use quiver_net::Router;
 use quiver_net::api::{Handlers, index_of, perform};
 use quiver_net::ops::done;
 
-use crate::control;
 use crate::ops::{Action, ChangeSession, ChangeTable, Mask, Match, Next, Signed, set};
-use crate::view::{NONE, Place, VECTOR};
+use crate::view::{FilterOf, NONE, Place, VECTOR};
+use crate::{control, filter};
 
 module! {
     classify "3.1.0"
-    aliases {
-    }
     enums {
         ClassifyAction "classify_action": u8 { CLASSIFY_API_ACTION_NONE = 0, CLASSIFY_API_ACTION_SET_IP4_FIB_INDEX = 1, CLASSIFY_API_ACTION_SET_IP6_FIB_INDEX = 2, CLASSIFY_API_ACTION_SET_METADATA = 3 }
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
     }
     messages {
         client ClassifyAddDelTable "classify_add_del_table" -> classify_add_del_table_reply { is_add: bool, del_chain: bool, table_index: u32 => "4294967295", nbuckets: u32 => "2", memory_size: u32 => "2097152", skip_n_vectors: u32 => "0", match_n_vectors: u32 => "1", next_table_index: u32 => "4294967295", miss_next_index: u32 => "4294967295", current_data_flag: u8 => "0", current_data_offset: i16 => "0", mask_len: u32, mask: Vec<u8> = mask_len }
@@ -47,6 +39,18 @@ module! {
         context PuntAclAddDelReply "punt_acl_add_del_reply" { retval: i32 }
         client PuntAclGet "punt_acl_get" -> punt_acl_get_reply {  }
         context PuntAclGetReply "punt_acl_get_reply" { retval: i32, ip4_table_index: u32, ip6_table_index: u32 }
+        client ClassifyPcapLookupTable "classify_pcap_lookup_table" -> classify_pcap_lookup_table_reply { sw_if_index: InterfaceIndex => "4294967295", skip_n_vectors: u32 => "0", match_n_vectors: u32 => "1", mask_len: u32, mask: Vec<u8> = mask_len }
+        context ClassifyPcapLookupTableReply "classify_pcap_lookup_table_reply" { retval: i32, table_index: u32 }
+        client ClassifyPcapSetTable "classify_pcap_set_table" -> classify_pcap_set_table_reply { sw_if_index: InterfaceIndex, table_index: u32 => "4294967295", sort_masks: bool => "0" }
+        context ClassifyPcapSetTableReply "classify_pcap_set_table_reply" { retval: i32, table_index: u32 }
+        client ClassifyPcapGetTables "classify_pcap_get_tables" -> classify_pcap_get_tables_reply { sw_if_index: InterfaceIndex }
+        context ClassifyPcapGetTablesReply "classify_pcap_get_tables_reply" { retval: i32, count: u32, indices: Vec<u32> = count }
+        client ClassifyTraceLookupTable "classify_trace_lookup_table" -> classify_trace_lookup_table_reply { skip_n_vectors: u32 => "0", match_n_vectors: u32 => "1", mask_len: u32, mask: Vec<u8> = mask_len }
+        context ClassifyTraceLookupTableReply "classify_trace_lookup_table_reply" { retval: i32, table_index: u32 }
+        client ClassifyTraceSetTable "classify_trace_set_table" -> classify_trace_set_table_reply { table_index: u32 => "4294967295", sort_masks: bool => "0" }
+        context ClassifyTraceSetTableReply "classify_trace_set_table_reply" { retval: i32, table_index: u32 }
+        client ClassifyTraceGetTables "classify_trace_get_tables" -> classify_trace_get_tables_reply {  }
+        context ClassifyTraceGetTablesReply "classify_trace_get_tables_reply" { retval: i32, count: u32, indices: Vec<u32> = count }
     }
 }
 
@@ -112,6 +116,69 @@ pub(crate) fn add(handlers: &mut Handlers) {
         }
     });
     acls(handlers);
+    filters(handlers);
+}
+
+fn filters(handlers: &mut Handlers) {
+    handlers.reply::<ClassifyTraceSetTable, ClassifyTraceSetTableReply>(|router, m| {
+        let table_index = set_filter(router, FilterOf::Trace, m.table_index, m.sort_masks)?;
+        Ok(ClassifyTraceSetTableReply { retval: 0, table_index })
+    });
+    handlers.reply::<ClassifyTraceLookupTable, ClassifyTraceLookupTableReply>(|router, m| {
+        let table_index = find_in_filter(router, FilterOf::Trace, m.skip_n_vectors, &m.mask)?;
+        Ok(ClassifyTraceLookupTableReply { retval: 0, table_index })
+    });
+    handlers.reply::<ClassifyTraceGetTables, ClassifyTraceGetTablesReply>(|router, _| {
+        Ok(ClassifyTraceGetTablesReply { retval: 0, count: 0, indices: tables_of(router, FilterOf::Trace)? })
+    });
+    handlers.reply::<ClassifyPcapSetTable, ClassifyPcapSetTableReply>(|router, m| {
+        let of = capture(router, &m.sw_if_index)?;
+        let table_index = set_filter(router, of, m.table_index, m.sort_masks)?;
+        Ok(ClassifyPcapSetTableReply { retval: 0, table_index })
+    });
+    handlers.reply::<ClassifyPcapLookupTable, ClassifyPcapLookupTableReply>(|router, m| {
+        let of = capture(router, &m.sw_if_index)?;
+        let table_index = find_in_filter(router, of, m.skip_n_vectors, &m.mask)?;
+        Ok(ClassifyPcapLookupTableReply { retval: 0, table_index })
+    });
+    handlers.reply::<ClassifyPcapGetTables, ClassifyPcapGetTablesReply>(|router, m| {
+        let of = capture(router, &m.sw_if_index)?;
+        Ok(ClassifyPcapGetTablesReply { retval: 0, count: 0, indices: tables_of(router, of)? })
+    });
+    handlers.reads::<ClassifyTraceLookupTable>();
+    handlers.reads::<ClassifyTraceGetTables>();
+    handlers.reads::<ClassifyPcapLookupTable>();
+    handlers.reads::<ClassifyPcapGetTables>();
+}
+
+/// Of captures: 0 stands for those that name no interface.
+fn capture(router: &Router, index: &InterfaceIndex) -> Result<FilterOf, OpError> {
+    if index.0 == 0 {
+        return Ok(FilterOf::Capture);
+    }
+    index_of(router, index).map(|index| FilterOf::Interface(index.0))
+}
+
+fn set_filter(router: &mut Router, of: FilterOf, table: u32, sort: bool) -> Result<u32, OpError> {
+    let mut first = given(table);
+    if let (Some(table), true) = (first, sort) {
+        let state = control::classify(router)?;
+        state.table(table)?;
+        let chain = state.chain(table);
+        first = filter::sort(router, chain)?;
+    }
+    filter::set(router, of, first)?;
+    Ok(first.unwrap_or(NONE))
+}
+
+fn find_in_filter(router: &Router, of: FilterOf, skip: u32, mask: &[u8]) -> Result<u32, OpError> {
+    let first = control::classify(router)?.filters().get(of);
+    Ok(filter::compatible(router, first, skip, mask)?.unwrap_or(NONE))
+}
+
+fn tables_of(router: &Router, of: FilterOf) -> Result<Vec<u32>, OpError> {
+    let state = control::classify(router)?;
+    Ok(state.filters().get(of).map(|first| state.chain(first)).unwrap_or_default())
 }
 
 fn acls(handlers: &mut Handlers) {

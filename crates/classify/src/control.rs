@@ -1,6 +1,6 @@
 //! Tables, sessions and where they are used, on the main thread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use quiver_command::operation::{OpError, retval};
@@ -11,9 +11,9 @@ use quiver_net::ip::FamilyId;
 use quiver_net::ops::graph_error;
 use quiver_net::{IfEvent, Router};
 
-use crate::nodes;
 pub use crate::table::{Session, Shape, Table};
-use crate::view::{Action, CHAIN_MAX, DENY, Key, NONE, Place, Rule, View};
+use crate::view::{Action, CHAIN_MAX, DENY, FilterOf, Filters, Key, NONE, Place, Rule, View};
+use crate::{filter, nodes};
 
 /// Who holds tables of routes, in errors.
 const HOLDER: &str = "sessions of the classifier";
@@ -27,6 +27,10 @@ const TAG: usize = 4;
 pub struct Classify {
     tables: BTreeMap<u32, Table>,
     acls: BTreeMap<(Place, u32), u32>,
+    /// First tables of the filters of traces and captures.
+    pub(crate) filters: Filters,
+    /// Tables that were made for filters.
+    pub(crate) made: BTreeSet<u32>,
     published: Published<View>,
 }
 
@@ -60,6 +64,21 @@ impl Classify {
         std::iter::successors(Some(first), next).take(CHAIN_MAX + 1).collect()
     }
 
+    /// First tables of the filters of traces and captures.
+    pub fn filters(&self) -> &Filters {
+        &self.filters
+    }
+
+    /// Whether a table was made for a filter: it is no part of the configuration.
+    pub fn is_made(&self, table: u32) -> bool {
+        self.made.contains(&table)
+    }
+
+    pub(crate) fn publish_filters(&self) {
+        let filters = self.filters.clone();
+        self.publish(|view| view.filters = filters);
+    }
+
     fn publish(&self, change: impl FnOnce(&mut View)) {
         let mut view = View::clone(&self.published.get());
         change(&mut view);
@@ -90,7 +109,7 @@ pub fn classify(router: &Router) -> Result<&Classify, OpError> {
     router.part().ok_or_else(off)
 }
 
-fn classify_mut(router: &mut Router) -> Result<&mut Classify, OpError> {
+pub(crate) fn classify_mut(router: &mut Router) -> Result<&mut Classify, OpError> {
     router.part_mut().ok_or_else(off)
 }
 
@@ -105,7 +124,9 @@ fn off() -> OpError {
 pub fn start(router: &mut Router) -> Result<(), GraphError> {
     let published = Published::new(View::default());
     nodes::declare(router, &published)?;
-    router.add_part(Classify { tables: BTreeMap::new(), acls: BTreeMap::new(), published });
+    filter::offer(router, &published);
+    let (tables, acls, filters, made) = Default::default();
+    router.add_part(Classify { tables, acls, filters, made, published });
     router.listen(|router, event| match *event {
         IfEvent::Deleted(index) => forget(router, index),
         IfEvent::Created(index) => note_link(router, index),
@@ -188,6 +209,9 @@ pub fn delete_table(router: &mut Router, number: u32, chain: bool) -> Result<(),
         if let Some((place, interface, _)) = state.acls().find(|(_, _, first)| first == table) {
             return used(describe(router, place, interface), *table);
         }
+        if let Some((of, _)) = state.filters.all().find(|(_, first)| first == table) {
+            return used(filter_name(router, of), *table);
+        }
         let leads = |(other, with): &(u32, &Table)| with.next == Some(*table) && !gone.contains(other);
         if let Some((other, _)) = state.tables().find(leads) {
             return used(format!("table {other}, which it follows"), *table);
@@ -201,9 +225,19 @@ pub fn delete_table(router: &mut Router, number: u32, chain: bool) -> Result<(),
         }
         let state = classify_mut(router)?;
         state.tables.remove(&table);
+        state.made.remove(&table);
         state.publish_table(table);
     }
     Ok(())
+}
+
+/// What a filter is called.
+pub(crate) fn filter_name(router: &Router, of: FilterOf) -> String {
+    match of {
+        FilterOf::Trace => "the filter of traces".into(),
+        FilterOf::Capture => "the filter of captures".into(),
+        FilterOf::Interface(interface) => format!("the filter of captures on {}", router.interfaces.name(IfIndex(interface))),
+    }
 }
 
 /// Where a table is used, in words.
@@ -349,6 +383,8 @@ fn note_link(router: &mut Router, index: IfIndex) {
 
 /// An interface goes.
 fn forget(router: &mut Router, index: IfIndex) {
+    // There is nothing that could not be removed.
+    let _ = filter::set(router, FilterOf::Interface(index.0), None);
     let Ok(state) = classify(router) else { return };
     let gone: Vec<Place> = state.acls().filter(|(_, interface, _)| *interface == index.0).map(|(place, ..)| place).collect();
     for place in gone {

@@ -3,6 +3,8 @@
 
 mod api;
 pub mod control;
+pub mod filter;
+mod hits;
 pub mod nodes;
 pub mod ops;
 mod table;

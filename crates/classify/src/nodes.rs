@@ -143,8 +143,8 @@ impl<E: Events> Node<Shared> for Acl<E> {
     }
 
     #[inline(always)]
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
-        let view = self.view.get();
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_, Shared>) -> Verdict {
+        let (view, thread) = (self.view.get(), cx.thread());
         let (interface, frame, data) = bases(self.place, view, packet.rx_if(), packet.aux());
         let next = match &self.path {
             Path::Arc(arc) => arc.next(interface, END),
@@ -156,10 +156,11 @@ impl<E: Events> Node<Shared> for Acl<E> {
                 next
             }
         };
-        let found = view.classify(view.first(self.place, interface), |from_data, skip, to| {
+        let read = |from_data: Option<i16>, skip: usize, to: &mut [u8]| {
             let base = from_data.map_or(frame, |offset| data + isize::from(offset));
             copy(&packet, base + skip as isize, to);
-        });
+        };
+        let found = view.classify(view.first(self.place, interface), read, |hits, entry| hits.count(thread, entry));
         let Some(found) = found else { return next };
         self.counts[usize::from(found.rule.is_some())] += 1;
         self.counts[2] += u64::from(found.chained);
@@ -198,13 +199,15 @@ fn trace(place: Place, view: &View, interfaces: &IfTable, entry: &TraceEntry, ou
     let (interface, frame, data) = bases(place, view, entry.rx_if, entry.aux);
     let outwards = matches!(place, Place::Ip4Out | Place::Ip6Out | Place::L2Out);
     let word = if outwards { "OUTACL" } else { "INACL" };
-    let found = view.classify(view.first(place, interface), |from_data, skip, to| {
+    let read = |from_data: Option<i16>, skip: usize, to: &mut [u8]| {
         let base = from_data.map_or(frame, |offset| data + isize::from(offset)) + skip as isize;
         // A trace keeps nothing of what lies before the data.
         for (at, byte) in to.iter_mut().enumerate() {
             *byte = usize::try_from(base + at as isize).ok().and_then(|at| entry.bytes.get(at)).copied().unwrap_or_default();
         }
-    });
+    };
+    // The packet was counted when it came.
+    let found = view.classify(view.first(place, interface), read, |_, _| ());
     let (table, rule) = found.map_or((NONE, None), |Found { table, rule, .. }| (table, rule));
     let next = if found.is_some_and(|found| found.deny) { DENY } else { u32::from(END.index()) };
     let _ = write!(out, "{word}: sw_if_index {interface}, next_index {next}, table_index {}, ", signed(table));

@@ -7,6 +7,7 @@ use quiver_command::operation::{OpError, retval};
 use quiver_tables::hash::{BoundedHash, InsertError};
 use quiver_tables::qsbr::Domain;
 
+use crate::hits::Hits;
 use crate::view::{Action, DENY, KEY, Key, MATCH_MAX, NONE, Rule, SKIP_MAX, TableView, VECTOR};
 
 /// Bytes that a session costs: its entry and its part of the buckets.
@@ -57,11 +58,12 @@ pub struct Table {
     sessions: BTreeMap<Key, Session>,
     hash: BoundedHash<Key>,
     rules: Arc<Vec<Rule>>,
+    hits: Arc<Hits>,
     known: HashMap<Rule, u32>,
 }
 
-fn invalid(key: &'static str, value: impl std::fmt::Display, text: &str) -> OpError {
-    OpError::new(retval::INVALID_VALUE, text.to_owned()).key(key).value(value)
+fn invalid(key: &'static str, value: impl std::fmt::Display, text: impl Into<String>) -> OpError {
+    OpError::new(retval::INVALID_VALUE, text.into()).key(key).value(value)
 }
 
 impl Table {
@@ -75,7 +77,7 @@ impl Table {
             return Err(invalid("match", len.div_ceil(VECTOR), "a mask has 1 to 5 vectors of 16 bytes"));
         }
         if shape.skip > SKIP_MAX {
-            return Err(invalid("skip", shape.skip, "at most 5 vectors can be skipped"));
+            return Err(invalid("skip", shape.skip, format!("at most {SKIP_MAX} vectors can be skipped")));
         }
         if shape.buckets == 0 {
             return Err(invalid("buckets", 0, "expected 1 or more"));
@@ -86,7 +88,8 @@ impl Table {
         let room = (shape.memory / SESSION_BYTES).clamp(8, SESSIONS_MAX.into()) as u32;
         let hash = BoundedHash::new(room, domain).map_err(|_| OpError::new(retval::TABLE_TOO_BIG, "no memory for the table"))?;
         let (sessions, rules, known) = (BTreeMap::new(), Arc::default(), HashMap::new());
-        Ok(Self { shape, next, sessions, hash, rules, known })
+        let hits = Arc::new(Hits::new(hash.capacity()));
+        Ok(Self { shape, next, sessions, hash, rules, hits, known })
     }
 
     /// Vectors of the mask.
@@ -156,7 +159,18 @@ impl Table {
             }
             InsertError::OutOfMemory => OpError::new(retval::TABLE_TOO_BIG, "no memory for another session"),
         })?;
-        Ok(self.sessions.insert(key, session))
+        let before = self.sessions.insert(key, session);
+        if before.is_none()
+            && let Some((entry, _)) = self.hash.reader().find(&key)
+        {
+            self.hits.forget(entry);
+        }
+        Ok(before)
+    }
+
+    /// Packets that a session had.
+    pub fn hits(&self, key: &Key) -> u64 {
+        self.hash.reader().find(key).map_or(0, |(entry, _)| self.hits.of(entry))
     }
 
     /// Removes a session.
@@ -178,6 +192,7 @@ impl Table {
             deny_misses: self.shape.miss_next == DENY,
             sessions: self.hash.reader().clone(),
             rules: self.rules.clone(),
+            hits: self.hits.clone(),
         }
     }
 }

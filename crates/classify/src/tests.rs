@@ -1,76 +1,35 @@
 //! Packets, tables and sessions, in a router with made-up interfaces: `x0`, `x1` and `x2` with 10.0.n.1/24 and 2001:db8:n::1/64.
 
-use quiver_command::operation::Registry;
-use quiver_net::api::testing::{ask, assert_names, read};
-use quiver_net::api::{Handlers, Table};
-use quiver_net::ops::testing::{assert_rebuilt, execute, registry};
-use quiver_net::testing::{Harness, host_mac, router_mac};
-use quiver_net::{IfIndex, Router};
+use quiver_net::api::testing::{ask, assert_names, read, table};
+use quiver_net::ops::testing::assert_rebuilt;
+use quiver_net::testing::{Harness, Scene, host_mac, router_mac};
 use quiver_wire::build::Packet;
 
 use crate::api::*;
 
 /// Without addresses.
 fn bare() -> Harness {
-    let mut h = Harness::new();
-    crate::control::start(&mut h.router).unwrap();
-    for n in 0..3 {
-        h.interface(n);
-    }
-    h
-}
-
-struct Scene {
-    h: Harness,
-    registry: Registry<Router>,
+    Harness::with_plugin(&crate::plugin(), 0, 3)
 }
 
 fn scene() -> Scene {
-    let mut h = bare();
-    for n in 0..3 {
-        let interface = h.router.interfaces.find(&format!("x{n}")).unwrap();
-        h.router.add_address(interface, format!("10.0.{n}.1").parse().unwrap(), 24).unwrap();
-        h.router.add_address(interface, format!("2001:db8:{n}::1").parse().unwrap(), 64).unwrap();
-    }
-    let mut s = Scene { h, registry: registry(&[crate::ops::register]) };
-    for n in 0..3 {
-        s.run(&format!("set ip neighbor x{n} 10.0.{n}.2 {}", host_mac(n)));
-        s.run(&format!("set ip neighbor x{n} 2001:db8:{n}::2 {}", host_mac(n)));
-    }
-    s.h.run();
-    s
+    Scene { h: bare().with_hosts() }
 }
 
-impl Scene {
-    fn run(&mut self, line: &str) -> String {
-        execute(&self.registry, &mut self.h.router, line).unwrap_or_else(|error| panic!("{line}: {error}"))
-    }
-
-    fn error(&mut self, line: &str) -> String {
-        execute(&self.registry, &mut self.h.router, line).unwrap_err()
-    }
-
-    fn interface(&self, name: &str) -> IfIndex {
-        self.h.router.interfaces.find(name).unwrap()
-    }
-
-    /// How many of 30 packets from a source on `x0` to a port of the host on `x1` leave.
-    fn pass(&mut self, source: &str, port: u16) -> usize {
-        let packet = Packet::ethernet(host_mac(0), router_mac(0));
-        let packet = match source.contains(':') {
-            false => packet.ipv4(source.parse::<std::net::Ipv4Addr>().unwrap(), [10, 0, 1, 2]),
-            true => {
-                packet.ipv6(source.parse::<std::net::Ipv6Addr>().unwrap(), "2001:db8:1::2".parse::<std::net::Ipv6Addr>().unwrap())
-            }
-        };
-        let frame = packet.udp(1000, port).payload(b"content").build();
-        let x0 = self.interface("x0");
-        let mut passed = self.h.exchange(x0, &frame).len();
-        self.h.inject_many(x0, &vec![frame; 29], 0);
-        passed += self.h.run().len();
-        self.h.assert_buffers_held(0);
-        passed
-    }
+/// How many of 30 packets from a source on `x0` to a port of the host on `x1` leave.
+fn pass(s: &mut Scene, source: &str, port: u16) -> usize {
+    let packet = Packet::ethernet(host_mac(0), router_mac(0));
+    let packet = match source.contains(':') {
+        false => packet.ipv4(source.parse::<std::net::Ipv4Addr>().unwrap(), [10, 0, 1, 2]),
+        true => packet.ipv6(source.parse::<std::net::Ipv6Addr>().unwrap(), "2001:db8:1::2".parse::<std::net::Ipv6Addr>().unwrap()),
+    };
+    let frame = packet.udp(1000, port).payload(b"content").build();
+    let x0 = s.interface("x0");
+    let mut passed = s.h.exchange(x0, &frame).len();
+    s.h.inject_many(x0, &vec![frame; 29], 0);
+    passed += s.h.run().len();
+    s.h.assert_buffers_held(0);
+    passed
 }
 
 #[test]
@@ -78,20 +37,20 @@ fn sessions_permit_and_the_last_table_denies() {
     let mut s = scene();
     assert_eq!(s.run("classify table mask l3 ip4 src acl-miss-next deny"), "table 0\n");
     s.run("classify session table-index 0 match l3 ip4 src 10.0.0.9");
-    assert_eq!(s.pass("10.0.0.8", 5), 30, "no interface uses it");
+    assert_eq!(pass(&mut s, "10.0.0.8", 5), 30, "no interface uses it");
     s.run("set interface input acl intfc x0 ip4-table 0");
-    assert_eq!((s.pass("10.0.0.9", 5), s.pass("10.0.0.8", 5)), (30, 0), "the frame's bytes, from before the IP header");
-    assert_eq!(s.pass("2001:db8:0::9", 5), 30);
+    assert_eq!((pass(&mut s, "10.0.0.9", 5), pass(&mut s, "10.0.0.8", 5)), (30, 0), "the frame's bytes, from before the IP header");
+    assert_eq!(pass(&mut s, "2001:db8:0::9", 5), 30);
     assert_eq!((s.h.count("ip4-inacl", "input ACL hits"), s.h.count("ip4-inacl", "input ACL misses")), (30, 30));
     assert_eq!(s.h.count("ip4-inacl", "input ACL table-miss drops"), 30);
     s.run("classify session table-index 0 match l3 ip4 src 10.0.0.8 acl-hit-next permit");
     s.run("classify session table-index 0 match l3 ip4 src 10.0.0.9 acl-hit-next deny");
-    assert_eq!((s.pass("10.0.0.9", 5), s.pass("10.0.0.8", 5)), (0, 30));
+    assert_eq!((pass(&mut s, "10.0.0.9", 5), pass(&mut s, "10.0.0.8", 5)), (0, 30));
     assert_eq!(s.h.count("ip4-inacl", "input ACL session deny drops"), 30);
     s.run("classify session table-index 0 del match l3 ip4 src 10.0.0.9");
     assert!(s.error("classify session table-index 0 del match l3 ip4 src 10.0.0.9").contains("no such session"));
     s.run("set interface input acl intfc x0 ip4-table 0 del");
-    assert_eq!(s.pass("10.0.0.9", 5), 30);
+    assert_eq!(pass(&mut s, "10.0.0.9", 5), 30);
     assert!(s.error("set interface input acl intfc x0 ip4-table 0 del").contains("is not the input ACL of x0"));
 }
 
@@ -104,9 +63,9 @@ fn a_packet_goes_through_the_chain() {
     s.run("classify table mask l2 src current-data-flag 1 current-data-offset -14 next-table 7");
     s.run(&format!("classify session table-index 0 match l2 src {} acl-hit-next permit", host_mac(0)));
     s.run("set interface input acl intfc x0 ip4-table 0");
-    assert_eq!(s.pass("10.0.0.9", 5), 30);
+    assert_eq!(pass(&mut s, "10.0.0.9", 5), 30);
     s.run(&format!("classify session table-index 0 match l2 src {} del", host_mac(0)));
-    assert_eq!((s.pass("10.0.0.9", 53), s.pass("10.0.0.9", 5)), (30, 0));
+    assert_eq!((pass(&mut s, "10.0.0.9", 53), pass(&mut s, "10.0.0.9", 5)), (30, 0));
     assert_eq!(s.h.count("ip4-inacl", "input ACL hits after chain walk"), 30);
     assert!(s.error("classify table table 7 next-table 0").contains("chains have an end"));
     assert!(s.error("classify table table 7 next-table 7").contains("cannot follow itself"));
@@ -150,12 +109,12 @@ fn what_leaves_is_classified_by_its_ip_header() {
     s.run(&format!("classify session table-index 2 match l2 dst {}", host_mac(1)));
     s.run("set interface output acl intfc x1 ip4-table 0");
     s.run("set interface output acl intfc x1 ip6-table 1");
-    assert_eq!((s.pass("10.0.0.9", 5), s.pass("10.0.0.8", 5)), (30, 0));
-    assert_eq!((s.pass("2001:db8:0::9", 5), s.pass("2001:db8:0::8", 5)), (30, 0));
+    assert_eq!((pass(&mut s, "10.0.0.9", 5), pass(&mut s, "10.0.0.8", 5)), (30, 0));
+    assert_eq!((pass(&mut s, "2001:db8:0::9", 5), pass(&mut s, "2001:db8:0::8", 5)), (30, 0));
     assert_eq!(s.h.count("ip4-outacl", "output ACL table-miss drops"), 30);
     s.run("set interface output acl intfc x1 ip4-table 0 del");
     s.run("set interface output acl intfc x1 ip4-table 2");
-    assert_eq!(s.pass("10.0.0.8", 5), 30, "the frame that it leaves in");
+    assert_eq!(pass(&mut s, "10.0.0.8", 5), 30, "the frame that it leaves in");
 }
 
 #[test]
@@ -182,7 +141,7 @@ fn packets_are_routed_by_another_table() {
 
 #[test]
 fn frames_of_a_bridge_are_classified_as_they_come_in_and_leave() {
-    let mut s = Scene { h: bare(), registry: registry(&[crate::ops::register]) };
+    let mut s = Scene { h: bare() };
     let (x0, x1) = (s.interface("x0"), s.interface("x1"));
     for n in 0..3 {
         s.run(&format!("set interface l2 bridge x{n} 10"));
@@ -254,6 +213,7 @@ fn it_is_shown_and_made_again() {
 {memory}
     000000000000000000000a0000090000
       next_index -1 advance 0 opaque 3 action none
+      hits 0
 "
     );
     assert_eq!(shown, expected);
@@ -277,9 +237,7 @@ set interface input acl intfc local0 ip6-punt-table 9";
 
 #[test]
 fn messages_are_those_of_vpp() {
-    let mut handlers = Handlers::default();
-    add(&mut handlers);
-    let table = Table::new(handlers);
+    let table = table(add);
     let names = [
         "classify_add_del_table_6849e39e",
         "classify_add_del_table_reply_05486349",
@@ -338,7 +296,7 @@ fn messages_are_those_of_vpp() {
         is_add: true,
     };
     assert_eq!(read::<InputAclSetInterfaceReply>(&ask(&mut s.h, &table, 1, &acl)[0]).retval, 0);
-    assert_eq!((s.pass("10.0.0.9", 5), s.pass("10.0.0.8", 5)), (30, 0));
+    assert_eq!((pass(&mut s, "10.0.0.9", 5), pass(&mut s, "10.0.0.8", 5)), (30, 0));
     let by: ClassifyTableByInterfaceReply =
         read(&ask(&mut s.h, &table, 1, &ClassifyTableByInterface { sw_if_index: acl.sw_if_index.clone() })[0]);
     assert_eq!((by.ip4_table_id, by.ip6_table_id, by.l2_table_id), (0, u32::MAX, u32::MAX));
@@ -348,4 +306,75 @@ fn messages_are_those_of_vpp() {
     assert_eq!((info.active_sessions, info.mask), (1, mask));
     let details: ClassifySessionDetails = read(&ask(&mut s.h, &table, 1, &ClassifySessionDump { table_id: 0 })[0]);
     assert_eq!(details.r#match[10..], [0, 0, 10, 0, 0, 9]);
+}
+
+#[test]
+fn filters_take_the_packets_that_are_named_and_count_them() {
+    let mut s = scene();
+    let frame =
+        |source: [u8; 4], port| Packet::ethernet(host_mac(0), router_mac(0)).ipv4(source, [10, 0, 1, 2]).udp(port, 9).build();
+    let taken = |s: &Scene, source, port| {
+        let frame = frame(source, port);
+        s.h.router.trace_filter().unwrap()(&[], &frame, frame.len())
+    };
+    assert!(taken(&s, [10, 0, 0, 1], 7), "without a filter each packet is");
+    s.run("classify filter trace mask l3 ip4 src match l3 ip4 src 10.0.0.5");
+    s.run("classify filter trace mask l3 ip4 src match l3 ip4 src 10.0.0.6");
+    s.run("classify filter trace mask l3 ip4 proto l4 src_port match l3 ip4 proto 17 l4 src_port 7");
+    let all = [([10, 0, 0, 5], 9), ([10, 0, 0, 6], 9), ([10, 0, 0, 7], 9), ([10, 0, 0, 7], 7), ([10, 0, 0, 5], 7)];
+    assert_eq!(all.map(|(source, port)| taken(&s, source, port)), [true, true, false, true, true]);
+    // A frame whose link header a node has pulled is the same frame.
+    let whole = frame([10, 0, 0, 6], 9);
+    assert!(s.h.router.trace_filter().unwrap()(&whole[..14], &whole[14..], whole.len() - 14));
+    let shown = s.run("show classify tables verbose");
+    assert!(shown.contains("hits 2\n") && shown.contains("hits 1\n"), "{shown}");
+    // The mask with more bits is asked first.
+    let filters =
+        "Filter Used By                 Table(s)\n--------------                 --------\npacket tracer:                 ";
+    assert_eq!(s.run("show classify filter"), format!("{filters}first table 0\npcap rx/tx/drop:               first table none\n"));
+    assert!(s.run("show classify filter verbose").contains("packet tracer:                 table(s) 0 1 none\n"));
+    assert!(s.error("classify table table 0 del").contains("in use by the filter of traces"));
+    // A capture has another filter than a trace. A capture on one interface can have its own.
+    let captured = |s: &Scene, interface: Option<&str>| {
+        let frame = frame([10, 0, 0, 5], 9);
+        s.h.router.capture_filter(interface.map(|name| s.interface(name))).unwrap()(&[], &frame, frame.len())
+    };
+    assert_eq!([None, Some("x1")].map(|of| captured(&s, of)), [false, false], "nothing is chosen");
+    s.run("classify filter pcap mask l3 ip4 src match l3 ip4 src 10.0.0.9");
+    s.run("classify filter x1 mask l3 ip4 src match l3 ip4 src 10.0.0.5");
+    assert_eq!([None, Some("x0"), Some("x1")].map(|of| captured(&s, of)), [false, false, true]);
+    s.run("classify filter trace mask l3 ip4 src match l3 ip4 src 10.0.0.5 del");
+    assert_eq!(all.map(|(source, port)| taken(&s, source, port)), [false, true, false, true, true]);
+    // What is made for a filter goes with it.
+    for of in ["trace", "pcap", "x1"] {
+        s.run(&format!("classify filter {of} del"));
+    }
+    assert!(taken(&s, [10, 0, 0, 1], 9));
+    assert_eq!(s.run("show classify tables"), "No classifier tables configured\n");
+    for (line, expected) in [
+        ("classify filter", "trace, pcap or an interface"),
+        ("classify filter trace", "missing mask"),
+        ("classify filter trace mask l3 ip4 src", "missing match"),
+        ("classify filter nowhere del", "unknown interface `nowhere'"),
+        ("classify filter trace mask l3 ip4 src match l3 ip4 src 10.0.0.5 del", "no such mask"),
+    ] {
+        let error = s.error(line);
+        assert!(error.contains(expected) && !error.contains('\n'), "{line}: {error}");
+    }
+}
+
+#[test]
+fn sessions_count_their_packets() {
+    let mut s = scene();
+    s.run("classify table mask l3 ip4 src");
+    s.run("classify session table-index 0 match l3 ip4 src 10.0.0.9");
+    s.run("set interface input acl intfc x0 ip4-table 0");
+    for _ in 0..3 {
+        pass(&mut s, "10.0.0.9", 7);
+    }
+    pass(&mut s, "10.0.0.8", 7);
+    assert!(s.run("show classify tables verbose").contains("hits 90\n"));
+    s.run("classify session table-index 0 match l3 ip4 src 10.0.0.9 del");
+    s.run("classify session table-index 0 match l3 ip4 src 10.0.0.9");
+    assert!(s.run("show classify tables verbose").contains("hits 0\n"), "another session");
 }

@@ -1,17 +1,20 @@
 //! What the nodes know: published as a whole, read as a snapshot. Sessions are looked up in a hash that the main thread changes in
 //! place; each is found as long as it is there.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quiver_graph::{IfIndex, Pkt, Shared};
 use quiver_tables::hash::HashReader;
+
+use crate::hits::Hits;
 
 /// Bytes of a vector.
 pub const VECTOR: usize = 16;
 /// Vectors of a mask, at most.
 pub const MATCH_MAX: u32 = 5;
 /// Vectors that can be skipped.
-pub const SKIP_MAX: u32 = 5;
+pub const SKIP_MAX: u32 = 32;
 /// Bytes of a key: what is compared of a packet, the rest zero.
 pub const KEY: usize = VECTOR * MATCH_MAX as usize;
 /// Tables in a row, at most: what a packet can cost.
@@ -68,6 +71,8 @@ pub struct TableView {
     pub sessions: HashReader<Key>,
     /// What sessions say. Rules are added, never changed.
     pub rules: Arc<Vec<Rule>>,
+    /// How many packets sessions had.
+    pub hits: Arc<Hits>,
 }
 
 impl std::fmt::Debug for TableView {
@@ -109,6 +114,63 @@ pub struct View {
     first: [Vec<u32>; PLACES],
     /// Bytes of the link header of an interface.
     links: Vec<u8>,
+    /// First tables of filters.
+    pub filters: Filters,
+}
+
+/// First tables of filters of traces and captures.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filters {
+    /// Of traces.
+    pub trace: Option<u32>,
+    /// Of captures on all interfaces, and on an interface that has no filter.
+    pub capture: Option<u32>,
+    /// Of captures on an interface.
+    pub interfaces: BTreeMap<u32, u32>,
+}
+
+impl Filters {
+    /// Of a capture on an interface, or on all.
+    pub fn of_capture(&self, interface: Option<u32>) -> Option<u32> {
+        interface.and_then(|interface| self.interfaces.get(&interface)).copied().or(self.capture)
+    }
+
+    /// All of them, with words for where they are used.
+    pub fn all(&self) -> impl Iterator<Item = (FilterOf, u32)> {
+        let fixed = [(FilterOf::Trace, self.trace), (FilterOf::Capture, self.capture)];
+        let fixed = fixed.into_iter().filter_map(|(of, table)| Some((of, table?)));
+        fixed.chain(self.interfaces.iter().map(|(interface, table)| (FilterOf::Interface(*interface), *table)))
+    }
+
+    /// The first table of one.
+    pub fn get(&self, of: FilterOf) -> Option<u32> {
+        match of {
+            FilterOf::Trace => self.trace,
+            FilterOf::Capture => self.capture,
+            FilterOf::Interface(interface) => self.interfaces.get(&interface).copied(),
+        }
+    }
+
+    /// Sets it.
+    pub fn set(&mut self, of: FilterOf, table: Option<u32>) {
+        match (of, table) {
+            (FilterOf::Trace, _) => self.trace = table,
+            (FilterOf::Capture, _) => self.capture = table,
+            (FilterOf::Interface(interface), Some(table)) => drop(self.interfaces.insert(interface, table)),
+            (FilterOf::Interface(interface), None) => drop(self.interfaces.remove(&interface)),
+        }
+    }
+}
+
+/// What a filter is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterOf {
+    /// Traces.
+    Trace,
+    /// Captures.
+    Capture,
+    /// Captures on an interface.
+    Interface(u32),
 }
 
 /// What classifying a packet gave.
@@ -164,7 +226,12 @@ impl View {
     /// Walks the tables from the first one on. `read` copies bytes of the packet to the key; its arguments say where they begin, counted
     /// from the node's data or from the frame. No table: the packet goes on.
     #[inline(always)]
-    pub fn classify(&self, first: u32, read: impl Fn(Option<i16>, usize, &mut [u8])) -> Option<Found> {
+    pub fn classify(
+        &self,
+        first: u32,
+        read: impl Fn(Option<i16>, usize, &mut [u8]),
+        count: impl FnOnce(&Hits, u32),
+    ) -> Option<Found> {
         let (mut number, mut table) = (first, self.table(first)?);
         for walked in 0..CHAIN_MAX {
             let mut key = [0; KEY];
@@ -173,7 +240,9 @@ impl View {
                 *byte &= mask;
             }
             // A rule that is newer than the snapshot: as before the session was there.
-            if let Some(rule) = table.sessions.get(&key).and_then(|at| table.rules.get(at as usize)) {
+            let known = table.sessions.find(&key).and_then(|(entry, rule)| Some((entry, table.rules.get(rule as usize)?)));
+            if let Some((entry, rule)) = known {
+                count(&table.hits, entry);
                 return Some(Found { table: number, rule: Some(*rule), deny: rule.deny, chained: walked > 0 });
             }
             match self.table(table.next) {

@@ -73,6 +73,11 @@ impl Civil {
         let Self { year, month, day, hour, minute, second, .. } = self;
         format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
     }
+
+    /// The same with microseconds: `2026-11-21T04:42:22.123456`.
+    pub fn iso_micros(&self) -> String {
+        format!("{}.{:06}", self.iso(), self.nanos / 1000)
+    }
 }
 
 #[cfg(test)]
@@ -86,6 +91,7 @@ mod tests {
     #[test]
     fn known_points_in_time() {
         assert_eq!(at(0, 0).http_date(), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(at(951_782_400, 7).iso_micros(), "2000-02-29T00:00:00.007000");
         assert_eq!(at(951_782_400, 0).iso(), "2000-02-29T00:00:00");
         assert_eq!(at(1_795_238_175, 898).log_stamp(), "2026/11/21 05:16:15:898");
         assert_eq!(at(1_795_238_176, 0).http_date(), "Sat, 21 Nov 2026 05:16:16 GMT");

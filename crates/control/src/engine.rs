@@ -13,12 +13,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use quiver_command::contain::exposed;
-use quiver_command::grammar::Completion;
+use quiver_command::grammar::{Completion, Parsed};
 use quiver_command::operation::{Access, Answer, Job, Live, OpError, Outcome, Step, View};
 use quiver_command::session::Request;
 use quiver_graph::Pulse;
 use quiver_graph::reactor::Reactor;
 
+use crate::audit;
 use crate::journal::Journal;
 use crate::order::{Entry, Order, Turn};
 use crate::process::Task;
@@ -41,6 +42,8 @@ pub struct Engine<C> {
     journal: Option<Rc<Journal>>,
     /// Who asks by this handle.
     asking: Option<Asking>,
+    /// What is asked and changes something is told to the log.
+    audit: bool,
 }
 
 impl<C> Clone for Engine<C> {
@@ -54,6 +57,7 @@ impl<C> Clone for Engine<C> {
             pulse: self.pulse.clone(),
             journal: self.journal.clone(),
             asking: self.asking.clone(),
+            audit: self.audit,
         }
     }
 }
@@ -127,6 +131,7 @@ impl<C: 'static> Engine<C> {
             pulse: None,
             journal: None,
             asking: None,
+            audit: false,
         }
     }
 
@@ -156,6 +161,26 @@ impl<C: 'static> Engine<C> {
     #[must_use]
     pub fn asked_by(self, asking: Asking) -> Self {
         Self { asking: Some(asking), ..self }
+    }
+
+    /// Has sessions tell the log what they ask for that changes something.
+    #[must_use]
+    pub fn audited(self, audit: bool) -> Self {
+        Self { audit, ..self }
+    }
+
+    /// What the log is to be told of a request; nothing where it only reads, or cannot be read.
+    pub fn audit_of(&self, request: &Request) -> Option<String> {
+        let registry = self.audit.then(|| self.registry.get())?;
+        let invocation = match request {
+            Request::Command { line, .. } => match registry.parse(line, &self.control.borrow()) {
+                Ok(Parsed::Run(invocation, _)) => invocation,
+                _ => return None,
+            },
+            Request::Operation { name, request, .. } => registry.request(name, request.clone()).ok()?,
+            Request::Complete { .. } => return None,
+        };
+        (invocation.access() != Access::Read).then(|| audit::told(request))
     }
 
     /// Where changes are recorded.

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod audit;
 pub mod candidate;
 pub mod checkpoints;
 pub mod daemon;

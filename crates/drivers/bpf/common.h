@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both programs of the tester's engine in the kernel share. No headers of the system are used, so that nothing but clang is
-// needed. Layouts are those of src/xdp_engine/layout.rs.
+// What the programs for the kernel share: both of the tester's engine, and the fast path. No headers of the system are used, so that
+// nothing but clang is needed. The engine's layouts are those of src/xdp_engine/layout.rs.
 
 typedef unsigned char u8;
 typedef unsigned short u16;

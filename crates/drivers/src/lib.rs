@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`af_packet`] | a Linux network device through a packet socket with rings in shared memory |
 //! | [`af_xdp`] | a Linux network device through AF_XDP sockets over the buffer region |
+//! | [`fast_path`] | the fast path of AF_XDP devices in the driver hook: what is decided leaves without coming to the router |
 //! | [`link_watch`] | changes of the kernel's network devices, as they happen |
 //! | [`memif`] | packets through memory shared with another process, in either role |
 //! | [`netdev`] | what the kernel says about a device |
@@ -23,6 +24,7 @@ pub mod af_xdp;
 mod bpf;
 mod closer;
 pub mod ethernet;
+pub mod fast_path;
 pub mod link_watch;
 mod mailbox;
 pub mod memif;

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::af_xdp::{self, program};
+use crate::fast_path::{self, FastPathFds};
 use crate::memif;
 use crate::sys;
 
@@ -40,6 +41,12 @@ pub trait Rights: Send + Sync {
     /// # Errors
     /// The kernel's; an error without a number is a sentence about who was asked.
     fn redirect(&self, queues: u32) -> io::Result<RedirectFds>;
+
+    /// Loads the program of the fast path.
+    ///
+    /// # Errors
+    /// As [`Rights::redirect`]; a program built without clang has none.
+    fn fast_path(&self) -> io::Result<FastPathFds>;
 
     /// What a device of the process before this one is made of, by its key ([`quiver_graph::Port::descriptors`]). It is given once.
     fn inherited(&self, _device: &str) -> Option<Vec<OwnedFd>> {
@@ -112,6 +119,10 @@ impl Rights for Direct {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
         program::load(queues)
+    }
+
+    fn fast_path(&self) -> io::Result<FastPathFds> {
+        fast_path::load()
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Turns the C convention (-1 and errno) into a `Result`.
 pub(crate) fn check(value: c_int) -> io::Result<c_int> {
@@ -106,6 +106,16 @@ impl Map {
         assert!(offset + 4 <= self.len && offset.is_multiple_of(4));
         // SAFETY: inside the mapping (M1, checked above) and aligned, since mappings start on a page.
         unsafe { &*self.base.as_ptr().add(offset).cast::<AtomicU32>() }
+    }
+
+    /// A word of eight bytes that we change and the kernel reads.
+    ///
+    /// # Panics
+    /// Where the word does not lie inside, aligned.
+    pub(crate) fn long(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset + 8 <= self.len && offset.is_multiple_of(8));
+        // SAFETY: inside the mapping (M1, checked above) and aligned, since mappings start on a page.
+        unsafe { &*self.base.as_ptr().add(offset).cast::<AtomicU64>() }
     }
 
     /// `len` bytes from `offset` on.

@@ -3,11 +3,12 @@
 use quiver_api::defs::{Address, InterfaceIndex};
 use quiver_command::operation::{OpError, retval};
 use quiver_graph::IfIndex;
+use quiver_ipfix::exporter::{self as collector, Exporter};
 use quiver_net::Router;
 use quiver_net::api::{Flow, Handlers, address, from_address, index_of, perform, reference};
 use quiver_net::ops::done;
 
-use crate::control::{Exporter, flowprobe};
+use crate::control::flowprobe;
 use crate::flows::Params;
 use crate::key::Record;
 use crate::ops::{Direction, Flush, SetExporter, SetFeature, SetParams, Which};
@@ -19,19 +20,11 @@ pub mod probe {
 
     module! {
         flowprobe "2.1.0"
-        aliases {
-        }
         enums {
             FlowprobeWhichFlags "flowprobe_which_flags": u8 { FLOWPROBE_WHICH_FLAG_IP4 = 1, FLOWPROBE_WHICH_FLAG_L2 = 2, FLOWPROBE_WHICH_FLAG_IP6 = 4 }
             FlowprobeWhich "flowprobe_which": u8 { FLOWPROBE_WHICH_IP4 = 0, FLOWPROBE_WHICH_IP6 = 1, FLOWPROBE_WHICH_L2 = 2 }
             FlowprobeRecordFlags "flowprobe_record_flags": u8 { FLOWPROBE_RECORD_FLAG_L2 = 1, FLOWPROBE_RECORD_FLAG_L3 = 2, FLOWPROBE_RECORD_FLAG_L4 = 4 }
             FlowprobeDirection "flowprobe_direction": u8 { FLOWPROBE_DIRECTION_RX = 0, FLOWPROBE_DIRECTION_TX = 1, FLOWPROBE_DIRECTION_BOTH = 2 }
-        }
-        enumflags {
-        }
-        unions {
-        }
-        types {
         }
         messages {
             client FlowprobeTxInterfaceAddDel "flowprobe_tx_interface_add_del" -> flowprobe_tx_interface_add_del_reply { is_add: bool, which: FlowprobeWhichFlags, sw_if_index: InterfaceIndex }
@@ -57,16 +50,6 @@ pub mod export {
 
     module! {
         ipfix_export "2.0.3"
-        aliases {
-        }
-        enums {
-        }
-        enumflags {
-        }
-        unions {
-        }
-        types {
-        }
         messages {
             client SetIpfixExporter "set_ipfix_exporter" -> set_ipfix_exporter_reply { collector_address: Address, collector_port: u16, src_address: Address, vrf_id: u32, path_mtu: u32, template_interval: u32, udp_checksum: bool }
             context SetIpfixExporterReply "set_ipfix_exporter_reply" { retval: i32 }
@@ -159,7 +142,6 @@ fn exporters(handlers: &mut Handlers) {
         done(perform::<SetExporter>(router, request)?)
     });
     handlers.dump::<IpfixExporterDump>(|router, _, send| {
-        let Ok(state) = flowprobe(router) else { return };
         // As in VPP: there is always one, of zeros where nobody collects.
         let IpfixAllExporterDetails {
             collector_address,
@@ -169,7 +151,7 @@ fn exporters(handlers: &mut Handlers) {
             path_mtu,
             template_interval,
             udp_checksum,
-        } = exporter(state.exporter().unwrap_or(&Exporter::NONE));
+        } = exporter(&collector::current(router).unwrap_or(Exporter::NONE));
         send(&IpfixExporterDetails {
             collector_address,
             collector_port,
@@ -181,7 +163,7 @@ fn exporters(handlers: &mut Handlers) {
         });
     });
     handlers.call::<IpfixAllExporterGet>(|call, m| {
-        let known = flowprobe(call.router).ok().and_then(|state| state.exporter().copied()).filter(|_| m.cursor == 0);
+        let known = collector::current(call.router).filter(|_| m.cursor == 0);
         if let Some(known) = known {
             call.send(&exporter(&known));
         }

@@ -1,16 +1,15 @@
 //! Settings: what is recorded where, and who collects it.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
 
 use quiver_command::operation::{OpError, retval};
 use quiver_graph::stats::MAX_THREADS;
 use quiver_graph::{GraphError, IfIndex, Published};
-use quiver_net::fib::ops::fib_error;
+use quiver_ipfix::exporter::{self, PORT, User};
+use quiver_ipfix::{Destination, Times};
 use quiver_net::interface::Kind;
 use quiver_net::interface::ops::interface_error;
-use quiver_net::ip::FamilyId;
-use quiver_net::local::datagram::{UdpPath, send_all};
+use quiver_net::local::datagram::send_all;
 use quiver_net::ops::graph_error;
 use quiver_net::{IfEvent, Router, WorkerEvent};
 
@@ -18,51 +17,12 @@ use crate::flows::{Flows, Params, Shared};
 use crate::key::Variant;
 use crate::nodes::{self, EXPORT, Links};
 use crate::ops::{Direction, Which};
-use crate::stream::{Destination, Times};
 use crate::template::Template;
-
-/// Who holds tables, in errors.
-const HOLDER: &str = "the exporter of flows (IPFIX)";
-/// Port of IPFIX (RFC 7011, 10.3.4), which datagrams come from.
-pub const PORT: u16 = 4739;
-
-/// Who collects records, and how they get there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exporter {
-    /// Collector.
-    pub collector: IpAddr,
-    /// Its port.
-    pub port: u16,
-    /// Source of datagrams.
-    pub src: IpAddr,
-    /// Table in which the collector is looked up.
-    pub table: u32,
-    /// Largest packet, bytes.
-    pub path_mtu: u16,
-    /// Between two announcements of templates, seconds.
-    pub template_interval: u32,
-    /// Datagrams over IPv4 have a checksum.
-    pub udp_checksum: bool,
-}
-
-impl Exporter {
-    /// None, as messages tell it.
-    pub const NONE: Self = Self {
-        collector: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        port: PORT,
-        src: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        table: 0,
-        path_mtu: 512,
-        template_interval: 20,
-        udp_checksum: false,
-    };
-}
 
 /// The plugin's state on the main thread.
 pub struct Flowprobe {
     params: Params,
     features: BTreeMap<u32, (Which, Direction)>,
-    exporter: Option<Exporter>,
     threads: Vec<Shared>,
     links: Published<Links>,
 }
@@ -76,11 +36,6 @@ impl Flowprobe {
     /// Interfaces that record.
     pub fn features(&self) -> impl Iterator<Item = (IfIndex, Which, Direction)> {
         self.features.iter().map(|(index, (which, direction))| (IfIndex(*index), *which, *direction))
-    }
-
-    /// Who collects records.
-    pub const fn exporter(&self) -> Option<&Exporter> {
-        self.exporter.as_ref()
     }
 
     /// Templates of the records that there may be.
@@ -104,7 +59,8 @@ pub fn start(router: &mut Router) -> Result<(), GraphError> {
     let threads: Vec<Shared> = (0..MAX_THREADS).map(|thread| Shared::new(Flows::new(thread))).collect();
     let links = Published::new(Links::new());
     nodes::declare(router, &threads, &links)?;
-    router.add_part(Flowprobe { params: Params::default(), features: BTreeMap::new(), exporter: None, threads, links });
+    router.add_part(Flowprobe { params: Params::default(), features: BTreeMap::new(), threads, links });
+    exporter::join(router, User { changed: tell, flush });
     router.listen(|router, event| {
         if let IfEvent::Deleted(index) = *event {
             forget(router, index);
@@ -160,7 +116,7 @@ impl Wanted {
         Self {
             params: state.params,
             templates: state.templates(),
-            to: state.exporter.map(|exporter| destination(router, &exporter)),
+            to: exporter::current(router).map(|exporter| exporter.destination(router, PORT)),
             on: !state.features.is_empty(),
             domain: router.graph.domain().clone(),
             now: router.graph.clock().now(),
@@ -174,19 +130,10 @@ impl Wanted {
     }
 }
 
-fn destination(router: &Router, exporter: &Exporter) -> Destination {
-    let family = FamilyId::of(&exporter.collector);
-    let path = UdpPath {
-        src: exporter.src,
-        dst: exporter.collector,
-        src_port: PORT,
-        dst_port: exporter.port,
-        // The table is held, so that it is there.
-        fib: router.fib_of_table(family, exporter.table).unwrap_or_default(),
-        checksum: exporter.udp_checksum,
-    };
-    let template_interval = u64::from(exporter.template_interval) * 1_000_000_000;
-    Destination { path, path_mtu: exporter.path_mtu, template_interval }
+/// Has all threads send what they have.
+fn flush(router: &mut Router) {
+    // It joined, so that the plugin is on.
+    let _ = on_each(router, |_, flows| flows.stream.flush());
 }
 
 /// Has all threads know what holds now.
@@ -307,31 +254,6 @@ fn publish(router: &Router) -> Result<(), OpError> {
     }
     state.links.publish(links);
     Ok(())
-}
-
-/// Sets who collects records; none: nobody.
-///
-/// # Errors
-/// No such table, or addresses that cannot be.
-pub fn set_exporter(router: &mut Router, new: Option<Exporter>) -> Result<(), OpError> {
-    let old = flowprobe(router)?.exporter;
-    if old == new {
-        return Ok(());
-    }
-    if let Some(exporter) = &new {
-        if !nodes::alike(&exporter.src, &exporter.collector) {
-            let text = "source and collector must both be IPv4 or both IPv6";
-            return Err(OpError::new(retval::INVALID_VALUE, text).key("src").value(exporter.src));
-        }
-        let family = FamilyId::of(&exporter.collector);
-        router.hold_table(family, exporter.table, HOLDER).map_err(|error| fib_error(&error))?;
-    }
-    flowprobe_mut(router)?.exporter = new;
-    let told = tell(router);
-    if let Some(exporter) = old {
-        router.release_table(FamilyId::of(&exporter.collector), exporter.table, HOLDER);
-    }
-    told
 }
 
 /// A thread that joins is told what holds; one that leaves exports what it has.

@@ -1,5 +1,6 @@
 //! The flows of a thread: a bounded table, with a timer for each flow.
 
+use quiver_ipfix::{Destination, Times};
 use quiver_net::local::datagram::{Outbox, Sends, UdpPath};
 use quiver_net::{Due, Timed};
 use quiver_tables::error::OutOfMemory;
@@ -9,7 +10,7 @@ use quiver_tables::timer::Wheel;
 
 use crate::key::{Key, Record};
 use crate::observe::Seen;
-use crate::stream::{Destination, Stream, Times};
+use crate::stream::Stream;
 use crate::template::{Reason, Template};
 
 /// Most flows of a thread.
@@ -327,6 +328,6 @@ impl Sends for Flows {
     }
 
     fn outbox(&mut self) -> (Option<UdpPath>, &mut Outbox) {
-        (self.stream.destination().map(|to| to.path), &mut self.stream.outbox)
+        (self.stream.destination().map(|to| to.path), self.stream.outbox_mut())
     }
 }

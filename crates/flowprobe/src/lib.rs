@@ -5,7 +5,6 @@ mod api;
 pub mod control;
 pub mod flows;
 pub mod key;
-pub mod message;
 pub mod nodes;
 pub mod observe;
 pub mod ops;

@@ -1,7 +1,6 @@
 //! The nodes; see the crate's drawing.
 
 use std::fmt::Write as _;
-use std::net::IpAddr;
 
 use quiver_graph::{
     ArcPoint, FeatureSpec, Frame, GraphError, IfIndex, NoNext, NodeCx, NodeSpec, Pkt, Published, Shared as Memory, Snapshot,
@@ -183,9 +182,4 @@ pub fn declare(router: &mut Router, threads: &[Shared], links: &Published<Links>
     nodes.push(sender(EXPORT, threads));
     router.graph.add(nodes)?;
     router.graph.add_features(features)
-}
-
-/// Whether both addresses are of one family.
-pub(crate) const fn alike(a: &IpAddr, b: &IpAddr) -> bool {
-    a.is_ipv4() == b.is_ipv4()
 }

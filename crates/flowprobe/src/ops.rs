@@ -10,10 +10,11 @@ use quiver_command::grammar::IfRef;
 use quiver_command::operation::{OpError, Outcome, Registry, retval};
 use quiver_command::request::Execute;
 use quiver_command::{request, words};
+use quiver_ipfix::exporter::{self, Exporter};
 use quiver_net::Router;
 use quiver_net::interface::ops::resolve;
 
-use crate::control::{self, Exporter, flowprobe};
+use crate::control::{self, flowprobe};
 use crate::flows::Params;
 use crate::key::{Record, Way};
 pub use show::{ShowExporter, ShowFeatures, ShowParams, ShowStatistics, ShowTable};
@@ -52,8 +53,8 @@ pub fn register(registry: &mut Registry<Router>) {
 
 fn configuration(router: &Router, out: &mut Configuration<Router>) {
     let Ok(state) = flowprobe(router) else { return };
-    if let Some(exporter) = state.exporter() {
-        out.push(&SetExporter::of(exporter)).undo(&SetExporter::of(&Exporter::NONE)).replaced();
+    if let Some(exporter) = exporter::current(router) {
+        out.push(&SetExporter::of(&exporter)).undo(&SetExporter::of(&Exporter::NONE)).replaced();
     }
     if *state.params() != Params::default() {
         out.push(&SetParams::of(state.params())).undo(&SetParams::of(&Params::default())).replaced();
@@ -65,7 +66,7 @@ fn configuration(router: &Router, out: &mut Configuration<Router>) {
 }
 
 request! {
-    /// Sets who collects flow records, by IPFIX over UDP; collector 0.0.0.0: nobody.
+    /// Sets who collects records of flows, and of NAT44 where `nat ipfix logging` is on, by IPFIX over UDP; collector 0.0.0.0: nobody.
     pub change SetExporter "ipfix_exporter_set" ["set ipfix exporter"] {
         /// Collector.
         pub collector: IpAddr = "collector <ip>",
@@ -99,7 +100,7 @@ impl Execute<Router> for SetExporter {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let Self { collector, port, fib_id: table, path_mtu, template_interval, udp_checksum, .. } = self;
         if collector.is_unspecified() {
-            return control::set_exporter(router, None).map(Outcome::Done);
+            return exporter::set(router, None).map(Outcome::Done);
         }
         let src = self.src.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         if src.is_unspecified() {
@@ -107,7 +108,7 @@ impl Execute<Router> for SetExporter {
             return Err(error.remedy("`src <ip>' names one of the router's"));
         }
         let exporter = Exporter { collector, port, src, table, path_mtu, template_interval, udp_checksum };
-        control::set_exporter(router, Some(exporter)).map(Outcome::Done)
+        exporter::set(router, Some(exporter)).map(Outcome::Done)
     }
 }
 
@@ -120,7 +121,7 @@ impl Execute<Router> for Flush {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        control::on_each(router, |_, flows| flows.stream.flush())?;
+        exporter::flush(router);
         Ok(Outcome::Done(()))
     }
 }
@@ -243,7 +244,8 @@ impl Execute<Router> for SetFeature {
 
 /// Where flow records stand in a document.
 const SHAPES: &[Shape] = &[
-    Shape::new("flowprobe/exporter", r#"{"*":"*"}"#, "ipfix_exporter_set", r#"{"*":"*"}"#).doc("Who collects flow records."),
+    Shape::new("flowprobe/exporter", r#"{"*":"*"}"#, "ipfix_exporter_set", r#"{"*":"*"}"#)
+        .doc("Who collects records of flows, and of NAT44."),
     Shape::new("flowprobe/params", r#"{"*":"*"}"#, "flowprobe_params_set", r#"{"*":"*"}"#)
         .doc("What flow records tell of, and when flows are exported."),
     Shape::new(
@@ -255,13 +257,7 @@ const SHAPES: &[Shape] = &[
     .doc("Records flows of these packets (ip4, ip6, l2): those that come in (rx), leave (tx), or both."),
 ];
 
-#[cfg(test)]
-mod example_tests {
-    #[test]
-    fn every_example_can_be_read() {
-        let harness = quiver_net::testing::Harness::new();
-        let registry = quiver_net::ops::testing::registry(&[super::register]);
-        let wrong = registry.wrong_examples(&harness.router);
-        assert!(wrong.is_empty(), "{wrong:?}");
-    }
+#[test]
+fn every_example_can_be_read() {
+    quiver_net::ops::testing::assert_examples(register);
 }

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
+use quiver_ipfix::message::{FIRST, template_len};
+
 use crate::flows::Flow;
 use crate::key::{Key, Record, Variant, Way};
 
-/// The least number of a template (RFC 7011, 3.4.1).
-pub const FIRST: u16 = 256;
 /// How many there can be: by kind of flow and what is told of it.
 pub const COUNT: usize = Variant::ALL.len() * 8;
 /// Number of the options template that tells how packets were chosen.
@@ -131,7 +131,7 @@ impl Template {
 
     /// Bytes of its template record.
     pub fn template_len(self) -> usize {
-        4 + 4 * self.fields().count()
+        template_len(self.fields().count())
     }
 
     /// Bytes of a record.

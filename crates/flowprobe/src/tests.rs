@@ -5,58 +5,20 @@ mod decode;
 mod flows;
 mod nodes;
 
-use quiver_net::ops::testing::{self, assert_rebuilt};
-use quiver_net::testing::{Harness, host_mac};
-use quiver_net::{IfIndex, Router};
-
-fn execute(router: &mut Router, line: &str) -> Result<String, String> {
-    testing::execute(&testing::registry(&[crate::ops::register]), router, line)
-}
-
-fn run(h: &mut Harness, lines: &str) -> String {
-    let mut last = String::new();
-    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        last = execute(&mut h.router, line).unwrap_or_else(|error| panic!("{line}: {error}"));
-    }
-    last
-}
-
-fn error(h: &mut Harness, line: &str) -> String {
-    execute(&mut h.router, line).err().unwrap_or_else(|| panic!("{line}: no error"))
-}
+use quiver_net::ops::testing::assert_rebuilt;
+use quiver_net::testing::{Harness, error, host_mac, index, run};
 
 /// Without addresses.
 fn bare(workers: usize) -> Harness {
-    let mut h = Harness::with_workers(workers);
-    crate::control::start(&mut h.router).unwrap();
-    (0..3).for_each(|n| {
-        h.interface(n);
-    });
-    h
+    Harness::with_plugin(&crate::plugin(), workers, 3)
 }
 
 /// x0, x1 and x2 with 10.0.n.1/24 and 2001:db8:n::1/64, hosts `.2` that are known, and a collector behind x2.
 fn bed(workers: usize) -> Harness {
-    let mut h = bare(workers);
-    for n in 0..3 {
-        run(
-            &mut h,
-            &format!(
-                "set interface ip address x{n} 10.0.{n}.1/24
-                 set interface ip address x{n} 2001:db8:{n}::1/64
-                 set ip neighbor x{n} 10.0.{n}.2 {mac}
-                 set ip neighbor x{n} 2001:db8:{n}::2 {mac}",
-                mac = host_mac(n)
-            ),
-        );
-    }
+    let mut h = bare(workers).with_hosts();
     run(&mut h, "set ipfix exporter collector 10.0.2.2 port 2055 src 10.0.2.1 path-mtu 1400 udp-checksum");
     h.run();
     h
-}
-
-fn index(h: &Harness, name: &str) -> IfIndex {
-    h.router.interfaces.find(name).unwrap()
 }
 
 #[test]
@@ -114,7 +76,7 @@ fn errors_say_what_is_wrong_and_change_nothing() {
 fn the_table_of_the_exporter_is_held_and_released() {
     let mut h = bed(0);
     run(&mut h, "ip table add 7\nset ipfix exporter collector 10.0.2.2 src 10.0.2.1 fib-id 7");
-    assert!(error(&mut h, "ip table del 7").contains("exporter of flows"));
+    assert!(error(&mut h, "ip table del 7").contains("exporter of IPFIX"));
     run(&mut h, "set ipfix exporter collector 0.0.0.0\nip table del 7");
     assert_eq!(run(&mut h, "show ipfix exporter"), "no collector\n");
 }

@@ -1,6 +1,7 @@
 //! What a node can reach while it runs: its worker's buffers, counters, clock, trace, and the queues to other nodes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quiver_buffer::{Cache, HEADROOM, Meta, NO_BUFFER, Region};
 
@@ -200,6 +201,35 @@ impl Queue {
     }
 }
 
+/// Whether a thread's packets are looked at, as part of the number of threads of which that is so.
+#[derive(Default)]
+pub(crate) struct Observed {
+    threads: Arc<AtomicUsize>,
+    on: bool,
+}
+
+impl Observed {
+    pub fn new(threads: &Arc<AtomicUsize>) -> Self {
+        Self { threads: Arc::clone(threads), on: false }
+    }
+
+    fn set(&mut self, on: bool) {
+        if std::mem::replace(&mut self.on, on) != on {
+            if on {
+                self.threads.fetch_add(1, Ordering::Release);
+            } else {
+                self.threads.fetch_sub(1, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Drop for Observed {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}
+
 /// Everything of a worker that nodes can reach.
 pub(crate) struct Core {
     pub thread: usize,
@@ -216,6 +246,8 @@ pub(crate) struct Core {
     pub captures: Captures,
     /// Traces or captures look at packets between nodes: these run one by one, without fused chains.
     pub watched: bool,
+    /// Traces or captures look at packets anywhere.
+    pub observed: Observed,
     /// Packets that found no buffer, in all.
     pub no_buffer: u64,
     /// The event log of this thread.
@@ -233,6 +265,11 @@ impl Core {
     /// Notes whether anything looks at packets between nodes.
     pub(crate) fn watch(&mut self) {
         self.watched = self.trace.live() || self.captures.at_nodes();
+    }
+
+    /// Notes whether anything looks at packets at all.
+    pub(crate) fn observe(&mut self) {
+        self.observed.set(self.trace.is_on() || self.captures.active());
     }
 
     pub(crate) fn free_chain(&mut self, index: u32, context: u32) {

@@ -143,6 +143,7 @@ pub struct Graph {
     chains: Vec<(&'static [&'static str], Recipe)>,
     fusion: bool,
     domain: qsbr::Domain,
+    on_feature: Option<Box<dyn Fn(crate::IfIndex) + Send>>,
 }
 
 type Recipe = Arc<dyn Fn(&mut Worker) + Send + Sync>;
@@ -169,6 +170,7 @@ impl Graph {
             events,
             pulses: Arc::default(),
             hold: Hold::None,
+            observed: Arc::default(),
         };
         let mut graph = Self {
             entries: Vec::new(),
@@ -187,6 +189,7 @@ impl Graph {
             chains: Vec::new(),
             fusion: true,
             domain,
+            on_feature: None,
         };
         let drops = interfaces.drops.clone();
         let punts = interfaces.punt.clone();

@@ -70,6 +70,11 @@ impl<T> Snapshot<T> {
         self.shared.version.load(Ordering::Acquire) == self.version
     }
 
+    /// The value that was published last, whatever this handle has picked up; for what is not in a hurry.
+    pub fn newest(&self) -> Arc<T> {
+        self.shared.value.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The value picked up last.
     #[inline(always)]
     pub fn get(&self) -> &T {

@@ -112,6 +112,11 @@ impl TraceBuffer {
         !self.records.is_empty()
     }
 
+    /// Whether packets are traced, or are to be.
+    pub(crate) fn is_on(&self) -> bool {
+        self.live() || !self.orders.is_empty()
+    }
+
     /// A new trace; gives its number.
     fn open(&mut self) -> u32 {
         self.records.push(TraceRecord::default());

@@ -1,12 +1,13 @@
 //! One thread's part of the graph: its instances of all nodes, and the loop that runs them.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use quiver_buffer::{Cache, Pool};
 
 use crate::capture::{CaptureSink, Wanted};
 use crate::clock::{Clock, View};
-use crate::context::{Core, ERROR_DROP, HANDOFF_INPUT, NULL_NODE, NodeCx, Queue};
+use crate::context::{Core, ERROR_DROP, HANDOFF_INPUT, NULL_NODE, NodeCx, Observed, Queue};
 use crate::elog::{EventKind, EventLog};
 use crate::frame::LANES;
 use crate::fuse::FusedChain;
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     pub pulses: Arc<Pulses>,
     /// What new threads do not do yet.
     pub hold: Hold,
+    /// Threads whose packets are traced or captured.
+    pub observed: Arc<AtomicUsize>,
 }
 
 /// Events that each thread remembers.
@@ -153,6 +156,7 @@ impl Worker {
             trace: TraceBuffer::default(),
             captures: Default::default(),
             watched: false,
+            observed: Observed::new(&shared.observed),
             no_buffer: 0,
             log: shared.events.ring(&thread_name(thread), EVENTS),
             env,
@@ -441,12 +445,14 @@ impl Worker {
     /// Starts tracing the next `n` packets of an input node, of those that are `wanted`.
     pub fn trace_add(&mut self, node: crate::NodeId, n: u32, wanted: Option<Wanted>) {
         self.core.trace.add(node.0, n, wanted);
+        self.core.observe();
     }
 
     /// Forgets all traces.
     pub fn trace_clear(&mut self) {
         self.core.trace.clear();
         self.core.watch();
+        self.core.observe();
     }
 
     /// Copies of the traces.
@@ -464,12 +470,14 @@ impl Worker {
     pub fn capture(&mut self, sink: CaptureSink) {
         self.core.captures.add(sink);
         self.core.watch();
+        self.core.observe();
     }
 
     /// Ends the copying of packets that has this number.
     pub fn end_capture(&mut self, id: u64) {
         self.core.captures.remove(id);
         self.core.watch();
+        self.core.observe();
     }
 
     /// Starts this thread's figures anew.

@@ -14,17 +14,9 @@ use crate::pdu::Identifier;
 
 module! {
     lldp "2.0.0"
-    aliases {
-    }
     enums {
         PortIdSubtype "port_id_subtype": u32 { PORT_ID_SUBTYPE_RESERVED = 0, PORT_ID_SUBTYPE_INTF_ALIAS = 1, PORT_ID_SUBTYPE_PORT_COMP = 2, PORT_ID_SUBTYPE_MAC_ADDR = 3, PORT_ID_SUBTYPE_NET_ADDR = 4, PORT_ID_SUBTYPE_INTF_NAME = 5, PORT_ID_SUBTYPE_AGENT_CIRCUIT_ID = 6, PORT_ID_SUBTYPE_LOCAL = 7 }
         ChassisIdSubtype "chassis_id_subtype": u32 { CHASSIS_ID_SUBTYPE_RESERVED = 0, CHASSIS_ID_SUBTYPE_CHASSIS_COMP = 1, CHASSIS_ID_SUBTYPE_INTF_ALIAS = 2, CHASSIS_ID_SUBTYPE_PORT_COMP = 3, CHASSIS_ID_SUBTYPE_MAC_ADDR = 4, CHASSIS_ID_SUBTYPE_NET_ADDR = 5, CHASSIS_ID_SUBTYPE_INTF_NAME = 6, CHASSIS_ID_SUBTYPE_LOCAL = 7 }
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
     }
     messages {
         client LldpConfig "lldp_config" -> lldp_config_reply { tx_hold: u32, tx_interval: u32, system_name: String }

@@ -5,9 +5,7 @@ mod commands;
 mod ports;
 
 use quiver_graph::IfIndex;
-use quiver_net::Router;
-use quiver_net::ops::testing;
-use quiver_net::testing::Harness;
+use quiver_net::testing::{Harness, error, index, run};
 use quiver_wire::MacAddr;
 
 use crate::ops::{PortInfo, shown};
@@ -21,32 +19,7 @@ fn neighbour(n: u8) -> MacAddr {
 
 /// A router with the plugin and interfaces x0, x1 and x2.
 fn bed(workers: usize) -> Harness {
-    let mut h = Harness::with_workers(workers);
-    crate::control::start(&mut h.router).unwrap();
-    for n in 0..3 {
-        h.interface(n);
-    }
-    h
-}
-
-fn execute(router: &mut Router, line: &str) -> Result<String, String> {
-    testing::execute(&testing::registry(&[crate::ops::register]), router, line)
-}
-
-fn run(h: &mut Harness, lines: &str) -> String {
-    let mut last = String::new();
-    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        last = execute(&mut h.router, line).unwrap_or_else(|error| panic!("{line}: {error}"));
-    }
-    last
-}
-
-fn error(h: &mut Harness, line: &str) -> String {
-    execute(&mut h.router, line).err().unwrap_or_else(|| panic!("{line}: no error"))
-}
-
-fn index(h: &Harness, name: &str) -> IfIndex {
-    h.router.interfaces.by_name(name).unwrap_or_else(|| panic!("no {name}")).index
+    Harness::with_plugin(&crate::plugin(), workers, 3)
 }
 
 /// Lets time pass, and everything be done that is due. Units that have left, by interface.

@@ -99,10 +99,18 @@ fn add_plugin(handlers: &mut Handlers) {
             outside_vrf,
             sessions: enabled.map_or(0, |enabled| enabled.sessions),
             forwarding_enabled: nat.is_some_and(|nat| nat.config.forwarding),
+            ipfix_logging_enabled: nat.is_some_and(|nat| nat.ipfix.is_some()),
             timeouts: NatTimeouts { udp, tcp_established, tcp_transitory, icmp },
             flags: Nat44ConfigFlags::NAT44_IS_ENDPOINT_DEPENDENT,
             ..Default::default()
         })
+    });
+    handlers.act::<NatIpfixEnableDisable, NatIpfixEnableDisableReply>(|router, m| {
+        let to = (
+            if m.domain_id == 0 { crate::ipfix::DOMAIN } else { m.domain_id },
+            if m.src_port == 0 { quiver_ipfix::PORT } else { m.src_port },
+        );
+        control::exports::set(router, m.enable.then_some(to)).map_err(refused)
     });
     handlers.act::<NatSetWorkers, NatSetWorkersReply>(|router, m| {
         let there = router.graph.fleet().worker_threads().len();
@@ -232,7 +240,7 @@ fn set_static(router: &mut Router, m: Nat44AddDelStaticMapping) -> Result<(), Op
         twice: twice(&m.flags),
         out2in_only: has(&m.flags, NatConfigFlags::NAT_IS_OUT2IN_ONLY),
         identity: false,
-        affinity: false,
+        affinity: 0,
         tag: m.tag.0,
     };
     control::set_static(router, spec, m.is_add).map_err(refused)
@@ -250,7 +258,7 @@ fn set_identity(router: &mut Router, m: Nat44AddDelIdentityMapping) -> Result<()
         twice: Twice::No,
         out2in_only: false,
         identity: true,
-        affinity: false,
+        affinity: 0,
         tag: m.tag.0,
     };
     control::set_static(router, spec, m.is_add).map_err(refused)
@@ -274,7 +282,7 @@ fn set_balanced(router: &mut Router, m: Nat44AddDelLbStaticMapping) -> Result<()
         twice: twice(&m.flags),
         out2in_only: has(&m.flags, NatConfigFlags::NAT_IS_OUT2IN_ONLY),
         identity: false,
-        affinity: m.affinity > 0,
+        affinity: m.affinity,
         tag: m.tag.0,
     };
     control::set_static(router, spec, m.is_add).map_err(refused)
@@ -361,7 +369,7 @@ fn add_mappings(handlers: &mut Handlers) {
                 external_port: spec.port,
                 protocol: spec.proto.unwrap_or_default(),
                 flags: mapping_flags(spec),
-                affinity: 0,
+                affinity: spec.affinity,
                 tag: Text(spec.tag.clone()),
                 local_num: 0,
                 locals: spec.locals.iter().map(local).collect(),
@@ -447,42 +455,32 @@ fn sessions_of(router: &mut Router, host: &Ip4Address, table: u32) -> Vec<Nat44U
     all
 }
 
-fn second(v3: Nat44UserSessionV3Details) -> Nat44UserSessionV2Details {
-    Nat44UserSessionV2Details {
-        outside_ip_address: v3.outside_ip_address,
-        outside_port: v3.outside_port,
-        inside_ip_address: v3.inside_ip_address,
-        inside_port: v3.inside_port,
-        protocol: v3.protocol,
-        flags: v3.flags,
-        last_heard: v3.last_heard,
-        total_bytes: v3.total_bytes,
-        total_pkts: v3.total_pkts,
-        ext_host_address: v3.ext_host_address,
-        ext_host_port: v3.ext_host_port,
-        ext_host_nat_address: v3.ext_host_nat_address,
-        ext_host_nat_port: v3.ext_host_nat_port,
-        is_timed_out: v3.is_timed_out,
-    }
+/// An older version of a session's message.
+macro_rules! older {
+    ($name:ident, $version:ident $(, $more:ident)?) => {
+        fn $name(v3: Nat44UserSessionV3Details) -> $version {
+            $version {
+                outside_ip_address: v3.outside_ip_address,
+                outside_port: v3.outside_port,
+                inside_ip_address: v3.inside_ip_address,
+                inside_port: v3.inside_port,
+                protocol: v3.protocol,
+                flags: v3.flags,
+                last_heard: v3.last_heard,
+                total_bytes: v3.total_bytes,
+                total_pkts: v3.total_pkts,
+                ext_host_address: v3.ext_host_address,
+                ext_host_port: v3.ext_host_port,
+                ext_host_nat_address: v3.ext_host_nat_address,
+                ext_host_nat_port: v3.ext_host_nat_port,
+                $( $more: v3.$more, )?
+            }
+        }
+    };
 }
 
-fn first(v3: Nat44UserSessionV3Details) -> Nat44UserSessionDetails {
-    Nat44UserSessionDetails {
-        outside_ip_address: v3.outside_ip_address,
-        outside_port: v3.outside_port,
-        inside_ip_address: v3.inside_ip_address,
-        inside_port: v3.inside_port,
-        protocol: v3.protocol,
-        flags: v3.flags,
-        last_heard: v3.last_heard,
-        total_bytes: v3.total_bytes,
-        total_pkts: v3.total_pkts,
-        ext_host_address: v3.ext_host_address,
-        ext_host_port: v3.ext_host_port,
-        ext_host_nat_address: v3.ext_host_nat_address,
-        ext_host_nat_port: v3.ext_host_nat_port,
-    }
-}
+older!(first, Nat44UserSessionDetails);
+older!(second, Nat44UserSessionV2Details, is_timed_out);
 
 fn add_sessions(handlers: &mut Handlers) {
     handlers.dump::<Nat44UserDump>(users);

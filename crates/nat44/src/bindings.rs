@@ -37,22 +37,27 @@ impl Bindings {
         ((session.inside(), session.i2o.proto(), session.i2o.fib()), session.outside())
     }
 
-    /// A session begins to use its endpoints' binding.
-    pub fn hold(&mut self, session: &Session) {
+    /// A session begins to use its endpoints' binding; `true`: it is the first one.
+    pub fn hold(&mut self, session: &Session) -> bool {
         let (inside, outside) = Self::ends(session);
-        self.by_inside.entry(inside).or_insert((outside, 0)).1 += 1;
+        let users = &mut self.by_inside.entry(inside).or_insert((outside, 0)).1;
+        *users += 1;
+        let is_first = *users == 1;
         self.by_outside.insert((outside, inside.1), inside);
+        is_first
     }
 
-    /// A session has ended; the last one ends the binding.
-    pub fn release(&mut self, session: &Session) {
+    /// A session has ended; the last one ends the binding, and gives `true`.
+    pub fn release(&mut self, session: &Session) -> bool {
         let (inside, outside) = Self::ends(session);
-        let Some((_, users)) = self.by_inside.get_mut(&inside) else { return };
+        let Some((_, users)) = self.by_inside.get_mut(&inside) else { return false };
         *users -= 1;
-        if *users == 0 {
+        let is_last = *users == 0;
+        if is_last {
             self.by_inside.remove(&inside);
             self.by_outside.remove(&(outside, inside.1));
         }
+        is_last
     }
 
     /// Bytes of memory, about.
@@ -81,14 +86,12 @@ mod tests {
             Session::new(i2o, Key::new(remote, outside, 17, Direction::Out2In, 0), flag::INDEPENDENT, 0)
         };
         let mut bindings = Bindings::default();
-        bindings.hold(&session(10));
-        bindings.hold(&session(11));
-        bindings.release(&session(10));
+        assert!(bindings.hold(&session(10)) && !bindings.hold(&session(11)));
+        assert!(!bindings.release(&session(10)));
         assert_eq!(bindings.outside((inside, 17, 5)), Some(outside));
         assert_eq!(bindings.inside(outside, 17), Some((inside, 17, 5)));
         assert_eq!((bindings.outside((inside, 6, 5)), bindings.inside(outside, 6)), (None, None));
-        bindings.release(&session(11));
-        bindings.release(&session(11));
+        assert!(bindings.release(&session(11)) && !bindings.release(&session(11)));
         assert_eq!((bindings.outside((inside, 17, 5)), bindings.inside(outside, 17), bindings.len()), (None, None, 0));
     }
 }

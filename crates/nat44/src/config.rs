@@ -1,12 +1,13 @@
 //! What nodes read of the configuration: one snapshot, published by the main thread when something has changed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use quiver_graph::IfIndex;
 use quiver_tables::chunks::Chunks;
 
-use crate::session::Endpoint;
+use crate::moved::Moved;
+use crate::session::{Direction, Endpoint, Key, Session};
 use crate::table::Timeouts;
 
 /// First port that is given away: those below belong to services (RFC 6335).
@@ -68,8 +69,8 @@ pub struct Mapping {
     pub twice: Twice,
     /// Not changed at all.
     pub identity: bool,
-    /// Whether all sessions of a remote host go to the same inside host.
-    pub affinity: bool,
+    /// How long a remote host comes back to the same inside host after its last session has ended, seconds; 0: not at all.
+    pub affinity: u32,
 }
 
 impl Mapping {
@@ -79,8 +80,7 @@ impl Mapping {
         let chosen = if self.locals.len() == 1 || *total == 0 {
             *last
         } else {
-            let port = if self.affinity { 0 } else { u64::from(remote.port) };
-            let mixed = (u64::from(remote.addr) << 16 | port).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            let mixed = (u64::from(remote.addr) << 16 | u64::from(remote.port)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
             let at = ((mixed * u64::from(*total)) >> 32) as u32;
             self.locals.iter().find(|(_, sum)| at < *sum).unwrap_or(self.locals.last()?).0
         };
@@ -113,6 +113,16 @@ pub struct NatConfig {
     pub(crate) by_local: Arc<HashMap<(Endpoint, u8, u16), usize>>,
     /// Mappings of addresses, by local address and FIB.
     pub(crate) by_local_addr: Arc<HashMap<(u32, u16), usize>>,
+    /// Inside endpoints of mappings with several, by protocol and FIB.
+    pub(crate) shared_ends: Arc<HashSet<(Endpoint, u8, u16)>>,
+    /// Inside endpoints and addresses of mappings that sessions begin outside only of.
+    pub(crate) silent_ends: Arc<HashSet<(Endpoint, u8, u16)>>,
+    /// Addresses of the pool for sources from outside.
+    pub(crate) twice_addrs: Arc<HashSet<u32>>,
+    /// Sessions from when there were other threads.
+    pub(crate) moved: Arc<Moved>,
+    /// Interfaces by which packets are counted that leave there.
+    pub(crate) outputs: Arc<BTreeSet<IfIndex>>,
     /// Pass packets that belong to no session.
     pub forwarding: bool,
     /// TCP packets without SYN begin sessions, too.
@@ -175,6 +185,8 @@ impl NatConfig {
         let (mut by_external, mut by_external_addr) = (HashMap::new(), HashMap::new());
         let (mut by_local, mut by_local_addr) = (HashMap::new(), HashMap::new());
         self.pool_at = Arc::new(self.pool.iter().enumerate().map(|(at, p)| (p.addr, at)).collect());
+        let (mut shared_ends, mut silent_ends) = (HashSet::new(), HashSet::new());
+        self.twice_addrs = Arc::new(self.twice_pool.iter().map(|p| p.addr).collect());
         let mut external: HashSet<u32> = self.pool.iter().chain(self.twice_pool.iter()).map(|p| p.addr).collect();
         for (n, mapping) in self.mappings.iter().enumerate() {
             // The address of an identity mapping is its host's own.
@@ -185,7 +197,12 @@ impl NatConfig {
                 Some(proto) => drop(by_external.insert((mapping.external, proto), n)),
                 None => drop(by_external_addr.insert(mapping.external.addr, n)),
             }
+            let end = |local: &Endpoint| Some((*local, mapping.proto?, mapping.vrf.1));
+            if mapping.locals.len() > 1 {
+                shared_ends.extend(mapping.locals.iter().filter_map(|(local, _)| end(local)));
+            }
             if mapping.out2in_only {
+                silent_ends.extend(mapping.locals.iter().filter_map(|(local, _)| end(local)));
                 continue;
             }
             for (local, _) in &mapping.locals {
@@ -198,12 +215,19 @@ impl NatConfig {
         (self.by_external, self.by_external_addr) = (Arc::new(by_external), Arc::new(by_external_addr));
         (self.by_local, self.by_local_addr) = (Arc::new(by_local), Arc::new(by_local_addr));
         self.external = Arc::new(external);
+        (self.shared_ends, self.silent_ends) = (Arc::new(shared_ends), Arc::new(silent_ends));
     }
 
-    /// Position of the thread that a host's sessions belong to.
+    /// Whether a mapping has this endpoint as its inside, also one that sessions begin outside only of.
+    pub fn is_inside_end(&self, end: Endpoint, proto: u8, fib: u16) -> bool {
+        self.silent_ends.contains(&(end, proto, fib)) || self.mapping_of_local(end, proto, fib).is_some()
+    }
+
+    /// Position of the thread that a host's sessions belong to. Consecutive addresses belong to consecutive threads, which spreads the
+    /// hosts of a small network evenly. A hash moves each block of sixteen, for networks that use every fourth address.
     pub fn owner_of_host(&self, addr: u32) -> usize {
-        let mixed = u64::from(addr).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        ((mixed * self.threads.len() as u64) >> 32) as usize
+        let block = (addr >> 4).wrapping_mul(0x9e37_79b9) >> 16;
+        (addr.wrapping_add(block) as usize).checked_rem(self.threads.len()).unwrap_or(0)
     }
 
     /// Position of the thread that gives away a port.
@@ -221,22 +245,43 @@ impl NatConfig {
     }
 
     /// Position of the thread that packets from outside to an endpoint belong to.
-    pub fn owner_of_external(&self, from: Endpoint, to: Endpoint, proto: u8) -> usize {
+    pub fn owner_of_external(&self, from: Endpoint, to: Endpoint, proto: u8, fib: u16) -> usize {
         let mapping = self.mapping_of_external(to, proto).filter(|m| has_ports(proto) || !m.out2in_only);
-        match mapping.and_then(|m| m.local_for(from, to.port)) {
-            Some(local) => self.owner_of_host(local.addr),
+        match mapping.and_then(|m| Some((m.local_for(from, to.port)?, m.vrf.1))) {
+            // Which of several it is may change, and the remote host does not.
+            Some((local, inside)) if self.shared_ends.contains(&(local, proto, inside)) => self.owner_of_host(from.addr),
+            Some((local, _)) => self.owner_of_host(local.addr),
             // There is no port that tells: both directions know the remote host.
             None if !has_ports(proto) => self.owner_of_host(from.addr),
-            // It goes to a host inside by its own address (forwarding).
-            None if !self.external.contains(&to.addr) => self.owner_of_host(to.addr),
-            None => self.owner_of_port(to.port),
+            None if self.external.contains(&to.addr) => self.owner_of_port(to.port),
+            // It goes to a host inside by its own address (forwarding), or is an answer that comes in on an outside interface.
+            None if !self.is_inside_end(to, proto, fib) && self.is_inside_end(from, proto, fib) => {
+                self.owner_of_internal(from, to, proto, fib)
+            }
+            None => self.owner_of_host(to.addr),
         }
     }
 
     /// Position of the thread that packets from an endpoint inside belong to.
     pub fn owner_of_internal(&self, from: Endpoint, to: Endpoint, proto: u8, fib: u16) -> usize {
+        if !self.moved.is_empty()
+            && let Some(position) = self.moved.find(Key::new(from, to, proto, Direction::In2Out, fib))
+        {
+            return position;
+        }
+        if self.shared_ends.contains(&(from, proto, fib)) {
+            // Sources from outside that were changed have a port of the thread's.
+            return if self.twice_addrs.contains(&to.addr) { self.owner_of_port(to.port) } else { self.owner_of_host(to.addr) };
+        }
         let by_host = has_ports(proto) || self.mapping_of_local(from, proto, fib).is_some();
-        self.owner_of_host(if by_host { from.addr } else { to.addr })
+        let to_silent = || self.silent_ends.contains(&(to, proto, fib)) && !self.is_inside_end(from, proto, fib);
+        self.owner_of_host(if by_host && !to_silent() { from.addr } else { to.addr })
+    }
+
+    /// Position of the thread that a session belongs to: the one that packets from outside come to.
+    pub fn owner_of_session(&self, session: &Session) -> usize {
+        let key = session.o2i;
+        self.owner_of_external(key.src(), key.dst(), key.proto(), key.fib())
     }
 }
 
@@ -258,7 +303,7 @@ mod tests {
             out2in_only: false,
             twice: Twice::No,
             identity: false,
-            affinity: false,
+            affinity: 0,
         }
     }
 
@@ -280,13 +325,24 @@ mod tests {
     }
 
     #[test]
+    fn hosts_of_a_small_network_are_spread_over_all_threads() {
+        for n in [2, 3, 4, 8] {
+            let config = NatConfig { threads: (1..=n).collect(), ..Default::default() };
+            let owners: HashSet<_> = (2..2 + n as u32).map(|host| config.owner_of_host(0xac10_0800 + host)).collect();
+            assert_eq!(owners.len(), n, "neighbours");
+            let mut hosts = vec![0; n];
+            (0..4000).for_each(|customer| hosts[config.owner_of_host(0x0a00_0002 + 4 * customer)] += 1);
+            assert!(hosts.iter().all(|hosts| (3200 / n..4800 / n).contains(hosts)), "every fourth address: {hosts:?}");
+        }
+    }
+
+    #[test]
     fn work_is_shared_by_weight() {
         let m = mapping(&[(1, 80, 1), (2, 81, 3)], Some(6));
         let n = (0..40_000).filter(|k| m.local_for(Endpoint::new(*k, 7), 80) == Some(Endpoint::new(2, 81))).count();
         assert!((28_000..32_000).contains(&n), "{n}");
-        let one = Mapping { affinity: true, ..m };
-        let ends: HashSet<_> = (0..1000).map(|port| one.local_for(Endpoint::new(9, port), 80)).collect();
-        assert_eq!(ends.len(), 1);
+        let ends: HashSet<_> = (0..1000).map(|port| m.local_for(Endpoint::new(9, port), 80)).collect();
+        assert_eq!(ends.len(), 2, "also that of one remote host");
     }
 
     #[test]

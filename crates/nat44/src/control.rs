@@ -1,7 +1,9 @@
 //! The plugin on the main thread: what is configured, and how it gets to the nodes.
 
+pub mod exports;
 mod mappings;
 mod sides;
+mod spread;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use quiver_command::config::Config;
 use quiver_graph::{IfIndex, Published};
+use quiver_ipfix::exporter::{self, User};
 use quiver_net::ip::FamilyId;
 use quiver_net::{IfEvent, Router};
 
@@ -17,7 +20,8 @@ use crate::config::{NatConfig, PoolAddress, Side, Twice};
 use crate::counters::Counters;
 use crate::early::{PATIENCE, SharedEarly};
 use crate::fragments::Fragments;
-use crate::log::{self, Logger, SEVERITY, Target};
+use crate::ipfix::Export;
+use crate::log::{self, Logger, Rings, SEVERITY, Target};
 use crate::nodes::{Parts, declare};
 use crate::process::{self, Purge, Purges};
 use crate::session::{Direction, Endpoint, Key, Session};
@@ -26,6 +30,8 @@ use crate::thread::{ThreadNat, lock};
 use mappings::{address_of, resolved};
 pub use mappings::{set_back_end, set_pool, set_pool_interface, set_static};
 pub use sides::{set_interface, set_output};
+use spread::seed_of;
+pub use spread::{set_workers, threads};
 
 /// Sessions of a thread where the user names no number.
 pub const SESSIONS_DEFAULT: u32 = 131_072;
@@ -103,8 +109,8 @@ pub struct StaticSpec {
     pub out2in_only: bool,
     /// Not changed at all.
     pub identity: bool,
-    /// Whether all sessions of a remote host go to the same inside host.
-    pub affinity: bool,
+    /// How long a remote host comes back to the same inside host after its last session has ended, seconds; 0: not at all.
+    pub affinity: u32,
     /// What clients of the binary API call it.
     pub tag: String,
 }
@@ -153,8 +159,12 @@ pub struct Nat {
     pub(crate) purges: Purges,
     /// Workers, by the user's numbers, that have sessions; none: all.
     workers: Option<Vec<usize>>,
+    /// What threads tell.
+    pub(crate) rings: Rings,
     /// The mapping log, where it is on.
     pub(crate) logger: Option<Logger>,
+    /// Records for a collector of IPFIX, where they are on.
+    pub(crate) ipfix: Option<Export>,
     /// Messages of this severity and worse are sent (RFC 5424, 6.2.1).
     pub(crate) log_severity: u8,
     /// Threads that forward, as they were when work was last spread over them.
@@ -193,12 +203,16 @@ pub fn start(router: &mut Router, _: &Config) -> Result<(), String> {
         table_limits: BTreeMap::new(),
         purges: Purges::default(),
         workers: None,
+        rings: Rings::default(),
         logger: None,
+        ipfix: None,
         log_severity: SEVERITY,
         fleet: Vec::new(),
     });
     router.add_process(process::NAME, process::run);
     router.listen(on_event);
+    router.listen_workers(spread::on_workers);
+    exporter::join(router, User { changed: exports::follow, flush: exports::flush });
     crate::restart::init(router);
     Ok(())
 }
@@ -269,35 +283,18 @@ impl Nat {
         self.config.table_limits = self.table_limits.iter().filter_map(limit).collect();
     }
 
-    /// Threads that are to have sessions: those that the user has chosen, as far as they are there.
-    fn chosen(&self, router: &mut Router) -> Vec<usize> {
-        let all = router.graph.fleet().threads();
-        let workers = router.graph.fleet().worker_threads();
-        let chosen = self.workers.iter().flatten().filter_map(|n| workers.get(*n).copied());
-        let chosen: Vec<usize> = chosen.filter(|thread| all.contains(thread)).collect();
-        if chosen.is_empty() { all } else { chosen }
-    }
-
-    /// Gives every thread a table of its own; sessions that were there end.
+    /// Gives every thread a table of its own; there are no sessions yet.
     fn spread(&mut self, router: &mut Router, sessions: u32) -> Result<(), NatError> {
-        let threads = self.chosen(router);
+        let threads = self.chosen(router, None);
         let (now, seed) = (seconds(router), router.graph.clock().ticks());
         let mut made = BTreeMap::new();
         for thread in &threads {
-            let seed = seed.rotate_left(*thread as u32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            made.insert(*thread, ThreadNat::new(sessions, seed, now).map_err(|_| NatError::Memory)?);
+            made.insert(*thread, ThreadNat::new(sessions, seed_of(seed, *thread), now).map_err(|_| NatError::Memory)?);
         }
         self.config.threads = threads;
         self.fleet = router.graph.fleet().threads();
-        for (thread, shared) in self.parts.threads.iter().enumerate() {
-            let (shared, state) = (shared.clone(), made.remove(&thread));
-            // On its own thread, which alone locks it; a thread that is gone does not mind.
-            let change = move || *lock(&shared) = state;
-            if self.fleet.contains(&thread) {
-                router.graph.fleet().on(thread, move |_| change());
-            } else {
-                change();
-            }
+        for thread in 0..self.parts.threads.len() {
+            self.put_state(router, thread, made.remove(&thread));
         }
         self.feed_log(router);
         Ok(())
@@ -308,7 +305,8 @@ impl Nat {
         let mut ends = Vec::new();
         for thread in &self.config.threads {
             let Some(shared) = self.parts.threads.get(*thread).cloned() else { continue };
-            let wanted = self.logger.is_some() && self.log_severity >= SEVERITY;
+            let (lines, all) = (self.logger.is_some() && self.log_severity >= SEVERITY, self.ipfix.is_some());
+            let wanted = lines || all;
             let ring = wanted.then(|| quiver_tables::ring::ring(log::RING));
             let producer = ring.map(|(producer, consumer)| {
                 ends.push(consumer);
@@ -316,26 +314,12 @@ impl Nat {
             });
             let set = move |_: &mut _| {
                 if let Some(nat) = lock(&shared).as_mut() {
-                    nat.log.set(producer);
+                    nat.log.set(producer, all);
                 }
             };
             router.graph.fleet().on(*thread, set);
         }
-        if let Some(logger) = &mut self.logger {
-            logger.listen(ends);
-        }
-    }
-}
-
-impl Nat {
-    /// Spreads work anew while packets flow.
-    fn respread(&mut self, router: &mut Router, sessions: u32) -> Result<(), NatError> {
-        self.spread(router, sessions)?;
-        for (index, (side, _)) in self.sides.clone() {
-            self.switch(router, index, side)?;
-        }
-        self.publish(router);
-        Ok(())
+        self.rings.listen(ends);
     }
 }
 
@@ -378,16 +362,15 @@ pub fn disable(router: &mut Router) -> Result<(), NatError> {
         nat.table_limits.clear();
         nat.config = NatConfig::default();
         nat.publish(router);
-        for (thread, shared) in nat.parts.threads.iter().enumerate() {
-            let shared = shared.clone();
-            if router.graph.fleet().threads().contains(&thread) {
-                router.graph.fleet().on(thread, move |_| *lock(&shared) = None);
-            }
+        for thread in router.graph.fleet().threads() {
+            nat.put_state(router, thread, None);
         }
         crate::nodes::end_waits(router, &nat.parts, seconds(router).wrapping_add(PATIENCE + 1));
         nat.purges = Purges::default();
         nat.workers = None;
         nat.log_severity = SEVERITY;
+        nat.ipfix = None;
+        nat.rings = Rings::default();
         if let Some((_, table)) = nat.logger.take().and_then(|old| old.target.from) {
             router.release_table(FamilyId::V4, table, LOG);
         }
@@ -468,11 +451,6 @@ pub fn timeouts(router: &Router) -> Timeouts {
     router.part::<Nat>().map(|nat| nat.config.timeouts).unwrap_or_default()
 }
 
-/// Threads with sessions, in order.
-pub fn threads(router: &Router) -> Vec<usize> {
-    router.part::<Nat>().filter(|n| n.enabled.is_some()).map(|n| n.config.threads.clone()).unwrap_or_default()
-}
-
 /// Runs `f` on a thread's state, on that thread.
 pub fn on_thread<R: Send + 'static>(
     router: &mut Router,
@@ -542,33 +520,6 @@ pub fn clear_sessions(router: &mut Router) -> Result<(), NatError> {
         nat.purges.push(Purge::All);
         router.wake_process(process::NAME, 0);
         Ok(())
-    })
-}
-
-/// Follows a change of threads; their sessions end, because ports and hosts belong to other threads then.
-pub(crate) fn follow_threads(router: &mut Router) -> Result<(), NatError> {
-    enabled(router, |router, nat| {
-        let Some(what) = nat.enabled.filter(|_| router.graph.fleet().threads() != nat.fleet) else { return Ok(()) };
-        tracing::warn!(target: "nat44", "threads have changed: all sessions end");
-        nat.respread(router, what.sessions)
-    })
-}
-
-/// Chooses the workers that have sessions, by the user's numbers; all sessions end.
-///
-/// # Errors
-/// Not enabled, no such worker, no memory.
-pub fn set_workers(router: &mut Router, workers: Vec<usize>) -> Result<(), NatError> {
-    enabled(router, |router, nat| {
-        let there = router.graph.fleet().worker_threads().len();
-        if let Some(wrong) = workers.iter().find(|n| **n >= there) {
-            return Err(NatError::Invalid(format!("no worker {wrong}: there are {there}, from 0")));
-        }
-        nat.workers = Some(workers);
-        match nat.enabled {
-            Some(what) if nat.chosen(router) != nat.config.threads => nat.respread(router, what.sessions),
-            _ => Ok(()),
-        }
     })
 }
 

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod adopt;
+mod affinity;
 mod api;
 mod bindings;
 pub mod config;
@@ -8,7 +10,9 @@ pub mod control;
 mod counters;
 mod early;
 pub mod fragments;
+mod ipfix;
 mod log;
+mod moved;
 pub mod nodes;
 pub mod ops;
 pub mod packet;

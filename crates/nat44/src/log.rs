@@ -1,7 +1,9 @@
-//! Mapping log: one syslog datagram (RFC 5424, over UDP as in RFC 5426) for each session that begins or ends.
+//! What threads tell of sessions, and the mapping log: one syslog datagram (RFC 5424, over UDP as in RFC 5426) for each session that begins or
+//! ends.
 //!
 //! ```text
-//!   thread: session begins, ends ─► ring ─► main thread, woken ─► datagram to the collector
+//!   thread: session begins, ends; limit ─► ring ─► main thread, woken ─┬► datagram to the collector of syslog
+//!                                                                      └► record for the collector of IPFIX (`ipfix`)
 //! ```
 //!
 //! A thread only puts a copy of the session into a ring. What does not fit there, or what cannot be sent, is counted as lost: the log
@@ -11,7 +13,6 @@
 use std::fmt::Write as _;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use quiver_net::ProcessSignal;
 use quiver_tables::ring::{Consumer, Producer};
@@ -27,42 +28,154 @@ const PRIORITY: u8 = 16 * 8 + SEVERITY;
 /// Severity of the messages: informational.
 pub const SEVERITY: u8 = 6;
 
-/// A session that began or ended.
+/// What a thread tells of.
 #[derive(Clone, Copy, Debug)]
-pub struct Event {
-    /// It began.
-    pub begun: bool,
-    /// As it was then.
-    pub session: Session,
+pub enum Event {
+    /// A session.
+    Session {
+        /// It began, or has ended.
+        begun: bool,
+        /// As it was then.
+        session: Session,
+    },
+    /// An endpoint-independent mapping.
+    Binding {
+        /// It began, or has ended.
+        begun: bool,
+        /// Its first session, or its last one.
+        session: Session,
+    },
+    /// A session could not begin.
+    Limit(Limit),
+}
+
+/// Why a session could not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// No port was free on any address.
+    Ports,
+    /// The thread has so many sessions, and may have no more.
+    Sessions(u32),
+    /// The hosts of a table, a FIB by its index, have as many as they may have on a thread.
+    Table {
+        /// FIB.
+        fib: u16,
+        /// How many.
+        most: u32,
+    },
+    /// A host inside has as many as it may have.
+    Host {
+        /// Its address.
+        addr: u32,
+        /// How many.
+        most: u32,
+    },
+}
+
+impl Limit {
+    /// Its kind, below [`Limit::KINDS`], and whose it is.
+    fn kind(self) -> (usize, u32) {
+        match self {
+            Self::Ports => (0, 0),
+            Self::Sessions(_) => (1, 0),
+            Self::Table { fib, .. } => (2, fib.into()),
+            Self::Host { addr, .. } => (3, addr),
+        }
+    }
+
+    const KINDS: usize = 4;
 }
 
 /// A thread's end of the log.
-#[derive(Default)]
 pub struct Feed {
     ring: Option<(Producer<Event>, ProcessSignal)>,
+    /// Mappings and limits are wanted, too.
+    all: bool,
+    /// Second in which a limit was told last, and whose it was.
+    told: [(u32, u32); Limit::KINDS],
     lost: u64,
 }
 
+impl Default for Feed {
+    fn default() -> Self {
+        Self { ring: None, all: false, told: [(u32::MAX, 0); Limit::KINDS], lost: 0 }
+    }
+}
+
 impl Feed {
-    /// Where events go from now on, and how main is told of them; none: nowhere.
-    pub fn set(&mut self, ring: Option<(Producer<Event>, ProcessSignal)>) {
-        (self.ring, self.lost) = (ring, 0);
+    /// Where events go from now on, and how main is told of them; none: nowhere. `all`: of mappings and limits, too.
+    pub fn set(&mut self, ring: Option<(Producer<Event>, ProcessSignal)>, all: bool) {
+        *self = Self { ring, all, ..Self::default() };
     }
 
-    /// Tells of a session.
-    #[inline]
-    pub fn tell(&mut self, begun: bool, session: &Session) {
+    fn push(&mut self, event: Event) {
         let Some((ring, signal)) = &mut self.ring else { return };
-        if ring.push(Event { begun, session: *session }).is_err() {
+        if ring.push(event).is_err() {
             self.lost += 1;
         }
         ring.publish();
         signal.raise();
     }
 
+    /// Tells of a session.
+    #[inline]
+    pub fn tell(&mut self, begun: bool, session: &Session) {
+        if self.ring.is_some() {
+            self.push(Event::Session { begun, session: *session });
+        }
+    }
+
+    /// Tells of an endpoint-independent mapping.
+    #[inline]
+    pub fn bound(&mut self, begun: bool, session: &Session) {
+        if self.all {
+            self.push(Event::Binding { begun, session: *session });
+        }
+    }
+
+    /// Tells of a limit, once a second of each kind while it is the same one's: whoever meets it does so with every packet.
+    pub fn limit(&mut self, limit: Limit, second: u32) {
+        let (kind, whose) = limit.kind();
+        let told = std::mem::replace(&mut self.told[kind], (second, whose));
+        if self.all && told != (second, whose) {
+            self.push(Event::Limit(limit));
+        }
+    }
+
     /// Events for which there was no room.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+}
+
+/// The main thread's ends of the rings.
+#[derive(Default)]
+pub(crate) struct Rings(Vec<Consumer<Event>>);
+
+impl Rings {
+    /// Listens to these, too; to older ones until they are empty.
+    pub fn listen(&mut self, rings: Vec<Consumer<Event>>) {
+        self.0.retain_mut(|ring| !ring.is_empty());
+        self.0.extend(rings);
+    }
+
+    /// Whether there is one to listen to.
+    pub fn are_there(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Takes up to `n` events of each thread; `true` where there may be more.
+    pub fn drain(&mut self, n: usize, mut each: impl FnMut(&Event)) -> bool {
+        let mut more = false;
+        for ring in &mut self.0 {
+            for _ in 0..n {
+                let Some(event) = ring.pop() else { break };
+                each(&event);
+            }
+            ring.release();
+            more |= !ring.is_empty();
+        }
+        more
     }
 }
 
@@ -83,12 +196,11 @@ pub struct Target {
     pub from: Option<(Ipv4Addr, u32)>,
 }
 
-/// The main thread's end.
+/// The mapping log on the main thread.
 pub(crate) struct Logger {
     carrier: Carrier,
     /// Where datagrams go.
     pub target: Target,
-    rings: Vec<Consumer<Event>>,
     text: String,
     /// Datagrams sent.
     pub sent: u64,
@@ -107,7 +219,7 @@ impl Logger {
                 Carrier::Host(socket)
             }
         };
-        Ok(Self { carrier, target, rings: Vec::new(), text: String::new(), sent: 0, failed: 0 })
+        Ok(Self { carrier, target, text: String::new(), sent: 0, failed: 0 })
     }
 
     /// Datagrams for the router to send; the caller says by [`Logger::went`] what became of them.
@@ -124,33 +236,18 @@ impl Logger {
         self.failed += of - sent;
     }
 
-    /// Listens to these rings, too; to older ones until they are empty.
-    pub fn listen(&mut self, rings: Vec<Consumer<Event>>) {
-        self.rings.retain_mut(|ring| !ring.is_empty());
-        self.rings.extend(rings);
-    }
-
-    /// Sends up to `n` events of each thread; `true` where there may be more.
-    pub fn drain(&mut self, n: usize) -> bool {
-        let mut more = false;
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
-        for ring in &mut self.rings {
-            for _ in 0..n {
-                let Some(event) = ring.pop() else { break };
-                self.text.clear();
-                message(&mut self.text, &event, time);
-                match &mut self.carrier {
-                    Carrier::Router(ready) => ready.push(self.text.as_bytes().to_vec()),
-                    Carrier::Host(socket) => match socket.send_to(self.text.as_bytes(), self.target.collector) {
-                        Ok(_) => self.sent += 1,
-                        Err(_) => self.failed += 1,
-                    },
-                }
-            }
-            ring.release();
-            more |= !ring.is_empty();
+    /// Sends a line about an event, at a time in milliseconds since 1970.
+    pub fn tell(&mut self, event: &Event, time: u64) {
+        let Event::Session { begun, session } = event else { return };
+        self.text.clear();
+        message(&mut self.text, *begun, session, time);
+        match &mut self.carrier {
+            Carrier::Router(ready) => ready.push(self.text.as_bytes().to_vec()),
+            Carrier::Host(socket) => match socket.send_to(self.text.as_bytes(), self.target.collector) {
+                Ok(_) => self.sent += 1,
+                Err(_) => self.failed += 1,
+            },
         }
-        more
     }
 }
 
@@ -174,12 +271,11 @@ fn date(mut day: u64) -> (u64, u64, u64) {
 }
 
 /// One message; `time` in milliseconds since 1970.
-fn message(out: &mut String, event: &Event, time: u64) {
+fn message(out: &mut String, begun: bool, s: &Session, time: u64) {
     let (year, month, day) = date(time / 86_400_000);
     let (seconds, millis) = (time / 1000 % 86_400, time % 1000);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let name = if event.begun { "SADD" } else { "SDEL" };
-    let s = &event.session;
+    let name = if begun { "SADD" } else { "SDEL" };
     let (inside, outside, remote) = (s.inside(), s.outside(), s.remote());
     let addr = Ipv4Addr::from_bits;
     let _ = write!(
@@ -217,12 +313,33 @@ mod tests {
         let i2o = Key::new(inside, remote, 17, Direction::In2Out, 3);
         let session = Session::new(i2o, Key::new(remote, outside, 17, Direction::Out2In, 0), 0, 0);
         let mut text = String::new();
-        message(&mut text, &Event { begun: false, session }, 1_795_274_100_428);
+        message(&mut text, false, &session, 1_795_274_100_428);
         assert_eq!(
             text,
             "<134>1 2026-11-21T15:15:00.428Z - NAT - SDEL [nsess SSUBIX=\"3\" SVLAN=\"0\" IATYP=\"IPv4\" \
              ISADDR=\"10.0.0.2\" ISPORT=\"1234\" XATYP=\"IPv4\" XSADDR=\"198.51.100.10\" XSPORT=\"5000\" PROTO=\"17\" \
              XDADDR=\"203.0.113.9\" XDPORT=\"53\"]"
         );
+    }
+
+    #[test]
+    fn a_limit_is_told_once_a_second_and_whose_it_is() {
+        let (producer, mut consumer) = quiver_tables::ring::ring(16);
+        let mut h = quiver_net::testing::Harness::new();
+        h.router.add_process("test", |_, _| u64::MAX);
+        let signal = h.router.process_signal("test");
+        let mut feed = Feed::default();
+        feed.set(Some((producer, signal)), true);
+        let (one, other) = (Limit::Host { addr: 1, most: 5 }, Limit::Host { addr: 2, most: 5 });
+        for (limit, second) in [(one, 7), (one, 7), (Limit::Ports, 7), (other, 7), (one, 8), (one, 8)] {
+            feed.limit(limit, second);
+        }
+        let told: Vec<Limit> = std::iter::from_fn(|| consumer.pop())
+            .filter_map(|event| match event {
+                Event::Limit(limit) => Some(limit),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(told, [one, Limit::Ports, other, one]);
     }
 }

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
+use quiver_ipfix::Times;
 use quiver_net::Router;
 use quiver_net::ip::FamilyId;
 use quiver_net::local::datagram::UdpPath;
 
 use crate::config::Mapping;
-use crate::control::{Nat, follow_threads, on_thread, threads};
-use crate::log::{PORT, Target};
+use crate::control::{Nat, on_thread, threads};
+use crate::log::{PORT, SEVERITY, Target};
 use crate::nodes;
 use crate::session::{Endpoint, Session, flag};
 use crate::table::SessionId;
@@ -104,12 +105,10 @@ fn purge(router: &mut Router) -> bool {
     true
 }
 
-/// Fragments that waited in vain go, also those of an interface that no packets come in on any more.
-fn end_waits(router: &mut Router, second: u32) {
-    let Some(nat) = router.take_part::<Nat>() else { return };
-    if nat.parts.fragments.waiting() > 0 {
-        nodes::end_waits(router, &nat.parts, second);
-    }
+/// Runs `f` on the plugin's state beside the router.
+fn with_nat(router: &mut Router, f: impl FnOnce(&mut Router, &mut Nat)) {
+    let Some(mut nat) = router.take_part::<Nat>() else { return };
+    f(router, &mut nat);
     router.add_part(nat);
 }
 
@@ -134,16 +133,56 @@ fn send_log(router: &mut Router) {
     }
 }
 
+/// Writes down what threads tell; `true` where there may be more.
+fn hear(router: &mut Router, now: u64) -> bool {
+    let mut more = false;
+    if !router.part::<Nat>().is_some_and(|nat| nat.rings.are_there() || nat.ipfix.is_some()) {
+        return more;
+    }
+    with_nat(router, |router, nat| {
+        let Nat { rings, logger, ipfix, log_severity, .. } = nat;
+        let times = Times::of(now);
+        let mut lines = logger.as_mut().filter(|_| *log_severity >= SEVERITY);
+        let table = |fib: u16| router.table_of_fib(FamilyId::V4, fib.into()).unwrap_or_default();
+        more = rings.drain(LOG_STEP, |event| {
+            if let Some(logger) = &mut lines {
+                logger.tell(event, times.unix_millis());
+            }
+            if let Some(export) = ipfix {
+                export.tell(event, times, table);
+            }
+        });
+        if let Some(export) = ipfix {
+            export.tick(times);
+        }
+    });
+    more
+}
+
+/// Sends records that are ready.
+fn send_records(router: &mut Router) {
+    let ready = router.part_mut::<Nat>().and_then(|nat| nat.ipfix.as_mut()).and_then(|export| export.take());
+    let Some((path, datagrams)) = ready else { return };
+    let of = datagrams.len() as u64;
+    let sent = nodes::send_log(router, path, datagrams);
+    if let Some(export) = router.part_mut::<Nat>().and_then(|nat| nat.ipfix.as_mut()) {
+        export.lost(of - sent);
+    }
+}
+
 /// One call; says when to call next.
 pub(crate) fn run(router: &mut Router, now: u64) -> u64 {
     let Some(nat) = router.part::<Nat>().filter(|nat| nat.enabled.is_some()) else { return u64::MAX };
     let second = (now / SECOND) as u32;
     let ticked = nat.parts.clock.swap(second, Ordering::Relaxed) != second;
     if ticked {
-        if let Err(error) = follow_threads(router) {
-            tracing::warn!(target: "nat44", "threads have changed: {error}");
-        }
-        end_waits(router, second);
+        with_nat(router, |router, nat| {
+            if nat.parts.fragments.waiting() > 0 {
+                // Fragments that waited in vain go, also those of an interface that no packets come in on any more.
+                nodes::end_waits(router, &nat.parts, second);
+            }
+            nat.prune_moved(router, second);
+        });
         for thread in threads(router) {
             let Some(nat) = router.part::<Nat>() else { return u64::MAX };
             let Some(shared) = nat.parts.threads.get(thread).cloned() else { continue };
@@ -159,8 +198,8 @@ pub(crate) fn run(router: &mut Router, now: u64) -> u64 {
         }
     }
     let more = purge(router);
-    let logger = router.part_mut::<Nat>().and_then(|nat| nat.logger.as_mut());
-    let more = logger.is_some_and(|l| l.drain(LOG_STEP)) || more;
+    let more = hear(router, now) || more;
     send_log(router);
+    send_records(router);
     if more { now } else { now + SECOND - now % SECOND }
 }

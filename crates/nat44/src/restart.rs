@@ -1,7 +1,7 @@
 //! Sessions outlive the process: with their keys, ages, TCP states and counts.
 //!
-//! A session belongs to the thread whose ports it has, and packets find that thread by the same rules in the next process. So it takes
-//! sessions up only with as many threads as the one before had. Addresses of pools and hosts inside are counted anew from the sessions.
+//! A session belongs to the thread whose ports it has. The next process may have another number of threads: each session goes to the one
+//! that is to have it there ([`crate::moved`]). Addresses of pools and hosts inside are counted anew from the sessions.
 
 use quiver_net::Router;
 use quiver_net::ip::FamilyId;
@@ -50,6 +50,8 @@ fn session(bytes: &[u8], names: &Names, now: u32) -> Result<Option<Session>, Dam
     }
     let mut session = Session::unpack(&words);
     session.last_heard = session.last_heard.min(now);
+    // Interfaces may have other numbers here.
+    session.output = 0;
     let fib_of = |key: Key| names.fib(FamilyId::V4, key.fib().into()).and_then(|fib| u16::try_from(fib).ok());
     let (Some(inside), Some(outside)) = (fib_of(session.i2o), fib_of(session.o2i)) else { return Ok(None) };
     let with = |key: Key, fib: u16| Key([key.0[0], key.0[1] & !(0xffff << FIB_SHIFT) | u64::from(fib) << FIB_SHIFT]);
@@ -60,26 +62,15 @@ fn session(bytes: &[u8], names: &Names, now: u32) -> Result<Option<Session>, Dam
 }
 
 fn load(router: &mut Router, load: &mut Load<'_>, names: &Names, round: Round) -> Result<u64, Damaged> {
-    let (mut all, now) = (Vec::new(), seconds(router));
+    let (mut all, now) = (Vec::<Session>::new(), seconds(router));
     for _ in 0..load.count(8)? {
         let n = load.count(EACH)?;
         let bytes = load.raw(n * EACH)?;
         let sessions = bytes.chunks_exact(EACH).map(|bytes| session(bytes, names, now)).collect::<Result<Vec<_>, _>>()?;
-        all.push(sessions.into_iter().flatten().collect::<Vec<Session>>());
+        all.extend(sessions.into_iter().flatten());
     }
-    let own = threads(router);
-    if own.len() != all.len() {
-        if !all.is_empty() && round == Round::Last {
-            tracing::warn!(target: "nat44", "{} threads had sessions and {} have now: all sessions end", all.len(), own.len());
-        }
-        return Ok(0);
-    }
-    let Some(config) = router.part::<Nat>().map(|nat| nat.config.clone()) else { return Ok(0) };
-    let mut n = 0;
-    for (thread, sessions) in own.into_iter().zip(all) {
-        let config = config.clone();
-        let adopt = move |nat: &mut ThreadNat| nat.adopt(&config, &sessions, round == Round::Last);
-        n += on_thread(router, thread, adopt).unwrap_or(0);
-    }
+    let Some(mut nat) = router.take_part::<Nat>() else { return Ok(0) };
+    let n = if nat.enabled.is_some() { nat.take_up(router, &all, round == Round::Last) } else { 0 };
+    router.add_part(nat);
     Ok(n)
 }

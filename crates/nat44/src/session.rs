@@ -3,7 +3,7 @@
 //! ```text
 //!   word 0, 1   what packets from inside look like:  addresses; ports, protocol, FIB
 //!   word 2, 3   what packets from outside look like: addresses; ports, protocol, FIB
-//!   word 4      last heard (s, 32) | TCP state (8) | flags (8) | -
+//!   word 4      last heard (s, 32) | TCP state (8) | flags (8) | output interface (16)
 //!   word 5, 6   bytes, packets
 //!   word 7      change of the IP checksum (16) | of the layer-4 checksum (16) | -
 //! ```
@@ -198,6 +198,8 @@ pub struct Session {
     pub bytes: u64,
     /// Packets, both directions.
     pub packets: u64,
+    /// The interface with the output feature that its packets from inside leave by, and are counted by; 0: none.
+    pub output: u16,
 }
 
 /// A record in the table.
@@ -206,7 +208,7 @@ pub type Words = [u64; 8];
 impl Session {
     /// A session that has carried nothing yet.
     pub const fn new(i2o: Key, o2i: Key, flags: u8, now: u32) -> Self {
-        Self { i2o, o2i, last_heard: now, tcp: 0, flags, bytes: 0, packets: 0 }
+        Self { i2o, o2i, last_heard: now, tcp: 0, flags, bytes: 0, packets: 0, output: 0 }
     }
 
     /// As a record.
@@ -221,7 +223,7 @@ impl Session {
             self.i2o.0[1],
             self.o2i.0[0],
             self.o2i.0[1],
-            u64::from(self.last_heard) | u64::from(self.tcp) << 32 | u64::from(self.flags) << 40,
+            u64::from(self.last_heard) | u64::from(self.tcp) << 32 | u64::from(self.flags) << 40 | u64::from(self.output) << 48,
             self.bytes,
             self.packets,
             u64::from(ip) | u64::from(l4) << 16,
@@ -238,6 +240,7 @@ impl Session {
             flags: (w[4] >> 40) as u8,
             bytes: w[5],
             packets: w[6],
+            output: (w[4] >> 48) as u16,
         }
     }
 
@@ -284,7 +287,7 @@ mod tests {
     #[test]
     fn a_record_keeps_the_session() {
         let mut s = Session::new(key(1, 2, 3, 4), Key([5, 6]), flag::STATIC | flag::TWICE, 77);
-        (s.tcp, s.bytes, s.packets) = (19, u64::MAX, 1 << 40);
+        (s.tcp, s.bytes, s.packets, s.output) = (19, u64::MAX, 1 << 40, 0xfedc);
         assert_eq!(Session::unpack(&s.pack()), s);
     }
 

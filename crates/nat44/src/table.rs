@@ -13,6 +13,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use quiver_graph::IfIndex;
 use quiver_tables::error::OutOfMemory;
 use quiver_tables::mem::{Budget, PageKind};
 use quiver_tables::slots::AtomicSlots;
@@ -274,6 +275,13 @@ impl Sessions {
         if self.get(id).is_some_and(|now| (now.i2o, now.o2i) == (session.i2o, session.o2i)) {
             // Cannot fail: the record exists.
             let _ = self.lines.set(id, session.pack());
+        }
+    }
+
+    /// Notes the interface that a session's packets from inside leave by and are counted by.
+    pub fn set_output(&self, id: SessionId, by: IfIndex) {
+        if let (Some(line), Ok(by)) = (self.line(id), u16::try_from(by.0)) {
+            line[4].store(line[4].load(Relaxed) & 0xffff_ffff_ffff | u64::from(by) << 48, Relaxed);
         }
     }
 

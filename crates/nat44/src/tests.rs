@@ -2,11 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use quiver_command::config::Schema;
 use quiver_graph::IfIndex;
-use quiver_net::Router;
-use quiver_net::ops::testing;
-use quiver_net::testing::{Harness, host_mac, router_mac};
+use quiver_net::testing::{Harness, error, host_mac, index, router_mac, run};
 use quiver_wire::Header;
 use quiver_wire::build::Packet;
 use quiver_wire::checksum::Sum;
@@ -16,29 +13,16 @@ mod api;
 mod commands;
 mod flows;
 mod fragments;
+mod hairpin;
 mod independent;
+mod ipfix;
 mod limits;
 mod mappings;
 mod model;
 mod restart;
 mod sides;
+mod spread;
 mod tables;
-
-fn execute(router: &mut Router, line: &str) -> Result<String, String> {
-    testing::execute(&testing::registry(&[crate::ops::register]), router, line)
-}
-
-fn run(h: &mut Harness, lines: &str) -> String {
-    let mut last = String::new();
-    for line in lines.lines().map(str::trim).filter(|l| !l.is_empty()) {
-        last = execute(&mut h.router, line).unwrap_or_else(|e| panic!("{line}: {e}"));
-    }
-    last
-}
-
-fn error(h: &mut Harness, line: &str) -> String {
-    execute(&mut h.router, line).err().unwrap_or_else(|| panic!("{line}: no error"))
-}
 
 /// x0 inside with 10.0.0.1/8, x1 outside with 198.51.100.1/24, behind which everything else is.
 struct Bed {
@@ -52,9 +36,8 @@ const REMOTE: [u8; 4] = [203, 0, 113, 9];
 
 impl Bed {
     fn new(workers: usize, lines: &str) -> Self {
-        let mut h = Harness::with_workers(workers);
-        crate::control::start(&mut h.router, &Schema::new().defaults()).unwrap();
-        let (inside, outside) = (h.interface(0), h.interface(1));
+        let mut h = Harness::with_plugin(&crate::plugin(), workers, 2);
+        let (inside, outside) = (index(&h, "x0"), index(&h, "x1"));
         run(&mut h, "set interface ip address x0 10.0.0.1/8\nset interface ip address x1 198.51.100.1/24");
         run(&mut h, "set ip neighbor x1 198.51.100.2 02:00:00:00:10:01 static\nip route add 0.0.0.0/0 via 198.51.100.2 x1");
         for n in 2..12 {

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quiver_tables::error::OutOfMemory;
 
+use crate::affinity::{Affinities, client_of};
 use crate::bindings::Bindings;
 use crate::config::{Mapping, NatConfig, PoolAddress, Twice, has_ports};
-use crate::log::Feed;
+use crate::log::{Feed, Limit};
 use crate::session::{Direction, Endpoint, Key, Session, flag};
 use crate::table::{AddError, SessionId, Sessions};
 
@@ -56,6 +57,9 @@ pub struct ThreadNat {
     /// Sessions by FIB of the inside.
     tables: Vec<u32>,
     bindings: Bindings,
+    affinities: Affinities,
+    /// Seconds, as at the last packet or tick.
+    now: u32,
     /// Where what begins and ends is told.
     pub(crate) log: Feed,
     random: u64,
@@ -86,6 +90,8 @@ impl ThreadNat {
             hosts: HashMap::new(),
             tables: vec![0; FIBS],
             bindings: Bindings::default(),
+            affinities: Affinities::default(),
+            now,
             log: Feed::default(),
             random: seed | 1,
             exhausted: [(Endpoint::new(0, 0), 0, 0); EXHAUSTED],
@@ -110,11 +116,17 @@ impl ThreadNat {
 
     /// As [`ThreadNat::expire`], looking at up to `n`.
     pub fn expire_some(&mut self, config: &NatConfig, now: u32, n: usize) -> bool {
-        let Self { sessions, hosts, tables, bindings, ended, log, .. } = self;
+        self.now = now;
+        let Self { sessions, hosts, tables, bindings, affinities, ended, log, .. } = self;
+        affinities.expire(now, n);
         sessions.expire(now, n, &config.timeouts, |session| {
             *ended += 1;
-            forget(hosts, tables, bindings, session);
+            let was_last = forget(hosts, tables, bindings, session);
+            affinities.release(client_of(session), now);
             log.tell(false, session);
+            if was_last {
+                log.bound(false, session);
+            }
         })
     }
 
@@ -122,42 +134,13 @@ impl ThreadNat {
     pub fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(id)?;
         self.ended += 1;
-        forget(&mut self.hosts, &mut self.tables, &mut self.bindings, &session);
+        let was_last = forget(&mut self.hosts, &mut self.tables, &mut self.bindings, &session);
+        self.affinities.release(client_of(&session), self.now);
         self.log.tell(false, &session);
+        if was_last {
+            self.log.bound(false, &session);
+        }
         Some(session)
-    }
-
-    /// Takes up the sessions of the process before this one, and ends those that it does not have. Gives their number.
-    pub(crate) fn adopt(&mut self, config: &NatConfig, sessions: &[Session], ends: bool) -> u64 {
-        // The collector has been told of them.
-        let log = std::mem::take(&mut self.log);
-        let (begun, ended) = (self.begun, self.ended);
-        let mut said = vec![false; self.sessions.end() as usize];
-        let mut n = 0;
-        for session in sessions {
-            let id = match self.sessions.find(session.i2o) {
-                Some(id) if self.sessions.find(session.o2i) == Some(id) => {
-                    self.sessions.update(id, session);
-                    id
-                }
-                other => {
-                    other.and_then(|id| self.remove(id));
-                    match self.add(config, session) {
-                        Ok(id) => id,
-                        Err(_) => continue,
-                    }
-                }
-            };
-            n += 1;
-            let at = id as usize;
-            said.resize(said.len().max(at + 1), false);
-            said[at] = true;
-        }
-        for id in (0..self.sessions.end()).filter(|id| ends && !said.get(*id as usize).is_some_and(|said| *said)) {
-            self.remove(id);
-        }
-        (self.log, self.begun, self.ended) = (log, begun, ended);
-        n
     }
 
     /// Ends those of the sessions with numbers `from..to` that `which` picks.
@@ -172,7 +155,7 @@ impl ThreadNat {
     /// Bytes of memory: sessions, hosts, bindings.
     pub fn memory_bytes(&self) -> usize {
         let host = size_of::<((u32, u16), Host)>() + 1;
-        self.sessions.memory_bytes() + self.hosts.capacity() * host + self.bindings.memory_bytes()
+        self.sessions.memory_bytes() + self.hosts.capacity() * host + self.bindings.memory_bytes() + self.affinities.memory_bytes()
     }
 
     /// Endpoints that are mapped independently of the remote ones.
@@ -185,16 +168,22 @@ impl ThreadNat {
         self.hosts.len()
     }
 
-    fn add(&mut self, config: &NatConfig, session: &Session) -> Result<SessionId, AddError> {
+    pub(crate) fn add(&mut self, config: &NatConfig, session: &Session) -> Result<SessionId, AddError> {
         let independent = session.flags & flag::INDEPENDENT != 0;
         if self.hosts.try_reserve(1).is_err() || independent && !self.bindings.reserve() {
             return Err(AddError::NoMemory);
         }
         let id = self.sessions.add(session, &config.timeouts)?;
         self.begun += 1;
+        if independent && self.bindings.hold(session) {
+            self.log.bound(true, session);
+        }
         self.log.tell(true, session);
-        if independent {
-            self.bindings.hold(session);
+        let affinity = || config.mapping_of_external(session.outside(), session.i2o.proto()).map_or(0, |mapping| mapping.affinity);
+        if session.flags & flag::STATIC != 0
+            && let lasts @ 1.. = affinity()
+        {
+            self.affinities.hold(client_of(session), session.inside(), lasts);
         }
         if let Some(table) = self.tables.get_mut(usize::from(session.i2o.fib())) {
             *table += 1;
@@ -208,19 +197,26 @@ impl ThreadNat {
     }
 
     /// Whether a host may have one more.
-    fn check_host(&self, config: &NatConfig, addr: u32, fib: u16) -> Result<(), Refusal> {
+    fn check_host(&mut self, config: &NatConfig, addr: u32, fib: u16) -> Result<(), Refusal> {
+        let Some(limit) = self.limit_of(config, addr, fib) else { return Ok(()) };
+        self.log.limit(limit, self.now);
+        Err(if matches!(limit, Limit::Host { .. }) { Refusal::Host } else { Refusal::Sessions })
+    }
+
+    /// Which limit keeps a host from having one more.
+    fn limit_of(&self, config: &NatConfig, addr: u32, fib: u16) -> Option<Limit> {
         let host = self.hosts.get(&(addr, fib));
         if config.host_limit > 0 && host.is_some_and(|h| h.sessions >= config.host_limit) {
-            return Err(Refusal::Host);
+            return Some(Limit::Host { addr, most: config.host_limit });
         }
         // Most routers have no such limit, and one look tells.
         if !config.table_limits.is_empty()
             && let (Some(limit), Some(sessions)) = (config.table_limits.get(&fib), self.tables.get(usize::from(fib)))
             && sessions >= limit
         {
-            return Err(Refusal::Sessions);
+            return Some(Limit::Table { fib, most: *limit });
         }
-        if self.sessions.len() >= self.sessions.limit() { Err(Refusal::Sessions) } else { Ok(()) }
+        (self.sessions.len() >= self.sessions.limit()).then(|| Limit::Sessions(self.sessions.limit()))
     }
 
     /// Begins a session of a host inside whose packets leave in `outside_fib`.
@@ -276,6 +272,7 @@ impl ThreadNat {
         }
         if refused == Refusal::Ports {
             self.note_exhausted(to, proto, now);
+            self.log.limit(Limit::Ports, now);
         }
         Err(refused)
     }
@@ -382,7 +379,7 @@ impl ThreadNat {
             return Ok(None);
         }
         let (from, to, proto, fib) = (o2i.src(), o2i.dst(), o2i.proto(), mapping.vrf.1);
-        let local = mapping.local_for(from, to.port).ok_or(Refusal::NoAddress)?;
+        let local = self.local_for(mapping, from, to, now).ok_or(Refusal::NoAddress)?;
         self.check_host(config, local.addr, fib)?;
         let twice = match mapping.twice {
             Twice::No => false,
@@ -394,6 +391,16 @@ impl ThreadNat {
         let flags = flag::STATIC | hairpin | if twice { flag::TWICE } else { 0 };
         let i2o = Key::new(local, seen, proto, Direction::In2Out, fib);
         self.add(config, &Session::new(i2o, o2i, flags, now)).map(Some).map_err(refusal)
+    }
+
+    /// The inside endpoint for a remote one: with affinity where it was served last, if that is still one of the mapping's.
+    fn local_for(&self, mapping: &Mapping, from: Endpoint, to: Endpoint, now: u32) -> Option<Endpoint> {
+        let Some(proto) = mapping.proto.filter(|_| mapping.affinity > 0) else { return mapping.local_for(from, to.port) };
+        let last = self.affinities.find((from.addr, to, proto), now);
+        let is_there = |end: &Endpoint| mapping.locals.iter().any(|(local, _)| local == end);
+        // Where no client can be bound any more, its address alone chooses.
+        let chooses = if self.affinities.is_full() { Endpoint::new(from.addr, 0) } else { from };
+        last.filter(is_there).or_else(|| mapping.local_for(chooses, to.port))
     }
 
     /// An address and a port by which a host inside sees one outside.
@@ -437,19 +444,19 @@ fn independent(address: PoolAddress, proto: u8) -> bool {
     address.independent && [1, 6, 17].contains(&proto)
 }
 
-fn forget(hosts: &mut HashMap<(u32, u16), Host>, tables: &mut [u32], bindings: &mut Bindings, session: &Session) {
+/// Takes a session out of what is counted; `true`: it was the last one of its endpoint-independent mapping.
+fn forget(hosts: &mut HashMap<(u32, u16), Host>, tables: &mut [u32], bindings: &mut Bindings, session: &Session) -> bool {
     if let Some(table) = tables.get_mut(usize::from(session.i2o.fib())) {
         *table = table.saturating_sub(1);
     }
-    if session.flags & flag::INDEPENDENT != 0 {
-        bindings.release(session);
-    }
+    let was_last = session.flags & flag::INDEPENDENT != 0 && bindings.release(session);
     let key = (session.inside().addr, session.i2o.fib());
-    let Some(host) = hosts.get_mut(&key) else { return };
+    let Some(host) = hosts.get_mut(&key) else { return was_last };
     host.sessions -= 1;
     if host.sessions == 0 {
         hosts.remove(&key);
     }
+    was_last
 }
 
 fn refusal(error: AddError) -> Refusal {

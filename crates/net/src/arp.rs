@@ -76,6 +76,7 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
         egress: router.egress4(),
         teller: Teller::new(facts),
         counters,
+        ears: router.neighbors.ears(),
     };
     let reply = NodeSpec::node("arp-reply", reply);
     let input = NodeSpec::node("arp-input", input::ArpInput { arc: arc.clone() });

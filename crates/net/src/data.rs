@@ -8,6 +8,7 @@ use quiver_tables::slots::{AtomicSlots, SlotsReader};
 use quiver_wire::MacAddr;
 
 use crate::fib::{AdjTable, LbTable};
+use crate::watch::Watch;
 
 /// Flags of an interface as the data path sees them.
 pub mod if_flags {
@@ -132,6 +133,7 @@ pub struct DataPlane {
 #[derive(Debug)]
 pub struct IfRecords {
     slots: AtomicSlots<[AtomicU64; 4]>,
+    pub(crate) watch: Watch,
 }
 
 impl IfRecords {
@@ -142,7 +144,7 @@ impl IfRecords {
     pub fn new() -> Result<Self, quiver_tables::error::OutOfMemory> {
         let mut slots = AtomicSlots::new(MAX_INTERFACES as usize)?;
         slots.grow(MAX_INTERFACES as usize)?;
-        Ok(Self { slots })
+        Ok(Self { slots, watch: Watch::default() })
     }
 
     /// The readers' side.
@@ -161,6 +163,7 @@ impl IfRecords {
         change(&mut record);
         // All slots were grown in `new`, so this cannot fail.
         let _ = self.slots.set(interface.0, record.pack());
+        self.watch.tell(|keeper| keeper.interface(interface));
     }
 }
 

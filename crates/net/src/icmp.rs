@@ -16,6 +16,7 @@ mod error;
 mod family;
 mod input;
 mod limit;
+mod no_route;
 pub mod ops;
 pub mod ping;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod tests;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use quiver_graph::NodeSpec;
 use quiver_wire::icmp4::Icmp4Type;
@@ -39,15 +41,19 @@ use crate::local::header::{node_name, trace};
 use crate::local::{Local, RegisterError};
 
 pub use self::limit::{RateLimit, RateLimitFigures};
+pub(crate) use self::no_route::{Answer, NoRoute};
 
 /// The module's state on the main thread, by family.
 struct Icmp {
     limiters: [Arc<Limiter>; 2],
+    /// Whether packets without a route are answered.
+    unreachables: [Arc<AtomicBool>; 2],
 }
 
 /// Makes the state that nodes are made from; before the nodes.
 pub(crate) fn prepare(router: &mut Router) {
-    router.add_part(Icmp { limiters: [Arc::new(Limiter::default()), Arc::new(Limiter::default())] });
+    let unreachables = [(); 2].map(|()| Arc::new(AtomicBool::new(true)));
+    router.add_part(Icmp { limiters: [Arc::new(Limiter::default()), Arc::new(Limiter::default())], unreachables });
     ping::prepare(router);
 }
 
@@ -87,9 +93,9 @@ impl Router {
 
     /// Errors sent and suppressed.
     pub fn icmp_rate_limit_figures(&self, family: FamilyId) -> RateLimitFigures {
-        let node = node_name(family, "icmp-error");
+        let nodes = ["icmp-error", "drop"].map(|name| node_name(family, name));
         let mut figures = RateLimitFigures::default();
-        for (_, info, n) in self.graph.error_counts().iter().filter(|(_, e, _)| e.node == node) {
+        for (_, info, n) in self.graph.error_counts().iter().filter(|(_, e, _)| nodes.contains(&e.node)) {
             match (info.text == error::RATE_LIMITED, info.text.ends_with("sent")) {
                 (true, _) => figures.suppressed += n,
                 (_, true) => figures.sent += n,

@@ -26,7 +26,7 @@ use quiver_wire::MacAddr;
 
 use crate::l2::PortKind;
 
-pub use configuration::Origin;
+pub use configuration::{Origin, Tunnel};
 pub use create::{NewInterface, Tx};
 pub use placement::RxPlace;
 pub use sub::{SubMatch, VLAN_MAX, VlanId};

@@ -17,6 +17,7 @@ use std::fmt::Write as _;
 use quiver_graph::{ArcPoint, ArcSpec, End, Graph, GraphError, NodeSpec, Then, TraceEntry};
 
 use crate::ethernet::EthernetInput;
+use crate::icmp::NoRoute;
 use crate::{Router, trace};
 use ends::{Ip4Null, Ip6LinkLocal, Ip6Null, IpDrop};
 use lookup::{LookupIn, RunCounter, Tables};
@@ -94,7 +95,9 @@ fn family_nodes<F: crate::fib::Select + InputFamily + RewriteFamily + rx::RxFami
         lookup_in("src", tables, true),
         rx::node::<F>(router),
         rewrite_node::<F>(router),
-        NodeSpec::node(name("drop"), IpDrop).traced(trace::ip(F::ID)),
+        NodeSpec::node(name("drop"), IpDrop { answers: NoRoute::of(router, F::ID) })
+            .with_next(name("icmp-error"))
+            .traced(trace::ip(F::ID)),
     ]
 }
 

@@ -108,6 +108,8 @@ pub(crate) struct L2 {
     hosts: hosts::Hosts,
     /// Learned addresses of all domains.
     learned: u32,
+    /// Addresses that new domains may learn.
+    learn_limit: u32,
 }
 
 impl L2 {
@@ -132,6 +134,7 @@ impl L2 {
             events: events::MacEvents::default(),
             hosts,
             learned: 0,
+            learn_limit: LEARN_LIMIT,
         })
     }
 

@@ -34,6 +34,7 @@ use quiver_tables::qsbr::Domain;
 use quiver_wire::ipv4::IpProtocol;
 
 use self::address::SourceRecords;
+pub use self::header::sum_range;
 use self::header::{Behind, LocalFamily, node_name, trace};
 use self::limit::{Limits, LimitsReader};
 pub use self::limit::{UdpPeer, pair_key};
@@ -73,6 +74,8 @@ struct Takers {
     protocol_names: BTreeMap<u16, String>,
     ports: SlotTable,
     port_names: BTreeMap<u16, String>,
+    /// Ports of tunnels, whose datagrams need no checksum over IPv6 either: not 0.
+    unchecked: SlotTable,
     /// Ports of which the node takes the datagrams of some peers only.
     limits: Limits,
     icmp: SlotTable,
@@ -86,6 +89,7 @@ impl Takers {
             protocol_names: BTreeMap::new(),
             ports: SlotTable::new(1 << 16),
             port_names: BTreeMap::new(),
+            unchecked: SlotTable::new(1 << 16),
             limits: Limits::new(domain)?,
             icmp: SlotTable::new(256),
             icmp_names: BTreeMap::new(),
@@ -196,6 +200,14 @@ impl Router {
         self.take(family, What::Port, port, node)
     }
 
+    /// Takes datagrams to a port of IPv6 without a checksum too, as a tunnel may that finds each packet by its addresses (RFC 6935, 5;
+    /// RFC 6936, 5), until the port is given up. Over IPv4 all ports do.
+    pub fn allow_udp_without_checksum(&mut self, port: u16) {
+        if let Some(part) = self.part_mut::<Local>() {
+            part.takers[FamilyId::V6 as usize].unchecked.set(port, 1);
+        }
+    }
+
     /// Hands ICMP messages of a type to a node, which finds the offset of the ICMP header in the aux lane; the checksum has
     /// been verified, and for neighbour discovery the hop limit and the code too.
     ///
@@ -214,7 +226,9 @@ impl Router {
     pub fn unregister_udp_port(&mut self, family: FamilyId, port: u16) {
         self.give_up(family, What::Port, port);
         if let Some(part) = self.part_mut::<Local>() {
-            part.takers[family as usize].limits.lift(port);
+            let takers = &mut part.takers[family as usize];
+            takers.unchecked.set(port, 0);
+            takers.limits.lift(port);
         }
     }
 
@@ -355,6 +369,7 @@ fn family_nodes<F: Reassembled + crate::fib::Select>(router: &Router) -> Vec<Nod
         let arc = ArcPoint::new();
         let node = Receive::<F> {
             protocols: takers.protocols[at].clone(),
+            unchecked: takers.unchecked.clone(),
             punts: router.punt_tables(F::ID),
             interfaces: router.data.interfaces.clone(),
             readers: F::tables(router.fib()).published.snapshot(),

@@ -193,6 +193,8 @@ pub struct Mroute {
     pub index: u32,
     /// A client of the binary API said it last.
     pub client: bool,
+    /// A plugin needs it, and nobody else has said it: it is not part of the configuration.
+    pub plugin: bool,
 }
 
 /// Why a multicast route was refused; nothing has changed then.
@@ -276,6 +278,8 @@ pub struct Change {
     pub replace: bool,
     /// A client of the binary API says it.
     pub client: bool,
+    /// A plugin needs it.
+    pub plugin: bool,
 }
 
 impl Router {
@@ -305,10 +309,12 @@ impl Router {
         let before = self.mfib.routes.get(&key).cloned();
         let old: Vec<To> = before.iter().flat_map(|route| route.paths.keys().copied()).collect();
         self.hold_neighbors(&old, &paths.keys().copied().collect::<Vec<_>>())?;
+        let plugin = change.plugin && before.as_ref().is_none_or(|route| route.plugin);
+        let client = if change.plugin { before.as_ref().is_some_and(|route| route.client) } else { change.client };
         let index = before.as_ref().map_or_else(|| self.mfib.take_index(), |route| route.index);
         let usual = before.map_or_else(RouteFlags::default, |route| route.flags);
         let flags = change.flags.unwrap_or(if change.replace { RouteFlags::default() } else { usual });
-        self.mfib.routes.insert(key, Mroute { prefix, flags, paths, index, client: change.client });
+        self.mfib.routes.insert(key, Mroute { prefix, flags, paths, index, client, plugin });
         self.mroutes_changed(family, table);
         Ok(index)
     }

@@ -42,7 +42,7 @@ use quiver_wire::ipv6::address::is_link_local;
 pub use advertise::{INFINITE, PrefixConfig, RaConfig, RaError, RaFigures};
 pub use dad::{AddressState, DadConfig};
 pub use host::{AutoconfigConfig, HostError, Learned, LearnedRouter, SolicitConfig};
-pub(crate) use message::{announcement, solicitation};
+pub(crate) use message::{announcement, solicitation, solicitation_from};
 pub(crate) use neighbor::answer_for;
 pub use prefixes::Prefixes;
 pub(crate) use proxy::Proxied;
@@ -61,6 +61,10 @@ pub(crate) const PROCESS: &str = "ip6-nd-process";
 /// State of this module on the main thread.
 pub(crate) struct Nd {
     dad: DadConfig,
+    /// Addresses that somebody else has are taken off their interface.
+    autoremove: bool,
+    /// How many were.
+    removed: u64,
     addresses: dad::Addresses,
     advertisers: BTreeMap<IfIndex, advertise::Advertiser>,
     random: Random,
@@ -71,6 +75,8 @@ impl Nd {
     pub fn new(signal: ProcessSignal, seed: u64) -> Self {
         Self {
             dad: DadConfig::default(),
+            autoremove: false,
+            removed: 0,
             addresses: dad::Addresses::default(),
             advertisers: BTreeMap::new(),
             random: Random::new(seed),
@@ -101,7 +107,8 @@ pub(crate) fn nodes(router: &Router) -> Vec<NodeSpec> {
         replied: counter("tx/replies"),
     };
     let received = counter("rx/replies");
-    let advertisement = neighbor::Advertisement { views: views.clone(), teller: teller.clone(), received };
+    let advertisement =
+        neighbor::Advertisement { views: views.clone(), teller: teller.clone(), received, ears: router.neighbors.ears() };
     let router_solicitation = router::RouterSolicitation { views: views.clone(), teller: teller.clone() };
     let [ns, na, rs, ra] = TYPES.map(|(_, name)| name);
     let nodes = [

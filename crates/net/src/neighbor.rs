@@ -25,6 +25,7 @@
 
 mod announce;
 pub(crate) mod api;
+mod arping;
 mod ask;
 mod asked;
 mod change;
@@ -53,6 +54,8 @@ use crate::ip::{FamilyId, V4, V6};
 use crate::{NetError, ProcessSignal, Router};
 
 use announce::Announcements;
+use arping::Arpings;
+pub(crate) use arping::Ears;
 use ask::{Ask, AskFamily, Outcome, Target};
 pub(crate) use change::is_running;
 use facts::FactReceiver;
@@ -160,6 +163,8 @@ pub(crate) struct Neighbors {
     outcomes: Vec<(Key, Outcome)>,
     /// Announcements still to be repeated: when, where, which address.
     announcements: Announcements,
+    /// Who listens to answers.
+    arpings: Arpings,
     /// When the threads' holds are looked at next.
     sweep: u64,
     /// When a conflict was last written to the log.
@@ -209,9 +214,17 @@ impl Neighbors {
             listeners: Vec::new(),
             outcomes: Vec::new(),
             announcements: Announcements::default(),
+            arpings: Arpings::default(),
             sweep: 0,
             conflict_logged: 0,
         })
+    }
+}
+
+impl Neighbors {
+    /// What nodes tell of answers to `arping`.
+    pub fn ears(&self) -> Ears {
+        self.arpings.ears()
     }
 }
 

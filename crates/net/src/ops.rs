@@ -109,6 +109,15 @@ pub mod testing {
         registry
     }
 
+    /// Checks that all examples of commands can be read.
+    ///
+    /// # Panics
+    /// Where one cannot be.
+    pub fn assert_examples(register: fn(&mut Registry<Router>)) {
+        let wrong = registry(&[register]).wrong_examples(&Harness::new().router);
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+
     /// Runs a command line to its end.
     ///
     /// # Errors

@@ -154,6 +154,8 @@ pub struct Router {
     pub(crate) worker_listeners: Vec<WorkerListener>,
     listeners: Vec<Listener>,
     at_stop: Vec<fn(&mut Router)>,
+    /// Who counts elsewhere what belongs to the router's counters.
+    counters: Vec<fn(&mut Router)>,
     /// Parts of the state that outlive the process.
     pub(crate) subjects: Vec<Subject>,
     processes: Vec<Process>,
@@ -205,6 +207,7 @@ impl Router {
             worker_listeners: Vec::new(),
             listeners: Vec::new(),
             at_stop: Vec::new(),
+            counters: Vec::new(),
             subjects: Vec::new(),
             processes: Vec::new(),
             alarm,
@@ -249,6 +252,7 @@ impl Router {
         self.graph.add(nodes)?;
         let arc = |name, end: &str| ArcSpec { name, starts: Vec::new(), end: end.into() };
         self.graph.add_arc(arc("device-input", "ethernet-input"))?;
+        self.graph.add_arc_start("device-input", "pg-input")?;
         self.graph.add_features(vec![rss::feature()])?;
         self.graph.add_arc(arc("interface-output", "interface-output-end"))?;
         for arc in ip::arcs().into_iter().chain(arp::arcs()).chain(local::arcs()).chain(punt::arcs()).chain([ethernet::arc()]) {
@@ -261,6 +265,18 @@ impl Router {
     /// Calls `listener` for every interface event from now on.
     pub fn listen(&mut self, listener: Listener) {
         self.listeners.push(listener);
+    }
+
+    /// Adds somebody who brings the router's counters up to date with what is counted outside of the graph.
+    pub fn add_counters(&mut self, count: fn(&mut Router)) {
+        self.counters.push(count);
+    }
+
+    /// Brings the counters up to date: for what shows them exactly. They are never older than a second without it.
+    pub fn refresh_counters(&mut self) {
+        for count in self.counters.clone() {
+            count(self);
+        }
     }
 
     /// Tells all listeners.

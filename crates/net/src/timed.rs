@@ -1,13 +1,40 @@
 //! What a thread has to do at times of its own, such as the sessions of a protocol: for its nodes, and for what main sends it to do.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crossbeam_channel::Sender;
+
+use crate::ProcessSignal;
 
 /// Something with a next time.
 pub trait Due {
     /// When there may be something to do, a time of the router's clock; `u64::MAX`: never.
     fn due(&self) -> u64;
+}
+
+/// The way of notices of such things to the main thread.
+#[derive(Clone)]
+pub struct Notices<N> {
+    sender: Sender<N>,
+    signal: ProcessSignal,
+    lost: Arc<AtomicBool>,
+}
+
+impl<N> Notices<N> {
+    /// One that sends to a channel; `lost` is set where that is full.
+    pub fn new(sender: Sender<N>, signal: ProcessSignal, lost: Arc<AtomicBool>) -> Self {
+        Self { sender, signal, lost }
+    }
+
+    /// Tells, without waiting.
+    pub fn tell(&self, notice: N) {
+        if self.sender.try_send(notice).is_err() {
+            self.lost.store(true, Ordering::Release);
+        }
+        self.signal.raise();
+    }
 }
 
 /// It, shared by the nodes of one thread. Only that thread locks it, so that nobody ever waits.

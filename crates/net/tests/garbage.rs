@@ -5,7 +5,7 @@
 //! discovery, nested tags, jumbo) and is then mutated; some are noise from the first byte on. The account:
 //!
 //! ```text
-//!   put in + made (fragments, ARP requests, solicitations) = left + dropped with a reason + taken in (replies, joined parts)
+//!   put in + made (fragments, ARP requests, solicitations, answers to packets without a route) = left + dropped with a reason + taken in (replies, joined parts)
 //! ```
 //!
 //! `QUIVER_GARBAGE_FRAMES=1000000` runs the whole million; without it a sample runs. `QUIVER_GARBAGE_SEED` repeats a run.
@@ -300,7 +300,8 @@ fn account(h: &Harness) -> (u64, u64, u64) {
     let fragments = count("number of sent fragments") - count("packet fragmented");
     // Frames of ARP and neighbour discovery that do not turn a message round in its own buffer.
     let answers = count("ARP replies sent") + count("Proxy ARP replies sent") + count("neighbor advertisements sent");
-    let made = fragments + packets_through(h, "neighbor-output") - answers;
+    let unreachable = count("destination unreachable asked for");
+    let made = fragments + unreachable + packets_through(h, "neighbor-output") - answers;
     let joined = count("fragments reassembled") - count("successful reassemblies");
     let taken = joined + count("echo replies received") + count("error messages received");
     let drops = &h.router.graph.interfaces().drops;

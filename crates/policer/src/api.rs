@@ -17,17 +17,11 @@ use crate::policer::Action;
 
 module! {
     policer_types "0.0.0"
-    aliases {
-    }
     enums {
         Sse2QosRateType "sse2_qos_rate_type": u8 { SSE2_QOS_RATE_API_KBPS = 0, SSE2_QOS_RATE_API_PPS = 1, SSE2_QOS_RATE_API_INVALID = 2 }
         Sse2QosRoundType "sse2_qos_round_type": u8 { SSE2_QOS_ROUND_API_TO_CLOSEST = 0, SSE2_QOS_ROUND_API_TO_UP = 1, SSE2_QOS_ROUND_API_TO_DOWN = 2, SSE2_QOS_ROUND_API_INVALID = 3 }
         Sse2QosPolicerType "sse2_qos_policer_type": u8 { SSE2_QOS_POLICER_TYPE_API_1R2C = 0, SSE2_QOS_POLICER_TYPE_API_1R3C_RFC_2697 = 1, SSE2_QOS_POLICER_TYPE_API_2R3C_RFC_2698 = 2, SSE2_QOS_POLICER_TYPE_API_2R3C_RFC_4115 = 3, SSE2_QOS_POLICER_TYPE_API_2R3C_RFC_MEF5CF1 = 4, SSE2_QOS_POLICER_TYPE_API_MAX = 5 }
         Sse2QosActionType "sse2_qos_action_type": u8 { SSE2_QOS_ACTION_API_DROP = 0, SSE2_QOS_ACTION_API_TRANSMIT = 1, SSE2_QOS_ACTION_API_MARK_AND_TRANSMIT = 2 }
-    }
-    enumflags {
-    }
-    unions {
     }
     types {
         Sse2QosAction "sse2_qos_action" { r#type: Sse2QosActionType, dscp: u8 }
@@ -39,16 +33,6 @@ module! {
 
 module! {
     policer "3.0.0"
-    aliases {
-    }
-    enums {
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
-    }
     messages {
         client PolicerBind "policer_bind" -> policer_bind_reply { name: Text<64>, worker_index: u32, bind_enable: bool }
         context PolicerBindReply "policer_bind_reply" { retval: i32 }
@@ -126,7 +110,7 @@ fn config(infos: &PolicerConfig) -> Result<Config, OpError> {
 }
 
 fn add_policer(router: &mut Router, name: &str, infos: &PolicerConfig) -> Result<u32, OpError> {
-    let request = AddPolicer::of(name, &config(infos)?);
+    let request = AddPolicer::of(name.to_owned(), &config(infos)?);
     Ok(done(perform::<AddPolicer>(router, request)?)?.policer)
 }
 

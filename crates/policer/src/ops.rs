@@ -55,33 +55,63 @@ pub fn register(registry: &mut Registry<Router>) {
         .actions(&["policer_reset"]);
 }
 
-request! {
+/// A request that says what a policer does, after what it says of which policer it is.
+macro_rules! policer_request {
+    (
+        $(#[doc = $help:literal])+
+        $name:ident $operation:literal [$( $command:literal ),+] { $( #[doc = $doc:literal] $key:ident: $type:ty = $syntax:literal ),+ }
+    ) => {
+        request! {
+            $(#[doc = $help])+
+            pub change $name $operation [$( $command ),+] {
+                $( #[doc = $doc] pub $key: $type = $syntax, )+
+                /// Algorithm: one rate and two colours, RFC 2697, RFC 2698, RFC 4115, MEF 5 with the coupling flag.
+                pub kind: Kind = "type 1r2c|1r3c|2r3c-2698|2r3c-4115|2r3c-mef5cf1" default(Kind::OneRate),
+                /// Committed rate, kbit/s or packets/s.
+                pub cir: u32 = "cir <rate>" default(0),
+                /// Peak rate of a policer of two rates; of MEF 5 the excess rate.
+                pub eir: u32 = "eir <rate>" default(0),
+                /// Committed burst, bytes; of rates in packets/s: ms.
+                pub cb: u64 = "cb <burst>" default(0),
+                /// Excess burst, bytes; of rates in packets/s: ms.
+                pub eb: u64 = "eb <burst>" default(0),
+                /// Unit of the rates.
+                pub rate: Unit = "rate kbps|pps" default(Unit::Kbps),
+                /// How VPP rounds; rates and bursts are exact here, so that it changes nothing.
+                pub round: Round = "round closest|up|down" default(Round::Closest),
+                /// Whether the colour counts that packets have already.
+                pub color_aware: bool = "color-aware",
+                /// What happens to packets that conform: `drop`, `transmit`, `mark-and-transmit <dscp>`.
+                pub conform_action: Act = "conform-action <action>" default(Act::TRANSMIT),
+                /// What happens to packets that exceed.
+                pub exceed_action: Act = "exceed-action <action>" default(Act::DROP),
+                /// What happens to packets that violate.
+                pub violate_action: Act = "violate-action <action>" default(Act::DROP),
+            }
+        }
+
+        impl $name {
+            /// The request that gives a policer this configuration.
+            pub fn of($( $key: $type, )+ config: &Config) -> Self {
+                let Config { rates: Rates { kind, unit: rate, cir, eir, cb, eb }, round, color_aware, actions } = *config;
+                let [conform_action, exceed_action, violate_action] = actions.map(Act);
+                Self { $( $key, )+ kind, cir, eir, cb, eb, rate, round, color_aware, conform_action, exceed_action, violate_action }
+            }
+
+            fn config(&self) -> Config {
+                let Self { kind, cir, eir, cb, eb, rate, round, color_aware, .. } = *self;
+                let actions = [self.conform_action, self.exceed_action, self.violate_action].map(|act| act.0);
+                Config { rates: Rates { kind, unit: rate, cir, eir, cb, eb }, round, color_aware, actions }
+            }
+        }
+    };
+}
+
+policer_request! {
     /// Makes a policer: packets are sorted by token buckets into those that conform, exceed and violate.
-    pub change AddPolicer "policer_add" ["policer add"] {
+    AddPolicer "policer_add" ["policer add"] {
         /// Its name.
-        pub name: String = "name <name>",
-        /// Algorithm: one rate and two colours, RFC 2697, RFC 2698, RFC 4115, MEF 5 with the coupling flag.
-        pub kind: Kind = "type 1r2c|1r3c|2r3c-2698|2r3c-4115|2r3c-mef5cf1" default(Kind::OneRate),
-        /// Committed rate, kbit/s or packets/s.
-        pub cir: u32 = "cir <rate>" default(0),
-        /// Peak rate of a policer of two rates; of MEF 5 the excess rate.
-        pub eir: u32 = "eir <rate>" default(0),
-        /// Committed burst, bytes; of rates in packets/s: ms.
-        pub cb: u64 = "cb <burst>" default(0),
-        /// Excess burst, bytes; of rates in packets/s: ms.
-        pub eb: u64 = "eb <burst>" default(0),
-        /// Unit of the rates.
-        pub rate: Unit = "rate kbps|pps" default(Unit::Kbps),
-        /// How VPP rounds; rates and bursts are exact here, so that it changes nothing.
-        pub round: Round = "round closest|up|down" default(Round::Closest),
-        /// Whether the colour counts that packets have already.
-        pub color_aware: bool = "color-aware",
-        /// What happens to packets that conform: `drop`, `transmit`, `mark-and-transmit <dscp>`.
-        pub conform_action: Act = "conform-action <action>" default(Act::TRANSMIT),
-        /// What happens to packets that exceed.
-        pub exceed_action: Act = "exceed-action <action>" default(Act::DROP),
-        /// What happens to packets that violate.
-        pub violate_action: Act = "violate-action <action>" default(Act::DROP),
+        name: String = "name <name>"
     }
 }
 
@@ -94,22 +124,6 @@ pub struct Made {
 
 impl Text for Made {
     fn text(&self, _: &mut String, _: &View) {}
-}
-
-impl AddPolicer {
-    fn config(&self) -> Config {
-        let Self { kind, cir, eir, cb, eb, rate, round, color_aware, .. } = *self;
-        let actions = [self.conform_action, self.exceed_action, self.violate_action].map(|act| act.0);
-        Config { rates: Rates { kind, unit: rate, cir, eir, cb, eb }, round, color_aware, actions }
-    }
-
-    /// The request that makes a policer.
-    pub fn of(name: &str, config: &Config) -> Self {
-        let Config { rates: Rates { kind, unit, cir, eir, cb, eb }, round, color_aware, actions } = *config;
-        let [conform_action, exceed_action, violate_action] = actions.map(Act);
-        let (name, rate) = (name.to_owned(), unit);
-        Self { name, kind, cir, eir, cb, eb, rate, round, color_aware, conform_action, exceed_action, violate_action }
-    }
 }
 
 impl Execute<Router> for AddPolicer {
@@ -131,53 +145,13 @@ fn which(router: &Router, name: Option<&str>, index: Option<u32>) -> Result<u32,
     }
 }
 
-request! {
+policer_request! {
     /// Changes what a policer does; what is not said is as for a new one. Its buckets are full and its counters zero then.
-    pub change UpdatePolicer "policer_update" ["configure policer", "policer update"] {
+    UpdatePolicer "policer_update" ["configure policer", "policer update"] {
         /// Its name.
-        pub name: Option<String> = "name <name>",
+        name: Option<String> = "name <name>",
         /// Or its number.
-        pub index: Option<u32> = "index <n>",
-        /// Algorithm: one rate and two colours, RFC 2697, RFC 2698, RFC 4115, MEF 5 with the coupling flag.
-        pub kind: Kind = "type 1r2c|1r3c|2r3c-2698|2r3c-4115|2r3c-mef5cf1" default(Kind::OneRate),
-        /// Committed rate, kbit/s or packets/s.
-        pub cir: u32 = "cir <rate>" default(0),
-        /// Peak rate of a policer of two rates; of MEF 5 the excess rate.
-        pub eir: u32 = "eir <rate>" default(0),
-        /// Committed burst, bytes; of rates in packets/s: ms.
-        pub cb: u64 = "cb <burst>" default(0),
-        /// Excess burst, bytes; of rates in packets/s: ms.
-        pub eb: u64 = "eb <burst>" default(0),
-        /// Unit of the rates.
-        pub rate: Unit = "rate kbps|pps" default(Unit::Kbps),
-        /// How VPP rounds; rates and bursts are exact here, so that it changes nothing.
-        pub round: Round = "round closest|up|down" default(Round::Closest),
-        /// Whether the colour counts that packets have already.
-        pub color_aware: bool = "color-aware",
-        /// What happens to packets that conform: `drop`, `transmit`, `mark-and-transmit <dscp>`.
-        pub conform_action: Act = "conform-action <action>" default(Act::TRANSMIT),
-        /// What happens to packets that exceed.
-        pub exceed_action: Act = "exceed-action <action>" default(Act::DROP),
-        /// What happens to packets that violate.
-        pub violate_action: Act = "violate-action <action>" default(Act::DROP),
-    }
-}
-
-impl UpdatePolicer {
-    fn config(&self) -> Config {
-        let Self { kind, cir, eir, cb, eb, rate, round, color_aware, conform_action, exceed_action, violate_action, .. } = *self;
-        let name = String::new();
-        let add =
-            AddPolicer { name, kind, cir, eir, cb, eb, rate, round, color_aware, conform_action, exceed_action, violate_action };
-        add.config()
-    }
-
-    /// The request that makes a policer what it is.
-    pub fn of(name: Option<&str>, index: Option<u32>, config: &Config) -> Self {
-        let AddPolicer { kind, cir, eir, cb, eb, rate, round, color_aware, conform_action, exceed_action, violate_action, .. } =
-            AddPolicer::of("", config);
-        let name = name.map(str::to_owned);
-        Self { name, index, kind, cir, eir, cb, eb, rate, round, color_aware, conform_action, exceed_action, violate_action }
+        index: Option<u32> = "index <n>"
     }
 }
 
@@ -306,13 +280,7 @@ impl Execute<Router> for SetPuntPolicer {
     }
 }
 
-#[cfg(test)]
-mod example_tests {
-    #[test]
-    fn every_example_can_be_read() {
-        let harness = quiver_net::testing::Harness::new();
-        let registry = quiver_net::ops::testing::registry(&[super::register]);
-        let wrong = registry.wrong_examples(&harness.router);
-        assert!(wrong.is_empty(), "{wrong:?}");
-    }
+#[test]
+fn every_example_can_be_read() {
+    quiver_net::ops::testing::assert_examples(register);
 }

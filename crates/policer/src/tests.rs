@@ -4,10 +4,8 @@
 mod messages;
 mod workers;
 
-use quiver_command::operation::Registry;
-use quiver_net::ops::testing::{assert_rebuilt, execute, registry};
-use quiver_net::testing::{Harness, host_mac, router_mac};
-use quiver_net::{IfIndex, Router};
+use quiver_net::ops::testing::assert_rebuilt;
+use quiver_net::testing::{Harness, Scene, host_mac, router_mac};
 use quiver_wire::build::Packet;
 use quiver_wire::checksum::checksum;
 
@@ -17,17 +15,7 @@ fn bare() -> Harness {
 }
 
 fn bare_with(workers: usize) -> Harness {
-    let mut h = Harness::with_workers(workers);
-    crate::control::start(&mut h.router).unwrap();
-    for n in 0..3 {
-        h.interface(n);
-    }
-    h
-}
-
-struct Scene {
-    h: Harness,
-    registry: Registry<Router>,
+    Harness::with_plugin(&crate::plugin(), workers, 3)
 }
 
 fn scene() -> Scene {
@@ -35,19 +23,7 @@ fn scene() -> Scene {
 }
 
 fn scene_with(workers: usize) -> Scene {
-    let mut h = bare_with(workers);
-    for n in 0..3 {
-        let interface = h.router.interfaces.find(&format!("x{n}")).unwrap();
-        h.router.add_address(interface, format!("10.0.{n}.1").parse().unwrap(), 24).unwrap();
-        h.router.add_address(interface, format!("2001:db8:{n}::1").parse().unwrap(), 64).unwrap();
-    }
-    let mut s = Scene { h, registry: registry(&[crate::ops::register]) };
-    for n in 0..3 {
-        s.run(&format!("set ip neighbor x{n} 10.0.{n}.2 {}", host_mac(n)));
-        s.run(&format!("set ip neighbor x{n} 2001:db8:{n}::2 {}", host_mac(n)));
-    }
-    s.h.run();
-    s
+    Scene { h: bare_with(workers).with_hosts() }
 }
 
 /// A frame of 100 bytes from the host on `x0` to that on `x1`.
@@ -67,42 +43,28 @@ fn frame(six: bool) -> Vec<u8> {
 
 /// Bytes of [`frame`].
 const LEN: usize = 100;
-/// All that [`Scene::pass`] sends.
+/// All that [`pass`] sends.
 const SENT: usize = 38;
 
-impl Scene {
-    fn run(&mut self, line: &str) -> String {
-        execute(&self.registry, &mut self.h.router, line).unwrap_or_else(|error| panic!("{line}: {error}"))
+/// What leaves of some frames that come in on `x0`, one by one and many at a time.
+fn sent(s: &mut Scene, frame: &[u8]) -> Vec<Vec<u8>> {
+    let x0 = s.interface("x0");
+    let mut out = s.h.exchange(x0, frame);
+    for many in [8, 29] {
+        s.h.inject_many(x0, &vec![frame.to_vec(); many], 0);
+        out.extend(s.h.run());
     }
+    s.h.assert_buffers_held(0);
+    out.into_iter().map(|(_, frame)| frame).collect()
+}
 
-    fn error(&mut self, line: &str) -> String {
-        execute(&self.registry, &mut self.h.router, line).unwrap_err()
-    }
+fn pass(s: &mut Scene, six: bool) -> usize {
+    sent(s, &frame(six)).len()
+}
 
-    fn interface(&self, name: &str) -> IfIndex {
-        self.h.router.interfaces.find(name).unwrap()
-    }
-
-    /// What leaves of some frames that come in on `x0`, one by one and many at a time.
-    fn sent(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
-        let x0 = self.interface("x0");
-        let mut out = self.h.exchange(x0, frame);
-        for many in [8, 29] {
-            self.h.inject_many(x0, &vec![frame.to_vec(); many], 0);
-            out.extend(self.h.run());
-        }
-        self.h.assert_buffers_held(0);
-        out.into_iter().map(|(_, frame)| frame).collect()
-    }
-
-    fn pass(&mut self, six: bool) -> usize {
-        self.sent(&frame(six)).len()
-    }
-
-    /// Packets and bytes that conform, exceed and violate.
-    fn counts(&self, index: u32) -> [(u64, u64); 3] {
-        crate::control::policers(&self.h.router).unwrap().counts(index)
-    }
+/// Packets and bytes that conform, exceed and violate.
+fn counts(s: &Scene, index: u32) -> [(u64, u64); 3] {
+    crate::control::policers(&s.h.router).unwrap().counts(index)
 }
 
 /// So many of [`frame`], as they are counted.
@@ -121,13 +83,13 @@ fn exactly_the_burst_passes_in_both_directions_and_of_both_families() {
                 let (command, interface) = direction.split_once(' ').unwrap();
                 s.run(&format!("policer {command} name a {interface}"));
                 let passed = burst.min(SENT);
-                assert_eq!(s.pass(six), passed, "{direction}, a burst of {burst}");
-                assert_eq!(s.counts(0), [frames(passed), (0, 0), frames(SENT - passed)]);
+                assert_eq!(pass(&mut s, six), passed, "{direction}, a burst of {burst}");
+                assert_eq!(counts(&s, 0), [frames(passed), (0, 0), frames(SENT - passed)]);
                 let node = if six { format!("ip6-{node}") } else { node.to_owned() };
                 assert_eq!(s.h.count(&node, "Packets Dropped"), (SENT - passed) as u64);
                 assert_eq!(s.h.count(&node, "Packets Transmitted"), passed as u64);
                 s.run(&format!("policer {command} unapply name a {interface}"));
-                assert_eq!(s.pass(six), SENT);
+                assert_eq!(pass(&mut s, six), SENT);
             }
         }
     }
@@ -139,7 +101,7 @@ fn time_fills_the_bucket() {
     // 100 bytes a ms.
     s.run("policer add name a cir 800 cb 1000");
     s.run("policer input name a x0");
-    assert!(s.pass(false) < SENT);
+    assert!(pass(&mut s, false) < SENT);
     let x0 = s.interface("x0");
     s.h.until("a packet conforms again", |h| !h.exchange(x0, &frame(false)).is_empty());
 }
@@ -154,12 +116,12 @@ fn yellow_and_red_packets_are_marked() {
                  violate-action mark-and-transmit 63",
             );
             s.run(&format!("policer {direction}"));
-            let out = s.sent(&frame(six));
+            let out = sent(&mut s, &frame(six));
             let dscp = |frame: &Vec<u8>| u16::from_be_bytes([frame[14], frame[15]]) >> if six { 6 } else { 2 } & 63;
             let marks: Vec<u16> = out.iter().map(|frame| dscp(frame) & 63).collect();
             assert_eq!(marks, [vec![0; 5], vec![14; 10], vec![63; 23]].concat());
             assert!(six || out.iter().all(|frame| checksum(&frame[14..34]) == 0));
-            assert_eq!(s.counts(0), [frames(5), frames(10), frames(23)]);
+            assert_eq!(counts(&s, 0), [frames(5), frames(10), frames(23)]);
         }
     }
 }
@@ -174,23 +136,22 @@ fn frames_of_a_bridge_are_policed_and_marked_behind_their_tags() {
         s.run(&format!("policer {direction}"));
         let mut tagged = frame(false);
         tagged.splice(12..12, [0x81, 0, 0, 7]);
-        let out = s.sent(&tagged);
+        let out = sent(&mut s, &tagged);
         let marks: Vec<u8> = out.iter().map(|frame| frame[19] >> 2).collect();
         assert_eq!(marks, [vec![0; 10], vec![46; 28]].concat(), "{direction}");
         assert!(out.iter().all(|frame| checksum(&frame[18..38]) == 0));
-        assert_eq!(s.counts(0)[2], (28, 28 * (LEN as u64 + 4)));
+        assert_eq!(counts(&s, 0)[2], (28, 28 * (LEN as u64 + 4)));
         assert_eq!(s.h.count(node, "Packets Transmitted"), SENT as u64);
         s.run(&format!("policer {}", direction.replace("name", "unapply name")));
-        assert_eq!(s.sent(&tagged).len(), SENT);
-        assert_eq!(s.counts(0)[2].0, 28);
+        assert_eq!(sent(&mut s, &tagged).len(), SENT);
+        assert_eq!(counts(&s, 0)[2].0, 28);
     }
 }
 
 #[test]
 fn a_classifier_s_filter_and_a_policer_stand_on_one_bridge_port() {
     let mut s = scene();
-    quiver_classify::control::start(&mut s.h.router).unwrap();
-    s.registry = registry(&[crate::ops::register, quiver_classify::ops::register]);
+    s.h.add_plugin(&quiver_classify::plugin());
     s.run("set interface l2 bridge x0 1");
     s.run("set interface l2 bridge x1 1");
     s.run("policer add name a cir 1 cb 1000");
@@ -200,13 +161,13 @@ fn a_classifier_s_filter_and_a_policer_stand_on_one_bridge_port() {
     s.run("set interface input acl intfc x0 l2-table 0");
     let mut denied = frame(false);
     denied[33] = 3;
-    assert_eq!((s.sent(&denied).len(), s.counts(0)), (0, [(0, 0); 3]), "what is denied costs no tokens");
-    assert_eq!(s.pass(false), 10);
+    assert_eq!((sent(&mut s, &denied).len(), counts(&s, 0)), (0, [(0, 0); 3]), "what is denied costs no tokens");
+    assert_eq!(pass(&mut s, false), 10);
     s.run("set interface input acl intfc x0 l2-table 0 del");
     s.run("policer reset name a");
-    assert_eq!((s.sent(&denied).len(), s.pass(false)), (10, 0));
+    assert_eq!((sent(&mut s, &denied).len(), pass(&mut s, false)), (10, 0));
     s.run("policer input unapply name a x0");
-    assert_eq!((s.sent(&denied).len(), s.pass(false)), (SENT, SENT));
+    assert_eq!((sent(&mut s, &denied).len(), pass(&mut s, false)), (SENT, SENT));
 }
 
 #[test]
@@ -222,8 +183,8 @@ fn tags_of_a_sub_interface_count() {
     s.run("policer input name a x0.7");
     let mut frame = frame(false);
     frame.splice(12..12, [0x81, 0, 0, 7]);
-    assert_eq!(s.sent(&frame).len(), 10);
-    assert_eq!(s.counts(0)[0], (10, 1040));
+    assert_eq!(sent(&mut s, &frame).len(), 10);
+    assert_eq!(counts(&s, 0)[0], (10, 1040));
     s.h.router.delete_interface(sub).unwrap();
     s.run("policer del name a");
 }
@@ -233,7 +194,7 @@ fn rates_in_packets_count_packets() {
     let mut s = scene();
     s.run("policer add name a rate pps cir 1 cb 5000");
     s.run("policer input name a x0");
-    assert_eq!(s.pass(false), 5);
+    assert_eq!(pass(&mut s, false), 5);
 }
 
 #[test]
@@ -241,16 +202,16 @@ fn an_update_and_a_reset_fill_the_buckets() {
     let mut s = scene();
     s.run("policer add name a cir 1 cb 1000");
     s.run("policer input name a x0");
-    assert_eq!((s.pass(false), s.pass(false)), (10, 0));
+    assert_eq!((pass(&mut s, false), pass(&mut s, false)), (10, 0));
     s.run("policer reset name a");
     assert!(s.run("show policer").contains("cur lim 65536000, cur bkt 65536000,"));
-    assert_eq!((s.pass(false), s.pass(false)), (10, 0));
+    assert_eq!((pass(&mut s, false), pass(&mut s, false)), (10, 0));
     s.run("configure policer name a cir 1 cb 2000 conform-action mark-and-transmit CS7");
-    assert_eq!(s.counts(0), [(0, 0); 3]);
-    let marked = s.sent(&frame(false)).into_iter().map(|frame| frame[15]).collect::<Vec<_>>();
+    assert_eq!(counts(&s, 0), [(0, 0); 3]);
+    let marked = sent(&mut s, &frame(false)).into_iter().map(|frame| frame[15]).collect::<Vec<_>>();
     assert_eq!(marked, [56 << 2; 20]);
     assert!(s.error("configure policer name a cir 1 eir 2 cb 1").contains("a policer of one rate has cir only"));
-    assert_eq!(s.pass(false), 0, "nothing has changed");
+    assert_eq!(pass(&mut s, false), 0, "nothing has changed");
 }
 
 #[test]
@@ -267,10 +228,10 @@ fn a_policer_in_use_stays_and_another_one_takes_its_place() {
     assert!(s.error("policer del name a").contains("policer `a' is in use by the input of x0"));
     s.run("policer input name b x0");
     s.run("policer del index 0");
-    assert_eq!(s.pass(false), 20);
+    assert_eq!(pass(&mut s, false), 20);
     assert!(s.error("policer output unapply name b x0").contains("policer `b' is not used there"));
     s.run("policer add name c cir 1 cb 1000");
-    assert_eq!(s.counts(0), [(0, 0); 3], "the number is used again, its counts are not");
+    assert_eq!(counts(&s, 0), [(0, 0); 3], "the number is used again, its counts are not");
     let x0 = s.interface("x0");
     s.h.router.delete_interface(x0).unwrap();
     s.run("policer del name b");
@@ -291,15 +252,15 @@ fn punted_packets_are_policed_before_they_are_redirected() {
             }
         };
         let frame = frame.udp(1, 4500).payload(b"data").build();
-        assert_eq!(s.sent(&frame).len(), SENT);
+        assert_eq!(sent(&mut s, &frame).len(), SENT);
         let bytes = frame.len() - 14;
         s.run(&format!("policer add name a cir 1 cb {}", 12 * bytes));
         s.run(&format!("{family} punt policer 0"));
-        assert_eq!(s.sent(&frame).len(), 12);
-        assert_eq!(s.counts(0)[0], (12, 12 * bytes as u64));
+        assert_eq!(sent(&mut s, &frame).len(), 12);
+        assert_eq!(counts(&s, 0)[0], (12, 12 * bytes as u64));
         assert!(s.error("policer del name a").contains("is in use by punted packets"));
         s.run(&format!("{family} punt policer del"));
-        assert_eq!(s.sent(&frame).len(), SENT);
+        assert_eq!(sent(&mut s, &frame).len(), SENT);
         s.run("policer del name a");
     }
 }

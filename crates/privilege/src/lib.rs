@@ -3,7 +3,7 @@
 //! ```text
 //!   started as root ── opens log, sockets, pid file ── confine ──► unprivileged user, CAP_NET_ADMIN and CAP_NET_RAW,
 //!        │                                                         no_new_privs, landlock, seccomp; then memory and threads
-//!        └── helper: the program once more, CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_NET_ADMIN, CAP_BPF; two kinds of request
+//!        └── helper: the program once more, CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_NET_ADMIN, CAP_BPF; three kinds of request
 //!                    ▲ one socket pair; descriptors come back                                            │
 //!                    └───────────────────────────────────────────────────────────────────────────────────┘
 //! ```

@@ -287,10 +287,12 @@ const NEVER: &[libc::c_long] = &[
 
 /// Families of sockets that a router opens; the helper opens the first three.
 const FAMILIES: &[libc::c_int] = &[libc::AF_INET, libc::AF_NETLINK, libc::AF_UNIX, libc::AF_INET6, libc::AF_PACKET, libc::AF_XDP];
-/// Commands of bpf(2) on descriptors that are there: look up, update, delete an element, attach by a link.
-const BPF_ROUTER: &[u64] = &[1, 2, 3, 28];
-/// Commands of bpf(2) that make a map and load a program.
-const BPF_HELPER: &[u64] = &[0, 5];
+/// Commands of bpf(2) on descriptors that are there: look up, update, delete and take an element, attach by a link, and exchange a link's
+/// program.
+const BPF_ROUTER: &[u64] = &[1, 2, 3, 21, 28, 29];
+/// Commands of bpf(2) that make a map and load a program with its types; and attach by a link, which the loader tries to see what the kernel
+/// can.
+const BPF_HELPER: &[u64] = &[0, 5, 18, 28];
 
 /// A rule with one condition on an argument's lower half.
 fn when(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, String> {

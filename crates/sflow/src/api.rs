@@ -14,16 +14,6 @@ use crate::ops::{Direction, SetDirection, SetHeader, SetInterface, SetPolling, S
 
 module! {
     sflow "0.1.0"
-    aliases {
-    }
-    enums {
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
-    }
     messages {
         client SflowEnableDisable "sflow_enable_disable" -> sflow_enable_disable_reply { enable_disable: bool, hw_if_index: InterfaceIndex }
         context SflowEnableDisableReply "sflow_enable_disable_reply" { retval: i32 }

@@ -337,13 +337,7 @@ const SHAPES: &[Shape] = &[
         .doc("Frames and counters are sampled."),
 ];
 
-#[cfg(test)]
-mod example_tests {
-    #[test]
-    fn every_example_can_be_read() {
-        let harness = quiver_net::testing::Harness::new();
-        let registry = quiver_net::ops::testing::registry(&[super::register]);
-        let wrong = registry.wrong_examples(&harness.router);
-        assert!(wrong.is_empty(), "{wrong:?}");
-    }
+#[test]
+fn every_example_can_be_read() {
+    quiver_net::ops::testing::assert_examples(register);
 }

@@ -2,38 +2,15 @@
 
 use quiver_api::Catalog;
 use quiver_api::defs::InterfaceIndex;
-use quiver_net::api::testing::{ask, assert_names, read};
-use quiver_net::api::{Handlers, Table};
-use quiver_net::ops::testing::{self, assert_rebuilt};
-use quiver_net::testing::{Harness, host_mac, router_mac};
-use quiver_net::{IfIndex, Router};
+use quiver_net::api::testing::{ask, assert_names, read, table};
+use quiver_net::ops::testing::assert_rebuilt;
+use quiver_net::testing::{Harness, error, host_mac, index, router_mac, run};
 use quiver_wire::build::Packet;
 
 use crate::api::*;
 
-fn execute(router: &mut Router, line: &str) -> Result<String, String> {
-    testing::execute(&testing::registry(&[crate::ops::register]), router, line)
-}
-
-fn run(h: &mut Harness, lines: &str) -> String {
-    let mut last = String::new();
-    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        last = execute(&mut h.router, line).unwrap_or_else(|error| panic!("{line}: {error}"));
-    }
-    last
-}
-
-fn error(h: &mut Harness, line: &str) -> String {
-    execute(&mut h.router, line).err().unwrap_or_else(|| panic!("{line}: no error"))
-}
-
 fn bare(workers: usize) -> Harness {
-    let mut h = Harness::with_workers(workers);
-    crate::control::start(&mut h.router).unwrap();
-    (0..3).for_each(|n| {
-        h.interface(n);
-    });
-    h
+    Harness::with_plugin(&crate::plugin(), workers, 3)
 }
 
 /// x0, x1 and x2 with 10.0.n.1/24 and hosts `.2` that are known; the collector is behind x2.
@@ -46,10 +23,6 @@ fn bed(workers: usize) -> Harness {
     run(&mut h, "sflow collector 10.0.2.2 src 10.0.2.1");
     h.run();
     h
-}
-
-fn index(h: &Harness, name: &str) -> IfIndex {
-    h.router.interfaces.find(name).unwrap()
 }
 
 /// A sample of a frame, as a collector reads it.
@@ -272,9 +245,7 @@ fn numbers_of_messages_are_those_of_vpp() {
 #[test]
 fn messages_do_what_commands_do() {
     let mut h = bare(0);
-    let mut handlers = Handlers::default();
-    add(&mut handlers);
-    let table = Table::new(handlers);
+    let table = table(add);
     let x0 = InterfaceIndex(index(&h, "x0").0);
     let on = SflowEnableDisable { enable_disable: true, hw_if_index: x0.clone() };
     assert_eq!(read::<SflowEnableDisableReply>(&ask(&mut h, &table, 1, &on)[0]).retval, 0);

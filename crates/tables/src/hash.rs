@@ -135,6 +135,18 @@ impl<K: Key> HashReader<K> {
     /// The value of a key whose hash is known.
     #[inline(always)]
     pub fn get_hashed(&self, key: &K, hash: u64) -> Option<u32> {
+        self.find_hashed(key, hash).map(|(_, value)| value)
+    }
+
+    /// The number of a key's entry, and its value. As long as a reader may look at the entry no other one has its number, which is
+    /// below the table's capacity.
+    #[inline(always)]
+    pub fn find(&self, key: &K) -> Option<(u32, u32)> {
+        self.find_hashed(key, self.hash(key))
+    }
+
+    #[inline(always)]
+    fn find_hashed(&self, key: &K, hash: u64) -> Option<(u32, u32)> {
         let table = &*self.table;
         let mut index = table.home(hash);
         for _ in 0..table.buckets.capacity() {
@@ -146,7 +158,7 @@ impl<K: Key> HashReader<K> {
                     // SAFETY: slots hold numbers of entries inside the reservation, plus one.
                     let entry = unsafe { table.entries.at(slot_entry(slot)) };
                     if key.is_in(entry) {
-                        return Some(K::value(entry).load(Ordering::Relaxed));
+                        return Some((slot_entry(slot) as u32, K::value(entry).load(Ordering::Relaxed)));
                     }
                 }
             }

@@ -71,7 +71,7 @@ fn trial(host: &Host, folder: &Path, ports: &[String], stream: &str, both: bool,
     let mut words = vec![program.to_str().expect("a path"), "trial", "--json", "--rate", "max", "--size", "64"];
     words.extend(["--duration", &seconds, "--profile", &profile]);
     ports.iter().for_each(|port| words.extend(["--port", port]));
-    let text = host.run_args(&words, Duration::from_secs(120)).expect("the tester runs").expect("a trial");
+    let text = host.run_args(&words, Duration::from_secs(120)).expect("the tester runs").trial();
     let report: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("JSON");
     let count = |key: &str| report["totals"][key].as_i64().unwrap_or(0);
     let unexplained = count("sent") - count("received") - count("lost") + count("foreign") + count("corrupted") + count("late");

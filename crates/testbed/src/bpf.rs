@@ -1,4 +1,4 @@
-//! As much of bpf(2) as two small traffic-control programs need: an instruction assembler, loading, attaching.
+//! As much of bpf(2) as small programs need: an instruction assembler, loading, attaching to traffic control, running.
 //!
 //! A program is attached as a TCX link (Linux 6.6), which detaches by itself when its descriptor is closed. An older kernel
 //! gets a `clsact` queueing discipline with a `cls_bpf` filter instead, which goes with its namespace.
@@ -13,12 +13,16 @@ use crate::sys::{self, with_context};
 const LOG_BYTES: usize = 16 << 10;
 
 const BPF_PROG_LOAD: c_int = 5;
+const BPF_PROG_TEST_RUN: c_int = 10;
 const BPF_PROG_GET_NEXT_ID: c_int = 11;
 const BPF_PROG_GET_FD_BY_ID: c_int = 13;
 const BPF_OBJ_GET_INFO_BY_FD: c_int = 15;
 const BPF_LINK_CREATE: c_int = 28;
-const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
-const BPF_PROG_TYPE_XDP: u32 = 6;
+/// A program of traffic control.
+pub(crate) const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+/// A program of the driver hook.
+pub(crate) const BPF_PROG_TYPE_XDP: u32 = 6;
+const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 const BPF_TCX_INGRESS: u32 = 46;
 const BPF_TCX_EGRESS: u32 = 47;
 
@@ -51,6 +55,15 @@ pub(crate) struct Instruction {
 }
 const _: () = assert!(size_of::<Instruction>() == 8);
 
+impl Instruction {
+    /// Operation, numbers of the target and source register, offset, immediate value.
+    pub(crate) const fn new(code: u8, target: u8, source: u8, offset: i16, immediate: i32) -> Self {
+        // The nibbles of the register byte are bit fields in C, so their order follows the byte order.
+        let registers = if cfg!(target_endian = "little") { target | source << 4 } else { target << 4 | source };
+        Self { code, registers, offset, immediate }
+    }
+}
+
 /// Instructions in the making. Jumps go to one common place, the "otherwise" at the end.
 #[derive(Default)]
 pub(crate) struct Assembler {
@@ -60,10 +73,7 @@ pub(crate) struct Assembler {
 
 impl Assembler {
     fn push(&mut self, code: u8, target: Reg, source: u8, offset: i16, immediate: i32) {
-        let low = target as u8;
-        // The nibbles of the register byte are bit fields in C, so their order follows the byte order.
-        let registers = if cfg!(target_endian = "little") { low | source << 4 } else { low << 4 | source };
-        self.code.push(Instruction { code, registers, offset, immediate });
+        self.code.push(Instruction::new(code, target as u8, source, offset, immediate));
     }
 
     /// `target = source` (64 bits).
@@ -200,11 +210,63 @@ pub fn xdp_programs() -> io::Result<Vec<u32>> {
     }
 }
 
-/// Loads a traffic-control program.
-pub(crate) fn load(code: &[Instruction]) -> io::Result<OwnedFd> {
+/// `struct xdp_md`.
+#[repr(C)]
+#[derive(Default)]
+struct Context {
+    data: u32,
+    data_end: u32,
+    data_meta: u32,
+    ingress_ifindex: u32,
+    rx_queue_index: u32,
+    egress_ifindex: u32,
+}
+
+/// The part of `union bpf_attr` that BPF_PROG_TEST_RUN uses.
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    program: u32,
+    retval: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    padding: u32,
+}
+
+/// Runs a program of the driver hook on `count` frames, `batch` at a time, as if they had come in on a device of the calling thread's
+/// namespace; the kernel does with them what the program says (Linux 5.18).
+pub(crate) fn run_live(program: &OwnedFd, frame: &[u8], interface: u32, count: u32, batch: u32) -> io::Result<()> {
+    let context = Context { data_end: frame.len() as u32, ingress_ifindex: interface, ..Context::default() };
+    let mut run = TestRun {
+        program: program.as_raw_fd() as u32,
+        data_size_in: frame.len() as u32,
+        data_in: frame.as_ptr() as u64,
+        repeat: count,
+        ctx_size_in: size_of::<Context>() as u32,
+        ctx_in: (&raw const context) as u64,
+        flags: BPF_F_TEST_XDP_LIVE_FRAMES,
+        batch_size: batch,
+        ..TestRun::default()
+    };
+    call(BPF_PROG_TEST_RUN, &mut run).map(drop)
+}
+
+/// Loads a program of a kind.
+pub(crate) fn load(kind: u32, code: &[Instruction]) -> io::Result<OwnedFd> {
     let mut log = vec![0_u8; LOG_BYTES];
     let mut attributes = LoadAttributes {
-        kind: BPF_PROG_TYPE_SCHED_CLS,
+        kind,
         count: code.len() as u32,
         instructions: code.as_ptr() as u64,
         license: c"Apache-2.0".as_ptr() as u64,

@@ -33,6 +33,13 @@ impl Output {
         self.status.success() && !self.timed_out
     }
 
+    /// The standard output of a `quiver-tester trial` that ran, valid (0) or not (3); panics with everything it said otherwise.
+    #[track_caller]
+    pub fn trial(self) -> String {
+        assert!(matches!(self.status.code(), Some(0 | 3)) && !self.timed_out, "a trial: {self}");
+        self.stdout
+    }
+
     /// An error with everything it said unless it was successful.
     pub fn ok_or_error(self, what: &str) -> io::Result<()> {
         if self.success() { Ok(()) } else { Err(io::Error::other(format!("{what}: {self}"))) }

@@ -49,7 +49,7 @@ fn is_possible(needs: &[&str]) -> bool {
     }
     for need in ["ip"].iter().chain(needs) {
         if *need == Scenario::BPF {
-            if let Err(error) = bpf::load(&Assembler::default().finish(0, 0)) {
+            if let Err(error) = bpf::load(bpf::BPF_PROG_TYPE_SCHED_CLS, &Assembler::default().finish(0, 0)) {
                 skip(&format!("needs the right to load BPF programs ({error})"));
                 return false;
             }

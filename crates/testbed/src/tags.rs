@@ -59,7 +59,9 @@ impl Host {
     }
 
     fn attach_tags(&self, interface: &str, programs: &[(Direction, Vec<Instruction>)]) -> io::Result<TagProgram> {
-        let attach = |(direction, code): &(Direction, Vec<Instruction>)| bpf::attach(bpf::load(code)?, interface, *direction);
+        let attach = |(direction, code): &(Direction, Vec<Instruction>)| {
+            bpf::attach(bpf::load(bpf::BPF_PROG_TYPE_SCHED_CLS, code)?, interface, *direction)
+        };
         let attachments = self.enter(|| programs.iter().map(attach).collect::<io::Result<_>>())?;
         Ok(TagProgram { _attachments: attachments })
     }
@@ -128,7 +130,7 @@ mod tests {
             host.address("eth0", &format!("10.9.0.{last}/24")).unwrap();
         }
         let filter = |host: &Host, direction, code: Vec<Instruction>| {
-            host.enter(|| bpf::attach_filter(&bpf::load(&code)?, "eth0", direction)).unwrap();
+            host.enter(|| bpf::attach_filter(&bpf::load(bpf::BPF_PROG_TYPE_SCHED_CLS, &code)?, "eth0", direction)).unwrap();
         };
         filter(&a, Direction::Egress, push_program(&tags));
         let mut wire = b.raw("eth0").unwrap();

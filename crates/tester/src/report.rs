@@ -162,6 +162,9 @@ pub struct DirectionReport {
     pub streams: Vec<StreamReport>,
     /// Course.
     pub series: Vec<Sample>,
+    /// What to look at, where frames left and none came back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// A thread.

@@ -13,16 +13,8 @@ use crate::ops::{CheckInfo, Direction, Family, Mode, SetUrpf, shown};
 
 module! {
     urpf "1.0.0"
-    aliases {
-    }
     enums {
         UrpfMode "urpf_mode": u8 { URPF_API_MODE_OFF = 0, URPF_API_MODE_LOOSE = 1, URPF_API_MODE_STRICT = 2 }
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
     }
     messages {
         client UrpfUpdate "urpf_update" -> urpf_update_reply { is_input: bool => "true", mode: UrpfMode, af: AddressFamily, sw_if_index: InterfaceIndex }

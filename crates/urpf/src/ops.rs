@@ -267,13 +267,7 @@ const SHAPES: &[Shape] = &[
     .doc("How sources of packets are checked, by family (ip4, ip6) and direction (rx, tx)."),
 ];
 
-#[cfg(test)]
-mod example_tests {
-    #[test]
-    fn every_example_can_be_read() {
-        let harness = quiver_net::testing::Harness::new();
-        let registry = quiver_net::ops::testing::registry(&[super::register]);
-        let wrong = registry.wrong_examples(&harness.router);
-        assert!(wrong.is_empty(), "{wrong:?}");
-    }
+#[test]
+fn every_example_can_be_read() {
+    quiver_net::ops::testing::assert_examples(register);
 }

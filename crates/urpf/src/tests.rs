@@ -1,89 +1,42 @@
 //! Packets and settings, in a router with made-up interfaces: `x0`, `x1` and `x2` with 10.0.n.1/24 and 2001:db8:n::1/64.
 
-use quiver_api::Catalog;
 use quiver_api::defs::{AddressFamily, InterfaceIndex};
-use quiver_api::{Message, Reader, Wire as _, frame};
-use quiver_command::operation::Registry;
-use quiver_net::api::{Call, Handlers, Table};
+use quiver_net::api::testing::{ask, assert_names, read, table};
 use quiver_net::interface::{SubMatch, VlanId};
-use quiver_net::ops::testing::{assert_rebuilt, execute, registry};
-use quiver_net::testing::{Harness, host_mac, router_mac};
-use quiver_net::{IfIndex, Router};
+use quiver_net::ops::testing::assert_rebuilt;
+use quiver_net::testing::{Harness, Scene, host_mac, router_mac};
 use quiver_wire::build::Packet;
 
 use crate::api::{UrpfInterfaceDetails, UrpfInterfaceDump, UrpfMode, UrpfUpdate, UrpfUpdateV2};
 
 /// Without addresses.
 fn bare() -> Harness {
-    let mut h = Harness::new();
-    crate::control::start(&mut h.router).unwrap();
-    for n in 0..3 {
-        h.interface(n);
-    }
-    h
-}
-
-fn harness() -> Harness {
-    let mut h = bare();
-    for n in 0..3 {
-        let interface = h.router.interfaces.find(&format!("x{n}")).unwrap();
-        h.router.add_address(interface, format!("10.0.{n}.1").parse().unwrap(), 24).unwrap();
-        h.router.add_address(interface, format!("2001:db8:{n}::1").parse().unwrap(), 64).unwrap();
-    }
-    h
-}
-
-/// A harness whose hosts (`.2`) are known, and its commands.
-struct Scene {
-    h: Harness,
-    registry: Registry<Router>,
+    Harness::with_plugin(&crate::plugin(), 0, 3)
 }
 
 fn scene() -> Scene {
-    let mut s = Scene { h: harness(), registry: registry(&[crate::ops::register]) };
-    for n in 0..3 {
-        s.run(&format!("set ip neighbor x{n} 10.0.{n}.2 {}", host_mac(n)));
-        s.run(&format!("set ip neighbor x{n} 2001:db8:{n}::2 {}", host_mac(n)));
-    }
-    s.h.run();
-    s
+    Scene { h: bare().with_hosts() }
 }
 
-impl Scene {
-    fn run(&mut self, line: &str) -> String {
-        execute(&self.registry, &mut self.h.router, line).unwrap_or_else(|error| panic!("{line}: {error}"))
+/// How many of some packets of a source that come in on `x0` leave for the host on `x1`, one by one and many at a time.
+fn pass(s: &mut Scene, source: &str) -> usize {
+    let packet = Packet::ethernet(host_mac(0), router_mac(0));
+    let packet = match source.contains(':') {
+        false => packet.ipv4(source.parse::<std::net::Ipv4Addr>().unwrap(), [10, 0, 1, 2]),
+        true => packet.ipv6(source.parse::<std::net::Ipv6Addr>().unwrap(), "2001:db8:1::2".parse::<std::net::Ipv6Addr>().unwrap()),
+    };
+    let frame = packet.udp(1, 2).payload(b"content").build();
+    let x0 = s.interface("x0");
+    let mut passed = s.h.exchange(x0, &frame).len();
+    for many in [8, 29] {
+        s.h.inject_many(x0, &vec![frame.clone(); many], 0);
+        passed += s.h.run().len();
     }
-
-    fn error(&mut self, line: &str) -> String {
-        execute(&self.registry, &mut self.h.router, line).unwrap_err()
-    }
-
-    fn interface(&self, name: &str) -> IfIndex {
-        self.h.router.interfaces.find(name).unwrap()
-    }
-
-    /// How many of some packets of a source that come in on `x0` leave for the host on `x1`, one by one and many at a time.
-    fn pass(&mut self, source: &str) -> usize {
-        let packet = Packet::ethernet(host_mac(0), router_mac(0));
-        let packet = match source.contains(':') {
-            false => packet.ipv4(source.parse::<std::net::Ipv4Addr>().unwrap(), [10, 0, 1, 2]),
-            true => {
-                packet.ipv6(source.parse::<std::net::Ipv6Addr>().unwrap(), "2001:db8:1::2".parse::<std::net::Ipv6Addr>().unwrap())
-            }
-        };
-        let frame = packet.udp(1, 2).payload(b"content").build();
-        let x0 = self.interface("x0");
-        let mut passed = self.h.exchange(x0, &frame).len();
-        for many in [8, 29] {
-            self.h.inject_many(x0, &vec![frame.clone(); many], 0);
-            passed += self.h.run().len();
-        }
-        self.h.assert_buffers_held(0);
-        passed
-    }
+    s.h.assert_buffers_held(0);
+    passed
 }
 
-/// All that [`Scene::pass`] sends.
+/// All that [`pass`] sends.
 const SENT: usize = 38;
 
 #[test]
@@ -93,7 +46,7 @@ fn a_strict_check_wants_the_route_to_the_source_by_the_interface() {
     s.run("ip route add 20.0.0.0/8 via 10.0.2.2 x2");
     s.run("ip route add 20.1.0.0/16 via drop");
     let sources = ["10.0.0.9", "10.0.2.9", "20.2.0.1", "20.1.0.1", "3.3.3.3", "10.0.0.1"];
-    let passed = |s: &mut Scene| sources.map(|source| s.pass(source) == SENT);
+    let passed = |s: &mut Scene| sources.map(|source| pass(s, source) == SENT);
     assert_eq!(passed(&mut s), [true; 6]);
     s.run("set urpf ip4 rx strict x0");
     assert_eq!(
@@ -109,20 +62,20 @@ fn a_strict_check_wants_the_route_to_the_source_by_the_interface() {
     assert_eq!(passed(&mut s), [true, true, true, false, true, false], "the default route is a route");
     s.run("set urpf off x0");
     assert_eq!(passed(&mut s), [true; 6]);
-    assert_eq!(s.pass("2001:db8:2::9"), SENT);
+    assert_eq!(pass(&mut s, "2001:db8:2::9"), SENT);
 }
 
 #[test]
 fn what_leaves_is_checked_against_the_interface_that_it_leaves_by() {
     let mut s = scene();
     let sources = ["10.0.0.9", "10.0.2.9", "10.0.1.9", "3.3.3.3"];
-    let passed = |s: &mut Scene| sources.map(|source| s.pass(source) == SENT);
+    let passed = |s: &mut Scene| sources.map(|source| pass(s, source) == SENT);
     s.run("set urpf tx loose x1");
     assert_eq!(passed(&mut s), [true, true, true, false]);
     s.run("set urpf tx strict x1");
     assert_eq!(passed(&mut s), [true, true, false, false], "nobody behind x1 sends to x1 from elsewhere");
     s.run("set urpf ip6 tx strict x1");
-    assert_eq!(["2001:db8:0::9", "2001:db8:1::9", "3::3"].map(|source| s.pass(source) == SENT), [true, false, false]);
+    assert_eq!(["2001:db8:0::9", "2001:db8:1::9", "3::3"].map(|source| pass(&mut s, source) == SENT), [true, false, false]);
     // What the router sends has its own address, which no route leads to.
     let x1 = s.interface("x1");
     let echo =
@@ -154,7 +107,7 @@ fn link_local_sources_and_hosts_without_an_address_pass() {
     let mut s = scene();
     s.run("set urpf rx strict x0");
     s.run("set urpf ip6 rx strict x0");
-    assert_eq!(["2001:db8:0::9", "2001:db8:2::9", "3::3"].map(|source| s.pass(source) == SENT), [true, false, false]);
+    assert_eq!(["2001:db8:0::9", "2001:db8:2::9", "3::3"].map(|source| pass(&mut s, source) == SENT), [true, false, false]);
     let x0 = s.interface("x0");
     let solicited = Packet::ethernet(host_mac(0), router_mac(0))
         .ipv6("fe80::9".parse::<std::net::Ipv6Addr>().unwrap(), "2001:db8:0::1".parse::<std::net::Ipv6Addr>().unwrap())
@@ -172,20 +125,20 @@ fn accepted_prefixes_and_another_table() {
     let mut s = scene();
     s.run("set urpf loose x0");
     s.run("set urpf-accept 3.3.0.0/16");
-    assert_eq!(["3.3.3.3", "3.4.3.3"].map(|source| s.pass(source)), [SENT, 0]);
+    assert_eq!(["3.3.3.3", "3.4.3.3"].map(|source| pass(&mut s, source)), [SENT, 0]);
     s.run("set urpf strict x0");
-    assert_eq!(s.pass("3.3.3.3"), 0, "as VPP, only under a loose check");
+    assert_eq!(pass(&mut s, "3.3.3.3"), 0, "as VPP, only under a loose check");
     s.run("set urpf-accept del 3.3.0.0/16");
     assert!(s.error("set urpf-accept del 3.3.0.0/16").contains("is not accepted in table 0"));
     assert!(s.error("set urpf loose x0 table 9").contains("9"), "no such table");
     s.run("ip table add 9");
     s.run("ip route add 4.0.0.0/8 table 9 via 10.0.2.2 x2");
     s.run("set urpf loose x0 table 9");
-    assert_eq!(["4.3.3.3", "10.0.0.9"].map(|source| s.pass(source)), [SENT, 0]);
+    assert_eq!(["4.3.3.3", "10.0.0.9"].map(|source| pass(&mut s, source)), [SENT, 0]);
     assert_eq!(s.error("ip table del 9"), "ip table: table 9 is in use by checks of source addresses (uRPF)");
     s.run("set urpf off x0");
     s.run("ip table del 9");
-    assert_eq!(s.pass("10.0.0.9"), SENT);
+    assert_eq!(pass(&mut s, "10.0.0.9"), SENT);
 }
 
 #[test]
@@ -222,54 +175,31 @@ set urpf ip6 tx strict x0";
     assert_rebuilt(&[crate::ops::register], bare, lines, &["show urpf"]);
 }
 
-fn ask<M: Message>(h: &mut Harness, message: &M) -> Vec<Vec<u8>> {
-    let mut handlers = Handlers::default();
-    crate::api::add(&mut handlers);
-    let table = Table::new(handlers);
-    let mut bytes = Vec::new();
-    table.catalog().id::<M>().put(&mut bytes);
-    bytes.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 7]);
-    message.write(&mut bytes);
-    let mut out = Vec::new();
-    table.dispatch(&mut Call { router: &mut h.router, table: &table, client: 1, context: 0, out: &mut out }, &bytes);
-    let (mut answers, mut at) = (Vec::new(), 0);
-    while let frame::Front::Message(answer, taken) = frame::front(&out[at..]) {
-        answers.push(answer[6..].to_vec());
-        at += taken;
-    }
-    answers
-}
-
 #[test]
 fn messages_are_those_of_vpp() {
-    let mut handlers = Handlers::default();
-    crate::api::add(&mut handlers);
-    let table = Table::new(handlers);
-    let catalog: &Catalog = table.catalog();
-    for name in [
+    let table = table(crate::api::add);
+    let names = [
         "urpf_update_cc274cd1",
         "urpf_update_reply_e8d4e804",
         "urpf_update_v2_b873d028",
         "urpf_update_v2_reply_e8d4e804",
         "urpf_interface_dump_f9e6675e",
         "urpf_interface_details_f94b5374",
-    ] {
-        let (plain, _) = name.rsplit_once('_').unwrap();
-        assert_eq!(catalog.named(plain).map(|entry| entry.table_name()).as_deref(), Some(name));
-    }
+    ];
+    assert_names(table.catalog(), &names);
     let mut s = scene();
     let (x0, six) = (s.interface("x0").0, AddressFamily::ADDRESS_IP6);
     let (index, strict, loose) = (|| InterfaceIndex(x0), UrpfMode::URPF_API_MODE_STRICT, UrpfMode::URPF_API_MODE_LOOSE);
     let update = UrpfUpdate { is_input: false, mode: strict.clone(), af: six, sw_if_index: index() };
-    assert_eq!(ask(&mut s.h, &update), [0_i32.to_be_bytes()]);
+    assert_eq!(ask(&mut s.h, &table, 1, &update), [0_i32.to_be_bytes()]);
     let af = AddressFamily::ADDRESS_IP4;
     let mut v2 = UrpfUpdateV2 { is_input: true, mode: loose.clone(), af, sw_if_index: index(), table_id: 0 };
-    assert_eq!(ask(&mut s.h, &v2), [0_i32.to_be_bytes()]);
+    assert_eq!(ask(&mut s.h, &table, 1, &v2), [0_i32.to_be_bytes()]);
     v2.table_id = 9;
-    assert_eq!(ask(&mut s.h, &v2), [(-3_i32).to_be_bytes()], "no such table");
-    let all = ask(&mut s.h, &UrpfInterfaceDump { sw_if_index: InterfaceIndex(u32::MAX) });
-    let read = |bytes: &Vec<u8>| UrpfInterfaceDetails::read(&mut Reader::new(bytes)).unwrap();
-    let details: Vec<_> = all.iter().map(read).map(|d| (d.sw_if_index.0, d.is_input, d.mode, d.table_id)).collect();
+    assert_eq!(ask(&mut s.h, &table, 1, &v2), [(-3_i32).to_be_bytes()], "no such table");
+    let all = ask(&mut s.h, &table, 1, &UrpfInterfaceDump { sw_if_index: InterfaceIndex(u32::MAX) });
+    let details: Vec<_> =
+        all.iter().map(|d| read::<UrpfInterfaceDetails>(d)).map(|d| (d.sw_if_index.0, d.is_input, d.mode, d.table_id)).collect();
     assert_eq!(details, [(x0, true, loose, 0), (x0, false, strict, 0)]);
-    assert!(ask(&mut s.h, &UrpfInterfaceDump { sw_if_index: InterfaceIndex(77) }).is_empty());
+    assert!(ask(&mut s.h, &table, 1, &UrpfInterfaceDump { sw_if_index: InterfaceIndex(77) }).is_empty());
 }

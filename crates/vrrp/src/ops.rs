@@ -275,75 +275,50 @@ impl Execute<Router> for SetPeers {
     }
 }
 
-/// Where virtual routers stand in a document.
-const SHAPES: &[Shape] = &[
-    Shape::new(
-        "vrrp/{interface}/ip4/{vr_id#}",
-        r#"{"*":"*"}"#,
-        "vrrp_vr_add",
-        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":false,"*":"*"}"#,
-    )
-    .doc("A virtual router, under its interface, family and number."),
-    Shape::new(
-        "vrrp/{interface}/ip4/{vr_id#}/peers",
-        r#""{peers}""#,
-        "vrrp_peers_set",
-        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":false,"peers":"{peers}"}"#,
-    )
-    .doc("Peers that advertisements go to, where these are unicast."),
-    Shape::new(
-        "vrrp/{interface}/ip4/{vr_id#}/tracked/{tracked}",
-        r#""{priority#}""#,
-        "vrrp_tracked_set",
-        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":false,"change":"add","tracked":[{"interface":"{tracked}","priority":"{priority#}"}]}"#,
-    )
-    .doc("A tracked interface, and what it takes from the priority while it is down.")
-    .types(&[("priority", r#"{"type":"integer","minimum":1,"maximum":254}"#)]),
-    Shape::new(
-        "vrrp/{interface}/ip4/{vr_id#}/started",
-        "true",
-        "vrrp_protocol_set",
-        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":false,"action":"start"}"#,
-    )
-    .doc("The protocol runs."),
-    Shape::new(
-        "vrrp/{interface}/ip6/{vr_id#}",
-        r#"{"*":"*"}"#,
-        "vrrp_vr_add",
-        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":true,"*":"*"}"#,
-    )
-    .doc("A virtual router, under its interface, family and number."),
-    Shape::new(
-        "vrrp/{interface}/ip6/{vr_id#}/peers",
-        r#""{peers}""#,
-        "vrrp_peers_set",
-        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":true,"peers":"{peers}"}"#,
-    )
-    .doc("Peers that advertisements go to, where these are unicast."),
-    Shape::new(
-        "vrrp/{interface}/ip6/{vr_id#}/tracked/{tracked}",
-        r#""{priority#}""#,
-        "vrrp_tracked_set",
-        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":true,"change":"add","tracked":[{"interface":"{tracked}","priority":"{priority#}"}]}"#,
-    )
-    .doc("A tracked interface, and what it takes from the priority while it is down.")
-    .types(&[("priority", r#"{"type":"integer","minimum":1,"maximum":254}"#)]),
-    Shape::new(
-        "vrrp/{interface}/ip6/{vr_id#}/started",
-        "true",
-        "vrrp_protocol_set",
-        r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":true,"action":"start"}"#,
-    )
-    .doc("The protocol runs."),
-];
+/// Where the virtual routers of address families stand in a document.
+macro_rules! shapes {
+    ($( $family:literal is $ipv6:literal ),+) => {
+        &[$(
+            Shape::new(
+                concat!("vrrp/{interface}/", $family, "/{vr_id#}"),
+                r#"{"*":"*"}"#,
+                "vrrp_vr_add",
+                concat!(r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":"#, $ipv6, r#","*":"*"}"#),
+            )
+            .doc("A virtual router, under its interface, family and number."),
+            Shape::new(
+                concat!("vrrp/{interface}/", $family, "/{vr_id#}/peers"),
+                r#""{peers}""#,
+                "vrrp_peers_set",
+                concat!(r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":"#, $ipv6, r#","peers":"{peers}"}"#),
+            )
+            .doc("Peers that advertisements go to, where these are unicast."),
+            Shape::new(
+                concat!("vrrp/{interface}/", $family, "/{vr_id#}/tracked/{tracked}"),
+                r#""{priority#}""#,
+                "vrrp_tracked_set",
+                concat!(
+                    r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":"#,
+                    $ipv6,
+                    r#","change":"add","tracked":[{"interface":"{tracked}","priority":"{priority#}"}]}"#
+                ),
+            )
+            .doc("A tracked interface, and what it takes from the priority while it is down.")
+            .types(&[("priority", r#"{"type":"integer","minimum":1,"maximum":254}"#)]),
+            Shape::new(
+                concat!("vrrp/{interface}/", $family, "/{vr_id#}/started"),
+                "true",
+                "vrrp_protocol_set",
+                concat!(r#"{"vr_id":"{vr_id#}","interface":"{interface}","ipv6":"#, $ipv6, r#","action":"start"}"#),
+            )
+            .doc("The protocol runs."),
+        )+]
+    };
+}
 
-#[cfg(test)]
-mod example_tests {
-    #[test]
-    fn every_example_can_be_read() {
-        let harness = quiver_net::testing::Harness::new();
-        let registry = quiver_net::ops::testing::registry(&[super::register]);
-        let wrong = registry.wrong_examples(&harness.router);
-        assert!(wrong.is_empty(), "{wrong:?}");
-    }
+const SHAPES: &[Shape] = shapes!("ip4" is false, "ip6" is true);
+
+#[test]
+fn every_example_can_be_read() {
+    quiver_net::ops::testing::assert_examples(register);
 }

@@ -5,11 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crossbeam_channel::Sender;
 use quiver_graph::IfIndex;
 use quiver_net::ip::FamilyId;
 use quiver_net::neighbor::Station;
-use quiver_net::{Due, ProcessSignal, Timed};
+use quiver_net::{Due, Notices, Timed};
 
 use crate::machine::{Kept, Machine, State, Status};
 
@@ -102,26 +101,7 @@ pub struct Notice {
 }
 
 /// The way of notices to the main thread.
-#[derive(Clone)]
-pub struct Outbox {
-    sender: Sender<Notice>,
-    signal: ProcessSignal,
-    lost: Arc<AtomicBool>,
-}
-
-impl Outbox {
-    /// One that sends to a channel; `lost` is set where that is full.
-    pub fn new(sender: Sender<Notice>, signal: ProcessSignal, lost: Arc<AtomicBool>) -> Self {
-        Self { sender, signal, lost }
-    }
-
-    fn tell(&self, notice: Notice) {
-        if self.sender.try_send(notice).is_err() {
-            self.lost.store(true, Ordering::Release);
-        }
-        self.signal.raise();
-    }
-}
+pub type Outbox = Notices<Notice>;
 
 /// The virtual routers of a thread.
 pub struct Routers {

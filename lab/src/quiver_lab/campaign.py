@@ -13,11 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from quiver_lab import description, units
 from quiver_lab.procedures import PRESETS
+from quiver_lab.rules import NoiseRule, OddRule, RateScale
 from quiver_lab.twohosts import RemoteTestbed
 
 Operation = Literal["one-way", "bidirectional", "nat", "cross-connect", "bridge", "mix"]
-Link = Literal["veth", "memif", "ports", "none"]
-"""``ports``: a box of its own, cabled to ports of this machine (``devices/external.py``)."""
+Link = Literal["veth", "memif", "ports", "pg", "none"]
+"""``ports``: a box of its own, cabled to ports of this machine (``devices/external.py``). ``pg``: no ports, the device's own
+packet generator (``devices/generator.py``)."""
 Pattern = Literal["sources", "static", "round-robin", "uniform"]
 """Addresses from frame to frame: sources in turn; always the same; destinations in turn; both drawn (seed 002, 5.5)."""
 Numa = Literal["", "near", "far"]
@@ -344,21 +346,9 @@ class Matrix(_Strict):
     clock_ghz: tuple[Annotated[str, Field(pattern=r"^([0-9]+\.[0-9]+)?$")], ...] = ("",)
     """A clock rate that the cores must be set to; empty: as they are."""
     placement: tuple[Placement, ...] = ("",)
+    throttle: tuple[Annotated[float, Field(ge=0.05, le=1)], ...] = (1.0,)
+    """The share of its cores that the device has (``throttle.py``); 1: it is not throttled."""
     procedure: tuple[Name, ...] = Field(min_length=1)
-
-
-class OddRule(_Strict):
-    """Which runs are repeated; fixed before the first run."""
-
-    mads: float = Field(default=5.0, gt=0)
-    repeat_at_most: int = Field(default=2, ge=0, le=5)
-
-
-class RateScale(_Strict):
-    """What the rates of a reproduced campaign were multiplied by."""
-
-    factor: float = Field(default=1.0, gt=0)
-    reason: str = ""
 
 
 class Campaign(_Strict):
@@ -385,6 +375,9 @@ class Campaign(_Strict):
     rest_s: float = Field(default=0.0, ge=0)
     """Pause between two runs (seed 000: 60)."""
     odd_runs: OddRule = OddRule()
+    noise: NoiseRule = NoiseRule()
+    order: Literal["random", "file"] = "random"
+    """In which cells are measured within a repeat. Random: drawn anew for each repeat, from the campaign's text."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Campaign:
@@ -458,6 +451,7 @@ class Cell(_Strict):
     numa: Numa = ""
     clock_ghz: str = ""
     placement: Placement = ""
+    throttle: float = 1.0
     procedure: str
 
     @property
@@ -466,6 +460,7 @@ class Cell(_Strict):
         unusual = (
             ("", self.pattern if self.pattern != "sources" else ""), ("vector", self.vector or ""), ("x", self.loops),
             ("instance", self.instance or ""), ("", self.numa), ("ghz", self.clock_ghz), ("", self.placement),
+            ("throttle", f"{self.throttle:g}" if self.throttle != 1 else ""),
         )  # fmt: skip
         return tuple(f"{key}{value}" for key, value in unusual if value)
 
@@ -480,7 +475,7 @@ class Cell(_Strict):
 
     def as_text(self) -> dict[str, str]:
         """Keys and values as published values have them."""
-        return {k: str(v) for k, v in self.model_dump().items()}
+        return {k: f"{v:g}" if isinstance(v, float) else str(v) for k, v in self.model_dump().items()}
 
 
 def digest(text: str) -> str:

@@ -11,7 +11,21 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from quiver_lab import __version__, beds, campaign, doctor, facts, findings, hardware, published, runner, spread, trex, units
+from quiver_lab import (
+    __version__,
+    beds,
+    campaign,
+    doctor,
+    facts,
+    findings,
+    hardware,
+    origin,
+    published,
+    runner,
+    spread,
+    trex,
+    units,
+)
 from quiver_lab import worker as workers
 from quiver_lab.cluster import places
 from quiver_lab.devices import external
@@ -110,7 +124,8 @@ def plan(file: CampaignFile) -> None:
     trials, seconds = (sum(getattr(p, key) for p in here) * c.repeats for key in ("trials", "seconds"))
     quick = ", shorter than the RFCs ask for (quick)" if c.quick else ""
     out.print(
-        f"{len(here)} cells can be measured here: at most {trials} trials, about {clock(seconds)}{quick}", highlight=False
+        f"{len(here)} cells can be measured here: at most {trials} trials, about {clock(seconds)}{quick}",
+        highlight=False,
     )
 
 
@@ -138,6 +153,7 @@ def run(
     c, text = campaign.load(file)
     chosen = beds.of(c, file.parent, testbeds or [])
     store = Store.create(to, c, text, facts.machine(), resume=resume)
+    store.put_origin(origin.of_call(sys.argv[1:]))
     try:
         if cluster:
             with places(chosen, text, cluster) as there:
@@ -183,38 +199,52 @@ def reproduce(
     sender: Annotated[str, typer.Option(help="the tester's ports on veth: af-packet or xdp")] = "xdp",
     candidate: Annotated[str, typer.Option(help="device that takes the place of the paper's")] = "quiver",
     bench: Annotated[Path | None, typer.Option(help="figures of scripts/bench; else the checkout's docs/figures")] = None,
+    testbed: Annotated[
+        Path | None, typer.Option("--testbed", help="two hosts with wires between them (YAML), in place of this machine")
+    ] = None,
+    meter: Annotated[str, typer.Option(help="what counts the device's energy: rapl, ipmi, pdu:HOST:OUTLET,OUTLET")] = "",
 ) -> None:
-    """Rebuild a paper's campaign on this machine, and lay its results beside what the paper prints."""
-    from quiver_lab.reproduce import Options, command, counters  # noqa: PLC0415  (slow to import)
-    from quiver_lab.reproduce.calibrate import calibrate  # noqa: PLC0415
+    """Rebuild a paper's campaign on this machine or on two hosts, and lay its results beside what the paper prints."""
+    from quiver_lab.reproduce import Options, command, counters, place  # noqa: PLC0415  (slow to import)
 
     try:
         cores = tuple(int(n) for n in dut_cores.split(","))
     except ValueError:
         raise ValueError(f"--dut-cores '{dut_cores}': numbers with commas between") from None
-    options = Options(
-        quick=quick, candidate=candidate, tester_core=tester_core, dut_cores=cores, sender=sender, perf=not hardware.lacking()
-    )
+    where = place.of(testbed)
+    options = where.options(
+        Options(
+            quick=quick, candidate=candidate, tester_core=tester_core, dut_cores=cores, sender=sender,
+            meter=place.parse_meter(meter),
+            perf=not hardware.lacking(),
+        )
+    )  # fmt: skip
     chosen = command.parse_only(only or [])
     if to is None and not plan_only:
         raise StoreError("give --out, a folder for results and report, or --plan")
     if to is not None and not plan_only and not resume and (to / "campaign.yaml").exists():
         raise StoreError(f"{to} holds a campaign already: --resume goes on with it, or give another folder")
-    design, c, text = command.begin(paper, options, to, scale=scale, resume=resume, measure=None if plan_only else calibrate)
-    planned = command.choose(runner.plan(c), only or [])
+    measure = None if plan_only else where.calibrate
+    design, c, text = command.begin(paper, options, to, scale=scale, resume=resume, measure=measure)
+    bed = where.bed_of(c, testbed)
+    planned = command.choose(runner.plan(bed.campaign), only or [])
     for line in command.summary(c, planned, clock):
         out.print(line, highlight=False, markup=False)
     out.print(f"scale of all rates: {c.scale.factor:.6g} ({c.scale.reason})", highlight=False, markup=False)
+    for link, own in c.scale.links.items():
+        out.print(f"  on {link}: {own.factor:.6g} ({own.reason})", highlight=False, markup=False)
     if plan_only:
         return
     assert to is not None
     store = command.create(to, c, text, resume=resume)
+    store.put_origin(origin.of_call(sys.argv[1:]))
     if design.counters:
         counters.keep(store, bench)
     try:
-        runner.Runner(store, _Lines(absent=False), chosen).run()
+        where.run(store, bed, _Lines(absent=False), chosen)
     except KeyboardInterrupt:
-        again = f"quiver-lab reproduce {paper}{' --quick' if c.quick else ''} --out {to} --resume"
+        more = f" --testbed {testbed}" if testbed else ""
+        again = f"quiver-lab reproduce {paper}{' --quick' if c.quick else ''} --out {to}{more} --resume"
         err.print(f"\nstopped; go on with: {again}", highlight=False, markup=False)
         raise typer.Exit(130) from None
     from quiver_lab.report import build  # noqa: PLC0415  (slow to import)
@@ -227,6 +257,18 @@ def reproduce(
             f"{j.verdict.value:20} {j.finding.id}{f' ({j.ports})' if j.ports else ''}: {j.why}", highlight=False, markup=False
         )
     out.print(str(path), highlight=False, markup=False)
+
+
+@app.command()
+def redraw(
+    paper: Annotated[str, typer.Argument(help=", ".join(published.PAPERS))],
+    folder: Annotated[Path, typer.Argument(help="folder with a reproduction's beside.csv")],
+) -> None:
+    """Draw a reproduction's table anew, and a README.md that shows the drawings; no results are needed."""
+    from quiver_lab.reproduce import design, gallery  # noqa: PLC0415  (slow to import)
+
+    paths = gallery.write(design(paper), folder)
+    out.print(f"{len(paths)} drawings in {folder}", highlight=False)
 
 
 @app.command()
@@ -271,6 +313,17 @@ def report(results: Results, to: Annotated[Path, typer.Option("--out", help="fol
     from quiver_lab.report import build  # noqa: PLC0415  (slow to import)
 
     out.print(str(build(Store.open(results), to)), highlight=False, markup=False)
+
+
+@app.command()
+def index(
+    results: Annotated[list[Path], typer.Argument(help="folders of campaigns' results")],
+    to: Annotated[Path, typer.Option("--out", help="page to write, such as index.html")],
+) -> None:
+    """Write a page that leads to the reports of several campaigns."""
+    from quiver_lab.report import index as pages  # noqa: PLC0415  (slow to import)
+
+    out.print(str(pages.build([Store.open(folder) for folder in results], to)), highlight=False, markup=False)
 
 
 @app.command()

@@ -36,8 +36,11 @@ class Host(Protocol):
     def write(self, path: Path, text: str) -> None:
         """Write a file there."""
 
-    def running(self, command: Sequence[str], *, log: Path) -> AbstractContextManager[Running]:
-        """Have a command run for the length of a block; ``log``, a file here, gets what it prints."""
+    def running(self, command: Sequence[str], *, log: Path, ends_s: float = 5.0) -> AbstractContextManager[Running]:
+        """Have a command run for the length of a block; ``log``, a file here, gets what it prints.
+
+        It is asked to end, and killed after ``ends_s`` seconds.
+        """
 
 
 def wait_for(host: Host, path: Path, process: Running, *, what: str, log: Path, seconds: float = 20.0) -> None:
@@ -72,7 +75,7 @@ class LocalHost:
         path.write_text(text, encoding="utf-8")
 
     @contextlib.contextmanager
-    def running(self, command: Sequence[str], *, log: Path) -> Iterator[Running]:
+    def running(self, command: Sequence[str], *, log: Path, ends_s: float = 5.0) -> Iterator[Running]:
         """Have a command run for the length of a block."""
-        with processes.running(command, log=log) as process:
+        with processes.running(command, log=log, ends_s=ends_s) as process:
             yield process

@@ -29,7 +29,6 @@ def _of_trial(trial: Trial, prefix: str = "") -> dict[str, float | None]:
     """Quantities of one trial, named as the papers' values are."""
     low = [d.latency_ns.min for d in trial.directions if d.latency_ns]
     mean, high, jitter = trial.latency_mean_ns, trial.worst_latency_ns("max"), trial.jitter_ns
-    p99 = trial.worst_latency_ns("p99")
 
     def us(ns: float | None) -> float | None:
         return None if ns is None else ns / 1000
@@ -40,7 +39,10 @@ def _of_trial(trial: Trial, prefix: str = "") -> dict[str, float | None]:
         f"{prefix}receive_rate_pps": trial.delivered_pps,
         f"{prefix}latency_min_us": us(min(low) if low else None),
         f"{prefix}latency_mean_us": us(mean),
-        f"{prefix}latency_p99_us": us(p99),
+        f"{prefix}latency_p50_us": us(trial.worst_latency_ns("p50")),
+        f"{prefix}latency_p90_us": us(trial.worst_latency_ns("p90")),
+        f"{prefix}latency_p99_us": us(trial.worst_latency_ns("p99")),
+        f"{prefix}latency_p99_9_us": us(trial.worst_latency_ns("p99_9")),
         f"{prefix}latency_max_us": us(high),
         f"{prefix}jitter_us": us(jitter),
     }

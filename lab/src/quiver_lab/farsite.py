@@ -8,6 +8,9 @@ On each host a shell of ours keeps a folder and, where its ports are the kernel'
     │                right ├────────── wire ────────┤ right                │
     └──────────────────────┘                        └──────────────────────┘
 
+A card that is named by its PCI address is bound to the driver that its user needs: DPDK's, or the kernel's where the device is
+the kernel.
+
 The shell ends with its block or with the connection, whichever is first: it gives the ports back as they were, and removes the
 folder. A port that another lab holds is not there, so two labs never measure on the same wires.
 """
@@ -38,10 +41,41 @@ PROGRAMS = {
 """What is looked for on each host beside ``TOOLS``."""
 TOOLS = ("ip", "nsenter", "unshare", "setpriv", "taskset", "timeout", "mktemp")
 """What each host must have."""
-STARTS_S = 20.0
+STARTS_S = 60.0
+"""A card's driver may take seconds to begin."""
+ENDS_S = 60.0
+"""As long for the way back."""
 
 KEEPER = r"""
-space=; kept=; nap=; folder=
+space=; kept=; nap=; folder=; bound=
+driver() { if [ -e "$PCI/devices/$1/driver" ]; then basename "$(readlink "$PCI/devices/$1/driver")"; else echo none; fi; }
+interfaces() { for net in "$PCI/devices/$1"/net/*; do [ ! -e "$net" ] || echo "${net##*/}"; done; }
+# until_true COMMAND…: for five seconds, since a driver's interfaces come, and are renamed, after it has begun.
+until_true() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 100 ] || return 1; sleep 0.05; done; }
+has_driver() { [ "$(driver "$1")" = "$2" ]; }
+has_interface() { [ -n "$(interfaces "$1")" ]; }
+# release CARD OVERRIDE: takes a card from its driver; next it is for this one alone, or for whichever knows it ('').
+release() {
+  echo "$2" >"$PCI/devices/$1/driver_override" || return 1
+  [ ! -e "$PCI/devices/$1/driver" ] || echo "$1" >"$PCI/devices/$1/driver/unbind"
+}
+# named CARD NAME UP: its interface has this name again, and is up if it was.
+named() {
+  until_true has_interface "$1" || return 1
+  set -- "$1" "$2" "$3" "$(interfaces "$1" | head -n 1)"
+  [ "$4" = "$2" ] || { ip link set dev "$4" down; ip link set dev "$4" name "$2"; } || return 1
+  [ "$3" = 0 ] || ip link set dev "$2" up
+}
+is_up() { echo $(($(cat "/sys/class/net/$1/flags" 2>/dev/null || echo 0) & 1)); }
+# take CARD DRIVER: binds a card to a driver, or where none is named to the kernel's, and notes how it was.
+take() {
+  if [ -n "$2" ]; then ! has_driver "$1" "$2" || return 0; else ! has_interface "$1" || return 0; fi
+  old=$(cat "$PCI/devices/$1/driver_override"); [ "$old" != "(null)" ] || old=
+  name=$(interfaces "$1" | head -n 1); up=0; [ -z "$name" ] || up=$(is_up "$name")
+  bound="$bound $1/$(driver "$1")/$old/$name/$up"
+  release "$1" "$2" && echo "$1" >"$PCI/drivers_probe" || return 1
+  if [ -n "$2" ]; then until_true has_driver "$1" "$2"; else until_true has_interface "$1"; fi
+}
 back() {
   trap '' TERM INT HUP
   for line in $kept; do
@@ -51,22 +85,44 @@ back() {
     [ $# = 0 ] || $inside ethtool -K "$port" "$@" >/dev/null 2>&1
     $inside ip link set dev "$port" netns $$ && { [ "$up" = 0 ] || ip link set dev "$port" up; }
   done
+  for line in $bound; do
+    old_ifs=$IFS; IFS=/; set -- $line; IFS=$old_ifs
+    # Its user may still be about to end: the kernel lets go of a card only then.
+    release "$1" "$3"
+    [ "$2" = none ] || echo "$1" >"$PCI/drivers/$2/bind"
+    [ -z "$4" ] || named "$1" "$4" "$5"
+  done
   kill -KILL $space $nap 2>/dev/null
   rm -rf "$folder"
 }
 # Before there is anything to take back: whoever is told to end right here leaves no folder.
 trap 'back; exit 0' TERM INT HUP
 folder=$(mktemp -d /tmp/quiver-lab-XXXXXXXX)
-fail() { back; exit 1; }
-if [ $# != 0 ]; then
+fail() { [ -z "$1" ] || echo "$1"; back 2>/dev/null; exit 1; }
+ports=
+for order; do
+  case $order in
+    *=*) take "${order%%=*}" "${order#*=}" || fail "${order%%=*} cannot be bound to ${order#*=}" ;;
+    *@*)
+      port=${order%%@*}; card=${order#*@}
+      if has_interface "$card"; then
+        [ -e "$PCI/devices/$card/net/$port" ] || fail "$card is not $port"
+      else
+        take "$card" "" && named "$card" "$port" 0 || fail "no driver of the kernel makes $card an interface"
+      fi
+      ports="$ports $port"
+      ;;
+    *) ports="$ports $order" ;;
+  esac
+done
+if [ -n "$ports" ]; then
   setpriv --pdeathsig KILL -- unshare --net --mount --propagation private -- sh -c \
     'mount -t sysfs none /sys && ip link set lo up && touch "$1/ready" && exec sleep infinity' keep "$folder" & space=$!
   until [ -e "$folder/ready" ]; do kill -0 $space 2>/dev/null || fail; sleep 0.02; done
   nsenter --target $space --net -- sh -c "$QUIET" || true
 fi
-for port; do
-  up=0; [ $(($(cat /sys/class/net/$port/flags) & 1)) = 0 ] || up=1
-  line=$port/$up
+for port in $ports; do
+  line=$port/$(is_up "$port")
   for pair in rx:rx-checksumming tx:tx-checksumming tso:tcp-segmentation-offload gso:generic-segmentation-offload \
       gro:generic-receive-offload; do
     state=$(ethtool -k "$port" 2>/dev/null | sed -n "s/^${pair#*:}: \(o[nf]*\)$/\1/p")
@@ -81,7 +137,7 @@ done
 echo "kept ${space:-none} $folder"
 sleep infinity & nap=$!; wait
 """
-"""Its arguments are the kernel's interfaces that it takes; says its namespace's process and its folder when all is ready."""
+"""Its arguments are the ports that it takes (``Nic.order``); says its namespace's process and its folder when all is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,20 +245,20 @@ class FarSite:
         return tuple(nic.driver for nic in self._bed.ports("tester"))
 
     @contextlib.contextmanager
-    def ground(self, cell: Cell, folder: Path) -> Iterator[Ground]:
+    def ground(self, cell: Cell, folder: Path, *, kernel: bool = False) -> Iterator[Ground]:
         """Connect to both hosts and take their ports."""
         with contextlib.ExitStack() as stack:
             hosts, spaces, folders = {}, {}, {}
             for side, spec in (("dut", self._bed.dut), ("tester", self._bed.tester)):
                 host = hosts[side] = stack.enter_context(remote.connected(side, spec))
-                names = [nic.interface for nic in self._bed.ports(side) if nic.interface]
-                spaces[side], folders[side] = stack.enter_context(keep(host, names, folder / f"{side}.log"))
-            left, right = self._bed.ports("dut")
+                orders = [nic.order(kernel=kernel and side == "dut") for nic in self._bed.ports(side)]
+                spaces[side], folders[side] = stack.enter_context(keep(host, orders, folder / f"{side}.log"))
+            left, right = (nic.used(kernel=kernel) for nic in self._bed.ports("dut"))
             kernels = left.interface is not None
             device = spaces["dut"]
             wires = Wires(
                 FarSpace(hosts["tester"], spaces["tester"].pid, device), device, _places(self._bed, "tester"),
-                _places(self._bed, "dut"),
+                (left.place, right.place),
             )  # fmt: skip
             macs = tuple(device.run("cat", f"/sys/class/net/{port}/address").strip() for port in wires.device_ports if kernels)
 
@@ -228,9 +284,10 @@ def _places(bed: RemoteTestbed, side: str) -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def keep(host: Host, interfaces: Sequence[str], log: Path) -> Iterator[tuple[FarSpace, Path]]:
-    """Have a folder and, with interfaces, a namespace on another host for the length of a block."""
-    with host.running(["env", f"QUIET={QUIET}", "sh", "-c", KEEPER, "keep", *interfaces], log=log) as process:
+def keep(host: Host, orders: Sequence[str], log: Path) -> Iterator[tuple[FarSpace, Path]]:
+    """Have a folder, ports (``Nic.order``) and, for the kernel's, a namespace on another host for the length of a block."""
+    command = ["env", f"QUIET={QUIET}", f"PCI={remote.PCI}", "sh", "-c", KEEPER, "keep", *orders]
+    with host.running(command, log=log, ends_s=ENDS_S) as process:
         until = time.monotonic() + STARTS_S
         while not (said := log.read_text(encoding="utf-8", errors="replace") if log.exists() else "").endswith("\n") or (
             not last_line(said).startswith("kept ")

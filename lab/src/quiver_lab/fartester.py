@@ -10,7 +10,7 @@ from pathlib import Path
 from quiver_lab.processes import CommandError, last_line
 from quiver_lab.site import Far
 from quiver_lab.stateful import Stateful, StatefulRequest
-from quiver_lab.tester import QuiverTester, TesterError, read_trial
+from quiver_lab.tester import NOT_VALID, QuiverTester, TesterError, read_trial
 from quiver_lab.trial import Trial
 
 
@@ -39,7 +39,7 @@ class FarTester(QuiverTester):
             raise TesterError(str(error)) from error
         # Its log is whole only now.
         said = log.read_text(encoding="utf-8", errors="replace")
-        if status:
+        if status not in (0, NOT_VALID):
             lost = "its connection is gone" if status < 0 else f"the tester ended with status {status}"
             raise TesterError(f"{host.name}: {lost}" if status < 0 else last_line(said) or lost)
         # Its warnings come by the same way.

@@ -107,6 +107,8 @@ class Predicate(_Strict):
     def _has_a_bound(self) -> Predicate:
         if self.at_least is None and self.at_most is None:
             raise ValueError("a predicate needs at_least or at_most")
+        if "throttle" in {*self.left, *self.right, *self.ignore}:
+            raise ValueError("'throttle' stands in 'where' alone: a throttled device is compared with throttled ones")
         return self
 
     @property
@@ -213,6 +215,9 @@ def from_published(values: Iterable[Published], candidate: str = "vpp") -> list[
 
 
 def _matches(cell: Cell, wanted: dict[str, Scalar]) -> bool:
+    """Throttled devices are their own kind: only a sentence about them has them."""
+    if cell.get("throttle", "1") != "1" and "throttle" not in wanted:
+        return False
     return all(cell.get(k) == str(v) for k, v in wanted.items())
 
 

@@ -33,10 +33,10 @@ TIMED_OUT, TIMED_OUT_KILLED = 124, 137
 
 GUARD = (
     'exec 3<&0; "$@" </dev/null 3<&- & p=$!; '
-    "(cat <&3; kill -TERM $p; n=0; while kill -0 $p && [ $n -lt 50 ]; do sleep 0.1; n=$((n+1)); done; kill -KILL $p)"
+    "(cat <&3; kill -TERM $p; n=0; while kill -0 $p && [ $n -lt $ENDS ]; do sleep 0.1; n=$((n+1)); done; kill -KILL $p)"
     " >/dev/null 2>&1 & w=$!; exec 3<&-; wait $p; s=$?; kill $w 2>/dev/null; exit $s"
 )
-"""Runs its arguments until they end or its input does."""
+"""Runs its arguments until they end or its input does; kills them ``ENDS`` tenths of a second after that."""
 
 
 class _Remote:
@@ -112,9 +112,9 @@ class SshHost:
         self.run(["sh", "-c", 'cat > "$1"', "write", str(path)], text=text)
 
     @contextlib.contextmanager
-    def running(self, command: Sequence[str], *, log: Path) -> Iterator[Running]:
+    def running(self, command: Sequence[str], *, log: Path, ends_s: float = 5.0) -> Iterator[Running]:
         """Have a command run for the length of a block; afterwards it has ended."""
-        words = shlex.join(["sh", "-c", GUARD, "guard", *command])
+        words = shlex.join(["env", f"ENDS={round(10 * ends_s)}", "sh", "-c", GUARD, "guard", *command])
 
         async def copy(process: asyncssh.SSHClientProcess[bytes]) -> None:
             # Each line is there as soon as it comes: others wait for what a log says.
@@ -138,7 +138,7 @@ class SshHost:
         try:
             yield _Remote(process)
         finally:
-            self._wait(finish(process, copying), f"the end of {what}", 15.0)
+            self._wait(finish(process, copying), f"the end of {what}", ends_s + 10)
 
 
 def _words(error: BaseException) -> str:

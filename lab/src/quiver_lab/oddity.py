@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from quiver_lab import stats
-from quiver_lab.campaign import Cell, OddRule
+from quiver_lab.campaign import Cell
 from quiver_lab.records import RunRecord
+from quiver_lab.rules import OddRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,13 +73,13 @@ def end(process: subprocess.Popen[str], *, seconds: float = 5.0) -> None:
 
 
 @contextlib.contextmanager
-def running(command: Sequence[str], *, log: Path | None = None) -> Iterator[subprocess.Popen[str]]:
-    """Have a process run for the length of a block."""
+def running(command: Sequence[str], *, log: Path | None = None, ends_s: float = 5.0) -> Iterator[subprocess.Popen[str]]:
+    """Have a process run for the length of a block; it has ``ends_s`` seconds to end by itself."""
     process = start(command, log=log)
     try:
         yield process
     finally:
-        end(process)
+        end(process, seconds=ends_s)
 
 
 def wait_for(path: Path, process: subprocess.Popen[str], *, what: str, log: Path, seconds: float = 20.0) -> None:

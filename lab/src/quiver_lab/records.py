@@ -55,6 +55,13 @@ class TrialRecord(_Record):
     tester_busy: dict[str, float] = Field(default_factory=dict)
     """The same of the tester's cores, where the tester has a machine of its own."""
     energy: Energy | None = None
+    speed_before: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    """By core: what the canary did a second of the processor's time, in bytes, and its share of the time."""
+    speed_after: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    disturbed: tuple[str, ...] = ()
+    """What the machine did to it; such a trial was made again, or is not valid."""
+    throttle: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """Of a throttled device, by core: the share that it ``had``, and what else ``throttle.Account`` says."""
     hardware: dict[str, float] = Field(default_factory=dict)
     """Events a second on the device's cores in the middle of the trial, where the testbed has them counted."""
 

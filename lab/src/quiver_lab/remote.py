@@ -13,6 +13,21 @@ from quiver_lab.twohosts import HostSpec, Nic, RemoteTestbed, TestbedError, load
 
 __all__ = ["HostSpec", "Nic", "RemoteTestbed", "TestbedError", "checks", "connected", "load", "look", "parse", "port_trouble"]
 
+PCI = "/sys/bus/pci"
+CARD = r"""
+card=$1/devices/$2; driver=none; loaded=no; addressed=none; named=
+[ -d "$card" ] || { echo missing; exit; }
+[ ! -e "$card/driver" ] || driver=$(basename "$(readlink "$card/driver")")
+[ ! -d "$1/drivers/$3" ] || loaded=yes
+for net in "$card"/net/*; do
+  [ -e "$net" ] || continue
+  named=$named,${net##*/}
+  [ -z "$(ip -o addr show dev "${net##*/}" scope global)" ] || addressed=${net##*/}
+done
+echo "$driver $loaded $addressed ${named:-,}"
+"""
+"""Says of a card what it is bound to, whether a driver is loaded, which of its interfaces has addresses, and their names."""
+
 NEEDS = {"tester": ("quiver-tester",), "dut": ("quiver", "quiverctl")}
 """Programs of each host."""
 
@@ -59,8 +74,7 @@ def look(side: str, host: Host, spec: HostSpec, nics: Sequence[Nic]) -> Iterator
         if trouble := port_trouble(host, nic):
             yield Check("bad", f"{side}: {trouble[0]}", trouble[1])
         else:
-            bound = f"is bound to {nic.driver}" if nic.pci else "is there, and nobody else's"
-            yield Check("good", f"{side}: {nic.place} {bound}")
+            yield Check("good", f"{side}: {nic.place} {_found(host, nic)}")
     if any(nic.pci for nic in nics):
         pages = host.run(["sh", "-c", "cat /proc/sys/vm/nr_hugepages 2>/dev/null || echo 0"]).strip()
         if pages == "0":
@@ -71,7 +85,7 @@ def look(side: str, host: Host, spec: HostSpec, nics: Sequence[Nic]) -> Iterator
 
 def port_trouble(host: Host, nic: Nic) -> tuple[str, str] | None:
     """What keeps a port from being used as described, and what to do about it."""
-    if nic.interface:
+    if nic.pci is None:
         name = nic.interface
         # What has addresses may be somebody's way to the host.
         words = (
@@ -84,14 +98,37 @@ def port_trouble(host: Host, nic: Nic) -> tuple[str, str] | None:
                 return None
             case _:
                 return f"{name} has addresses, so it is used for something else", f"ip addr flush dev {name}"
-    folder = f"/sys/bus/pci/devices/{nic.pci}"
-    said = host.run(["sh", "-c", f"test -d {folder} && basename $(readlink {folder}/driver || echo none) || echo missing"])
-    match said.strip():
-        case "missing":
-            return f"there is no device {nic.pci}", "lspci -D lists them"
-        case driver if driver == nic.driver:
-            return None
-        case driver:
-            found = "no driver" if driver == "none" else driver
-            remedy = f"dpdk-devbind.py --bind {nic.driver} {nic.pci}"
-            return f"{nic.pci} is bound to {found}, not to {nic.driver}", remedy
+    driver, loaded, addressed, names = _card(host, nic)
+    if driver == "missing":
+        return f"there is no device {nic.pci}", "lspci -D lists them"
+    if addressed != "none":
+        trouble = f"{nic.pci} is {addressed}, which has addresses, so it is used for something else"
+        return trouble, f"ip addr flush dev {addressed}"
+    if nic.interface is not None and names and nic.interface not in names:
+        return f"{nic.pci} is {', '.join(names)}, not {nic.interface}", "correct 'interface'"
+    if driver == nic.driver:
+        return None
+    if not loaded:
+        return f"{nic.pci} is for {nic.driver}, which is not loaded", f"modprobe {nic.driver}"
+    if host.run(["id", "-u"]).strip() != "0":
+        remedy = f"log in as root, or dpdk-devbind.py --bind {nic.driver} {nic.pci}"
+        return f"{nic.pci} is not bound to {nic.driver}, and only root can bind it", remedy
+    return None
+
+
+def _card(host: Host, nic: Nic) -> tuple[str, bool, str, list[str]]:
+    """Driver of a card, whether its other one is loaded, its interface with addresses, all of its interfaces."""
+    said = host.run(["sh", "-c", CARD, "card", PCI, str(nic.pci), nic.driver]).split()
+    if len(said) < 4:
+        return "missing", False, "none", []
+    return said[0], said[1] == "yes", said[2], [name for name in said[3].split(",") if name]
+
+
+def _found(host: Host, nic: Nic) -> str:
+    """How a port without trouble was found."""
+    if nic.pci is None:
+        return "is there, and nobody else's"
+    driver = _card(host, nic)[0]
+    if driver == nic.driver:
+        return f"is bound to {driver}"
+    return f"is bound to {'no driver' if driver == 'none' else driver}; a run binds it to {nic.driver}, and back"

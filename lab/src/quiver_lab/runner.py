@@ -1,25 +1,29 @@
 """Runs a campaign: every cell, every repeat, interleaved, with resume.
 
 Order: the first repeat of all cells, then the second of all, and so on, so that what drifts on the machine drifts for all cells
-alike. A run is made of trials; each is stored before the next begins. Procedures are deterministic, so a run that was
-interrupted is begun again with its stored trials as answers until they end: only the trial in flight is lost.
+alike; within a repeat the cells' order is drawn. A trial that the machine disturbed is made again (``noise.py``).
+
+A run is made of trials; each is stored before the next begins. Procedures are deterministic, so a run that was interrupted is
+begun again with its stored trials as answers until they end: only the trial in flight is lost.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
 
-from quiver_lab import facts, hardware, processes, site, testbed
+from quiver_lab import facts, hardware, noise, processes, site, testbed, throttle
 from quiver_lab.campaign import Campaign, Cell
-from quiver_lab.devices import Adapter, Bench, DeviceError, adapter, sessions
+from quiver_lab.devices import Adapter, Bench, DeviceError, adapter, generator, sessions
 from quiver_lab.devices.base import cores_of
 from quiver_lab.energy import Meter, MeterError
 from quiver_lab.execute import execute, expected
 from quiver_lab.measurer import FullMeasurer, Step
 from quiver_lab.meters import make_meter, measure_idle
+from quiver_lab.noise import Canary, CoreCanary, Watch
 from quiver_lab.oddity import Latest, odd_runs
 from quiver_lab.operator import Operator
 from quiver_lab.processes import CommandError
@@ -58,7 +62,9 @@ def plan(campaign: Campaign, where: Site | None = None) -> list[Planned]:
             seconds = 0.0
         else:
             seconds += trials * PER_TRIAL_S + SETUP_S + campaign.rest_s
-        why = why_absent(adapter(cell.dut, campaign, None, where), cell) or sessions.absent(cell, campaign)
+        device = adapter(cell.dut, campaign, None, where)
+        why = why_absent(device, cell) or sessions.absent(cell, campaign)
+        why = why or throttle.absent(campaign, cell, able=device is not None and device.throttles)
         out.append(Planned(cell, why, trials, seconds))
     return out
 
@@ -105,9 +111,17 @@ class _Recording:
     """Path of ``perf``, where hardware counters are wanted."""
     cores: Sequence[int] = ()
     """The device's."""
+    watch: Watch | None = None
+    """Tells which trials the machine disturbed."""
     per_packet: dict[str, float] = field(default_factory=dict)
     """What the counters say of the last trial."""
+    hogs: list[throttle.Account] = field(default_factory=list)
+    """Of a throttled device, what it had in each trial."""
     ordinal: int = 0
+    asked: int = 0
+    """How many trials the procedure asked for; the others were repetitions of disturbed ones."""
+    disturbed: list[tuple[str, ...]] = field(default_factory=list)
+    """Of each trial that the machine disturbed, by what."""
     bench: Bench | None = field(default=None)
 
     def _ready(self) -> Bench:
@@ -129,28 +143,57 @@ class _Recording:
         return self._trial(rate_pps, duration_s, lambda device: device.measure_with_reset(rate_pps, duration_s, reset_after_s))
 
     def _trial(self, rate_pps: float, duration_s: float, measure: Callable[[FullMeasurer], Trial]) -> Trial:
+        """A trial, made again as long as the machine disturbs it and the campaign allows."""
+        self.asked += 1
+        spec = self.store.campaign.procedures[self.run.cell.procedure]
+        for again in range(1 + self.store.campaign.noise.repeat_at_most):
+            if again and self.bench is not None and self.bench.forget is not None:
+                self.bench.forget()
+            trial, disturbed = self._once(rate_pps, duration_s, measure)
+            if not disturbed:
+                return trial
+            self.disturbed.append(disturbed)
+            # That nothing was lost to a device with more of its core than it should have had proves nothing.
+            if self.run.cell.throttle == 1 and noise.counts_all_the_same(trial, spec):
+                return trial
+        return noise.marked(trial, disturbed)
+
+    def _once(
+        self, rate_pps: float, duration_s: float, measure: Callable[[FullMeasurer], Trial]
+    ) -> tuple[Trial, tuple[str, ...]]:
+        """One trial, stored or from the store, and what disturbed it."""
         ordinal, self.ordinal = self.ordinal, self.ordinal + 1
         known = self.store.trial(self.run, ordinal)
         if known is not None and (known.rate_pps, known.duration_s) == (rate_pps, duration_s):
-            return self._seen(Trial.model_validate(known.trial), known.hardware)
+            self.hogs.append(known.throttle)
+            return self._seen(Trial.model_validate(known.trial), known.hardware), known.disturbed
         bench = self._ready()
-        before, cores = self.meter.read() if self.meter else None, bench.cores()
-        with hardware.counted(self.perf, self.cores, duration_s) as counts:
+        speeds = [self.watch.read()] if self.watch else []
+        share = self.run.cell.throttle
+        # What a hog takes is neither the device's work nor its energy.
+        meter, perf = (self.meter, self.perf) if share == 1 else (None, None)
+        before, cores = meter.read() if meter else None, bench.cores()
+        with hardware.counted(perf, self.cores, duration_s) as counts, self._held(duration_s) as account:
             trial = measure(bench.measurer)
+        self.hogs.append(account)
         later = bench.cores()
         energy = None
-        if self.meter and before:
-            after = self.meter.read()
+        if meter and before:
+            after = meter.read()
             seconds = after.at_s - before.at_s
             if seconds > 0:
-                joules = self.meter.joules(before, after)
+                joules = meter.joules(before, after)
                 energy = Energy(
-                    meter=self.meter.name,
+                    meter=meter.name,
                     joules=joules,
                     seconds=seconds,
                     idle_watts=self.idle_watts,
-                    step_j=self.meter.step_j,
+                    step_j=meter.step_j,
                 )
+        speeds += [self.watch.read()] if self.watch else []
+        disturbed = self.watch.disturbed(trial, speeds) if self.watch else ()
+        disturbed += throttle.disturbed(account, share)
+        first, last = [{c: (s.bytes_per_cpu_s, s.share) for c, s in x.items()} for x in speeds] or [{}, {}]
         self.store.put_trial(
             TrialRecord(
                 campaign=self.store.campaign.name,
@@ -162,14 +205,33 @@ class _Recording:
                 rate_pps=rate_pps,
                 duration_s=duration_s,
                 trial=trial.model_dump(mode="json", by_alias=True),
-                core_busy=facts.core_busy(cores.device, later.device),
+                core_busy=facts.core_busy(cores.device, later.device) if share == 1 else {},
                 tester_busy=facts.core_busy(cores.tester, later.tester),
                 energy=energy,
+                speed_before=first,
+                speed_after=last,
+                disturbed=disturbed,
+                throttle=account,
                 hardware=counts,
             )
         )
         self.progress.trial(self.run, ordinal, trial, rate_pps)
-        return self._seen(trial, counts)
+        return self._seen(trial, counts), disturbed
+
+    def _held(self, duration_s: float) -> AbstractContextManager[throttle.Account]:
+        """The device's cores, throttled as the cell says, about this long."""
+        cores = () if self.store.campaign.testbed.kind == "simulated" else self.cores
+        return throttle.held(cores, self.run.cell.throttle, duration_s)
+
+    def noise_notes(self) -> tuple[str, ...]:
+        """What a run says of trials that the machine disturbed."""
+        if not self.disturbed:
+            return ()
+        said = (
+            f"the machine disturbed {len(self.disturbed)} of {self.ordinal} trials (the last: {'; '.join(self.disturbed[-1])})"
+        )
+        again = self.ordinal - self.asked
+        return (f"{said}; {again} were made again" if again else said,)
 
     def _seen(self, trial: Trial, counts: Mapping[str, float]) -> Trial:
         self.per_packet = hardware.per_packet(counts, trial.received / trial.duration_s)
@@ -184,7 +246,11 @@ class _Recording:
         if not isinstance(bench.measurer, StatefulMeasurer):
             raise DeviceError("whoever measures this device cannot open connections")
         cores = bench.cores()
-        answer = bench.measurer.stateful(request)
+        with self._held(request.budget_s) as account:
+            answer = bench.measurer.stateful(request)
+        self.hogs.append(account)
+        if wrong := throttle.disturbed(account, self.run.cell.throttle):
+            answer = answer.model_copy(update={"valid": False, "reasons": (*answer.reasons, *wrong)})
         self.store.put_stateful(
             StatefulRecord(
                 campaign=self.store.campaign.name,
@@ -194,7 +260,7 @@ class _Recording:
                 run=self.run,
                 request=asked,
                 stateful=answer.model_dump(mode="json", by_alias=True),
-                core_busy=facts.core_busy(cores.device, bench.cores().device),
+                core_busy=facts.core_busy(cores.device, bench.cores().device) if not account else {},
             )
         )
         return answer
@@ -213,6 +279,7 @@ class Runner:
         campaign: Campaign | None = None,
         where: Site | None = None,
         stopped: Callable[[], bool] = lambda: False,
+        canary: Canary | None = None,
     ) -> None:
         self.store = store
         self.only = only
@@ -228,6 +295,11 @@ class Runner:
         self.progress = progress or Progress()
         self.meter = make_meter(self.campaign)
         self.idle_watts: float | None = None
+        bed = self.campaign.testbed
+        if canary is None and bed.kind == "local":
+            canary = CoreCanary((bed.tester_core, *bed.dut_cores))
+        # Simulated devices have no machine; of far ones only the tester's own account is known.
+        self.watch = Watch(self.campaign.noise, canary, str(bed.tester_core))
 
     def run(self, planned: Sequence[Planned] | None = None) -> None:
         """Run what is not done yet, then repeat odd runs; ``planned`` are the cells of this call, all of them by default."""
@@ -245,7 +317,7 @@ class Runner:
         done_s = 0.0
         slugs = {p.cell.slug for p in planned}
         for repeat in range(self.campaign.repeats):
-            for p in planned:
+            for p in self._in_order(planned, repeat):
                 run = RunId(cell=p.cell, repeat=repeat, attempt=0)
                 if p.absent is not None:
                     if repeat == 0 and self.store.run(run) is None:
@@ -256,6 +328,13 @@ class Runner:
         while odd := list(self._odd(slugs)):
             for run in odd:
                 self._one(run, total_s, total_s)
+
+    def _in_order(self, planned: Sequence[Planned], repeat: int) -> list[Planned]:
+        """The cells of one repeat. Drawn: what changes on the machine again and again must not meet the same cell each time."""
+        ordered = list(planned)
+        if self.campaign.order == "random":
+            random.Random(f"{self.store.digest}/{repeat}").shuffle(ordered)
+        return ordered
 
     def _odd(self, slugs: Container[str]) -> Iterator[RunId]:
         """Next attempts at odd repeats of these cells that have attempts left."""
@@ -293,17 +372,23 @@ class Runner:
 
                 recording = _Recording(
                     self.store, run, open_device, self.testbed, self.meter, self.idle_watts, self.progress, self.stopped,
-                    perf=self._perf(), cores=cores_of(self.campaign, cell),
+                    perf=self._perf(), cores=self._cores(cell), watch=self._watch(cell),
                 )  # fmt: skip
                 outcome = execute(cell, self.campaign.procedures[cell.procedure], self.campaign.line_bit_per_s, recording)
-                values = {**outcome.values, **(recording.per_packet if recording.ordinal == 1 else {})}
+                values = {**outcome.values, **(recording.per_packet if recording.asked == 1 else {})}
                 for bench in benches:
                     facts_of_device, telemetry = dict(bench.facts), dict(bench.telemetry())
-                    if recording.ordinal == 1 and bench.readings is not None:
+                    # Readings are over all trials since the device was set up, or was told to forget.
+                    alone = recording.ordinal == 1 or (recording.asked == 1 and bench.forget is not None)
+                    if alone and bench.readings is not None:
                         values = {**values, **bench.readings()}
         except (DeviceError, TesterError, CommandError, MeterError, ValueError, RuntimeError) as error:
             self._put(run, "failed", why=" ".join(str(error).split()))
             return
+        notes = (*outcome.notes, *recording.noise_notes())
+        if cell.throttle != 1:
+            values = throttle.told(values)
+            notes = (throttle.note(cell.throttle, recording.hogs), *notes)
         record = RunRecord(
             campaign=self.campaign.name,
             campaign_digest=self.store.digest,
@@ -315,13 +400,23 @@ class Runner:
             values=values,
             primary=outcome.primary,
             resolution=outcome.resolution,
-            notes=outcome.notes,
+            notes=notes,
             trials=recording.ordinal,
             device=facts_of_device,
             telemetry=telemetry,
         )
         self.store.put_run(record)
         self.progress.ended(record)
+
+    def _cores(self, cell: Cell) -> tuple[int, ...]:
+        """The device's."""
+        return generator.cores(self.campaign, cell) if cell.link == "pg" else cores_of(self.campaign, cell)
+
+    def _watch(self, cell: Cell) -> Watch:
+        """Without a tester, none of the cores is its own, and one may be idle."""
+        if cell.link != "pg":
+            return self.watch
+        return replace(self.watch, tester_core="", cores=frozenset(map(str, self._cores(cell))))
 
     def _perf(self) -> str | None:
         bed = self.campaign.testbed

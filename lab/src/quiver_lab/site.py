@@ -72,8 +72,11 @@ class Site(Protocol):
     def tester_drivers(self, cell: Cell) -> tuple[str, ...]:
         """What drives the tester's ports on wires; nothing over memif."""
 
-    def ground(self, cell: Cell, folder: Path) -> AbstractContextManager[Ground]:
-        """Have ground for one run; ``folder``, here, is for logs and profiles."""
+    def ground(self, cell: Cell, folder: Path, *, kernel: bool = False) -> AbstractContextManager[Ground]:
+        """Have ground for one run; ``folder``, here, is for logs and profiles.
+
+        With ``kernel`` the device's ports are the kernel's interfaces, where they could be DPDK's, too.
+        """
 
 
 class LocalSite:
@@ -109,7 +112,7 @@ class LocalSite:
         return (self._bed.sender,) * 2 if cell.link == "veth" else ()
 
     @contextlib.contextmanager
-    def ground(self, cell: Cell, folder: Path) -> Iterator[Ground]:
+    def ground(self, cell: Cell, folder: Path, *, kernel: bool = False) -> Iterator[Ground]:
         """Two namespaces and veth pairs; over memif nothing but the folder."""
         device = LocalHost(self._bed.binaries)
         if cell.link != "veth":

@@ -209,9 +209,9 @@ def run(store: Store, places: Sequence[Place], progress: Progress, say: Callable
             here = [p for p in assigned[name] if p.absent is None]
             part = together.of(name, sum(p.seconds for p in here) * store.campaign.repeats)
             threads.append(threading.Thread(target=one, args=(place, part), name=name, daemon=True))
-    for thread in threads:
-        thread.start()
     try:
+        for thread in threads:
+            thread.start()
         _join(threads)
     except KeyboardInterrupt:
         stop.set()

@@ -11,9 +11,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-BOOTSTRAP_RESAMPLES = 9_999
-"""Enough that the interval's third digit stays from seed to seed."""
-
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -74,20 +71,6 @@ class Interval:
     level: float
 
 
-def bootstrap_median(values: Sequence[float], *, level: float = 0.95, seed: int = 0) -> Interval | None:
-    """Percentile bootstrap interval of the median; none below three values, where resampling tells nothing."""
-    if len(values) < 3:
-        return None
-    import numpy as np  # noqa: PLC0415  (a command that needs none of this starts half a second sooner)
-
-    data = np.asarray(values, dtype=float)
-    draws = np.random.default_rng(seed).integers(0, len(data), size=(BOOTSTRAP_RESAMPLES, len(data)))
-    medians = np.median(data[draws], axis=1)
-    tail = (1 - level) / 2 * 100
-    low, high = np.percentile(medians, [tail, 100 - tail])
-    return Interval(float(low), float(high), level)
-
-
 def mad(values: Sequence[float]) -> float:
     """Median absolute deviation from the median, unscaled."""
     middle = statistics.median(values)
@@ -140,7 +123,7 @@ def compare(a: Sequence[float], b: Sequence[float]) -> Comparison:
     if len(set(a) | set(b)) == 1:
         u, p = len(a) * len(b) / 2, 1.0
     else:
-        from scipy import stats as scipy_stats  # noqa: PLC0415  (see above)
+        from scipy import stats as scipy_stats  # noqa: PLC0415  (a command that needs none of this starts half a second sooner)
 
         test = scipy_stats.mannwhitneyu(a, b, alternative="two-sided", method="asymptotic" if tied else "exact")
         u, p = float(test.statistic), float(test.pvalue)

@@ -4,6 +4,7 @@
 
     OUT/campaign.yaml                     the campaign as it was given
     OUT/machine.json                      the machine that it runs on
+    OUT/origin.json                       the commands that made it, and of which commit
     OUT/evidence.json                     of some reproductions: what the repository's benches say of instructions
     OUT/testbeds/NAME.json                of testbeds that are described in files: what they are, and their machines
     OUT/trials/CELL/r00-a0-0000.json      one a trial
@@ -25,6 +26,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from quiver_lab import campaign as campaigns
+from quiver_lab import origin
 from quiver_lab.campaign import Campaign
 from quiver_lab.records import RunId, RunRecord, StatefulRecord, TrialRecord
 from quiver_lab.trial import Trial
@@ -104,6 +106,23 @@ class Store:
         """The machine that the campaign ran on."""
         loaded: dict[str, Any] = json.loads((self.root / "machine.json").read_text(encoding="utf-8"))
         return loaded
+
+    def put_origin(self, call: origin.Origin) -> None:
+        """Remember a call that made or goes on with this campaign; the same as the one before is said once."""
+        known = self.origins
+        if not known or known[-1] != call:
+            _write(self.root / origin.FILE, _json(origin.Origins(calls=(*known, call))))
+
+    @property
+    def origins(self) -> tuple[origin.Origin, ...]:
+        """The calls that made this campaign; of results of an earlier version of the lab nothing."""
+        path = self.root / origin.FILE
+        if not path.exists():
+            return ()
+        try:
+            return origin.Origins.model_validate_json(path.read_text(encoding="utf-8")).calls
+        except ValidationError as error:
+            raise StoreError(f"{path}: {' '.join(str(error).split())[:300]}") from error
 
     def put_testbed(self, name: str, facts: dict[str, Any]) -> None:
         """Store what a testbed is; one that was another when the campaign was begun is an error."""
@@ -219,7 +238,7 @@ class Store:
     def archive(self, path: Path) -> int:
         """Pack everything that a report needs into one file; returns the number of files."""
         files = [self.root / "campaign.yaml", self.root / "machine.json"]
-        files += [f for f in (self.root / "evidence.json",) if f.exists()]
+        files += [f for f in (self.root / origin.FILE, self.root / "evidence.json") if f.exists()]
         files += sorted((self.root / "testbeds").glob("*.json"))
         files += [f for kind in ("trials", "stateful", "runs") for f in sorted((self.root / kind).glob("*/r*.json"))]
 

@@ -24,6 +24,8 @@ from quiver_lab.trial import Trial
 CLEAR_S = 60.0
 """For how long the tester waits for the clear command, saying nothing."""
 LISTENS_S = 20.0
+NOT_VALID = 3
+"""Exit status of a trial that ran and is not valid: its report says why."""
 
 
 class TesterError(RuntimeError):
@@ -140,7 +142,7 @@ class QuiverTester:
                 process.kill()
                 process.communicate()
             raise
-        if process.returncode:
+        if process.returncode not in (0, NOT_VALID):
             raise TesterError(last_line(err) or f"the tester ended with status {process.returncode}")
         return read_trial(last_line(out))
 

@@ -169,7 +169,7 @@ class Trial(_Frozen):
         total = sum(x.count for x in taken)
         return sum(x.mean * x.count for x in taken) / total if total else None
 
-    def worst_latency_ns(self, percentile: Literal["p50", "p99", "p99_9", "max"]) -> float | None:
+    def worst_latency_ns(self, percentile: Literal["p50", "p90", "p99", "p99_9", "max"]) -> float | None:
         """Largest of the directions' values: percentiles of two directions cannot be averaged."""
         taken = [float(getattr(d.latency_ns, percentile)) for d in self.directions if d.latency_ns]
         return max(taken) if taken else None

@@ -24,25 +24,30 @@ class _Strict(BaseModel):
 
 
 class Nic(_Strict):
-    """A network card's port: by its place on the PCI bus, for DPDK, or by the name of the kernel's interface."""
+    """A network card's port: by its place on the PCI bus, for DPDK, or by the name of the kernel's interface.
+
+    One that is named by both is the kernel's for a device that is the kernel, and DPDK's for all others.
+    """
 
     pci: Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$")] | None = None
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$")] | None = None
     driver: Literal[
         "vfio-pci", "uio_pci_generic", "igb_uio", "mlx5_core", "mlx4_core", "af-packet", "af-xdp", "xdp"
     ] = "vfio-pci"  # fmt: skip
-    """What must be bound to a card for DPDK to drive it; or how an interface is driven, ``af-packet`` unless said otherwise."""
+    """What is bound to a card for DPDK to drive it; or how an interface is driven, ``af-packet`` unless said otherwise."""
 
     @model_validator(mode="before")
     @classmethod
     def _usual(cls, keys: object) -> object:
-        return {"driver": "af-packet", **keys} if isinstance(keys, dict) and "interface" in keys else keys
+        if isinstance(keys, dict) and "interface" in keys and "pci" not in keys:
+            return {"driver": "af-packet", **keys}
+        return keys
 
     @model_validator(mode="after")
-    def _one(self) -> Nic:
-        if (self.pci is None) == (self.interface is None):
-            raise ValueError("a port is named by 'pci' or by 'interface'")
-        if (self.interface is not None) != (self.driver in KERNEL_DRIVERS):
+    def _named(self) -> Nic:
+        if not self.place:
+            raise ValueError("a port is named by 'pci', by 'interface', or by both")
+        if (self.pci is None) != (self.driver in KERNEL_DRIVERS):
             raise ValueError(f"'{self.driver}' does not drive {self.place}")
         return self
 
@@ -50,6 +55,18 @@ class Nic(_Strict):
     def place(self) -> str:
         """What it is named by."""
         return self.pci or self.interface or ""
+
+    def used(self, *, kernel: bool) -> Nic:
+        """The port as it is used: by its interface alone, or by its PCI address alone."""
+        if kernel and self.interface is not None:
+            return Nic(interface=self.interface, driver=self.driver if self.pci is None else "af-packet")
+        return self if self.pci is None else Nic(pci=self.pci, driver=self.driver)
+
+    def order(self, *, kernel: bool) -> str:
+        """The same in a word for the shell that takes it: ``INTERFACE``, ``INTERFACE@CARD``, or ``CARD=DRIVER``."""
+        if self.pci is None:
+            return str(self.interface)
+        return f"{self.interface}@{self.pci}" if kernel and self.interface else f"{self.pci}={self.driver}"
 
 
 class HostSpec(_Strict):
@@ -111,8 +128,10 @@ class RemoteTestbed(_Strict):
             left, right = self.ports(side)
             if left.place == right.place:
                 raise ValueError(f"wires: both end in the {side}'s {left.place}")
-            if (left.pci is None) != (right.pci is None):
+            if (left.pci is None, left.interface is None) != (right.pci is None, right.interface is None):
                 raise ValueError(f"wires: one of the {side}'s ports is DPDK's and one the kernel's: name both the same way")
+            if left.interface is not None and left.interface == right.interface:
+                raise ValueError(f"wires: both end in the {side}'s {left.interface}")
         if same and (twice := {w.tester.place for w in self.wires} & {w.dut.place for w in self.wires}):
             raise ValueError(f"wires: {', '.join(sorted(twice))} is both the tester's and the dut's")
         return self

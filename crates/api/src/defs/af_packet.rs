@@ -4,17 +4,9 @@ use super::*;
 
 module! {
     af_packet "2.0.0"
-    aliases {
-    }
     enums {
         AfPacketMode "af_packet_mode": u32 { AF_PACKET_API_MODE_ETHERNET = 1, AF_PACKET_API_MODE_IP = 2 }
         AfPacketFlags "af_packet_flags": u32 { AF_PACKET_API_FLAG_QDISC_BYPASS = 1, AF_PACKET_API_FLAG_CKSUM_GSO = 2, AF_PACKET_API_FLAG_VERSION_2 = 8 compatible }
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
     }
     messages {
         client AfPacketCreate "af_packet_create" -> af_packet_create_reply { hw_addr: MacAddress, use_random_hw_addr: bool, host_if_name: Text<64> }

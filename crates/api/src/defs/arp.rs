@@ -4,14 +4,6 @@ use super::*;
 
 module! {
     arp "1.0.0"
-    aliases {
-    }
-    enums {
-    }
-    enumflags {
-    }
-    unions {
-    }
     types {
         ProxyArp "proxy_arp" { table_id: u32, low: Ip4Address, hi: Ip4Address }
     }

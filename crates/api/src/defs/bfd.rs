@@ -4,16 +4,8 @@ use super::*;
 
 module! {
     bfd "2.0.0"
-    aliases {
-    }
     enums {
         BfdState "bfd_state": u32 { BFD_STATE_API_ADMIN_DOWN = 0, BFD_STATE_API_DOWN = 1, BFD_STATE_API_INIT = 2, BFD_STATE_API_UP = 3 }
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
     }
     messages {
         client BfdUdpAdd "bfd_udp_add" -> bfd_udp_add_reply { sw_if_index: InterfaceIndex, desired_min_tx: u32, required_min_rx: u32, local_addr: Address, peer_addr: Address, detect_mult: u8, is_authenticated: bool, bfd_key_id: u8, conf_key_id: u32 }

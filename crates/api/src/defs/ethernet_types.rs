@@ -7,14 +7,6 @@ module! {
     aliases {
         MacAddress "mac_address": [u8; 6];
     }
-    enums {
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
-    }
     messages {
     }
 }

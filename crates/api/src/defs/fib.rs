@@ -4,14 +4,6 @@ use super::*;
 
 module! {
     fib "1.0.0"
-    aliases {
-    }
-    enums {
-    }
-    enumflags {
-    }
-    unions {
-    }
     types {
         FibSource "fib_source" { priority: u8, id: u8, name: Text<64> }
     }

@@ -4,16 +4,6 @@ use super::*;
 
 module! {
     interface "3.2.4"
-    aliases {
-    }
-    enums {
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
-    }
     messages {
         client SwInterfaceSetFlags "sw_interface_set_flags" -> sw_interface_set_flags_reply { sw_if_index: InterfaceIndex, flags: IfStatusFlags }
         context SwInterfaceSetFlagsReply "sw_interface_set_flags_reply" { retval: i32 }

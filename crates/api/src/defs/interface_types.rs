@@ -14,12 +14,6 @@ module! {
         SubIfFlags "sub_if_flags": u32 { SUB_IF_API_FLAG_NO_TAGS = 1, SUB_IF_API_FLAG_ONE_TAG = 2, SUB_IF_API_FLAG_TWO_TAGS = 4, SUB_IF_API_FLAG_DOT1AD = 8, SUB_IF_API_FLAG_EXACT_MATCH = 16, SUB_IF_API_FLAG_DEFAULT = 32, SUB_IF_API_FLAG_OUTER_VLAN_ID_ANY = 64, SUB_IF_API_FLAG_INNER_VLAN_ID_ANY = 128, SUB_IF_API_FLAG_MASK_VNET = 254, SUB_IF_API_FLAG_DOT1AH = 256 }
         RxMode "rx_mode": u32 { RX_MODE_API_UNKNOWN = 0, RX_MODE_API_POLLING = 1, RX_MODE_API_INTERRUPT = 2, RX_MODE_API_ADAPTIVE = 3, RX_MODE_API_DEFAULT = 4 }
     }
-    enumflags {
-    }
-    unions {
-    }
-    types {
-    }
     messages {
     }
 }

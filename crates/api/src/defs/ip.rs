@@ -4,16 +4,12 @@ use super::*;
 
 module! {
     ip "3.2.0"
-    aliases {
-    }
     enums {
         IpReassType "ip_reass_type": u32 { IP_REASS_TYPE_FULL = 0, IP_REASS_TYPE_SHALLOW_VIRTUAL = 1 }
     }
     enumflags {
         IpFlowHashConfig "ip_flow_hash_config": u32 { IP_API_FLOW_HASH_SRC_IP = 1, IP_API_FLOW_HASH_DST_IP = 2, IP_API_FLOW_HASH_SRC_PORT = 4, IP_API_FLOW_HASH_DST_PORT = 8, IP_API_FLOW_HASH_PROTO = 16, IP_API_FLOW_HASH_REVERSE = 32, IP_API_FLOW_HASH_SYMETRIC = 64, IP_API_FLOW_HASH_FLOW_LABEL = 128 }
         IpFlowHashConfigV2 "ip_flow_hash_config_v2": u32 { IP_API_V2_FLOW_HASH_SRC_IP = 1, IP_API_V2_FLOW_HASH_DST_IP = 2, IP_API_V2_FLOW_HASH_SRC_PORT = 4, IP_API_V2_FLOW_HASH_DST_PORT = 8, IP_API_V2_FLOW_HASH_PROTO = 16, IP_API_V2_FLOW_HASH_REVERSE = 32, IP_API_V2_FLOW_HASH_SYMETRIC = 64, IP_API_V2_FLOW_HASH_FLOW_LABEL = 128, IP_API_V2_FLOW_HASH_GTPV1_TEID = 256 }
-    }
-    unions {
     }
     types {
         IpTable "ip_table" { table_id: u32, is_ip6: bool, name: Text<64> }

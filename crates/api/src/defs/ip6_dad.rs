@@ -4,16 +4,8 @@ use super::*;
 
 module! {
     ip6_dad "1.0.0"
-    aliases {
-    }
     enums {
         Ip6DadState "ip6_dad_state": u8 { IP6_DAD_STATE_IDLE = 0, IP6_DAD_STATE_TENTATIVE = 1, IP6_DAD_STATE_PREFERRED = 2, IP6_DAD_STATE_DUPLICATE = 3 }
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
     }
     messages {
         client Ip6DadEnableDisable "ip6_dad_enable_disable" -> ip6_dad_enable_disable_reply { enable: bool => "true", dad_transmits: u8 => "1", dad_retransmit_delay: f64 => "1.0" }

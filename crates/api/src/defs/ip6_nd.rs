@@ -4,14 +4,6 @@ use super::*;
 
 module! {
     ip6_nd "1.1.0"
-    aliases {
-    }
-    enums {
-    }
-    enumflags {
-    }
-    unions {
-    }
     types {
         Ip6ndRaPrefix "ip6nd_ra_prefix" { prefix: Prefix, onlink_flag: bool, autonomous_flag: bool, val_lifetime: u32, pref_lifetime: u32, valid_lifetime_expires: f64, pref_lifetime_expires: f64, decrement_lifetime_flag: bool, no_advertise: bool }
         Ip6RaPrefixInfo "ip6_ra_prefix_info" { prefix: Prefix, flags: u8, valid_time: u32, preferred_time: u32 }

@@ -4,15 +4,9 @@ use super::*;
 
 module! {
     ip_neighbor "1.0.1"
-    aliases {
-    }
     enums {
         IpNeighborFlags "ip_neighbor_flags": u8 { IP_API_NEIGHBOR_FLAG_NONE = 0, IP_API_NEIGHBOR_FLAG_STATIC = 1, IP_API_NEIGHBOR_FLAG_NO_FIB_ENTRY = 2 }
         IpNeighborEventFlags "ip_neighbor_event_flags": u32 { IP_NEIGHBOR_API_EVENT_FLAG_ADDED = 1, IP_NEIGHBOR_API_EVENT_FLAG_REMOVED = 2 }
-    }
-    enumflags {
-    }
-    unions {
     }
     types {
         IpNeighbor "ip_neighbor" { sw_if_index: InterfaceIndex, flags: IpNeighborFlags, mac_address: MacAddress, ip_address: Address }

@@ -15,8 +15,6 @@ module! {
         AddressFamily "address_family": u8 { ADDRESS_IP4 = 0, ADDRESS_IP6 = 1 }
         IpProto "ip_proto": u8 { IP_API_PROTO_HOPOPT = 0, IP_API_PROTO_ICMP = 1, IP_API_PROTO_IGMP = 2, IP_API_PROTO_TCP = 6, IP_API_PROTO_UDP = 17, IP_API_PROTO_GRE = 47, IP_API_PROTO_ESP = 50, IP_API_PROTO_AH = 51, IP_API_PROTO_ICMP6 = 58, IP_API_PROTO_EIGRP = 88, IP_API_PROTO_OSPF = 89, IP_API_PROTO_SCTP = 132, IP_API_PROTO_RESERVED = 255 }
     }
-    enumflags {
-    }
     unions {
         AddressUnion "address_union" { ip4: Ip4Address, ip6: Ip6Address }
     }

@@ -4,16 +4,11 @@ use super::*;
 
 module! {
     l2 "3.3.0"
-    aliases {
-    }
     enums {
         L2PortType "l2_port_type": u32 { L2_API_PORT_TYPE_NORMAL = 0, L2_API_PORT_TYPE_BVI = 1, L2_API_PORT_TYPE_UU_FWD = 2 }
         MacEventAction "mac_event_action": u32 { MAC_EVENT_ACTION_API_ADD = 0, MAC_EVENT_ACTION_API_DELETE = 1, MAC_EVENT_ACTION_API_MOVE = 2 }
         BdFlags "bd_flags": u32 { BRIDGE_API_FLAG_NONE = 0, BRIDGE_API_FLAG_LEARN = 1, BRIDGE_API_FLAG_FWD = 2, BRIDGE_API_FLAG_FLOOD = 4, BRIDGE_API_FLAG_UU_FLOOD = 8, BRIDGE_API_FLAG_ARP_TERM = 16, BRIDGE_API_FLAG_ARP_UFWD = 32 }
-    }
-    enumflags {
-    }
-    unions {
+        L2IntfFeatFlags "l2_intf_feat_flags": u32 { L2_INTF_FEAT_NONE = 0, L2_INTF_FEAT_LEARN = 1, L2_INTF_FEAT_FWD = 2, L2_INTF_FEAT_FLOOD = 4, L2_INTF_FEAT_UU_FLOOD = 8, L2_INTF_FEAT_ARP_TERM = 16, L2_INTF_FEAT_ARP_UFWD = 32 }
     }
     types {
         MacEntry "mac_entry" { sw_if_index: InterfaceIndex, mac_addr: MacAddress, action: MacEventAction, flags: u8 }
@@ -35,12 +30,18 @@ module! {
         context BridgeDomainDetails "bridge_domain_details" { bd_id: u32, flood: bool, uu_flood: bool, forward: bool, learn: bool, arp_term: bool, arp_ufwd: bool, mac_age: u8, bd_tag: Text<64>, bvi_sw_if_index: InterfaceIndex, uu_fwd_sw_if_index: InterfaceIndex, n_sw_ifs: u32, sw_if_details: Vec<BridgeDomainSwIf> = n_sw_ifs }
         client BridgeDomainSetMacAge "bridge_domain_set_mac_age" -> bridge_domain_set_mac_age_reply { bd_id: u32, mac_age: u8 }
         context BridgeDomainSetMacAgeReply "bridge_domain_set_mac_age_reply" { retval: i32 }
+        client BridgeDomainSetDefaultLearnLimit "bridge_domain_set_default_learn_limit" -> bridge_domain_set_default_learn_limit_reply { learn_limit: u32 }
+        context BridgeDomainSetDefaultLearnLimitReply "bridge_domain_set_default_learn_limit_reply" { retval: i32 }
         client BridgeDomainSetLearnLimit "bridge_domain_set_learn_limit" -> bridge_domain_set_learn_limit_reply { bd_id: u32, learn_limit: u32 }
         context BridgeDomainSetLearnLimitReply "bridge_domain_set_learn_limit_reply" { retval: i32 }
         client BridgeFlags "bridge_flags" -> bridge_flags_reply { bd_id: u32, is_set: bool, flags: BdFlags }
         context BridgeFlagsReply "bridge_flags_reply" { retval: i32, resulting_feature_bitmap: u32 }
         client BdIpMacAddDel "bd_ip_mac_add_del" -> bd_ip_mac_add_del_reply { is_add: bool => "true", entry: BdIpMac }
         context BdIpMacAddDelReply "bd_ip_mac_add_del_reply" { retval: i32 }
+        client BdIpMacFlush "bd_ip_mac_flush" -> bd_ip_mac_flush_reply { bd_id: u32 }
+        context BdIpMacFlushReply "bd_ip_mac_flush_reply" { retval: i32 }
+        client BdIpMacDump "bd_ip_mac_dump" => bd_ip_mac_details { bd_id: u32 }
+        context BdIpMacDetails "bd_ip_mac_details" { entry: BdIpMac }
         client L2fibAddDel "l2fib_add_del" -> l2fib_add_del_reply { mac: MacAddress, bd_id: u32, sw_if_index: InterfaceIndex, is_add: bool => "true", static_mac: bool, filter_mac: bool, bvi_mac: bool }
         context L2fibAddDelReply "l2fib_add_del_reply" { retval: i32 }
         client L2FibTableDump "l2_fib_table_dump" => l2_fib_table_details { bd_id: u32 }
@@ -53,6 +54,14 @@ module! {
         context L2fibFlushIntReply "l2fib_flush_int_reply" { retval: i32 }
         client L2Flags "l2_flags" -> l2_flags_reply { sw_if_index: InterfaceIndex, is_set: bool, feature_bitmap: u32 }
         context L2FlagsReply "l2_flags_reply" { retval: i32, resulting_feature_bitmap: u32 }
+        client L2FlagsGet "l2_flags_get" -> l2_flags_get_reply { sw_if_index: InterfaceIndex }
+        context L2FlagsGetReply "l2_flags_get_reply" { retval: i32, input_feature_bitmap: u32, output_feature_bitmap: u32 }
+        client L2FlagsSet "l2_flags_set" -> l2_flags_set_reply { sw_if_index: InterfaceIndex, is_set: bool, input_feature_bitmap: u32, output_feature_bitmap: u32 }
+        context L2FlagsSetReply "l2_flags_set_reply" { retval: i32 }
+        client L2InterfaceFeatFlagsGet "l2_interface_feat_flags_get" -> l2_interface_feat_flags_get_reply { sw_if_index: InterfaceIndex }
+        context L2InterfaceFeatFlagsGetReply "l2_interface_feat_flags_get_reply" { retval: i32, flags: L2IntfFeatFlags }
+        client L2InterfaceFeatFlagsSet "l2_interface_feat_flags_set" -> l2_interface_feat_flags_set_reply { sw_if_index: InterfaceIndex, is_set: bool, flags: L2IntfFeatFlags }
+        context L2InterfaceFeatFlagsSetReply "l2_interface_feat_flags_set_reply" { retval: i32 }
         client BviCreate "bvi_create" -> bvi_create_reply { mac: MacAddress, user_instance: u32 => "4294967295" }
         context BviCreateReply "bvi_create_reply" { retval: i32, sw_if_index: InterfaceIndex }
         client BviDelete "bvi_delete" -> bvi_delete_reply { sw_if_index: InterfaceIndex }

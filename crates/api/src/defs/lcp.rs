@@ -4,16 +4,8 @@ use super::*;
 
 module! {
     lcp "1.0.0"
-    aliases {
-    }
     enums {
         LcpItfHostType "lcp_itf_host_type": u8 { LCP_API_ITF_HOST_TAP = 0, LCP_API_ITF_HOST_TUN = 1 }
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
     }
     messages {
         client LcpDefaultNsSet "lcp_default_ns_set" -> lcp_default_ns_set_reply { netns: Text<32> }

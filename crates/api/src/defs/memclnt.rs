@@ -4,14 +4,6 @@ use super::*;
 
 module! {
     memclnt "2.1.0"
-    aliases {
-    }
-    enums {
-    }
-    enumflags {
-    }
-    unions {
-    }
     types {
         MessageTableEntry "message_table_entry" { index: u16, name: Text<64> }
         ModuleVersion "module_version" { major: u32, minor: u32, patch: u32, name: Text<64> }

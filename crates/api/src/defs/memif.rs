@@ -4,17 +4,9 @@ use super::*;
 
 module! {
     memif "3.1.0"
-    aliases {
-    }
     enums {
         MemifRole "memif_role": u32 { MEMIF_ROLE_API_MASTER = 0, MEMIF_ROLE_API_SLAVE = 1 }
         MemifMode "memif_mode": u32 { MEMIF_MODE_API_ETHERNET = 0, MEMIF_MODE_API_IP = 1, MEMIF_MODE_API_PUNT_INJECT = 2 }
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
     }
     messages {
         client MemifSocketFilenameAddDel "memif_socket_filename_add_del" -> memif_socket_filename_add_del_reply { is_add: bool, socket_id: u32, socket_filename: Text<108> }

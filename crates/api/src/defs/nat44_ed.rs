@@ -4,14 +4,8 @@ use super::*;
 
 module! {
     nat44_ed "5.5.0"
-    aliases {
-    }
     enums {
         Nat44ConfigFlags "nat44_config_flags": u8 { NAT44_IS_ENDPOINT_INDEPENDENT = 0, NAT44_IS_ENDPOINT_DEPENDENT = 1, NAT44_IS_STATIC_MAPPING_ONLY = 2, NAT44_IS_CONNECTION_TRACKING = 4, NAT44_IS_OUT2IN_DPO = 8 }
-    }
-    enumflags {
-    }
-    unions {
     }
     types {
         Nat44LbAddrPort "nat44_lb_addr_port" { addr: Ip4Address, port: u16, probability: u8, vrf_id: u32 }
@@ -21,6 +15,8 @@ module! {
         context Nat44EdPluginEnableDisableReply "nat44_ed_plugin_enable_disable_reply" { retval: i32 }
         client Nat44ForwardingEnableDisable "nat44_forwarding_enable_disable" -> nat44_forwarding_enable_disable_reply { enable: bool }
         context Nat44ForwardingEnableDisableReply "nat44_forwarding_enable_disable_reply" { retval: i32 }
+        client NatIpfixEnableDisable "nat_ipfix_enable_disable" -> nat_ipfix_enable_disable_reply { domain_id: u32, src_port: u16, enable: bool }
+        context NatIpfixEnableDisableReply "nat_ipfix_enable_disable_reply" { retval: i32 }
         client NatSetTimeouts "nat_set_timeouts" -> nat_set_timeouts_reply { udp: u32, tcp_established: u32, tcp_transitory: u32, icmp: u32 }
         context NatSetTimeoutsReply "nat_set_timeouts_reply" { retval: i32 }
         client Nat44ShowRunningConfig "nat44_show_running_config" -> nat44_show_running_config_reply {  }

@@ -4,17 +4,9 @@ use super::*;
 
 module! {
     pg "2.1.0"
-    aliases {
-    }
     enums {
         PgInterfaceMode "pg_interface_mode": u8 { PG_API_MODE_ETHERNET = 0, PG_API_MODE_IP4 = 1, PG_API_MODE_IP6 = 2 }
         PgInterfaceFlags "pg_interface_flags": u32 { PG_API_FLAG_NONE = 0, PG_API_FLAG_CSUM_OFFLOAD = 1, PG_API_FLAG_GSO = 2, PG_API_FLAG_GRO_COALESCE = 4 }
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
     }
     messages {
         client PgCreateInterface "pg_create_interface" -> pg_create_interface_reply { interface_id: InterfaceIndex, gso_enabled: bool, gso_size: u32 }

@@ -4,16 +4,6 @@ use super::*;
 
 module! {
     ping "0.1.0"
-    aliases {
-    }
-    enums {
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
-    }
     messages {
         client WantPingFinishedEvents "want_ping_finished_events" -> want_ping_finished_events_reply ! ping_finished_event { address: Address, repeat: u32 => "1", interval: f64 => "1.0" }
         context WantPingFinishedEventsReply "want_ping_finished_events_reply" { retval: i32 }

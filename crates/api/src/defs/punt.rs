@@ -4,12 +4,8 @@ use super::*;
 
 module! {
     punt "2.2.1"
-    aliases {
-    }
     enums {
         PuntType "punt_type": u32 { PUNT_API_TYPE_L4 = 0, PUNT_API_TYPE_IP_PROTO = 1, PUNT_API_TYPE_EXCEPTION = 2 }
-    }
-    enumflags {
     }
     unions {
         PuntUnion "punt_union" { exception: PuntException, l4: PuntL4, ip_proto: PuntIpProto }

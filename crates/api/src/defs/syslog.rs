@@ -4,16 +4,8 @@ use super::*;
 
 module! {
     syslog "1.0.0"
-    aliases {
-    }
     enums {
         SyslogSeverity "syslog_severity": u32 { SYSLOG_API_SEVERITY_EMERG = 0, SYSLOG_API_SEVERITY_ALERT = 1, SYSLOG_API_SEVERITY_CRIT = 2, SYSLOG_API_SEVERITY_ERR = 3, SYSLOG_API_SEVERITY_WARN = 4, SYSLOG_API_SEVERITY_NOTICE = 5, SYSLOG_API_SEVERITY_INFO = 6, SYSLOG_API_SEVERITY_DBG = 7 }
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
     }
     messages {
         client SyslogSetSender "syslog_set_sender" -> syslog_set_sender_reply { src_address: Ip4Address, collector_address: Ip4Address, collector_port: u16 => "514", vrf_id: u32, max_msg_size: u32 => "480" }

@@ -4,16 +4,8 @@ use super::*;
 
 module! {
     tracedump "0.2.0"
-    aliases {
-    }
     enums {
         TraceFilterFlag "trace_filter_flag": u32 { TRACE_FF_NONE = 0, TRACE_FF_INCLUDE_NODE = 1, TRACE_FF_EXCLUDE_NODE = 2, TRACE_FF_INCLUDE_CLASSIFIER = 3, TRACE_FF_EXCLUDE_CLASSIFIER = 4 }
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
     }
     messages {
         client TraceSetFilters "trace_set_filters" -> trace_set_filters_reply { flag: TraceFilterFlag, count: u32, node_index: u32 => "4294967295", classifier_table_index: u32 => "4294967295" }

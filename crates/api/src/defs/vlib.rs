@@ -4,14 +4,6 @@ use super::*;
 
 module! {
     vlib "1.0.0"
-    aliases {
-    }
-    enums {
-    }
-    enumflags {
-    }
-    unions {
-    }
     types {
         ThreadData "thread_data" { id: u32, name: Text<64>, r#type: Text<64>, pid: u32, cpu_id: u32, core: u32, cpu_socket: u32 }
     }

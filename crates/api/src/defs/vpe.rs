@@ -4,16 +4,6 @@ use super::*;
 
 module! {
     vpe "1.7.0"
-    aliases {
-    }
-    enums {
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
-    }
     messages {
         client ShowVersion "show_version" -> show_version_reply {  }
         context ShowVersionReply "show_version_reply" { retval: i32, program: Text<32>, version: Text<32>, build_date: Text<32>, build_directory: Text<256> }

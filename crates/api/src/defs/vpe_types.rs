@@ -7,14 +7,6 @@ module! {
     aliases {
         Timestamp "timestamp": f64;
     }
-    enums {
-    }
-    enumflags {
-    }
-    unions {
-    }
-    types {
-    }
     messages {
     }
 }

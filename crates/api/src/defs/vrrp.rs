@@ -4,15 +4,11 @@ use super::*;
 
 module! {
     vrrp "1.1.1"
-    aliases {
-    }
     enums {
         VrrpVrState "vrrp_vr_state": u32 { VRRP_API_VR_STATE_INIT = 0, VRRP_API_VR_STATE_BACKUP = 1, VRRP_API_VR_STATE_MASTER = 2, VRRP_API_VR_STATE_INTF_DOWN = 3 }
     }
     enumflags {
         VrrpVrFlags "vrrp_vr_flags": u32 { VRRP_API_VR_PREEMPT = 1, VRRP_API_VR_ACCEPT = 2, VRRP_API_VR_UNICAST = 4, VRRP_API_VR_IPV6 = 8 }
-    }
-    unions {
     }
     types {
         VrrpVrKey "vrrp_vr_key" { sw_if_index: InterfaceIndex, vr_id: u8, is_ipv6: u8 }

@@ -5,8 +5,8 @@ use std::task::Waker;
 
 use quiver_api::Catalog;
 use quiver_api::defs::*;
-use quiver_net::api::testing::{ask, assert_names, read, split};
-use quiver_net::api::{Clients, Handlers, Table, Trace, address, install};
+use quiver_net::api::testing::{ask, assert_names, read, split, table};
+use quiver_net::api::{Clients, Trace, address, install};
 use quiver_net::testing::Harness;
 
 use super::{LOCAL, PEER, bed, come_up, sessions, x0};
@@ -58,9 +58,7 @@ fn numbers_of_messages_are_those_of_vpp() {
 #[test]
 fn sessions_are_added_changed_told_of_and_removed() {
     let mut h = bed(1);
-    let mut handlers = Handlers::default();
-    crate::api::add(&mut handlers);
-    let table = Rc::new(Table::new(handlers));
+    let table = Rc::new(table(crate::api::add));
     install(&mut h.router, &table, Trace::new(false, None));
     let client = h.router.part_mut::<Clients>().unwrap().join("test");
     let sw_if_index = InterfaceIndex(x0(&h).0);
@@ -126,9 +124,7 @@ fn sessions_are_added_changed_told_of_and_removed() {
 #[test]
 fn keys_authentication_echo_source_and_tos_are_set_and_asked_for() {
     let mut h = bed(0);
-    let mut handlers = Handlers::default();
-    crate::api::add(&mut handlers);
-    let table = Rc::new(Table::new(handlers));
+    let table = Rc::new(table(crate::api::add));
     install(&mut h.router, &table, Trace::new(false, None));
     let client = h.router.part_mut::<Clients>().unwrap().join("test");
     macro_rules! retval {

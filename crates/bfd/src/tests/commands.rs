@@ -58,11 +58,7 @@ fn sessions_are_shown() {
 fn sessions_are_configured_again_as_they_were() {
     assert_rebuilt(
         &[crate::ops::register],
-        || {
-            let mut h = quiver_net::testing::Harness::with_workers(1);
-            crate::control::start(&mut h.router, &quiver_command::config::Schema::new().defaults()).unwrap();
-            h
-        },
+        || quiver_net::testing::Harness::with_plugin(&crate::plugin(), 1, 0),
         "create packet-generator interface pg0
          set interface ip address pg0 10.0.0.1/24
          set interface ip address pg0 2001:db8::1/64

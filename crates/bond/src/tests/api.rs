@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use quiver_api::Catalog;
 use quiver_api::defs::{InterfaceIndex, MacAddress};
-use quiver_net::api::testing::{ask, assert_names, read};
-use quiver_net::api::{Clients, Handlers, Table, Trace, install};
+use quiver_net::api::testing::{ask, assert_names, read, table};
+use quiver_net::api::{Clients, Trace, install};
 use quiver_net::testing::Harness;
 
 use super::{bed, bonds, index};
@@ -44,9 +44,7 @@ fn numbers_of_messages_are_those_of_vpp() {
 #[test]
 fn bonds_are_made_changed_told_and_removed() {
     let mut h = bed(0);
-    let mut handlers = Handlers::default();
-    add(&mut handlers);
-    let table = Rc::new(Table::new(handlers));
+    let table = Rc::new(table(add));
     install(&mut h.router, &table, Trace::new(false, None));
     let client = h.router.part_mut::<Clients>().unwrap().join("test");
     let create = BondCreate2 {
@@ -101,9 +99,7 @@ fn bonds_are_made_changed_told_and_removed() {
 #[test]
 fn members_with_lacp_are_told_with_both_sides() {
     let mut h = bed(1);
-    let mut handlers = Handlers::default();
-    add(&mut handlers);
-    let table = Rc::new(Table::new(handlers));
+    let table = Rc::new(table(add));
     install(&mut h.router, &table, Trace::new(false, None));
     let client = h.router.part_mut::<Clients>().unwrap().join("test");
     assert!(ask(&mut h, &table, client, &SwInterfaceLacpDump {}).is_empty());

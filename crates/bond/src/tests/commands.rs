@@ -144,11 +144,7 @@ fn bonds_are_shown() {
 fn bonds_are_configured_again_as_they_were() {
     assert_rebuilt(
         &[crate::ops::register],
-        || {
-            let mut h = Harness::with_workers(1);
-            crate::control::start(&mut h.router).unwrap();
-            h
-        },
+        || Harness::with_plugin(&crate::plugin(), 1, 0),
         "create packet-generator interface pg0
          create packet-generator interface pg1
          create packet-generator interface pg2

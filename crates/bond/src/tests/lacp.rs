@@ -181,11 +181,7 @@ fn lacp_refuses_what_cannot_be() {
 fn lacp_is_configured_again_as_it_was() {
     assert_rebuilt(
         &[crate::ops::register],
-        || {
-            let mut h = Harness::with_workers(1);
-            crate::control::start(&mut h.router).unwrap();
-            h
-        },
+        || Harness::with_plugin(&crate::plugin(), 1, 0),
         "create packet-generator interface pg0
          create packet-generator interface pg1
          create packet-generator interface pg2

@@ -12,7 +12,7 @@ use crate::view::{Key, NONE, Place};
 /// Tables, each behind the one that follows it.
 pub(super) fn tables(router: &Router) -> Vec<u32> {
     let Ok(state) = classify(router) else { return Vec::new() };
-    let mut numbers: Vec<u32> = state.tables().map(|(number, _)| number).collect();
+    let mut numbers: Vec<u32> = state.tables().map(|(number, _)| number).filter(|number| !state.is_made(*number)).collect();
     numbers.sort_by_key(|number| (state.chain(*number).len(), *number));
     numbers
 }
@@ -59,7 +59,8 @@ pub(super) fn table(router: &Router, number: &u32, out: &mut Configuration<Route
 
 pub(super) fn sessions(router: &Router) -> Vec<(u32, Key)> {
     let Ok(state) = classify(router) else { return Vec::new() };
-    state.tables().flat_map(|(number, table)| table.sessions().map(move |(key, _)| (number, *key))).collect()
+    let kept = state.tables().filter(|(number, _)| !state.is_made(*number));
+    kept.flat_map(|(number, table)| table.sessions().map(move |(key, _)| (number, *key))).collect()
 }
 
 pub(super) fn session(router: &Router, (number, key): &(u32, Key), out: &mut Configuration<Router>) {

@@ -39,6 +39,8 @@ pub struct SessionInfo {
     pub advance: i32,
     /// What is done besides.
     pub action: Option<Action>,
+    /// Packets that it had.
+    pub hits: u64,
 }
 
 /// A table.
@@ -81,6 +83,7 @@ fn info(number: u32, table: &Table, verbose: bool) -> TableInfo {
         opaque_index: session.opaque,
         advance: session.advance,
         action: Action::of(session.action),
+        hits: table.hits(key),
     });
     TableInfo {
         table: number,
@@ -154,11 +157,12 @@ impl Text for Tables {
                     signed(session.opaque_index)
                 );
                 let _ = match session.action {
-                    None => writeln!(out, " action none"),
-                    Some(Action::SetIp4FibId(id)) => writeln!(out, " action set-ip4-fib-id {id}"),
-                    Some(Action::SetIp6FibId(id)) => writeln!(out, " action set-ip6-fib-id {id}"),
-                    Some(Action::SetMetadata(number)) => writeln!(out, " action set-metadata {number}"),
+                    None => write!(out, " action none"),
+                    Some(Action::SetIp4FibId(id)) => write!(out, " action set-ip4-fib-id {id}"),
+                    Some(Action::SetIp6FibId(id)) => write!(out, " action set-ip6-fib-id {id}"),
+                    Some(Action::SetMetadata(number)) => write!(out, " action set-metadata {number}"),
                 };
+                let _ = writeln!(out, "\n      hits {}", session.hits);
             }
         }
     }

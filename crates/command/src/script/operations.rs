@@ -70,7 +70,7 @@ impl<C: 'static, H: ScriptHost<C>> Operation<C> for Exec<H> {
     type Reply = ScriptReply;
     fn run(control: &mut C, request: ExecRequest) -> Result<Outcome<C, ScriptReply>, OpError> {
         let script = ScriptJob::<C, H>::open(control, &request.file)?;
-        Ok(if request.atomic { AtomicScript::outcome(control, script) } else { Outcome::job(script) })
+        Ok(if request.atomic { AtomicScript::outcome(control, script.whole()) } else { Outcome::job(script) })
     }
 }
 
@@ -98,7 +98,7 @@ impl<C: 'static, H: ScriptHost<C>> Operation<C> for ExecLines<H> {
     fn run(control: &mut C, request: ExecLinesRequest) -> Result<Outcome<C, ScriptReply>, OpError> {
         let lines = request.lines.into_iter().map(|(number, command)| Line { number, command }).collect();
         let script = ScriptJob::<C, H>::lines(control, &request.name, lines)?;
-        Ok(if request.atomic { AtomicScript::outcome(control, script) } else { Outcome::job(script) })
+        Ok(if request.atomic { AtomicScript::outcome(control, script.whole()) } else { Outcome::job(script) })
     }
 }
 
@@ -299,7 +299,9 @@ mod tests {
         let mut host = host(&[("main", "say a\n\nexec sub\nsay never\n"), ("sub", "# x\nsay wrong\nsay never")]);
         let (printed, result) = exec(&mut host, "main");
         let error = result.unwrap_err();
-        assert_eq!(error.to_string(), "exec: CLI line error: main:3: exec: CLI line error: sub:2: say: cannot say that");
+        let expected =
+            "exec: CLI line error: main:3: exec: CLI line error: sub:2: say: cannot say that; what stands before it took effect";
+        assert_eq!(error.to_string(), expected);
         assert_eq!((error.code, printed.as_str()), (retval::BUSY, "a\n"));
         assert_eq!(host.said, ["a"]);
         assert_eq!(host.scripts.running_scripts(), 0);
@@ -374,7 +376,8 @@ mod tests {
         let error = exec(&mut host, "first atomic").1.unwrap_err();
         assert!(error.to_string().ends_with("cannot say that; nothing has changed"), "{error}");
         // The same without the word.
-        assert!(exec(&mut host, "bad").1.unwrap_err().to_string().ends_with("cannot say that"));
+        let error = exec(&mut host, "bad").1.unwrap_err().to_string();
+        assert!(error.ends_with("cannot say that; what stands before it took effect"), "{error}");
         assert_eq!(macros(&host), ["A x", "B b", "C c"]);
 
         // Stopped in the middle, it goes back as well.

@@ -139,6 +139,8 @@ pub struct ScriptJob<C, H> {
     operator: bool,
     /// Whether its lines may be shown to whoever asked: it is theirs, or the operator's.
     shown: bool,
+    /// Whether all goes back where a command fails.
+    whole: bool,
     flag: Rc<Cell<bool>>,
     _running: Running,
     host: PhantomData<fn() -> H>,
@@ -193,10 +195,18 @@ impl<C: 'static, H: ScriptHost<C>> ScriptJob<C, H> {
             depth,
             operator: false,
             shown: false,
+            whole: false,
             flag: Rc::clone(&H::script_state(control).operator),
             _running: running,
             host: PhantomData,
         }
+    }
+
+    /// Whoever runs it takes all back where a command fails.
+    #[must_use]
+    pub fn whole(mut self) -> Self {
+        self.whole = true;
+        self
     }
 
     fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -213,7 +223,16 @@ impl<C: 'static, H: ScriptHost<C>> ScriptJob<C, H> {
         Poll::Ready(())
     }
 
+    /// What is said of a command that fails; the file that was asked for also says what became of those before it.
     fn fail(&self, number: u64, error: OpError) -> OpError {
+        let mut error = self.fail_here(number, error);
+        if self.depth == 0 && !self.whole && self.commands > 0 {
+            error.message += "; what stands before it took effect";
+        }
+        error
+    }
+
+    fn fail_here(&self, number: u64, error: OpError) -> OpError {
         if error.command.is_none() && !self.shown {
             // It need not be a file of commands: what stands in it is not shown.
             let text = format!("CLI line error: {}:{number}: no such command", self.name);

@@ -1,7 +1,7 @@
 //! Puts the parts of a daemon together.
 
 use std::cell::{Cell, RefCell};
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::future::poll_fn;
 use std::io::{self, Write};
 use std::net::TcpListener;
@@ -38,7 +38,7 @@ use super::{StartError, api, confirm, detach, processes, punt, threads};
 use crate::checkpoints::Checkpoints;
 use crate::engine::{Engine, command};
 use crate::journal::{Journal, Store, replay};
-use crate::log::{self, CLASSES, Form, JournalSocket, Log, Output, Settings};
+use crate::log::{self, CLASSES, Form, JournalSocket, Log, LogFile, Output, Settings};
 use crate::main_loop::Runner;
 use crate::ops;
 use crate::ops::configuration::CHECKPOINT;
@@ -99,6 +99,8 @@ pub struct Daemon {
     pidfile: Option<PidFile>,
     /// What another process gets that takes over from this one, and how that goes.
     succession: Succession,
+    /// Why `startup-config` ends the router.
+    failed: Rc<RefCell<Option<String>>>,
 }
 
 enum Listening {
@@ -156,7 +158,14 @@ impl Daemon {
             tracing::info!(target: "buffer", "{notice}");
         }
 
-        startup.notices.iter().chain(&missing).for_each(|notice| tracing::info!(target: "startup", "{notice}"));
+        startup.notices.iter().for_each(|notice| tracing::info!(target: "startup", "{notice}"));
+        for notice in &missing {
+            tracing::warn!(target: "startup", "{notice}");
+            // What was asked for is not there, and it may be what keeps packets out: whoever starts the router sees that, too.
+            if startup.unix.log.is_some() {
+                let _ = writeln!(io::stderr(), "quiver: {notice}");
+            }
+        }
         chosen.iter().for_each(|plugin| log.declare(plugin.log_classes));
         for class in log.unknown() {
             tracing::warn!(target: "startup", "logging: there is no class `{class}' in the log");
@@ -234,6 +243,7 @@ impl Daemon {
             Some(journal) => engine.with_journal(Rc::clone(journal)),
             None => engine,
         };
+        let engine = engine.audited(startup.logging.audit);
         let processes = Processes::new(&router, table, tasks.handle());
         let runner = Runner::new(tasks, Rc::clone(&router), Rc::clone(&stop), startup.unix.poll_sleep);
         let records = succession.records(records, registry.get().covered());
@@ -257,6 +267,7 @@ impl Daemon {
             admission,
             pidfile,
             succession,
+            failed: Rc::default(),
         })
     }
 
@@ -268,7 +279,7 @@ impl Daemon {
     /// Serves until the router is told to stop.
     ///
     /// # Errors
-    /// A socket that cannot be watched.
+    /// A socket that cannot be watched; a line of `startup-config` that failed.
     pub fn run(mut self) -> Result<ExitCode, StartError> {
         let watch = |error| StartError::System { doing: "cannot watch a socket".to_owned(), error };
         processes::start(&self.processes, &self.startup);
@@ -312,9 +323,10 @@ impl Daemon {
         quiver_plugin_host::Plugins::stop_all(&mut self.router.borrow_mut());
         self.router.borrow_mut().say_last_words();
         tracing::info!(target: "startup", "stopped");
+        let failed = self.failed.take();
         drop(self);
         drop(watchdog);
-        Ok(ExitCode::SUCCESS)
+        failed.map_or(Ok(ExitCode::SUCCESS), |text| Err(StartError::StartUp(text)))
     }
 
     /// What takes clients from the moment it is called.
@@ -352,6 +364,8 @@ impl Daemon {
     ///
     /// Where the state folder has a configuration, that is made again instead: the files have had their effect on it.
     ///
+    /// A file that fails ends the router, and nothing of any is kept, unless `startup-lenient` says otherwise.
+    ///
     /// Where another process forwards, its configuration is made here, and then it is taken over from; `serve` takes clients from then on.
     fn start_up_commands(&mut self, serve: Option<Serve>) {
         let (mut files, detached) = (self.startup.unix.exec.clone(), self.detached);
@@ -369,6 +383,11 @@ impl Daemon {
         if let (Some(journal), None) = (&journal, &entry) {
             journal.record_from_now(Vec::new());
         }
+        let lenient = self.startup.unix.startup_lenient;
+        // What the files do is on the disk when all of them have done it.
+        let held = journal.clone().filter(|_| !lenient && !files.is_empty());
+        held.iter().for_each(|journal| journal.hold());
+        let (failed_for, stop) = (Rc::clone(&self.failed), Rc::clone(&self.stop));
         let (router, registry, reactor) = (Rc::clone(&self.router), self.registry.clone(), Rc::clone(self.engine.reactor()));
         if !files.is_empty() {
             let _ = sd_notify::notify(&[NotifyState::Status("running the commands of startup-config")]);
@@ -407,10 +426,26 @@ impl Daemon {
                 };
                 if let Err(error) = running.finish(print).await {
                     tracing::error!(target: "startup", "{name}: {error}");
+                    if !lenient {
+                        failed_for.replace(Some(error.to_string()));
+                        break;
+                    }
                 }
             }
             if let Some(stdout) = stdout {
                 stdout.flush(super::LAST_WORDS);
+            }
+            if failed_for.borrow().is_some() {
+                // What is held back is never written.
+                stop.set(true);
+                return;
+            }
+            if let Some(journal) = held {
+                journal.release(true);
+                let stored = poll_fn(|context| journal.poll_durable(journal.sequence(), context)).await;
+                if let Err(error) = stored {
+                    tracing::error!(target: "startup", "startup-config: {error}");
+                }
             }
             if let Some(folder) = runtime_dir {
                 let _ = std::env::set_current_dir(folder);
@@ -528,6 +563,10 @@ fn open_log(startup: &StartupConfig, user: &Wish) -> Result<Log, StartError> {
     settings.level = wish.level.unwrap_or(settings.level);
     let log = Log::new(settings);
     log.declare(CLASSES);
+    if wish.audit {
+        // None is left out for being one of many, unless somebody says so.
+        log.set_class("audit", None, Some(u32::MAX));
+    }
     for (class, level, limit) in &wish.classes {
         log.set_class(class, *level, *limit);
     }
@@ -543,7 +582,7 @@ fn open_log(startup: &StartupConfig, user: &Wish) -> Result<Log, StartError> {
         }
         Some(path) => {
             // The user's own, so that a start without root can go on with it. Not what is no file, such as a terminal.
-            let file = open_append(path).and_then(|file| match file.metadata()?.is_file() {
+            let file = LogFile::open(path).and_then(|file| match file.is_file()? {
                 true => user.hand_over(path).map(|()| file),
                 false => Ok(file),
             });
@@ -555,14 +594,6 @@ fn open_log(startup: &StartupConfig, user: &Wish) -> Result<Log, StartError> {
     log.set_output(output, form);
     log::install(&log);
     Ok(log)
-}
-
-/// Opens a file to append to it; file and folder are made where they are missing, as `/var/log/vpp` after a fresh install.
-fn open_append(path: &Path) -> io::Result<fs::File> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    OpenOptions::new().create(true).append(true).open(path)
 }
 
 fn buffers(startup: &StartupConfig, numa_nodes: u32) -> RegionConfig {
@@ -701,7 +732,8 @@ fn session_options(unix: &Unix) -> SessionOptions {
 }
 
 fn open_pidfile(path: &Path, wish: &Wish, inherits: bool) -> Result<PidFile, StartError> {
-    let file = if inherits { PidFile::inherit(path) } else { PidFile::create(path) };
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    let file = folder.and_then(|()| if inherits { PidFile::inherit(path) } else { PidFile::create(path) });
     let file = file.and_then(|file| wish.hand_over(path).map(|()| file));
     file.map_err(|error| StartError::System { doing: format!("cannot write the pidfile {}", path.display()), error })
 }
@@ -722,20 +754,4 @@ fn make_folder(folder: &Path, wish: &Wish, admission: Admission) -> io::Result<(
         fs::set_permissions(folder, fs::Permissions::from_mode(admission.folder_mode()))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_log_in_a_missing_folder_is_made_and_appended_to() {
-        let folder = std::env::temp_dir().join(format!("quiver-log-{}", std::process::id()));
-        let path = folder.join("log/vpp/vpp.log");
-        for line in ["one\n", "two\n"] {
-            open_append(&path).unwrap().write_all(line.as_bytes()).unwrap();
-        }
-        assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
-        fs::remove_dir_all(folder).unwrap();
-    }
 }

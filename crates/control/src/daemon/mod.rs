@@ -2,6 +2,7 @@
 
 mod api;
 mod assemble;
+mod check;
 mod confirm;
 mod detach;
 pub(crate) mod group;
@@ -36,7 +37,7 @@ pub use threads::{place, replan, topology};
 
 use crate::ops::version::version_line;
 use crate::server::BindError;
-use crate::startup::{Arguments, ArgumentsError, StartupConfig, help, manual, schema, wants_to_take_over};
+use crate::startup::{Arguments, ArgumentsError, StartupConfig, help, manual, schema, wants_a_check, wants_to_take_over};
 use quiver_net::Plugin;
 
 /// Why the daemon does not start.
@@ -71,6 +72,9 @@ pub enum StartError {
     /// A router that runs goes on.
     #[error("cannot take over from the router that runs, which goes on: {0}")]
     TakeOver(String),
+    /// A line of a file that runs at start.
+    #[error("startup-config failed, so the router ends (unix {{ startup-lenient }} has it go on): {0}")]
+    StartUp(String),
     /// A plugin.
     #[error("plugin {name}: {text}")]
     Plugin {
@@ -94,6 +98,8 @@ pub enum StartError {
 
 /// How long a line that must not be lost may take to be written: what it is written to may be stuck.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The exit status of a router whose `startup-config` failed, EX_CONFIG of sysexits.h: a supervisor knows that another start is of no use.
+const START_UP_FAILED: u8 = 78;
 
 /// The program: everything `main` does, with these plugins.
 pub fn run(plugins: &[Plugin]) -> ExitCode {
@@ -110,7 +116,10 @@ pub fn run(plugins: &[Plugin]) -> ExitCode {
             {
                 let _ = writeln!(out, "{}", error.excerpt(true));
             }
-            ExitCode::FAILURE
+            match error {
+                StartError::StartUp(_) => ExitCode::from(START_UP_FAILED),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -149,6 +158,9 @@ fn start(plugins: &[Plugin], mut words: Vec<OsString>) -> Result<ExitCode, Start
         }
         Arguments::Words(words) => StartupConfig::read(&full_schema(plugins), Source::words(words))?,
     };
+    if wants_a_check(&words) {
+        return check::run(&startup, plugins);
+    }
     let take_over = wants_to_take_over(&words);
     // One that takes over goes into the background even under a supervisor: what started it ends when the router is handed over.
     if (!startup.unix.nodaemon || take_over) && !detached {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use quiver_drivers::fast_path::FastPathFds;
 use quiver_drivers::rights::{Direct, NamespaceFds, RedirectFds, Rights};
 use quiver_graph::topology::SchedulerPolicy;
 use quiver_privilege::account::{self, Account};
@@ -133,6 +134,10 @@ impl Rights for NoNamespaces {
     fn redirect(&self, queues: u32) -> io::Result<RedirectFds> {
         Direct.redirect(queues)
     }
+
+    fn fast_path(&self) -> io::Result<FastPathFds> {
+        Direct.fast_path()
+    }
 }
 
 /// Only where it could do anything that the router cannot.
@@ -195,6 +200,8 @@ fn files(startup: &StartupConfig, dpdk: bool) -> Vec<Allowed> {
     files.extend(startup.files.read.iter().map(Allowed::read));
     files.extend(unix.state_dir.iter().map(Allowed::write));
     files.extend(unix.exec.iter().map(Allowed::read));
+    // The log is opened anew after it was renamed.
+    files.extend(unix.log.iter().filter_map(|log| log.parent()).map(Allowed::write));
     // Itself: the names in a backtrace.
     files.extend(std::env::current_exe().ok().map(Allowed::read));
     files.extend(unix.rights.paths.iter().map(Allowed::write));

@@ -14,6 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
 use super::{links, memif, statistics};
+use crate::log;
 use crate::process::{Processes, State};
 use crate::startup::StartupConfig;
 
@@ -54,8 +55,8 @@ pub fn start(processes: &Processes<Router>, startup: &StartupConfig) {
     });
 }
 
-/// SIGTERM and SIGINT end the main loop; a second one ends the program at once. SIGHUP has no effect: a daemon that lost its
-/// terminal goes on.
+/// SIGTERM and SIGINT end the main loop; a second one ends the program at once. SIGHUP has the log's file opened anew; nothing ends by it: a
+/// daemon that lost its terminal goes on.
 ///
 /// # Errors
 /// The kernel's.
@@ -68,7 +69,16 @@ pub fn stop_on_signals(processes: &Processes<Router>, stop: &Rc<Cell<bool>>) -> 
         signal_hook::flag::register(signal, Arc::clone(&stopping))?;
         pipe::register(signal, sender.try_clone()?)?;
     }
-    signal_hook::flag::register(SIGHUP, Arc::default())?;
+    // In this order: the line that tells of it goes to the new file.
+    signal_hook::flag::register(SIGHUP, log::anew())?;
+    let (hung_up, sender) = UnixStream::pair()?;
+    pipe::register(SIGHUP, sender)?;
+    processes.spawn("log-process", |cx| async move {
+        let Ok(hung_up) = AsyncFd::new(cx.reactor(), hung_up) else { return };
+        while cx.waiting(State::EventWait, hung_up.read(&mut [0; 8])).await.is_ok_and(|count| count > 0) {
+            tracing::info!(target: "startup", "the log is opened anew");
+        }
+    });
     let stop = Rc::clone(stop);
     processes.spawn("signal-process", |cx| async move {
         let Ok(receiver) = AsyncFd::new(cx.reactor(), receiver) else { return };

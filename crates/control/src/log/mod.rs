@@ -4,11 +4,13 @@
 //! has a level and a limit of lines a second; what exceeds the limit is left out, and one line says so. `tracing`'s `INFO` is
 //! `notice` here, `TRACE` is `debug` like `DEBUG`.
 
+mod file;
 mod journal;
 mod layer;
 mod output;
 mod ring;
 
+pub use file::{LogFile, anew};
 pub use journal::JournalSocket;
 pub use layer::{LogLayer, flush, install};
 pub use output::{Output, is_journal};
@@ -19,6 +21,7 @@ use serde::{Deserialize, Serialize};
 /// Classes of the router itself; plugins declare their own.
 pub const CLASSES: &[&str] = &[
     "api",
+    "audit",
     "buffer",
     "cli",
     "interface",

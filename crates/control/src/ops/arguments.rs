@@ -264,7 +264,18 @@ pub const ARGUMENTS: &[(&str, &[Argument])] = &[
             ("[intfc <if>|any]", "interface", "One interface; all unless given"),
             ("[file <name>]", "file", "Name of a file, or its path; `rx.pcap` and the like unless given"),
             ("[error <node.reason>]", "error", "Only packets dropped for this reason"),
+            ("[filter]", "filter", "Only packets that `classify filter` chooses for captures; none while nothing is chosen"),
             ("[bpf <program>]", "bpf", "Only packets that this program chooses, as `tcpdump -ddd` prints it"),
+        ],
+    ),
+    (
+        "arping",
+        &[
+            ("[gratuitous]", "gratuitous", "Announces the address, which is an own one, and asks nobody"),
+            ("<addr>", "address", "The address"),
+            ("<if>", "interface", "Interface whose link is asked"),
+            ("[repeat <1>]", "repeat", "Requests; 1 to 4294967295"),
+            ("[interval <1.0>]", "interval", "Seconds between two requests"),
         ],
     ),
     (

@@ -71,7 +71,7 @@ pub fn register(registry: &mut Registry<Router>) {
     dispatch::register(registry);
     registry.operation::<StartCapture>().operation::<StopCapture>().operation::<CaptureStatus>().command_of::<StartCapture>(Command {
         path: "pcap trace",
-        syntax: "[rx] [tx] [drop] [node <node>]... [off] [status] [max <n>] [max-bytes-per-pkt <n>] [intfc <if>|any] [file <name>] [error <node.reason>] [bpf <program>]",
+        syntax: "[rx] [tx] [drop] [node <node>]... [off] [status] [max <n>] [max-bytes-per-pkt <n>] [intfc <if>|any] [file <name>] [error <node.reason>] [filter] [bpf <program>]",
         help: "Copies packets where they are received, sent or dropped, or in front of nodes, to a file, which has its name when it is switched off",
         parse,
     });
@@ -105,11 +105,12 @@ fn parse(args: &mut Args<'_>, _: &Router) -> Result<Invocation<Router>, OpError>
         } else if args.take_keyword("bpf") {
             request.bpf = Some(args.word("bpf")?.into_owned());
         } else if args.take_keyword("filter") {
-            // VPP's word, for a filter that its classifier has. Here an expression follows, which quiverctl has made a program of.
+            // quiverctl has made a program of an expression behind it.
             if !args.is_empty() {
                 let error = OpError::unspecified("the router takes filters as programs").key("filter");
                 return Err(error.remedy("`quiverctl pcap trace … filter <expression>' compiles the expression; or `bpf <program>', as `tcpdump -ddd' prints it"));
             }
+            request.filter = true;
         } else if args.take_keyword("preallocate-data") || args.take_keyword("free-data") {
             // Copies take memory until they are written, and no more.
         } else {
@@ -146,6 +147,8 @@ pub struct StartRequest {
     pub error: Option<String>,
     /// Only packets that this program chooses, as `tcpdump -ddd` prints it.
     pub bpf: Option<String>,
+    /// Only packets that `classify filter` chooses for captures; none while nothing is chosen.
+    pub filter: bool,
 }
 
 impl Default for StartRequest {
@@ -161,6 +164,7 @@ impl Default for StartRequest {
             file: None,
             error: None,
             bpf: None,
+            filter: false,
         }
     }
 }
@@ -181,6 +185,21 @@ pub(super) fn wanted(bpf: Option<&str>) -> Result<Option<Wanted>, OpError> {
             more => program.wants(&[&header, bytes].concat(), more + len),
         }
     })))
+}
+
+/// What two filters want, of those that there are.
+pub(super) fn both(one: Option<Wanted>, other: Option<Wanted>) -> Option<Wanted> {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            Some(Arc::new(move |pulled: &[u8], bytes: &[u8], len| one(pulled, bytes, len) && other(pulled, bytes, len)))
+        }
+        (one, other) => one.or(other),
+    }
+}
+
+/// A word without the braces that VPP's users write around it.
+fn bare(word: &str) -> &str {
+    word.strip_prefix('{').and_then(|word| word.strip_suffix('}')).unwrap_or(word)
 }
 
 /// A copied packet as an Ethernet frame, and its length.
@@ -244,14 +263,15 @@ impl Operation<Router> for StartCapture {
         let error = match &request.error {
             None => None,
             Some(text) => {
-                let code = text.split_once('.').and_then(|(node, reason)| router.graph.error_code(node, reason));
+                let code = text.split_once('.').and_then(|(node, reason)| router.graph.error_code(bare(node), bare(reason)));
                 Some(code.ok_or_else(|| {
                     let error = OpError::new(retval::NO_SUCH_ENTRY, "no such drop reason").key("error").value(text);
                     error.remedy("write NODE.REASON as `show errors verbose 2' lists them, in quotes where the reason has blanks")
                 })?)
             }
         };
-        let wanted = wanted(request.bpf.as_deref())?;
+        let chosen = if request.filter { router.capture_filter(interface) } else { None };
+        let wanted = both(wanted(request.bpf.as_deref())?, chosen);
         if System::of(router)?.recorder.0.is_some() {
             return Err(OpError::new(retval::VALUE_EXIST, "a capture runs already").remedy("end it with `pcap trace off'"));
         }

@@ -12,7 +12,7 @@ use quiver_net::Router;
 use serde::{Deserialize, Serialize};
 
 use super::node::no_such_node;
-use super::pcap::wanted;
+use super::pcap::{both, wanted};
 use crate::system::System;
 use quiver_command::calendar::Civil;
 
@@ -83,11 +83,11 @@ request! {
         pub count: u32 = "<n>" name("count") range(1..=TRACE_MAX as u64),
         /// Only packets that this program chooses, as `tcpdump -ddd` prints it; `quiverctl` takes `filter <expression>` in its place.
         pub bpf: Option<String> = "bpf <program>",
+        /// Only packets that `classify filter trace` chooses; all while nothing is chosen.
+        pub filter: bool = "filter",
     } ignores {
         /// All that is recorded is shown: there is nothing more to be verbose about.
         "verbose",
-        /// VPP's word for a filter of its classifier. `quiverctl` makes a program of an expression behind it.
-        "filter",
     }
 }
 
@@ -115,7 +115,8 @@ impl Execute<Router> for AddTrace {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         let node = input_node(router, &self.node)?;
-        let wanted = wanted(self.bpf.as_deref())?;
+        let chosen = if self.filter { router.trace_filter() } else { None };
+        let wanted = both(wanted(self.bpf.as_deref())?, chosen);
         add(router, node, self.count, wanted);
         Ok(Outcome::Done(()))
     }
@@ -260,7 +261,7 @@ impl<'a> Words<'a> {
         match self.stamp {
             Stamp::Relative => relative(time.saturating_sub(self.epoch)),
             Stamp::Unix => format!("{:.6}", day.as_secs_f64()),
-            Stamp::Datetime => Civil::of_unix(day).iso(),
+            Stamp::Datetime => Civil::of_unix(day).iso_micros(),
         }
     }
 }

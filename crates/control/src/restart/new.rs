@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use quiver_command::change_log::Record;
+use quiver_drivers::fast_path::FastPathFds;
 use quiver_drivers::rights::{INHERITABLE, NamespaceFds, RedirectFds, Rights};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
@@ -168,6 +169,10 @@ impl Rights for Inheriting {
 
     fn redirect(&self, queues: u32) -> io::Result<RedirectFds> {
         self.inner.redirect(queues)
+    }
+
+    fn fast_path(&self) -> io::Result<FastPathFds> {
+        self.inner.fast_path()
     }
 
     fn inherited(&self, device: &str) -> Option<Vec<OwnedFd>> {

@@ -10,6 +10,7 @@ use quiver_graph::reactor::{AsyncFd, yield_now};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::sessions::{End, SessionHandle};
+use crate::audit;
 use crate::engine::{Engine, Progress, Running};
 
 /// Read at once.
@@ -64,6 +65,7 @@ pub async fn serve<C: 'static>(engine: Engine<C>, wire: impl Wire, session: Sess
         session,
         handle,
         running: None,
+        audited: None,
         gone: false,
         ended: false,
         looked: Instant::now(),
@@ -85,6 +87,8 @@ struct Connection<C, W> {
     /// What others know of it.
     handle: SessionHandle,
     running: Option<Running<C>>,
+    /// What the log is to be told of it.
+    audited: Option<String>,
     /// Nobody reads any more.
     gone: bool,
     /// Nothing more will be sent to us.
@@ -142,7 +146,10 @@ impl<C: 'static, W: Wire> Connection<C, W> {
                     let completion = self.engine.complete(&line, cursor);
                     self.session.completed(completion);
                 }
-                Event::Request(request) => self.running = Some(self.engine.start(request)),
+                Event::Request(request) => {
+                    self.audited = self.engine.audit_of(&request);
+                    self.running = Some(self.engine.start(request));
+                }
                 Event::Interrupt => self.cancel(),
                 Event::KeyPress => {
                     if self.running.as_ref().is_some_and(Running::only_watches) {
@@ -178,6 +185,9 @@ impl<C: 'static, W: Wire> Connection<C, W> {
             Progress::Print(text) => self.session.print(&text),
             Progress::Done(result) => {
                 self.running = None;
+                if let (Some(what), Some(who)) = (self.audited.take(), self.handle.who()) {
+                    audit::tell(who, &what, &result);
+                }
                 self.session.set_candidate(self.handle.has_candidate());
                 self.session.answer(result);
             }

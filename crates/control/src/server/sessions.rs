@@ -389,6 +389,11 @@ impl SessionHandle {
         });
     }
 
+    /// What the session speaks, and who is at the other end.
+    pub fn who(&self) -> Option<(SessionKind, Peer)> {
+        self.with(|entry| (entry.kind, entry.peer))
+    }
+
     /// Who asks, where this session does.
     pub fn asking(&self) -> Asking {
         Asking { now: Rc::clone(&self.sessions.0.borrow().asking), id: self.id }

@@ -41,6 +41,12 @@ pub const OPTIONS: &[Flag] = &[
         value: None,
         help: "take over from the router that runs with this configuration, while packets flow; a cold start where none does",
     },
+    Flag {
+        short: None,
+        long: "check",
+        value: None,
+        help: "say what is wrong with the configuration and its files of commands, and start nothing",
+    },
     Flag { short: Some('v'), long: "version", value: None, help: "say which version this is" },
     Flag { short: Some('h'), long: "help", value: None, help: "say this" },
 ];
@@ -111,10 +117,20 @@ pub enum ArgumentsError {
 
 /// Whether the words ask to take over from a router that runs.
 pub fn wants_to_take_over(words: &[OsString]) -> bool {
+    has_option(words, "--take-over")
+}
+
+/// Whether the words only ask whether the configuration is right.
+pub fn wants_a_check(words: &[OsString]) -> bool {
+    has_option(words, "--check")
+}
+
+/// Whether an option without a value is there, before the words of a configuration.
+fn has_option(words: &[OsString], option: &str) -> bool {
     let mut words = words.iter();
     while let Some(word) = words.next().filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
         match word.to_str() {
-            Some("--take-over") => return true,
+            Some(word) if word == option => return true,
             Some("-c" | "--config") => drop(words.next()),
             _ => {}
         }
@@ -142,8 +158,8 @@ impl Arguments {
                 "--api-json" => return Ok(Self::ApiJson(words.next().ok_or(ArgumentsError::NoFile(text))?.into())),
                 "--generate" => return Ok(Self::Generate(words.next().ok_or(ArgumentsError::NoFile(text))?.into())),
                 "-i" | "--interactive" => interactive = true,
-                // Not a part of the configuration: see `wants_to_take_over`.
-                "--take-over" => {}
+                // Not a part of the configuration: see `wants_to_take_over`, `wants_a_check`.
+                "--take-over" | "--check" => {}
                 // Only of interest to who brings an allocator of their own.
                 "--no-alloc-intercept" => {}
                 "-c" | "--config" => file = Some(PathBuf::from(words.next().ok_or(ArgumentsError::NoFile(text))?)),
@@ -187,6 +203,7 @@ mod tests {
     fn taking_over_is_an_option_and_no_word_of_the_configuration() {
         let wants = |line: &str| wants_to_take_over(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>());
         assert!(wants("--take-over -c f") && wants("-c f --take-over") && wants("--take-over unix { }"));
+        assert!(wants_a_check(&["-c", "f", "--check"].map(OsString::from)));
         assert!(!wants("-c --take-over") && !wants("unix { log --take-over }") && !wants(""));
         assert_eq!(parse("-c f --take-over"), Ok(Arguments::File("f".into(), false)));
     }

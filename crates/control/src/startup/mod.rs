@@ -19,7 +19,7 @@ use quiver_drivers::memif::Limits;
 use quiver_graph::RxMode;
 use quiver_graph::topology::{PlacementRequest, SchedulerPolicy};
 
-pub use arguments::{Arguments, ArgumentsError, help, wants_to_take_over};
+pub use arguments::{Arguments, ArgumentsError, help, wants_a_check, wants_to_take_over};
 pub use rights::Rights;
 pub use schema::schema;
 
@@ -88,6 +88,8 @@ pub struct Unix {
     pub exec: Vec<PathBuf>,
     /// Whether those files change all that they change, or nothing.
     pub startup_atomic: bool,
+    /// Whether the router goes on where one of those files fails.
+    pub startup_lenient: bool,
     /// Where the command language listens; `cli.sock` in the runtime folder where nothing is said.
     pub cli_listen: Vec<(Listen, Value)>,
     /// Folder of sockets.
@@ -204,6 +206,8 @@ pub struct Logging {
     pub unthrottle: Option<u32>,
     /// Level of classes that say nothing.
     pub level: Option<Level>,
+    /// What clients ask for and changes something is logged.
+    pub audit: bool,
     /// Classes with level and lines a second.
     pub classes: Vec<(String, Option<Level>, Option<u32>)>,
 }
@@ -294,6 +298,7 @@ impl Unix {
             log: path("log"),
             exec: exec.map(|value| value.path().to_owned()).collect(),
             startup_atomic: block.flag("startup-atomic"),
+            startup_lenient: block.flag("startup-lenient"),
             cli_listen: block.values("cli-listen").map(|value| Ok((value.listen()?, value.clone()))).collect::<Result<_, _>>()?,
             runtime_dir: path("runtime-dir").unwrap_or_else(|| RUNTIME_DIR.into()),
             state_dir: path("state-dir"),
@@ -453,6 +458,7 @@ impl Logging {
             size: block.get("size").map(|value| value.number_in(1..=1_000_000_usize)).transpose()?,
             unthrottle: block.get("unthrottle-time").map(Value::u32).transpose()?,
             level: level(block.get("default-log-level"))?,
+            audit: block.flag("audit"),
             classes,
         })
     }

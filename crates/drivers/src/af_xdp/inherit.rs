@@ -13,10 +13,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::program::Program;
+use super::program::{Program, exchange};
 use super::socket::{Addresses, Binding, Halves, Opening};
 use super::{AfXdp, AfXdpConfig, AfXdpError, Attached, promiscuous};
 use crate::closer::Later;
@@ -67,7 +67,8 @@ impl Inherited {
         let promiscuous = promiscuous(device.index).map_err(failed("making the device promiscuous"))?;
         config.rights.note(format!("XDP program of {}", config.name), Ok(()));
         let program = Arc::new(self.program);
-        let attached = Attached { link: Some(self.link), program, _promiscuous: promiscuous, native: self.native };
+        let fast = AtomicBool::new(false);
+        let attached = Attached { link: Some(self.link), program, _promiscuous: promiscuous, native: self.native, fast };
         Ok((attached, halves, Some(binding)))
     }
 }
@@ -89,6 +90,8 @@ impl AfXdp {
     pub(super) fn end_wait(&mut self) -> io::Result<()> {
         let Some(binding) = self.waiting.take() else { return Ok(()) };
         let (program, failed) = (Arc::clone(&self.attached.program), Arc::clone(&self.unbound));
+        // Where the process before had the device run its fast path, whose sockets are its own.
+        self.attached.link.as_ref().map_or(Ok(()), |link| exchange(link, program.raw()))?;
         let bind = move || {
             if bind_when_free(&binding, &program).is_err() {
                 failed.store(true, Ordering::Relaxed);

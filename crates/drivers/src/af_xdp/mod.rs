@@ -53,6 +53,7 @@ pub use status::{QueueStatus, Status};
 
 use crate::closer::{self, Later};
 use crate::ethernet::{FrameLimit, default_mac};
+use crate::fast_path::FastPath;
 use crate::mailbox::Mailbox;
 use crate::netdev::{ETHERNET, NetDevice, NetDevices};
 use crate::rights::{Direct, Rights};
@@ -241,6 +242,8 @@ struct Attached {
     /// Keeps the device promiscuous: the interface has an address of its own.
     _promiscuous: OwnedFd,
     native: bool,
+    /// The device runs the fast path.
+    fast: AtomicBool,
 }
 
 /// A device used through AF_XDP, on the control side.
@@ -341,6 +344,40 @@ impl AfXdp {
         &self.config
     }
 
+    /// Whether the device runs the fast path. It ends by itself where the device was away.
+    pub fn is_fast(&self) -> bool {
+        self.attached.fast.load(Ordering::Relaxed)
+    }
+
+    /// Has the device run the fast path, as port `number` of it.
+    ///
+    /// # Errors
+    /// The program is not run by the device's driver, the queues are another process' still, or the kernel's; then all is as it was.
+    pub fn join(&self, fast: &FastPath, number: u32) -> io::Result<()> {
+        let Attached { link: Some(link), native: true, program, .. } = &*self.attached else {
+            return Err(io::Error::other("its driver does not run the XDP program"));
+        };
+        if !program.frags || self.waiting.is_some() {
+            return Err(io::Error::other("it is not ready for it"));
+        }
+        for (queue, socket) in self.sockets.iter().enumerate() {
+            let socket = socket.upgrade().ok_or(io::ErrorKind::NotConnected)?;
+            fast.direct(number, queue as u32, socket.fd()?)?;
+        }
+        program::exchange(link, fast.program())?;
+        self.attached.fast.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Has the device run the plain program again, by which every frame goes to the graph.
+    ///
+    /// # Errors
+    /// The kernel's: the device is gone.
+    pub fn leave(&self) -> io::Result<()> {
+        let Attached { link: Some(link), program, fast, .. } = &*self.attached else { return Ok(()) };
+        if fast.swap(false, Ordering::Relaxed) { program::exchange(link, program.raw()) } else { Ok(()) }
+    }
+
     /// How it goes now.
     pub fn status(&self) -> Status {
         let sockets: Vec<Arc<Socket>> = self.sockets.iter().filter_map(std::sync::Weak::upgrade).collect();
@@ -432,7 +469,8 @@ fn attach(
         directed.map_err(failed("directing frames to a socket"))?;
     }
     let promiscuous = promiscuous(device.index).map_err(failed("making the device promiscuous"))?;
-    Ok((Attached { link: Some(link), program: Arc::new(program), _promiscuous: promiscuous, native }, halves))
+    let program = Arc::new(program);
+    Ok((Attached { link: Some(link), program, _promiscuous: promiscuous, native, fast: AtomicBool::new(false) }, halves))
 }
 
 /// A socket that keeps a device promiscuous and receives nothing.

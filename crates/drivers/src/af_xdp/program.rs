@@ -6,7 +6,7 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use super::Attach;
 use crate::bpf::{bpf, bpf_new};
@@ -54,6 +54,7 @@ const BPF_MAP_CREATE: c_int = 0;
 const BPF_MAP_UPDATE_ELEM: c_int = 2;
 const BPF_PROG_LOAD: c_int = 5;
 const BPF_LINK_CREATE: c_int = 28;
+const BPF_LINK_UPDATE: c_int = 29;
 const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
@@ -111,6 +112,21 @@ struct LinkAttributes {
     flags: u32,
 }
 
+#[repr(C)]
+#[derive(Default)]
+struct LinkUpdateAttributes {
+    link: u32,
+    program: u32,
+    flags: u32,
+    old_program: u32,
+}
+
+/// Has a link run another program: every frame meets one of the two.
+pub(super) fn exchange(link: &OwnedFd, program: RawFd) -> io::Result<()> {
+    let mut attributes = LinkUpdateAttributes { link: link.as_raw_fd() as u32, program: program as u32, ..Default::default() };
+    bpf(BPF_LINK_UPDATE, &mut attributes).map(drop)
+}
+
 /// Loads map and program for a device of so many queues. This, and nothing else here, needs CAP_BPF.
 pub(crate) fn load(queues: u32) -> io::Result<RedirectFds> {
     let mut attributes =
@@ -161,6 +177,10 @@ impl Program {
     /// What [`Program::descriptors`] gave in another process.
     pub(super) fn of([map, program]: [OwnedFd; 2], frags: bool) -> Self {
         Self { map, program, frags }
+    }
+
+    pub(super) fn raw(&self) -> RawFd {
+        self.program.as_raw_fd()
     }
 
     /// Sends the frames of a queue to this socket.

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use rustix::cmsg_space;
 use rustix::io::Errno;
@@ -60,6 +61,7 @@ pub(super) fn close_listener(listener: &OwnedFd, mut each: impl FnMut(OwnedFd)) 
 /// replaced. `close` gets a connection to a program that answers there: what that one has sent must be closed with care.
 pub(super) fn listener(path: &str, group: Option<u32>, close: impl FnOnce(OwnedFd)) -> io::Result<OwnedFd> {
     let fd = new()?;
+    make_folder(path, group)?;
     // Nobody may connect before the file has its rights.
     let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
     let bound = bind_file(&fd, path, &address(path)?, close);
@@ -73,6 +75,22 @@ pub(super) fn listener(path: &str, group: Option<u32>, close: impl FnOnce(OwnedF
     }
     listen(&fd, BACKLOG)?;
     Ok(fd)
+}
+
+/// Makes the folder of a socket where it is missing, for its owner and group.
+fn make_folder(path: &str, group: Option<u32>) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let Some(folder) = Path::new(path).parent().filter(|folder| !path.starts_with('@') && !folder.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists()).collect();
+    for folder in missing.into_iter().rev() {
+        std::fs::DirBuilder::new().mode(0o750).create(folder)?;
+        if group.is_some() {
+            std::os::unix::fs::chown(folder, None, group)?;
+        }
+    }
+    Ok(())
 }
 
 fn admit(path: &str, group: Option<u32>) -> io::Result<()> {
@@ -160,5 +178,25 @@ pub(super) fn receive(socket: &OwnedFd) -> Received {
         Ok(message) => Received::Bytes(bytes[..message.bytes].to_vec(), fds.into_iter().next()),
         Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,
         Err(_) => Received::End,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_folder_that_is_missing_is_made_for_owner_and_group() {
+        let folder = std::env::temp_dir().join(format!("quiver-memif-folder-{}", std::process::id()));
+        let path = folder.join("a/b/m.sock");
+        let path = path.to_str().unwrap();
+        let listening = listener(path, None, drop).unwrap();
+        assert!(dial(path).is_ok());
+        for made in ["", "a", "a/b"] {
+            assert_eq!(std::fs::metadata(folder.join(made)).unwrap().permissions().mode() & 0o777, 0o750);
+        }
+        drop(listening);
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

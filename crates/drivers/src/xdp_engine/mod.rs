@@ -18,7 +18,7 @@ pub mod account;
 pub mod layout;
 mod maps;
 mod napi;
-mod run;
+pub(crate) mod run;
 mod sender;
 
 use std::io;

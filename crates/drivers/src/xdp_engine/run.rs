@@ -41,7 +41,7 @@ struct TestAttributes {
 const _: () = assert!(size_of::<TestAttributes>() == 80);
 
 /// Runs the program once over a copy of `frame`, and returns what has become of it, and the verdict.
-pub(super) fn once(program: RawFd, frame: &[u8]) -> io::Result<(Vec<u8>, u32)> {
+pub(crate) fn once(program: RawFd, frame: &[u8]) -> io::Result<(Vec<u8>, u32)> {
     let mut out = vec![0_u8; frame.len()];
     let mut attributes = TestAttributes {
         program: program as u32,

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
 use quiver_command::request;
 use quiver_command::request::Execute;
+use quiver_ipfix::exporter;
 use quiver_net::Router;
 use quiver_net::interface::ops::resolve;
 use serde::Serialize;
@@ -49,7 +50,7 @@ impl Execute<Router> for ShowExporter {
     type Reply = ExporterInfo;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ExporterInfo>, OpError> {
-        Ok(Outcome::Done(ExporterInfo(flowprobe(router)?.exporter().map(SetExporter::of))))
+        Ok(Outcome::Done(ExporterInfo(exporter::current(router).as_ref().map(SetExporter::of))))
     }
 }
 
@@ -287,13 +288,13 @@ impl Execute<Router> for ShowStatistics {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, Statistics>, OpError> {
         let all = control::on_each(router, |thread, flows| {
-            let (stream, totals) = (&flows.stream, *flows.stream.outbox.totals());
+            let (stream, totals) = (&flows.stream, *flows.stream.outbox().totals());
             ThreadStatistics {
                 thread,
                 flows: flows.len(),
                 limit: FLOWS_MAX,
-                records: stream.records,
-                without_collector: stream.homeless,
+                records: stream.records(),
+                without_collector: stream.homeless(),
                 messages: totals.sent,
                 lost_messages: totals.lost,
                 lost_records: totals.lost_items,

@@ -2,8 +2,8 @@
 
 use quiver_api::Catalog;
 use quiver_api::defs::InterfaceIndex;
-use quiver_net::api::testing::{ask, assert_names, read};
-use quiver_net::api::{Handlers, Table, address};
+use quiver_net::api::address;
+use quiver_net::api::testing::{ask, assert_names, read, table};
 
 use super::*;
 use crate::api::*;
@@ -40,9 +40,7 @@ fn numbers_of_messages_are_those_of_vpp() {
 fn messages_do_what_commands_do() {
     let mut h = bare(0);
     run(&mut h, "set interface ip address x2 10.0.2.1/24");
-    let mut handlers = Handlers::default();
-    add(&mut handlers);
-    let table = Table::new(handlers);
+    let table = table(add);
     let x0 = index(&h, "x0").0;
     let exporter = SetIpfixExporter {
         collector_address: address("10.0.2.2".parse().unwrap()),

@@ -9,8 +9,8 @@ use super::decode::{Collector, number};
 use crate::flows::{FLOWS_MAX, Flows, Noted, Params};
 use crate::key::{Record, Variant, Way};
 use crate::observe::{self, Seen};
-use crate::stream::{Destination, Times};
 use crate::template::{Reason, Template};
+use quiver_ipfix::{Destination, Times};
 
 const SECOND: u64 = 1_000_000_000;
 /// 2026-01-01, ns.
@@ -58,11 +58,11 @@ fn drain(flows: &mut Flows, now: u64, collector: &mut Collector) -> usize {
         }
         while flows.due() <= now {
             flows.advance(at(now));
-            while let Some(ready) = flows.stream.outbox.pop() {
+            while let Some(ready) = flows.stream.outbox_mut().pop() {
                 assert!(ready.data.len() <= 1372, "a message of {} bytes is too long for the path", ready.data.len());
                 collector.hear(&ready.data);
                 messages += 1;
-                flows.stream.outbox.keep(ready.data);
+                flows.stream.outbox_mut().keep(ready.data);
             }
         }
     }
@@ -173,13 +173,13 @@ fn messages_fit_the_path_and_lost_ones_leave_a_gap_in_the_numbers() {
     flows.stream.flush();
     while flows.due() <= SECOND {
         flows.advance(at(SECOND));
-        while let Some(ready) = flows.stream.outbox.pop() {
+        while let Some(ready) = flows.stream.outbox_mut().pop() {
             longest = longest.max(ready.data.len());
             collector.hear(&ready.data);
         }
     }
     assert!(longest <= 256 - 28 && longest > 150, "{longest}");
-    let totals = *flows.stream.outbox.totals();
+    let totals = *flows.stream.outbox().totals();
     assert!(totals.lost_items > 0 && totals.lost > 0);
     assert_eq!(collector.records.len() as u64 + totals.lost_items, u64::from(records));
     // The collector learns of them from the next message.
@@ -193,7 +193,7 @@ fn records_without_a_collector_are_counted() {
     let mut flows = flows(Params { record: ALL, active: 0, passive: 0, sample: 1 });
     flows.set_destination(None, 0);
     (0..5).for_each(|n| _ = flows.note(&seen(n), 114, SECOND));
-    assert_eq!((flows.stream.homeless, flows.stream.records), (5, 0));
+    assert_eq!((flows.stream.homeless(), flows.stream.records()), (5, 0));
     assert_eq!(flows.due(), u64::MAX);
 }
 

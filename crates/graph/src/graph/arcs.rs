@@ -124,7 +124,15 @@ impl Graph {
             list.retain(|f| f != feature);
         }
         self.publish_arc(arc, interface)?;
+        if let Some(tell) = &self.on_feature {
+            tell(interface);
+        }
         Ok(true)
+    }
+
+    /// Has somebody be told of each feature that is switched on or off, by interface.
+    pub fn watch_features(&mut self, tell: impl Fn(IfIndex) + Send + 'static) {
+        self.on_feature = Some(Box::new(tell));
     }
 
     /// Features that are on for an interface, in order, by arc.

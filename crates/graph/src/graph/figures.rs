@@ -1,6 +1,7 @@
 //! What the graph has counted, how its loops run, what was traced.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{Entry, ErrorInfo, Graph, GraphError, NodeFigures, Recipe};
 use crate::context::NodeId;
@@ -88,9 +89,10 @@ impl Graph {
         self.errors.get(code as usize).and_then(Option::as_ref)
     }
 
-    /// Code of a reason, from its node and text.
+    /// Code of a reason, from its node and its text, or its name in the statistics.
     pub fn error_code(&self, node: &str, text: &str) -> Option<u32> {
-        self.errors.iter().position(|e| e.as_ref().is_some_and(|e| e.node == node && e.text == text)).map(|i| i as u32)
+        let is = |e: &ErrorInfo| e.node == node && (e.text == text || e.declared.name == text);
+        self.errors.iter().position(|e| e.as_ref().is_some_and(is)).map(|i| i as u32)
     }
 
     /// Sets how a node's loop runs; what is `None` stays.
@@ -191,6 +193,11 @@ impl Graph {
         self.vector_size = n;
         self.fleet.each(move |w| w.set_vector_size(n));
         Ok(())
+    }
+
+    /// Whether packets of any thread are traced or captured, or are to be.
+    pub fn is_observed(&self) -> bool {
+        self.shared.observed.load(Ordering::Acquire) != 0
     }
 
     /// Traces of all threads.

@@ -11,7 +11,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::Placed;
+use super::input::Placed;
 
 /// From so many queues on the set costs less than asking each.
 const MANY: usize = 2;

@@ -300,13 +300,7 @@ impl Job<Router, Drifts> for Comparing {
 const SHAPES: &[Shape] = &[Shape::new("linux_cp/fpm", r#"{"*":"*"}"#, "lcp_fpm_listen", r#"{"*":"*"}"#)
     .doc("Routing daemons send their routes by themselves.")];
 
-#[cfg(test)]
-mod example_tests {
-    #[test]
-    fn every_example_can_be_read() {
-        let harness = quiver_net::testing::Harness::new();
-        let registry = quiver_net::ops::testing::registry(&[super::register]);
-        let wrong = registry.wrong_examples(&harness.router);
-        assert!(wrong.is_empty(), "{wrong:?}");
-    }
+#[test]
+fn every_example_can_be_read() {
+    quiver_net::ops::testing::assert_examples(register);
 }

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use quiver_api::defs::{InterfaceIndex, Ip4Address, Ip6Address};
 use quiver_api::{Bytes, Catalog};
-use quiver_net::api::testing::{ask, assert_names, read};
-use quiver_net::api::{Clients, Handlers, Table, Trace, install};
+use quiver_net::api::testing::{ask, assert_names, read, table};
+use quiver_net::api::{Clients, Trace, install};
 
 use super::{bed, index, pass, ports, said, settle};
 use crate::api::*;
@@ -27,9 +27,7 @@ fn numbers_of_messages_are_those_of_vpp() {
 #[test]
 fn lldp_is_set_told_and_ended() {
     let mut h = bed(0);
-    let mut handlers = Handlers::default();
-    add(&mut handlers);
-    let table = Rc::new(Table::new(handlers));
+    let table = Rc::new(table(add));
     install(&mut h.router, &table, Trace::new(false, None));
     let client = h.router.part_mut::<Clients>().unwrap().join("test");
     let config = LldpConfig { tx_hold: 8, tx_interval: 15, system_name: "lldp-test".into() };

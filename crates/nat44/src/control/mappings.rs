@@ -154,6 +154,7 @@ pub fn set_back_end(
         };
         let none = || NatError::NoEntry(format!("load-balanced static mapping of {external} in table {vrf}"));
         let spec = nat.statics.iter_mut().find(ours).ok_or_else(none)?;
+        let before = spec.locals.len();
         let at = spec.locals.iter().position(|(l, _)| *l == local.0);
         match (at, add) {
             (Some(_), true) => return Err(NatError::Exists(format!("back-end {}", local.0))),
@@ -170,6 +171,10 @@ pub fn set_back_end(
             }
         }
         nat.publish(router);
+        // From one to two, or back: now the remote host says which thread has a session, or no more.
+        if before == if add { 1 } else { 2 } {
+            nat.relocate(router);
+        }
         router.wake_process(process::NAME, 0);
         Ok(())
     })

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use quiver_graph::IfIndex;
 use quiver_net::Router;
@@ -111,6 +112,7 @@ impl Nat {
         let most = u32::from(u16::MAX);
         self.config.mtu = self.mtus.first().map_or(most, |(mtu, _)| *mtu).min(most) as u16;
         self.config.both = self.both > 0;
+        self.config.outputs = Arc::new(self.outputs.clone());
         let own = self.config.outside_fib;
         self.config.outside_fibs =
             std::iter::once(own).chain(self.outside_users.keys().copied().filter(|fib| *fib != own)).collect();
@@ -121,6 +123,21 @@ impl Nat {
     pub(super) fn follows(&self, index: IfIndex) -> bool {
         self.pool_interfaces.iter().any(|(i, _)| *i == index)
             || self.statics.iter().any(|s| s.external == External::Interface(index))
+    }
+
+    /// Puts an interface on the side that it is to be on. Pools and mappings are as they were, however many there are.
+    fn follow_side(&mut self, router: &mut Router, index: IfIndex) -> Result<(), NatError> {
+        let tables = |nat: &Self| nat.outside_users.keys().copied().collect::<Vec<_>>();
+        let (side, before) = (self.wanted(index), tables(self));
+        if self.put(router, index, side)? {
+            self.publish_sides();
+            if tables(self) != before {
+                self.answer_arp(router);
+            } else if side.outside {
+                router.hold_proxy_arp(index, true);
+            }
+        }
+        Ok(())
     }
 
     /// Puts every interface on the side that it is to be on; one that is going, on none.
@@ -158,7 +175,7 @@ pub fn set_interface(router: &mut Router, index: IfIndex, sides: Side, add: bool
         } else {
             nat.named.insert(index, side);
         }
-        nat.follow_sides(router, None)
+        nat.follow_side(router, index)
     })
 }
 

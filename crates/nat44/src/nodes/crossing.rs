@@ -1,6 +1,6 @@
 //! Whether packets cross the NAT.
 
-use quiver_graph::Pkt;
+use quiver_graph::{ArcPoint, IfIndex, Pkt, Verdict};
 use quiver_net::data::IfTable;
 use quiver_net::ip::{Egress4, Way};
 
@@ -13,6 +13,15 @@ pub(super) fn is_both(config: &NatConfig, packet: &Pkt<'_>) -> bool {
     config.both && side().inside && side().outside
 }
 
+/// Where a packet goes from a node of the arc. One that came from elsewhere than the arc, as the packets between hosts inside do, is not on
+/// it: what follows there was for the interface when it was on that side, if it ever was.
+#[inline(always)]
+pub(super) fn on_arc(arc: &ArcPoint, config: &NatConfig, packet: &Pkt<'_>, outside: bool, end: Verdict) -> Verdict {
+    let side = config.side(packet.rx_if());
+    let is_on = if outside { side.outside } else { side.inside };
+    if is_on { arc.next(packet.rx_if(), end) } else { end }
+}
+
 /// Where routes and interfaces are looked up.
 #[derive(Clone, Copy)]
 pub(super) struct Ways<'a> {
@@ -20,22 +29,34 @@ pub(super) struct Ways<'a> {
     pub interfaces: &'a IfTable,
 }
 
-/// The FIB in which a packet from inside leaves, where it crosses the NAT: that of the outside interface by which it leaves; the outside's
+/// How a packet from inside crosses the NAT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Exit {
+    /// The FIB in which it leaves.
+    pub fib: u16,
+    /// The interface by which it leaves, where that is known.
+    pub by: Option<IfIndex>,
+}
+
+/// How a packet from inside leaves, where it crosses the NAT: in the FIB of the outside interface by which it leaves; in the outside's
 /// own one where it is for the outside of a mapping. `None`: it does not cross.
 ///
 /// Where its own FIB has no route, those of the outside interfaces are tried.
-pub(super) fn goes_out(ways: Ways<'_>, config: &NatConfig, packet: &Pkt<'_>, key: Key) -> Option<u16> {
+pub(super) fn goes_out(ways: Ways<'_>, config: &NatConfig, packet: &Pkt<'_>, key: Key) -> Option<Exit> {
     let to = key.dst();
+    let own = Some(Exit { fib: config.outside_fib, by: None });
     if config.mapping_of_external(to, key.proto()).is_some_and(|m| !m.identity) {
-        return Some(config.outside_fib);
+        return own;
     }
     let leaves = |way| match way {
-        Way::Interface(tx) if config.side(tx).outside && tx != packet.rx_if() => Some(ways.interfaces.fibs(tx).0 as u16),
+        Way::Interface(tx) if config.side(tx).outside && tx != packet.rx_if() => {
+            Some(Exit { fib: ways.interfaces.fibs(tx).0 as u16, by: Some(tx) })
+        }
         _ => None,
     };
     match ways.egress.find(key.fib().into(), to.addr) {
         Way::Local => None,
-        _ if config.external.contains(&to.addr) => Some(config.outside_fib),
+        _ if config.external.contains(&to.addr) => own,
         Way::Nowhere => {
             let others = config.outside_fibs.iter().filter(|fib| **fib != key.fib());
             others.filter_map(|fib| leaves(ways.egress.find((*fib).into(), to.addr))).next()

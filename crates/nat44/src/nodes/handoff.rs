@@ -13,7 +13,7 @@ use crate::fragments::{Datagram, Fragments};
 use crate::packet::{Flow, NoFlow};
 use crate::session::{Direction, Key};
 
-use super::crossing::{Ways, must_wait};
+use super::crossing::{Ways, must_wait, on_arc};
 use super::translate::is_done;
 
 next_nodes! {
@@ -88,7 +88,7 @@ impl Handoff {
         };
         let key = Key::raw(flow.addrs, flow.ports, flow.proto, direction, fib);
         let position = if self.outside {
-            config.owner_of_external(key.src(), key.dst(), flow.proto)
+            config.owner_of_external(key.src(), key.dst(), flow.proto, fib)
         } else {
             config.owner_of_internal(key.src(), key.dst(), flow.proto, fib)
         };
@@ -126,7 +126,7 @@ impl Node for Handoff {
     #[inline(always)]
     fn packet(&mut self, cx: &mut NodeCx<'_>, packet: Pkt<'_>) -> Verdict {
         let translate = if self.outside { Next::Out2In } else { Next::In2Out };
-        let verdict = self.arc.next(packet.rx_if(), translate.into());
+        let verdict = on_arc(&self.arc, self.config.get(), &packet, self.outside, translate.into());
         match self.owner(&packet) {
             Owner::Here => verdict,
             Owner::Thread(owner) if owner == self.thread => verdict,

@@ -123,6 +123,8 @@ fn translate_node<const OUTSIDE: bool>(router: &Router, parts: &Parts) -> NodeSp
         fragments: fragments.clone(),
         early: early.get(cx.thread).cloned().unwrap_or_default(),
         waits: None,
+        fresh: Vec::with_capacity(quiver_graph::VECTOR_MAX),
+        counted_by: None,
         counters: counters.clone(),
         clock: clock.clone(),
         arc: point.clone(),

@@ -20,7 +20,7 @@ use crate::session::{Direction, Key, flag, tcp, update};
 use crate::table::SessionId;
 use crate::thread::{Refusal, Shared, ThreadNat, lock};
 
-use super::crossing::{Ways, goes_out, is_both, must_wait};
+use super::crossing::{Ways, goes_out, is_both, must_wait, on_arc};
 
 next_nodes! {
     /// Where packets go that no feature follows for, those for an address of ours, and those that cannot go on.
@@ -102,6 +102,10 @@ pub(super) struct Translate<const OUTSIDE: bool> {
     pub state: Shared,
     pub fragments: Fragments,
     pub early: SharedEarly,
+    /// Sessions that this vector has begun.
+    pub fresh: Vec<SessionId>,
+    /// The output interface that the packet at hand is counted by.
+    pub counted_by: Option<IfIndex>,
     /// The packet at hand is a fragment of this datagram, and must wait for the first one.
     pub waits: Option<Datagram>,
     pub counters: Counters,
@@ -122,6 +126,8 @@ struct Work {
 enum Outcome {
     Session(SessionId),
     Pass,
+    /// It is one of a host inside, on an outside interface: `nat44-ed-in2out` knows its session.
+    Turn,
     Drop(Drop),
     /// It will not leave: an ICMP error (as the aux lane has it) answers it as it is, because one about the changed packet
     /// would not find its sender.
@@ -134,6 +140,11 @@ const DONE: u32 = 0x4e41_5434;
 /// Whether a packet has been translated already.
 pub(super) fn is_done(packet: &Pkt<'_>) -> bool {
     packet.scratch()[0] == DONE
+}
+
+/// The interface that a session's packets from inside are counted by.
+fn output_of(session: u16) -> Option<IfIndex> {
+    (session != 0).then_some(IfIndex(session.into()))
 }
 
 /// SYN and ACK of TCP's flags.
@@ -226,7 +237,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
         if hairpin {
             return Next::Hairpin.into();
         }
-        self.arc.next(packet.rx_if(), Next::Lookup.into())
+        on_arc(&self.arc, config, packet, OUTSIDE, Next::Lookup.into())
     }
 
     #[inline(never)]
@@ -267,10 +278,16 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
                 packet.set_aux(aux);
                 return (Next::IcmpError.into(), None);
             }
-            Outcome::Pass => return (self.arc.next(packet.rx_if(), Next::Lookup.into()), Some(Drop::Passed)),
+            Outcome::Turn => return (Next::In2Out.into(), Some(Drop::Passed)),
+            Outcome::Pass => return (on_arc(&self.arc, config, packet, OUTSIDE, Next::Lookup.into()), Some(Drop::Passed)),
             Outcome::Drop(reason) => return (packet.drop(reason), None),
         };
         let Some(mut session) = nat.sessions.get(id) else { return (packet.drop(Drop::NoTranslation), None) };
+        self.counted_by = output_of(session.output);
+        let is_fresh = self.fresh.contains(&id);
+        if known.is_none() {
+            self.fresh.push(id);
+        }
         let other = if OUTSIDE { session.i2o } else { session.o2i };
         flow.change(packet, other.back_addrs(), other.back_ports());
         // An error is no sign of life of the flow (RFC 5508, REQ-6).
@@ -290,7 +307,9 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
                 clamp(config, packet, at, flow.tcp_flags);
             }
         }
-        (self.leave(config, packet, other, fib, session.flags), known.is_none().then_some(Drop::Begun))
+        // Whatever follows it in the same group of packets has not found a session that was there before either.
+        let begun = (known.is_none() || is_fresh).then_some(Drop::Begun);
+        (self.leave(config, packet, other, fib, session.flags), begun)
     }
 
     /// A packet that has a session but will not leave, for its TTL or its size, is answered.
@@ -324,7 +343,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
         }
         // What is for the router itself, or does not cross the NAT, is not ours to judge.
         if self.waits.is_none() && matches!(self.without_session(config, packet, key), Outcome::Pass) {
-            return (self.arc.next(packet.rx_if(), Next::Lookup.into()), Some(Drop::Passed));
+            return (on_arc(&self.arc, config, packet, OUTSIDE, Next::Lookup.into()), Some(Drop::Passed));
         }
         let reason = match why {
             NoFlow::Short => Drop::Short,
@@ -367,6 +386,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
                 Some(mapping) if non_syn && !mapping.identity => return Outcome::Drop(Drop::NonSyn),
                 Some(mapping) => nat.begin_out2in(config, position, mapping, key, now),
                 None => match nat.begin_bound(config, key, now) {
+                    Ok(None) if self.is_answer(nat, config, key) => return Outcome::Turn,
                     Ok(None) => return self.forward(nat, config, packet, key, now),
                     begun => begun,
                 },
@@ -380,7 +400,7 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
                     _ => Outcome::Drop(Drop::NoTranslation),
                 };
             }
-            let Some(outside_fib) = goes_out(self.ways(), config, packet, key) else { return Outcome::Pass };
+            let Some(exit) = goes_out(self.ways(), config, packet, key) else { return Outcome::Pass };
             if non_syn && config.mapping_of_local(key.src(), key.proto(), key.fib()).is_none_or(|m| !m.identity) {
                 // Where no pool has an address for the host, its connections pass from their SYN on.
                 let is_passed = config.forwarding && !config.has_address(key.fib());
@@ -390,7 +410,11 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
             if ttl <= 1 {
                 return Outcome::Error(TTL_EXPIRED);
             }
-            nat.begin_in2out(config, position, key, outside_fib, now)
+            let begun = nat.begin_in2out(config, position, key, exit.fib, now);
+            if let (Ok(Some(id)), Some(by)) = (begun, exit.by.filter(|by| config.outputs.contains(by))) {
+                nat.sessions.set_output(id, by);
+            }
+            begun
         };
         match begun {
             Ok(Some(id)) => Outcome::Session(id),
@@ -404,6 +428,13 @@ impl<const OUTSIDE: bool> Translate<OUTSIDE> {
                 Refusal::Memory => Drop::Memory,
             }),
         }
+    }
+
+    /// Whether a packet is an answer of a mapping's host that is behind an outside interface, so that `nat44-ed-in2out` knows the session.
+    /// As in VPP only where packets are forwarded: elsewhere nobody outside speaks for a host inside.
+    fn is_answer(&self, nat: &ThreadNat, config: &NatConfig, key: Key) -> bool {
+        let there = || Key::new(key.src(), key.dst(), key.proto(), Direction::In2Out, key.fib());
+        config.forwarding && config.is_inside_end(key.src(), key.proto(), key.fib()) && nat.sessions.find(there()).is_some()
     }
 
     /// A packet from outside that nothing translates. Where it is passed on to a host inside, the answers must not be
@@ -481,7 +512,8 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
         // A snapshot of our own: `self` is changed below.
         let config = self.config.clone();
         let config = config.get();
-        let (mut begun, mut passed) = (0, 0);
+        let mut passed = 0;
+        self.fresh.clear();
         let mut tally = Tally::new(IfIndex::LOCAL0);
         let mut work = [Work::default(); GROUP];
         let n = frame.len();
@@ -503,6 +535,13 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
                 }
                 let verdict = match work.id.filter(|id| nat.sessions.is(*id, work.key)) {
                     Some(id) => {
+                        if !OUTSIDE
+                            && !config.outputs.is_empty()
+                            && let Some(output) =
+                                nat.sessions.line(id).and_then(|line| output_of((line[4].load(Relaxed) >> 48) as u16))
+                        {
+                            tally.turn(output, &self.counters, self.thread);
+                        }
                         tally.fast(What::of(work.key.proto()));
                         self.plain(nat, config, &mut packet, work, id, now)
                     }
@@ -515,8 +554,10 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
                             self.hold(cx, of, packet, bytes, now);
                             continue;
                         }
-                        begun += u64::from(counted == Some(Drop::Begun));
                         passed += u64::from(counted == Some(Drop::Passed));
+                        if let Some(output) = self.counted_by.take().filter(|_| !OUTSIDE) {
+                            tally.turn(output, &self.counters, self.thread);
+                        }
                         match counted {
                             _ if verdict == Verdict::DROP => tally.slow(What::Drops),
                             Some(Drop::Passed) => {}
@@ -535,6 +576,7 @@ impl<const OUTSIDE: bool> VectorNode for Translate<OUTSIDE> {
         }
         let before = nat.sessions.len();
         nat.expire(config, now);
+        let begun = self.fresh.len() as u64;
         if begun > 0 || nat.sessions.len() != before {
             self.counters.sessions(self.thread, nat.sessions.len().into());
         }

@@ -8,7 +8,7 @@ use quiver_command::grammar::IfRef;
 use quiver_command::operation::Registry;
 use quiver_net::{IfIndex, Router};
 
-use super::logging::{SetLog, SetLogSeverity};
+use super::logging::{SetIpfix, SetLog, SetLogSeverity};
 use super::mapping::Mapping;
 use super::setup::{Disable, Enable, SetForwarding, SetInterface, SetLimit, SetNonSyn, SetPool, SetPoolInterface, SetTimeouts};
 use super::tuning::{SetMss, SetWorkers};
@@ -40,6 +40,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
             "nat_mss_clamping_set",
             "nat44_logging_set",
             "syslog_filter_set",
+            "nat_ipfix_logging_set",
             "nat44_address_set",
         ])
         .covers(&["nat44_interface_address_set", "nat44_mapping_set", "nat44_back_end_set", "nat44_interface_set"]);
@@ -99,6 +100,10 @@ fn plugin(router: &Router, out: &mut Configuration<Router>) {
         let log =
             SetLog { collector: Some(*collector.ip()), port: Some(collector.port()), source, table: table.unwrap_or_default() };
         out.push(&log).undo(&SetLog::NONE).replaced().needs(PLUGIN);
+    }
+    if let Some(export) = &nat.ipfix {
+        let set = |disable| SetIpfix { domain: export.stream().domain(), src_port: export.src_port(), disable };
+        out.push(&set(false)).undo(&set(true)).replaced().needs(PLUGIN);
     }
     if nat.log_severity != SEVERITY {
         let set = |severity| SetLogSeverity { severity };
@@ -185,6 +190,8 @@ const SHAPES: &[Shape] = &[
             ("source", r#"{"type":"string"}"#),
             ("table", r#"{"type":"integer","minimum":0}"#),
         ]),
+    Shape::new("nat44/ipfix", r#"{"*":"*"}"#, "nat_ipfix_logging_set", r#"{"disable":false,"*":"*"}"#)
+        .doc("Records of sessions, mappings and limits go to the collector of IPFIX."),
     Shape::new("nat44/log_severity", r#""{severity#}""#, "syslog_filter_set", r#"{"severity":"{severity#}"}"#)
         .doc("Messages of this severity and worse are logged; those of sessions have 6."),
 ];
@@ -222,14 +229,11 @@ const INTERFACES: &[Shape] =
 
 #[cfg(test)]
 mod tests {
-    use quiver_command::config::Schema;
     use quiver_net::ops::testing::assert_rebuilt;
     use quiver_net::testing::Harness;
 
     fn bed() -> Harness {
-        let mut h = Harness::with_workers(2);
-        crate::control::start(&mut h.router, &Schema::new().defaults()).unwrap();
-        h
+        Harness::with_plugin(&crate::plugin(), 2, 0)
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The mapping log: where it goes, what it tells.
+//! The mapping log and the records for a collector of IPFIX: where they go, what they tell.
 
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use quiver_command::grammar::Args;
 use quiver_command::operation::{OpError, Outcome, Registry, Text, View};
@@ -16,7 +16,7 @@ use crate::control::{self, Nat};
 use crate::log::{SEVERITY, Target};
 
 pub(super) fn register(registry: &mut Registry<Router>) {
-    registry.declare::<SetLog>().declare::<SetLogSeverity>().declare::<ShowLog>();
+    registry.declare::<SetLog>().declare::<SetLogSeverity>().declare::<SetIpfix>().declare::<ShowLog>();
 }
 
 /// Switches the mapping log.
@@ -138,7 +138,32 @@ impl Execute<Router> for SetLogSeverity {
 }
 
 request! {
-    /// Shows where the mapping log goes, and how much of it.
+    /// Sends records of sessions, mappings and limits to the collector of `set ipfix exporter` (RFC 8158), or no more.
+    pub change SetIpfix "nat_ipfix_logging_set" ["nat ipfix logging"] {
+        /// Number of the observation domain.
+        pub domain: u32 = "domain <id>" default(256),
+        /// Port that datagrams come from.
+        pub src_port: u16 = "src-port <port>" default(4739) range(1..=65_535),
+        /// No more.
+        pub disable: bool = "disable",
+    } ignores {
+        /// VPP's word for switching it on.
+        "enable",
+    }
+}
+
+impl Execute<Router> for SetIpfix {
+    type Reply = ();
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let to = (!self.disable).then_some((self.domain, self.src_port));
+        control::exports::set(router, to).map_err(|e| nat_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+request! {
+    /// Shows where the mapping log and the records for a collector of IPFIX go, and how much of them.
     pub read ShowLog "nat44_logging_show" ["show nat44 logging"] {}
 }
 
@@ -159,16 +184,70 @@ pub struct LogInfo {
     pub sent: u64,
     /// Sessions that it does not tell of: threads were too far ahead, or the datagram could not be sent.
     pub lost: u64,
+    /// Records for a collector of IPFIX, where they are on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipfix: Option<IpfixInfo>,
+}
+
+/// Records for a collector of IPFIX.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct IpfixInfo {
+    /// Number of the observation domain.
+    pub domain: u32,
+    /// Port that datagrams come from.
+    pub src_port: u16,
+    /// Where they go; none: there is no exporter.
+    pub collector: Option<SocketAddr>,
+    /// Records written.
+    pub records: u64,
+    /// Events of which no record was written, as there was no exporter.
+    pub without_collector: u64,
+    /// Messages that could not be sent.
+    pub lost_messages: u64,
+}
+
+impl IpfixInfo {
+    fn text(&self, out: &mut String) {
+        let Self { domain, src_port, records, without_collector, lost_messages, .. } = self;
+        let to = self
+            .collector
+            .map_or_else(|| "no collector, `set ipfix exporter' names one".to_owned(), |to| format!("collector {to}"));
+        let _ = writeln!(
+            out,
+            "nat ipfix logging: domain {domain} from port {src_port}, {to}, records {records}, without collector {without_collector}, \
+             lost messages {lost_messages}"
+        );
+    }
+}
+
+fn ipfix_info(nat: &Nat) -> Option<IpfixInfo> {
+    let export = nat.ipfix.as_ref()?;
+    let stream = export.stream();
+    Some(IpfixInfo {
+        domain: stream.domain(),
+        src_port: export.src_port(),
+        collector: stream.destination().map(|to| SocketAddr::new(to.path.dst, to.path.dst_port)),
+        records: stream.records,
+        without_collector: stream.homeless,
+        lost_messages: stream.outbox.totals().lost,
+    })
 }
 
 impl Text for LogInfo {
     fn text(&self, out: &mut String, _: &View) {
-        let Some(to) = self.collector else { return out.push_str("nat44 logging: disabled\n") };
-        let from = self.from.map(|(source, table)| format!(" from {source} by table {table}")).unwrap_or_default();
-        let quiet = if self.severity < SEVERITY { ", nothing by `set syslog filter`" } else { "" };
-        let _ = writeln!(out, "nat44 logging: collector {to}{from}, sent {}, lost {}{quiet}", self.sent, self.lost);
+        match self.collector {
+            None => out.push_str("nat44 logging: disabled\n"),
+            Some(to) => {
+                let from = self.from.map(|(source, table)| format!(" from {source} by table {table}")).unwrap_or_default();
+                let quiet = if self.severity < SEVERITY { ", nothing by `set syslog filter`" } else { "" };
+                let _ = writeln!(out, "nat44 logging: collector {to}{from}, sent {}, lost {}{quiet}", self.sent, self.lost);
+            }
+        }
         if let Some(reason) = &self.unreachable {
             let _ = writeln!(out, "  the collector is not reached: {reason}");
+        }
+        if let Some(ipfix) = &self.ipfix {
+            ipfix.text(out);
         }
     }
 }
@@ -191,17 +270,22 @@ impl Execute<Router> for ShowLog {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, LogInfo>, OpError> {
         let Some(nat) = router.part::<Nat>() else { return Ok(Outcome::Done(LogInfo::default())) };
-        let Some(logger) = &nat.logger else { return Ok(Outcome::Done(LogInfo::default())) };
-        let mut info = LogInfo {
-            collector: Some(logger.target.collector),
-            from: logger.target.from,
-            severity: nat.log_severity,
-            unreachable: unreachable(router, &logger.target),
-            sent: logger.sent,
-            lost: logger.failed,
-        };
-        for thread in control::threads(router) {
-            info.lost += control::on_thread(router, thread, |nat| nat.log.lost()).unwrap_or(0);
+        let mut info = LogInfo { ipfix: ipfix_info(nat), ..LogInfo::default() };
+        if let Some(logger) = &nat.logger {
+            info = LogInfo {
+                collector: Some(logger.target.collector),
+                from: logger.target.from,
+                severity: nat.log_severity,
+                unreachable: unreachable(router, &logger.target),
+                sent: logger.sent,
+                lost: logger.failed,
+                ..info
+            };
+        }
+        if info.collector.is_some() || info.ipfix.is_some() {
+            for thread in control::threads(router) {
+                info.lost += control::on_thread(router, thread, |nat| nat.log.lost()).unwrap_or(0);
+            }
         }
         Ok(Outcome::Done(info))
     }

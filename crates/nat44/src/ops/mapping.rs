@@ -131,7 +131,7 @@ fn parse_balanced(args: &mut Args<'_>) -> Result<Mapping, OpError> {
                 None => return Err(args.missing("local endpoint")),
             }
         } else if args.take_keyword("affinity") {
-            mapping.affinity = args.number::<u32>("seconds")? > 0;
+            mapping.affinity = args.number("seconds")?;
         } else if !option(args, &mut mapping)? {
             return Err(args.unexpected());
         }
@@ -257,8 +257,8 @@ pub struct Mapping {
     pub out2in_only: bool,
     /// Not changed at all.
     pub identity: bool,
-    /// All sessions of a remote host go to the same inside host.
-    pub affinity: bool,
+    /// How long a remote host comes back to the same inside host after its last session has ended, seconds; 0: not at all.
+    pub affinity: u32,
     /// User's text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tag: String,
@@ -285,7 +285,7 @@ fn command(mapping: &Mapping) -> Option<String> {
             format!("nat44 add identity mapping {word}{outside}{proto}")
         }
         (false, [local], None) => format!("nat44 add static mapping local {} external {outside}", local.address),
-        (false, [Local { address, port: inside, weight: 1 }], Some(proto)) if !mapping.affinity => {
+        (false, [Local { address, port: inside, weight: 1 }], Some(proto)) if mapping.affinity == 0 => {
             format!("nat44 add static mapping {proto} local {address} {inside} external {outside} {port}")
         }
         (false, locals, Some(proto)) => {
@@ -295,7 +295,9 @@ fn command(mapping: &Mapping) -> Option<String> {
         }
         (false, _, None) => return None,
     };
-    line += if mapping.affinity { " affinity 1" } else { "" };
+    if mapping.affinity > 0 {
+        line += &format!(" affinity {}", mapping.affinity);
+    }
     if mapping.vrf > 0 {
         line += &format!(" vrf {}", mapping.vrf);
     }
@@ -423,11 +425,12 @@ impl MappingInfo {
             (true, Some(_), _) => writeln!(out, " identity mapping {proto} {name}:{port} vrf {}", m.vrf),
             (true, None, _) => writeln!(out, " identity mapping {name} vrf {}", m.vrf),
             (false, None, [l, ..]) => writeln!(out, " local {} external {name} vrf {} {twice} {only}", l.address, m.vrf),
-            (false, Some(_), [l]) => {
+            (false, Some(_), [l]) if m.affinity == 0 => {
                 writeln!(out, " {proto} local {}:{} external {name}:{port} vrf {} {twice} {only}", l.address, l.port, m.vrf)
             }
             (false, _, locals) => {
-                let _ = writeln!(out, " {proto} external {name}:{port} {twice} {only}");
+                let affinity = if m.affinity > 0 { format!(" affinity {}", m.affinity) } else { String::new() };
+                let _ = writeln!(out, " {proto} external {name}:{port} {twice} {only}{affinity}");
                 locals
                     .iter()
                     .try_for_each(|l| writeln!(out, "  local {}:{} vrf {} probability {}", l.address, l.port, m.vrf, l.weight))

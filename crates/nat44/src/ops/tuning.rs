@@ -36,7 +36,7 @@ fn worker_text(workers: &[usize]) -> String {
 }
 
 request! {
-    /// Chooses the workers, from 0, that have sessions; all sessions end.
+    /// Chooses the workers, from 0, that have sessions; sessions move to them.
     pub change SetWorkers "nat_workers_set" ["set nat workers"] {
         /// Workers, from 0.
         pub workers: Vec<usize> = "<list>" with(worker_list, worker_text),

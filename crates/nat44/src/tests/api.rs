@@ -32,8 +32,7 @@ const NONE: InterfaceIndex = InterfaceIndex(u32::MAX);
 
 #[test]
 fn what_is_not_enabled_is_unsupported_and_switching_twice_is_refused() {
-    let mut h = Harness::new();
-    crate::control::start(&mut h.router, &Schema::new().defaults()).unwrap();
+    let mut h = Harness::with_plugin(&crate::plugin(), 0, 0);
     let table = table();
     let range = Nat44AddDelAddressRange { is_add: true, vrf_id: u32::MAX, ..Default::default() };
     assert_eq!(code(&mut h, &table, &range), -126);

@@ -74,8 +74,27 @@ fn packets_are_counted_by_direction_path_protocol_and_interface() {
     let slow = [count(&bed, "in2out/slowpath/udp", bed.inside), count(&bed, "in2out/slowpath/tcp", bed.inside)];
     assert_eq!((slow, count(&bed, "in2out/fastpath/udp", bed.inside)), ([2, 0], 1));
     assert_eq!(count(&bed, "in2out/slowpath/udp", bed.outside), 0);
-    assert_eq!(bed.h.router.graph.stats().simple("/nat44-ed/total-sessions", 0).sum(0), 2);
+    let total = |bed: &Bed| bed.h.router.graph.stats().simple("/nat44-ed/total-sessions", 0).sum(0);
+    assert_eq!(total(&bed), 2);
     assert!(bed.h.router.graph.stats().refused().is_empty(), "there is room for all of them");
+    run(&mut bed.h, "nat44 plugin disable");
+    assert_eq!(total(&bed), 0, "at once");
+}
+
+/// Of the packets of known sessions some were counted as slow: those whose hash another session had, too.
+#[test]
+fn packets_of_known_sessions_are_fast_among_many() {
+    let mut bed = Bed::usual(0);
+    let frames: Vec<_> = (0..4000).map(|n| from_inside(2).udp(20_000 + n, 9).build()).collect();
+    for round in [[4000, 0], [4000, 4000], [4000, 8000]] {
+        for some in frames.chunks(100) {
+            bed.h.inject_many(bed.inside, some, 0);
+            bed.h.run();
+        }
+        let counts = ["slow", "fast"]
+            .map(|path| bed.h.router.graph.stats().simple(&format!("/nat44-ed/in2out/{path}path/udp"), 0).sum(bed.inside.0));
+        assert_eq!(counts, round);
+    }
 }
 
 #[test]
@@ -147,4 +166,23 @@ fn idle_threads_forget_their_sessions_too() {
     bed.h.run();
     assert_eq!(bed.sessions(), 0);
     assert!(run(&mut bed.h, "show nat44 summary").contains("total timed out or deleted sessions: 10\n"));
+}
+
+#[test]
+fn what_an_output_feature_translates_is_counted_by_the_interface_that_it_leaves_by() {
+    for workers in [0, 2] {
+        let mut bed = Bed::new(workers, "nat44 add address 198.51.100.10");
+        run(&mut bed.h, "set interface nat44 in x0 out x1 del\nset interface nat44 out x1 output-feature");
+        let count = |bed: &Bed, name: &str, interface: IfIndex| {
+            bed.h.router.graph.stats().simple(&format!("/nat44-ed/in2out/{name}/udp"), 0).sum(interface.0)
+        };
+        // Of the first two, which come in one vector, neither found a session that was there before.
+        let frame = from_inside(2).udp(1000, 9).build();
+        bed.h.inject_many(bed.inside, &[frame.clone(), frame], 0);
+        assert_eq!(bed.h.run().len() + bed.h.run().len(), 2);
+        bed.out(from_inside(2).udp(1000, 9));
+        for (interface, counts) in [(bed.outside, [2, 1]), (bed.inside, [0, 0])] {
+            assert_eq!(["slowpath", "fastpath"].map(|name| count(&bed, name, interface)), counts, "{workers} workers");
+        }
+    }
 }

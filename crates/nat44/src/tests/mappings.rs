@@ -178,3 +178,101 @@ fn each_tables_hosts_have_pools_of_their_own() {
     let got = bed.send_on(0, bed.outside, back);
     assert_eq!((got[0].0, Seen::of(&got[0].1).dst), (red, [10, 0, 0, 2].into()), "the same address in two tables");
 }
+
+/// Client's first packet of a connection; gives the host that it went to.
+fn served(bed: &mut Bed, port: u16) -> Ipv4Addr {
+    bed.back(from_outside(EXTERNAL).tcp(port, 80, TcpFlags::SYN)).dst
+}
+
+const BALANCED: &str = "nat44 add load-balancing static mapping protocol tcp external 198.51.100.20:80 local 10.0.0.5:80 probability 50 \
+                        local 10.0.0.6:80 probability 50";
+
+#[test]
+fn with_affinity_a_client_comes_back_to_its_host_for_so_many_seconds() {
+    for workers in [0, 2, 4] {
+        let mut bed = Bed::new(workers, &format!("{BALANCED} affinity 300"));
+        let first = served(&mut bed, 1);
+        assert!((2..40).all(|port| served(&mut bed, port) == first), "{workers} workers");
+        // Its sessions end, and it still is bound: also where other hosts have come since.
+        run(&mut bed.h, "clear nat44 ed sessions");
+        bed.settle();
+        assert_eq!(bed.sessions(), 0);
+        run(
+            &mut bed.h,
+            "nat44 add load-balancing back-end protocol tcp external 198.51.100.20:80 local 10.0.0.7:80 probability 90",
+        );
+        bed.pass(299);
+        assert_eq!(served(&mut bed, 50), first, "{workers} workers");
+        run(&mut bed.h, "clear nat44 ed sessions");
+        bed.settle();
+        bed.pass(301);
+        let hosts: std::collections::HashSet<_> = (100..140)
+            .map(|port| {
+                let host = served(&mut bed, port);
+                run(&mut bed.h, "clear nat44 ed sessions");
+                bed.settle();
+                bed.pass(301);
+                host
+            })
+            .collect();
+        assert!(hosts.len() > 1, "{workers} workers: it is chosen anew, not always the same one");
+        bed.h.assert_buffers_held(0);
+    }
+}
+
+#[test]
+fn connections_of_a_balanced_mapping_go_on_when_a_host_joins() {
+    for workers in [0, 2, 4] {
+        let mut bed = Bed::new(workers, BALANCED);
+        let hosts: Vec<_> = (1..40).map(|port| served(&mut bed, port)).collect();
+        run(
+            &mut bed.h,
+            "nat44 add load-balancing back-end protocol tcp external 198.51.100.20:80 local 10.0.0.7:80 probability 90",
+        );
+        for (port, host) in (1..40).zip(&hosts) {
+            assert_eq!(bed.back(from_outside(EXTERNAL).tcp(port, 80, TcpFlags::ACK)).dst, *host, "{workers} workers");
+            let answer = Packet::ethernet(host_mac(0), router_mac(0)).ipv4(host.octets(), REMOTE);
+            assert_eq!(bed.out(answer.tcp(80, port, TcpFlags::ACK)).from(), (EXTERNAL, 80), "{workers} workers");
+        }
+        assert_eq!(bed.sessions(), 39);
+        // One is left: the mapping is like any other.
+        for host in [7, 6] {
+            run(
+                &mut bed.h,
+                &format!("nat44 add load-balancing back-end protocol tcp external 198.51.100.20:80 local 10.0.0.{host}:80 del"),
+            );
+            bed.settle();
+        }
+        let left: Vec<_> = (1..40).zip(&hosts).filter(|(_, host)| **host == HOST).collect();
+        assert_eq!(bed.sessions() as usize, left.len());
+        for (port, _) in left {
+            assert_eq!(bed.back(from_outside(EXTERNAL).tcp(port, 80, TcpFlags::ACK)).dst, HOST, "{workers} workers");
+            assert_eq!(bed.out(from_inside(5).tcp(80, port, TcpFlags::ACK)).from(), (EXTERNAL, 80), "{workers} workers");
+        }
+        assert_eq!(bed.count("non-SYN packet try to create session"), 0);
+    }
+}
+
+#[test]
+fn seconds_of_affinity_are_kept() {
+    let mut bed = Bed::new(0, &format!("{BALANCED} affinity 300"));
+    assert!(run(&mut bed.h, "show nat44 static mappings").contains("affinity 300"));
+    assert_eq!(bed.h.router.part::<crate::control::Nat>().unwrap().statics[0].affinity, 300);
+}
+
+/// A host of a mapping that is behind an outside interface: VPP's way of destination NAT together with the output feature.
+#[test]
+fn answers_that_come_in_on_an_outside_interface_are_translated_back() {
+    for workers in [0, 2, 4] {
+        let lines = "nat44 forwarding enable\nnat44 add address 198.51.100.10\nset interface nat44 in x0 out x0\n\
+                     nat44 add static mapping tcp local 198.51.100.2 8080 external 1.2.3.4 80 out2in-only";
+        let mut bed = Bed::new(workers, lines);
+        let service = Packet::ethernet(host_mac(0), router_mac(0)).ipv4([10, 0, 0, 5], [1, 2, 3, 4]);
+        let there = bed.out(service.tcp(12_345, 80, TcpFlags::SYN));
+        assert_eq!((there.from(), there.to()), ((HOST, 12_345), (Ipv4Addr::new(198, 51, 100, 2), 8080)), "{workers} workers");
+        let answer = Packet::ethernet(host_mac(1), router_mac(1)).ipv4([198, 51, 100, 2], [10, 0, 0, 5]);
+        let back = bed.back(answer.tcp(8080, 12_345, TcpFlags::SYN | TcpFlags::ACK));
+        assert_eq!((back.from(), back.to()), ((Ipv4Addr::new(1, 2, 3, 4), 80), (HOST, 12_345)), "{workers} workers");
+        bed.h.assert_buffers_held(0);
+    }
+}

@@ -116,7 +116,7 @@ proptest! {
                 }
                 Step::Pool { address, add } => {
                     let line = format!("nat44 add address 198.51.100.{address}{}", if add { kind } else { " del" });
-                    if execute(&mut bed.h.router, &line).is_ok() {
+                    if bed.h.execute(&line).is_ok() {
                         if add { pool.push(address) } else { pool.retain(|a| *a != address) }
                     }
                     bed.settle();

@@ -49,13 +49,19 @@ fn sessions_go_on_with_ages_states_and_counts() {
 }
 
 #[test]
-fn another_number_of_threads_begins_anew() {
-    let mut old = Bed::new(1, CONFIG);
-    old.out(from_inside(2).udp(1000, 9));
-    let bytes = old.h.router.snapshot(Round::Ahead);
-    let mut new = Bed::new(2, CONFIG);
-    assert_eq!(restored(&mut new.h, &bytes, Round::Last), Ok(0));
-    assert_eq!(new.sessions(), 0);
+fn another_number_of_threads_takes_the_sessions_up() {
+    for (before, after) in [(1, 2), (4, 2), (2, 3)] {
+        let mut old = Bed::new(before, CONFIG);
+        let outside: Vec<_> = (2..11).map(|host| old.out(from_inside(host).udp(1000 * u16::from(host), 9)).from()).collect();
+        let bytes = old.h.router.snapshot(Round::Ahead);
+        let mut new = Bed::new(after, CONFIG);
+        assert_eq!(restored(&mut new.h, &bytes, Round::Last), Ok(9));
+        for (host, outside) in (2..11).zip(outside) {
+            assert_eq!(new.out(from_inside(host).udp(1000 * u16::from(host), 9)).from(), outside);
+            assert_eq!(new.back(from_outside(outside.0).udp(9, outside.1)).to().1, 1000 * u16::from(host));
+        }
+        assert_eq!(new.sessions(), 9);
+    }
 }
 
 #[test]

@@ -2,11 +2,18 @@
 
 use quiver_api::{Catalog, Message, Reader, Wire as _, frame};
 
-use super::{Call, Table};
+use super::{Call, Handlers, Table};
 use crate::testing::Harness;
 
 /// Bytes in front of an answer's fields: its number and context.
 const HEAD: usize = 6;
+
+/// The messages of a plugin alone.
+pub fn table(add: fn(&mut Handlers)) -> Table {
+    let mut handlers = Handlers::default();
+    add(&mut handlers);
+    Table::new(handlers)
+}
 
 /// Sends a request as this client; gives the fields of each answer.
 pub fn ask<M: Message>(h: &mut Harness, table: &Table, client: u32, message: &M) -> Vec<Vec<u8>> {

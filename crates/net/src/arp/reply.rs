@@ -11,7 +11,7 @@ use quiver_wire::ipv4::is_martian_src;
 use super::ArpCounters;
 use crate::data::IfTable;
 use crate::ip::{Egress4, Way};
-use crate::neighbor::{Evidence, Fact, Teller, View, ViewSnapshot, What};
+use crate::neighbor::{Ears, Evidence, Fact, Teller, View, ViewSnapshot, What};
 
 next_nodes! {
     /// Where answers go.
@@ -65,6 +65,8 @@ drop_reasons! {
         /// Check: look for cables and bridges that close the loop.
         /// See: `show bridge-domain`.
         Own = "own ARP message came back",
+        /// A message of the router's own on a loopback interface, which gives back what it gets.
+        Looped = "own ARP message on a loopback" (info),
         /// There is no room in front of the packet for the header of the link.
         NoHeadroom = "no room for the link header",
         /// The main thread has too many events waiting; the message's news are lost.
@@ -80,6 +82,7 @@ pub(super) struct ArpReply {
     pub egress: Egress4,
     pub teller: Teller,
     pub counters: ArpCounters,
+    pub ears: Ears,
 }
 
 /// What to do with a message.
@@ -118,7 +121,7 @@ fn judge(view: &View, known: Known, message: &ArpHeader, link_source: impl FnOnc
         return (Action::Drop(End::NotIpEnabled), None);
     }
     if mac == view.mac {
-        return (Action::Drop(End::Own), None);
+        return (Action::Drop(if view.loops { End::Looped } else { End::Own }), None);
     }
     if view.owns4(sender) {
         // A host that the router stands in for has the address of the interface that this one borrows from: no conflict.
@@ -183,6 +186,7 @@ impl Node for ArpReply {
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.views.refresh();
         self.egress.refresh();
+        self.ears.refresh();
     }
 
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
@@ -195,6 +199,10 @@ impl Node for ArpReply {
         let proxied = views.is_proxied(view, target);
         let known = Known { ours, proxied, attached: self.is_attached(view, message.sender_ip.get()) };
         let (action, said) = judge(view, known, &message, || view.link_source(&mut packet));
+        if action == Action::Drop(End::RepliesReceived) {
+            let from = Ipv4Addr::from_bits(message.sender_ip.get());
+            self.ears.heard(rx_if, from.into(), message.sender_mac);
+        }
         let verdict = match action {
             Action::Drop(reason) => packet.drop(reason),
             Action::Answer(_) => answer(&mut packet, view, &message),

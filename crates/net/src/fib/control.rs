@@ -1,6 +1,7 @@
 //! What the rest of the router asks of the FIB.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use quiver_graph::IfIndex;
 use quiver_wire::ipv6::address::is_link_local;
@@ -16,6 +17,7 @@ use super::table::{Select, by_family, default_name, number};
 use super::{Fib, FibError};
 use crate::interface::IfEvent;
 use crate::ip::{Family as _, FamilyId, FlowHash, PrefixTable as _, V4, V6};
+use crate::watch::{ForwardingWatch, Watch};
 use crate::{NetError, Router};
 
 /// What the FIB says of an address.
@@ -110,6 +112,20 @@ impl Router {
     pub(crate) fn with_fib<R>(&mut self, f: impl FnOnce(&mut Fib, &mut Env<'_>) -> R) -> R {
         let Self { fib, interfaces, graph, .. } = self;
         f(fib, &mut Env { interfaces, graph })
+    }
+
+    /// Has somebody be told of every change of what packets are forwarded by.
+    pub fn watch_forwarding(&mut self, keeper: Arc<dyn ForwardingWatch>) {
+        let watch = Watch::new(Arc::clone(&keeper));
+        self.fib.records.watch = watch.clone();
+        self.records.watch = watch;
+        self.graph.watch_features(move |interface| keeper.interface(interface));
+    }
+
+    /// Packets and bytes that took a load-balance and an adjacency, forwarded by somebody who keeps copies of both.
+    pub fn count_forwarded(&self, load_balance: u32, adjacency: u32, packets: u64, bytes: u64) {
+        self.fib.lists.counters.add(0, load_balance, packets, bytes);
+        self.fib.adjacencies.counters.add(0, adjacency, packets, bytes);
     }
 
     /// The FIB, to be looked at.
@@ -228,8 +244,8 @@ impl Router {
         })
     }
 
-    /// Removes a table with all its routes. One that interfaces are bound to loses the routes that users have set, and goes
-    /// when the last interface leaves it.
+    /// Removes a table with all its routes. One that interfaces are bound to, or that is [kept](Self::keep_table), loses the
+    /// routes that users have set, and goes when the last of these leaves it.
     ///
     /// # Errors
     /// No such table, table 0, or one that is [held](Self::hold_table) or that routes of other tables use.
@@ -241,7 +257,7 @@ impl Router {
             FamilyId::V4 => i.tables.0 == id,
             FamilyId::V6 => i.tables.1 == id,
         };
-        let bound = self.interfaces.iter().any(|i| bound(&i));
+        let bound = self.interfaces.iter().any(|i| bound(&i)) || self.is_kept(family, id);
         let fib = self.fib_of_table(family, id);
         self.with_fib(|fib, env| {
             by_family!(family, F => {
@@ -322,6 +338,47 @@ impl Router {
         self.left_table(family, id);
     }
 
+    /// Uses a table as an interface does that is bound to it: it is made where there is none, can be deleted, and stays until
+    /// [`Router::leave_kept_table`]. Gives its FIB index.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn keep_table(&mut self, family: FamilyId, id: u32) -> Result<u32, FibError> {
+        let is_new = self.fib_of_table(family, id).is_none();
+        if is_new {
+            self.add_table(family, Some(id), None)?;
+        }
+        by_family!(family, F => {
+            let tables = <F as Select>::tables_mut(&mut self.fib);
+            let at = tables.fib(id)?;
+            if let Some(table) = tables.get_mut(at) {
+                table.kept += 1;
+                table.wanted &= !is_new;
+            }
+            Ok(at)
+        })
+    }
+
+    /// Ends one [`Router::keep_table`]. A table that nobody has made stays for the routes that users have set in it.
+    pub fn leave_kept_table(&mut self, family: FamilyId, id: u32) {
+        by_family!(family, F => {
+            let Some(at) = <F as Select>::tables(&self.fib).fib(id).ok() else { return };
+            let users = self.fib.has_user_routes::<F>(at);
+            if let Some(table) = <F as Select>::tables_mut(&mut self.fib).get_mut(at) {
+                table.kept = table.kept.saturating_sub(1);
+                table.wanted |= users;
+            }
+        });
+        self.left_table(family, id);
+    }
+
+    fn is_kept(&self, family: FamilyId, id: u32) -> bool {
+        by_family!(family, F => {
+            let tables = <F as Select>::tables(&self.fib);
+            tables.fib(id).ok().and_then(|at| tables.get(at)).is_some_and(|table| table.kept > 0)
+        })
+    }
+
     /// Ends one [`Router::hold_table`].
     pub fn release_table(&mut self, family: FamilyId, id: u32, by: &'static str) {
         let fib = &mut self.fib;
@@ -343,7 +400,7 @@ impl Router {
             let tables = <F as Select>::tables(&self.fib);
             tables.fib(id).ok().and_then(|at| tables.get(at)).is_some_and(|t| !t.wanted)
         });
-        if deleted && !self.interfaces.iter().any(|i| tables(i) == id) {
+        if deleted && !self.is_kept(family, id) && !self.interfaces.iter().any(|i| tables(i) == id) {
             let _ = self.remove_table(family, id);
         }
     }

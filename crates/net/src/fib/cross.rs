@@ -12,7 +12,7 @@ const NEXT_HOP: &str = "2001:db8::2";
 
 /// Interface 0 with IPv4 and a source of packets, interface 1 with IPv6 alone, and a route out of it.
 fn scene() -> (Harness, IfIndex, IfIndex) {
-    let mut h = Harness::new();
+    let mut h = Harness::new().silent();
     // Addresses can be used at once.
     h.router.set_dad_config(crate::nd::DadConfig { transmits: 0, ..Default::default() });
     let (x0, x1) = (h.interface(0), h.interface(1));

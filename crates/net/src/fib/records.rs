@@ -13,6 +13,7 @@ use quiver_tables::OutOfMemory;
 use quiver_tables::slots::{AtomicSlots, SlotsReader, SlotsView};
 
 use crate::ip::FlowHash;
+use crate::watch::Watch;
 
 /// Most load-balances (distinct path lists). Routes with the same paths share one.
 pub const LOAD_BALANCES_MAX: u32 = 1 << 18;
@@ -360,6 +361,7 @@ pub(crate) struct Records {
     lbs: AtomicSlots<AtomicU64>,
     buckets: AtomicSlots<AtomicU32>,
     adjacencies: AtomicSlots<[AtomicU64; 8]>,
+    pub watch: Watch,
 }
 
 impl Records {
@@ -369,6 +371,7 @@ impl Records {
             lbs: AtomicSlots::new(LOAD_BALANCES_MAX as usize)?,
             buckets: AtomicSlots::new(BUCKETS_MAX as usize)?,
             adjacencies: AtomicSlots::new(ADJACENCIES_MAX as usize)?,
+            watch: Watch::default(),
         };
         records.lbs.grow(1)?;
         Ok(records)
@@ -390,6 +393,7 @@ impl Records {
     pub fn set_lb(&mut self, index: u32, record: LbRecord) {
         // Room was made when the index was taken.
         let _ = self.lbs.set(index, record.0);
+        self.watch.tell(|keeper| keeper.load_balance(index));
     }
 
     pub fn lb(&self, index: u32) -> LbRecord {
@@ -412,7 +416,9 @@ impl Records {
 
     /// Writes an adjacency record that no packet can reach yet.
     pub fn fill_adjacency(&mut self, index: u32, record: &AdjRecord) -> Result<(), OutOfMemory> {
-        self.adjacencies.set(index, record.pack())
+        self.adjacencies.set(index, record.pack())?;
+        self.watch.tell(|keeper| keeper.adjacency(index));
+        Ok(())
     }
 
     /// Changes a record under traffic: possible where no more than one word differs. `false` and no change otherwise.
@@ -425,6 +431,7 @@ impl Records {
                 if let Some(slot) = self.adjacencies.slot(index) {
                     slot[at].store(new[at], Ordering::Release);
                 }
+                self.watch.tell(|keeper| keeper.adjacency(index));
                 true
             }
             _ => false,

@@ -237,6 +237,7 @@ impl Fib {
 
     /// Resolves what looks its next hops up through a prefix that has changed.
     fn changed<F: Select>(&mut self, env: &mut Env<'_>, fib: u32, prefix: F::Addr, len: u8) {
+        self.records.watch.tell(|keeper| keeper.route(fib, F::address(prefix), len));
         let users = F::tables_mut(self).recover(fib, prefix, len);
         if !users.is_empty() {
             let all = self.leading_to(users);
@@ -345,6 +346,7 @@ impl Fib {
         for (prefix, len, _) in &routes {
             let Some(table) = F::tables_mut(self).get_mut(fib) else { break };
             table.routes.remove(*prefix, *len).map_err(|_| FibError::Memory)?;
+            self.records.watch.tell(|keeper| keeper.route(fib, F::address(*prefix), *len));
             users.extend(F::tables_mut(self).recover(fib, *prefix, *len));
             // There may be millions: the thread is not given back between them.
             env.graph.progress();

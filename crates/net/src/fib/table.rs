@@ -20,6 +20,8 @@ pub(crate) struct Table<F: Family> {
     pub wanted: bool,
     /// What uses it beside interfaces and routes, once for each use: it cannot be removed.
     pub holders: Vec<&'static str>,
+    /// Uses that it outlives a deletion for, as it does for interfaces; it goes with the last.
+    pub kept: usize,
     /// What chooses among equal paths.
     pub flow_hash: FlowHash,
     /// Prefix to load-balance of its best source.
@@ -86,8 +88,16 @@ impl<F: Family> Tables<F> {
     pub fn add(&mut self, id: u32, name: String, domain: &Domain, budget: &Budget) -> Result<u32, FibError> {
         let routes = F::table(id == 0, domain, budget).map_err(|_| FibError::Memory)?;
         let fib = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
-        let table =
-            Table { id, name, wanted: true, holders: Vec::new(), flow_hash: FlowHash::DEFAULT, routes, others: HashMap::new() };
+        let table = Table {
+            id,
+            name,
+            wanted: true,
+            holders: Vec::new(),
+            kept: 0,
+            flow_hash: FlowHash::DEFAULT,
+            routes,
+            others: HashMap::new(),
+        };
         if fib == self.slots.len() {
             self.slots.push(Some(table));
         } else {

@@ -66,6 +66,12 @@ impl Limiter {
         // Debts of the old limit are forgiven.
         self.full_at.store(0, Ordering::Relaxed);
     }
+
+    /// Whether all together may send one more at `now`; takes nothing.
+    pub fn has_room(&self, now: u64) -> bool {
+        let RateLimit { total, burst, .. } = self.get();
+        total == 0 || take(self.full_at.load(Ordering::Relaxed), now, total, burst).is_some()
+    }
 }
 
 /// Takes a token at `now`: when the bucket will be full again, or `None` where it is empty.

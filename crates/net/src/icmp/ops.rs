@@ -18,10 +18,14 @@ use serde::{Deserialize, Serialize};
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<ShowLocal>().declare::<ShowUdpPorts>().declare::<ShowRateLimit>().declare::<SetRateLimit>();
+    registry.declare::<SetUnreachable>().examples(EXAMPLES);
     reassembly::register(registry);
     configuration::register(registry);
     ping::register(registry);
 }
+
+/// Lines that `help` and the reference show.
+const EXAMPLES: &[&str] = &["set ip icmp-unreachable ip4 off"];
 
 const FAMILIES: [Family; 2] = [Family::Ip4, Family::Ip6];
 
@@ -158,6 +162,8 @@ pub struct FamilyLimit {
     pub sent: u64,
     /// Errors that the limit kept back.
     pub suppressed: u64,
+    /// Whether packets that no route carries on are answered.
+    pub no_route: bool,
 }
 
 /// Answer of [`ShowRateLimit`].
@@ -174,7 +180,8 @@ impl Execute<Router> for ShowRateLimit {
             let figures = router.icmp_rate_limit_figures(family.into());
             let limited = |n: u32| (n != 0).then_some(n);
             let (total, per_worker) = (limited(total), limited(per_worker));
-            FamilyLimit { family, total, per_worker, burst, sent: figures.sent, suppressed: figures.suppressed }
+            let no_route = router.answers_no_route(family.into());
+            FamilyLimit { family, total, per_worker, burst, sent: figures.sent, suppressed: figures.suppressed, no_route }
         };
         Ok(Outcome::Done(RateLimits(FAMILIES.into_iter().map(one).collect())))
     }
@@ -190,10 +197,12 @@ impl Text for RateLimits {
             .column("Burst", 10, Align::Right)
             .column("Sent", 12, Align::Right)
             .column("Suppressed", 12, Align::Right)
+            .column("No route", 10, Align::Right)
             .trim();
         table.heading(out);
-        for FamilyLimit { family, total, per_worker, burst, sent, suppressed } in &self.0 {
-            table.row(out, &[&family.name(), &number(total), &number(per_worker), burst, sent, suppressed]);
+        for FamilyLimit { family, total, per_worker, burst, sent, suppressed, no_route } in &self.0 {
+            let no_route = if *no_route { "answered" } else { "silent" };
+            table.row(out, &[&family.name(), &number(total), &number(per_worker), burst, sent, suppressed, &no_route]);
         }
     }
 }
@@ -274,6 +283,25 @@ impl Execute<Router> for SetRateLimit {
     }
 }
 
+request! {
+    /// Answers packets that no route carries on by "destination unreachable", as from the start, or drops them in silence, as VPP does.
+    pub change SetUnreachable "icmp_unreachable_set" ["set ip icmp-unreachable"] {
+        /// Which family.
+        pub family: Family = "ip4|ip6" required(),
+        /// Whether they are answered.
+        pub on: bool = "on|off" required(),
+    }
+}
+
+impl Execute<Router> for SetUnreachable {
+    type Reply = ();
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        router.set_answers_no_route(self.family.into(), self.on);
+        Ok(Outcome::Done(()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::ip::FamilyId;
@@ -299,12 +327,12 @@ mod tests {
     #[test]
     fn the_limit_of_errors_is_set_and_shown() {
         let mut h = Harness::new();
-        let heading = "Family  Total/s  Worker/s    Burst      Sent     Suppressed\n";
+        let heading = "Family  Total/s  Worker/s    Burst      Sent     Suppressed  No route\n";
         assert_eq!(
             run(&mut h.router, "show ip icmp-rate-limit"),
             format!(
-                "{heading}ip4         1000 unlimited       200           0           0\n\
-                 ip6         1000 unlimited       200           0           0\n"
+                "{heading}ip4         1000 unlimited       200           0           0  answered\n\
+                 ip6         1000 unlimited       200           0           0  answered\n"
             )
         );
         assert_eq!(run(&mut h.router, "set ip icmp-rate-limit ip6 total unlimited per-worker 50 burst 7"), "");
@@ -312,8 +340,8 @@ mod tests {
         assert_eq!(
             run(&mut h.router, "show ip icmp-rate-limit"),
             format!(
-                "{heading}ip4            9 unlimited       200           0           0\n\
-                 ip6    unlimited        50         7           0           0\n"
+                "{heading}ip4            9 unlimited       200           0           0  answered\n\
+                 ip6    unlimited        50         7           0           0  answered\n"
             )
         );
         for (line, expected) in [

@@ -17,7 +17,7 @@ use quiver_wire::ipv6::{Ipv6Header, upper_layer};
 use quiver_wire::{Header, U16Be};
 use zerocopy::IntoBytes;
 
-use super::family::{IcmpFamily, TTL};
+use super::family::IcmpFamily;
 use crate::Router;
 use crate::ip::{Family, FamilyId, V4, V6};
 use crate::local::header::{node_name, trace};
@@ -118,9 +118,9 @@ pub struct EchoRequest {
 }
 
 impl EchoRequest {
-    /// A request with the usual TTL from `local0`.
+    /// A request from `local0`. Its TTL is the largest, as that of other routers: a path of any length is reached.
     pub const fn new(src: IpAddr, dst: IpAddr, sequence: u16, data: Vec<u8>) -> Self {
-        Self { src, dst, sequence, data, interface: IfIndex::LOCAL0, fib: None, ttl: TTL }
+        Self { src, dst, sequence, data, interface: IfIndex::LOCAL0, fib: None, ttl: u8::MAX }
     }
 }
 

@@ -302,6 +302,44 @@ fn routes_that_refuse_are_answered() {
 }
 
 #[test]
+fn what_no_route_carries_on_is_dropped_and_its_sender_told_unless_the_router_keeps_silent() {
+    for workers in WORKERS {
+        let (mut h, x) = bed(workers, 1);
+        for (family, far, told) in [(FamilyId::V4, "198.51.100.7", (3, 0)), (FamilyId::V6, "2001:db8:aa::7", (1, 0))] {
+            let drop = if family == FamilyId::V4 { "ip4-drop" } else { "ip6-drop" };
+            let packet = ip(address(family, 0, 2), far.parse().unwrap()).udp(1, 2).payload(&pattern(1400)).build();
+            h.inject_many(x[0], &[frame(0, &packet)], workers);
+            let got = packets(h.run(), x[0], 0);
+            assert_eq!(got.len(), 1, "{:?}", h.counts());
+            let (kind, code, rest, quoted) = error(&got[0], family, 0);
+            assert_eq!(((kind, code), rest), (told, 0));
+            assert!(quoted.len() > 500 && packet.starts_with(&quoted));
+            assert_eq!(h.count(drop, "no route"), 1, "the packet itself is a drop");
+            let icmp = echo_error(family, far.parse().unwrap());
+            assert!(h.exchange(x[0], &frame(0, &icmp)).is_empty(), "no error about an error");
+            h.router.set_icmp_rate_limit(family, RateLimit { per_worker: 0, total: 1, burst: 2 });
+            h.inject_many(x[0], &vec![frame(0, &packet); 10], workers);
+            assert_eq!(h.run().len(), 2);
+            assert_eq!(h.router.icmp_rate_limit_figures(family).suppressed, 8);
+            h.router.set_icmp_rate_limit(family, RateLimit { total: 0, ..RateLimit::default() });
+            h.router.set_answers_no_route(family, false);
+            assert!(h.exchange(x[0], &frame(0, &packet)).is_empty());
+            assert_eq!(h.count(drop, "no route"), 13);
+        }
+        h.assert_buffers_held(0);
+    }
+}
+
+/// An ICMP error from the host behind x0.
+fn echo_error(family: FamilyId, dst: IpAddr) -> Vec<u8> {
+    let packet = ip(address(family, 0, 2), dst);
+    match family {
+        FamilyId::V4 => packet.icmp4(Icmp4Header::new(Icmp4Type::TIME_EXCEEDED, 0, 0)).payload(&pattern(64)).build(),
+        FamilyId::V6 => packet.icmp6(Icmp6Header::new(Icmp6Type::TIME_EXCEEDED, 0, 0)).payload(&pattern(64)).build(),
+    }
+}
+
+#[test]
 fn nobody_is_told_about_what_must_not_be_answered() {
     let (mut h, x) = bed(0, 2);
     let (host, far) = (address(FamilyId::V4, 0, 2), address(FamilyId::V4, 1, 2));

@@ -14,6 +14,18 @@ use super::ops::{Change, CreateSub, DeleteInterface, Matching, MtuKind, SetInter
 use super::{IfIndex, Interface, InterfaceKind, Kind, L2Mode};
 use crate::Router;
 
+/// What an interface is among the tunnels of a bridge domain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tunnel {
+    /// None.
+    #[default]
+    No,
+    /// A tunnel to one peer. Where the domain has one to a group too, frames are flooded to the group alone: its peers are in it.
+    ToPeer,
+    /// A tunnel to a group.
+    ToGroup,
+}
+
 /// How an interface began.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
@@ -29,6 +41,10 @@ pub struct Origin {
     pub request: Option<Entry>,
     /// A plugin keeps it: what it is follows from what the plugin says of the configuration.
     pub kept: bool,
+    /// It is up from its first moment.
+    pub starts_up: bool,
+    /// What it is among the tunnels of a bridge domain.
+    pub tunnel: Tunnel,
 }
 
 impl Router {
@@ -49,6 +65,20 @@ impl Router {
     pub fn made_by_plugin(&mut self, index: IfIndex) {
         if let Some(interface) = self.interfaces.get_mut(index) {
             interface.origin.kept = true;
+        }
+    }
+
+    /// Notes what an interface is among tunnels; before it becomes a port of a bridge domain.
+    pub fn is_tunnel(&mut self, index: IfIndex, tunnel: Tunnel) {
+        if let Some(interface) = self.interfaces.get_mut(index) {
+            interface.origin.tunnel = tunnel;
+        }
+    }
+
+    /// Notes that interfaces of its kind are up when they are made: what the configuration says of this one is that it is down.
+    pub fn starts_up(&mut self, index: IfIndex) {
+        if let Some(interface) = self.interfaces.get_mut(index) {
+            interface.origin.starts_up = true;
         }
     }
 }
@@ -325,8 +355,11 @@ fn queues(router: &Router, interface: &Interface, out: &mut Configuration<Router
 }
 
 fn up(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
-    let Some(interface) = router.interfaces.get(*index).filter(|interface| interface.admin_up) else { return };
-    set(interface, Change::State { up: true }, Change::State { up: false }, out);
+    let Some(interface) = router.interfaces.get(*index) else { return };
+    let (up, first) = (interface.admin_up, interface.origin.starts_up);
+    if up != first {
+        set(interface, Change::State { up }, Change::State { up: first }, out);
+    }
 }
 
 /// Features that the user has switched.

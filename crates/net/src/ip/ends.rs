@@ -1,13 +1,14 @@
 //! Where packets end that no route carries on: `ip4-drop`, `ip4-null`, link-local; and their like
 //! for IPv6.
 
-use quiver_graph::{NoDrops, Node, NodeCx, Pkt, Verdict, drop_reasons, next_nodes};
+use quiver_graph::{NoDrops, NoNext, Node, NodeCx, Pkt, Verdict, drop_reasons, next_nodes};
 use quiver_wire::ipv6::Ipv6Header;
 
 use super::lookup::{Next6, verdict};
 use super::{FamilyId, icmp_aux};
 use crate::fib::records::{DropIndex, Null};
 use crate::fib::{Bucket, LinkLocalTable};
+use crate::icmp::{Answer, NoRoute};
 
 drop_reasons! {
     /// Why a lookup's answer is to drop.
@@ -40,30 +41,43 @@ drop_reasons! {
         /// sessions.
         /// See: `show ip fib ADDRESS detail`, `show interface`, `show bfd sessions`.
         NoPath = "route without a path that is up",
+        /// The sender of a packet without a route is told.
+        Answered = "destination unreachable asked for" (info),
+        /// The sender of a packet without a route is not told: more errors were due than the limit allows.
+        Unanswered = "error message rate limited" (info),
     }
 }
 
-next_nodes! {
-    /// `ip4-drop` and `ip6-drop` only drop.
-    pub enum DropNext { Drop = "error-drop" }
+/// `ip4-drop`, `ip6-drop`: the aux lane says why ([`DropIndex`]). A packet that no route carries on is answered.
+#[derive(Clone)]
+pub(super) struct IpDrop {
+    pub answers: Option<NoRoute>,
 }
 
-/// `ip4-drop`, `ip6-drop`: the aux lane says why ([`DropIndex`]).
-#[derive(Clone)]
-pub(super) struct IpDrop;
+/// Slot of the node that makes ICMP errors.
+const TO_ERROR: Verdict = Verdict::slot(1);
 
 impl Node for IpDrop {
-    type Next = DropNext;
+    type Next = NoNext;
     type Drop = RouteDrop;
 
     #[inline(always)]
-    fn packet(&mut self, _cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
+    fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
         let reason = match packet.aux() {
             DropIndex::BY_ROUTE => RouteDrop::ByRoute,
             DropIndex::SPECIAL => RouteDrop::Special,
             DropIndex::NO_PATH => RouteDrop::NoPath,
             _ => RouteDrop::NoRoute,
         };
+        if matches!(reason, RouteDrop::NoRoute | RouteDrop::NoPath)
+            && let Some(answers) = &self.answers
+        {
+            match answers.answer(cx, &packet, TO_ERROR) {
+                Answer::None => {}
+                Answer::Made => cx.count(RouteDrop::Answered, 1),
+                Answer::Limited => cx.count(RouteDrop::Unanswered, 1),
+            }
+        }
         packet.drop(reason)
     }
 }

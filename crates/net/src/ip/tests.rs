@@ -19,7 +19,7 @@ use packets::{Packet, forwarded, ip};
 
 /// A router with interfaces x0, x1, …: 10.0.N.1/24 and 2001:db8:N::1/64, up, the host 10.0.N.2 (2001:db8:N::2) known.
 fn bed(workers: usize, interfaces: u8) -> (Harness, Vec<IfIndex>) {
-    let mut h = Harness::with_workers(workers);
+    let mut h = Harness::with_workers(workers).silent();
     let all: Vec<IfIndex> = (0..interfaces).map(|n| h.interface(n)).collect();
     for (n, index) in (0..).zip(&all) {
         h.router.add_address(*index, IpAddr::from([10, 0, n, 1]), 24).unwrap();

@@ -8,7 +8,7 @@ use quiver_command::operation::{OpError, retval};
 use quiver_wire::MacAddr;
 
 use crate::Router;
-use crate::api::{ALL, Details, Handlers, from_address, index_of};
+use crate::api::{ALL, Details, Handlers, address, from_address, index_of};
 use crate::interface::InterfaceKind;
 use crate::interface::L2Mode;
 use crate::interface::api::{cross_connects, delete, given, made};
@@ -59,12 +59,27 @@ pub(crate) fn add(handlers: &mut Handlers) {
         modifiable(m.bd_id)?;
         router.set_learn_limit(m.bd_id, m.learn_limit).map_err(|e| l2_error(&e))
     });
+    handlers.act::<BridgeDomainSetDefaultLearnLimit, BridgeDomainSetDefaultLearnLimitReply>(|router, m| {
+        router.set_default_learn_limit(m.learn_limit).map_err(|e| l2_error(&e))
+    });
     handlers.reply::<BridgeFlags, BridgeFlagsReply>(set_flags);
     handlers.act::<BdIpMacAddDel, BdIpMacAddDelReply>(|router, m| {
         let BdIpMac { bd_id, ip, mac } = &m.entry;
         modifiable(*bd_id)?;
         let mac = m.is_add.then_some(MacAddr(mac.0));
         router.set_bridge_neighbor(*bd_id, from_address(ip), mac).map_err(|e| l2_error(&e))
+    });
+    handlers.act::<BdIpMacFlush, BdIpMacFlushReply>(|router, m| {
+        modifiable(m.bd_id)?;
+        router.flush_bridge_neighbors(m.bd_id).map_err(|e| l2_error(&e))
+    });
+    handlers.dump::<BdIpMacDump>(|router, m, send| {
+        for domain in router.bridge_domains().filter(|domain| [ALL, domain.id].contains(&m.bd_id)) {
+            for (ip, mac) in &domain.neighbors {
+                let entry = BdIpMac { bd_id: domain.id, ip: address(*ip), mac: MacAddress(mac.0) };
+                send(&BdIpMacDetails { entry });
+            }
+        }
     });
     handlers.act::<L2fibAddDel, L2fibAddDelReply>(set_mac);
     handlers.dump::<L2FibTableDump>(dump_macs);
@@ -83,7 +98,31 @@ pub(crate) fn add(handlers: &mut Handlers) {
         Ok(BviCreateReply { retval: 0, sw_if_index: made(&done(outcome)?) })
     });
     delete::<BviDelete, BviDeleteReply>(handlers, &InterfaceKind::BVI, |m| &m.sw_if_index);
-    handlers.reply::<L2Flags, L2FlagsReply>(set_port_flags);
+    handlers.reply::<L2Flags, L2FlagsReply>(|router, m| {
+        let port = set_port_flags(router, &m.sw_if_index, m.is_set, |flag, _| m.feature_bitmap & flag != 0)?;
+        Ok(L2FlagsReply { retval: 0, resulting_feature_bitmap: port_bits(&port, |_, bit| bit) })
+    });
+    handlers.act::<L2FlagsSet, L2FlagsSetReply>(|router, m| {
+        if m.output_feature_bitmap != 0 {
+            let text = "ports have no features of VPP's at output that could be switched";
+            return Err(OpError::new(retval::UNSUPPORTED, text).key("output_feature_bitmap"));
+        }
+        set_port_flags(router, &m.sw_if_index, m.is_set, |_, bit| m.input_feature_bitmap & bit != 0).map(drop)
+    });
+    handlers.reply::<L2FlagsGet, L2FlagsGetReply>(|router, m| {
+        let port = port(router, &m.sw_if_index)?;
+        let input_feature_bitmap = port_bits(&port, |_, bit| bit);
+        Ok(L2FlagsGetReply { retval: 0, input_feature_bitmap, output_feature_bitmap: 0 })
+    });
+    handlers.act::<L2InterfaceFeatFlagsSet, L2InterfaceFeatFlagsSetReply>(|router, m| {
+        set_port_flags(router, &m.sw_if_index, m.is_set, |flag, _| m.flags.0 & flag != 0).map(drop)
+    });
+    handlers.reply::<L2InterfaceFeatFlagsGet, L2InterfaceFeatFlagsGetReply>(|router, m| {
+        let port = port(router, &m.sw_if_index)?;
+        Ok(L2InterfaceFeatFlagsGetReply { retval: 0, flags: L2IntfFeatFlags(port_bits(&port, |flag, _| flag)) })
+    });
+    handlers.reads::<L2FlagsGet>();
+    handlers.reads::<L2InterfaceFeatFlagsGet>();
     events::add(handlers);
     handlers.act::<L2InterfaceVlanTagRewrite, L2InterfaceVlanTagRewriteReply>(|router, m| {
         let index = index_of(router, &m.sw_if_index)?;
@@ -200,15 +239,29 @@ const PORT_SWITCHES: [(BdFlags, u32, PortSwitch); 5] = [
     (BdFlags::BRIDGE_API_FLAG_ARP_TERM, 1 << 4, PortSwitch::ArpTerm),
 ];
 
-fn set_port_flags(router: &mut Router, m: L2Flags) -> Result<L2FlagsReply, OpError> {
-    let index = index_of(router, &m.sw_if_index)?;
-    for (flag, _, which) in PORT_SWITCHES {
-        if m.feature_bitmap & flag.0 != 0 {
-            router.set_port_switch(index, which, m.is_set).map_err(|e| l2_error(&e))?;
-        }
-    }
+/// The port that an interface is.
+fn port(router: &Router, interface: &InterfaceIndex) -> Result<crate::l2::BridgePort, OpError> {
+    let index = index_of(router, interface)?;
     let port = router.bridge_domains().find_map(|domain| domain.port(index));
-    let port = port.ok_or_else(|| l2_error(&L2Error::NotAPort(router.interfaces.name(index), "a bridge domain".into())))?;
+    port.cloned().ok_or_else(|| l2_error(&L2Error::NotAPort(router.interfaces.name(index), "a bridge domain".into())))
+}
+
+/// Switches what is `chosen` of a port; gives the port as it is then.
+fn set_port_flags(
+    router: &mut Router,
+    interface: &InterfaceIndex,
+    on: bool,
+    chosen: impl Fn(u32, u32) -> bool,
+) -> Result<crate::l2::BridgePort, OpError> {
+    let index = index_of(router, interface)?;
+    for (_, _, which) in PORT_SWITCHES.into_iter().filter(|(flag, bit, _)| chosen(flag.0, *bit)) {
+        router.set_port_switch(index, which, on).map_err(|e| l2_error(&e))?;
+    }
+    port(router, interface)
+}
+
+/// What is on at a port, in flags or in bits.
+fn port_bits(port: &crate::l2::BridgePort, said: impl Fn(u32, u32) -> u32) -> u32 {
     let on = |which| match which {
         PortSwitch::Learn => port.learn,
         PortSwitch::Forward => port.forward,
@@ -216,8 +269,8 @@ fn set_port_flags(router: &mut Router, m: L2Flags) -> Result<L2FlagsReply, OpErr
         PortSwitch::UnknownFlood => port.unknown_flood,
         PortSwitch::ArpTerm => port.arp_term,
     };
-    let bits = PORT_SWITCHES.iter().filter(|(_, _, which)| on(*which)).fold(0, |bits, (_, bit, _)| bits | bit);
-    Ok(L2FlagsReply { retval: 0, resulting_feature_bitmap: bits })
+    let chosen = PORT_SWITCHES.into_iter().filter(|(_, _, which)| on(*which));
+    chosen.fold(0, |bits, (flag, bit, _)| bits | said(flag.0, bit))
 }
 
 fn bits(domain: &BridgeDomain) -> u32 {

@@ -111,7 +111,7 @@ impl Router {
         let free = (1..u16::MAX).find(|index| !self.l2.numbers.contains_key(index));
         let index = free.ok_or(L2Error::Full("bridge domain"))?;
         self.l2.numbers.insert(index, id);
-        self.l2.domains.insert(id, BridgeDomain::new(id, index));
+        self.l2.domains.insert(id, BridgeDomain { learn_limit: self.l2.learn_limit, ..BridgeDomain::new(id, index) });
         self.set_mac_age(id, MAC_AGE)?;
         Ok(id)
     }
@@ -159,6 +159,23 @@ impl Router {
         }
         self.publish_domain(id);
         self.wake_process(super::PROCESS, 0);
+        Ok(())
+    }
+
+    /// How many addresses a new domain may learn.
+    pub fn default_learn_limit(&self) -> u32 {
+        self.l2.learn_limit
+    }
+
+    /// Sets it; domains that are there keep theirs.
+    ///
+    /// # Errors
+    /// More than there can be in all.
+    pub fn set_default_learn_limit(&mut self, limit: u32) -> Result<(), L2Error> {
+        if !(1..=MAC_LIMIT).contains(&limit) {
+            return Err(L2Error::Range { what: "learn limit", value: limit.into(), expected: "1 to 16777216" });
+        }
+        self.l2.learn_limit = limit;
         Ok(())
     }
 
@@ -215,6 +232,16 @@ impl Router {
                 None => return Err(L2Error::NotAPort(address.to_string(), format!("the ARP table of bridge domain {id}"))),
             },
         }
+        self.publish_domain(id);
+        Ok(())
+    }
+
+    /// Forgets all that a domain was told of MAC addresses behind IP addresses.
+    ///
+    /// # Errors
+    /// No such domain.
+    pub fn flush_bridge_neighbors(&mut self, id: u32) -> Result<(), L2Error> {
+        self.domain_mut(id)?.neighbors.clear();
         self.publish_domain(id);
         Ok(())
     }
@@ -371,6 +398,7 @@ impl Router {
             None => drop(self.l2.rewrites.remove(&index)),
         }
         self.wire(index)?;
+        self.tell(&IfEvent::L2(index));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use super::macs::Flush;
 use super::port::PortWord;
 use super::rewrite::{Change, Rewrites};
 use crate::Router;
-use crate::interface::{IfEvent, InterfaceError, L2Mode};
+use crate::interface::{IfEvent, InterfaceError, L2Mode, Tunnel};
 
 /// Where nodes between layer 2 and an interface send its frames then: a plugin's filters.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +51,9 @@ impl Router {
         } else if let Some(filters) = self.l2.filters.get_mut(&(index, tx)) {
             filters.remove(node);
         }
-        self.wire(index)
+        self.wire(index)?;
+        self.tell(&IfEvent::L2(index));
+        Ok(())
     }
 
     /// The first filter of an interface, of which the last leads to a node; without any that node.
@@ -80,6 +82,15 @@ impl Router {
 
     fn l2_node(&self, name: &'static str) -> Result<NodeId, GraphError> {
         self.graph.node(name).ok_or_else(|| GraphError::NoSuchNode(name.into()))
+    }
+
+    /// Node by which frames of layer 2 leave on an interface, which the aux lane names: tags are rewritten and filters passed. It is
+    /// another one when the interface's rewrite or filters change; [`IfEvent::L2`] tells.
+    ///
+    /// # Errors
+    /// No such interface.
+    pub fn l2_output(&mut self, index: IfIndex) -> Result<NodeId, InterfaceError> {
+        self.l2_way_out(index)
     }
 
     /// Node by which frames leave on an interface.
@@ -187,12 +198,15 @@ impl Router {
         self.publish_ports(id);
         let l2 = &mut self.l2;
         let Some(domain) = l2.domains.get(&id) else { return };
+        let tunnel = |p: &super::BridgePort| self.interfaces.get(p.interface).map_or(Tunnel::No, |i| i.origin.tunnel);
+        let to_group = domain.ports.iter().any(|p| tunnel(p) == Tunnel::ToGroup);
+        let by_group = |p: &super::BridgePort| to_group && tunnel(p) == Tunnel::ToPeer;
         let port = |p: &super::BridgePort| {
             Some(FloodPort {
                 interface: p.interface,
                 slot: l2.ways.get(&p.interface)?.flood,
                 group: p.group,
-                floods: p.kind != PortKind::UnknownForward,
+                floods: p.kind != PortKind::UnknownForward && !by_group(p),
                 is_bvi: p.kind == PortKind::Bvi,
             })
         };

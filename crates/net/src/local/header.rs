@@ -225,7 +225,7 @@ fn examine(extension: &Extension<'_>, multicast: bool) -> Option<Behind> {
 }
 
 /// Sum over `len` of a packet's bytes from `from` on, in all its segments, added to `sum`.
-pub(crate) fn sum_range(packet: &Pkt<'_>, from: usize, len: usize, sum: Sum) -> Sum {
+pub fn sum_range(packet: &Pkt<'_>, from: usize, len: usize, sum: Sum) -> Sum {
     let (mut sum, mut skip, mut left) = (sum, from, len);
     packet.for_each_segment(|bytes| {
         let start = skip.min(bytes.len());

@@ -163,6 +163,8 @@ struct State {
     rings: [Arc<Rings>; 2],
     /// Whether packets for the router itself are joined.
     local: [Arc<AtomicBool>; 2],
+    /// Whether shallow reassembly waits for last fragments, too.
+    extended: [Arc<AtomicBool>; 2],
 }
 
 /// Makes the state that nodes are made from.
@@ -173,6 +175,7 @@ pub(super) fn prepare(router: &mut Router) {
         }),
         rings: [Arc::new(Rings::new()), Arc::new(Rings::new())],
         local: [(); 2].map(|()| Arc::new(AtomicBool::new(true))),
+        extended: [(); 2].map(|()| Arc::default()),
     });
 }
 
@@ -199,6 +202,18 @@ impl Router {
     pub fn set_joins_local(&mut self, family: FamilyId, on: bool) {
         if let Some(state) = self.part::<State>() {
             state.local[family as usize].store(on, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether fragments of shallow reassembly wait for the last one, too.
+    pub fn extended_reassembly(&self, family: FamilyId) -> bool {
+        self.part::<State>().is_some_and(|s| s.extended[family as usize].load(Ordering::Relaxed))
+    }
+
+    /// Has fragments of shallow reassembly wait for the last one, too, or no longer; those that wait already go with the next fragment.
+    pub fn set_extended_reassembly(&mut self, family: FamilyId, on: bool) {
+        if let Some(state) = self.part::<State>() {
+            state.extended[family as usize].store(on, Ordering::Relaxed);
         }
     }
 
@@ -244,7 +259,7 @@ pub(super) fn nodes<F: Reassembled>(router: &Router) -> Vec<NodeSpec> {
     let Some(state) = router.part::<State>() else { return Vec::new() };
     let family = F::ID as usize;
     let rings = state.rings[family].clone();
-    let limits = state.limits[family].clone();
+    let limits = (state.limits[family].clone(), state.extended[family].clone());
     let (peers, hasher) = (rings.peers(), RandomState::new());
     let same = hasher.clone();
     let handoff = Handoff::<F> { thread: 0, peers, hasher, family: PhantomData };

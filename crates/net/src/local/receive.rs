@@ -74,6 +74,8 @@ const PUNT: u16 = 3;
 #[derive(Clone)]
 pub(super) struct Receive<F: Family> {
     pub protocols: SlotTable,
+    /// Ports of tunnels over IPv6: not 0.
+    pub unchecked: SlotTable,
     pub punts: PuntTables,
     pub interfaces: IfTable,
     pub readers: Snapshot<Vec<Option<F::Reader>>>,
@@ -163,10 +165,30 @@ impl<F: LocalFamily> Receive<F> {
     #[inline(always)]
     fn check_transport(&self, packet: &Pkt<'_>, protocol: IpProtocol, offset: usize) -> Option<Drop> {
         match protocol {
-            IpProtocol::UDP => check_udp::<F>(packet, offset),
+            IpProtocol::UDP => self.check_udp(packet, offset),
             IpProtocol::TCP => (!checksum_ok::<F>(packet, protocol, offset)).then_some(Drop::TcpChecksum),
             _ => None,
         }
+    }
+
+    /// RFC 768, RFC 1122 4.1.3.4, RFC 8200 8.1 (no zero checksum in IPv6, but for tunnels). Bytes past UDP's own length are not covered.
+    #[inline(always)]
+    fn check_udp(&self, packet: &Pkt<'_>, offset: usize) -> Option<Drop> {
+        let available = packet.total_len() - offset;
+        let Some(udp) = UdpHeader::read_at(packet.bytes(), offset) else { return Some(Drop::UdpLength) };
+        let Some(payload) = udp.payload_len(available) else { return Some(Drop::UdpLength) };
+        if packet.has(flags::CHECKSUM) || (udp.checksum.get() == 0 && self.needs_none(udp.dst_port.get())) {
+            return None;
+        }
+        let len = UdpHeader::LEN + payload;
+        let sum = sum_range(packet, offset, len, F::pseudo(packet, IpProtocol::UDP, len));
+        (udp.checksum.get() == 0 || !sum.is_valid()).then_some(Drop::UdpChecksum)
+    }
+
+    /// Whether datagrams to a port need no checksum.
+    #[inline(always)]
+    fn needs_none(&self, port: u16) -> bool {
+        F::ID == FamilyId::V4 || self.unchecked.get(port) != 0
     }
 }
 
@@ -208,18 +230,4 @@ fn may_have_no_address<F: LocalFamily>(packet: &Pkt<'_>, protocol: IpProtocol, o
         IpProtocol::UDP => UdpHeader::read_at(packet.bytes(), offset).is_some_and(|udp| udp.dst_port.get() == 67),
         _ => false,
     }
-}
-
-/// RFC 768, RFC 1122 4.1.3.4, RFC 8200 8.1 (no zero checksum in IPv6). Bytes past UDP's own length are not covered.
-#[inline(always)]
-fn check_udp<F: LocalFamily>(packet: &Pkt<'_>, offset: usize) -> Option<Drop> {
-    let available = packet.total_len() - offset;
-    let Some(udp) = UdpHeader::read_at(packet.bytes(), offset) else { return Some(Drop::UdpLength) };
-    let Some(payload) = udp.payload_len(available) else { return Some(Drop::UdpLength) };
-    if packet.has(flags::CHECKSUM) || (udp.checksum.get() == 0 && F::ID == FamilyId::V4) {
-        return None;
-    }
-    let len = UdpHeader::LEN + payload;
-    let sum = sum_range(packet, offset, len, F::pseudo(packet, IpProtocol::UDP, len));
-    (udp.checksum.get() == 0 || !sum.is_valid()).then_some(Drop::UdpChecksum)
 }

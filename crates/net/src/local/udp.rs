@@ -20,7 +20,7 @@ drop_reasons! {
         /// mirrored interface.
         /// Check: `show udp ports` lists what the router takes. For daemons in Linux: `lcp create`.
         /// See: `show udp ports`, `show lcp`.
-        NoListener = "No listener for dst port",
+        NoListener = "No listener for dst port" as "no_listener",
         /// A datagram for such a port gets an ICMP error.
         PortUnreachable = "port unreachable asked for" (info),
     }

@@ -54,7 +54,7 @@ fn specials(family: FamilyId) -> Vec<Mroute> {
         let drop = prefix.is_empty();
         let local = (To::Local, PathFlags { accept: false, forward: true });
         let paths = (!drop).then_some(local).into_iter().collect();
-        Mroute { prefix, flags: RouteFlags { accept_all: !drop, drop }, paths, index: ALL, client: false }
+        Mroute { prefix, flags: RouteFlags { accept_all: !drop, drop }, paths, index: ALL, client: false, plugin: false }
     };
     prefixes.map(route).collect()
 }
@@ -83,7 +83,7 @@ fn change(router: &mut Router, add: bool, route: &IpMroute) -> Result<u32, OpErr
     // Paths alone leave the flags as they are, flags alone are set.
     let flags_said = paths.is_empty() || flags != RouteFlags::default();
     let index = if add {
-        let change = Change { flags: flags_said.then_some(flags), paths, replace: false, client: true };
+        let change = Change { flags: flags_said.then_some(flags), paths, replace: false, client: true, plugin: false };
         router.change_mroute(route.table_id, prefix, &change)
     } else {
         let paths: Vec<To> = paths.iter().map(|(to, _)| *to).collect();

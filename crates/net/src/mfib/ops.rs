@@ -223,7 +223,7 @@ impl Execute<Router> for ChangeMroute {
                 return Err(OpError::new(retval::NO_PATHS_IN_ROUTE, "a multicast route without paths or flags").key("paths"));
             }
             let client = self.source == RouteSource::Api;
-            let change = Change { flags: said.then_some(flags), paths, replace: self.replace, client };
+            let change = Change { flags: said.then_some(flags), paths, replace: self.replace, client, plugin: false };
             router.change_mroute(self.table, self.route, &change).map(drop)
         };
         done.map_err(|error| mfib_error(&error).value(self.route))?;

@@ -2,7 +2,7 @@
 //!
 //! It starts when an address is added to an interface that is up, and again for all addresses when an interface comes up or
 //! gets another MAC address. A duplicate is written to the log, its routes to this router are taken out, and it is tried
-//! again when the link comes up next.
+//! again when the link comes up next; or it is taken off the interface, where that is asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -56,6 +56,9 @@ type Key = (IfIndex, Ipv6Addr);
 
 /// Nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
+/// The first question about a link-local address waits so long, ns.
+const LEAST_WAIT: u64 = SECOND / 4;
+const MOST_WAIT: u64 = SECOND;
 /// Checks made at a time.
 const AT_ONCE: usize = 64;
 
@@ -110,6 +113,37 @@ impl Router {
     pub fn set_dad_config(&mut self, config: DadConfig) {
         self.nd.dad = config;
     }
+
+    /// Whether an address that somebody else has is taken off its interface, and how many were.
+    pub fn dad_autoremove(&self) -> (bool, u64) {
+        (self.nd.autoremove, self.nd.removed)
+    }
+
+    /// Takes such addresses off from now on, or leaves them where they are, unused. Taking them off has them checked.
+    pub fn set_dad_autoremove(&mut self, on: bool) {
+        self.nd.autoremove = on;
+        if on && self.nd.dad.transmits == 0 {
+            self.nd.dad.transmits = DadConfig::default().transmits;
+        }
+    }
+}
+
+/// Takes an address off that somebody else has. The link-local one that the router made itself stays, unused: without one there is
+/// no IPv6 on the link (RFC 4862, 5.4.5).
+fn take_off(router: &mut Router, interface: IfIndex, address: Ipv6Addr) {
+    let known = |i: &crate::Interface| i.addresses.iter().find(|(own, _)| *own == IpAddr::V6(address)).map(|(_, len)| *len);
+    let Some(len) = router.interfaces.get(interface).and_then(known) else { return };
+    if is_link_local(address.to_bits()) {
+        return;
+    }
+    let name = router.interfaces.name(interface);
+    match router.remove_address(interface, address.into(), len) {
+        Ok(()) => {
+            router.nd.removed += 1;
+            tracing::warn!(target: "ip6/dad", interface = %name, %address, "duplicate address {address}/{len} was taken off {name}");
+        }
+        Err(error) => tracing::error!(target: "ip6/dad", interface = %name, %address, "{address}/{len} stays on {name}: {error}"),
+    }
 }
 
 /// Starts the check of an address, or of one that is checked already anew.
@@ -123,7 +157,7 @@ pub(super) fn begin(router: &mut Router, interface: IfIndex, address: Ipv6Addr) 
     let checked = router.nd.dad.transmits > 0;
     let state = if checked { AddressState::Tentative } else { AddressState::Preferred };
     // Without a link there is nobody to ask; the check starts when it comes up.
-    let due = (checked && running).then_some(now);
+    let due = (checked && running).then(|| now + wait(router, address));
     router.nd.addresses.set((interface, address), Address { state, sent: 0, due });
     if due.is_some() {
         super::api::tell_dad(router, interface, address, state, 0);
@@ -132,6 +166,12 @@ pub(super) fn begin(router: &mut Router, interface: IfIndex, address: Ipv6Addr) 
         router.publish_view(interface, false);
         router.announce(interface, address.into());
     }
+}
+
+/// How long the first question about an address waits, ns. Links come up together, when power does, and each has its link-local address
+/// first: those wait for a random time (RFC 4862, 5.4.2; MAX_RTR_SOLICITATION_DELAY).
+fn wait(router: &mut Router, address: Ipv6Addr) -> u64 {
+    if is_link_local(address.to_bits()) { LEAST_WAIT + router.nd.random.below(MOST_WAIT - LEAST_WAIT) } else { 0 }
 }
 
 /// Sends what is due and lets through what nobody objected to; says when to be called next.
@@ -181,6 +221,9 @@ pub(super) fn duplicate(router: &mut Router, interface: IfIndex, address: Ipv6Ad
     router.publish_view(interface, false);
     router.neighbors.count_conflict(IpAddr::V6(address));
     router.tell_neighbors(&NeighborEvent::Conflict { interface, address: address.into(), mac });
+    if router.nd.autoremove {
+        take_off(router, interface, address);
+    }
     true
 }
 

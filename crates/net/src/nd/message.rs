@@ -52,7 +52,11 @@ fn group_mac(group: u128) -> MacAddr {
 /// A solicitation for `target`, as a frame: to its solicited-node group, or to the one who is thought to have it. `None`
 /// where the interface has no usable address.
 pub(crate) fn solicitation(view: &View, target: u128, to: Option<MacAddr>) -> Option<Vec<u8>> {
-    let source = view.source6(target)?;
+    Some(solicitation_from(view, view.source6(target)?, target, to))
+}
+
+/// The same from one of our addresses.
+pub(crate) fn solicitation_from(view: &View, source: u128, target: u128, to: Option<MacAddr>) -> Vec<u8> {
     let mut message = NeighborMessage::solicitation(Ipv6Addr::from_bits(target)).as_bytes().to_vec();
     push_option(&mut message, &NdpOption::SourceLinkAddress(view.mac));
     let group = solicited_node(Ipv6Addr::from_bits(target)).to_bits();
@@ -60,7 +64,7 @@ pub(crate) fn solicitation(view: &View, target: u128, to: Option<MacAddr>) -> Op
         Some(mac) => (target, mac),
         None => (group, group_mac(group)),
     };
-    Some(view.frame(mac, EtherType::IPV6, &packet(source, dst, &mut message)))
+    view.frame(mac, EtherType::IPV6, &packet(source, dst, &mut message))
 }
 
 /// The question whether somebody has an address already (RFC 4862, 5.4.2), as a frame.

@@ -15,7 +15,7 @@ use super::AddressState;
 use super::message::{ADVERTISEMENT_LEN, advertisement};
 use crate::data::IfTable;
 use crate::ip::{Egress, V6, Way};
-use crate::neighbor::{Evidence, Fact, Teller, View, ViewSnapshot, Views, What};
+use crate::neighbor::{Ears, Evidence, Fact, Teller, View, ViewSnapshot, Views, What};
 
 next_nodes! {
     /// Where answers go.
@@ -43,6 +43,8 @@ drop_reasons! {
         Duplicate = "own address used by a neighbor",
         /// A message that the router sent came back to it: a loop in the network.
         Own = "own message came back",
+        /// A message of the router's own on a loopback interface, which gives back what it gets.
+        Looped = "own message on a loopback" (info),
         /// The hop limit is not 255: the message was forwarded by a router.
         HopLimit = "hop limit is not 255",
         /// The ICMP code is not the one of this type.
@@ -66,6 +68,11 @@ drop_reasons! {
         /// The main thread has too many events waiting; the message's news are lost.
         NotTold = "main thread too busy to be told",
     }
+}
+
+/// How a message of our own ends.
+const fn own(view: &View) -> End {
+    if view.loops { End::Looped } else { End::Own }
 }
 
 pub(super) fn reason(error: NdpError) -> End {
@@ -179,7 +186,7 @@ impl Solicitation {
         let Some(target) = NeighborMessage::read(message).map(|m| m.target.get()) else { return (Err(End::Short), None) };
         let (src, ours) = (ip.src.get(), view.owns6(target));
         if link_source == Some(view.mac) {
-            return (Err(End::Own), None);
+            return (Err(own(view)), None);
         }
         let fact = |address: u128, what| Fact { interface: view.interface, address: Ipv6Addr::from_bits(address).into(), what };
         let proxied = ours.is_none() && around.is_proxied(src, target);
@@ -292,6 +299,7 @@ pub(super) struct Advertisement {
     pub teller: Teller,
     /// Advertisements that interfaces have received.
     pub received: Arc<SimpleCounters>,
+    pub ears: Ears,
 }
 
 impl Advertisement {
@@ -303,7 +311,7 @@ impl Advertisement {
         };
         let Some(neighbor) = NeighborMessage::read(message) else { return (End::Short, None) };
         if link_source == Some(view.mac) {
-            return (End::Own, None);
+            return (own(view), None);
         }
         let target = neighbor.target.get();
         let fact = |what| Some(Fact { interface: view.interface, address: Ipv6Addr::from_bits(target).into(), what });
@@ -325,6 +333,7 @@ impl Node for Advertisement {
 
     fn begin(&mut self, _cx: &mut NodeCx<'_>) {
         self.views.refresh();
+        self.ears.refresh();
     }
 
     fn packet(&mut self, cx: &mut NodeCx<'_>, mut packet: Pkt<'_>) -> Verdict {
@@ -334,6 +343,9 @@ impl Node for Advertisement {
             None => (End::NotEnabled, None),
         };
         self.received.add(cx.thread(), interface.0, 1);
+        if let Some(Fact { address, what: What::Heard { evidence: Evidence::Advert { mac: Some(mac), .. }, .. }, .. }) = said {
+            self.ears.heard(interface, address, mac);
+        }
         if said.is_some_and(|fact| !self.teller.tell(fact, cx.now())) {
             cx.count(End::NotTold, 1);
         }

@@ -7,10 +7,10 @@ mod show;
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use quiver_command::commands;
 use quiver_command::grammar::{Args, IfRef, quote};
 use quiver_command::operation::{OpError, Outcome, Registry, retval};
 use quiver_command::request::Execute;
+use quiver_command::{commands, request};
 use quiver_wire::Ipv6Prefix;
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ use crate::nd::{DadConfig, INFINITE, PrefixConfig, RaConfig, RaError};
 
 /// Adds this theme's operations and commands.
 pub fn register(registry: &mut Registry<Router>) {
-    registry.declare::<SetNd>().declare::<SetDad>();
+    registry.declare::<SetNd>().declare::<SetDad>().declare::<SetAutoRemove>().declare::<show::ShowAutoRemove>();
     host::register(registry);
     proxy::register(registry);
     configuration::register(registry);
@@ -333,6 +333,23 @@ impl Execute<Router> for SetDad {
             return Err(OpError::invalid("delay_ms", self.delay_ms, "expected 100 to 10000"));
         }
         router.set_dad_config(DadConfig { transmits: self.transmits, delay_ms: self.delay_ms });
+        Ok(Outcome::Done(()))
+    }
+}
+
+request! {
+    /// Takes IPv6 addresses off that somebody else on the link has, and has addresses checked; otherwise they stay where they are, unused.
+    pub change SetAutoRemove "ip6_dad_autoremove_set" ["set ip6 dad autoremove"] {
+        /// Whether they are taken off.
+        pub enable: bool = "enable|disable" required(),
+    }
+}
+
+impl Execute<Router> for SetAutoRemove {
+    type Reply = ();
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        router.set_dad_autoremove(self.enable);
         Ok(Outcome::Done(()))
     }
 }

@@ -24,11 +24,13 @@ drop_reasons! {
         /// The host that asks has an address that is in no subnet of the interface.
         SourceNotOnLink = "router solicitations from source not on link",
         /// The interface sends no router advertisements.
-        NotConfigured = "neighbor discovery not configured",
+        NotConfigured = "neighbor discovery not configured" (info),
         /// The advertisement comes from an address that is not link-local.
         NotLinkLocal = "router advertisement source not link local",
         /// A message that the router sent came back to it: a loop in the network.
         Own = "own message came back",
+        /// A message of the router's own on a loopback interface, which gives back what it gets.
+        Looped = "own message on a loopback" (info),
         /// The hop limit is not 255: the message was forwarded by a router.
         HopLimit = "hop limit is not 255",
         /// The ICMP code is not the one of this type.
@@ -57,6 +59,11 @@ fn reason(error: NdpError, advertisement: bool) -> End {
     }
 }
 
+/// How a message of our own ends.
+const fn own(view: &View) -> End {
+    if view.loops { End::Looped } else { End::Own }
+}
+
 /// How a message ends, and what is to be told.
 type Judged = (End, [Option<Fact>; 2]);
 
@@ -67,7 +74,7 @@ fn judge_solicitation(packet: &mut Pkt<'_>, view: &View) -> Judged {
         Err(error) => return (reason(error, false), [None, None]),
     };
     if link_source == Some(view.mac) {
-        return (End::Own, [None, None]);
+        return (own(view), [None, None]);
     }
     let src = ip.src.get();
     if src != 0 && !view.on_link6(src) {
@@ -90,7 +97,7 @@ fn judge_advertisement(packet: &mut Pkt<'_>, view: &View) -> (End, Option<Fact>,
         Err(error) => return (reason(error, true), None, None),
     };
     if link_source == Some(view.mac) {
-        return (End::Own, None, None);
+        return (own(view), None, None);
     }
     let mac = NdpOptions::of_message(message).and_then(NdpOptions::source_link_address).filter(|m| m.is_unicast());
     let address = Ipv6Addr::from_bits(ip.src.get()).into();

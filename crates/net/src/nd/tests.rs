@@ -83,6 +83,29 @@ fn clients_are_told_of_each_question_and_of_its_outcome() {
     assert_eq!(events(&mut h, client), []);
 }
 
+#[test]
+fn an_address_that_somebody_has_is_taken_off_where_that_is_asked_for() {
+    for autoremove in [false, true] {
+        let mut h = Harness::new();
+        let x = h.interface(0);
+        let has =
+            |h: &Harness| h.router.interfaces.get(x).unwrap().addresses.iter().any(|(a, _)| *a == std::net::IpAddr::from(OWN));
+        h.router.set_dad_config(DadConfig { transmits: 0, delay_ms: 200 });
+        h.router.set_dad_autoremove(autoremove);
+        assert_eq!(h.router.dad_config(), DadConfig { transmits: u8::from(autoremove), delay_ms: 200 }, "it needs checks");
+        h.router.set_dad_config(DadConfig { transmits: 1, delay_ms: 200 });
+        h.router.add_address(x, OWN.into(), 64).unwrap();
+        assert!(has(&h));
+        assert!(dad::duplicate(&mut h.router, x, OWN, host_mac(0)));
+        assert_eq!((has(&h), h.router.dad_autoremove()), (!autoremove, (autoremove, u64::from(autoremove))));
+        // It can be given again.
+        if autoremove {
+            h.router.add_address(x, OWN.into(), 64).unwrap();
+            assert!(has(&h));
+        }
+    }
+}
+
 /// An event has no context, so that what is taken for one is its client's number.
 fn event_of(event: &[u8]) -> Ip6DadEvent {
     let mut bytes = vec![0; 4];

@@ -5,8 +5,9 @@ use quiver_command::operation::OpError;
 use quiver_wire::MacAddr;
 
 use crate::Router;
-use crate::api::{ALL, Handlers, family, from_address, index_of, is_six, neighbor};
+use crate::api::{ALL, Handlers, family, from_address, index_of, is_six, neighbor, reference};
 use crate::neighbor::NeighborConfig as Config;
+use crate::neighbor::ops::arping::Arping as Ask;
 use crate::neighbor::ops::neighbor_error;
 
 pub(crate) fn add(handlers: &mut Handlers) {
@@ -38,6 +39,38 @@ pub(crate) fn add(handlers: &mut Handlers) {
         Ok(())
     });
     handlers.reads::<IpNeighborConfigGet>();
+    arpings(handlers);
+}
+
+/// `arping`: the client's next messages wait for its end, as VPP's do.
+fn arpings(handlers: &mut Handlers) {
+    let count = |answer: &serde_json::Value| answer["received"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or_default();
+    handlers.run::<Ask, _, _>(
+        |router, m: Arping| asked(router, &m.address, &m.sw_if_index, m.is_garp, m.repeat, m.interval),
+        move |_, _, answer| answer.map(|answer| ArpingReply { retval: 0, reply_count: count(&answer) }),
+    );
+    handlers.passes::<Arping>();
+    handlers.run::<Ask, _, _>(
+        |router, m: ArpingAcd| asked(router, &m.address, &m.sw_if_index, m.is_garp, m.repeat, m.interval),
+        move |_, _, answer| {
+            let answer = answer?;
+            let first = serde_json::from_value(answer["macs"][0].clone()).unwrap_or_default();
+            Ok(ArpingAcdReply { retval: 0, reply_count: count(&answer), mac_address: MacAddress(first) })
+        },
+    );
+    handlers.passes::<ArpingAcd>();
+}
+
+fn asked(
+    router: &Router,
+    address: &Address,
+    index: &InterfaceIndex,
+    gratuitous: bool,
+    repeat: u32,
+    interval: f64,
+) -> Result<Ask, OpError> {
+    let interface = reference(router, index)?;
+    Ok(Ask { address: from_address(address), interface, gratuitous, repeat, interval })
 }
 
 fn change(router: &mut Router, m: IpNeighborAddDel) -> Result<IpNeighborAddDelReply, OpError> {

@@ -1,5 +1,6 @@
 //! Neighbours and ARP: `ip neighbor`, limits, proxy ARP, and what is shown of them.
 
+pub mod arping;
 mod configuration;
 mod show;
 
@@ -30,6 +31,7 @@ pub fn register(registry: &mut Registry<Router>) {
             parse: parse_neighbor,
         });
     }
+    arping::register(registry);
     configuration::register(registry);
     show::register(registry);
 }

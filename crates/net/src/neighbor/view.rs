@@ -55,6 +55,8 @@ pub(crate) struct View {
     pub table6: u32,
     /// Answers every solicitation.
     pub mirrors6: bool,
+    /// What it sends comes back to it.
+    pub loops: bool,
 }
 
 impl Own4 {
@@ -110,6 +112,7 @@ impl View {
             autoconfigures: false,
             table6: interface.tables.1,
             mirrors6: false,
+            loops: interface.kind.is_loop() && interface.l2 == crate::interface::L2Mode::L3,
         }
     }
 
@@ -131,6 +134,7 @@ impl View {
             autoconfigures: false,
             table6: 0,
             mirrors6: false,
+            loops: false,
         }
     }
 
@@ -168,9 +172,20 @@ impl View {
     /// The address that asks for `target` (RFC 4861, 7.2.2): our link-local one, as Linux and VPP have it, which every host on the link
     /// answers whatever its routes are; else the one of the longest prefix that covers the target, else any.
     pub fn source6(&self, target: u128) -> Option<u128> {
-        let usable = || self.v6.iter().filter(|own| own.state == AddressState::Preferred);
-        let covering = || usable().filter(|own| own.contains(target)).min_by_key(|own| Reverse(own.len));
-        self.link_local().or_else(|| covering().or_else(|| usable().next()).map(|own| own.address))
+        self.link_local().or_else(|| self.covering6(target)).or_else(|| self.usable6().next().map(|own| own.address))
+    }
+
+    /// Our usable address in the target's prefix, or else what [`source6`](Self::source6) says.
+    pub fn source_beside6(&self, target: u128) -> Option<u128> {
+        self.covering6(target).or_else(|| self.source6(target))
+    }
+
+    fn usable6(&self) -> impl Iterator<Item = &Own6> {
+        self.v6.iter().filter(|own| own.state == AddressState::Preferred)
+    }
+
+    fn covering6(&self, target: u128) -> Option<u128> {
+        self.usable6().filter(|own| own.contains(target)).min_by_key(|own| Reverse(own.len)).map(|own| own.address)
     }
 
     /// Our usable link-local address.

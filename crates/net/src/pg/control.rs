@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quiver_command::words;
-use quiver_graph::{IfIndex, NodeId, NodeSpec};
+use quiver_graph::{ArcPoint, IfIndex, NodeId, NodeSpec};
 use quiver_wire::MacAddr;
 use quiver_wire::pcapfile::LinkType;
 
@@ -38,7 +38,7 @@ impl Mode {
     /// The node that packets go to.
     pub const fn input(self) -> &'static str {
         match self {
-            Self::Ethernet => "ethernet-input",
+            Self::Ethernet => DEVICE_END,
             Self::Ip4 => "ip4-input",
             Self::Ip6 => "ip6-input",
         }
@@ -118,9 +118,17 @@ pub(crate) struct Pg {
     streams: BTreeMap<String, Stream>,
 }
 
+/// The node's name.
+const NODE: &str = "pg-input";
+/// The arc of frames from devices; those of a stream that goes to its end pass its features.
+const DEVICE_INPUT: &str = "device-input";
+const DEVICE_END: &str = "ethernet-input";
+
 /// The node that all streams run in.
 pub(crate) fn nodes(_: &Router) -> Vec<NodeSpec> {
-    vec![NodeSpec::input("pg-input", |_| PgInput::default()).traced(|entry, out| {
+    let arc = ArcPoint::new();
+    let point = arc.clone();
+    vec![NodeSpec::input(NODE, move |_| PgInput::new(point.clone())).on_arc(DEVICE_INPUT, arc).traced(|entry, out| {
         use std::fmt::Write;
         let _ = write!(out, "stream packet, {} bytes, sw_if_index {}", entry.len, entry.rx_if);
     })]
@@ -233,7 +241,7 @@ impl Router {
     }
 
     fn pg_input(&self) -> Result<NodeId, PgError> {
-        self.graph.node("pg-input").ok_or_else(|| PgError::NoNode("pg-input".into()))
+        self.graph.node(NODE).ok_or_else(|| PgError::NoNode(NODE.into()))
     }
 
     /// Starts a stream from its beginning, or all. A packet-generator interface that a stream comes in on is brought up, as in VPP.
@@ -250,6 +258,7 @@ impl Router {
             let Some(stream) = self.pg().streams.get(&name) else { continue };
             let (spec, interface, node, shared) =
                 (stream.spec.clone(), stream.interface, stream.node.clone(), stream.shared.clone());
+            let device = node == DEVICE_END;
             let to = self.graph.node(&node).ok_or(PgError::NoNode(node))?;
             let next = self.graph.edge(input, to)?;
             if self.pg().interfaces.contains_key(&interface.0) {
@@ -261,6 +270,7 @@ impl Router {
                 maker: Maker::new(&spec),
                 interface,
                 next,
+                device,
                 left: spec.limit,
                 max_frame: spec.max_frame.unwrap_or(vector).max(1),
                 pace: spec.rate.filter(|r| *r > 0.0).map(|rate| (1e9 / rate, now as f64)),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use quiver_graph::{Idle, IfIndex, InputNode, NoDrops, NoNext, NodeCx, Verdict};
+use quiver_graph::{ArcPoint, Idle, IfIndex, InputNode, NoDrops, NoNext, NodeCx, Verdict};
 
 use super::stream::Maker;
 
@@ -23,6 +23,8 @@ pub(crate) struct Active {
     pub maker: Maker,
     pub interface: IfIndex,
     pub next: Verdict,
+    /// They go on as from a device: past the features of the interface's `device-input` arc.
+    pub device: bool,
     pub left: Option<u64>,
     pub max_frame: usize,
     /// ns between packets, and when the next one is due; `None`: no pause.
@@ -31,12 +33,17 @@ pub(crate) struct Active {
 }
 
 /// The node.
-#[derive(Default)]
 pub(crate) struct PgInput {
     streams: Vec<Active>,
+    arc: ArcPoint,
 }
 
 impl PgInput {
+    /// One without streams, on the arc of devices.
+    pub(crate) fn new(arc: ArcPoint) -> Self {
+        Self { streams: Vec::new(), arc }
+    }
+
     pub(crate) fn start(&mut self, stream: Active) {
         self.stop(&stream.name);
         stream.shared.enabled.store(true, Ordering::Release);
@@ -77,7 +84,8 @@ impl PgInput {
             let sent = frame.len() as u64;
             cx.interfaces().rx.add(thread, stream.interface.0, sent, bytes);
             cx.capture_received(&mut frame, stream.interface);
-            cx.send(stream.next, frame);
+            let next = if stream.device { self.arc.next(stream.interface, stream.next) } else { stream.next };
+            cx.send(next, frame);
             stream.left = stream.left.map(|left| left - sent);
             stream.shared.sent.fetch_add(sent, Ordering::Relaxed);
             packets += sent as usize;

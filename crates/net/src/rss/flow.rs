@@ -14,6 +14,8 @@ pub struct HashInput {
 
 /// VLAN tags that are looked through.
 const TAGS_MAX: usize = 2;
+/// Most MPLS labels that are skipped.
+const LABELS_MAX: usize = 8;
 /// IPv6 extension headers that are looked through for ports: more are seen in attacks only.
 const EXTENSIONS_MAX: usize = 8;
 
@@ -97,10 +99,23 @@ fn flow(frame: &[u8], l4: bool) -> Flow {
     let flow = match ether_type {
         EtherType::IPV4 => flow4(packet, l4),
         EtherType::IPV6 => flow6(packet, l4),
+        EtherType::MPLS => behind_labels(packet, l4),
         _ => None,
     };
     let of_link = || Flow { src: [address(frame, 6), 0], dst: [address(frame, 0), 0], ports: (0, 0), rest: ether_type.0.into() };
     flow.unwrap_or_else(of_link)
+}
+
+/// The flow of the IP packet behind a stack of MPLS labels (RFC 3032); what it is stands in no header, so its version tells (RFC 4928).
+fn behind_labels(packet: &[u8], l4: bool) -> Option<Flow> {
+    const BOTTOM: u8 = 1;
+    let last = packet.chunks_exact(4).take(LABELS_MAX).position(|label| label.get(2).is_some_and(|byte| byte & BOTTOM != 0))?;
+    let inner = packet.get((last + 1) * 4..)?;
+    match inner.first()? >> 4 {
+        4 => flow4(inner, l4),
+        6 => flow6(inner, l4),
+        _ => None,
+    }
 }
 
 /// A MAC address as a number.

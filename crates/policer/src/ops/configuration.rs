@@ -21,9 +21,9 @@ fn part(name: &str) -> String {
 pub(super) fn policer(router: &Router, index: &u32, out: &mut Configuration<Router>) {
     let Some(entry) = policers(router).ok().and_then(|state| state.entry(*index).ok()) else { return };
     let name = || Some(entry.name.clone());
-    out.push(&AddPolicer::of(&entry.name, &entry.config))
+    out.push(&AddPolicer::of(entry.name.clone(), &entry.config))
         .undo(&DeletePolicer { name: name(), index: None })
-        .replaced_by(&UpdatePolicer::of(Some(&entry.name), None, &entry.config))
+        .replaced_by(&UpdatePolicer::of(Some(entry.name.clone()), None, &entry.config))
         .makes(part(&entry.name));
     if entry.worker.is_some() {
         let request = |worker: Option<u32>| BindPolicer { unbind: worker.is_none(), name: name(), index: None, worker };

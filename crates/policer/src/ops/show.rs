@@ -117,7 +117,7 @@ pub fn shown(router: &Router, one: Option<u32>) -> Result<Shown, OpError> {
         let policer = &entry.policer;
         PolicerInfo {
             index,
-            request: AddPolicer::of(&entry.name, &entry.config),
+            request: AddPolicer::of(entry.name.clone(), &entry.config),
             single_rate: policer.limits.is_single(),
             buckets: policer.limits.shown(&policer.tokens()),
             worker: entry.worker,

@@ -3,8 +3,8 @@
 use quiver_api::Message;
 use quiver_api::defs::InterfaceIndex;
 use quiver_api::module::Text;
-use quiver_net::api::testing::{ask, assert_names, read};
-use quiver_net::api::{Handlers, Table};
+use quiver_net::api::Table;
+use quiver_net::api::testing::{ask, assert_names, read, table};
 
 use super::*;
 use crate::api::*;
@@ -28,9 +28,7 @@ fn retval<M: Message>(s: &mut Scene, table: &Table, m: &M) -> i32 {
 
 #[test]
 fn messages_are_those_of_vpp() {
-    let mut handlers = Handlers::default();
-    add(&mut handlers);
-    let table = Table::new(handlers);
+    let table = table(add);
     assert_names(
         table.catalog(),
         &[

@@ -33,7 +33,7 @@ fn several_workers_pass_the_rate_once() {
             s.run(&format!("policer {use_of}"));
             assert_eq!(from_all(&mut s, workers), 15);
             let busy = (0..=workers).filter(|thread| by_thread(&s, 0, *thread) > 0).count();
-            assert_eq!((busy, s.counts(0).iter().map(|(packets, _)| packets).sum::<u64>()), (1, 20 * workers as u64));
+            assert_eq!((busy, counts(&s, 0).iter().map(|(packets, _)| packets).sum::<u64>()), (1, 20 * workers as u64));
             s.h.assert_buffers_held(0);
         }
     }

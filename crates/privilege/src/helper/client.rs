@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use quiver_drivers::fast_path::{FastPathFds, MAPS};
 use quiver_drivers::rights::{NamespaceFds, RedirectFds, Rights};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
@@ -24,6 +25,8 @@ use super::server::READY;
 
 /// How long the helper may take. It needs a few milliseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The same for the fast path, whose maps and program take half a second of a processor that others may be using. A thread of its own asks.
+const LONG_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Longest sentence about why it does not start.
 const ERROR_MAX: u64 = 500;
@@ -160,7 +163,7 @@ fn wait(socket: &OwnedFd, bound: Duration) -> io::Result<PollFlags> {
 fn exchange(socket: &OwnedFd, request: &Request) -> Result<(Reply, Vec<OwnedFd>), &'static str> {
     // There is one request at a time, so there is room for it.
     send(socket, &request.bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT).map_err(|_| "it has ended")?;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + if *request == Request::FastPath { LONG_PATIENCE } else { PATIENCE };
     loop {
         match wait(socket, end.saturating_duration_since(Instant::now())) {
             Ok(events) if events.is_empty() => return Err("it did not answer in time"),
@@ -196,6 +199,16 @@ impl Rights for Helper {
         let mut fds = fds.into_iter();
         match (fds.next(), fds.next(), fds.next()) {
             (Some(devices), Some(netlink), Some(stream)) => Ok(NamespaceFds { devices, netlink, stream, queues: fds.collect() }),
+            _ => Err(io::Error::other("the privileged helper gave no descriptors")),
+        }
+    }
+
+    fn fast_path(&self) -> io::Result<FastPathFds> {
+        let (_, fds) = self.ask(&Request::FastPath)?;
+        let mut fds = fds.into_iter();
+        let (program, maps) = (fds.next(), <[OwnedFd; MAPS.len()]>::try_from(fds.collect::<Vec<_>>()));
+        match (program, maps) {
+            (Some(program), Ok(maps)) => Ok(FastPathFds { program, maps }),
             _ => Err(io::Error::other("the privileged helper gave no descriptors")),
         }
     }
@@ -244,6 +257,12 @@ mod tests {
             let null = || std::fs::File::open("/dev/null").map(OwnedFd::from);
             Ok(RedirectFds { map: null()?, program: null()?, frags: queues == 64 })
         }
+
+        fn fast_path(&self) -> io::Result<FastPathFds> {
+            let null = || std::fs::File::open("/dev/null").map(OwnedFd::from);
+            let maps: Vec<OwnedFd> = MAPS.iter().map(|_| null()).collect::<io::Result<_>>()?;
+            Ok(FastPathFds { program: null()?, maps: maps.try_into().map_err(|_| io::Error::other("another number"))? })
+        }
     }
 
     #[test]
@@ -255,12 +274,13 @@ mod tests {
             assert_eq!(helper.namespace("here", queues).unwrap().queues.len(), queues as usize);
             assert_eq!(helper.redirect(queues).unwrap().frags, queues == 64);
         }
+        assert_eq!(helper.fast_path().unwrap().maps.len(), MAPS.len());
         assert!(helper.namespace("here", 0).unwrap().queues.is_empty());
         assert_eq!(helper.namespace("there", 1).unwrap_err().raw_os_error(), Some(libc::ENOENT));
         for (namespace, queues) in [("", 1), ("a\0b", 1), ("here", 65)] {
             assert_eq!(helper.namespace(namespace, queues).unwrap_err().raw_os_error(), Some(libc::EINVAL));
         }
-        assert_eq!((helper.requests(), helper.lost()), (8, None));
+        assert_eq!((helper.requests(), helper.lost()), (9, None));
         drop(helper);
         thread.join().unwrap().unwrap();
     }

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   request   version 1 │ kind │ 0 │ 0 │ queues, 4 bytes │ kind 1: the namespace, 1 to 4095 bytes without NUL
+//!             kinds: 1 namespace, 2 the AF_XDP program, 3 the fast path (0 queues)
 //!   reply     version 1 │ 0, or 1 for an error │ 0 │ 0 │ flags or error number, 4 bytes │ beside it: descriptors
 //! ```
 //!
 //! Both ends are the same program, so words are in the machine's own byte order. The helper still believes nothing.
 
+use quiver_drivers::fast_path::MAPS;
 use quiver_drivers::rights::{NAMESPACE_MAX, QUEUES_MAX};
 
 const VERSION: u8 = 1;
@@ -35,6 +37,8 @@ pub enum Request {
         /// Entries of the map.
         queues: u32,
     },
+    /// The program of the fast path and its maps.
+    FastPath,
 }
 
 /// Bytes that are no request, or none that is answered.
@@ -47,6 +51,7 @@ impl Request {
         let (kind, queues, namespace) = match self {
             Self::Namespace { namespace, queues } => (1, *queues, namespace.as_str()),
             Self::Redirect { queues } => (2, *queues, ""),
+            Self::FastPath => (3, 0, ""),
         };
         let mut bytes = vec![VERSION, kind, 0, 0];
         bytes.extend(queues.to_ne_bytes());
@@ -72,6 +77,7 @@ impl Request {
                 Ok(Self::Namespace { namespace, queues })
             }
             2 if rest.is_empty() && queues > 0 => Ok(Self::Redirect { queues }),
+            3 if rest.is_empty() && queues == 0 => Ok(Self::FastPath),
             _ => Err(Malformed),
         }
     }
@@ -81,6 +87,7 @@ impl Request {
         match self {
             Self::Namespace { queues, .. } => SOCKETS + *queues as usize,
             Self::Redirect { .. } => 2,
+            Self::FastPath => 1 + MAPS.len(),
         }
     }
 }
@@ -133,6 +140,7 @@ mod tests {
         prop_oneof![
             ("[^\0]{1,64}", 0..=QUEUES_MAX).prop_map(|(namespace, queues)| Request::Namespace { namespace, queues }),
             (1..=QUEUES_MAX).prop_map(|queues| Request::Redirect { queues }),
+            Just(Request::FastPath),
         ]
     }
 
@@ -179,6 +187,7 @@ mod tests {
             namespace("x".into(), QUEUES_MAX + 1),
             Request::Redirect { queues: 0 }.bytes(),
             [Request::Redirect { queues: 1 }.bytes(), vec![0]].concat(),
+            [Request::FastPath.bytes(), vec![0]].concat(),
             [namespace(String::new(), 1), vec![0xff]].concat(),
             vec![],
             vec![VERSION; HEADER],

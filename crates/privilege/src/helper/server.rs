@@ -4,6 +4,7 @@ use std::io::{self, IoSlice, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use quiver_drivers::fast_path::FastPathFds;
 use quiver_drivers::rights::{Direct, NamespaceFds, RedirectFds, Rights};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
@@ -59,6 +60,10 @@ fn run(request: &Request, rights: &dyn Rights) -> (Reply, Vec<OwnedFd>) {
         Request::Redirect { queues } => rights.redirect(*queues).map(|fds| {
             let RedirectFds { map, program, frags } = fds;
             (u32::from(frags), vec![map, program])
+        }),
+        Request::FastPath => rights.fast_path().map(|fds| {
+            let FastPathFds { program, maps } = fds;
+            (0, std::iter::once(program).chain(maps).collect())
         }),
     };
     match done {

@@ -154,3 +154,42 @@ fn samples_and_counters_reach_a_collector_of_sflow() {
         assert_buffers_are_back(&router);
     }
 }
+
+#[test]
+fn translations_are_read_by_programs_of_others() {
+    let Some(_scenario) = Scenario::begin(&["nfcapd", "nfdump", "tshark", "tcpdump", "python3", "ss"]) else { return };
+    let (scene, router, folder) =
+        scene(1, "nat44 plugin enable\nset interface nat44 in host-r0 out host-r1\nnat44 add address 10.0.2.100");
+    let collector = Collector::start(&scene.b, "nfcapd", 2055, &folder.join("nfcapd"));
+    let capture = scene.b.capture("eth0", &folder.join("translations.pcap")).unwrap();
+    router.script(IPFIX).unwrap();
+    router.script("nat ipfix logging").unwrap();
+    let sent = || {
+        let shown = router.cli("show nat44 logging").unwrap();
+        shown.split("records ").nth(1).and_then(|rest| rest.split(',').next()?.trim().parse::<u64>().ok()).unwrap()
+    };
+    let send = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 5353)); s.sendto(b'hello', ('10.0.2.2', 9999))";
+    assert!(scene.a.run_args(&["python3", "-c", send], BOUND).unwrap().success());
+    eventually("the router has told that the session began", BOUND, || sent() > 0);
+    router.cli("clear nat44 ed sessions").unwrap();
+    eventually("and that it ended", BOUND, || sent() > 1);
+    router.cli("ipfix flush").unwrap();
+    capture.stop().unwrap();
+    let tshark = |what: &str| {
+        let line = format!("tshark -n -r {} -d udp.port==2055,cflow {what}", folder.join("translations.pcap").display());
+        scene.b.sh(&line, BOUND).unwrap().expect("tshark")
+    };
+    assert_eq!(tshark("-Y 'cflow and (_ws.malformed or _ws.expert.severity == error)'"), "");
+    let fields = "-e cflow.nat_event -e cflow.post_natsource_ipv4_address -e cflow.post_naptsource_transport_port";
+    assert_eq!(tshark(&format!("-Y cflow.nat_event -T fields {fields}")), "4,5\t10.0.2.100,10.0.2.100\t5353,5353\n");
+    // A line of an event: its time, its kind, the endpoints before and after.
+    let events = || {
+        let line = format!("nfdump -R {} -q -N -o nel", collector.folder.display());
+        let lines = scene.b.sh(&line, BOUND).unwrap().stdout;
+        let words: Vec<Vec<String>> = lines.lines().map(|l| l.split_whitespace().map(str::to_owned).collect()).collect();
+        words.into_iter().filter_map(|words| words.get(4..).map(|ends| ends.join(" "))).collect::<Vec<_>>()
+    };
+    let expected = "10.0.1.2:5353 -> 10.0.2.2:9999 10.0.2.100:5353 -> 10.0.2.2:9999";
+    eventually("the collector has both events", BOUND, || events() == [expected, expected]);
+    assert_buffers_are_back(&router);
+}

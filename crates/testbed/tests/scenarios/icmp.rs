@@ -138,6 +138,30 @@ fn what_the_router_does_not_serve_is_refused_at_once() {
 }
 
 #[test]
+fn a_host_is_told_at_once_that_no_route_leads_there() {
+    let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
+    let scene = scene();
+    let router = scene.start_router(1).expect("router");
+    limit_off(&router);
+    warm(&scene);
+    let ask = |to: &str, wait: u32| scene.a.run(&format!("ping -c 1 -W {wait} {to}"), BOUND).expect("ping").stdout;
+    for (family, to, from, said) in [
+        ("ip4", "198.51.100.7", R4, "Destination Net Unreachable"),
+        ("ip6", "2001:db8:ff::7", R6, "Destination unreachable: No route"),
+    ] {
+        let text = ask(to, 60);
+        assert!(text.contains(said) && text.contains(&format!("From {from}")), "{text}");
+        router.cli(&format!("set ip icmp-unreachable {family} off")).expect("silence");
+        let text = ask(to, 1);
+        assert!(!text.contains("nreachable") && text.contains("100% packet loss"), "{text}");
+    }
+    for node in ["ip4-drop", "ip6-drop"] {
+        assert_eq!(errors(&router, node, "no route"), 2, "told or not, it is a drop");
+    }
+    assert_buffers_are_back(&router);
+}
+
+#[test]
 fn the_router_pings_hosts_and_tells_who_does_not_answer() {
     let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
     for workers in workers() {

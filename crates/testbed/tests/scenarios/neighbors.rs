@@ -114,3 +114,70 @@ fn an_address_that_a_host_has_already_is_not_taken() {
     eventually("the duplicate is found", Duration::from_secs(20), || shown().contains("duplicate"));
     assert!(scene.a.reaches(TwoHosts::B6, 5).expect("ping"), "the host keeps its address");
 }
+
+#[test]
+fn arping_finds_hosts_and_corrects_what_they_believe() {
+    let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
+    let scene = scene();
+    let router = scene.start_router(1).expect("router");
+    assert_reachable(&scene);
+    let mac = scene.a.run("cat /sys/class/net/eth0/address", BOUND).expect("address").stdout.trim().to_owned();
+    for (address, what) in [(TwoHosts::A4, "ARP Replies"), (TwoHosts::A6, "ICMP6 neighbor advertisements")] {
+        let text = router.cli(&format!("arping {address} host-r0 repeat 3 interval 0.05")).expect("arping");
+        assert!(text.ends_with(&format!("Received 3 {what} from {mac} ({address})\n")), "{text}");
+    }
+    let nobody = router.cli("arping 10.0.1.77 host-r0").unwrap_err().to_string();
+    assert!(nobody.contains("Received 0 Reply"), "{nobody}");
+    scene.a.ip("neighbor replace 10.0.1.1 lladdr 02:00:00:00:01:99 dev eth0 nud stale").expect("entry");
+    router.cli("arping gratuitous 10.0.1.1 host-r0").expect("arping gratuitous");
+    let own = router.cli("show hardware-interfaces host-r0").expect("show hardware");
+    let own = own.split_whitespace().skip_while(|w| *w != "address").nth(1).expect("link address").to_owned();
+    eventually("the announcement is taken", Duration::from_secs(20), || kernel_neighbor(&scene.a, "10.0.1.1").contains(&own));
+    assert_buffers_are_back(&router);
+}
+
+/// BIRD as the router of a link.
+const ADVERTISER: &str = "protocol device {}\nprotocol radv {\n  interface \"eth0\" {\n    max ra interval 5;\n    default lifetime 600;\n    \
+                          prefix 2001:db8:cc::/64 { valid lifetime 7200; preferred lifetime 3600; };\n  };\n}\n";
+
+#[test]
+fn the_router_has_an_address_and_a_default_route_by_birds_advertisements() {
+    let Some(_scenario) = Scenario::begin(&["bird", "ping"]) else { return };
+    let scene = scene();
+    let router = scene.start_router(1).expect("router");
+    assert_reachable(&scene);
+    scene.b.ip("addr add 2001:db8:cc::2/64 dev eth0 nodad\naddr add 2001:db8:ffff::1/128 dev lo").expect("addresses");
+    scene.b.ip("route add 2001:db8:1::/64 via 2001:db8:2::1").expect("route");
+    router.cli("ip6 nd address autoconfig host-r1 default-route").expect("autoconfig");
+    let mut bird = quiver_testbed::bird(&scene.b, &router.file("bird"), "radv", ADVERTISER).expect("bird");
+    let shown = || router.cli("show interface address host-r1").expect("addresses");
+    eventually("an address by the advertised prefix", Duration::from_secs(60), || shown().contains("2001:db8:cc:"));
+    let own = shown().split_whitespace().find(|word| word.starts_with("2001:db8:cc:")).expect("address").to_owned();
+    let own = own.split('/').next().expect("address").to_owned();
+    eventually("host b reaches it", BOUND, || scene.b.pings(&own, 1).expect("ping"));
+    // What no other route leads to goes to the advertising router, also from the other side.
+    eventually("host a by the default route", BOUND, || scene.a.pings("2001:db8:ffff::1", 1).expect("ping"));
+    // BIRD says that it is no router any more when it is told to end.
+    bird.signal(libc::SIGTERM).expect("signal");
+    let route = || router.cli("show ip6 fib ::/0").expect("route");
+    eventually("no default route", Duration::from_secs(60), || !route().contains("autoconfig"));
+    assert_buffers_are_back(&router);
+}
+
+#[test]
+fn a_host_on_another_link_is_reached_as_if_it_were_here() {
+    let Some(_scenario) = Scenario::begin(&["ping"]) else { return };
+    let scene = scene();
+    let router = scene.start_router(1).expect("router");
+    assert_reachable(&scene);
+    // An address of host a's prefix, behind the other interface.
+    scene.b.ip("addr add 2001:db8:1::77/128 dev eth0 nodad").expect("address");
+    assert!(!scene.a.pings("2001:db8:1::77", 1).expect("ping"), "nobody answers for it");
+    router.cli("set ip6 nd proxy host-r1 2001:db8:1::77").expect("proxy");
+    scene.a.ip("neighbor flush dev eth0").expect("flush");
+    eventually("an answer", BOUND, || scene.a.pings("2001:db8:1::77", 1).expect("ping"));
+    let own = router.cli("show hardware-interfaces host-r0").expect("show hardware");
+    let own = own.split_whitespace().skip_while(|w| *w != "address").nth(1).expect("link address").to_owned();
+    assert!(kernel_neighbor(&scene.a, "2001:db8:1::77").contains(&own), "by the router's own address");
+    assert_buffers_are_back(&router);
+}

@@ -46,7 +46,12 @@ fn assert_all_came_back(output: Output, directions: usize, router: &Router) {
 }
 
 fn assert_all_of(intended: u64, output: Output, directions: usize, router: &Router) {
-    let text = output.expect("a trial");
+    assert_none(&["lost", "duplicated", "reordered", "late", "corrupted"], intended, output, directions, router);
+}
+
+/// Every frame sent came back, and there is none of what is named here.
+fn assert_none(wrong: &[&str], intended: u64, output: Output, directions: usize, router: &Router) {
+    let text = output.trial();
     let report: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("JSON");
     assert_eq!((&report["schema"], report["directions"].as_array().map(Vec::len)), (&"quiver-trial/1".into(), Some(directions)));
     for direction in report["directions"].as_array().expect("directions") {
@@ -54,8 +59,9 @@ fn assert_all_of(intended: u64, output: Output, directions: usize, router: &Rout
         // A machine that is busy may keep the tester from sending all; what it sent must be here.
         assert!(count("sent") > 0 && count("sent") + count("unsent") == intended, "{direction}");
         assert_eq!(count("received"), count("sent"), "{direction}\n{}", router.dump());
-        let wrong = ["lost", "duplicated", "reordered", "late", "corrupted"].map(count);
-        assert_eq!(wrong, [0; 5], "{direction}");
+        for key in wrong {
+            assert_eq!(count(key), 0, "{key}: {direction}");
+        }
         assert_eq!(direction["latency_ns"]["count"].as_u64(), Some(count("sent")));
     }
 }
@@ -160,7 +166,7 @@ fn gateways_behind_tags_are_asked_and_answered_under_them() {
         middle.speak_vlan(device, &tags).expect("tags")
     });
     middle.sysctl("net.ipv4.ip_forward", "1").expect("forwarding");
-    let text = trial(&outside, false).expect("a trial");
+    let text = trial(&outside, false).trial();
     let report: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("JSON");
     let totals = ["sent", "received", "lost", "foreign"].map(|key| report["totals"][key].as_u64().expect("a count"));
     assert!(totals[0] > 0 && totals == [totals[0], totals[0], 0, 0], "{report}");
@@ -172,7 +178,10 @@ fn the_engine_in_the_kernel_counts_what_the_others_count() {
     let Some(_scenario) = Scenario::begin(&[]) else { return };
     let (outside, middle) = linked_hosts();
     let router = Router::start(&middle, "").expect("router");
-    let interfaces = "create interface af_xdp host-if r0 name x0\ncreate interface af_xdp host-if r1 name x1\n";
+    // A veth takes frames of other devices' programs while its peer has a program. The tester's goes between two trials, and the
+    // router's fast path learns of it within a second only (docs/decisions/0079-fast-path.md).
+    let interfaces =
+        "set xdp fast-path off\ncreate interface af_xdp host-if r0 name x0\ncreate interface af_xdp host-if r1 name x1\n";
     router.script(&format!("{interfaces}{}", addresses("x0", "x1"))).expect("configuration");
     // No more frames than the device's ring holds (256): however slow the machine is, none is lost by accident.
     for kind in ["xdp", "af-packet"] {
@@ -189,7 +198,8 @@ fn the_engine_in_the_kernel_counts_what_the_others_count() {
         std::fs::write(&file, MIXED).unwrap();
         let ports = [("left", 2), ("right", 3)].map(|(name, n)| format!("{kind}:{name},tx-core=0,tx-core=1,{}", keys(n, false)));
         let output = run_profile(&outside, &ports, &file, 64, "100pps");
-        assert_all_of(150, output, 1, &router);
+        // Two threads share each stream, so one that gets no processor is overtaken by the other.
+        assert_none(&["lost", "duplicated", "late", "corrupted"], 150, output, 1, &router);
     }
     router.stop().unwrap();
 }
@@ -210,7 +220,7 @@ fn several_threads_that_receive_keep_one_account() {
     let router = router_on_sockets(&middle);
     let ports =
         [("left", 2), ("right", 3)].map(|(name, n)| format!("af-packet:{name},tx-core=0,rx-core=0,rx-core=1,{}", keys(n, false)));
-    let text = tester(&outside, &ports, "bidirectional-ipv4", 64).expect("a trial");
+    let text = tester(&outside, &ports, "bidirectional-ipv4", 64).trial();
     let report: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("JSON");
     for direction in report["directions"].as_array().expect("directions") {
         let count = |key: &str| direction[key].as_u64().expect("a count");
@@ -223,12 +233,27 @@ fn several_threads_that_receive_keep_one_account() {
     router.stop().unwrap();
 }
 
+/// A router drops frames for another Ethernet address: the report says where to look, and the trial is valid, for all left in time.
+#[test]
+fn frames_for_a_wrong_ethernet_address_have_a_hint() {
+    let Some(_scenario) = Scenario::begin(&[]) else { return };
+    let (outside, middle) = linked_hosts();
+    let router = router_on_sockets(&middle);
+    let ports = ["left", "right"].map(|name| format!("af-packet:{name},dst-mac=02:00:00:00:00:01"));
+    let text = tester(&outside, &ports, "static", 64).trial();
+    let report: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("JSON");
+    let direction = &report["directions"][0];
+    assert_eq!(direction["received"], 0, "{report}");
+    assert!(direction["hint"].as_str().is_some_and(|h| h.contains("is 02:00:00:00:00:01 ")), "{report}");
+    router.stop().unwrap();
+}
+
 /// What stops a trial of ten minutes once frames leave: its device goes, or somebody ends it. It says what it has.
 #[test]
 fn a_trial_that_is_cut_short_ends_with_its_report_and_the_reason() {
     let Some(_scenario) = Scenario::begin(&[]) else { return };
     for (deed, status, words) in
-        [("ip link del left", 0, "port af-packet:left: its link went down during the trial"), ("kill -INT $!", 130, "ended after ")]
+        [("ip link del left", 3, "port af-packet:left: its link went down during the trial"), ("kill -INT $!", 130, "ended after ")]
     {
         let (outside, _middle) = linked_hosts();
         let mac = "dst-mac=02:00:00:00:00:01";

@@ -17,14 +17,14 @@ use serde_json::Value;
 const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
 
 /// Two hosts in one network, the router's ports between them. Nothing on the links but what a test sends.
-struct Wire {
-    a: Host,
-    middle: Host,
-    b: Host,
+pub struct Wire {
+    pub a: Host,
+    pub middle: Host,
+    pub b: Host,
 }
 
 impl Wire {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let wire = Self { a: Host::new("a").unwrap(), middle: Host::new("router").unwrap(), b: Host::new("b").unwrap() };
         link(&wire.a, "eth0", &wire.middle, "r0");
         link(&wire.b, "eth0", &wire.middle, "r1");
@@ -63,7 +63,7 @@ fn number_of(frame: &[u8]) -> Option<u64> {
 }
 
 /// UDP over IPv4, by flow.
-fn datagram(flow: u16, number: u64) -> Vec<u8> {
+pub fn datagram(flow: u16, number: u64) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0];
     frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
     frame.extend((1024 + flow).to_be_bytes());
@@ -75,16 +75,16 @@ fn datagram(flow: u16, number: u64) -> Vec<u8> {
 
 /// The processor of the router's main thread, which has little to do: a sender that shared a worker's would take half of what
 /// that worker can forward.
-fn main_core(router: &Router) -> Option<usize> {
+pub fn main_core(router: &Router) -> Option<usize> {
     let threads: Value = serde_json::from_str(&router.cli_json("show threads").expect("threads")).expect("JSON");
     threads[0]["lcore"].as_u64().map(|core| core as usize)
 }
 
 /// After so long a silence what has not come is lost.
-const LOST: Duration = Duration::from_secs(30);
+pub const LOST: Duration = Duration::from_secs(30);
 
 /// Tells threads to stop, also when a test fails: its scope waits for them.
-struct Stop<'a>(&'a AtomicBool);
+pub struct Stop<'a>(pub &'a AtomicBool);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {
@@ -98,14 +98,14 @@ fn send_until(port: &RawPort, core: Option<usize>, rate: f64, stop: &AtomicBool,
 }
 
 /// Frames that have come to a host.
-fn arrived(host: &Host) -> u64 {
+pub fn arrived(host: &Host) -> u64 {
     let table = host.enter(|| fs::read_to_string("/proc/thread-self/net/dev")).expect("counters");
     let line = table.lines().find_map(|line| line.trim().strip_prefix("eth0:")).expect("eth0");
     line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
 }
 
 /// As [`send_until`], but at most up to what `limit` gives for the number sent so far.
-fn send_within(
+pub fn send_within(
     port: &RawPort,
     core: Option<usize>,
     rate: f64,

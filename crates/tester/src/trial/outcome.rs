@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use super::{Direction, Plan, kernel};
 use crate::bench::Bench;
 use crate::latency::{Latencies, histogram};
+use crate::port::PortSpec;
 use crate::profile::Signing;
 use crate::report::{Counters, Cpu, DepartureError, DirectionReport, Rates, Signed, StreamReport, Times};
 use crate::sink::lock;
@@ -60,6 +61,18 @@ fn times(latencies: &Latencies) -> Times {
         None => Times::default(),
         Some((latency, jitter, pdv)) => Times { latency_ns: Some(latency), jitter_ns: Some(jitter), pdv_ns: Some(pdv) },
     }
+}
+
+/// What to look at where frames left and none came back: most often the device never took them.
+fn nothing_back(c: &Counters, from: &PortSpec) -> Option<String> {
+    if c.sent == 0 || c.received > 0 {
+        return None;
+    }
+    let look = match from.dst_mac {
+        Some(mac) => format!("is {mac} the Ethernet address of the device's port? (dst-mac; gateway=… asks for it)"),
+        None => "does the device forward them to this port?".to_owned(),
+    };
+    Some(format!("nothing came back of {} frames: {look}", c.sent))
 }
 
 /// The report of a direction that is over; what makes the trial not valid goes to `reasons`.
@@ -129,6 +142,7 @@ pub(super) fn finish(
         (counters.foreign, counters.corrupted) = (receiver.foreign(), receiver.corrupted());
     }
     let errors = departure_errors(&direction);
+    let hint = nothing_back(&counters, &bench.ports()[tx].spec);
     let name = direction.name;
     let mut say = |text: String| reasons.push(format!("{name}: {text}"));
     if counters.unsent > 0 {
@@ -170,6 +184,7 @@ pub(super) fn finish(
         times: times(&all),
         streams,
         series: direction.series,
+        hint,
     }
 }
 
@@ -181,4 +196,21 @@ fn departure_errors(direction: &Direction) -> Option<Histogram<u64>> {
         let _ = all.add(&*errors);
     }
     (!all.is_empty()).then_some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_nobody_took_have_a_hint_at_what_may_be_wrong() {
+        let of = |sent, received, port: &str| {
+            nothing_back(&Counters { sent, received, ..Counters::default() }, &port.parse().expect("a port"))
+        };
+        let wrong = of(5, 0, "af-packet:left,dst-mac=02:00:00:00:00:01").expect("a hint");
+        assert!(wrong.starts_with("nothing came back of 5 frames: is 02:00:00:00:00:01 "), "{wrong}");
+        let asked = of(5, 0, "af-packet:left,ip4=192.0.2.1/24,gateway=192.0.2.9").expect("a hint");
+        assert!(asked.contains("does the device forward them"), "{asked}");
+        assert_eq!((of(5, 1, "af-packet:left"), of(0, 0, "af-packet:left")), (None, None));
+    }
 }

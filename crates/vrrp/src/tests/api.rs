@@ -5,8 +5,8 @@ use std::task::Waker;
 
 use quiver_api::Catalog;
 use quiver_api::defs::*;
-use quiver_net::api::testing::{ask, assert_names, read, split};
-use quiver_net::api::{Clients, Handlers, Table, Trace, address, install};
+use quiver_net::api::testing::{ask, assert_names, read, split, table};
+use quiver_net::api::{Clients, Trace, address, install};
 use quiver_net::ip::FamilyId;
 use quiver_net::testing::Harness;
 
@@ -44,9 +44,7 @@ fn numbers_of_messages_are_those_of_vpp() {
 #[test]
 fn virtual_routers_are_added_changed_told_of_and_removed() {
     let mut h = bed(1);
-    let mut handlers = Handlers::default();
-    crate::api::add(&mut handlers);
-    let table = Rc::new(Table::new(handlers));
+    let table = Rc::new(table(crate::api::add));
     install(&mut h.router, &table, Trace::new(false, None));
     let client = h.router.part_mut::<Clients>().unwrap().join("test");
     let (sw_if_index, addrs) = (InterfaceIndex(x0(&h).0), vec![address(VIRTUAL[0])]);

@@ -73,11 +73,7 @@ fn virtual_routers_are_shown() {
 fn virtual_routers_are_configured_again_as_they_were() {
     assert_rebuilt(
         &[crate::ops::register],
-        || {
-            let mut h = Harness::with_workers(1);
-            crate::control::start(&mut h.router, &quiver_command::config::Schema::new().defaults()).unwrap();
-            h
-        },
+        || Harness::with_plugin(&crate::plugin(), 1, 0),
         "create packet-generator interface pg0
          create packet-generator interface pg1
          set interface ip address pg0 10.0.0.1/24

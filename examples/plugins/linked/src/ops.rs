@@ -62,33 +62,28 @@ pub struct Limit {
     least: u8,
 }
 
-/// The answer of [`ShowLimits`].
-#[derive(Debug, Serialize)]
-#[serde(transparent)]
-pub struct Limits(Vec<Limit>);
-
-impl Text for Limits {
+impl Text for Limit {
     fn text(&self, out: &mut String, _: &View) {
-        self.0.iter().for_each(|limit| out.push_str(&format!("{}: {}\n", limit.interface, limit.least)));
+        out.push_str(&format!("{}: {}\n", self.interface, self.least));
     }
 }
 
-fn limits(router: &Router) -> Limits {
+fn limits(router: &Router) -> Vec<Limit> {
     let least = |index: IfIndex| router.part::<State>().map_or(0, |state| state.limits[index.0 as usize].load(Relaxed));
     let all = router.interfaces.iter().map(|i| Limit { interface: i.name.clone(), sw_if_index: i.index.0, least: least(i.index) });
-    Limits(all.filter(|limit| limit.least > 0).collect())
+    all.filter(|limit| limit.least > 0).collect()
 }
 
 impl Execute<Router> for ShowLimits {
-    type Reply = Limits;
+    type Reply = Vec<Limit>;
 
-    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Limits>, OpError> {
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, Vec<Limit>>, OpError> {
         Ok(Outcome::Done(limits(router)))
     }
 }
 
 fn configuration(router: &Router, out: &mut Configuration<Router>) {
-    for Limit { interface, least, .. } in limits(router).0 {
+    for Limit { interface, least, .. } in limits(router) {
         let request = |disable: bool| SetLimit { interface: IfRef(interface.clone()), least: (!disable).then_some(least), disable };
         out.push(&request(false)).undo(&request(true)).replaced();
     }
@@ -96,11 +91,6 @@ fn configuration(router: &Router, out: &mut Configuration<Router>) {
 
 module! {
     ttl_limit "1.0.0"
-    aliases {}
-    enums {}
-    enumflags {}
-    unions {}
-    types {}
     messages {
         client TtlLimitSet "ttl_limit_set" -> ttl_limit_set_reply { sw_if_index: InterfaceIndex, least: u8, is_enable: bool }
         context TtlLimitSetReply "ttl_limit_set_reply" { retval: i32 }
@@ -117,6 +107,6 @@ pub fn api(handlers: &mut Handlers) {
     });
     handlers.dump::<TtlLimitDump>(|router, _, send| {
         let details = |limit: &Limit| TtlLimitDetails { sw_if_index: InterfaceIndex(limit.sw_if_index), least: limit.least };
-        limits(router).0.iter().for_each(|limit| send(&details(limit)));
+        limits(router).iter().for_each(|limit| send(&details(limit)));
     });
 }

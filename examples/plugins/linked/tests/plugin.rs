@@ -128,3 +128,27 @@ fn the_program_has_the_plugin_with_its_section_and_its_messages() {
     assert!(definitions.into_iter().any(|file| file.file_name().to_string_lossy().contains("ttl_limit")));
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// Lines of a file of this crate that are neither blank nor comments.
+fn lines_of_code(file: &str) -> usize {
+    let path = format!("{}/{file}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count()
+}
+
+#[test]
+fn parts_cost_what_the_page_says() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/plugins.md")).unwrap();
+    let mut rows = 0;
+    for file in ["node.rs", "reflector.rs", "lib.rs"] {
+        let row = format!("(../examples/plugins/linked/src/{file}) | {} |", lines_of_code(&format!("src/{file}")));
+        assert!(page.contains(&row), "no {row:?} in docs/plugins.md");
+        rows += 1;
+    }
+    // Two rows are of one file.
+    let [commands, settings] = ["src/ops.rs) | ", "| the same | "].map(|before| {
+        let (_, rest) = page.split_once(before).expect("a row");
+        rest.split_whitespace().next().and_then(|number| number.parse::<usize>().ok()).expect("a number")
+    });
+    assert_eq!((rows, commands + settings), (3, lines_of_code("src/ops.rs")));
+}

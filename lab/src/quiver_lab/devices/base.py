@@ -56,12 +56,17 @@ class Bench:
     telemetry: ReadsTelemetry = dict
     readings: ReadsValues | None = None
     """Values that only the device knows, over the trials of a run; meaningful where a run is one trial."""
+    forget: Callable[[], None] | None = None
+    """Has the device begin to count anew for ``readings``: before a trial is made again that the machine disturbed."""
     cores: Callable[[], Cores] = cores_here
     """Reads how busy the cores of device and tester are."""
 
 
 class Adapter(ABC):
     """One kind of device under test."""
+
+    throttles = False
+    """Whether all its work is done by processes and threads on its cores, so that a hog there throttles it."""
 
     def __init__(self, campaign: Campaign, operator: Operator | None = None, where: Site | None = None) -> None:
         """Keep the campaign and its site; ``operator`` is for devices that are configured by hand."""

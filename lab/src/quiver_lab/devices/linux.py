@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from quiver_lab import profiles, testbed
 from quiver_lab.campaign import Cell
+from quiver_lab.devices import fed, generator
 from quiver_lab.devices.base import (
     Adapter,
     Bench,
+    DeviceError,
     check_connectivity,
     cores_of,
     lab_absent,
@@ -36,6 +38,8 @@ def nat_rules(outside: str) -> str:
         f"  oifname {outside} ip saddr {profiles.LEFT.hosts4} snat to {first}-{last}\n }}\n}}\n"
     )
 
+
+THREADED = "threaded NAPI"
 
 NAPI_THREADS = r"""
 for comm in /proc/[0-9]*/comm; do
@@ -61,9 +65,17 @@ def pin_receive(space: testbed.Space, port: str, cores: tuple[int, ...]) -> str:
         for pid in threads:
             space.run("taskset", "--cpu-list", "--pid", ",".join(map(str, cores)), str(pid))
         if threads:
-            return "threaded NAPI"
+            return THREADED
     space.run("sh", "-c", f"for q in /sys/class/net/{port}/queues/rx-*; do echo {mask} > $q/rps_cpus; done")
     return "receive packet steering"
+
+
+def pin_device(space: testbed.Space, ports: Sequence[str], cores: tuple[int, ...], cell: Cell) -> str:
+    """The same of all ports of a device. Where it is throttled, threads must do the work: nothing holds an interrupt up."""
+    how = [pin_receive(space, port, cores) for port in ports]
+    if cell.throttle != 1 and any(said != THREADED for said in how):
+        raise DeviceError("this kernel has no threaded NAPI: work that is done in interrupts cannot be throttled")
+    return how[0]
 
 
 def link_address(space: testbed.Space, port: str) -> str:
@@ -105,17 +117,21 @@ def configure(device: testbed.Space, ports: tuple[str, str], cell: Cell) -> None
 class Linux(Adapter):
     """The kernel's own forwarding."""
 
+    throttles = True
+
     def absent(self, cell: Cell) -> str | None:
         """Tools, rights, and what the cell asks for."""
         if reason := self.site.absent(cell):
             return reason
         if cell.link == "memif":
             return "the kernel has no memif"
+        if cell.link == "pg":
+            return machine_absent(self.campaign, cell) or fed.absent(self.campaign, cell)
         if cell.link not in self.site.links:
             return "the kernel is measured on veth"
         hosts = self.campaign.testbed.hosts
-        if hosts is not None and hosts.ports("dut")[0].pci:
-            return "the kernel does not forward between ports of DPDK: name the dut's ports by 'interface'"
+        if hosts is not None and hosts.ports("dut")[0].interface is None:
+            return "the kernel does not forward between ports of DPDK: name the dut's ports by 'interface', too"
         if cell.operation == "cross-connect":
             return "the kernel's forwarding has no cross-connect"
         if cell.operation == "mix":
@@ -143,15 +159,31 @@ class Linux(Adapter):
         return counters_of(device)
 
     @contextlib.contextmanager
+    def feeding(self, cell: Cell) -> Iterator[Bench]:
+        """Configure a namespace as a router that is handed its frames from within."""
+        cores = generator.cores(self.campaign, cell)
+        with testbed.veth_pairs() as wires:
+            device, ports = wires.device, wires.device_ports
+            configure(device, ports, cell)
+            with fed.kernel(cell, wires, cores) as measurer:
+                version = device.run("uname", "-r").strip()
+                found = {"version": version, "receive": "live frames", "cores": list(cores), "rx_mode": "polling"}
+                yield Bench(measurer, found, lambda: counters_of(device))
+
+    @contextlib.contextmanager
     def bench(self, cell: Cell, folder: Path) -> Iterator[Bench]:
         """Configure a namespace as a router."""
+        if cell.link == "pg":
+            with self.feeding(cell) as bench:
+                yield bench
+            return
         cores = cores_of(self.campaign, cell)[: max(1, cell.workers)]
-        with self.site.ground(cell, folder) as ground:
+        with self.site.ground(cell, folder, kernel=True) as ground:
             assert ground.wires is not None
             wires = ground.wires
             device, ports = wires.device, wires.device_ports
             configure(device, ports, cell)
-            how = [pin_receive(device, port, cores) for port in ports]
+            how = pin_device(device, ports, cores, cell)
             if cell.operation == "nat":
                 device.run("nft", "-f", "-", text=nat_rules(ports[1]))
             settings = self.tune(wires, cell, cores, folder)
@@ -160,5 +192,5 @@ class Linux(Adapter):
             check_connectivity(measurer)
 
             version = ground.device.run(["uname", "-r"]).strip()
-            found = {"version": version, "receive": how[0], "cores": list(cores), **settings}
+            found = {"version": version, "receive": how, "cores": list(cores), **settings}
             yield Bench(measurer, found, lambda: self.counters(device, ports), cores=ground.cores)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from quiver_lab import profiles, testbed
 from quiver_lab.campaign import Cell
 from quiver_lab.commands import wait_for
+from quiver_lab.devices import generator
 from quiver_lab.devices.base import (
     Adapter,
     Bench,
@@ -21,7 +23,7 @@ from quiver_lab.devices.base import (
     make_tester,
     wire_ports,
 )
-from quiver_lab.devices.linux import pin_receive
+from quiver_lab.devices.linux import pin_device
 from quiver_lab.site import Ground
 from quiver_lab.twohosts import KERNEL_DRIVERS
 
@@ -165,13 +167,16 @@ class Quiver(Adapter):
     """The project's own router."""
 
     program, control = "quiver", "quiverctl"
+    throttles = True
 
     def absent(self, cell: Cell) -> str | None:
         """Programs, rights, and what the cell asks for."""
         if reason := self.site.absent(cell):
             return reason
+        if cell.link == "pg":
+            return machine_absent(self.campaign, cell) or generator.absent(self.campaign, cell) or self.missing()
         if cell.link not in self.site.links:
-            return "it needs a link: veth or memif"
+            return "it needs a link: veth, memif or pg"
         if cell.operation == "nat" and cell.ip == 6:
             return "there is no NAT of IPv6"
         if reason := machine_absent(self.campaign, cell):
@@ -229,12 +234,37 @@ class Quiver(Adapter):
         """How it is told to wait for packets; empty where it is not told."""
         return self.campaign.testbed.rx_mode
 
+    def waiting(self, names: tuple[str, str]) -> tuple[list[str], list[str]]:
+        """Commands that say how ports wait for packets, before they are made and after."""
+        mode = self.rx_mode()
+        return ([f"set interface default rx-mode {mode}"] if mode else []), []
+
+    @contextlib.contextmanager
+    def generating(self, cell: Cell, folder: Path, program: str, control: str) -> Iterator[Bench]:
+        """Start the router with its own packet generator as source and sink."""
+        lines = [*scenario_commands(cell, generator.PORTS), *self.experiment(cell)]
+        with generator.router(self.campaign, cell, folder, (program, control), lines) as (measurer, ask, text):
+            facts = {"version": ask("show version").strip(), "start": text, "driver": "packet generator", "rx_mode": "polling"}
+            mine = list(generator.cores(self.campaign, cell))
+            yield Bench(
+                measurer,
+                {**facts, "cores": mine},
+                lambda: {name: ask(f"show {name}") for name in ("interface", "errors", "runtime", "threads")},
+                lambda: runtime_readings(ask("show runtime")),
+                # Each of its trials begins to count anew.
+                lambda: None,
+            )
+
     @contextlib.contextmanager
     def bench(self, cell: Cell, folder: Path) -> Iterator[Bench]:
         """Start the router between the tester's ports."""
         program, control = self.site.program(self.program), self.site.program(self.control)
         assert program is not None
         assert control is not None
+        if cell.link == "pg":
+            with self.generating(cell, folder, program, control) as bench:
+                yield bench
+            return
         log = folder / "router.log"
         with contextlib.ExitStack() as stack:
             ground = stack.enter_context(self.site.ground(cell, folder))
@@ -251,8 +281,7 @@ class Quiver(Adapter):
                 tester_ports = wire_ports(self.site, cell, wires)
                 if cell.link == "veth":
                     # What the kernel does for the device's ports is the device's work.
-                    for port in ports:
-                        pin_receive(wires.device, port, cores)
+                    pin_device(wires.device, ports, cores, cell)
             else:
                 tester_ports = tuple(
                     f"memif:socket={folder}/{s}.sock,id=0,role=client,ring={testbed.MEMIF_RING}"
@@ -263,9 +292,8 @@ class Quiver(Adapter):
             text = self.start_text(cell, ground.folder, cards)
             host.write(conf, text)
             made, names = interface_commands(cell, ports, ground)
-            mode = self.rx_mode()
-            wait = [f"set interface default rx-mode {mode}"] if mode else []
-            lines = "\n".join([*wait, *made, *scenario_commands(cell, names), *self.experiment(cell)]) + "\n"
+            before, after = self.waiting(names)
+            lines = "\n".join([*before, *made, *after, *scenario_commands(cell, names), *self.experiment(cell)]) + "\n"
             life = stack.enter_context(contextlib.ExitStack())
 
             def ask(*words: str) -> str:
@@ -287,7 +315,11 @@ class Quiver(Adapter):
                 self.campaign, cell, folder, tester_ports, space, where=self.site, far=ground.far, reset=reset
             )
             check_connectivity(measurer)
-            ask("clear", "runtime")
+
+            def forget() -> None:
+                ask("clear", "runtime")
+
+            forget()
 
             def telemetry() -> dict[str, Any]:
                 return {
@@ -303,16 +335,21 @@ class Quiver(Adapter):
                     "start": text,
                     "cores": list(cores),
                     "driver": "memif" if cell.link == "memif" else ground.drivers[0],
-                    "rx_mode": mode or "as it comes",
+                    "rx_mode": self.rx_mode() or "as it comes",
                 },
                 telemetry,
                 lambda: runtime_readings(ask("show", "runtime")),
+                forget,
                 ground.cores,
             )
 
 
 class FdioVpp(Quiver):
-    """FD.io VPP's own binary, by the same commands. VPP on one core has no worker: main forwards."""
+    """FD.io VPP's own binary, by the same commands, on the same cores, its ports waiting in the same way.
+
+    Two threads of VPP do not share a core: where one worker and main would, VPP has no worker, and main forwards. Told
+    ``workers 1`` it would put that on a core of its own choice, the tester's.
+    """
 
     program, control = "vpp", "vppctl"
 
@@ -320,17 +357,21 @@ class FdioVpp(Quiver):
         """Packet sockets: not every build of VPP has AF_XDP."""
         return "af-packet"
 
-    def rx_mode(self) -> str:
-        """Its ports keep their own modes: it has no command for those to come."""
-        return ""
+    def waiting(self, names: tuple[str, str]) -> tuple[list[str], list[str]]:
+        """It has a command for ports that are there, none for those to come."""
+        mode = self.rx_mode()
+        return [], [f"set interface rx-mode {name} {mode}" for name in names] if mode else []
 
     def absent(self, cell: Cell) -> str | None:
         """As the project's own, but for what VPP fixes when it is built."""
         if reason := self.missing():
             return reason
+        if cell.link == "pg":
+            return "the lab drives quiver's packet generator only"
         return "VPP's vector size and loops are fixed when it is built" if cell.vector or cell.loops else super().absent(cell)
 
     def start_text(self, cell: Cell, folder: Path, cards: Sequence[str] = ()) -> str:
         """VPP's configuration: without ports of DPDK no DPDK, and no huge pages demanded."""
         text = super().start_text(cell, folder, cards)
+        text = re.sub(r" workers [0-9]+ ", " ", text)
         return text if cards else text + "plugins { plugin dpdk_plugin.so { disable } }\nbuffers { page-size 4k }\n"

@@ -14,6 +14,8 @@ from quiver_lab.simulate import SimulatedDevice
 class Simulated(Adapter):
     """One of ``testbed.devices``; larger frames and translation cost it nothing, further workers add up."""
 
+    throttles = True
+
     def absent(self, cell: Cell) -> str | None:
         """Whether the cell's device is described."""
         if cell.dut not in self.campaign.testbed.devices:
@@ -25,7 +27,7 @@ class Simulated(Adapter):
         """Make the device; its noise differs from run to run by the folder's name."""
         spec = self.campaign.testbed.devices[cell.dut]
         device = SimulatedDevice(
-            capacity_pps=spec.capacity_pps * max(1, cell.workers),
+            capacity_pps=spec.capacity_pps * max(1, cell.workers) * cell.throttle,
             directions=2 if cell.operation == "bidirectional" else 1,
             noise=spec.noise,
             stray_loss=spec.stray_loss,
@@ -36,7 +38,7 @@ class Simulated(Adapter):
             recovery_s=spec.recovery_s,
             reset_s=spec.reset_s,
             table_connections=spec.table_connections,
-            connection_rate_cps=spec.connection_rate_cps * max(1, cell.workers),
+            connection_rate_cps=spec.connection_rate_cps * max(1, cell.workers) * cell.throttle,
             tear_down_rate_cps=spec.tear_down_rate_cps,
             seed=sum(ord(c) * 31**i for i, c in enumerate(folder.name)) % 2**32,
         )

@@ -12,7 +12,8 @@ import jinja2
 
 from quiver_lab import stats
 from quiver_lab.energy import NO_METER
-from quiver_lab.report import figures, tables
+from quiver_lab.quantities import of_quantity
+from quiver_lab.report import drawing, figures, tables
 from quiver_lab.report.tables import Row, Versus
 from quiver_lab.store import Store
 
@@ -124,8 +125,8 @@ def build(store: Store, folder: Path) -> Path:
     rows = tables.rows(store)
     records = list(store.runs())
     drawings = figures.figures(rows)
-    for drawing in drawings:
-        figures.write_svg(drawing, folder / f"{drawing.name}.svg")
+    for figure in drawings:
+        figures.write_svg(figure, folder / f"{figure.name}.svg")
     write_tables(rows, folder)
     versus = tables.between_devices(rows)
     use = tables.uses(store)
@@ -138,10 +139,10 @@ def build(store: Store, folder: Path) -> Path:
     page = template.render(
         campaign=store.campaign,
         machine=store.machine,
+        origins=store.origins,
         testbeds={name: bed.get("machines", {}) for name, bed in store.testbeds.items()},
         devices=devices,
-        script=figures.script(),
-        plots=[figures.as_html(d) for d in drawings],
+        plots=[drawing.as_html(d) for d in drawings],
         rows=rows,
         scale=scaling(rows),
         versus=versus,
@@ -156,9 +157,11 @@ def build(store: Store, folder: Path) -> Path:
         idle_watts=next((u.idle_watts for _, u in cells if u.idle_watts is not None), 0.0),
         no_meter=NO_METER,
         odd_count=sum(1 for r in records if r.run.attempt > 0),
+        disturbed=tables.disturbed(store),
         traffic=tables.traffic,
         num=number,
         factor=factor,
+        quantity_words=of_quantity,
     )
     path = folder / "report.html"
     path.write_text(page, encoding="utf-8")

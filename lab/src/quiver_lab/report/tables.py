@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quiver_lab import stats
+from quiver_lab import intervals, stats
 from quiver_lab.campaign import Cell
 from quiver_lab.energy import per_core_second, per_watt_hour
 from quiver_lab.oddity import Latest, odd_runs
@@ -140,7 +140,7 @@ def rows(store: Store) -> list[Row]:
                     values=values,
                     summary=stats.summary(values),
                     first=stats.summary(before) if before else None,
-                    interval=stats.bootstrap_median(values),
+                    interval=intervals.of_median(values),
                     warnings=tuple(warnings),
                     notes=(*where, *sorted({n for r in last for n in r.notes})),
                     primary=quantity == primary,
@@ -169,6 +169,24 @@ def gaps(records: Iterable[RunRecord]) -> list[Gap]:
         if status != "done":
             seen.setdefault((r.run.cell.slug, status, why), Gap(r.run.cell, status, why))
     return list(seen.values())
+
+
+def disturbed(store: Store) -> tuple[int, int, tuple[str, ...]]:
+    """How many trials the machine disturbed, of how many, and how much slower each core was at its worst."""
+    count = every = 0
+    speeds: dict[str, list[float]] = {}
+    for t in store.trials():
+        every += 1
+        count += bool(t.disturbed)
+        for reading in (t.speed_before, t.speed_after):
+            for core, (speed, _) in reading.items():
+                speeds.setdefault(core, []).append(speed)
+    said = tuple(
+        f"Core {core} had {min(x) / max(x) * 100:.0f} to 100 % of its fastest beside trials, in half of the cases "
+        f"{sorted(x)[len(x) // 2] / max(x) * 100:.0f} % or more"
+        for core, x in sorted(speeds.items())
+    )
+    return count, every, said
 
 
 def why_alone(all_rows: Sequence[Row], records: Iterable[RunRecord]) -> str:
@@ -357,8 +375,9 @@ def standings(versus: Sequence[Versus]) -> list[Standing]:
 
 def traffic(cell: Cell) -> str:
     """A cell without its device, in words."""
-    links = {"veth": " on veth", "memif": " on memif", "none": ""}
+    # What has one kind of ports only need not name it.
+    link = "" if cell.link in ("none", "ports") else f" on {cell.link}"
     workers = f"{cell.workers} worker{'s' if cell.workers != 1 else ''}"
     routes = f", {cell.routes} further routes" if cell.routes else ""
     more = "".join(f", {word}" for word in cell.unusual)
-    return f"{cell.operation}, {cell.frame_bytes} B, IPv{cell.ip}, {workers}{links[cell.link]}{routes}{more} ({cell.procedure})"
+    return f"{cell.operation}, {cell.frame_bytes} B, IPv{cell.ip}, {workers}{link}{routes}{more} ({cell.procedure})"

@@ -214,7 +214,8 @@ def _said(design: Design, campaign: Campaign, said: list[Published], keys: Keys,
 
 
 def _has(keys: Keys, wanted: Keys) -> bool:
-    return all(keys.get(k) == v for k, v in wanted.items())
+    """A throttled cell is never what a paper speaks of."""
+    return "throttle" not in keys and all(keys.get(k) == v for k, v in wanted.items())
 
 
 _STATISTICS = ("median", "minimum", "maximum", "mean", "stdev")

@@ -95,7 +95,7 @@ def _name(keys: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(keys[key] for key in _NAMED)
 
 
-def _places(values: Iterable[Published]) -> list[tuple[Keys, float]]:
+def places(values: Iterable[Published]) -> list[tuple[Keys, float]]:
     """Printed losses at fixed rates, cells named as ours."""
     out = []
     for p in values:
@@ -108,7 +108,7 @@ def _places(values: Iterable[Published]) -> list[tuple[Keys, float]]:
 def of_paper(values: Iterable[Published]) -> dict[tuple[str, ...], dict[str, float]]:
     """Capacity of each configuration, one for each rate at which it lost enough to tell."""
     out: dict[tuple[str, ...], dict[str, float]] = {}
-    for cell, loss in _places(values):
+    for cell, loss in places(values):
         if LOSSY_PERCENT <= loss < 100:
             out.setdefault(_name(cell), {})[cell["rate_gbit_s"]] = offered_pps(cell) * (1 - loss / 100)
     return out
@@ -118,7 +118,8 @@ def of_ours(known: Iterable[Known]) -> dict[str, dict[tuple[str, ...], tuple[flo
     """The same by our ports: what came back in valid overloads, one value for each repeat."""
     out: dict[str, dict[tuple[str, ...], tuple[float, ...]]] = {}
     for k in known:
-        if k.keys.get("load") == CAPACITY and (found := k.values.get("receive_rate_pps")):
+        # A throttled device has no capacity but its own.
+        if k.keys.get("load") == CAPACITY and k.cell.throttle == 1 and (found := k.values.get("receive_rate_pps")):
             out.setdefault(k.cell.link, {})[_name(k.keys)] = tuple(capacity(k.keys, v) for v in found)
     return out
 
@@ -186,7 +187,7 @@ def predict(values: Iterable[Published], known: Sequence[Known], kernel_cores: i
     theirs, ours = of_paper(values), of_ours(known)
     anchor = statistics.median(theirs[_name(REFERENCE)].values())
     out = []
-    for cell, printed in _places(values):
+    for cell, printed in places(values):
         offered = offered_pps(cell)
         others = [c for rate, c in theirs.get(_name(cell), {}).items() if rate != cell["rate_gbit_s"]]
         by_ours = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from quiver_lab import campaign as campaigns
@@ -69,6 +70,7 @@ def summary(c: Campaign, planned: list[runner.Planned], clock: Callable[[float],
     lines = [
         f"{c.name}: {len(planned)} cells × {c.repeats} repeats",
         f"{len(here)} cells can be measured here: at most {trials} trials, about {clock(seconds)}",
+        "trials that the machine disturbs are made again",
     ]
     reasons: dict[str, int] = {}
     for p in planned:
@@ -85,11 +87,12 @@ def begin(
     *,
     scale: str | None,
     resume: bool,
-    measure: Callable[[Options], Scale] | None,
+    measure: Callable[[Options], tuple[Scale, Scale | None]] | None,
 ) -> tuple[Design, Campaign, str]:
     """The campaign of a reproduction: the one in the folder where that is gone on with, else a new one.
 
-    The scale of a paper of fixed rates is measured once, before the first run, and then stands in the campaign file.
+    Scales of a paper of fixed rates are measured once, before the first run, and then stand in the campaign file. One that is
+    given by hand is that of all ports.
     """
     design = find_design(paper)
     if out is not None and resume and (out / "campaign.yaml").exists():
@@ -97,14 +100,15 @@ def begin(
         if c.reproduces != paper:
             raise StoreError(f"{out} holds {'no reproduction' if not c.reproduces else c.reproduces}: give another folder")
         return design, c, text
+    best: Scale | None = None
     if scale is not None:
         chosen = parse_scale(scale)
     elif paper in SCALED:
-        chosen = measure(options) if measure is not None else Scale(1.0, "measured when the campaign begins (or --scale)")
+        unknown = Scale(1.0, "measured when the campaign begins (or --scale)")
+        chosen, best = measure(options) if measure is not None else (unknown, None)
     else:
         chosen = default_scale(paper)
-    values = {name: getattr(options, name) for name in Options.__dataclass_fields__}
-    text = campaign_text(design, Options(**{**values, "scale": chosen}))
+    text = campaign_text(design, replace(options, scale=chosen, best_scale=best))
     return design, campaigns.parse(text, paper), text
 
 

@@ -32,6 +32,8 @@ class Options:
 
     quick: bool = True
     scale: Scale = Scale(1.0, "nothing is scaled")
+    best_scale: Scale | None = None
+    """Of the candidate's best ports, where that is another: they carry many times what the others do."""
     candidate: str = "quiver"
     baseline: str = "linux"
     tester_core: int = 0
@@ -45,9 +47,15 @@ class Options:
     """Hardware counters can be read here."""
     testbed: Mapping[str, Any] = field(default_factory=dict)
     """In place of the local testbed: simulated devices, in tests."""
+    meter: Mapping[str, Any] = field(default_factory=dict)
+    """What counts the device's energy, as a campaign's ``testbed`` has it; nothing where empty."""
+    hosts: bool = False
+    """On two hosts with wires between them, which a file describes: all devices have the same ports, and the best."""
 
     def links(self) -> tuple[str, str]:
         """The ports that all devices have, and the candidate's best."""
+        if self.hosts:
+            return ("ports", "ports")
         return ("none", "none") if self.testbed else ("veth", "memif")
 
 
@@ -121,14 +129,17 @@ def campaign_text(design: Design, options: Options) -> str:
         # As the devices of the papers.
         "rx_mode": "polling",
         **({"counters": "perf"} if design.counters and options.perf else {}),
+        **options.meter,
     }
+    best = options.links()[1]
+    own = {best: {"factor": options.best_scale.factor, "reason": options.best_scale.reason}} if options.best_scale else {}
     document = {
         "schema": "quiver-campaign/1",
         "name": f"{design.name}-quick" if options.quick else design.name,
         "description": f"Reproduction of {design.title}",
         "quick": options.quick,
         "reproduces": design.name,
-        "scale": {"factor": options.scale.factor, "reason": options.scale.reason},
+        "scale": {"factor": options.scale.factor, "reason": options.scale.reason, **({"links": own} if own else {})},
         "testbed": bed,
         **design.document(options),
     }

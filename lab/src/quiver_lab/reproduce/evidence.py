@@ -25,7 +25,7 @@ PUBLISHED_TRIAL_S = 120.0
 LEAST_OF_A_DISPERSION = 5
 """Repeats: fewer are close together by chance."""
 _SHARE = re.compile(r"at_([0-9.]+)_percent_(.+)")
-_OVERHEAD = ("memif", "error-drop", "arp", "neighbor", "host-")
+_OVERHEAD = ("memif", "error-drop", "arp", "neighbor", "host-", "pg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def known_cells(store: Store, design: Design) -> list[Known]:
     energy = _energy(store) if store.campaign.testbed.meter != "none" else {}
     out = []
     for cell in store.campaign.cells():
-        keys = design.keys(cell, store.campaign)
+        keys = design.keys(cell, store.campaign) | ({"throttle": f"{cell.throttle:g}"} if cell.throttle != 1 else {})
         latest = done.get(cell.slug)
         if latest is None:
             out.append(Known(cell, keys, {}, why.get(cell.slug, "not run yet")))
@@ -168,7 +168,7 @@ def comparisons(finding: Finding, values: list[Measured]) -> list[tuple[str, lis
     for m in values:
         links.setdefault(m.cell.get("dut", ""), {}).setdefault(m.cell.get("link", ""))
     theirs = links.get(next(iter(others)), {}) if len(others) == 1 and CANDIDATE in duts else {}
-    best = [link for link in links.get(CANDIDATE, {}) if link not in theirs]
+    best = [link for link in links.get(CANDIDATE, {}) if link not in theirs and link != "pg"]
     if len(theirs) != 1 or not best or len(best) == len(links[CANDIDATE]):
         return [("", values)]
     (same,) = theirs

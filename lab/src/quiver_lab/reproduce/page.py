@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -12,9 +13,10 @@ import jinja2
 
 from quiver_lab import published
 from quiver_lab.findings import Judgement
-from quiver_lab.report import figures, latex, number
-from quiver_lab.reproduce import capacity, counters, evidence, words
-from quiver_lab.reproduce.beside import Panel, Row, overload, panels, with_counters
+from quiver_lab.quantities import of_quantity
+from quiver_lab.report import drawing, figures, latex, number
+from quiver_lab.reproduce import capacity, counters, evidence, model, words
+from quiver_lab.reproduce.beside import Ours, Panel, Row, overload, panels, with_counters
 from quiver_lab.reproduce.design import Design
 from quiver_lab.store import Store
 
@@ -27,10 +29,10 @@ class Drawn:
     html: tuple[str, ...]
 
 
-def _series(design: Design, panel: Panel, quantity: str) -> figures.Figure | None:
-    """Published and ours as bars side by side; none where neither has a value."""
+def _series(design: Design, panel: Panel, quantity: str) -> drawing.Figure | None:
+    """Published and ours side by side; none where neither has a value."""
     x = design.x if design.x in panel.columns else panel.columns[-1]
-    lines: dict[str, dict[str, tuple[float, float, float]]] = {}
+    lines: dict[tuple[str, bool], dict[str, tuple[float, float, float]]] = {}
     places: dict[str, None] = {}
     for row in panel.rows:
         at = _place(row, x)
@@ -38,35 +40,87 @@ def _series(design: Design, panel: Panel, quantity: str) -> figures.Figure | Non
         for e in (e for e in row.entries if e.quantity == quantity):
             places.setdefault(at)
             if e.published is not None and (value := e.published.value) is not None:
-                lines.setdefault(f"published: {theirs}", {})[at] = (value, value, value)
+                lines.setdefault((f"published: {theirs}", True), {})[at] = (value, value, value)
             for o in e.ours:
                 if o.value is not None:
                     low, high = (o.value if o.low is None else o.low), (o.value if o.high is None else o.high)
-                    # The paper's processors and cores are not ours: of its keys only those that our cell has as well.
-                    ours = {k: v for k, v in row.keys.items() if not o.keys or o.keys.get(k) == v}
-                    others = words.of_keys(ours, without=(x, "dut", "workers", "cores"))
-                    mine = ", ".join(w for w in (o.who, others, "" if o.valid else "not valid") if w)
-                    lines.setdefault(f"here: {mine}", {})[at] = (o.value, low, high)
+                    lines.setdefault((f"here: {_mine(row, o, x)}", o.valid), {})[at] = (o.value, low, high)
+    return _drawn(design, panel, (quantity, of_quantity(quantity)), tuple(places), lines)
+
+
+def _ratios(design: Design, panel: Panel, quantity: str) -> drawing.Figure | None:
+    """Ours over the published, on one line with all rows: what is drawn of a table whose values lie far apart."""
+    x = design.x if design.x in panel.columns else panel.columns[-1]
+    lines: dict[tuple[str, bool], dict[str, tuple[float, float, float]]] = {}
+    places: dict[str, None] = {}
+    for row in panel.rows:
+        at = _place(row, x)
+        for e in (e for e in row.entries if e.quantity == quantity):
+            published_value = None if e.published is None else e.published.value
+            for o in e.ours:
+                if published_value and o.value:
+                    places.setdefault(at)
+                    three = tuple(v / published_value for v in (o.value, o.low or o.value, o.high or o.value))
+                    of = words.of_keys(row.keys, without=(x,))
+                    name = f"{_mine(row, o, x)} / published {of}".rstrip()
+                    lines.setdefault((name, o.valid), {})[at] = (three[0], three[1], three[2])
+    quantity_words = f"{of_quantity(quantity).partition(',')[0]}: here / published"
+    return _drawn(design, panel, (f"{quantity}-ratio", quantity_words), tuple(places), lines, reference=1.0)
+
+
+def _mine(row: Row, o: Ours, x: str) -> str:
+    """Whose value it is. The paper's processors and cores are not ours: of its keys only those that our cell has as well."""
+    ours = {k: v for k, v in row.keys.items() if not o.keys or o.keys.get(k) == v}
+    others = words.of_keys(ours, without=(x, "dut", "workers", "cores"))
+    return ", ".join(w for w in (o.who, others, "" if o.valid else "not valid") if w)
+
+
+def _drawn(
+    design: Design,
+    panel: Panel,
+    quantity: tuple[str, str],
+    places: tuple[str, ...],
+    lines: Mapping[tuple[str, bool], Mapping[str, tuple[float, float, float]]],
+    *,
+    reference: float | None = None,
+) -> drawing.Figure | None:
     if not lines:
         return None
     series = tuple(
-        figures.Series(name, tuple(at), *(tuple(v[i] for v in at.values()) for i in range(3))) for name, at in lines.items()
+        drawing.Series(
+            name,
+            tuple(at),
+            tuple(v for v, _, _ in at.values()),
+            tuple(v for _, v, _ in at.values()),
+            tuple(v for _, _, v in at.values()),
+            valid,
+        )
+        for (name, valid), at in lines.items()
     )
+    name = f"{panel.name}-{quantity[0]}".replace(" ", "-")
     average = f"{design.average} of repeats"
-    name = f"{panel.name}-{quantity}".replace(" ", "-")
-    return figures.Figure(name, panel.title, x.replace("_", " "), words.of_quantity(quantity), tuple(places), series, average)
+    return drawing.Figure(name, panel.title, x_words(design, panel), quantity[1], places, series, average, reference)
+
+
+def x_words(design: Design, panel: Panel) -> str:
+    """What the places along the axis are, with their unit."""
+    x = design.x if design.x in panel.columns else panel.columns[-1]
+    return {"frame_bytes": "frame size with FCS, bytes", "share_percent": "share of R+, %", "load": "share of R+"}.get(
+        x, x.replace("_", " ")
+    )
 
 
 def _place(row: Row, x: str) -> str:
     return row.keys.get(x, "") or "as it is"
 
 
-def draw(design: Design, all_panels: Sequence[Panel]) -> list[tuple[Panel, list[figures.Figure]]]:
+def draw(design: Design, all_panels: Sequence[Panel]) -> list[tuple[Panel, list[drawing.Figure]]]:
     """What is drawn of each panel."""
     out = []
     for panel in all_panels:
         drawn = [q for q in panel.quantities if not design.drawn or q in design.drawn]
-        mine = [f for q in drawn if panel.columns and (f := _series(design, panel, q)) is not None]
+        made = [f(design, panel, q) for q in drawn if panel.columns for f in (_series, _ratios)]
+        mine = [f for f in made if f is not None]
         out.append((panel, mine))
     return out
 
@@ -161,10 +215,16 @@ def build(store: Store, design: Design, folder: Path) -> tuple[Path, list[Judgem
     write_latex(all_panels, folder / "beside.tex")
     write_verdicts(judgements, folder / "findings.csv")
     ratios, places = [], []
+    scaling = model.COMMITTED
+    modelled: list[model.Modelled] = []
     if design.by_capacity:
         cores = len(store.campaign.testbed.dut_cores)
         ratios, places = capacity.compare(values, known, cores), capacity.predict(values, known, cores)
         write_capacity(ratios, places, folder)
+        scaling, modelled = model.all_of(values, known)
+        model.write_csv(modelled, folder / "modelled.csv")
+    archive = folder / f"{store.campaign.name}.tar.xz"
+    store.archive(archive)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     template = environment.from_string(
         resources.files("quiver_lab.reproduce").joinpath("page.html.j2").read_text(encoding="utf-8")
@@ -173,13 +233,20 @@ def build(store: Store, design: Design, folder: Path) -> tuple[Path, list[Judgem
         design=design,
         campaign=store.campaign,
         machine=store.machine,
-        script=figures.script(),
-        panels=[Drawn(panel, tuple(figures.as_html(f) for f in mine)) for panel, mine in drawn],
+        origins=store.origins,
+        testbeds=store.testbeds,
+        archive=archive.name,
+        digest=hashlib.sha256(archive.read_bytes()).hexdigest(),
+        panels=[Drawn(panel, tuple(drawing.as_html(f) for f in mine)) for panel, mine in drawn],
         judgements=judgements,
         tally={v: sum(j.verdict.value == v for j in judgements) for v in dict.fromkeys(j.verdict.value for j in judgements)},
         ratios=ratios,
         places=[p for p in places if p.published >= capacity.LOSSY_PERCENT],
         links=list(dict.fromkeys(link for p in places for link in p.by_ours)),
+        scaling=scaling,
+        modelled=[m for m in modelled if m.quantity != "loss_percent" or m.interval.high > 0 or m.published],
+        model_tally=model.tally(modelled),
+        speed_ups=model.capacity_rows(values, scaling) if modelled else [],
         explained=capacity.explained(places),
         of_keys=words.of_keys,
         depths=overload(known, values, store.campaign, design),
@@ -189,7 +256,7 @@ def build(store: Store, design: Design, folder: Path) -> tuple[Path, list[Judgem
         waiting=sum(k.why == "not run yet" for k in known),
         extras=[k for k in known if "latency_at_throughput_us" in k.values],
         num=number,
-        quantity_words=words.of_quantity,
+        quantity_words=of_quantity,
     )
     path = folder / "reproduction.html"
     path.write_text(page, encoding="utf-8")

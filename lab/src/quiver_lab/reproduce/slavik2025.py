@@ -10,7 +10,7 @@ from typing import Any
 from quiver_lab.campaign import Campaign, Cell
 from quiver_lab.published import Cell as Keys
 from quiver_lab.published import Published
-from quiver_lab.reproduce.design import CANDIDATE, CAPACITY, Design, Options, as_keys, candidate_of
+from quiver_lab.reproduce.design import CANDIDATE, CAPACITY, Design, Options, Scale, as_keys, candidate_of
 
 RATES = ("1", "10", "25", "40")
 SIZES = (64, 512, 889, 1280, 1518)
@@ -20,6 +20,8 @@ KERNEL_CORES = 10
 
 
 WARM = "-warm"
+BEST = "-best"
+"""Ends the names of procedures whose rates have the scale of the candidate's best ports."""
 CAPACITY_SIZES = (64, 512)
 """Those at which the thesis's devices were in overload."""
 
@@ -42,18 +44,21 @@ def document(options: Options) -> dict[str, Any]:
         {**plain, "frame_bytes": list(CAPACITY_SIZES), "procedure": [CAPACITY]},
         {**nat, "frame_bytes": list(CAPACITY_SIZES), "procedure": [CAPACITY]},
     ]
-    matrices = []
-    for part in (plain, nat, draft, *overloads):
+    parts: tuple[dict[str, Any], ...] = (plain, nat, draft, *overloads)
+    matrices: list[dict[str, Any]] = []
+    for part in parts:
         matrices.append({"dut": [options.candidate], "link": [same], "workers": list(WORKERS), **part})
         matrices.append({"dut": [options.baseline], "link": [same], "workers": [cores], **part})
+    scales = {"": options.scale} | ({BEST: options.best_scale} if options.best_scale else {})
+    of_best = BEST if options.best_scale else ""
     if best != same:
-        matrices += [
-            {"dut": [options.candidate], "link": [best], "workers": [1], **part} for part in (plain, nat, draft, *overloads)
-        ]
+        for part in parts:
+            names = [n if n == CAPACITY else f"{n}{of_best}" for n in part["procedure"]]
+            matrices.append({**part, "dut": [options.candidate], "link": [best], "workers": [1], "procedure": names})
     seconds = options.trial_s if options.quick else 120
 
-    def fixed(rate: str, warm_up_s: float = 0) -> dict[str, Any]:
-        scaled = f"{float(rate) * 1e9 * options.scale.factor:.0f}bps"
+    def fixed(rate: str, scale: Scale, warm_up_s: float = 0) -> dict[str, Any]:
+        scaled = f"{float(rate) * 1e9 * scale.factor:.0f}bps"
         return {"kind": "fixed-rate", "rate": scaled, "duration_s": seconds, "warm_up_s": warm_up_s}
 
     return {
@@ -61,9 +66,9 @@ def document(options: Options) -> dict[str, Any]:
         "matrix": matrices[0],
         "further": matrices[1:],
         "procedures": {
-            **{_name(r): fixed(r) for r in ("0.5", *RATES)},
+            **{_name(r, own): fixed(r, scale) for own, scale in scales.items() for r in ("0.5", *RATES)},
             # A /16 of sessions is not opened within a short trial.
-            **{_name(r, WARM): fixed(r, options.trial_s) for r in RATES},
+            **{_name(r, WARM + own): fixed(r, scale, options.trial_s) for own, scale in scales.items() for r in RATES},
             CAPACITY: {"kind": "r-plus", "offered": "100%", "duration_s": seconds},
         },
         "repeats": options.repeats if options.quick else 20,
@@ -77,7 +82,7 @@ def keys(cell: Cell, campaign: Campaign) -> Keys:
     """Operation, rate, size, device, workers; overloads have no rate of the paper's."""
     if cell.procedure == CAPACITY:
         return as_keys(cell, candidate_of(campaign), "operation", "frame_bytes", "workers") | {"load": CAPACITY}
-    rate = cell.procedure.removeprefix("at-").removesuffix(WARM).removesuffix("-gbit")
+    rate = cell.procedure.removeprefix("at-").removesuffix(BEST).removesuffix(WARM).removesuffix("-gbit")
     return as_keys(cell, candidate_of(campaign), "operation", "frame_bytes", "workers") | {"rate_gbit_s": rate}
 
 
@@ -100,7 +105,9 @@ SLAVIK2025 = Design(
         "The kernel has 10 cores in the thesis; here it has those of testbed.dut_cores. Threaded NAPI pinned to them, or "
         "receive packet steering, takes the place of spread interrupts.",
         "Queues are one a port; in the thesis as many as workers.",
-        "Rates are of layer 2, as in the thesis, and multiplied by the scale factor.",
+        "Rates are of layer 2, as in the thesis, and multiplied by the scale factor of the ports: one for those that all "
+        "devices have, one for the candidate's best, where it is as deep in overload as the thesis's VPP-1 or as the tester "
+        "can drive it.",
         "Sources are a /24 a direction; with NAT a /16, translated to a pool of a /24.",
         "Energy is read where the machine has a meter; it is that of trials of 120 s at the power measured.",
     ),

@@ -21,7 +21,6 @@ _KEYS = {
     "vector_size": "vectors of {}",
     "load": "{} of R+",
 }
-_UNITS = {"percent": "%", "us": "µs", "pps": "packets/s"}
 
 
 def count(n: int | str, of: str) -> str:
@@ -48,13 +47,3 @@ def of_cell(cell: Cell) -> str:
     on = "" if cell.link == "none" else f", {cell.link}"
     instance = f", core instance {cell.instance}" if cell.instance else ""
     return f"{cell.dut}, {cores}{instance}{on}"
-
-
-def of_quantity(quantity: str) -> str:
-    """A quantity with its unit: ``loss, %``."""
-    stem, _, unit = quantity.rpartition("_")
-    if quantity.endswith("_per_wh"):
-        return f"{quantity.removesuffix('_per_wh')} per Wh"
-    if quantity == "energy_wh":
-        return "energy, Wh"
-    return f"{stem.replace('_', ' ')}, {_UNITS[unit]}" if stem and unit in _UNITS else quantity.replace("_", " ")

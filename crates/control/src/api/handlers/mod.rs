@@ -4,6 +4,7 @@
 //! mistake, the handler here says so.
 
 mod devices;
+mod graph;
 mod memif;
 mod pcap;
 pub mod session;
@@ -19,5 +20,6 @@ pub fn all() -> Handlers {
     pcap::add(&mut handlers);
     memif::add(&mut handlers);
     devices::add(&mut handlers);
+    graph::add(&mut handlers);
     handlers
 }

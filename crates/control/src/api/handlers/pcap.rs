@@ -22,9 +22,6 @@ pub(super) fn add(handlers: &mut Handlers) {
 }
 
 fn start(router: &Router, m: PcapTraceOn) -> Result<StartRequest, OpError> {
-    if m.filter {
-        return Err(OpError::new(retval::UNSUPPORTED, "there are no filters by classifiers").key("filter"));
-    }
     let said = |text: String| Some(text).filter(|text| !text.is_empty());
     // 0 stands for all interfaces here, and so does the usual number for that.
     let interface = match m.sw_if_index.0 {
@@ -42,5 +39,6 @@ fn start(router: &Router, m: PcapTraceOn) -> Result<StartRequest, OpError> {
         error: said(m.error.0),
         nodes: Vec::new(),
         bpf: None,
+        filter: m.filter,
     })
 }

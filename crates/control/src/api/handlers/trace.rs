@@ -32,7 +32,7 @@ pub(super) fn add(handlers: &mut Handlers) {
         if m.pre_capture_clear {
             ClearTrace::run(router, ClearTrace {})?;
         }
-        let request = AddTrace { node, count: m.max_packets, bpf: None };
+        let request = AddTrace { node, count: m.max_packets, bpf: None, filter: m.use_filter };
         // For a node that brings no packets in VPP says that there is none.
         AddTrace::run(router, request).map(drop).map_err(|error| match error.code {
             retval::UNSUPPORTED => OpError { code: retval::NO_SUCH_NODE, ..error },

@@ -19,6 +19,9 @@ impl Rights for Passed {
     fn redirect(&self, _: u32) -> std::io::Result<RedirectFds> {
         Err(std::io::ErrorKind::Unsupported.into())
     }
+    fn fast_path(&self) -> std::io::Result<crate::fast_path::FastPathFds> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
     fn inherited(&self, device: &str) -> Option<Vec<OwnedFd>> {
         self.0.lock().unwrap().remove(device)
     }

@@ -4,8 +4,8 @@ use quiver_command::configuration::{Configuration, Stage, whole};
 use quiver_command::document::Shape;
 use quiver_command::operation::Registry;
 
-use super::reassembly::{SetLocal, SetReassembly};
-use super::{FAMILIES, SetRateLimit};
+use super::reassembly::{SetExtended, SetLocal, SetReassembly};
+use super::{FAMILIES, SetRateLimit, SetUnreachable};
 use crate::Router;
 use crate::fib::ops::Family;
 use crate::icmp::RateLimit;
@@ -16,7 +16,8 @@ pub(super) fn register(registry: &mut Registry<Router>) {
     registry
         .configuration(Stage::System, |_| whole(limits))
         .shapes(Stage::System, LIMITS)
-        .covers(&["icmp_rate_limit_set", "ip_reassembly_set", "ip_local_reassembly_set"])
+        .covers(&["icmp_rate_limit_set", "icmp_unreachable_set"])
+        .covers(&["ip_reassembly_set", "ip_local_reassembly_set", "ip_extended_reassembly_set"])
         // Features of an interface, which it says.
         .covers(&["interface_reassembly_set"]);
 }
@@ -42,8 +43,15 @@ fn limits(router: &Router, out: &mut Configuration<Router>) {
         for shallow in [false, true] {
             reassembly(router, family, shallow, out);
         }
+        if !router.answers_no_route(family.into()) {
+            out.push(&SetUnreachable { family, on: false }).undo(&SetUnreachable { family, on: true });
+        }
         if !router.joins_local(family.into()) {
             out.push(&SetLocal { family, on: false }).undo(&SetLocal { family, on: true });
+        }
+        if router.extended_reassembly(family.into()) {
+            let family = Some(family);
+            out.push(&SetExtended { family, on: true }).undo(&SetExtended { family, on: false });
         }
     }
 }
@@ -80,6 +88,9 @@ fn reassembly(router: &Router, family: Family, shallow: bool, out: &mut Configur
 const LIMITS: &[Shape] = &[
     Shape::new("icmp_limits/{family}", r#"{"*":"*"}"#, "icmp_rate_limit_set", r#"{"family":"{family}","*":"*"}"#)
         .doc("ICMP errors that are sent at most, by family."),
+    Shape::new("icmp_unreachable/{family}", r#""{on}""#, "icmp_unreachable_set", r#"{"family":"{family}","on":"{on}"}"#)
+        .doc("Whether packets that no route carries on are answered, by family.")
+        .types(&[("on", r#"{"type":"boolean"}"#)]),
     Shape::new("reassembly/{family}", r#"{"*":"*"}"#, "ip_reassembly_set", r#"{"family":"{family}","shallow":false,"*":"*"}"#)
         .doc("Limits of reassembly, by family."),
     Shape::new(
@@ -91,6 +102,9 @@ const LIMITS: &[Shape] = &[
     .doc("Limits of shallow reassembly, by family."),
     Shape::new("local_reassembly/{family}", r#""{on}""#, "ip_local_reassembly_set", r#"{"family":"{family}","on":"{on}"}"#)
         .doc("Whether fragmented packets for the router itself are put together, by family.")
+        .types(&[("on", r#"{"type":"boolean"}"#)]),
+    Shape::new("extended_reassembly/{family}", r#""{on}""#, "ip_extended_reassembly_set", r#"{"family":"{family}","on":"{on}"}"#)
+        .doc("Whether fragments of shallow reassembly wait for the last one, too, by family.")
         .types(&[("on", r#"{"type":"boolean"}"#)]),
 ];
 
@@ -108,7 +122,9 @@ mod tests {
              set ip icmp-rate-limit total 9 ip4
              set ip4-full-reassembly timeout 1000 max-reassemblies 5 max-per-source 6
              set ip6-full-reassembly max-reassembly-length 9 max-memory 100
+             set ip reassembly extended ip6 on
              set ip6-sv-reassembly timeout 70 max-reassembly-length 9 max-memory 100
+             set ip icmp-unreachable ip4 off
              set ip local-reassembly ip6 off",
             &["show ip icmp-rate-limit", "show ip4-full-reassembly", "show ip6-full-reassembly", "show ip6-sv-reassembly"],
         );

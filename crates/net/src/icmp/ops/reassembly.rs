@@ -15,13 +15,17 @@ use crate::interface::ops::{Change, SetInterface};
 use crate::local::reassembly::{Limits, Through, feature_arc, feature_node};
 
 /// Lines that `help` and the reference show.
-const EXAMPLES: &[&str] =
-    &["set interface reassembly loop0 on", "set ip4-sv-reassembly timeout 500", "set ip local-reassembly ip6 off"];
+const EXAMPLES: &[&str] = &[
+    "set interface reassembly loop0 on",
+    "set ip4-sv-reassembly timeout 500",
+    "set ip local-reassembly ip6 off",
+    "set ip reassembly extended ip4 on",
+];
 
 /// Adds the operations and commands.
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry.declare::<ShowReassembly>().declare::<SetReassembly>();
-    registry.declare::<ShowShallow>().declare::<SetLocal>().declare::<SetThrough>();
+    registry.declare::<ShowShallow>().declare::<SetLocal>().declare::<SetThrough>().declare::<SetExtended>();
     registry.examples(EXAMPLES);
     registry.messages(&[
         ("set interface reassembly", &["ip_reassembly_enable_disable"]),
@@ -266,6 +270,8 @@ pub struct ShallowReassemblies {
     pub max_memory_kb: u32,
     /// Time that a datagram is remembered, ms.
     pub timeout_ms: u64,
+    /// Whether fragments wait for the last one, too.
+    pub extended: bool,
     /// Each, where it was asked for.
     pub datagrams: Vec<ShallowDatagram>,
 }
@@ -285,6 +291,7 @@ impl Execute<Router> for ShowShallow {
             max_reassembly_length: limits.fragments,
             max_memory_kb: limits.kilobytes,
             timeout_ms: limits.timeout.as_millis() as u64,
+            extended: router.extended_reassembly(family.into()),
             datagrams: Vec::new(),
         };
         for (thread, totals, held) in router.shallow_reassembly(family.into()) {
@@ -323,6 +330,9 @@ impl Text for ShallowReassemblies {
         let _ = writeln!(out, "{what} memory of {kind} {name} reassemblies per worker-thread: {} kB", self.max_memory_kb);
         let _ = writeln!(out, "{what} {kind} {name} reassemblies of one source per worker-thread: {}", self.max_per_source);
         let _ = writeln!(out, "{what} {kind} {name} reassembly timeout: {}ms", self.timeout_ms);
+        if self.extended {
+            let _ = writeln!(out, "Extended {kind} {name} reassembly: fragments wait for the first and the last");
+        }
     }
 }
 
@@ -341,6 +351,28 @@ impl Execute<Router> for SetLocal {
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
         router.set_joins_local(self.family.into(), self.on);
+        Ok(Outcome::Done(()))
+    }
+}
+
+request! {
+    /// Has fragments of shallow reassembly wait for the last one of their packet, too, and not for the first alone.
+    pub change SetExtended "ip_extended_reassembly_set" ["set ip reassembly extended"] {
+        /// Which family; both where none is named.
+        pub family: Option<Family> = "ip4|ip6",
+        /// Whether they wait.
+        pub on: bool = "on|off" required(),
+    }
+}
+
+impl Execute<Router> for SetExtended {
+    type Reply = ();
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        let is_meant = |family: &Family| self.family.is_none_or(|only| only == *family);
+        for family in [Family::Ip4, Family::Ip6].into_iter().filter(is_meant) {
+            router.set_extended_reassembly(family.into(), self.on);
+        }
         Ok(Outcome::Done(()))
     }
 }

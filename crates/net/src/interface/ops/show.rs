@@ -317,6 +317,7 @@ impl Execute<Router> for ShowInterfaces {
     type Reply = InterfaceList;
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, InterfaceList>, OpError> {
+        router.refresh_counters();
         let interfaces = chosen(router, &self.interfaces)?.into_iter().map(|i| InterfaceInfo::of(router, i)).collect();
         Ok(Outcome::Done(InterfaceList { interfaces, what: self.what, verbose: self.verbose }))
     }

@@ -19,6 +19,7 @@ use crate::l2::{BdSwitch, L2Error, PortKind, PortSwitch};
 pub fn register(registry: &mut Registry<Router>) {
     registry.declare::<CreateBridgeDomain>().declare::<DeleteBridgeDomain>().declare::<SetBridgeDomain>();
     registry.declare::<SetBridgePort>().declare::<SwitchPort>().declare::<SetPortLearnLimit>();
+    registry.declare::<SetDefaultLearnLimit>();
     show::register(registry);
 }
 
@@ -322,6 +323,23 @@ impl Execute<Router> for SetBridgePort {
             PortUse::UuFwd => PortKind::UnknownForward,
         };
         router.set_bridge(index, self.domain, kind, self.group).map_err(|e| l2_error(&e))?;
+        Ok(Outcome::Done(()))
+    }
+}
+
+request! {
+    /// Sets how many addresses a bridge domain may learn that is made from now on.
+    pub change SetDefaultLearnLimit "bridge_domain_default_learn_limit" ["set bridge-domain default-learn-limit"] {
+        /// Addresses.
+        pub limit: u32 = "<n>" name("limit"),
+    }
+}
+
+impl Execute<Router> for SetDefaultLearnLimit {
+    type Reply = ();
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
+        router.set_default_learn_limit(self.limit).map_err(|e| l2_error(&e))?;
         Ok(Outcome::Done(()))
     }
 }

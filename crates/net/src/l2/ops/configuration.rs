@@ -6,8 +6,8 @@ use quiver_command::grammar::IfRef;
 use quiver_command::operation::Registry;
 
 use super::bridge::{
-    BdChange, CreateBridgeDomain, DeleteBridgeDomain, PortUse, PortWhat, SetBridgeDomain, SetBridgePort, SetPortLearnLimit, Switch,
-    SwitchPort,
+    BdChange, CreateBridgeDomain, DeleteBridgeDomain, PortUse, PortWhat, SetBridgeDomain, SetBridgePort, SetDefaultLearnLimit,
+    SetPortLearnLimit, Switch, SwitchPort,
 };
 use super::l2fib::{AddMac, DeleteMac, Kind, SetScanDelay};
 use super::tag_rewrite::SetTagRewrite;
@@ -20,6 +20,7 @@ use crate::{IfIndex, Router};
 pub(super) fn register(registry: &mut Registry<Router>) {
     registry
         .configuration(Stage::System, |_| whole(scan_delay))
+        .configuration(Stage::System, |_| whole(learn_limit))
         .configuration(Stage::Tables, |_| whole(domains))
         .configuration(Stage::Links, |router| each(ports(router), port))
         .configuration(Stage::Links, |router| each(numbers(router), tag_rewrite))
@@ -37,6 +38,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
             "bridge_domain_set",
             "interface_l2_bridge",
             "interface_l2_learn_limit",
+            "bridge_domain_default_learn_limit",
         ])
         .covers(&["interface_l2_switch", "bvi_create", "l2fib_scan_delay", "interface_tag_rewrite", "l2fib_add", "l2fib_del"]);
 }
@@ -50,6 +52,13 @@ fn scan_delay(router: &Router, out: &mut Configuration<Router>) {
     let delay = router.l2_scan_delay();
     if delay != SCAN_DELAY {
         out.push(&SetScanDelay { delay }).undo(&SetScanDelay { delay: SCAN_DELAY }).replaced();
+    }
+}
+
+fn learn_limit(router: &Router, out: &mut Configuration<Router>) {
+    let limit = router.default_learn_limit();
+    if limit != LEARN_LIMIT {
+        out.push(&SetDefaultLearnLimit { limit }).undo(&SetDefaultLearnLimit { limit: LEARN_LIMIT }).replaced();
     }
 }
 
@@ -177,8 +186,12 @@ fn mac(router: &Router, entry: &MacEntry, out: &mut Configuration<Router>) {
 }
 
 /// The forwarding table.
-const SCAN: &[Shape] = &[Shape::new("l2fib/scan_delay", r#""{delay#}""#, "l2fib_scan_delay", r#"{"delay":"{delay#}"}"#)
-    .doc("How long changes of MAC addresses are collected before an API client is told, in units of 10 ms.")];
+const SCAN: &[Shape] = &[
+    Shape::new("l2fib/scan_delay", r#""{delay#}""#, "l2fib_scan_delay", r#"{"delay":"{delay#}"}"#)
+        .doc("How long changes of MAC addresses are collected before an API client is told, in units of 10 ms."),
+    Shape::new("l2fib/learn_limit", r#""{limit#}""#, "bridge_domain_default_learn_limit", r#"{"limit":"{limit#}"}"#)
+        .doc("Most learned addresses of a bridge domain that is made without a limit of its own."),
+];
 
 /// BVIs.
 const BVIS: &[Shape] =

@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use quiver_graph::clock::Clock;
 use quiver_graph::{Idle, InputNode, NoNext, NodeCx, Packet, Snapshot, Verdict};
@@ -11,7 +12,7 @@ use quiver_wire::fragment::ReassemblyError;
 use super::datagram::{Name, Reassembled};
 use super::reasons::{Back, Drop, Place};
 use super::ring::{Inbox, Peers, Rings};
-use super::shallow::{Passed, Shallow, Waiting};
+use super::shallow::{PartOf, Passed, Shallow, Waiting};
 use super::table::{BUFFER_KB, GivenUp, Held, Outcome, Part, Table, Totals};
 use super::{Limits, SharedLimits};
 use crate::DataPlane;
@@ -59,6 +60,8 @@ pub(super) struct ReassemblyInput<F: Reassembled> {
     /// The one by which fragments are handed over.
     hasher: RandomState,
     limits: [Arc<SharedLimits>; 2],
+    /// Shallow reassembly waits for the last fragment, too.
+    extended: Arc<AtomicBool>,
     clock: Arc<Clock>,
     data: DataPlane,
     table: Table<(u64, F::Key), u32>,
@@ -92,12 +95,13 @@ impl<F: Reassembled> ReassemblyInput<F> {
         thread: usize,
         rings: &Arc<Rings>,
         hasher: RandomState,
-        limits: [Arc<SharedLimits>; 2],
+        (limits, extended): ([Arc<SharedLimits>; 2], Arc<AtomicBool>),
         clock: Arc<Clock>,
         data: DataPlane,
     ) -> Self {
         let (inbox, shallow) = (Inbox::new(thread, rings), Shallow::default());
-        Self { inbox, peers: rings.peers(), hasher, limits, clock, data, table: Table::new(), shallow, packets: Slab::default() }
+        let (table, packets) = (Table::new(), Slab::default());
+        Self { inbox, peers: rings.peers(), hasher, limits, extended, clock, data, table, shallow, packets }
     }
 
     /// Datagrams of which the first fragment is waited for or known, and fragments that wait.
@@ -136,7 +140,8 @@ impl<F: Reassembled> ReassemblyInput<F> {
         let scope = F::scope(&view, &self.data.interfaces.get(view.rx_if()));
         let owner = Owner::of(view.rx_if(), F::address(F::addresses(&view).0));
         if place == Place::Shallow {
-            return self.arrived_shallow(cx, packet, (scope, name.key), name.offset == 0, owner, kilobytes, now);
+            let part = PartOf { first: name.offset == 0, last: !name.more };
+            return self.arrived_shallow(cx, packet, (scope, name.key), part, owner, kilobytes, now);
         }
         let key = (if place == Place::Full { scope | THROUGH } else { scope }, name.key);
         if name.more && name.len == 0 {
@@ -186,7 +191,7 @@ impl<F: Reassembled> ReassemblyInput<F> {
         cx: &mut NodeCx<'_>,
         packet: Packet,
         key: (u64, F::Key),
-        is_first: bool,
+        part: PartOf,
         owner: Owner,
         kilobytes: u32,
         now: u64,
@@ -199,20 +204,28 @@ impl<F: Reassembled> ReassemblyInput<F> {
         for (gone, reason) in self.shallow.make_room(&limits, &key, owner, kilobytes) {
             self.drop_all(cx, gone, reason);
         }
-        match self.shallow.arrived(key, owner, now, is_first) {
+        match self.shallow.arrived(key, owner, now, part, self.extended.load(Ordering::Relaxed)) {
+            // The first comes first: whoever remembers it is ready for the others.
             Passed::On(waiting) => {
-                // The first comes first: whoever remembers it is ready for the others.
                 give_back(cx, packet, Back::Pass);
-                for tag in waiting {
-                    if let Some(packet) = self.packets.take(tag) {
-                        give_back(cx, packet, Back::Pass);
-                    }
-                }
+                self.pass_all(cx, waiting);
+            }
+            Passed::Behind(waiting) => {
+                self.pass_all(cx, waiting);
+                give_back(cx, packet, Back::Pass);
             }
             Passed::Full => give_back(cx, packet, Back::Drop(Drop::TooMany)),
             Passed::Wait => {
                 let tag = self.packets.put(packet);
-                self.shallow.wait(&key, tag, kilobytes);
+                self.shallow.wait(&key, tag, kilobytes, part.first);
+            }
+        }
+    }
+
+    fn pass_all(&mut self, cx: &mut NodeCx<'_>, parts: Vec<u32>) {
+        for tag in parts {
+            if let Some(packet) = self.packets.take(tag) {
+                give_back(cx, packet, Back::Pass);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Shallow virtual reassembly: of a datagram only its first fragment matters. Later ones that come before it wait; once it is known
-//! all go on as they are, so that whatever follows on the arc has seen the ports before it sees a fragment without.
+//! all go on as they are, so that whatever follows on the arc has seen the ports before it sees a fragment without. In the extended mode
+//! they wait for the last fragment, too: what goes on has its whole length known.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -28,7 +29,10 @@ struct Context {
     serial: u64,
     owner: Owner,
     has_first: bool,
+    has_last: bool,
     waiting: Vec<u32>,
+    /// Which of them is the first fragment.
+    first: Option<u32>,
     kilobytes: u32,
     /// Fragments that may wait.
     room: usize,
@@ -38,10 +42,21 @@ struct Context {
 pub(super) enum Passed {
     /// It goes on, and behind it those that have waited for it.
     On(Vec<u32>),
+    /// It goes on behind those that have waited, of which the first fragment is the first.
+    Behind(Vec<u32>),
     /// It is to wait.
     Wait,
     /// As many wait as may.
     Full,
+}
+
+/// Which part of its datagram a fragment is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PartOf {
+    /// It has the headers.
+    pub first: bool,
+    /// Nothing follows it.
+    pub last: bool,
 }
 
 /// Datagrams of a worker by name.
@@ -72,31 +87,49 @@ impl<K: Copy + Eq + Hash> Shallow<K> {
         self.totals
     }
 
-    /// A fragment of a datagram has come; the datagram is remembered.
-    pub fn arrived(&mut self, key: K, owner: Owner, now: u64, is_first: bool) -> Passed {
+    /// A fragment of a datagram has come; the datagram is remembered. With `extended` fragments wait for the last one, too.
+    pub fn arrived(&mut self, key: K, owner: Owner, now: u64, part: PartOf, extended: bool) -> Passed {
         if !self.by_name.contains_key(&key) {
             self.serial += 1;
             let (serial, room) = (self.serial, self.room);
-            let new = Context { started: now, serial, owner, has_first: false, waiting: Vec::new(), kilobytes: 0, room };
+            let new = Context {
+                started: now,
+                serial,
+                owner,
+                has_first: false,
+                has_last: false,
+                waiting: Vec::new(),
+                first: None,
+                kilobytes: 0,
+                room,
+            };
             self.by_name.insert(key, new);
             self.order.push_back((key, serial));
             self.datagrams.add(owner, 1);
             self.totals.datagrams += 1;
         }
         let Some(context) = self.by_name.get_mut(&key) else { return Passed::Full };
-        context.has_first |= is_first;
-        if context.has_first {
-            let waiting = std::mem::take(&mut context.waiting);
+        context.has_first |= part.first;
+        context.has_last |= part.last;
+        if context.has_first && (context.has_last || !extended) {
+            let mut waiting = std::mem::take(&mut context.waiting);
             self.totals.fragments -= waiting.len() as u32;
             self.totals.kilobytes -= std::mem::take(&mut context.kilobytes);
-            return Passed::On(waiting);
+            let Some(at) = context.first.take().and_then(|first| waiting.iter().position(|tag| *tag == first)) else {
+                return Passed::On(waiting);
+            };
+            waiting[..=at].rotate_right(1);
+            return Passed::Behind(waiting);
         }
         if context.waiting.len() >= context.room { Passed::Full } else { Passed::Wait }
     }
 
     /// Keeps a fragment that is to wait.
-    pub fn wait(&mut self, key: &K, tag: u32, kilobytes: u32) {
+    pub fn wait(&mut self, key: &K, tag: u32, kilobytes: u32, is_first: bool) {
         if let Some(context) = self.by_name.get_mut(key) {
+            if is_first {
+                context.first = context.first.or(Some(tag));
+            }
             context.waiting.push(tag);
             context.kilobytes += kilobytes;
             self.totals.fragments += 1;
@@ -189,11 +222,21 @@ mod tests {
 
     /// A fragment comes; what goes on behind it, or `None` where it does not go on itself.
     fn come(table: &mut Shallow<u8>, limits: &Limits, key: u8, first: bool, tag: u32) -> (Option<Vec<u32>>, Vec<u32>) {
+        come_as(table, limits, key, (PartOf { first, last: false }, false), tag)
+    }
+
+    fn come_as(
+        table: &mut Shallow<u8>,
+        limits: &Limits,
+        key: u8,
+        (part, extended): (PartOf, bool),
+        tag: u32,
+    ) -> (Option<Vec<u32>>, Vec<u32>) {
         let gone = table.make_room(limits, &key, WHO, 2).into_iter().flat_map(|(tags, _)| tags).collect();
-        let on = match table.arrived(key, WHO, u64::from(tag), first) {
-            Passed::On(waiting) => Some(waiting),
+        let on = match table.arrived(key, WHO, u64::from(tag), part, extended) {
+            Passed::On(waiting) | Passed::Behind(waiting) => Some(waiting),
             Passed::Wait => {
-                table.wait(&key, tag, 2);
+                table.wait(&key, tag, 2, part.first);
                 None
             }
             Passed::Full => None,
@@ -211,6 +254,22 @@ mod tests {
         assert_eq!(come(&mut table, &limits, 1, true, 4), (Some(vec![1, 2]), vec![]));
         assert_eq!(come(&mut table, &limits, 1, false, 5), (Some(vec![]), vec![]));
         assert_eq!(table.totals(), Totals { datagrams: 1, fragments: 0, kilobytes: 0 });
+    }
+
+    #[test]
+    fn in_the_extended_mode_fragments_wait_for_the_last_too() {
+        let (mut table, limits) = (Shallow::default(), limits(10, 4, 100));
+        let [middle, first, last] =
+            [(false, false), (true, false), (false, true)].map(|(first, last)| (PartOf { first, last }, true));
+        for (tag, part) in [(1, middle), (2, first), (3, first)] {
+            assert_eq!(come_as(&mut table, &limits, 1, part, tag), (None, vec![]));
+        }
+        assert_eq!(table.totals(), Totals { datagrams: 1, fragments: 3, kilobytes: 6 }, "one came twice");
+        assert_eq!(come_as(&mut table, &limits, 1, last, 4), (Some(vec![2, 1, 3]), vec![]), "the first goes first");
+        assert_eq!(come_as(&mut table, &limits, 1, middle, 5), (Some(vec![]), vec![]));
+        assert_eq!(table.totals(), Totals { datagrams: 1, fragments: 0, kilobytes: 0 });
+        assert_eq!(come_as(&mut table, &limits, 2, last, 6), (None, vec![]));
+        assert_eq!(come_as(&mut table, &limits, 2, first, 7), (Some(vec![6]), vec![]));
     }
 
     #[test]

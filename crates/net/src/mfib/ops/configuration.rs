@@ -17,7 +17,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
 
 fn routes(router: &Router, out: &mut Configuration<Router>) {
     for table in [FamilyId::V4, FamilyId::V6].into_iter().flat_map(|family| router.tables(family)) {
-        for route in router.mroutes(table.family, table.id) {
+        for route in router.mroutes(table.family, table.id).filter(|route| !route.plugin) {
             let request = ChangeMroute::of(router, table.id, route);
             let undo = ChangeMroute { remove: true, accept_all: false, drop: false, paths: Vec::new(), ..request.clone() };
             let replace = ChangeMroute { replace: true, ..request.clone() };

@@ -4,7 +4,7 @@ use quiver_command::configuration::{Configuration, Stage, each, whole};
 use quiver_command::document::Shape;
 use quiver_command::operation::Registry;
 
-use super::{NdOption, Prefix, SetAutoconfig, SetDad, SetNd, SetNdMirror, SetNdProxy};
+use super::{NdOption, Prefix, SetAutoRemove, SetAutoconfig, SetDad, SetNd, SetNdMirror, SetNdProxy};
 use crate::interface::configuration::{named, numbers};
 use crate::nd::{AutoconfigConfig, DadConfig, PrefixConfig, RaConfig};
 use crate::{IfIndex, Router};
@@ -18,7 +18,7 @@ pub(super) fn register(registry: &mut Registry<Router>) {
         .configuration(Stage::Neighbors, |_| whole(proxies))
         .configuration(Stage::Neighbors, |router| each(numbers(router), mirror));
     registry.shapes(Stage::Neighbors, PROXIES);
-    registry.covers(&["ip6_dad_set", "sw_interface_ip6nd_ra_config", "ip6_nd_address_autoconfig"]);
+    registry.covers(&["ip6_dad_set", "ip6_dad_autoremove_set", "sw_interface_ip6nd_ra_config", "ip6_nd_address_autoconfig"]);
     registry.covers(&["ip6nd_proxy_add_del", "ip6nd_proxy_enable_disable"]);
 }
 
@@ -45,6 +45,10 @@ fn mirror(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
 }
 
 fn dad(router: &Router, out: &mut Configuration<Router>) {
+    // It has addresses checked; whether they are after all comes behind it.
+    if router.dad_autoremove().0 {
+        out.push(&SetAutoRemove { enable: true }).undo(&SetAutoRemove { enable: false });
+    }
     let config = router.dad_config();
     if config != DadConfig::default() {
         let set = |DadConfig { transmits, delay_ms }| SetDad { transmits, delay_ms };
@@ -94,10 +98,14 @@ fn options(router: &Router, index: &IfIndex, out: &mut Configuration<Router>) {
 }
 
 /// Duplicate address detection.
-const DAD: &[Shape] =
-    &[Shape::new("ip6_dad", r#"{"transmits":"{transmits#}","*":"*"}"#, "ip6_dad_set", r#"{"transmits":"{transmits#}","*":"*"}"#)
+const DAD: &[Shape] = &[
+    Shape::new("ip6_dad_autoremove", r#""{enable}""#, "ip6_dad_autoremove_set", r#"{"enable":"{enable}"}"#)
+        .doc("Whether IPv6 addresses that somebody else has are taken off their interfaces.")
+        .types(&[("enable", r#"{"type":"boolean"}"#)]),
+    Shape::new("ip6_dad", r#"{"transmits":"{transmits#}","*":"*"}"#, "ip6_dad_set", r#"{"transmits":"{transmits#}","*":"*"}"#)
         .doc("Probes for an own IPv6 address before it is used (0: none), and milliseconds between them.")
-        .types(&[("delay_ms", r#"{"type":"integer","minimum":100,"maximum":10000}"#)])];
+        .types(&[("delay_ms", r#"{"type":"integer","minimum":100,"maximum":10000}"#)]),
+];
 
 /// What interfaces take from advertisements of others.
 const AUTOCONFIG: &[Shape] = &[
@@ -225,6 +233,7 @@ mod tests {
     use crate::testing::Harness;
 
     const ADVERTISED: &str = "set ip6 dad enable transmits 3 delay 0.25
+        set ip6 dad autoremove enable
         create packet-generator interface pg0
         create packet-generator interface pg1
         set interface state pg0 up

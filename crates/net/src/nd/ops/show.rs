@@ -223,8 +223,11 @@ pub struct DadReply {
 impl Text for DadReply {
     fn text(&self, out: &mut String, _view: &View) {
         match self.transmits {
-            0 => out.push_str("IPv6 DAD is disabled\n"),
-            n => drop(writeln!(out, "IPv6 DAD is enabled, transmits {n}, delay {} s", f64::from(self.delay_ms) / 1e3)),
+            0 => out.push_str("IPv6 DAD configuration:\n  Enabled: no\n"),
+            n => {
+                let delay = f64::from(self.delay_ms) / 1e3;
+                let _ = writeln!(out, "IPv6 DAD configuration:\n  Enabled: yes\n  Transmits: {n}\n  Delay: {delay} s");
+            }
         }
     }
 }
@@ -235,5 +238,34 @@ impl Execute<Router> for ShowDad {
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, DadReply>, OpError> {
         let DadConfig { transmits, delay_ms } = router.dad_config();
         Ok(Outcome::Done(DadReply { transmits, delay_ms }))
+    }
+}
+
+request! {
+    /// Shows whether IPv6 addresses that somebody else has are taken off their interfaces, and how many were.
+    pub read ShowAutoRemove "ip6_dad_autoremove_show" ["show ip6 dad autoremove"] {}
+}
+
+/// What becomes of addresses that somebody else has.
+#[derive(Debug, Clone, Serialize)]
+pub struct AutoRemoveReply {
+    /// They are taken off.
+    pub enabled: bool,
+    /// How many were.
+    pub removed: u64,
+}
+
+impl Text for AutoRemoveReply {
+    fn text(&self, out: &mut String, _view: &View) {
+        let _ = writeln!(out, "Enabled: {}\nAddresses removed: {}", if self.enabled { "yes" } else { "no" }, self.removed);
+    }
+}
+
+impl Execute<Router> for ShowAutoRemove {
+    type Reply = AutoRemoveReply;
+
+    fn execute(self, router: &mut Router) -> Result<Outcome<Router, AutoRemoveReply>, OpError> {
+        let (enabled, removed) = router.dad_autoremove();
+        Ok(Outcome::Done(AutoRemoveReply { enabled, removed }))
     }
 }

@@ -6,7 +6,7 @@ fn an_interface_shows_addresses_groups_and_advertisements() {
     let mut h = Harness::new();
     h.interface(0);
     run(&mut h.router, "set ip6 dad disable");
-    assert_eq!(run(&mut h.router, "show ip6 dad"), "IPv6 DAD is disabled\n");
+    assert_eq!(run(&mut h.router, "show ip6 dad"), "IPv6 DAD configuration:\n  Enabled: no\n");
     assert_eq!(run(&mut h.router, "show ip6 interface"), "");
     run(&mut h.router, "set interface ip address x0 2001:db8::1/64");
     run(&mut h.router, "ip6 nd x0 ra-interval 40 20");

@@ -1,10 +1,10 @@
-//! The load: frames of 60 bytes, sent on a packet socket from one thread.
+//! The load: frames of 60 bytes from one thread, by a packet socket or straight into the driver.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use quiver_testbed::{Host, pin_thread};
+use quiver_testbed::{Host, LiveFrames, pin_thread};
 
 /// Address of the router's end, as the links are made.
 const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
@@ -84,13 +84,7 @@ impl Flood {
     /// Sends for a while; `rate`: frames a second, or as fast as it goes. Gives how many went out, and
     /// the processor time of it.
     pub fn run(&mut self, time: Duration, rate: Option<u64>) -> (u64, Duration) {
-        // A thread of its own: what else is started here must not inherit its core.
-        let send = || {
-            // Where it may not, other work on the machine moves it: the spread shows that.
-            let _ = pin_thread(0);
-            (self.send(time, rate), thread_time())
-        };
-        std::thread::scope(|scope| scope.spawn(send).join().unwrap_or_default())
+        on_core_0(|| self.send(time, rate))
     }
 
     fn send(&mut self, time: Duration, rate: Option<u64>) -> u64 {
@@ -131,6 +125,42 @@ impl Flood {
         }
         sent
     }
+}
+
+/// Frames of one call for live frames.
+const LIVE: u32 = 1 << 18;
+
+/// Has the kernel make the few flows and send them on a host's device for a while, as fast as it goes. Gives how many went out, and
+/// the processor time of it.
+///
+/// # Errors
+/// The system's.
+pub fn run_live(host: &Host, time: Duration) -> io::Result<(u64, Duration)> {
+    host.enter(|| {
+        let frames = LiveFrames::new(frame(([10, 0, 1, 2], 0x1300), ([10, 0, 3, 0], 9)), "eth0")?;
+        let send = || {
+            let (start, mut sent) = (Instant::now(), 0);
+            while start.elapsed() < time {
+                frames.send(LIVE)?;
+                sent += u64::from(LIVE);
+            }
+            Ok(sent)
+        };
+        let (sent, busy) = on_core_0(send);
+        sent.map(|sent| (sent, busy))
+    })
+}
+
+/// What `send` gives, and the processor time that it took.
+fn on_core_0<T: Send>(send: impl FnOnce() -> T + Send) -> (T, Duration) {
+    // A thread of its own, so that what is started later does not inherit its core.
+    let pinned = || {
+        // Where it may not, other work on the machine moves it: the spread shows that.
+        let _ = pin_thread(0);
+        (send(), thread_time())
+    };
+    let joined = std::thread::scope(|scope| scope.spawn(pinned).join());
+    joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Processor time of the calling thread so far.

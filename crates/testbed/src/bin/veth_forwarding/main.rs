@@ -1,8 +1,8 @@
 //! What it costs to forward IPv4 between two veth pairs: by the kernel itself, by the router over AF_PACKET, and by the router
-//! over AF_XDP, on the same links, in turns.
+//! over AF_XDP, with and without its fast path in the driver, on the same links, in turns.
 //!
 //! ```text
-//!   host a ── eth0 ═══ r0 ── kernel, or quiver ── r1 ═══ eth0 ── host b: counts what arrives, and drops it
+//!   host a ── eth0 ═══ r0 ── kernel, or quiver ── r1 ═══ eth0 ── host b: counts what arrives, and drops it at once
 //! ```
 //!
 //! `cargo run --profile quick -p quiver-testbed --bin veth_forwarding [nat] [rounds [seconds]]` (root; `quiver` built before).
@@ -10,9 +10,11 @@
 //! With `nat` each of them translates sources: 65,536 clients (10.64.0.0/16, UDP port 1025) to one destination behind a pool
 //! of 256 addresses; the kernel by nftables (its connection table must hold as many: `nf_conntrack_max`).
 //!
-//! Two loads of 60-byte UDP frames: as fast as one thread sends, and 100,000 a second in bursts of 100 each millisecond. The
-//! sender has core 0, the router's worker core 1; the kernel forwards where the sender is (as it does on a veth), and in
-//! another line with receive packet steering to core 1. Processor time is that of the sender, the router and the kernel's
+//! Three loads of 60-byte UDP frames: as fast as one thread sends by a packet socket, 100,000 a second in bursts of 100 each
+//! millisecond, and, where nothing needs a socket buffer before the next device, frames that the kernel makes itself (live frames),
+//! several times as many. The sender has core 0, the router's worker core 1; the kernel forwards where the sender is (as it does on
+//! a veth), and in another line with receive packet steering to core 1. Live frames are received by a thread of the kernel on
+//! core 1, with the router or without. Processor time is that of the sender, the router and the kernel's
 //! softirq threads, so that what else the machine does does not count, per packet that arrived; at the even load that of
 //! sending alone is taken off. It is not told with steering, where the kernel works in interrupts that count for nobody.
 //! Medians of all rounds, with the smallest and the largest.
@@ -25,8 +27,8 @@ use std::time::{Duration, Instant};
 
 use quiver_testbed::{Host, Scenario, TwoHosts, TwoHostsOptions};
 
-use flood::{Flood, few_flows, many_clients};
-use way::{Way, prepare};
+use flood::{Flood, few_flows, many_clients, run_live};
+use way::{Way, prepare, receive_on_core_1};
 
 /// Frames a second of the even load.
 const EVEN: u64 = 100_000;
@@ -64,7 +66,24 @@ fn softirq_threads() -> io::Result<Duration> {
     Ok(std::fs::read_dir("/proc")?.filter_map(stat).filter(|s| s.contains("(ksoftirqd/")).map(|s| time_of(&s)).sum())
 }
 
-fn measure(way: Way, nat: bool, rate: Option<u64>, time: Duration) -> io::Result<Figures> {
+/// What all rounds of one way gave, by load.
+#[derive(Default)]
+struct Rounds {
+    flooded: Vec<Figures>,
+    even: Vec<Figures>,
+    live: Vec<Figures>,
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Load {
+    Flood,
+    Even,
+    Live,
+}
+
+fn measure(way: Way, nat: bool, load: Load, time: Duration) -> io::Result<Figures> {
+    let rate = (load == Load::Even).then_some(EVEN);
     let scene = TwoHosts::new(TwoHostsOptions::default())?;
     let router = prepare(&scene, way, nat)?;
     let mut flood = Flood::new(&scene.a, if nat { many_clients() } else { few_flows() })?;
@@ -81,14 +100,18 @@ fn measure(way: Way, nat: bool, rate: Option<u64>, time: Duration) -> io::Result
         // Every client has its session, so that what is measured is translation.
         flood.run(Duration::from_secs(2), Some(50_000));
     }
-    flood.run(Duration::from_millis(200), rate);
+    if load == Load::Live {
+        receive_on_core_1(&scene)?;
+    }
+    let mut send = |time| if load == Load::Live { run_live(&scene.a, time) } else { Ok(flood.run(time, rate)) };
+    send(Duration::from_millis(200))?;
     std::thread::sleep(Duration::from_millis(100));
     let others = || -> io::Result<Duration> {
         let router = router.as_ref().map(|r| r.usage()).transpose()?.map_or(Duration::ZERO, |usage| usage.cpu_time);
         Ok(router + softirq_threads()?)
     };
     let (others_before, arrived_before, start) = (others()?, arrived(&scene.b)?, Instant::now());
-    let (sent, sending) = flood.run(time, rate);
+    let (sent, sending) = send(time)?;
     let seconds = start.elapsed().as_secs_f64();
     let busy = sending + others()?.saturating_sub(others_before);
     // What is still on its way.
@@ -111,23 +134,33 @@ fn main() -> io::Result<()> {
     let mut arguments = words.map(|a| a.parse::<u64>());
     let rounds = arguments.next().and_then(Result::ok).unwrap_or(5);
     let time = Duration::from_secs(arguments.next().and_then(Result::ok).unwrap_or(2));
-    let Some(_scenario) = Scenario::alone(if nat { &[Scenario::BPF, "nft"] } else { &[Scenario::BPF] }) else { return Ok(()) };
-    let mut results: Vec<(Way, Vec<Figures>, Vec<Figures>)> = Way::ALL.map(|way| (way, Vec::new(), Vec::new())).into();
+    let Some(_scenario) = Scenario::alone(&[Scenario::BPF, "nft"]) else { return Ok(()) };
+    let mut results = Way::ALL.map(|way| (way, Rounds::default()));
     for _ in 0..rounds {
-        for (way, flooded, even) in &mut results {
-            flooded.push(measure(*way, nat, None, time)?);
-            even.push(measure(*way, nat, Some(EVEN), time)?);
+        for (way, Rounds { flooded, even, live }) in &mut results {
+            flooded.push(measure(*way, nat, Load::Flood, time)?);
+            even.push(measure(*way, nat, Load::Even, time)?);
+            if way.takes_live_frames() && !nat {
+                live.push(measure(*way, nat, Load::Live, time)?);
+            }
         }
     }
-    let even_alone: Vec<f64> = results[0].2.iter().map(|f| f.busy.as_secs_f64() / f.seconds).collect();
+    let even_alone: Vec<f64> = results[0].1.even.iter().map(|f| f.busy.as_secs_f64() / f.seconds).collect();
     let alone = even_alone.iter().sum::<f64>() / even_alone.len().max(1) as f64;
     println!("{rounds} rounds of {time:?}; median (smallest-largest)");
     println!(
-        "{:<24}{:>24}{:>24}{:>26}{:>26}{:>26}",
-        "", "Mpps sent", "Mpps arrived", "µs CPU each", "at 100 kpps: µs CPU each", "lost of a million"
+        "{:<24}{:>24}{:>24}{:>26}{:>26}{:>26}{:>28}{:>28}",
+        "",
+        "Mpps sent",
+        "Mpps arrived",
+        "µs CPU each",
+        "at 100 kpps: µs CPU each",
+        "lost of a million",
+        "live frames: Mpps sent",
+        "live frames: Mpps arrived"
     );
-    for (way, flooded, even) in &results {
-        let rates = |f: fn(&Figures) -> u64| spread(flooded.iter().map(|x| f(x) as f64 / x.seconds / 1e6).collect());
+    for (way, Rounds { flooded, even, live }) in &results {
+        let rates = |of: &[Figures], f: fn(&Figures) -> u64| spread(of.iter().map(|x| f(x) as f64 / x.seconds / 1e6).collect());
         let cost = spread(flooded.iter().map(|x| x.busy.as_secs_f64() * 1e6 / x.arrived.max(1) as f64).collect());
         let beyond = |x: &Figures| (x.busy.as_secs_f64() - alone * x.seconds) * 1e6 / x.arrived.max(1) as f64;
         let even_cost = spread(even.iter().map(beyond).collect());
@@ -136,13 +169,15 @@ fn main() -> io::Result<()> {
         let arrived = *way != Way::Nobody;
         let shown = |text: String| if arrived { text } else { "-".into() };
         println!(
-            "{:<24}{:>24}{:>24}{:>26}{:>26}{:>26}",
+            "{:<24}{:>24}{:>24}{:>26}{:>26}{:>26}{:>28}{:>28}",
             way.name(),
-            rates(|f| f.sent),
-            shown(rates(|f| f.arrived)),
+            rates(flooded, |f| f.sent),
+            shown(rates(flooded, |f| f.arrived)),
             if *way == Way::KernelSteered { "-".into() } else { shown(cost) },
             if *way == Way::KernelSteered { "-".into() } else { shown(even_cost) },
-            shown(even_lost)
+            shown(even_lost),
+            rates(live, |f| f.sent),
+            rates(live, |f| f.arrived)
         );
     }
     println!("sending alone takes {alone:.3} cores at 100 kpps");

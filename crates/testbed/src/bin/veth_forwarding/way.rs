@@ -14,12 +14,13 @@ pub enum Way {
     AfPacket,
     AfXdpNative,
     AfXdpGeneric,
+    FastPath,
 }
 
 impl Way {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Nobody, Self::Kernel, Self::KernelSteered, Self::AfPacket, Self::AfXdpNative, Self::AfXdpGeneric];
+    pub const ALL: [Self; 7] =
+        [Self::Nobody, Self::Kernel, Self::KernelSteered, Self::AfPacket, Self::AfXdpNative, Self::AfXdpGeneric, Self::FastPath];
 
     /// As printed.
     pub fn name(self) -> &'static str {
@@ -30,7 +31,13 @@ impl Way {
             Self::AfPacket => "quiver, AF_PACKET",
             Self::AfXdpNative => "quiver, AF_XDP native",
             Self::AfXdpGeneric => "quiver, AF_XDP generic",
+            Self::FastPath => "quiver, fast path",
         }
+    }
+
+    /// Whether frames without a socket buffer reach it as they are.
+    pub fn takes_live_frames(self) -> bool {
+        matches!(self, Self::Kernel | Self::AfXdpNative | Self::FastPath)
     }
 
     /// The command that opens device `r<n>` as interface `x<n>`.
@@ -50,6 +57,10 @@ impl Way {
 /// What could not be set up.
 pub fn prepare(scene: &TwoHosts, way: Way, nat: bool) -> io::Result<Option<Router>> {
     let middle = &scene.middle;
+    // Host b counts a frame and does no more with it: what is measured is the way there.
+    let drop = "add table netdev sink; add chain netdev sink load { type filter hook ingress device eth0 priority 0; policy accept; }; \
+                add rule netdev sink load udp dport { 9, 12 } drop";
+    scene.b.run_args(&["nft", drop], Duration::from_secs(5))?.ok_or_error("nft")?;
     match way {
         Way::Nobody => Ok(None),
         Way::Kernel | Way::KernelSteered => {
@@ -72,6 +83,10 @@ pub fn prepare(scene: &TwoHosts, way: Way, nat: bool) -> io::Result<Option<Route
         }
         _ => {
             let router = Router::start(middle, "cpu { main-core 0 corelist-workers 1 }")?;
+            if way == Way::FastPath {
+                // The end of a veth takes frames of programs while its NAPI runs.
+                scene.b.run("ethtool -K eth0 gro on", Duration::from_secs(5))?.ok_or_error("GRO")?;
+            }
             for n in 0..2 {
                 let net = n + 1;
                 let up = format!("set interface state x{n} up\nset interface ip address x{n} 10.0.{net}.1/24");
@@ -87,4 +102,16 @@ pub fn prepare(scene: &TwoHosts, way: Way, nat: bool) -> io::Result<Option<Route
             Ok(Some(router))
         }
     }
+}
+
+/// Has the router's first device receive in a thread of the kernel on core 1, and host b merge what it gets.
+///
+/// # Errors
+/// What could not be set up.
+pub fn receive_on_core_1(scene: &TwoHosts) -> io::Result<()> {
+    let time = Duration::from_secs(5);
+    scene.b.run("ethtool -K eth0 gro on", time)?.ok_or_error("GRO")?;
+    scene.middle.run("ethtool -K r0 gro on", time)?.ok_or_error("GRO")?;
+    let threaded = "echo 1 > /sys/class/net/r0/threaded && pgrep '^napi/r0-' | xargs -n 1 taskset -p 2";
+    scene.middle.sh(threaded, time)?.ok_or_error("threaded NAPI")
 }

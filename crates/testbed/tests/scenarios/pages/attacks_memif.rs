@@ -257,6 +257,9 @@ fn memory_that_goes_away() {
     a.finish();
 }
 
+/// As often at least.
+const ROUNDS: u32 = 11;
+
 /// Makes the event blocking and full, mostly between what the router looks at and what it does.
 fn block(a: &mut Attacked, connection: &Connection, what: &str) {
     let event = &connection.events[1];
@@ -268,7 +271,8 @@ fn block(a: &mut Attacked, connection: &Connection, what: &str) {
         _ => c.memory.u16(c.back + ours).store(sent(c), Ordering::Release),
     };
     let (mut random, mut rounds, end) = (Random(7), 0, Instant::now() + attack_time());
-    while Instant::now() < end {
+    // On a busy machine the time may be over after a few rounds.
+    while Instant::now() < end || rounds < ROUNDS {
         fcntl_setfl(event, OFlags::NONBLOCK).unwrap();
         let _ = rustix::io::read(event, &mut [0; 8]);
         fcntl_setfl(event, OFlags::empty()).unwrap();
@@ -294,7 +298,7 @@ fn block(a: &mut Attacked, connection: &Connection, what: &str) {
         rounds += 1;
     }
     println!("{what}: {rounds} times the event was made full and blocking");
-    assert!(rounds > 10 && !connection.is_ended());
+    assert!(!connection.is_ended());
     a.check(what);
 }
 

@@ -11,6 +11,9 @@ pub const TEMPLATES: u16 = 2;
 /// Number of sets of options templates.
 pub const OPTIONS: u16 = 3;
 
+/// The least number of a template, and so of a set of data records (RFC 7011, 3.4.1).
+pub const FIRST: u16 = 256;
+
 /// A message that is put together.
 #[derive(Debug, Default)]
 pub struct Message {
@@ -50,13 +53,22 @@ impl Message {
             self.bytes.extend([0; 2]);
         }
         record(&mut self.bytes);
-        self.records += u32::from(set >= crate::template::FIRST);
+        self.records += u32::from(set >= FIRST);
     }
 
     fn put_u16(&mut self, at: usize, value: u16) {
         if let Some(place) = self.bytes.get_mut(at..at + 2) {
             place.copy_from_slice(&value.to_be_bytes());
         }
+    }
+
+    /// Appends a template record (RFC 7011, 3.4.1): its number, then number and bytes of each information element.
+    pub fn push_template(&mut self, id: u16, fields: &[(u16, u16)]) {
+        self.push(TEMPLATES, |out| {
+            let count = fields.len() as u16;
+            let words = [id, count].into_iter().chain(fields.iter().flat_map(|(element, len)| [*element, *len]));
+            words.for_each(|word| out.extend(word.to_be_bytes()));
+        });
     }
 
     fn close_set(&mut self) {
@@ -84,5 +96,32 @@ impl Message {
             place.copy_from_slice(&header);
         }
         bytes
+    }
+}
+
+/// Bytes of a template record of so many information elements.
+pub const fn template_len(fields: usize) -> usize {
+    4 + 4 * fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_have_lengths_and_only_data_records_are_counted() {
+        let mut message = Message::default();
+        message.push_template(256, &[(323, 8), (230, 1)]);
+        message.push(256, |out| out.extend([7; 9]));
+        message.push(256, |out| out.extend([8; 9]));
+        assert_eq!(message.records(), 2);
+        let bytes = message.finish(0x0102_0304, 9, 5, Vec::new());
+        let mut expected = vec![0, 10, 0, 54, 1, 2, 3, 4, 0, 0, 0, 9, 0, 0, 0, 5];
+        expected.extend([0, 2, 0, 16, 1, 0, 0, 2, 1, 67, 0, 8, 0, 230, 0, 1]);
+        expected.extend([1, 0, 0, 22]);
+        expected.extend([[7; 9], [8; 9]].concat());
+        assert_eq!(bytes, expected);
+        assert!(message.is_empty() && message.records() == 0);
+        assert!(message.fits(256, 10, HEADER + SET + 10) && !message.fits(256, 11, HEADER + SET + 10));
     }
 }

@@ -642,23 +642,7 @@ fn listen(
         StartError::System { doing, error }
     };
     make_folder(&folder, wish, admission).map_err(failed)?;
-    let face = Face::Cli(Rc::new(session_options(unix)));
-    let mut wishes: Vec<Listen> = unix.cli_listen.iter().map(|(listen, _)| listen.clone()).collect();
-    if wishes.is_empty() {
-        wishes.push(Listen::Unix("cli.sock".into()));
-    }
     let mut sockets = Vec::new();
-    for wish in wishes {
-        sockets.push(match wish {
-            Listen::Unix(path) => {
-                // A bare name is one of the runtime folder.
-                let path = if path.components().count() == 1 { folder.join(path) } else { path };
-                let (listener, bound) = succession.unix(&path, || listen_as(&path, owner, admission))?;
-                Listening::Unix(listener, bound, face.clone())
-            }
-            Listen::Tcp { host, port } => Listening::Tcp(succession.tcp(&host, port)?, face.clone()),
-        });
-    }
     let json = folder.join("json.sock");
     let (listener, bound) = succession.unix(&json, || listen_as(&json, owner, admission))?;
     sockets.push(Listening::Unix(listener, bound, Face::Json));
@@ -680,6 +664,23 @@ fn listen(
     if startup.unix.warm_restart.is_some() {
         let (listener, bound) = succession.restart(&folder, wish)?;
         sockets.push(Listening::Restart(listener, bound));
+    }
+    // Those of commands come last: who sees one finds the others.
+    let face = Face::Cli(Rc::new(session_options(unix)));
+    let mut wishes: Vec<Listen> = unix.cli_listen.iter().map(|(listen, _)| listen.clone()).collect();
+    if wishes.is_empty() {
+        wishes.push(Listen::Unix("cli.sock".into()));
+    }
+    for wish in wishes {
+        sockets.push(match wish {
+            Listen::Unix(path) => {
+                // A bare name is one of the runtime folder.
+                let path = if path.components().count() == 1 { folder.join(path) } else { path };
+                let (listener, bound) = succession.unix(&path, || listen_as(&path, owner, admission))?;
+                Listening::Unix(listener, bound, face.clone())
+            }
+            Listen::Tcp { host, port } => Listening::Tcp(succession.tcp(&host, port)?, face.clone()),
+        });
     }
     Ok(sockets)
 }

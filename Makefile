@@ -78,9 +78,8 @@ lint: lint-rust lint-lab ## format, clippy without warnings, the workspace check
 lint-rust:
 	cargo fmt --all --check
 	for plugin in linked rust; do cargo fmt --check --manifest-path examples/plugins/$$plugin/Cargo.toml || exit 1; done
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets $(DPDK) -- -D warnings
 	cargo clippy --locked --manifest-path examples/plugins/rust/Cargo.toml --target-dir $(TARGET) -- -D warnings
-	$(if $(DPDK),cargo clippy --locked -p quiver-dpdk -p quiver -p quiver-tester $(DPDK) --all-targets -- -D warnings)
 	scripts/check-aarch64 check
 
 lint-lab:

@@ -1,11 +1,13 @@
 //! `show plugins`, `plugin load`, `plugin unload`.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use quiver_command::configuration::Stage;
 use quiver_command::operation::{Align, OpError, Outcome, Registry, Text, TextTable, View, retval};
 use quiver_command::request;
 use quiver_command::request::Execute;
+use quiver_net::files::Elsewhere;
 use quiver_net::{Plugin, Router};
 use quiver_plugin_host::{Info, Library, Plugins, Refused, configuration, find, names};
 use serde::Serialize;
@@ -128,31 +130,44 @@ impl Execute<Router> for LoadPlugin {
     type Reply = ();
 
     fn execute(self, router: &mut Router) -> Result<Outcome<Router, ()>, OpError> {
-        let system = System::of(router)?;
-        let (linked, folders, startup) = (system.plugins.clone(), system.plugin_folders.clone(), Rc::clone(&system.startup));
-        let found = find(&folders);
-        let Some(file) = found.iter().find(|found| names(&found.file, &self.name)) else {
-            let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-            let error = OpError::new(retval::NO_SUCH_ENTRY, format!("no plugin `{}' in {}", self.name, folders.join(", ")));
-            let remedy = match found.is_empty() {
-                true => "there are none; put the shared object there".to_owned(),
-                false => format!("there are: {}", found.iter().map(|found| found.file.as_str()).collect::<Vec<_>>().join(", ")),
-            };
-            return Err(error.key("name").value(self.name).remedy(remedy));
-        };
         if router.part::<Privileges>().is_some_and(Privileges::limits_calls) {
             let error =
                 OpError::new(retval::UNSUPPORTED, "this router's system calls are limited, and code is loaded only at its start");
             return Err(error.remedy("restart it: a start loads what lies in the folders of `plugins { path }'"));
         }
-        if Plugins::find(router, &file.file).is_some() {
-            return Err(OpError::new(retval::VALUE_EXIST, format!("plugin `{}' is loaded already", file.file)).key("name"));
+        if let Some(loaded) = Plugins::find(router, &self.name) {
+            let error = format!("plugin `{}' is loaded already", loaded.info().file);
+            return Err(OpError::new(retval::VALUE_EXIST, error).key("name"));
         }
-        let refused = |refused: Refused| OpError::unspecified(refused.to_string()).key("name");
-        let library = Library::open(&file.path).map_err(refused)?;
-        let registry = start(router, library, &linked, &startup.plugins).map_err(refused)?;
-        publish(router, registry).map(Outcome::Done)
+        let system = System::of(router)?;
+        let (linked, folders, startup) = (system.plugins.clone(), system.plugin_folders.clone(), Rc::clone(&system.startup));
+        // The file is read, and what its compiler put at its beginning runs, while the main thread goes on.
+        let open = move || open(&folders, self.name);
+        let begin = move |router: &mut Router, library| {
+            let registry = start(router, library, &linked, &startup.plugins).map_err(no_plugin)?;
+            publish(router, registry)
+        };
+        Ok(Outcome::job(Elsewhere::new(open, begin).alone()))
     }
+}
+
+/// Loads the plugin that `name` means from one of the folders.
+fn open(folders: &[PathBuf], name: String) -> Result<Library, OpError> {
+    let found = find(folders);
+    let Some(file) = found.iter().find(|found| names(&found.file, &name)) else {
+        let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        let error = OpError::new(retval::NO_SUCH_ENTRY, format!("no plugin `{name}' in {}", folders.join(", ")));
+        let remedy = match found.is_empty() {
+            true => "there are none; put the shared object there".to_owned(),
+            false => format!("there are: {}", found.iter().map(|found| found.file.as_str()).collect::<Vec<_>>().join(", ")),
+        };
+        return Err(error.key("name").value(name).remedy(remedy));
+    };
+    Library::open(&file.path).map_err(no_plugin)
+}
+
+fn no_plugin(refused: Refused) -> OpError {
+    OpError::unspecified(refused.to_string()).key("name")
 }
 
 request! {

@@ -1,11 +1,12 @@
 //! Plugins in shared objects, the ones of `examples/plugins`: found at start, loaded and unloaded while hosts talk.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use quiver_testbed::{Host, Router, Scenario, TwoHosts, TwoHostsOptions, is_short_pass};
+use quiver_testbed::{Host, Router, Scenario, TwoHosts, TwoHostsOptions, is_short_pass, make_fifo};
 
 use crate::common::{BOUND, assert_buffers_are_back, errors, eventually, iperf3};
 
@@ -27,12 +28,16 @@ impl Plugins {
 
     /// The plugin in C.
     fn build_c(&self) {
-        let folder = Path::new(ROOT).join("examples/plugins/c");
+        self.compile(&Path::new(ROOT).join("examples/plugins/c/ttl_guard.c"), "ttl_guard.so", &[]);
+    }
+
+    fn compile(&self, source: &Path, object: &str, options: &[String]) {
         let done = Command::new("cc")
             .args(["-O2", "-Wall", "-Werror", "-fPIC", "-shared", "-I"])
             .arg(Path::new(ROOT).join("crates/plugin/include"))
+            .args(options)
             .arg("-o")
-            .args([self.path("ttl_guard.so"), folder.join("ttl_guard.c")])
+            .args([&self.path(object), source])
             .output()
             .unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -176,5 +181,57 @@ fn plugins_come_and_go_while_hosts_talk() {
     assert!(!mapped.contains("ttl_guard.so"), "its memory is given back");
     assert_eq!(errors(&router, "ttl-guard", "ttl below the least"), 0);
     assert_buffers_are_back(&router);
+    router.stop().unwrap();
+}
+
+/// Its memory image waits, before the router runs anything of it, for a byte from a pipe.
+const SLOW: &str = r#"
+#include <fcntl.h>
+#include <quiver_plugin.h>
+#include <unistd.h>
+
+__attribute__((constructor)) static void wait_for_a_byte(void) {
+    char byte;
+    int pipe = open(PIPE, O_RDONLY);
+    if (read(pipe, &byte, 1) < 1)
+        _exit(1);
+    close(pipe);
+}
+
+static int32_t start(const quiver_host *host, const char *options, void **plugin, quiver_text *error) {
+    (void)host, (void)options, (void)plugin, (void)error;
+    return 0;
+}
+
+QUIVER_EXPORT const struct quiver_plugin quiver_plugin = {
+    .abi = QUIVER_ABI, QUIVER_SIZES, .name = "slow", .version = "1.0", .about = "Waits", .start = start,
+};
+"#;
+
+#[test]
+fn a_plugin_that_takes_long_to_load_stops_nobody() {
+    let Some(_scenario) = Scenario::begin(&["ping", "cc"]) else { return };
+    let scene = TwoHosts::new(TwoHostsOptions::default()).unwrap();
+    let plugins = Plugins::new("slow");
+    // The main thread forwards.
+    let conf = format!("plugins {{ path {} }}", plugins.0.display());
+    let router = Router::builder(&scene.middle, &conf).start().unwrap();
+    router.script(INTERFACES).unwrap();
+    assert_answers(&scene.a, "");
+    let (source, pipe) = (plugins.path("slow.c"), plugins.path("pipe"));
+    std::fs::write(&source, SLOW).unwrap();
+    plugins.compile(&source, "slow.so", &[format!("-DPIPE=\"{}\"", pipe.display())]);
+    make_fifo(&pipe).unwrap();
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| router.cli("plugin load slow"));
+        // Opens when the plugin waits at the other end.
+        let mut end = std::fs::File::options().write(true).open(&pipe).unwrap();
+        assert_answers(&scene.a, "");
+        assert!(!load.is_finished());
+        end.write_all(b"!").unwrap();
+        load.join().unwrap().unwrap();
+    });
+    assert!(router.cli("show plugins").unwrap().contains("slow.so"));
+    router.cli("plugin unload slow").unwrap();
     router.stop().unwrap();
 }

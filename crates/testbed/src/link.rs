@@ -4,8 +4,11 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use crate::host::Host;
+use crate::host::{Host, SETUP_BOUND};
 use crate::sys::{self, with_context};
+
+/// Requests for a neighbour before the kernel takes it that nobody is there.
+const REQUESTS: &str = "30";
 
 /// What a veth pair is made with. Both ends are alike; MAC addresses differ.
 #[derive(Debug, Clone)]
@@ -54,8 +57,22 @@ impl Host {
             peer.set_offloads(peer_name, Offloads::Off)?;
         }
         for (host, end) in [(self, name), (peer, peer_name)] {
-            if !host.wait_for_carrier(end, Duration::from_secs(10))? {
+            host.ask_neighbours_patiently(end)?;
+            if !host.wait_for_carrier(end, SETUP_BOUND)? {
                 return Err(io::Error::other(format!("{}: {end} got no carrier", host.name())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the kernel ask for a neighbour once a second for [`REQUESTS`] seconds before it gives up what waits for the answer. It would
+    /// do so for three: a router that stands still for longer on a busy machine is no router that does not answer.
+    fn ask_neighbours_patiently(&self, name: &str) -> io::Result<()> {
+        for family in ["ipv4", "ipv6"] {
+            let key = format!("net.{family}.neigh.{}.mcast_solicit", name.replace('.', "/"));
+            // A link with a small MTU has no IPv6.
+            if self.has_sysctl(&key) {
+                self.sysctl(&key, REQUESTS)?;
             }
         }
         Ok(())
@@ -104,7 +121,7 @@ impl Host {
     pub fn route(&self, prefix: &str, gateway: &str) -> io::Result<()> {
         let family = if gateway.contains(':') { "-6" } else { "-4" };
         // The batch has one family flag for all lines at most, so it is given as an option of the command line here.
-        self.run_args(&["ip", family, "route", "add", prefix, "via", gateway], Duration::from_secs(10))?.ok_or_error("ip route")
+        self.run_args(&["ip", family, "route", "add", prefix, "via", gateway], SETUP_BOUND)?.ok_or_error("ip route")
     }
 
     /// Forgets the neighbours (ARP and ND entries) of an interface.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::chown;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -90,7 +91,8 @@ impl Frr {
         let guard = self.host.background(&line)?;
         self.daemons.insert(daemon.to_owned(), guard);
         let end = Instant::now() + BOUND;
-        while !socket.exists() {
+        // The file is there a moment before anybody listens.
+        while UnixStream::connect(&socket).is_err() {
             if Instant::now() > end {
                 return Err(io::Error::other("zebra takes no clients"));
             }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::process::{self, Guard, Output};
 use crate::sys::{self, with_context};
 
-/// How long a set-up step (`ip`, mounts, a carrier) may take before something is wrong.
+/// How long a set-up step (`ip`, mounts) may take before something is wrong.
 pub(crate) const SETUP_BOUND: Duration = Duration::from_secs(120);
 
 /// A test host with a network stack of its own. Cloning gives another handle to the same host; the kernel frees the

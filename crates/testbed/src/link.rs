@@ -7,9 +7,6 @@ use std::time::{Duration, Instant};
 use crate::host::{Host, SETUP_BOUND};
 use crate::sys::{self, with_context};
 
-/// Requests for a neighbour before the kernel takes it that nobody is there.
-const REQUESTS: &str = "30";
-
 /// What a veth pair is made with. Both ends are alike; MAC addresses differ.
 #[derive(Debug, Clone)]
 pub struct LinkOptions {
@@ -65,19 +62,6 @@ impl Host {
         Ok(())
     }
 
-    /// Has the kernel ask for a neighbour once a second for [`REQUESTS`] seconds before it gives up what waits for the answer. It would
-    /// do so for three: a router that stands still for longer on a busy machine is no router that does not answer.
-    fn ask_neighbours_patiently(&self, name: &str) -> io::Result<()> {
-        for family in ["ipv4", "ipv6"] {
-            let key = format!("net.{family}.neigh.{}.mcast_solicit", name.replace('.', "/"));
-            // A link with a small MTU has no IPv6.
-            if self.has_sysctl(&key) {
-                self.sysctl(&key, REQUESTS)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Deletes an interface; the other end of a veth pair goes with it.
     pub fn delete_link(&self, name: &str) -> io::Result<()> {
         self.ip(&format!("link delete {name}"))
@@ -124,6 +108,20 @@ impl Host {
         self.run_args(&["ip", family, "route", "add", prefix, "via", gateway], SETUP_BOUND)?.ok_or_error("ip route")
     }
 
+    /// Has the kernel ask for a neighbour on an interface for a minute before it gives up what waits for the answer, in place of three
+    /// seconds: whoever answers may have no processor for that long. Links of [`veth`](Self::veth) are made so.
+    pub fn ask_neighbours_patiently(&self, name: &str) -> io::Result<()> {
+        let name = name.replace('.', "/");
+        for family in ["ipv4", "ipv6"] {
+            // A kernel without IPv6 has none of the second; a link that is told to do without it has.
+            let key = format!("net.{family}.neigh.{name}.mcast_solicit");
+            if family == "ipv4" || self.has_sysctl(&key) {
+                self.sysctl(&key, "60")?;
+            }
+        }
+        Ok(())
+    }
+
     /// Forgets the neighbours (ARP and ND entries) of an interface.
     pub fn flush_neighbours(&self, name: &str) -> io::Result<()> {
         self.ip(&format!("neighbour flush dev {name}"))
@@ -144,7 +142,7 @@ impl Host {
 
     /// MAC address of an interface.
     pub fn mac(&self, name: &str) -> io::Result<[u8; 6]> {
-        let line = self.run_args(&["cat", &format!("/sys/class/net/{name}/address")], Duration::from_secs(10))?;
+        let line = self.run_args(&["cat", &format!("/sys/class/net/{name}/address")], SETUP_BOUND)?;
         parse_mac(line.stdout.trim()).ok_or_else(|| io::Error::other(format!("{}: no MAC address of {name}: {line}", self.name())))
     }
 

@@ -16,9 +16,6 @@ const SUB_END: u8 = 240;
 const TERMINAL_TYPE: u8 = 24;
 const SEND: u8 = 1;
 
-/// After which a router that does not greet hangs.
-const GREETING_BOUND: Duration = Duration::from_secs(120);
-
 /// One session.
 #[derive(Debug)]
 pub struct Vppctl {
@@ -27,11 +24,11 @@ pub struct Vppctl {
 }
 
 impl Vppctl {
-    /// Connects and answers the terminal-type question: a router that has just begun asks it when its start-up lines have run.
+    /// Connects and answers the terminal-type question, within half a minute: the machine may be busy.
     pub fn connect(socket: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(socket).map_err(|e| with_context(socket.display(), e))?;
         let mut session = Self { stream, telnet: Telnet::default() };
-        let deadline = Instant::now() + GREETING_BOUND;
+        let deadline = Instant::now() + Duration::from_secs(30);
         while !session.telnet.asked {
             session.fill(deadline)?;
         }

@@ -75,7 +75,8 @@ fn bfdd_comes_up_and_echo_packets_return_in_both_directions() {
             add("2001:db8::1", "2001:db8::2"),
         ))
         .expect("configuration");
-    let echo = "  echo-mode\n  echo receive-interval 50\n  echo transmit-interval 50\n";
+    // It sends seldom, and so notices later than ours that they come back no longer: 50 of them, as our multiplier says.
+    let echo = "  echo-mode\n  echo receive-interval 50\n  echo transmit-interval 200\n";
     let peers = peer("10.0.0.1", "10.0.0.2", "eth0", echo) + &peer("2001:db8::1", "2001:db8::2", "eth0", "");
     let mut frr = bfdd(&host, &peers);
     eventually("our sessions up", BOUND, || ours_up(&router) == 2);

@@ -107,6 +107,13 @@ pub fn number_after(text: &str, key: &str) -> Option<f64> {
     rest[start..end.map_or(rest.len(), |e| start + e)].parse().ok()
 }
 
+/// The router pings an address: three requests at once, whose answers it waits for as long as need be.
+pub fn assert_router_pings(router: &Router, address: &str) {
+    let said =
+        router.cli(&format!("ping {address} repeat 1 burst 3 interval 60")).unwrap_or_else(|error| panic!("{address}: {error}"));
+    assert!(said.ends_with("\nStatistics: 3 sent, 3 received, 0% packet loss\n"), "{address}: {said}");
+}
+
 /// Every packet buffer is back in the pool or in a cache.
 pub fn assert_buffers_are_back(router: &Router) {
     let used = || {

@@ -90,13 +90,24 @@ impl Frr {
         let guard = self.host.background(&line)?;
         self.daemons.insert(daemon.to_owned(), guard);
         let end = Instant::now() + BOUND;
-        while !socket.exists() {
+        while !self.is_listening(&socket)? {
             if Instant::now() > end {
                 return Err(io::Error::other("zebra takes no clients"));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
+    }
+
+    /// Whether somebody listens on a socket: its file is there a moment before.
+    fn is_listening(&self, socket: &Path) -> io::Result<bool> {
+        let sockets = self.host.enter(|| fs::read_to_string("/proc/thread-self/net/unix"))?;
+        // Number, references, protocol, flags (here: it takes connections), type, state, inode, path.
+        let is_it = |line: &str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            fields.get(3) == Some(&"00010000") && fields.get(7).is_some_and(|path| Path::new(path) == socket)
+        };
+        Ok(sockets.lines().any(is_it))
     }
 
     /// Kills a daemon as a crash would.

@@ -1,6 +1,7 @@
 //! What several scenario files use.
 #![allow(dead_code)]
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use quiver_testbed::{Host, Router};
@@ -47,7 +48,7 @@ pub fn eventually(what: &str, bound: Duration, mut check: impl FnMut() -> bool) 
 pub fn traceroute(from: &Host, options: &str, to: &str) -> Vec<String> {
     let mut hops = Vec::new();
     for ttl in 1..=4 {
-        let line = format!("traceroute -n -q 1 -f {ttl} -m {ttl} {options} {to}");
+        let line = format!("traceroute -n -q 1 -w 60 -f {ttl} -m {ttl} {options} {to}");
         let out = from.run(&line, BOUND).expect("traceroute");
         let answer = out.stdout.lines().nth(1).and_then(|line| line.split_whitespace().nth(1));
         hops.push(answer.unwrap_or_else(|| panic!("{line}: {out}")).to_owned());
@@ -56,6 +57,29 @@ pub fn traceroute(from: &Host, options: &str, to: &str) -> Vec<String> {
         }
     }
     hops
+}
+
+/// Pings one after the other, each when the one before has been answered, however late: packets as many as asked for, and no more.
+/// `ping -c` itself waits for its last answers as long as two of those before took, and then says that they are lost.
+pub fn ping_in_turn(from: &Host, count: u32, arguments: &str) {
+    let script = format!("for n in $(seq {count}); do ping -n -q -c 1 -W 60 {arguments} || exit 1; done");
+    from.sh(&script, BOUND).expect("a shell").expect(arguments);
+}
+
+/// Pings until so many answers have come, however late, and gives the numbers of those that were lost: the gaps between the answers. What
+/// is still on its way at the end is not lost.
+pub fn lost_pings(from: &Host, answers: usize, arguments: &str) -> Vec<u64> {
+    let line = format!("ping -n -w 100 -c {answers} {arguments}");
+    let out = from.run(&line, BOUND).expect("ping");
+    let answered: BTreeSet<u64> = out.stdout.lines().filter_map(answer_number).collect();
+    assert!(answered.len() >= answers, "{line}: {out}");
+    let last = answered.last().copied().unwrap_or_default();
+    (1..=last).filter(|number| !answered.contains(number)).collect()
+}
+
+/// The number of the answer that `ping` tells of in a line.
+pub fn answer_number(line: &str) -> Option<u64> {
+    line.split_once("bytes from ")?.1.split_once("icmp_seq=")?.1.split_whitespace().next()?.parse().ok()
 }
 
 /// Runs iperf3 from `client`, with these arguments, to a server of its own in `server`: one that has just served another run
@@ -81,6 +105,13 @@ pub fn number_after(text: &str, key: &str) -> Option<f64> {
     let start = rest.find(|c: char| c.is_ascii_digit() || c == '-')?;
     let end = rest[start..].find(|c: char| !(c.is_ascii_digit() || ".-+eE".contains(c)));
     rest[start..end.map_or(rest.len(), |e| start + e)].parse().ok()
+}
+
+/// The router pings an address: three requests at once, whose answers it waits for as long as need be.
+pub fn assert_router_pings(router: &Router, address: &str) {
+    let said =
+        router.cli(&format!("ping {address} repeat 1 burst 3 interval 60")).unwrap_or_else(|error| panic!("{address}: {error}"));
+    assert!(said.ends_with("\nStatistics: 3 sent, 3 received, 0% packet loss\n"), "{address}: {said}");
 }
 
 /// Every packet buffer is back in the pool or in a cache.

@@ -23,6 +23,11 @@ const WRITE_VARIABLE: &str = "QUIVER_WRITE";
 /// After which a step hangs: a page may run a campaign of measurements.
 const STEP: Duration = Duration::from_secs(5 * BOUND.as_secs());
 
+/// Goes before what is typed in a host. Its kernel gives up a neighbour after three seconds and its ping an answer after ten, which is
+/// too soon where a router waits for a processor; options of the page itself come later, and so count.
+const PATIENCE: &str =
+    "for n in /proc/sys/net/ipv*/neigh/*/mcast_solicit; do echo 60 >$n; done 2>/dev/null; ping() { command ping -W 60 \"$@\"; };";
+
 /// A command and what the page shows behind it.
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
@@ -181,10 +186,14 @@ impl Reader {
             let success = ended.is_some_and(|status| status.success() || guard.ended_by() == Some(15));
             return Printed { lines: Vec::new(), success };
         }
+        let patient: String;
         let words: Vec<&str> = match step.prompt.strip_suffix('$') {
             None => ["quiverctl"].into_iter().chain(step.command.split_whitespace()).collect(),
             Some("") => vec!["sh", "-c", &step.command],
-            Some(host) => vec!["ip", "netns", "exec", host, "sh", "-c", &step.command],
+            Some(host) => {
+                patient = format!("{PATIENCE} {}", step.command);
+                vec!["ip", "netns", "exec", host, "sh", "-c", &patient]
+            }
         };
         // As at a terminal: both outputs in one.
         let quoted: Vec<String> = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
@@ -202,21 +211,21 @@ impl Reader {
         format!("cd '{}' && PATH='{}':$PATH && {script}", self.root.display(), self.programs.display())
     }
 
-    /// Starts a program of the background, and waits for the command socket where it is the router.
+    /// Starts a program of the background, and waits until it answers a command where it is the router.
     fn start(&mut self, command: &str) {
         let mut shell = self.host.command("sh");
         shell.arg("-c").arg(self.prefixed(&format!("exec {}", command.trim_end_matches(" &"))));
         shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut guard = self.host.spawn(shell).expect("a background program");
         let mut said = guard.take_stderr().expect("standard error");
-        let until = "until [ -S /run/quiver/cli.sock ]; do sleep 0.05; done";
+        let until = "until quiverctl show version >/dev/null 2>&1; do sleep 0.05; done";
         if command.starts_with("quiver ") {
-            let ready = self.shell(&format!("timeout 60 sh -c '{until}'"));
+            let ready = self.shell(&format!("timeout {} sh -c '{until}'", BOUND.as_secs()));
             if !ready.success() {
                 let _ = guard.kill();
                 let mut text = String::new();
                 let _ = said.read_to_string(&mut text);
-                panic!("{command}: no command socket after a minute: {text}");
+                panic!("{command}: no command is answered: {text}");
             }
         }
         // Nobody may have to wait for its words to be read.

@@ -179,10 +179,8 @@ fn stalled_clients_hold_up_neither_others_nor_packets() {
         let crowd: Vec<UnixStream> = (0..CROWD).filter_map(|_| connect(&router, socket).ok()).collect();
         answers(&router, &format!("{} connections to {socket}", crowd.len()));
         // This program has its share; others are told why there is no more for it.
-        let mut bytes = Vec::new();
-        let _ = crowd.last().map(|mut last| last.read_to_end(&mut bytes));
-        let refused = String::from_utf8_lossy(&bytes);
         if socket != "api.sock" {
+            let refused = refusal(crowd.last().expect("connections"));
             assert!(refused.contains("places for sessions of one process are taken"), "{socket}: {refused:?}");
         }
     }
@@ -192,6 +190,15 @@ fn stalled_clients_hold_up_neither_others_nor_packets() {
         mixtures(&router, &noisy, Duration::from_secs(seconds));
     }
     assert_all_frames_passed(&router);
+}
+
+/// What a client is told that is turned away, up to the end of its connection.
+fn refusal(mut stream: &UnixStream) -> String {
+    stream.set_read_timeout(Some(HANG)).expect("time-out");
+    let mut bytes = Vec::new();
+    // It may be reset.
+    let _ = stream.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Clients of all kinds come and go at random.

@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::common::{BOUND, eventually};
 use quiver_api::defs::{CliInband, ControlPing, CreateLoopback, SockclntCreate, SwInterfaceClearStats, SwInterfaceDump};
 use quiver_api::{Message, Wire as _, frame};
 use quiver_testbed::{Host, NOBODY, Router, Scenario, as_user, make_fifo};
 use serde_json::{Value, json};
 
 /// Longest wait for one answer: a router that waits for a pipe would take for ever.
-const HANG: Duration = Duration::from_secs(30);
+const HANG: Duration = BOUND;
 /// A group that nobody is in unless a test says so.
 const READERS: u32 = 54_321;
 const SECRET: &str = "root:secret:of:somebody";
@@ -269,6 +270,7 @@ fn names_swapped_while_commands_run_lead_nowhere() {
     std::thread::scope(|scope| {
         scope.spawn(swap);
         let _stop = SetOnDrop(&stop);
+        eventually("names are swapped", BOUND, || swaps.load(Ordering::Relaxed) > 0);
         let end = Instant::now() + race();
         while Instant::now() < end {
             for name in ["x", "sub/x", "sub/secret", "sub/new"] {

@@ -6,7 +6,7 @@ use common::{BOUND, assert_buffers_are_back, eventually};
 use quiver_testbed::{Guard, Host, LinkOptions, Router, Scenario, bird};
 
 /// Both sides send every 10 ms. The machine of a test may do other things for longer than three of these.
-const TIMING: &str = "desired-min-tx 10000 required-min-rx 10000 detect-mult 50";
+const TIMING: &str = "desired-min-tx 10000 required-min-rx 10000 detect-mult 250";
 
 struct Scene {
     peer: Host,
@@ -84,7 +84,7 @@ fn birds_packets_are_authenticated_in_each_of_its_ways() {
         eventually("down without BIRD", BOUND, || scene.ours()["state"] == "down");
         let mut daemon = bird("other", &with("other"));
         eventually("up with the other key", BOUND, || scene.is_up("other"));
-        assert_eq!(scene.ours()["auth_pending"], false);
+        eventually("the other key is taken", BOUND, || scene.ours()["auth_pending"] == false);
         daemon.kill().unwrap();
         eventually("down without BIRD", BOUND, || scene.ours()["state"] == "down");
         // Now the old key is a wrong one.
@@ -109,7 +109,7 @@ fn a_multihop_session_with_bird_comes_up_by_routes_and_is_lost_with_it() {
          bfd key set conf-key-id 1 type meticulous-keyed-sha1 secret 736563726574\n\
          bfd udp session add multihop local-addr 192.0.2.1 peer-addr 192.0.2.2 {TIMING} conf-key-id 1 bfd-key-id 7\n"
     ));
-    let multihop = "multihop { interval 10 ms; multiplier 50; authentication meticulous keyed sha1; password \"secret\" { id 7; }; };\n\
+    let multihop = "multihop { interval 10 ms; multiplier 250; authentication meticulous keyed sha1; password \"secret\" { id 7; }; };\n\
                     neighbor 192.0.2.1 local 192.0.2.2 multihop on;";
     let mut daemon = scene.bird("far", multihop);
     eventually("up over the route", BOUND, || scene.is_up("far"));

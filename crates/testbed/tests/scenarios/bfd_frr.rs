@@ -5,13 +5,16 @@ use crate::common;
 use common::{BOUND, assert_buffers_are_back, eventually};
 use quiver_testbed::{Frr, Host, LinkOptions, Router, Scenario};
 
-/// Both sides send every 50 ms. The machine of a test may do other things for longer than three of these.
+/// Both sides send every 50 ms. The machine of a test may do other things for longer than three of these: 2.5 s, where a session that is
+/// lost for a moment does no harm.
 const TIMING: &str = "desired-min-tx 50000 required-min-rx 50000 detect-mult 50";
+/// 10 s, where it must not be lost.
+const PATIENT: &str = "desired-min-tx 50000 required-min-rx 50000 detect-mult 200";
 
-/// A peer in FRR's words.
+/// A peer in FRR's words, which is lost after 10 s.
 fn peer(address: &str, own: &str, interface: &str, more: &str) -> String {
     format!(
-        " peer {address} local-address {own} interface {interface}\n  detect-multiplier 50\n  receive-interval 50\n  \
+        " peer {address} local-address {own} interface {interface}\n  detect-multiplier 200\n  receive-interval 50\n  \
          transmit-interval 50\n{more} !\n"
     )
 }
@@ -72,7 +75,8 @@ fn bfdd_comes_up_and_echo_packets_return_in_both_directions() {
             add("2001:db8::1", "2001:db8::2"),
         ))
         .expect("configuration");
-    let echo = "  echo-mode\n  echo receive-interval 50\n  echo transmit-interval 50\n";
+    // It sends seldom, and so notices later than ours that they come back no longer: 50 of them, as our multiplier says.
+    let echo = "  echo-mode\n  echo receive-interval 50\n  echo transmit-interval 200\n";
     let peers = peer("10.0.0.1", "10.0.0.2", "eth0", echo) + &peer("2001:db8::1", "2001:db8::2", "eth0", "");
     let mut frr = bfdd(&host, &peers);
     eventually("our sessions up", BOUND, || ours_up(&router) == 2);
@@ -82,10 +86,11 @@ fn bfdd_comes_up_and_echo_packets_return_in_both_directions() {
     router.cli("bfd udp echo-source set interface loop0").unwrap();
     let returned = || ours(&router).iter().any(|session| session["echo_received"].as_u64() > Some(5));
     eventually("our echo packets come back", BOUND, returned);
-    assert_eq!((ours_up(&router), theirs_up(&frr)), (2, 2));
+    eventually("all sessions are up beside them", BOUND, || (ours_up(&router), theirs_up(&frr)) == (2, 2));
     // The peer's kernel forwards nothing any more, and its bfdd goes on.
     host.sh("echo 0 > /proc/sys/net/ipv4/ip_forward", BOUND).unwrap().expect("no forwarding");
-    // Control packets still pass, so the session is up again a moment later: the log has seen it.
+    // Ours notices first: bfdd waits for its own echo packets for 10 s. Control packets still pass, so the session is up again a moment
+    // later: the log has seen it.
     let failed = || router.log().contains("Echo Function Failed");
     eventually("the echo function notices", BOUND, failed);
     host.sh("echo 1 > /proc/sys/net/ipv4/ip_forward", BOUND).unwrap().expect("forwarding");
@@ -121,7 +126,7 @@ fn bfdd_on_a_host_interface_has_sessions_beside_those_of_the_router() {
         let peers = peer("10.0.0.1", "10.0.0.2", "eth0", "") + &peer("10.0.0.4", "10.0.0.2", "eth0", "");
         let other = bfdd(&host, &peers);
         eventually("the daemon's session, while the router has none", BOUND, || theirs_up(&own) == 1);
-        router.cli(&format!("bfd udp session add interface host-r0 local-addr 10.0.0.1 peer-addr 10.0.0.2 {TIMING}")).unwrap();
+        router.cli(&format!("bfd udp session add interface host-r0 local-addr 10.0.0.1 peer-addr 10.0.0.2 {PATIENT}")).unwrap();
         eventually("both", BOUND, || ours_up(&router) == 1 && theirs_up(&own) == 1 && theirs_up(&other) == 2);
         assert_eq!(ours(&router)[0]["ups"], 1);
         router.cli("bfd udp session del interface host-r0 local-addr 10.0.0.1 peer-addr 10.0.0.2").unwrap();

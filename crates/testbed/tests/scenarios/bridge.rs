@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{BOUND, assert_buffers_are_back, eventually, workers};
+use common::{BOUND, assert_buffers_are_back, assert_router_pings, eventually, workers};
 use quiver_testbed::{Host, LinkOptions, Offloads, Router, Scenario, Tag};
 
 /// So many hosts in 192.0.2.0/24, each on a port of its own: host n has address 192.0.2.n behind port r(n-1).
@@ -105,8 +105,7 @@ fn a_bvi_routes_between_a_domain_and_a_network() {
         assert!(lan.hosts[0].reaches("192.0.2.2", 3).unwrap(), "within the domain");
         assert!(lan.hosts[0].reaches("192.0.2.254", 3).unwrap(), "the router itself");
         assert!(lan.hosts[0].reaches("198.51.100.3", 3).unwrap(), "through the router");
-        let answer = router.cli("ping 192.0.2.1 repeat 2 interval 0.1").unwrap();
-        assert!(answer.contains(" 0% packet loss"), "{answer}");
+        assert_router_pings(&router, "192.0.2.1");
         let _server = lan.hosts[0].background("iperf3 --server").unwrap();
         assert!(lan.hosts[0].wait_for_listener(5201, BOUND).unwrap());
         let out = lan.hosts[2].run("iperf3 --client 192.0.2.1 --time 1", BOUND).unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common;
 
-use common::{BOUND, assert_buffers_are_back, eventually};
+use common::{BOUND, assert_buffers_are_back, eventually, ping_in_turn};
 use quiver_testbed::{Guard, Host, Router, Scenario, TwoHosts, TwoHostsOptions};
 
 fn scene() -> (TwoHosts, Router) {
@@ -34,7 +34,7 @@ fn echoes(host: &Host, file: &Path) -> usize {
 }
 
 fn ping(scene: &TwoHosts, count: u32) {
-    assert!(scene.a.run(&format!("ping -n -q -i 0.01 -c {count} {}", TwoHosts::B4), BOUND).unwrap().success());
+    ping_in_turn(&scene.a, count, TwoHosts::B4);
 }
 
 #[test]
@@ -108,8 +108,8 @@ fn packets_are_captured_in_front_of_any_node_as_ethernet_frames() {
     // To a file: the filter sees Ethernet frames, though the node gets packets without their header.
     ctl(&scene, &router, "pcap trace node ip4-lookup file node.pcap filter 'ip and icmp[icmptype] = icmp-echo'").unwrap();
     ping(&scene, 20);
-    let status = ctl(&scene, &router, "pcap trace status").unwrap();
-    assert!(status.starts_with("pcap node ip4-lookup capture is on: 20 of 1000 pkts"), "{status}");
+    let status = || ctl(&scene, &router, "pcap trace status").unwrap();
+    eventually("all are written", BOUND, || status().starts_with("pcap node ip4-lookup capture is on: 20 of 1000 pkts"));
     let said = ctl(&scene, &router, "pcap trace off").unwrap();
     assert!(said.starts_with("Write 20 packets to "), "{said}");
     let file = PathBuf::from(said.split_whitespace().nth(4).unwrap().trim_end_matches(','));

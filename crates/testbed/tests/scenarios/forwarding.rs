@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::left::Survivor;
-use common::{BOUND, assert_buffers_are_back, counter, errors, eventually, iperf3, kills, number_after, workers};
+use common::{BOUND, assert_buffers_are_back, counter, errors, eventually, iperf3, kills, number_after, ping_in_turn, workers};
 use quiver_testbed::{LinkOptions, Offloads, Scenario, Side, TwoHosts, TwoHostsOptions, is_short_pass};
 
 fn scene(offloads: Offloads) -> TwoHosts {
@@ -51,10 +51,10 @@ fn interface_and_error_counters_tell_what_happened() {
     let router = scene.start_router(1).expect("router");
     assert_reachable(&scene);
     router.cli("clear interfaces").expect("clear");
-    assert!(scene.a.run(&format!("ping -c 10 -i 0.01 {}", TwoHosts::B4), BOUND).expect("ping").success());
-    assert!(counter(&router, "host-r0", "rx packets") >= 10);
-    assert!(counter(&router, "host-r1", "tx packets") >= 10);
-    assert!(counter(&router, "host-r0", "rx bytes") >= 980);
+    ping_in_turn(&scene.a, 10, TwoHosts::B4);
+    for (interface, word, least) in [("host-r0", "rx packets", 10), ("host-r1", "tx packets", 10), ("host-r0", "rx bytes", 980)] {
+        eventually(&format!("{interface} {word}"), BOUND, || counter(&router, interface, word) >= least);
+    }
     // A destination nobody has: the router says so, and counts it.
     let out = scene.a.run("ping -c 1 -W 2 203.0.113.9", BOUND).expect("ping");
     assert!(!out.success());
@@ -189,7 +189,9 @@ fn equal_paths_share_flows_and_keep_each_flow_on_one() {
     // Many flows by many destinations; nobody answers, which does not matter here.
     let script = "for i in $(seq 1 200); do ping -c 1 -W 0.01 198.51.100.$i >/dev/null 2>&1 & done; wait";
     scene.a.sh(script, BOUND).expect("flows");
-    let (one, two) = (counter(&router, "host-r1", "tx packets"), counter(&router, "host-r2", "tx packets"));
+    let sent = || ["host-r1", "host-r2"].map(|interface| counter(&router, interface, "tx packets"));
+    eventually("all have left", BOUND, || sent().iter().sum::<u64>() >= 200);
+    let [one, two] = sent();
     // Of 200 flows over two equal paths fewer than 50 on one side happens once in 10^13 runs.
     assert!(one >= 50 && two >= 50, "{one} and {two} packets");
 }

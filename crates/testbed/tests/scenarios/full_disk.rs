@@ -1,9 +1,9 @@
 //! A disk without any space: every command that writes a file says so in one line, and the router goes on.
 
-use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use crate::common::{counter, eventually};
+use crate::common::{Open, counter, eventually};
 use quiver_testbed::{Host, Router, Scenario};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -11,27 +11,27 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A file system in memory that is full. Gone with the value.
 struct Full<'a> {
     host: &'a Host,
-    path: std::path::PathBuf,
+    folder: Open,
 }
 
 impl<'a> Full<'a> {
     fn new(host: &'a Host) -> Self {
-        let path = std::env::temp_dir().join(format!("quiver-full-{}", std::process::id()));
-        let _ = fs::remove_dir(&path);
-        fs::create_dir(&path).unwrap();
-        let full = Self { host, path };
-        let folder = full.path.display();
+        let full = Self { host, folder: Open::new() };
+        let folder = full.path().display();
         // A last file takes what is left; that it does not fit is its purpose.
         let script = format!("mount -t tmpfs -o size=64k,mode=777 none {folder} && {{ cat /dev/zero > {folder}/fill || true; }}");
         full.host.sh(&script, PATIENCE).unwrap().expect("a full file system");
         full
     }
+
+    fn path(&self) -> &Path {
+        &self.folder.0
+    }
 }
 
 impl Drop for Full<'_> {
     fn drop(&mut self) {
-        let _ = self.host.sh(&format!("umount -l {}", self.path.display()), PATIENCE);
-        let _ = fs::remove_dir(&self.path);
+        let _ = self.host.sh(&format!("umount -l {}", self.path().display()), PATIENCE);
     }
 }
 
@@ -40,7 +40,7 @@ fn commands_that_write_files_say_that_the_disk_is_full_and_the_router_goes_on() 
     let Some(_scenario) = Scenario::begin(&[]) else { return };
     let host = Host::new("router").unwrap();
     let full = Full::new(&host);
-    let router = Router::start(&host, &format!("files {{ folder {} }}", full.path.display())).expect("router");
+    let router = Router::start(&host, &format!("files {{ folder {} }}", full.path().display())).expect("router");
     let data = "IP4: 02:00:00:00:00:01 -> 02:00:00:00:00:02 UDP: 10.0.0.1 -> 10.0.0.2 UDP: 1 -> 2 incrementing 1000";
     router
         .script(&format!(
@@ -74,8 +74,13 @@ fn commands_that_write_files_say_that_the_disk_is_full_and_the_router_goes_on() 
         }
         let [error] = errors.as_slice() else { panic!("{what}: {errors:?}") };
         assert!(error.contains("No space left") && error.lines().count() == 1, "{what}: {error}");
-        let left: Vec<_> =
-            host.sh(&format!("ls -A {}", full.path.display()), PATIENCE).unwrap().expect("ls").lines().map(str::to_owned).collect();
+        let left: Vec<_> = host
+            .sh(&format!("ls -A {}", full.path().display()), PATIENCE)
+            .unwrap()
+            .expect("ls")
+            .lines()
+            .map(str::to_owned)
+            .collect();
         assert!(left.iter().all(|name| name == "fill" || name == "b.pcap"), "{what} leaves {left:?}");
     }
     router.cli("show version").expect("an answer");
@@ -94,7 +99,7 @@ fn a_recording_interface_whose_disk_is_full_says_so_counts_what_it_drops_and_the
     let Some(_scenario) = Scenario::begin(&[]) else { return };
     let host = Host::new("router").unwrap();
     let full = Full::new(&host);
-    let conf = format!("cpu {{ workers 1 }} files {{ folder {} }}", full.path.display());
+    let conf = format!("cpu {{ workers 1 }} files {{ folder {} }}", full.path().display());
     let router = Router::start(&host, &conf).expect("router");
     let frame = "IP4: 02:00:00:00:00:01 -> 02:00:00:00:00:02 UDP: 10.0.0.1 -> 10.0.0.2 UDP: 1 -> 2 incrementing 1000";
     let stream = |name: &str, from: &str| {
@@ -109,19 +114,21 @@ fn a_recording_interface_whose_disk_is_full_says_so_counts_what_it_drops_and_the
     let error = router.cli("create pcap-interface name rec tx a.pcap").unwrap_err();
     assert!(error.contains("No space left") && error.lines().count() == 1, "{error}");
     // With room for some packets it is made, and its disk is full later.
-    host.sh(&format!("truncate -s 32k {}/fill", full.path.display()), PATIENCE).unwrap().expect("room");
+    host.sh(&format!("truncate -s 32k {}/fill", full.path().display()), PATIENCE).unwrap().expect("room");
     router
         .script("create pcap-interface name rec tx b.pcap\nset interface state rec up\nset interface l2 xconnect pg0 rec")
         .expect("an interface");
     router.cli("packet-generator enable-stream x").unwrap();
+    eventually("the stream is over", PATIENCE, || counter(&router, "pg0", "rx packets") == 200);
     eventually("the recording has ended", PATIENCE, || {
         router.cli("show pcap-interface rec").unwrap().contains("the recording has ended: No space left")
     });
+    router.cli("packet-generator enable-stream y").unwrap();
+    eventually("other interfaces forward", PATIENCE, || counter(&router, "pg2", "tx packets") == 200);
+    // Their packets came behind the first stream's, which the worker has counted by now.
     let before = not_recorded(&router);
     router.cli("packet-generator enable-stream x").unwrap();
     eventually("what is not recorded is counted", PATIENCE, || not_recorded(&router) == before + 200);
-    router.cli("packet-generator enable-stream y").unwrap();
-    eventually("other interfaces forward", PATIENCE, || counter(&router, "pg2", "tx packets") == 200);
     router.cli("delete pcap-interface rec").expect("it can be removed");
     crate::common::assert_buffers_are_back(&router);
     router.stop().unwrap();

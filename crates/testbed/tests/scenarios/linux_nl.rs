@@ -139,7 +139,7 @@ fn configuration(family: &Family, own: &End, other: &End, more: &str, bgp: &str,
          protocol bgp {{ local as {number}; neighbor {neighbor} as {theirs}; connect delay time 1; connect retry time 2; \
          {name} {{ {bgp} }}; }}\n\
          protocol ospf {version} {{ {name} {{ {ospf} }}; \
-         area 0 {{ interface \"{interface}\" {{ type ptp; hello 1; dead count 4; }}; }}; }}\n"
+         area 0 {{ interface \"{interface}\" {{ type ptp; hello 1; dead count 20; }}; }}; }}\n"
     )
 }
 

@@ -78,7 +78,12 @@ fn round(outcome: &mut Outcome, target: &mut Target, seed: u64, plan: &Plan) -> 
         std::thread::sleep(Duration::from_millis(20));
     }
     outcome.count += total;
+    let deadline = Instant::now() + HANG;
     for port in 0..PORTS {
+        // A stream may be over a moment before its last frames are counted.
+        while GENERATED.counter(target, port, "rx packets")? < limit && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let got = GENERATED.counter(target, port, "rx packets")?;
         if got != limit {
             return Err(format!("pg{port} counts {got} received of {limit}"));

@@ -23,7 +23,7 @@ const ROUND: u64 = 10_000;
 const SERVERS: u32 = 8;
 const CLIENTS: u32 = 24;
 /// How long the router may take to accept a connection, or to look for a server.
-const HANG: Duration = Duration::from_secs(20);
+const HANG: Duration = Duration::from_secs(120);
 
 /// The others' packets, and packets into the rings that are attacked.
 fn streams(target: &Target) -> Result<(), String> {

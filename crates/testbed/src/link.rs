@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use crate::host::Host;
+use crate::host::{Host, SETUP_BOUND};
 use crate::sys::{self, with_context};
 
 /// What a veth pair is made with. Both ends are alike; MAC addresses differ.
@@ -54,7 +54,8 @@ impl Host {
             peer.set_offloads(peer_name, Offloads::Off)?;
         }
         for (host, end) in [(self, name), (peer, peer_name)] {
-            if !host.wait_for_carrier(end, Duration::from_secs(10))? {
+            host.ask_neighbours_patiently(end)?;
+            if !host.wait_for_carrier(end, SETUP_BOUND)? {
                 return Err(io::Error::other(format!("{}: {end} got no carrier", host.name())));
             }
         }
@@ -104,7 +105,21 @@ impl Host {
     pub fn route(&self, prefix: &str, gateway: &str) -> io::Result<()> {
         let family = if gateway.contains(':') { "-6" } else { "-4" };
         // The batch has one family flag for all lines at most, so it is given as an option of the command line here.
-        self.run_args(&["ip", family, "route", "add", prefix, "via", gateway], Duration::from_secs(10))?.ok_or_error("ip route")
+        self.run_args(&["ip", family, "route", "add", prefix, "via", gateway], SETUP_BOUND)?.ok_or_error("ip route")
+    }
+
+    /// Has the kernel ask for a neighbour on an interface for a minute before it gives up what waits for the answer, in place of three
+    /// seconds: whoever answers may have no processor for that long. Links of [`veth`](Self::veth) are made so.
+    pub fn ask_neighbours_patiently(&self, name: &str) -> io::Result<()> {
+        let name = name.replace('.', "/");
+        for family in ["ipv4", "ipv6"] {
+            // A kernel without IPv6 has none of the second; a link that is told to do without it has.
+            let key = format!("net.{family}.neigh.{name}.mcast_solicit");
+            if family == "ipv4" || self.has_sysctl(&key) {
+                self.sysctl(&key, "60")?;
+            }
+        }
+        Ok(())
     }
 
     /// Forgets the neighbours (ARP and ND entries) of an interface.
@@ -127,7 +142,7 @@ impl Host {
 
     /// MAC address of an interface.
     pub fn mac(&self, name: &str) -> io::Result<[u8; 6]> {
-        let line = self.run_args(&["cat", &format!("/sys/class/net/{name}/address")], Duration::from_secs(10))?;
+        let line = self.run_args(&["cat", &format!("/sys/class/net/{name}/address")], SETUP_BOUND)?;
         parse_mac(line.stdout.trim()).ok_or_else(|| io::Error::other(format!("{}: no MAC address of {name}: {line}", self.name())))
     }
 

@@ -24,11 +24,11 @@ pub struct Vppctl {
 }
 
 impl Vppctl {
-    /// Connects and answers the terminal-type question, within five seconds.
+    /// Connects and answers the terminal-type question, within half a minute: the machine may be busy.
     pub fn connect(socket: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(socket).map_err(|e| with_context(socket.display(), e))?;
         let mut session = Self { stream, telnet: Telnet::default() };
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(30);
         while !session.telnet.asked {
             session.fill(deadline)?;
         }

@@ -22,8 +22,9 @@ fn play_the_daemon(conf: &Path) {
         eprintln!("told to fail");
         std::process::exit(code.parse().unwrap());
     }
-    let listener = UnixListener::bind(word("cli-listen").unwrap()).unwrap();
+    // Said first: who finds the socket may end it at once.
     eprintln!("listening");
+    let listener = UnixListener::bind(word("cli-listen").unwrap()).unwrap();
     for stream in listener.incoming() {
         let mut stream = stream.unwrap();
         // The router's handle tries the socket out by a connection that it closes at once.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use quiver_testbed::{Host, Router, Scenario, TwoHosts, TwoHostsOptions, is_short_pass};
 
 use crate::common::{BOUND, assert_buffers_are_back, errors, eventually, iperf3};
+use crate::workers::Stop;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -147,6 +148,7 @@ fn plugins_come_and_go_while_hosts_talk() {
     let rounds = if is_short_pass() { 5 } else { 40 };
     let (a, b, done) = (&scene.a, &scene.b, AtomicBool::new(false));
     std::thread::scope(|scope| {
+        let stopping = Stop(&done);
         let traffic = scope.spawn(|| -> u32 {
             let mut runs = 0;
             loop {
@@ -170,7 +172,7 @@ fn plugins_come_and_go_while_hosts_talk() {
                 router.cli(&format!("plugin unload {name}")).unwrap();
             }
         }
-        done.store(true, Relaxed);
+        drop(stopping);
         assert!(traffic.join().unwrap() > 0);
     });
     let mapped = || std::fs::read_to_string(format!("/proc/{}/maps", router.pid())).unwrap();

@@ -239,7 +239,7 @@ pub(crate) fn run_with(
     let mut go_on = || watch(&Progress::default());
     bench.wait_for_links(plan.patience, &mut go_on)?;
     bench.probe()?;
-    let hops = bench.next_hops(plan.patience.min(Duration::from_secs(3)), &mut go_on)?;
+    let hops = bench.next_hops(plan.patience, &mut go_on)?;
     let tag = bench.next_tag();
     let mut directions = Vec::new();
     let mut jobs = Vec::new();

@@ -47,7 +47,7 @@ pub fn eventually(what: &str, bound: Duration, mut check: impl FnMut() -> bool) 
 pub fn traceroute(from: &Host, options: &str, to: &str) -> Vec<String> {
     let mut hops = Vec::new();
     for ttl in 1..=4 {
-        let line = format!("traceroute -n -q 1 -f {ttl} -m {ttl} {options} {to}");
+        let line = format!("traceroute -n -q 1 -w 60 -f {ttl} -m {ttl} {options} {to}");
         let out = from.run(&line, BOUND).expect("traceroute");
         let answer = out.stdout.lines().nth(1).and_then(|line| line.split_whitespace().nth(1));
         hops.push(answer.unwrap_or_else(|| panic!("{line}: {out}")).to_owned());

@@ -543,7 +543,8 @@ fn scribble(a: &mut Attacked, what: &str, mut connect: impl FnMut(&Attacked) -> 
     let seed = 0x5eed_0001_u64.wrapping_add(what.len() as u64);
     let (mut random, mut connections, mut words) = (Random(seed), 0_u64, 0_u64);
     let end = Instant::now() + attack_time();
-    while Instant::now() < end {
+    // On a busy machine the time may be over with the first one.
+    while Instant::now() < end || connections < 2 {
         let connection = connect(a);
         connections += 1;
         let rounds = random.below(200);
@@ -560,7 +561,6 @@ fn scribble(a: &mut Attacked, what: &str, mut connect: impl FnMut(&Attacked) -> 
         }
     }
     println!("{what}: seed {seed:#x}, {connections} connections, {words} corrupted words");
-    assert!(connections > 1);
     a.check(what);
 }
 

@@ -144,7 +144,7 @@ fn flows_of_a_single_queue_are_spread_over_workers_and_stay_in_order() {
         }
     }
     let mut last: HashMap<Vec<u8>, u64> = HashMap::new();
-    let mut frames = Vec::new();
+    let mut frames: Vec<Vec<u8>> = Vec::new();
     eventually("all arrive", BOUND, || {
         frames.extend(far.drain(Duration::from_millis(100)).unwrap());
         frames.len() as u64 >= FRAMES

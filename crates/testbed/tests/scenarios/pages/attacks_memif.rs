@@ -16,7 +16,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate,
 use rustix::io::Errno;
 
 /// Longest that the router may take for anything: a bound for hangs, nothing else.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Memory that a peer may cost it: what one connection may have mapped, and a margin.
 const MEMORY: u64 = (256 + 64) << 20;
 

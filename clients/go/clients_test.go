@@ -231,7 +231,7 @@ func TestMemifRoutesAndStatistics(t *testing.T) {
 	if _, err := ip.NewServiceClient(connections[0]).IPRouteAddDel(context.Background(), route); err != nil {
 		t.Fatal(err)
 	}
-	// The last answer is waited for as long as the interval is, and the other router may have no processor then.
+	// Answers are waited for for a second, and the other router may have no processor then.
 	until(t, "all are answered", func() bool {
 		return strings.Contains(cli(t, connections[0], "ping 10.8.0.1 repeat 5 interval 0.05"), "5 sent, 5 received")
 	})

@@ -303,7 +303,7 @@ class TwoRouters(unittest.TestCase):
             path = {"sw_if_index": indices[0], "weight": 1, "nh": hop, "n_labels": 0, "label_stack": NO_LABELS}
             route = {"table_id": 0, "prefix": "10.8.0.0/24", "n_paths": 1, "paths": [path]}
             index = one.api.ip_route_add_del(is_add=1, is_multipath=0, route=route).stats_index
-            # The last answer is waited for as long as the interval is, and the other router may have no processor then.
+            # Answers are waited for for a second, and the other router may have no processor then.
             ping = "ping 10.8.0.1 repeat 5 interval 0.05"
             until("all are answered", lambda: "5 sent, 5 received" in one.api.cli_inband(cmd=ping).reply)
             self.statistics(a, b, indices, index)

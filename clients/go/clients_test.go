@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.fd.io/govpp"
+	"go.fd.io/govpp/adapter/socketclient"
 	"go.fd.io/govpp/adapter/statsclient"
 	"go.fd.io/govpp/api"
 	interfaces "go.fd.io/govpp/binapi/interface"
@@ -27,7 +28,12 @@ import (
 	"go.fd.io/govpp/binapi/fib_types"
 )
 
-const wait = 20 * time.Second
+const wait = 2 * time.Minute
+
+func init() {
+	// A router that is starting answers when it has started.
+	socketclient.DefaultConnectTimeout = wait
+}
 
 // router starts a router with the sockets of the binary API and of the statistics in a folder of its own.
 func router(t *testing.T) string {
@@ -225,9 +231,10 @@ func TestMemifRoutesAndStatistics(t *testing.T) {
 	if _, err := ip.NewServiceClient(connections[0]).IPRouteAddDel(context.Background(), route); err != nil {
 		t.Fatal(err)
 	}
-	if text := cli(t, connections[0], "ping 10.8.0.1 repeat 5 interval 0.05"); !strings.Contains(text, "5 sent, 5 received") {
-		t.Fatal(text)
-	}
+	// Answers are waited for for a second, and the other router may have no processor then.
+	until(t, "all are answered", func() bool {
+		return strings.Contains(cli(t, connections[0], "ping 10.8.0.1 repeat 5 interval 0.05"), "5 sent, 5 received")
+	})
 	statistics(t, folders[0], uint32(indices[0]))
 }
 

@@ -165,7 +165,7 @@ pub struct TrialOptions {
     /// Microseconds that 99 % of the departures may be late at most in a valid trial
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 1000)]
     pub departure_limit: u64,
-    /// Seconds to wait for a port's link
+    /// Seconds to wait for a port's link, and for its gateway
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds_or_none)]
     pub wait: Duration,
     /// Seed of what the profile leaves to chance

@@ -41,7 +41,7 @@ pub const CONNECTED: u16 = 7;
 pub const DISCONNECT: u16 = 8;
 
 /// How long the router may take for an answer.
-const ANSWER: Duration = Duration::from_secs(20);
+const ANSWER: Duration = Duration::from_secs(60);
 const MESSAGE: usize = 128;
 
 /// A message as it came.

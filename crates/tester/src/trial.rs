@@ -36,6 +36,8 @@ const LEAD: u64 = 50_000_000;
 const GRACE: u64 = 10_000_000;
 /// How long after its end a trial is given up if a thread does not come to its own.
 const OVERRUN: u64 = 2_000_000_000;
+/// How long a trial waits for copies at most once as much has come as was sent.
+const COPIES: Duration = Duration::from_millis(500);
 /// Time between two samples of the course.
 const SAMPLE: u64 = 100_000_000;
 
@@ -50,7 +52,7 @@ pub struct Plan {
     pub size: Option<Size>,
     /// How long to send.
     pub duration: Duration,
-    /// How long to wait afterwards.
+    /// How long to wait afterwards, at most: where as much has come as was sent, half a second is enough.
     pub settle: Duration,
     /// Line rate, bits a second, for loads in percent.
     pub line_rate: Option<f64>,
@@ -237,7 +239,7 @@ pub(crate) fn run_with(
     let mut go_on = || watch(&Progress::default());
     bench.wait_for_links(plan.patience, &mut go_on)?;
     bench.probe()?;
-    let hops = bench.next_hops(plan.patience.min(Duration::from_secs(3)), &mut go_on)?;
+    let hops = bench.next_hops(plan.patience, &mut go_on)?;
     let tag = bench.next_tag();
     let mut directions = Vec::new();
     let mut jobs = Vec::new();
@@ -416,7 +418,7 @@ fn conduct(
     let mut next = start + SAMPLE;
     let (mut aborted, mut lost_link, mut cut) = (None, Vec::new(), None);
     let mut quiet_since = None;
-    let mut sends = true;
+    let (mut sends, mut all_came) = (true, false);
     loop {
         bench.turn();
         for (port, part, feeds, sent) in &mut in_kernel {
@@ -433,6 +435,7 @@ fn conduct(
                 (sent, received) = (sent + sums.0, received + sums.1);
             }
             next += SAMPLE * ((now - next) / SAMPLE + 1);
+            all_came = received >= sent;
             let progress = Progress { t_s, of_s: plan.duration.as_secs_f64(), sent, received };
             if !watch(&progress) && aborted.is_none() {
                 aborted = Some(now);
@@ -460,7 +463,8 @@ fn conduct(
                 break;
             }
         }
-        if quiet_since.is_some_and(|t| t.elapsed() >= plan.settle) {
+        let settle = if all_came { plan.settle.min(COPIES) } else { plan.settle };
+        if quiet_since.is_some_and(|t| t.elapsed() >= settle) {
             break;
         }
     }

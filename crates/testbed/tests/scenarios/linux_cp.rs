@@ -49,6 +49,12 @@ impl Scene {
         self.linux.mac(name).is_ok()
     }
 
+    /// Waits until Linux can send on a host interface, and lets it be patient there.
+    fn can_send(&self, name: &str) {
+        assert!(self.linux.wait_for_carrier(name, BOUND).unwrap(), "{name} has no carrier");
+        self.linux.ask_neighbours_patiently(name).unwrap();
+    }
+
     /// What `ip` says of a host interface, in a line.
     fn ip(&self, what: &str) -> String {
         self.linux.run(&format!("ip -o {what}"), BOUND).unwrap().expect(what)
@@ -88,6 +94,7 @@ fn programs_in_linux_are_reached_at_the_routers_addresses() {
         assert!(a.reaches("10.0.1.1", 1).unwrap(), "without a pair the router answers");
         router.cli(&format!("lcp create host-r0 host-if e0 netns {}", scene.netns())).unwrap();
         assert_eq!(linux.mac("e0").unwrap(), MACS[1], "the interface's own MAC address");
+        scene.can_send("e0");
         assert!(!a.pings("10.0.1.1", 1).unwrap(), "Linux has no such address yet");
         linux.address("e0", "10.0.1.1/24").unwrap();
         linux.address("e0", "2001:db8:1::1/64").unwrap();
@@ -103,7 +110,10 @@ fn programs_in_linux_are_reached_at_the_routers_addresses() {
         for address in ["10.0.1.2", "2001:db8:1::2"] {
             assert!(linux.reaches(address, 3).unwrap(), "Linux to {address}");
         }
-        assert!(router.cli("ping 10.0.1.2 repeat 1").unwrap().contains("1 received"), "the router's own ping");
+        // It waits for a second.
+        eventually("the router's own ping", BOUND, || {
+            router.cli("ping 10.0.1.2 repeat 1").is_ok_and(|said| said.contains("1 received"))
+        });
         for line in ["-c 10.0.1.1 -n 64M", "-c 10.0.1.1 -n 64M -R", "-c 2001:db8:1::1 -n 32M"] {
             let out = iperf3(a, linux, line);
             println!("{workers} workers: {line}: {}", out.lines().rfind(|l| l.contains("receiver")).unwrap_or(""));
@@ -124,7 +134,7 @@ fn frames_of_routing_protocols_pass_in_both_directions() {
     let scene = Scene::new();
     let commands = format!("lcp create host-r0 host-if e0 netns {}", scene.netns());
     let router = scene.router(1, &commands);
-    eventually("carrier", BOUND, || scene.ip("link show e0").contains("LOWER_UP"));
+    scene.can_send("e0");
     let (mut outside, mut inside) = (scene.a.raw("eth0").unwrap(), scene.linux.raw("e0").unwrap());
     for (what, frame) in protocols(MACS[0]) {
         outside.send(&frame).unwrap();
@@ -170,6 +180,11 @@ fn sub_interfaces_have_host_interfaces_of_their_own() {
             let text = router.cli("show lcp").unwrap();
             text.contains(" host-r0.10 ") && text.contains(" e0.10 ")
         });
+        eventually("it has the addresses", BOUND, || {
+            let shown = scene.ip("addr show dev e0.10");
+            shown.contains("10.0.1.1/24") && shown.contains("2001:db8:1::1/64")
+        });
+        scene.can_send("e0.10");
         for address in ["10.0.1.1", "2001:db8:1::1"] {
             assert!(scene.a.reaches(address, 3).unwrap(), "{tags:?} {address}");
         }
@@ -218,7 +233,7 @@ fn a_host_interface_follows_its_interface_in_whichever_order_things_are_made() {
         router.cli("set interface mtu packet 1450 host-r0").unwrap();
         assert_mirrored(&scene, "e0", true, 1450, &four[1..]);
         router.cli("set interface mac address host-r0 02:00:00:00:00:77").unwrap();
-        assert_eq!(scene.linux.mac("e0").unwrap(), [2, 0, 0, 0, 0, 0x77]);
+        eventually("MAC address", BOUND, || scene.linux.mac("e0").unwrap() == [2, 0, 0, 0, 0, 0x77]);
         router.cli("set interface state host-r0 down").unwrap();
         eventually("down", BOUND, || !scene.ip("link show e0").contains(",UP"));
         router.cli("set interface state host-r0 up").unwrap();
@@ -247,6 +262,8 @@ fn loopbacks_and_bridges_have_host_interfaces() {
         ),
     );
     assert_mirrored(&scene, "lo9", true, 9000, &["10.9.9.9/32"]);
+    eventually("the bridge's address in Linux", BOUND, || scene.ip("addr show dev bvi7").contains("10.0.1.1/24"));
+    scene.can_send("bvi7");
     assert!(scene.a.reaches("10.0.1.1", 3).unwrap(), "the bridge's own address, in Linux");
     assert!(scene.linux.reaches("10.0.1.2", 3).unwrap(), "from Linux through the bridge");
     scene.a.route("10.9.9.9/32", "10.0.1.1").unwrap();
@@ -270,9 +287,11 @@ fn a_host_interface_that_somebody_deletes_is_made_again_as_it_was() {
     let before = number();
     scene.middle.delete_link("e0").unwrap();
     eventually("it has another number", BOUND, || number() != before);
-    let text = scene.middle.run("ip -o addr show dev e0", BOUND).unwrap().expect("ip addr");
-    assert!(text.contains("10.0.1.1/24") && text.contains("2001:db8:1::1/64"), "{text}");
-    assert_eq!(scene.middle.mac("e0").unwrap(), MACS[1]);
+    // What it had is given to it after that.
+    eventually("its addresses are back", BOUND, || {
+        let text = scene.middle.run("ip -o addr show dev e0", BOUND).unwrap().stdout;
+        text.contains("10.0.1.1/24") && text.contains("2001:db8:1::1/64") && scene.middle.mac("e0").unwrap() == MACS[1]
+    });
 }
 
 #[test]
@@ -357,7 +376,8 @@ fn an_interface_with_ethernet_headers_can_have_a_tun_device_in_linux() {
     scene.a.route("10.9.9.9/32", "10.0.1.1").unwrap();
     assert!(scene.a.reaches("10.9.9.9", 3).unwrap(), "the loopback's address");
     router.cli("set interface mac address host-r0 02:00:00:00:00:77").unwrap();
-    assert!(scene.a.reaches("10.0.1.1", 3).unwrap());
+    // Host a learns of it by an announcement.
+    eventually("an answer from the other MAC address", BOUND, || scene.a.pings("10.0.1.1", 1).unwrap());
     assert_buffers_are_back(&router);
 }
 
@@ -399,6 +419,8 @@ fn an_interface_without_ethernet_headers_has_a_tun_device_in_linux() {
     }
     let link_local = |n: usize| address(n).split_whitespace().find(|w| w.starts_with("fe80:")).map(|w| w.replace("/64", "%e0"));
     assert_ne!(link_local(0), link_local(1), "both ends of a link differ");
+    // The routers' link has its own time, and nothing waits for it.
+    eventually("the link is up", BOUND, || linux[0].pings("10.0.9.2", 1).unwrap());
     for to in ["10.0.9.2", "2001:db8:9::2", &link_local(1).expect("an address")] {
         assert!(linux[0].reaches(to, 3).unwrap(), "{to}");
     }

@@ -187,9 +187,10 @@ fn hosts_reach_each_other_by_routes_of_bird_until_its_peer_is_killed() {
     // Without its routing daemon the router forwards on: the routes are the kernel's.
     daemon.kill().unwrap();
     assert!(scene.a.reaches("198.51.100.1", 3).unwrap(), "while BIRD is dead");
-    let _daemon = scene.bird(&scene.linux, "ours", &ours);
+    // Before another one, at its start, takes the routes away and adds them again.
     let drift = scene.router.cli("show lcp drift").unwrap();
     assert!(drift.contains("no difference"), "{drift}");
+    let _daemon = scene.bird(&scene.linux, "ours", &ours);
 
     other.kill().unwrap();
     eventually("OSPF's route goes", BOUND, || !scene.has_route("198.51.100.1"));

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::common;
 
 use common::{BOUND, assert_buffers_are_back, eventually, workers};
-use quiver_testbed::{Guard, Host, LinkOptions, Router, Scenario};
+use quiver_testbed::{Guard, Host, LinkOptions, Output, Router, Scenario};
 
 /// lldpd in a host, and where it is asked.
 struct Lldpd<'a> {
@@ -23,14 +23,19 @@ impl<'a> Lldpd<'a> {
         let socket = folder.0.join(format!("{}.sock", host.name()));
         let line = format!("lldpd -d -u {} -I {interfaces} -C {interfaces} -S peer -m 10.0.0.2", socket.display());
         let guard = host.background(&line).unwrap();
-        eventually("lldpd listens", BOUND, || socket.exists());
-        Self { host, socket, guard }
+        let lldpd = Self { host, socket, guard };
+        // Its socket is there before it answers.
+        eventually("lldpd answers", BOUND, || lldpd.ask().success());
+        lldpd
+    }
+
+    fn ask(&self) -> Output {
+        self.host.run(&format!("lldpcli -u {} -f json0 show neighbors", self.socket.display()), BOUND).unwrap()
     }
 
     /// What it knows of its neighbours: one object for each, with the name of the interface as only key.
     fn neighbors(&self) -> Vec<Value> {
-        let out = self.host.run(&format!("lldpcli -u {} -f json0 show neighbors", self.socket.display()), BOUND).unwrap();
-        let all: Value = serde_json::from_str(&out.expect("lldpcli")).unwrap();
+        let all: Value = serde_json::from_str(&self.ask().expect("lldpcli")).unwrap();
         let interfaces = all["lldp"][0]["interface"].as_array().cloned();
         interfaces.unwrap_or_default()
     }
@@ -129,6 +134,7 @@ fn members_of_a_bond_speak_each_with_its_own_address() {
         middle.disable_ipv6(&format!("l{n}")).unwrap();
     }
     lan.address("br0", "10.0.9.2/24").unwrap();
+    lan.ask_neighbours_patiently("br0").unwrap();
     let router = Router::start(&middle, "cpu { workers 1 }").expect("router");
     router
         .script(

@@ -23,7 +23,7 @@ fn router(host: &Host, workers: u32) -> Router {
     router.script(&own.replace("host-r0", "pg0").replace("host-r1", "pg1")).expect("the shipped configuration");
     for (n, mac) in HOST.iter().enumerate() {
         for address in [format!("10.0.{}.2", n + 1), format!("2001:db8:{}::2", n + 1)] {
-            router.cli(&format!("set ip neighbor pg{n} {address} {mac}")).expect("neighbour");
+            router.cli(&format!("set ip neighbor pg{n} {address} {mac} static")).expect("neighbour");
         }
     }
     router

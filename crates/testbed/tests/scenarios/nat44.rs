@@ -58,10 +58,10 @@ fn a_mapped_service_is_reached_from_outside_and_from_inside() {
         let (scene, router) = scene(*workers, &commands);
         let _server = scene.a.background("python3 -m http.server 8000 --directory /etc").unwrap();
         assert!(scene.a.wait_for_listener(8000, BOUND).unwrap());
-        let page = runs(&scene.b, &format!("curl --silent --show-error --max-time 10 http://{SERVICE}/hostname"));
+        let page = runs(&scene.b, &format!("curl --silent --show-error --max-time 60 http://{SERVICE}/hostname"));
         assert_eq!(page, std::fs::read_to_string("/etc/hostname").unwrap());
         // Hairpin: the host reaches itself by its outside endpoint.
-        let page = runs(&scene.a, &format!("curl --silent --show-error --max-time 10 http://{SERVICE}/hostname"));
+        let page = runs(&scene.a, &format!("curl --silent --show-error --max-time 60 http://{SERVICE}/hostname"));
         assert_eq!(page, std::fs::read_to_string("/etc/hostname").unwrap());
         let sessions = router.cli("show nat44 sessions").unwrap();
         assert!(sessions.contains("static translation") && sessions.contains("dynamic translation"), "{sessions}");
@@ -110,12 +110,13 @@ fn a_pool_that_is_taken_away_under_load_is_counted_and_comes_back() {
     let (scene, router) = scene(1, "");
     assert!(scene.a.reaches(TwoHosts::B4, 5).unwrap());
     let _server = serve(&scene.b, 5201);
-    let _load = scene.a.background(&format!("iperf3 --client {} --udp --bitrate 20M --time 20", TwoHosts::B4)).unwrap();
+    let load = scene.a.background(&format!("iperf3 --client {} --udp --bitrate 20M --time 600", TwoHosts::B4)).unwrap();
     eventually("the load runs", BOUND, || router.cli("show nat44 sessions").unwrap().contains("proto UDP"));
     router.cli(&format!("nat44 add address {POOL} del")).unwrap();
     eventually("drops are counted", BOUND, || common::errors(&router, "nat44-ed-in2out", "out of ports") > 100);
     router.cli(&format!("nat44 add address {POOL}")).unwrap();
     assert!(scene.a.reaches(TwoHosts::B4, 5).unwrap(), "it works again");
+    drop(load);
     router.cli("nat44 plugin disable").unwrap();
     assert_buffers_are_back(&router);
 }
@@ -127,7 +128,7 @@ fn an_interface_that_goes_under_load_comes_back() {
         let (scene, router) = scene(workers, "");
         assert!(scene.a.reaches(TwoHosts::B4, 5).unwrap());
         let _server = serve(&scene.b, 5201);
-        let _load = scene.a.background(&format!("iperf3 --client {} --udp --bitrate 20M --time 20", TwoHosts::B4)).unwrap();
+        let load = scene.a.background(&format!("iperf3 --client {} --udp --bitrate 20M --time 600", TwoHosts::B4)).unwrap();
         eventually("the load runs", BOUND, || router.cli("show nat44 sessions").unwrap().contains("proto UDP"));
         router.cli("delete host-interface name r1").unwrap();
         assert_eq!(router.cli("show nat44 interfaces").unwrap(), "NAT44 interfaces:\n host-r0 in\n");
@@ -136,6 +137,7 @@ fn an_interface_that_goes_under_load_comes_back() {
         router.script(again).unwrap();
         assert!(scene.a.reaches(TwoHosts::B4, 10).unwrap(), "it works again");
         assert!(router.cli("show nat44 sessions").unwrap().contains(&format!("o2i {POOL} proto ICMP")));
+        drop(load);
         router.cli("nat44 plugin disable").unwrap();
         assert_buffers_are_back(&router);
     }

@@ -48,7 +48,7 @@ fn stateful(host: &Host, router: &Router, measure: &str, more: &[&str]) -> Outpu
     let (left, right) = (port(0, 2), port(1, 3));
     let mut words = vec![program.to_str().expect("a path"), "stateful", measure, "--json", "--port", &left, "--port", &right];
     // Fewer frames than the tester's rings hold, and time for a router that is kept from running: none is lost by accident.
-    words.extend(["--open-rate", "4000pps", "--timeout", "1"]);
+    words.extend(["--open-rate", "4000pps", "--timeout", "5"]);
     if !more.contains(&"--clear") {
         words.extend(["--clear", &clear]);
     }

@@ -3,8 +3,6 @@
 
 use crate::common;
 
-use std::time::Duration;
-
 use common::{BOUND, assert_buffers_are_back, eventually};
 use quiver_testbed::{Host, Router, Scenario, TwoHosts, TwoHostsOptions};
 
@@ -42,7 +40,7 @@ fn a_host_that_changes_its_link_address_is_found_again() {
     let _ = scene.b.address("eth0", "2001:db8:2::2/64");
     scene.b.route("default", "10.0.2.1").expect("route");
     // What the host says of itself on coming back, or the probes of what is in use, correct the entry.
-    eventually("IPv4 is back", Duration::from_secs(60), || scene.a.pings(TwoHosts::B4, 1).expect("ping"));
+    eventually("IPv4 is back", BOUND, || scene.a.pings(TwoHosts::B4, 1).expect("ping"));
     assert!(neighbors(&router).contains(NEW_MAC), "{}", neighbors(&router));
     assert_buffers_are_back(&router);
 }
@@ -59,13 +57,11 @@ fn silent_neighbours_are_removed_at_their_age_and_learned_again() {
     }
     scene.b.link_down("eth0").expect("down");
     // The far end of the pair loses its carrier with it; the neighbours are asked, do not answer, and go.
-    eventually("both are gone", Duration::from_secs(60), || {
-        !neighbors(&router).contains(TwoHosts::B4) && !neighbors(&router).contains(TwoHosts::B6)
-    });
+    eventually("both are gone", BOUND, || !neighbors(&router).contains(TwoHosts::B4) && !neighbors(&router).contains(TwoHosts::B6));
     scene.b.link_up("eth0").expect("up");
     let _ = scene.b.address("eth0", "2001:db8:2::2/64");
     scene.b.route("default", "10.0.2.1").expect("route");
-    eventually("IPv4 is learned again", Duration::from_secs(30), || scene.a.pings(TwoHosts::B4, 1).expect("ping"));
+    eventually("IPv4 is learned again", BOUND, || scene.a.pings(TwoHosts::B4, 1).expect("ping"));
 }
 
 #[test]
@@ -79,7 +75,7 @@ fn an_address_that_the_router_takes_over_is_announced_to_hosts() {
     router.cli("set interface ip address host-r0 10.0.1.9/24").expect("address");
     let own = router.cli("show hardware-interfaces host-r0").expect("show hardware");
     let mac = own.split_whitespace().skip_while(|w| *w != "address").nth(1).expect("link address").to_owned();
-    eventually("the announcement is taken", Duration::from_secs(20), || kernel_neighbor(&scene.a, "10.0.1.9").contains(&mac));
+    eventually("the announcement is taken", BOUND, || kernel_neighbor(&scene.a, "10.0.1.9").contains(&mac));
 }
 
 #[test]
@@ -91,16 +87,16 @@ fn hosts_configure_themselves_by_the_routers_advertisements() {
     router.cli("ip6 nd host-r0 prefix 2001:db8:aa::/64 1000 500").expect("prefix");
     router.cli("set interface ip address host-r0 2001:db8:aa::1/64").expect("address");
     let addresses = || scene.a.run("ip -6 addr show dev eth0", BOUND).expect("addresses").stdout;
-    eventually("an address of the prefix", Duration::from_secs(30), || addresses().contains("2001:db8:aa:"));
+    eventually("an address of the prefix", BOUND, || addresses().contains("2001:db8:aa:"));
     let routes = || scene.a.run("ip -6 route show", BOUND).expect("routes").stdout;
-    eventually("a default route by the router", Duration::from_secs(10), || routes().contains("proto ra"));
+    eventually("a default route by the router", BOUND, || routes().contains("proto ra"));
     // From an address that the host made itself.
     eventually("an answer", BOUND, || scene.a.pings("2001:db8:aa::1", 1).expect("ping"));
     let shown = router.cli("show ip6 interface host-r0").expect("show ip6 interface");
     assert!(shown.contains("prefix 2001:db8:aa::, length 64, valid 1000, preferred 500"), "{shown}");
     // RFC 4861, 6.2.5: a router that stops says so, and hosts give up their default route at once.
     router.stop().expect("stop");
-    eventually("no default route by the router", Duration::from_secs(10), || !routes().contains("proto ra"));
+    eventually("no default route by the router", BOUND, || !routes().contains("proto ra"));
 }
 
 #[test]
@@ -111,7 +107,7 @@ fn an_address_that_a_host_has_already_is_not_taken() {
     assert_reachable(&scene);
     router.cli(&format!("set interface ip address host-r0 {}/64", TwoHosts::A6)).expect("address");
     let shown = || router.cli("show ip6 interface host-r0").expect("show ip6 interface");
-    eventually("the duplicate is found", Duration::from_secs(20), || shown().contains("duplicate"));
+    eventually("the duplicate is found", BOUND, || shown().contains("duplicate"));
     assert!(scene.a.reaches(TwoHosts::B6, 5).expect("ping"), "the host keeps its address");
 }
 
@@ -123,8 +119,11 @@ fn arping_finds_hosts_and_corrects_what_they_believe() {
     assert_reachable(&scene);
     let mac = scene.a.run("cat /sys/class/net/eth0/address", BOUND).expect("address").stdout.trim().to_owned();
     for (address, what) in [(TwoHosts::A4, "ARP Replies"), (TwoHosts::A6, "ICMP6 neighbor advertisements")] {
-        let text = router.cli(&format!("arping {address} host-r0 repeat 3 interval 0.05")).expect("arping");
-        assert!(text.ends_with(&format!("Received 3 {what} from {mac} ({address})\n")), "{text}");
+        // It waits for answers for a second.
+        eventually(&format!("three answers from {address}"), BOUND, || {
+            let text = router.cli(&format!("arping {address} host-r0 repeat 3 interval 0.05"));
+            text.is_ok_and(|text| text.ends_with(&format!("Received 3 {what} from {mac} ({address})\n")))
+        });
     }
     let nobody = router.cli("arping 10.0.1.77 host-r0").unwrap_err().to_string();
     assert!(nobody.contains("Received 0 Reply"), "{nobody}");
@@ -132,7 +131,7 @@ fn arping_finds_hosts_and_corrects_what_they_believe() {
     router.cli("arping gratuitous 10.0.1.1 host-r0").expect("arping gratuitous");
     let own = router.cli("show hardware-interfaces host-r0").expect("show hardware");
     let own = own.split_whitespace().skip_while(|w| *w != "address").nth(1).expect("link address").to_owned();
-    eventually("the announcement is taken", Duration::from_secs(20), || kernel_neighbor(&scene.a, "10.0.1.1").contains(&own));
+    eventually("the announcement is taken", BOUND, || kernel_neighbor(&scene.a, "10.0.1.1").contains(&own));
     assert_buffers_are_back(&router);
 }
 
@@ -151,7 +150,7 @@ fn the_router_has_an_address_and_a_default_route_by_birds_advertisements() {
     router.cli("ip6 nd address autoconfig host-r1 default-route").expect("autoconfig");
     let mut bird = quiver_testbed::bird(&scene.b, &router.file("bird"), "radv", ADVERTISER).expect("bird");
     let shown = || router.cli("show interface address host-r1").expect("addresses");
-    eventually("an address by the advertised prefix", Duration::from_secs(60), || shown().contains("2001:db8:cc:"));
+    eventually("an address by the advertised prefix", BOUND, || shown().contains("2001:db8:cc:"));
     let own = shown().split_whitespace().find(|word| word.starts_with("2001:db8:cc:")).expect("address").to_owned();
     let own = own.split('/').next().expect("address").to_owned();
     eventually("host b reaches it", BOUND, || scene.b.pings(&own, 1).expect("ping"));
@@ -160,7 +159,7 @@ fn the_router_has_an_address_and_a_default_route_by_birds_advertisements() {
     // BIRD says that it is no router any more when it is told to end.
     bird.signal(libc::SIGTERM).expect("signal");
     let route = || router.cli("show ip6 fib ::/0").expect("route");
-    eventually("no default route", Duration::from_secs(60), || !route().contains("autoconfig"));
+    eventually("no default route", BOUND, || !route().contains("autoconfig"));
     assert_buffers_are_back(&router);
 }
 

@@ -68,7 +68,9 @@ fn the_page_shows_a_router_and_what_a_reader_asks_for() {
     // The graph: nodes with packets, a focus that keys move, figures of the node that is chosen.
     page.wait_for("document.querySelector('[data-node=\"ip4-lookup\"] .small')?.textContent.includes('p/s')");
     page.wait_for("document.querySelectorAll('.edge').length > 4 && document.querySelector('.edge.drop')");
-    page.value("document.querySelector('[data-node=\"ip4-drop\"]').focus()");
+    page.wait_for(
+        "(document.querySelector('[data-node=\"ip4-drop\"]').focus(), document.activeElement.dataset.node === 'ip4-drop')",
+    );
     page.press("Enter");
     page.wait_for("document.querySelector('.detail h2').textContent === 'ip4-drop' && document.querySelector('.detail a').textContent === 'dropped by a route'");
     page.wait_for("document.activeElement.dataset.node === 'ip4-drop'");
@@ -107,7 +109,7 @@ fn the_page_shows_a_router_and_what_a_reader_asks_for() {
     page.open(&format!("{address}/#trace"));
     page.wait_for("document.querySelector('select[aria-label=Node] option')?.value === 'pg-input'");
     page.value("document.querySelector('button.primary').click()");
-    page.wait_for("document.querySelector('.packets [role=option]')");
+    page.wait_for("document.querySelectorAll('.packets [role=option]').length > 1");
     page.wait_for("document.querySelector('.timeline').textContent.includes('ip4-lookup')");
     page.value("document.querySelector('.packets').focus()");
     page.press("ArrowDown");
@@ -123,7 +125,7 @@ fn the_page_shows_a_router_and_what_a_reader_asks_for() {
     let ground = "getComputedStyle(document.body).backgroundColor";
     let before = page.value(ground);
     page.value("document.getElementById('theme').click()");
-    assert_ne!(page.value(ground), before);
+    page.wait_for(&format!("{ground} !== {before}"));
     assert!(page.complaints.is_empty(), "{:?}", page.complaints);
     router.stop().expect("clean end");
 }
@@ -211,11 +213,12 @@ fn a_bundle_has_everything_but_secrets_and_is_made_of_a_router_that_hangs_too() 
     assert!(text.contains("== /proc/meminfo") && text.contains("statseg { default }") && text.contains("/task/"), "{made}");
     router.stop().expect("clean end");
 
+    let file = std::env::temp_dir().join(format!("quiver-bundle-{}.tar.gz", std::process::id()));
     let nobody = Command::new(Router::binary().unwrap().with_file_name("quiverctl"))
         .args(["-s", "/nonexistent.sock", "support-bundle"])
-        .arg(std::env::temp_dir().join("quiver-bundle-nobody.tar.gz"))
+        .arg(&file)
         .output()
         .unwrap();
     assert!(nobody.status.success() && String::from_utf8_lossy(&nobody.stdout).contains("missing: router: no router listens"));
-    fs::remove_file(std::env::temp_dir().join("quiver-bundle-nobody.tar.gz")).unwrap();
+    fs::remove_file(&file).unwrap();
 }

@@ -137,7 +137,10 @@ fn the_router_goes_on_without_its_helper_and_the_helper_not_without_its_router()
     router.script(TwoHosts::COMMANDS).unwrap();
     assert_pings(&scene.a, TwoHosts::B4);
     let helper = privileges(&router)["helper"]["pid"].as_u64().unwrap() as u32;
-    let status = fs::read_to_string(format!("/proc/{helper}/status")).unwrap();
+    // It gives its own rights up meanwhile.
+    let status = || fs::read_to_string(format!("/proc/{helper}/status")).unwrap();
+    eventually("the helper's calls are filtered", BOUND, || field(&status(), "Seccomp") == "2");
+    let status = status();
     assert_eq!(field(&status, "Uid").split(' ').next(), Some("65534"));
     // SYS_ADMIN, SYS_PTRACE, NET_ADMIN, BPF.
     let set = u64::from_str_radix(&field(&status, "CapEff"), 16).unwrap();

@@ -211,7 +211,8 @@ while b"opened" not in s.recv(65536):
     scene.middle.run_args(&["python3", "-c", gone, &path], BOUND).unwrap().expect("python3");
     talk.go_on();
     assert_eq!((router.pid(), sessions(&router)), (first, before));
-    assert!(router.log().lines().filter(|l| l.contains("this router goes on")).count() >= 3, "{}", router.log());
+    let resumed = || router.log().lines().filter(|l| l.contains("this router goes on")).count();
+    eventually("it has noticed that each of them has gone", BOUND, || resumed() >= 3);
     // And then one that can.
     router.take_over(&scene.middle, None).unwrap();
     talk.go_on();
@@ -239,7 +240,7 @@ fn a_host_interface_stays_up_with_its_carrier() {
     let link = |name: &str| linux.run(&format!("ip -o link show {name}"), BOUND).unwrap().expect("ip link");
     const NAMES: [&str; 3] = ["e0", "tap5", "tap6"];
     eventually("the host interfaces are up", BOUND, || NAMES.iter().all(|name| link(name).contains("LOWER_UP")));
-    assert!(a.reaches("10.0.1.1", 1).unwrap());
+    eventually("Linux has the address, and answers there", BOUND, || a.pings("10.0.1.1", 1).unwrap());
     let number = |text: &str| text.split(':').next().map(str::to_owned);
     let before = NAMES.map(|name| number(&link(name)));
     let heard = router.folder().join("monitor");
@@ -264,16 +265,19 @@ fn a_host_interface_stays_up_with_its_carrier() {
     router.stop().unwrap();
 }
 
-/// Sends a numbered datagram each millisecond for as long as its input is open, and says how many these were.
+/// Sends a numbered datagram each millisecond for as long as its input is open, and says how many these were. That it is the end is said
+/// until the receiver has heard it, which may be busy.
 const SENDER: &str = r#"
-import socket, sys, select
+import socket, sys, select, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 n = 0
 while not select.select([sys.stdin], [], [], 0.001)[0]:
     s.sendto(b"%08d" % n, (sys.argv[1], 7001))
     n += 1
-s.sendto(b"end", (sys.argv[1], 7001))
-print(n)
+print(n, flush=True)
+while True:
+    s.sendto(b"end", (sys.argv[1], 7001))
+    time.sleep(0.02)
 "#;
 /// Says the number of each datagram that comes, with the time at which it came.
 const RECEIVER: &str = r#"
@@ -329,7 +333,7 @@ impl Datagrams {
     fn end(mut self) -> (u64, Vec<(u64, u64)>) {
         drop(self.sender.take_stdin());
         let mut sent = String::new();
-        self.sender.take_stdout().unwrap().read_to_string(&mut sent).unwrap();
+        std::io::BufReader::new(self.sender.take_stdout().unwrap()).read_line(&mut sent).unwrap();
         while self.hear() {}
         assert!(self.receiver.wait(BOUND).unwrap().unwrap().success());
         (sent.trim().parse().unwrap(), self.came)
@@ -365,7 +369,7 @@ fn af_xdp_queues_pass_from_one_process_to_the_next() {
             assert_eq!(retried, (Some(0), Some(0)), "{report}");
             assert_eq!(programs(), before, "the program stays attached");
         }
-        assert!(scene.a.pings(TwoHosts::B4, 3).unwrap());
+        assert!(scene.a.reaches(TwoHosts::B4, 3).unwrap());
         let (sent, came) = datagrams.end();
         let mut numbers: Vec<u64> = came.iter().map(|(number, _)| *number).collect();
         numbers.sort_unstable();

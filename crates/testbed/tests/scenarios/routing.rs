@@ -179,22 +179,29 @@ fn many_sub_interfaces_and_loopbacks_have_host_interfaces() {
     eventually("all pairs", BOUND, || pairs() == 2 * each + 1);
     let links = || linux.run("ip -o link", BOUND).unwrap().expect("ip link");
     let of = |text: &str, begin: &str| text.lines().filter(|line| line.contains(&format!(": {begin}"))).count();
-    assert_eq!((of(&links(), "e0."), of(&links(), "lo") - 1), (each, each));
-    assert_eq!(linux.run("ip -4 -o addr show scope global", BOUND).unwrap().expect("ip addr").lines().count(), each);
+    let addresses = || linux.run("ip -4 -o addr show scope global", BOUND).unwrap().expect("ip addr").lines().count();
+    // Linux is told by another thread.
+    eventually("host interfaces and addresses", BOUND, || {
+        let links = links();
+        (of(&links, "e0."), of(&links, "lo") - 1, addresses()) == (each, each, each)
+    });
     // Each is read: what Linux sends on the last ones leaves there.
     let sent = |name: &str| common::counter(&router, name, "tx packets");
     for name in [format!("pg0.{each}"), "pg0.1".to_owned()] {
         let host_if = name.replace("pg0", "e0");
         linux.ip(&format!("addr add 10.200.0.1/24 dev {host_if}")).unwrap();
         let before = sent(&name);
-        let _ = linux.pings("10.200.0.2", 1);
-        eventually("an ARP request leaves", BOUND, || sent(&name) > before);
+        // Nothing leaves before Linux has been told that it is up.
+        eventually("an ARP request leaves", BOUND, || {
+            let _ = linux.pings("10.200.0.2", 1);
+            sent(&name) > before
+        });
         linux.ip(&format!("addr del 10.200.0.1/24 dev {host_if}")).unwrap();
     }
     // A parent's pair that goes takes none of its children's; interfaces take theirs.
     let removal = (1..=each).map(|n| format!("delete sub-interface pg0.{n}\ndelete loopback interface intfc loop{n}\n"));
     run_in_parts(&router, &removal.collect::<Vec<_>>());
-    assert_eq!(pairs(), 1);
+    eventually("pairs go", BOUND, || pairs() == 1);
     eventually("host interfaces go", BOUND, || of(&links(), "e0.") + of(&links(), "lo") == 1);
     assert_buffers_are_back(&router);
 }

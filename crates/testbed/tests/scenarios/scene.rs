@@ -1,9 +1,9 @@
 //! The router's handle against a stand-in for the daemon, and the two-host scene with the kernel as the router.
 
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use quiver_testbed::{Host, Offloads, Router, Scenario, Side, TwoHosts, TwoHostsOptions};
@@ -22,8 +22,9 @@ fn play_the_daemon(conf: &Path) {
         eprintln!("told to fail");
         std::process::exit(code.parse().unwrap());
     }
-    let listener = UnixListener::bind(word("cli-listen").unwrap()).unwrap();
+    // Said first: who finds the socket may end it at once.
     eprintln!("listening");
+    let listener = UnixListener::bind(word("cli-listen").unwrap()).unwrap();
     for stream in listener.incoming() {
         let mut stream = stream.unwrap();
         // The router's handle tries the socket out by a connection that it closes at once.
@@ -50,8 +51,9 @@ fn stand_in() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let exe = exe.display();
     let script = format!("#!/bin/sh\n{ROLE}=$2 exec '{exe}' --exact scene::the_stand_in_for_the_daemon --nocapture\n");
-    std::fs::write(&path, script).unwrap();
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    // Another program writes it: a file that some child of another test has inherited open for writing cannot be started.
+    let write = r#"printf '%s' "$1" >"$2" && chmod 755 "$2""#;
+    assert!(Command::new("sh").args(["-c", write, "sh", &script]).arg(&path).status().unwrap().success());
     path
 }
 

@@ -35,6 +35,8 @@ fn tester_at(host: &Host, ports: &[String], profile_name: &str, size: u16, rate:
 fn run_profile(host: &Host, ports: &[String], profile: &Path, size: u16, rate: &str) -> Output {
     let (program, size) = (program(), size.to_string());
     let mut words = vec![program.to_str().expect("a path"), "trial", "--json", "--rate", rate, "--duration", "1", "--size", &size];
+    // A router that is kept from running has what it got in its rings; once all has come nobody waits.
+    words.extend(["--settle", "15", "--wait", "60"]);
     words.extend(["--profile", profile.to_str().expect("a path")]);
     ports.iter().for_each(|port| words.extend(["--port", port]));
     host.run_args(&words, BOUND).expect("the tester runs")

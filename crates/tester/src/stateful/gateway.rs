@@ -20,9 +20,9 @@ use crate::units::Rate;
 /// Bytes around an IP packet of a test frame: Ethernet header and FCS.
 const AROUND: usize = 14 + 4;
 /// How late 99 % of the departures may be where connections are counted and their rate is not the question.
-const NO_HURRY: Duration = Duration::from_secs(1);
-/// How late the last frames of a phase may leave that has a fixed number of them.
-const LATE: Duration = Duration::from_secs(2);
+const NO_HURRY: Duration = Duration::from_secs(10);
+/// How late the last frames of a phase may leave that has a fixed number of them: it ends with the last one.
+const LATE: Duration = Duration::from_secs(10);
 /// How often it is looked whether the clear command has ended.
 const LOOK: Duration = Duration::from_micros(200);
 /// What a command can say at most before its end is waited for, and is told, bytes.

@@ -16,7 +16,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate,
 use rustix::io::Errno;
 
 /// Longest that the router may take for anything: a bound for hangs, nothing else.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Memory that a peer may cost it: what one connection may have mapped, and a margin.
 const MEMORY: u64 = (256 + 64) << 20;
 
@@ -337,8 +337,9 @@ fn events_with_many_watchers() {
     let watched: Vec<OwnedFd> = (0..places).map_while(watch).collect();
     println!("{} watchers", watched.len());
     assert!(watched.len() > 4000 || limit.maximum.is_some_and(|n| n < 9000));
-    let start = Instant::now();
-    while !connection.is_ended() && start.elapsed() < PATIENCE {
+    // Of few watchers the router need not get rid.
+    let (start, bound) = (Instant::now(), if watched.len() < 10_000 { attack_time() } else { PATIENCE });
+    while !connection.is_ended() && start.elapsed() < bound {
         connection.memory.u16(connection.back + 4).store(0, Ordering::Relaxed);
         connection.offer(connection.memory.u16(connection.back + 64).load(Ordering::Relaxed));
         let _ = rustix::io::read(&connection.events[1], &mut [0; 8]);
@@ -542,7 +543,8 @@ fn scribble(a: &mut Attacked, what: &str, mut connect: impl FnMut(&Attacked) -> 
     let seed = 0x5eed_0001_u64.wrapping_add(what.len() as u64);
     let (mut random, mut connections, mut words) = (Random(seed), 0_u64, 0_u64);
     let end = Instant::now() + attack_time();
-    while Instant::now() < end {
+    // On a busy machine the time may be over with the first one.
+    while Instant::now() < end || connections < 2 {
         let connection = connect(a);
         connections += 1;
         let rounds = random.below(200);
@@ -559,7 +561,6 @@ fn scribble(a: &mut Attacked, what: &str, mut connect: impl FnMut(&Attacked) -> 
         }
     }
     println!("{what}: seed {seed:#x}, {connections} connections, {words} corrupted words");
-    assert!(connections > 1);
     a.check(what);
 }
 

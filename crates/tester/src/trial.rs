@@ -36,8 +36,8 @@ const LEAD: u64 = 50_000_000;
 const GRACE: u64 = 10_000_000;
 /// How long after its end a trial is given up if a thread does not come to its own.
 const OVERRUN: u64 = 2_000_000_000;
-/// How long a trial waits for copies at most once as much has come as was sent.
-const COPIES: Duration = Duration::from_millis(500);
+/// How long a trial waits at most once as much has come as was sent: for copies, the two seconds of RFC 2544, 23.
+const COPIES: Duration = Duration::from_secs(2);
 /// Time between two samples of the course.
 const SAMPLE: u64 = 100_000_000;
 
@@ -52,7 +52,7 @@ pub struct Plan {
     pub size: Option<Size>,
     /// How long to send.
     pub duration: Duration,
-    /// How long to wait afterwards, at most: where as much has come as was sent, half a second is enough.
+    /// How long to wait afterwards, at most: where as much has come as was sent, two seconds are enough.
     pub settle: Duration,
     /// Line rate, bits a second, for loads in percent.
     pub line_rate: Option<f64>,

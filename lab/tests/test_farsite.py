@@ -72,11 +72,13 @@ class Door:
 
     def cut(self) -> None:
         """End all connections, as when the wire to the host is pulled."""
-        for child in self.children:
-            # The one that a connection has is a child of it.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, 9)
-            child.wait(10)
+        # Those there are now: whoever is cut off may connect anew at once.
+        for child in [*self.children]:
+            # The one that a connection has is a child of it. Who was waited for before has no number any more.
+            if child.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, 9)
+                child.wait(60)
 
     def close(self) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)

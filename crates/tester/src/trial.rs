@@ -5,6 +5,7 @@ mod feed;
 mod kernel;
 mod outcome;
 mod schedule;
+mod settling;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use crate::units::{Rate, RateError};
 
 use feed::Feed;
 use outcome::{Before, busy, finish};
+use settling::Settling;
 
 /// Time from giving out the jobs to the first departure.
 const LEAD: u64 = 50_000_000;
@@ -50,7 +52,7 @@ pub struct Plan {
     pub size: Option<Size>,
     /// How long to send.
     pub duration: Duration,
-    /// How long to wait afterwards.
+    /// How long to wait afterwards. Time in which the tester itself was kept from running does not count.
     pub settle: Duration,
     /// Line rate, bits a second, for loads in percent.
     pub line_rate: Option<f64>,
@@ -415,7 +417,7 @@ fn conduct(
     }
     let mut next = start + SAMPLE;
     let (mut aborted, mut lost_link, mut cut) = (None, Vec::new(), None);
-    let mut quiet_since = None;
+    let mut settling = None;
     let mut sends = true;
     loop {
         bench.turn();
@@ -451,7 +453,7 @@ fn conduct(
         }
         if sends && directions.iter().all(|d| d.sent.iter().all(|s| s.over.load(Ordering::Acquire))) {
             sends = false;
-            quiet_since = Some(Instant::now());
+            settling = Some(Settling::begin(Instant::now()));
         }
         // Threads end by themselves; one that is kept from running must not hold up everything.
         if sends && now > end + OVERRUN {
@@ -460,7 +462,7 @@ fn conduct(
                 break;
             }
         }
-        if quiet_since.is_some_and(|t| t.elapsed() >= plan.settle) {
+        if settling.as_mut().is_some_and(|s: &mut Settling| s.turn(Instant::now()) >= plan.settle) {
             break;
         }
     }

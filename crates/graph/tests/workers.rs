@@ -210,11 +210,15 @@ fn what_a_thread_does_not_take_is_dropped_and_counted() {
     bed.place_source(None, 1);
     let hold = Arc::new(AtomicBool::new(true));
     let held = hold.clone();
+    let (holds, is_held) = std::sync::mpsc::channel();
     bed.graph.fleet().cast(2, move |_| {
+        holds.send(()).unwrap();
         while held.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
     });
+    // Or it might be about to take what waits for it.
+    is_held.recv().unwrap();
     let total = HANDOFF_CAPACITY as u64 + 1000;
     bed.orders.limit.store(total, Ordering::Release);
     bed.graph.fleet().on(1, |_| ());

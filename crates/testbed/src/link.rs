@@ -54,7 +54,7 @@ impl Host {
             peer.set_offloads(peer_name, Offloads::Off)?;
         }
         for (host, end) in [(self, name), (peer, peer_name)] {
-            if !host.wait_for_carrier(end, Duration::from_secs(10))? {
+            if !host.wait_for_carrier(end, Duration::from_secs(60))? {
                 return Err(io::Error::other(format!("{}: {end} got no carrier", host.name())));
             }
         }
@@ -104,7 +104,7 @@ impl Host {
     pub fn route(&self, prefix: &str, gateway: &str) -> io::Result<()> {
         let family = if gateway.contains(':') { "-6" } else { "-4" };
         // The batch has one family flag for all lines at most, so it is given as an option of the command line here.
-        self.run_args(&["ip", family, "route", "add", prefix, "via", gateway], Duration::from_secs(10))?.ok_or_error("ip route")
+        self.run_args(&["ip", family, "route", "add", prefix, "via", gateway], Duration::from_secs(60))?.ok_or_error("ip route")
     }
 
     /// Forgets the neighbours (ARP and ND entries) of an interface.
@@ -127,7 +127,7 @@ impl Host {
 
     /// MAC address of an interface.
     pub fn mac(&self, name: &str) -> io::Result<[u8; 6]> {
-        let line = self.run_args(&["cat", &format!("/sys/class/net/{name}/address")], Duration::from_secs(10))?;
+        let line = self.run_args(&["cat", &format!("/sys/class/net/{name}/address")], Duration::from_secs(60))?;
         parse_mac(line.stdout.trim()).ok_or_else(|| io::Error::other(format!("{}: no MAC address of {name}: {line}", self.name())))
     }
 

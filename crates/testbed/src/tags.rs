@@ -135,7 +135,7 @@ mod tests {
         filter(&a, Direction::Egress, push_program(&tags));
         let mut wire = b.raw("eth0").unwrap();
         assert!(!a.pings("10.9.0.2", 1).unwrap(), "only one side is tagged");
-        let request = wire.recv(Duration::from_secs(1)).unwrap().unwrap();
+        let request = wire.recv(Duration::from_secs(60)).unwrap().unwrap();
         assert_eq!(request[12..20], [0x88, 0xa8, 0, 100, 0x81, 0, 0, 10]);
         filter(&a, Direction::Ingress, pop_program(&tags));
         filter(&b, Direction::Egress, push_program(&tags));

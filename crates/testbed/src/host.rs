@@ -13,7 +13,7 @@ use crate::process::{self, Guard, Output};
 use crate::sys::{self, with_context};
 
 /// How long a set-up step (`ip`, mounts) may take before something is wrong.
-const SETUP_BOUND: Duration = Duration::from_secs(20);
+const SETUP_BOUND: Duration = Duration::from_secs(120);
 
 /// A test host with a network stack of its own. Cloning gives another handle to the same host; the kernel frees the
 /// namespace, and every link in it, with the last handle and the last process inside.

@@ -301,7 +301,7 @@ mod tests {
         let control = Rc::new(RefCell::new(0_u32));
         let table = ProcessTable::default();
         let processes = Processes::new(&control, table.clone(), main.handle());
-        processes.spawn("counter", |cx| async move {
+        processes.spawn("counter", move |cx| async move {
             for _ in 0..3 {
                 cx.with(|n| *n += 1);
                 cx.sleep(hour).await;

@@ -39,7 +39,7 @@ fn race(domain: &Domain, read: impl Fn(&mut Random, &Reader) + Sync, mut write: 
     let (stop, reads) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut writes = 0;
     thread::scope(|scope| {
-        let spawn = |i| {
+        let spawn = |i: u64| {
             let (stop, reads, read, domain) = (&stop, &reads, &read, domain.clone());
             scope.spawn(move || {
                 let (reader, mut random) = (domain.register(), Random::new(100 + i));

@@ -61,6 +61,10 @@ fn race(domain: &Domain, read: impl Fn(&mut Random, &Reader) + Sync, mut write: 
         let enough = |writes: u64| Instant::now() >= end && writes > ROUNDS && reads.load(Ordering::Relaxed) > ROUNDS;
         // A reader that ends has failed.
         while !enough(writes) && !readers.iter().any(|reader| reader.is_finished()) {
+            if Instant::now() >= end {
+                // What is replaced is kept until all readers have gone on.
+                thread::sleep(Duration::from_millis(1));
+            }
             write(&mut random);
             writes += 1;
         }

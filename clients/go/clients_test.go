@@ -27,7 +27,7 @@ import (
 	"go.fd.io/govpp/binapi/fib_types"
 )
 
-const wait = 20 * time.Second
+const wait = 120 * time.Second
 
 // router starts a router with the sockets of the binary API and of the statistics in a folder of its own.
 func router(t *testing.T) string {

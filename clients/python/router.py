@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-START_S = 30.0
+START_S = 120.0
 
 
 class Router:

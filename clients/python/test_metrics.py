@@ -45,13 +45,13 @@ class Exporter:
         self._process.communicate()
 
     def page(self) -> str:
-        with urllib.request.urlopen(self.url, timeout=30) as answer:
+        with urllib.request.urlopen(self.url, timeout=120) as answer:
             assert answer.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
             return str(answer.read().decode())
 
     def status(self) -> int:
         try:
-            with urllib.request.urlopen(self.url, timeout=30) as answer:
+            with urllib.request.urlopen(self.url, timeout=120) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -144,6 +144,6 @@ class Metrics(unittest.TestCase):
 class Listening(unittest.TestCase):
     def test_only_this_machine_is_listened_to_unless_said(self) -> None:
         command = [METRICS_BIN, "--socket", "/nonexistent/stats.sock", "--listen", "0.0.0.0:0"]
-        refused = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert refused.returncode == 1
         assert "--allow-remote" in refused.stderr

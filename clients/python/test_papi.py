@@ -20,13 +20,13 @@ from router import Router
 from vpp_papi import VPPApiClient
 from vpp_papi.vpp_stats import VPPStats
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 NO_LABELS = [{"is_uniform": 0, "label": 0, "ttl": 0, "exp": 0}] * 16
 ALL = 0xFFFFFFFF
 
 
 def connect(router: Router, name: str, **more: Any) -> Any:
-    client = VPPApiClient(server_address=str(router.api), read_timeout=10, **(more or {"bootstrapapi": True}))
+    client = VPPApiClient(server_address=str(router.api), read_timeout=60, **(more or {"bootstrapapi": True}))
     client.connect(name)
     return client
 

@@ -228,7 +228,7 @@ func TestMemifRoutesAndStatistics(t *testing.T) {
 	if _, err := ip.NewServiceClient(connections[0]).IPRouteAddDel(context.Background(), route); err != nil {
 		t.Fatal(err)
 	}
-	// The last answer may take an interval. One comes first, for which the neighbour is asked: only four packets may wait for that.
+	// The last answer may take an interval. One goes first, for which the neighbour is asked: only four packets may wait.
 	for _, burst := range []string{"1", "4"} {
 		text := cli(t, connections[0], "ping 10.8.0.1 repeat 1 interval 60 burst "+burst)
 		if !strings.Contains(text, burst+" sent, "+burst+" received") {

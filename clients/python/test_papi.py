@@ -303,7 +303,7 @@ class TwoRouters(unittest.TestCase):
             path = {"sw_if_index": indices[0], "weight": 1, "nh": hop, "n_labels": 0, "label_stack": NO_LABELS}
             route = {"table_id": 0, "prefix": "10.8.0.0/24", "n_paths": 1, "paths": [path]}
             index = one.api.ip_route_add_del(is_add=1, is_multipath=0, route=route).stats_index
-            # The last answer may take an interval. One goes first, for which the neighbour is asked: only four packets may wait.
+            # The last answer may take an interval. One goes first, for which the neighbour is asked: four at most may wait.
             for burst in (1, 4):
                 reply = one.api.cli_inband(cmd=f"ping 10.8.0.1 repeat 1 interval 50 burst {burst}").reply
                 assert f"{burst} sent, {burst} received" in reply, reply

@@ -77,13 +77,12 @@ class Metrics(unittest.TestCase):
         index = vpp.api.create_loopback().sw_if_index
         vpp.api.sw_interface_set_flags(sw_if_index=index, flags=1)
         vpp.api.sw_interface_add_del_address(sw_if_index=index, is_add=True, prefix="10.1.2.1/24")
+        until("gauges are in the statistics", lambda: "quiver_buffers{" in self.exporter.page())
         found = self.exporter.families()
         assert set(values(found["quiver_interface_receive_packets"], "interface")) == {"local0", "loop0"}
         assert found["quiver_interface_receive_bytes"].unit == "bytes"
         assert found["quiver_memory_resident_bytes"].samples[0].value > 1 << 20
         assert values(found["quiver_thread_cpu_seconds"], "thread")["quiver_main"] > 0
-        until("gauges are in the statistics", lambda: "quiver_buffers{" in self.exporter.page())
-        found = self.exporter.families()
         assert {"available", "used", "cached"} == set(values(found["quiver_buffers"], "state"))
         errors = {(s.labels["node"], s.labels["reason"]) for s in found["quiver_node_errors"].samples}
         assert ("ip4-input", "bad ip4 checksum") in errors

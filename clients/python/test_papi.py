@@ -303,9 +303,10 @@ class TwoRouters(unittest.TestCase):
             path = {"sw_if_index": indices[0], "weight": 1, "nh": hop, "n_labels": 0, "label_stack": NO_LABELS}
             route = {"table_id": 0, "prefix": "10.8.0.0/24", "n_paths": 1, "paths": [path]}
             index = one.api.ip_route_add_del(is_add=1, is_multipath=0, route=route).stats_index
-            # Answers are waited for for a second, and the other router may have no processor then.
-            ping = "ping 10.8.0.1 repeat 5 interval 0.05"
-            until("all are answered", lambda: "5 sent, 5 received" in one.api.cli_inband(cmd=ping).reply)
+            # The last answer may take an interval. One goes first, for which the neighbour is asked: four at most may wait.
+            for burst in (1, 4):
+                reply = one.api.cli_inband(cmd=f"ping 10.8.0.1 repeat 1 interval 50 burst {burst}").reply
+                assert f"{burst} sent, {burst} received" in reply, reply
             self.statistics(a, b, indices, index)
             one.api.memif_delete(sw_if_index=indices[0])
             assert one.api.memif_dump() == []
@@ -326,7 +327,7 @@ class TwoRouters(unittest.TestCase):
             node = stats["/sys/node/names"].index("ip4-input")
             until("the node has had packets", partial(has_run, stats, node))
             vectors = stats["/sys/node/vectors"][:, node].sum()
-            assert stats["/nodes/ip4-input/vectors"].sum() >= vectors > 0
+            assert stats["/nodes/ip4-input/vectors"].sum() >= vectors
             assert stats["/interfaces/memif1_3/rx"].sum_packets() >= rx
             if router is a:
                 assert stats["/net/route/to"][:, route].sum_packets() >= 5

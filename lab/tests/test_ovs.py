@@ -12,7 +12,7 @@ import yaml
 from quiver_lab import campaign
 from quiver_lab.devices import ovs, ovs_flows
 from quiver_lab.trial import Trial
-from test_local import CORE, FIXED, RAW, measure, need
+from test_local import CORE, FIXED, FRAMES, RAW, measure, need
 
 DUT_CORE = 0 if CORE else 1
 PROGRAMS = ("ethtool", *ovs.TOOLS)
@@ -59,7 +59,7 @@ def test_frames_go_through(tmp_path: Path, dut: str, operation: str, ip: int, si
     # The tester counts only what a router leaves behind it (one hop less, its link address), or what came unchanged.
     assert len(trial.directions) == 1 + (operation == "bidirectional")
     # An entry of the datapath that is made anew at that moment, or a thread that is kept waiting, may cost a few.
-    assert all(d.sent >= 500 and d.lost <= 5 for d in trial.directions)
+    assert all(d.sent >= FRAMES and d.lost <= 5 for d in trial.directions)
     assert {str(CORE), str(DUT_CORE)} <= set(kept.core_busy)
     assert "(Open vSwitch) " in record.device["version"]
     assert record.device["datapath"] == "netdev"

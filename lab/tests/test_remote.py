@@ -100,7 +100,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
             authorized_client_keys=str(folder / "id.pub"), encoding=None,
         )  # fmt: skip
 
-    acceptor = asyncio.run_coroutine_threadsafe(listen(), loop).result(20)
+    acceptor = asyncio.run_coroutine_threadsafe(listen(), loop).result(120)
     public = server_key.export_public_key().decode().strip()
     (folder / "known").write_text(f"[127.0.0.1]:{acceptor.get_port()} {public}\n")
     yield Sshd(acceptor.get_port(), folder / "id", folder / "known", loop, connections)
@@ -109,9 +109,9 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
         acceptor.close()
         await acceptor.wait_closed()
         others = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
-        await asyncio.wait(others, timeout=10) if others else None
+        await asyncio.wait(others, timeout=60) if others else None
 
-    asyncio.run_coroutine_threadsafe(close(), loop).result(20)
+    asyncio.run_coroutine_threadsafe(close(), loop).result(120)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()

@@ -334,17 +334,38 @@ def test_the_command_line_spreads_a_campaign(tmp_path: Path, more: list[str]) ->
         beds.of(campaign.parse(yaml.safe_dump(KEYS)), tmp_path, [files[0], files[0]])
 
 
-@pytest.mark.parametrize(("more", "repeats"), [([], 20), (["--cluster", "local"], 6)], ids=["in this process", "by workers"])
-def test_ctrl_c_at_a_terminal_ends_all_testbeds_and_resume_goes_on(tmp_path: Path, more: list[str], repeats: int) -> None:
+HELD = """
+import itertools, pathlib, time
+from quiver_lab import cli
+from quiver_lab.simulate import SimulatedDevice
+
+count, measure = itertools.count(), SimulatedDevice.measure
+
+def held(self, rate_pps, duration_s):
+    while next(count) > 100 and not pathlib.Path("{go}").exists():
+        time.sleep(0.02)
+    return measure(self, rate_pps, duration_s)
+
+SimulatedDevice.measure = held
+cli.main()
+"""
+"""The command line proper, but for its trials: after some they last until they may end, so no campaign is done too soon."""
+
+
+@pytest.mark.parametrize("by_workers", [False, True], ids=["in this process", "by workers"])
+def test_ctrl_c_at_a_terminal_ends_all_testbeds_and_resume_goes_on(tmp_path: Path, by_workers: bool) -> None:
     files = [bed_file(tmp_path, name) for name in ("a", "b")]
-    (tmp_path / "c.yaml").write_text(yaml.safe_dump({**KEYS, "repeats": repeats}))
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump({**KEYS, "repeats": 4}))
     words = ["run", str(tmp_path / "c.yaml"), *(f"--testbed={file}" for file in files)]
     out = ["--out", str(tmp_path / "o")]
     whole = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "whole")])
     assert whole.exit_code == 0, whole.output
+    held, go = tmp_path / "held.py", tmp_path / "go"
+    held.write_text(HELD.format(go=go))
+    more = ["--cluster", f"{sys.executable} {held} worker"] if by_workers else []
     # A terminal sends it to everybody in the foreground: to the workers as well.
     process = subprocess.Popen(
-        [sys.executable, "-m", "quiver_lab", *words, *out, *more],
+        [sys.executable, str(held), *words, *out, *more],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     with process:
@@ -352,9 +373,15 @@ def test_ctrl_c_at_a_terminal_ends_all_testbeds_and_resume_goes_on(tmp_path: Pat
             assert process.poll() is None
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=300)
+        assert process.stderr is not None
+        said = ""
+        while "stopping after the trials in flight" not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        go.touch()
+        said += process.stderr.read()
     assert process.returncode == 130, said
-    assert "stopping after the trials in flight" in said
     assert "--resume" in said
     assert "Traceback" not in said
     begun = content(tmp_path / "o")

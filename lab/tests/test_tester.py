@@ -20,12 +20,12 @@ from quiver_lab.tester import QuiverTester, TesterError, number, stepped
 from test_campaign import BASE
 
 
-def fake(folder: Path, body: str) -> QuiverTester:
-    """A tester that is a shell script; it leaves its arguments in a file."""
+def fake(folder: Path, body: str, grace_s: float = 120.0) -> QuiverTester:
+    """A tester that is a shell script; it leaves its arguments in a file. Even a shell may take a while to be started."""
     program = folder / "quiver-tester"
     program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {folder}/arguments\n{body}\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    return QuiverTester([str(program)], ["af-packet:a", "af-packet:b"], folder / "p.json", 64, "10Gbps", grace_s=0.5)
+    return QuiverTester([str(program)], ["af-packet:a", "af-packet:b"], folder / "p.json", 64, "10Gbps", grace_s=grace_s)
 
 
 def answer() -> str:
@@ -64,8 +64,9 @@ def test_numbers_have_no_exponent(value: float, text: str) -> None:
 )
 def test_what_goes_wrong_is_one_line(tmp_path: Path, body: str, says: str) -> None:
     began = time.monotonic()
+    grace_s = 0.5 if "sleep" in body else 120.0
     with pytest.raises(TesterError, match=says) as caught:
-        fake(tmp_path, body.replace("sleep", "exec sleep")).measure(1, 0.1)
+        fake(tmp_path, body.replace("sleep", "exec sleep"), grace_s).measure(1, 0.1)
     assert "\n" not in str(caught.value)
     assert time.monotonic() - began < 300
 

@@ -15,7 +15,7 @@ import pytest
 
 from quiver_lab import campaign, devices, facts, findings, runner, throttle
 from quiver_lab.findings import Measured, Predicate
-from quiver_lab.hog import Ledger
+from quiver_lab.hog import LONGEST, Ledger
 from quiver_lab.processes import CommandError
 from quiver_lab.records import RunRecord
 from quiver_lab.report import build, tables
@@ -115,10 +115,12 @@ def test_a_process_gets_its_share_of_a_core_whatever_else_runs(share: float) -> 
         pytest.fail(f"disturbed in each of {ROUNDS} rounds: {account}")
     assert used / (used + hogged) == pytest.approx(share, rel=0.15)
     (of,) = account.values()
-    assert of["windows"] > 50
+    # In windows, of which late wake-ups make some longer than they should be.
+    assert of["windows"] * 2 * LONGEST * throttle.WINDOW_US / 1e6 > used
 
 
-ROUNDS = 20
+ROUNDS = 200
+"""A fraction of a second each; on a quiet machine the first one does."""
 
 
 def one_round(share: float) -> tuple[float, float, throttle.Account]:

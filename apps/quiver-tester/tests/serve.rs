@@ -89,7 +89,7 @@ fn ports_profile_trial_and_abort_over_the_socket() {
     assert!(wrong["error"].as_str().is_some_and(|e| e.starts_with("request: streams[0].size: ")), "{wrong}");
     let profile = json!({ "name": "p", "bidirectional": true, "streams": [{ "name": "s", "ipv4": {}, "udp": {} }] });
     assert_eq!(client.ask(&json!({ "id": 6, "op": "profile", "profile": profile }))["ok"], true);
-    let trial = client.ask(&json!({ "id": 7, "op": "trial", "rate": "1000pps", "size": 64, "duration": 0.5, "settle": 0.2 }));
+    let trial = client.ask(&json!({ "id": 7, "op": "trial", "rate": "1000pps", "size": 64, "duration": 0.5, "settle": 5 }));
     let totals = &trial["data"]["totals"];
     assert_eq!((&totals["intended"], &totals["lost"], &totals["received"]), (&json!(1000), &json!(0), &totals["sent"]), "{trial}");
     // A long one, ended from another connection.

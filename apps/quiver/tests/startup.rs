@@ -277,11 +277,11 @@ fn poll_sleep_usec_slows_the_main_loop() {
 fn an_idle_router_takes_next_to_no_processor_time() {
     let router = Router::start("");
     std::thread::sleep(Duration::from_millis(300));
-    let before = router.cpu_time();
+    let (before, start) = (router.cpu_time(), std::time::Instant::now());
     std::thread::sleep(Duration::from_secs(2));
-    let used = router.cpu_time() - before;
+    let (used, passed) = (router.cpu_time() - before, start.elapsed());
     // Unoptimised, and on a busy machine: a tenth of what polling would take is the bound, a hundredth is usual.
-    assert!(used <= Duration::from_millis(200), "{used:?} in two seconds");
+    assert!(used <= passed / 10, "{used:?} in {passed:?}");
 }
 
 #[test]
@@ -323,10 +323,12 @@ fn priorities_are_set_where_the_system_allows_it() {
     let mut command = command(&folder, conf);
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
     let deadline = std::time::Instant::now() + SOON;
-    while !folder.join("json.sock").exists() && child.try_wait().unwrap().is_none() && std::time::Instant::now() < deadline {
+    // Once it answers, its threads are as they are to be.
+    let answers = || Json::connect(&folder.join("json.sock")).is_some_and(|mut client| client.try_ask("show version").is_some());
+    while child.try_wait().unwrap().is_none() && !answers() {
+        assert!(std::time::Instant::now() < deadline, "it neither answers nor ends");
         std::thread::sleep(Duration::from_millis(10));
     }
-    std::thread::sleep(Duration::from_millis(300));
     match child.try_wait().unwrap() {
         // No right to it: that must be said.
         Some(status) => {

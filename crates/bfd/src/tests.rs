@@ -63,10 +63,10 @@ fn control(state: State, your_discriminator: u32) -> Control {
     Control {
         state,
         your_discriminator,
-        // So that a test which is held up for a while does not lose the session.
+        // Nearly a minute, so that a test which is held up for a while does not lose the session.
         detect_mult: 255,
+        desired_min_tx: 200_000,
         my_discriminator: 77,
-        desired_min_tx: 20_000,
         required_min_rx: 20_000,
         ..Control::default()
     }

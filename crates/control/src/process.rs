@@ -297,19 +297,22 @@ mod tests {
     #[test]
     fn a_process_is_counted_and_shows_what_it_waits_for() {
         let mut main = MainLoop::new(Clock::new()).unwrap();
+        let (clock, hour) = (Arc::clone(main.reactor().clock()), Duration::from_secs(3600));
         let control = Rc::new(RefCell::new(0_u32));
         let table = ProcessTable::default();
         let processes = Processes::new(&control, table.clone(), main.handle());
-        processes.spawn("counter", |cx| async move {
+        processes.spawn("counter", move |cx| async move {
             for _ in 0..3 {
                 cx.with(|n| *n += 1);
-                cx.sleep(Duration::from_millis(2)).await;
+                cx.sleep(hour).await;
             }
         });
         main.turn(Duration::ZERO);
         assert_eq!(*control.borrow(), 1);
         assert_eq!(table.figures()[0].1.state, State::TimeWait);
+        // No time passes but by this, however long the machine stands still.
         while table.figures()[0].1.state != State::Done {
+            clock.adjust(hour.as_nanos() as i64);
             main.turn(Duration::from_millis(5));
         }
         assert_eq!(*control.borrow(), 3);

@@ -132,7 +132,7 @@ fn main() {
     for len in [60, 590, 1514] {
         println!("{}", throughput(&mut rig, &a, len));
     }
-    println!("idle: {:?} of processor time in 1 s", rig.idle_cpu(Duration::from_secs(1)));
+    println!("idle: {:?} of processor time in 1 s", rig.idle_cpu(Duration::from_secs(1)).0);
     drop(rig);
     for (offloads, rx_frame) in [(Offloads::On, None), (Offloads::On, Some(65_536)), (Offloads::Off, None)] {
         let (a, middle, b) = (Host::new("a").expect("host"), Host::new("m").expect("host"), Host::new("b").expect("host"));

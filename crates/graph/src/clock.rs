@@ -208,13 +208,14 @@ mod tests {
 
     #[test]
     fn the_clock_follows_the_kernels() {
-        let clock = Clock::new();
+        let (clock, start) = (Clock::new(), source::kernel_ns());
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(5));
             clock.discipline();
             let (before, now, after) = (source::kernel_ns(), clock.now(), source::kernel_ns());
-            // Generous: the machine may be busy. What the servo achieves is tested with simulated clocks.
-            assert!(now + 1_000_000 > before && now < after + 1_000_000);
+            // Generous: the machine may be busy, or stand still. What the servo achieves is tested with simulated clocks.
+            let off = 1_000_000 + (before - start) / 1000;
+            assert!(now + off > before && now < after + off);
         }
         assert!(clock.ticks_per_second() > 1_000_000);
     }
@@ -237,8 +238,8 @@ mod tests {
         clock.adjust(3_600_000_000_000);
         clock.adjust(-1_600_000_000_000);
         assert_eq!(clock.adjustment(), 2_000_000_000_000);
-        let (now, timer) = (clock.now(), clock.timer_now());
-        assert!((2_000_000_000_000..2_010_000_000_000).contains(&(timer - now)));
+        let (before, timer, after) = (clock.now(), clock.timer_now(), clock.now());
+        assert!((before..=after).contains(&(timer - 2_000_000_000_000)));
         clock.adjust(i64::MIN);
         clock.adjust(i64::MIN);
         assert_eq!(clock.timer_now(), 0);

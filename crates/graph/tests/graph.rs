@@ -158,7 +158,7 @@ impl Bed {
     /// Runs until all packets of all threads are through.
     fn run(&mut self, packets_per_thread: u64) {
         let threads = self.graph.fleet().threads().len() as u64;
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
         loop {
             let local = self.graph.fleet().step_here();
             let figures: u64 = self.graph.loop_figures().iter().map(|(_, f)| f.input).sum();

@@ -14,6 +14,8 @@ use quiver_graph::{
 use quiver_tables::qsbr;
 
 const FLOWS: u32 = 16;
+/// Bound of every wait: a hang, also where the processor is emulated and others have it.
+const LONG: Duration = Duration::from_secs(300);
 
 next_nodes! { enum SourceNext { Spread = "spread" } }
 next_nodes! { enum SpreadNext { Sink = "sink" } }
@@ -164,7 +166,7 @@ impl Bed {
     }
 
     fn wait(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + LONG;
         while self.seen.packets.load(Ordering::Relaxed) + self.dropped() < self.orders.limit.load(Ordering::Relaxed) {
             if self.graph.fleet().step_here().is_none() {
                 std::thread::sleep(Duration::from_micros(200));
@@ -210,15 +212,19 @@ fn what_a_thread_does_not_take_is_dropped_and_counted() {
     bed.place_source(None, 1);
     let hold = Arc::new(AtomicBool::new(true));
     let held = hold.clone();
+    let (holds, is_held) = std::sync::mpsc::channel();
     bed.graph.fleet().cast(2, move |_| {
+        holds.send(()).unwrap();
         while held.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
     });
+    // Or it might be about to take what waits for it.
+    is_held.recv().unwrap();
     let total = HANDOFF_CAPACITY as u64 + 1000;
     bed.orders.limit.store(total, Ordering::Release);
     bed.graph.fleet().on(1, |_| ());
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + LONG;
     while bed.orders.sent.load(Ordering::Acquire) < total {
         assert!(Instant::now() < deadline);
         std::thread::yield_now();
@@ -249,13 +255,13 @@ fn a_sleeping_thread_is_woken_for_what_is_handed_to_it() {
         let start = Instant::now();
         bed.order(1);
         while bed.seen.packets.load(Ordering::Relaxed) < round {
-            assert!(start.elapsed() < Duration::from_secs(60), "round {round}");
+            assert!(start.elapsed() < LONG, "round {round}");
             std::thread::yield_now();
         }
         late += u32::from(start.elapsed() > Duration::from_millis(500));
     }
-    // One that is not woken sleeps for a second each time; a busy machine keeps it waiting now and then.
-    assert!(late <= 10, "{late} of 20 late");
+    // One that is not woken sleeps for a second each time; a busy machine keeps it waiting now and then, an emulated one often.
+    assert!(late <= 15, "{late} of 20 late");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Connections at a time.
 pub const CONNECTIONS: usize = 64;
 /// Time for an exchange.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 120 } else { 10 });
 /// Longest request with its headers, bytes.
 pub const REQUEST: usize = 16 << 10;
 /// Longest body, bytes.

@@ -1,5 +1,5 @@
 //! Packets and settings, in a router with made-up interfaces: `x0`, `x1` and `x2` with 10.0.n.1/24 and 2001:db8:n::1/64. Rates are so
-//! low that nothing comes into the buckets while a test runs: exactly the burst passes.
+//! low, and frames so large, that one more takes eight seconds: while a test runs exactly the burst passes.
 
 mod messages;
 mod workers;
@@ -26,14 +26,14 @@ fn scene_with(workers: usize) -> Scene {
     Scene { h: bare_with(workers).with_hosts() }
 }
 
-/// A frame of 100 bytes from the host on `x0` to that on `x1`.
+/// A frame of 1000 bytes from the host on `x0` to that on `x1`.
 fn frame(six: bool) -> Vec<u8> {
     let packet = Packet::ethernet(host_mac(0), router_mac(0));
     let packet = match six {
-        false => packet.ipv4([10, 0, 0, 2], [10, 0, 1, 2]).udp(1, 2).payload(&[0xa5; 58]),
+        false => packet.ipv4([10, 0, 0, 2], [10, 0, 1, 2]).udp(1, 2).payload(&[0xa5; 958]),
         true => {
             let address = |net: u16| std::net::Ipv6Addr::from([0x2001, 0xdb8, net, 0, 0, 0, 0, 2]);
-            packet.ipv6(address(0), address(1)).udp(1, 2).payload(&[0xa5; 38])
+            packet.ipv6(address(0), address(1)).udp(1, 2).payload(&[0xa5; 938])
         }
     };
     let frame = packet.build();
@@ -42,7 +42,7 @@ fn frame(six: bool) -> Vec<u8> {
 }
 
 /// Bytes of [`frame`].
-const LEN: usize = 100;
+const LEN: usize = 1000;
 /// All that [`pass`] sends.
 const SENT: usize = 38;
 
@@ -99,7 +99,7 @@ fn exactly_the_burst_passes_in_both_directions_and_of_both_families() {
 fn time_fills_the_bucket() {
     let mut s = scene();
     // 100 bytes a ms.
-    s.run("policer add name a cir 800 cb 1000");
+    s.run("policer add name a cir 800 cb 10000");
     s.run("policer input name a x0");
     assert!(pass(&mut s, false) < SENT);
     let x0 = s.interface("x0");
@@ -112,7 +112,7 @@ fn yellow_and_red_packets_are_marked() {
         for direction in ["input name a x0", "output name a x1"] {
             let mut s = scene();
             s.run(
-                "policer add name a type 1r3c cir 1 cb 500 eb 1000 exceed-action mark-and-transmit AF13 \
+                "policer add name a type 1r3c cir 1 cb 5000 eb 10000 exceed-action mark-and-transmit AF13 \
                  violate-action mark-and-transmit 63",
             );
             s.run(&format!("policer {direction}"));
@@ -154,7 +154,7 @@ fn a_classifier_s_filter_and_a_policer_stand_on_one_bridge_port() {
     s.h.add_plugin(&quiver_classify::plugin());
     s.run("set interface l2 bridge x0 1");
     s.run("set interface l2 bridge x1 1");
-    s.run("policer add name a cir 1 cb 1000");
+    s.run("policer add name a cir 1 cb 10000");
     s.run("classify table mask l3 ip4 dst acl-miss-next permit");
     s.run("classify session table-index 0 match l3 ip4 dst 10.0.1.3 acl-hit-next deny");
     s.run("policer input name a x0");
@@ -179,12 +179,12 @@ fn tags_of_a_sub_interface_count() {
     let sub = s.h.router.create_sub_interface(x0, 7, tagged).unwrap();
     s.h.router.set_interface_up(sub, true).unwrap();
     s.h.router.add_address(sub, "10.7.0.1".parse().unwrap(), 24).unwrap();
-    s.run("policer add name a cir 1 cb 1040");
+    s.run("policer add name a cir 1 cb 10040");
     s.run("policer input name a x0.7");
     let mut frame = frame(false);
     frame.splice(12..12, [0x81, 0, 0, 7]);
     assert_eq!(sent(&mut s, &frame).len(), 10);
-    assert_eq!(counts(&s, 0)[0], (10, 1040));
+    assert_eq!(counts(&s, 0)[0], (10, 10_040));
     s.h.router.delete_interface(sub).unwrap();
     s.run("policer del name a");
 }
@@ -194,19 +194,23 @@ fn rates_in_packets_count_packets() {
     let mut s = scene();
     s.run("policer add name a rate pps cir 1 cb 5000");
     s.run("policer input name a x0");
-    assert_eq!(pass(&mut s, false), 5);
+    // One more a second.
+    let start = std::time::Instant::now();
+    let passed = pass(&mut s, false);
+    let more = start.elapsed().as_secs() as usize;
+    assert!((5..=5 + more).contains(&passed), "{passed} in {more} s");
 }
 
 #[test]
 fn an_update_and_a_reset_fill_the_buckets() {
     let mut s = scene();
-    s.run("policer add name a cir 1 cb 1000");
+    s.run("policer add name a cir 1 cb 10000");
     s.run("policer input name a x0");
     assert_eq!((pass(&mut s, false), pass(&mut s, false)), (10, 0));
     s.run("policer reset name a");
-    assert!(s.run("show policer").contains("cur lim 65536000, cur bkt 65536000,"));
+    assert!(s.run("show policer").contains("cur lim 655360000, cur bkt 655360000,"));
     assert_eq!((pass(&mut s, false), pass(&mut s, false)), (10, 0));
-    s.run("configure policer name a cir 1 cb 2000 conform-action mark-and-transmit CS7");
+    s.run("configure policer name a cir 1 cb 20000 conform-action mark-and-transmit CS7");
     assert_eq!(counts(&s, 0), [(0, 0); 3]);
     let marked = sent(&mut s, &frame(false)).into_iter().map(|frame| frame[15]).collect::<Vec<_>>();
     assert_eq!(marked, [56 << 2; 20]);
@@ -218,7 +222,7 @@ fn an_update_and_a_reset_fill_the_buckets() {
 fn a_policer_in_use_stays_and_another_one_takes_its_place() {
     let mut s = scene();
     s.run("policer add name a cir 1 cb 1000");
-    s.run("policer add name b cir 1 cb 2000");
+    s.run("policer add name b cir 1 cb 20000");
     assert!(s.error("policer add name a cir 1 cb 1").contains("policer `a' exists already"));
     assert!(s.error("policer input name c x0").contains("there is no policer `c'"));
     assert!(s.error("policer input index 9 x0").contains("there is no policer 9"));
@@ -251,7 +255,7 @@ fn punted_packets_are_policed_before_they_are_redirected() {
                 to_router.ipv6(address(2), address(1))
             }
         };
-        let frame = frame.udp(1, 4500).payload(b"data").build();
+        let frame = frame.udp(1, 4500).payload(&[0xa5; 958]).build();
         assert_eq!(sent(&mut s, &frame).len(), SENT);
         let bytes = frame.len() - 14;
         s.run(&format!("policer add name a cir 1 cb {}", 12 * bytes));

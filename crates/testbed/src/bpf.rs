@@ -382,7 +382,7 @@ fn netlink(kind: u16, body: &[u8]) -> io::Result<()> {
     if sent < 0 {
         return Err(io::Error::last_os_error());
     }
-    if !sys::wait_readable(socket.as_fd(), std::time::Duration::from_secs(5))? {
+    if !sys::wait_readable(socket.as_fd(), std::time::Duration::from_secs(60))? {
         return Err(io::ErrorKind::TimedOut.into());
     }
     let mut answer = [0_u8; 4096];

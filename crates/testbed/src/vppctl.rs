@@ -24,17 +24,16 @@ pub struct Vppctl {
 }
 
 impl Vppctl {
-    /// Connects and answers the terminal-type question, within half a minute: the machine may be busy.
+    /// Connects and answers the terminal-type question before it comes: a router waits a second for the answer, and this
+    /// process may be kept waiting for longer.
     pub fn connect(socket: &Path) -> io::Result<Self> {
-        let stream = UnixStream::connect(socket).map_err(|e| with_context(socket.display(), e))?;
+        let mut stream = UnixStream::connect(socket).map_err(|e| with_context(socket.display(), e))?;
+        stream.write_all(&[&[IAC, SUB_BEGIN, TERMINAL_TYPE, 0], &b"vppctl"[..], &[IAC, SUB_END]].concat())?;
         let mut session = Self { stream, telnet: Telnet::default() };
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !session.telnet.asked {
             session.fill(deadline)?;
         }
-        session.stream.write_all(&[IAC, SUB_BEGIN, TERMINAL_TYPE, 0])?;
-        session.stream.write_all(b"vppctl")?;
-        session.stream.write_all(&[IAC, SUB_END])?;
         Ok(session)
     }
 

@@ -5,6 +5,7 @@ mod feed;
 mod kernel;
 mod outcome;
 mod schedule;
+mod settling;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use crate::units::{Rate, RateError};
 
 use feed::Feed;
 use outcome::{Before, busy, finish};
+use settling::Settling;
 
 /// Time from giving out the jobs to the first departure.
 const LEAD: u64 = 50_000_000;
@@ -52,7 +54,8 @@ pub struct Plan {
     pub size: Option<Size>,
     /// How long to send.
     pub duration: Duration,
-    /// How long to wait afterwards, at most: where as much has come as was sent, two seconds are enough.
+    /// How long to wait afterwards, at most: where as much has come as was sent, two seconds are enough. Time in which the tester itself
+    /// was kept from running does not count.
     pub settle: Duration,
     /// Line rate, bits a second, for loads in percent.
     pub line_rate: Option<f64>,
@@ -417,7 +420,7 @@ fn conduct(
     }
     let mut next = start + SAMPLE;
     let (mut aborted, mut lost_link, mut cut) = (None, Vec::new(), None);
-    let mut quiet_since = None;
+    let mut settling: Option<Settling> = None;
     let (mut sends, mut all_came) = (true, false);
     loop {
         bench.turn();
@@ -454,7 +457,7 @@ fn conduct(
         }
         if sends && directions.iter().all(|d| d.sent.iter().all(|s| s.over.load(Ordering::Acquire))) {
             sends = false;
-            quiet_since = Some(Instant::now());
+            settling = Some(Settling::begin(Instant::now()));
         }
         // Threads end by themselves; one that is kept from running must not hold up everything.
         if sends && now > end + OVERRUN {
@@ -464,7 +467,7 @@ fn conduct(
             }
         }
         let settle = if all_came { plan.settle.min(COPIES) } else { plan.settle };
-        if quiet_since.is_some_and(|t| t.elapsed() >= settle) {
+        if settling.as_mut().is_some_and(|settling| settling.turn(Instant::now()) >= settle) {
             break;
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{End, Socket, with_node};
+use common::{End, SETTLE, Socket, with_node};
 use quiver_graph::{Frame, IfIndex, NoDrops, NoNext, NodeCx, Packet, VectorNode, Verdict};
 use quiver_tester_core::MacAddr;
 use quiver_tester_core::answer::Host;
@@ -160,7 +160,7 @@ fn with_device<R>(name: &str, work: impl FnOnce(&Socket, &Deeds) -> R) -> R {
 fn plan(profile: &str, pps: f64) -> Plan {
     let profile = Profile::of_yaml("profile", profile).expect("a profile");
     // Fewer frames than the rings hold: however slow this machine is, none is lost by accident.
-    Plan { rate: Some(Rate::Pps(pps)), duration: Duration::from_secs(2), ..Plan::new(profile) }
+    Plan { rate: Some(Rate::Pps(pps)), duration: Duration::from_secs(2), settle: SETTLE, ..Plan::new(profile) }
 }
 
 fn run(bench: &mut Bench, plan: &Plan) -> Report {

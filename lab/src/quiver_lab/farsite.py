@@ -50,8 +50,8 @@ KEEPER = r"""
 space=; kept=; nap=; folder=; bound=
 driver() { if [ -e "$PCI/devices/$1/driver" ]; then basename "$(readlink "$PCI/devices/$1/driver")"; else echo none; fi; }
 interfaces() { for net in "$PCI/devices/$1"/net/*; do [ ! -e "$net" ] || echo "${net##*/}"; done; }
-# until_true COMMAND…: for five seconds, since a driver's interfaces come, and are renamed, after it has begun.
-until_true() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 100 ] || return 1; sleep 0.05; done; }
+# until_true COMMAND…: for 20 seconds, since a driver's interfaces come, and are renamed, after it has begun.
+until_true() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 400 ] || return 1; sleep 0.05; done; }
 has_driver() { [ "$(driver "$1")" = "$2" ]; }
 has_interface() { [ -n "$(interfaces "$1")" ]; }
 # release CARD OVERRIDE: takes a card from its driver; next it is for this one alone, or for whichever knows it ('').

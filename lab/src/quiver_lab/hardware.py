@@ -19,6 +19,8 @@ AFTER_S = 1.0
 """When counting begins: the tester's ports are open by then."""
 SHORTEST_S = 2.0
 """Shorter trials are not counted in."""
+ENDS_S = 30.0
+"""How much later than it should perf may tell what it counted."""
 
 
 def lacking(program: str = "perf") -> str:
@@ -59,7 +61,7 @@ def counted(program: str | None, cores: Sequence[int], duration_s: float) -> Ite
     try:
         yield found
         with contextlib.suppress(subprocess.TimeoutExpired):
-            said, _ = process.communicate(timeout=AFTER_S + window_s)
+            said, _ = process.communicate(timeout=AFTER_S + window_s + ENDS_S)
             found |= parse(said, window_s)
     finally:
         end(process)

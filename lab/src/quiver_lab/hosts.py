@@ -31,6 +31,9 @@ T = TypeVar("T")
 TIMED_OUT, TIMED_OUT_KILLED = 124, 137
 """What ``timeout`` of the GNU core utilities ends with."""
 
+LATE_S = 60.0
+"""How much longer than a host's own bound its answer may take, before the host is given up."""
+
 GUARD = (
     'exec 3<&0; "$@" </dev/null 3<&- & p=$!; '
     "(cat <&3; kill -TERM $p; n=0; while kill -0 $p && [ $n -lt $ENDS ]; do sleep 0.1; n=$((n+1)); done; kill -KILL $p)"
@@ -87,7 +90,7 @@ class SshHost:
                     process.stdin.write_eof()
                 return await process.wait()
 
-        done = self._wait(work(), " ".join(command), seconds + 10)
+        done = self._wait(work(), " ".join(command), seconds + LATE_S)
         if done.returncode in (TIMED_OUT, TIMED_OUT_KILLED):
             raise CommandError(f"{self._name}: {' '.join(command)}: no end within {seconds:g} s")
         out, err = (str(x or "") for x in (done.stdout, done.stderr))
@@ -138,7 +141,7 @@ class SshHost:
         try:
             yield _Remote(process)
         finally:
-            self._wait(finish(process, copying), f"the end of {what}", ends_s + 10)
+            self._wait(finish(process, copying), f"the end of {what}", ends_s + LATE_S)
 
 
 def _words(error: BaseException) -> str:
@@ -149,7 +152,7 @@ def _words(error: BaseException) -> str:
 @contextlib.contextmanager
 def ssh(
     name: str, address: str, *, port: int = 22, user: str | None = None, key: Path | None = None,
-    known_hosts: Path | None = None, binaries: Mapping[str, str] | None = None, seconds: float = 15.0,
+    known_hosts: Path | None = None, binaries: Mapping[str, str] | None = None, seconds: float = 30.0,
 ) -> Iterator[SshHost]:  # fmt: skip
     """Connect to a host, which must be a known one, for the length of a block."""
     loop = asyncio.new_event_loop()

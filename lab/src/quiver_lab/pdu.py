@@ -30,6 +30,8 @@ ACTIVE_POWER, ACTIVE_ENERGY = 5, 8
 """``SensorTypeEnumeration``."""
 WATT, WATT_HOUR = 3, 5
 """``SensorUnitsEnumeration``."""
+ANSWERS_S = 1.0
+"""After which an agent that did not answer is asked again."""
 
 
 class Get(Protocol):
@@ -42,10 +44,10 @@ class Get(Protocol):
 class SnmpGet:
     """Asks by SNMP version 2c."""
 
-    def __init__(self, host: str, port: int, community: str, *, timeout_s: float = 1.0, retries: int = 2) -> None:
+    def __init__(self, host: str, port: int, community: str, *, timeout_s: float | None = None, retries: int = 2) -> None:
         self._where = (host, port)
         self._community = community
-        self._timeout_s = timeout_s
+        self._timeout_s = ANSWERS_S if timeout_s is None else timeout_s
         self._retries = retries
 
     def __call__(self, oids: Sequence[str]) -> list[int]:

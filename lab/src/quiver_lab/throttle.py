@@ -42,6 +42,8 @@ RT = Path("/proc/sys/kernel")
 
 LONGEST_S = 86_400.0
 """A hog ends by itself after that at the latest."""
+ENDS_S = 60.0
+"""For how long its account is waited for: a machine that stood still is no reason to lose it."""
 
 Account = dict[str, dict[str, float]]
 """By core: the share that others than the hog ``had``, what was ``taken`` from it, how many ``windows``, the ``longest_us``."""
@@ -132,9 +134,11 @@ def held(cores: Sequence[int], share: float, seconds: float) -> Iterator[Account
         for process in hogs.values():
             process.terminate()
         for core, process in hogs.items():
-            said, _ = process.communicate(timeout=5)
             try:
+                said, _ = process.communicate(timeout=ENDS_S)
                 account[str(core)] = json.loads(said)
+            except subprocess.TimeoutExpired as error:
+                raise CommandError(f"the process that throttles core {core} does not end") from error
             except ValueError as error:
                 raise CommandError(f"the process that throttled core {core} ended before the trial did") from error
 

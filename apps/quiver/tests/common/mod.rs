@@ -251,20 +251,20 @@ pub const GREETING: [u8; 36] = [
 
 impl Cli {
     pub fn connect(path: &Path) -> Self {
-        let stream = UnixStream::connect(path).unwrap();
+        Self::saying(path, &[])
+    }
+
+    /// Says what it is, at once: the server waits a second for that, and this process may be kept waiting for longer.
+    pub fn terminal(path: &Path, name: &str) -> Self {
+        Self::saying(path, &[&[0xff, 0xfa, 0x18, 0x00], name.as_bytes(), &[0xff, 0xf0]].concat())
+    }
+
+    fn saying(path: &Path, first: &[u8]) -> Self {
+        let mut stream = UnixStream::connect(path).unwrap();
+        stream.write_all(first).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
         let mut cli = Self { stream };
         assert_eq!(cli.bytes(GREETING.len()), GREETING);
-        cli
-    }
-
-    /// Says what it is.
-    pub fn terminal(path: &Path, name: &str) -> Self {
-        let mut cli = Self::connect(path);
-        let mut answer = vec![0xff, 0xfa, 0x18, 0x00];
-        answer.extend_from_slice(name.as_bytes());
-        answer.extend_from_slice(&[0xff, 0xf0]);
-        cli.stream.write_all(&answer).unwrap();
         cli
     }
 

@@ -237,9 +237,10 @@ mod tests {
     #[test]
     fn a_program_is_run_for_a_time_and_no_longer() {
         let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-        assert_eq!(run(Path::new("echo"), &words(&["a", "b"]), PATIENCE).unwrap(), "a b\n");
-        assert!(run(Path::new("/nonexistent"), &[], PATIENCE).is_err());
-        assert!(run(Path::new("false"), &[], PATIENCE).unwrap_err().contains("exit status"));
+        let long = Duration::from_secs(120);
+        assert_eq!(run(Path::new("echo"), &words(&["a", "b"]), long).unwrap(), "a b\n");
+        assert!(run(Path::new("/nonexistent"), &[], long).is_err());
+        assert!(run(Path::new("false"), &[], long).unwrap_err().contains("exit status"));
         let error = run(Path::new("sleep"), &words(&["1000"]), Duration::from_millis(20)).unwrap_err();
         assert!(error.contains("does not end"), "{error}");
     }

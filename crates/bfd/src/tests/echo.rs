@@ -12,7 +12,7 @@ const FAST: Timing = Timing { desired_min_tx: 10_000, required_min_rx: 10_000, d
 
 /// What the peer says; it returns echo packets every 20 ms.
 fn peer(state: State) -> Control {
-    Control { required_min_echo_rx: 20_000, ..control(state, 1) }
+    Control { required_min_echo_rx: 20_000, desired_min_tx: 20_000, ..control(state, 1) }
 }
 
 /// A session that is up and sends echo packets; the time is 0.

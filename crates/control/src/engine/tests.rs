@@ -95,8 +95,10 @@ impl Job<Control, String> for ScriptJob {
     }
 }
 
-/// Waits for another thread before each of so many slices, and yields meanwhile.
+/// Waits for another thread before each of so many slices, and yields meanwhile. With [`MANY`] it waits without end.
 struct Reader;
+/// Slices, of which a test sees only the first.
+const MANY: u32 = 1000;
 struct ReaderJob {
     name: String,
     left: u32,
@@ -119,7 +121,8 @@ impl Job<Control, String> for ReaderJob {
         }
         self.left -= 1;
         control.ran.push(format!("{} {}", self.name, self.left));
-        self.task = Some(blocking::unblock(|| std::thread::sleep(Duration::from_millis(5))));
+        let time = if self.left == MANY - 1 { Duration::from_secs(3600) } else { Duration::from_millis(5) };
+        self.task = Some(blocking::unblock(move || std::thread::sleep(time)));
         Step::Wait
     }
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -318,7 +321,7 @@ fn others_run_while_a_script_waits_for_another_thread_and_it_goes_on_by_itself()
 #[test]
 fn a_script_that_is_cancelled_while_another_thread_works_for_it_does_not_wait() {
     let Bench { mut main, control, engine } = bench();
-    let mut waiting = engine.start(reader("x", 1000));
+    let mut waiting = engine.start(reader("x", MANY));
     // Taking the turn, beginning, the first slice; then there is nothing to do.
     while matches!(waiting.step(), Progress::Again) {}
     assert_eq!(engine.order.waiting(), 0);

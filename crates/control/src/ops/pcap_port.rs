@@ -267,7 +267,7 @@ mod tests {
             for start in 1..=2_usize {
                 run(&mut h.router, "set interface state in up");
                 let wanted = format!("{} packets replayed", start * rounds * count as usize);
-                let deadline = Instant::now() + Duration::from_secs(10);
+                let deadline = Instant::now() + Duration::from_secs(120);
                 while !run(&mut h.router, "show pcap-interface in").contains(&wanted) {
                     assert!(Instant::now() < deadline, "{}", run(&mut h.router, "show pcap-interface"));
                     h.router.graph.fleet().step_here();
@@ -280,7 +280,7 @@ mod tests {
             run(&mut h.router, "delete pcap-interface out");
             run(&mut h.router, "delete pcap-interface in");
             let expected: Vec<u32> = (0..2 * rounds).flat_map(|_| 0..count).collect();
-            let deadline = Instant::now() + Duration::from_secs(10);
+            let deadline = Instant::now() + Duration::from_secs(120);
             while numbers(&to) != expected {
                 assert!(Instant::now() < deadline, "{timing}: {} of {}", numbers(&to).len(), expected.len());
                 std::thread::sleep(Duration::from_millis(5));

@@ -288,6 +288,8 @@ impl<C: 'static, W: Wire> Connection<C, W> {
             self.handle.dismiss(End::Idle);
         }
         if due.is_some_and(|due| Instant::now() >= due) {
+            // It may have said so in time, while this thread was kept from reading.
+            self.read();
             self.session.terminal_type_timeout();
             self.terminal_type_due = None;
         }

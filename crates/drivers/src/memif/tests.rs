@@ -234,9 +234,12 @@ pub(super) fn client() -> MemifConfig {
     MemifConfig::new(KEY)
 }
 
+/// Bound of what peers are waited for: a hang.
+pub(super) const LONG: std::time::Duration = std::time::Duration::from_secs(120);
+
 /// Runs both control sides until `done`.
 pub(super) fn run_until(ends: &mut [&mut End], what: &str, mut done: impl FnMut(&mut [&mut End]) -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let deadline = std::time::Instant::now() + LONG;
     while !done(ends) {
         ends.iter().for_each(|end| drop(end.memif.run()));
         if std::time::Instant::now() > deadline {

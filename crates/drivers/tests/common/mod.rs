@@ -124,11 +124,11 @@ impl Rig {
         Duration::from_secs_f64(self.graph.thread_info().iter().map(|t| cpu_seconds(t.lwp)).sum())
     }
 
-    /// Processor time that the workers take in `time`.
-    pub fn idle_cpu(&self, time: Duration) -> Duration {
-        let before = self.cpu();
+    /// Processor time that the workers take in `time`, or in as much more as the machine makes of it: used, passed.
+    pub fn idle_cpu(&self, time: Duration) -> (Duration, Duration) {
+        let (before, start) = (self.cpu(), Instant::now());
         std::thread::sleep(time);
-        self.cpu().saturating_sub(before)
+        (self.cpu().saturating_sub(before), start.elapsed())
     }
 
     /// Packets and clocks of the input node and of the second interface's tx node.

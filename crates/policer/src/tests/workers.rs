@@ -29,7 +29,7 @@ fn several_workers_pass_the_rate_once() {
     for workers in [1, 2, 4] {
         for use_of in ["input name a x0", "output name a x1"] {
             let mut s = scene_with(workers);
-            s.run("policer add name a cir 1 cb 1500");
+            s.run("policer add name a cir 1 cb 15000");
             s.run(&format!("policer {use_of}"));
             assert_eq!(from_all(&mut s, workers), 15);
             let busy = (0..=workers).filter(|thread| by_thread(&s, 0, *thread) > 0).count();
@@ -42,7 +42,7 @@ fn several_workers_pass_the_rate_once() {
 #[test]
 fn a_bound_policer_works_on_its_worker_only() {
     let mut s = scene_with(2);
-    s.run("policer add name a cir 1 cb 1500");
+    s.run("policer add name a cir 1 cb 15000");
     s.run("policer bind name a 1");
     s.run("policer input name a x0");
     from_all(&mut s, 2);
@@ -54,7 +54,7 @@ fn a_bound_policer_works_on_its_worker_only() {
     s.h.run();
     from_all(&mut s, 2);
     assert_eq!([1, 2].map(|thread| by_thread(&s, 0, thread)), [45, 40], "the worker with the first packet has it");
-    s.run("configure policer name a cir 1 cb 300");
+    s.run("configure policer name a cir 1 cb 3000");
     assert_eq!(from_all(&mut s, 2), 3);
     assert_eq!([1, 2].map(|thread| by_thread(&s, 0, thread)), [40, 0], "it stays there");
     s.h.assert_buffers_held(0);

@@ -23,8 +23,9 @@ use super::MARK;
 use super::message::{FDS_MAX, REPLY, Reply, Request};
 use super::server::READY;
 
-/// How long the helper may take. It needs a few milliseconds.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the helper may take. It needs a few milliseconds, but the machine may have other things to do; the watchdog allows a thread
+/// that waits a little more.
+const PATIENCE: Duration = Duration::from_secs(4);
 /// The same for the fast path, whose maps and program take half a second of a processor that others may be using. A thread of its own asks.
 const LONG_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -35,6 +36,7 @@ const ERROR_MAX: u64 = 500;
 pub struct Helper {
     state: Mutex<State>,
     pid: u32,
+    patience: Duration,
 }
 
 struct State {
@@ -78,7 +80,7 @@ fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 impl Helper {
     fn new(socket: OwnedFd, child: Option<Child>) -> Self {
         let pid = child.as_ref().map_or(0, Child::id);
-        Self { state: Mutex::new(State { socket: Some(socket), child, lost: "", requests: 0 }), pid }
+        Self { state: Mutex::new(State { socket: Some(socket), child, lost: "", requests: 0 }), pid, patience: PATIENCE }
     }
 
     /// Its process.
@@ -112,7 +114,7 @@ impl Helper {
         let mut state = self.lock();
         let answer = match &state.socket {
             None => Err(state.lost),
-            Some(socket) => exchange(socket, request),
+            Some(socket) => exchange(socket, request, self.patience),
         };
         match answer {
             Ok((Reply::Done { flags }, fds)) if fds.len() == request.fds() => {
@@ -160,10 +162,10 @@ fn wait(socket: &OwnedFd, bound: Duration) -> io::Result<PollFlags> {
     Ok(entry[0].revents())
 }
 
-fn exchange(socket: &OwnedFd, request: &Request) -> Result<(Reply, Vec<OwnedFd>), &'static str> {
+fn exchange(socket: &OwnedFd, request: &Request, patience: Duration) -> Result<(Reply, Vec<OwnedFd>), &'static str> {
     // There is one request at a time, so there is room for it.
     send(socket, &request.bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT).map_err(|_| "it has ended")?;
-    let end = Instant::now() + if *request == Request::FastPath { LONG_PATIENCE } else { PATIENCE };
+    let end = Instant::now() + if *request == Request::FastPath { LONG_PATIENCE } else { patience };
     loop {
         match wait(socket, end.saturating_duration_since(Instant::now())) {
             Ok(events) if events.is_empty() => return Err("it did not answer in time"),
@@ -265,11 +267,16 @@ mod tests {
         }
     }
 
+    /// Its other end is a thread of this process, whose tests keep one another waiting.
+    fn patient(socket: OwnedFd) -> Helper {
+        Helper { patience: Duration::from_secs(120), ..Helper::new(socket, None) }
+    }
+
     #[test]
     fn descriptors_and_errors_come_back_and_the_helper_ends_with_its_client() {
         let (ours, theirs) = pair().unwrap();
         let thread = answer_on_a_thread(theirs, Made);
-        let helper = Helper::new(ours, None);
+        let helper = patient(ours);
         for queues in [1, 2, 64] {
             assert_eq!(helper.namespace("here", queues).unwrap().queues.len(), queues as usize);
             assert_eq!(helper.redirect(queues).unwrap().frags, queues == 64);
@@ -295,7 +302,7 @@ mod tests {
             let (got, _) = recv(&ours, answer.as_mut_slice(), RecvFlags::empty()).unwrap();
             assert_eq!(Reply::parse(&answer[..got]), Ok(Reply::Failed(libc::EINVAL)));
         }
-        let helper = Helper::new(ours, None);
+        let helper = patient(ours);
         helper.redirect(1).unwrap();
         drop(helper);
         thread.join().unwrap().unwrap();

@@ -24,7 +24,7 @@ use quiver_tester_core::time::Time;
 use quiver_tester_core::trial::{self, Plan};
 use quiver_tester_core::units::Rate;
 
-use super::{Socket, with_node};
+use super::{SETTLE, Socket, with_node};
 
 /// A port's address that answers questions, and who asks.
 const ANSWERS: &str = "192.0.2.2";
@@ -110,6 +110,7 @@ pub fn measure(name: &str, delays: &[u64], pps: f64, seconds: f64) -> (Ages, Rep
         let plan = Plan {
             rate: Some(Rate::Pps(pps)),
             duration: std::time::Duration::from_secs_f64(seconds),
+            settle: SETTLE,
             ..Plan::new(profile.expect("a profile"))
         };
         trial::run(&mut bench, &plan, &mut |_| true).expect("a trial")

@@ -79,6 +79,9 @@ fn device<N: VectorNode<Next = NoNext>>(socket: &Socket, node: impl Fn() -> N + 
     }
 }
 
+/// For how long trials wait for what is under way: threads that poll, more than there are processors, keep one another waiting.
+pub const SETTLE: Duration = Duration::from_secs(3);
+
 /// Ends the device, and what else waits for that, also when a check fails.
 pub struct End<'a>(pub &'a AtomicBool);
 

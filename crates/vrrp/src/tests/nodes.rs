@@ -65,7 +65,8 @@ fn the_better_router_is_the_master_on_whichever_thread_it_is_heard() {
 #[test]
 fn preemption_is_up_to_the_operator() {
     let mut h = bed(1);
-    begin(&mut h, FamilyId::V4, "no_preempt");
+    // It waits longer than a machine stands still before it takes over.
+    begin(&mut h, FamilyId::V4, "interval 4000 no_preempt");
     let x0 = x0(&h);
     h.inject(x0, &heard(FamilyId::V4, 50, 4000));
     h.run();
@@ -78,7 +79,7 @@ fn advertisements_that_do_not_count_are_dropped_each_for_its_reason() {
     let x0 = x0(&h);
     h.exchange(x0, &heard(FamilyId::V4, 200, 100));
     assert_eq!(h.count("ip4-receive", "unknown ip protocol") + h.count("ip4-local", "unknown ip protocol"), 1, "nobody listens");
-    begin(&mut h, FamilyId::V4, "");
+    begin(&mut h, FamilyId::V4, "interval 4000");
     let packet = |ttl: u8, at: usize, byte: u8, fill: bool| {
         let advertisement = Advertisement { vr_id: 7, priority: 200, interval: 100 };
         let mut packet = advertisement.packet(PEER[0], group(FamilyId::V4), &[VIRTUAL[0]]);

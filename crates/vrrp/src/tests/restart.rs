@@ -66,7 +66,7 @@ fn a_backup_stays_backup_and_one_that_was_not_started_stays_so() {
     let family = FamilyId::V4;
     let mut old = bed(0);
     begin(&mut old, family, "interval 100");
-    old.inject(x0(&old), &heard(family, 200, 200));
+    old.inject(x0(&old), &heard(family, 200, 4000));
     until(&mut old, family, State::Backup);
     old.until("it has heard the master", |h| {
         h.run();

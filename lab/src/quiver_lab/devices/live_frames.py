@@ -101,9 +101,11 @@ def send(seconds: float, rate: float, of: bytes) -> dict[str, float]:
         run = (program, 0, len(of), 0, where, 0, count, 0, 0, 0, 0, 0, LIVE_FRAMES, 0, min(BATCH, count), 0)
         bpf(PROG_TEST_RUN, struct.pack("<IIIIQQIIIIQQIIII", *run))
 
-    began, sent = time.monotonic(), 0
-    while (now := time.monotonic() - began) < seconds:
-        due = CALL if not rate else min(CALL, int(now * rate) - sent)
+    began, sent, now = time.monotonic(), 0, 0.0
+    while now < seconds:
+        # Once more when the time is over: who stood still meanwhile sends what is due all the same.
+        now = time.monotonic() - began
+        due = CALL if not rate else min(CALL, int(min(now, seconds) * rate) - sent)
         if due > 0:
             call(due)
             sent += due

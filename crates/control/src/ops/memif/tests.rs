@@ -26,9 +26,9 @@ impl Drop for Folder {
     }
 }
 
-/// Runs the control channels until `done`, or for ten seconds.
+/// Runs the control channels until `done`, or for two minutes.
 fn until(ends: &mut [&mut Harness], done: impl Fn(&[&mut Harness]) -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
     while !done(ends) && std::time::Instant::now() < deadline {
         ends.iter_mut().for_each(|h| super::run(&mut h.router));
     }

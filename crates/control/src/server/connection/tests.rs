@@ -59,6 +59,9 @@ fn a_client_is_seen_to_go_while_its_operation_waits_however_much_it_has_sent() {
         let handle = Sessions::default().admit(SessionKind::Json, Peer::Unknown, None).expect("a place");
         let _task = main.spawn(serve(engine, wire, Session::json(), handle));
         client.write_all(b"{\"op\":\"hang\"}\n").expect("request");
+        while !control.borrow().0 {
+            main.turn(Duration::from_millis(1));
+        }
         let mut left = more;
         let begin = Instant::now();
         while begin.elapsed() < LOOK * 3 {

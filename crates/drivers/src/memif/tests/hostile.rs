@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use proptest::prelude::*;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
@@ -33,7 +33,7 @@ impl Peer {
 
     /// The next message, with the server working.
     fn hear(&self, end: &mut End) -> Option<Message> {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + LONG;
         while Instant::now() < deadline {
             end.memif.run();
             match socket::receive(&self.fd) {

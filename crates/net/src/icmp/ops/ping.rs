@@ -211,6 +211,8 @@ struct Pinging {
     under_way: u32,
     summary: PingSummary,
     cancelled: bool,
+    /// The time is over, and every thread has done since what it had to do.
+    settled: bool,
 }
 
 /// Requests whose time is remembered.
@@ -219,7 +221,18 @@ const TIMES: usize = 4096;
 impl Pinging {
     fn new(request: SendPing, source: Option<IfIndex>, ping: Ping) -> Self {
         let summary = PingSummary { sent: 0, received: 0, errors: 0, loss_percent: 0.0, aborted: false, replies: Vec::new() };
-        Self { request, source, ping, round: 0, next: 0, sent_at: VecDeque::new(), under_way: 0, summary, cancelled: false }
+        Self {
+            request,
+            source,
+            ping,
+            round: 0,
+            next: 0,
+            sent_at: VecDeque::new(),
+            under_way: 0,
+            summary,
+            cancelled: false,
+            settled: false,
+        }
     }
 
     /// Sends a round of requests; text for whoever asked where that fails.
@@ -307,8 +320,16 @@ impl Job<Router, PingSummary> for Pinging {
         }
         // A busy worker may not have sent yet what it was asked to.
         let over = all && now >= self.next && (self.under_way == 0 || now >= self.next + WORKER_LATE);
-        if self.cancelled || answered || over {
+        if self.cancelled || answered || over && self.settled {
             return self.finish(router);
+        }
+        if over {
+            // A thread that was kept from running may have a reply in its hands, this one as well.
+            self.settled = true;
+            if self.under_way == 0 {
+                router.graph.fleet().each(|_| ());
+            }
+            return Step::Sleep(LOOK);
         }
         if all && now >= self.next {
             return Step::Sleep(LOOK);

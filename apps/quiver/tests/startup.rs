@@ -430,7 +430,7 @@ fn a_second_router_on_the_same_sockets_is_refused_and_a_dead_ones_are_taken_over
     let mut router = Router::start("");
     let second = output(&router.folder, "unix { nodaemon runtime-dir @ }");
     let text = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(second.status.code() == Some(1) && text.contains("cli.sock is in use"), "{text}");
+    assert!(second.status.code() == Some(1) && text.contains("json.sock is in use"), "{text}");
     assert!(router.ask("show version").is_ok(), "the first is not disturbed");
     router.kill9();
     assert!(router.path("cli.sock").exists());

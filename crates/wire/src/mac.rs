@@ -120,7 +120,7 @@ impl core::error::Error for MacAddrError {}
 impl FromStr for MacAddr {
     type Err = MacAddrError;
 
-    /// Accepts `aa:bb:cc:dd:ee:ff` (one or two digits a group), `aa-bb-cc-dd-ee-ff` and `aabb.ccdd.eeff`.
+    /// Accepts `aa:bb:cc:dd:ee:ff`, `aa-bb-cc-dd-ee-ff` and `aabb.ccdd.eeff`; leading zeros of a group may be left out, as in `1.2.3`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         parse(text).ok_or_else(|| MacAddrError(text.to_owned()))
     }
@@ -128,7 +128,7 @@ impl FromStr for MacAddr {
 
 fn parse(text: &str) -> Option<MacAddr> {
     if text.contains('.') {
-        let words = groups::<3>(text, '.', 4..=4)?;
+        let words = groups::<3>(text, '.', 1..=4)?;
         let [a, b, c] = words.map(u16::to_be_bytes);
         return Some(MacAddr([a[0], a[1], b[0], b[1], c[0], c[1]]));
     }
@@ -180,7 +180,7 @@ mod tests {
     fn all_written_forms_mean_the_same_address() {
         let mac = MacAddr([0x02, 0xfe, 0x0a, 0xbc, 0x00, 0x01]);
         assert_eq!(mac.to_string(), "02:fe:0a:bc:00:01");
-        for text in ["02:fe:0a:bc:00:01", "2:FE:a:bc:0:1", "02-fe-0a-bc-00-01", "02fe.0abc.0001"] {
+        for text in ["02:fe:0a:bc:00:01", "2:FE:a:bc:0:1", "02-fe-0a-bc-00-01", "02fe.0abc.0001", "2fe.abc.1"] {
             assert_eq!(text.parse(), Ok(mac), "{text}");
         }
     }
@@ -194,7 +194,8 @@ mod tests {
             "02:fe:0a:bc:00:0g",
             "002:fe:0a:bc:00:01",
             "+2:fe:0a:bc:00:01",
-            "02fe.0abc.001",
+            "02fe.0abc.00001",
+            "02fe..0001",
             "02fe.0abc",
             "02:fe-0a:bc:00:01",
             "é:fe:0a:bc:00:01",

@@ -36,9 +36,8 @@ pub fn parse_mac(word: &str) -> Option<[u8; 6]> {
     let (separator, digits) = if word.contains(':') { (':', 2) } else { ('.', 4) };
     let mut bytes = mac.iter_mut();
     for part in word.split(separator) {
-        // Leading zeros may be left out between colons, as in `2:0:0:0:0:1`.
-        let complete = part.len() == digits || (digits == 2 && part.len() == 1);
-        if !complete || !part.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        // Leading zeros may be left out, as in `2:0:0:0:0:1` and `1.2.3`.
+        if part.is_empty() || part.len() > digits || !part.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
         }
         let value = u16::from_str_radix(part, 16).ok()?;
@@ -113,13 +112,15 @@ mod tests {
         assert_eq!(parse_mac("02:fe:00:ab:cd:01"), mac);
         assert_eq!(parse_mac("2:fe:0:AB:cd:1"), mac);
         assert_eq!(parse_mac("02fe.00ab.cd01"), mac);
+        assert_eq!(parse_mac("2fe.ab.cd01"), mac);
         for bad in [
             "",
             "02:fe:00:ab:cd",
             "02:fe:00:ab:cd:01:02",
             "02fe.00ab",
             "02fe.00ab.cd01.0000",
-            "2fe.00ab.cd01",
+            "02fe.00ab.0cd01",
+            "2fe..cd01",
             "02:fe:00:ab:cd:+1",
             "02:fe:00:ab:cd:0g",
             "02fe00abcd01",

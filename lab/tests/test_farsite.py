@@ -96,8 +96,8 @@ class Rack:
 
     @property
     def program(self) -> Path:
-        """The tester's program."""
-        return self.folder / "quiver-tester"
+        """The tester's program. Results name it, and nothing of the folder of keys."""
+        return self.folder.parent / "quiver-tester"
 
     @property
     def hold(self) -> Path:

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"go.fd.io/govpp"
 	"go.fd.io/govpp/adapter/socketclient"
 	"go.fd.io/govpp/adapter/statsclient"
 	"go.fd.io/govpp/api"
@@ -29,11 +28,6 @@ import (
 )
 
 const wait = 2 * time.Minute
-
-func init() {
-	// A router that is starting answers when it has started.
-	socketclient.DefaultConnectTimeout = wait
-}
 
 // router starts a router with the sockets of the binary API and of the statistics in a folder of its own.
 func router(t *testing.T) string {

@@ -1,9 +1,12 @@
 //! A thread of another program that hangs for good, as a wrong loop in its code would have it: it is stopped by ptrace and goes on at
 //! an instruction of its own program that jumps to itself. Nobody has to build such a loop into that program.
 
-use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt as _;
+#[cfg(target_arch = "x86_64")]
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt as _,
+};
 
 /// `jmp $`.
 #[cfg(target_arch = "x86_64")]

@@ -190,9 +190,6 @@ impl Execute<Router> for SendPing {
 /// How often a ping looks for replies: they carry their own time, so only the display waits.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How long the last answers are waited for at least, ns, however short the interval is.
-const PATIENCE: u64 = 1_000_000_000;
-
 /// A worker that has not sent a request so long after its answer was due is not waited for, ns.
 const WORKER_LATE: u64 = 5_000_000_000;
 
@@ -335,9 +332,8 @@ impl Job<Router, PingSummary> for Pinging {
             return Step::Sleep(LOOK);
         }
         if now >= self.next {
+            self.next = now + (self.request.interval * 1e9) as u64;
             self.send(router, &mut out);
-            let interval = (self.request.interval * 1e9) as u64;
-            self.next = now + if self.round == self.request.repeat { interval.max(PATIENCE) } else { interval };
             return if out.is_empty() { Step::Again } else { Step::Print(out) };
         }
         Step::Sleep(Duration::from_nanos(self.next - now).min(LOOK))

@@ -156,7 +156,7 @@ pub struct TrialOptions {
     /// Seconds of sending
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub duration: Duration,
-    /// Seconds to wait for what is under way
+    /// Seconds to wait for what is under way, at most
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds_or_none)]
     pub settle: Duration,
     /// The line's rate, for loads in percent: 10Gbps; more bits a second than that are refused

@@ -665,7 +665,7 @@ fn listen(
         let (listener, bound) = succession.restart(&folder, wish)?;
         sockets.push(Listening::Restart(listener, bound));
     }
-    // Those of commands come last: who sees one finds the others.
+    // The sockets of commands come last: a client that finds one finds the others.
     let face = Face::Cli(Rc::new(session_options(unix)));
     let mut wishes: Vec<Listen> = unix.cli_listen.iter().map(|(listen, _)| listen.clone()).collect();
     if wishes.is_empty() {
@@ -674,8 +674,7 @@ fn listen(
     for wish in wishes {
         sockets.push(match wish {
             Listen::Unix(path) => {
-                // A bare name is one of the runtime folder.
-                let path = if path.components().count() == 1 { folder.join(path) } else { path };
+                let path = place(&path);
                 let (listener, bound) = succession.unix(&path, || listen_as(&path, owner, admission))?;
                 Listening::Unix(listener, bound, face.clone())
             }

@@ -14,6 +14,9 @@
 //! cache instead, in a simulated one of 32 KiB, over the whole turn: how often the code of one node displaces that of another
 //! before the next vector comes. With `QUIVER_FUNCTIONS` in the
 //! environment it also tells of every function: instructions with those of its calls, calls, name.
+//!
+//! `--interfaces [--check | --functions]` counts what an interface costs the main thread instead (`interfaces.rs`); `--check` alone does so after the
+//! nodes. `--functions` tells which functions cost more beside many interfaces.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,6 +29,8 @@ use quiver_graph::Level;
 mod bed;
 #[path = "instructions/callgrind.rs"]
 mod callgrind;
+#[path = "instructions/interfaces.rs"]
+mod interfaces;
 #[path = "graph/paths.rs"]
 #[expect(dead_code, reason = "what measures clocks is not for this program")]
 mod paths;
@@ -68,12 +73,24 @@ fn main() -> ExitCode {
         pass(args.get(at + 1).map_or("", String::as_str), packets, args.iter().any(|a| a == FUSED));
         return ExitCode::SUCCESS;
     }
+    if let Some(at) = args.iter().position(|a| a == interfaces::PASS) {
+        interfaces::pass(&args[at + 1..]);
+        return ExitCode::SUCCESS;
+    }
     let has = |name: &str| args.iter().any(|a| a == name);
+    if lacks_valgrind() {
+        return ExitCode::SUCCESS;
+    }
     if has("--cache") {
         return ended(misses(packets));
     }
+    if has("--interfaces") {
+        return ended(interfaces::run(has("--check"), has("--functions")));
+    }
     let compared = packets == PACKETS;
-    ended(run(packets, compared && has("--check"), compared && has("--update")))
+    let check = compared && has("--check");
+    let nodes = run(packets, check, compared && has("--update"));
+    ended(if check { nodes.and_then(|()| interfaces::run(true, false)) } else { nodes })
 }
 
 fn ended(result: Result<(), String>) -> ExitCode {
@@ -111,9 +128,6 @@ fn lacks_valgrind() -> bool {
 
 /// Prints the misses a packet of each path.
 fn misses(packets: usize) -> Result<(), String> {
-    if lacks_valgrind() {
-        return Ok(());
-    }
     for path in PATHS {
         for fused in [false, true] {
             let functions = profile(path, packets, fused, &CACHES, "I1mr").map_err(|error| format!("{path}: {error}"))?;
@@ -125,9 +139,6 @@ fn misses(packets: usize) -> Result<(), String> {
 }
 
 fn run(packets: usize, check: bool, update: bool) -> Result<(), String> {
-    if lacks_valgrind() {
-        return Ok(());
-    }
     let mut table = Table::new();
     for path in PATHS {
         for fused in [false, true] {
@@ -169,23 +180,9 @@ fn profile(
     more: &[&str],
     event: &str,
 ) -> Result<BTreeMap<String, callgrind::Function>, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let file = std::env::temp_dir().join(format!("quiver-instructions-{}-{path}", std::process::id()));
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no", "--toggle-collect=*instructions*counted*"])
-        .args(more)
-        .arg(format!("--callgrind-out-file={}", file.display()))
-        .arg(program)
-        .args(["--pass", path, "--packets", &packets.to_string()])
-        .args(fused.then_some(FUSED))
-        .output()
-        .map_err(|error| format!("valgrind: {error}"))?;
-    let profile = std::fs::read_to_string(&file);
-    let _ = std::fs::remove_file(&file);
-    if !output.status.success() {
-        return Err(format!("valgrind: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
-    }
-    callgrind::parse(&profile.map_err(|error| format!("{}: {error}", file.display()))?, event)
+    let packets = packets.to_string();
+    let options: Vec<&str> = ["--pass", path, "--packets", &packets].into_iter().chain(fused.then_some(FUSED)).collect();
+    callgrind::profile("--toggle-collect=*instructions*counted*", more, &options, event)
 }
 
 fn measure(path: &str, packets: usize, fused: bool, table: &mut Table) -> Result<(), String> {

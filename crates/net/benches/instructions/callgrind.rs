@@ -2,6 +2,7 @@
 //! manual), without compression of names and positions.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 /// A function of the program that ran.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,12 +25,36 @@ impl Function {
     }
 }
 
+/// Runs this program with `options` under callgrind, which collects within the functions that `toggle` names: functions by name, with what
+/// they cost in `event`.
+///
+/// # Errors
+/// What kept it from running, or what is odd about its profile.
+pub fn profile(toggle: &str, more: &[&str], options: &[&str], event: &str) -> Result<BTreeMap<String, Function>, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let file = std::env::temp_dir().join(format!("quiver-instructions-{}", std::process::id()));
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no", toggle])
+        .args(more)
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(program)
+        .args(options)
+        .output()
+        .map_err(|error| format!("valgrind: {error}"))?;
+    let profile = std::fs::read_to_string(&file);
+    let _ = std::fs::remove_file(&file);
+    if !output.status.success() {
+        return Err(format!("valgrind: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
+    }
+    parse(&profile.map_err(|error| format!("{}: {error}", file.display()))?, event)
+}
+
 /// Reads a profile: functions by name, with what they cost in `event` (`Ir`: instructions; `I1mr`: misses of the first
 /// instruction cache).
 ///
 /// # Errors
 /// The first line that is not as it should be.
-pub fn parse(profile: &str, event: &str) -> Result<BTreeMap<String, Function>, String> {
+fn parse(profile: &str, event: &str) -> Result<BTreeMap<String, Function>, String> {
     let mut functions: BTreeMap<String, Function> = BTreeMap::new();
     let mut current = String::new();
     let mut callee = String::new();

@@ -1,25 +1,20 @@
-//! Instructions that an interface costs the main thread: to be made, addressed and deleted, beside few and beside many others. Counted
-//! by valgrind, so the figures are the same however busy the machine is.
+//! Instructions that an interface costs the main thread: to be made, addressed and deleted, beside few and beside many others.
 //!
-//! `cargo bench -p quiver-net --bench interfaces [-- --check | --functions]`. Without an option the table is printed. `--check` also fails
-//! where an operation beside many interfaces costs more than twice as much as beside few: then something looks at all of them, or
-//! copies them, for each change. `--functions` tells which functions cost more beside many.
-//!
-//! The program runs itself under callgrind, once for each number of interfaces.
+//! An operation beside many interfaces that costs more than twice as much as beside few looks at all of them, or copies them, for each change.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::process::{Command, ExitCode};
 
 use quiver_graph::IfIndex;
 use quiver_net::Router;
 use quiver_net::interface::{SubMatch, VlanId};
 use quiver_net::testing::Harness;
 
-#[path = "instructions/callgrind.rs"]
-#[expect(dead_code, reason = "calls are not counted here")]
-mod callgrind;
+use crate::callgrind;
 
+/// Option of the program that runs under callgrind.
+pub const PASS: &str = "--interfaces-pass";
+const MANY_OPTION: &str = "--many";
 /// Interfaces of each sort beside which the operations run.
 const FEW: u32 = 100;
 const MANY: u32 = 9_000;
@@ -33,32 +28,20 @@ const MOST: f64 = 2.0;
 const OPERATIONS: [&str; 9] =
     ["loop_created", "loop_up", "loop_ip4", "loop_ip6", "loop_deleted", "sub_created", "sub_up", "sub_ip4", "sub_deleted"];
 
-fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let has = |name: &str| args.iter().any(|arg| arg == name);
-    if let Some(at) = args.iter().position(|arg| arg == "--pass") {
-        pass(has("--many"), args.get(at + 1).is_some_and(|word| word == "subs"));
-        return ExitCode::SUCCESS;
+/// Prints the table, and with `functions` those that cost more beside many.
+///
+/// # Errors
+/// With `check`: an operation beside many costs too much. No profile could be had.
+pub fn run(check: bool, functions: bool) -> Result<(), String> {
+    let worst = table(functions)?;
+    if check && worst > MOST {
+        return Err(format!("an operation beside many interfaces costs {worst:.1} times as much, at most {MOST} was to be"));
     }
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("interfaces: SKIP: no valgrind");
-        return ExitCode::SUCCESS;
-    }
-    match run(has("--functions")) {
-        Ok(worst) if has("--check") && worst > MOST => {
-            eprintln!("interfaces: an operation beside many costs {worst:.1} times as much, at most {MOST} was to be");
-            ExitCode::FAILURE
-        }
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("interfaces: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    Ok(())
 }
 
 /// Prints the table; the largest ratio.
-fn run(functions: bool) -> Result<f64, String> {
+fn table(functions: bool) -> Result<f64, String> {
     let mut worst: f64 = 0.0;
     println!("# instructions an operation, beside {FEW} and beside {MANY} ({MANY_SUBS} sub-interfaces)");
     for sort in ["loops", "subs"] {
@@ -94,26 +77,14 @@ fn grown(few: &Profile, many: &Profile) {
 }
 
 fn profile(sort: &str, many: bool) -> Result<Profile, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let file = std::env::temp_dir().join(format!("quiver-interfaces-{}-{sort}-{many}", std::process::id()));
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no", "--toggle-collect=*interfaces::measured*"])
-        .arg(format!("--callgrind-out-file={}", file.display()))
-        .arg(program)
-        .args(["--pass", sort])
-        .args(many.then_some("--many"))
-        .output()
-        .map_err(|error| format!("valgrind: {error}"))?;
-    let text = std::fs::read_to_string(&file);
-    let _ = std::fs::remove_file(&file);
-    if !output.status.success() {
-        return Err(format!("valgrind: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
-    }
-    callgrind::parse(&text.map_err(|error| format!("{}: {error}", file.display()))?, "Ir")
+    let options: Vec<&str> = [PASS, sort].into_iter().chain(many.then_some(MANY_OPTION)).collect();
+    callgrind::profile("--toggle-collect=*interfaces::measured*", &[], &options, "Ir")
 }
 
-/// What runs under callgrind: it collects within `measured` alone.
-fn pass(many: bool, subs: bool) {
+/// What runs under callgrind, by the options after `PASS`: it collects within `measured` alone.
+pub fn pass(options: &[String]) {
+    let subs = options.first().is_some_and(|word| word == "subs");
+    let many = options.iter().any(|word| word == MANY_OPTION);
     let mut harness = Harness::new();
     let router = &mut harness.router;
     let parent = router.create_loopback(None, None).expect("a parent");

@@ -51,6 +51,13 @@ pub fn observe(observer: fn(&Panicked)) {
 /// # Errors
 /// It panicked.
 pub fn contain<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
+    let (mut f, mut result) = (Some(f), None);
+    run_contained(&mut || result = f.take().map(|f| f()))?;
+    result.ok_or_else(|| Panicked("it did not run".to_owned()))
+}
+
+/// One text for all closures: there are hundreds, and what catches a panic is longer than most of them.
+fn run_contained(f: &mut dyn FnMut()) -> Result<(), Panicked> {
     let caught = {
         let _scope = Scope::enter(true);
         // What the closure can reach and has changed is dropped or was not to be changed: the caller's promise.

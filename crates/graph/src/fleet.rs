@@ -9,19 +9,20 @@
 //! 3. its thread ends; buffers go back to the pools and its reader leaves the reclamation domain;
 //! 4. the others take in what it last handed to them, and forget it.
 
+mod answer;
 mod sleep;
 mod thread;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, bounded};
 use quiver_tables::qsbr;
 
 use crate::handoff::way;
 use crate::pulse::{Activity, Pulse, Pulses};
 use crate::worker::Worker;
 
+use answer::Awaited;
 pub(crate) use sleep::Bell;
 use sleep::Sleeper;
 use thread::Handle;
@@ -159,9 +160,8 @@ impl Fleet {
             return Some(f(&mut local.worker));
         }
         let handle = self.workers.iter().find(|w| w.thread == thread)?;
-        let (answer, result) = bounded(1);
-        handle.send(Box::new(move |w| drop(answer.send(f(w)))));
-        self.main.during(Activity::Waits, || result.recv()).ok()
+        let awaited = Awaited::ask(handle, f);
+        self.main.during(Activity::Waits, || awaited.get())
     }
 
     /// Sends `f` to the given thread without waiting.
@@ -177,18 +177,13 @@ impl Fleet {
     /// it returns, every thread has seen the change.
     pub fn each<R: Send + 'static>(&mut self, f: impl Fn(&mut Worker) -> R + Send + Sync + 'static) -> Vec<R> {
         let f = Arc::new(f);
-        let answers: Vec<Receiver<R>> = self
-            .workers
-            .iter()
-            .map(|handle| {
-                let (answer, result) = bounded(1);
-                let f = f.clone();
-                handle.send(Box::new(move |w| drop(answer.send(f(w)))));
-                result
-            })
-            .collect();
+        let ask = |handle: &Handle| {
+            let f = f.clone();
+            Awaited::ask(handle, move |worker| f(worker))
+        };
+        let answers: Vec<Awaited<R>> = self.workers.iter().map(ask).collect();
         let main = self.local.as_mut().map(|local| f(&mut local.worker));
-        let answers = self.main.during(Activity::Waits, || answers.into_iter().filter_map(|a| a.recv().ok()).collect::<Vec<_>>());
+        let answers = self.main.during(Activity::Waits, || answers.into_iter().filter_map(Awaited::get).collect::<Vec<_>>());
         main.into_iter().chain(answers).collect()
     }
 

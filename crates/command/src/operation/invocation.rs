@@ -2,7 +2,7 @@
 
 use super::{Access, Dynamic, Job, OpError, Operation, Outcome, Render, Step, Text, View, retval};
 use crate::change_log::{ChangeLog, Record};
-use crate::contain::{contain, exposed};
+use crate::contain::{Panicked, contain, exposed};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use std::{
@@ -65,7 +65,7 @@ impl<C: 'static> Invocation<C> {
 
     /// The request as JSON, as a JSON client would send it.
     pub fn request_json(&self) -> Result<Value, OpError> {
-        self.0.request_json()
+        of_text(&*self.0.request_raw()?)
     }
 
     /// The operation and its request, to be run again.
@@ -81,15 +81,30 @@ impl<C: 'static> Invocation<C> {
 
 impl<C> std::fmt::Debug for Invocation<C> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let request = self.0.request_json().unwrap_or_default();
+        let request = self.0.request_raw().and_then(|text| of_text(&text)).unwrap_or_default();
         write!(formatter, "{} {request}", self.0.operation())
     }
+}
+
+fn not_json(error: serde_json::Error) -> OpError {
+    OpError::unspecified(format!("request cannot be JSON: {error}"))
+}
+
+/// A request as JSON. By way of its text, which each type is written as anyway.
+///
+/// # Errors
+/// It cannot be JSON.
+pub fn json_of<R: serde::Serialize>(request: &R) -> Result<Value, OpError> {
+    of_text(&*to_raw_value(request).map_err(not_json)?)
+}
+
+fn of_text(text: &RawValue) -> Result<Value, OpError> {
+    serde_json::from_str(text.get()).map_err(not_json)
 }
 
 trait Erased<C> {
     fn operation(&self) -> &'static str;
     fn access(&self) -> Access;
-    fn request_json(&self) -> Result<Value, OpError>;
     fn request_raw(&self) -> Result<Box<RawValue>, OpError>;
     fn run(self: Box<Self>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError>;
 }
@@ -108,12 +123,8 @@ impl<C: 'static, O: Operation<C>> Erased<C> for Bound<C, O> {
         O::access(&self.request)
     }
 
-    fn request_json(&self) -> Result<Value, OpError> {
-        serde_json::to_value(&self.request).map_err(|error| OpError::unspecified(format!("request cannot be JSON: {error}")))
-    }
-
     fn request_raw(&self) -> Result<Box<RawValue>, OpError> {
-        to_raw_value(&self.request).map_err(|error| OpError::unspecified(format!("request cannot be JSON: {error}")))
+        to_raw_value(&self.request).map_err(not_json)
     }
 
     fn run(self: Box<Self>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError> {
@@ -140,12 +151,8 @@ impl<C: 'static> Erased<C> for BoundDynamic<C> {
         self.operation.request.access
     }
 
-    fn request_json(&self) -> Result<Value, OpError> {
-        Ok(Value::Object(self.request.clone()))
-    }
-
     fn request_raw(&self) -> Result<Box<RawValue>, OpError> {
-        to_raw_value(&self.request).map_err(|error| OpError::unspecified(format!("request cannot be JSON: {error}")))
+        to_raw_value(&self.request).map_err(not_json)
     }
 
     fn run(self: Box<Self>, control: &mut C, view: &View) -> Result<Outcome<C, Answer>, OpError> {
@@ -156,13 +163,24 @@ impl<C: 'static> Erased<C> for BoundDynamic<C> {
 
 /// Runs a part of an operation: what only reads is contained, what may change state never is.
 fn guarded<R>(reads: bool, f: impl FnOnce() -> R) -> Result<R, OpError> {
-    if reads { Ok(contain(f)?) } else { Ok(exposed(f)) }
+    let (mut f, mut result) = (Some(f), None);
+    // One text for all parts.
+    let run: &mut dyn FnMut() = &mut || result = f.take().map(|f| f());
+    if reads {
+        contain(run)?
+    } else {
+        exposed(run)
+    }
+    result.ok_or_else(|| OpError::unspecified("it did not run"))
 }
 
 /// Renders a reply: what the operation does is done by then.
 fn rendered<R: serde::Serialize + Text>(reply: &R, view: &View) -> Result<Answer, OpError> {
-    contain(|| Answer::render(reply, view))
-        .map_err(|panicked| OpError::unspecified(format!("done, but the answer cannot be shown: internal error at {panicked}")))?
+    contain(|| Answer::render(reply, view)).map_err(not_shown)?
+}
+
+fn not_shown(panicked: Panicked) -> OpError {
+    OpError::unspecified(format!("done, but the answer cannot be shown: internal error at {panicked}"))
 }
 
 /// A job whose reply is rendered when it ends.

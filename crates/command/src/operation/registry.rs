@@ -8,7 +8,7 @@ use super::{
 use crate::change_log::{ChangeLog, Collector};
 use crate::configuration::{Collect, Section, Stage};
 use crate::contain::contain;
-use crate::document::{Book, Normalise, Rank, Shape};
+use crate::document::{Book, Normalise, NotNormal, Rank, Shape};
 use crate::grammar::{self, Args, Command, CommandHelp, Completion, HelpReply, Parsed, Resolved, Tree, nearest};
 use crate::request::{Argument, Declared, Execute};
 use serde_json::Value;
@@ -161,10 +161,20 @@ impl<C: 'static> Registry<C> {
 
     /// Adds an operation for JSON clients.
     pub fn operation<O: Operation<C>>(&mut self) -> &mut Self {
-        self.access.insert(O::NAME, O::ACCESS);
-        self.normal.insert(O::NAME, normal::of::<O::Request>);
+        self.insert_typed(O::NAME, O::ACCESS, normal::of::<O::Request>, from_json::<C, O>)
+    }
+
+    fn insert_typed(
+        &mut self,
+        name: &'static str,
+        access: Access,
+        normal: Normalise,
+        from_json: fn(Value) -> Result<Invocation<C>, OpError>,
+    ) -> &mut Self {
+        self.access.insert(name, access);
+        self.normal.insert(name, normal);
         self.book.take();
-        self.insert_operation(O::NAME, FromJson::Declared(from_json::<C, O>))
+        self.insert_operation(name, FromJson::Declared(from_json))
     }
 
     fn insert_operation(&mut self, name: &'static str, from_json: FromJson<C>) -> &mut Self {
@@ -212,19 +222,28 @@ impl<C: 'static> Registry<C> {
 
     /// Adds a declared request: its operation, and the commands that make it.
     pub fn declare<R: Execute<C>>(&mut self) -> &mut Self {
-        self.operation::<R>();
-        self.normal.insert(<R as Declared>::NAME, normal::of_declared::<R>);
+        self.insert_typed(<R as Declared>::NAME, <R as Declared>::ACCESS, normal::of_declared::<R>, from_json::<C, R>);
         for form in R::FORMS {
-            for argument in form.arguments {
-                self.problems.extend(argument.problem().map(|problem| format!("operation `{}': {problem}", <R as Declared>::NAME)));
-            }
-            for path in (form.commands)() {
-                let help = form.help.trim().trim_end_matches('.');
-                let command = Command { path, syntax: (form.syntax)(), help, parse: parsed::<C, R> };
-                self.insert(command, form.arguments, Some(<R as Declared>::NAME));
-            }
+            let like = Command { path: "", syntax: (form.syntax)(), help: form.help, parse: parsed::<C, R> };
+            self.insert_form(<R as Declared>::NAME, (form.commands)(), form.arguments, &like);
         }
         self
+    }
+
+    /// Adds commands with the same arguments.
+    fn insert_form(
+        &mut self,
+        operation: &'static str,
+        paths: Vec<&'static str>,
+        arguments: &'static [Argument],
+        like: &Command<C>,
+    ) {
+        let problems = arguments.iter().filter_map(Argument::problem);
+        self.problems.extend(problems.map(|problem| format!("operation `{operation}': {problem}")));
+        let help = like.help.trim().trim_end_matches('.');
+        for path in paths {
+            self.insert(Command { path, help, ..*like }, arguments, Some(operation));
+        }
     }
 
     /// Adds the names that complete values written `<kind>` in syntax strings.
@@ -534,17 +553,18 @@ fn parsed<C: 'static, R: Execute<C>>(args: &mut Args<'_>, _: &C) -> Result<Invoc
 }
 
 fn from_json<C: 'static, O: Operation<C>>(request: Value) -> Result<Invocation<C>, OpError> {
+    of_json(O::NAME, request, |request| normal::read(request).map(Invocation::new::<O>))
+}
+
+/// The same for all operations.
+fn of_json<C>(name: &str, request: Value, read: fn(Value) -> Result<Invocation<C>, NotNormal>) -> Result<Invocation<C>, OpError> {
     let empty = matches!(&request, Value::Null) || request.as_object().is_some_and(serde_json::Map::is_empty);
-    let parsed = serde_json::from_value::<O::Request>(request).or_else(|error| {
+    let read = read(request).or_else(|error| {
         if !empty {
             return Err(error);
         }
         // A request without fields is `{}` for a struct and `null` for `()`: take either for either.
-        serde_json::from_value(Value::Null)
-            .or_else(|_| serde_json::from_value(Value::Object(serde_json::Map::new())))
-            .map_err(|_| error)
+        read(Value::Null).or_else(|_| read(Value::Object(serde_json::Map::new()))).map_err(|_| error)
     });
-    parsed
-        .map(Invocation::new::<O>)
-        .map_err(|error| OpError::new(retval::INVALID_ARGUMENT, format!("request of {}: {error}", O::NAME)).key("request"))
+    read.map_err(|error| OpError::new(retval::INVALID_ARGUMENT, format!("request of {name}: {}", error.message)).key("request"))
 }

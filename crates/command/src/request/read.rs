@@ -12,10 +12,18 @@ pub type Take<D> = fn(&mut D, &mut Args<'_>, &Argument, usize) -> Result<(), OpE
 /// # Errors
 /// The word that is wrong.
 pub fn read<D>(args: &mut Args<'_>, arguments: &'static [Argument], takes: &[Take<D>], draft: &mut D) -> Result<(), OpError> {
+    read_each(args, arguments, &mut |args, at, lead| takes[at](draft, args, &arguments[at], lead))
+}
+
+/// Takes the value of an argument, by the argument's place and that of the word it began with.
+type TakeAt<'a> = &'a mut dyn FnMut(&mut Args<'_>, usize, usize) -> Result<(), OpError>;
+
+/// The same for all drafts.
+fn read_each(args: &mut Args<'_>, arguments: &'static [Argument], take_at: TakeAt<'_>) -> Result<(), OpError> {
     let mut given = vec![false; arguments.len()];
     let mut take = |args: &mut Args<'_>, at: usize, lead: usize, given: &mut [bool]| {
         args.begin(Some(&arguments[at]));
-        let taken = takes[at](draft, args, &arguments[at], lead);
+        let taken = take_at(args, at, lead);
         args.begin(None);
         given[at] = true;
         taken

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use quiver_api::{Catalog, Head, MODULES, Message, Module, Reader, Wire, WireError, frame};
-use quiver_command::operation::{Access, Answer, OpError, Operation, View, retval};
+use quiver_command::operation::{Access, Answer, OpError, Operation, View, json_of, retval};
 use quiver_command::session::Request;
 use serde_json::Value;
 
@@ -88,8 +88,7 @@ impl Call<'_> {
         request: Result<O::Request, OpError>,
         reply: impl FnOnce(&mut Router, Result<Value, OpError>) -> Result<R, OpError> + 'static,
     ) -> Flow {
-        let to_json = |error| OpError::unspecified(format!("request cannot be JSON: {error}"));
-        match request.and_then(|request| serde_json::to_value(request).map_err(to_json)) {
+        match request.and_then(|request| json_of(&request)) {
             Ok(request) => Flow::Run(Run {
                 request: Request::Operation { name: O::NAME.to_owned(), request, view: View::JSON },
                 then: Box::new(move |call, _, result| {
@@ -215,9 +214,13 @@ impl Handlers {
             let message = M::read(reader)?;
             Ok(run(call, message))
         });
+        self.insert(M::INFO.name, handler);
+    }
+
+    fn insert(&mut self, name: &'static str, handler: Handler) {
         let entry = Entry { handler, access: Access::Undeclared, lasts: true, refuse: None };
-        let before = self.by_message.insert(M::INFO.name, entry);
-        debug_assert!(before.is_none(), "{} is handled twice", M::INFO.name);
+        let before = self.by_message.insert(name, entry);
+        debug_assert!(before.is_none(), "{name} is handled twice");
     }
 }
 

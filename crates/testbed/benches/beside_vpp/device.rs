@@ -1,7 +1,6 @@
 //! A router under measurement, either of the two, told and asked by the same commands in the same words.
 
-use std::fs::{self, File};
-use std::io::BufWriter;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -66,6 +65,18 @@ pub fn run(side: Side, vpp: Option<&Path>, case: &Case, time: Duration) -> Outco
     Ok(measured)
 }
 
+/// A capture file. VPP reads microseconds only; all stamps are 0, so that only the first word tells.
+fn capture(frames: &[Vec<u8>]) -> Outcome<Vec<u8>> {
+    const MICROSECONDS: u32 = 0xa1b2_c3d4;
+    let mut writer = Writer::new(Vec::new(), LinkType::ETHERNET)?;
+    for frame in frames {
+        writer.write(0, frame, frame.len())?;
+    }
+    let mut bytes = writer.finish()?;
+    bytes[..4].copy_from_slice(&MICROSECONDS.to_le_bytes());
+    Ok(bytes)
+}
+
 struct Device {
     process: Process,
     session: Vppctl,
@@ -102,11 +113,7 @@ impl Device {
             self.tell(&format!("exec {}", file.display()))?;
         }
         let pcap = self.file("frames.pcap")?;
-        let mut writer = Writer::new(BufWriter::new(File::create(&pcap)?), LinkType::ETHERNET)?;
-        for frame in &case.frames {
-            writer.write(0, frame, frame.len())?;
-        }
-        writer.flush()?;
+        fs::write(&pcap, capture(&case.frames)?)?;
         let vector = case.vector.map(|packets| format!(" maxframe {packets}")).unwrap_or_default();
         self.tell(&format!("packet-generator new {{ name x limit {NO_END}{vector} interface {IN} pcap {} }}", pcap.display()))?;
         self.tell("clear interfaces")?;

@@ -152,6 +152,9 @@ impl Device {
             return Err(format!("packets come out with {bytes:.1} bytes, not {}", case.bytes_out).into());
         }
         let packets = of("ethernet-input");
+        if packets == 0 {
+            return Err("no packet came in while clocks were taken".into());
+        }
         for node in case.nodes {
             if of(node) < packets - packets / 1000 {
                 return Err(format!("{} of {packets} packets passed the node {node}", of(node)).into());

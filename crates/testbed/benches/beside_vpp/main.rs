@@ -16,6 +16,9 @@
 //! - Full tables are read from `QUIVER_ROUTES` (see `quiver_tables::synth`); without them their cases are left out.
 //! - The case `edge` is to have an ACL of 1,000 rules with reflection. Quiver has no such plugin yet, so neither router has the ACL.
 //!
+//! What the kernel gives to others counts as clocks of the node that ran. On a machine with other work `chrt -f 10` before the command, once
+//! the bench is built, keeps processor 0 for the router; a neighbour on the same core still makes it slower.
+//!
 //! Needs root. A table for people, and one JSON object a case and line.
 
 mod cases;

@@ -67,9 +67,9 @@ impl Vpp {
         self.folder.join("cli.sock")
     }
 
-    /// Where a file for it lies.
+    /// Where a file for it lies: where Quiver, too, takes files from, so that `QUIVER_VPP` may name another Quiver.
     pub fn file(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.folder.join("files").join(name)
     }
 
     fn failure(&self, what: &str) -> Box<dyn Error> {

@@ -115,7 +115,7 @@ impl Device {
         let pcap = self.file("frames.pcap")?;
         fs::write(&pcap, capture(&case.frames)?)?;
         let vector = case.vector.map(|packets| format!(" maxframe {packets}")).unwrap_or_default();
-        self.tell(&format!("packet-generator new {{ name x limit {NO_END}{vector} interface {IN} pcap {} }}", pcap.display()))?;
+        self.tell(&format!("packet-generator new name x limit {NO_END}{vector} interface {IN} pcap {}", pcap.display()))?;
         self.tell("clear interfaces")?;
         self.tell("packet-generator enable-stream x")?;
         self.warm(case)?;

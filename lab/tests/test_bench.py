@@ -101,3 +101,18 @@ def test_two_commits_are_measured_in_turns(bench: ModuleType, monkeypatch: pytes
 def test_a_bench_that_fails_ends_its_turns(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "run", lambda *_: None)
     assert bench.in_turns(bench.Bench("x", "p", "b"), Machine(), (HERE, THERE), 2) is None
+
+
+def test_beside_vpp_has_figures_of_both_or_of_one(bench: ModuleType) -> None:
+    text = "SKIP: a line that is no JSON\n" + "\n".join(
+        (
+            '{"case":"ip4","vpp":{"median":42.0},"quiver":{"median":17.5},"ratio":{"median":0.4}}',
+            '{"case":"edge","vpp":null,"quiver":{"median":200.0},"ratio":null}',
+        )
+    )
+    assert bench.beside(text) == {
+        "ip4, clocks": 17.5,
+        "ip4, clocks of VPP": 42.0,
+        "ip4, ratio": 0.4,
+        "edge, clocks": 200.0,
+    }

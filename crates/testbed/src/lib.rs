@@ -35,6 +35,7 @@ mod raw;
 mod router;
 mod routing;
 mod scenario;
+pub mod shown;
 pub mod stuck;
 mod sys;
 mod tags;

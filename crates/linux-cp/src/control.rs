@@ -185,8 +185,7 @@ pub fn enable_type(router: &mut Router, ether_type: u16) -> Result<(), OpError> 
 
 /// Changes the host's end of a TAP interface.
 fn with_tap<R>(router: &mut Router, host: IfIndex, change: impl FnOnce(&mut Tap) -> R) -> Option<R> {
-    let device = router.interfaces.get_mut(host)?.device.as_mut()?;
-    device.port.as_any_mut()?.downcast_mut::<Tap>().map(change)
+    router.interfaces.get_mut(host)?.port_mut::<Tap>().map(change)
 }
 
 /// Enters a pair's host interface where others look for it.

@@ -84,7 +84,7 @@ fn what_cannot_be_undone_is_said_before_anything_changes() {
 
 #[test]
 fn names_are_checked_and_damaged_files_are_left_out() {
-    let mut router = Router::start(STATE);
+    let router = Router::start(STATE);
     for name in ["7", "../x", "a/b"] {
         let error = router.ask(&format!("configuration checkpoint {name}")).unwrap_err();
         assert!(error.contains("not a name for a checkpoint"), "{error}");
